@@ -1,0 +1,192 @@
+"""HardConcrete gates: the L0Drop layer and the compressed memory of Algorithm 1.
+
+Copy this file alone to gate any sequence of vectors: it needs nothing but torch.
+
+Name in code     Paper           Shape     Meaning
+states           x^L_i           (B, S, D) encoder outputs
+log_alpha        log alpha_i     (B, S)    location of each gate; large = open
+gates            g_i, expected   (B, S)    in [0, 1]; exactly 0 = pruned
+beta             beta            -         temperature, 2/3 (Appendix A)
+epsilon          epsilon         -         stretch, +0.1 (D1)
+log_counts       log c           (B, R)    log of how many source positions a row of the memory stands for
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+BETA = 2 / 3  # Appendix A, after Louizos et al. (2018)
+EPSILON = 0.1  # D1: Appendix A prints -0.1, which is Louizos' gamma; Eq. (7) and (13) need +0.1
+
+
+def sample_gates(log_alpha: Tensor, beta: float = BETA, epsilon: float = EPSILON) -> Tensor:
+    """Draw gates g ~ HardConcrete(alpha, beta, epsilon), Eq. (5), by reparameterisation.
+
+    The noise does not depend on `log_alpha`, so the gradient reaches it through every gate strictly inside (0, 1).
+
+    Args:
+        log_alpha: (B, S) gate locations, unbounded.
+        beta: temperature > 0; smaller is more binary.
+        epsilon: stretch > 0; larger puts more mass on exactly 0 and 1.
+    Returns:
+        (B, S) float32 gates in [0, 1].
+    """
+    uniform = torch.rand(log_alpha.shape, device=log_alpha.device).clamp(1e-6, 1 - 1e-6)
+    noise = torch.log(uniform) - torch.log1p(-uniform)
+    # Eq. (6): s ~ BinaryConcrete(alpha, beta).
+    samples = torch.sigmoid((noise + log_alpha.float()) / beta)
+    # Eq. (7): stretch from (0, 1) to (-epsilon, 1 + epsilon).
+    stretched = samples * (1 + 2 * epsilon) - epsilon
+    # Eq. (8): the hard sigmoid collapses what lies outside [0, 1] onto exactly 0 and 1.
+    return stretched.clamp(0, 1)
+
+
+def expected_gates(log_alpha: Tensor, epsilon: float = EPSILON) -> Tensor:
+    """The gate used at test time, Eq. (13): min(1, max(0, sigmoid(log_alpha) (1 + 2 epsilon) - epsilon)).
+
+    Exactly 0 where log_alpha <= -log((1 + epsilon) / epsilon) = -2.398, exactly 1 where it is >= 2.398. There is no
+    beta in it: this is the rectified mean of the noise-free gate, not the mean of the distribution.
+
+    Args:
+        log_alpha: (B, S) gate locations, unbounded.
+    Returns:
+        (B, S) float32 gates in [0, 1].
+    """
+    # Eq. (13)
+    return (torch.sigmoid(log_alpha.float()) * (1 + 2 * epsilon) - epsilon).clamp(0, 1)
+
+
+def open_probability(log_alpha: Tensor, beta: float = BETA, epsilon: float = EPSILON) -> Tensor:
+    """Probability that a gate is not exactly zero, the summand of Eq. (10), in closed form.
+
+    1 - p(g = 0) = 1 - sigmoid(beta log(epsilon / (1 + epsilon)) - log_alpha)
+                 = sigmoid(log_alpha - beta log(epsilon / (1 + epsilon))).
+
+    Args:
+        log_alpha: (B, S) gate locations, unbounded.
+    Returns:
+        (B, S) float32 probabilities in (0, 1).
+    """
+    return torch.sigmoid(log_alpha.float() - beta * math.log(epsilon / (1 + epsilon)))
+
+
+def l0_penalty(log_alpha: Tensor, keep: Tensor, reduction: str = "token_mean") -> Tensor:
+    """Expected number of open gates of each sentence, Eq. (10), or its mean over the sentence's tokens.
+
+    Args:
+        log_alpha: (B, S) gate locations.
+        keep: (B, S) True at real tokens, False at padding.
+        reduction: "token_mean" divides by the sentence's tokens, "sum" is Eq. (10) as printed.
+    Returns:
+        (B,) in [0, 1] for "token_mean", in [0, number of tokens] for "sum".
+    Raises:
+        ValueError: unknown reduction.
+    """
+    # Eq. (10): L0(X) = sum_i 1 - p(g_i = 0).
+    expected_open = (open_probability(log_alpha) * keep).sum(-1)
+    if reduction == "sum":
+        return expected_open
+    if reduction == "token_mean":  # D2: the released code's scale, on which lambda in (0, 1.5] makes sense.
+        return expected_open / keep.sum(-1)
+    raise ValueError(f"l0 reduction is {reduction!r}; use 'token_mean' (released) or 'sum' (Eq. 10)")
+
+
+def stretched_density(gate: Tensor, log_alpha: float, beta: float = BETA, epsilon: float = EPSILON) -> Tensor:
+    """Density of the stretched BinaryConcrete variable of Eq. (7), which Figure 3 draws; epsilon = 0 gives Eq. (6).
+
+    The cumulative probability of s is sigmoid(beta logit(s) - log_alpha), hence the density
+    beta sigmoid'(beta logit(s) - log_alpha) / (s (1 - s)), and s = (gate + epsilon) / (1 + 2 epsilon).
+
+    Args:
+        gate: any shape, strictly inside (-epsilon, 1 + epsilon).
+    Returns:
+        the density, same shape.
+    """
+    samples = (gate + epsilon) / (1 + 2 * epsilon)
+    cumulative = torch.sigmoid(beta * torch.logit(samples) - log_alpha)
+    return beta * cumulative * (1 - cumulative) / (samples * (1 - samples)) / (1 + 2 * epsilon)
+
+
+class L0Drop(nn.Module):
+    """The neural sparsity layer: one scalar gate per encoder output, predicted from that output.
+
+    Args:
+        width: D, the model width.
+        bias: give the predictor of Eq. (9) a bias, as the released code does (D3).
+    """
+
+    def __init__(self, width: int, bias: bool = True):
+        super().__init__()
+        self.predictor = nn.Linear(width, 1, bias=bias)
+        nn.init.xavier_uniform_(self.predictor.weight)  # released code: Glorot uniform, no offset towards open gates
+        if bias:
+            nn.init.zeros_(self.predictor.bias)
+
+    def forward(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Gate every state: sampled gates in training mode, expected gates in eval mode.
+
+        Args:
+            states: (B, S, D) encoder outputs.
+        Returns:
+            gated states (B, S, D), gates (B, S) in [0, 1], log_alpha (B, S).
+        """
+        # Eq. (9): log alpha_i = x_i w^T.  D3: plus a bias.
+        log_alpha = self.predictor(states).squeeze(-1).float()  # (B, S)
+        # Eq. (5) in training, Eq. (13) at test time.
+        gates = sample_gates(log_alpha) if self.training else expected_gates(log_alpha)
+        # Eq. (4): L0Drop(x_i) = g_i x_i.
+        return gates.unsqueeze(-1).to(states.dtype) * states, gates, log_alpha
+
+
+class Memory(NamedTuple):
+    """What the decoder attends to.
+
+    states: (B, R, D).
+    log_counts: (B, R), added to the attention logits: 0 for a state that stands for itself, log n for one that stands
+        for n source positions, -inf for padding.
+    """
+
+    states: Tensor
+    log_counts: Tensor
+
+
+def dense_memory(states: Tensor, keep: Tensor) -> Memory:
+    """All states, zeros included, padding hidden: what Eq. (11) attends to.
+
+    Args:
+        states: (B, S, D) gated encoder outputs.
+        keep: (B, S) True = attend.
+    """
+    return Memory(states, torch.zeros_like(keep, dtype=torch.float32).masked_fill(~keep, -torch.inf))
+
+
+def compress(states: Tensor, gates: Tensor, keep: Tensor, with_dummy: bool = True) -> Memory:
+    """Algorithm 1, lines 1-4, for a ragged batch: keep the open states in order, put one dummy for all pruned ones.
+
+    Attention over the result equals attention over `dense_memory(states, keep)` exactly (Algorithm 1, lines 5-8: a
+    softmax with counts is a softmax of logits plus log counts), because every pruned state is the same zero vector.
+
+    Args:
+        states: (B, S, D) gated states, already multiplied by their gates (line 4).
+        gates: (B, S) in [0, 1]; exactly 0 = pruned.
+        keep: (B, S) True at real tokens; padding is neither retained nor counted.
+        with_dummy: False forgets the pruned states altogether, as the rule-based patterns of Section 7 do.
+    Returns:
+        Memory of R = 1 + max retained rows, or of max retained rows when nothing at all was pruned.
+    """
+    # Algorithm 1, lines 1-2: I = {i : gate_i != 0}; real tokens first come first, in their order.
+    retained = (gates != 0) & keep  # (B, S)
+    lengths = retained.sum(-1)  # (B,)
+    order = torch.argsort(~retained, dim=-1, stable=True)[:, : int(lengths.max())]  # (B, R)
+    states = states.gather(1, order.unsqueeze(-1).expand(-1, -1, states.size(-1)))  # (B, R, D)
+    is_padding = torch.arange(order.size(1), device=order.device) >= lengths.unsqueeze(-1)  # (B, R)
+    log_counts = torch.zeros_like(is_padding, dtype=torch.float32).masked_fill(is_padding, -torch.inf)
+    # Algorithm 1, line 3: c = N - N'.  Padding is not in N.
+    pruned = keep.sum(-1) - lengths  # (B,)
+    if not with_dummy or not pruned.any():
+        return Memory(states, log_counts)
+    # Algorithm 1, line 4: prepend the zero vector with count c; log 0 = -inf hides it in rows that pruned nothing.
+    dummy = states.new_zeros(states.size(0), 1, states.size(-1))
+    return Memory(torch.cat([dummy, states], 1), torch.cat([pruned.float().log().unsqueeze(-1), log_counts], 1))

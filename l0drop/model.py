@@ -1,0 +1,313 @@
+"""Transformer with an L0Drop layer between encoder and decoder (Zhang, Titov & Sennrich 2021, Sections 3-4).
+
+Reads in the paper's order: attention, encoder, decoder, L0Drop's place between them, objective, decoding. The gates
+themselves and Algorithm 1's compression are in gates.py.
+
+Glossary. B source sentences, W beams of each, S source tokens, R retained rows of the memory, T target tokens,
+H heads, D model width, K = D / H head width, V vocabulary.
+
+Name in code       Paper            Shape           Meaning
+source             X                (B, S)          token ids, </s> appended, padded with 0
+keep               -                (B, S)          True at real tokens
+states             X^L              (B, S, D)       encoder outputs; after L0Drop, gated
+gates, log_alpha   g, log alpha     (B, S)          see gates.py
+memory             X-bar^L          (B, R, D)       what the decoder attends to: all gated states, or Algorithm 1's
+log_counts         log c            (B, R)          added to the attention logits
+rule_keep          -                (B, S)          False where a rule of Section 7 drops the encoding
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .gates import L0Drop, Memory, compress, dense_memory, l0_penalty
+
+PAD, BOS, EOS, UNK = 0, 1, 2, 3  # token ids; BOS starts every target
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Sizes and switches of the model; the defaults are the paper's (Appendix A: the base Transformer)."""
+
+    vocabulary: int = 32_000  # V, joint over source and target (Appendix A: 32K BPE merges)
+    width: int = 512  # D (Appendix A)
+    feed_forward: int = 2048  # inner size of FFN (Appendix A)
+    heads: int = 8  # H (Appendix A)
+    encoder_layers: int = 6  # Vaswani et al. (2017), base
+    decoder_layers: int = 6  # Vaswani et al. (2017), base
+    residual_dropout: float = 0.1  # Appendix A (0.5 for CNN/Daily Mail)
+    attention_dropout: float = 0.1  # Appendix A (0.3 for CNN/Daily Mail)
+    positions: int = 4096  # longest source or target; sinusoids, so this costs no parameters
+    l0drop: str = "output"  # "none" = the baseline; "output" = Eq. (11); "every" = after each encoder layer (Section 6)
+    gate_bias: bool = True  # D3: released code
+    mask_closed_in_training: bool = False  # D4: released code hides states whose sampled gate is 0; Eq. (11) does not
+    cross_attention: str = "softmax"  # "entmax" = the sparse attention that Figure 2 compares with
+
+    def __post_init__(self):
+        if self.width % self.heads or self.width % 2:
+            raise ValueError(f"width {self.width} must be even and a multiple of heads {self.heads}")
+        if self.l0drop not in ("none", "output", "every"):
+            raise ValueError(f"l0drop is {self.l0drop!r}; use 'none', 'output' or 'every'")
+        if self.cross_attention not in ("softmax", "entmax"):
+            raise ValueError(f"cross_attention is {self.cross_attention!r}; use 'softmax' or 'entmax'")
+
+
+class Attention(nn.Module):
+    """Multi-head dot-product attention, Eq. (1), in two steps so that keys and values can be kept.
+
+    Args:
+        normaliser: "softmax", or "entmax" with a learned alpha in (1, 2) per head (Correia et al. 2019).
+    """
+
+    def __init__(self, width: int, heads: int, dropout: float, normaliser: str = "softmax"):
+        super().__init__()
+        self.heads, self.dropout = heads, dropout
+        self.query, self.key, self.value, self.output = (nn.Linear(width, width) for _ in range(4))
+        self.entmax_alpha = nn.Parameter(torch.zeros(heads, 1, 1)) if normaliser == "entmax" else None
+        self.keep_weights = False  # figures.py sets it to read `weights` after a forward pass
+        self.weights: Tensor | None = None
+
+    def split_heads(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, H, S, K)
+
+    def project(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values (B, H, S, K) of a memory (B, S, D)."""
+        # Eq. (1): K, V = M W_k, M W_v.  Algorithm 1, line 5.
+        return self.split_heads(self.key(memory)), self.split_heads(self.value(memory))
+
+    def forward(self, x: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
+        """Attend from x (B, T, D) to keys and values (B, H, S, K); `bias` is added to the logits (B, H, T, S)."""
+        queries = self.split_heads(self.query(x))  # (B, H, T, K)
+        bias = None if bias is None else bias.to(queries.dtype)
+        dropout = self.dropout if self.training else 0.0
+        if self.keep_weights or self.entmax_alpha is not None:
+            logits = queries @ keys.transpose(-1, -2) / keys.size(-1) ** 0.5  # (B, H, T, S)
+            self.weights = self.normalise(logits if bias is None else logits + bias)
+            attended = F.dropout(self.weights, dropout) @ values  # (B, H, T, K)
+        else:
+            # Eq. (1): SM(Q K^T / sqrt(d)) V, in one fused call.
+            # Algorithm 1, lines 6-8: c exp(e) / sum(c exp(e)) is a softmax of e + log c, and log c is in the bias.
+            attended = F.scaled_dot_product_attention(queries, keys, values, bias, dropout)
+        return self.output(attended.transpose(1, 2).flatten(2))  # (B, T, D)
+
+    def normalise(self, logits: Tensor) -> Tensor:
+        if self.entmax_alpha is None:
+            return logits.softmax(-1)
+        try:
+            from entmax import entmax_bisect
+        except ImportError as error:
+            raise ImportError("cross_attention='entmax' needs the package entmax: pip install entmax") from error
+        finite = logits.float().masked_fill(logits == -torch.inf, -1e4)  # entmax has no -inf
+        return entmax_bisect(finite, 1 + torch.sigmoid(self.entmax_alpha)).to(logits.dtype)
+
+
+class FeedForward(nn.Sequential):
+    """FFN of Eq. (2)-(3): two linear maps with a ReLU between."""
+
+    def __init__(self, width: int, inner: int):
+        super().__init__(nn.Linear(width, inner), nn.ReLU(), nn.Linear(inner, width))
+
+
+class EncoderLayer(nn.Module):
+    """One layer of Eq. (2), each sublayer in a residual connection followed by layer normalisation (footnote 3)."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.attention = Attention(config.width, config.heads, config.attention_dropout)
+        self.feed_forward = FeedForward(config.width, config.feed_forward)
+        self.norms = nn.ModuleList(nn.LayerNorm(config.width) for _ in range(2))
+        self.dropout = nn.Dropout(config.residual_dropout)
+
+    def forward(self, x: Tensor, bias: Tensor) -> Tensor:
+        # Eq. (2): FFN(ATT(X^{l-1}, X^{l-1})).
+        x = self.norms[0](x + self.dropout(self.attention(x, *self.attention.project(x), bias)))
+        return self.norms[1](x + self.dropout(self.feed_forward(x)))
+
+
+class DecoderLayer(nn.Module):
+    """One layer of Eq. (3). The rows of y may outnumber the sources: they are the beams, which share their memory."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.self_attention = Attention(config.width, config.heads, config.attention_dropout)
+        self.cross_attention = Attention(config.width, config.heads, config.attention_dropout, config.cross_attention)
+        self.feed_forward = FeedForward(config.width, config.feed_forward)
+        self.norms = nn.ModuleList(nn.LayerNorm(config.width) for _ in range(3))
+        self.dropout = nn.Dropout(config.residual_dropout)
+
+    def forward(self, y: Tensor, causal: Tensor | None, past: tuple[Tensor, Tensor] | None, memory: "Projected"):
+        """y (B*W, T, D); past keys and values (B*W, H, T', K) -> new y and the extended past."""
+        keys, values = self.self_attention.project(y)
+        if past is not None:
+            keys, values = torch.cat([past[0], keys], 2), torch.cat([past[1], values], 2)
+        # Eq. (3): FFN(ATT(ATT(Y^{l-1}, Y^{l-1}), X^L)).
+        y = self.norms[0](y + self.dropout(self.self_attention(y, keys, values, causal)))
+        # The W beams of a source ask together: their T queries each are W*T queries to one copy of keys and values.
+        together = y.reshape(memory.keys.size(0), -1, y.size(-1))  # (B, W*T, D)
+        attended = self.cross_attention(together, memory.keys, memory.values, memory.log_counts).view_as(y)
+        y = self.norms[1](y + self.dropout(attended))
+        return self.norms[2](y + self.dropout(self.feed_forward(y))), (keys, values)
+
+
+class Projected(NamedTuple):
+    """A memory as one decoder layer sees it, computed once per source: keys, values (B, H, R, K)."""
+
+    keys: Tensor
+    values: Tensor
+    log_counts: Tensor  # (B, 1, 1, R)
+
+
+class Encoding(NamedTuple):
+    """What `Transformer.encode` returns; the lists have one entry per L0Drop layer, the last is the output's."""
+
+    states: Tensor  # (B, S, D), gated
+    keep: Tensor  # (B, S)
+    gates: list[Tensor]  # (B, S) each
+    log_alpha: list[Tensor]  # (B, S) each
+
+
+class Transformer(nn.Module):
+    """Encoder, L0Drop, decoder: Eq. (11). `config.l0drop = "none"` is the baseline of Eq. (2)-(3)."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocabulary, config.width, padding_idx=PAD)  # tied: source, target, output
+        self.register_buffer("position_table", sinusoids(config.positions, config.width), persistent=False)
+        self.dropout = nn.Dropout(config.residual_dropout)
+        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
+        gate_layers = {"none": 0, "output": 1, "every": config.encoder_layers}[config.l0drop]
+        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        for name, parameter in self.named_parameters():
+            if parameter.dim() == 2:
+                nn.init.xavier_uniform_(parameter)
+            elif name.endswith("bias"):
+                nn.init.zeros_(parameter)
+        nn.init.normal_(self.embedding.weight, std=config.width**-0.5)
+        # Last, so that a baseline and its L0Drop twin start from the same weights.
+        self.l0drop = nn.ModuleList(L0Drop(config.width, config.gate_bias) for _ in range(gate_layers))
+
+    def embed(self, tokens: Tensor, start: int = 0) -> Tensor:
+        """Embeddings times sqrt(D) plus positions: (B, T) -> (B, T, D); raises ValueError beyond the position table."""
+        end = start + tokens.size(1)
+        if end > self.config.positions:
+            raise ValueError(
+                f"a sequence of {end} tokens does not fit the position table of {self.config.positions}: "
+                "truncate it (--max-source, --max-target) or build the model with more positions"
+            )
+        return self.dropout(self.embedding(tokens) * self.config.width**0.5 + self.position_table[start:end])
+
+    def encode(self, source: Tensor) -> Encoding:
+        """Encode and gate.  Args: source (B, S) token ids ending in EOS, padded with PAD."""
+        keep = source != PAD  # (B, S)
+        bias = dense_memory(source, keep).log_counts[:, None, None]  # (B, 1, 1, S)
+        states = self.embed(source)  # X^0
+        gates, log_alpha = [], []
+        first_gated = len(self.encoder) - len(self.l0drop)
+        # Eq. (2): X^L = Encoder(X^0).
+        for index, layer in enumerate(self.encoder):
+            states = layer(states, bias)
+            if index >= first_gated:  # after the last layer, or after each one (Section 6, "earlier")
+                states, gate, location = self.l0drop[index - first_gated](states)
+                gates.append(gate)
+                log_alpha.append(location)
+        return Encoding(states, keep, gates, log_alpha)
+
+    def remember(self, encoding: Encoding, rule_keep: Tensor | None = None, prune: bool = True) -> Memory:
+        """What the decoder may attend to.
+
+        Args:
+            rule_keep: (B, S) a pattern of Section 7; what it drops is not attended to at all (D8).
+            prune: True = Algorithm 1's compressed memory (eval mode only), False = all states, zeros included.
+        """
+        states, keep, gates, _ = encoding
+        if rule_keep is not None:
+            if prune:
+                return compress(states, rule_keep.float(), keep, with_dummy=False)
+            return dense_memory(states, keep & rule_keep)
+        if prune and gates and not self.training:
+            return compress(states, gates[-1], keep)
+        if gates and self.training and self.config.mask_closed_in_training:
+            is_open = (gates[-1] != 0) & keep  # D4
+            keep = torch.where(is_open.any(-1, keepdim=True), is_open, keep)  # all closed: uniform over the zeros
+        # Eq. (11): Decoder(Y^0, L0Drop(X^L)): closed states are zeros that can still be attended to.
+        return dense_memory(states, keep)
+
+    def project(self, memory: Memory) -> list[Projected]:
+        """Keys and values of every decoder layer, once per source."""
+        log_counts = memory.log_counts[:, None, None]  # (B, 1, 1, R)
+        return [Projected(*layer.cross_attention.project(memory.states), log_counts) for layer in self.decoder]
+
+    def decode(self, target: Tensor, memory: list[Projected], past: list | None = None) -> tuple[Tensor, list]:
+        """Logits of the next tokens.
+
+        Args:
+            target: (B*W, T) token ids that follow those already in `past`.
+            memory: from `project`, one row per *source*; the W rows of `target` that belong to one source are adjacent.
+            past: one (keys, values) pair per layer, (B*W, H, T', K).
+        Returns:
+            (B*W, T, V) logits and the extended past.
+        """
+        start = past[0][0].size(2) if past else 0
+        length = target.size(1)
+        causal = None  # one token at a time sees all its past
+        if length > 1:
+            hidden = torch.ones(length, start + length, dtype=torch.bool, device=target.device).triu(start + 1)
+            causal = torch.zeros(hidden.shape, device=target.device).masked_fill(hidden, -torch.inf)  # (T, T' + T)
+        y, extended = self.embed(target, start), []
+        # Eq. (3): Y^L = Decoder(Y^0, X^L).
+        for index, layer in enumerate(self.decoder):
+            y, layer_past = layer(y, causal, past[index] if past else None, memory[index])
+            extended.append(layer_past)
+        return F.linear(y, self.embedding.weight), extended
+
+    def forward(self, source: Tensor, target_input: Tensor, rule_keep: Tensor | None = None) -> tuple[Tensor, Encoding]:
+        """Teacher forcing: (B, S) source and (B, T) target inputs (BOS first) -> (B, T, V) logits and the encoding."""
+        encoding = self.encode(source)
+        memory = self.remember(encoding, rule_keep, prune=False)
+        return self.decode(target_input, self.project(memory))[0], encoding
+
+
+def sinusoids(length: int, width: int) -> Tensor:
+    """(length, width) positions: a block of sines then a block of cosines (released code; not interleaved)."""
+    rates = 10_000 ** -(torch.arange(0, width, 2) / width)  # (D/2,)
+    angles = torch.arange(length).unsqueeze(-1) * rates  # (length, D/2)
+    return torch.cat([angles.sin(), angles.cos()], -1)
+
+
+def translation_loss(logits: Tensor, target: Tensor, smoothing: float = 0.1) -> Tensor:
+    """L_MLE of each sentence: label-smoothed cross-entropy, mean over its target tokens (D2).
+
+    Args:
+        logits: (B, T, V).
+        target: (B, T) token ids ending in EOS, padded with PAD.
+        smoothing: share of the probability spread evenly over the vocabulary (Appendix A: 0.1).
+    Returns:
+        (B,) nats per token.
+    """
+    losses = F.cross_entropy(
+        logits.float().flatten(0, 1), target.flatten(), ignore_index=PAD, label_smoothing=smoothing, reduction="none"
+    )
+    return losses.view_as(target).sum(-1) / (target != PAD).sum(-1)
+
+
+def sparsity_loss(encoding: Encoding, reduction: str = "token_mean") -> Tensor:
+    """L0 term of each sentence (B,), Eq. (10), summed over the L0Drop layers; zero without any."""
+    penalties = [l0_penalty(location, encoding.keep, reduction) for location in encoding.log_alpha]
+    return sum(penalties, torch.zeros(encoding.keep.size(0), device=encoding.keep.device))
+
+
+def objective(
+    logits: Tensor,
+    target: Tensor,
+    encoding: Encoding,
+    l0_weight: float,
+    smoothing: float = 0.1,
+    reduction: str = "token_mean",
+) -> Tensor:
+    """The bound of Eq. (12) with one gate sample, per sentence (B,).  `l0_weight` is the paper's lambda >= 0."""
+    # Eq. (12): E_g[-log p(Y, g | X)] + lambda L0(X).
+    return translation_loss(logits, target, smoothing) + l0_weight * sparsity_loss(encoding, reduction)

@@ -1,0 +1,132 @@
+"""Beam search in which the source's keys and values belong to the source, not to the beam.
+
+An ordinary decoder repeats the encoder's output once per beam and re-orders the copies at every step, although all
+beams of a source read the same memory. Here `memory` has one row per source, the beams' queries attend to it together
+(`DecoderLayer.forward`), and only the decoder's own past follows the beams.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .model import BOS, EOS, PAD, Encoding, Projected, Transformer
+
+
+class Hypotheses(NamedTuple):
+    """Best output of each source: tokens (B, T) with EOS, padded with PAD; scores (B,) length-normalised log p."""
+
+    tokens: Tensor
+    scores: Tensor
+
+
+def length_norm(length: Tensor | int, alpha: float) -> Tensor | float:
+    """((5 + length) / 6)^alpha (Wu et al. 2016); length counts EOS."""
+    return ((5 + length) / 6) ** alpha
+
+
+@torch.inference_mode()
+def beam_search(
+    model: Transformer,
+    memory: list[Projected],
+    limits: Tensor,
+    beam: int = 4,
+    length_penalty: float = 0.6,
+    min_length: int = 0,
+) -> Hypotheses:
+    """Best hypothesis of each source by log p / ((5 + length) / 6)^length_penalty.
+
+    The search stops when no open hypothesis can beat the best finished one, so going on would not change the result,
+    and the result of a source does not depend on what else is in the batch.
+
+    Args:
+        model: in eval mode.
+        memory: `model.project(model.remember(encoding))`: one row per source, or one per beam (see `generate`).
+        limits: (B,) longest output of each source, EOS included; the last position can only be EOS (D7).
+        beam: W >= 1 open hypotheses per source.
+        length_penalty: alpha (Appendix A: 0.6; Section 5: 1.0 for characters).
+        min_length: no EOS before this many tokens (0 = the paper; benchmarks fix the length with it).
+    Raises:
+        ValueError: beam < 1, or a limit beyond the position table.
+    """
+    longest = int(limits.max())
+    if beam < 1:
+        raise ValueError(f"beam is {beam}; it must be at least 1")
+    if longest > model.config.positions:
+        raise ValueError(f"outputs of {longest} tokens do not fit the position table of {model.config.positions}")
+    device, sources = limits.device, limits.size(0)
+    source_index = torch.arange(sources, device=device)
+    tokens = torch.full((sources, beam, 1), BOS, device=device)  # (B, W, t)
+    scores = torch.full((sources, beam), -torch.inf, device=device)  # (B, W) sums of log-probabilities
+    scores[:, 0] = 0  # the W empty hypotheses are the same one: it counts once
+    best_tokens = torch.full((sources, longest), PAD, device=device)
+    best_scores = torch.full((sources,), -torch.inf, device=device)
+    past = None
+    for length in range(1, longest + 1):
+        logits, past = model.decode(tokens[..., -1:].flatten(0, 1), memory, past)
+        totals = scores.unsqueeze(-1) + next_token(logits, length < min_length).view(sources, beam, -1)  # (B, W, V)
+
+        # Close: the best hypothesis that ends here replaces the best finished one if it scores higher.
+        closed, row = (totals[..., EOS] / length_norm(length, length_penalty)).max(-1)  # (B,)
+        better = (closed > best_scores) & (length <= limits)
+        best_scores = torch.where(better, closed, best_scores)
+        best_tokens[better, : length - 1] = tokens[source_index, row, 1:][better]
+        best_tokens[better, length - 1] = EOS
+
+        # Go on with the W best continuations that do not end, unless none can win any more: log-probabilities only
+        # fall and the norm only grows, so score / norm(limit) bounds all that a hypothesis can become.
+        totals[..., EOS] = -torch.inf
+        scores, choice = totals.flatten(1).topk(beam)  # (B, W)
+        bound = scores[:, 0] / length_norm(limits, length_penalty)
+        if not ((bound > best_scores) & (length < limits)).any():
+            break
+        origin, token = choice // logits.size(-1), choice % logits.size(-1)  # (B, W) the beam continued, by what
+        tokens = torch.cat([tokens[source_index.unsqueeze(-1), origin], token.unsqueeze(-1)], -1)
+        rows = (source_index.unsqueeze(-1) * beam + origin).flatten()  # (B*W,) origin among all rows of the batch
+        past = [(keys[rows], values[rows]) for keys, values in past]
+    return Hypotheses(best_tokens[:, :length], best_scores)
+
+
+def next_token(logits: Tensor, forbid_end: bool) -> Tensor:
+    """(B*W, 1, V) logits -> (B*W, V) float32 log-probabilities; PAD and BOS are never generated."""
+    log_probabilities = logits[:, -1].float().log_softmax(-1)
+    log_probabilities[:, [PAD, BOS] + [EOS] * forbid_end] = -torch.inf
+    return log_probabilities
+
+
+class Generation(NamedTuple):
+    """What `generate` returns, with what there is to measure on the way."""
+
+    hypotheses: Hypotheses
+    encoding: Encoding
+    memory_length: int  # R, rows of the memory that the decoder attended to
+
+
+@torch.inference_mode()
+def generate(
+    model: Transformer,
+    source: Tensor,
+    rule_keep: Tensor | None = None,
+    prune: bool = True,
+    share: bool = True,
+    extra_length: int = 50,
+    beam: int = 4,
+    **search,
+) -> Generation:
+    """Encode, prune, search.
+
+    Args:
+        source: (B, S) token ids ending in EOS, padded with PAD.
+        rule_keep: (B, S) a pattern of Section 7, True = keep.
+        prune: use Algorithm 1's memory; False attends to every gated state.
+        share: one copy of keys and values per source; False expands them per beam, as ordinary decoders do.
+        extra_length: an output may be this much longer than its source (released code: 50).
+        beam, search: as in `beam_search`.
+    """
+    encoding = model.encode(source)
+    memory = model.project(model.remember(encoding, rule_keep, prune))
+    memory_length = memory[0].keys.size(2)
+    if not share:
+        memory = [Projected(*(tensor.repeat_interleave(beam, 0) for tensor in layer)) for layer in memory]
+    limits = (encoding.keep.sum(-1) + extra_length).clamp(max=model.config.positions)
+    return Generation(beam_search(model, memory, limits, beam, **search), encoding, memory_length)

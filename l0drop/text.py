@@ -1,0 +1,167 @@
+"""Text -> token ids -> batches: tokenizer, part-of-speech tags, patterns, and the stream of training batches."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from torch import Tensor
+
+from . import patterns
+from .model import BOS, EOS, PAD
+
+Span = tuple[int, int, str]  # first character, end (exclusive), Penn tag of a token
+
+
+def train_tokenizer(texts: Sequence[str], units: str, vocabulary: int) -> Tokenizer:
+    """Joint byte-pair encoding of words with their leading blank; "char" is the same without any merge."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Metaspace(), pre_tokenizers.Split(Regex(r"▁?(?:\w+|[^\w▁])"), "isolated")]
+    )
+    tokenizer.decoder = decoders.Metaspace()
+    size = vocabulary if units == "bpe" else 0  # the alphabet is kept whatever the size
+    special = ["<pad>", "<s>", "</s>", "<unk>"]  # the ids of model.py
+    trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=special, show_progress=False)
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+class Item(NamedTuple):
+    """One example as token ids, EOS included."""
+
+    source: list[int]
+    target: list[int]
+    rule_keep: list[bool]
+
+
+def unit_starts(tokenizer: Tokenizer, source: str) -> list[int]:
+    """Offset of the first character of every source token, its leading blank not counted, EOS not included."""
+    offsets = tokenizer.encode(source).offsets
+    return [start + source[start:end][:1].isspace() for start, end in offsets]
+
+
+def label_spans(pieces: Sequence[str], labels: Sequence) -> list[Span]:
+    """Place labelled pieces in the text that joining them by blanks gives: (start, end, label) each."""
+    spans, end = [], 0
+    for piece, label in zip(pieces, labels, strict=True):
+        spans.append((end, end + len(piece), label))
+        end += len(piece) + 1
+    return spans
+
+
+def source_types(tokenizer: Tokenizer, source: str, spans: list[Span]) -> tuple[list[str], list[str]]:
+    """Unit type and tag of every source token, EOS not included (see patterns.py)."""
+    tags = patterns.tags_of_units(unit_starts(tokenizer, source), spans)
+    return patterns.unit_types(tokenizer.encode(source).word_ids, tags), tags
+
+
+def tag_sources(examples: Sequence, folder: str = "") -> list[list[Span]]:
+    """(start, end, Penn tag) of each source's tokens: from the corpus where it has tags, else from Stanza.
+
+    Raises:
+        ImportError, ValueError: Stanza or its models are needed and not there.
+    """
+    if all(example.pos for example in examples):
+        return [label_spans(example.source.split(" "), sum(example.pos, [])) for example in examples]
+    try:
+        import stanza
+    except ImportError as error:
+        raise ImportError("sources without tags need Stanza: pip install stanza") from error
+    where = {"dir": folder} if folder else {}
+    try:
+        nlp = stanza.Pipeline("en", processors="tokenize,pos", download_method=None, verbose=False, **where)
+    except Exception as error:  # Stanza raises several types of its own
+        raise ValueError(
+            f'no Stanza English models in {folder or "its default folder"}: run python -c "import stanza; '
+            "stanza.download('en', processors='tokenize,pos')\" or give --tagger FOLDER"
+        ) from error
+    documents = nlp.bulk_process([stanza.Document([], text=example.source) for example in examples])
+    return [[(t.start_char, t.end_char, t.words[0].xpos) for s in d.sentences for t in s.tokens] for d in documents]
+
+
+def encode_examples(
+    examples: Sequence,
+    tokenizer: Tokenizer,
+    max_source: int,
+    max_target: int,
+    pattern: str = "none",
+    dropped: set[int] = frozenset(),
+    tagger: str = "",
+) -> list[Item]:
+    """Token ids, cut to size, with the pattern's choice of encodings.
+
+    Args:
+        examples: `shared.data.Example`s.
+        max_source, max_target: longest result, EOS included.
+        pattern: one of `patterns.PATTERNS`.
+        dropped: token ids that a frequency pattern drops; see `patterns.dropped_by_frequency`.
+        tagger: folder of Stanza models, for the "pos" pattern on sources without tags.
+    """
+    spans = tag_sources(examples, tagger) if pattern == "pos" else [None] * len(examples)
+    items = []
+    for example, example_spans in zip(examples, spans, strict=True):
+        source = tokenizer.encode(example.source).ids
+        keep = [token not in dropped for token in source]
+        if pattern == "pos":
+            keep = patterns.keep_pos(*source_types(tokenizer, example.source, example_spans))
+        elif pattern == "group":
+            keep = patterns.keep_group(len(source))
+        target = tokenizer.encode(example.target).ids
+        # D9: EOS is always kept.
+        cut = max_source - 1
+        items.append(Item(source[:cut] + [EOS], target[: max_target - 1] + [EOS], keep[:cut] + [True]))
+    return items
+
+
+class Batch(NamedTuple):
+    source: Tensor  # (B, S)
+    target_input: Tensor  # (B, T), BOS first
+    target: Tensor  # (B, T), EOS last
+    rule_keep: Tensor  # (B, S)
+
+
+def collate(items: Sequence[Item], device: torch.device | str = "cpu") -> Batch:
+    def pad(rows: list[list[int]], value: int) -> Tensor:
+        width = max(map(len, rows))
+        return torch.tensor([row + [value] * (width - len(row)) for row in rows], device=device)
+
+    return Batch(
+        pad([item.source for item in items], PAD),
+        pad([[BOS] + item.target[:-1] for item in items], PAD),
+        pad([item.target for item in items], PAD),
+        pad([item.rule_keep for item in items], False),
+    )
+
+
+class Batches:
+    """The endless stream of micro-batches: number i is the same whenever and by whomever it is asked for.
+
+    An epoch sorts the corpus by length, ties in random order, cuts it into batches of at most `batch_tokens` padded
+    target tokens, and shuffles the batches. The cuts depend on lengths alone, so every epoch has as many batches.
+    """
+
+    def __init__(self, items: Sequence[Item], batch_tokens: int, seed: int):
+        self.items, self.batch_tokens, self.seed = items, batch_tokens, seed
+        self.lengths = np.array([(len(item.target), len(item.source)) for item in items])
+        self.epoch, self.order = -1, []
+        self.start_epoch(0)
+
+    def start_epoch(self, epoch: int) -> None:
+        rng = np.random.default_rng((self.seed, epoch))
+        by_length = np.lexsort((rng.random(len(self.items)), self.lengths[:, 1], self.lengths[:, 0]))
+        batches, start = [], 0
+        for end in range(1, len(by_length) + 1):
+            full = end == len(by_length) or self.lengths[by_length[end], 0] * (end + 1 - start) > self.batch_tokens
+            if full:
+                batches.append(by_length[start:end])
+                start = end
+        self.epoch, self.order = epoch, [batches[i] for i in rng.permutation(len(batches))]
+
+    def __getitem__(self, number: int) -> list[Item]:
+        epoch, index = divmod(number, len(self.order))
+        if epoch != self.epoch:
+            self.start_epoch(epoch)
+        return [self.items[i] for i in self.order[index]]

@@ -1,0 +1,367 @@
+"""Data: one way in for all five packages, `load(name_or_path, split)`, which gives a list of `Example`.
+
+What `name_or_path` may be (README.md shows each kind):
+
+    toy, toy:signal=0.7,seed=3    stories with known truth (toy.py); knobs: the fields of ToyConfig, seed, count
+    FILE.jsonl, FOLDER            JSON lines; a folder holds train.jsonl, validation.jsonl, test.jsonl
+    FOLDER:en-de                  parallel text, train.en and train.de, also .gz (Multi30k, WMT)
+    aclsum                        the PyPI package of that name
+    cnn_dailymail, xsum, arxiv, wmt14-en-de    hub data sets, through `datasets`
+
+A name wins over a file or folder of the same name: write `./toy` for a folder called toy. What `load` does to text:
+white space within a sentence becomes single blanks, and sentences without a word are dropped together with their
+labels (SciTLDR as published has one). It never splits a string into sentences and never truncates.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+import os
+import re
+import warnings
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import islice, zip_longest
+from pathlib import Path
+from typing import Any
+
+SPLITS = (("train",), ("validation", "valid", "val", "dev"), ("test",))  # names of one split, ours first
+HUB = {  # name: (hub id, configuration, source field, target field), as published on huggingface.co
+    "cnn_dailymail": ("abisee/cnn_dailymail", "3.0.0", "article", "highlights"),
+    "xsum": ("EdinburghNLP/xsum", None, "document", "summary"),
+    "arxiv": ("ccdv/arxiv-summarization", "document", "article", "abstract"),
+    "wmt14-en-de": ("wmt/wmt14", "de-en", "en", "de"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Example:
+    """One document with its summary, or a sentence with its translation, and what else is known about it.
+
+    N is the number of sentences; the words of a sentence are what `str.split()` gives.
+    """
+
+    id: str  # unique in its split
+    document: list[str]  # (N,) sentences, or one whole string where the data is not split into sentences
+    summary: list[str]  # sentences of the first reference
+    references: list[list[str]]  # all references; the first is `summary`
+    edus: list[str] | None = None  # clause units in order; joined by blanks they are the document joined by blanks
+    tree: str | None = None  # the RST tree over `edus`, as the text of a .dis file
+    pos: list[list[str]] | None = None  # (N, words) Penn part-of-speech tags
+    salient: list[bool] | None = None  # (N,) True = the summary takes this sentence
+    salient_tokens: list[list[bool]] | None = None  # (N, words) True = the summary takes this word
+    kinds: list[str] | None = None  # (N,) main, repeat, detail or filler; toy only
+
+    @property
+    def source(self) -> str:
+        """The document as one string."""
+        return " ".join(self.document)
+
+    @property
+    def target(self) -> str:
+        """The first reference as one string."""
+        return " ".join(self.summary)
+
+
+def load(name_or_path: str | os.PathLike, split: str = "train", limit: int | None = None) -> list[Example]:
+    """Load one split of a data set.
+
+    Args:
+        name_or_path: see the top of this file. A single .jsonl file is the same data whatever the split.
+        split: `train`, `validation` (or `valid`, `val`, `dev`), `test`, or the stem of a file in the folder; `test`
+            is also the only file whose name begins with test.
+        limit: read the first so many examples, at least 1; None reads all.
+    Returns:
+        At least one example, in the order of the data.
+    Raises:
+        ValueError: unknown name, split or knob; broken data (names file, line and field); hub data out of reach.
+        ImportError: the package that reads this data set is absent; names the command that installs it.
+    """
+    if limit is not None and limit < 1:
+        raise ValueError(f"limit must be at least 1, got {limit}")
+    name = os.fspath(name_or_path)
+    parallel = re.fullmatch(r"(.+):(\w+)-(\w+)", name)
+    if name == "toy" or name.startswith("toy:"):
+        rows = _toy(name[4:], _aliases(split)[0], limit)
+    elif name == "aclsum":
+        rows = _aclsum(_aliases(split)[0])
+    elif name in HUB:
+        rows = _hub(name, _aliases(split)[0])
+    elif parallel and Path(parallel[1]).is_dir():
+        rows = _parallel(Path(parallel[1]), parallel[2], parallel[3], split)
+    elif Path(name).is_dir():
+        rows = _with_trees(_jsonl_file(Path(name), split))
+    elif Path(name).is_file():
+        rows = _with_trees(Path(name))
+    else:
+        raise ValueError(f"no file or folder {name!r}; known names are toy, aclsum, {', '.join(HUB)}")
+    examples = [_example(row, where) for where, row in islice(rows, limit)]
+    if not examples:
+        raise ValueError(f"{name}: split {split!r} is empty")
+    identity, count = Counter(example.id for example in examples).most_common(1)[0]
+    if count > 1:
+        raise ValueError(f"{name}: field 'id' must be unique (predictions are matched by it), {identity!r} is not")
+    return examples
+
+
+def read_jsonl(path: str | os.PathLike) -> list[dict]:
+    """Objects of a JSON lines file, blank lines skipped. ValueError with file and line where one is malformed."""
+    return [row for _, row in _jsonl(Path(path))]
+
+
+def write_jsonl(path: str | os.PathLike, rows: Iterable[dict]) -> None:
+    """Write JSON lines under a temporary name, then rename: `path` is never half-written."""
+    temporary = Path(f"{os.fspath(path)}.tmp{os.getpid()}")
+    try:
+        with open(temporary, "w", encoding="utf-8", newline="\n") as file:
+            file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+# Files: each reader yields (place, row), where the place is what an error names.
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """Lines of a UTF-8 file, plain or .gz; only a line feed ends a line (`str.splitlines` would cut at U+2028)."""
+    try:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig", newline="\n") as file:
+            yield from file
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not UTF-8 ({error}); convert it, e.g. with iconv -t utf-8") from error
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{path}: not gzip or cut off ({error}); fetch the file again") from error
+
+
+def _jsonl(path: Path) -> Iterator[tuple[str, dict]]:
+    """Objects of a JSON lines file."""
+    for number, line in enumerate(_lines(path), start=1):
+        if line.strip():
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise ValueError(f"{path}:{number}: malformed JSON ({error}); put one object on each line") from error
+            if not isinstance(row, dict):
+                raise ValueError(f"{path}:{number}: a line must be one JSON object, got {type(row).__name__}")
+            yield f"{path}:{number}", row
+
+
+def _with_trees(path: Path) -> Iterator[tuple[str, dict]]:
+    """Objects of FILE.jsonl, each with an id and, where FILE/{id}.dis lies beside it, its tree (as GUM)."""
+    for where, row in _jsonl(path):
+        row.setdefault("id", row.get("paper_id", f"{path.stem}-{where.rpartition(':')[2]}"))
+        if not isinstance(row["id"], (str, int)):
+            raise ValueError(f"{where}: field 'id' must be a string or a number, got {row['id']!r}")
+        tree_file = path.with_suffix("") / f"{row['id']}.dis"
+        if "tree" not in row and tree_file.is_file():
+            where, row["tree"] = f"{where} with {tree_file}", "".join(_lines(tree_file))
+        yield where, row
+
+
+def _aliases(split: str) -> tuple[str, ...]:
+    """The names of a split, ours first."""
+    return next((names for names in SPLITS if split in names), (split,))
+
+
+def _pick(split: str, available: dict[str, Any], where: str) -> Any:
+    """The one entry of `available` (stem: file or files) that is the split."""
+    found = [split] if split in available else [name for name in _aliases(split) if name in available]
+    if not found and split == "test":  # Multi30k: test_2016_flickr
+        found = [name for name in available if name.startswith("test")]
+    if len(found) != 1:
+        problem = f"{len(found)} files that could be" if found else "no"
+        has = ", ".join(sorted(available)) or "no split at all"
+        raise ValueError(f"{where} has {problem} split {split!r}; it has {has}: ask for one of these")
+    return available[found[0]]
+
+
+def _jsonl_file(folder: Path, split: str) -> Path:
+    """The JSON lines file of a split; for parallel text without its languages the error says how to write them."""
+    if files := {path.stem: path for path in folder.glob("*.jsonl")}:
+        return _pick(split, files, str(folder))
+    suffixes = {path.name.removesuffix(".gz").rpartition(".")[2] for path in folder.iterdir() if path.is_file()}
+    languages = sorted(suffix for suffix in suffixes if re.fullmatch(r"[a-z]{2,3}(_\w+)?", suffix))
+    if len(languages) >= 2:
+        hint = f"write the languages too, e.g. {folder}:{languages[1]}-{languages[0]}"
+        raise ValueError(f"{folder} holds parallel text ({', '.join(languages)}): {hint}")
+    raise ValueError(f"{folder} holds no JSON lines (train.jsonl, validation.jsonl, test.jsonl)")
+
+
+def _parallel(folder: Path, source: str, target: str, split: str) -> Iterator[tuple[str, dict]]:
+    """Pairs of lines of {split}.{source} and {split}.{target}, plain or .gz."""
+    files = {path.name.removesuffix(".gz"): path for path in sorted(folder.iterdir(), reverse=True)}  # plain wins
+    stems = [name.removesuffix(f".{source}") for name in files if name.endswith(f".{source}")]
+    pairs = {s: (files[f"{s}.{source}"], files[f"{s}.{target}"]) for s in stems if f"{s}.{target}" in files}
+    one, other = _pick(split, pairs, f"{folder}:{source}-{target}")
+    stem = one.name.removesuffix(".gz").removesuffix(f".{source}")
+    counts = [sum(1 for _ in _lines(path)) for path in (one, other)]
+    if counts[0] != counts[1]:
+        raise ValueError(f"{one} has {counts[0]} lines, {other} has {counts[1]}: line n must translate line n")
+    for number, (text, translation) in enumerate(zip(_lines(one), _lines(other), strict=True), start=1):
+        if not (text.strip() and translation.strip()):
+            empty = other if text.strip() else one
+            raise ValueError(f"{empty}:{number}: empty line; remove line {number} from both languages")
+        yield f"{one}:{number}", {"id": f"{stem}-{number}", "document": text, "summary": translation}
+
+
+# Names.
+
+
+def _toy(knobs: str, split: str, limit: int | None) -> Iterator[tuple[str, dict]]:
+    """Stories of toy.py; `knobs` is name=value,name=value or empty. A limit spares the stories beyond it."""
+    from . import toy
+
+    known = {field.name: type(field.default) for field in dataclasses.fields(toy.ToyConfig)}
+    known |= dict.fromkeys(("seed", "count"), int)
+    values: dict[str, Any] = {}
+    for knob in filter(None, knobs.split(",")):
+        name, _, value = knob.partition("=")
+        try:
+            values[name] = known[name](value)
+        except (KeyError, ValueError) as error:
+            names = ", ".join(f"{name} ({kind.__name__})" for name, kind in known.items())
+            raise ValueError(f"toy: bad knob {knob!r}; write toy:name=value,name=value; knobs: {names}") from error
+    seed, count = values.pop("seed", 0), values.pop("count", toy.SPLITS.get(split))
+    count = count if limit is None or count is None else min(count, limit)
+    for row in toy.generate(split, count, toy.ToyConfig(**values), seed):
+        yield row["id"], row
+
+
+def _aclsum(split: str) -> Iterator[tuple[str, dict]]:
+    """ACLSum (Takeshita et al. 2024): abstract, introduction and conclusion of papers.
+
+    The summaries of the three aspects are the sentences of one summary; a sentence highlighted for any is salient.
+    """
+    try:
+        from aclsum import ACLSum
+    except ImportError as error:
+        raise ImportError("aclsum is a package: pip install aclsum") from error
+    names, aspects = {"train": "train", "validation": "val", "test": "test"}, ("challenge", "approach", "outcome")
+    if split not in names:
+        raise ValueError(f"aclsum has no split {split!r}; it has {', '.join(names)}")
+    for paper in ACLSum(names[split]):
+        highlights = zip(*(paper.get_all_highlights(aspect) for aspect in aspects), strict=True)
+        row = {"document": paper.get_all_sentences(), "summary": [paper.summaries[aspect] for aspect in aspects]}
+        yield f"aclsum:{paper.id}", row | {"id": paper.id, "salient": [any(labels) for labels in highlights]}
+
+
+def _hub(name: str, split: str) -> Iterator[tuple[str, dict]]:
+    """A hub data set; line breaks separate its sentences. What is published without text is skipped and counted."""
+    hub_id, config, source, target = HUB[name]
+    try:
+        import datasets
+
+        rows = datasets.load_dataset(hub_id, config, split=split)
+    except ImportError as error:
+        raise ImportError(f"{name} is a hub data set: pip install datasets") from error
+    except Exception as error:  # the hub, its client and the cache raise a dozen unrelated types
+        command = f'python -c "import datasets; datasets.load_dataset({hub_id!r}, {config!r})"'
+        hint = f"to get it, on a connected machine with HF_HUB_OFFLINE unset: {command}"
+        raise ValueError(f"{name}: split {split!r} is neither in the cache nor in reach ({error}); {hint}") from error
+    skipped = 0
+    try:
+        for number, row in enumerate(rows):
+            document, summary = (row.get("translation", row)[field].splitlines() for field in (source, target))
+            if "".join(document).strip() and "".join(summary).strip():
+                yield f"{name}:{number}", {"id": f"{split}-{number}", "document": document, "summary": summary}
+            else:
+                skipped += 1
+    finally:  # also when a limit ends the reading
+        if skipped:
+            warnings.warn(f"{name}: skipped {skipped} examples that are published without text", stacklevel=2)
+
+
+# Rows.
+
+
+def _example(row: dict, where: str) -> Example:
+    """Check a row of any format and make it an Example; `where` names its place in errors."""
+    source = next((field for field in ("document", "source", "sentences") if field in row), None)
+    if source is None or not row.keys() & {"references", "summary", "target"}:
+        raise ValueError(f"{where}: needs fields document and summary (or source and target), has {', '.join(row)}")
+    sentences = _sentences(row[source], f"{where}: field {source!r}")
+    salient = "salient" if "salient" in row else "source_labels"
+    keep = [n for n, sentence in enumerate(sentences) if sentence]
+    labels = {
+        "pos": _word_labels(row.get("pos"), str, sentences, f"{where}: field 'pos'"),
+        "salient": _labels(row.get(salient), bool, len(sentences), f"{where}: field {salient!r}"),
+        "salient_tokens": _word_labels(row.get("salient_tokens"), bool, sentences, f"{where}: field 'salient_tokens'"),
+        "kinds": _labels(row.get("kinds"), str, len(sentences), f"{where}: field 'kinds'"),
+    }
+    labels = {field: values and [values[n] for n in keep] for field, values in labels.items()}
+    document, references = [sentences[n] for n in keep], _references(row, where)
+    edus = _units(row, sentences, where)
+    return Example(str(row["id"]), document, references[0], references, edus, row.get("tree"), **labels)
+
+
+def _references(row: dict, where: str) -> list[list[str]]:
+    """All references of a row, each a list of sentences."""
+    field = next(field for field in ("references", "summary", "target") if field in row)
+    # SciTLDR as published, known by two fields of its own: `target` lists references of one string each.
+    scitldr = field == "target" and isinstance(row["target"], list) and ("source_labels" in row or "paper_id" in row)
+    texts = row[field] if scitldr or field == "references" else [row[field]]
+    if not isinstance(texts, list) or not texts:
+        raise ValueError(f"{where}: field {field!r} must be a list of at least one reference")
+    references = [list(filter(None, _sentences(text, f"{where}: field {field!r}"))) for text in texts]
+    summary = row.get("summary", row.get("target"))
+    if field == "references" and summary is not None and _sentences(summary, where) != references[0]:
+        raise ValueError(f"{where}: the first of field 'references' must equal the summary")
+    return references
+
+
+def _sentences(value: Any, where: str) -> list[str]:
+    """A string or a list of strings as a list of strings with single blanks; refused when there is no word in it."""
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"{where} must be a string or a list of strings, got {str(value)[:60]}")
+    if not any(text.strip() for text in texts):
+        raise ValueError(f"{where} is empty; give it text or remove the line")
+    return [" ".join(text.split()) for text in texts]
+
+
+def _labels(values: Any, kind: type, count: int, where: str) -> list | None:
+    """`count` labels of one type, or None; 0 and 1 are truth values too."""
+    if values is None:
+        return None
+    if not isinstance(values, list) or len(values) != count:
+        got = len(values) if isinstance(values, list) else str(values)[:60]
+        raise ValueError(f"{where} needs a list of {count} labels, got {got}")
+    wrong = [value for value in values if not (isinstance(value, kind) or (kind is bool and value in (0, 1)))]
+    if wrong:
+        raise ValueError(f"{where} needs labels of type {kind.__name__}, got {wrong[0]!r}")
+    return [bool(value) for value in values] if kind is bool else values
+
+
+def _word_labels(values: Any, kind: type, sentences: list[str], where: str) -> list[list] | None:
+    """One label per word of each sentence, or None; the labels of a sentence may be one string with blanks (GUM)."""
+    if values is None:
+        return None
+    rows = [
+        row.split() if isinstance(row, str) else row or [] for row in _labels(values, object, len(sentences), where)
+    ]
+    pairs = enumerate(zip(rows, sentences, strict=True), start=1)
+    return [_labels(row, kind, len(text.split()), f"{where}, sentence {n},") for n, (row, text) in pairs]
+
+
+def _units(row: dict, sentences: list[str], where: str) -> list[str] | None:
+    """The EDUs of a row, from field `edus` or the leaves of its tree, checked word by word against the sentences."""
+    edus, tree = row.get("edus"), row.get("tree")
+    if edus is None and tree is None:
+        return None
+    # The text of a leaf stands between _! and _!; RST-DT ends the last unit of a paragraph with <P>.
+    leaves = [" ".join(text.split()) for text in re.findall(r"_!(.*?)(?:<P>)?_!", str(tree), re.DOTALL)]
+    if tree is not None and not (isinstance(tree, str) and leaves):
+        raise ValueError(f"{where}: field 'tree' must be the text of a .dis file, got no leaf in {str(tree)[:60]!r}")
+    edus = _sentences(leaves if edus is None else edus, f"{where}: field 'edus'")
+    if tree is not None and leaves != edus:
+        raise ValueError(f"{where}: field 'edus' differs from the leaves of field 'tree'")
+    found, words = " ".join(edus).split(), " ".join(sentences).split()
+    if found != words:
+        n = next(n for n, (one, other) in enumerate(zip_longest(found, words)) if one != other)
+        differ = f"word {n + 1} on: {' '.join(found[n : n + 4])!r}, not {' '.join(words[n : n + 4])!r}"
+        raise ValueError(f"{where}: the EDUs joined by blanks are not the sentences joined by blanks, from {differ}")
+    return edus

@@ -1,0 +1,503 @@
+"""data.py on small files in the published formats, and what it says about broken ones."""
+
+import dataclasses
+import gzip
+import json
+import os
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+from shared import toy  # noqa: E402
+from shared.data import HUB, Example, load, read_jsonl, write_jsonl  # noqa: E402
+
+ROW = {"document": ["The cat sat .", "It was wet ."], "summary": ["A wet cat ."]}
+
+
+def write(path, *rows):
+    """Write rows (objects, or lines as they are) as JSON lines."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join((r if isinstance(r, str) else json.dumps(r)) + "\n" for r in rows), encoding="utf-8")
+    return path
+
+
+def one(tmp_path, **fields):
+    """The example of a file of one row: ROW with other fields, those that are None left out."""
+    row = {name: value for name, value in {**ROW, **fields}.items() if value is not None}
+    return load(write(tmp_path / "data.jsonl", row))[0]
+
+
+# JSON lines.
+
+
+def test_the_two_line_file_of_the_readme(tmp_path):
+    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    lines = [line for line in readme.splitlines() if line.startswith('{"')]
+    examples = load(write(tmp_path / "data.jsonl", *lines))
+    assert len(lines) == len(examples) == 2
+    assert [example.id for example in examples] == ["data-1", "b2"]
+    assert [len(example.document) for example in examples] == [2, 1]
+
+
+def test_lists_and_strings_and_both_pairs_of_names(tmp_path):
+    listed = one(tmp_path)
+    assert listed == Example("data-1", ROW["document"], ROW["summary"], [ROW["summary"]])
+    assert (listed.source, listed.target) == ("The cat sat . It was wet .", "A wet cat .")
+    whole = one(tmp_path, document=None, summary=None, source="One. Two. Three.", target="One. Two.")
+    assert (whole.document, whole.summary) == (["One. Two. Three."], ["One. Two."])  # a string is never split
+
+
+def test_white_space_is_single_blanks_and_wordless_sentences_go_with_their_labels(tmp_path):
+    example = one(
+        tmp_path,
+        document=[" The cat\n sat .", " \n", "It\u00a0was  wet ."],
+        summary=["", "A wet cat ."],
+        salient=[0, 1, 1],
+        kinds=["main", "filler", "detail"],
+        pos=["DT NN VBD .", "", "PRP VBD JJ ."],
+    )
+    assert example.document == ROW["document"] and example.summary == ROW["summary"]
+    assert example.salient == [False, True] and example.salient[1] is True
+    assert example.kinds == ["main", "detail"]
+    assert example.pos == [["DT", "NN", "VBD", "."], ["PRP", "VBD", "JJ", "."]]
+
+
+def test_all_optional_fields(tmp_path):
+    fields = {
+        "id": 7,
+        "references": [ROW["summary"], "The cat got wet ."],
+        "edus": ["The cat sat .", "It was", "wet ."],
+        "tree": "( Root (leaf 1) (text _!The cat sat ._!) ) (text _!It was_!) (text _!wet ._!)",
+        "pos": [["DT", "NN", "VBD", "."], "PRP VBD JJ ."],
+        "salient": [False, True],
+        "salient_tokens": [[0, 0, 0, 0], [False, False, True, False]],
+        "kinds": ["filler", "main"],
+    }
+    example = one(tmp_path, **fields)
+    assert example.id == "7" and example.references == [ROW["summary"], ["The cat got wet ."]]
+    assert example.edus == fields["edus"] and example.tree == fields["tree"]
+    assert example.pos[1] == ["PRP", "VBD", "JJ", "."]
+    assert example.salient_tokens == [[False] * 4, [False, False, True, False]]
+
+
+def test_an_example_cannot_be_changed(tmp_path):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        one(tmp_path).id = "other"
+
+
+def test_blank_lines_and_a_byte_order_mark_are_skipped_and_rare_line_separators_do_not_cut(tmp_path):
+    path = tmp_path / "data.jsonl"
+    lines = ["", json.dumps(ROW), "  ", json.dumps({**ROW, "summary": "a\u2028b"}, ensure_ascii=False)]
+    path.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(lines).encode())
+    examples = load(path)
+    assert [example.id for example in examples] == ["data-2", "data-4"] and examples[1].summary == ["a b"]
+
+
+@pytest.mark.parametrize("name", ["validation", "valid", "val", "dev"])
+def test_the_validation_split_has_four_names(tmp_path, name):
+    write(tmp_path / "train.jsonl", ROW, ROW)
+    write(tmp_path / f"{name}.jsonl", ROW)
+    for split in ("validation", "valid", "val", "dev"):
+        assert len(load(tmp_path, split)) == 1
+    assert len(load(tmp_path)) == len(load(str(tmp_path), "train")) == 2
+
+
+def test_a_split_with_two_files_must_be_asked_for_by_name(tmp_path):
+    write(tmp_path / "val.jsonl", ROW)
+    write(tmp_path / "dev.jsonl", ROW, ROW)
+    assert len(load(tmp_path, "dev")) == 2
+    with pytest.raises(ValueError, match=r"2 files that could be split 'validation'; it has dev, val"):
+        load(tmp_path, "validation")
+
+
+def test_a_missing_split_names_what_is_there(tmp_path):
+    write(tmp_path / "train.jsonl", ROW)
+    with pytest.raises(ValueError, match=rf"{tmp_path} has no split 'test'; it has train"):
+        load(tmp_path, "test")
+
+
+def test_a_single_file_is_the_same_for_every_split(tmp_path):
+    path = write(tmp_path / "mine.jsonl", ROW)
+    assert load(path, "train") == load(path, "test") == load(str(path), "anything")
+
+
+def test_limit_keeps_the_first_and_reads_no_further(tmp_path):
+    path = write(tmp_path / "data.jsonl", ROW, {**ROW, "id": "second"}, "{broken")
+    assert [example.id for example in load(path, limit=2)] == ["data-1", "second"]
+    with pytest.raises(ValueError, match="limit must be at least 1, got 0"):
+        load(path, limit=0)
+
+
+BAD_LINES = [
+    ('{"document": "a"', r"data.jsonl:2: malformed JSON .*put one object on each line"),
+    ('["a", "b"]', r"data.jsonl:2: a line must be one JSON object, got list"),
+    ({"article": "a", "summary": "b"}, r"data.jsonl:2: needs fields document and summary .*, has article, summary"),
+    ({"document": "a"}, r"data.jsonl:2: needs fields document and summary"),
+    ({**ROW, "document": 3}, r"data.jsonl:2: field 'document' must be a string or a list of strings, got 3"),
+    ({**ROW, "summary": ["a", None]}, r"data.jsonl:2: field 'summary' must be a string or a list of strings"),
+    ({**ROW, "document": []}, r"data.jsonl:2: field 'document' is empty; give it text or remove the line"),
+    ({**ROW, "document": [" ", "\n"]}, r"data.jsonl:2: field 'document' is empty"),
+    ({"source": "a", "target": " "}, r"data.jsonl:2: field 'target' is empty"),
+    ({**ROW, "id": ["x"]}, r"data.jsonl:2: field 'id' must be a string or a number"),
+    ({**ROW, "references": []}, r"data.jsonl:2: field 'references' must be a list of at least one reference"),
+    ({**ROW, "references": ["other"]}, r"data.jsonl:2: the first of field 'references' must equal the summary"),
+    ({**ROW, "salient": [True]}, r"data.jsonl:2: field 'salient' needs a list of 2 labels, got 1"),
+    ({**ROW, "salient": [True, 0.5]}, r"data.jsonl:2: field 'salient' needs labels of type bool, got 0.5"),
+    ({**ROW, "kinds": "main"}, r"data.jsonl:2: field 'kinds' needs a list of 2 labels, got main"),
+    ({**ROW, "pos": ["DT NN VBD .", "PRP VBD"]}, r"data.jsonl:2: field 'pos', sentence 2, needs a list of 4 .*got 2"),
+    ({**ROW, "pos": [[1, 2, 3, 4], "a b c d"]}, r"data.jsonl:2: field 'pos', sentence 1, needs labels of type str"),
+    ({**ROW, "salient_tokens": [[1, 0, 0, 0], None]}, r"data.jsonl:2: field 'salient_tokens', sentence 2, needs .* 4"),
+    ({**ROW, "edus": ["The cat sat .", "It is wet ."]}, r"data.jsonl:2: the EDUs .* from word 6 on: 'is wet \.', not"),
+    ({**ROW, "edus": ["The cat sat ."]}, r"data.jsonl:2: the EDUs .* from word 5 on: '', not 'It was wet \.'"),
+    ({**ROW, "tree": "( Root (leaf 1) )"}, r"data.jsonl:2: field 'tree' must be the text of a .dis file, got no leaf"),
+    ({**ROW, "edus": ["a"], "tree": "_!b_!"}, r"data.jsonl:2: field 'edus' differs from the leaves of field 'tree'"),
+]
+
+
+@pytest.mark.parametrize(("line", "message"), BAD_LINES)
+def test_broken_lines_are_refused_by_file_line_and_field(tmp_path, line, message):
+    with pytest.raises(ValueError, match=message):
+        load(write(tmp_path / "data.jsonl", ROW, line))
+
+
+def test_ids_must_be_unique(tmp_path):
+    rows = [{**ROW, "id": "x"}, ROW, {**ROW, "id": "x"}]
+    with pytest.raises(ValueError, match="field 'id' must be unique .*'x' is not"):
+        load(write(tmp_path / "data.jsonl", *rows))
+
+
+def test_empty_files_wrong_encodings_and_unknown_names(tmp_path):
+    with pytest.raises(ValueError, match=r"data.jsonl: split 'train' is empty"):
+        load(write(tmp_path / "data.jsonl", ""))
+    (tmp_path / "latin.jsonl").write_bytes(json.dumps(ROW).encode() + "é".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"latin.jsonl: not UTF-8 .*iconv"):
+        load(tmp_path / "latin.jsonl")
+    with pytest.raises(
+        ValueError, match=r"no file or folder 'cnndm'; known names are toy, aclsum, cnn_dailymail, xsum"
+    ):
+        load("cnndm")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ValueError, match=r"folder holds no JSON lines \(train.jsonl"):
+        load(tmp_path / "folder")
+
+
+# SciTLDR and GUM as published.
+
+SCITLDR = {
+    "source": ["We prune .", "", "It is fast ."],
+    "source_labels": [0, 0, 1],
+    "rouge_scores": [0.1, 0.9],
+    "paper_id": "rJlnfaNYvB",
+    "target": ["Fast pruning .", "Pruning is fast . Very ."],
+    "title": "Pruning",
+}
+
+
+def test_scitldr_target_is_several_references_and_the_label_marks_the_salient_sentence(tmp_path):
+    write(tmp_path / "dev.jsonl", SCITLDR)
+    (example,) = load(tmp_path, "validation")
+    assert example.id == "rJlnfaNYvB" and example.document == ["We prune .", "It is fast ."]
+    assert example.references == [["Fast pruning ."], ["Pruning is fast . Very ."]]
+    assert example.summary == ["Fast pruning ."] and example.target == "Fast pruning ."
+    assert example.salient == [False, True]
+
+
+@pytest.mark.parametrize("field", ["source_labels", "paper_id"])
+def test_scitldr_is_known_by_either_of_its_fields(tmp_path, field):
+    rest = {name: SCITLDR[name] for name in ("source", "target", field)}
+    assert len(load(write(tmp_path / "data.jsonl", rest))[0].references) == 2
+
+
+def test_not_scitldr_a_target_list_is_the_sentences_of_one_summary(tmp_path):
+    rest = {name: SCITLDR[name] for name in ("source", "target")}
+    assert load(write(tmp_path / "data.jsonl", rest))[0].references == [SCITLDR["target"]]
+
+
+def test_scitldr_labels_of_another_length_are_named_as_published(tmp_path):
+    with pytest.raises(ValueError, match=r"data.jsonl:1: field 'source_labels' needs a list of 3 labels, got 1"):
+        load(write(tmp_path / "data.jsonl", {**SCITLDR, "source_labels": [1]}))
+
+
+GUM = {
+    "id": "GUM_news_iodine",
+    "genre": "news",
+    "sentences": ["Children lack iodine , researchers say .", "It is rare ."],
+    "pos": ["NNS VBP NN , NNS VBP .", "PRP VBZ JJ ."],
+    "summary": "Iodine is short .",
+}
+DIS = """( Root (span 1 3)
+  ( Nucleus (span 1 2) (rel2par span)
+    ( Nucleus (leaf 1) (rel2par span) (text _!Children lack iodine ,_!) )
+    ( Satellite (leaf 2) (rel2par attribution-positive) (text _!researchers say .<P>_!) )
+  )
+  ( Satellite (leaf 3) (rel2par evaluation-comment) (text _!It is rare ._!) )
+)
+"""
+
+
+def gum(folder, dis=DIS):
+    write(folder / "dev.jsonl", GUM)
+    (folder / "dev").mkdir()
+    (folder / "dev" / "GUM_news_iodine.dis").write_text(dis, encoding="utf-8")
+    return folder
+
+
+def test_gum_takes_the_tree_beside_the_file_and_units_from_its_leaves(tmp_path):
+    (example,) = load(gum(tmp_path), "dev")
+    assert example.id == "GUM_news_iodine" and example.tree == DIS
+    assert example.edus == ["Children lack iodine ,", "researchers say .", "It is rare ."]
+    assert example.pos[1] == ["PRP", "VBZ", "JJ", "."] and example.summary == ["Iodine is short ."]
+    assert load(tmp_path / "dev.jsonl") == [example]  # the file by itself finds the trees too
+
+
+def test_gum_without_trees_has_none(tmp_path):
+    (example,) = load(write(tmp_path / "dev.jsonl", GUM))
+    assert example.tree is None and example.edus is None
+
+
+@pytest.mark.parametrize("cut", ["rare", "It is rare ._!"])
+def test_a_tree_of_another_text_or_cut_off_is_refused_by_the_name_of_its_file(tmp_path, cut):
+    message = r"dev.jsonl:1 with .*dev.GUM_news_iodine.dis: the EDUs joined by blanks are not the sentences"
+    with pytest.raises(ValueError, match=message):
+        load(gum(tmp_path, DIS.replace(cut, "")), "dev")
+
+
+# Parallel text.
+
+
+def parallel(folder, **files):
+    """Write train_en='...' as train.en; a value in bytes as it is."""
+    for name, text in files.items():
+        path = folder / ".".join(name.rsplit("_", 1))
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+
+
+def test_parallel_text_in_either_direction(tmp_path):
+    parallel(tmp_path, train_en="A dog .\nA\u2028cat .\n", train_de="Ein Hund .\nEine Katze .")
+    english = load(f"{tmp_path}:en-de")
+    assert [(e.source, e.target) for e in english] == [("A dog .", "Ein Hund ."), ("A cat .", "Eine Katze .")]
+    assert [e.id for e in english] == ["train-1", "train-2"]
+    assert [(e.source, e.target) for e in load(f"{tmp_path}:de-en")][0] == ("Ein Hund .", "A dog .")
+    assert len(load(f"{tmp_path}:en-de", limit=1)) == 1
+
+
+def test_parallel_text_as_multi30k_publishes_it(tmp_path):
+    for stem, lines in (("train", 3), ("val", 2), ("test_2016_flickr", 1)):
+        for language in ("en", "de"):
+            text = "".join(f"{language} {n} .\n" for n in range(lines)).encode()
+            (tmp_path / f"{stem}.{language}.gz").write_bytes(gzip.compress(text))
+    name = f"{tmp_path}:en-de"
+    assert [len(load(name, split)) for split in ("train", "validation", "test", "test_2016_flickr")] == [3, 2, 1, 1]
+    assert load(name, "test")[0].target == "de 0 ."
+    parallel(tmp_path, test_2017_en="a\n", test_2017_de="b\n")
+    with pytest.raises(ValueError, match=r"2 files that could be split 'test'; it has test_2016_flickr, test_2017, tr"):
+        load(name, "test")
+    assert load(name, "test_2017")[0].target == "b"
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"train_en": "a\nb\n", "train_de": "x\n"}, r"train.en has 2 lines, .*train.de has 1"),
+        ({"train_en": "a\nb\n", "train_de": "x\n \n"}, r"train.de:2: empty line; remove line 2 from both languages"),
+        ({"train_en": "\nb\n", "train_de": "x\ny\n"}, r"train.en:1: empty line; remove line 1"),
+        ({"train_en": "a\n", "train_fr": "x\n"}, r":en-de has no split 'train'; it has no split at all"),
+        ({"dev_en": "a\n", "dev_de": "x\n"}, r":en-de has no split 'train'; it has dev"),
+        ({"train_en": "a\n", "train_de": b"\xff\n"}, r"train.de: not UTF-8"),
+    ],
+)
+def test_broken_parallel_text_is_refused(tmp_path, files, message):
+    parallel(tmp_path, **files)
+    with pytest.raises(ValueError, match=message):
+        load(f"{tmp_path}:en-de")
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-9], lambda data: b"plain text"])
+def test_a_cut_off_gzip_file_is_refused(tmp_path, damage):
+    packed = gzip.compress(b"a line of text\n" * 50)
+    (tmp_path / "train.en.gz").write_bytes(packed)
+    (tmp_path / "train.de.gz").write_bytes(damage(packed))
+    with pytest.raises(ValueError, match=r"train.de.gz: not gzip or cut off"):
+        load(f"{tmp_path}:en-de")
+
+
+def test_parallel_text_without_languages_says_how_to_write_them(tmp_path):
+    parallel(tmp_path, train_en="a\n", train_de="b\n")
+    with pytest.raises(ValueError, match=rf"holds parallel text \(de, en\): .*e.g. {tmp_path}:en-de"):
+        load(tmp_path)
+
+
+# Names.
+
+
+def test_toy_by_name_and_with_knobs():
+    examples = load("toy:count=3", "test")
+    assert [example.id for example in examples] == [row["id"] for row in toy.generate("test", 3)]
+    assert [example.source for example in examples] == [" ".join(row["document"]) for row in toy.generate("test", 3)]
+    assert all(getattr(examples[0], field.name) is not None for field in dataclasses.fields(Example))
+    assert len(load("toy", "val", limit=2)) == 2
+    assert load("toy:count=3,seed=1", "test") != examples
+    assert load("toy:count=2,signal=0.0,min_sentences=20,max_sentences=20")[0].document != examples[0].document
+    assert len(load("toy:min_sentences=20,max_sentences=20,count=1")[0].document) == 20
+
+
+def test_toy_limit_keeps_the_first_and_spares_the_others(monkeypatch):
+    asked = []
+    generate = toy.generate
+    monkeypatch.setattr(
+        toy, "generate", lambda split, count, *rest: asked.append(count) or generate(split, count, *rest)
+    )
+    assert load("toy:count=5", limit=2) == load("toy:count=5")[:2] == load("toy:count=2", limit=9)
+    assert asked == [2, 5, 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("toy:sgnal=1", r"toy: bad knob 'sgnal=1'; .*knobs: .*signal \(float\).*seed \(int\), count \(int\)"),
+        ("toy:signal=high", r"toy: bad knob 'signal=high'"),
+        ("toy:count=2.5", r"toy: bad knob 'count=2.5'"),
+        ("toy:signal", r"toy: bad knob 'signal'"),
+        ("toy:signal=7", r"signal"),
+        ("toy:count=0", r"split 'train' is empty"),
+    ],
+)
+def test_bad_knobs_are_refused(name, message):
+    with pytest.raises(ValueError, match=message):
+        load(name)
+
+
+def test_toy_has_no_other_split():
+    with pytest.raises(ValueError, match="'middle'"):
+        load("toy", "middle")
+
+
+def fake_aclsum(monkeypatch):
+    """A package with the same interface as aclsum 0.1.2."""
+    highlights = {"challenge": [1, 0, 0], "approach": [0, 0, 1], "outcome": [1, 0, 0]}
+    paper = types.SimpleNamespace(
+        id="P06-1112",
+        summaries={"challenge": "Hard .", "approach": "They try .", "outcome": "It works ."},
+        get_all_sentences=lambda: ["First .", "Second .", "Third ."],
+        get_all_highlights=lambda aspect: highlights[aspect],
+    )
+    package = types.ModuleType("aclsum")
+    package.ACLSum = lambda split: [paper] * {"train": 0, "val": 1, "test": 0}[split]
+    monkeypatch.setitem(sys.modules, "aclsum", package)
+
+
+def test_aclsum_joins_the_aspects_and_unites_their_highlights(monkeypatch):
+    fake_aclsum(monkeypatch)
+    (example,) = load("aclsum", "validation")
+    assert example.id == "P06-1112" and example.document == ["First .", "Second .", "Third ."]
+    assert example.summary == ["Hard .", "They try .", "It works ."] and example.references == [example.summary]
+    assert example.salient == [True, False, True]
+    with pytest.raises(ValueError, match="aclsum has no split 'middle'; it has train, validation, test"):
+        load("aclsum", "middle")
+
+
+def test_aclsum_itself_if_installed():
+    pytest.importorskip("aclsum")
+    assert [len(load("aclsum", split)) for split in ("train", "dev", "test")] == [100, 50, 100]
+
+
+@pytest.mark.parametrize(("name", "package"), [("aclsum", "aclsum"), ("xsum", "datasets")])
+def test_an_absent_package_is_named_with_its_command(monkeypatch, name, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError, match=f"pip install {package}"):
+        load(name)
+
+
+HUB_ROWS = {
+    "cnn_dailymail": {"article": "One . Two .", "highlights": "First .\nSecond .", "id": "x"},
+    "xsum": {"document": "One .\nTwo .", "summary": "First .", "id": "x"},
+    "arxiv": {"article": "One .\n Two .", "abstract": "First .\n Second ."},
+    "wmt14-en-de": {"translation": {"de": "Eins .", "en": "One ."}},
+}
+HUB_RESULTS = {
+    "cnn_dailymail": (["One . Two ."], ["First .", "Second ."]),
+    "xsum": (["One .", "Two ."], ["First ."]),
+    "arxiv": (["One .", "Two ."], ["First .", "Second ."]),
+    "wmt14-en-de": (["One ."], ["Eins ."]),
+}
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """`datasets.load_dataset` that serves rows from memory and records how it is called."""
+    datasets = pytest.importorskip("datasets")
+    served = types.SimpleNamespace(rows=[], calls=[])
+
+    def load_dataset(hub_id, config=None, *, split):
+        served.calls.append((hub_id, config, split))
+        return datasets.Dataset.from_list(served.rows)
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    return served
+
+
+@pytest.mark.parametrize("name", HUB)
+def test_hub_data_sets_by_name(hub, name):
+    hub.rows = [HUB_ROWS[name]] * 3
+    examples = load(name, "val", limit=2)
+    assert hub.calls == [(HUB[name][0], HUB[name][1], "validation")]
+    assert [example.id for example in examples] == ["validation-0", "validation-1"]
+    assert (examples[0].document, examples[0].summary) == HUB_RESULTS[name]
+
+
+def test_hub_examples_without_text_are_skipped_counted_and_do_not_use_up_the_limit(hub):
+    empty, full = {"document": " \n", "summary": "a"}, HUB_ROWS["xsum"]
+    hub.rows = [{**full, "document": "\n"}, full, {**full, "summary": ""}, full, full]
+    assert empty not in hub.rows
+    with pytest.warns(UserWarning, match="xsum: skipped 2 examples"):
+        assert [example.id for example in load("xsum", limit=2)] == ["train-1", "train-3"]
+
+
+def test_hub_data_out_of_reach_names_the_command_that_gets_it(monkeypatch):
+    datasets = pytest.importorskip("datasets")
+
+    def unreachable(*arguments, **options):
+        raise ConnectionError("offline mode is enabled")
+
+    monkeypatch.setattr(datasets, "load_dataset", unreachable)
+    message = r"cnn_dailymail: split 'test' .*offline mode .*load_dataset\('abisee/cnn_dailymail', '3.0.0'\)"
+    with pytest.raises(ValueError, match=message):
+        load("cnn_dailymail", "test")
+
+
+def test_importing_data_and_rouge_brings_in_no_torch():
+    code = "import sys, shared.data, shared.rouge; sys.exit(bool({'torch', 'datasets', 'aclsum'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2]).returncode == 0
+
+
+# Writing.
+
+
+def test_written_rows_read_back_the_same(tmp_path):
+    rows = [{"id": "ä", "prediction": "a\u2028b"}, {"id": "2", "prediction": ""}]
+    write_jsonl(tmp_path / "out.jsonl", iter(rows))
+    assert read_jsonl(tmp_path / "out.jsonl") == rows
+    assert "ä" in (tmp_path / "out.jsonl").read_text(encoding="utf-8")
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
+    path = tmp_path / "out.jsonl"
+    write_jsonl(path, [{"id": "old"}])
+
+    def broken():
+        yield {"id": "new"}
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_jsonl(path, broken())
+    assert read_jsonl(path) == [{"id": "old"}] and list(tmp_path.iterdir()) == [path]
+
+
+def test_read_jsonl_names_file_and_line(tmp_path):
+    with pytest.raises(ValueError, match=r"out.jsonl:2: malformed JSON"):
+        read_jsonl(write(tmp_path / "out.jsonl", {"id": 1}, "{"))

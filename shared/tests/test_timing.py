@@ -1,0 +1,148 @@
+"""timing.py against a fake clock and a fake CUDA device: what is timed, in which order, and when it synchronises."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from shared import timing  # noqa: E402
+
+torch.set_num_threads(1)
+
+
+class FakeMachine:
+    """A clock that only moves when told, and a CUDA device that records what is asked of it."""
+
+    def __init__(self, monkeypatch):
+        self.now, self.pending, self.log = 0.0, 0.0, []
+        self.held = self.peak = 1000
+        monkeypatch.setattr(timing.time, "perf_counter", self.read)
+        monkeypatch.setattr(torch.cuda, "synchronize", self.synchronize)
+        monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: setattr(self, "peak", self.held))
+        monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: self.held)
+        monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: self.peak)
+
+    def read(self):
+        self.log.append("clock")
+        return self.now
+
+    def synchronize(self, device):
+        self.log.append(f"sync {device}")
+        self.now, self.pending = self.now + self.pending, 0.0
+
+    def function(self, name, *seconds, queued=0.0, allocated=0):
+        """A function that takes each of `seconds` in turn, and `queued` more on the device after it has returned."""
+        remaining = list(seconds)
+
+        def run():
+            self.log.append(name)
+            self.now += remaining.pop(0) if len(remaining) > 1 else remaining[0]
+            self.pending += queued
+            self.peak = max(self.peak, self.held + allocated)
+
+        return run
+
+    def runs(self):
+        return [entry for entry in self.log if entry != "clock" and not entry.startswith("sync")]
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    return FakeMachine(monkeypatch)
+
+
+def test_median_and_iqr_are_of_the_timed_runs_only(machine):
+    slow_start = machine.function("a", 100.0, 100.0, 1.0, 2.0, 3.0, 4.0, 5.0)
+    result = timing.compare({"a": slow_start}, repeats=5, warmup=2, memory=False)["a"]
+    assert result.times == (1.0, 2.0, 3.0, 4.0, 5.0)
+    assert (result.name, result.median, result.iqr, result.n) == ("a", 3.0, 2.0, 5)  # quartiles 2 and 4
+    assert result.peak_bytes is None and "not measured" in str(result)
+
+
+def test_runs_are_interleaved_and_every_round_starts_one_later(machine):
+    timing.compare({name: machine.function(name, 1.0) for name in "abc"}, repeats=4, warmup=0, memory=False)
+    assert "".join(machine.runs()) == "abcbcacababc"
+
+
+def test_warmup_rounds_are_run_and_not_counted(machine):
+    timings = timing.compare({name: machine.function(name, 1.0) for name in "ab"}, repeats=3, warmup=2, memory=False)
+    assert machine.runs().count("a") == machine.runs().count("b") == 5
+    assert timings["a"].n == len(timings["a"].times) == 3
+
+
+def test_each_run_keeps_its_own_times(machine):
+    functions = {"a": machine.function("a", 1.0, 2.0, 3.0), "b": machine.function("b", 10.0, 40.0, 90.0)}
+    timings = timing.compare(functions, repeats=3, warmup=0, memory=False)
+    assert timings["a"].times == (1.0, 2.0, 3.0) and timings["b"].times == (10.0, 40.0, 90.0)
+
+
+def test_ratio_is_the_median_of_the_ratios_of_each_round(machine):
+    functions = {"fast": machine.function("fast", 1.0, 2.0, 10.0), "slow": machine.function("slow", 4.0, 4.0, 30.0)}
+    timings = timing.compare(functions, repeats=3, warmup=0, memory=False)
+    middle, iqr = timing.ratio(timings, "slow", "fast")
+    assert middle == pytest.approx(3.0)  # of 4, 2, 3; the ratio of the medians would be 4 / 2 = 2
+    assert iqr == pytest.approx(1.0)  # quartiles 3.5 and 2.5
+
+
+def test_cuda_is_synchronised_before_and_after_every_call(machine):
+    run = machine.function("a", 1.0, queued=7.0)
+    result = timing.compare({"a": run}, repeats=3, warmup=1, device="cuda:0", memory=False)["a"]
+    assert machine.log == ["sync cuda:0", "clock", "a", "sync cuda:0", "clock"] * 4
+    assert result.times == (8.0, 8.0, 8.0)  # the queued work belongs to the call that queued it
+
+
+def test_work_that_was_queued_before_is_not_charged(machine):
+    machine.pending = 100.0
+    result = timing.compare({"a": machine.function("a", 1.0)}, repeats=3, warmup=0, device="cuda", memory=False)["a"]
+    assert result.times == (1.0, 1.0, 1.0)
+
+
+def test_cpu_never_touches_cuda(machine):
+    timing.compare({"a": machine.function("a", 1.0)}, repeats=3, memory=False)
+    assert not [entry for entry in machine.log if entry.startswith("sync")]
+
+
+def test_cuda_peak_is_above_what_was_held_before(machine):
+    machine.peak = 10**9  # of something earlier
+    functions = {"a": machine.function("a", 1.0, allocated=300), "b": machine.function("b", 1.0, allocated=50)}
+    timings = timing.compare(functions, repeats=3, device="cuda")
+    assert (timings["a"].peak_bytes, timings["b"].peak_bytes) == (300, 50)
+
+
+def test_cpu_peak_counts_what_is_held_at_the_same_time():
+    million = 1_000_000  # bytes
+
+    def together():
+        one = torch.empty(8 * million, dtype=torch.uint8)
+        return one, torch.empty(4 * million, dtype=torch.uint8)
+
+    def in_turn():
+        torch.empty(8 * million, dtype=torch.uint8)
+        return torch.empty(4 * million, dtype=torch.uint8)
+
+    timings = timing.compare({"together": together, "in turn": in_turn, "none": lambda: None}, repeats=3)
+    assert timings["together"].peak_bytes == pytest.approx(12 * million, rel=0.01)
+    assert timings["in turn"].peak_bytes == pytest.approx(8 * million, rel=0.01)
+    assert timings["none"].peak_bytes == 0
+    assert "peak memory 11.4 MiB" in str(timings["together"])
+
+
+def test_memory_run_is_extra_and_not_timed(machine):
+    result = timing.compare({"a": machine.function("a", 1.0)}, repeats=3, warmup=0)["a"]
+    assert len(machine.runs()) == 4 and result.n == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"repeats": 2}, "3 repeats or more"),
+        ({"warmup": -1}, "warmup >= 0"),
+        ({"functions": {}}, "need a function"),
+        ({"device": "meta"}, "cannot time on meta: cpu or cuda only"),
+    ],
+)
+def test_refuses(arguments, message):
+    def never():
+        raise AssertionError("must not run")
+
+    with pytest.raises(ValueError, match=message):
+        timing.compare(**{"functions": {"a": never}, **arguments})

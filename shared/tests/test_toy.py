@@ -1,0 +1,400 @@
+"""The toy corpus says what it is: these tests read stories with rules of their own and compare with the declared truth."""
+
+import math
+import re
+from collections import Counter
+
+import pytest
+
+from shared.toy import CERTAIN, DOMAINS, SPLITS, UNCERTAIN, ToyConfig, format_story, generate, name_list
+
+PENN = set(
+    "CC CD DT EX FW IN JJ JJR JJS LS MD NN NNS NNP NNPS PDT POS PRP PRP$ RB RBR RBS RP SYM TO UH VB VBD VBG VBN VBP VBZ "
+    "WDT WP WP$ WRB , . : `` ''".split()
+)
+SUMMARY_VERB = {
+    told: verbs.split("/")[2]
+    for domain in DOMAINS.values()
+    for verbs in domain.verbs.split()
+    for told in verbs.split("/")[:2]
+}
+FIRST_MENTION = re.compile(r"\w+ (\w+) that ([A-Z]\w+ [A-Z]\w+) (\w+) (\w+) (\w+) in ([A-Z]\w+) ")
+CORPORA = [
+    ToyConfig(),
+    ToyConfig(domain="nature", repetition=0.6, signal=0.5, tree_signal=0.5),
+    ToyConfig(min_sentences=40, max_sentences=40, min_facts=4, max_facts=4, other_facts=6, repetition=1.0),
+    ToyConfig(domain="nature", max_sentences=8, min_facts=4, max_facts=4, other_facts=6, names=10),
+]
+
+
+def summarise(document):
+    """The rule: a sentence per fact that a source confirmed, announced or verified, in the order of first mention."""
+    summary = []
+    for sentence in document:
+        fact = FIRST_MENTION.match(sentence)
+        if fact and fact[1] in CERTAIN:
+            _, who, verb, number, things, place = fact.groups()
+            summary.append(f"in {place} {number} {things} were {SUMMARY_VERB[verb]} by {who} .")
+    return summary
+
+
+def exact_share(stories):
+    """Share of the stories whose summary the rule writes word by word."""
+    return sum(summarise(story["document"]) == story["summary"] for story in stories) / len(stories)
+
+
+def read_dis(text):
+    """A `.dis` tree as (label, first, last, relation, children or text), by recursive descent over exact lines."""
+    lines = text.splitlines(keepends=True)
+    assert "".join(lines) == text and text.endswith("\n)\n")
+
+    def node(depth):
+        line, indent = lines.pop(0), "  " * depth
+        start = rf"{indent}\( (Root|Nucleus|Satellite) "
+        if leaf := re.fullmatch(start + r"\(leaf (\d+)\) \(rel2par (\S+)\) \(text _!(.+)_!\) \)\n", line):
+            return leaf[1], int(leaf[2]), int(leaf[2]), leaf[3], leaf[4]
+        relation = r"()" if depth == 0 else r"\(rel2par (\S+)\)"
+        inner = re.fullmatch(start + r"\(span (\d+) (\d+)\) " + relation + r"\n", line)
+        assert inner, line
+        children = node(depth + 1), node(depth + 1)
+        assert lines.pop(0) == f"{indent})\n"  # two children and no more
+        return inner[1], int(inner[2]), int(inner[3]), inner[4], children
+
+    root = node(0)
+    assert not lines and root[0] == "Root"
+    return root
+
+
+def nodes(node):
+    """The node and all below, from the left."""
+    yield node
+    if not isinstance(node[4], str):
+        for child in node[4]:
+            yield from nodes(child)
+
+
+def promoted_edus(node):
+    """Numbers of the EDUs that nuclei alone lead to."""
+    if node[0] == "Satellite":
+        return set()
+    return {node[1]} if isinstance(node[4], str) else promoted_edus(node[4][0]) | promoted_edus(node[4][1])
+
+
+def sentence_spans(story):
+    """First and last EDU (from 1) of each sentence."""
+    spans, rest, first = [], list(story["edus"]), 1
+    for sentence in story["document"]:
+        count = next(n for n in range(1, 4) if " ".join(rest[:n]) == sentence)
+        spans.append((first, first + count - 1))
+        rest, first = rest[count:], first + count
+    assert not rest
+    return spans
+
+
+def promoted_sentences(story):
+    """Reads the tree alone: True for a sentence with an EDU that nuclei alone lead to."""
+    edus = promoted_edus(read_dis(story["tree"]))
+    return [any(first <= edu <= last for edu in edus) for first, last in sentence_spans(story)]
+
+
+def told_facts(story):
+    """(person, is its source certain, is it main) of each fact, from the text and the kinds."""
+    matches = [(FIRST_MENTION.match(sentence), kind) for sentence, kind in zip(story["document"], story["kinds"])]
+    return [(match[2], match[1] in CERTAIN, kind == "main") for match, kind in matches if match]
+
+
+def chance_score(pairs):
+    """How many standard deviations more of `marks` than by chance fall on `truth`: (marks, truth) pairs, both bool lists."""
+    surplus = variance = 0.0
+    for marks, truth in pairs:
+        n, k, m = len(marks), sum(marks), sum(truth)
+        surplus += sum(a and b for a, b in zip(marks, truth)) - k * m / n
+        variance += k * m / n * (1 - m / n) * (n - k) / (n - 1)  # hypergeometric
+    return surplus / math.sqrt(variance)
+
+
+@pytest.fixture(scope="module", params=CORPORA, ids=["default", "half", "long", "crowded"])
+def stories(request):
+    return generate("train", 60, request.param)
+
+
+# ---- seeds
+
+
+def test_a_story_depends_on_seed_split_and_number_alone():
+    assert generate("test", 3) == generate("test", 9)[:3]
+    assert generate("test", 3) != generate("test", 3, seed=1)
+    assert generate("test", 0) == []
+
+
+def test_splits_share_no_story():
+    texts = [" ".join(story["document"]) for split in SPLITS for story in generate(split, 300)]
+    assert len(set(texts)) == 900
+    assert [story["id"] for story in generate("train", 18)][-1] == "toy-train-00017"
+    assert len(generate("validation")) == SPLITS["validation"]
+
+
+# ---- what a story is
+
+
+def test_edus_tile_the_sentences(stories):
+    for story in stories:
+        assert all(1 <= last - first + 1 <= 3 for first, last in sentence_spans(story))
+        for text in story["document"] + story["summary"] + story["edus"]:
+            assert type(text) is str and text == " ".join(text.split())
+    assert {last - first for story in stories for first, last in sentence_spans(story)} == {0, 1, 2}
+
+
+def test_tree_is_a_binary_dis_tree_over_the_edus(stories):
+    for story in stories:
+        tree = list(nodes(read_dis(story["tree"])))
+        assert [node[4] for node in tree if isinstance(node[4], str)] == story["edus"]
+        assert tree[0][1:3] == (1, len(story["edus"]))
+        for _, first, last, _, below in tree:
+            if not isinstance(below, str):
+                left, right = below
+                assert (left[1], left[2] + 1, right[2]) == (first, right[1], last)
+                if (left[0], right[0]) == ("Nucleus", "Nucleus"):
+                    assert left[3] == right[3] == "joint-list"
+                else:
+                    nucleus, satellite = (left, right) if left[0] == "Nucleus" else (right, left)
+                    assert (nucleus[0], satellite[0]) == ("Nucleus", "Satellite")
+                    assert nucleus[3] == "span" and satellite[3] not in ("span", "joint-list")
+        assert set(sentence_spans(story)) <= {node[1:3] for node in tree}  # each sentence is a subtree
+
+
+def test_tags_are_penn_tags_one_a_token(stories):
+    for story in stories:
+        for sentence, tags in zip(story["document"], story["pos"], strict=True):
+            for token, tag in zip(sentence.split(), tags, strict=True):
+                assert tag in PENN
+                assert (tag == "NNP") == token[0].isupper()
+                assert not token.isdigit() or tag == "CD"
+    told = dict(zip("officials confirmed that Mara".split(), ["NNS", "VBD", "IN", "NNP"]))
+    story = next(s for s in generate("train", 200) if any(" were " in text for text in s["document"]))
+    for sentence, tags in zip(story["document"], story["pos"], strict=True):
+        for i, token in enumerate(tokens := sentence.split()):
+            assert tags[i] == told.get(token, tags[i])
+            if token in SUMMARY_VERB:
+                assert tags[i] == ("VBN" if tokens[i - 1] in ("were", "had") else "VBD")
+
+
+def test_salient_tokens_are_what_the_summary_copies(stories):
+    for story in stories:
+        summary = [set(sentence.split()) for sentence in story["summary"]]
+        marked = set()
+        rows = zip(story["document"], story["salient"], story["salient_tokens"], story["kinds"], strict=True)
+        for sentence, salient, marks, kind in rows:
+            tokens = [token for token, mark in zip(sentence.split(), marks, strict=True) if mark]
+            assert salient == bool(tokens) and (kind in ("main", "repeat") if salient else kind != "main")
+            marked |= set(tokens)
+            if salient:  # all six slots, of one fact; the verb is reworded, the others are copied
+                copied = [token for token in tokens if token not in SUMMARY_VERB]
+                assert len(tokens) == 6 and len(copied) == 5
+                assert any(set(copied) <= words for words in summary)
+        frame = {"in", "were", "by", "."} | set(SUMMARY_VERB.values())
+        assert set().union(*summary) - frame <= marked
+        assert not set(SUMMARY_VERB.values()) & marked
+        assert story["kinds"].count("main") == len(story["summary"])
+        assert set(story["kinds"]) <= {"main", "repeat", "detail", "filler"}
+
+
+def test_facts_of_a_story_share_no_slot_to_copy(stories):
+    for story in stories:
+        facts = [match for match in map(FIRST_MENTION.match, story["document"]) if match]
+        slots = [word for fact in facts for word in (*fact[2].split(), fact[4], fact[6])]
+        assert len(slots) == len(set(slots)) == 4 * len(facts)
+
+
+# ---- the knobs
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+@pytest.mark.parametrize("length", [8, 12, 23, 40])
+def test_length_is_kept(domain, length):
+    for story in generate("train", 10, ToyConfig(domain, length, length, 4, 4, 6, repetition=0.9)):
+        assert len(story["document"]) == length
+    lengths = Counter(len(story["document"]) for story in generate("train", 200, ToyConfig(domain)))
+    assert set(lengths) == {8, 9, 10, 11, 12}
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+@pytest.mark.parametrize("knobs", [{}, {"max_sentences": 40, "max_facts": 4, "repetition": 0.5, "tree_signal": 0.0}])
+def test_summary_is_a_function_of_the_text_at_full_signal(domain, knobs):
+    stories = generate("test", 200, ToyConfig(domain=domain, **knobs))
+    assert exact_share(stories) == 1.0
+    assert {len(story["summary"]) for story in stories} <= {2, 3, 4}
+    for story in stories:  # there is something to choose: facts of the same form that the rule must leave
+        facts = told_facts(story)
+        assert 0 < sum(certain for _, certain, _ in facts) < len(facts)
+        assert all(certain == main for _, certain, main in facts)
+
+
+def test_less_signal_makes_selection_imperfect():
+    shares = [exact_share(generate("test", 400, ToyConfig(signal=signal))) for signal in (1.0, 0.9, 0.7, 0.5, 0.0)]
+    assert all(more > less + 0.05 for more, less in zip(shares, shares[1:]))
+    assert shares[1] < 0.95 and shares[3] < 0.6
+
+
+def test_not_without_signal_does_the_text_tell():
+    stories = generate("train", 400, ToyConfig(signal=0.0))
+    facts = [told_facts(story) for story in stories]
+    assert abs(chance_score([([c for _, c, _ in f], [m for _, _, m in f]) for f in facts])) < 5
+    assert all(sum(c for _, c, _ in f) == sum(m for _, _, m in f) for f in facts)  # shuffled, not lost
+    first = [([i == 0 for i in range(len(f))], [m for _, _, m in f]) for f in facts]
+    assert abs(chance_score(first)) < 5  # nor does the place
+    again = [
+        ([any(p in s for s in repeats(story)) for p, _, _ in f], [m for _, _, m in f])
+        for story, f in zip(stories, facts)
+    ]
+    assert abs(chance_score([(marks, truth) for marks, truth in again if 0 < sum(marks)])) < 5  # nor the repetition
+
+
+def repeats(story):
+    """The sentences that tell a fact again."""
+    return [sentence for sentence, kind in zip(story["document"], story["kinds"]) if kind == "repeat"]
+
+
+def test_tree_tells_the_salient_sentences_at_full_tree_signal():
+    for config in (ToyConfig(signal=0.0), ToyConfig("nature", max_sentences=40, repetition=0.7)):
+        for story in generate("test", 100, config):
+            assert promoted_sentences(story) == story["salient"]
+            edus = promoted_edus(read_dis(story["tree"]))  # and the clauses: the fact, not its source or reason
+            assert all(story["edus"][edu - 1].split()[-2:] != ["confirmed", "."] for edu in edus)
+            assert len(edus) == sum(story["salient"])
+
+
+def test_not_without_tree_signal_does_the_tree_tell():
+    pairs = [(promoted_sentences(s), s["salient"]) for s in generate("test", 300, ToyConfig(tree_signal=0.0))]
+    assert abs(chance_score(pairs)) < 5
+    assert all(sum(promoted) == sum(salient) for promoted, salient in pairs)
+    half = [(promoted_sentences(s), s["salient"]) for s in generate("test", 300, ToyConfig(tree_signal=0.5))]
+    exact = sum(promoted == salient for promoted, salient in half) / len(half)
+    assert chance_score(half) > 10 and 0.02 < exact < 0.6
+
+
+def test_promoted_sentences_stand_high():
+    def depths(node, depth=0):
+        yield (node[1:3], depth)
+        for child in () if isinstance(node[4], str) else node[4]:
+            yield from depths(child, depth + 1)
+
+    mean = {True: [], False: []}
+    for story in generate("test", 100, ToyConfig(max_sentences=20)):
+        depth = dict(reversed(list(depths(read_dis(story["tree"])))))
+        for span, salient in zip(sentence_spans(story), story["salient"]):
+            mean[salient].append(depth[span])
+    assert sum(mean[True]) / len(mean[True]) + 1 < sum(mean[False]) / len(mean[False])
+
+
+def test_signals_are_switched_apart():
+    base = generate("train", 50, ToyConfig(repetition=0.5))
+    blurred = generate("train", 50, ToyConfig(repetition=0.5, signal=0.0))
+    shuffled = generate("train", 50, ToyConfig(repetition=0.5, tree_signal=0.0))
+    cue = re.compile("|".join(CERTAIN + UNCERTAIN))
+    for a, b, c in zip(base, blurred, shuffled):
+        for field in ("document", "edus", "tree"):
+            assert cue.sub("?", str(a[field])) == cue.sub("?", str(b[field]))
+        assert {**a, **{field: b[field] for field in ("document", "edus", "tree")}} == b  # all else is the same
+        assert {**a, "tree": c["tree"]} == c
+    assert [s["document"] for s in base] != [s["document"] for s in blurred]
+    assert [s["tree"] for s in base] != [s["tree"] for s in shuffled]
+
+
+def test_repetition_tells_facts_again_in_other_words():
+    def told_again(repetition):
+        config = ToyConfig(min_sentences=30, max_sentences=30, repetition=repetition)
+        return sum(len(repeats(story)) for story in generate("train", 40, config))
+
+    assert told_again(0.0) == 0 < told_again(0.2) < told_again(0.5) < told_again(1.0)
+    config = ToyConfig(min_sentences=40, max_sentences=40, repetition=1.0)
+    for story in generate("train", 20, config):
+        for person, _, main in told_facts(story):
+            texts = [text for text in story["document"] if person in text]
+            assert len(texts) == len(set(texts)) == 4  # once, and three times again
+            assert FIRST_MENTION.match(texts[0]) and not any(FIRST_MENTION.match(text) for text in texts[1:])
+            verbs = [next(word for word in text.split() if word in SUMMARY_VERB) for text in texts]
+            assert len(set(verbs)) == 2 and len({SUMMARY_VERB[verb] for verb in verbs}) == 1
+            assert [salient for text, salient in zip(story["document"], story["salient"]) if person in text] == [
+                main
+            ] * 4
+
+
+def test_domains_differ_in_words_and_layout():
+    words, place = {}, {}
+    for domain in DOMAINS:
+        stories = generate("train", 200, ToyConfig(domain=domain, min_sentences=12))
+        words[domain] = {word for story in stories for text in story["document"] for word in text.split()}
+        places = [i / 12 for story in stories for i, kind in enumerate(story["kinds"]) if kind == "main"]
+        place[domain] = sum(places) / len(places)
+    shared = words["news"] & words["nature"]
+    capitals = {word for word in shared if word[0].isupper()}
+    assert all(word.endswith("day") for word in capitals) and not shared & set(SUMMARY_VERB)
+    assert len(shared) < 0.3 * len(words["news"])
+    assert place["news"] + 0.1 < place["nature"]
+
+
+def test_names_sets_the_vocabulary():
+    for domain in DOMAINS.values():
+        every = [name for part in ("first", "last", "place") for name in name_list(domain, part, 96)]
+        assert len(set(every)) == 3 * 96
+    sizes = {}
+    for names in (10, 50, 96):
+        stories = generate("train", 500, ToyConfig(names=names))
+        texts = [text for story in stories for text in story["document"] + story["summary"]]
+        sizes[names] = len({word for text in texts for word in text.split()})
+    assert sizes[50] - sizes[10] == 3 * 40 and sizes[96] - sizes[50] == 3 * 46
+
+
+@pytest.mark.parametrize(
+    "knobs, says",
+    [
+        ({"domain": "cooking"}, r"domain is 'cooking'; choose one of news, nature"),
+        ({"min_sentences": 7}, r"min_sentences is 7; give a whole number from 8 to 40"),
+        ({"max_sentences": 41}, r"max_sentences is 41; give a whole number from 8 to 40"),
+        ({"min_sentences": 20, "max_sentences": 19}, r"max_sentences is 19; .* from 20 to 40"),
+        ({"min_facts": 1}, r"min_facts is 1; .* from 2 to 4"),
+        ({"min_facts": 4, "max_facts": 3}, r"max_facts is 3; .* from 4 to 4"),
+        ({"max_facts": 2.5}, r"max_facts is 2.5; give a whole number"),
+        ({"other_facts": 0}, r"other_facts is 0; .* from 1 to 6"),
+        ({"signal": 1.1}, r"signal is 1.1; give a number from 0 to 1"),
+        ({"signal": "high"}, r"signal is 'high'"),
+        ({"tree_signal": float("nan")}, r"tree_signal is nan"),
+        ({"repetition": -0.1}, r"repetition is -0.1"),
+        ({"names": 97}, r"names is 97; .* from 10 to 96"),
+        ({"names": True}, r"names is True"),
+    ],
+)
+def test_bad_knobs_are_refused(knobs, says):
+    with pytest.raises(ValueError, match="ToyConfig." + says):
+        ToyConfig(**knobs)
+
+
+def test_bad_requests_are_refused():
+    with pytest.raises(ValueError, match="toy split 'dev' does not exist; choose one of train, validation, test"):
+        generate("dev")
+    with pytest.raises(ValueError, match="toy count is -1; give 0 or more"):
+        generate("test", -1)
+    with pytest.raises(ValueError, match="toy seed is -2; give 0 or more"):
+        generate("test", 1, seed=-2)
+
+
+def test_a_printed_story_shows_everything():
+    story = generate("train", 1)[0]
+    printed = format_story(story)
+    bare = printed.replace("[", "").replace("]", "")
+    assert all(text in bare for text in [story["id"], *story["document"], *story["summary"], *story["edus"]])
+    assert printed.count("\n* ") == sum(story["salient"])
+    assert len(re.findall(r"^ *[RNS] \d+ ", printed, re.M)) == 2 * len(story["edus"]) - 1
+
+
+def test_table_of_the_readme():
+    """Prints the README's table (`-s`): share of summaries that the text rule writes, of stories whose tree is exact."""
+    print("\nvalue  signal: summaries exact  tree_signal: salient sentences exact  repetition: sentences told again")
+    for value in (1.0, 0.9, 0.7, 0.5, 0.2, 0.0):
+        text = exact_share(generate("test", 500, ToyConfig(signal=value)))
+        trees = generate("test", 500, ToyConfig(tree_signal=value))
+        tree = sum(promoted_sentences(story) == story["salient"] for story in trees) / 500
+        kinds = [kind for story in generate("test", 500, ToyConfig(repetition=value)) for kind in story["kinds"]]
+        print(f"{value:5}  {text:23.3f}  {tree:37.3f}  {kinds.count('repeat') / len(kinds):33.3f}")
+        assert (value == 1.0) == (text == 1.0) == (tree == 1.0)

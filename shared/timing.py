@@ -1,0 +1,119 @@
+"""Timing that can be believed: several functions side by side in one run, medians, spread, peak memory.
+
+Every round runs each function once, and a round starts one function later than the round before: a machine that slows
+down slows down all sides. Ratios are taken within rounds. On CUDA, where a call returns before its work is done, the
+clock is read only after synchronisation, before and after the call.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+
+import numpy as np
+import torch
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Runs of one function."""
+
+    name: str
+    median: float  # seconds
+    iqr: float  # seconds, third quartile minus first
+    n: int  # timed runs
+    peak_bytes: int | None  # most torch memory held during a run above what was held before it; None: not measured
+    times: tuple[float, ...]  # (n,) seconds; times[i] of all functions are from round i
+
+    def __str__(self) -> str:
+        memory = "not measured" if self.peak_bytes is None else f"{self.peak_bytes / 2**20:.1f} MiB"
+        return f"{self.name}: {1e3 * self.median:.2f} ms (IQR {1e3 * self.iqr:.2f}, n {self.n}, peak memory {memory})"
+
+
+def compare(
+    functions: dict[str, Callable[[], object]],
+    repeats: int = 7,
+    warmup: int = 2,
+    device: str | torch.device | None = None,
+    memory: bool = True,
+) -> dict[str, Timing]:
+    """Time functions against each other, interleaved.
+
+    Args:
+        functions: by name; each runs `warmup + repeats` times, and once more for its memory.
+        repeats: timed rounds, at least 3.
+        warmup: rounds before them that are not timed, at least 0.
+        device: where the functions compute: None or cpu, or a CUDA device.
+        memory: measure peak memory, in a run of its own after the timed ones.
+    Raises:
+        ValueError: no functions, fewer than 3 repeats, a device that this file cannot synchronise.
+    """
+    device = torch.device(device or "cpu")
+    if not functions or repeats < 3 or warmup < 0:
+        raise ValueError(f"need a function, 3 repeats or more, warmup >= 0: {len(functions)}, {repeats}, {warmup}")
+    if device.type not in ("cpu", "cuda"):
+        raise ValueError(f"cannot time on {device}: cpu or cuda only")
+    names = list(functions)
+    times: dict[str, list[float]] = {name: [] for name in names}
+    for number in range(-warmup, repeats):
+        first = number % len(names)
+        for name in names[first:] + names[:first]:
+            seconds = _seconds(functions[name], device)
+            if number >= 0:
+                times[name].append(seconds)
+    result = {}
+    for name in names:
+        low, middle, high = np.quantile(times[name], [0.25, 0.5, 0.75])
+        peak = _peak_bytes(functions[name], device) if memory else None
+        result[name] = Timing(name, float(middle), float(high - low), repeats, peak, tuple(times[name]))
+    return result
+
+
+def ratio(timings: dict[str, Timing], slow: str, fast: str) -> tuple[float, float]:
+    """How many times longer `slow` takes than `fast`: median and interquartile range of the ratios within rounds."""
+    ratios = np.divide(timings[slow].times, timings[fast].times)
+    low, middle, high = np.quantile(ratios, [0.25, 0.5, 0.75])
+    return float(middle), float(high - low)
+
+
+def _synchronize(device: torch.device) -> None:
+    """Wait until the device has done all its work."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _seconds(function: Callable[[], object], device: torch.device) -> float:
+    """Wall-clock seconds of one call, the device's work included."""
+    _synchronize(device)
+    start = time.perf_counter()
+    result = function()
+    _synchronize(device)
+    seconds = time.perf_counter() - start
+    del result  # freed off the clock
+    return seconds
+
+
+def _peak_bytes(function: Callable[[], object], device: torch.device) -> int:
+    """Most bytes that torch held during one call, above what it held before.
+
+    CUDA keeps this number. On the CPU the profiler logs every allocation (+) and release (-) of tensors; the peak is
+    the largest running sum. Profiling slows the call down, so it is never a timed one.
+    """
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        _seconds(function, device)
+        return torch.cuda.max_memory_allocated(device) - before
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=activities, profile_memory=True) as profile:
+        function()
+    with tempfile.TemporaryDirectory() as folder:
+        profile.export_chrome_trace(f"{folder}/trace.json")
+        events = json.loads(Path(folder, "trace.json").read_text(encoding="utf-8"))["traceEvents"]
+    changes = sorted((event for event in events if event.get("name") == "[memory]"), key=lambda event: event["ts"])
+    return max(accumulate((event["args"]["Bytes"] for event in changes), initial=0))

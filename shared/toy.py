@@ -1,0 +1,351 @@
+"""The toy corpus: short seeded stories whose truth is known.
+
+A story is a list of sentences of four kinds; " / " parts its clauses (EDUs).
+
+    main    a fact that the summary takes: "officials confirmed that / Mara Kelman opened 12 halls in Marwick ."
+    detail  a fact of the same form that the summary leaves out ("residents guessed that / ..."), or a remark on a fact
+    repeat  a fact, main or not, told again: "12 halls in Marwick were unveiled by Mara Kelman , / officials verified ."
+    filler  scenery: "rain fell all morning , / while the shops stayed open ."
+
+The summary has a sentence per main fact, in the order of first mention; it copies names, number, object and place and
+rewords the rest: "in Marwick 12 halls were inaugurated by Mara Kelman .". Which facts are main is drawn first. It shows
+in the text through the verb of the source (`CERTAIN` or `UNCERTAIN`; as far as `signal` goes), in the discourse tree
+through nuclearity (as far as `tree_signal` goes), and nowhere else.
+"""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+SPLITS = {"train": 4000, "validation": 500, "test": 500}  # split: number of stories when no count is asked for
+CERTAIN = "confirmed announced verified".split()  # the summary takes what a source confirmed ...
+UNCERTAIN = "claimed guessed suspected".split()  # ... and leaves what it guessed
+DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
+NUMBERS = "two three four five six seven eight nine 11 12 14 15 18 20 25 30 40 50 60 75".split()
+NAME_ENDS = {  # a name is a syllable of the domain and one of these
+    "first": "a in o ia en is ette us".split(),
+    "last": "man son well sen ley kins croft berg".split(),
+    "place": "wick ton ford bury dale ham port mouth".split(),
+}
+CONTENT = ("first", "last", "verb", "number", "objects", "place")  # the slots of a fact that the summary takes
+
+# Templates. "@relation clause" is a clause with its relation to the nucleus of the sentence, which is "@span clause".
+FIRST_MENTION = "@attribution-positive {source} {cue} that @span {first} {last} {verb} {number} {objects} in {place}"
+FIRST_MENTIONS = [FIRST_MENTION + end for end in (" .", " on {day} .", " , @causal-cause because {reason} .")]
+RETELLINGS = (
+    "@span {number} {objects} in {place} were {verb} by {first} {last} , @attribution-positive {source} {cue} .",
+    "@attribution-positive {source} {cue} that @span {number} {objects} were {verb} in {place} by {first} {last} .",
+    "@span in {place} {first} {last} {verb} {number} {objects} , @attribution-positive {source} {cue} .",
+)
+FILLERS = [
+    f"@span {{one}} {rest}." for rest in ("", ", @joint-list and {two} ", ", @adversative-contrast while {two} ")
+]
+SUMMARY = "in {place} {number} {objects} were {summary_verb} by {first} {last} ."
+
+
+@dataclass(frozen=True)
+class Domain:
+    """A topic: the stretch of the story (0 = begin, 1 = end) where facts are first told, and its words."""
+
+    layout: tuple[float, float]
+    syllables: str  # begins of names
+    verbs: str  # told/also told/in the summary
+    objects: str
+    sources: str
+    reasons: str  # phrases parted by " | ", and so below
+    remarks: str
+    scenery: str
+
+
+DOMAINS = {
+    "news": Domain(
+        layout=(0.0, 0.5),
+        syllables="Mar Kel Bren Tol Jas Win Cor Lan Dor Sel Har Nev",
+        verbs="opened/unveiled/inaugurated repaired/mended/restored bought/purchased/acquired "
+        "painted/coloured/decorated built/erected/constructed sold/auctioned/traded",
+        objects="bridges schools halls towers markets gardens stations libraries hotels theatres",
+        sources="officials residents reporters",
+        reasons="the old ones had closed | the town had doubled | visitors had complained | the budget had changed",
+        remarks="@span {last} had planned it for {number} years . | @span {number} people helped {last} . | "
+        "@span the work took {number} weeks , @joint-list and {last} thanked the crew .",
+        scenery="rain fell all morning | the shops stayed open | the streets were quiet | a band played in the square "
+        "| children waved small flags | the buses ran late | coffee was free | the river looked calm",
+    ),
+    "nature": Domain(
+        layout=(0.5, 1.0),
+        syllables="Per Hol Vin Gar Ost Ram Bel Nor Tam Lud Cas Fil",
+        verbs="spotted/noticed/observed counted/tallied/recorded tagged/labelled/marked "
+        "released/freed/liberated caught/trapped/captured rescued/saved/recovered",
+        objects="beetles owls frogs otters moths herons newts bats lizards cranes",
+        sources="rangers scientists farmers",
+        reasons="the pond had dried | the nests had failed | the forest had burned | a survey had started",
+        remarks="@span {last} had walked for {number} hours . | @span {number} students followed {last} . | "
+        "@span the trip took {number} days , @joint-list and {last} kept long notes .",
+        scenery="fog covered the valley | the paths were muddy | the wind turned at noon | wild berries lined the camp "
+        "| the lake looked green | thunder rolled far away | a guide carried the maps | the tents stayed dry",
+    ),
+}
+
+# Penn tags of the words of the templates; VBD becomes VBN after "had" and "were" (`tag`).
+WORDS_BY_TAG = {
+    "CC": "and", "CD": " ".join(NUMBERS), "DT": "the a all", "PRP": "it", "RB": "late far away", ",": ",", ".": ".",
+    "IN": "that in on by because while for at",
+    "JJ": "old open quiet small free calm muddy wild green dry long",
+    "NN": "town budget work crew rain morning band square coffee river pond forest survey trip fog valley wind noon "
+    "camp lake thunder guide",
+    "NNS": "ones visitors years weeks people shops streets children flags buses nests hours days notes students paths "
+    "berries maps tents",
+    "VBD": "had was were closed doubled complained changed planned took thanked helped fell stayed played waved ran "
+    "looked dried failed burned started walked kept followed covered turned lined rolled carried "
+    + " ".join(CERTAIN + UNCERTAIN),
+}  # fmt: skip
+TAGS = {word: tag for tag, words in WORDS_BY_TAG.items() for word in words.split()}
+for _domain in DOMAINS.values():
+    TAGS |= dict.fromkeys(re.split("[ /]", _domain.verbs), "VBD")
+    TAGS |= dict.fromkeys(f"{_domain.objects} {_domain.sources}".split(), "NNS")
+
+
+@dataclass(frozen=True)
+class ToyConfig:
+    """The knobs of the toy corpus. A value out of range is a ValueError.
+
+    At `signal` 1 the summary is a function of the text; at `tree_signal` 1 the salient sentences are a function of the
+    tree. Neither changes what the other one does, nor what is told.
+    """
+
+    domain: str = "news"  # Topic, names, verbs and layout: news (facts early), nature (facts late).
+    min_sentences: int = 8  # Shortest story in sentences, 8-40.
+    max_sentences: int = 12  # Longest story in sentences, min_sentences-40.
+    min_facts: int = 2  # Fewest main facts, that is, sentences of the summary, 2-4.
+    max_facts: int = 3  # Most main facts, min_facts-4.
+    other_facts: int = 3  # Facts of the same form that the summary leaves out, 1-6; fewer where a story is too short.
+    signal: float = 1.0  # Share of facts whose source tells the truth; the other sources are shuffled. 0-1.
+    tree_signal: float = 1.0  # Share of sentences whose place in the tree tells the truth; the rest is shuffled. 0-1.
+    repetition: float = 0.2  # Chance that a fact, main or not, is told again; and again, up to three times. 0-1.
+    names: int = 50  # Length of each list of names (first, last, place), most of the vocabulary to copy, 10-96.
+
+    def __post_init__(self) -> None:
+        if self.domain not in DOMAINS:
+            raise ValueError(f"ToyConfig.domain is {self.domain!r}; choose one of {', '.join(DOMAINS)}")
+        bounds = {"min_sentences": (8, 40), "max_sentences": (self.min_sentences, 40), "min_facts": (2, 4)}
+        bounds |= {"max_facts": (self.min_facts, 4), "other_facts": (1, 6), "names": (10, 96)}
+        bounds |= dict.fromkeys(("signal", "tree_signal", "repetition"), (0, 1))
+        for field, (low, high) in bounds.items():
+            value, number = getattr(self, field), type(getattr(ToyConfig, field))
+            if isinstance(value, bool) or not isinstance(value, (int, number)) or not low <= value <= high:
+                kind = "a whole number" if number is int else "a number"
+                raise ValueError(f"ToyConfig.{field} is {value!r}; give {kind} from {low} to {high}")
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """Its clauses as (relation, text), its kind, and the words that the summary takes (none: not salient)."""
+
+    clauses: list[tuple[str, str]]
+    kind: str
+    content: set[str]
+
+
+def make_sentence(kind: str, template: str, content: tuple[str, ...] = (), **slots: str) -> Sentence:
+    """Fills a template and cuts it into clauses; `content` names the slots that the summary takes."""
+    clauses = [tuple(clause.strip().split(" ", 1)) for clause in template.format(**slots).split("@")[1:]]
+    return Sentence(clauses, kind, {slots[slot] for slot in content})
+
+
+def pick(options: list[str], rng: np.random.Generator) -> str:
+    """One of the options."""
+    return options[rng.integers(len(options))]
+
+
+def name_list(domain: Domain, part: str, size: int) -> list[str]:
+    """`size` different names of a kind (first, last, place), each a syllable and an ending."""
+    starts, ends = domain.syllables.split(), NAME_ENDS[part]
+    return [starts[i % len(starts)] + ends[(i + i // len(starts)) % len(ends)] for i in range(size)]
+
+
+def shuffle_loose(marks: list[bool], signal: float, rng: np.random.Generator) -> list[bool]:
+    """Each mark stays with probability `signal`; the others are shuffled, so that as many are True as before."""
+    marks = np.array(marks)
+    loose = np.flatnonzero(rng.random(len(marks)) >= signal)
+    marks[loose] = marks[rng.permutation(loose)]
+    return marks.tolist()
+
+
+def draw_facts(config: ToyConfig, length: int, rng: np.random.Generator, cue_rng: np.random.Generator) -> list[dict]:
+    """Draws main and other facts in order of first mention; no two in a story share a name, place or number."""
+    domain = DOMAINS[config.domain]
+    mains = int(rng.integers(config.min_facts, config.max_facts + 1))
+    main = rng.permutation(np.arange(min(mains + config.other_facts, length)) < mains)
+    certain = shuffle_loose(main, config.signal, cue_rng)
+    slots = {part: rng.permutation(name_list(domain, part, config.names)).tolist() for part in NAME_ENDS}
+    slots["number"] = rng.permutation(NUMBERS).tolist()
+    facts = []
+    for i, position in enumerate(np.sort(rng.uniform(*domain.layout, len(main)))):
+        *verbs, summary_verb = pick(domain.verbs.split(), rng).split("/")
+        fact = {"main": bool(main[i]), "cues": CERTAIN if certain[i] else UNCERTAIN, "position": position}
+        fact |= {"verbs": rng.permutation(verbs).tolist(), "summary_verb": summary_verb}
+        fact |= {"objects": pick(domain.objects.split(), rng), "day": pick(DAYS, rng)}
+        facts.append(fact | {slot: words[i] for slot, words in slots.items()})
+    return facts
+
+
+def mention(fact: dict, times: int, domain: Domain, rng: np.random.Generator, cue_rng: np.random.Generator) -> Sentence:
+    """Tells a fact that has been told `times` times before: at first as it is, then in other words."""
+    template = RETELLINGS[times - 1] if times else pick(FIRST_MENTIONS, rng)
+    kind = "repeat" if times else "main" if fact["main"] else "detail"
+    slots = fact | {"verb": fact["verbs"][times % 2], "cue": pick(fact["cues"], cue_rng)}
+    slots |= {"source": pick(domain.sources.split(), rng), "reason": pick(domain.reasons.split(" | "), rng)}
+    return make_sentence(kind, template, CONTENT if fact["main"] else (), **slots)
+
+
+def filling(facts: list[dict], domain: Domain, rng: np.random.Generator) -> tuple[float, Sentence]:
+    """A remark just after one of the facts, or scenery anywhere: (position in the story, sentence)."""
+    if rng.random() < 0.3:
+        fact = facts[rng.integers(len(facts))]
+        template = pick(domain.remarks.split(" | "), rng)
+        remark = make_sentence("detail", template, last=fact["last"], number=pick(NUMBERS, rng))
+        return fact["position"] + 1e-9, remark
+    one, two = rng.permutation(domain.scenery.split(" | ")).tolist()[:2]
+    return rng.random(), make_sentence("filler", pick(FILLERS, rng), one=one, two=two)
+
+
+def tell(
+    facts: list[dict], config: ToyConfig, length: int, rng: np.random.Generator, cue_rng: np.random.Generator
+) -> list[Sentence]:
+    """Tells the facts, some of them again, and fills up to `length` sentences."""
+    domain = DOMAINS[config.domain]
+    told = [(fact["position"], mention(fact, 0, domain, rng, cue_rng)) for fact in facts]
+    for i in rng.permutation(len(facts)):
+        for times in range(1, len(RETELLINGS) + 1):
+            if len(told) == length or rng.random() >= config.repetition:
+                break
+            told.append((rng.uniform(facts[i]["position"], 1), mention(facts[i], times, domain, rng, cue_rng)))
+    told += [filling(facts, domain, rng) for _ in range(length - len(told))]
+    return [sentence for _, sentence in sorted(told, key=lambda pair: pair[0])]
+
+
+# A tree is an EDU number (leaf) or (left tree, right tree, nuclearity "NS" | "SN" | "NN", relation).
+
+
+def sentence_tree(relations: list[str], first: int) -> tuple | int:
+    """Joins the clauses of a sentence, the first of which is EDU number `first`, around its nucleus."""
+    nucleus = relations.index("span")
+    tree = first + nucleus
+    for i in range(nucleus + 1, len(relations)):
+        tree = (tree, first + i, "NN" if relations[i] == "joint-list" else "NS", relations[i])
+    for i in reversed(range(nucleus)):
+        tree = (first + i, tree, "SN", relations[i])
+    return tree
+
+
+def document_tree(trees: list, promoted: list[bool], rng: np.random.Generator) -> tuple | int:
+    """Joins sentence trees: the promoted ones stand high, and from the root nuclei alone lead to them and no others."""
+    if len(trees) == 1:
+        return trees[0]
+    where = np.flatnonzero(promoted).tolist()
+    cuts = where[1:] or [max(where[0], 1)] if where else list(range(1, len(trees)))  # part the promoted ones first
+    cut = pick(cuts, rng)
+    left, right = any(promoted[:cut]), any(promoted[cut:])
+    nuclearity = "NN" if left and right else "NS" if left else "SN" if right else pick(["NN", "NS", "SN"], rng)
+    relation = "joint-list" if nuclearity == "NN" else pick(["elaboration-additional", "context-background"], rng)
+    left_tree = document_tree(trees[:cut], promoted[:cut], rng)
+    return left_tree, document_tree(trees[cut:], promoted[cut:], rng), nuclearity, relation
+
+
+def write_dis(tree: tuple | int, edus: list[str]) -> str:
+    """A tree in the `.dis` format of RST-DT and GUM, one node a line, two spaces a level."""
+
+    def lines(node: tuple | int, label: str, relation: str, indent: str) -> tuple[list[str], int, int]:
+        relation = f" (rel2par {relation})" if relation else " "
+        if isinstance(node, int):
+            return [f"{indent}( {label} (leaf {node + 1}){relation} (text _!{edus[node]}_!) )"], node + 1, node + 1
+        body, spans = [], []
+        for child, role in zip(node[:2], node[2], strict=True):
+            to_parent = node[3] if role == "S" or node[2] == "NN" else "span"
+            below, first, last = lines(child, "Nucleus" if role == "N" else "Satellite", to_parent, indent + "  ")
+            body += below
+            spans += [first, last]
+        return [f"{indent}( {label} (span {spans[0]} {spans[-1]}){relation}", *body, indent + ")"], spans[0], spans[-1]
+
+    return "\n".join(lines(tree, "Root", "", "")[0]) + "\n"
+
+
+def tag(tokens: list[str]) -> list[str]:
+    """Penn tags of a sentence of the toy corpus."""
+    tags = ["NNP" if token[0].isupper() else TAGS[token] for token in tokens]
+    for i in range(1, len(tokens)):
+        if tags[i] == "VBD" and tokens[i - 1] in ("had", "were"):
+            tags[i] = "VBN"
+    return tags
+
+
+def story(config: ToyConfig, rng: np.random.Generator, name: str = "toy") -> dict:
+    """Makes one story.
+
+    Args:
+        config: the knobs.
+        rng: the randomness; what is told, the verbs of the sources and the tree take a stream each, so that the same
+            rng with another `signal` or `tree_signal` gives the same story but for these verbs or the tree.
+        name: the story's `id`.
+    Returns:
+        `id`; `document`, list of sentences; `summary`, list of sentences; `edus`, list of clauses; `tree`, .dis text;
+        `pos`, Penn tags per sentence and token; `salient`, bool per sentence; `salient_tokens`, bool per sentence and
+        token; `kinds`, per sentence. All text is tokens joined by single spaces.
+    """
+    rng, cue_rng, tree_rng = rng.spawn(3)
+    length = int(rng.integers(config.min_sentences, config.max_sentences + 1))
+    facts = draw_facts(config, length, rng, cue_rng)
+    sentences = tell(facts, config, length, rng, cue_rng)
+    edus, trees = [], []
+    for sentence in sentences:
+        trees.append(sentence_tree([relation for relation, _ in sentence.clauses], len(edus)))
+        edus += [text for _, text in sentence.clauses]
+    salient = [bool(sentence.content) for sentence in sentences]
+    promoted = shuffle_loose(salient, config.tree_signal, tree_rng)
+    document = [" ".join(text for _, text in sentence.clauses) for sentence in sentences]
+    return {
+        "id": name,
+        "document": document,
+        "summary": [SUMMARY.format(**fact) for fact in facts if fact["main"]],
+        "edus": edus,
+        "tree": write_dis(document_tree(trees, promoted, tree_rng), edus),
+        "pos": [tag(text.split()) for text in document],
+        "salient": salient,
+        "salient_tokens": [[t in s.content for t in d.split()] for d, s in zip(document, sentences, strict=True)],
+        "kinds": [sentence.kind for sentence in sentences],
+    }
+
+
+def generate(split: str, count: int | None = None, config: ToyConfig = ToyConfig(), seed: int = 0) -> list[dict]:
+    """Makes the first `count` stories of a split; story i depends on (seed, split, i, config) alone.
+
+    Args:
+        split: train, validation or test.
+        count: how many stories, 0 or more; by default as many as `SPLITS` says.
+        config: the knobs.
+        seed: 0 or more; another seed is another corpus.
+    Raises:
+        ValueError: unknown split, negative count or seed.
+    """
+    if split not in SPLITS:
+        raise ValueError(f"toy split {split!r} does not exist; choose one of {', '.join(SPLITS)}")
+    count = SPLITS[split] if count is None else count
+    for field, value in {"count": count, "seed": seed}.items():
+        if value < 0:
+            raise ValueError(f"toy {field} is {value}; give 0 or more")
+    streams = (np.random.default_rng([seed, list(SPLITS).index(split), i]) for i in range(count))
+    return [story(config, rng, f"toy-{split}-{i:05d}") for i, rng in enumerate(streams)]
+
+
+def format_story(example: dict) -> str:
+    """A story for people to read: sentences (* = salient, [..] = salient tokens), summary, tree."""
+    out = [example["id"]]
+    rows = zip(example["document"], example["kinds"], example["salient"], example["salient_tokens"], strict=True)
+    for sentence, kind, salient, marks in rows:
+        words = " ".join(f"[{word}]" if mark else word for word, mark in zip(sentence.split(), marks, strict=True))
+        out.append(f"{'*' if salient else ' '} {kind:<7} {words.replace('] [', ' ')}")
+    out += [f"  summary {sentence}" for sentence in example["summary"]]
+    node = r"\( (\w)\w* \(\w+ ([\d ]+)\)(?: \(rel2par (\S+)\))? ?(?:\(text _!(.*)_!\) \))?"
+    tree = re.sub(node, r"\1 \2 \3 | \4", example["tree"])
+    return "\n".join(out + [line.rstrip() for line in tree.splitlines() if line.strip() != ")"])
