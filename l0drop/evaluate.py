@@ -113,12 +113,12 @@ def bleu(predictions: dict[str, Sequence[str]], examples: Sequence[Example]) -> 
     """Corpus BLEU of several systems by sacrebleu, and its signature.
 
     Returns:
-        per system the score, its 95 % bootstrap interval, and the p-value of a paired bootstrap test against the
-        first system (None for the first itself).
+        per system the score, its 95 % bootstrap interval, and the p-value of an approximate randomisation test
+        against the first system (None for the first itself).
     """
     references = [[" ".join(reference) for reference in example.references] for example in examples]
     several = [[r[k] if k < len(r) else None for r in references] for k in range(max(map(len, references)))]
-    signatures, scores = PairedTest(list(predictions.items()), {"BLEU": BLEU()}, several, test_type="bs")()
+    signatures, scores = PairedTest(list(predictions.items()), {"BLEU": BLEU()}, several, "ar", n_ar_confidence=1000)()
     rows = {
         name: {"score": r.score, "low": r.mean - r.ci, "high": r.mean + r.ci, "p": r.p_value}
         for name, r in zip(predictions, scores["BLEU"], strict=True)
@@ -184,10 +184,10 @@ def evaluate(
         started = time.perf_counter()
         outputs = decodes[name](progress=True)
         systems[name] = {"seconds": time.perf_counter() - started} | count_pruned(run, examples, outputs, tagger)
-        systems[name]["sources_cut"] = sum(len(item.source) == config.max_source for item in items)
+        systems[name]["sources_cut"] = sum(item.source_was_cut for item in items)
         predictions[name] = [run.tokenizer.decode(output.tokens) for output in outputs]
     if repeats >= 3:
-        for name, timing in compare(decodes, repeats=repeats, warmup=0).items():
+        for name, timing in compare(decodes, repeats=repeats, warmup=0, memory=False).items():
             systems[name] |= {"seconds": timing.median, "seconds_iqr": timing.iqr}
     if metric == "auto":
         metric = "bleu" if all(len(example.document + example.summary) == 2 for example in examples) else "rouge"

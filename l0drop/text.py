@@ -34,7 +34,8 @@ class Item(NamedTuple):
 
     source: list[int]
     target: list[int]
-    rule_keep: list[bool]
+    rule_keep: list[bool]  # False where a pattern drops the encoding
+    source_was_cut: bool
 
 
 def unit_starts(tokenizer: Tokenizer, source: str) -> list[int]:
@@ -112,7 +113,8 @@ def encode_examples(
         target = tokenizer.encode(example.target).ids
         # D9: EOS is always kept.
         cut = max_source - 1
-        items.append(Item(source[:cut] + [EOS], target[: max_target - 1] + [EOS], keep[:cut] + [True]))
+        target = target[: max_target - 1] + [EOS]
+        items.append(Item(source[:cut] + [EOS], target, keep[:cut] + [True], source_was_cut=len(source) > cut))
     return items
 
 

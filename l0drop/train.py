@@ -249,7 +249,7 @@ def train(config: TrainConfig, run_dir: str | Path, resume: bool = False) -> Non
         ValueError: bad data, or a run folder that cannot be used; nothing is lost.
     """
     run_dir = Path(run_dir)
-    accelerator = Accelerator(mixed_precision=config.mixed_precision)
+    accelerator = make_accelerator(config.mixed_precision)
     set_seed(config.seed)
     exists = (run_dir / "config.json").exists()
     accelerator.wait_for_everyone()  # all processes look before the first one creates it
@@ -279,6 +279,19 @@ def train(config: TrainConfig, run_dir: str | Path, resume: bool = False) -> Non
     )
     training = Training(config, run_dir, accelerator, model, make_items(examples), make_items(validation), first_step)
     training.run()
+
+
+def make_accelerator(mixed_precision: str) -> Accelerator:
+    """The processes and devices that accelerate or torchrun has set up."""
+    processes = int(os.environ.get("WORLD_SIZE", 1))
+    if processes == 1 and os.environ.get("ACCELERATE_USE_CPU", "").lower() == "true":
+        # accelerate launch --cpu --num_processes N starts one process whatever N is, unless MPI starts the others.
+        print(
+            "one CPU process; for N of them: torchrun --standalone --nproc-per-node N -m l0drop.train ...",
+            file=sys.stderr,
+        )
+    # Without this, several processes on a machine without GPU would each believe to be alone.
+    return Accelerator(mixed_precision=mixed_precision, cpu=processes > 1 and not torch.cuda.is_available())
 
 
 def create_run(run_dir: Path, config: TrainConfig, tokenizer: Tokenizer, dropped: set[int], first_step: int) -> None:
@@ -311,7 +324,7 @@ class Training:
         self.model, self.optimizer = accelerator.prepare(model, optimizer)
         self.step = 0
         self.restore()
-        cut = sum(len(item.source) >= config.max_source for item in items)
+        cut = sum(item.source_was_cut for item in items)
         if not self.step:
             self.log({"examples": len(items), "batches_per_epoch": len(self.batches.order), "sources_cut": cut})
 
@@ -409,10 +422,13 @@ class Training:
         if state["scaler"]:
             self.accelerator.scaler.load_state_dict(state["scaler"])
         set_random_state(state["random"][self.accelerator.process_index])
-        # What a killed run wrote after this state is forgotten.
-        for path in folder.glob("*.safetensors"):
-            if int(path.stem) > self.step and self.accelerator.is_main_process:
-                path.unlink()
+        if self.accelerator.is_main_process:  # what a killed run wrote after this state is forgotten
+            for path in folder.glob("*.safetensors"):
+                if int(path.stem) > self.step:
+                    path.unlink()
+            rows = (self.run_dir / "log.jsonl").read_text(encoding="utf-8").splitlines()
+            kept = [row for row in map(json.loads, rows) if row.get("step", 0) <= self.step]
+            (self.run_dir / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
 
     def log(self, row: dict) -> None:
         if self.accelerator.is_main_process:

@@ -167,8 +167,8 @@ def _aliases(split: str) -> tuple[str, ...]:
     return next((names for names in SPLITS if split in names), (split,))
 
 
-def _pick(split: str, available: dict[str, Any], where: str) -> Any:
-    """The one entry of `available` (stem: file or files) that is the split."""
+def _pick(split: str, available: dict[str, Any], where: str) -> tuple[str, Any]:
+    """The one entry of `available` (stem: file or files) that is the split, as stem and file."""
     found = [split] if split in available else [name for name in _aliases(split) if name in available]
     if not found and split == "test":  # Multi30k: test_2016_flickr
         found = [name for name in available if name.startswith("test")]
@@ -176,16 +176,16 @@ def _pick(split: str, available: dict[str, Any], where: str) -> Any:
         problem = f"{len(found)} files that could be" if found else "no"
         has = ", ".join(sorted(available)) or "no split at all"
         raise ValueError(f"{where} has {problem} split {split!r}; it has {has}: ask for one of these")
-    return available[found[0]]
+    return found[0], available[found[0]]
 
 
 def _jsonl_file(folder: Path, split: str) -> Path:
     """The JSON lines file of a split; for parallel text without its languages the error says how to write them."""
     if files := {path.stem: path for path in folder.glob("*.jsonl")}:
-        return _pick(split, files, str(folder))
-    suffixes = {path.name.removesuffix(".gz").rpartition(".")[2] for path in folder.iterdir() if path.is_file()}
-    languages = sorted(suffix for suffix in suffixes if re.fullmatch(r"[a-z]{2,3}(_\w+)?", suffix))
-    if len(languages) >= 2:
+        return _pick(split, files, str(folder))[1]
+    names = {path.name.removesuffix(".gz").rpartition(".")[::2] for path in folder.iterdir()}
+    sides = Counter(stem for stem, _ in names)
+    if languages := sorted({language for stem, language in names if sides[stem] > 1}):
         hint = f"write the languages too, e.g. {folder}:{languages[1]}-{languages[0]}"
         raise ValueError(f"{folder} holds parallel text ({', '.join(languages)}): {hint}")
     raise ValueError(f"{folder} holds no JSON lines (train.jsonl, validation.jsonl, test.jsonl)")
@@ -196,15 +196,14 @@ def _parallel(folder: Path, source: str, target: str, split: str) -> Iterator[tu
     files = {path.name.removesuffix(".gz"): path for path in sorted(folder.iterdir(), reverse=True)}  # plain wins
     stems = [name.removesuffix(f".{source}") for name in files if name.endswith(f".{source}")]
     pairs = {s: (files[f"{s}.{source}"], files[f"{s}.{target}"]) for s in stems if f"{s}.{target}" in files}
-    one, other = _pick(split, pairs, f"{folder}:{source}-{target}")
-    stem = one.name.removesuffix(".gz").removesuffix(f".{source}")
+    stem, (one, other) = _pick(split, pairs, f"{folder}:{source}-{target}")
     counts = [sum(1 for _ in _lines(path)) for path in (one, other)]
     if counts[0] != counts[1]:
         raise ValueError(f"{one} has {counts[0]} lines, {other} has {counts[1]}: line n must translate line n")
     for number, (text, translation) in enumerate(zip(_lines(one), _lines(other), strict=True), start=1):
         if not (text.strip() and translation.strip()):
-            empty = other if text.strip() else one
-            raise ValueError(f"{empty}:{number}: empty line; remove line {number} from both languages")
+            place = f"{other if text.strip() else one}:{number}"
+            raise ValueError(f"{place}: empty line; remove line {number} from both languages")
         yield f"{one}:{number}", {"id": f"{stem}-{number}", "document": text, "summary": translation}
 
 
@@ -259,9 +258,10 @@ def _hub(name: str, split: str) -> Iterator[tuple[str, dict]]:
     except ImportError as error:
         raise ImportError(f"{name} is a hub data set: pip install datasets") from error
     except Exception as error:  # the hub, its client and the cache raise a dozen unrelated types
-        command = f'python -c "import datasets; datasets.load_dataset({hub_id!r}, {config!r})"'
-        hint = f"to get it, on a connected machine with HF_HUB_OFFLINE unset: {command}"
-        raise ValueError(f"{name}: split {split!r} is neither in the cache nor in reach ({error}); {hint}") from error
+        command = f'HF_HUB_OFFLINE=0 python -c "import datasets; datasets.load_dataset({hub_id!r}, {config!r})"'
+        raise ValueError(
+            f"{name}: no {split!r} split in the cache or in reach ({error}). To get it: {command}"
+        ) from error
     skipped = 0
     try:
         for number, row in enumerate(rows):
@@ -330,8 +330,7 @@ def _labels(values: Any, kind: type, count: int, where: str) -> list | None:
     if not isinstance(values, list) or len(values) != count:
         got = len(values) if isinstance(values, list) else str(values)[:60]
         raise ValueError(f"{where} needs a list of {count} labels, got {got}")
-    wrong = [value for value in values if not (isinstance(value, kind) or (kind is bool and value in (0, 1)))]
-    if wrong:
+    if wrong := [value for value in values if not (isinstance(value, kind) or (kind is bool and value in (0, 1)))]:
         raise ValueError(f"{where} needs labels of type {kind.__name__}, got {wrong[0]!r}")
     return [bool(value) for value in values] if kind is bool else values
 

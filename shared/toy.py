@@ -348,4 +348,4 @@ def format_story(example: dict) -> str:
     out += [f"  summary {sentence}" for sentence in example["summary"]]
     node = r"\( (\w)\w* \(\w+ ([\d ]+)\)(?: \(rel2par (\S+)\))? ?(?:\(text _!(.*)_!\) \))?"
     tree = re.sub(node, r"\1 \2 \3 | \4", example["tree"])
-    return "\n".join(out + [line.rstrip() for line in tree.splitlines() if line.strip() != ")"])
+    return "\n".join(out + [line.rstrip(" |") for line in tree.splitlines() if line.strip() != ")"])

@@ -1,0 +1,210 @@
+"""Decoding, measures and tables."""
+
+import csv
+import json
+import sys
+import types
+from dataclasses import replace
+
+import pytest
+import torch
+
+pytest.importorskip("shared")
+
+import sacrebleu  # noqa: E402
+
+from shared.data import Example  # noqa: E402
+
+from .. import text  # noqa: E402
+from ..evaluate import (  # noqa: E402
+    Output,
+    bleu,
+    decode,
+    kind_labels,
+    main,
+    rouge_l,
+    sparsity,
+    sparsity_by_label,
+    type_labels,
+)
+from ..model import EOS  # noqa: E402
+from ..text import encode_examples  # noqa: E402
+from ..train import load_run, train  # noqa: E402
+from .test_train import SMALL  # noqa: E402
+
+DATA = "toy:count=12,seed=9"
+
+
+def example(source: str, target: str, **fields) -> Example:
+    return Example(id=source, document=[source], summary=[target], references=[[target]], **fields)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A baseline, an L0Drop run and a rule-based run, hardly trained."""
+    folder = tmp_path_factory.mktemp("runs")
+    train(replace(SMALL, l0drop="none"), folder / "base")
+    train(SMALL, folder / "l0")
+    train(replace(SMALL, l0drop="none", pattern="group"), folder / "group")
+    return folder
+
+
+@pytest.fixture
+def items(runs):
+    """The L0Drop run with gates drawn at random, so that some of them are closed, and its test items."""
+    run = load_run(runs / "l0")
+    torch.manual_seed(0)
+    torch.nn.init.normal_(run.model.l0drop[0].predictor.weight)
+    examples = text_examples()
+    return run, encode_examples(examples, run.tokenizer, 200, 50)
+
+
+def text_examples():
+    from shared.data import load
+
+    return load(DATA, "test")
+
+
+def test_decode_keeps_the_order_whatever_the_batch(items):
+    """Outputs stand in the order of the items, though batches are made by length; padding changes no score."""
+    run, encoded = items
+    together, alone = (decode(run, encoded, batch_size=size, extra_length=0) for size in (5, 1))
+    for one, other, item in zip(together, alone, encoded, strict=True):
+        assert one.score == pytest.approx(other.score, abs=1e-4)
+        assert one.pruned == other.pruned and len(one.pruned[-1]) == len(item.source)
+
+
+def test_algorithm1_decodes_what_the_dense_memory_decodes(items):
+    run, encoded = items
+    pruned, dense = (decode(run, encoded, prune=prune, extra_length=0) for prune in (True, False))
+    assert 0 < sparsity(pruned)[-1] < 100
+    assert [o.score for o in pruned] == pytest.approx([o.score for o in dense], abs=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_decodes_without_nan(items, dtype):
+    run, encoded = items
+    run.model.to(dtype)
+    assert all(output.score < 0 for output in decode(run, encoded[:4], extra_length=0))  # NaN compares false
+
+
+def test_sparsity_counts_every_encoding_with_eos():
+    """#(expected gate = 0) / #encodings, over the corpus and not over sentences, per layer."""
+    outputs = [Output([], 0.0, [[True, False], [True, True]]), Output([], 0.0, [[False] * 6, [True, False] * 3])]
+    assert sparsity(outputs) == [100 / 8, 500 / 8]
+
+
+def test_sparsity_by_label_leaves_eos_out():
+    outputs = [Output([], 0.0, [[True, False, True, True]]), Output([], 0.0, [[False, True]])]
+    shares = sparsity_by_label(outputs, [["noun", "verb", "noun", "cut off"], ["verb"]])
+    assert shares == {"noun": 100.0, "verb": 0.0}
+
+
+def test_labels_of_units_follow_the_words(runs):
+    """Types come from tags and segmentation, kinds from the sentence that the unit stands in."""
+    run = load_run(runs / "base")
+    story = text_examples()[0]
+    tokens = run.tokenizer.encode(story.source).tokens
+    types_, kinds = type_labels(run, [story])[0], kind_labels(run, [story])[0]
+    assert len(types_) == len(kinds) == len(tokens)
+    assert {types_[i] for i, token in enumerate(tokens) if token == "▁."} == {"punctuation"}
+    assert {types_[i] for i, token in enumerate(tokens) if token == "▁in"} == {"function"}
+    sentence = 0
+    for token, kind in zip(tokens, kinds, strict=True):
+        assert kind == story.kinds[sentence]
+        sentence += token == "▁."
+
+
+def test_bleu_is_sacrebleus(runs):
+    """The corpus score and signature are sacrebleu's; equal systems are not significantly different."""
+    examples = [example(f"{i}", f"the cat number {i} sat on the mat") for i in range(8)]
+    same, worse = [e.target for e in examples[:4]] + ["a dog ran off today yes"] * 4, ["a dog ran off today yes"] * 8
+    rows, signature = bleu({"a": same, "b": same, "c": worse}, examples)
+    assert rows["a"]["score"] == sacrebleu.corpus_bleu(same, [[e.target for e in examples]]).score
+    assert rows["a"]["p"] is None and rows["b"]["p"] > 0.3 > 0.05 > rows["c"]["p"]
+    assert rows["a"]["low"] < rows["a"]["score"] < rows["a"]["high"]
+    assert "tok:13a" in signature and "version" in signature
+
+
+def test_rouge_l_is_over_sentences():
+    """Outputs are cut into sentences before ROUGE-L: their order does not matter to the summary-level score."""
+    story = replace(
+        example("x", "y"), summary=["red cats sleep .", "dogs bark ."], references=[["red cats sleep .", "dogs bark ."]]
+    )
+    rows, _ = rouge_l({"a": ["dogs bark . red cats sleep ."], "b": ["dogs bark . red mice run ."]}, [story])
+    assert rows["a"]["score"] == pytest.approx(100.0)
+    assert rows["b"]["score"] == pytest.approx(100 * 3 / 5)  # 3 of 5 words in common, both texts of 5 words
+
+
+def test_main_writes_table_json_csv_and_predictions(runs, tmp_path, capsys):
+    """One command gives Table 1: every number in JSON and CSV, predictions with id, prediction and reference."""
+    names = ["base", "l0", "group"]
+    flags = ["--data", DATA, "--limit", "6", "--repeats", "3", "--beam", "2", "--batch-size", "3"]
+    files = ["--json", str(tmp_path / "m.json"), "--csv", str(tmp_path / "t.csv"), "--predictions", str(tmp_path / "p")]
+    main([*(str(runs / name) for name in names), *flags, *files])
+    printed = capsys.readouterr().out
+    metrics = json.loads((tmp_path / "m.json").read_text())
+    assert metrics["metric"] == "rouge" and metrics["examples"] == 6 and metrics["signature"] in printed
+    systems = metrics["systems"]
+    assert list(systems) == names
+    assert systems["base"]["sparsity"] == 0 and systems["base"]["speed_up"] == 1
+    assert 40 < systems["group"]["sparsity"] < 52  # every second unit, EOS never
+    assert systems["l0"]["speed_up"] == pytest.approx(systems["base"]["seconds"] / systems["l0"]["seconds"])
+    assert set(systems["l0"]["sparsity_by_kind"]) <= {"main", "repeat", "detail", "filler"}
+    rows = list(csv.DictReader((tmp_path / "t.csv").open()))
+    assert [row["system"] for row in rows] == names and float(rows[2]["sparsity"]) == pytest.approx(
+        systems["group"]["sparsity"], rel=1e-3
+    )
+    predictions = [json.loads(line) for line in (tmp_path / "p" / "l0.jsonl").read_text().splitlines()]
+    assert len(predictions) == 6 and predictions[0]["reference"] == text_examples()[0].target
+    assert set(predictions[0]) == {"id", "prediction", "reference"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["{runs}/nothing"], "not a run folder"),
+        (["{runs}/base", "--data", "no/such/place"], "no/such/place"),
+        (["{runs}/base", "{runs}/../runs0/base"], "rename one|not a run folder"),
+        (["{runs}/base", "--data", DATA, "--split", "tset"], "tset"),
+    ],
+)
+def test_bad_requests_end_with_a_message(runs, flags, message):
+    with pytest.raises(SystemExit, match=f"error: .*({message})"):
+        main([flag.format(runs=runs) for flag in flags])
+
+
+def test_stanza_tags_are_placed_by_character(monkeypatch):
+    """Sources without tags go through Stanza, whose tokens carry character offsets; here a stand-in for it."""
+
+    class Pipeline:
+        def __init__(self, language, **options):
+            if options.get("dir") == "missing":
+                raise FileNotFoundError("resources.json")
+            assert options["download_method"] is None  # never the network
+
+        def bulk_process(self, documents):
+            def token(start, end, tag):
+                return types.SimpleNamespace(start_char=start, end_char=end, words=[types.SimpleNamespace(xpos=tag)])
+
+            sentence = types.SimpleNamespace(tokens=[token(0, 3, "DT"), token(4, 8, "NNS"), token(8, 9, ".")])
+            return [types.SimpleNamespace(sentences=[sentence]) for _ in documents]
+
+    stanza = types.ModuleType("stanza")
+    stanza.Pipeline, stanza.Document = Pipeline, lambda sentences, text: text
+    monkeypatch.setitem(sys.modules, "stanza", stanza)
+    untagged = [example("The dogs.", "x")]
+    tokenizer = text.train_tokenizer(["The dogs. The dogs."], "bpe", 60)
+    spans = text.tag_sources(untagged)
+    assert spans == [[(0, 3, "DT"), (4, 8, "NNS"), (8, 9, ".")]]
+    assert text.source_types(tokenizer, "The dogs.", spans[0]) == (
+        ["function", "content", "punctuation"],
+        ["DT", "NNS", "."],
+    )
+    item = encode_examples(untagged, tokenizer, 10, 10, pattern="pos")[0]
+    assert item.rule_keep == [False, True, False, True] and item.source[-1] == EOS
+    with pytest.raises(ValueError, match="stanza.download"):
+        text.tag_sources(untagged, "missing")
+    monkeypatch.setitem(sys.modules, "stanza", None)
+    with pytest.raises(ImportError, match="pip install stanza"):
+        text.tag_sources(untagged)
