@@ -119,10 +119,11 @@ def bleu(predictions: dict[str, Sequence[str]], examples: Sequence[Example]) -> 
     references = [[" ".join(reference) for reference in example.references] for example in examples]
     several = [[r[k] if k < len(r) else None for r in references] for k in range(max(map(len, references)))]
     signatures, scores = PairedTest(list(predictions.items()), {"BLEU": BLEU()}, several, "ar", n_ar_confidence=1000)()
-    rows = {
-        name: {"score": r.score, "low": r.mean - r.ci, "high": r.mean + r.ci, "p": r.p_value}
-        for name, r in zip(predictions, scores["BLEU"], strict=True)
-    }
+    rows = {}
+    for name, r in zip(predictions, scores["BLEU"], strict=True):
+        # sacrebleu counts only differences larger than the observed one, so equal systems would get p near 0.
+        p = 1.0 if rows and r.score == scores["BLEU"][0].score else r.p_value
+        rows[name] = {"score": r.score, "low": r.mean - r.ci, "high": r.mean + r.ci, "p": p}
     return rows, str(signatures["BLEU"])
 
 
