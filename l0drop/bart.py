@@ -3,7 +3,7 @@
 The gate may have been trained anywhere. BART's own code stays as it is: the compressed memory goes in as
 `encoder_outputs`, and the counts enter the cross-attention of every decoder layer through a hook.
 
-    states = generate_pruned(bart.eval(), l0drop.eval(), input_ids, attention_mask, num_beams=4, max_new_tokens=60)
+    output = generate_pruned(bart.eval(), l0drop.eval(), input_ids, attention_mask, num_beams=4, max_new_tokens=60)
 """
 
 from collections.abc import Iterator

@@ -185,7 +185,7 @@ def compress(states: Tensor, gates: Tensor, keep: Tensor, with_dummy: bool = Tru
     log_counts = torch.zeros_like(is_padding, dtype=torch.float32).masked_fill(is_padding, -torch.inf)
     # Algorithm 1, line 3: c = N - N'.  Padding is not in N.
     pruned = keep.sum(-1) - lengths  # (B,)
-    if not with_dummy or not pruned.any():
+    if not with_dummy or not pruned.any():  # D11: nothing to stand for
         return Memory(states, log_counts)
     # Algorithm 1, line 4: prepend the zero vector with count c; log 0 = -inf hides it in rows that pruned nothing.
     dummy = states.new_zeros(states.size(0), 1, states.size(-1))

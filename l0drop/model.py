@@ -210,7 +210,7 @@ class Transformer(nn.Module):
         # Eq. (2): X^L = Encoder(X^0).
         for index, layer in enumerate(self.encoder):
             states = layer(states, bias)
-            if index >= first_gated:  # after the last layer, or after each one (Section 6, "earlier")
+            if index >= first_gated:  # after the last layer, or (D10) after each one (Section 6, "earlier")
                 states, gate, location = self.l0drop[index - first_gated](states)
                 gates.append(gate)
                 log_alpha.append(location)

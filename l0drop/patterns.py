@@ -82,7 +82,8 @@ def keep_group(length: int) -> list[bool]:
 def dropped_by_frequency(sources: Sequence[Sequence[int]], share: float, rarest: bool = False) -> set[int]:
     """Units that the Freq pattern drops (the most frequent), or with `rarest` the Inv Freq pattern (the rarest).
 
-    Units are taken from that end of the ranking for as long as together they cover at most `share` of the corpus.
+    D5: units are taken from that end of the ranking for as long as together they cover at most `share` of the corpus;
+    the paper's ranks (100, 452) belong to its own corpus and vocabulary.
 
     Args:
         sources: token ids of the training sources, without </s>.

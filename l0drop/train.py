@@ -46,7 +46,7 @@ class TrainConfig:
     max_target: int = 200  # tokens; longer targets are cut in training
     # Model: see ModelConfig
     width: int = 128
-    feed_forward: int = 256
+    feed_forward: int = 512
     heads: int = 4
     encoder_layers: int = 2
     decoder_layers: int = 2
@@ -65,11 +65,11 @@ class TrainConfig:
     tagger: str = ""  # folder of Stanza models, for sources without tags; empty = Stanza's own folder
     init: str = ""  # run folder to fine-tune: its weights, tokenizer and sizes
     # Optimisation
-    steps: int = 1500  # updates of this run
-    batch_tokens: int = 1500  # padded target tokens of a micro-batch of one process
+    steps: int = 1200  # updates of this run
+    batch_tokens: int = 1000  # padded target tokens of a micro-batch of one process
     accumulate: int = 1  # micro-batches per update and process
-    learning_rate: float = 0.5  # factor of D^-0.5 min(n^-0.5, n warmup^-1.5); the paper's schedule has 1
-    warmup: int = 400  # updates
+    learning_rate: float = 0.12  # factor of D^-0.5 min(n^-0.5, n warmup^-1.5); the paper's schedule has 1
+    warmup: int = 100  # updates
     label_smoothing: float = 0.1  # Appendix A
     average_last: int = 5  # checkpoints averaged into model.safetensors (Appendix A)
     save_every: int = 100  # updates between checkpoints

@@ -1,0 +1,93 @@
+"""What the tests share: one thread, no network, and small random models that do something worth testing."""
+
+import os
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import pytest
+import torch
+from torch import nn
+
+from ..model import EOS, PAD, ModelConfig, Transformer
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def make_model():
+    """A maker of small eval-mode models with weights far from their initial values.
+
+    Untrained models copy their input through the tied embeddings, or stop at once, whatever they attend to. These
+    have sharp attention, biases that are not zero, and gates of which some are closed, some open, some in between.
+    """
+
+    def make(seed: int = 0, **config) -> Transformer:
+        sizes = dict(
+            vocabulary=23, width=16, feed_forward=24, heads=4, encoder_layers=2, decoder_layers=2, positions=40,
+            residual_dropout=0.0, attention_dropout=0.0,
+        )  # fmt: skip
+        torch.manual_seed(seed)
+        model = Transformer(ModelConfig(**sizes | config)).eval()
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if parameter.dim() == 1:
+                    parameter += 0.1 * torch.randn_like(parameter)
+                elif any(part in name for part in ("embedding", "query", "key")):
+                    parameter *= 2.5
+            probe = torch.randint(4, model.config.vocabulary, (16, 8))
+            for index, layer in enumerate(model.l0drop):
+                layer.predictor.weight *= 3 / model.encode(probe).log_alpha[index].std()
+                if layer.predictor.bias is not None:
+                    layer.predictor.bias -= model.encode(probe).log_alpha[index].mean()
+            model.embedding.weight[EOS] *= 0.1
+            # Signs at random: what comes next has nothing to do with what came last, unlike in an untrained model.
+            last = model.decoder[-1].norms[-1]
+            last.weight.copy_(torch.randn_like(last.weight))
+            outputs = []
+            hook = last.register_forward_hook(lambda module, inputs, output: outputs.append(output))
+            logits, _ = model(probe, probe)
+            hook.remove()
+            last.weight /= logits.std() / 2
+            last.bias -= outputs[0].mean((0, 1))
+        return model
+
+    return make
+
+
+@pytest.fixture
+def model(make_model):
+    return make_model()
+
+
+@pytest.fixture
+def ragged():
+    """A batch of sources of 9, 5, 1 and 7 tokens."""
+    source = torch.full((4, 9), PAD)
+    for row, length in enumerate((9, 5, 1, 7)):
+        source[row, : length - 1] = torch.randint(4, 23, (length - 1,), generator=torch.Generator().manual_seed(row))
+        source[row, length - 1] = EOS
+    return source
+
+
+@pytest.fixture
+def targets():
+    """Target inputs, 6 tokens each, for the rows of `ragged`."""
+    tokens = torch.randint(4, 23, (4, 6), generator=torch.Generator().manual_seed(9))
+    tokens[:, 0] = 1
+    return tokens
+
+
+@pytest.fixture
+def layer():
+    """An L0Drop layer whose gates are well spread for states of unit variance."""
+    from ..gates import L0Drop
+
+    gate = L0Drop(16)
+    nn.init.normal_(gate.predictor.weight, std=0.6)
+    nn.init.constant_(gate.predictor.bias, 0.3)
+    return gate

@@ -1,0 +1,518 @@
+"""Every numbered equation and Algorithm 1, against the slow restatement in reference.py or a closed form."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import tensor
+
+from .. import gates
+from ..model import EOS, PAD, Attention, Encoding, dense_memory, objective, sparsity_loss, translation_loss
+from . import reference
+
+LOG_ALPHAS = [-6.0, -4.0, -2.5, -2.3, -1.0, 0.0, 0.7, 1.0, 2.3, 2.5, 4.0, 6.0]
+SAMPLES = 1_000_000
+
+
+def tolerance(range_of_values: float = 1.0, samples: int = SAMPLES, failures: float = 1e-6) -> float:
+    """Hoeffding: a mean of independent values in such a range misses its expectation by more once in a million runs."""
+    return range_of_values * math.sqrt(math.log(2 / failures) / (2 * samples))
+
+
+def derivative(function, x: float, step: float = 1e-4) -> float:
+    return (function(x + step) - function(x - step)) / (2 * step)
+
+
+def numpy_rows(tokens: torch.Tensor) -> list[list[int]]:
+    """The rows of a padded batch without their padding."""
+    return [[t for t in row if t != PAD] for row in tokens.tolist()]
+
+
+# Eq. 1-3: the Transformer
+
+
+def test_eq1_single_head_is_the_printed_formula():
+    """One head without biases and output map: SM(Q K^T / sqrt(d)) V."""
+    attention = Attention(8, heads=1, dropout=0.0).double()
+    with torch.no_grad():
+        for layer in (attention.query, attention.key, attention.value, attention.output):
+            layer.bias.zero_()
+            layer.weight.normal_()
+        attention.output.weight.copy_(torch.eye(8))
+    x, memory = torch.randn(1, 3, 8).double(), torch.randn(1, 5, 8).double()
+    maps = [layer.weight.T.detach().numpy() for layer in (attention.query, attention.key, attention.value)]
+    expected = reference.single_head(x[0].numpy(), memory[0].numpy(), *maps)
+    np.testing.assert_allclose(attention(x, *attention.project(memory), None)[0].detach(), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("keep_weights", [False, True])
+def test_eq1_heads_biases_and_masked_positions(model, keep_weights):
+    """Four heads with biases; what the bias sets to -inf is as if it were not there. Both code paths."""
+    attention = model.decoder[0].cross_attention
+    attention.keep_weights = keep_weights
+    x, memory = torch.randn(1, 3, 16), torch.randn(1, 6, 16)
+    bias = tensor([0, 0, -torch.inf, 0, -torch.inf, 0])
+    got = attention(x, *attention.project(memory), bias)[0].detach()
+    w, seen = reference.numpy_weights(model), memory[0, bias == 0].double().numpy()
+    expected = reference.multi_head(w, "decoder.0.cross_attention", x[0].double().numpy(), seen, heads=4)
+    np.testing.assert_allclose(got, expected, atol=1e-5)
+
+
+def test_eq1_gradient():
+    """Autograd through Eq. (1) agrees with finite differences of it."""
+    attention = Attention(4, heads=2, dropout=0.0).double()
+    memory = torch.randn(1, 3, 4).double().requires_grad_()
+    x = torch.randn(1, 2, 4).double().requires_grad_()
+    bias = tensor([0, 0.7, -torch.inf]).double()
+    assert torch.autograd.gradcheck(lambda x, m: attention(x, *attention.project(m), bias), (x, memory))
+
+
+def test_eq2_encoder(make_model, ragged):
+    """A padded batch gives, row by row, what the unpadded loops give."""
+    model = make_model(l0drop="none")
+    states, w = model.encode(ragged).states.detach(), reference.numpy_weights(model)
+    for row, tokens in enumerate(numpy_rows(ragged)):
+        np.testing.assert_allclose(states[row, : len(tokens)], reference.encode(w, tokens, 2, 4), atol=2e-5)
+
+
+def test_eq3_decoder(make_model, ragged, targets):
+    """Logits of the baseline, teacher-forced, against the unpadded loops."""
+    model = make_model(l0drop="none")
+    logits, w = model(ragged, targets)[0].detach(), reference.numpy_weights(model)
+    for row, tokens in enumerate(numpy_rows(ragged)):
+        expected = reference.decode(w, targets[row].tolist(), reference.encode(w, tokens, 2, 4), 2, 4)
+        np.testing.assert_allclose(logits[row], expected, atol=1e-4)
+
+
+# Eq. 4-8: sampled gates
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_eq4_states_times_gates(layer, training):
+    """Each state comes out multiplied by its own gate, in training and at test time."""
+    layer.train(training)
+    states = torch.randn(3, 7, 16)
+    gated, gate, _ = layer(states)
+    assert 0 < (gate == 0).sum() < gate.numel() and ((gate > 0) & (gate < 1)).any()
+    for row in range(3):
+        for i in range(7):
+            torch.testing.assert_close(gated[row, i], gate[row, i] * states[row, i], rtol=0, atol=0)
+
+
+def test_eq4_gradient_reaches_states_and_predictor(layer):
+    """d(g x)/dx has two terms, g itself and x dg/dx; compared with finite differences at test time."""
+    layer.double().eval()
+    states = torch.randn(1, 5, 16).double() * 0.3
+    states.requires_grad_()
+    pull = torch.randn(1, 5, 16).double()
+    (layer(states)[0] * pull).sum().backward()
+    with torch.no_grad():
+        for i, d in [(0, 0), (2, 5), (4, 15)]:
+            step = torch.zeros_like(states)
+            step[0, i, d] = 1e-2
+            numeric = ((layer(states + step)[0] - layer(states - step)[0]) * pull).sum() / 2e-2
+            assert states.grad[0, i, d].item() == pytest.approx(numeric.item(), rel=1e-3, abs=1e-4)
+    assert layer.predictor.weight.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("log_alpha", [-4.0, -1.0, 0.0, 1.0, 4.0])
+def test_eq5_frequencies_of_exact_zero_and_one(log_alpha):
+    """Gates are exactly 0 and exactly 1 as often as the closed form says (Hoeffding bound, 1e-6)."""
+    sampled = gates.sample_gates(torch.full((SAMPLES,), log_alpha))
+    assert sampled.min() >= 0 and sampled.max() <= 1
+    assert abs((sampled == 0).double().mean().item() - reference.closed_probability(log_alpha)) < tolerance()
+    assert abs((sampled == 1).double().mean().item() - reference.one_probability(log_alpha)) < tolerance()
+
+
+@pytest.mark.parametrize("beta, epsilon", [(0.3, 0.05), (1.5, 0.4)])
+def test_eq5_other_shapes(beta, epsilon):
+    """beta and epsilon act as in the closed form, away from their default values too."""
+    sampled = gates.sample_gates(torch.full((SAMPLES,), 0.5), beta, epsilon)
+    closed = reference.closed_probability(0.5, beta, epsilon)
+    assert abs((sampled == 0).double().mean().item() - closed) < tolerance()
+    assert gates.open_probability(tensor(0.5), beta, epsilon).item() == pytest.approx(1 - closed, abs=1e-6)
+    assert abs(sampled.double().mean().item() - reference.mean_gate(0.5, beta, epsilon)) < tolerance()
+
+
+def test_eq5_independent_gates():
+    """Every gate has noise of its own: the mean of gates from one draw is close to the expectation, and pairs vary."""
+    sampled = gates.sample_gates(torch.zeros(1000, 1000))
+    row_means, column_means = sampled.mean(1), sampled.mean(0)
+    bound = tolerance(samples=1000, failures=1e-9)
+    assert (row_means - 0.5).abs().max() < bound and (column_means - 0.5).abs().max() < bound
+
+
+def test_eq5_random_in_training_deterministic_in_evaluation(layer):
+    """Two passes differ in training; in evaluation they are the same, and the same as Eq. (13)."""
+    states = torch.randn(2, 50, 16)
+    layer.train()
+    assert not torch.equal(layer(states)[1], layer(states)[1])
+    layer.eval()
+    _, gate, log_alpha = layer(states)
+    assert torch.equal(gate, layer(states)[1]) and torch.equal(gate, gates.expected_gates(log_alpha))
+
+
+def test_eq5_mean_gradient_is_the_gradient_of_the_mean():
+    """Reparameterised gradients are unbiased: their mean is d E[g] / d log alpha (Hoeffding bound, 1e-6)."""
+    for value in (-2.0, 0.0, 0.5, 3.0):
+        log_alpha = torch.full((SAMPLES,), value, requires_grad=True)
+        gates.sample_gates(log_alpha).sum().backward()
+        steepest = 1.2 / 4 / (2 / 3)  # of Eq. (6)-(8), at s = 1/2
+        expected = derivative(reference.mean_gate, value)
+        assert abs(log_alpha.grad.double().mean().item() - expected) < tolerance(steepest)
+
+
+def test_eq6_eq7_eq8_samples_for_given_noise(monkeypatch):
+    """Sample, stretch, clip: gate and gradient for given uniform noise."""
+    uniform = torch.rand(len(LOG_ALPHAS), 200) * 0.98 + 0.01
+    monkeypatch.setattr(torch, "rand", lambda *size, **options: uniform)
+    log_alpha = tensor(LOG_ALPHAS).unsqueeze(1).repeat(1, 200).requires_grad_()
+    sampled = gates.sample_gates(log_alpha)
+    sampled.sum().backward()
+    for i, value in enumerate(LOG_ALPHAS):
+        for u, got, slope in zip(uniform[i].tolist(), sampled[i].tolist(), log_alpha.grad[i].tolist(), strict=True):
+            assert got == pytest.approx(reference.hard_concrete(u, value), abs=1e-5)
+            if 0.001 < got < 0.999:
+                numeric = derivative(lambda a, u=u: reference.hard_concrete(u, a), value)
+                assert slope == pytest.approx(numeric, abs=1e-4)
+            elif got in (0, 1):
+                assert slope == 0
+
+
+@pytest.mark.parametrize("log_alpha", [-2.0, 0.0, 1.5])
+def test_eq6_eq7_density_of_figure_3(log_alpha):
+    """The stretched density holds p(g = 0) left of 0, p(g = 1) right of 1, and 1 in all; epsilon = 0 is Eq. (6)."""
+    steps = 400_000
+    point = (torch.arange(steps, dtype=torch.float64) + 0.5) / steps * 1.2 - 0.1
+    mass = gates.stretched_density(point, log_alpha) * 1.2 / steps
+    assert mass.sum().item() == pytest.approx(1, abs=1e-3)
+    assert mass[point < 0].sum().item() == pytest.approx(reference.closed_probability(log_alpha), abs=1e-3)
+    assert mass[point > 1].sum().item() == pytest.approx(reference.one_probability(log_alpha), abs=1e-3)
+    unit = (point + 0.1) / 1.2
+    binary = gates.stretched_density(unit, log_alpha, epsilon=0.0)
+    torch.testing.assert_close(binary / 1.2, gates.stretched_density(point, log_alpha))
+
+
+def test_eq6_noise_never_overflows():
+    """Uniform noise of exactly 0 and extreme locations give gates, not NaN, with finite gradients."""
+    log_alpha = tensor([-1e4, -50.0, 0.0, 50.0, 1e4]).repeat(100, 1).requires_grad_()
+    for noise in (0.0, 1 - 2**-24):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(torch, "rand", lambda *size, noise=noise, **options: torch.full((100, 5), noise))
+            sampled = gates.sample_gates(log_alpha)
+        sampled.sum().backward()
+        assert sampled.isfinite().all() and log_alpha.grad.isfinite().all()
+    assert (gates.sample_gates(log_alpha)[:, [0, 4]] == tensor([0.0, 1.0])).all()
+
+
+def test_d1_epsilon_of_minus_a_tenth_cannot_be_meant():
+    """D1: with the printed epsilon = -0.1 no gate ever closes, and p(g = 0) is the logarithm of a negative number."""
+    sampled = gates.sample_gates(torch.linspace(-20, 20, 10_000), epsilon=-0.1)
+    assert sampled.min() > 0.1 - 1e-6 and sampled.max() < 0.9 + 1e-6
+    with pytest.raises(ValueError):
+        gates.open_probability(tensor(0.0), epsilon=-0.1)
+    assert gates.EPSILON == 0.1 and gates.BETA == 2 / 3
+
+
+# Eq. 9-13: the layer, its penalty, the objective
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_eq9_location_is_a_dot_product(bias):
+    """log alpha_i = x_i w^T, plus the bias of D3 where there is one."""
+    layer = gates.L0Drop(16, bias)
+    states = torch.randn(2, 5, 16)
+    if bias:
+        torch.nn.init.constant_(layer.predictor.bias, 0.9)
+    log_alpha = layer(states)[2]
+    weight = layer.predictor.weight.double().flatten().tolist()
+    for row in range(2):
+        for i in range(5):
+            dot = sum(x * w for x, w in zip(states[row, i].tolist(), weight, strict=True))
+            assert log_alpha[row, i].item() == pytest.approx(dot + 0.9 * bias, abs=1e-5)
+
+
+def test_d3_predictor_as_released():
+    """D3: a bias that starts at 0, and Glorot-uniform weights (limit sqrt(6 / (512 + 1)) = 0.108)."""
+    layer = gates.L0Drop(512)
+    assert layer.predictor.bias.item() == 0
+    assert gates.L0Drop(512, bias=False).predictor.bias is None
+    assert 0.1 < layer.predictor.weight.abs().max().item() <= math.sqrt(6 / 513)
+
+
+def test_eq10_check_values():
+    """P(open), and p(g = 0 | 0) = p(g = 1 | 0) = .168178."""
+    log_alpha = tensor([-4.0, -1.0, 0.0, 1.0, 4.0])
+    expected = tensor([0.083066, 0.645335, 0.831822, 0.930771, 0.996311])
+    torch.testing.assert_close(gates.open_probability(log_alpha), expected, rtol=0, atol=6e-7)
+    sampled = gates.sample_gates(torch.zeros(SAMPLES))
+    for end in (0, 1):
+        assert abs((sampled == end).double().mean().item() - 0.168178) < tolerance()
+
+
+def test_eq10_sum_over_real_tokens():
+    """The expected number of open gates; padding, whatever its location, is not in it."""
+    log_alpha = tensor(LOG_ALPHAS).view(3, 4)
+    keep = tensor([[True, True, True, True], [True, True, False, False], [True, False, False, False]])
+    got = gates.l0_penalty(log_alpha, keep, "sum")
+    for row in range(3):
+        real = log_alpha[row][keep[row]].tolist()
+        assert got[row].item() == pytest.approx(reference.expected_open(real), abs=1e-5)
+
+
+def test_eq10_counts_open_gates():
+    """L0 is what it says: the mean number of sampled gates that are not 0 (Hoeffding bound, 1e-6)."""
+    log_alpha = torch.randn(1, 10) * 2
+    sampled = gates.sample_gates(log_alpha.expand(SAMPLES // 10, 10))
+    counted = (sampled != 0).sum(-1).double().mean().item()
+    penalty = gates.l0_penalty(log_alpha, torch.ones(1, 10, dtype=torch.bool), "sum").item()
+    assert abs(counted - penalty) < tolerance(10, SAMPLES // 10)
+
+
+def test_eq10_gradient():
+    """dL0/dlog alpha_i = p (1 - p) > 0: the penalty pushes every location down; none at padding."""
+    log_alpha = tensor([LOG_ALPHAS]).requires_grad_()
+    keep = torch.ones(1, len(LOG_ALPHAS), dtype=torch.bool)
+    keep[0, -1] = False
+    gates.l0_penalty(log_alpha, keep, "sum").sum().backward()
+    for value, slope in zip(LOG_ALPHAS[:-1], log_alpha.grad[0].tolist(), strict=False):
+        assert slope == pytest.approx(derivative(lambda a: reference.expected_open([a]), value), abs=1e-5)
+        assert slope > 0
+    assert log_alpha.grad[0, -1] == 0
+
+
+def test_d2_token_mean_is_the_sum_over_the_tokens_of_the_sentence():
+    """D2: the released scale divides by each sentence's own number of real tokens; anything else is an error."""
+    log_alpha = torch.randn(3, 6)
+    keep = torch.arange(6) < tensor([[6], [3], [1]])
+    total, mean = gates.l0_penalty(log_alpha, keep, "sum"), gates.l0_penalty(log_alpha, keep)
+    torch.testing.assert_close(mean, total / tensor([6.0, 3.0, 1.0]))
+    with pytest.raises(ValueError, match="token_mean.*sum"):
+        gates.l0_penalty(log_alpha, keep, "mean")
+
+
+def test_eq11_decoder_reads_gated_states(model, ragged, targets):
+    """Encode, gate by Eq. (9) and (13), decode: the whole model against the unpadded loops."""
+    logits, encoding = model(ragged, targets)
+    w = reference.numpy_weights(model)
+    for row, tokens in enumerate(numpy_rows(ragged)):
+        states = reference.encode(w, tokens, 2, 4)
+        log_alpha = reference.linear(w, "l0drop.0.predictor", states)[:, 0]
+        gate = np.array([reference.expected_gate(a) for a in log_alpha])
+        np.testing.assert_allclose(encoding.gates[0][row, : len(tokens)].detach(), gate, atol=1e-4)
+        expected = reference.decode(w, targets[row].tolist(), states * gate[:, None], 2, 4)
+        np.testing.assert_allclose(logits[row].detach(), expected, atol=2e-4)
+    real = encoding.gates[0][encoding.keep]
+    assert (real == 0).any() and (real == 1).any() and ((real > 0) & (real < 1)).any()
+
+
+def test_eq11_training_attends_to_closed_states_too(model, ragged, targets):
+    """With sampled gates, zeroed states are attended to as zeros: equal to the loops with the same sampled gates."""
+    model.train()
+    logits, encoding = model(ragged, targets)
+    w = reference.numpy_weights(model)
+    assert ((encoding.gates[0] == 0) & encoding.keep).any()
+    for row, tokens in enumerate(numpy_rows(ragged)):
+        gate = encoding.gates[0][row, : len(tokens), None].double().detach().numpy()
+        expected = reference.decode(w, targets[row].tolist(), reference.encode(w, tokens, 2, 4) * gate, 2, 4)
+        np.testing.assert_allclose(logits[row].detach(), expected, atol=2e-4)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.4])
+def test_eq12_label_smoothed_loss(smoothing):
+    """L_MLE by hand: (1 - smoothing) one-hot + smoothing / V everywhere, mean over each sentence's own tokens."""
+    logits = torch.randn(3, 5, 11) * 3
+    target = tensor([[4, 5, 6, 7, EOS], [8, EOS, PAD, PAD, PAD], [9, 4, EOS, PAD, PAD]])
+    got = translation_loss(logits, target, smoothing)
+    for row, tokens in enumerate(numpy_rows(target)):
+        expected = reference.label_smoothed_loss(logits[row, : len(tokens)].double().numpy(), tokens, smoothing)
+        assert got[row].item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_eq12_padding_has_no_gradient():
+    """Logits at padded target positions get none, those at real ones sum to zero over the vocabulary."""
+    logits = torch.randn(2, 4, 11, requires_grad=True)
+    target = tensor([[4, 5, 6, EOS], [8, EOS, PAD, PAD]])
+    translation_loss(logits, target).sum().backward()
+    assert (logits.grad[target == PAD] == 0).all() and (logits.grad[target != PAD] != 0).all()
+    assert logits.grad.sum(-1).abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("reduction", ["token_mean", "sum"])
+@pytest.mark.parametrize("place", ["none", "output", "every"])
+def test_eq12_objective_is_loss_plus_lambda_penalty(make_model, ragged, targets, place, reduction):
+    """L = L_MLE + lambda L0, per sentence; several layers' penalties add up, the baseline has none."""
+    model = make_model(l0drop=place).train()
+    logits, encoding = model(ragged, targets)
+    got = objective(logits, targets, encoding, l0_weight=0.7, smoothing=0.1, reduction=reduction)
+    assert len(encoding.log_alpha) == {"none": 0, "output": 1, "every": 2}[place]
+    for row, tokens in enumerate(numpy_rows(ragged)):
+        loss = reference.label_smoothed_loss(logits[row].detach().double().numpy(), targets[row].tolist(), 0.1)
+        opened = [reference.expected_open(a[row, : len(tokens)].tolist()) for a in encoding.log_alpha]
+        penalty = sum(opened) / (len(tokens) if reduction == "token_mean" else 1)
+        assert got[row].item() == pytest.approx(loss + 0.7 * penalty, rel=1e-4)
+
+
+def test_eq12_gradient_flows_through_sampled_gates(make_model, ragged, targets):
+    """The predictor learns from the translation loss as well: lambda = 0 has a gradient, checked by differences."""
+    model = make_model().double().train()
+    bias = model.l0drop[0].predictor.bias
+
+    def loss(shift: float = 0.0) -> torch.Tensor:
+        torch.manual_seed(3)  # the same noise every time
+        with torch.no_grad():
+            bias += shift
+        logits, encoding = model(ragged, targets)
+        value = objective(logits, targets, encoding, l0_weight=0.0).sum()
+        with torch.no_grad():
+            bias -= shift
+        return value
+
+    loss().backward()
+    numeric = (loss(1e-3) - loss(-1e-3)).item() / 2e-3
+    assert abs(numeric) > 1e-3
+    assert bias.grad.item() == pytest.approx(numeric, rel=0.02)
+
+
+def test_eq12_penalty_alone_closes_gates(layer):
+    """Descending on L0 alone drives the expected gates to exactly 0; ascending would open them."""
+    states, keep = torch.randn(2, 6, 16) + 1, torch.ones(2, 6, dtype=torch.bool)
+    optimizer = torch.optim.Adam(layer.parameters(), lr=0.1)
+    for _ in range(80):
+        _, gate, log_alpha = layer(states)
+        optimizer.zero_grad()
+        sparsity_loss(Encoding(states, keep, [gate], [log_alpha])).sum().backward()
+        optimizer.step()
+    assert (layer.eval()(states)[1] == 0).all()
+
+
+def test_eq13_check_values():
+    """g-hat at five locations."""
+    got = gates.expected_gates(tensor([-4.0, -1.0, 0.0, 1.0, 4.0]))
+    torch.testing.assert_close(got, tensor([0, 0.22273, 0.5, 0.77727, 1]), rtol=0, atol=5e-6)
+    assert got[0] == 0 and got[4] == 1
+
+
+def test_eq13_expected_gates():
+    """The formula, without a beta in it, over the whole range."""
+    for value, got in zip(LOG_ALPHAS, gates.expected_gates(tensor(LOG_ALPHAS)).tolist(), strict=True):
+        assert got == pytest.approx(reference.expected_gate(value), abs=1e-6)
+
+
+def test_eq13_thresholds():
+    """Closed exactly iff log alpha <= -log 11 = -2.397895, fully open iff log alpha >= 2.397895."""
+    assert math.log(1.1 / 0.1) == pytest.approx(2.397895, abs=1e-6)
+    below, above = gates.expected_gates(tensor([-2.39790, -2.39785]))
+    assert below == 0 < above
+    below, above = gates.expected_gates(tensor([2.39785, 2.39790]))
+    assert below < 1 == above
+
+
+def test_eq13_half_precision_locations():
+    """Gates are float32 whatever the model's precision, so that the thresholds do not move."""
+    log_alpha = tensor(LOG_ALPHAS, dtype=torch.bfloat16)
+    assert torch.equal(gates.expected_gates(log_alpha), gates.expected_gates(log_alpha.float()))
+    assert gates.sample_gates(log_alpha).dtype == torch.float32
+
+
+# Algorithm 1
+
+
+GATES = tensor(
+    [
+        [0.0, 0.6, 0.0, 1.0, 0.0, 0.3, 0.0, 0.0],  # some pruned
+        [1.0, 0.2, 0.9, 1.0, 0.4, 0.7, 1.0, 0.5],  # none pruned
+        [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0],  # all pruned
+        [0.0, 0.8, 0.0, 1.0, 0.9, 0.0, 0.0, 0.7],  # shorter, the gates of its padding open and closed
+        [1.0, 0.5, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0],  # shorter, nothing pruned
+        [0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0],  # one token, pruned
+    ]
+)
+KEEP = torch.arange(8) < tensor([[8], [8], [8], [5], [2], [1]])
+
+
+@pytest.mark.parametrize("row", range(len(GATES)))
+def test_algorithm1_line_by_line(row):
+    """Attention over the compressed batch is the paper's listing, sentence by sentence and query by query."""
+    attention = Attention(8, heads=1, dropout=0.0)
+    for layer in (attention.query, attention.key, attention.value, attention.output):
+        torch.nn.init.zeros_(layer.bias)
+        torch.nn.init.normal_(layer.weight, std=0.5)
+    torch.nn.init.eye_(attention.output.weight)
+    states, queries = torch.randn(6, 8, 8), torch.randn(6, 3, 8)
+    memory = gates.compress(states * GATES.unsqueeze(-1), GATES, KEEP)
+    got = attention(queries, *attention.project(memory.states), memory.log_counts[:, None, None])[row].detach()
+    maps = [layer.weight.T.detach().double().numpy() for layer in (attention.query, attention.key, attention.value)]
+    length = int(KEEP[row].sum())
+    for j in range(3):
+        sentence, query = states[row, :length].double().numpy(), queries[row, j].double().numpy()
+        expected = reference.algorithm1(sentence, GATES[row, :length].tolist(), query, *maps)
+        np.testing.assert_allclose(got[j], expected, atol=1e-5)
+
+
+def test_algorithm1_memory_of_a_ragged_batch():
+    """One dummy first, then the retained states in their order; its count is #real - #retained, never padding."""
+    states = torch.randn(6, 8, 4) * GATES.unsqueeze(-1)
+    memory = gates.compress(states, GATES, KEEP)
+    assert memory.states.shape == (6, 9, 4) and (memory.states[:, 0] == 0).all()
+    counts = memory.log_counts.exp()
+    torch.testing.assert_close(counts[:, 0], tensor([5.0, 0, 8, 2, 0, 1]))
+    for row, retained in enumerate([[1, 3, 5], range(8), [], [1, 3, 4], [0, 1], []]):
+        n = len(retained)
+        torch.testing.assert_close(memory.states[row, 1 : n + 1], states[row, list(retained)], rtol=0, atol=0)
+        assert (counts[row, 1 : n + 1] == 1).all() and (counts[row, n + 1 :] == 0).all()
+    torch.testing.assert_close(counts.sum(1), KEEP.sum(1).float())
+
+
+def test_algorithm1_length_is_the_longest_row_and_one():
+    """R = 1 + the most states that a row retains."""
+    memory = gates.compress(torch.randn(3, 8, 4), GATES[[0, 2, 3]], KEEP[[0, 2, 3]])
+    assert memory.states.shape == (3, 4, 4)
+
+
+def test_algorithm1_nothing_pruned_has_no_dummy():
+    """Footnote 4 avoided: a batch in which nothing is pruned is its own memory, without an extra position."""
+    states, chosen = torch.randn(2, 8, 4), [1, 4]
+    memory = gates.compress(states, GATES[chosen], KEEP[chosen])
+    dense = dense_memory(states, KEEP[chosen])
+    assert torch.equal(memory.states[0], states[0]) and torch.equal(memory.log_counts, dense.log_counts)
+
+
+def test_algorithm1_equals_attention_over_gated_states(make_model, targets):
+    """The whole decoder, four heads and biases: logits over the compressed memory = logits over the zeros (1e-5)."""
+    model = make_model(l0drop="none", width=16)
+    states = torch.randn(6, 8, 16) * GATES.unsqueeze(-1)
+    target = targets[[0, 1, 2, 3, 0, 1]]
+    compressed, dense = gates.compress(states, GATES, KEEP), dense_memory(states, KEEP)
+    got, expected = (model.decode(target, model.project(memory))[0] for memory in (compressed, dense))
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-5)
+    for row in range(6):  # and so for each row alone, where the memory has another length
+        alone = gates.compress(states[row : row + 1], GATES[row : row + 1], KEEP[row : row + 1])
+        logits = model.decode(target[row : row + 1], model.project(alone))[0]
+        torch.testing.assert_close(logits[0], expected[row], rtol=0, atol=1e-5)
+
+
+def test_not_algorithm1_without_counts_or_dummy(make_model, targets):
+    """Counting the dummy once, or forgetting it, is not the same: the counts do change the output."""
+    model = make_model(l0drop="none")
+    states, target = torch.randn(1, 8, 16) * GATES[:1].unsqueeze(-1), targets[:1]
+    memory = gates.compress(states, GATES[:1], KEEP[:1])
+    expected = model.decode(target, model.project(memory))[0]
+    once = memory._replace(log_counts=memory.log_counts.clamp(max=0))
+    forgotten = gates.compress(states, GATES[:1], KEEP[:1], with_dummy=False)
+    for other in (once, forgotten):
+        assert (model.decode(target, model.project(other))[0] - expected).abs().max() > 1e-2
+
+
+def test_algorithm1_gradients_equal_those_of_the_dense_form(make_model, targets):
+    """Both forms have the same derivative with respect to the kept states."""
+    model, gradients = make_model(l0drop="none"), []
+    states = torch.randn(6, 8, 16)
+    for build in (lambda s: gates.compress(s, GATES, KEEP), lambda s: dense_memory(s, KEEP)):
+        leaf = (states * GATES.unsqueeze(-1)).requires_grad_()
+        logits, _ = model.decode(targets[[0, 1, 2, 3, 0, 1]], model.project(build(leaf)))
+        logits.square().mean().backward()
+        gradients.append(leaf.grad[(GATES != 0) & KEEP])
+    torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-6)
+    assert gradients[0].abs().sum() > 0
