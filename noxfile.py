@@ -23,6 +23,15 @@ PACKAGES = {
     "discourse_tree_attention": "attention heads fixed by a discourse tree",
     "shared": "data, toy corpus, ROUGE and timing",
 }
+# What `demo` runs: a package's modules with their arguments. --resume, so that a second demo does not train again.
+DEMOS = {
+    "l0drop": (
+        "train --out runs/l0drop-base --l0drop none --resume",
+        "train --out runs/l0drop --init runs/l0drop-base --steps 400 --resume",
+        "evaluate runs/l0drop-base runs/l0drop --json runs/l0drop/metrics.json",
+        "figures runs/l0drop --baseline runs/l0drop-base --metrics runs/l0drop/metrics.json --out figures/l0drop",
+    ),
+}
 BUILT = [name for name in PACKAGES if any((ROOT / name).glob("*.py"))]
 PAPERS = [name for name in BUILT if name != "shared"]
 
@@ -120,12 +129,11 @@ def mutants(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", default=False)
 def demo(session: nox.Session) -> None:
-    """Train and evaluate a package's tiny preset, print the table and draw the figures: nox -s demo -- l0drop."""
+    """Train a package's tiny preset, print its table and draw its figures: nox -s demo -- l0drop [train flags]."""
     name, rest = chosen_package(session)
     python = package_python(session, name)
-    run, figures = f"runs/{name}", f"figures/{name}"
-    train = ["train", "--out", run, "--preset", "tiny", *rest]
-    for module, *arguments in (train, ["evaluate", run], ["figures", run, "--out", figures]):
+    for command in DEMOS[name]:
+        module, *arguments = command.split() + (rest if command.startswith("train") else [])
         session.run(python, "-m", f"{name}.{module}", *arguments, env={"MPLBACKEND": "Agg"}, external=True)
 
 

@@ -38,7 +38,9 @@ from pathlib import Path
 
 NUMBER = r"[A-Z]?\d+[a-z]?"
 PARENTHESES = r"\([^()]*\)"
-EQUATIONS = re.compile(rf"\bEqs?\.\s*({PARENTHESES}(?:(?:\s*[-–,]\s*|\s+(?:and|to)\s+){PARENTHESES})*|{NUMBER}(?:[-–]\d+)?)")
+EQUATIONS = re.compile(
+    rf"\bEqs?\.\s*({PARENTHESES}(?:(?:\s*[-–,]\s*|\s+(?:and|to)\s+){PARENTHESES})*|{NUMBER}(?:[-–]\d+)?)"
+)
 ALGORITHM = re.compile(r"\bAlgorithm\s+(\d+)")
 DEVIATION = re.compile(r"\bD(\d+)\b")
 TEST_NUMBER = re.compile(r"(eq|algorithm|d)(\d+[a-z]?)(?=_|$)")
@@ -166,7 +168,9 @@ class Package:
         for label in sorted(here):
             if label not in marked:
                 mark = re.sub(r"Eq\. (.*)", r"Eq. (\1)", label)
-                where = " or ".join(f"{file}:{name}" for file, name in places) or "(the row names no `file.py:function`)"
+                where = (
+                    " or ".join(f"{file}:{name}" for file, name in places) or "(the row names no `file.py:function`)"
+                )
                 self.problem(readme, line, f'{label}: no mark "# {mark}" in {where}; put it above the line of code')
             if not self.tested(label, tests):
                 named = " or ".join(tests) or "(the row names no `test_...`)"

@@ -39,9 +39,7 @@ def linear(w: dict, name: str, x: np.ndarray) -> np.ndarray:
     return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
 
 
-def multi_head(
-    w: dict, name: str, x: np.ndarray, memory: np.ndarray, heads: int, causal: bool = False
-) -> np.ndarray:
+def multi_head(w: dict, name: str, x: np.ndarray, memory: np.ndarray, heads: int, causal: bool = False) -> np.ndarray:
     """Eq. (1) per head on its slice of the width (Vaswani et al.); `causal`: query j sees memory 0..j only."""
     queries, keys, values = linear(w, f"{name}.query", x), linear(w, f"{name}.key", memory), None
     values = linear(w, f"{name}.value", memory)
@@ -202,7 +200,9 @@ def beam_search(
     return max(finished, key=lambda hypothesis: hypothesis[1])
 
 
-def best_of_all(next_log_probabilities, words: list[int], limit: int, alpha: float, eos: int) -> tuple[list[int], float]:
+def best_of_all(
+    next_log_probabilities, words: list[int], limit: int, alpha: float, eos: int
+) -> tuple[list[int], float]:
     """The best of every output of at most `limit` tokens, eos included, each scored from its first token."""
     scored = []
     for length in range(limit):

@@ -1,0 +1,143 @@
+"""The adapter for a `transformers` BART: compressed memory and counts against the full-length gated run."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from transformers import BartConfig, BartForConditionalGeneration
+from transformers.modeling_outputs import BaseModelOutput
+
+from ..bart import counted_attention, generate_pruned, prune
+from ..gates import L0Drop
+
+BEAMS = dict(
+    num_beams=4, do_sample=False, min_new_tokens=3, max_new_tokens=8, return_dict_in_generate=True, output_scores=True
+)
+
+
+class FixedGates(nn.Module):
+    """An L0Drop whose gates are given."""
+
+    def __init__(self, gates: Tensor):
+        super().__init__()
+        self.gates = gates
+
+    def forward(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return self.gates.unsqueeze(-1) * states, self.gates, self.gates
+
+
+@pytest.fixture(params=["sdpa", "eager"])
+def bart(request) -> BartForConditionalGeneration:
+    """A small BART whose attention is sharp and whose biases, so the dummy's key and value, are not zero."""
+    torch.manual_seed(1)
+    config = BartConfig(
+        vocab_size=31, d_model=16, encoder_layers=1, decoder_layers=2, encoder_ffn_dim=24, decoder_ffn_dim=24,
+        encoder_attention_heads=4, decoder_attention_heads=4, max_position_embeddings=32, init_std=0.4,
+    )  # fmt: skip
+    model = BartForConditionalGeneration(config).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("bias"):
+                parameter += 0.3 * torch.randn_like(parameter)
+    model.set_attn_implementation(request.param)
+    return model
+
+
+@pytest.fixture
+def batch() -> tuple[Tensor, Tensor, nn.Module]:
+    """Four sources of 9, 7, 9 and 5 tokens: some gates closed, none, all, some."""
+    torch.manual_seed(2)
+    attention_mask = (torch.arange(9) < torch.tensor([9, 7, 9, 5]).unsqueeze(-1)).long()
+    input_ids = torch.randint(4, 31, (4, 9)).where(attention_mask.bool(), 1)
+    gates = 0.2 + 0.8 * torch.rand(4, 9)
+    gates[0, [0, 3, 4, 8]] = 0
+    gates[2] = 0
+    gates[3, [1, 2]] = 0
+    return input_ids, attention_mask, FixedGates(gates).eval()
+
+
+def gated_states(bart, l0drop, input_ids: Tensor, attention_mask: Tensor) -> BaseModelOutput:
+    """Full-length encoder outputs, times their gates: all that plain BART needs.  `generate` changes what it is given,
+    so each call gets its own."""
+    states = bart.get_encoder()(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+    return BaseModelOutput(l0drop(states)[0])
+
+
+def generate_gated(bart, l0drop, input_ids: Tensor, attention_mask: Tensor, **generation):
+    """The slow reference: plain BART over the full-length gated states."""
+    states = gated_states(bart, l0drop, input_ids, attention_mask)
+    return bart.generate(encoder_outputs=states, attention_mask=attention_mask, **generation)
+
+
+@torch.no_grad()
+def test_algorithm1_logits_of_bart_equal_the_full_length_gated_run(bart, batch):
+    """Algorithm 1 on BART: ragged sources, one of which prunes nothing and one everything."""
+    input_ids, attention_mask, l0drop = batch
+    targets = torch.randint(4, 31, (4, 6))
+    memory = prune(bart, l0drop, input_ids, attention_mask)
+    assert memory.states.shape[:2] == (4, 8)  # the dummy and the seven tokens of the source that keeps all
+    with counted_attention(bart, memory.log_counts):
+        states = BaseModelOutput(memory.states)
+        pruned = bart(encoder_outputs=states, decoder_input_ids=targets).logits
+    states = gated_states(bart, l0drop, input_ids, attention_mask)
+    full = bart(encoder_outputs=states, attention_mask=attention_mask, decoder_input_ids=targets).logits
+    torch.testing.assert_close(pruned, full, atol=1e-5, rtol=0)
+
+
+@torch.no_grad()
+def test_algorithm1_generate_of_bart_equals_the_full_length_gated_run(bart, batch):
+    pruned = generate_pruned(bart, batch[2], *batch[:2], **BEAMS)
+    full = generate_gated(bart, batch[2], *batch[:2], **BEAMS)
+    torch.testing.assert_close(pruned.sequences_scores, full.sequences_scores, atol=1e-5, rtol=0)
+    assert torch.equal(pruned.sequences, full.sequences)
+
+
+@torch.no_grad()
+def test_algorithm1_generate_of_bart_with_a_real_l0drop_layer(bart, batch):
+    """The layer itself in place of given gates, with weights that close some of them."""
+    input_ids, attention_mask, _ = batch
+    l0drop = L0Drop(16).eval()
+    states = bart.get_encoder()(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+    l0drop.predictor.weight *= 4 / l0drop(states)[2].std()
+    retained = l0drop(states)[1][attention_mask.bool()] != 0
+    assert 0.2 < retained.float().mean() < 0.8
+    pruned = generate_pruned(bart, l0drop, input_ids, attention_mask, **BEAMS)
+    full = generate_gated(bart, l0drop, input_ids, attention_mask, **BEAMS)
+    torch.testing.assert_close(pruned.sequences_scores, full.sequences_scores, atol=1e-5, rtol=0)
+
+
+@torch.no_grad()
+def test_not_forgetting_the_counts_of_bart(bart, batch):
+    """A dummy that counts once changes the scores of the sources that pruned, and no others."""
+    memory = prune(bart, batch[2], *batch[:2])
+    attend = memory.log_counts.isfinite().long()
+    forgotten = bart.generate(encoder_outputs=BaseModelOutput(memory.states), attention_mask=attend, **BEAMS)
+    full = generate_gated(bart, batch[2], *batch[:2], **BEAMS)
+    change = (forgotten.sequences_scores - full.sequences_scores).abs()
+    assert (change[[0, 3]] > 1e-3).all()
+    assert change[1] < 1e-5  # nothing pruned
+    assert change[2] < 1e-5  # nothing but the dummy: whatever it counts, all weight is on it
+
+
+@torch.no_grad()
+def test_bart_is_the_same_afterwards(bart, batch):
+    """No hook and no changed weight stays behind, not even when the `with` is left by an error."""
+    before = {name: tensor.clone() for name, tensor in bart.state_dict().items()}
+    plain = bart.generate(input_ids=batch[0], attention_mask=batch[1], **BEAMS)
+    generate_pruned(bart, batch[2], *batch[:2], **BEAMS)
+    with pytest.raises(RuntimeError, match="interrupted"):
+        with counted_attention(bart, torch.zeros(4, 9)):
+            raise RuntimeError("interrupted")
+    assert not any(module._forward_pre_hooks or module._forward_hooks for module in bart.modules())
+    after = bart.state_dict()
+    assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
+    again = bart.generate(input_ids=batch[0], attention_mask=batch[1], **BEAMS)
+    assert torch.equal(again.sequences, plain.sequences)
+    assert torch.equal(again.sequences_scores, plain.sequences_scores)
+
+
+def test_training_mode_is_refused(bart, batch):
+    for training in (bart, batch[2]):
+        training.train()
+        with pytest.raises(ValueError, match=r"call \.eval\(\)"):
+            generate_pruned(bart, batch[2], *batch[:2])
+        training.eval()
