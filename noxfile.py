@@ -131,6 +131,8 @@ def mutants(session: nox.Session) -> None:
 def demo(session: nox.Session) -> None:
     """Train a package's tiny preset, print its table and draw its figures: nox -s demo -- l0drop [train flags]."""
     name, rest = chosen_package(session)
+    if name not in DEMOS:
+        session.error(f"{name} has no line in DEMOS of the noxfile; write it")
     python = package_python(session, name)
     for command in DEMOS[name]:
         module, *arguments = command.split() + (rest if command.startswith("train") else [])

@@ -6,8 +6,10 @@
 - `shared` and what it needs is imported by train.py, evaluate.py, figures.py and benchmark.py only; a test that needs
   it says `pytest.importorskip("shared")` first.
 - model.py and the mechanisms import the standard library, torch, numpy and transformers, nothing else at the top;
-  what one option alone needs is imported inside a function. text.py may import `tokenizers`.
-- `# Same as l0drop/model.py:name` just above a function or class: the two are equal but for docstrings and comments.
+  what one option alone needs is imported inside a function. text.py may import `tokenizers`. None of them imports one
+  of the four above, which may want `shared`.
+- `# Same as l0drop/model.py:name` just above a function or class, at both: they are equal but for docstrings and
+  comments.
 """
 
 import ast
@@ -35,10 +37,20 @@ def imported(tree: ast.AST) -> list[tuple[int, str, bool]]:
     return found
 
 
+def relatively_imported(tree: ast.AST) -> list[tuple[int, str]]:
+    """Line and name of every module that is imported from the package itself."""
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level]
+    return [(node.lineno, name) for node in nodes for name in [node.module or "", *(a.name for a in node.names)]]
+
+
 def check_imports(path: Path, package: str, packages: set[str]) -> list[str]:
     """Broken import rules of one file."""
     text, problems = path.read_text(encoding="utf-8"), []
     in_tests = path.parent.name == "tests"
+    mechanism = not in_tests and path.name not in RUNNERS
+    for line, name in relatively_imported(ast.parse(text)) if mechanism else []:
+        if f"{name}.py" in RUNNERS:
+            problems.append(f"{path}:{line}: {path.name} must not import {name}.py, which may want shared")
     for line, name, at_top in imported(ast.parse(text)):
         where = f"{path}:{line}: "
         if name == package:
@@ -48,9 +60,9 @@ def check_imports(path: Path, package: str, packages: set[str]) -> list[str]:
         elif name == "shared" and in_tests:
             if 'importorskip("shared")' not in "\n".join(text.splitlines()[: line - 1]):
                 problems.append(f'{where}say pytest.importorskip("shared") first')
-        elif name == "shared" and path.name not in RUNNERS:
+        elif name == "shared" and mechanism:
             problems.append(f"{where}only {', '.join(sorted(RUNNERS))} import shared")
-        elif at_top and not in_tests and path.name not in RUNNERS:
+        elif at_top and mechanism:
             allowed = MECHANISM_LIBRARIES | EXTRA_LIBRARIES.get(path.name, set())
             if name not in allowed and name not in sys.stdlib_module_names:
                 problems.append(f"{where}{path.name} imports {name}; a mechanism has {', '.join(sorted(allowed))}")
@@ -68,25 +80,32 @@ def definition(path: Path, name: str) -> str | None:
     return None
 
 
+def declared_twins(path: Path) -> list[tuple[int, str, str, str]]:
+    """Line and name of every definition of a file with `# Same as FILE:NAME` just above it, and that file and name."""
+    text, found = path.read_text(encoding="utf-8"), []
+    lines = text.splitlines()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            line = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]) - 1
+            while line and lines[line - 1].lstrip().startswith("#"):
+                found += [(line, node.name, *twin) for twin in TWIN.findall(lines[line - 1])]
+                line -= 1
+    return found
+
+
 def check_twins(path: Path, root: Path) -> list[str]:
-    """Declared twins of one file that are gone or differ."""
-    lines, problems = path.read_text(encoding="utf-8").splitlines(), []
-    for number, line in enumerate(lines, 1):
-        for other, name in TWIN.findall(line):
-            found = next(
-                (
-                    re.match(r"\s*(?:def|class) (\w+)", text)
-                    for text in lines[number:]
-                    if "def " in text or "class " in text
-                ),
-                None,
-            )
-            mine = definition(path, found[1]) if found else None
-            theirs = definition(root / other, name) if (root / other).exists() else None
-            if mine is None or theirs is None:
-                problems.append(f"{path}:{number}: no such twin as {other}:{name}")
-            elif mine.replace(found[1], name) != theirs:
-                problems.append(f"{path}:{number}: {found[1]} is no longer the same as {other}:{name}: change both")
+    """Twins declared in one file that are gone, differ, or do not declare it in turn."""
+    problems, declared = [], declared_twins(path)
+    for line, name, other, twin in declared:
+        theirs = definition(root / other, twin) if (root / other).exists() else None
+        if theirs is None:
+            problems.append(f"{path}:{line}: no such twin as {other}:{twin}")
+        elif re.sub(rf"\b{name}\b", twin, definition(path, name)) != theirs:
+            problems.append(f"{path}:{line}: {name} is no longer the same as {other}:{twin}: change both")
+        elif twin not in [twin_name for _, twin_name, *_ in declared_twins(root / other)]:
+            problems.append(f"{path}:{line}: {other}:{twin} does not say '# Same as' in turn")
+    if len(declared) != len(TWIN.findall(path.read_text(encoding="utf-8"))):
+        problems.append(f"{path}:1: a '# Same as' does not stand just above a function or class")
     return problems
 
 

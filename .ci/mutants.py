@@ -14,7 +14,9 @@ that a test failed or the suite ran over its time; an error before any test ran 
 mistake in mutants.txt. A `-` line that is not found exactly once is one too. The suite must pass without mutants.
 """
 
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -63,14 +65,20 @@ def apply(mutant: Mutant, text: str) -> str:
 
 def run_suite(folder: Path, package: str) -> tuple[str, str]:
     """Run a package's tests: ("passed" | "failed" | "timeout" | "error", last line or first failing test)."""
-    command = [sys.executable, "-m", "pytest", f"{package}/tests", "-x", "-q", "-p", "no:cacheprovider"]
-    try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT)
-    except subprocess.TimeoutExpired:
-        return "timeout", f"over {TIMEOUT} s"
-    lines = done.stdout.strip().splitlines() or [done.stderr.strip()]
+    command = [sys.executable, "-m", "pytest", f"{package}/tests", "-x", "-q", "-rfE", "-p", "no:cacheprovider"]
+    # No byte code: a mutant of the same length, written within the same second, would be taken for what it replaced.
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    # A session of its own, so that what the tests themselves have started ends with them.
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True, **pipes) as process:
+        try:
+            output, _ = process.communicate(timeout=TIMEOUT)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            return "timeout", f"over {TIMEOUT} s"
+    lines = output.strip().splitlines() or ["no output"]
     failed = [line for line in lines if line.startswith("FAILED ")]
-    outcome = {0: "passed", 1: "failed"}.get(done.returncode, "error")
+    outcome = {0: "passed", 1: "failed"}.get(process.returncode, "error")
     if outcome == "failed" and not failed:  # errors while collecting or in a fixture's set-up
         failed = [line for line in lines if line.startswith("ERROR ")]
         outcome = "failed" if any("::" in line for line in failed) else "error"

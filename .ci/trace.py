@@ -37,13 +37,11 @@ import tokenize
 from pathlib import Path
 
 NUMBER = r"[A-Z]?\d+[a-z]?"
-PARENTHESES = r"\([^()]*\)"
-EQUATIONS = re.compile(
-    rf"\bEqs?\.\s*({PARENTHESES}(?:(?:\s*[-–,]\s*|\s+(?:and|to)\s+){PARENTHESES})*|{NUMBER}(?:[-–]\d+)?)"
-)
+GROUP = r"\([^()]*\)"  # (4) or (4-6)
+EQUATIONS = re.compile(rf"\bEqs?\.\s*({GROUP}(?:(?:\s*[-–,]\s*|\s+(?:and|to)\s+){GROUP})*|{NUMBER}(?:[-–]\d+)?)")
 ALGORITHM = re.compile(r"\bAlgorithm\s+(\d+)")
 DEVIATION = re.compile(r"\bD(\d+)\b")
-TEST_NUMBER = re.compile(r"(eq|algorithm|d)(\d+[a-z]?)(?=_|$)")
+TEST_NUMBER = re.compile(r"_(eq|algorithm|d)(\d+[a-z]?)(?=_|$)")
 PLACE = re.compile(r"`([\w/]+\.py):([\w.]+)`")
 TEST = re.compile(r"`(?:[\w/]+\.py::?)?(test_\w+)`")
 
@@ -61,7 +59,7 @@ def labels(text: str) -> set[str]:
 def labels_of_name(name: str) -> set[str]:
     """Return what a test's name says it tests: `test_eq4_eq5_gate` is Eq. 4 and Eq. 5."""
     kinds = {"eq": "Eq. ", "algorithm": "Algorithm ", "d": "D"}
-    return {kinds[kind] + number for kind, number in TEST_NUMBER.findall(name.replace("_", "__"))}
+    return {kinds[kind] + number for kind, number in TEST_NUMBER.findall(name)}
 
 
 class Source:
@@ -113,13 +111,14 @@ class Package:
 
     def __init__(self, folder: Path):
         self.folder, self.problems = folder, []
-        sources = [Source(path) for path in sorted(folder.rglob("*.py"))]
-        self.code = {s.path.relative_to(folder).as_posix(): s for s in sources if "tests" not in s.path.parts}
-        self.tests = {}  # name -> (source, dotted name)
-        for source in sources:
-            if source.path.is_relative_to(folder / "tests"):
+        self.code, self.tests = {}, {}  # file -> source; name of a test -> (source, dotted name)
+        for path in sorted(folder.rglob("*.py")):
+            source = Source(path)
+            if path.is_relative_to(folder / "tests"):
                 names = [name for name in source.definitions if name.split(".")[-1].startswith("test_")]
                 self.tests |= {name.split(".")[-1]: (source, name) for name in names}
+            else:
+                self.code[path.relative_to(folder).as_posix()] = source
 
     def problem(self, path: Path, line: int, text: str) -> None:
         self.problems.append(f"{path.relative_to(self.folder.parent)}:{line}: {text}")
@@ -168,12 +167,10 @@ class Package:
         for label in sorted(here):
             if label not in marked:
                 mark = re.sub(r"Eq\. (.*)", r"Eq. (\1)", label)
-                where = (
-                    " or ".join(f"{file}:{name}" for file, name in places) or "(the row names no `file.py:function`)"
-                )
+                where = " or ".join(f"{file}:{name}" for file, name in places) or "(no `file.py:name` in the row)"
                 self.problem(readme, line, f'{label}: no mark "# {mark}" in {where}; put it above the line of code')
             if not self.tested(label, tests):
-                named = " or ".join(tests) or "(the row names no `test_...`)"
+                named = " or ".join(tests) or "(none in the row)"
                 self.problem(readme, line, f"{label}: no asserting test with this number in its name or text: {named}")
         return here
 
@@ -220,15 +217,15 @@ class Package:
         return set(listed)
 
 
-def main() -> int:
+def main(arguments: list[str]) -> int:
     """Check the packages, print what is missing and a count for each; return 1 if anything is."""
     parser = argparse.ArgumentParser(description="Trace equations, algorithms and deviations between README and code.")
     parser.add_argument("packages", nargs="*", help="package folders below the root; default: those with a model.py")
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent)
-    arguments = parser.parse_args()
+    options = parser.parse_args(arguments)
     failed = False
-    for name in arguments.packages or sorted(path.parent.name for path in arguments.root.glob("*/model.py")):
-        package = Package(arguments.root / name)
+    for name in options.packages or sorted(path.parent.name for path in options.root.glob("*/model.py")):
+        package = Package(options.root / name)
         rows, deviations = package.check_equations(), package.check_deviations()
         algorithms = sum(label.startswith("Algorithm") for label in rows)
         failed |= bool(package.problems)
@@ -239,4 +236,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

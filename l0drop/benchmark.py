@@ -40,7 +40,7 @@ from shared.timing import Timing, compare, ratio
 
 from .bart import counted_attention
 from .gates import Memory, compress, dense_memory
-from .model import ModelConfig, Transformer, objective
+from .model import ModelConfig, Past, Transformer, objective
 from .search import beam_search
 
 BEAM, STEPS = 4, 8
@@ -75,12 +75,12 @@ class Halfway:
     """Stands in for a Transformer in `beam_search`: its hypotheses are `context` tokens long from the start."""
 
     def __init__(self, model: Transformer, rows: int, context: int):
-        self.model, self.config = model, model.config
-        weight, heads = model.embedding.weight, model.config.heads
-        past = weight.new_zeros(rows, heads, context, model.config.width // heads)
-        self.past = [(past, past)] * model.config.decoder_layers
+        self.model, self.config, self.past = model, model.config, [Past() for _ in model.decoder]
+        zeros = model.embedding.weight.new_zeros(rows, self.config.heads, context, self.config.width // self.config.heads)
+        for layer in self.past:
+            layer.extend(zeros, zeros)
 
-    def decode(self, target: Tensor, memory: list, past: list | None = None) -> tuple[Tensor, list]:
+    def decode(self, target: Tensor, memory: list, past: list[Past] | None = None) -> tuple[Tensor, list[Past]]:
         return self.model.decode(target, memory, past or self.past)
 
 

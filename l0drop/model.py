@@ -138,18 +138,45 @@ class DecoderLayer(nn.Module):
         self.norms = nn.ModuleList(nn.LayerNorm(config.width) for _ in range(3))
         self.dropout = nn.Dropout(config.residual_dropout)
 
-    def forward(self, y: Tensor, causal: Tensor | None, past: tuple[Tensor, Tensor] | None, memory: "Projected"):
-        """y (B*W, T, D); past keys and values (B*W, H, T', K) -> new y and the extended past."""
-        keys, values = self.self_attention.project(y)
-        if past is not None:
-            keys, values = torch.cat([past[0], keys], 2), torch.cat([past[1], values], 2)
+    def forward(self, y: Tensor, causal: Tensor | None, past: "Past", memory: "Projected") -> Tensor:
+        """y (B*W, T, D) -> new y; its keys and values are added to `past`."""
+        keys, values = past.extend(*self.self_attention.project(y))  # (B*W, H, T' + T, K)
         # Eq. (3): FFN(ATT(ATT(Y^{l-1}, Y^{l-1}), X^L)).
         y = self.norms[0](y + self.dropout(self.self_attention(y, keys, values, causal)))
         # The W beams of a source ask together: their T queries each are W*T queries to one copy of keys and values.
         together = y.reshape(memory.keys.size(0), -1, y.size(-1))  # (B, W*T, D)
         attended = self.cross_attention(together, memory.keys, memory.values, memory.log_counts).view_as(y)
         y = self.norms[1](y + self.dropout(attended))
-        return self.norms[2](y + self.dropout(self.feed_forward(y))), (keys, values)
+        return self.norms[2](y + self.dropout(self.feed_forward(y)))
+
+
+class Past:
+    """Keys and values (B*W, H, T', K) of the target so far, of one decoder layer.
+
+    They lie in buffers with room to grow. torch.cat would move all of them for every new token, into memory that the
+    system hands out anew, which takes longer than attending to them.
+    """
+
+    def __init__(self):
+        self.length = 0  # T'
+        self.buffers: list[Tensor] = []
+
+    def extend(self, *new: Tensor) -> list[Tensor]:
+        """Append keys and values (B*W, H, T, K); returns all so far."""
+        start, self.length = self.length, self.length + new[0].size(2)
+        if not start:
+            self.buffers = list(new)
+        elif self.length > self.buffers[0].size(2):
+            room = torch.zeros_like(self.buffers[0][:, :, :1]).expand(-1, -1, self.length, -1)
+            self.buffers = [torch.cat([buffer[:, :, :start], room], 2) for buffer in self.buffers]
+        if start:
+            for buffer, tensor in zip(self.buffers, new, strict=True):
+                buffer[:, :, start : self.length] = tensor
+        return [buffer[:, :, : self.length] for buffer in self.buffers]
+
+    def reorder(self, rows: Tensor) -> None:
+        """Row i becomes what row rows[i] was."""
+        self.buffers = [buffer.index_select(0, rows) for buffer in self.buffers]
 
 
 class Projected(NamedTuple):
@@ -227,7 +254,7 @@ class Transformer(nn.Module):
         if rule_keep is not None:
             if prune:
                 return compress(states, rule_keep.float(), keep, with_dummy=False)
-            return dense_memory(states, keep & rule_keep)
+            keep = keep & rule_keep
         if prune and gates and not self.training:
             return compress(states, gates[-1], keep)
         if gates and self.training and self.config.mask_closed_in_training:
@@ -241,28 +268,30 @@ class Transformer(nn.Module):
         log_counts = memory.log_counts[:, None, None]  # (B, 1, 1, R)
         return [Projected(*layer.cross_attention.project(memory.states), log_counts) for layer in self.decoder]
 
-    def decode(self, target: Tensor, memory: list[Projected], past: list | None = None) -> tuple[Tensor, list]:
+    def decode(
+        self, target: Tensor, memory: list[Projected], past: list[Past] | None = None
+    ) -> tuple[Tensor, list[Past]]:
         """Logits of the next tokens.
 
         Args:
             target: (B*W, T) token ids that follow those already in `past`.
             memory: from `project`, one row per *source*; the W rows of `target` that belong to one source are adjacent.
-            past: one (keys, values) pair per layer, (B*W, H, T', K).
+            past: what the last call returned, one entry per layer; it is extended in place.
         Returns:
             (B*W, T, V) logits and the extended past.
         """
-        start = past[0][0].size(2) if past else 0
+        past = past or [Past() for _ in self.decoder]
+        start = past[0].length
         length = target.size(1)
         causal = None  # one token at a time sees all its past
         if length > 1:
             hidden = torch.ones(length, start + length, dtype=torch.bool, device=target.device).triu(start + 1)
             causal = torch.zeros(hidden.shape, device=target.device).masked_fill(hidden, -torch.inf)  # (T, T' + T)
-        y, extended = self.embed(target, start), []
+        y = self.embed(target, start)  # Y^0
         # Eq. (3): Y^L = Decoder(Y^0, X^L).
-        for index, layer in enumerate(self.decoder):
-            y, layer_past = layer(y, causal, past[index] if past else None, memory[index])
-            extended.append(layer_past)
-        return F.linear(y, self.embedding.weight), extended
+        for layer, layer_past, layer_memory in zip(self.decoder, past, memory, strict=True):
+            y = layer(y, causal, layer_past, layer_memory)
+        return F.linear(y, self.embedding.weight), past
 
     def forward(self, source: Tensor, target_input: Tensor, rule_keep: Tensor | None = None) -> tuple[Tensor, Encoding]:
         """Teacher forcing: (B, S) source and (B, T) target inputs (BOS first) -> (B, T, V) logits and the encoding."""

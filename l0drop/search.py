@@ -64,7 +64,8 @@ def beam_search(
     past = None
     for length in range(1, longest + 1):
         logits, past = model.decode(tokens[..., -1:].flatten(0, 1), memory, past)
-        totals = scores.unsqueeze(-1) + next_token(logits, length < min_length).view(sources, beam, -1)  # (B, W, V)
+        totals = next_token(logits, length < min_length).view(sources, beam, -1)  # (B, W, V)
+        totals += scores.unsqueeze(-1)
 
         # Close: the best hypothesis that ends here replaces the best finished one if it scores higher.
         closed, row = (totals[..., EOS] / length_norm(length, length_penalty)).max(-1)  # (B,)
@@ -83,7 +84,8 @@ def beam_search(
         origin, token = choice // logits.size(-1), choice % logits.size(-1)  # (B, W) the beam continued, by what
         tokens = torch.cat([tokens[source_index.unsqueeze(-1), origin], token.unsqueeze(-1)], -1)
         rows = (source_index.unsqueeze(-1) * beam + origin).flatten()  # (B*W,) origin among all rows of the batch
-        past = [(keys[rows], values[rows]) for keys, values in past]
+        for layer in past:
+            layer.reorder(rows)
     return Hypotheses(best_tokens[:, :length], best_scores)
 
 

@@ -1,5 +1,6 @@
 """Text -> token ids -> batches: tokenizer, part-of-speech tags, patterns, and the stream of training batches."""
 
+import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -26,7 +27,10 @@ def train_tokenizer(texts: Sequence[str], units: str, vocabulary: int) -> Tokeni
     special = ["<pad>", "<s>", "</s>", "<unk>"]  # the ids of model.py
     trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=special, show_progress=False)
     tokenizer.train_from_iterator(texts, trainer)
-    return tokenizer
+    # A "<pad>" or "</s>" that stands in a text is text: of the special tokens, only <unk> is looked for there.
+    state = json.loads(tokenizer.to_str())
+    state["added_tokens"] = [token for token in state["added_tokens"] if token["content"] == "<unk>"]
+    return Tokenizer.from_str(json.dumps(state))
 
 
 class Item(NamedTuple):

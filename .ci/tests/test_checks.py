@@ -9,47 +9,56 @@ HERE = Path(__file__).resolve().parents[1]
 
 
 def load(name: str):
-    spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(f"ci_{name}", HERE / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-imports, mutants = load("imports"), load("mutants")
+imports, mutants, trace = load("imports"), load("mutants"), load("trace")
 
 
 def package(root: Path, name: str = "paper", **files: str) -> Path:
+    """Write a package; in a file's name `__` stands for a slash, and `_py`, `_md`, `_txt` for its ending."""
     (root / name / "tests").mkdir(parents=True)
-    for path, text in {"__init__.py": "", "model.py": "import torch\n", "tests/__init__.py": ""}.items():
-        (root / name / path).write_text(text)
-    for path, text in files.items():
-        (root / name / path.replace("__", "/").replace("_py", ".py").replace("_txt", ".txt")).write_text(text)
+    for path, text in {"__init___py": "", "model_py": "import torch\n", "tests____init___py": "", **files}.items():
+        stem, ending = path.replace("tests__", "tests/").rsplit("_", 1)
+        (root / name / f"{stem}.{ending}").write_text(text)
     return root
+
+
+TWIN = '# Same as paper/model.py:f\ndef f(x):\n    """Doc."""\n    return x\n'
 
 
 @pytest.mark.parametrize(
     ("files", "message"),
     [
         ({"model_py": "import shared.data\n"}, "only benchmark.py"),
+        ({"model_py": "def f():\n    from shared import data\n"}, "only benchmark.py"),
         ({"model_py": "from paper import gates\n"}, "relatively"),
+        ({"tests__test_a_py": "from paper import gates\n"}, "relatively"),
+        ({"model_py": "from .train import train\n"}, "must not import train.py"),
+        ({"__init___py": "from . import model, train\n"}, "must not import train.py"),
         ({"train_py": "from other.model import x\n"}, "must not import other"),
         ({"gates_py": "import pandas\n"}, "gates.py imports pandas"),
         ({"tests__test_a_py": "from shared import rouge\n"}, "importorskip"),
         ({"model_py": "# Same as other/model.py:f\ndef f(x):\n    return x + 1\n"}, "no longer the same"),
         ({"model_py": "# Same as other/model.py:g\ndef g(x):\n    return x\n"}, "no such twin"),
+        ({"model_py": "# Same as other/text.py:h\ndef h(x):\n    return x\n"}, "does not say '# Same as' in turn"),
+        ({"model_py": "# Same as other/model.py:f\n\ndef f(x):\n    return x\n"}, "does not stand just above"),
     ],
 )
 def test_imports_finds_each_broken_rule(tmp_path, capsys, files, message):
-    package(tmp_path, "other", model_py='def f(x):\n    """Doc."""\n    return x\n')
+    package(tmp_path, "other", model_py=TWIN, text_py="def h(x):\n    return x\n")
     assert imports.main(["paper"], package(tmp_path, **files)) == 1
     assert message in capsys.readouterr().out
 
 
 def test_imports_passes_what_is_allowed(tmp_path):
-    package(tmp_path, "other", model_py='def f(x):\n    """Doc."""\n    return x\n')
+    package(tmp_path, "other", model_py=TWIN)
     files = {
         "model_py": "import math\nimport numpy\n\n# Same as other/model.py:f\ndef f(x):\n    return x\n",
-        "gates_py": "def f():\n    import entmax\n",
+        "gates_py": "from .model import f\ndef g():\n    import entmax\n",
         "train_py": "import tqdm\nfrom shared.data import load\n",
         "tests__test_a_py": 'import pytest\npytest.importorskip("shared")\nfrom shared import rouge\n',
     }
@@ -67,6 +76,7 @@ TESTS = "from ..model import half\n\ndef test_half():\n    assert half(4) == 2\n
         ("return x * 1", "return x + 0", 1, "SURVIVED"),
         ("return x / 2", "return x /", 1, "ERROR"),
         ("return y", "return x", 1, "found 0 times"),
+        ("def half(x):", "def haif(x):", 1, "ERROR"),
     ],
 )
 def test_mutants_tell_killed_survived_and_broken(tmp_path, capsys, old, new, code, verdict):
@@ -74,6 +84,18 @@ def test_mutants_tell_killed_survived_and_broken(tmp_path, capsys, old, new, cod
     package(tmp_path, model_py=MODEL, tests__test_half_py=TESTS, tests__mutants_txt=listing)
     assert mutants.main(["paper"], tmp_path) == code
     assert verdict in capsys.readouterr().out
+
+
+def test_mutants_end_what_never_ends(tmp_path, capsys, monkeypatch):
+    model = "import subprocess\n\ndef wait():\n    subprocess.run(['sleep', '0'])\n"
+    tests = "from ..model import wait\n\ndef test_wait():\n    wait()\n"
+    listing = "# waits in a process of its own\nmodel.py\n"
+    listing += "- subprocess.run(['sleep', '0'])\n+ subprocess.run(['sleep', '300'])\n"
+    package(tmp_path, model_py=model, tests__test_wait_py=tests, tests__mutants_txt=listing)
+    monkeypatch.setattr(mutants, "TIMEOUT", 8)
+    assert mutants.main(["paper"], tmp_path) == 0
+    output = capsys.readouterr().out
+    assert "killed" in output and "over 8 s" in output
 
 
 def test_mutants_need_a_suite_that_passes_and_a_list_that_parses(tmp_path, capsys):
@@ -85,3 +107,116 @@ def test_mutants_need_a_suite_that_passes_and_a_list_that_parses(tmp_path, capsy
     assert mutants.main(["paper"], tmp_path) == 2
     assert "does not pass without mutants" in capsys.readouterr().out
     assert mutants.main([], tmp_path) == 2
+
+
+README = """# Paper
+
+## Equations
+
+<!-- trace: Eq. 1-3, Algorithm 1 -->
+| Eq. | in words | code | test |
+|---|---|---|---|
+| Eq. 1 | twice p(x | y) | `model.py:Layer.twice` | `test_eq1_twice` |
+| Eq. 2-3 | the sum | `model.py:add` | `test_eq2_sum`, `test_sum_of_three` |
+| Algorithm 1 | start | `model.py:START` | `test_algorithm1_start` |
+
+## Deviations
+
+| | paper | here | why |
+|---|---|---|---|
+| D1 | two | three | released |
+| D2 | words | words (no code) | - |
+"""
+CODE = '''"""A paper. The gate is equation 7 of another paper."""
+
+START = 0  # Algorithm 1
+
+
+class Layer:
+    def twice(self, x):
+        """Eq. (1)."""
+        return x + x  # D1: not three
+
+
+# Eq. (2)-(3): the sum.
+def add(x, y):
+    return x + y
+'''
+SUITE = '''import pytest
+
+
+def test_eq1_twice():
+    with pytest.raises(TypeError):
+        twice()
+
+
+def test_eq2_sum():
+    assert add(1, 1) == 2
+
+
+def test_sum_of_three():
+    """Eq. (3)."""
+    check.assert_close(add(1, 2), 3)
+
+
+def test_algorithm1_start():
+    assert START == 0
+
+
+def test_d1_is_three():
+    assert START < 3
+'''
+
+
+def traced(root: Path, capsys, readme: str = README, code: str = CODE, suite: str = SUITE) -> tuple[int, str]:
+    package(root, README_md=readme, model_py=code, tests__test_all_py=suite)
+    status = trace.main(["paper", "--root", str(root)])
+    return status, capsys.readouterr().out
+
+
+def test_trace_passes_a_package_in_order(tmp_path, capsys):
+    status, output = traced(tmp_path / "tests", capsys)  # a parent of that name is not the package's tests
+    assert (status, output) == (0, "trace: paper: 3 equations, 1 algorithms, 2 deviations, all have code and tests\n")
+    (tmp_path / "empty").mkdir()
+    assert trace.main(["--root", str(tmp_path / "empty")]) == 0
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        ("readme", "## Equations", "## Formulas", 'README.md:1: no section "## Equations"'),
+        ("readme", "| Eq. 1 |", "| first |", "README.md:8: the first cell names no equation"),
+        ("readme", "Eq. 1-3,", "Eq. 1-4,", "README.md:5: Eq. 4 is declared but has no row"),
+        ("readme", "model.py:add", "model.py:sum", "README.md:9: there is no model.py:sum"),
+        ("readme", "`model.py:add`", "add", "README.md:9: Eq. 2: no mark"),
+        ("readme", "`test_eq1_twice`", "`test_eq1_thrice`", "README.md:8: there is no test_eq1_thrice"),
+        ("readme", "`test_eq1_twice`", "yes", "Eq. 1: no asserting test"),
+        ("readme", ", `test_sum_of_three`", "", "README.md:9: Eq. 3: no asserting test"),
+        ("readme", "| Eq. 1 |", "| Eq. 4 |", "model.py:8: Eq. 1 has no row"),
+        ("readme", "| D1 |", "| D3 |", "model.py:9: D1 is not in the README"),
+        ("readme", "| D1 |", "| D3 |", 'README.md:16: D3: no mark "# D3: ..." in the code'),
+        ("code", "Eq. (1).", "Twice.", 'README.md:8: Eq. 1: no mark "# Eq. (1)" in model.py:Layer.twice'),
+        ("code", "Eq. (2)-(3)", "Eq. (2)", "Eq. 3: no mark"),
+        ("code", "START = 0  # Algorithm 1", "START = 0", "Algorithm 1: no mark"),
+        ("code", "equation 7 of", "Eq. (7) of", "model.py:1: Eq. 7 has no row"),
+        ("code", "# D1: not three", "", "README.md:16: D1: no mark"),
+        ("code", "# D1", "# D4", "model.py:9: D4 is not in the README"),
+        ("suite", "assert add(1, 1) == 2", "add(1, 1)", "test_eq2_sum asserts nothing"),
+        ("suite", "assert add(1, 1) == 2", "assert True", "test_eq2_sum asserts nothing"),
+        ("suite", "def test_eq2_sum", "@pytest.mark.skip\ndef test_eq2_sum", "asserts nothing or is skipped"),
+        ("suite", "def test_d1_is_three", "def test_is_three", "README.md:16: D1: no asserting test names it"),
+        ("suite", "def test_d1_is_three", "def test_eq5_d1", "test_eq5_d1: Eq. 5 has no row"),
+    ],
+)
+def test_trace_finds_each_gap(tmp_path, capsys, file, old, new, message):
+    texts = {"readme": README, "code": CODE, "suite": SUITE}
+    assert texts[file].count(old) == 1
+    status, output = traced(tmp_path, capsys, **{file: texts[file].replace(old, new)})
+    assert status == 1 and message in output
+
+
+def test_trace_reads_every_way_to_write_numbers():
+    assert trace.labels("Eq. (4)-(6)") == trace.labels("Eq. 4-6") == trace.labels("Eqs. (4), (5) and (6)")
+    assert trace.labels("Eq. (4-6)") == {"Eq. 4", "Eq. 5", "Eq. 6"}
+    assert trace.labels("Eq. (7), 3 samples; Algorithm 2, line 5") == {"Eq. 7", "Algorithm 2"}
+    assert trace.labels_of_name("test_freq3_eq11_d2") == {"Eq. 11", "D2"}

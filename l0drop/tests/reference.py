@@ -41,7 +41,7 @@ def linear(w: dict, name: str, x: np.ndarray) -> np.ndarray:
 
 def multi_head(w: dict, name: str, x: np.ndarray, memory: np.ndarray, heads: int, causal: bool = False) -> np.ndarray:
     """Eq. (1) per head on its slice of the width (Vaswani et al.); `causal`: query j sees memory 0..j only."""
-    queries, keys, values = linear(w, f"{name}.query", x), linear(w, f"{name}.key", memory), None
+    queries, keys = linear(w, f"{name}.query", x), linear(w, f"{name}.key", memory)
     values = linear(w, f"{name}.value", memory)
     size = x.shape[1] // heads
     joined = np.zeros((len(x), x.shape[1]))

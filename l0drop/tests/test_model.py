@@ -1,0 +1,664 @@
+"""The model around the equations, its limits, and search: what must change the output, and what must not."""
+
+import sys
+
+import pytest
+import torch
+from torch import tensor
+
+from ..gates import dense_memory
+from ..model import BOS, EOS, PAD, ModelConfig, Transformer, sinusoids
+from ..search import beam_search, generate, length_norm
+from . import reference
+
+
+def memory_of(model, encoding, **options):
+    return model.project(model.remember(encoding, **options))
+
+
+def logits_of(model, encoding, target, **options):
+    return model.decode(target, memory_of(model, encoding, **options))[0]
+
+
+def difference(a: torch.Tensor, b: torch.Tensor) -> float:
+    return (a - b).abs().max().item()
+
+
+@pytest.fixture
+def pruning(make_model):
+    """A model that prunes some of `ragged`'s states in some rows and none in another (asserted where it matters)."""
+    return make_model(3)
+
+
+# Architecture
+
+
+def test_positions_are_a_block_of_sines_and_one_of_cosines():
+    """The position table, entry by entry."""
+    table = sinusoids(50, 8)
+    for index in (0, 1, 7, 49):
+        torch.testing.assert_close(table[index].double(), tensor(reference.position(index, 8)), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("place, bias, extra", [("none", True, 0), ("output", True, 513), ("output", False, 512)])
+def test_params_at_paper_size(place, bias, extra):
+    """Appendix A's base Transformer with one shared embedding; the L0Drop layer adds one weight vector and a bias."""
+    with torch.device("meta"):
+        model = Transformer(ModelConfig(l0drop=place, gate_bias=bias))
+    vocabulary, d, inner = 32_000, 512, 2048
+    attention, norm = 4 * (d * d + d), 2 * d
+    feed_forward = d * inner + inner + inner * d + d
+    encoder = 6 * (attention + feed_forward + 2 * norm)
+    decoder = 6 * (2 * attention + feed_forward + 3 * norm)
+    assert sum(p.numel() for p in model.parameters()) == vocabulary * d + encoder + decoder + extra
+
+
+def test_params_of_a_layer_after_every_encoder_layer():
+    """D10: six layers have six predictors."""
+    with torch.device("meta"):
+        counts = [sum(p.numel() for p in Transformer(ModelConfig(l0drop=x)).parameters()) for x in ("none", "every")]
+    assert counts[1] - counts[0] == 6 * 513
+
+
+def test_tied_embedding_is_one_parameter(model, ragged, targets):
+    """Source, target and output share one matrix: each of the three moves when it does, and each sends gradient."""
+    assert [p.shape for p in model.parameters() if 23 in p.shape] == [(23, 16)]
+    word_of_target, word_of_nothing = int(targets[0, 2]), 3
+    word_of_source = next(t for t in ragged[0].tolist() if t not in targets[0].tolist())
+    before = model(ragged[:1], targets[:1])[0]
+    for word, columns in ((word_of_source, "all"), (word_of_target, "all"), (word_of_nothing, "own")):
+        saved = model.embedding.weight.data[word].clone()
+        model.embedding.weight.data[word] += 0.5
+        changed = (model(ragged[:1], targets[:1])[0] - before).abs()[0, -1] > 1e-4
+        model.embedding.weight.data[word] = saved
+        assert changed[word] and (changed.all() if columns == "all" else changed.sum() == 1)
+    before[0, -1, 3].backward()
+    assert (model.embedding.weight.grad[[word_of_source, word_of_target, word_of_nothing]] != 0).all()
+
+
+def test_twins_start_from_the_same_weights():
+    """With the same seed a baseline and its L0Drop twin have the same weights, so that only the layer differs."""
+    states = []
+    for place in ("none", "output", "every"):
+        torch.manual_seed(1)
+        sizes = dict(vocabulary=23, width=16, feed_forward=24, heads=4, encoder_layers=2, decoder_layers=1)
+        states.append(Transformer(ModelConfig(**sizes, l0drop=place)).state_dict())
+    for twin in states[1:]:
+        assert len(twin) > len(states[0])
+        assert all(torch.equal(twin[name], value) for name, value in states[0].items())
+
+
+def test_d10_gates_after_every_encoder_layer(make_model, ragged):
+    """Section 6, "earlier": what a layer closes enters the next one as a zero, which is still attended to."""
+    model, inputs = make_model(l0drop="every", encoder_layers=3), []
+    for layer in model.encoder:
+        layer.register_forward_pre_hook(lambda module, arguments: inputs.append(arguments[0].detach()))
+    encoding = model.encode(ragged)
+    assert len(encoding.gates) == len(encoding.log_alpha) == 3
+    for gates, entering in zip(encoding.gates, [*inputs[1:], encoding.states], strict=True):
+        closed = (gates == 0) & encoding.keep
+        assert closed.any() and (entering[closed] == 0).all() and (entering[~closed & encoding.keep] != 0).any(-1).all()
+    w, tokens = reference.numpy_weights(model), ragged[0].tolist()
+    states = reference.embed(w, tokens)
+    for layer in range(3):
+        states = reference.encoder_layer(w, layer, states, 4)
+        log_alpha = reference.linear(w, f"l0drop.{layer}.predictor", states)[:, 0]
+        states = states * [[reference.expected_gate(a)] for a in log_alpha]
+    torch.testing.assert_close(encoding.states[0].double(), tensor(states), rtol=0, atol=1e-3)
+
+
+def test_gates_weigh_the_states_they_keep(pruning, ragged):
+    """Section 4.2: kept encodings are multiplied by the expectation, not by one."""
+    encoding, ungated = pruning.encode(ragged), []
+    pruning.encoder[-1].register_forward_hook(lambda module, inputs, output: ungated.append(output))
+    pruning.encode(ragged)
+    between = (encoding.gates[0] > 0) & (encoding.gates[0] < 1) & encoding.keep
+    assert between.any()
+    expected = ungated[0][between] * encoding.gates[0][between].unsqueeze(-1)
+    torch.testing.assert_close(encoding.states[between], expected)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (dict(l0drop="outputs"), "l0drop is 'outputs'; use 'none', 'output' or 'every'"),
+        (dict(cross_attention="sparsemax"), "cross_attention is 'sparsemax'; use"),
+        (dict(width=30, heads=4), "width 30 must be even and a multiple of heads 4"),
+        (dict(width=15, heads=5), "width 15 must be even"),
+    ],
+)
+def test_unknown_values_are_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        ModelConfig(**change)
+
+
+# Masks
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_padding_has_no_influence(make_model, ragged, targets, training):
+    """Whatever the padding's embedding is, every logit but its own stays the same to the last bit."""
+    model, runs = make_model(), []
+    model.train(training)
+    for shift in (0.0, 3.0):
+        model.embedding.weight.data[PAD] += shift
+        torch.manual_seed(0)
+        runs.append(model(ragged, targets)[0][..., 1:])
+    assert torch.equal(*runs)
+
+
+def test_not_padding_has_influence(model, ragged, targets):
+    """Real tokens in the padding's place do change the row, and only that row."""
+    filled = ragged.clone()
+    filled[1, 5:] = 7
+    change = (model(filled, targets)[0] - model(ragged, targets)[0]).abs().amax((1, 2))
+    assert change[1] > 1e-2 and change[[0, 2, 3]].max() < 1e-5
+
+
+def test_padded_states_have_no_influence(pruning, ragged, targets):
+    """What stands in the encoder's output at padding reaches neither form of the memory."""
+    encoding = pruning.encode(ragged)
+    dirty = encoding.states.masked_fill(~encoding.keep.unsqueeze(-1), 50.0)
+    for prune in (True, False):
+        clean = logits_of(pruning, encoding, targets, prune=prune)
+        assert torch.equal(clean, logits_of(pruning, encoding._replace(states=dirty), targets, prune=prune))
+
+
+def test_future_has_no_influence(model, ragged, targets):
+    """Causal: another word at position t changes the logits from t on, and none before."""
+    before = model(ragged, targets)[0]
+    for t in range(1, targets.size(1)):
+        changed = targets.clone()
+        changed[:, t] = 3
+        after = model(ragged, changed)[0]
+        assert torch.equal(before[:, :t], after[:, :t])
+        for later in range(t, targets.size(1)):
+            assert difference(before[:, later], after[:, later]) > 1e-4
+
+
+def test_pruned_states_have_no_influence(pruning, ragged, targets):
+    """Algorithm 1: whatever a pruned source's encoding is, the logits do not move; a kept one's moves them."""
+    encoding = pruning.encode(ragged)
+    closed = (encoding.gates[0] == 0) & encoding.keep
+    assert closed.any() and (encoding.gates[0] != 0)[encoding.keep].any()
+    before = logits_of(pruning, encoding, targets)
+    for chosen, moves in ((closed, False), (~closed & encoding.keep, True)):
+        other = encoding._replace(states=encoding.states + 9 * chosen.unsqueeze(-1))
+        after = logits_of(pruning, other, targets)
+        assert (difference(before, after) > 1e-2) if moves else torch.equal(before, after)
+
+
+def test_pruned_inputs_still_have_influence(pruning, ragged, targets):
+    """Only the encoding is dropped, not the word: the encoder has spread it over the others (Section 6)."""
+    closed = (pruning.encode(ragged).gates[0] == 0) & (ragged > EOS)
+    row, i = closed.nonzero()[0].tolist()
+    other = ragged.clone()
+    other[row, i] = 4 if ragged[row, i] != 4 else 5
+    before, after = pruning(ragged, targets)[0], pruning(other, targets)[0]
+    assert difference(before[row], after[row]) > 1e-2
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_algorithm1_through_the_whole_model(make_model, ragged, targets, seed):
+    """Real gates of a real model: compressed and dense memory give the same logits, in fewer rows."""
+    model = make_model(seed)
+    encoding = model.encode(ragged)
+    pruned, dense = (model.remember(encoding, prune=prune) for prune in (True, False))
+    assert ((encoding.gates[0] == 0) & encoding.keep).any()
+    assert pruned.states.size(1) <= dense.states.size(1) + 1 and dense.states.size(1) == 9
+    got, expected = (model.decode(targets, model.project(memory))[0] for memory in (pruned, dense))
+    torch.testing.assert_close(got, expected, rtol=0, atol=2e-5)
+
+
+def test_algorithm1_is_for_test_time_only(pruning, ragged):
+    """In training every state stays, sampled zeros too, whatever `prune` says."""
+    encoding = pruning.train().encode(ragged)
+    assert pruning.remember(encoding, prune=True).states.size(1) == 9
+
+
+def test_d11_no_dummy_when_nothing_is_pruned(make_model, ragged):
+    """D11: with every gate open, the compressed memory is the dense one."""
+    model = make_model()
+    model.l0drop[0].predictor.bias.data.fill_(50)
+    encoding = model.encode(ragged)
+    pruned, dense = (model.remember(encoding, prune=prune) for prune in (True, False))
+    assert pruned.states.shape == dense.states.shape and torch.equal(pruned.log_counts, dense.log_counts)
+    assert torch.equal(pruned.states[encoding.keep], dense.states[encoding.keep])
+
+
+def test_limit_everything_open_is_the_baseline(make_model, ragged, targets):
+    """All gates 1: the baseline's logits, and no gradient of the loss reaches the gates."""
+    model, baseline = make_model(), make_model(l0drop="none")
+    baseline.load_state_dict(model.state_dict(), strict=False)
+    model.l0drop[0].predictor.bias.data.fill_(50)
+    assert torch.equal(model(ragged, targets)[0], baseline(ragged, targets)[0])
+    closed = make_model()
+    closed.l0drop[0].predictor.bias.data.fill_(-50)
+    assert difference(closed(ragged, targets)[0], baseline(ragged, targets)[0]) > 1e-2
+
+
+def test_limit_everything_closed(make_model, ragged, targets):
+    """Only the dummy is left, the output no longer depends on the source, and nothing is NaN."""
+    model = make_model()
+    model.l0drop[0].predictor.bias.data.fill_(-50)
+    encoding = model.encode(ragged)
+    memory = model.remember(encoding)
+    torch.testing.assert_close(memory.log_counts.exp(), tensor([[9.0], [5], [1], [7]]))
+    logits = logits_of(model, encoding, targets)
+    torch.testing.assert_close(logits, logits_of(model, encoding, targets, prune=False), rtol=0, atol=1e-5)
+    alone = logits_of(model, model.encode(ragged[2:3]), targets[:1])
+    torch.testing.assert_close(logits[:1], alone, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("rule", [None, "all"])
+def test_d4_sampled_zeros_are_hidden_in_training(make_model, ragged, targets, rule):
+    """D4: the released option takes sampled zeros out of cross-attention; the default leaves them in.
+
+    Training always hands over a `rule_keep`, of ones where there is no rule, and must get the same.
+    """
+    options = dict(rule_keep=None if rule is None else ragged != PAD, prune=False)
+    for hide in (False, True):
+        model = make_model(3, mask_closed_in_training=hide).train()
+        encoding = model.encode(ragged)
+        is_open = (encoding.gates[0] != 0) & encoding.keep
+        assert (encoding.keep & ~is_open)[0].any() and is_open[0].any()
+        visible = model.remember(encoding, **options).log_counts == 0
+        assert torch.equal(visible[0], is_open[0] if hide else encoding.keep[0])
+        shifted = encoding._replace(states=encoding.states + 9 * (encoding.gates[0] == 0).unsqueeze(-1))
+        change = logits_of(model, encoding, targets, **options)[0] - logits_of(model, shifted, targets, **options)[0]
+        assert (change.abs().max() == 0) == hide
+        model.eval()
+        assert torch.equal(model.remember(encoding, prune=False).log_counts == 0, encoding.keep)
+
+
+def test_d4_a_sentence_with_every_sampled_gate_closed(make_model, ragged, targets):
+    """Its zeros are attended to uniformly: what the default does, not NaN; gradients are finite too."""
+    runs = []
+    for hide in (False, True):
+        model = make_model(mask_closed_in_training=hide).train()
+        model.l0drop[0].predictor.bias.data.fill_(-50)
+        logits, encoding = model(ragged, targets)
+        logits.square().mean().backward()
+        assert (encoding.gates[0] == 0).all()
+        assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+        runs.append(logits)
+    assert torch.equal(*runs)
+
+
+def test_d8_what_a_rule_drops_has_no_influence(make_model, ragged, targets):
+    """D8: dropped encodings are not attended to, in either form of the memory, and no dummy stands for them."""
+    model, rule = make_model(l0drop="none"), torch.arange(9).expand(4, 9) % 2 == 0
+    encoding = model.encode(ragged)
+    dropped = ~rule.unsqueeze(-1)
+    forms = [logits_of(model, encoding, targets, rule_keep=rule, prune=prune) for prune in (True, False)]
+    torch.testing.assert_close(*forms, rtol=0, atol=1e-5)
+    for prune, before in zip((True, False), forms, strict=True):
+        other = encoding._replace(states=encoding.states + 9 * dropped)
+        assert torch.equal(before, logits_of(model, other, targets, rule_keep=rule, prune=prune))
+    assert difference(forms[0], logits_of(model, encoding, targets)) > 1e-2
+    kept = model.remember(encoding, rule_keep=rule)
+    assert kept.states.size(1) == 5 and torch.equal(kept.states[0], encoding.states[0, ::2])
+    assert torch.equal((kept.log_counts == 0).sum(1), (rule & encoding.keep).sum(1))
+    w, tokens = reference.numpy_weights(model), ragged[0].tolist()
+    expected = reference.decode(w, targets[0].tolist(), reference.encode(w, tokens, 2, 4)[::2], 2, 4)
+    torch.testing.assert_close(forms[0][0].double(), tensor(expected), rtol=0, atol=1e-4)
+    assert torch.equal(model(ragged, targets, rule)[0], forms[1])
+
+
+# Dropout
+
+
+@pytest.mark.parametrize("kind", ["residual_dropout", "attention_dropout"])
+def test_dropout_in_training_only(make_model, ragged, targets, kind):
+    """Each of the two is random in training and absent in evaluation."""
+    model = make_model(l0drop="none", **{kind: 0.3})
+    plain = make_model(l0drop="none")
+    assert torch.equal(model(ragged, targets)[0], plain(ragged, targets)[0])
+    for network, random in ((model, True), (plain, False)):
+        network.train()
+        assert torch.equal(network(ragged, targets)[0], network(ragged, targets)[0]) != random
+
+
+@pytest.mark.parametrize("keep_weights", [False, True])
+def test_dropout_of_attention_weights(make_model, ragged, targets, keep_weights):
+    """Both code paths of attention drop weights in training, none in evaluation."""
+    model = make_model(l0drop="none", attention_dropout=0.5)
+    for layer in model.decoder:
+        layer.cross_attention.keep_weights = keep_weights
+        layer.self_attention.dropout = 0.0
+    memory = memory_of(model, model.encode(ragged), prune=False)
+    assert torch.equal(model.decode(targets, memory)[0], model.decode(targets, memory)[0])
+    model.train()
+    assert not torch.equal(model.decode(targets, memory)[0], model.decode(targets, memory)[0])
+
+
+# Keys, values, caches
+
+
+def test_keys_and_values_are_projected_once_per_source(pruning, ragged):
+    """However long the search: one projection per layer, of one memory row per source, not per beam."""
+    calls = []
+    for layer in pruning.decoder:
+        for projection in (layer.cross_attention.key, layer.cross_attention.value):
+            projection.register_forward_hook(lambda module, inputs, output: calls.append(tuple(output.shape)))
+    _, _, length = generate(pruning, ragged, beam=3, min_length=5)
+    assert calls == [(4, length, 16)] * 4
+
+
+@pytest.mark.parametrize("chunks", [[1] * 6, [1, 2, 3], [4, 2], [6]])
+def test_cached_decoding_is_uncached_decoding(pruning, ragged, targets, chunks):
+    """The target in pieces, with the past handed on, gives the logits of the whole."""
+    memory, past, pieces = memory_of(pruning, pruning.encode(ragged)), None, []
+    for piece in targets.split(chunks, dim=1):
+        logits, past = pruning.decode(piece, memory, past)
+        pieces.append(logits)
+    torch.testing.assert_close(torch.cat(pieces, 1), pruning.decode(targets, memory)[0], rtol=0, atol=2e-5)
+
+
+def test_beams_of_a_source_share_its_memory(pruning, ragged, targets):
+    """Rows of `decode` belong to sources in blocks: each beam gets what it gets with a memory of its own."""
+    memory = memory_of(pruning, pruning.encode(ragged))
+    beams = torch.stack([targets, targets.flip(0), targets.roll(1, 0)], 1)  # (4, 3, 6): beams of a source differ
+    together = pruning.decode(beams.flatten(0, 1), memory)[0].unflatten(0, (4, 3))
+    for beam in range(3):
+        alone = pruning.decode(beams[:, beam], memory)[0]
+        torch.testing.assert_close(together[:, beam], alone, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("place", ["none", "output", "every"])
+def test_batch_of_one_is_a_row_of_a_padded_batch(make_model, ragged, targets, place):
+    """Neither padding nor neighbours change the logits of a sentence, nor its hypothesis and score."""
+    model = make_model(3, l0drop=place)
+    logits, found = model(ragged, targets)[0], generate(model, ragged, min_length=5, extra_length=6).hypotheses
+    for row in range(4):
+        alone = ragged[row : row + 1, : int((ragged[row] != PAD).sum())]
+        torch.testing.assert_close(model(alone, targets[row : row + 1])[0][0], logits[row], rtol=0, atol=5e-5)
+        tokens, score = generate(model, alone, min_length=5, extra_length=6).hypotheses
+        assert words(tokens[0]) == words(found.tokens[row])
+        assert score.item() == pytest.approx(found.scores[row].item(), abs=5e-5)
+
+
+def test_weights_kept_for_figures_are_those_used(pruning, ragged, targets):
+    """`keep_weights` changes no logit, and the weights of each query sum to one over real positions only."""
+    encoding = pruning.encode(ragged)
+    expected = logits_of(pruning, encoding, targets, prune=False)
+    attention = pruning.decoder[0].cross_attention
+    attention.keep_weights = True
+    torch.testing.assert_close(logits_of(pruning, encoding, targets, prune=False), expected, rtol=0, atol=2e-5)
+    torch.testing.assert_close(attention.weights.sum(-1), torch.ones(4, 4, 6))
+    assert (attention.weights.transpose(1, 3)[~encoding.keep] == 0).all()
+    dense_weights = attention.weights
+    logits_of(pruning, encoding, targets)  # the compressed memory: the dummy carries the weight of all pruned ones
+    closed = (encoding.gates[0] == 0) & encoding.keep
+    pruned_share = (dense_weights * closed[:, None, None]).sum(-1)
+    assert pruned_share.max() > 0.01
+    torch.testing.assert_close(attention.weights[..., 0], pruned_share, rtol=1e-3, atol=1e-5)
+
+
+def test_entmax_attention_is_sparse(make_model, ragged, targets):
+    """Correia et al.: weights sum to one, some real positions have exactly none, padding never has any."""
+    pytest.importorskip("entmax")
+    model = make_model(l0drop="none", cross_attention="entmax")
+    logits, encoding = model(ragged, targets)
+    weights = model.decoder[0].cross_attention.weights
+    torch.testing.assert_close(weights.sum(-1), torch.ones(4, 4, 6), rtol=0, atol=1e-4)
+    assert (weights == 0)[0].any() and (weights.transpose(1, 3)[~encoding.keep] == 0).all()
+    logits.square().mean().backward()
+    assert (model.decoder[0].cross_attention.entmax_alpha.grad != 0).any()
+
+
+def test_entmax_missing_says_how_to_get_it(make_model, ragged, monkeypatch):
+    monkeypatch.setitem(sys.modules, "entmax", None)
+    with pytest.raises(ImportError, match="pip install entmax"):
+        make_model(l0drop="none", cross_attention="entmax")(ragged, ragged)
+
+
+def test_sequences_beyond_the_position_table(make_model, model, ragged, targets):
+    """Sources, targets, cached targets and output limits: each says how long it is and what to do."""
+    message = "sequence of 41 tokens does not fit the position table of 40: truncate it"
+    with pytest.raises(ValueError, match=message):
+        model.encode(torch.full((1, 41), 5))
+    with pytest.raises(ValueError, match=message):
+        model(ragged, torch.full((4, 41), 5))
+    memory = memory_of(model, model.encode(ragged))
+    _, past = model.decode(torch.full((4, 40), 5), memory)
+    with pytest.raises(ValueError, match=message):
+        model.decode(torch.full((4, 1), 5), memory, past)
+    with pytest.raises(ValueError, match="outputs of 41 tokens do not fit the position table of 40"):
+        beam_search(model, memory, tensor([3, 41, 3, 3]))
+    assert model.encode(torch.full((1, 40), 5)).states.isfinite().all()
+
+
+def test_outputs_are_limited_to_the_position_table(make_model):
+    """A source as long as the table decodes, though source length + extra length is beyond it."""
+    model, source = make_model(3), torch.full((1, 40), 5)
+    found = generate(model, source, beam=2, min_length=40)
+    assert len(words(found.hypotheses.tokens[0])) == 40
+
+
+# Search
+
+
+def words(row: torch.Tensor) -> list[int]:
+    """A row of tokens without its padding, which may only stand at the end."""
+    tokens = row.tolist()
+    length = tokens.index(PAD) if PAD in tokens else len(tokens)
+    assert not any(tokens[length:])
+    return tokens[:length]
+
+
+def teacher(model, source: torch.Tensor):
+    """Log-probabilities of what follows each prefix, the slow way: no cache, dense memory, copied for every prefix."""
+    encoding = model.encode(source.unsqueeze(0))
+    memory = dense_memory(encoding.states, encoding.keep)
+
+    def next_log_probabilities(prefixes: list[list[int]]) -> list[list[float]]:
+        copies = [tensor.repeat_interleave(len(prefixes), 0) for tensor in memory]
+        projected = model.project(type(memory)(*copies))
+        target = tensor([[BOS, *prefix] for prefix in prefixes])
+        return model.decode(target, projected)[0][:, -1].log_softmax(-1).tolist()
+
+    return next_log_probabilities
+
+
+@torch.inference_mode()
+def check_against_lists(model, source, limits, beam, alpha, min_length=0, **options) -> list[list[int]]:
+    """Assert that beam search finds what the naive one finds, with the same score; returns the outputs."""
+    encoding = model.encode(source)
+    found = beam_search(model, memory_of(model, encoding), limits, beam, alpha, min_length)
+    for row, limit in enumerate(limits.tolist()):
+        scorer = teacher(model, source[row][source[row] != PAD])
+        tokens, score = reference.beam_search(scorer, beam, limit, alpha, EOS, [PAD, BOS], min_length)
+        assert words(found.tokens[row]) == tokens
+        assert found.scores[row].item() == pytest.approx(score, abs=1e-4)
+    return [words(row) for row in found.tokens]
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
+@pytest.mark.parametrize("seed", [3, 6])
+def test_beam_search_is_the_naive_one(make_model, ragged, seed, alpha):
+    """Same hypotheses and scores as lists, teacher forcing and one memory per beam; outputs are long and differ."""
+    outputs = check_against_lists(make_model(seed), ragged, tensor([11, 9, 7, 12]), 4, alpha, min_length=6)
+    assert all(len(output) >= 6 for output in outputs)
+    assert len(set(map(tuple, outputs))) >= 3 and max(len(set(output)) for output in outputs) >= 4
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
+@pytest.mark.parametrize("seed", range(6))
+def test_beam_search_may_end_whenever_it_likes(make_model, ragged, seed, alpha):
+    """Without a least length too, where some outputs are short, the early stop loses nothing."""
+    check_against_lists(make_model(seed), ragged, tensor([9, 3, 1, 12]), 3, alpha)
+
+
+def test_length_penalty_matters(make_model, ragged):
+    """Some output is longer the larger alpha is, none shorter; its formula is GNMT's with the end counted."""
+    lengths = []
+    for alpha in (0.0, 1.0, 2.0):
+        rows = [generate(make_model(s), ragged, length_penalty=alpha, extra_length=6)[0].tokens for s in range(6)]
+        lengths.append(tensor([len(words(row)) for tokens in rows for row in tokens]))
+    assert (lengths[0] <= lengths[1]).all() and (lengths[1] <= lengths[2]).all()
+    assert (lengths[0] < lengths[1]).any() and (lengths[1] < lengths[2]).any()
+    assert length_norm(1, 0.6) == 1 and length_norm(7, 1.0) == 2 and length_norm(19, 0.5) == 2
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_full_width_is_exhaustive_enumeration(make_model, seed, alpha):
+    """A beam as wide as all prefixes: the best of all 156 outputs of five words, each scored by itself."""
+    model = make_model(seed, vocabulary=8)
+    source = tensor([[5, 7, 4, EOS]])
+    with torch.inference_mode():
+        tokens, score = reference.best_of_all(teacher(model, source[0]), [3, 4, 5, 6, 7], 4, alpha, EOS)
+        found = beam_search(model, memory_of(model, model.encode(source)), tensor([4]), 125, alpha)
+    assert words(found.tokens[0]) == tokens
+    assert found.scores.item() == pytest.approx(score, abs=1e-4)
+
+
+@pytest.mark.parametrize("seed", [3, 6])
+def test_memory_may_be_shared_expanded_pruned_or_dense(make_model, ragged, seed):
+    """Four ways to hold the source, one result."""
+    model, results = make_model(seed), []
+    for prune in (True, False):
+        for share in (True, False):
+            found = generate(model, ragged, prune=prune, share=share, extra_length=6, min_length=5)
+            results.append(found.hypotheses)
+            assert (found.memory_length == 9) != prune
+    for tokens, scores in results[1:]:
+        assert torch.equal(tokens, results[0].tokens)
+        torch.testing.assert_close(scores, results[0].scores, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
+def test_score_of_the_winner_is_its_probability(make_model, ragged, alpha):
+    """Teacher forcing gives the winner the score it won with: beams took their own pasts along."""
+    for seed in (3, 6):
+        model = make_model(seed)
+        found = generate(model, ragged, length_penalty=alpha, extra_length=6, min_length=6).hypotheses
+        for row in range(4):
+            tokens = words(found.tokens[row])
+            with torch.inference_mode():
+                logits = model(ragged[row : row + 1], tensor([[BOS, *tokens[:-1]]]))[0][0].log_softmax(-1)
+            total = sum(logits[t, token].item() for t, token in enumerate(tokens))
+            expected = reference.normalised(total, len(tokens), alpha)
+            assert found.scores[row].item() == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_memory_can_be_searched_again(make_model, ragged):
+    """A search leaves nothing behind in the memory: the second, after another of other width, is the first."""
+    model, limits = make_model(3), tensor([9, 8, 7, 9])
+    memory = memory_of(model, model.encode(ragged))
+    first, _, again = (beam_search(model, memory, limits, beam, min_length=5) for beam in (4, 2, 4))
+    assert torch.equal(first.tokens, again.tokens) and torch.equal(first.scores, again.scores)
+
+
+def test_beam_of_one_is_greedy(make_model, ragged):
+    """The open hypothesis follows the most probable word; the result is its best place to end."""
+    model = make_model(3)
+    found = generate(model, ragged, beam=1, extra_length=4).hypotheses
+    for row in range(4):
+        source = ragged[row][ragged[row] != PAD]
+        with torch.inference_mode():
+            scorer, prefix, total, best = teacher(model, source), [], 0.0, (-torch.inf, [])
+            for length in range(1, len(source) + 4 + 1):
+                log_p = tensor(scorer([prefix])[0])
+                ended = ((total + log_p[EOS].item()) / ((5 + length) / 6) ** 0.6, [*prefix, EOS])
+                best = max(best, ended)
+                log_p[[PAD, BOS, EOS]] = -torch.inf
+                prefix, total = [*prefix, int(log_p.argmax())], total + log_p.max().item()
+        assert words(found.tokens[row]) == best[1]
+        assert found.scores[row].item() == pytest.approx(best[0], abs=1e-4)
+
+
+def test_wider_beams_are_never_worse_at_full_width(make_model):
+    """The full width bounds every narrower beam's score, and some narrow beam misses it: width is used."""
+    gaps = []
+    for seed in range(8):
+        model = make_model(seed, vocabulary=9)
+        memory = memory_of(model, model.encode(tensor([[5, 7, 4, EOS]])))
+        scores = [beam_search(model, memory, tensor([5]), w, 0.6, min_length=5).scores.item() for w in (1, 2, 1296)]
+        gaps.append([scores[2] - score for score in scores[:2]])
+    assert min(map(min, gaps)) > -1e-5 and max(gap[0] for gap in gaps) > 1e-2
+
+
+def test_beam_larger_than_the_vocabulary(make_model, ragged):
+    """More beams than first words: the impossible ones never win, and scores are finite."""
+    model = make_model(3, vocabulary=23)
+    outputs = check_against_lists(model, ragged, tensor([5, 5, 4, 5]), 40, 0.6, min_length=3)
+    assert all(3 <= len(output) <= 5 for output in outputs)
+
+
+def test_d7_limits_are_per_source(make_model, ragged):
+    """D7: each output ends with EOS within its own limit, and at the limit EOS is all that can come."""
+    reached = 0
+    for seed in (1, 3, 6):
+        model, limits = make_model(seed), tensor([6, 2, 1, 9])
+        model.embedding.weight.data[EOS] = -model.decoder[-1].norms[-1].bias.data  # an unlikely end
+        found = beam_search(model, memory_of(model, model.encode(ragged)), limits, 4, 1.0)
+        for row, limit in enumerate(limits.tolist()):
+            tokens = words(found.tokens[row])
+            assert len(tokens) <= limit and tokens[-1] == EOS and EOS not in tokens[:-1]
+            reached += len(tokens) == limit > 1
+        assert words(found.tokens[2]) == [EOS]
+    assert reached
+
+
+def test_min_length_is_the_least_length(make_model, ragged):
+    """No output ends before it; one that would have ended there anyway is the same."""
+    model = make_model(3)
+    free = [words(row) for row in generate(model, ragged, extra_length=10).hypotheses.tokens]
+    assert min(map(len, free)) < 5
+    for least in (1, 5, 8):
+        forced = generate(model, ragged, extra_length=10, min_length=least).hypotheses.tokens
+        for row, before in zip(forced, free, strict=True):
+            assert len(words(row)) >= least and words(row)[-1] == EOS
+            assert least > 1 or words(row) == before
+
+
+@pytest.mark.parametrize("banned", [PAD, BOS])
+def test_padding_and_start_are_never_generated(make_model, ragged, banned):
+    """Not even by a model that thinks them by far the likeliest."""
+    model = make_model(3)
+    model.embedding.weight.data[banned] = 30 * model.decoder[-1].norms[-1].bias.data
+    found = generate(model, ragged, extra_length=4, min_length=4).hypotheses
+    assert all(banned not in words(row) for row in found.tokens) and found.scores.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("prune", [True, False])
+def test_half_precision_decodes(make_model, ragged, dtype, prune):
+    """No NaN with ragged, partly and wholly pruned sources; the score is close to float32's for the same words."""
+    model = make_model(3)
+    half = make_model(3).to(dtype)
+    found = generate(half, ragged, prune=prune, extra_length=4, min_length=4).hypotheses
+    assert found.scores.isfinite().all()
+    for row in range(4):
+        tokens = words(found.tokens[row])
+        assert tokens[-1] == EOS
+        with torch.inference_mode():
+            logits = model(ragged[row : row + 1], tensor([[BOS, *tokens[:-1]]]))[0][0].log_softmax(-1)
+        total = sum(logits[t, token].item() for t, token in enumerate(tokens))
+        expected = reference.normalised(total, len(tokens), 0.6)
+        assert found.scores[row].item() == pytest.approx(expected, abs=1.0 if dtype == torch.bfloat16 else 0.1)
+
+
+def test_search_refuses_no_beam(model, ragged):
+    with pytest.raises(ValueError, match="beam is 0; it must be at least 1"):
+        generate(model, ragged, beam=0)
+
+
+def test_search_uses_the_pattern(make_model, ragged):
+    """`rule_keep` reaches the decoder: dropping encodings changes scores, and both forms agree."""
+    model = make_model(3, l0drop="none")
+    rule = torch.arange(9).expand(4, 9) % 2 == 0
+    free = generate(model, ragged, extra_length=4).hypotheses
+    pruned, dense = (generate(model, ragged, rule, prune, extra_length=4) for prune in (True, False))
+    assert (pruned.memory_length, dense.memory_length) == (5, 9)
+    torch.testing.assert_close(pruned.hypotheses.scores, dense.hypotheses.scores, rtol=0, atol=2e-5)
+    assert difference(pruned.hypotheses.scores[[0, 1, 3]], free.scores[[0, 1, 3]]) > 1e-2
+
+
+def test_memory_length_of_a_pruned_batch(pruning, ragged):
+    """What `generate` reports as R is the most retained in the batch, and one."""
+    found = generate(pruning, ragged, beam=1, extra_length=1)
+    retained = ((found.encoding.gates[0] != 0) & found.encoding.keep).sum(-1)
+    assert found.memory_length == retained.max() + 1 < 9

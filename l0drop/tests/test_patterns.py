@@ -1,0 +1,324 @@
+"""The rules of Section 7 and the way from text to batches: tokenizer, tags, patterns, order of the data."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from .. import patterns
+from ..model import BOS, EOS, PAD, UNK
+from ..text import (
+    Batches,
+    Item,
+    collate,
+    encode_examples,
+    label_spans,
+    source_types,
+    tag_sources,
+    train_tokenizer,
+    unit_starts,
+)
+
+TEXTS = [
+    "the cat sat on the mat .",
+    "the dog's house, don't you see?",
+    "a cat and a dog sat, sat and sat on mats.",
+    "Die Katze saß auf der Matte; München schläft früh.",
+] * 4
+
+
+@pytest.fixture(scope="module")
+def words():
+    """A tokenizer that knows the frequent words of TEXTS whole and cuts the others."""
+    return train_tokenizer(TEXTS, "bpe", 60)
+
+
+@pytest.fixture(scope="module")
+def characters():
+    return train_tokenizer(TEXTS, "char", 60)
+
+
+def example(source: str, target: str = "x", pos=None) -> SimpleNamespace:
+    return SimpleNamespace(source=source, target=target, pos=pos)
+
+
+# Footnote 9
+
+
+@pytest.mark.parametrize(
+    "group, tags",
+    [
+        ("function", "CC IN RP TO UH DT WP WP$"),
+        ("content", "MD JJ JJR JJS NN NNS NNP NNPS RB RBR RBS VB VBD VBG VBN VBP VBZ"),
+        ("punctuation", "-LRB- -RRB- HYPH NFP `` '' , . :"),
+        ("other", "CD EX FW SYM PRP PRP$ PDT POS WDT WRB LS $ # ADD"),
+    ],
+)
+def test_groups_of_footnote_9(group, tags):
+    """The paper's tags and the finer Penn tags that start with them; everything else is "other"."""
+    assert {patterns.tag_group(tag) for tag in tags.split()} == {group}
+
+
+def test_types_of_units():
+    """A segmented word is BPEH then BPEO whatever its tag; a whole word has its tag's group."""
+    words = [0, 1, 1, 1, 2, 3, 3, 4, 5]
+    tags = ["DT", "NN", "NN", "NN", "VBZ", ".", ".", "CD", ","]
+    expected = ["function", "BPEH", "BPEO", "BPEO", "content", "BPEH", "BPEO", "other", "punctuation"]
+    assert patterns.unit_types(words, tags) == expected
+    assert set(expected) == set(patterns.UNIT_TYPES)
+
+
+def test_pos_pattern():
+    """Section 7: drops function words, punctuation, BPEO, and words tagged MD or EX; keeps all else."""
+    cases = [  # word, tag, kept
+        (0, "DT", False), (1, "NN", True), (1, "NN", False), (2, "MD", False), (3, "EX", False), (4, "VB", True),
+        (5, ".", False), (6, "CD", True), (7, "MD", True), (7, "MD", False), (8, "IN", True), (8, "IN", False),
+    ]  # fmt: skip
+    tags = [tag for _, tag, _ in cases]
+    types = patterns.unit_types([word for word, _, _ in cases], tags)
+    assert patterns.keep_pos(types, tags) == [kept for _, _, kept in cases]
+
+
+def test_group_pattern():
+    """Odd positions, counted from one: the first is kept, and one half in all."""
+    assert patterns.keep_group(5) == [True, False, True, False, True]
+    assert patterns.keep_group(1) == [True] and patterns.keep_group(0) == []
+    assert sum(patterns.keep_group(1000)) == 500
+
+
+def test_tags_come_from_the_token_of_the_first_character():
+    """Spans that are longer or shorter than units; a gap is an error that names the place."""
+    spans = [(0, 3, "DT"), (4, 9, "NN"), (9, 10, ".")]
+    assert patterns.tags_of_units([0, 2, 4, 8, 9], spans) == ["DT", "DT", "NN", "NN", "."]
+    for gap in (3, 10):
+        with pytest.raises(ValueError, match=f"no part-of-speech tag covers character {gap};"):
+            patterns.tags_of_units([0, gap], spans)
+
+
+# Frequency
+
+
+CORPUS = [[7, 7, 7, 7, 8], [7, 7, 8, 8, 9], [10, 9, 11, 12, 8], [7, 13, 7, 8, 9]]  # 7: 8, 8: 5, 9: 3, 10-13: 1 each
+
+
+@pytest.mark.parametrize("share, dropped", [(0.39, set()), (0.41, {7}), (0.64, {7}), (0.66, {7, 8}), (0.81, {7, 8, 9})])
+def test_d5_most_frequent_units_up_to_a_share(share, dropped):
+    """D5: from the top, whole units, as long as they cover at most the share of the 20 running units."""
+    assert patterns.dropped_by_frequency(CORPUS, share) == dropped
+
+
+@pytest.mark.parametrize("share, count, more", [(0.04, 0, set()), (0.21, 4, {10, 11, 12, 13}), (0.36, 5, {9, 10})])
+def test_d5_rarest_units_up_to_a_share(share, count, more):
+    """D5: from the bottom; what Inv Freq drops first, Freq drops last."""
+    dropped = patterns.dropped_by_frequency(CORPUS, share, rarest=True)
+    assert len(dropped) == count and more <= dropped and 7 not in dropped
+
+
+def test_shares_of_section_7():
+    """Zipf's law, 3,000 words: each pattern covers nearly its share, never more, and they do not overlap."""
+    corpus = [[word] * (3000 // (word + 1)) for word in range(3000)]
+    total = sum(map(len, corpus))
+    frequent = patterns.dropped_by_frequency(corpus, patterns.FREQUENT_SHARE)
+    rare = patterns.dropped_by_frequency(corpus, patterns.RARE_SHARE, rarest=True)
+    for dropped, share in ((frequent, 0.463), (rare, 0.40)):
+        covered = sum(len(corpus[word]) for word in dropped) / total
+        assert share - 0.01 < covered <= share
+    assert frequent == set(range(len(frequent))) and not frequent & rare and len(rare) > len(frequent)
+
+
+@pytest.mark.parametrize("share", [0, 1, -0.1, 46.3])
+def test_share_must_be_a_share(share):
+    with pytest.raises(ValueError, match=f"share is {share}; it must lie strictly between 0 and 1"):
+        patterns.dropped_by_frequency(CORPUS, share)
+
+
+# Tokenizer
+
+
+@pytest.mark.parametrize("units", ["bpe", "char"])
+def test_special_ids_are_those_of_the_model(units):
+    tokenizer = train_tokenizer(TEXTS, units, 60)
+    assert [tokenizer.token_to_id(t) for t in ("<pad>", "<s>", "</s>", "<unk>")] == [PAD, BOS, EOS, UNK]
+
+
+@pytest.mark.parametrize("text", TEXTS[:4])
+def test_text_comes_back(words, characters, text):
+    """Encoding and decoding is the identity, at both levels, for text in NFC."""
+    for tokenizer in (words, characters):
+        ids = tokenizer.encode(text).ids
+        assert tokenizer.decode(ids) == text and min(ids) > UNK
+
+
+def test_frequent_words_are_whole_and_others_cut(words):
+    """Byte-pair encoding: a word of the corpus is one unit with its blank; punctuation never joins a word."""
+    assert words.encode("the cat sat.").tokens == ["▁the", "▁cat", "▁sat", "."]
+    pieces = words.encode("the mother").tokens
+    assert pieces[0] == "▁the" and len(pieces) > 2 and "".join(pieces) == "▁the▁mother"
+
+
+def test_characters_are_single(characters):
+    """Character level: a unit is one character, a blank among them (Section 6 counts how many are dropped)."""
+    tokens = characters.encode("the cat").tokens
+    assert tokens == ["▁", "t", "h", "e", "▁", "c", "a", "t"]
+    alphabet = {c for text in TEXTS for c in text if c != " "}
+    assert characters.get_vocab_size() == 4 + 1 + len(alphabet)
+
+
+def test_vocabulary_is_no_larger_than_asked():
+    sizes = [train_tokenizer(TEXTS, "bpe", size).get_vocab_size() for size in (50, 60, 70)]
+    assert sizes == [50, 60, 70]
+
+
+def test_unknown_characters_are_unk(words):
+    assert UNK in words.encode("the ☃ sat").ids
+
+
+@pytest.mark.parametrize("special", ["<pad>", "<s>", "</s>"])
+def test_special_tokens_in_a_text_are_text(words, special):
+    """A corpus with "<pad>" or "</s>" in it puts neither holes into a source nor an end into the midst of a target."""
+    from tokenizers import Tokenizer
+
+    reloaded = Tokenizer.from_str(words.to_str())
+    for tokenizer in (words, reloaded):
+        assert not {PAD, BOS, EOS} & set(tokenizer.encode(f"the {special} cat {special}").ids)
+
+
+# Units and tags
+
+
+def test_units_begin_after_their_blank(words, characters):
+    """Offsets count characters of the text as given; a unit that is only the blank begins at the next word."""
+    source = "the cat sat, früh."
+    for tokenizer in (words, characters):
+        starts, tokens = unit_starts(tokenizer, source), tokenizer.encode(source).tokens
+        for start, token in zip(starts, tokens, strict=True):
+            assert source[start:].startswith(token.lstrip("▁"))
+        assert starts == sorted(starts) and not any(source[start].isspace() for start in starts)
+
+
+def test_spans_of_pieces():
+    """Each piece with its place in the text that blanks join."""
+    assert label_spans(["the", "cat", "."], ["DT", "NN", "."]) == [(0, 3, "DT"), (4, 7, "NN"), (8, 9, ".")]
+    with pytest.raises(ValueError):
+        label_spans(["the", "cat"], ["DT"])
+
+
+def test_tags_of_the_corpus(words):
+    """Tags that come with a corpus, sentence by sentence, reach the units; subwords have their word's."""
+    corpus = [example("the mother sat on", pos=[["DT", "NN"], ["VBD", "IN"]])]
+    types, tags = source_types(words, corpus[0].source, tag_sources(corpus)[0])
+    pieces = len(words.encode("the mother").ids) - 1
+    assert tags == ["DT", *["NN"] * pieces, "VBD", "IN"]
+    assert types == ["function", "BPEH", *["BPEO"] * (pieces - 1), "content", "function"]
+
+
+# From text to items
+
+
+def test_items_end_with_eos(words):
+    """Source and target are the tokenizer's ids and EOS; without a pattern everything is kept."""
+    item = encode_examples([example("the cat sat", "a dog")], words, 100, 100)[0]
+    assert item.source == [*words.encode("the cat sat").ids, EOS]
+    assert item.target == [*words.encode("a dog").ids, EOS]
+    assert item.rule_keep == [True] * len(item.source)
+
+
+@pytest.mark.parametrize("longest", [2, 3, 5])
+def test_long_texts_are_cut_and_still_end(words, longest):
+    """Nothing is longer than asked, EOS included, and the flags stay aligned."""
+    text = "the cat sat on the mat ."
+    for pattern in ("none", "group"):
+        item = encode_examples([example(text, text)], words, longest, longest + 1, pattern)[0]
+        assert item.source == [*words.encode(text).ids[: longest - 1], EOS]
+        assert item.target == [*words.encode(text).ids[:longest], EOS]
+        assert len(item.rule_keep) == longest
+
+
+def test_what_just_fits_is_not_cut(words):
+    """The limit counts EOS: a source of exactly that many units is whole, one more is cut and says so."""
+    count = len(words.encode("the cat sat").ids)
+    whole, cut = (encode_examples([example("the cat sat")], words, count + extra, 9)[0] for extra in (1, 0))
+    assert len(whole.source) == count + 1 and not whole.source_was_cut
+    assert len(cut.source) == count and cut.source_was_cut
+
+
+def test_d9_no_pattern_drops_the_end(words):
+    """D9: EOS is kept, by Group at an even position and by a frequency pattern that names it too."""
+    corpus = [example("the cat sat", pos=[["DT", "NN", "VBD"]])]  # EOS is fourth
+    group = encode_examples(corpus, words, 9, 9, "group")[0]
+    assert group.rule_keep == [True, False, True, True]
+    dropped = {EOS, words.token_to_id("▁cat")}
+    frequency = encode_examples(corpus, words, 9, 9, "freq", dropped)[0]
+    assert frequency.rule_keep == [True, False, True, True]
+    assert encode_examples(corpus, words, 9, 9, "pos")[0].rule_keep == [False, True, True, True]
+
+
+# Batches
+
+
+def items_of(lengths: list[tuple[int, int]]) -> list[Item]:
+    """Items whose first source token tells them apart."""
+    return [
+        Item([100 + i] + [5] * (source - 2) + [EOS], [6] * (target - 1) + [EOS], [True] * source, False)
+        for i, (source, target) in enumerate(lengths)
+    ]
+
+
+def test_collate():
+    """Padding on the right, BOS before the target's inputs, EOS at its end; padding is never kept by a rule."""
+    items = [Item([5, 6, EOS], [7, 8, 9, EOS], [True, False, True], False), Item([5, EOS], [7, EOS], [True] * 2, False)]
+    batch = collate(items)
+    assert batch.source.tolist() == [[5, 6, EOS], [5, EOS, PAD]]
+    assert batch.target_input.tolist() == [[BOS, 7, 8, 9], [BOS, 7, PAD, PAD]]
+    assert batch.target.tolist() == [[7, 8, 9, EOS], [7, EOS, PAD, PAD]]
+    assert (
+        batch.rule_keep.tolist() == [[True, False, True], [True, True, False]] and batch.rule_keep.dtype == torch.bool
+    )
+
+
+@pytest.fixture
+def many():
+    generator = torch.Generator().manual_seed(0)
+    return items_of(torch.randint(2, 30, (200, 2), generator=generator).tolist())
+
+
+def test_an_epoch_is_the_corpus_once(many):
+    """Every example once per epoch, in no batch more padded target tokens than allowed, in no batch room for more."""
+    stream = Batches(many, 100, seed=0)
+    epoch = [stream[number] for number in range(len(stream.order))]
+    assert sorted(item.source[0] for batch in epoch for item in batch) == list(range(100, 300))
+    padded = [len(batch) * max(len(item.target) for item in batch) for batch in epoch]
+    assert max(padded) <= 100
+    by_length = sorted(epoch, key=lambda batch: sum(len(item.target) for item in batch) / len(batch))
+    for batch, following in zip(by_length, by_length[1:], strict=False):
+        assert (len(batch) + 1) * min(len(item.target) for item in following) > 100
+
+
+def test_a_target_too_long_for_a_batch_is_one_alone():
+    """Nothing is lost to the limit."""
+    stream = Batches(items_of([(3, 50), (3, 4), (3, 60), (3, 4)]), 10, seed=0)
+    sizes = sorted((len(stream[n]), len(stream[n][0].target)) for n in range(len(stream.order)))
+    assert sizes == [(1, 50), (1, 60), (2, 4)]
+
+
+def test_batches_are_the_same_whoever_asks(many):
+    """Batch n depends on n and the seed alone, in whatever order it is asked for; epochs and seeds differ."""
+    first, second, other = Batches(many, 100, seed=0), Batches(many, 100, seed=0), Batches(many, 100, seed=1)
+    size = len(first.order)
+    numbers = [0, size + 3, 5, 2 * size, 1, size - 1, size]
+    forwards = {number: [item.source[0] for item in first[number]] for number in sorted(numbers)}
+    assert all([item.source[0] for item in second[number]] == forwards[number] for number in numbers)
+
+    def names(stream: Batches, epoch: int) -> list[list[int]]:
+        return [[item.source[0] for item in stream[epoch * size + n]] for n in range(size)]
+
+    assert names(first, 0) != names(first, 1) and names(first, 0) != names(other, 0)
+    assert sorted(sum(names(first, 0), [])) == sorted(sum(names(first, 1), []))
+
+
+def test_ties_in_length_meet_other_neighbours_each_epoch():
+    """Examples of one length are shuffled among their batches, not only the batches among themselves."""
+    stream = Batches(items_of([(5, 5)] * 40), 20, seed=0)
+    size = len(stream.order)
+    epochs = [{frozenset(item.source[0] for item in stream[e * size + n]) for n in range(size)} for e in range(2)]
+    assert size == 10 and epochs[0] != epochs[1]
