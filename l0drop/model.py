@@ -153,8 +153,8 @@ class DecoderLayer(nn.Module):
 class Past:
     """Keys and values (B*W, H, T', K) of the target so far, of one decoder layer.
 
-    They lie in buffers with room to grow. torch.cat would move all of them for every new token, into memory that the
-    system hands out anew, which takes longer than attending to them.
+    They lie in buffers with room to grow. Growing by torch.cat would move all of them for every new token, into memory
+    that the system hands out anew, which can take longer than attending to them.
     """
 
     def __init__(self):
@@ -164,18 +164,17 @@ class Past:
     def extend(self, *new: Tensor) -> list[Tensor]:
         """Append keys and values (B*W, H, T, K); returns all so far."""
         start, self.length = self.length, self.length + new[0].size(2)
-        if not start:
+        if start == 0:
             self.buffers = list(new)
-        elif self.length > self.buffers[0].size(2):
-            room = torch.zeros_like(self.buffers[0][:, :, :1]).expand(-1, -1, self.length, -1)
-            self.buffers = [torch.cat([buffer[:, :, :start], room], 2) for buffer in self.buffers]
-        if start:
-            for buffer, tensor in zip(self.buffers, new, strict=True):
-                buffer[:, :, start : self.length] = tensor
+            return self.buffers
+        while self.length > self.buffers[0].size(2):  # twice the room; what lies in the new half does not matter
+            self.buffers = [torch.cat([buffer, buffer], 2) for buffer in self.buffers]
+        for buffer, tensor in zip(self.buffers, new, strict=True):
+            buffer[:, :, start : self.length] = tensor
         return [buffer[:, :, : self.length] for buffer in self.buffers]
 
     def reorder(self, rows: Tensor) -> None:
-        """Row i becomes what row rows[i] was."""
+        """Row i goes on from what row rows[i] was."""
         self.buffers = [buffer.index_select(0, rows) for buffer in self.buffers]
 
 
