@@ -23,6 +23,8 @@ PACKAGES = {
     "discourse_tree_attention": "attention heads fixed by a discourse tree",
     "shared": "data, toy corpus, ROUGE and timing",
 }
+# What a package's tests try if it is there, beyond its requirements: here, data sources that are rarely asked for.
+OPTIONAL = {"shared": ["datasets", "aclsum; python_version >= '3.11'"]}
 # What `demo` runs: a package's modules with their arguments. --resume, so that a second demo does not train again.
 DEMOS = {
     "l0drop": (
@@ -55,7 +57,7 @@ def register_tests(name: str) -> None:
     """Register the session that tests one package."""
 
     def tests(session: nox.Session) -> None:
-        session.install("-r", f"{name}/requirements.txt", "pytest")
+        session.install("-r", f"{name}/requirements.txt", "pytest", *OPTIONAL.get(name, []))
         session.run("python", "-m", "pytest", f"{name}/tests", *session.posargs, env=TEST_ENV)
 
     tests.__doc__ = f"Test {name} ({PACKAGES[name]}) in an environment of its own; arguments after -- go to pytest."
