@@ -29,7 +29,7 @@ OPTIONAL = {"shared": ["datasets", "aclsum; python_version >= '3.11'"]}
 DEMOS = {
     "l0drop": (
         "train --out runs/l0drop-base --l0drop none --resume",
-        "train --out runs/l0drop --init runs/l0drop-base --steps 400 --resume",
+        "train --out runs/l0drop --init runs/l0drop-base --l0-weight 0.5 --steps 400 --resume",
         "evaluate runs/l0drop-base runs/l0drop --json runs/l0drop/metrics.json",
         "figures runs/l0drop --baseline runs/l0drop-base --metrics runs/l0drop/metrics.json --out figures/l0drop",
     ),

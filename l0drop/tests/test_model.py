@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import tensor
 
+from .. import search
 from ..gates import dense_memory
 from ..model import BOS, EOS, PAD, ModelConfig, Transformer, sinusoids
 from ..search import beam_search, generate, length_norm
@@ -199,9 +200,10 @@ def test_pruned_inputs_still_have_influence(pruning, ragged, targets):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_algorithm1_through_the_whole_model(make_model, ragged, targets, seed):
+@pytest.mark.parametrize("place", ["output", "every"])
+def test_algorithm1_through_the_whole_model(make_model, ragged, targets, place, seed):
     """Real gates of a real model: compressed and dense memory give the same logits, in fewer rows."""
-    model = make_model(seed)
+    model = make_model(seed, l0drop=place)
     encoding = model.encode(ragged)
     pruned, dense = (model.remember(encoding, prune=prune) for prune in (True, False))
     assert ((encoding.gates[0] == 0) & encoding.keep).any()
@@ -490,6 +492,57 @@ def test_beam_search_may_end_whenever_it_likes(make_model, ragged, seed, alpha):
     check_against_lists(make_model(seed), ragged, tensor([9, 3, 1, 12]), 3, alpha)
 
 
+@pytest.fixture
+def speak(make_model, monkeypatch):
+    """Beam search over given bigrams: the model's logits are replaced, all else is left as it is."""
+    model = make_model(vocabulary=8, encoder_layers=1, decoder_layers=1)
+    memory, real_decode = memory_of(model, model.encode(tensor([[5, EOS]]))), model.decode
+
+    def find(table: torch.Tensor, beam: int, alpha: float, min_length: int = 0):
+        """table (T, V, V): at each place, log-probabilities of the next word for each last word."""
+        places = iter(table)
+        decode = lambda target, *rest: (next(places)[target], real_decode(target, *rest)[1])  # noqa: E731
+        monkeypatch.setattr(model, "decode", decode)
+        tokens, scores = beam_search(model, memory, tensor([len(table)]), beam, alpha, min_length)
+        return words(tokens[0]), scores.item()
+
+    return find
+
+
+def follower(table: torch.Tensor):
+    """The log-probabilities of `speak`'s table as `reference.beam_search` wants them."""
+    rows = table.tolist()
+    return lambda prefixes: [rows[len(prefix)][prefix[-1] if prefix else BOS] for prefix in prefixes]
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.0])
+@pytest.mark.parametrize("beam", [1, 2, 3, 5, 9])
+def test_beam_search_over_random_bigrams(speak, beam, alpha):
+    """Forty languages, some of which end early and some late, searched as the lists do."""
+    lengths = set()
+    for number in range(40):
+        logits = 2 * torch.randn(8, 8, 8)
+        logits[..., EOS] += number % 4
+        table, least = logits.log_softmax(-1), number % 3
+        tokens, score = speak(table, beam, alpha, least)
+        expected = reference.beam_search(follower(table), beam, 8, alpha, EOS, [PAD, BOS], least)
+        assert tokens == expected[0] and score == pytest.approx(expected[1], abs=1e-5)
+        lengths.add(len(tokens))
+    assert len(lengths) >= 4
+
+
+def test_search_waits_for_what_the_length_norm_will_give(speak):
+    """An end of probability .55 at once loses to a sure sentence of six words that begins with .45."""
+    probabilities = torch.full((8, 8), 1e-9)
+    probabilities[BOS, EOS], probabilities[BOS, 3] = 0.55, 0.45
+    for word, following in ((3, 4), (4, 5), (5, 6), (6, 7), (7, EOS)):
+        probabilities[word, following] = 1.0
+    table = probabilities.log().expand(12, 8, 8)
+    for beam in (1, 2, 4):
+        assert speak(table, beam, 1.0)[0] == [3, 4, 5, 6, 7, EOS]
+        assert speak(table, beam, 0.0)[0] == [EOS]
+
+
 def test_length_penalty_matters(make_model, ragged):
     """Some output is longer the larger alpha is, none shorter; its formula is GNMT's with the end counted."""
     lengths = []
@@ -600,6 +653,15 @@ def test_d7_limits_are_per_source(make_model, ragged):
             reached += len(tokens) == limit > 1
         assert words(found.tokens[2]) == [EOS]
     assert reached
+
+
+def test_d7_outputs_may_be_so_much_longer_than_their_own_source(model, ragged, monkeypatch):
+    """D7: the limit is the source's tokens, padding not counted, plus `extra_length`; at most the position table."""
+    seen = []
+    monkeypatch.setattr(search, "beam_search", lambda model, memory, limits, *rest, **named: seen.append(limits))
+    for extra in (3, 33):
+        generate(model, ragged, extra_length=extra)
+    assert [limits.tolist() for limits in seen] == [[12, 8, 4, 10], [40, 38, 34, 40]]
 
 
 def test_min_length_is_the_least_length(make_model, ragged):
