@@ -53,6 +53,8 @@ class ModelConfig:
             raise ValueError(f"l0drop is {self.l0drop!r}; use 'none', 'output' or 'every'")
         if self.cross_attention not in ("softmax", "entmax"):
             raise ValueError(f"cross_attention is {self.cross_attention!r}; use 'softmax' or 'entmax'")
+        if self.cross_attention == "entmax" and self.l0drop != "none":
+            raise ValueError("counts need a softmax: cross_attention 'entmax' goes with l0drop 'none' alone")
 
 
 class Attention(nn.Module):

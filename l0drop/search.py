@@ -47,11 +47,13 @@ def beam_search(
         length_penalty: alpha (Appendix A: 0.6; Section 5: 1.0 for characters).
         min_length: no EOS before this many tokens (0 = the paper; benchmarks fix the length with it).
     Raises:
-        ValueError: beam < 1, or a limit beyond the position table.
+        ValueError: beam < 1, a limit below 1 or min_length, or one beyond the position table.
     """
     longest = int(limits.max())
     if beam < 1:
         raise ValueError(f"beam is {beam}; it must be at least 1")
+    if int(limits.min()) < max(min_length, 1):
+        raise ValueError(f"a limit of {int(limits.min())} tokens leaves no output of at least {max(min_length, 1)}")
     if longest > model.config.positions:
         raise ValueError(f"outputs of {longest} tokens do not fit the position table of {model.config.positions}")
     device, sources = limits.device, limits.size(0)
@@ -124,7 +126,11 @@ def generate(
         share: one copy of keys and values per source; False expands them per beam, as ordinary decoders do.
         extra_length: an output may be this much longer than its source (released code: 50).
         beam, search: as in `beam_search`.
+    Raises:
+        ValueError: the model is in training mode, or what `beam_search` refuses.
     """
+    if model.training:
+        raise ValueError("the model is in training mode, where gates are sampled: call model.eval() first")
     encoding = model.encode(source)
     memory = model.project(model.remember(encoding, rule_keep, prune))
     memory_length = memory[0].keys.size(2)

@@ -708,6 +708,25 @@ def test_search_refuses_no_beam(model, ragged):
         generate(model, ragged, beam=0)
 
 
+def test_search_refuses_limits_without_an_output(model, ragged):
+    with pytest.raises(ValueError, match="a limit of 4 tokens leaves no output of at least 99"):
+        generate(model, ragged[:1, :4], extra_length=0, min_length=99)
+    with pytest.raises(ValueError, match="a limit of 0 tokens leaves no output of at least 1"):
+        generate(model, ragged[:1, :4], extra_length=-4)
+
+
+def test_generate_refuses_training_mode(model, ragged):
+    """Sampled gates would give another score at every call."""
+    with pytest.raises(ValueError, match="training mode"):
+        generate(model.train(), ragged)
+
+
+def test_entmax_and_gates_exclude_each_other():
+    """Adding log-counts to the logits is exact for a softmax only."""
+    with pytest.raises(ValueError, match="counts need a softmax"):
+        ModelConfig(cross_attention="entmax", l0drop="output")
+
+
 def test_search_uses_the_pattern(make_model, ragged):
     """`rule_keep` reaches the decoder: dropping encodings changes scores, and both forms agree."""
     model = make_model(3, l0drop="none")
