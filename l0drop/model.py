@@ -155,29 +155,37 @@ class DecoderLayer(nn.Module):
 class Past:
     """Keys and values (B*W, H, T', K) of the target so far, of one decoder layer.
 
-    They lie in buffers with room to grow. Growing by torch.cat would move all of them for every new token, into memory
-    that the system hands out anew, which can take longer than attending to them.
+    They lie in buffers with room to grow, and re-ordering the beams copies them into a second pair. To cat and index
+    anew for every token would take memory from the system each time, which lasts longer than attending to it.
     """
+
+    ROOM = 32  # positions by which the buffers grow
 
     def __init__(self):
         self.length = 0  # T'
         self.buffers: list[Tensor] = []
+        self.spares: list[Tensor] = []
 
     def extend(self, *new: Tensor) -> list[Tensor]:
         """Append keys and values (B*W, H, T, K); returns all so far."""
         start, self.length = self.length, self.length + new[0].size(2)
-        if start == 0:
+        if not start:
             self.buffers = list(new)
-            return self.buffers
-        while self.length > self.buffers[0].size(2):  # twice the room; what lies in the new half does not matter
-            self.buffers = [torch.cat([buffer, buffer], 2) for buffer in self.buffers]
-        for buffer, tensor in zip(self.buffers, new, strict=True):
-            buffer[:, :, start : self.length] = tensor
+        elif self.length > self.buffers[0].size(2):
+            room = new[0].new_zeros(()).expand(*new[0].shape[:2], self.length - start + self.ROOM, new[0].size(3))
+            self.buffers = [torch.cat([buffer[:, :, :start], room], 2) for buffer in self.buffers]
+            self.spares = []
+        if start:
+            for buffer, tensor in zip(self.buffers, new, strict=True):
+                buffer[:, :, start : self.length] = tensor
         return [buffer[:, :, : self.length] for buffer in self.buffers]
 
     def reorder(self, rows: Tensor) -> None:
-        """Row i goes on from what row rows[i] was."""
-        self.buffers = [buffer.index_select(0, rows) for buffer in self.buffers]
+        """Row i becomes what row rows[i] was."""
+        self.spares = self.spares or [torch.empty_like(buffer) for buffer in self.buffers]
+        for buffer, spare in zip(self.buffers, self.spares, strict=True):
+            torch.index_select(buffer, 0, rows, out=spare)
+        self.buffers, self.spares = self.spares, self.buffers
 
 
 class Projected(NamedTuple):
