@@ -31,7 +31,7 @@ from shared.data import Example, load
 
 from . import patterns
 from .model import ModelConfig, Transformer, objective, translation_loss
-from .text import Batches, collate, encode_examples, train_tokenizer
+from .text import Batches, Item, collate, encode_examples, train_tokenizer
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,7 @@ class TrainConfig:
             )
 
     def model_config(self, vocabulary: int) -> ModelConfig:
+        """The model's part of the fields, with the size V that the tokenizer came to."""
         shared_fields = {field.name for field in fields(ModelConfig)} & {field.name for field in fields(self)}
         return ModelConfig(**{name: getattr(self, name) for name in shared_fields} | {"vocabulary": vocabulary})
 
@@ -315,7 +316,22 @@ def dropped_units(examples: Sequence[Example], tokenizer: Tokenizer, pattern: st
 class Training:
     """One run: the loop, its checkpoints and its log."""
 
-    def __init__(self, config, run_dir, accelerator, model, items, validation, first_step):
+    def __init__(
+        self,
+        config: TrainConfig,
+        run_dir: Path,
+        accelerator: Accelerator,
+        model: Transformer,
+        items: Sequence[Item],
+        validation: Sequence[Item],
+        first_step: int,
+    ):
+        """Take up the run where its last checkpoint left it, or at its beginning.
+
+        Args:
+            items, validation: encoded examples.
+            first_step: updates behind the weights that the run starts from, for the learning rate.
+        """
         self.config, self.run_dir, self.accelerator, self.first_step = config, run_dir, accelerator, first_step
         self.validation = validation
         self.batches = Batches(items, config.batch_tokens, config.seed)
@@ -329,6 +345,7 @@ class Training:
             self.log({"examples": len(items), "batches_per_epoch": len(self.batches.order), "sources_cut": cut})
 
     def run(self) -> None:
+        """Train to the last step and write model.safetensors."""
         config = self.config
         bar = tqdm(total=config.steps, initial=self.step, disable=not self.accelerator.is_main_process, unit="step")
         while self.step < config.steps:
@@ -431,12 +448,14 @@ class Training:
             (self.run_dir / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
 
     def log(self, row: dict) -> None:
+        """Append a row to log.jsonl, on the main process."""
         if self.accelerator.is_main_process:
             with (self.run_dir / "log.jsonl").open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
 
 
 def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
+    """Write to a temporary name and rename."""
     temporary = path.with_name(path.name + ".tmp")
     save_file(tensors, temporary)
     os.replace(temporary, path)
@@ -448,6 +467,7 @@ def random_state() -> dict:
 
 
 def set_random_state(state: dict) -> None:
+    """Undo `random_state`."""
     torch.set_rng_state(state["cpu"])
     if state["cuda"]:
         torch.cuda.set_rng_state_all(state["cuda"])
@@ -499,6 +519,7 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[TrainConfig, Path, bo
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
+    """Train; bad input ends the program with one line that says what is wrong."""
     try:
         train(*parse(arguments))
     except (ValueError, ImportError) as error:
