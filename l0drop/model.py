@@ -1,7 +1,7 @@
 """Transformer with an L0Drop layer between encoder and decoder (Zhang, Titov & Sennrich 2021, Sections 3-4).
 
-Reads in the paper's order: attention, encoder, decoder, L0Drop's place between them, objective, decoding. The gates
-themselves and Algorithm 1's compression are in gates.py.
+Reads in the paper's order: attention, encoder, decoder, L0Drop's place between them, objective. The gates themselves
+and Algorithm 1's compression are in gates.py, beam search is in search.py.
 
 Glossary. B source sentences, W beams of each, S source tokens, R retained rows of the memory, T target tokens,
 H heads, D model width, K = D / H head width, V vocabulary.
@@ -73,7 +73,8 @@ class Attention(nn.Module):
         self.weights: Tensor | None = None
 
     def split_heads(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, H, S, K)
+        """(B, S, D) -> (B, H, S, K)."""
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
     def project(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values (B, H, S, K) of a memory (B, S, D)."""
@@ -96,6 +97,7 @@ class Attention(nn.Module):
         return self.output(attended.transpose(1, 2).flatten(2))  # (B, T, D)
 
     def normalise(self, logits: Tensor) -> Tensor:
+        """Logits (B, H, T, S) -> weights that sum to 1 over S; raises ImportError without the package entmax."""
         if self.entmax_alpha is None:
             return logits.softmax(-1)
         try:
@@ -124,6 +126,7 @@ class EncoderLayer(nn.Module):
         self.dropout = nn.Dropout(config.residual_dropout)
 
     def forward(self, x: Tensor, bias: Tensor) -> Tensor:
+        """x (B, S, D) -> new x; `bias` (B, 1, 1, S) hides padding with -inf."""
         # Eq. (2): FFN(ATT(X^{l-1}, X^{l-1})).
         x = self.norms[0](x + self.dropout(self.attention(x, *self.attention.project(x), bias)))
         return self.norms[1](x + self.dropout(self.feed_forward(x)))

@@ -47,11 +47,13 @@ def beam_search(
         length_penalty: alpha (Appendix A: 0.6; Section 5: 1.0 for characters).
         min_length: no EOS before this many tokens (0 = the paper; benchmarks fix the length with it).
     Raises:
-        ValueError: beam < 1, a limit below 1 or min_length, or one beyond the position table.
+        ValueError: beam < 1, length_penalty < 0, a limit below 1 or min_length, or one beyond the position table.
     """
     longest = int(limits.max())
     if beam < 1:
         raise ValueError(f"beam is {beam}; it must be at least 1")
+    if length_penalty < 0:  # the bound that ends the search needs a norm that grows
+        raise ValueError(f"length_penalty is {length_penalty}; it must be at least 0")
     if int(limits.min()) < max(min_length, 1):
         raise ValueError(f"a limit of {int(limits.min())} tokens leaves no output of at least {max(min_length, 1)}")
     if longest > model.config.positions:

@@ -164,15 +164,20 @@ def write_json(path: Path, value: object) -> None:
     os.replace(temporary, path)
 
 
+def read_json(path: Path) -> object:
+    """A JSON file of a run folder; raises ValueError that names it when it is missing or cut off."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"{path} does not exist: {path.parent} is not a run folder of l0drop.train") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path} is cut off or not JSON ({error}): train the run again") from None
+
+
 def read_config(run_dir: Path) -> dict:
     """config.json of a run folder of this package; raises ValueError that names the file and what is wrong."""
     path = run_dir / "config.json"
-    try:
-        saved = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ValueError(f"{path} does not exist: {run_dir} is not a run folder of l0drop.train") from None
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is cut off or not JSON ({error}): train the run again") from None
+    saved = read_json(path)
     if saved.get("package") != "l0drop":
         raise ValueError(f"{path} belongs to the package {saved.get('package')!r}, not to l0drop")
     unknown = set(saved["train"]) - {field.name for field in fields(TrainConfig)}
@@ -202,7 +207,7 @@ def load_run(run_dir: str | Path) -> Run:
         model.load_state_dict(load_file(weights))
     except (SafetensorError, RuntimeError) as error:
         raise ValueError(f"{weights} is cut off or does not fit config.json ({error})") from None
-    dropped = set(json.loads((run_dir / "dropped.json").read_text()))
+    dropped = set(read_json(run_dir / "dropped.json"))
     return Run(config, model.eval(), tokenizer, dropped, saved["first_step"] + config.steps)
 
 
@@ -260,7 +265,7 @@ def train(config: TrainConfig, run_dir: str | Path, resume: bool = False) -> Non
     if exists:
         first_step = read_config(run_dir)["first_step"]
         tokenizer = Tokenizer.from_file(str(run_dir / "tokenizer.json"))
-        dropped = set(json.loads((run_dir / "dropped.json").read_text()))
+        dropped = set(read_json(run_dir / "dropped.json"))
         model = Transformer(config.model_config(tokenizer.get_vocab_size()))
     else:
         config, model, tokenizer, first_step = start(config, examples)

@@ -708,6 +708,12 @@ def test_search_refuses_no_beam(model, ragged):
         generate(model, ragged, beam=0)
 
 
+def test_search_refuses_a_negative_length_penalty(model, ragged):
+    """The stopping bound rests on a norm that grows with the length."""
+    with pytest.raises(ValueError, match="length_penalty is -1.0; it must be at least 0"):
+        generate(model, ragged, length_penalty=-1.0)
+
+
 def test_search_refuses_limits_without_an_output(model, ragged):
     with pytest.raises(ValueError, match="a limit of 4 tokens leaves no output of at least 99"):
         generate(model, ragged[:1, :4], extra_length=0, min_length=99)

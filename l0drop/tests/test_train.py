@@ -237,6 +237,10 @@ def test_bad_run_folders_are_named(tmp_path, base):
     (run_dir / "tokenizer.json").write_bytes((base / "tokenizer.json").read_bytes())
     with pytest.raises(ValueError, match="model.safetensors is cut off"):
         load_run(run_dir)
+    (run_dir / "model.safetensors").write_bytes((base / "model.safetensors").read_bytes())
+    (run_dir / "dropped.json").write_text("[1, 2")
+    with pytest.raises(ValueError, match="dropped.json is cut off"):
+        load_run(run_dir)
 
 
 def test_bad_data_is_named_and_leaves_no_run(tmp_path):
