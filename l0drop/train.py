@@ -60,6 +60,7 @@ class TrainConfig:
     mask_closed_in_training: bool = False  # released code: true
     l0_weight: float = 0.3  # lambda of Eq. (12); Table 1: 0.3
     l0_warmup: int = 0  # steps over which lambda rises linearly; 0 = constant, as in fine-tuning (Section 6)
+    l0_start: int = 0  # steps before that rise, with lambda = 0 (released code: 0)
     l0_reduction: str = "token_mean"  # "token_mean" = released code, "sum" = Eq. (10) as printed
     pattern: str = "none"  # a rule of Section 7 instead of gates: pos, freq, inv_freq, group
     tagger: str = ""  # folder of Stanza models, for sources without tags; empty = Stanza's own folder
@@ -140,8 +141,10 @@ def learning_rate(step: int, config: TrainConfig, first_step: int = 0) -> float:
 
 
 def l0_weight(step: int, config: TrainConfig) -> float:
-    """lambda at a step: constant, or rising linearly over `l0_warmup` steps (Section 6, training from scratch)."""
-    return config.l0_weight * (min(step / config.l0_warmup, 1.0) if config.l0_warmup else 1.0)
+    """lambda at a step: 0 before `l0_start`, then rising linearly over `l0_warmup` steps (Section 6), then constant."""
+    if step < config.l0_start:
+        return 0.0
+    return config.l0_weight * (min((step - config.l0_start) / config.l0_warmup, 1.0) if config.l0_warmup else 1.0)
 
 
 # The run folder

@@ -48,6 +48,9 @@ def test_lambda_is_constant_or_rises_linearly():
     assert [l0_weight(step, TrainConfig(l0_weight=0.3)) for step in (0, 7)] == [0.3, 0.3]
     scheduled = TrainConfig(l0_weight=0.2, l0_warmup=200)
     assert [l0_weight(step, scheduled) for step in (0, 50, 200, 900)] == pytest.approx([0, 0.05, 0.2, 0.2])
+    delayed = replace(scheduled, l0_start=100)
+    assert [l0_weight(step, delayed) for step in (0, 99, 150, 300)] == pytest.approx([0, 0, 0.05, 0.2])
+    assert [l0_weight(step, TrainConfig(l0_weight=0.3, l0_start=5)) for step in (4, 5)] == [0, 0.3]
 
 
 def test_average_is_the_mean_of_the_last_checkpoints(base):
