@@ -22,6 +22,8 @@ What must then hold:
 - the named test exists, is not skipped, asserts something, and has the number in its name or its text;
 - every mark in the code (tests apart) and every number in a test's name (`test_eq7_`) has its row. So the mark is kept
   for the package's own paper: another paper's equation is written "equation 3 of Louizos et al.";
+- where a paper numbers no equations, the first cell, the code and the test (`test_section_4_2_`) say `Section 4.2`; not
+  the other way, since code may name a section for other reasons;
 - every `D1` of the README stands in a comment or docstring of the code and in a test that asserts (or in that test's
   name, `test_d1_`), and every `D1:` of the code stands in the README.
 
@@ -41,6 +43,8 @@ GROUP = r"\([^()]*\)"  # (4) or (4-6)
 EQUATIONS = re.compile(rf"\bEqs?\.\s*({GROUP}(?:(?:\s*[-–,]\s*|\s+(?:and|to)\s+){GROUP})*|{NUMBER}(?:[-–]\d+)?)")
 ALGORITHM = re.compile(r"\bAlgorithm\s+(\d+)")
 DEVIATION = re.compile(r"\bD(\d+)\b")
+SECTION = re.compile(r"\bSection\s+(\d+(?:\.\d+)*)")
+TEST_SECTION = re.compile(r"_section((?:_\d+)+)(?=_|$)")
 TEST_NUMBER = re.compile(r"_(eq|algorithm|d)(\d+[a-z]?)(?=_|$)")
 PLACE = re.compile(r"`([\w/]+\.py):([\w.]+)`")
 TEST = re.compile(r"`(?:[\w/]+\.py::?)?(test_\w+)`")
@@ -54,6 +58,11 @@ def labels(text: str) -> set[str]:
         for first, last in re.findall(r"(\d+)[\s()]*(?:[-–]|\bto\b)[\s()]*(\d+)", group):
             found |= {f"Eq. {number}" for number in range(int(first), int(last) + 1)}
     return found
+
+
+def sections(text: str) -> set[str]:
+    """Return the sections that a text names, "Section 4.2"."""
+    return {f"Section {number}" for number in SECTION.findall(text)}
 
 
 def labels_of_name(name: str) -> set[str]:
@@ -143,6 +152,8 @@ class Package:
         for source, dotted in (self.tests[name] for name in names if name in self.tests):
             text = source.prose_of(dotted)
             here = labels(text) | {f"D{number}" for number in DEVIATION.findall(text)} | labels_of_name(dotted)
+            here |= sections(text)
+            here |= {f"Section {number[1:].replace('_', '.')}" for number in TEST_SECTION.findall(dotted)}
             if label in here and asserts(source.definitions[dotted]):
                 return True
         return False
@@ -150,15 +161,16 @@ class Package:
     def check_row(self, line: int, row: str) -> set[str]:
         """Check one row of the table of equations and return its labels."""
         readme = self.folder / "README.md"
-        here = labels(row.split("|")[1])
+        here = labels(row.split("|")[1]) | sections(row.split("|")[1])
         if not here:
-            self.problem(readme, line, 'the first cell names no equation; write "Eq. 7", "Eq. 4-6" or "Algorithm 1"')
+            forms = '"Eq. 7", "Eq. 4-6", "Algorithm 1" or "Section 4.2"'
+            self.problem(readme, line, f"the first cell names no equation; write {forms}")
         marked, places, tests = set(), PLACE.findall(row), TEST.findall(row)
         for file, name in places:
             if file not in self.code or name not in self.code[file].definitions:
                 self.problem(readme, line, f"there is no {file}:{name}; correct the row")
             else:
-                marked |= labels(self.code[file].prose_of(name))
+                marked |= labels(self.code[file].prose_of(name)) | sections(self.code[file].prose_of(name))
         for name in tests:
             if name not in self.tests:
                 self.problem(readme, line, f"there is no {name} in tests/; correct the row or write the test")
@@ -182,7 +194,7 @@ class Package:
             rows |= self.check_row(number, line)
         for number, line in lines:
             if declared := re.match(r"<!--\s*trace:(.*)-->", line):
-                for label in sorted(labels(declared[1]) - rows):
+                for label in sorted((labels(declared[1]) | sections(declared[1])) - rows):
                     self.problem(self.folder / "README.md", number, f"{label} is declared but has no row; write one")
         for source in self.code.values():
             for number, text in source.prose:

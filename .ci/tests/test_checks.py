@@ -215,6 +215,29 @@ def test_trace_finds_each_gap(tmp_path, capsys, file, old, new, message):
     assert status == 1 and message in output
 
 
+SECTIONS = {
+    "readme": "## Equations\n<!-- trace: Section 4.2 -->\n| | | | |\n|-|-|-|-|\n"
+    "| Section 4.2 | half | `model.py:half` | `test_section_4_2_half` |\n\n## Deviations\n\nnone\n",
+    "code": "def half(x):\n    # Section 4.2: x / 2; as in Section 6.\n    return x / 2\n",
+    "suite": "def test_section_4_2_half():\n    assert half(4) == 2\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        ("code", "as in Section 6", "as in Section 7", ""),  # a section without a row is no gap
+        ("code", "# Section 4.2", "# Section 4.3", 'Section 4.2: no mark "# Section 4.2" in model.py:half'),
+        ("suite", "_section_4_2_", "_section_4_3_", "there is no test_section_4_2_half"),
+        ("readme", "trace: Section 4.2", "trace: Section 4.2, Section 5", "Section 5 is declared but has no row"),
+    ],
+)
+def test_trace_follows_sections_where_a_paper_numbers_no_equations(tmp_path, capsys, file, old, new, message):
+    assert SECTIONS[file].count(old) == 1
+    status, output = traced(tmp_path, capsys, **SECTIONS | {file: SECTIONS[file].replace(old, new)})
+    assert status == bool(message) and message in output
+
+
 def test_trace_reads_every_way_to_write_numbers():
     assert trace.labels("Eq. (4)-(6)") == trace.labels("Eq. 4-6") == trace.labels("Eqs. (4), (5) and (6)")
     assert trace.labels("Eq. (4-6)") == {"Eq. 4", "Eq. 5", "Eq. 6"}

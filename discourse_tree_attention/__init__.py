@@ -1,0 +1,24 @@
+"""Xiao, Huber & Carenini (2020), Do We Really Need That Many Parameters in Transformer for Extractive Summarization?
+Discourse Can Help!, CODI 2020.
+
+The self-attention of a document encoder is replaced by a fixed matrix read off the document's discourse tree: no
+parameters for queries and keys, and summaries about as good as those of learned single-head attention.
+"""
+
+from .matrices import build_matrix, c_tree, c_tree_nuclearity, d_tree, sentence_matrix
+from .model import ModelConfig, Summarizer, count_parameters, extraction_loss
+from .trees import Node, read_tree
+
+__all__ = [
+    "ModelConfig",
+    "Node",
+    "Summarizer",
+    "build_matrix",
+    "c_tree",
+    "c_tree_nuclearity",
+    "count_parameters",
+    "d_tree",
+    "extraction_loss",
+    "read_tree",
+    "sentence_matrix",
+]

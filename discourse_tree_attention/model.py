@@ -1,0 +1,284 @@
+"""The Synthesizer document encoder with all attention types of the paper, and the extractive summariser on top of it.
+
+Glossary (B documents, N units of the longest one, H heads, D model width, K head width):
+
+    code        paper                                           shape
+    ----------  ----------------------------------------------  -------------------------------
+    states      X, one vector per unit (EDU or sentence)        (B, N, D)
+    weights     A, A_ij = attention that unit i pays to unit j  (B, H, N, N), or without B or H
+    matrix      A of a discourse tree (matrices.py)             (B, N, N)
+    value       G                                               (B, N, H K)
+    keep        -                                               (B, N), True at real units
+    scores      confidence of a unit, before the sigmoid        (B, N)
+
+Only `weights` differs between the attention types; value, output, feed-forward and layer norms are the same in all.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+TREES = ("d_tree", "c_tree", "c_tree_nuclearity")
+ATTENTIONS = ("dot", "dense", "learned_random", "fixed_random", "none", *TREES)
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Sizes of the document encoder; the defaults are the paper's default model. `BALANCED` has the other setting."""
+
+    attention: str = "c_tree"  # one of ATTENTIONS
+    width: int = 768  # D, that of the unit encoder (bert-base)
+    layers: int = 2  # released code
+    heads: int = 1  # Tables 2 and 3: 8 for one of the dot products, else 1
+    head_width: int = 64  # d_k = d_v = d_q (Section 5.1)
+    inner: int = 3072  # d_inner of the feed-forward block (Section 5.1)
+    dense_inner: int = 512  # inner width of Dense (footnote 2); 0 = the head width (released code, D3)
+    max_units: int = 512  # longest document that Dense and Random have weights for (released code)
+    positions: int = 1000  # length of the position table (released code)
+    dropout: float = 0.1  # released code
+    classifier: int = 100  # hidden width of the MLP that scores a unit (released code)
+
+    def __post_init__(self):
+        if self.attention not in ATTENTIONS:
+            raise ValueError(f"attention is {self.attention!r}; use one of {', '.join(ATTENTIONS)}")
+        for name in ("width", "layers", "heads", "head_width", "inner", "max_units", "positions", "classifier"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if self.width % 2:
+            raise ValueError(f"width is {self.width}; the position table needs an even number")
+        if self.dense_inner < 0 or not 0 <= self.dropout < 1:
+            raise ValueError(f"dense_inner {self.dense_inner} must be at least 0, dropout {self.dropout} in [0, 1)")
+        if self.attention in (*TREES, "none") and self.heads > 1:
+            raise ValueError(f"{self.attention} has the same weights in every head: use heads = 1 (Section 5.2)")
+
+
+BALANCED = {"head_width": 512, "inner": 512}  # Section 5.1: d_v = d_k = d_q = 512 and d_inner = 512
+
+
+# Section 3: attention weights. Each type is called with (states, keep, matrix) and returns `weights`, None for A = I.
+
+
+class DotProduct(nn.Module):
+    """Dot Product of Section 3: A = softmax(Q(X) K(X)^T / sqrt(d_k)), one per head."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.heads = config.heads
+        self.query = projection(config)
+        self.key = projection(config)
+
+    def forward(self, states: Tensor, keep: Tensor, matrix: Tensor | None) -> Tensor:
+        query = split_heads(self.query(states), self.heads)  # (B, H, N, K)
+        # Section 3: A = softmax(K(X) Q(X)), scaled by sqrt(d_k) as usual.
+        key = split_heads(self.key(states), self.heads)  # (B, H, N, K)
+        return masked_softmax(query @ key.mT / math.sqrt(query.size(-1)), keep)  # (B, H, N, N)
+
+
+class Dense(nn.Module):
+    """Dense of Section 3: A = softmax(W1 sigma(W2 X + b2) + b1): each unit alone says at which places it looks."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        # D3: footnote 2 has 512; the released code has the head width.
+        inner = config.dense_inner or config.head_width
+        # D4: the formula has a sigma, the released code and the Synthesizer a ReLU.
+        self.maps = nn.ModuleList(
+            nn.Sequential(nn.Linear(config.width, inner), nn.ReLU(), nn.Linear(inner, config.max_units))
+            for _ in range(config.heads)
+        )
+
+    def forward(self, states: Tensor, keep: Tensor, matrix: Tensor | None) -> Tensor:
+        # Section 3: A = softmax(Dense(X)).
+        logits = torch.stack([dense(states) for dense in self.maps], dim=1)  # (B, H, N, max_units)
+        return masked_softmax(logits[..., : states.size(1)], keep)  # (B, H, N, N)
+
+
+class Random(nn.Module):
+    """Random of Section 3: A = softmax(R), the same R for all documents; learned with the model, or fixed."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        logits = torch.randn(config.heads, config.max_units, config.max_units)
+        if config.attention == "learned_random":
+            self.logits = nn.Parameter(logits)
+        else:
+            self.register_buffer("logits", logits)
+
+    def forward(self, states: Tensor, keep: Tensor, matrix: Tensor | None) -> Tensor:
+        units = states.size(1)
+        # Section 3: A = softmax(R).
+        return masked_softmax(self.logits[None, :, :units, :units], keep)  # (B, H, N, N)
+
+
+class Tree(nn.Module):
+    """Section 4: A comes from the document's discourse tree and has no parameters."""
+
+    def forward(self, states: Tensor, keep: Tensor, matrix: Tensor | None) -> Tensor:
+        if matrix is None:
+            raise ValueError("tree attention needs the matrices of the documents' trees: pass matrix (B, N, N)")
+        # Section 4: A of the document's tree, no softmax.
+        return matrix[:, None] * keep[:, None, None]  # (B, 1, N, N), columns of padding are zero
+
+
+class Identity(nn.Module):
+    """No attention (Section 5.1): A = I, each unit sees itself only."""
+
+    def forward(self, states: Tensor, keep: Tensor, matrix: Tensor | None) -> None:
+        return None
+
+
+def attention_weights(config: ModelConfig) -> nn.Module:
+    """The module that computes `weights` for an attention type."""
+    if config.attention in TREES:
+        return Tree()
+    kinds = {"dot": DotProduct, "dense": Dense, "learned_random": Random, "fixed_random": Random}
+    return kinds[config.attention](config) if config.attention in kinds else Identity()
+
+
+def masked_softmax(logits: Tensor, keep: Tensor) -> Tensor:
+    """Softmax over the real units: rows sum to 1, padding gets exactly 0.
+
+    Args:
+        logits: (B or 1, H, N, N).
+        keep: (B, N).
+    """
+    return logits.masked_fill(~keep[:, None, None], -math.inf).softmax(-1)
+
+
+def split_heads(states: Tensor, heads: int) -> Tensor:
+    """(B, N, H K) -> (B, H, N, K)."""
+    return states.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def projection(config: ModelConfig) -> nn.Linear:
+    """D -> H K, initialised as in the released code: N(0, 2 / (D + K))."""
+    linear = nn.Linear(config.width, config.heads * config.head_width)
+    nn.init.normal_(linear.weight, std=math.sqrt(2 / (config.width + config.head_width)))
+    return linear
+
+
+# The encoder
+
+
+class Attention(nn.Module):
+    """X_out = A G(X) (Section 3), with the heads' outputs put together by a linear map."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.heads = config.heads
+        self.weights = attention_weights(config)
+        self.value = projection(config)
+        self.output = nn.Linear(config.heads * config.head_width, config.width)
+        nn.init.xavier_normal_(self.output.weight)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, states: Tensor, keep: Tensor, matrix: Tensor | None = None) -> Tensor:
+        """(B, N, D) -> (B, N, D)."""
+        value = split_heads(self.value(states), self.heads)  # (B, H, N, K)
+        weights = self.weights(states, keep, matrix)
+        # Section 3: X_out = A G(X), with sum_j A_ij = 1.
+        # D5: dropout falls on A without making its rows sum to 1 again, on fixed weights too (released code).
+        mixed = value if weights is None else self.dropout(weights) @ value  # (B, H, N, K)
+        return self.output(mixed.transpose(1, 2).flatten(-2))
+
+
+class EncoderLayer(nn.Module):
+    """Transformer encoder layer with layer norm after each block."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.attention = Attention(config)
+        self.attention_norm = nn.LayerNorm(config.width)
+        self.inner = nn.Linear(config.width, config.inner)
+        self.outer = nn.Linear(config.inner, config.width)
+        self.feed_forward_norm = nn.LayerNorm(config.width)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, states: Tensor, keep: Tensor, matrix: Tensor | None = None) -> Tensor:
+        """(B, N, D) -> (B, N, D), padding zero."""
+        real = keep[..., None]  # (B, N, 1)
+        states = self.attention_norm(states + self.dropout(self.attention(states, keep, matrix))) * real
+        fed = self.outer(F.relu(self.inner(states)))  # (B, N, D)
+        return self.feed_forward_norm(states + self.dropout(fed)) * real
+
+
+class Summarizer(nn.Module):
+    """Unit vectors -> a score for each unit (Figure 2): positions, document encoder, MLP; the loss has the sigmoid."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.config = config
+        self.register_buffer("position_table", sinusoids(config.positions, config.width), persistent=False)
+        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
+        self.classifier = nn.Sequential(
+            nn.Linear(config.width, config.classifier),
+            nn.ReLU(),
+            nn.Dropout(config.dropout),
+            nn.Linear(config.classifier, 1),
+        )
+
+    def forward(self, units: Tensor, keep: Tensor, matrix: Tensor | None = None) -> Tensor:
+        """Score every unit of every document.
+
+        Args:
+            units: (B, N, D) vectors of the unit encoder, anything at padding.
+            keep: (B, N) bool, True at real units; at least one in each row.
+            matrix: (B, N, N) attention from the documents' trees, for tree attention.
+        Returns:
+            (B, N) log-odds that the summary takes the unit; meaningless at padding.
+        Raises:
+            ValueError: more units than the position table or the attention has places for.
+        """
+        check_length(units.size(1), self.config)
+        # Section 3, Figure 2: document encoder, then an MLP with a sigmoid (which is in the loss).
+        # Released code: positions are added without scaling the vectors and without dropout.
+        states = (units + self.position_table[: units.size(1)]) * keep[..., None]  # (B, N, D)
+        for layer in self.layers:
+            states = layer(states, keep, matrix)
+        return self.classifier(states).squeeze(-1)
+
+
+def longest_document(config: ModelConfig) -> int:
+    """Most units that a model can read: the position table, and for Dense and Random their weights, end there."""
+    bounded = config.attention in ("dense", "learned_random", "fixed_random")
+    return min(config.positions, config.max_units) if bounded else config.positions
+
+
+def check_length(units: int, config: ModelConfig) -> None:
+    """ValueError when a document is longer than the model's tables."""
+    if units > longest_document(config):
+        fields = "positions (and max_units)" if config.max_units < config.positions else "positions"
+        raise ValueError(
+            f"a document of {units} units is longer than the {longest_document(config)} that {config.attention} "
+            f"attention has places for: cut it, or train a model with larger {fields}"
+        )
+
+
+def sinusoids(positions: int, width: int) -> Tensor:
+    """(positions, width) table of Vaswani et al. (2017), sines at even and cosines at odd places."""
+    angles = torch.arange(positions)[:, None] * torch.exp(torch.arange(0, width, 2) * (-math.log(1e4) / width))
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)
+
+
+def extraction_loss(scores: Tensor, labels: Tensor, keep: Tensor, positive_weight: float = 1.0) -> Tensor:
+    """Binary cross-entropy of the unit scores, summed over the real units of the batch (released code).
+
+    Args:
+        scores, labels, keep: (B, N); labels in {0, 1}.
+        positive_weight: weight of the units that the summary takes; released code: negatives / positives.
+    """
+    labels = labels.to(scores.dtype)
+    weight = torch.tensor(positive_weight, dtype=scores.dtype, device=scores.device)
+    return F.binary_cross_entropy_with_logits(scores[keep], labels[keep], pos_weight=weight, reduction="sum")
+
+
+def count_parameters(model: Summarizer) -> tuple[int, int]:
+    """Trainable parameters of the attention (value and output maps included, layer norms not) and of the whole.
+
+    These are the two columns "# Params" of Tables 2 and 3 (Section 5.2).
+    """
+    attention = sum(p.numel() for layer in model.layers for p in layer.attention.parameters())
+    return attention, sum(p.numel() for p in model.parameters())

@@ -1,0 +1,104 @@
+"""From unit scores to a summary, and from a reference summary to the units that a model should learn to take."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+UNITS_TAKEN = {"edu": 6, "sentence": 3}  # Section 5.1
+ORACLE_UNITS = {"edu": 10, "sentence": 5}  # most units that the oracle starts from (released data preparation)
+
+
+def select(scores: Sequence[float], required: Sequence[Sequence[int]], count: int, lengths=None, max_words=0) -> list:
+    """Take the best units until there are enough, each with the units that it requires (Section 5.1).
+
+    Section 5.1, "dependency-restriction": all ancestors of a selected EDU within its sentence are selected with it.
+
+    Args:
+        scores: (N,) any numbers; of equal ones the earlier unit is taken first.
+        required: for each unit the units it cannot stand without, already closed under this relation; empty lists at
+            sentence level.
+        count: stop when so many units are taken, at least 1. Required units count (released code), so that the last
+            pick may lead beyond it (D8).
+        lengths: (N,) words of each unit, needed for `max_words`.
+        max_words: stop also when so many words are taken; 0 = no such limit. Released code: 80.
+    Returns:
+        indices of the units taken, in the order of the document.
+    """
+    if count < 1:
+        raise ValueError(f"count is {count}; a summary takes at least 1 unit")
+    taken: set[int] = set()
+    for unit in np.argsort(-np.asarray(scores, dtype=float), kind="stable").tolist():
+        if len(taken) >= count or (max_words and sum(lengths[i] for i in taken) >= max_words):
+            break
+        taken |= {unit, *required[unit]}  # D8
+    return sorted(taken)
+
+
+def join_units(units: Sequence[str], sentence: Sequence[int], taken: Sequence[int]) -> list[str]:
+    """Sentences of a summary: the units taken, in order, those of one sentence joined by blanks."""
+    sentences: dict[int, list[str]] = {}
+    for unit in taken:
+        sentences.setdefault(int(sentence[unit]), []).append(units[unit])
+    return [" ".join(parts) for parts in sentences.values()]
+
+
+def lead(required: Sequence[Sequence[int]], count: int) -> list[int]:
+    """Lead-6 and Lead-3 of Tables 2 and 3: the first units of the document."""
+    return list(range(min(count, len(required))))
+
+
+def ngrams(text: str, n: int) -> Counter:
+    """Counts of the n-grams of a unit's lower-cased words (a-z, 0-9, as in rouge-score, unstemmed)."""
+    words = re.findall("[a-z0-9]+", text.lower())
+    return Counter(zip(*(words[i:] for i in range(n)), strict=False))
+
+
+def oracle(units: Sequence[str], reference: str, required: Sequence[Sequence[int]], most: int) -> list[int]:
+    """Greedy oracle: add the unit that raises ROUGE-1 F1 + ROUGE-2 F1 most, until none does (D7).
+
+    Args:
+        units: (N,) texts.
+        reference: the reference summary.
+        required: see `select`; a pick brings its required units.
+        most: picks at most.
+    Returns:
+        indices of the units, in the order of the document; empty when no unit shares a word with the reference.
+    """
+    picks = np.eye(len(units), dtype=bool)
+    for unit, others in enumerate(required):
+        picks[unit, list(others)] = True
+    tables = [overlap_table(units, reference, n) for n in (1, 2)]
+    taken, best = np.zeros(len(units), dtype=bool), 0.0
+    for _ in range(most):
+        candidates = taken | picks  # (N, N): row i is the selection with unit i added
+        values = sum(f1(candidates, *table) for table in tables)
+        unit = int(values.argmax())
+        if values[unit] <= best + 1e-12:
+            break
+        taken, best = candidates[unit], values[unit]
+    return np.flatnonzero(taken).tolist()
+
+
+def overlap_table(units: Sequence[str], reference: str, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """How often each unit has each n-gram of the reference.
+
+    Returns:
+        (N, G) counts, (N,) n-grams in each unit, (G,) counts in the reference; n-grams do not cross units.
+    """
+    wanted = ngrams(reference, n)
+    counts = [ngrams(unit, n) for unit in units]
+    table = np.array([[count[gram] for gram in wanted] for count in counts], dtype=float).reshape(len(units), -1)
+    return (
+        table,
+        np.array([count.total() for count in counts], dtype=float),
+        np.array(list(wanted.values()), dtype=float),
+    )
+
+
+def f1(candidates: np.ndarray, table: np.ndarray, lengths: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """ROUGE-n F1 of several selections: (M, N) bool -> (M,) in [0, 1]."""
+    shared = np.minimum(candidates @ table, wanted).sum(1)
+    total = candidates @ lengths + wanted.sum()
+    return np.divide(2 * shared, total, out=np.zeros(len(candidates)), where=total > 0)

@@ -1,0 +1,164 @@
+"""The trees again, from the paper and slowly: sets of EDUs, loops and recursion. EDUs are counted from 1 here."""
+
+import os
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from ..trees import Node
+
+GUM = Path(os.environ.get("GUM_FOLDER", Path(__file__).resolve().parents[3] / "shared" / "data" / "gum"))
+
+
+def random_tree(rng, edus, first=1, nucleus=None, relation="span"):
+    """A tree with random shape and nuclearity; `rng` is a NumPy generator."""
+    if edus == 1:
+        return Node(first, first, nucleus, relation, text=f"unit {first} says ({rng.integers(9)}) ! _")
+    cut = int(rng.integers(1, edus))
+    roles = [(True, True), (True, False), (False, True)][rng.integers(3)]
+    relations = ["joint-list"] * 2 if all(roles) else ["span" if role else "elaboration-x" for role in roles]
+    left = random_tree(rng, cut, first, roles[0], relations[0])
+    right = random_tree(rng, edus - cut, first + cut, roles[1], relations[1])
+    return Node(first, first + edus - 1, nucleus, relation, (left, right))
+
+
+def chain(edus, right_branching=True):
+    """A tree as deep as it is long, whose first EDU is its root; built without recursion."""
+    if right_branching:
+        tree = Node(edus, edus, False, "x", text="w")
+        for first in range(edus - 1, 0, -1):
+            leaf = Node(first, first, True, text="w")
+            tree = Node(first, edus, None if first == 1 else False, "span" if first == 1 else "x", (leaf, tree))
+        return tree
+    tree = Node(1, 1, True, text="w")
+    for last in range(2, edus + 1):
+        tree = Node(1, last, None if last == edus else True, "span", (tree, Node(last, last, False, "x", text="w")))
+    return tree
+
+
+def constituents(node, depth=0):
+    """(EDUs, depth, nucleus) of every node."""
+    found = [(set(range(node.first, node.last + 1)), depth, node.nucleus)]
+    for child in node.children:
+        found += constituents(child, depth + 1)
+    return found
+
+
+def level_matrices(tree, nuclearity):
+    """Section 4.2 and 4.3: the list of M^L, entry by entry, root level first."""
+    all_of_them = constituents(tree)
+    matrices = []
+    for level in range(max(depth for _, depth, _ in all_of_them) + 1):
+        matrix = [[0] * tree.last for _ in range(tree.last)]
+        for i in range(tree.last):
+            for j in range(tree.last):
+                for edus, depth, nucleus in all_of_them:
+                    if depth == level and {i + 1, j + 1} <= edus:
+                        matrix[i][j] = 2 if nuclearity and nucleus else 1
+        matrices.append(matrix)
+    return matrices
+
+
+def row_normalised(matrix):
+    return [[value / sum(row) for value in row] for row in matrix]
+
+
+def added(matrices):
+    size = range(len(matrices[0]))
+    return [[sum(matrix[i][j] for matrix in matrices) for j in size] for i in size]
+
+
+def head_of(edus, all_of_them):
+    """The first EDU of a constituent that is Nucleus all the way up to it."""
+    for edu in sorted(edus):
+        if all(nucleus for other, _, nucleus in all_of_them if edu in other and other < edus):
+            return edu
+    raise AssertionError("every constituent has a head")
+
+
+def hirao(tree):
+    """{EDU: parent}, 0 of a root: the head of what the smallest Satellite around the EDU hangs in."""
+    all_of_them = constituents(tree)
+    parents = {}
+    for edu in range(1, tree.last + 1):
+        around = [edus for edus, _, nucleus in all_of_them if edu in edus and nucleus is False]
+        parents[edu] = 0
+        if around:
+            satellite = min(around, key=len)
+            parent = min((edus for edus, _, _ in all_of_them if satellite < edus), key=len)
+            parents[edu] = head_of(parent, all_of_them)
+    return parents
+
+
+def steps_to_root(parents, edu):
+    return 0 if parents[edu] == 0 else 1 + steps_to_root(parents, parents[edu])
+
+
+def edited(parents, sentence):
+    """D2 in words: {EDU: parent} with one root in each sentence; `sentence` is {EDU: sentence}."""
+    result = dict(parents)
+    for name in set(sentence.values()):
+        inside = [edu for edu in parents if sentence[edu] == name]
+        tops = [edu for edu in inside if parents[edu] not in inside]
+        stays = min(tops, key=lambda edu: (steps_to_root(parents, edu), edu))
+        for edu in tops:
+            if edu != stays:
+                result[edu] = stays
+    return result
+
+
+def between_sentences(matrix, sentence, count):
+    """Section 4.4, entry by entry: I A I^T. `sentence` is a list, both counted from 0."""
+    result = [[0.0] * count for _ in range(count)]
+    for i, of_i in enumerate(sentence):
+        for j, of_j in enumerate(sentence):
+            result[of_i][of_j] += matrix[i][j]
+    return result
+
+
+def needed(parents, sentence, edu):
+    """Section 5.1: the ancestors of an EDU within its sentence, recursively."""
+    parent = parents[edu]
+    if parent == 0 or sentence[parent] != sentence[edu]:
+        return []
+    return [parent, *needed(parents, sentence, parent)]
+
+
+def rs3(tree):
+    """A binary tree in the .rs3 format: a Satellite hangs on its Nucleus, which hangs on a group as "span"."""
+    order, stack = [], [tree]
+    while stack:
+        order.append(stack.pop())
+        stack += order[-1].children
+    groups = {(node.first, node.last): tree.last + n for n, node in enumerate(order, 1) if node.children}
+    name = {(node.first, node.last): groups.get((node.first, node.last), node.first) for node in order}
+    hangs = {}
+    for node in order:
+        for child, sibling in zip(node.children, node.children[::-1], strict=True):
+            target = node if child.nucleus else sibling
+            relation = "span" if child.nucleus and not sibling.nucleus else child.relation
+            hangs[child.first, child.last] = f' parent="{name[target.first, target.last]}" relname="{relation}"'
+    lines = []
+    for node in sorted(order, key=lambda node: name[node.first, node.last]):
+        span = node.first, node.last
+        if not node.children:
+            lines.append(f'<segment id="{name[span]}"{hangs.get(span, "")}>{escape(node.text)}</segment>')
+        else:
+            kind = "multinuc" if all(child.nucleus for child in node.children) else "span"
+            lines.append(f'<group id="{name[span]}" type="{kind}"{hangs.get(span, "")}/>')
+    nuclear = {child.relation for node in order for child in node.children if all(c.nucleus for c in node.children)}
+    satellite = {child.relation for node in order for child in node.children if child.nucleus is False}
+    relations = [f'<rel name="{r}" type="multinuc"/>' for r in nuclear] + [
+        f'<rel name="{r}" type="rst"/>' for r in satellite
+    ]
+    header = f"<header><relations>{''.join(sorted(relations))}</relations></header>"
+    return f"<rst>\n{header}\n<body>\n" + "\n".join(lines) + "\n</body>\n</rst>\n"
+
+
+def brackets(tree):
+    """The post-order list of the paper's code, the root left out."""
+
+    def listed(node):
+        below = [item for child in node.children for item in listed(child)]
+        return [*below, [[node.first, node.last], "Nucleus" if node.nucleus else "Satellite", node.relation]]
+
+    return listed(tree)[:-1]

@@ -1,0 +1,267 @@
+"""Attention types, encoder and summariser: against loops, in the limits, and their parameter counts."""
+
+import math
+
+import pytest
+import torch
+
+from ..model import (
+    ATTENTIONS,
+    BALANCED,
+    TREES,
+    ModelConfig,
+    Summarizer,
+    check_length,
+    count_parameters,
+    extraction_loss,
+    longest_document,
+    sinusoids,
+)
+from . import reference
+from .conftest import SIZES
+
+KINDS = [(attention, 1) for attention in ATTENTIONS] + [("dot", 4), ("dense", 2), ("learned_random", 3)]
+
+
+# Tables 2 and 3: (attention, heads) -> attention and total parameters, default then balanced; printed beside
+PRINTED = {
+    ("dot", 8): [(3_150_336, 12_678_345, "3.2M", "12.7M"), (25_191_936, 26_850_505, "25.2M", "27M")],
+    ("dot", 1): [(395_136, 9_923_145, "0.4M", "9.9M"), (3_150_336, 4_808_905, "3.2M", "4.8M")],
+    ("dense", 1): [(1_511_040, 11_039_049, "1.5M", "11.0M"), (2_888_192, 4_546_761, "2.9M", "4.5M")],
+    ("learned_random", 1): [(722_560, 10_250_569, "0.7M", "10.3M"), (2_099_712, 3_758_281, "2.1M", "3.8M")],
+    ("fixed_random", 1): [(198_272, 9_726_281, "0.2M", "9.7M"), (1_575_424, 3_233_993, "1.6M", "3.2M")],
+    ("none", 1): [(198_272, 9_726_281, "0.2M", "9.7M"), (1_575_424, 3_233_993, "1.6M", "3.2M")],
+    ("d_tree", 1): [(198_272, 9_726_281, "0.2M", "9.7M"), (1_575_424, 3_233_993, "1.6M", "3.2M")],
+    ("c_tree", 1): [(198_272, 9_726_281, "0.2M", "9.7M"), (1_575_424, 3_233_993, "1.6M", "3.2M")],
+    ("c_tree_nuclearity", 1): [(198_272, 9_726_281, "0.2M", "9.7M"), (1_575_424, 3_233_993, "1.6M", "3.2M")],
+}
+
+
+@pytest.mark.parametrize("kind", PRINTED, ids=str)
+@pytest.mark.parametrize("size", [0, 1], ids=["default", "balanced"])
+def test_params_of_tables_2_and_3(kind, size):
+    """Section 5.2: every count of Tables 2 and 3, exactly, and as it is printed there."""
+    with torch.device("meta"):
+        model = Summarizer(ModelConfig(attention=kind[0], heads=kind[1], **BALANCED if size else {}))
+    attention, whole, printed_attention, printed_whole = PRINTED[kind][size]
+    assert count_parameters(model) == (attention, whole)
+    for count, printed in ((attention, printed_attention), (whole, printed_whole)):
+        digits = len(printed.rstrip("M").partition(".")[2])
+        assert f"{count / 1e6:.{digits}f}M" == printed
+
+
+def test_params_of_the_parts():
+    """Feed-forward 9,444,864 and 1,575,424, layer norms 6,144, classifier 77,001 (facts of the released code)."""
+    for size, feed_forward in (({}, 9_444_864), (BALANCED, 1_575_424)):
+        with torch.device("meta"):
+            model = Summarizer(ModelConfig(**size))
+        counts = {"feed_forward": 0, "norms": 0}
+        for layer in model.layers:
+            counts["feed_forward"] += sum(p.numel() for m in (layer.inner, layer.outer) for p in m.parameters())
+            norms = (layer.attention_norm, layer.feed_forward_norm)
+            counts["norms"] += sum(p.numel() for m in norms for p in m.parameters())
+        assert counts == {"feed_forward": feed_forward, "norms": 6_144}
+        assert sum(p.numel() for p in model.classifier.parameters()) == 77_001
+
+
+def test_d3_params_of_dense_as_released():
+    """D3: with the head width as Dense's inner width the counts are those of the released code, not of the table."""
+    with torch.device("meta"):
+        model = Summarizer(ModelConfig(attention="dense", dense_inner=0))
+    assert count_parameters(model) == (363_264, 9_891_273)
+
+
+@pytest.mark.parametrize(("attention", "heads"), KINDS)
+def test_scores_against_loops(make_model, ragged, attention, heads):
+    """Section 3 and 4: each document of a padded batch gets what loops over its own units compute (D4: ReLU)."""
+    units, keep, matrix = ragged
+    model = make_model(attention, heads=heads)
+    scores = model(units, keep, matrix)
+    for row, size in enumerate(keep.sum(1).tolist()):
+        own = reference.scores(model, reference.array(units[row, :size]), reference.array(matrix[row, :size, :size]))
+        torch.testing.assert_close(scores[row, :size].double(), torch.tensor(own), atol=1e-5, rtol=1e-5)
+
+
+def test_d4_dense_is_a_relu_network(make_model):
+    """D4: a unit whose hidden layer is negative everywhere attends by the bias b1 alone; a sigmoid would not."""
+    dense = make_model("dense").layers[0].attention.weights
+    first, _, second = dense.maps[0]
+    torch.nn.init.constant_(first.weight, 0.0)
+    torch.nn.init.constant_(first.bias, -1.0)
+    weights = dense(torch.randn(1, 5, 16), torch.ones(1, 5, dtype=torch.bool), None)
+    torch.testing.assert_close(weights[0, 0, 2], second.bias[:5].softmax(-1))
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_batch_of_one_equals_row_of_batch(make_model, ragged, attention):
+    """Padding has no influence, whatever stands there."""
+    units, keep, matrix = ragged
+    model = make_model(attention)
+    batch = model(units, keep, matrix)
+    changed = model(torch.where(keep[..., None], units, 1e3), keep, matrix)
+    torch.testing.assert_close(batch[keep], changed[keep], atol=0, rtol=0)
+    for row, size in enumerate(keep.sum(1).tolist()):
+        alone = model(units[row : row + 1, :size], keep[row : row + 1, :size], matrix[row : row + 1, :size, :size])
+        torch.testing.assert_close(alone[0], batch[row, :size], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("attention", [a for a in ATTENTIONS if a != "none"])
+def test_padding_gets_no_weight_and_rows_sum_to_one(make_model, ragged, attention):
+    """Section 3: sum_j A_ij = 1 over the real units; padding columns are exactly zero, even in a dirty matrix."""
+    units, keep, matrix = ragged
+    weights = make_model(attention).layers[0].attention.weights(units, keep, matrix + ~keep[:, None] * 0.5)
+    weights = weights.expand(3, *weights.shape[1:])
+    for row, size in enumerate(keep.sum(1).tolist()):
+        assert (weights[row, :, :, size:] == 0).all()
+        torch.testing.assert_close(weights[row, :, :size].sum(-1), torch.ones(weights.size(1), size))
+
+
+def test_tree_weights_are_the_matrix(make_model, ragged):
+    """Section 4: row i of the matrix says what unit i attends to (not column i)."""
+    units, keep, matrix = ragged
+    layer = make_model("c_tree").layers[0].attention
+    expected = layer.output(torch.einsum("bij,bjk->bik", matrix, layer.value(units)))
+    torch.testing.assert_close(layer(units, keep, matrix), expected)
+    transposed = layer.output(torch.einsum("bji,bjk->bik", matrix, layer.value(units)))
+    assert (layer(units, keep, matrix) - transposed)[0].abs().max() > 0.01
+
+
+def test_limit_tree_of_single_units_is_no_attention(make_model, ragged):
+    """A = I as a tree's matrix gives what the model without attention gives (Section 5.1)."""
+    units, keep, _ = ragged
+    tree, none = make_model("d_tree"), make_model("none")
+    none.load_state_dict(tree.state_dict())
+    torch.testing.assert_close(tree(units, keep, torch.eye(7).repeat(3, 1, 1))[keep], none(units, keep)[keep])
+
+
+def test_limit_equal_keys_are_the_mean(make_model, ragged):
+    """Dot product with queries of zero attends evenly: a tree matrix of 1/N does the same."""
+    units, keep, _ = ragged
+    dot, tree = make_model("dot"), make_model("c_tree")
+    tree.load_state_dict(dot.state_dict(), strict=False)
+    for layer in dot.layers:
+        torch.nn.init.zeros_(layer.attention.weights.query.weight)
+        torch.nn.init.zeros_(layer.attention.weights.query.bias)
+    even = (keep / keep.sum(1, keepdim=True))[:, None].expand(3, 7, 7)
+    torch.testing.assert_close(dot(units, keep)[keep], tree(units, keep, even)[keep], atol=1e-5, rtol=1e-5)
+
+
+def test_not_dot_product_without_scaling(make_model, ragged):
+    """The logits are divided by sqrt(d_k): the query map times 2 gives what keys of 4 times the width would scale."""
+    units, keep, _ = ragged
+    dot = make_model("dot").layers[0].attention.weights
+    logits = (dot.query(units) @ dot.key(units).mT)[0] / math.sqrt(SIZES["head_width"])
+    torch.testing.assert_close(dot(units, keep, None)[0, 0], logits.softmax(-1))
+    assert (dot(units, keep, None)[0, 0] - (logits * 2).softmax(-1)).abs().max() > 1e-3
+
+
+def test_random_is_the_same_for_all_documents_and_fixed_is_not_trained(make_model, ragged):
+    """Section 3: all data points share R; Learned Random trains it, Fixed Random does not; each layer has its own."""
+    units, keep, matrix = ragged
+    for attention, trained in (("learned_random", True), ("fixed_random", False)):
+        model = make_model(attention)
+        weights = [layer.attention.weights for layer in model.layers]
+        full = torch.ones_like(keep)
+        torch.testing.assert_close(weights[0](units, full, None), weights[0](units * 2, full, None))
+        assert (weights[0].logits - weights[1].logits).abs().max() > 0.1
+        assert any(p is weights[0].logits for p in model.parameters()) == trained
+        assert "layers.0.attention.weights.logits" in model.state_dict()  # a fixed R is saved with the run
+
+
+def test_fixed_attention_gets_no_gradient_and_the_rest_does(make_model, ragged):
+    """Section 5.1: fixed types learn the value map only; every parameter that is there gets a gradient."""
+    units, keep, matrix = ragged
+    for attention in ATTENTIONS:
+        model = make_model(attention)
+        extraction_loss(model(units, keep, matrix), keep, keep).backward()
+        still = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum()]
+        # The key's bias adds the same to all logits of a row, which softmax takes away.
+        assert [name for name in still if not name.endswith("key.bias")] == []
+
+
+def test_d5_dropout_falls_on_fixed_weights_in_training_only(make_model, ragged):
+    """D5: in training single entries of A vanish and the others grow by 1 / (1 - p); in eval A is used as it is."""
+    units, keep, matrix = ragged
+    layer = make_model("c_tree", dropout=0.5).layers[0].attention
+    exact = layer(units, keep, matrix)
+    torch.testing.assert_close(layer(units, keep, matrix), exact, atol=0, rtol=0)
+    layer.train()
+    assert (layer(units, keep, matrix) - exact)[0].abs().max() > 1e-3
+    # The mean over many draws is the exact value: nothing else is random, and rows are not renormalised.
+    draws = torch.stack([layer(units, keep, matrix) for _ in range(4000)]).detach()
+    error = (draws.mean(0) - exact).abs() / (draws.std(0) / math.sqrt(4000) + 1e-6)
+    assert error.max() < 6.5  # two-sided 1e-10 for each of 336 numbers
+
+
+def test_eval_is_deterministic(make_model, ragged):
+    units, keep, matrix = ragged
+    for attention in ATTENTIONS:
+        model = make_model(attention, dropout=0.5)
+        assert torch.equal(model(units, keep, matrix), model(units, keep, matrix))
+
+
+def test_positions_matter_and_start_at_zero(make_model):
+    """The table is that of Vaswani et al. (2017); with it, no attention still knows where a unit stands."""
+    table = sinusoids(40, 16)
+    assert torch.equal(table[0], torch.tensor([0.0, 1.0] * 8))
+    assert table[3, 4].item() == pytest.approx(math.sin(3 / 10_000 ** (4 / 16)), abs=1e-6)
+    assert table[3, 5].item() == pytest.approx(math.cos(3 / 10_000 ** (4 / 16)), abs=1e-6)
+    scores = make_model("none")(torch.ones(1, 5, 16), torch.ones(1, 5, dtype=torch.bool))[0]
+    assert scores.unique().numel() == 5
+
+
+def test_extraction_loss_is_summed_weighted_and_ignores_padding():
+    """Section 3: the MLP's sigmoid, here in the loss; released code: sum over real units of BCE, positives weighted."""
+    scores, labels = torch.tensor([[0.5, -1.0, 9.0]]), torch.tensor([[True, False, True]])
+    keep = torch.tensor([[True, True, False]])
+    expected = 3.0 * math.log(1 + math.exp(-0.5)) + math.log(1 + math.exp(-1.0))
+    assert extraction_loss(scores, labels, keep, 3.0).item() == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_stays_finite(make_model, ragged, dtype):
+    units, keep, matrix = ragged
+    for attention in ATTENTIONS:
+        model = make_model(attention).to(dtype)
+        exact = make_model(attention)
+        exact.load_state_dict(model.state_dict())
+        scores = model(units.to(dtype), keep, matrix.to(dtype))
+        assert scores.isfinite().all()
+        torch.testing.assert_close(scores[keep].float(), exact(units, keep, matrix)[keep], atol=0.15, rtol=0.1)
+
+
+# Bad input
+
+
+def test_a_document_longer_than_the_tables_is_refused(make_model):
+    for attention, longest in (("dense", 24), ("learned_random", 24), ("dot", 40), ("c_tree", 40)):
+        model = make_model(attention)
+        assert longest_document(model.config) == longest
+        check_length(longest, model.config)
+        units, keep = torch.zeros(1, longest + 1, 16), torch.ones(1, longest + 1, dtype=torch.bool)
+        with pytest.raises(ValueError, match=f"a document of {longest + 1} units is longer than the {longest}.*cut it"):
+            model(units, keep, torch.zeros(1, longest + 1, longest + 1))
+
+
+def test_tree_attention_without_matrices_is_refused(make_model, ragged):
+    with pytest.raises(ValueError, match="needs the matrices of the documents' trees"):
+        make_model("d_tree")(ragged[0], ragged[1])
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("attention", "tree", "attention is 'tree'; use one of dot, dense"),
+        ("layers", 0, "layers is 0; it must be at least 1"),
+        ("width", 15, "width is 15; the position table needs an even number"),
+        ("dropout", 1.0, r"dropout 1.0 in \[0, 1\)"),
+        ("heads", 8, "c_tree has the same weights in every head"),
+    ],
+)
+def test_bad_sizes_are_refused(field, value, message):
+    with pytest.raises(ValueError, match=message):
+        ModelConfig(**{field: value})
+
+
+def test_trees_are_attention_types():
+    assert set(TREES) < set(ATTENTIONS)

@@ -1,0 +1,120 @@
+"""Selection, dependency restriction, lead and oracle."""
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+
+from ..selection import f1, join_units, lead, ngrams, oracle, overlap_table, select
+
+FREE = [[] for _ in range(6)]
+
+
+def test_select_takes_the_best_in_document_order():
+    """Section 5.1: the highest scores, put out in the order of the document; ties go to the earlier unit."""
+    assert select([0.1, 5.0, -2.0, 3.0, 4.0, 0.0], FREE, 3) == [1, 3, 4]
+    assert select([1.0] * 6, FREE, 2) == [0, 1]
+    assert select([1.0, 2.0], [[], []], 6) == [0, 1]
+
+
+def test_section_5_1_ancestors_come_with_a_unit():
+    """The dependency restriction is recursive: a pick brings its ancestors within the sentence, all of them."""
+    required = [[], [0], [1, 0], [], [], []]
+    assert select([0.0, 0.1, 9.0, 8.0, 7.0, 0.0], required, 3) == [0, 1, 2]
+    assert select([0.0, 0.1, 9.0, 8.0, 7.0, 0.0], FREE, 3) == [2, 3, 4]
+
+
+def test_d8_required_units_count_and_may_lead_beyond():
+    """D8: after 5 free picks the sixth brings 2 more, 8 in all; the next best is not taken any more."""
+    required = [[] for _ in range(9)]
+    required[7] = [6, 8]
+    assert select([9, 8, 7, 6, 5, 1, 0, 4, 0], required, 6) == [0, 1, 2, 3, 4, 6, 7, 8]
+
+
+def test_word_limit_of_the_released_code():
+    """With max_words the summary is complete once it has so many words, whatever the count."""
+    scores, lengths = [6, 5, 4, 3, 2, 1], [30, 40, 20, 5, 5, 5]
+    assert select(scores, FREE, 6, lengths, max_words=80) == [0, 1, 2]
+    assert select(scores, FREE, 6, lengths, max_words=0) == [0, 1, 2, 3, 4, 5]
+
+
+def test_no_units_asked_for_is_refused():
+    with pytest.raises(ValueError, match="count is 0; a summary takes at least 1 unit"):
+        select([1.0], [[]], 0)
+
+
+def test_join_units_puts_the_parts_of_a_sentence_together():
+    units = ["He said", "it rained ,", "so they left .", "Nobody came ."]
+    assert join_units(units, [0, 0, 0, 1], [0, 2, 3]) == ["He said so they left .", "Nobody came ."]
+
+
+def test_lead():
+    assert lead(FREE, 3) == [0, 1, 2]
+    assert lead(FREE, 10) == list(range(6))
+
+
+def rouge_by_hand(texts, reference, n):
+    """ROUGE-n F1 of some units, by clipped counts."""
+    wanted, had = ngrams(reference, n), sum((ngrams(text, n) for text in texts), start=ngrams("", n))
+    shared = sum(min(had[gram], wanted[gram]) for gram in wanted)
+    total = had.total() + wanted.total()
+    return 2 * shared / total if total else 0.0
+
+
+def random_document(seed):
+    rng = random.Random(seed)
+    units = [" ".join(rng.choices("a b c d e f".split(), k=rng.randint(1, 5))) for _ in range(6)]
+    return units, " ".join(rng.choices("a b c d".split(), k=6))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_f1_against_counting(seed):
+    units, reference = random_document(seed)
+    for n in (1, 2):
+        chosen = np.array([[bool(k >> i & 1) for i in range(6)] for k in range(64)])
+        values = f1(chosen, *overlap_table(units, reference, n))
+        for row, value in zip(chosen, values, strict=True):
+            texts = [unit for unit, taken in zip(units, row, strict=True) if taken]
+            assert value == pytest.approx(rouge_by_hand(texts, reference, n), abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_d7_oracle_is_the_greedy_search(seed):
+    """D7: one unit at a time, the one that raises R-1 + R-2 F1 most, until nothing does or `most` are taken."""
+    units, reference = random_document(seed)
+
+    def value(chosen):
+        return sum(rouge_by_hand([units[i] for i in sorted(chosen)], reference, n) for n in (1, 2))
+
+    for most in (1, 3, 6):
+        chosen = set()
+        for _ in range(most):
+            best = max(range(6), key=lambda i: (round(value(chosen | {i}), 9), -i))
+            if value(chosen | {best}) <= value(chosen) + 1e-9:
+                break
+            chosen.add(best)
+        assert oracle(units, reference, FREE, most) == sorted(chosen)
+
+
+def test_oracle_picks_bring_their_required_units():
+    units = ["who is old ,", "the mayor", "opened the bridge", "rain fell"]
+    assert oracle(units, "mayor opened the bridge", [[], [], [1], []], 1) == [1, 2]
+    assert oracle(units, "mayor opened the bridge", [[]] * 4, 1) == [2]
+
+
+def test_limit_oracle_of_nothing_in_common_is_empty():
+    assert oracle(["a b", "c"], "x y z", [[], []], 5) == []
+
+
+def test_oracle_beats_every_single_unit_and_no_more_than_the_best_set():
+    for seed in range(10):
+        units, reference = random_document(seed)
+
+        def value(chosen, units=units, reference=reference):
+            return sum(rouge_by_hand([units[i] for i in chosen], reference, n) for n in (1, 2))
+
+        own = value(oracle(units, reference, FREE, 6))
+        assert own >= max(value([i]) for i in range(6)) - 1e-12
+        subsets = itertools.chain.from_iterable(itertools.combinations(range(6), k) for k in range(7))
+        assert own <= max(map(value, subsets)) + 1e-12

@@ -1,0 +1,129 @@
+"""Unit encoder and the arrays kept on disk."""
+
+import numpy as np
+import pytest
+import torch
+
+from ..cache import cached_array
+from ..units import UnitEncoder, batches_by_length, cached_vectors, load_encoder, random_encoder
+
+TEXTS = ["a storm hit the town .", "nobody", "officials said nobody was hurt .", "hurt , hurt , hurt", "the town ."]
+
+
+def test_vector_is_the_first_token_of_the_last_layer_of_the_unit_alone(encoder_folder):
+    """Section 3: hidden state of the first token in the last layer; released code: [CLS] unit [SEP], by itself."""
+    encoder = load_encoder(str(encoder_folder))
+    vectors = encoder.encode(TEXTS, batch_tokens=16)
+    for text, vector in zip(TEXTS, vectors, strict=True):
+        ids = encoder.tokenizer(text, return_tensors="pt").input_ids
+        assert encoder.tokenizer.convert_ids_to_tokens(ids[0].tolist())[0] == "[CLS]"
+        with torch.no_grad():
+            states = encoder.model(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
+        np.testing.assert_allclose(vector, states[0, 0].numpy(), atol=1e-5)
+
+
+def test_vectors_differ_between_units(encoder_folder):
+    vectors = load_encoder(str(encoder_folder)).encode(TEXTS)
+    distances = np.linalg.norm(vectors[:, None] - vectors[None], axis=-1)
+    assert (distances[~np.eye(len(TEXTS), dtype=bool)] > 0.1).all()
+
+
+def test_d6_the_encoder_stays_in_eval_mode_and_frozen(encoder_folder):
+    """D6: train() on the encoder or on a module that holds it turns no dropout on; no weight asks for a gradient."""
+    encoder = load_encoder(str(encoder_folder))
+    before = encoder(TEXTS)
+    holder = torch.nn.ModuleList([encoder]).train()
+    encoder.train()
+    assert not any(module.training for module in encoder.modules())
+    assert torch.equal(holder[0](TEXTS), before)
+    assert not any(parameter.requires_grad for parameter in encoder.parameters())
+    assert any(isinstance(m, torch.nn.Dropout) and m.p > 0 for m in encoder.modules())  # there is some to turn on
+
+
+def test_d9_random_encoder_tells_units_apart_by_their_words(tmp_path):
+    """D9: nothing is downloaded, a seed is an encoder, and units are the nearer the more words they share."""
+    words = "storm town hurt said river bridge school rain".split()
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        random_encoder([" ".join(words)], tmp_path / name, width=64, seed=seed)
+    one, again, other = (load_encoder(str(tmp_path / name)) for name in "abc")
+    assert one.fingerprint() == again.fingerprint() != other.fingerprint()
+    base, near, far = one.encode(["storm town hurt said", "storm town hurt river", "river bridge school rain"])
+    assert np.linalg.norm(base - near) < np.linalg.norm(base - far)
+
+
+def test_long_units_are_cut(encoder_folder):
+    encoder = load_encoder(str(encoder_folder), max_tokens=6)
+    once, longer = encoder(["a storm hit the town and more", "a storm hit the sea"])
+    assert torch.equal(once, longer)  # [CLS] a storm hit the [SEP]
+
+
+def test_batches_cover_all_units_within_the_budget():
+    lengths = [3, 9, 1, 7, 7, 2, 30, 5]
+    batches = list(batches_by_length(lengths, 16))
+    assert sorted(sum(batches, [])) == list(range(8))
+    assert all(len(batch) == 1 or max(lengths[i] for i in batch) * len(batch) <= 16 for batch in batches)
+    assert list(batches_by_length([], 16)) == []
+
+
+def test_cached_vectors_are_computed_once(encoder_folder, tmp_path, monkeypatch):
+    encoder = load_encoder(str(encoder_folder))
+    first = cached_vectors(encoder, TEXTS, tmp_path)
+    np.testing.assert_array_equal(first, encoder.encode(TEXTS))
+    monkeypatch.setattr(UnitEncoder, "encode", None)
+    np.testing.assert_array_equal(cached_vectors(encoder, TEXTS, tmp_path), first)
+    assert isinstance(first, np.memmap) and not first.flags.writeable
+    assert [path.suffix for path in tmp_path.iterdir()] == [".npy"]
+
+
+def test_cached_vectors_of_another_encoder_or_text_are_not_taken(encoder_folder, tmp_path):
+    """The key changes with a single weight, with the cut, and with any text or their order."""
+    encoder = load_encoder(str(encoder_folder))
+    first = np.array(cached_vectors(encoder, TEXTS, tmp_path))
+    changed = cached_vectors(encoder, [*TEXTS[:-1], "the town burned ."], tmp_path)
+    assert np.abs(changed[-1] - first[-1]).max() > 1e-3
+    np.testing.assert_allclose(cached_vectors(encoder, TEXTS[::-1], tmp_path), first[::-1], atol=1e-5)
+    with torch.no_grad():
+        encoder.model.get_input_embeddings().weight[:, 0] += 5.0
+    assert np.abs(cached_vectors(encoder, TEXTS, tmp_path) - first).max() > 1e-3
+    again, shorter = load_encoder(str(encoder_folder)), load_encoder(str(encoder_folder), max_tokens=5)
+    assert again.fingerprint() == load_encoder(str(encoder_folder)).fingerprint() != shorter.fingerprint()
+
+
+def test_an_encoder_saved_without_its_pooler_has_one_fingerprint(encoder_folder, tmp_path):
+    """A part that transformers would make up at every loading must not change the key."""
+    from transformers import AutoModel, AutoTokenizer
+
+    model = AutoModel.from_pretrained(encoder_folder)
+    model.pooler = None
+    model.save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(encoder_folder).save_pretrained(tmp_path)
+    fingerprints = {load_encoder(str(folder)).fingerprint() for folder in (tmp_path, tmp_path, encoder_folder)}
+    assert len(fingerprints) == 1
+
+
+def test_a_computation_that_fails_leaves_nothing(tmp_path):
+    def stop(array):
+        array[0] = 1
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cached_array(tmp_path, "key", (3,), stop)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cut_file_of_the_cache_is_named(tmp_path):
+    cached_array(tmp_path, "key", (1000,), lambda array: array.fill(1))
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(ValueError, match=rf"{path.name} is cut off.*delete it"):
+        cached_array(tmp_path, "key", (1000,), lambda array: None)
+    path.write_bytes(b"")
+    with pytest.raises(ValueError, match=rf"{path.name} is cut off.*delete it"):
+        cached_array(tmp_path, "key", (1000,), lambda array: None)
+
+
+def test_an_encoder_that_is_not_there_is_named():
+    with pytest.raises(ValueError, match="no encoder 'no/such-encoder'.*HF_HUB_OFFLINE=0 python -c"):
+        load_encoder("no/such-encoder")
+    with pytest.raises(ValueError, match="no encoder '/no/folder'"):
+        load_encoder("/no/folder")
