@@ -23,8 +23,11 @@ PACKAGES = {
     "discourse_tree_attention": "attention heads fixed by a discourse tree",
     "shared": "data, toy corpus, ROUGE and timing",
 }
-# What a package's tests try if it is there, beyond its requirements: here, data sources that are rarely asked for.
-OPTIONAL = {"shared": ["datasets", "aclsum; python_version >= '3.11'"]}
+# What a package's tests try if it is there, beyond its requirements.
+OPTIONAL = {
+    "shared": ["datasets", "aclsum; python_version >= '3.11'"],
+    "discourse_tree_attention": ["rst2dep", "depedit"],  # another conversion of trees, to compare with
+}
 # What `demo` runs: a package's modules with their arguments. --resume, so that a second demo does not train again.
 DEMOS = {
     "l0drop": (
@@ -32,6 +35,20 @@ DEMOS = {
         "train --out runs/l0drop --init runs/l0drop-base --l0-weight 0.5 --steps 400 --resume",
         "evaluate runs/l0drop-base runs/l0drop --json runs/l0drop/metrics.json",
         "figures runs/l0drop --baseline runs/l0drop-base --metrics runs/l0drop/metrics.json --out figures/l0drop",
+    ),
+    "head_masking": (
+        "train --task summarizer --out runs/head-masking --resume",
+        "train --task tagger --out runs/head-masking-tagger --encoder runs/head-masking/model --resume",
+        "evaluate runs/head-masking --tagger runs/head-masking-tagger --select --group 1 --oracle --sweep --focus "
+        "--analysis 200 --json runs/head-masking/metrics.json",
+        "figures runs/head-masking --out figures/head_masking",
+    ),
+    "discourse_tree_attention": (
+        "train --out runs/discourse-dot --attention dot --resume",
+        "train --out runs/discourse-tree --attention d_tree --resume",
+        "train --out runs/discourse-shuffled --attention d_tree --shuffle-trees true --resume",
+        "evaluate runs/discourse-dot runs/discourse-tree runs/discourse-shuffled --json runs/discourse-tree/metrics.json",
+        "figures runs/discourse-tree runs/discourse-dot --out figures/discourse_tree_attention",
     ),
 }
 BUILT = [name for name in PACKAGES if any((ROOT / name).glob("*.py"))]

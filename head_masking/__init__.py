@@ -1,0 +1,36 @@
+"""Cao & Wang (2021), Attention Head Masking for Inference Time Content Selection in Abstractive Summarization, NAACL.
+
+At inference, chosen cross-attention heads of a trained summariser see only the source tokens that a content selector
+holds to be salient: -inf is added to their logits elsewhere. No weight of the summariser changes.
+"""
+
+from .masking import (
+    PAPER_DECODING,
+    PAPER_HEADS,
+    PAPER_THRESHOLDS,
+    keep_at_least,
+    mask_heads,
+    uniform_heads,
+)
+from .model import Tagger, best_threshold, tagging_loss
+from .oracle import longest_common_runs, newsroom_fragments, oracle_labels, token_labels, word_spans
+from .text import encode_document, transfer_scores
+
+__all__ = [
+    "PAPER_DECODING",
+    "PAPER_HEADS",
+    "PAPER_THRESHOLDS",
+    "Tagger",
+    "best_threshold",
+    "encode_document",
+    "keep_at_least",
+    "longest_common_runs",
+    "mask_heads",
+    "newsroom_fragments",
+    "oracle_labels",
+    "tagging_loss",
+    "token_labels",
+    "transfer_scores",
+    "uniform_heads",
+    "word_spans",
+]

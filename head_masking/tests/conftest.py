@@ -1,0 +1,68 @@
+"""What the tests share: one thread, no network, and small random models that do something worth testing."""
+
+import huggingface_hub.constants
+import pytest
+import torch
+from torch import Tensor
+from transformers import BartConfig, BartForConditionalGeneration, BertConfig, BertModel, logging
+
+torch.set_num_threads(1)
+huggingface_hub.constants.HF_HUB_OFFLINE = (
+    True  # the package has imported it by now: too late for an environment variable
+)
+logging.set_verbosity_error()
+logging.disable_progress_bar()
+
+SIZES = dict(
+    vocab_size=31, d_model=16, encoder_layers=1, decoder_layers=2, encoder_ffn_dim=24, decoder_ffn_dim=24,
+    encoder_attention_heads=4, decoder_attention_heads=4, max_position_embeddings=32, init_std=0.4,
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    torch.manual_seed(0)
+
+
+def roughen(model: torch.nn.Module) -> torch.nn.Module:
+    """Eval mode, and biases that are not zero."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("bias"):
+                parameter += 0.3 * torch.randn_like(parameter)
+    return model.eval()
+
+
+@pytest.fixture(params=["eager", "sdpa"])
+def bart(request) -> BartForConditionalGeneration:
+    """A small BART whose attention is sharp: 2 decoder layers, 4 heads."""
+    torch.manual_seed(1)
+    model = roughen(BartForConditionalGeneration(BartConfig(**SIZES)))
+    model.set_attn_implementation(request.param)
+    return model
+
+
+@pytest.fixture
+def ragged() -> dict[str, Tensor]:
+    """Three documents of 9, 6 and 7 tokens."""
+    torch.manual_seed(2)
+    attention_mask = (torch.arange(9) < torch.tensor([9, 6, 7]).unsqueeze(-1)).long()
+    return {"input_ids": torch.randint(4, 31, (3, 9)).where(attention_mask.bool(), 1), "attention_mask": attention_mask}
+
+
+@pytest.fixture
+def keep() -> Tensor:
+    """(3, 9) what the masked heads may attend to in `ragged`, its padding hidden and not hidden."""
+    rows = ([0, 1, 1, 0, 0, 1, 0, 1, 0], [0, 0, 1, 0, 1, 0, 0, 0, 0], [0, 1, 0, 0, 0, 0, 0, 1, 1])
+    return torch.tensor(rows).bool()
+
+
+@pytest.fixture
+def encoder() -> BertModel:
+    """A small BERT with 512 positions."""
+    torch.manual_seed(3)
+    config = BertConfig(
+        vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=24,
+        max_position_embeddings=512, initializer_range=0.4,
+    )  # fmt: skip
+    return roughen(BertModel(config, add_pooling_layer=False))

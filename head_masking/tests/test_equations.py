@@ -1,0 +1,501 @@
+"""Eq. (1) and the baseline in a real BART, and the fallback, against slow restatements."""
+
+import random
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    GPT2Config,
+    GPT2LMHeadModel,
+    MBartConfig,
+    MBartForConditionalGeneration,
+    PegasusConfig,
+    PegasusForConditionalGeneration,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+from transformers.modeling_outputs import BaseModelOutput
+
+from ..masking import PAPER_DECODING, PAPER_HEADS, PAPER_THRESHOLDS, keep_at_least, mask_heads, uniform_heads
+from . import reference
+from .conftest import SIZES, roughen
+
+ALL = {1: range(4), 2: range(4)}
+BEAMS = dict(
+    num_beams=4, do_sample=False, min_new_tokens=5, max_new_tokens=8, return_dict_in_generate=True, output_scores=True
+)
+
+
+def hidden_positions(ragged, keep: Tensor, heads) -> Tensor:
+    """(B, H, S) True where padding or the mask hides."""
+    hidden = (ragged["attention_mask"] == 0).unsqueeze(1).repeat(1, 4, 1)
+    for head in heads:
+        hidden[:, head] |= ~keep
+    return hidden
+
+
+@torch.no_grad()
+def forward(bart, ragged, steps: int = 5, **keywords):
+    """Teacher-forced outputs for random targets that are always the same."""
+    targets = torch.randint(4, 31, (len(ragged["attention_mask"]), steps), generator=torch.Generator().manual_seed(7))
+    return bart(**ragged, decoder_input_ids=targets, **keywords)
+
+
+# Eq. (1)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("padded", [True, False])
+def test_eq1_masked_attention_is_the_printed_formula(bart, ragged, keep, padded):
+    """Eq. (1) for all heads of a layer of which two are masked, with and without padding, in eager and sdpa."""
+    if not padded:
+        ragged = {"input_ids": ragged["input_ids"].clamp(min=4), "attention_mask": torch.ones(3, 9).long()}
+    seen = {}
+
+    def look(module, arguments, keywords, output):
+        seen.update(states=arguments[0], memory=keywords["key_value_states"], output=output[0])
+
+    attention = bart.get_decoder().layers[1].encoder_attn
+    handle = attention.register_forward_hook(look, with_kwargs=True)
+    with mask_heads(bart, {2: [0, 3]}, keep):
+        forward(bart, ragged)
+    handle.remove()
+    hidden = hidden_positions(ragged, keep, [0, 3])
+    expected, _ = reference.attention(attention, seen["states"], seen["memory"], hidden)
+    torch.testing.assert_close(seen["output"].double(), torch.from_numpy(expected), atol=1e-5, rtol=1e-4)
+    unmasked, _ = reference.attention(attention, seen["states"], seen["memory"], hidden_positions(ragged, keep, []))
+    assert abs(expected - unmasked).max() > 0.1
+
+
+def test_eq1_masked_weights_are_exactly_zero_and_other_heads_untouched(bart, ragged, keep):
+    """Read from the model: head 2 of layer 1 looks at kept positions alone, heads 0, 1, 3 are what they were."""
+    bart.set_attn_implementation("eager")
+    plain = forward(bart, ragged, output_attentions=True).cross_attentions
+    with mask_heads(bart, {1: [2]}, keep):
+        masked = forward(bart, ragged, output_attentions=True).cross_attentions
+    hidden = hidden_positions(ragged, keep, [2])[:, 2].unsqueeze(1).expand(-1, 5, -1)  # (B, T, S)
+    assert (masked[0][:, 2][hidden] == 0).all() and (plain[0][:, 2][hidden] > 0).any()
+    assert (masked[0][:, 2][~hidden] > 0).all()
+    torch.testing.assert_close(masked[0].sum(-1), torch.ones(3, 4, 5))
+    for head in (0, 1, 3):
+        assert torch.equal(masked[0][:, head], plain[0][:, head])
+    assert not torch.equal(masked[1], plain[1])  # the layer above sees the difference
+
+
+def test_eq1_masked_positions_have_influence_exactly_zero(bart, ragged, keep):
+    """All heads of all layers masked: whatever stands at a hidden position, the output has the same bits."""
+    states = bart.get_encoder()(**ragged).last_hidden_state.detach()
+    changed = {name: states.clone() for name in ("hidden", "kept")}
+    changed["hidden"][~keep] = 100 * torch.randn(int((~keep).sum()), 16)
+    changed["kept"][0, 2] += 1
+
+    def logits(encoded, masked=True):
+        mask = ragged["attention_mask"]
+        inputs = {"encoder_outputs": BaseModelOutput(encoded), "attention_mask": mask}
+        if not masked:
+            return forward(bart, inputs).logits
+        with mask_heads(bart, ALL, keep):
+            return forward(bart, inputs).logits
+
+    assert torch.equal(logits(states), logits(changed["hidden"]))
+    assert (logits(states) - logits(changed["kept"]))[0].abs().max() > 1e-3
+    assert (logits(states, masked=False) - logits(changed["hidden"], masked=False)).abs().max() > 1e-3
+
+
+def test_eq1_gradient_at_masked_positions_is_exactly_zero(bart, ragged, keep):
+    states = bart.get_encoder()(**ragged).last_hidden_state.detach().requires_grad_()
+    with mask_heads(bart, ALL, keep):
+        inputs = {"encoder_outputs": BaseModelOutput(states), "attention_mask": ragged["attention_mask"]}
+        bart(**inputs, decoder_input_ids=torch.full((3, 4), 5)).logits.square().sum().backward()
+    open_ = keep & ragged["attention_mask"].bool()
+    assert (states.grad[~open_] == 0).all() and (states.grad[open_].abs().sum(-1) > 0).all()
+
+
+def test_eq1_of_one_head_leaves_the_others_their_positions(bart, ragged, keep):
+    """With one head masked a hidden position still reaches the output through the other heads."""
+    states = bart.get_encoder()(**ragged).last_hidden_state.detach()
+    other = states.clone()
+    other[0, 0] += 1  # hidden from head 2 alone
+    outputs = []
+    for encoded in (states, other):
+        with mask_heads(bart, {1: [2], 2: range(4)}, keep):
+            inputs = {"encoder_outputs": BaseModelOutput(encoded), "attention_mask": ragged["attention_mask"]}
+            outputs.append(forward(bart, inputs).logits)
+    assert (outputs[0] - outputs[1])[0].abs().max() > 1e-3
+    assert torch.equal(outputs[0][1:], outputs[1][1:])
+
+
+# Through generate
+
+
+@torch.no_grad()
+def rescore(bart, ragged, keep, heads, sequences: Tensor) -> Tensor:
+    """Mean log-probability of each sequence by teacher forcing, document by document, without a cache."""
+    scores = []
+    for row, sequence in enumerate(sequences):
+        length = int(ragged["attention_mask"][row].sum())
+        tokens = sequence[: (sequence[1:] == 2).nonzero()[0, 0] + 2 if (sequence[1:] == 2).any() else None]
+        with mask_heads(bart, heads, keep[row : row + 1, :length]):
+            ids = ragged["input_ids"][row : row + 1, :length]
+            logits = bart(input_ids=ids, decoder_input_ids=tokens[None, :-1], use_cache=False).logits[0]
+        scores.append(logits.log_softmax(-1).gather(-1, tokens[1:, None]).sum() / (len(tokens) - 1))
+    return torch.stack(scores)
+
+
+@pytest.mark.parametrize("heads", [ALL, {1: [0, 2]}, {2: [1]}])
+def test_eq1_beam_search_masks_every_beam_at_every_step(bart, ragged, keep, heads):
+    """Scores of beam 4 in a ragged batch with the cache = those of teacher forcing, alone, unpadded, without cache."""
+    bart.generation_config.forced_eos_token_id = None
+    settings = BEAMS | dict(min_new_tokens=8)
+    with mask_heads(bart, heads, keep):
+        output = bart.generate(**ragged, **settings)
+    torch.testing.assert_close(
+        output.sequences_scores, rescore(bart, ragged, keep, heads, output.sequences), atol=2e-5, rtol=1e-4
+    )
+    plain = bart.generate(**ragged, **settings)
+    assert (plain.sequences_scores - output.sequences_scores).abs().max() > 1e-2
+
+
+def test_beams_of_two_documents_do_not_mix(bart, ragged, keep):
+    """A document's result does not depend on another's labels."""
+    other = keep.clone()
+    other[1] = ~other[1]
+    scores = []
+    for labels in (keep, other):
+        with mask_heads(bart, ALL, labels):
+            scores.append(bart.generate(**ragged, **BEAMS).sequences_scores)
+    torch.testing.assert_close(scores[0][[0, 2]], scores[1][[0, 2]])
+    assert (scores[0][1] - scores[1][1]).abs() > 1e-3
+
+
+def test_cached_decoding_is_uncached_decoding_and_sampling_steps_agree(bart, ragged, keep):
+    results = []
+    for use_cache in (True, False):
+        with mask_heads(bart, {1: [1, 2], 2: [0]}, keep):
+            results.append(bart.generate(**ragged, **BEAMS, use_cache=use_cache))
+    assert torch.equal(results[0].sequences, results[1].sequences)
+    torch.testing.assert_close(results[0].sequences_scores, results[1].sequences_scores, atol=1e-5, rtol=1e-4)
+
+
+def test_several_beam_widths_and_batches_in_one_with(bart, ragged, keep):
+    """What is remembered for one beam width is not used for another."""
+    with mask_heads(bart, ALL, keep):
+        together = [bart.generate(**ragged, **BEAMS | {"num_beams": beams}) for beams in (4, 2, 4)]
+    with mask_heads(bart, ALL, keep):
+        alone = bart.generate(**ragged, **BEAMS | {"num_beams": 2})
+    assert torch.equal(together[1].sequences_scores, alone.sequences_scores)
+    assert torch.equal(together[0].sequences_scores, together[2].sequences_scores)
+
+
+def test_another_padding_in_the_same_with(bart, ragged, keep):
+    """Only `keep` is remembered between calls, the padding is that of each call."""
+    shorter = ragged | {"attention_mask": ragged["attention_mask"].clone()}
+    shorter["attention_mask"][0, 7:] = 0
+    with mask_heads(bart, {1: [0]}, keep):
+        forward(bart, ragged)
+        second = forward(bart, shorter).logits
+    with mask_heads(bart, {1: [0]}, keep):
+        torch.testing.assert_close(second, forward(bart, shorter).logits, atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_other_precisions(bart, ragged, keep, dtype):
+    """Hidden positions have no influence in other precisions and in autocast either."""
+    with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
+        bart = bart if dtype == torch.bfloat16 else bart.to(dtype)
+        states = bart.get_encoder()(**ragged).last_hidden_state.detach()
+        other = states.masked_fill(~keep.unsqueeze(-1), 7.0)
+        with mask_heads(bart, ALL, keep):
+            outputs = [
+                forward(
+                    bart, {"encoder_outputs": BaseModelOutput(s), "attention_mask": ragged["attention_mask"]}
+                ).logits
+                for s in (states, other)
+            ]
+    assert torch.equal(*outputs) and outputs[0].isfinite().all()
+
+
+# Undone, nested, several layers, a mask per head
+
+
+def hooks(model) -> int:
+    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
+
+
+def test_on_leaving_the_model_is_bit_for_bit_what_it_was(bart, ragged, keep):
+    weights = {name: value.clone() for name, value in bart.state_dict().items()}
+    before = bart.generate(**ragged, **BEAMS)
+    with mask_heads(bart, ALL, keep), uniform_heads(bart, {1: [1]}):
+        masked = bart.generate(**ragged, **BEAMS)
+        assert hooks(bart) == 4
+    after = bart.generate(**ragged, **BEAMS)
+    assert torch.equal(before.sequences, after.sequences) and hooks(bart) == 0
+    assert torch.equal(before.sequences_scores, after.sequences_scores)
+    assert all(torch.equal(value, weights[name]) for name, value in bart.state_dict().items())
+    assert (masked.sequences_scores - before.sequences_scores).abs().max() > 1e-2
+
+
+def test_undone_after_an_exception(bart, keep):
+    with pytest.raises(RuntimeError, match="inside"), mask_heads(bart, ALL, keep), uniform_heads(bart, ALL):
+        raise RuntimeError("inside")
+    with pytest.raises(ValueError, match="layer 3"), mask_heads(bart, {1: [0], 3: [0]}, keep):
+        pass
+    assert hooks(bart) == 0
+
+
+def test_nested_masks_compose(bart, ragged, keep):
+    """Nested masks of one head hide what either hides; of several heads and layers they are one with all of them."""
+    first, second = keep.clone(), keep | (torch.arange(9) == 3)
+    first[:, 4] = True
+    with mask_heads(bart, {1: [0]}, first), mask_heads(bart, {1: [0, 1], 2: [3]}, second):
+        nested = forward(bart, ragged).logits
+    per_head = second.unsqueeze(1).repeat(1, 4, 1)
+    per_head[:, 0] &= first
+    with mask_heads(bart, {1: [0, 1], 2: [3]}, {1: per_head, 2: second}):
+        torch.testing.assert_close(forward(bart, ragged).logits, nested, atol=0, rtol=0)
+    with mask_heads(bart, {1: [0, 1], 2: [3]}, second):
+        assert (forward(bart, ragged).logits - nested).abs().max() > 1e-3
+
+
+def test_heads_that_are_not_chosen_ignore_their_mask(bart, ragged, keep):
+    """(B, H, S): what stands in the rows of other heads does not matter, be it nothing at all."""
+    per_head = torch.zeros(3, 4, 9, dtype=torch.bool)
+    per_head[:, 2] = keep
+    outputs = []
+    for mask in (keep, per_head):
+        with mask_heads(bart, {1: [2]}, mask):
+            outputs.append(forward(bart, ragged).logits)
+    assert torch.equal(*outputs)
+
+
+def test_limit_everything_kept_is_the_plain_model(bart, ragged):
+    with mask_heads(bart, ALL, torch.ones(3, 9, dtype=torch.bool)):
+        everything = forward(bart, ragged).logits
+    torch.testing.assert_close(everything, forward(bart, ragged).logits, atol=1e-5, rtol=1e-5)
+    with mask_heads(bart, {}, torch.ones(3, 9, dtype=torch.bool)):
+        assert torch.equal(forward(bart, ragged).logits, forward(bart, ragged).logits)
+
+
+def test_limit_one_position_gets_all_attention(bart, ragged):
+    """With one position kept the head copies its value."""
+    bart.set_attn_implementation("eager")
+    with mask_heads(bart, {1: [3]}, torch.arange(9).expand(3, -1) == 2):
+        weights = forward(bart, ragged, output_attentions=True).cross_attentions[0]
+    assert (weights[:, 3, :, 2] == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("config", "kind"),
+    [(MBartConfig, MBartForConditionalGeneration), (PegasusConfig, PegasusForConditionalGeneration)],
+)
+@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+def test_relatives_of_bart(ragged, keep, config, kind, implementation):
+    """The docstring promises mBART and Pegasus."""
+    model = roughen(kind(config(**SIZES, pad_token_id=1, eos_token_id=2)))
+    model.set_attn_implementation(implementation)
+    states = model.get_encoder()(**ragged).last_hidden_state.detach()
+    other = states.masked_fill(~keep.unsqueeze(-1), 7.0)
+    inputs = [
+        {"encoder_outputs": BaseModelOutput(s), "attention_mask": ragged["attention_mask"]} for s in (states, other)
+    ]
+    with mask_heads(model, ALL, keep):
+        outputs = [forward(model, each).logits for each in inputs]
+    assert torch.equal(*outputs) and (forward(model, inputs[0]).logits - outputs[0]).abs().max() > 1e-3
+
+
+# The uniform baseline
+
+
+def test_section_4_1_uniform_heads_attend_alike_to_all_but_padding(bart, ragged):
+    """Section 4.1: 1 / n at each of the n tokens, `</s>` included; other heads of the layer are untouched."""
+    bart.set_attn_implementation("eager")
+    plain = forward(bart, ragged, output_attentions=True).cross_attentions[0]
+    with uniform_heads(bart, {1: [1, 3]}):
+        weights = forward(bart, ragged, output_attentions=True).cross_attentions[0]
+    expected = ragged["attention_mask"] / ragged["attention_mask"].sum(-1, keepdim=True)
+    for head in (1, 3):
+        torch.testing.assert_close(weights[:, head], expected[:, None].expand(-1, 5, -1))
+    assert torch.equal(weights[:, [0, 2]], plain[:, [0, 2]]) and not torch.equal(weights, plain)
+
+
+def test_uniform_and_masked_is_uniform_over_what_is_kept(bart, ragged, keep):
+    bart.set_attn_implementation("eager")
+    with uniform_heads(bart, {2: [0]}), mask_heads(bart, {2: [0]}, keep):
+        weights = forward(bart, ragged, output_attentions=True).cross_attentions[1]
+    open_ = (keep & ragged["attention_mask"].bool()).float()
+    torch.testing.assert_close(weights[:, 0], (open_ / open_.sum(-1, keepdim=True))[:, None].expand(-1, 5, -1))
+
+
+def test_uniform_in_generate_is_the_same_in_eager_and_sdpa(bart, ragged):
+    """The score of a beam search with uniform heads is that of teacher forcing with the reference's weights."""
+    with uniform_heads(bart, ALL):
+        output = bart.generate(**ragged, **BEAMS)
+        logits = bart(**ragged, decoder_input_ids=output.sequences[:, :-1]).logits
+    assert (output.sequences_scores - bart.generate(**ragged, **BEAMS).sequences_scores).abs().max() > 1e-2
+    bart.set_attn_implementation("eager" if bart.config._attn_implementation == "sdpa" else "sdpa")
+    with uniform_heads(bart, ALL):
+        other = bart(**ragged, decoder_input_ids=output.sequences[:, :-1]).logits
+    torch.testing.assert_close(logits, other, atol=1e-4, rtol=1e-4)
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("heads", "change", "message"),
+    [
+        ({0: [0]}, lambda keep: keep, r"layer 0 does not exist: layers are 1 \(bottom\) to 2"),
+        ({3: [0]}, lambda keep: keep, "layer 3 does not exist"),
+        ({2: [4]}, lambda keep: keep, "layer 2 has no head 4: heads are 0 to 3"),
+        ({2: [-1]}, lambda keep: keep, "layer 2 has no head -1"),
+        ({1: [0]}, lambda keep: keep.float(), r"must be bool \(B, S\) or \(B, 4, S\)"),
+        ({1: [0]}, lambda keep: keep[0], r"must be bool.*got torch.bool \(9,\)"),
+        ({1: [0]}, lambda keep: keep[:, None].repeat(1, 3, 1), r"must be bool.*\(3, 3, 9\)"),
+        ({1: [0], 2: [0]}, lambda keep: {1: keep}, "layer 2, for which keep has no tensor"),
+        ({1: [0], 2: [0]}, lambda keep: {1: keep, 2: keep[:, :8]}, "for the same documents"),
+        (
+            {1: [0]},
+            lambda keep: keep & (torch.arange(3) != 1)[:, None],
+            "all positions of document 1 from head 0.*keep_at",
+        ),
+    ],
+)
+def test_bad_heads_and_keep_are_refused_at_once(bart, keep, heads, change, message):
+    with pytest.raises(ValueError, match=message), mask_heads(bart, heads, change(keep)):
+        pytest.fail("it must be refused on entering")
+    assert hooks(bart) == 0
+
+
+@pytest.mark.parametrize(
+    ("size", "encoded_before"),
+    [((3, 8), False), ((2, 9), False), ((1, 9), False), ((3, 8), True), ((2, 9), True)],
+)
+def test_keep_that_does_not_fit_the_documents_is_refused(bart, ragged, size, encoded_before):
+    """Labels of another length or number than the documents; 1 for 3, which looks like beams, when they are encoded."""
+    inputs = dict(ragged)
+    if encoded_before:
+        inputs = {"encoder_outputs": bart.get_encoder()(**ragged), "attention_mask": ragged["attention_mask"]}
+    with pytest.raises(ValueError, match="the model reads 3 of 9: give one label per token"):
+        with mask_heads(bart, {1: [0]}, torch.ones(size, dtype=torch.bool)):
+            forward(bart, inputs)
+    assert hooks(bart) == 0
+
+
+def test_a_row_whose_only_kept_position_is_padding_is_refused(bart, ragged, keep):
+    """In eager attention it would silently attend to padding, for padding is hidden by a finite number there."""
+    keep[1] = torch.arange(9) == 7
+    with pytest.raises(ValueError, match="hides all positions of document 1 from head 2 of layer 2: .*keep_at_least"):
+        with mask_heads(bart, {2: [2]}, keep):
+            bart.generate(**ragged, **BEAMS)
+
+
+def test_models_without_such_cross_attention_are_refused(keep):
+    small = dict(vocab_size=31, n_embd=8, n_layer=1, n_head=2)
+    for model in (
+        GPT2LMHeadModel(GPT2Config(**small)),
+        T5ForConditionalGeneration(T5Config(vocab_size=31, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2)),
+    ):
+        for context in (mask_heads(model, {1: [0]}, keep), uniform_heads(model, {1: [0]})):
+            with pytest.raises(ValueError, match=f"{type(model).__name__} has no cross-attention.*use BART"), context:
+                pass
+
+
+def test_attention_that_takes_no_mask_is_refused(bart, keep):
+    bart.config._attn_implementation = "flash_attention_2"
+    with pytest.raises(
+        ValueError, match=r"flash_attention_2 takes no mask per head.*set_attn_implementation\('sdpa'\)"
+    ):
+        with mask_heads(bart, {1: [0]}, keep):
+            pass
+
+
+# What the paper lists
+
+
+def test_paper_heads_fit_bart_large():
+    """Appendix B on the structure of facebook/bart-large: 12 layers, 16 heads."""
+    with torch.device("meta"):
+        model = BartForConditionalGeneration(BartConfig())
+    assert {name: list(heads) for name, heads in PAPER_HEADS.items()} == {"cnn_dailymail": [1], "nyt": [3], "xsum": [3]}
+    assert [len(*heads.values()) for heads in PAPER_HEADS.values()] == [16, 12, 12]
+    assert set(range(16)) - set(*PAPER_HEADS["nyt"].values()) == {0, 1, 2, 5}
+    assert set(range(16)) - set(*PAPER_HEADS["xsum"].values()) == {0, 5, 10, 12}
+    for heads in PAPER_HEADS.values():
+        with mask_heads(model, heads, torch.ones(1, 5, dtype=torch.bool)):
+            assert hooks(model) == 2
+
+
+def test_d5_decoding_presets_hold_appendix_a_and_no_repeated_trigram():
+    values = {name: tuple(p.values()) for name, p in PAPER_DECODING.items()}
+    assert values == {"cnn_dailymail": (5, 2.0, 55, 140, 3), "nyt": (5, 1.5, 0, 140, 3), "xsum": (6, 1.0, 10, 60, 3)}
+    assert PAPER_THRESHOLDS == {"cnn_dailymail": 0.20, "nyt": 0.24, "xsum": 0.18}
+
+
+def test_decoding_presets_are_arguments_of_generate(bart, ragged):
+    for preset in PAPER_DECODING.values():
+        short = preset | dict(min_length=0, max_length=7, no_repeat_ngram_size=2)
+        assert bart.generate(**ragged, **short).size(1) <= 7
+
+
+# The fallback
+
+
+def test_d2_fallback_is_the_released_rule():
+    """Random scores, thresholds and paddings against the loop."""
+    rng = random.Random(0)
+    for _ in range(200):
+        size, min_keep, threshold = rng.randint(1, 9), rng.randint(0, 6), rng.choice([0.0, 0.2, 0.9])
+        scores = [round(rng.random(), 6) if rng.random() < 0.6 else 0.0 for _ in range(size)]
+        padding = [place >= 1 and rng.random() < 0.3 for place in range(size)]
+        if not any(score and not pad for score, pad in zip(scores, padding, strict=True)):
+            continue
+        got = keep_at_least(torch.tensor([scores]), threshold, torch.tensor([padding]), min_keep)[0].tolist()
+        assert got == reference.keep_at_least(scores, threshold, padding, min_keep)
+
+
+def test_d2_scores_of_zero_give_random_positions_but_no_padding():
+    """min_keep of them, other ones in other draws, the same for the same generator, every position at times."""
+    is_padding = torch.arange(12).expand(400, -1) >= 8
+    draws = [
+        keep_at_least(torch.zeros(400, 12), 0.2, is_padding, generator=torch.Generator().manual_seed(seed))
+        for seed in (0, 0, 1)
+    ]
+    assert torch.equal(draws[0], draws[1]) and not torch.equal(draws[0], draws[2])
+    assert (draws[0].sum(-1) == 5).all() and not draws[0][is_padding].any()
+    assert (draws[0].sum(0)[:8] - 250).abs().max() < 60  # each of 8 positions in 5 of 8 draws; 6 standard deviations
+    short = keep_at_least(torch.zeros(1, 12), 0.2, torch.arange(12)[None] >= 3)
+    assert short[0].tolist() == [True] * 3 + [False] * 9  # fewer than 5 tokens: all of them
+    mixed = keep_at_least(torch.tensor([[0.0] * 6, [0.9] * 6]), 0.2)
+    assert mixed.sum(-1).tolist() == [5, 6]
+
+
+def test_keep_at_least_settings():
+    scores = torch.tensor([[0.9, 0.2, 0.1, 0.0, 0.2, 0.15, 0.05, 0.01]])
+    assert keep_at_least(scores, 0.2, min_keep=0)[0].nonzero().flatten().tolist() == [0]  # 0.2 is not above 0.2
+    assert keep_at_least(scores, 0.2, min_keep=3)[0].nonzero().flatten().tolist() == [0, 1, 4]
+    assert keep_at_least(scores, 0.2)[0].nonzero().flatten().tolist() == [0, 1, 2, 4, 5]
+    assert not keep_at_least(torch.zeros(1, 8), 0.2, min_keep=0).any()
+    labels = torch.tensor([[0, 1, 1, 0, 0, 0, 0, 0]])
+    assert (
+        keep_at_least(labels, 0.5)[0].tolist() == labels[0].bool().tolist()
+    )  # only positive labels are filled up with
+
+
+@pytest.mark.parametrize(
+    ("scores", "threshold", "is_padding", "message"),
+    [
+        (torch.rand(2, 5), 1.0, None, r"threshold must be in \[0, 1\)"),
+        (torch.rand(2, 5) * -1, 0.2, None, "after the sigmoid"),
+        (torch.rand(2, 5) + 1, 0.2, None, "after the sigmoid"),
+        (torch.full((2, 5), torch.nan), 0.2, None, "after the sigmoid"),
+        (torch.rand(5), 0.2, None, r"need scores \(B, S\)"),
+        (torch.rand(2, 5), 0.2, torch.zeros(2, 4, dtype=torch.bool), r"of that shape"),
+        (torch.rand(2, 5), 0.2, torch.tensor([[False] * 5, [True] * 5]), "document 1 is all padding"),
+    ],
+)
+def test_bad_scores_are_refused(scores, threshold, is_padding, message):
+    with pytest.raises(ValueError, match=message):
+        keep_at_least(scores, threshold, is_padding)

@@ -1,0 +1,130 @@
+"""Figures: the numbers beside them are those of the files, and what is drawn shows them."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("shared")
+pytest.importorskip("matplotlib")
+
+from matplotlib.figure import Figure
+
+from .. import figures
+from ..figures import Material, Missing, draw_steps, heat_map, main
+
+
+def mean(value: float) -> dict:
+    return {"mean": value, "low": value - 1, "high": value + 1}
+
+
+def system(labels: str, size: int, value: float) -> dict:
+    scores = {metric: mean(value + n) | {"p": None, "mark": ""} for n, metric in enumerate(figures.METRICS)}
+    return {"labels": labels, "trained_on": size, "heads": "1:0" if labels != "plain" else "", "scores": scores}
+
+
+def metrics(shift: float = 0.0) -> dict:
+    """Two layers of two heads; the second head of layer 1 has no effect by itself."""
+    places = [(layer, head) for layer in (1, 2) for head in (0, 1)]
+    kinds = ["copy_salient", "non_copy_salient", "copy_content", "non_copy_content", "first", "last", "special"]
+    effects = [{"layer": i, "head": h} | mean(10 * i - 12 * h + shift) | {"rouge1_recall": 1.0} for i, h in places]
+    steps = [
+        {"layer": i, "count": h + 1, "added": h, "added_effect": 10 * i - 12 * h, "over_plain": 0.5}
+        | mean(i + h + shift)
+        for i, h in places
+    ]
+    parts = [{"layer": i, "together": mean(5.0 * i), "parts": mean(4.0 * i + shift), "p": 0.5} for i in (1, 2)]
+    focus = [{"layer": i, "head": h} | {kind: 10.0 * i + h + n for n, kind in enumerate(kinds)} for i, h in places]
+    analysis = {"documents": 9, "data": "toy", "effects": effects, "synergy": steps, "parts": parts, "focus": focus}
+    systems = {"a": system("plain", 100, 30), "b": system("plain", 10, 20)}
+    systems |= {"a+t": system("system:t", 100, 35), "b+t": system("system:t", 10, 25), "o": system("oracle", 10, 99)}
+    return {"systems": systems, "analysis": {"run": analysis}}
+
+
+def rows_of(path) -> list[dict]:
+    return list(csv.DictReader(path.open(encoding="utf-8")))
+
+
+def test_all_figures_from_three_files(tmp_path, capsys):
+    """The first file stands for CNN/DailyMail, the second for XSum, the third for NYT."""
+    files = [tmp_path / f"{n}.json" for n in range(3)]
+    for n, file in enumerate(files):
+        file.write_text(json.dumps(metrics(100.0 * n)))
+    main([*map(str, files), "--out", str(tmp_path / "figures")])
+    printed = capsys.readouterr().out
+    assert "skipped" not in printed
+    for number in range(2, 11):
+        path = tmp_path / "figures" / f"figure_{number}.png"
+        assert path.read_bytes()[:4] == b"\x89PNG" and f"figure_{number}: {path}" in printed
+    found = {number: rows_of(tmp_path / "figures" / f"figure_{number}.csv") for number in range(2, 11)}
+    assert [float(row["mean"]) for row in found[2]] == [10, -2, 20, 8]
+    assert [float(row["mean"]) for row in found[6]] == [110, 98, 120, 108, 210, 198, 220, 208]
+    assert [float(row["mean"]) for row in found[3]] == [1, 2, 2, 3, 5, 4, 10, 8]
+    assert [row["side"] for row in found[3]] == ["left"] * 4 + ["right, together", "right, parts"] * 2
+    assert [float(row["mean"]) for row in found[7][4:8]] == [5, 104, 10, 108]
+    assert [float(row["non_copy_salient"]) for row in found[4]] == [11, 12, 21, 22]
+    assert found[8] == found[9] == found[10] == found[4]  # these files have the same focus
+
+
+def test_figure_5_has_a_point_for_each_size(tmp_path):
+    path = figures.figure_5(Material([metrics()], tmp_path))
+    rows = [row for row in rows_of(tmp_path / "figure_5.csv") if row["metric"] == "ROUGE-2"]
+    assert path.endswith("figure_5.png")
+    assert [(row["system"], row["examples"], float(row["mean"])) for row in rows] == [
+        ("no masking", "10", 21), ("no masking", "100", 31),
+        ("attention head masking", "10", 26), ("attention head masking", "100", 36),
+    ]  # fmt: skip
+
+
+def test_what_cannot_be_drawn_says_what_it_needs(tmp_path, capsys):
+    only = metrics()
+    only["analysis"]["run"] = {"effects": only["analysis"]["run"]["effects"], "documents": 1, "data": "toy"}
+    only["systems"] = {"a": only["systems"]["a"]}
+    (tmp_path / "metrics.json").write_text(json.dumps(only))
+    main([str(tmp_path), "--out", str(tmp_path)])  # a run folder is as good as the file in it
+    lines = dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines())
+    assert lines["figure_2"].endswith("figure_2.png")
+    assert lines["figure_3"] == "skipped, needs the first file, written by head_masking.evaluate --sweep --json"
+    assert lines["figure_4"] == "skipped, needs the first file, written by head_masking.evaluate --focus --json"
+    assert "different numbers of training examples" in lines["figure_5"]
+    assert "a file in the place of XSum" in lines["figure_6"] and "a file in the place of NYT" in lines["figure_9"]
+
+
+def test_content_categories_are_left_out_where_they_are_unknown(tmp_path):
+    without = metrics()
+    for row in without["analysis"]["run"]["focus"]:
+        del row["copy_content"], row["non_copy_content"]
+    figures.figure_4(Material([without], tmp_path))
+    assert "copy_content" not in rows_of(tmp_path / "figure_4.csv")[0]
+
+
+def test_heat_map_has_the_bottom_layer_at_the_bottom():
+    axes = Figure().subplots()
+    rows = [{"layer": 1, "head": 0, "x": -4.0}, {"layer": 1, "head": 1, "x": 1.0}, {"layer": 2, "head": 0, "x": 2.0}]
+    heat_map(axes, rows, "x", "title", diverging=True)
+    [image] = axes.images
+    np.testing.assert_array_equal(image.get_array().filled(99), [[-4, 1], [2, 99]])
+    assert image.origin == "lower" and (image.norm.vmin, image.norm.vcenter, image.norm.vmax) == (-4, 0, 4)
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["1", "2"]
+
+
+def test_steps_without_an_effect_of_their_own_are_dotted():
+    axes = Figure().subplots()
+    draw_steps(axes, metrics()["analysis"]["run"]["synergy"])
+    drawn = {tuple(line.get_ydata()): line.get_linestyle() for line in axes.lines if len(line.get_ydata()) == 2}
+    assert drawn == {(1.0, 2.0): ":", (2.0, 3.0): "-"}
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"systems": {}}'])
+def test_a_file_of_another_sort_is_named(tmp_path, text):
+    (tmp_path / "m.json").write_text(text)
+    with pytest.raises(SystemExit, match=r"error: .*m\.json is not what head_masking\.evaluate --json writes"):
+        main([str(tmp_path / "m.json"), "--out", str(tmp_path)])
+    with pytest.raises(SystemExit, match="error: .*none.json"):
+        main([str(tmp_path / "none.json"), "--out", str(tmp_path)])
+
+
+def test_a_figure_without_its_place_is_missing(tmp_path):
+    with pytest.raises(Missing):
+        figures.figure_8(Material([metrics()], tmp_path))

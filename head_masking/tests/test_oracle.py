@@ -1,0 +1,138 @@
+"""Oracle labels: runs and fragments against slow restatements, words, and the way to a tokenizer's tokens."""
+
+import random
+import time
+
+import pytest
+
+from ..oracle import longest_common_runs, newsroom_fragments, oracle_labels, token_labels, word_spans
+from . import reference
+
+
+def marked(method, source: str, summary: str, min_length: int = 1) -> str:
+    """The marked words, "_" for the others."""
+    words = source.split()
+    labels = method(words, summary.split(), min_length)
+    return " ".join(word if label else "_" for word, label in zip(words, labels, strict=True))
+
+
+# The iterative longest common run
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_section_4_1_runs_and_fragments_equal_the_slow_restatements(seed):
+    """Texts of few different words, where nearly everything ties and overlaps."""
+    rng = random.Random(seed)
+    for _ in range(60):
+        letters = "abcde"[: rng.randint(1, 5)]
+        source = rng.choices(letters, k=rng.randint(0, 12))
+        summary = rng.choices(letters, k=rng.randint(0, 9))
+        min_length = rng.randint(1, 3)
+        assert longest_common_runs(source, summary, min_length) == reference.common_runs(source, summary, min_length)
+        assert newsroom_fragments(source, summary, min_length) == reference.fragments(source, summary, min_length)
+
+
+def test_d3_the_longest_run_is_taken_first_wherever_it_stands():
+    """Left to right would spend "the man" of the summary on the first "the man"."""
+    assert (
+        marked(longest_common_runs, "the man saw a dog with the man in red", "the man in red")
+        == "_ _ _ _ _ _ the man in red"
+    )
+    assert marked(longest_common_runs, "a b x b c d", "a b c d") == "a _ _ b c d"
+
+
+def test_d3_runs_are_contiguous_not_subsequences():
+    """A common subsequence "a c e" is not one run, so that with min_length 2 nothing is marked."""
+    assert marked(longest_common_runs, "a b c d e", "a c e") == "a _ c _ e"
+    assert marked(longest_common_runs, "a b c d e", "a c e", min_length=2) == "_ _ _ _ _"
+
+
+def test_ties_go_to_the_first_in_the_document_then_in_the_summary():
+    assert marked(longest_common_runs, "x y p x y", "x y") == "x y _ _ _"
+    # "a b" and "b c" are as long; the first in the document is "b c", though it comes later in the summary.
+    assert marked(longest_common_runs, "b c q a b", "a b c") == "b c _ a _"
+
+
+def test_what_is_removed_is_a_barrier_and_used_once():
+    """Without "b c", "a" and "d" of the summary do not become a run "a d"; a word of the summary labels one word."""
+    assert marked(longest_common_runs, "b c q a d", "a b c d", min_length=2) == "b c _ _ _"
+    assert marked(longest_common_runs, "the cat and the dog and the cow", "the cat") == "the cat _ _ _ _ _ _"
+    assert marked(longest_common_runs, "a a a", "a a") == "a a _"
+
+
+def test_fragments_go_left_to_right_and_may_use_a_word_twice():
+    """The Newsroom variant: "the" is labelled again by another "the" of the summary; the runs take another one."""
+    source, summary = "the cat saw the dog", "the bird met the cow"
+    assert marked(newsroom_fragments, source, summary) == "the _ _ _ _"
+    assert marked(longest_common_runs, source, summary) == "the _ _ the _"
+    assert marked(newsroom_fragments, "a b x b c d", "a b c d") == "a b _ _ c d"
+    assert marked(longest_common_runs, "a b x b c d", "a b c d") == "a _ _ b c d"
+
+
+def test_case_does_not_matter_but_words_do():
+    assert marked(longest_common_runs, "The Cat sat", "the cats SAT") == "The _ sat"
+    assert marked(newsroom_fragments, "The Cat sat", "the cats SAT") == "The _ sat"
+
+
+@pytest.mark.parametrize("method", [longest_common_runs, newsroom_fragments])
+def test_limits(method):
+    assert method([], ["a"]) == [] and method(["a"], []) == [False]
+    assert method("a b c".split(), "a b c".split()) == [True] * 3
+    assert method("a b c".split(), "d e".split()) == [False] * 3
+
+
+def test_a_long_document_takes_milliseconds():
+    """1,000 words of a Zipf-like text, 80 of a summary: a sweep labels thousands of them."""
+    rng = random.Random(0)
+    words = [f"w{int(rng.paretovariate(0.6))}" for _ in range(1000)]
+    summary = rng.choices(words, k=80)
+    started = time.perf_counter()
+    longest_common_runs(words, summary)
+    assert time.perf_counter() - started < 0.5  # some 10 ms; the slow restatement needs minutes
+
+
+# Words, labels, tokens
+
+
+def test_d4_words_are_letters_and_digits_or_single_signs():
+    text = "Obama's 2nd term, don't (U.S.) 3.5 naïve…"
+    assert [text[start:end] for start, end in word_spans(text)] == (
+        "Obama ' s 2nd term , don ' t ( U . S . ) 3 . 5 naïve …".split()
+    )
+
+
+def test_oracle_labels_are_of_words_with_their_places():
+    document, summary = "A storm hit Norwick, today.  Norwick is\nsafe.", "NORWICK is safe"
+    labels = oracle_labels(document, summary)
+    assert [
+        document[start:end] for start, end, _ in labels
+    ] == "A storm hit Norwick , today . Norwick is safe .".split()
+    assert [document[start:end] for start, end, label in labels if label] == ["Norwick", "is", "safe"]
+    assert not any(label for *_, label in oracle_labels(document, summary, min_length=4))
+    fragments = oracle_labels(document, "Norwick safe", method="newsroom")
+    assert [start for start, _, label in fragments if label] == [12, document.index("safe")]
+
+
+def test_bad_arguments_are_refused():
+    with pytest.raises(ValueError, match="'lcs': use one of runs, newsroom"):
+        oracle_labels("a", "a", method="lcs")
+    for method in ("runs", "newsroom"):
+        with pytest.raises(ValueError, match="min_length is 0"):
+            oracle_labels("a", "a", method, min_length=0)
+
+
+def test_a_token_has_the_label_of_a_word_that_it_touches():
+    """Pieces of a word, a token over two words, one that holds blanks, one of a blank alone."""
+    spans = [(0, 5, True), (6, 9, False), (9, 10, True)]  # "abcde fgh."
+    offsets = [(0, 2), (2, 5), (5, 6), (5, 8), (8, 10), (10, 11)]
+    assert token_labels(spans, offsets) == [True, True, False, False, True, False]
+
+
+def test_d1_special_tokens_are_hidden():
+    """`<s>` and `</s>` have the offsets (0, 0), which is where the first word begins, too."""
+    assert token_labels([(0, 3, True)], [(0, 0), (0, 3), (0, 0)]) == [False, True, False]
+
+
+def test_token_labels_of_a_document_that_was_cut():
+    assert token_labels([(0, 1, False), (2, 3, True), (4, 5, True)], [(0, 1), (2, 3)]) == [False, True]
+    assert token_labels([], [(0, 0)]) == [False]
