@@ -40,14 +40,14 @@ DEMOS = {
         "train --task summarizer --out runs/head-masking --resume",
         "train --task tagger --out runs/head-masking-tagger --encoder runs/head-masking/model --resume",
         "evaluate runs/head-masking --tagger runs/head-masking-tagger --select --group 1 --oracle --sweep --focus "
-        "--analysis 200 --json runs/head-masking/metrics.json",
+        "--analysis 300 --json runs/head-masking/metrics.json",
         "figures runs/head-masking --out figures/head_masking",
     ),
     "discourse_tree_attention": (
         "train --out runs/discourse-dot --attention dot --resume",
         "train --out runs/discourse-tree --attention d_tree --resume",
         "train --out runs/discourse-shuffled --attention d_tree --shuffle-trees true --resume",
-        "evaluate runs/discourse-dot runs/discourse-tree runs/discourse-shuffled --json runs/discourse-tree/metrics.json",
+        "evaluate runs/discourse-dot runs/discourse-tree runs/discourse-shuffled",
         "figures runs/discourse-tree runs/discourse-dot --out figures/discourse_tree_attention",
     ),
 }
