@@ -127,14 +127,14 @@ def marks(systems: dict[str, System], metric: str) -> dict[str, str]:
     """The daggers of Tables 2 and 3.
 
     † = not significantly worse than the best single-head model, ‡ = than the 8-head model (paired bootstrap test,
-    p < 0.01). The best single-head model itself bears none, nor does the 8-head model.
+    p < 0.01). The best single-head model itself bears none, nor does the 8-head model; a control is never the best.
     """
     models = {name: system for name, system in systems.items() if system.heads}
     single = [name for name, system in models.items() if system.heads == 1]
     found = dict.fromkeys(systems, "")
-    if not single:
+    if not set(single) - set(CONTROLS):
         return found
-    best = max(single, key=lambda name: models[name].means(metric).mean())
+    best = max((name for name in single if name not in CONTROLS), key=lambda name: models[name].means(metric).mean())
     eight = next((name for name, system in models.items() if system.heads == 8), None)
     for mark, other, names in (("†", best, single), ("‡", eight, list(models))):
         for name in names:

@@ -43,27 +43,30 @@ def draw_constituency(axes: Axes, tree: Node) -> None:
         axes.plot(*zip(parent, child, strict=True), "k-" if nucleus else "k--", linewidth=1)
         middle = np.mean([parent, child], axis=0)
         axes.text(*middle, "N" if nucleus else "S", color="tab:blue" if nucleus else "tab:red", fontsize=8)
-    axes.set(xticks=range(1, tree.last + 1), yticks=[], xlabel="EDU")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.set(yticks=[], xlabel="EDU")
 
 
 def draw_dependencies(axes: Axes, parents: np.ndarray) -> None:
     """An arc from each EDU to its head; a root gets a stroke upwards."""
     for unit, head in enumerate(parents, start=1):
         if head == unit - 1:
-            axes.annotate("root", (unit, 0), (unit, len(parents) / 3), arrowprops={"arrowstyle": "->"}, ha="center")
+            axes.annotate("root", (unit, 0), (unit, len(parents) / 4), arrowprops={"arrowstyle": "->"}, ha="center")
             continue
         xs = np.linspace(unit, head + 1, 50)
         middle, radius = (unit + head + 1) / 2, abs(unit - head - 1) / 2
         axes.plot(xs, 0.6 * np.sqrt(np.maximum(radius**2 - (xs - middle) ** 2, 0)), "k-", linewidth=1)
         axes.plot(unit, 0, "k.")
-    axes.set(xticks=range(1, len(parents) + 1), yticks=[], xlabel="EDU (arcs lead to its head; dots: dependents)")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.set(yticks=[], xlabel="EDU (arcs lead to its head; dots: dependents)")
 
 
 def draw_matrix(axes: Axes, matrix: np.ndarray, title: str, unit: str = "EDU") -> None:
     """Attention of row unit to column unit."""
     count = len(matrix)
     axes.imshow(matrix, cmap="Blues", vmin=0, extent=(0.5, count + 0.5, count + 0.5, 0.5))
-    axes.set(title=title, xlabel=f"{unit} attended to", ylabel=unit)
+    axes.set(xlabel=f"{unit} attended to", ylabel=unit)
+    axes.set_title(title, fontsize=9)
 
 
 def figure_4(tree: Node, sentence: np.ndarray | None, out: Path) -> None:

@@ -53,6 +53,13 @@ def test_daggers_as_in_tables_2_and_3():
     assert marks(systems, "rouge1") == {"Lead": "", "Eight": "", "Best": "‡", "Near": "†‡", "Far": ""}
 
 
+def test_a_control_with_shuffled_trees_is_not_the_best_model():
+    systems = systems_of(Best=(1, np.arange(50.0))) | {"D-Tree, shuffled": systems_of(a=(1, np.arange(50.0) + 1))["a"]}
+    assert marks(systems, "rouge1") == {"Best": "", "D-Tree, shuffled": "†"}
+    systems.pop("Best")
+    assert marks(systems, "rouge1") == {"D-Tree, shuffled": ""}
+
+
 def test_daggers_need_no_eight_head_model():
     systems = systems_of(Best=(1, np.arange(50.0) + 1), Same=(1, np.arange(50.0)))
     assert marks(systems, "rouge2") == {"Best": "", "Same": ""}  # worse by 1 on every document
