@@ -415,6 +415,13 @@ def check(flags: argparse.Namespace) -> None:
         raise ValueError("--select masks by the labels of a tagger: give --tagger RUN")
     if flags.runs and (flags.tagger or flags.oracle) and not (flags.heads or flags.select):
         raise ValueError("which heads are to be masked? give --heads LAYER:HEADS, e.g. 1:0-3, or --select")
+    for path in filter(None, (flags.json, flags.csv, flags.sweep_file)):
+        if path.is_dir():
+            raise ValueError(f"{path} is a folder; name a file")
+    if flags.device == "cuda" and not torch.cuda.is_available():
+        raise ValueError("--device cuda, but torch finds no GPU here: leave the flag out")
+    if flags.generation["num_beams"] < 1:
+        raise ValueError("--beam must be at least 1")
     unknown = [run for run in flags.runs if not Path(run).is_dir()]
     if (flags.sweep or flags.select) and unknown and not flags.sweep_file:
         raise ValueError(f"{unknown[0]} is no folder to keep the sweep in: give --sweep-file FILE")

@@ -27,7 +27,7 @@ class Reading(NamedTuple):
 
 
 def attention_focus(model: nn.Module, tokenizer, readings: Sequence[Reading], batch_size: int = 8) -> dict:
-    """Percentages of the kinds of attendees, the words with the highest attention weight, of every head.
+    """Section 4.3: percentages of the kinds of attendees, the words with the highest attention weight, of every head.
 
     An attendee x is SALIENT if it is a word of the reference, CONTENT by its part of speech, FIRST or LAST in the
     document; the former two are COPY if x is the word y that is being generated, else NON-COPY. Words are compared in

@@ -44,24 +44,31 @@ def mask_heads(model: nn.Module, heads: Heads, keep: Tensor | Mapping[int, Tenso
     """
     attentions = cross_attentions(model, heads)
     keeps = keep if isinstance(keep, Mapping) else dict.fromkeys(attentions, keep)
+    if wrong := [each for each in keeps.values() if not isinstance(each, Tensor)]:
+        raise ValueError(f"keep must be a bool tensor (B, S) or (B, H, S), got {type(wrong[0]).__name__}")
     if missing := set(attentions) - set(keeps):
         raise ValueError(f"heads are chosen in layer {min(missing)}, for which keep has no tensor")
     attendable = {layer: per_head(keeps[layer], *attentions[layer], layer) for layer in attentions}
     if len(shapes := {(len(each), each.size(-1)) for each in attendable.values()}) > 1:
         raise ValueError(f"the layers' keep must be for the same documents, got (B, S) of {sorted(shapes)}")
     with ExitStack() as undo:
+        made: list[dict] = []  # what the layers' hooks keep from the first step on
         for layer, (attention, _) in attentions.items():
-            hook = masking_hook(attendable[layer], layer)
+            made.append({})
+            hook = masking_hook(attendable[layer], layer, made[-1])
             undo.callback(attention.register_forward_pre_hook(hook, with_kwargs=True).remove)
         for documents, positions in shapes:
-            hook = shape_hook(documents, positions)
+            hook = shape_hook(documents, positions, made)
             undo.callback(model.get_encoder().register_forward_hook(hook).remove)
         yield
 
 
-def masking_hook(attendable: Tensor, layer: int) -> Callable:
-    """A pre-hook that puts `attendable` (B, H, S) into the mask of one layer's cross-attention."""
-    per_beam: dict[tuple, Tensor] = {}  # made at the first step; all later steps find it here
+def masking_hook(attendable: Tensor, layer: int, per_beam: dict[tuple, Tensor]) -> Callable:
+    """A pre-hook that puts `attendable` (B, H, S) into the mask of one layer's cross-attention.
+
+    Args:
+        per_beam: empty; the mask made at the first step, which all later steps find there.
+    """
 
     def hide(attention: nn.Module, arguments: tuple, keywords: dict) -> tuple[tuple, dict]:
         memory = keywords["key_value_states"]  # (B*beams, S, D): `generate` repeats each document for its beams
@@ -77,16 +84,22 @@ def masking_hook(attendable: Tensor, layer: int) -> Callable:
         mask = mask & keep if mask.dtype == torch.bool else torch.where(keep, mask, float("-inf"))
         if is_first:  # now that the padding is known
             is_open = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
-            refuse_empty(is_open.any(-2)[:: shape[0] // len(attendable)], layer)
+            first_beams = slice(None, None, shape[0] // len(attendable))  # a document's beams have the same mask
+            refuse_empty(is_open.any(-2)[first_beams], layer)
         return arguments, keywords | {"attention_mask": mask}
 
     return hide
 
 
-def shape_hook(documents: int, positions: int) -> Callable:
-    """A hook that compares `keep` with the documents when they are encoded, before beams hide how many there are."""
+def shape_hook(documents: int, positions: int, made: list[dict]) -> Callable:
+    """A hook that compares `keep` with the documents when they are encoded, before beams hide how many there are.
+
+    New documents may have other padding: what was made for the ones before is forgotten.
+    """
 
     def check(encoder: nn.Module, arguments: tuple, output) -> None:
+        for masks in made:
+            masks.clear()
         if output[0].shape[:2] != (documents, positions):
             raise ValueError(misfit(documents, positions, *output[0].shape[:2]))
 
@@ -138,6 +151,10 @@ def cross_attentions(model: nn.Module, heads: Heads) -> dict[int, tuple[nn.Modul
         raise ValueError(f"{implementation} takes no mask per head: call model.set_attn_implementation('sdpa')")
     found = {}
     for layer, chosen in heads.items():
+        if not isinstance(layer, int) or not isinstance(chosen, Iterable):
+            raise ValueError(
+                f"heads must map layers to lists of heads, as {{1: [0, 3]}}, got {{{layer!r}: {chosen!r}}}"
+            )
         if not 1 <= layer <= len(layers):
             raise ValueError(f"layer {layer} does not exist: layers are 1 (bottom) to {len(layers)}")
         attention, found_heads = layers[layer - 1].encoder_attn, sorted(set(chosen))

@@ -296,6 +296,8 @@ def select_heads(
 ) -> tuple[dict[int, list[int]], list[tuple[str, Scores]]]:
     """Greedy head selection of Section 5: at every layer mask the 4, 8, 12, ... heads of the largest effect.
 
+    D11: layer by layer, and without the model as it is among the candidates.
+
     Args:
         labels: kind of labels to mask by.
         group: how many heads are added at a time; 4 in the paper.

@@ -127,7 +127,7 @@ PRESETS = {
         "tiny": {},
         "paper": PAPER_SUMMARIZER,
         "paper-nyt": PAPER_SUMMARIZER | dict(data="nyt", steps=30_000),  # Appendix A; data: a folder of JSONL
-        "paper-xsum": PAPER_SUMMARIZER | dict(data="xsum", steps=15_000),
+        "paper-xsum": PAPER_SUMMARIZER | dict(data="xsum", steps=15_000, accumulate=16),
     },
     "tagger": {
         "tiny": dict(steps=1000, batch_size=32, learning_rate=5e-4, schedule="constant", save_every=0, patience=2),
@@ -585,7 +585,10 @@ class Training:
             if self.accelerator.is_main_process:
                 (self.run_dir / "log.jsonl").unlink(missing_ok=True)
             return
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        try:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+        except (RuntimeError, EOFError, OSError) as error:
+            raise ValueError(f"{path} is cut off ({error}): delete it, and the run starts again") from None
         self.step, self.best, self.without_gain = state["step"], state["best"], state["without_gain"]
         self.accelerator.unwrap_model(self.module).load_state_dict(state["weights"])
         self.optimizer.load_state_dict(state["optimizer"])

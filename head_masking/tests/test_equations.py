@@ -330,7 +330,7 @@ def test_uniform_and_masked_is_uniform_over_what_is_kept(bart, ragged, keep):
 
 
 def test_uniform_in_generate_is_the_same_in_eager_and_sdpa(bart, ragged):
-    """The score of a beam search with uniform heads is that of teacher forcing with the reference's weights."""
+    """Uniform heads change the beam search, and eager and sdpa give its winner the same logits."""
     with uniform_heads(bart, ALL):
         output = bart.generate(**ragged, **BEAMS)
         logits = bart(**ragged, decoder_input_ids=output.sequences[:, :-1]).logits
@@ -354,6 +354,9 @@ def test_uniform_in_generate_is_the_same_in_eager_and_sdpa(bart, ragged):
         ({1: [0]}, lambda keep: keep.float(), r"must be bool \(B, S\) or \(B, 4, S\)"),
         ({1: [0]}, lambda keep: keep[0], r"must be bool.*got torch.bool \(9,\)"),
         ({1: [0]}, lambda keep: keep[:, None].repeat(1, 3, 1), r"must be bool.*\(3, 3, 9\)"),
+        ({1: 0}, lambda keep: keep, r"heads must map layers to lists of heads.*got \{1: 0\}"),
+        ({"1": [0]}, lambda keep: keep, "heads must map layers to lists of heads"),
+        ({1: [0]}, lambda keep: keep.tolist(), "keep must be a bool tensor.*got list"),
         ({1: [0], 2: [0]}, lambda keep: {1: keep}, "layer 2, for which keep has no tensor"),
         ({1: [0], 2: [0]}, lambda keep: {1: keep, 2: keep[:, :8]}, "for the same documents"),
         (
@@ -367,6 +370,17 @@ def test_bad_heads_and_keep_are_refused_at_once(bart, keep, heads, change, messa
     with pytest.raises(ValueError, match=message), mask_heads(bart, heads, change(keep)):
         pytest.fail("it must be refused on entering")
     assert hooks(bart) == 0
+
+
+def test_a_later_batch_whose_padding_covers_all_that_is_kept_is_refused(bart, ragged):
+    """New documents of the same shape inside the same `with` have their own padding: it is looked at again."""
+    keep = torch.zeros(3, 9, dtype=torch.bool)
+    keep[:, 5] = True
+    shorter = ragged | {"attention_mask": ragged["attention_mask"] * (torch.arange(9) < 5)}
+    with mask_heads(bart, {1: [0]}, keep):
+        forward(bart, ragged)
+        with pytest.raises(ValueError, match="all positions of document 0 from head 0 of layer 1"):
+            forward(bart, shorter)
 
 
 @pytest.mark.parametrize(

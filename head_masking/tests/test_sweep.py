@@ -275,7 +275,10 @@ def test_section_4_2_synergy_adds_the_best_heads_first(tmp_path):
 
 
 def test_section_5_heads_are_selected_four_at_a_time(tmp_path):
-    """Candidates are the 4, 8, 12, 16 best heads of each layer; ROUGE-1 + ROUGE-2 decides, here against ROUGE-1."""
+    """D11: candidates are the 4, 8, 12, 16 best heads of each layer, not "no heads".
+
+    ROUGE-1 + ROUGE-2 decides, here against ROUGE-1.
+    """
     heads = range(16)
     effects = {(layer, head): {"rouge1": np.array([(head * 7) % 16 + 0.0])} for layer in (1, 2) for head in heads}
     order = sorted(heads, key=lambda head: -((head * 7) % 16))
