@@ -173,7 +173,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         else:
             sizes = (flags.width, flags.documents, flags.device, flags.repeats, not flags.attention_only)
             rows = [row for size in flags.sizes for row in measure_layers(flags.lengths, size, *sizes)]
-    except (ValueError, ImportError) as error:
+    except (ValueError, ImportError, OSError) as error:
         sys.exit(f"error: {error}")
     if flags.csv:
         write_csv(rows, flags.csv)

@@ -97,8 +97,10 @@ def document_matrix(document: Document, kind: str, level: str) -> np.ndarray:
     sentences = max(units, document.edu_sentence.max() + 1) if level == "sentence" else None
     matrix = build_matrix(kind, document.tree, document.edu_sentence, level, sentences)
     if units < len(matrix):  # D10: of a cut document the rows are normalised again (released code)
-        matrix = matrix[:units, :units]
-        matrix = matrix / np.maximum(matrix.sum(1, keepdims=True), 1e-12)
+        matrix = matrix[:units, :units].copy()
+        lost = np.flatnonzero(matrix.sum(1) == 0)  # the head of a D-Tree's unit was cut off: it attends to itself
+        matrix[lost, lost] = 1
+        matrix = matrix / matrix.sum(1, keepdims=True)
     return matrix.astype(np.float32)
 
 

@@ -110,7 +110,9 @@ def evaluate(
             run = load_run(path)
             run.model.to("cuda" if torch.cuda.is_available() else "cpu")
             config = replace(run.config, data=data, folds=0, fold=0, subset=0) if data else run.config
-            corpus, examples, _ = load_corpus(config, split, run.encoder, cache or path / "cache", False, limit)
+            corpus, examples, cut = load_corpus(config, split, run.encoder, cache or path / "cache", False, limit)
+            if cut:
+                print(f"{path}: {cut} documents are longer than the model can read and were cut", file=sys.stderr)
             rows[name].heads, rows[name].parameters = config.heads, count_parameters(run.model)
             rows[name].add(summarize(run, corpus), examples)
             new = {document.id for document in corpus.documents} - read
@@ -206,6 +208,8 @@ def train_tables(
     name, _, times = repeat.partition("=")
     if name not in ("seed", "fold", "subset_seed") or not times.isdigit() or int(times) < 1:
         raise ValueError(f"--repeat is {repeat!r}; write seed=3, fold=5 or subset_seed=5")
+    if name == "subset_seed" and not config.subset:
+        raise ValueError("--repeat subset_seed needs --subset N, or all runs are the same")
     if name == "fold" and int(times) != config.folds:
         raise ValueError(f"--repeat fold={times} needs --folds {times}, not {config.folds}")
     runs: dict[tuple[str, str], dict[str, list[Path]]] = {}
@@ -216,10 +220,12 @@ def train_tables(
                     slug = "".join(c if c.isalnum() else "-" for c in f"{level} {size} {system}".lower()).strip("-")
                     path = out / f"{slug}-{name}{k}"
                     runs.setdefault((level, size), {}).setdefault(system, []).append(path)
+                    run_config = replace(config, level=level, **SIZES[size] | values | {name: k})
                     if not (path / "model.safetensors").exists():
-                        run_config = replace(config, level=level, **SIZES[size] | values | {name: k})
                         print(path, file=sys.stderr)
                         train(run_config, path, out / "cache", resume=True)
+                    elif read_config(path) != run_config:
+                        raise ValueError(f"{path} was trained with other flags: give them again, or another folder")
     return runs
 
 
@@ -278,13 +284,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if rest and not flags.tables:
             raise ValueError("flags after -- are those of training, for --tables")
         if flags.text:
+            if len(flags.runs) != 1:
+                raise ValueError("--text needs one run folder")
             (path,) = flags.runs
             run = load_run(path)
             print("\n".join(summarize_text(run, flags.text, flags.tree, flags.cache or str(path / "cache"))))
             return
         tables = make_tables(flags, rest) if flags.tables else {"": run_table(flags)}
         report(tables, flags)
-    except (ValueError, ImportError) as error:
+    except (ValueError, ImportError, OSError) as error:
         sys.exit(f"error: {error}")
 
 

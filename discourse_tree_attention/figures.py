@@ -90,10 +90,9 @@ def figure_5(tree: Node, out: Path) -> None:
 
 
 @torch.inference_mode()
-def attention_maps(run: Run, document: Document, cache: str) -> dict[str, np.ndarray]:
+def attention_maps(run: Run, corpus: Corpus, index: int) -> dict[str, np.ndarray]:
     """(N, N) attention of every layer and head of a run on one document; a layer without attention is left out."""
-    corpus = Corpus([document], run.encoder, run.config.attention, run.config.level, cache)
-    batch = collate(corpus, [0])
+    batch = collate(corpus, [index])
     maps: dict[str, np.ndarray] = {}
     handles = []
     for number, layer in enumerate(run.model.layers, start=1):
@@ -109,11 +108,11 @@ def attention_maps(run: Run, document: Document, cache: str) -> dict[str, np.nda
     return maps
 
 
-def figure_attention(runs: dict[str, tuple[Run, Document, str]], out: Path) -> None:
-    """Learned against tree attention on one document: all layers and heads of each run; stars mark what it extracts."""
+def figure_attention(runs: dict[str, tuple[Run, Corpus, int]], out: Path) -> None:
+    """Learned against tree attention on one document: all layers and heads of each run."""
     maps = {}
-    for name, (run, document, cache) in runs.items():
-        own = attention_maps(run, document, cache)
+    for name, (run, corpus, index) in runs.items():
+        own = attention_maps(run, corpus, index)
         same = len({matrix.tobytes() for matrix in own.values()}) == 1  # a tree's matrix is that of every layer
         maps |= {f"{name}, {'all layers' if same else part}": matrix for part, matrix in own.items()}
     if not maps:
@@ -157,6 +156,7 @@ def choose(documents: Sequence[Document], identity: str | None) -> Document:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
+    """Draw; bad input ends the program with one line that says what is wrong."""
     module = "python -m discourse_tree_attention.figures"
     parser = argparse.ArgumentParser(module, description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument("runs", nargs="*", type=Path, help="run folders, of one level and on the same data")
@@ -175,7 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             figure_5(tree, flags.out)
             return
         draw_runs(flags)
-    except (ValueError, ImportError) as error:
+    except (ValueError, ImportError, OSError) as error:
         sys.exit(f"error: {error}")
 
 
@@ -187,10 +187,12 @@ def draw_runs(flags: argparse.Namespace) -> None:
         corpus, _, _ = load_corpus(run.config, flags.split, run.encoder, cache, progress=False)
         document = choose(corpus.documents, chosen or flags.document)
         chosen = document.id
-        runs[path.name] = (run, document, cache)
-        scores = score_documents(run.model, corpus)[corpus.documents.index(document)]
+        index = corpus.documents.index(document)
+        runs[path.name] = (run, corpus, index)
+        scores = score_documents(run.model, corpus)[index]
         print(f"{path.name} on {document.id}: {' '.join(extract(document, scores, run.config))}")
-    document = next(iter(runs.values()))[1]
+    _, corpus, index = next(iter(runs.values()))
+    document = corpus.documents[index]
     if document.tree is not None:
         figure_4(document.tree, document.edu_sentence, flags.out)
         figure_5(document.tree, flags.out)

@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, fields
@@ -44,7 +45,7 @@ class TrainConfig:
     level: str = "edu"  # what is extracted: "edu" (Table 2) or "sentence" (Table 3)
     folds: int = 0  # cross-validation over train and validation together; 0 = the splits as they are
     fold: int = 0  # which of the folds is the test data
-    subset: int = 0  # train on so many documents, drawn with subset_seed (Section 5.2, low resource); 0 = all
+    subset: int = 0  # train on so many documents at most, drawn with subset_seed (Section 5.2, low resource); 0 = all
     subset_seed: int = 0
     shuffle_trees: bool = False  # control: the matrix of each tree with its units in random order
     # Unit encoder
@@ -96,7 +97,7 @@ class TrainConfig:
         """The model's part of the fields, with the encoder's width D."""
         shared_fields = {field.name for field in fields(ModelConfig)} & {field.name for field in fields(self)}
         values = {name: getattr(self, name) for name in shared_fields} | {"width": width}
-        # D16: the paper's sizes belong to D = 768; an encoder of another width gets the same proportions.
+        # D16: the paper's sizes belong to D = 768; another width gets them in proportion, but heads of 64 as usual.
         values["head_width"] = self.head_width or (2 * width // 3 if self.balanced else 64)
         values["inner"] = self.inner or (2 * width // 3 if self.balanced else 4 * width)
         return ModelConfig(**values)
@@ -138,7 +139,15 @@ def read_documents(
 ) -> tuple[list[Example], list[Document]]:
     """Examples and their documents; kept, since the runs of a table and the parts of a fold read the same ones."""
     examples = [example for split in splits for example in load(data, split, limit)]
-    return examples, [make_document(example, level) for example in tqdm(examples, "units", leave=False)]
+    identity, count = Counter(example.id for example in examples).most_common(1)[0]
+    if count > 1:
+        raise ValueError(f"{data}: the id {identity!r} is in both {' and '.join(splits)}; folds need unique ids")
+    return examples, [make_document(example, level, f"{data}: ") for example in tqdm(examples, "units", leave=False)]
+
+
+def splits_read(config: TrainConfig, split: str) -> tuple[str, ...]:
+    """The splits of the data that a split of the run is taken from."""
+    return ("train", "validation") if config.folds else (split,)
 
 
 def choose_documents(config: TrainConfig, split: str, count: int) -> list[int]:
@@ -154,8 +163,6 @@ def choose_documents(config: TrainConfig, split: str, count: int) -> list[int]:
         numbers = {part[split]} if split in part else set(range(config.folds)) - set(part.values())
         chosen = [i for place, i in enumerate(order) if place % config.folds in numbers]
     if split == "train" and config.subset:
-        if config.subset > len(chosen):
-            raise ValueError(f"subset is {config.subset}, but the training data has {len(chosen)} documents")
         order = np.random.default_rng(config.subset_seed).permutation(len(chosen))[: config.subset]
         chosen = [chosen[place] for place in sorted(order)]
     return chosen
@@ -170,8 +177,8 @@ def load_corpus(
     limit: int | None = None,
 ) -> tuple[Corpus, list[Example], int]:
     """A split's documents with vectors and matrices, their examples, and how many documents had to be cut."""
-    splits = ("train", "validation") if config.folds else (split,)
-    examples, documents = read_documents(config.data, splits, config.level, None if config.folds else limit)
+    whole = None if config.folds else limit
+    examples, documents = read_documents(config.data, splits_read(config, split), config.level, whole)
     corpus, cut = prepare(documents, config, encoder, cache, progress)
     chosen = choose_documents(config, split, len(examples))[:limit]
     return corpus.select(chosen), [examples[i] for i in chosen], len(cut & set(chosen))
@@ -298,9 +305,15 @@ def train(config: TrainConfig, run_dir: str | Path, cache: str | Path = "", resu
     run_dir = Path(run_dir)
     if (run_dir / "config.json").exists() and not resume:
         raise ValueError(f"{run_dir} already holds a run: add --resume to go on with it, or choose another --out")
+    if (run_dir / "config.json").exists() and (saved := read_config(run_dir)) != config:
+        changed = ", ".join(name for name, value in vars(saved).items() if getattr(config, name) != value)
+        raise ValueError(f"{run_dir} holds a run with another {changed}: choose another folder")
+    for split in ("train", "validation"):  # bad data is found before anything is written
+        examples, _ = read_documents(config.data, splits_read(config, split), config.level, None)
+        if not config.encoder and split == "train" and not (run_dir / "encoder" / "config.json").exists():
+            texts = [sentence for example in examples for sentence in example.document]
     if not config.encoder and not (run_dir / "encoder" / "config.json").exists():
-        examples = load(config.data, "train")
-        random_encoder([sentence for example in examples for sentence in example.document], run_dir / "encoder")
+        random_encoder(texts, run_dir / "encoder")
     encoder = load_encoder(config.encoder or str(run_dir / "encoder"), config.max_tokens)
     cache = cache or run_dir / "cache"
     training, _, cut = load_corpus(config, "train", encoder, cache)
@@ -312,6 +325,7 @@ def train(config: TrainConfig, run_dir: str | Path, cache: str | Path = "", resu
         write_json(run_dir / "config.json", {"package": "discourse_tree_attention", "train": asdict(config)})
     run = Training(config, run_dir, training, validation, [example.references for example in examples])
     if not run.step:
+        (run_dir / "log.jsonl").unlink(missing_ok=True)  # of a run killed before its first checkpoint
         run.log({"documents": len(training), "documents_cut": cut, "positive_weight": run.positive_weight})
     run.run()
 
@@ -335,6 +349,7 @@ class Training:
         labels = np.concatenate([document.labels for document in training.documents])
         self.positive_weight = float((~labels).sum() / labels.sum())  # D12
         self.step, self.best = 0, {"step": 0, "rouge2": -1.0}
+        self.epoch: tuple[int, list[list[int]]] = (-1, [])  # number and batches of the epoch under way
         self.restore()
 
     def run(self) -> None:
@@ -355,8 +370,9 @@ class Training:
         """One step on one batch."""
         sizes = [len(document.units) for document in self.training.documents]
         epoch, number = divmod(self.step, -(-len(sizes) // self.config.batch))
-        indices = batch_indices(sizes, self.config.batch, self.config.seed, epoch)[number]
-        batch = collate(self.training, indices, self.device)
+        if self.epoch[0] != epoch:
+            self.epoch = epoch, batch_indices(sizes, self.config.batch, self.config.seed, epoch)
+        batch = collate(self.training, self.epoch[1][number], self.device)
         self.model.train()
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.step, self.config)
@@ -408,7 +424,10 @@ class Training:
         path = self.run_dir / "checkpoint.pt"
         if not path.exists():
             return
-        state = torch.load(path, map_location="cpu", weights_only=False)
+        try:
+            state = torch.load(path, map_location="cpu", weights_only=False)
+        except (RuntimeError, EOFError) as error:
+            raise ValueError(f"{path} is cut off ({error}): delete it, and the run starts again") from None
         self.step, self.best = state["step"], state["best"]
         self.model.load_state_dict(state["weights"])
         self.optimizer.load_state_dict(state["optimizer"])
@@ -475,7 +494,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Train; bad input ends the program with one line that says what is wrong."""
     try:
         train(*parse(arguments))
-    except (ValueError, ImportError) as error:
+    except (ValueError, ImportError, OSError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit("stopped; the same command with --resume goes on after the last checkpoint")

@@ -74,8 +74,11 @@ class UnitEncoder(nn.Module):
         return vectors
 
     def fingerprint(self) -> str:
-        """A hash that changes with any weight, the tokenizer, or the cut."""
-        digest = hashlib.sha256(f"{self.max_tokens} {type(self.model).__name__}".encode())
+        """A hash that changes with any weight or setting, the tokenizer, or the cut."""
+        config = {k: v for k, v in self.model.config.to_dict().items() if not k.startswith("_") and "version" not in k}
+        settings = [self.max_tokens, type(self.model).__name__, json.dumps(config, sort_keys=True, default=str)]
+        settings.append(str(self.tokenizer.backend_tokenizer.normalizer) if self.tokenizer.is_fast else "slow")
+        digest = hashlib.sha256(json.dumps(settings).encode())
         for name, tensor in sorted(self.model.state_dict().items()):
             digest.update(name.encode())
             digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
@@ -115,7 +118,7 @@ def load_encoder(name_or_path: str, max_tokens: int = 128) -> UnitEncoder:
         model = model.get_encoder()
     if getattr(model, "pooler", None) is not None:
         model.pooler = None  # not used; where a checkpoint has none, it would be random and the fingerprint with it
-    return UnitEncoder(model, tokenizer, max_tokens)
+    return UnitEncoder(model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer, max_tokens)
 
 
 def random_encoder(texts: Sequence[str], folder: Path, width: int = 128, seed: int = 0) -> None:

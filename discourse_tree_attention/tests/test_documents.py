@@ -90,6 +90,10 @@ def test_d10_the_matrix_of_a_cut_document_is_normalised_again():
     matrix, whole = document_matrix(document, "c_tree", "edu"), c_tree(read_dis(TREE))
     np.testing.assert_allclose(matrix, whole[:3, :3] / whole[:3, :3].sum(1, keepdims=True), rtol=1e-6)
     assert cut_document(document, 3) is document
+    alone = cut_document(make_document(example(), "edu"), 1)
+    for kind in ("d_tree", "c_tree"):  # a unit whose head was cut off attends to itself
+        assert document_matrix(alone, kind, "edu").tolist() == [[1.0]]
+    np.testing.assert_allclose(document_matrix(document, "d_tree", "edu").sum(1), 1)
 
 
 def corpus(folder, cache, attention="c_tree", shuffle_seed=None, level="edu"):

@@ -128,6 +128,8 @@ def test_tables_train_what_is_missing_and_only_that(tmp_path, capsys, monkeypatc
     monkeypatch.setattr(module, "train", None)
     main(command)
     assert capsys.readouterr().out == printed
+    with pytest.raises(SystemExit, match="was trained with other flags"):
+        main([*command, "--dropout", "0.3"])
 
 
 def test_every_row_of_the_tables_is_there():
@@ -178,6 +180,9 @@ def test_a_tree_of_another_text_is_refused(runs, tmp_path):
         (["/no/run", "--", "--steps", "3"], "flags after -- are those of training, for --tables"),
         (["a/x", "b/x"], "two runs have folders of the same name"),
         (["--tables", "t", "--repeat", "seed"], "--repeat is 'seed'; write seed=3"),
+        (["--tables", "t", "--repeat", "subset_seed=2"], "--repeat subset_seed needs --subset N"),
+        (["/no/run", "--text", "/no/text"], "/no/run/config.json does not exist"),
+        (["--text", "/no/text"], "--text needs one run folder"),
         (["--tables", "t", "--repeat", "fold=4", "--", "--folds", "5"], "--repeat fold=4 needs --folds 4, not 5"),
     ],
 )

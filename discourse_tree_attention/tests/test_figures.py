@@ -61,7 +61,7 @@ def test_the_drawn_tree_has_every_edge_once():
 def test_attention_maps_are_what_the_layers_use(runs):
     run = load_run(runs / "dot")
     corpus, *_ = load_corpus(run.config, "test", run.encoder, runs / "cache", False)
-    maps = attention_maps(run, corpus.documents[0], str(runs / "cache"))
+    maps = attention_maps(run, corpus, 0)
     assert list(maps) == [f"layer {layer}, head {head}" for layer in (1, 2) for head in (1, 2)]
     batch = collate(corpus, [0])
     first = run.model.layers[0].attention.weights(

@@ -263,5 +263,7 @@ def test_bad_sizes_are_refused(field, value, message):
         ModelConfig(**{field: value})
 
 
-def test_trees_are_attention_types():
-    assert set(TREES) < set(ATTENTIONS)
+def test_tree_attention_types_are_those_of_matrices():
+    from ..matrices import MATRICES
+
+    assert TREES == tuple(MATRICES) and set(TREES) < set(ATTENTIONS)

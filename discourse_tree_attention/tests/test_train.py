@@ -107,7 +107,10 @@ def test_another_seed_gives_other_weights(run_dir, tmp_path):
 
 
 def test_it_learns_what_the_tree_says(tmp_path):
-    """Of stories whose text says nothing about salience, a small D-Tree model finds more main facts than by chance."""
+    """Of stories whose text says nothing about salience, a small D-Tree model finds the main facts.
+
+    Here it is 6.5 times as good as chance; without attention 3.0, with shuffled trees 2.5 (positions help those).
+    """
     config = TrainConfig(data="toy:signal=0,count=300", attention="d_tree", steps=150, evaluate_every=150, warmup=30)
     train(config, tmp_path / "run")
     run = load_run(tmp_path / "run")
@@ -117,7 +120,7 @@ def test_it_learns_what_the_tree_says(tmp_path):
         best = np.argsort(-scores)[: document.labels.sum()]
         picked += document.labels[best].mean()
         chance += document.labels.mean()
-    assert picked > 1.5 * chance
+    assert picked > 4.5 * chance
 
 
 def test_d11_learning_rate_is_a_factor():
@@ -171,8 +174,7 @@ def test_subsets_are_drawn_by_their_seed():
     one, two = (TrainConfig(data="toy:count=50", subset=10, subset_seed=seed) for seed in (0, 1))
     assert len(ids(one, "train")) == len(ids(two, "train")) == 10 and ids(one, "train") != ids(two, "train")
     assert len(ids(one, "test")) == 50
-    with pytest.raises(ValueError, match="subset is 60, but the training data has 50 documents"):
-        choose_documents(TrainConfig(subset=60), "train", 50)
+    assert choose_documents(TrainConfig(subset=60), "train", 50) == list(range(50))  # or all that there is
 
 
 def test_documents_are_cut_at_the_word_pieces_and_counted(run_dir):
@@ -225,6 +227,26 @@ def test_d16_sizes_keep_the_papers_proportions():
 
 
 # Bad input
+
+
+def test_a_run_of_other_values_is_not_gone_on_with(run_dir):
+    """Also from Python, and so for the tables: the folder's run is the one that was asked for, or an error."""
+    with pytest.raises(ValueError, match="holds a run with another steps, seed: choose another folder"):
+        train(TrainConfig(**vars(read_config(run_dir)) | {"steps": 9, "seed": 3}), run_dir, resume=True)
+
+
+def test_bad_data_leaves_nothing_behind(tmp_path):
+    """A tree of another text in the last document: named, and no encoder, cache or config is written."""
+    row = {"id": "d1", "document": ["It rained ."], "summary": ["It rained ."], "edus": ["It rained ."]}
+    tree = "( Root (leaf 1) (text _!It rained ._!) )"
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for split in ("train", "validation"):
+        bad = row | {"tree": tree[:-2] if split == "validation" else tree}
+        (folder / f"{split}.jsonl").write_text(json.dumps(bad) + "\n")
+    with pytest.raises(SystemExit, match=f"error: {folder}: d1:1: .*is the file cut"):
+        main(["--out", str(tmp_path / "run"), "--data", str(folder)])
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_run_is_not_overwritten(run_dir):

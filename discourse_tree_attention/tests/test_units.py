@@ -85,6 +85,9 @@ def test_cached_vectors_of_another_encoder_or_text_are_not_taken(encoder_folder,
     with torch.no_grad():
         encoder.model.get_input_embeddings().weight[:, 0] += 5.0
     assert np.abs(cached_vectors(encoder, TEXTS, tmp_path) - first).max() > 1e-3
+    heads = load_encoder(str(encoder_folder))
+    heads.model.config.num_attention_heads = 2
+    assert heads.fingerprint() != load_encoder(str(encoder_folder)).fingerprint()
     again, shorter = load_encoder(str(encoder_folder)), load_encoder(str(encoder_folder), max_tokens=5)
     assert again.fingerprint() == load_encoder(str(encoder_folder)).fingerprint() != shorter.fingerprint()
 

@@ -138,7 +138,7 @@ def test_d9_every_piece_of_a_generated_word_counts(tokenizer):
 
 
 def test_percentages_of_heads_that_may_see_one_word_alone(bart, tokenizer, readings):
-    """Section 4.3: with a mask that leaves the first word, a masked head attends to it every time: no slip by a step."""
+    """Section 4.3: with a mask that leaves the first word, a masked head attends to it always: no slip by a step."""
     cut = [each._replace(ids=each.ids[:4], offsets=each.offsets[:4], reference="nothing") for each in readings[:1]]
     keep = torch.tensor([[False, True, False, False]])
     with mask_heads(bart, {2: [1, 3]}, keep):
