@@ -293,7 +293,9 @@ def read_rs3(text: str, where: str = "tree") -> Node:
         place, element = f"{where}: {elements[name].tag} {name}", elements[name]
         nuclei, satellites = [], []
         for child in below[name]:
-            node = replace(whole[child], nucleus=child in nuclear, relation=elements[child].get("relname", "span"))
+            # In .dis a blank or bracket would end the name of a relation.
+            relation = re.sub(r"[\s()]+", "_", elements[child].get("relname", "span")).strip("_")
+            node = replace(whole[child], nucleus=child in nuclear, relation=relation)
             (nuclei if node.nucleus else satellites).append(node)
         if element.tag == "segment":
             node = Node(number[name], number[name], None, text=" ".join("".join(element.itertext()).split()))
