@@ -1,0 +1,70 @@
+"""The sentence encoder of the model-based approximator, Section 4.2, and two cheaper ones that Section 4.5 asks for."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_sequence
+
+from .selection import Sentences
+
+KINDS = ("gru", "mean", "attention")
+
+
+class SentenceEncoder(nn.Module):
+    """One vector per source sentence, computed once per document.
+
+    "gru" is the paper's: a bidirectional GRU of two layers over the words of each sentence. Beyond the paper, "mean"
+    takes the mean over the words (no parameters), "attention" a mean weighted by softmax_j(u . tanh(W h_{i,j} + b)).
+
+    Args:
+        kind: one of KINDS.
+        width: D of the encoder states.
+        dropout: between the two GRU layers.
+    Raises:
+        ValueError: unknown kind.
+    """
+
+    def __init__(self, kind: str, width: int, dropout: float = 0.0):
+        super().__init__()
+        if kind not in KINDS:
+            raise ValueError(f"sentence encoder is {kind!r}; use one of {', '.join(KINDS)}")
+        self.kind = kind
+        if kind == "gru":
+            self.gru = nn.GRU(width, width, num_layers=2, bidirectional=True, batch_first=True, dropout=dropout)
+            self.projection = nn.Linear(2 * width, width)  # D3: the paper omits it; released code, part of its 58.8M
+        elif kind == "attention":
+            self.hidden = nn.Linear(width, width)
+            self.score = nn.Linear(width, 1, bias=False)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Xavier-normal weights and zero biases (released code)."""
+        for parameter in self.parameters():
+            nn.init.xavier_normal_(parameter) if parameter.dim() > 1 else nn.init.zeros_(parameter)
+
+    def forward(self, states: Tensor, sentences: Sentences) -> Tensor:
+        """(B, S, D) encoder states -> (B, N, D); 0 for a sentence that does not exist.
+
+        D4: "k_{i,j}" of Eq. (10) are the encoder states, the same for all layers (released code), not a layer's keys.
+        """
+        if self.kind == "gru":
+            return self.read(states, sentences)
+        return self.weights(states, sentences).to(states.dtype) @ states
+
+    def read(self, states: Tensor, sentences: Sentences) -> Tensor:
+        """The GRU over all sentences of the batch at once, without padding."""
+        lengths = sentences.membership.sum(1)[sentences.exists].long().tolist()
+        words = states[sentences.ids >= 0].split(lengths)  # sentences are contiguous: one (J_i, D) each
+        # Eq. (10): y_i = RNN(k_{i,1}, ..., k_{i,J_i}): the forward top layer at the last word, the backward at the first
+        _, last = self.gru(pack_sequence(words, enforce_sorted=False))  # (2 layers * 2 directions, sentences, D)
+        encoded = states.new_zeros(*sentences.exists.shape, states.size(-1))
+        encoded[sentences.exists] = self.projection(torch.cat([last[-2], last[-1]], -1)).to(states.dtype)
+        return encoded
+
+    def weights(self, states: Tensor, sentences: Sentences) -> Tensor:
+        """(B, N, S) share of each word in its sentence's vector, rows sum to 1 or, without a sentence, to 0."""
+        belongs = sentences.membership.transpose(1, 2)
+        if self.kind == "mean":
+            return belongs / belongs.sum(-1, keepdim=True).clamp_min(1)
+        scores = self.score(torch.tanh(self.hidden(states))).transpose(1, 2)  # (B, 1, S)
+        is_other = belongs == 0
+        return scores.masked_fill(is_other, torch.finfo(scores.dtype).min).softmax(-1).masked_fill(is_other, 0)

@@ -1,0 +1,279 @@
+"""What sentence selection buys: decoding time of four sides in one run, and what the sentence encoders cost.
+
+python -m encdec_sentence_sparse.benchmark
+
+Random weights of BART's sizes, documents of the lengths of Table 4 (CNN/DailyMail and arXiv, the latter cut):
+
+    generate    BART in `generate` as it is
+    in place    the same, but keys and values of the source are not moved when beams change places
+    shared      ours, mode "full": one copy of keys and values per source, the beams as queries to it
+    MODE rR     ours with selection: the learned query map (approx) or the mean key of each sentence (mean_key), per
+                beam as in the paper or one choice for all beams (+ one choice; released code), R sentences
+
+A decode starts from encoder states and makes `--tokens` tokens. A step is the median time from one token to the next.
+The encoder is the same for all and timed by itself, as are the sentence encoders.
+"""
+
+import argparse
+import csv
+import statistics
+from collections.abc import Callable
+from functools import partial
+from itertools import product
+from pathlib import Path
+from time import perf_counter
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import transformers
+from torch import Tensor, nn
+from transformers import BartConfig, BartForConditionalGeneration, DynamicCache, EncoderDecoderCache
+from transformers.modeling_outputs import BaseModelOutput
+
+from shared.timing import Timing, compare, ratio
+
+from .approximator import KINDS, SentenceEncoder
+from .model import SentenceSparseBart, add_approximator
+from .selection import Selection, sentences_of
+
+MODELS = {  # width, layers, heads, feed-forward width, vocabulary
+    "base": (768, 6, 12, 3072, 50265),
+    "large": (1024, 12, 16, 4096, 50265),
+    "tiny": (16, 2, 2, 32, 60),
+}
+WINDOW = {"base": 1024, "large": 1024, "tiny": 8}  # LoBART's, for documents longer than 1024
+SENTENCES = {800: 29, 4000: 120, 24: 6}  # S: N; 24 is for --quick
+
+
+class Shape(NamedTuple):
+    model: str
+    length: int  # S of the longest document
+    beams: int
+    sources: int  # B
+
+
+class Source(NamedTuple):
+    states: Tensor  # (B, S, D) as from an encoder
+    attention_mask: Tensor  # (B, S)
+    sentence_ids: Tensor  # (B, S)
+
+
+class InPlaceCache(EncoderDecoderCache):
+    """transformers' cache, which keeps a copy of the source per beam, without moving those copies."""
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        self.self_attention_cache.reorder_cache(beam_idx)
+
+
+class Clock:
+    """Reads the time whenever a decoder begins a token, as in l0drop/benchmark.py."""
+
+    def __init__(self, layer: nn.Module, device: torch.device):
+        self.device, self.times = device, []
+        layer.register_forward_pre_hook(self.read)
+
+    def read(self, *_) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        self.times.append(perf_counter())
+
+    def step(self) -> float:
+        """Median seconds per token since the last call, without the first, in which `generate` projects the source."""
+        times, self.times = self.times[1:], []
+        return statistics.median(after - before for before, after in zip(times, times[1:], strict=False))
+
+
+def make_config(name: str) -> BartConfig:
+    width, layers, heads, feed_forward, vocabulary = MODELS[name]
+    return BartConfig(
+        vocab_size=vocabulary, d_model=width, max_position_embeddings=4096, encoder_layers=layers, decoder_layers=layers,
+        encoder_attention_heads=heads, decoder_attention_heads=heads, encoder_ffn_dim=feed_forward,
+        decoder_ffn_dim=feed_forward, forced_eos_token_id=None,
+    )  # fmt: skip
+
+
+def make_models(name: str, device: torch.device, dtype: torch.dtype) -> tuple[nn.Module, SentenceSparseBart]:
+    """A BART and ours with the same weights, in eval mode; ours with the cheapest sentence encoder."""
+    ours = SentenceSparseBart(make_config(name))
+    add_approximator(ours, "mean")
+    bart = BartForConditionalGeneration(make_config(name))
+    bart.load_state_dict(ours.state_dict(), strict=False)
+    return bart.to(device, dtype).eval(), ours.to(device, dtype).eval()
+
+
+def make_source(shape: Shape, device: torch.device, dtype: torch.dtype) -> Source:
+    """Documents of S, 0.95 S, 0.9 S ... tokens in sentences of random lengths."""
+    rng = np.random.default_rng(0)
+    ids = torch.full((shape.sources, shape.length), -1)
+    for document in range(shape.sources):
+        length = round(shape.length * (1 - 0.05 * document))
+        sentences = round(SENTENCES[shape.length] * length / shape.length)
+        ends = np.sort(rng.choice(np.arange(1, length), sentences - 1, replace=False))
+        ids[document, :length] = torch.from_numpy(np.searchsorted(ends, np.arange(length), side="right"))
+    states = torch.randn(*ids.shape, MODELS[shape.model][0])
+    return Source(states.to(device, dtype), (ids >= 0).long().to(device), ids.to(device))
+
+
+def sides(models: tuple, shape: Shape, source: Source, tokens: int, rs: list[int]) -> dict[str, Callable[[], object]]:
+    """A whole decode from encoder states, by side."""
+    bart, ours = models
+    flags = dict(
+        num_beams=shape.beams, do_sample=False, min_new_tokens=tokens, max_new_tokens=tokens,
+        attention_mask=source.attention_mask,
+    )  # fmt: skip
+
+    def theirs(in_place: bool) -> None:
+        cache = InPlaceCache(*(DynamicCache(config=bart.config) for _ in range(2)))
+        given = dict(past_key_values=cache) if in_place else {}
+        bart.generate(encoder_outputs=BaseModelOutput(source.states), **given, **flags)
+
+    def shared(selection: Selection) -> None:
+        ours.selection = selection
+        ours.generate(encoder_outputs=BaseModelOutput(source.states), sentence_ids=source.sentence_ids, **flags)
+
+    found = {"generate": partial(theirs, False)}
+    if shape.beams > 1:
+        found["in place"] = partial(theirs, True)
+    found["shared"] = partial(shared, Selection("full"))
+    for mode, r in product(("approx", "mean_key"), rs):
+        found[f"{mode} r{r}"] = partial(shared, Selection(mode, r))
+        if shape.beams > 1:
+            found[f"{mode} r{r} + one choice"] = partial(shared, Selection(mode, r, share_beams=True))
+    return found
+
+
+class Measured(NamedTuple):
+    step: Timing
+    whole: Timing
+
+
+def summary(times: list[float]) -> Timing:
+    low, middle, high = statistics.quantiles(times, n=4, method="inclusive")
+    return Timing("", middle, high - low, len(times), None, tuple(times))
+
+
+@torch.inference_mode()
+def decode_speed(
+    models: tuple, shape: Shape, tokens: int, rs: list[int], repeats: int, device: torch.device, dtype: torch.dtype
+) -> dict[str, Measured]:
+    """Time all sides at one shape, interleaved."""
+    source = make_source(shape, device, dtype)
+    clocks = [Clock(model.get_decoder().layers[0], device) for model in models]
+    functions = sides(models, shape, source, tokens, rs)
+    steps: dict[str, list[float]] = {side: [] for side in functions}
+
+    def run(side: str) -> None:
+        functions[side]()
+        steps[side].append(clocks[0 if side in ("generate", "in place") else 1].step())
+
+    whole = compare({side: partial(run, side) for side in functions}, repeats, 1, device)
+    return {side: Measured(summary(steps[side][1 : 1 + repeats]), whole[side]) for side in functions}  # after warm-up
+
+
+@torch.inference_mode()
+def encoder_speed(
+    models: tuple, shape: Shape, repeats: int, device: torch.device, dtype: torch.dtype
+) -> dict[str, Timing]:
+    """The encoder (LoBART's where BART's positions end), the sentence encoders, and the mean keys of all layers."""
+    config = make_config(shape.model)
+    if shape.length > 1024 or shape.model == "tiny":
+        config.attention_window = WINDOW[shape.model]
+    source, (_, ours) = make_source(shape, device, dtype), models
+    encoder = SentenceSparseBart(config).get_encoder().to(device, dtype).eval()
+    tokens = torch.randint(4, config.vocab_size, source.sentence_ids.shape, device=device)
+    sentences = sentences_of(source.sentence_ids, source.attention_mask, dtype)
+    functions = {"encoder": partial(encoder, input_ids=tokens, attention_mask=source.attention_mask)}
+    for kind in KINDS:
+        sentence_encoder = SentenceEncoder(kind, config.d_model).to(device, dtype).eval()
+        functions[kind] = partial(sentence_encoder, source.states, sentences)
+
+    def remember(mode: str) -> list:
+        return [attention.remember(source.states, sentences, Selection(mode)) for attention in ours.attentions]
+
+    functions |= {"keys and values": partial(remember, "full"), "and mean keys": partial(remember, "mean_key")}
+    return compare(functions, repeats, 1, device, memory=False)
+
+
+def table(shape: Shape, tokens: int, measured: dict[str, Measured], encoder: Timing) -> list[dict[str, object]]:
+    """A row per side; whole_x_shared: how many times faster than side `shared`, median of the ratios within rounds."""
+    rows = []
+    for side, (step, whole) in measured.items():
+        row = {**shape._asdict(), "sentences": SENTENCES[shape.length], "tokens": tokens, "side": side}
+        row |= {"step_ms": 1e3 * step.median, "step_iqr_ms": 1e3 * step.iqr}
+        row |= {"whole_s": whole.median, "whole_iqr_s": whole.iqr, "encoder_s": encoder.median}
+        row["peak_mib"] = whole.peak_bytes / 2**20
+        for baseline in ("generate", "shared"):
+            for part in Measured._fields:
+                pair = {name: getattr(measured[name], part) for name in (baseline, side)}
+                row[f"{part}_x_{baseline}"], spread = ratio(pair, baseline, side)
+                row[f"{part}_x_{baseline}_iqr"] = spread
+        slow = measured["generate"].whole.median + encoder.median
+        row["with_encoder_x_generate"] = slow / (whole.median + encoder.median)
+        rows.append({name: round(value, 3) if isinstance(value, float) else value for name, value in row.items()})
+    return rows
+
+
+def show(rows: list[dict[str, object]]) -> None:
+    names = ["side", "step_ms", "whole_s", "whole_x_generate", "whole_x_shared", "step_x_shared", "peak_mib"]
+    for row in [{name: name for name in names}] + rows:
+        print(f"  {row['side']:26}" + "".join(f"{row[name]:>18}" for name in names[1:]), flush=True)
+
+
+def write_csv(path: Path, rows: list[dict[str, object]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser("python -m encdec_sentence_sparse.benchmark", description=__doc__.splitlines()[0])
+    parser.add_argument("--models", nargs="+", default=["base", "large"], choices=["base", "large"])
+    parser.add_argument("--lengths", type=int, nargs="+", default=[800, 4000], choices=[800, 4000], help="S")
+    parser.add_argument("--beams", type=int, nargs="+", default=[1, 4])
+    parser.add_argument("--sources", type=int, nargs="+", default=[1, 4], help="B")
+    parser.add_argument("--r", type=int, nargs="+", default=[5, 10, 30], help="sentences that a query attends to")
+    parser.add_argument("--tokens", type=int, default=32, help="of a whole decode, at least 4 (default 32)")
+    parser.add_argument("--repeats", type=int, default=5, help="rounds, at least 3 (default 5)")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])
+    parser.add_argument("--csv", type=Path, default=Path(__file__).parent / "results" / "benchmark.csv")
+    parser.add_argument("--quick", action="store_true", help="tiny model and source: does it run, nothing more")
+    args = parser.parse_args(arguments)
+    if args.repeats < 3 or args.tokens < 4 or min(args.r + args.beams + args.sources) < 1:
+        parser.error("need 3 repeats, 4 tokens, and r, beams and sources of at least 1")
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(0)
+    device, dtype, rows, encoder_rows = torch.device(args.device), getattr(torch, args.dtype), [], []
+    run = {"device": args.device, "dtype": args.dtype, "threads": args.threads, "repeats": args.repeats}
+    run |= {"torch": torch.__version__, "transformers": transformers.__version__}
+    for name in ["tiny"] if args.quick else args.models:
+        models = make_models(name, device, dtype)
+        for length, sources in product([24] if args.quick else args.lengths, args.sources):
+            encoders = encoder_speed(models, Shape(name, length, 1, sources), max(3, args.repeats // 2), device, dtype)
+            print(
+                f"\n{name}, {sources} x {length} tokens: a pass of the encoder takes {encoders['encoder'].median:.3f} s"
+            )
+            for part in list(encoders)[1:]:
+                share = encoders[part].median / encoders["encoder"].median
+                print(f"  {part:16} {share:8.2%} of it")
+                encoder_rows.append(
+                    {"model": name, "S": length, "sources": sources, "part": part, "seconds": encoders[part].median,
+                     "encoder_s": encoders["encoder"].median, "share": round(share, 5)} | run
+                )  # fmt: skip
+            for beams in args.beams:
+                shape = Shape(name, length, beams, sources)
+                measured = decode_speed(models, shape, args.tokens, args.r, args.repeats, device, dtype)
+                print(f"{name}, {sources} x {length} tokens, beam {beams}, {args.tokens} tokens out:")
+                found = table(shape, args.tokens, measured, encoders["encoder"])
+                show(found)
+                rows += [row | run for row in found]
+                write_csv(args.csv, rows)  # after each shape, because all take an hour
+    write_csv(args.csv.with_name(args.csv.stem + "_encoders.csv"), encoder_rows)
+
+
+if __name__ == "__main__":
+    main()

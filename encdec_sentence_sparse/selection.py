@@ -1,0 +1,229 @@
+"""Which source sentences a decoder step attends to: sentence saliency, the top-r choice, and its approximations.
+
+Shapes: B documents, S source tokens, N sentences of the longest document, H heads, K head width, Q queries. The queries
+of a document are its T target steps in training, and its W beams while decoding.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+MODES = ("full", "ideal", "random", "approx", "mean_key", "model_free")
+PHI = {"elu": lambda x: F.elu(x) + 1, "exp": torch.exp, "relu": torch.relu}  # Appendix D
+EPSILON = 1e-8  # D10: inside every logarithm of an attention weight; released code: 1e-8 and 1e-12
+
+
+@dataclass(frozen=True)
+class Selection:
+    """How the sentences that a query attends to are chosen, in every decoder layer and step anew.
+
+    Raises:
+        ValueError: unknown mode or phi, r < 1.
+    """
+
+    mode: str = "full"  # one of MODES; "ideal" is Eq. (6), "approx" Eq. (7), "model_free" Eq. (19)
+    r: int = 5  # sentences; more than a document has means all of them
+    phi: str = "elu"  # of model_free: "elu" (elu + 1), "exp" or "relu"
+    share_beams: bool = False  # D13: one choice for all beams of a source, by the mean of their scores (released code)
+    seed: int = 0  # of random
+
+    def __post_init__(self):
+        if self.mode not in MODES:
+            raise ValueError(f"mode is {self.mode!r}; use one of {', '.join(MODES)}")
+        if self.phi not in PHI:
+            raise ValueError(f"phi is {self.phi!r}; use one of {', '.join(PHI)}")
+        if self.r < 1:
+            raise ValueError(f"r is {self.r}; at least 1 sentence must be attended to")
+
+
+class Sentences(NamedTuple):
+    """The sentences of a batch of documents."""
+
+    ids: Tensor  # (B, S) sentence of each token, from 0; -1 = padding
+    membership: Tensor  # (B, S, N) 1.0 where the token belongs to the sentence
+    exists: Tensor  # (B, N) bool; False = padding of a document with fewer sentences
+    encoded: Tensor | None = None  # (B, N, D) from the sentence encoder, Eq. (10)
+
+
+class SentenceAttention(NamedTuple):
+    """What one decoder layer attended to, before the selection and after it."""
+
+    word: Tensor  # (B, H, Q, S) softmax over all words, Eq. (2)
+    exact: Tensor  # (B, H, Q, N) saliency, Eq. (4)
+    approximate: Tensor | None  # (B, H, Q, N) Eq. (7), of a model with an approximator
+    keep: Tensor  # (B, Q, N) bool, the selected sentences
+
+
+def sentences_of(sentence_ids: Tensor, attention_mask: Tensor, dtype: torch.dtype = torch.float32) -> Sentences:
+    """Check sentence ids and bring them into the forms that attention needs.
+
+    Args:
+        sentence_ids: (B, S) int64: 0, 1, ... in reading order without gaps, and -1 at padding.
+        attention_mask: (B, S) 1 = token, 0 = padding, which is on the right.
+    Raises:
+        ValueError: names the document and the position where the ids do not cover the input.
+    """
+    if sentence_ids.shape != attention_mask.shape:
+        raise ValueError(f"sentence_ids {tuple(sentence_ids.shape)} must be as input_ids {tuple(attention_mask.shape)}")
+    is_token, before = attention_mask.bool(), F.pad(sentence_ids, (1, 0), value=-1)[:, :-1]
+    first = F.pad(is_token, (1, 0), value=True)[:, :-1]
+    problems = {
+        "has padding before a token, it must be on the right": is_token & ~first,
+        "belongs to no sentence: give every token the number of its sentence": is_token & (sentence_ids < 0),
+        "is padding and must have sentence id -1": ~is_token & (sentence_ids != -1),
+        "leaves a gap: ids are 0, 1, 2, ... in reading order": is_token
+        & ((sentence_ids < before) | (sentence_ids > before + 1)),
+    }
+    for problem, where in problems.items():
+        for document, position in where.nonzero()[:1].tolist():
+            raise ValueError(f"position {position} of document {document} {problem}")
+    if (~is_token.any(1)).any():
+        raise ValueError(f"document {int((~is_token.any(1)).nonzero()[0])} has no token")
+    last = sentence_ids.amax(1, keepdim=True)  # (B, 1)
+    numbers = torch.arange(int(last.max()) + 1, device=sentence_ids.device)  # (N,)
+    return Sentences(sentence_ids, (sentence_ids.unsqueeze(-1) == numbers).to(dtype), numbers <= last)
+
+
+# The scores. Each is per head; A.4: heads are averaged before the top-r, so that all of a layer attend to one subset.
+
+
+def saliency(word_attention: Tensor, membership: Tensor) -> Tensor:
+    """Attention that each sentence receives.
+
+    Args:
+        word_attention: (B, H, Q, S) softmax over all words.
+        membership: (B, S, N), see `Sentences`.
+    Returns:
+        (B, H, Q, N), rows sum to 1.
+    """
+    # Eq. (4): alpha^s_{m,i} = 1/Z_m sum_j exp(q_m . k_{i,j})
+    return word_attention @ membership.unsqueeze(1)
+
+
+def sentence_softmax(logits: Tensor, exists: Tensor) -> Tensor:
+    """Softmax over the sentences of each document: (B, H, Q, N) and (B, N) -> (B, H, Q, N)."""
+    return logits.masked_fill(~exists[:, None, None], float("-inf")).softmax(-1)
+
+
+def approximate_attention(queries: Tensor, sentence_keys: Tensor, exists: Tensor) -> Tensor:
+    """Sentence-level attention from one key per sentence.
+
+    Args:
+        queries: (B, H, Q, K) f1(q_m), times K ** -0.5.
+        sentence_keys: (B, H, N, K) f2(k_{i,1}, ..., k_{i,J_i}).
+        exists: (B, N).
+    Returns:
+        (B, H, Q, N), rows sum to 1.
+    """
+    # Eq. (7): alpha~^s_{m,i} = softmax_i(f1(q_m) . f2(k_{i,1}, ..., k_{i,J_i}))
+    return sentence_softmax(queries @ sentence_keys.transpose(-1, -2), exists)
+
+
+def mean_keys(keys: Tensor, membership: Tensor) -> Tensor:
+    """Mean key of each sentence: (B, H, S, K) and (B, S, N) -> (B, H, N, K); 0 for a sentence that does not exist."""
+    shares = membership / membership.sum(1, keepdim=True).clamp_min(1)  # (B, S, N)
+    return shares.transpose(1, 2).unsqueeze(1) @ keys
+
+
+def mean_key_attention(queries: Tensor, means: Tensor, membership: Tensor, exists: Tensor) -> Tensor:
+    """Beyond the paper: saliency as if all words of a sentence had its mean key; needs no training, hardly any time.
+
+    By Jensen's inequality sum_j exp(q . k_j) >= J exp(q . mean_j k_j), with equality where all q . k_j are equal.
+
+    Args:
+        queries: (B, H, Q, K) times K ** -0.5.
+        means: (B, H, N, K) of `mean_keys`.
+    Returns:
+        (B, H, Q, N), rows sum to 1.
+    """
+    log_words = membership.sum(1).clamp_min(1).log()[:, None, None]  # (B, 1, 1, N)
+    return sentence_softmax(queries @ means.transpose(-1, -2) + log_words, exists)
+
+
+def feature_sums(keys: Tensor, membership: Tensor, phi: str) -> Tensor:
+    """sum_j phi(k_{i,j}), the part of Eq. (19) that a document needs once: (B, H, S, K) -> (B, H, N, K)."""
+    return membership.transpose(1, 2).unsqueeze(1) @ PHI[phi](keys)
+
+
+def model_free_scores(queries: Tensor, sums: Tensor, phi: str) -> Tensor:
+    """Unnormalised saliency without training, Appendix D.
+
+    Eq. (16) writes exp(q . k) as a product over the D dimensions of exp(q_d k_d); Eq. (17) takes the sum over d for the
+    product, Eq. (18) phi(q_d) phi(k_d) for exp(q_d k_d). The sum over words then moves inside.
+
+    Args:
+        queries: (B, H, Q, K) times K ** -0.5 (released code).
+        sums: (B, H, N, K) of `feature_sums`.
+    Returns:
+        (B, H, Q, N), not normalised: Z_m does not change the order.
+    """
+    # Eq. (19): phi(q_m) . sum_j phi(k_{i,j})
+    return PHI[phi](queries) @ sums.transpose(-1, -2)
+
+
+def random_scores(sentence_ids: Tensor, sentences: int, layer: int, steps: range, seed: int) -> Tensor:
+    """Scores whose top-r is a uniformly random subset, fresh in each layer and step.
+
+    D11: a function of the seed, the document (known by the lengths of its sentences), the layer and the step. So
+    decoding with and without a cache, alone and in a batch, draws the same; the beams of a source share a draw.
+
+    Returns:
+        (B, len(steps), N) in [0, 1).
+    """
+    scores = torch.zeros(len(sentence_ids), len(steps), sentences)
+    for document, ids in enumerate(sentence_ids.cpu().numpy()):
+        lengths = np.bincount(ids[ids >= 0])
+        for row, step in enumerate(steps):
+            rng = np.random.default_rng([seed, layer, step, *lengths])
+            scores[document, row, : len(lengths)] = torch.from_numpy(rng.random(len(lengths)))
+    return scores.to(sentence_ids.device)
+
+
+def top_r(scores: Tensor, exists: Tensor, r: int) -> Tensor:
+    """The r sentences with the highest scores.
+
+    Args:
+        scores: (B, Q, N), heads already averaged.
+        exists: (B, N).
+        r: at least 1; a document with fewer sentences keeps all.
+    Returns:
+        (B, Q, N) bool, True = selected.
+    """
+    exists = exists.unsqueeze(1)
+    best = scores.masked_fill(~exists, float("-inf")).topk(min(r, scores.size(-1)), -1).indices
+    # Eq. (6): I^r_m = {(i, j) such that i in top-r(alpha^s_{m,i})}
+    return torch.zeros_like(scores, dtype=torch.bool).scatter(-1, best, True) & exists
+
+
+# The losses of Section 3.2 and 4.3. A.4: for each head separately; train.py averages over heads, steps and layers.
+
+
+def entropy(attention: Tensor) -> Tensor:
+    """Entropy of sentence-level attention in nats, the summand of L_sparse in Eq. (5): (..., N) -> (...)."""
+    # H(alpha^s_m) = -sum_i alpha^s_{m,i} log alpha^s_{m,i}
+    return -(attention * (attention + EPSILON).log()).sum(-1)
+
+
+def sharpen(attention: Tensor, exists: Tensor, temperature: float = 0.5) -> Tensor:
+    """The target of training: saliency at a temperature below 1, which is sparser.
+
+    Args:
+        attention: (B, H, Q, N).
+        temperature: above 0; 1 changes nothing. # A.5: 0.5
+    Raises:
+        ValueError: temperature <= 0.
+    """
+    if temperature <= 0:
+        raise ValueError(f"temperature is {temperature}; it must be above 0")
+    # Eq. (15): alpha^s_m <- softmax(log(alpha^s_m) / T)
+    return sentence_softmax((attention + EPSILON).log() / temperature, exists)
+
+
+def kl_divergence(exact: Tensor, approximate: Tensor) -> Tensor:
+    """KL(exact || approximate) in nats, at least 0 up to rounding: (..., N) twice -> (...)."""
+    # Eq. (11), summand: sum_i alpha^s_{m,i} log(alpha^s_{m,i} / alpha~^s_{m,i})
+    return (exact * ((exact + EPSILON).log() - (approximate + EPSILON).log())).sum(-1)

@@ -1,0 +1,340 @@
+"""Every equation against the loops of reference.py or a closed form."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from transformers import BartForConditionalGeneration
+
+from ..approximator import KINDS, SentenceEncoder
+from ..model import SentenceSparseAttention, SentenceSparseBart, add_approximator, approximator_parameters, freeze
+from ..selection import (
+    PHI,
+    Selection,
+    approximate_attention,
+    entropy,
+    feature_sums,
+    kl_divergence,
+    mean_key_attention,
+    mean_keys,
+    model_free_scores,
+    random_scores,
+    saliency,
+    sentences_of,
+    sharpen,
+    top_r,
+)
+from . import reference
+from .test_model import make_config, rough_model
+
+IDS = [[0, 0, 0, 1, 2, 2, 2, 2, 3, 3, 4, 4], [0, 0, 1, 1, 1, 2, 2, -1, -1, -1, -1, -1]]
+NUMPY_PHI = {"elu": lambda x: x + 1 if x > 0 else math.exp(x), "exp": math.exp, "relu": lambda x: max(x, 0.0)}
+
+
+@pytest.fixture
+def sentences():
+    ids = torch.tensor(IDS)
+    return sentences_of(ids, (ids >= 0).long(), torch.float64)
+
+
+def random_attention(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, dtype=torch.float64).softmax(-1)
+
+
+@pytest.fixture
+def attention() -> SentenceSparseAttention:
+    """A cross-attention with biases and 4 heads of width 4, in float64."""
+    bart = rough_model("gru")
+    return bart.attentions[1].double().eval()
+
+
+def run_layer(attention, asking, states, sentences, selection, record=None):
+    return attention(asking, key_value_states=states, sentences=sentences, selection=selection, record=record)[0]
+
+
+@pytest.mark.parametrize("mode", ["full", "ideal", "approx", "mean_key", "model_free"])
+def test_eq2_eq3_eq6_attention_of_a_layer(attention, sentences, mode):
+    """Eq. 2 and 3, and the choice of each mode, for every query of a ragged batch."""
+    encoder = SentenceEncoder("gru", 16).double().eval()
+    states, asking = (torch.randn(2, length, 16, dtype=torch.float64) for length in (12, 7))
+    sentences = sentences._replace(encoded=encoder(states, sentences))
+    output = run_layer(attention, asking, states, sentences, Selection(mode, r=2))
+    w = reference.weights(attention)
+    for document, length in enumerate((12, 7)):
+        ids = IDS[document][:length]
+        for step in range(7):
+            expected = reference.layer(
+                asking[document, step].numpy(), states[document, :length].numpy(), ids, w, attention.heads, 2, mode,
+                sentences.encoded[document, : max(ids) + 1].detach().numpy(), NUMPY_PHI["elu"],
+            )  # fmt: skip
+            np.testing.assert_allclose(output[document, step].detach().numpy(), expected, atol=1e-10)
+
+
+def test_eq2_full_attention_is_barts_with_its_gradients():
+    model = rough_model()
+    bart = BartForConditionalGeneration(make_config()).eval()
+    bart.load_state_dict(model.state_dict())
+    source, target = torch.randint(4, 31, (2, 12)), torch.randint(4, 31, (2, 5))
+    keep = torch.tensor(IDS) >= 0
+    outputs = [each(input_ids=source, attention_mask=keep.long(), labels=target) for each in (bart, model)]
+    torch.testing.assert_close(outputs[1].logits, outputs[0].logits)
+    for output in outputs:
+        output.loss.backward()
+    theirs, ours = dict(bart.named_parameters()), dict(model.named_parameters())
+    assert theirs.keys() == ours.keys()
+    for name in theirs:
+        torch.testing.assert_close(ours[name].grad, theirs[name].grad)
+
+
+def test_eq4_saliency_is_the_sum_of_a_sentences_word_attention(sentences):
+    queries, keys = torch.randn(2, 3, 4, 5).double(), torch.randn(2, 3, 12, 5).double()
+    logits = (queries @ keys.transpose(-1, -2) * 5**-0.5).masked_fill(sentences.ids[:, None, None] < 0, -torch.inf)
+    found = saliency(logits.softmax(-1), sentences.membership)
+    for document, length in enumerate((12, 7)):
+        for head in range(3):
+            for step in range(4):
+                query, ids = queries[document, head, step].numpy(), IDS[document][:length]
+                expected = reference.saliency(query, keys[document, head, :length].numpy(), ids)
+                np.testing.assert_allclose(found[document, head, step, : len(expected)].numpy(), expected)
+    torch.testing.assert_close(found.sum(-1), torch.ones(2, 3, 4).double())
+    assert (found[1, :, :, 3:] == 0).all()
+
+
+def test_eq5_entropy():
+    attention = random_attention(2, 3, 4, 5)
+    expected = [reference.entropy(row) for row in attention.view(-1, 5).numpy()]
+    np.testing.assert_allclose(entropy(attention).flatten().numpy(), expected, atol=1e-6)
+    assert entropy(torch.full((8,), 1 / 8)).item() == pytest.approx(math.log(8), abs=1e-5)
+    one_hot = torch.tensor([0.0, 1.0, 0.0], requires_grad=True)
+    entropy(one_hot).backward()
+    assert one_hot.grad.isfinite().all()  # D10: what is inside the logarithm is never 0
+
+
+def test_eq6_top_r_sentences_that_exist():
+    scores, exists = torch.randn(2, 6, 5), torch.tensor([[True] * 5, [True, True, True, False, False]])
+    for r in range(1, 8):
+        keep = top_r(scores, exists, r)
+        for document, count in enumerate((5, 3)):
+            for step in range(6):
+                expected = reference.top(scores[document, step, :count].tolist(), r)
+                assert set(keep[document, step].nonzero().flatten().tolist()) == expected
+
+
+def test_eq6_heads_are_averaged_before_the_top_r():
+    """A.4: three heads that put all on sentence 0, 1 and 2 and something on 3, which is the best on average."""
+    exact = torch.tensor([[0.6, 0.0, 0.0, 0.4], [0.0, 0.6, 0.0, 0.4], [0.0, 0.0, 0.6, 0.4]])[None, :, None]
+    assert exact.argmax(-1).unique().tolist() == [0, 1, 2]
+    keep = top_r(exact.mean(1), torch.ones(1, 4, dtype=torch.bool), 1)
+    assert keep[0, 0].tolist() == [False, False, False, True]
+
+
+def test_eq6_heads_of_a_layer_attend_to_one_subset(attention, sentences):
+    states, asking = (torch.randn(2, length, 16, dtype=torch.float64) for length in (12, 7))
+    record = []
+    sentences = sentences._replace(encoded=torch.randn(2, 5, 16).double())
+    run_layer(attention, asking, states, sentences, Selection("ideal", r=1), record)
+    (found,) = record
+    assert (found.keep.sum(-1) == 1).all()
+    best = found.exact.mean(1).argmax(-1)
+    assert found.keep.gather(-1, best.unsqueeze(-1)).all()
+    assert (found.exact.argmax(-1) != best.unsqueeze(1)).any()  # some head alone would have chosen otherwise
+
+
+def test_eq7_eq8_eq9_approximate_attention(attention, sentences):
+    states, asking = (torch.randn(2, length, 16, dtype=torch.float64) for length in (12, 7))
+    sentences, record = sentences._replace(encoded=torch.randn(2, 5, 16).double()), []
+    run_layer(attention, asking, states, sentences, Selection("full"), record)
+    found, w = record[0].approximate, reference.weights(attention)
+    for document, count in enumerate((5, 3)):
+        for step in range(7):
+            expected = reference.approximate(
+                asking[document, step].numpy(), sentences.encoded[document, :count].numpy(), w, attention.heads
+            )
+            np.testing.assert_allclose(found[document, :, step, :count].detach().numpy(), expected, atol=1e-12)
+    assert (found[1, :, :, 3:] == 0).all()
+    torch.testing.assert_close(found.sum(-1), torch.ones_like(found.sum(-1)))  # Eq. 7: they sum to 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_eq10_sentence_encoders(sentences, kind):
+    """D4: all read encoder states; D3: the GRU's two ends go through a projection."""
+    encoder = SentenceEncoder(kind, 6).double().eval()
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter.normal_(std=0.7)  # biases too
+    states, w = torch.randn(2, 12, 6, dtype=torch.float64), reference.weights(encoder)
+    found = encoder(states, sentences).detach().numpy()
+    compute = {"gru": reference.gru_sentence, "attention": reference.attention_sentence, "mean": lambda x, _: x.mean(0)}
+    for document, count in enumerate((5, 3)):
+        for n in range(count):
+            words = states[document, [j for j, i in enumerate(IDS[document]) if i == n]].numpy()
+            np.testing.assert_allclose(found[document, n], compute[kind](words, w), atol=1e-12)
+    assert (found[1, 3:] == 0).all()
+
+
+def test_eq11_kl_divergence_and_its_direction(sentences):
+    exact, approximate = random_attention(2, 3, 4, 5), random_attention(2, 3, 4, 5)
+    rows = zip(exact.view(-1, 5).numpy(), approximate.view(-1, 5).numpy(), strict=True)
+    np.testing.assert_allclose(
+        kl_divergence(exact, approximate).flatten().numpy(), [reference.kl(*row) for row in rows], atol=1e-6
+    )
+    peaked, flat = torch.tensor([1.0, 0.0]), torch.tensor([0.5, 0.5])
+    assert kl_divergence(peaked, flat).item() == pytest.approx(math.log(2), abs=1e-5)
+    assert kl_divergence(flat, peaked).item() > 5  # the other direction: flat has mass where peaked has none
+    assert kl_divergence(exact, exact).abs().max() < 1e-12
+
+
+def integrated_gradients(loss_of):
+    """The gradients of a loss of (logits, record) in phase "integrated": of theta~ and of the decoder's layers.
+
+    Three biases of theta~ have none, those of the projection and of both layers' W^K: they move a query's logits for all
+    sentences alike, which the softmax does not see.
+    """
+    torch.manual_seed(3)
+    model = rough_model("gru")
+    freeze(model, "integrated")
+    model.selection, record = Selection("approx", r=2), []
+    ids = torch.tensor(IDS)
+    source, target = torch.randint(4, 31, (2, 12)), torch.randint(4, 31, (2, 5))
+    output = model(source, (ids >= 0).long(), sentence_ids=ids, labels=target, record=record)
+    loss_of(output, record).backward()
+    theta = {id(parameter) for parameter in approximator_parameters(model)}
+    grads = [(id(p) in theta, 0.0 if p.grad is None else p.grad.abs().sum().item()) for p in model.parameters()]
+    own = [grad for is_theta, grad in grads if is_theta]
+    layers = [p.grad for p in model.get_decoder().layers.parameters() if id(p) not in theta]
+    frozen = [model.model.shared.weight, *model.get_encoder().parameters()]
+    assert all(p.grad is None for p in frozen)
+    return own, sum(0.0 if grad is None else grad.abs().sum().item() for grad in layers)
+
+
+def kl_loss(_, record):
+    return sum(kl_divergence(each.exact, each.approximate).mean() for each in record)
+
+
+def test_eq12_eq13_eq14_gradients_of_integrated_training():
+    """Eq. 14: the cross entropy does not reach theta~, the KL loss does; Eq. 13: both reach the decoder."""
+    of_theta, of_decoder = integrated_gradients(lambda output, record: output.loss)
+    assert sum(of_theta) == 0 and of_decoder > 0
+    of_theta, of_decoder = integrated_gradients(kl_loss)
+    assert sum(grad > 1e-4 for grad in of_theta) == len(of_theta) - 3 and of_decoder > 0  # but those three
+    both, _ = integrated_gradients(lambda output, record: output.loss + 0.2 * kl_loss(output, record))
+    assert both == pytest.approx([0.2 * grad for grad in of_theta], rel=1e-4, abs=1e-5)
+
+
+def test_eq15_sharpened_target(sentences):
+    exact = random_attention(2, 3, 4, 5) * sentences.exists[:, None, None]
+    exact = exact / exact.sum(-1, keepdim=True)
+    squares = exact**2 / (exact**2).sum(-1, keepdim=True)
+    torch.testing.assert_close(sharpen(exact, sentences.exists, 0.5), squares, atol=1e-6, rtol=1e-4)
+    torch.testing.assert_close(sharpen(exact, sentences.exists, 1.0), exact, atol=1e-6, rtol=1e-4)
+    assert (sharpen(exact, sentences.exists)[1, :, :, 3:] == 0).all()
+    assert (entropy(sharpen(exact, sentences.exists)) < entropy(exact)).all()
+    with pytest.raises(ValueError, match="temperature is 0"):
+        sharpen(exact, sentences.exists, 0)
+
+
+def test_eq16_eq17_one_dimension_makes_product_and_sum_equal():
+    """Eq. 16 and 17 differ by a product and a sum over dimensions: the same for D = 1, not for D = 2."""
+    for width, is_same in ((1, True), (2, False)):
+        q, k = np.random.default_rng(0).normal(size=(2, width))
+        product, total = np.prod(np.exp(q * k)), np.sum(np.exp(q * k))
+        assert product == pytest.approx(np.exp(q @ k))
+        assert (total == pytest.approx(product)) == is_same
+
+
+@pytest.mark.parametrize("phi", PHI)
+def test_eq18_eq19_model_free_scores(sentences, phi):
+    queries, keys = torch.randn(2, 3, 4, 5).double(), torch.randn(2, 3, 12, 5).double()
+    found = model_free_scores(queries, feature_sums(keys, sentences.membership, phi), phi)
+    for document, length in enumerate((12, 7)):
+        for head in range(3):
+            for step in range(4):
+                query, ids = queries[document, head, step].numpy(), IDS[document][:length]
+                expected = reference.model_free(query, keys[document, head, :length].numpy(), ids, NUMPY_PHI[phi])
+                np.testing.assert_allclose(found[document, head, step, : len(expected)].numpy(), expected)
+
+
+def test_mean_key_attention(sentences):
+    queries, keys = torch.randn(2, 3, 4, 5).double(), torch.randn(2, 3, 12, 5).double()
+    means = mean_keys(keys, sentences.membership)
+    found = mean_key_attention(queries, means, sentences.membership, sentences.exists)
+    for document, length in enumerate((12, 7)):
+        expected = reference.mean_key(
+            queries[document, 1, 2].numpy(), keys[document, 1, :length].numpy(), IDS[document][:length]
+        )
+        np.testing.assert_allclose(found[document, 1, 2, : len(expected)].numpy(), expected)
+    same = means.gather(2, sentences.ids.clamp_min(0)[:, None, :, None].expand_as(keys))  # all words have the mean key
+    logits = (queries @ same.transpose(-1, -2)).masked_fill(sentences.ids[:, None, None] < 0, -torch.inf)
+    torch.testing.assert_close(found, saliency(logits.softmax(-1), sentences.membership))  # then it is exact
+
+
+def test_mean_pooling_with_fresh_maps_is_the_mean_key():
+    """A.1: fresh maps are the word-level ones, so the approximator of mean states is q . mean key: one bug, two alarms."""
+    model = rough_model("mean", copied=True)
+    ids = torch.tensor(IDS)
+    states, asking = torch.randn(2, 12, 16), torch.randn(2, 7, 16)
+    sentences = model.find_sentences(states, ids, (ids >= 0).long(), is_recorded=True)
+    attention, record = model.attentions[0], []
+    run_layer(attention, asking, states, sentences, Selection(), record)
+    queries, keys = attention.split(attention.q_proj(asking)) / 2, attention.split(attention.k_proj(states))
+    means = mean_keys(keys, sentences.membership)
+    expected = approximate_attention(queries, means, sentences.exists)
+    torch.testing.assert_close(record[0].approximate, expected)
+
+
+def test_d1_heads_of_sentence_keys_are_split_as_those_of_words(attention):
+    """The released code reshapes (N, D) to (H, N, K), which puts chunk (h N + n) mod H of another sentence there."""
+    encoded = torch.randn(1, 3, 16, dtype=torch.float64)
+    keys = attention.split(encoded)
+    for head in range(4):
+        torch.testing.assert_close(keys[0, head], encoded[0, :, 4 * head : 4 * head + 4])
+    assert not torch.equal(keys, encoded.view(1, 4, 3, 4))
+
+
+def test_d2_biases_come_along():
+    bart = BartForConditionalGeneration(make_config())
+    with torch.no_grad():
+        for name, parameter in bart.named_parameters():
+            if name.endswith("bias"):
+                parameter.normal_()
+    model = SentenceSparseBart(make_config())
+    model.load_state_dict(bart.state_dict())
+    add_approximator(model, "gru")
+    for ours, theirs in zip(model.attentions, bart.get_decoder().layers, strict=True):
+        for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
+            for part in ("weight", "bias"):
+                assert torch.equal(
+                    getattr(getattr(ours, name), part), getattr(getattr(theirs.encoder_attn, name), part)
+                )
+        for name, origin in (("sentence_q", "q_proj"), ("sentence_k", "k_proj")):
+            for part in ("weight", "bias"):
+                copied, own = getattr(getattr(ours, name), part), getattr(getattr(ours, origin), part)
+                assert torch.equal(copied, own) and copied is not own
+
+
+def test_d11_random_choice_is_fresh_and_uniform():
+    """Another subset in another layer, step, document or seed; the same whenever asked; each sentence equally often."""
+    ids = torch.tensor(IDS)
+    scores = random_scores(ids, 5, 3, range(200), 0)
+    assert torch.equal(scores, random_scores(ids, 5, 3, range(200), 0))
+    assert torch.equal(scores[:, 50:60], random_scores(ids, 5, 3, range(50, 60), 0))
+    assert torch.equal(scores[1:, :, :3], random_scores(ids[1:, :7], 3, 3, range(200), 0))
+    for other in (random_scores(ids, 5, 2, range(200), 0), random_scores(ids, 5, 3, range(200), 1)):
+        assert (scores[0].argmax(-1) != other[0].argmax(-1)).sum() > 100
+    assert (scores[0, 1:].argmax(-1) != scores[0, :-1].argmax(-1)).sum() > 100
+    # 200 draws with probability 1/5: within 5 standard deviations (p < 1e-6)
+    counts = torch.bincount(scores[0].argmax(-1), minlength=5)
+    assert ((counts - 40).abs() < 5 * (200 * 0.2 * 0.8) ** 0.5).all()
+    same_lengths = random_scores(ids[:1].repeat(2, 1), 5, 0, range(3), 0)
+    assert torch.equal(same_lengths[0], same_lengths[1])  # known only by the lengths of its sentences
+
+
+def test_d12_the_softmax_is_over_the_kept_words_alone(attention, sentences):
+    """With the values all one, the output is out_proj(1): the weights sum to 1 whatever is left out."""
+    with torch.no_grad():
+        attention.v_proj.weight.zero_()
+        attention.v_proj.bias.fill_(1.0)
+    states, asking = (torch.randn(2, length, 16, dtype=torch.float64) for length in (12, 7))
+    output = run_layer(attention, asking, states, sentences, Selection("ideal", r=1))
+    torch.testing.assert_close(output, attention.out_proj(torch.ones(2, 7, 16).double()))

@@ -1,0 +1,352 @@
+"""The model: cached decoding = masked form, batch = one by one, sources kept once, weights taken over, errors."""
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import BartConfig, BartForConditionalGeneration
+from transformers.modeling_outputs import BaseModelOutput
+
+from ..approximator import SentenceEncoder
+from ..model import (
+    SentenceSparseBart,
+    add_approximator,
+    approximator_parameters,
+    freeze,
+    load_model,
+)
+from ..selection import MODES, Selection, sentences_of
+
+BEAM = dict(
+    num_beams=3, max_new_tokens=10, min_new_tokens=4, no_repeat_ngram_size=3, length_penalty=2.0,
+    output_scores=True, return_dict_in_generate=True,
+)  # fmt: skip
+
+
+def make_config() -> BartConfig:
+    return BartConfig(
+        vocab_size=31, d_model=16, encoder_layers=2, decoder_layers=2, encoder_ffn_dim=24, decoder_ffn_dim=24,
+        encoder_attention_heads=4, decoder_attention_heads=4, max_position_embeddings=32, init_std=0.4,
+        attention_dropout=0.1, dropout=0.1,
+    )  # fmt: skip
+
+
+def rough_model(kind: str | None = None, copied: bool = False) -> SentenceSparseBart:
+    """A small model in eval mode whose attention is sharp, with biases, and maps that differ from the word-level ones."""
+    model = SentenceSparseBart(make_config())
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("bias"):
+                parameter += 0.3 * torch.randn_like(parameter)
+    if kind:
+        add_approximator(model, kind)
+        with torch.no_grad():
+            for parameter in () if copied else approximator_parameters(model):
+                parameter += 0.5 * torch.randn_like(parameter)
+    return model.eval()
+
+
+@pytest.fixture
+def model() -> SentenceSparseBart:
+    return rough_model("gru")
+
+
+@pytest.fixture
+def documents() -> dict[str, Tensor]:
+    """Three documents of 5, 3 and 4 sentences."""
+    rows = [[0, 0, 0, 1, 2, 2, 2, 2, 3, 3, 4, 4], [0, 0, 1, 1, 1, 2, 2], [0, 1, 1, 1, 2, 2, 3, 3, 3]]
+    ids = torch.tensor([row + [-1] * (12 - len(row)) for row in rows])
+    tokens = torch.randint(4, 31, ids.shape).where(ids >= 0, 1)
+    return {"input_ids": tokens, "attention_mask": (ids >= 0).long(), "sentence_ids": ids}
+
+
+def rows(documents: dict[str, Tensor], chosen) -> dict[str, Tensor]:
+    length = int(documents["attention_mask"][chosen].sum(1).max())
+    return {name: tensor[chosen][:, :length] for name, tensor in documents.items()}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("beams", [1, 3])
+def test_cached_decoding_is_the_masked_form(model, documents, mode, beams):
+    model.selection = Selection(mode, r=2)
+    flags = {**BEAM, "num_beams": beams}
+    if beams == 1:
+        flags.pop("length_penalty")
+    fast = model.generate(**documents, **flags)
+    slow = model.generate(**documents, use_cache=False, **flags)
+    assert torch.equal(fast.sequences, slow.sequences)
+    if beams > 1:  # token ids alone often agree by luck
+        torch.testing.assert_close(fast.sequences_scores, slow.sequences_scores, atol=1e-5, rtol=1e-5)
+    for ours, theirs in zip(fast.scores, slow.scores, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+
+
+def test_full_is_the_generate_of_transformers(model, documents):
+    bart = BartForConditionalGeneration(make_config()).eval()
+    bart.load_state_dict(model.state_dict(), strict=False)
+    ours = model.generate(**documents, **BEAM)
+    theirs = bart.generate(documents["input_ids"], attention_mask=documents["attention_mask"], **BEAM)
+    assert torch.equal(ours.sequences, theirs.sequences)
+    torch.testing.assert_close(ours.sequences_scores, theirs.sequences_scores, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("share_beams", [False, True])
+def test_a_row_of_a_batch_is_the_document_alone(model, documents, mode, share_beams):
+    """No beam reads another source, and padding sentences are never chosen."""
+    model.selection = Selection(mode, r=2, share_beams=share_beams)
+    together = model.generate(**documents, **BEAM)
+    for document in range(3):
+        alone = model.generate(**rows(documents, [document]), **BEAM)
+        torch.testing.assert_close(together.sequences_scores[document], alone.sequences_scores[0], atol=1e-5, rtol=1e-5)
+    turned = model.generate(**rows(documents, [2, 0, 1]), **BEAM)
+    torch.testing.assert_close(turned.sequences_scores, together.sequences_scores[[2, 0, 1]], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("mode", MODES[1:])
+def test_limit_of_many_sentences_is_full_attention(model, documents, mode):
+    full = model.generate(**documents, **BEAM).sequences_scores
+    model.selection = Selection(mode, r=5)
+    torch.testing.assert_close(model.generate(**documents, **BEAM).sequences_scores, full, atol=1e-5, rtol=1e-5)
+    model.selection = Selection(mode, r=2)
+    assert not torch.allclose(model.generate(**documents, **BEAM).sequences_scores, full, atol=1e-3)
+
+
+@pytest.mark.parametrize("mode", ["ideal", "approx", "mean_key"])  # model_free hardly depends on the query
+def test_d13_beams_share_one_choice_on_request(model, documents, mode):
+    """The choice is that of the mean of the beams' scores; without it each beam has its own."""
+    model.selection = Selection(mode, r=1)
+    states = model.get_encoder()(documents["input_ids"], attention_mask=documents["attention_mask"])[0]
+    cache = model.remember(states, documents["sentence_ids"], documents["attention_mask"])
+    attention, asking = model.attentions[0], torch.randn(3, 4, 16)  # 4 beams that ask for different things
+    queries = attention.split(attention.q_proj(asking))
+    memory, sentences = cache.memories[0], cache.sentences
+    word = attention.word_attention(queries, memory, sentences)
+    own, one = (
+        attention.select(asking, queries, word, memory, sentences, Selection(mode, 1, share_beams=share), range(1))
+        for share in (False, True)
+    )
+    assert not torch.equal(own, own[:, :1].expand_as(own))
+    assert torch.equal(one, one[:, :1].expand_as(one)) and (one.sum(-1) == 1).all()
+    for fast in (own, one):
+        expected = attention.attend_masked(queries, memory, fast, sentences, None)
+        is_shared = fast is one
+        torch.testing.assert_close(attention.attend_gathered(queries, memory, fast, cache, is_shared), expected)
+
+
+def test_share_beams_needs_beams_that_are_known(model, documents):
+    model.selection = Selection("ideal", share_beams=True)
+    with pytest.raises(ValueError, match="share_beams needs the cache"):
+        model.generate(**documents, **BEAM, use_cache=False)
+
+
+def test_words_that_no_step_selects_have_no_influence(model, documents):
+    """And those selected in a layer have: a mask that does nothing would fail."""
+    model.selection = Selection("random", r=1)
+    target, mask, ids = torch.randint(4, 31, (3, 3)), documents["attention_mask"], documents["sentence_ids"]
+    states = model.get_encoder()(documents["input_ids"], attention_mask=mask)[0].detach()
+
+    def logits(states: Tensor, record=None) -> Tensor:
+        source = dict(encoder_outputs=BaseModelOutput(states), attention_mask=mask, sentence_ids=ids)
+        return model(**source, labels=target, record=record).logits
+
+    record = []
+    before = logits(states, record)
+    used = torch.stack([each.keep for each in record]).any(0).any(1)  # (B, N)
+    assert used.any() and (~used[0]).any()
+    is_used = used.gather(1, ids.clamp_min(0)) & (ids >= 0)  # (B, S)
+    assert torch.equal(logits(states + 9 * (~is_used).unsqueeze(-1)), before)
+    assert not torch.allclose(logits(states + 9 * is_used.unsqueeze(-1)), before, atol=1e-2)
+
+
+def test_layers_and_steps_choose_for_themselves(model, documents):
+    target = torch.randint(4, 31, (3, 8))
+    for mode in ("ideal", "random", "approx", "mean_key"):
+        model.selection, record = Selection(mode, r=2), []
+        model(**documents, labels=target, record=record)
+        first, second = (each.keep for each in record)
+        assert not torch.equal(first, second), mode
+        assert not torch.equal(first[:, 1:], first[:, :-1]), mode
+
+
+def test_sources_are_kept_once_and_not_moved(model, documents):
+    model.selection = Selection("mean_key", r=2)
+    states = model.get_encoder()(documents["input_ids"], attention_mask=documents["attention_mask"])[0]
+    cache = model.remember(states, documents["sentence_ids"], documents["attention_mask"])
+    before = [memory.keys_values for memory in cache.memories]
+    assert [len(kept) for kept in before] == [3, 3]
+    cache.self_attention_cache.update(torch.arange(6.0).view(6, 1, 1, 1), torch.zeros(6, 1, 1, 1), 0)
+    cache.reorder_cache(torch.tensor([1, 1, 0, 5, 4, 4]))
+    assert all(memory.keys_values is kept for memory, kept in zip(cache.memories, before, strict=True))
+    assert cache.self_attention_cache.layers[0].keys.flatten().tolist() == [1, 1, 0, 5, 4, 4]
+
+
+def test_generate_changes_nothing_that_it_is_given(model, documents):
+    outputs = model.get_encoder()(documents["input_ids"], attention_mask=documents["attention_mask"])
+    states = outputs[0].clone()
+    rest = {name: documents[name] for name in ("attention_mask", "sentence_ids")}
+    first, second = (model.generate(encoder_outputs=outputs, **rest, **BEAM) for _ in range(2))
+    assert torch.equal(outputs[0], states)
+    assert torch.equal(first.sequences_scores, second.sequences_scores)
+    torch.testing.assert_close(model.generate(**documents, **BEAM).sequences_scores, first.sequences_scores)
+
+
+def test_sampling_and_several_results_work(model, documents):
+    model.selection = Selection("approx", r=2)
+    found = model.generate(**documents, do_sample=True, num_return_sequences=2, max_new_tokens=5, min_new_tokens=5)
+    assert found.shape == (6, 6)
+    beams = model.generate(**documents, num_beams=4, num_return_sequences=3, max_new_tokens=5, num_beam_groups=None)
+    assert beams.shape[0] == 9
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision(model, documents, dtype):
+    """Every mode runs and gives numbers; `full` is near float32."""
+    exact = model(**documents, labels=torch.full((3, 4), 5)).logits
+    half = copy.deepcopy(model).to(dtype)
+    for mode in MODES:
+        half.selection = Selection(mode, r=2)
+        assert half.generate(**documents, max_new_tokens=4, num_beams=2).shape[0] == 3
+        assert half(**documents, labels=torch.full((3, 4), 5), record=[]).logits.isfinite().all()
+    half.selection = Selection()
+    error = (half(**documents, labels=torch.full((3, 4), 5)).logits.float() - exact).abs().max()
+    assert error < 0.1 * exact.abs().max()
+
+
+def test_params_of_the_paper():
+    """A.1: 58.8M additional parameters on bart-large: 31,481,856 + 2,098,176 + 12 * 2 * 1,049,600."""
+    with torch.device("meta"):
+        model = SentenceSparseBart(BartConfig(sentence_encoder="gru"))
+        plain = SentenceSparseBart(BartConfig())
+        bart = BartForConditionalGeneration(BartConfig())
+    count = sum(parameter.numel() for parameter in approximator_parameters(model))
+    assert count == 58_770_432
+    assert count == sum(p.numel() for p in model.parameters()) - sum(p.numel() for p in plain.parameters())
+    assert {n: p.shape for n, p in plain.named_parameters()} == {n: p.shape for n, p in bart.named_parameters()}
+    assert sum(p.numel() for p in SentenceEncoder("mean", 16).parameters()) == 0
+    assert sum(p.numel() for p in SentenceEncoder("attention", 16).parameters()) == 16 * 16 + 16 + 16
+
+
+@pytest.mark.parametrize("phase", ["base", "sparse", "kl", "integrated"])
+def test_freeze(model, phase):
+    freeze(model, phase)
+    theta = {id(parameter) for parameter in approximator_parameters(model)}
+    for name, parameter in model.named_parameters():
+        if id(parameter) in theta:
+            expected = phase in ("kl", "integrated")
+        elif ".decoder.layers." in name:
+            expected = phase != "kl"
+        else:
+            expected = phase in ("base", "sparse")
+        assert parameter.requires_grad == expected, name
+
+
+def test_saved_and_loaded_again(model, documents, tmp_path):
+    model.selection = Selection("approx", r=2)
+    before = model.generate(**documents, **BEAM).sequences_scores
+    model.save_pretrained(tmp_path / "model")
+    loaded = load_model(str(tmp_path / "model"), sentence_encoder="gru")
+    loaded.selection = Selection("approx", r=2)
+    assert torch.equal(loaded.generate(**documents, **BEAM).sequences_scores, before)
+    other = load_model(str(tmp_path / "model"), sentence_encoder="attention")  # another kind starts anew
+    assert torch.equal(other.attentions[0].sentence_q.weight, other.attentions[0].q_proj.weight)
+    assert other.config.sentence_encoder == "attention"
+
+
+def test_any_bart_of_transformers_is_loaded_with_its_biases(documents, tmp_path):
+    """What `facebook/bart-large-cnn` is on a connected machine: a folder saved by transformers itself."""
+    bart = BartForConditionalGeneration(make_config()).eval()
+    with torch.no_grad():
+        for name, parameter in bart.named_parameters():
+            if name.endswith("bias"):
+                parameter.normal_()
+    bart.save_pretrained(tmp_path / "bart")
+    model = load_model(str(tmp_path / "bart"), sentence_encoder="gru")
+    theirs = bart.generate(documents["input_ids"], attention_mask=documents["attention_mask"], **BEAM)
+    assert torch.equal(model.generate(**documents, **BEAM).sequences, theirs.sequences)
+    assert torch.equal(model.attentions[1].sentence_k.bias, bart.get_decoder().layers[1].encoder_attn.k_proj.bias)
+    model.save_pretrained(tmp_path / "ours")  # and back: transformers reads what we save
+    again = BartForConditionalGeneration.from_pretrained(tmp_path / "ours")
+    assert all(torch.equal(tensor, again.state_dict()[name]) for name, tensor in bart.state_dict().items())
+
+
+def test_lobart_from_a_bart(documents, tmp_path):
+    """Local attention that is wider than the documents, and a longer position table: nothing changes for short ones."""
+    bart = BartForConditionalGeneration(make_config()).eval()
+    bart.save_pretrained(tmp_path / "bart")
+    model = load_model(str(tmp_path / "bart"), attention_window=24, positions=96)
+    theirs = bart.generate(documents["input_ids"], attention_mask=documents["attention_mask"], **BEAM)
+    torch.testing.assert_close(
+        model.generate(**documents, **BEAM).sequences_scores, theirs.sequences_scores, atol=1e-5, rtol=1e-5
+    )
+    model.save_pretrained(tmp_path / "lobart")
+    again = load_model(str(tmp_path / "lobart"))
+    assert again.config.attention_window == 24 and again.config.max_position_embeddings == 96
+    long = {"input_ids": torch.randint(4, 31, (1, 90)), "sentence_ids": torch.arange(90).unsqueeze(0) // 7}
+    again.selection = model.selection = Selection("mean_key", r=3)
+    scores = [each.generate(**long, **BEAM).sequences_scores for each in (again, model)]
+    assert torch.equal(*scores)
+
+
+def test_approx_without_an_approximator(documents):
+    model = rough_model()
+    model.selection = Selection("approx")
+    with pytest.raises(ValueError, match="mode 'approx' needs an approximator: load a run of --task kl"):
+        model.generate(**documents)
+
+
+def test_a_selection_without_sentences(documents):
+    model = rough_model()
+    model.selection = Selection("ideal")
+    with pytest.raises(ValueError, match="give sentence_ids"):
+        model.generate(documents["input_ids"], attention_mask=documents["attention_mask"])
+    model.selection = Selection()  # full attention needs none
+    assert len(model.generate(documents["input_ids"], attention_mask=documents["attention_mask"])) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (dict(r=0), "r is 0; at least 1 sentence"),
+        (dict(mode="best"), "mode is 'best'; use one of full, ideal"),
+        (dict(phi="tanh"), "phi is 'tanh'; use one of elu, exp, relu"),
+    ],
+)
+def test_bad_selection(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Selection(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("ids", "attention", "message"),
+    [
+        ([[0, 0, -1, 1]], [[1, 1, 1, 1]], "position 2 of document 0 belongs to no sentence"),
+        ([[0, 0, 1, 1]], [[1, 1, 1, 0]], "position 3 of document 0 is padding and must have sentence id -1"),
+        ([[0, 0, 2, 2]], [[1, 1, 1, 1]], "position 2 of document 0 leaves a gap"),
+        ([[0, 1, 0, 1]], [[1, 1, 1, 1]], "position 2 of document 0 leaves a gap"),
+        ([[1, 1, 2, 2]], [[1, 1, 1, 1]], "position 0 of document 0 leaves a gap"),
+        ([[0, 0], [-1, 0]], [[1, 1], [0, 1]], "position 1 of document 1 has padding before a token"),
+        ([[0, 0], [-1, -1]], [[1, 1], [0, 0]], "document 1 has no token"),
+        ([[0, 0, 1]], [[1, 1, 1, 1]], r"sentence_ids \(1, 3\) must be as input_ids \(1, 4\)"),
+    ],
+)
+def test_bad_sentence_ids(ids, attention, message):
+    with pytest.raises(ValueError, match=message):
+        sentences_of(torch.tensor(ids), torch.tensor(attention))
+
+
+def test_unknown_sentence_encoder_and_phase(model):
+    with pytest.raises(ValueError, match="sentence encoder is 'cnn'; use one of gru, mean, attention"):
+        add_approximator(model, "cnn")
+    with pytest.raises(ValueError, match="phase is 'all'; use one of base, sparse, kl, integrated"):
+        freeze(model, "all")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_one_sentence_documents(model, mode):
+    """Nothing to choose: full attention."""
+    documents = {"input_ids": torch.randint(4, 31, (2, 6)), "sentence_ids": torch.zeros(2, 6, dtype=torch.long)}
+    full = model.generate(**documents, **BEAM).sequences_scores
+    model.selection = Selection(mode, r=1)
+    torch.testing.assert_close(model.generate(**documents, **BEAM).sequences_scores, full)
