@@ -54,7 +54,7 @@ class SentenceEncoder(nn.Module):
         """The GRU over all sentences of the batch at once, without padding."""
         lengths = sentences.membership.sum(1)[sentences.exists].long().tolist()
         words = states[sentences.ids >= 0].split(lengths)  # sentences are contiguous: one (J_i, D) each
-        # Eq. (10): y_i = RNN(k_{i,1}, ..., k_{i,J_i}): the forward top layer at the last word, the backward at the first
+        # Eq. (10): y_i = RNN(k_{i,1}, ..., k_{i,J_i}): the top layer, forward at the last word, backward at the first
         _, last = self.gru(pack_sequence(words, enforce_sorted=False))  # (2 layers * 2 directions, sentences, D)
         encoded = states.new_zeros(*sentences.exists.shape, states.size(-1))
         encoded[sentences.exists] = self.projection(torch.cat([last[-2], last[-1]], -1)).to(states.dtype)

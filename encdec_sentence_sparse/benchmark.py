@@ -1,6 +1,7 @@
 """What sentence selection buys: decoding time of four sides in one run, and what the sentence encoders cost.
 
 python -m encdec_sentence_sparse.benchmark
+python -m encdec_sentence_sparse.benchmark --table-1 --appendix-b --models base       # how time grows with the lengths
 
 Random weights of BART's sizes, documents of the lengths of Table 4 (CNN/DailyMail and arXiv, the latter cut):
 
@@ -34,6 +35,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from shared.timing import Timing, compare, ratio
 
 from .approximator import KINDS, SentenceEncoder
+from .cost import fit_quadratic, fit_surface
 from .model import SentenceSparseBart, add_approximator
 from .selection import Selection, sentences_of
 
@@ -87,9 +89,9 @@ class Clock:
 def make_config(name: str) -> BartConfig:
     width, layers, heads, feed_forward, vocabulary = MODELS[name]
     return BartConfig(
-        vocab_size=vocabulary, d_model=width, max_position_embeddings=4096, encoder_layers=layers, decoder_layers=layers,
-        encoder_attention_heads=heads, decoder_attention_heads=heads, encoder_ffn_dim=feed_forward,
-        decoder_ffn_dim=feed_forward, forced_eos_token_id=None,
+        vocab_size=vocabulary, d_model=width, max_position_embeddings=4096, forced_eos_token_id=None,
+        encoder_layers=layers, encoder_attention_heads=heads, encoder_ffn_dim=feed_forward,
+        decoder_layers=layers, decoder_attention_heads=heads, decoder_ffn_dim=feed_forward,
     )  # fmt: skip
 
 
@@ -228,6 +230,74 @@ def write_csv(path: Path, rows: list[dict[str, object]]) -> None:
         writer.writerows(rows)
 
 
+# Table 1 and Appendix B: how time grows with the lengths of source and summary
+
+
+def operating_modes(bart: nn.Module, source: int, target: int) -> dict[str, Callable[[], object]]:
+    """The three modes of Section 3 on one random document: N = source, M = target tokens.
+
+    D22: without dropout; inference is greedy, with a cache. Times are medians (the paper: the mean of 100 passes).
+    """
+    tokens = partial(torch.randint, 4, bart.config.vocab_size, device=bart.device)
+    document, summary = tokens((1, source)), tokens((1, target))
+
+    def forward_and_backward() -> None:
+        bart(input_ids=document, labels=summary).loss.backward()
+        bart.zero_grad(set_to_none=True)
+
+    @torch.no_grad()
+    def forward() -> None:
+        bart(input_ids=document, labels=summary)
+
+    def inference() -> None:
+        bart.generate(document, num_beams=1, do_sample=False, min_new_tokens=target, max_new_tokens=target)
+
+    return {"forward+backward": forward_and_backward, "forward": forward, "inference": inference}
+
+
+def table_1(bart: nn.Module, source: int, targets: list[int], repeats: int) -> tuple[list[dict], list[dict]]:
+    """Table 1: Eq. (1) through the median times of each mode. Rows of the table, and of the times."""
+    functions = {(m, t): function for t in targets for m, function in operating_modes(bart, source, t).items()}
+    timings = compare(functions, repeats, 1, bart.device, memory=False)
+    rows, times = [], [{"mode": m, "N": source, "M": t, "seconds": timings[m, t].median} for m, t in functions]
+    for mode in dict.fromkeys(mode for mode, _ in functions):
+        fit = fit_quadratic(targets, [timings[mode, target].median for target in targets])
+        _, linear, square = fit.normalised
+        row = {"mode": mode, "N": source, "c1_s": fit.coefficients[0], "c2/c1_1e-3": 1e3 * linear}
+        rows.append(row | {"c3/c1_1e-6": 1e6 * square, "r_squared": fit.r_squared})
+    return rows, times
+
+
+def appendix_b(bart: nn.Module, sources: list[int], targets: list[int], repeats: int) -> tuple[list[dict], list[dict]]:
+    """Appendix B: six coefficients of the time of a forward and backward pass. A row, and rows of the times."""
+    places = list(product(sources, targets))
+    functions = {(n, m): operating_modes(bart, n, m)["forward+backward"] for n, m in places}
+    timings = compare(functions, repeats, 1, bart.device, memory=False)
+    seconds = [timings[place].median for place in places]
+    fit = fit_surface([m for _, m in places], [n for n, _ in places], seconds)
+    row = {"c1_s": fit.coefficients[0], "r_squared": fit.r_squared}
+    row |= {f"c{number}/c1": value for number, value in enumerate(fit.normalised, start=1)}
+    return [row], [{"N": n, "M": m, "seconds": s} for (n, m), s in zip(places, seconds, strict=True)]
+
+
+def time_growth(args: argparse.Namespace, device: torch.device, dtype: torch.dtype, run: dict) -> None:
+    """--table-1 and --appendix-b: print and write the fits, and the times beside them."""
+    targets = [4, 6, 8, 10] if args.quick else list(range(50, 301, 50))
+    sources = [8, 16, 24] if args.quick else list(range(256, 1025, 192))
+    for name in ["tiny"] if args.quick else args.models:
+        bart = BartForConditionalGeneration(make_config(name)).to(device, dtype).eval()
+        tasks = {"table_1": args.table_1, "appendix_b": args.appendix_b}
+        for task in filter(tasks.get, tasks):
+            measure = partial(table_1, bart, sources[-1]) if task == "table_1" else partial(appendix_b, bart, sources)
+            rows, times = measure(targets, args.repeats)
+            print(f"\n{task}, {name}")
+            for row in rows:
+                print("  " + ", ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()))
+            for suffix, found in (("", rows), ("_times", times)):
+                path = args.csv.with_name(f"{task}_{name}{suffix}.csv")
+                write_csv(path, [{"model": name} | row | run for row in found])
+
+
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser("python -m encdec_sentence_sparse.benchmark", description=__doc__.splitlines()[0])
     parser.add_argument("--models", nargs="+", default=["base", "large"], choices=["base", "large"])
@@ -242,6 +312,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])
     parser.add_argument("--csv", type=Path, default=Path(__file__).parent / "results" / "benchmark.csv")
     parser.add_argument("--quick", action="store_true", help="tiny model and source: does it run, nothing more")
+    parser.add_argument("--table-1", action="store_true", help="instead: time by summary length in three modes")
+    parser.add_argument("--appendix-b", action="store_true", help="instead: time by both lengths, six coefficients")
     args = parser.parse_args(arguments)
     if args.repeats < 3 or args.tokens < 4 or min(args.r + args.beams + args.sources) < 1:
         parser.error("need 3 repeats, 4 tokens, and r, beams and sources of at least 1")
@@ -250,19 +322,20 @@ def main(arguments: list[str] | None = None) -> None:
     device, dtype, rows, encoder_rows = torch.device(args.device), getattr(torch, args.dtype), [], []
     run = {"device": args.device, "dtype": args.dtype, "threads": args.threads, "repeats": args.repeats}
     run |= {"torch": torch.__version__, "transformers": transformers.__version__}
+    if args.table_1 or args.appendix_b:
+        return time_growth(args, device, dtype, run)
     for name in ["tiny"] if args.quick else args.models:
         models = make_models(name, device, dtype)
         for length, sources in product([24] if args.quick else args.lengths, args.sources):
             encoders = encoder_speed(models, Shape(name, length, 1, sources), max(3, args.repeats // 2), device, dtype)
-            print(
-                f"\n{name}, {sources} x {length} tokens: a pass of the encoder takes {encoders['encoder'].median:.3f} s"
-            )
+            whole = encoders["encoder"].median
+            print(f"\n{name}, {sources} x {length} tokens: a pass of the encoder takes {whole:.3f} s")
             for part in list(encoders)[1:]:
-                share = encoders[part].median / encoders["encoder"].median
+                share = encoders[part].median / whole
                 print(f"  {part:16} {share:8.2%} of it")
                 encoder_rows.append(
                     {"model": name, "S": length, "sources": sources, "part": part, "seconds": encoders[part].median,
-                     "encoder_s": encoders["encoder"].median, "share": round(share, 5)} | run
+                     "encoder_s": whole, "share": round(share, 5)} | run
                 )  # fmt: skip
             for beams in args.beams:
                 shape = Shape(name, length, beams, sources)

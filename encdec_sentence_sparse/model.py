@@ -44,6 +44,7 @@ from .selection import (
 )
 
 PHASES = ("base", "sparse", "kl", "integrated")
+FULL = Selection()
 
 
 class LayerMemory(NamedTuple):
@@ -117,7 +118,7 @@ class SentenceSparseAttention(nn.Module):
         past_key_values: SourceCache | None = None,
         key_value_states: Tensor | None = None,
         sentences: Sentences | None = None,
-        selection: Selection = Selection(),
+        selection: Selection = FULL,
         record: list[SentenceAttention] | None = None,
         **unused,
     ) -> tuple[Tensor, None]:
@@ -150,7 +151,8 @@ class SentenceSparseAttention(nn.Module):
         if is_cached and keep is not None:
             context = self.attend_gathered(queries, memory, keep, past_key_values, selection.share_beams)
         else:
-            context = self.attend_masked(queries, memory, keep, sentences, past_key_values if is_cached else None)
+            keep_words = past_key_values.keep_words if is_cached else (sentences.ids >= 0)[:, None, None]
+            context = self.attend_masked(queries, memory, keep, sentences.ids, keep_words)
         return self.out_proj(context.transpose(1, 2).reshape(hidden_states.shape)), None
 
     def word_attention(self, queries: Tensor, memory: LayerMemory, sentences: Sentences) -> Tensor:
@@ -213,17 +215,18 @@ class SentenceSparseAttention(nn.Module):
         queries: Tensor,
         memory: LayerMemory,
         keep: Tensor | None,
-        sentences: Sentences,
-        cache: SourceCache | None,
+        sentence_ids: Tensor,
+        keep_words: Tensor | None,
     ) -> Tensor:
-        """The teaching path: attention to all words with the others masked: (B, H, Q, K)."""
+        """The teaching path: attention to all words with the others masked: (B, H, Q, K).
+
+        Args:
+            keep: (B, Q, N); None = all sentences.
+            keep_words: (B, 1, 1, S) bool, False = padding; None = there is none.
+        """
         keys, values = (self.split(part) for part in memory.keys_values.unbind(2))
-        if cache is not None:
-            keep_words = cache.keep_words
-        else:
-            keep_words = (sentences.ids >= 0)[:, None, None]  # (B, 1, 1, S)
         if keep is not None:
-            of_word = sentences.ids.clamp_min(0).unsqueeze(1).expand(-1, keep.size(1), -1)  # (B, Q, S)
+            of_word = sentence_ids.clamp_min(0).unsqueeze(1).expand(-1, keep.size(1), -1)  # (B, Q, S)
             keep_words = keep_words & keep.gather(2, of_word).unsqueeze(1)  # (B, 1, Q, S)
         # Eq. (2): softmax(Q K^T) V, and with a selection Eq. (3); D12: the softmax is over the kept words alone.
         dropout = self.dropout if self.training else 0.0
@@ -311,9 +314,7 @@ class SentenceSparseBart(BartForConditionalGeneration):
         sentences = None
         if not isinstance(past_key_values, SourceCache):
             if self.selection.share_beams:
-                raise ValueError(
-                    "share_beams needs the cache of `generate`: without it a source does not know its beams"
-                )
+                raise ValueError("share_beams needs the cache of `generate`, which alone knows the beams of a source")
             if encoder_outputs is None:
                 encoder_outputs = self.get_encoder()(input_ids=input_ids, attention_mask=attention_mask)
             sentences = self.find_sentences(encoder_outputs[0], sentence_ids, attention_mask, record is not None)

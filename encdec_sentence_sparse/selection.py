@@ -202,10 +202,15 @@ def top_r(scores: Tensor, exists: Tensor, r: int) -> Tensor:
 # The losses of Section 3.2 and 4.3. A.4: for each head separately; train.py averages over heads, steps and layers.
 
 
+def logarithm(attention: Tensor) -> Tensor:
+    """log(attention + EPSILON), of half precision in float32, where EPSILON would be 0."""
+    return (attention.to(torch.promote_types(attention.dtype, torch.float32)) + EPSILON).log()
+
+
 def entropy(attention: Tensor) -> Tensor:
     """Entropy of sentence-level attention in nats, the summand of L_sparse in Eq. (5): (..., N) -> (...)."""
     # H(alpha^s_m) = -sum_i alpha^s_{m,i} log alpha^s_{m,i}
-    return -(attention * (attention + EPSILON).log()).sum(-1)
+    return -(attention * logarithm(attention)).sum(-1)
 
 
 def sharpen(attention: Tensor, exists: Tensor, temperature: float = 0.5) -> Tensor:
@@ -220,10 +225,10 @@ def sharpen(attention: Tensor, exists: Tensor, temperature: float = 0.5) -> Tens
     if temperature <= 0:
         raise ValueError(f"temperature is {temperature}; it must be above 0")
     # Eq. (15): alpha^s_m <- softmax(log(alpha^s_m) / T)
-    return sentence_softmax((attention + EPSILON).log() / temperature, exists)
+    return sentence_softmax(logarithm(attention) / temperature, exists)
 
 
 def kl_divergence(exact: Tensor, approximate: Tensor) -> Tensor:
     """KL(exact || approximate) in nats, at least 0 up to rounding: (..., N) twice -> (...)."""
     # Eq. (11), summand: sum_i alpha^s_{m,i} log(alpha^s_{m,i} / alpha~^s_{m,i})
-    return (exact * ((exact + EPSILON).log() - (approximate + EPSILON).log())).sum(-1)
+    return (exact * (logarithm(exact) - logarithm(approximate))).sum(-1)

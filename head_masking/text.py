@@ -12,6 +12,7 @@ from .oracle import Span, overlaps
 SPECIAL = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}  # ids 0-3, as in BART
 
 
+# Same as encdec_sentence_sparse/text.py:train_tokenizer
 def train_tokenizer(texts: Sequence[str], vocabulary: int) -> PreTrainedTokenizerFast:
     """Byte-level byte-pair encoding in BART's manner: `<s> text </s>`, a word's leading blank belongs to it."""
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))

@@ -16,7 +16,7 @@ from ..model import (
     freeze,
     load_model,
 )
-from ..selection import MODES, Selection, sentences_of
+from ..selection import MODES, Selection, saliency, sentences_of
 
 BEAM = dict(
     num_beams=3, max_new_tokens=10, min_new_tokens=4, no_repeat_ngram_size=3, length_penalty=2.0,
@@ -33,7 +33,7 @@ def make_config() -> BartConfig:
 
 
 def rough_model(kind: str | None = None, copied: bool = False) -> SentenceSparseBart:
-    """A small model in eval mode whose attention is sharp, with biases, and maps that differ from the word-level ones."""
+    """A small model in eval mode whose attention is sharp, with biases, and with maps unlike the word-level ones."""
     model = SentenceSparseBart(make_config())
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -119,7 +119,8 @@ def test_d13_beams_share_one_choice_on_request(model, documents, mode):
     model.selection = Selection(mode, r=1)
     states = model.get_encoder()(documents["input_ids"], attention_mask=documents["attention_mask"])[0]
     cache = model.remember(states, documents["sentence_ids"], documents["attention_mask"])
-    attention, asking = model.attentions[0], torch.randn(3, 4, 16)  # 4 beams that ask for different things
+    attention, asking = model.attentions[0], torch.randn(3, 4, 16)  # 4 beams that ask for different things ...
+    asking[:, 0] = -5 * asking[:, 1:].sum(1)  # ... and the first one for the opposite
     queries = attention.split(attention.q_proj(asking))
     memory, sentences = cache.memories[0], cache.sentences
     word = attention.word_attention(queries, memory, sentences)
@@ -129,8 +130,13 @@ def test_d13_beams_share_one_choice_on_request(model, documents, mode):
     )
     assert not torch.equal(own, own[:, :1].expand_as(own))
     assert torch.equal(one, one[:, :1].expand_as(one)) and (one.sum(-1) == 1).all()
+    if mode == "ideal":
+        scores = saliency(word, sentences.membership).mean(1)  # (B, W, N)
+        best = scores.mean(1).argmax(-1)
+        assert one[:, 0].gather(1, best.unsqueeze(1)).all()
+        assert (scores[:, 0].argmax(-1) != best).any()  # the first beam alone would have chosen otherwise
     for fast in (own, one):
-        expected = attention.attend_masked(queries, memory, fast, sentences, None)
+        expected = attention.attend_masked(queries, memory, fast, sentences.ids, (sentences.ids >= 0)[:, None, None])
         is_shared = fast is one
         torch.testing.assert_close(attention.attend_gathered(queries, memory, fast, cache, is_shared), expected)
 
@@ -285,8 +291,10 @@ def test_lobart_from_a_bart(documents, tmp_path):
     assert again.config.attention_window == 24 and again.config.max_position_embeddings == 96
     long = {"input_ids": torch.randint(4, 31, (1, 90)), "sentence_ids": torch.arange(90).unsqueeze(0) // 7}
     again.selection = model.selection = Selection("mean_key", r=3)
-    scores = [each.generate(**long, **BEAM).sequences_scores for each in (again, model)]
-    assert torch.equal(*scores)
+    wide = load_model(str(tmp_path / "bart"), positions=96)  # the same without local attention
+    wide.selection = model.selection
+    ours, reloaded, other = (each.generate(**long, **BEAM).sequences_scores for each in (model, again, wide))
+    assert torch.equal(ours, reloaded) and not torch.allclose(ours, other, atol=1e-3)
 
 
 def test_approx_without_an_approximator(documents):

@@ -1,0 +1,24 @@
+"""Diminishing attention: Han, Lin & Joty (2020), Resurrecting Submodularity in Neural Abstractive Summarization.
+
+What a source token gives to a decoding step is what its submodular coverage gains by the step's attention: a token
+that has been attended to gives less and less. Without parameters; in a pointer-generator, and in the last decoder layer
+of BERTSum.
+"""
+
+from .bertsum import BertSumConfig, BertSumExt, BertSumExtAbs
+from .diminishing import Diminishing, DiminishingState, coverage_value, effective_coverage
+from .model import PointerGenerator, PointerGeneratorConfig
+from .search import beam_search
+
+__all__ = [
+    "BertSumConfig",
+    "BertSumExt",
+    "BertSumExtAbs",
+    "Diminishing",
+    "DiminishingState",
+    "PointerGenerator",
+    "PointerGeneratorConfig",
+    "beam_search",
+    "coverage_value",
+    "effective_coverage",
+]

@@ -1,0 +1,151 @@
+"""Diminishing attention: an attention weight is what the source token's coverage gains by it.
+
+    code        paper      shape
+    attention   a_i^t      (..., T, S) softmax weights of T decoding steps over S source tokens, not negative
+    coverage    sum a_i    (..., S) weights that a token has received in the steps before
+    peak        P_i^t      (..., S) the largest of them
+    gain        DimAttn    the new weights, of the attention's shape; they sum to less than 1
+
+`Diminishing.sequence` takes all steps at once, `Diminishing.step` one step and a state. What is accumulated is always
+the softmax weights, never the gains. Sums are kept in float32 (float64 if the weights are), also under half precision:
+the gains shrink as the sums grow. Weights are not checked: a negative one may give NaN.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+KINDS = ("none", "dim", "dydim")
+CONCAVE = ("log", "sqrt", "power")  # log(x + 1), sqrt(x + 1), (x + 1)^exponent
+
+
+def concave(x: Tensor, f: str = "log", exponent: float = 0.5) -> Tensor:
+    """f(x) of one of CONCAVE, elementwise; x >= 0. Natural logarithm."""
+    if f == "log":
+        return torch.log1p(x)
+    return torch.sqrt(1 + x) if f == "sqrt" else (1 + x) ** exponent
+
+
+def concave_gain(x: Tensor, a: Tensor, f: str = "log", exponent: float = 0.5) -> Tensor:
+    """f(x + a) - f(x), elementwise, without the difference of two nearly equal numbers.
+
+    Args:
+        x: >= 0, what there is.
+        a: >= 0, what comes to it; where it is 0, the result is exactly 0.
+    """
+    if f == "log":
+        return torch.log1p(a / (1 + x))
+    if f == "sqrt":
+        return a / (torch.sqrt(1 + x + a) + torch.sqrt(1 + x))
+    return (1 + x) ** exponent * torch.expm1(exponent * torch.log1p(a / (1 + x)))
+
+
+def coverage_value(attention: Tensor, f: str = "log", exponent: float = 0.5, constant: float = 0.0) -> Tensor:
+    """Submodular coverage of each token after each step, (..., T, S) -> (..., T, S).
+
+    Eq. (1), (9): F(A_i^t) = f(sum of a_i^t' over t' = 0..t) + C. Monotone and submodular in the set of weights, so a
+    greedy choice reaches 1 - 1/e of the best.
+
+    Args:
+        constant: C.
+    """
+    return concave(widen(attention).cumsum(-2), f, exponent) + constant
+
+
+def effective_coverage(attention: Tensor, f: str = "log", exponent: float = 0.5) -> Tensor:
+    """Sum of a token's DimAttn up to each step, (..., T, S) -> (..., T, S).
+
+    Eq. (11): the sum telescopes to F(A_i^t) - F(empty). DyDimAttn's does not: its P changes from step to step.
+    """
+    # D4: C cancels and is left out; F(empty) is f(0), so a token that nothing attends to has 0.
+    total = widen(attention).cumsum(-2)
+    return concave_gain(torch.zeros_like(total), total, f, exponent)
+
+
+def widen(attention: Tensor) -> Tensor:
+    """Half precision -> float32; float32 and float64 as they are."""
+    return attention.to(torch.promote_types(attention.dtype, torch.float32))
+
+
+class DiminishingState(NamedTuple):
+    """What a decoder carries from step to step; it belongs to a hypothesis and follows it in beam search."""
+
+    coverage: Tensor  # (..., S) float32, sum of the attention of the steps before
+    peak: Tensor  # (..., S) float32, its maximum
+
+    @classmethod
+    def start(cls, shape: Sequence[int], device: torch.device | str | None = None) -> "DiminishingState":
+        """Nothing has been attended to."""
+        return cls(torch.zeros(shape, device=device), torch.zeros(shape, device=device))
+
+    def reorder(self, rows: Tensor) -> "DiminishingState":
+        """Rows (the first dimension) in another order; `rows` may repeat some and leave out others."""
+        return DiminishingState(self.coverage.index_select(0, rows), self.peak.index_select(0, rows))
+
+
+@dataclass(frozen=True)
+class Diminishing:
+    """Which attention a model has. No parameters.
+
+    Raises:
+        ValueError: an unknown kind or function, or an exponent outside (0, 1).
+    """
+
+    kind: str = "none"  # "none": plain attention; "dim": Eq. (10); "dydim": Eq. (13)
+    f: str = "log"  # of DimAttn (Section 4.2)
+    # D3: the paper says that f1 has the lower second derivative; at 0 it is -1/4 for sqrt and -1 for log, so log has.
+    f1: str = "sqrt"  # of DyDimAttn, weight P (Section 4.2)
+    f2: str = "log"  # of DyDimAttn, weight 1 - P (Section 4.2)
+    exponent: float = 0.6  # of "power" (released code of the later version)
+
+    def __post_init__(self):
+        if self.kind not in KINDS:
+            raise ValueError(f"kind is {self.kind!r}; use one of {', '.join(KINDS)}")
+        for name in ("f", "f1", "f2"):
+            if getattr(self, name) not in CONCAVE:
+                raise ValueError(f"{name} is {getattr(self, name)!r}; use one of {', '.join(CONCAVE)}")
+        if not 0 < self.exponent < 1:
+            raise ValueError(f"exponent is {self.exponent}; a power is concave and increasing between 0 and 1")
+
+    def sequence(self, attention: Tensor) -> Tensor:
+        """Weights of all steps at once, without a loop.
+
+        Args:
+            attention: (..., T, S), T >= 1.
+        Returns:
+            (..., T, S), of the attention's type; the attention itself for the kind "none".
+        """
+        if self.kind == "none":
+            return attention
+        wide = widen(attention)
+        before = F.pad(wide.cumsum(-2)[..., :-1, :], (0, 0, 1, 0))  # (..., T, S) without the step itself
+        # Eq. (12): P_i^t = max over t' of a_i^t'. D2: t' runs to t, so that P^0 is defined.
+        peak = wide.cummax(-2).values if self.kind == "dydim" else wide
+        return self.gain(before, wide, peak).to(attention.dtype)
+
+    def step(self, attention: Tensor, state: DiminishingState) -> tuple[Tensor, DiminishingState]:
+        """Weights of one step, and the state for the next; every kind keeps the state.
+
+        Args:
+            attention: (..., S).
+            state: of the steps before.
+        """
+        wide = widen(attention)
+        after = DiminishingState(state.coverage + wide, torch.maximum(state.peak, wide))
+        if self.kind == "none":
+            return attention, after
+        return self.gain(state.coverage, wide, after.peak).to(attention.dtype), after
+
+    def gain(self, coverage: Tensor, attention: Tensor, peak: Tensor) -> Tensor:
+        """The new weights from the coverage before, the weights of now, and P (all of one shape)."""
+        if self.kind == "dim":
+            # Eq. (10): DimAttn = F(A^t) - F(A^t-1)
+            return concave_gain(coverage, attention, self.f, self.exponent)
+        first = concave_gain(coverage, attention, self.f1, self.exponent)
+        second = concave_gain(coverage, attention, self.f2, self.exponent)
+        # Eq. (13): DyDimAttn = P [F1(A^t) - F1(A^t-1)] + (1 - P) [F2(A^t) - F2(A^t-1)]
+        return peak * first + (1 - peak) * second

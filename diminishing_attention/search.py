@@ -1,0 +1,133 @@
+"""Beam search over all sources of a batch together, for both models.
+
+A model has `begin`, `end` (numbers of tokens), `vocabulary` (how many there are), `start(batch) -> source, state` with
+one row of the state per source, and `step(tokens, source, state) -> log-probabilities (rows, V), state`, where rows are
+the beams of a source beside each other; `state.reorder(rows)` moves everything that belongs to a hypothesis, the
+coverage included. What belongs to a source is never copied.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+
+class Hypotheses(NamedTuple):
+    """Best output of each source."""
+
+    tokens: list[list[int]]  # without begin and end
+    scores: Tensor  # (B,) what the search maximises; -inf and no tokens where nothing could end
+
+
+def length_norm(length: int, length_penalty: float, average: bool) -> float:
+    """What a sum of log-probabilities is divided by; `length` counts the end.
+
+    ((5 + length) / 6)^length_penalty (Wu et al. 2016), or with `average` the length itself (See et al.).
+    """
+    return float(length) if average else ((5 + length) / 6) ** length_penalty
+
+
+@torch.inference_mode()
+def beam_search(
+    model: nn.Module,
+    batch: NamedTuple,
+    beam: int = 4,
+    length_penalty: float = 0.0,
+    average: bool = False,
+    trigram_blocking: bool = False,
+    min_length: int = 0,
+    max_length: int = 100,
+    never: Sequence[int] = (),
+) -> Hypotheses:
+    """Best output of each source by log p / length_norm.
+
+    The search stops when no open hypothesis can beat the best finished one, so going on would not change the result,
+    and the result of a source does not depend on what else is in the batch.
+
+    Args:
+        model: in eval mode.
+        beam: open hypotheses per source (Section 4.2: 6; See et al.: 4).
+        length_penalty: alpha (Section 4.2: 1.5; 0 = none).
+        average: divide by the length instead.
+        trigram_blocking: no three tokens twice in an output (Paulus et al. 2018).
+        min_length, max_length: of an output, its end included; the last token can only be the end.
+        never: tokens that are never written, besides `model.begin`: padding, and <unk> where words can be copied.
+    Raises:
+        ValueError: the model is in training mode, or an argument out of range.
+    """
+    check(model, beam, length_penalty, min_length, max_length)
+    source, state = model.start(batch)
+    sources = len(batch.source)
+    first = torch.arange(sources, device=batch.source.device)  # (B,)
+    state = state.reorder(first.repeat_interleave(beam))
+    tokens = first.new_full((sources, beam, 1), model.begin)  # (B, W, t)
+    scores = torch.full((sources, beam), -torch.inf, device=first.device)  # (B, W) sums of log-probabilities
+    scores[:, 0] = 0  # the W empty hypotheses are the same one: it counts once
+    best_tokens: list[list[int]] = [[] for _ in range(sources)]
+    best_scores = torch.full((sources,), -torch.inf, device=first.device)
+    forbidden = [model.begin, *never]
+    for length in range(1, max_length + 1):
+        log_p, state = model.step(tokens[..., -1].flatten(), source, state)
+        log_p[:, forbidden] = -torch.inf
+        ends = log_p[:, model.end].view(sources, beam) + scores  # (B, W)
+        log_p[:, model.end] = -torch.inf
+        if trigram_blocking:
+            block_trigrams(log_p, tokens.flatten(0, 1))
+
+        # Close: the best hypothesis that ends here replaces the best finished one if it scores higher.
+        closed, beams = (ends / length_norm(length, length_penalty, average)).max(-1)  # (B,)
+        better = (closed > best_scores) & (length >= min_length)
+        best_scores = torch.where(better, closed, best_scores)
+        for row in better.nonzero().flatten().tolist():
+            best_tokens[row] = tokens[row, beams[row], 1:].tolist()
+
+        # Go on with the W best continuations, unless none can win any more: log-probabilities only fall and the norm
+        # only grows, so score / norm(max_length) bounds all that a hypothesis can become.
+        scores, origin, token = best_continuations(log_p.view(sources, beam, -1), scores)
+        bound = scores[:, 0] / length_norm(max_length, length_penalty, average)
+        if not (bound > best_scores).any():
+            break
+        tokens = torch.cat([tokens[first.unsqueeze(-1), origin], token.unsqueeze(-1)], -1)
+        state = state.reorder((first.unsqueeze(-1) * beam + origin).flatten())  # (B*W,) rows of the whole batch
+    return Hypotheses(best_tokens, best_scores)
+
+
+def check(model: nn.Module, beam: int, length_penalty: float, min_length: int, max_length: int) -> None:
+    """Refuse what the search cannot do; raises ValueError."""
+    if model.training:
+        raise ValueError("the model is in training mode: call model.eval() first")
+    if not 1 <= beam <= model.vocabulary:
+        raise ValueError(f"beam is {beam}; it must be from 1 to the vocabulary's {model.vocabulary} tokens")
+    if length_penalty < 0:  # the bound that ends the search needs a norm that grows
+        raise ValueError(f"length_penalty is {length_penalty}; it must be at least 0")
+    if max_length < max(min_length, 1):
+        raise ValueError(f"max_length is {max_length}; it must be at least 1 and min_length = {min_length}")
+
+
+def best_continuations(log_p: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The W best of all continuations of a source's W hypotheses: scores, beams they continue, tokens; (B, W) each.
+
+    Args:
+        log_p: (B, W, V).
+        scores: (B, W) of the hypotheses so far.
+    """
+    beam = scores.size(1)
+    # The W best of each beam hold the W best of all: small sums instead of one over B x W x V.
+    log_p, token = log_p.topk(beam)  # (B, W, W)
+    scores, choice = (log_p + scores.unsqueeze(-1)).flatten(1).topk(beam)  # (B, W)
+    return scores, choice // beam, token.flatten(1).gather(1, choice)
+
+
+def block_trigrams(log_p: Tensor, tokens: Tensor) -> None:
+    """Forbid, in place, the tokens that would make a trigram of the same hypothesis a second time.
+
+    Args:
+        log_p: (rows, V).
+        tokens: (rows, t), begin included.
+    """
+    if tokens.size(1) < 3:
+        return
+    pair_seen = (tokens[:, :-2] == tokens[:, -2:-1]) & (tokens[:, 1:-1] == tokens[:, -1:])  # (rows, t - 2)
+    penalty = torch.zeros(pair_seen.shape, device=log_p.device).masked_fill(pair_seen, -torch.inf)
+    log_p.scatter_add_(1, tokens[:, 2:], penalty)

@@ -1,0 +1,65 @@
+"""What the tests share: one thread, no network, and small random models that do something worth testing."""
+
+import os
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import pytest
+import torch
+
+from ..diminishing import Diminishing
+from ..model import PointerGenerator, PointerGeneratorConfig
+from ..text import Item, Vocabulary, collate, encode_examples
+
+torch.set_num_threads(1)
+
+WORDS = "the a cat dog sat ran on under mat tree red blue big small .".split()
+PAIRS = [
+    ("zorn the cat sat on zorn the mat quux . the dog ran", "zorn sat on the quux mat"),
+    ("blick blick blick", "the blick ran"),  # every token is unknown, all the same word
+    ("a dog ran under the tree .", "a dog ran wug"),  # a summary with a word that no document has
+    ("red tree zorn , blue tree quux flim", "quux zorn"),
+]
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def vocabulary() -> Vocabulary:
+    """The four special tokens and 15 words."""
+    return Vocabulary(["<pad>", "<unk>", "<s>", "</s>", *WORDS])
+
+
+@pytest.fixture
+def items(vocabulary) -> list[Item]:
+    """Documents of 13, 3, 7 and 8 words with 2, 1, 0 and 4 unknown ones."""
+    return encode_examples(PAIRS, vocabulary, 20, 10)
+
+
+@pytest.fixture
+def batch(items):
+    return collate(items)
+
+
+@pytest.fixture
+def make_pointer():
+    """A maker of small eval-mode pointer-generators whose weights are far from their initial values.
+
+    A new one attends to everything alike, and its switch stands in the middle. In these, attention is sharp, and
+    context, coverage and switch matter.
+    """
+
+    def make(kind: str = "none", seed: int = 0, **config) -> PointerGenerator:
+        config = dict(vocabulary=19, embedding=6, hidden=5, diminishing=Diminishing(kind)) | config
+        model = PointerGenerator(PointerGeneratorConfig(**config)).eval()
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                scale = 2.0 if "score" in name or "output" in name else 0.2 if "switch" in name else 0.7
+                parameter.copy_(scale * torch.randn(parameter.shape, generator=generator))
+        return model
+
+    return make

@@ -1,0 +1,453 @@
+"""BERTSum: Eq. (6), the decoder against a slow restatement, cached steps, the mechanism's place, sizes and inputs."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from torch import Tensor
+from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+from ..bertsum import (
+    TARGET_TOKENS,
+    BertSumConfig,
+    BertSumExt,
+    BertSumExtAbs,
+    Item,
+    TargetIds,
+    collate,
+    encode_examples,
+    extend_positions,
+    extractive_loss,
+    greedy_labels,
+    masked_softmax,
+    read_output,
+    sinusoids,
+    target_ids,
+)
+from ..diminishing import Diminishing
+from ..search import beam_search
+
+SPECIAL = TargetIds(begin=5, end=6, between=7, padding=0)
+KINDS = ("none", "dim", "dydim")
+
+
+def small_encoder(seed: int = 0) -> BertModel:
+    torch.manual_seed(seed)
+    config = BertConfig(
+        vocab_size=40, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=24,
+        max_position_embeddings=20, initializer_range=0.4,
+    )  # fmt: skip
+    return BertModel(config)
+
+
+def roughen(model: torch.nn.Module) -> torch.nn.Module:
+    """Eval mode, and weights large enough that every part shows in the output."""
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if not name.startswith(("encoder", "embedding")):
+                parameter.add_(0.4 * torch.randn_like(parameter))
+    return model.eval()
+
+
+def small_model(kind: str = "none", **changes) -> BertSumExtAbs:
+    config = BertSumConfig(
+        layers=2, heads=4, feed_forward=24, positions=30, diminishing=Diminishing(kind), **changes
+    )  # fmt: skip
+    return roughen(BertSumExtAbs(small_encoder(), config, SPECIAL))
+
+
+def make_item(source: int, target: int, seed: int, sentences: int = 1) -> Item:
+    generator = torch.Generator().manual_seed(seed)
+    draw = lambda n: torch.randint(8, 40, (n,), generator=generator).tolist()  # noqa: E731
+    ids, starts = [], []
+    for _ in range(sentences):
+        starts.append(len(ids))
+        ids += [2, *draw(source), 3]
+    segments = [number % 2 for number in range(sentences) for _ in range(source + 2)]
+    labels = [number == 0 for number in range(sentences)]
+    return Item(ids, segments, starts, labels, [5, *draw(target), 6], False)
+
+
+@pytest.fixture
+def batch():
+    """Three documents of 27, 12 and 8 tokens, summaries of 7, 5 and 9."""
+    return collate([make_item(25, 7, 1), make_item(10, 5, 2), make_item(6, 9, 3)], 0)
+
+
+# Sizes
+
+
+def test_params_of_the_paper_at_bert_base():
+    """180,222,522 of Table 1 (180.2M), BERT's pooler included; 120.5M of Liu and Lapata's extractive model."""
+    with torch.device("meta"):
+        abstractive = BertSumExtAbs(BertModel(BertConfig()), BertSumConfig(), SPECIAL)
+        extractive = BertSumExt(BertModel(BertConfig()), BertSumConfig(layers=2))
+    assert sum(parameter.numel() for parameter in abstractive.parameters()) == 180_222_522
+    assert sum(parameter.numel() for parameter in extractive.parameters()) == 120_512_513
+    assert sum(p.numel() for p in abstractive.layers.parameters()) == 6 * 7_877_888
+    assert abstractive.embedding.weight.numel() == 23_440_896  # its own copy, which is also the output map
+
+
+def test_params_of_the_six_layer_transformer():
+    """Table 1 prints 128.2M: width 768, 6 + 6 layers, inner width 2048, BERT's vocabulary give 128,251,962."""
+    with torch.device("meta"):
+        encoder = BertModel(BertConfig(num_hidden_layers=6, num_attention_heads=8, intermediate_size=2048))
+        model = BertSumExtAbs(encoder, BertSumConfig(), SPECIAL)
+    assert sum(parameter.numel() for parameter in model.parameters()) == 128_251_962
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_params_the_mechanism_has_none(kind):
+    names = dict(small_model("none").named_parameters())
+    assert {n: p.shape for n, p in small_model(kind).named_parameters()} == {n: p.shape for n, p in names.items()}
+
+
+# The extractive model
+
+
+def test_eq6_probability_of_a_sentence(batch):
+    """Sigmoid of a linear map of the sentence's last state, restated in NumPy for the states before it."""
+    model = roughen(BertSumExt(small_encoder(), BertSumConfig(layers=1, heads=4, feed_forward=24, positions=30)))
+    batch = collate([make_item(4, 2, 1, sentences=3), make_item(5, 2, 2, sentences=1)], 0)
+    seen = []
+    model.norm.register_forward_hook(lambda module, args, output: seen.append(output))
+    probabilities = model.probabilities(batch)
+    states, weight, bias = seen[0].detach().numpy(), model.score.weight.detach().numpy(), model.score.bias.item()
+    for row in range(2):
+        for sentence in range(3):
+            expected = 1 / (1 + math.exp(-(float(weight[0] @ states[row, sentence]) + bias)))
+            is_real = bool(batch.keep_sentences[row, sentence])
+            assert probabilities[row, sentence].item() == pytest.approx(expected * is_real, abs=1e-6)
+    assert batch.keep_sentences.tolist() == [[True, True, True], [True, False, False]]
+
+
+def test_a_sentence_is_read_at_its_own_cls():
+    """Changing a word of the second sentence changes the score of both (the encoder reads all); its [CLS] state is
+    what the layers get: with them cut out, each score comes from the state at the sentence's start."""
+    model = roughen(BertSumExt(small_encoder(), BertSumConfig(layers=0, heads=4, positions=30)))
+    batch = collate([make_item(4, 2, 1, sentences=3)], 0)
+    states = model.encode(batch)[0, [0, 6, 12]] + sinusoids(0, 3, torch.zeros(16))
+    torch.testing.assert_close(model(batch)[0], model.score(model.norm(states)).squeeze(-1))
+
+
+def test_extractive_model_in_a_batch_is_that_of_each_document_alone():
+    model = roughen(BertSumExt(small_encoder(), BertSumConfig(layers=2, heads=4, feed_forward=24, positions=30)))
+    items = [make_item(4, 2, 1, sentences=3), make_item(8, 2, 2, sentences=1)]
+    together = model.probabilities(collate(items, 0))
+    for row, item in enumerate(items):
+        alone = model.probabilities(collate([item], 0))[0]
+        torch.testing.assert_close(together[row, : len(alone)], alone, atol=1e-5, rtol=1e-5)
+
+
+def test_extractive_loss_is_the_cross_entropy_of_real_sentences():
+    batch = collate([make_item(3, 2, 1, sentences=3), make_item(3, 2, 2, sentences=1)], 0)
+    logits = torch.tensor([[1.0, -2.0, 0.5], [0.3, 99.0, 99.0]])
+    p = 1 / (1 + np.exp(-np.array([1.0, -2.0, 0.5, 0.3])))
+    expected = -math.log(p[0]) - math.log(1 - p[1]) - math.log(1 - p[2]) - math.log(p[3])
+    assert extractive_loss(logits, batch).item() == pytest.approx(expected, rel=1e-6)
+
+
+# The decoder
+
+
+def slow_softmax(x: np.ndarray) -> np.ndarray:
+    e = np.exp(x - x.max())
+    return e / e.sum()
+
+
+def slow_norm(x: np.ndarray, norm) -> np.ndarray:
+    weight, bias = norm.weight.detach().double().numpy(), norm.bias.detach().double().numpy()
+    return (x - x.mean()) / np.sqrt(x.var() + norm.eps) * weight + bias
+
+
+def slow_linear(x: np.ndarray, linear) -> np.ndarray:
+    return linear.weight.detach().double().numpy() @ x + linear.bias.detach().double().numpy()
+
+
+def slow_gelu(x: np.ndarray) -> np.ndarray:
+    return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def slow_gain(kind: str, before: float, a: float, peak: float) -> float:
+    log, root = math.log(1 + before + a) - math.log(1 + before), math.sqrt(1 + before + a) - math.sqrt(1 + before)
+    return {"none": a, "dim": log, "dydim": peak * root + (1 - peak) * log}[kind]
+
+
+def slow_decode(model: BertSumExtAbs, memory: np.ndarray, tokens: list[int], kind: str) -> np.ndarray:
+    """Logits of every step of one document, token by token and head by head."""
+    width, heads = memory.shape[1], model.heads
+    size = width // heads
+    embedding = model.embedding.weight.detach().double().numpy()
+    states = []
+    for position, token in enumerate(tokens):
+        angles = [position / 10_000 ** (2 * (i // 2) / width) for i in range(width)]
+        signal = np.array([math.cos(angle) if i % 2 else math.sin(angle) for i, angle in enumerate(angles)])
+        states.append(embedding[token] * math.sqrt(width) + signal)
+    for number, layer in enumerate(model.layers):
+        normed = [slow_norm(state, layer.self_norm) for state in states]
+        new = []
+        for t, state in enumerate(states):
+            part = layer.self_attention
+            keys = np.array([slow_linear(x, part.key) for x in normed[: t + 1]])
+            values = np.array([slow_linear(x, part.value) for x in normed[: t + 1]])
+            query, read = slow_linear(normed[t], part.query), np.zeros(width)
+            for head in range(heads):
+                place = slice(head * size, (head + 1) * size)
+                read[place] = slow_softmax(keys[:, place] @ query[place] / math.sqrt(size)) @ values[:, place]
+            new.append(state + slow_linear(read, part.output))
+        states, part = new, layer.cross_attention
+        keys = np.array([slow_linear(x, part.key) for x in memory])
+        values = np.array([slow_linear(x, part.value) for x in memory])
+        covered, peak = np.zeros((heads, len(memory))), np.zeros((heads, len(memory)))
+        for t, state in enumerate(states):
+            query, read = slow_linear(slow_norm(state, layer.cross_norm), part.query), np.zeros(width)
+            for head in range(heads):
+                place = slice(head * size, (head + 1) * size)
+                weights = slow_softmax(keys[:, place] @ query[place] / math.sqrt(size))
+                if number == len(model.layers) - 1:
+                    peak[head] = np.maximum(peak[head], weights)
+                    rows = zip(covered[head], weights, peak[head], strict=True)
+                    gains = np.array([slow_gain(kind, *row) for row in rows])
+                    covered[head] += weights
+                    weights = gains
+                read[place] = weights @ values[:, place]
+            attended = state + slow_linear(read, part.output)
+            block = layer.feed_forward
+            inner = slow_gelu(slow_linear(slow_norm(attended, block.norm), block.inner))
+            states[t] = attended + slow_linear(inner, block.outer)
+    bias = model.output_bias.detach().double().numpy()
+    return np.array([embedding @ slow_norm(state, model.norm) + bias for state in states])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_d7_the_decoder_is_the_slow_restatement(batch, kind):
+    """D7: per head, cumulative over target positions, in the last layer's cross-attention alone, not renormalised."""
+    model = small_model(kind)
+    logits, memory = model.decode(batch), model.encode(batch).detach().double().numpy()
+    for row in range(3):
+        source, target = int(batch.keep[row].sum()), int(batch.keep_target[row].sum())
+        expected = slow_decode(model, memory[row, :source], batch.target_in[row, :target].tolist(), kind)
+        found = logits[row, :target].detach().double().numpy()
+        np.testing.assert_allclose(found, expected, atol=2e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_steps_with_a_cache_are_the_whole_at_once(batch, kind):
+    """Two beams per source with the same tokens: both are the teacher-forced row; the source is stored once."""
+    model = small_model(kind)
+    expected = model.decode(batch).log_softmax(-1)
+    source, state = model.start(batch)
+    rows = torch.arange(3).repeat_interleave(2)
+    state = state.reorder(rows)
+    assert all(len(keys) == 3 for keys, _ in source.memory) and len(state.seen.coverage) == 6
+    for t in range(batch.target_in.size(1)):
+        log_p, state = model.step(batch.target_in[rows, t], source, state)
+        is_real = batch.keep_target[rows, t]
+        torch.testing.assert_close(log_p[is_real], expected[rows, t][is_real], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_beam_search_scores_are_those_of_teacher_forcing(batch, kind):
+    """The winner's score, computed again at once: wrong if coverage or cache did not follow the beams."""
+    model = small_model(kind)
+    found = beam_search(model, batch, beam=4, max_length=12, min_length=6)
+    items = []
+    for row, tokens in enumerate(found.tokens):
+        ids = batch.source[row][batch.keep[row]].tolist()
+        items.append(Item(ids, [0] * len(ids), [0], [True], [5, *tokens, 6], False))
+    again = collate(items, 0)
+    log_p = model.decode(again).log_softmax(-1).gather(-1, again.target_out.unsqueeze(-1)).squeeze(-1)
+    torch.testing.assert_close(found.scores, (log_p * again.keep_target).sum(1), atol=1e-4, rtol=1e-5)
+    for row in range(3):
+        alone = collate([items[row]], 0)
+        torch.testing.assert_close(beam_search(model, alone, beam=4, max_length=12, min_length=6).scores[0],
+                                   found.scores[row], atol=1e-4, rtol=1e-5)  # fmt: skip
+
+
+def test_d10_trigrams_of_tokens_are_blocked(batch):
+    """D10: no three token ids twice in an output; without blocking this model repeats some."""
+    model = small_model("none")
+
+    def repeated(tokens: list[int]) -> int:
+        trigrams = list(zip(tokens, tokens[1:], tokens[2:], strict=False))
+        return len(trigrams) - len(set(trigrams))
+
+    search = dict(beam=3, min_length=25, max_length=25)
+    assert sum(map(repeated, beam_search(model, batch, **search).tokens)) > 0
+    assert [repeated(tokens) for tokens in beam_search(model, batch, trigram_blocking=True, **search).tokens] == [0] * 3
+
+
+def test_the_mechanism_is_in_the_last_layer_alone_and_changes_the_output(batch):
+    models = {kind: small_model(kind) for kind in KINDS}
+    for kind, model in models.items():
+        assert [layer.diminishing.kind for layer in model.layers] == ["none", kind]
+    outputs = [model.decode(batch).log_softmax(-1) for model in models.values()]
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        assert (outputs[one] - outputs[other]).abs().max() > 1e-3
+
+
+def test_d7_dropout_comes_after_diminishing(batch):
+    """D7: with dropout, the coverage sums up the softmax weights themselves: all gains are those without it."""
+    model = small_model("dim", dropout=0.5)
+    layer, seen = model.layers[-1], []
+    plain = layer.diminishing.sequence
+    read = layer.cross_attention.read
+    layer.cross_attention.read = lambda weights, values: (seen.append(weights), read(weights, values))[1]
+    model.decode(batch)  # eval mode
+    layer.cross_attention.dropout.train()
+    model.decode(batch)
+    torch.testing.assert_close(seen[0], seen[1])
+    assert plain(torch.full((2, 1), 0.5)).sum() == pytest.approx(math.log(2))
+
+
+def test_d1_weights_are_renormalised_by_flag_alone(batch):
+    """D1: gains sum to less than 1; with the flag to 1; where nothing can be attended to, to 0, without NaN."""
+    sums = {}
+    for flag in (False, True):
+        model, seen = small_model("dim", renormalise=flag), []
+        read = model.layers[-1].cross_attention.read
+        model.layers[-1].cross_attention.read = lambda w, v, read=read, seen=seen: (seen.append(w), read(w, v))[1]
+        model.decode(batch)
+        sums[flag] = seen[0].sum(-1)
+    assert (sums[False] < 0.999).all()
+    torch.testing.assert_close(sums[True], torch.ones_like(sums[True]))
+
+
+def test_d5_a_row_of_padding_gives_no_nan(batch):
+    """D5: a document without any token: all weights 0, outputs and gradients finite."""
+    keep = torch.tensor([[True, False], [False, False]])
+    weights = masked_softmax(torch.tensor([[0.3, 9.0], [1.0, 2.0]]), keep)
+    assert weights.tolist() == [[1.0, 0.0], [0.0, 0.0]]
+    empty = batch._replace(keep=batch.keep & torch.tensor([[True], [False], [True]]))
+    for kind in KINDS:
+        model = small_model(kind, renormalise=True)
+        loss = model(empty)
+        loss.backward()
+        grads = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+        assert loss.isfinite() and all(grad.isfinite().all() for grad in grads)
+
+
+def test_masked_source_tokens_have_no_influence(batch):
+    model = small_model("dydim")
+    changed = batch._replace(source=torch.where(batch.keep, batch.source, 9))
+    torch.testing.assert_close(model.decode(changed), model.decode(batch))
+
+
+def test_the_loss_is_the_cross_entropy_of_the_targets(batch):
+    model = small_model("dim")
+    log_p = model.decode(batch).log_softmax(-1)
+    expected = -sum(log_p[b, t, batch.target_out[b, t]] for b in range(3) for t in range(10) if batch.keep_target[b, t])
+    torch.testing.assert_close(model(batch), expected)
+    assert model(batch, smoothing=0.3) > model(batch) * 0.7
+
+
+def test_the_decoder_has_its_own_tied_embedding(batch):
+    """It starts as the encoder's, is another tensor, and is both input and output of the decoder."""
+    encoder = small_encoder()
+    model = BertSumExtAbs(encoder, BertSumConfig(layers=1, heads=4, feed_forward=24), SPECIAL).eval()
+    words = encoder.embeddings.word_embeddings.weight
+    assert torch.equal(model.embedding.weight, words) and model.embedding.weight.data_ptr() != words.data_ptr()
+    before = model.decode(
+        batch._replace(source=batch.source[:, :20], segments=batch.segments[:, :20], keep=batch.keep[:, :20])
+    )
+    with torch.no_grad():
+        model.embedding.weight[9] += torch.randn(16)  # no input of the first step
+    after = model.decode(
+        batch._replace(source=batch.source[:, :20], segments=batch.segments[:, :20], keep=batch.keep[:, :20])
+    )
+    assert (after[:, 0, 9] - before[:, 0, 9]).abs().min() > 1e-3
+    torch.testing.assert_close(after[:, 0, :9], before[:, 0, :9])
+
+
+def test_the_abstractive_model_takes_the_extractive_ones_encoder():
+    extractive = BertSumExt(small_encoder(3), BertSumConfig(layers=1, heads=4, feed_forward=24))
+    model = BertSumExtAbs(small_encoder(4), BertSumConfig(layers=1, heads=4, feed_forward=24), SPECIAL)
+    model.take_encoder(extractive.encoder)
+    for name, tensor in extractive.encoder.state_dict().items():
+        assert torch.equal(model.encoder.state_dict()[name], tensor)
+    assert torch.equal(model.embedding.weight, extractive.encoder.embeddings.word_embeddings.weight)
+
+
+def test_positions_beyond_the_encoders_own_repeat_the_last():
+    encoder, plain = small_encoder().eval(), small_encoder().eval()
+    extend_positions(encoder, 30)
+    table = encoder.embeddings.position_embeddings.weight
+    assert torch.equal(table[:20], plain.embeddings.position_embeddings.weight)
+    assert all(torch.equal(table[i], table[19]) for i in range(20, 30))
+    ids = torch.randint(8, 40, (1, 20))
+    torch.testing.assert_close(encoder(ids).last_hidden_state, plain(ids).last_hidden_state)
+    assert encoder(torch.randint(8, 40, (1, 30))).last_hidden_state.isfinite().all()
+    extend_positions(encoder, 10)  # never fewer
+    assert len(encoder.embeddings.position_embeddings.weight) == 30
+    with pytest.raises(ValueError, match="Linear has no embeddings.position_embeddings: take a BERT"):
+        extend_positions(torch.nn.Linear(1, 1), 30)
+
+
+def test_heads_must_divide_the_width():
+    with pytest.raises(ValueError, match="width 16 is not a multiple of heads = 3"):
+        BertSumExt(small_encoder(), BertSumConfig(layers=1, heads=3))
+
+
+# Text
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> PreTrainedTokenizerFast:
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *TARGET_TOKENS, *"the storm hit town . it rained".split()]
+    tokenizer = Tokenizer(models.WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    names = dict(pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]")
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
+
+
+def test_every_sentence_has_its_cls_and_segments_take_turns(tokenizer):
+    rows = [(["The storm .", "It rained .", "Storm"], ["It rained .", "The storm"], [True, False, True])]
+    [item] = encode_examples(rows, tokenizer, 99, 99)
+    assert tokenizer.convert_ids_to_tokens(item.source) == (
+        "[CLS] the storm . [SEP] [CLS] it rained . [SEP] [CLS] storm [SEP]".split()
+    )
+    assert item.segments == [0] * 5 + [1] * 5 + [0] * 3 and item.starts == [0, 5, 10]
+    assert item.labels == [True, False, True] and not item.was_cut
+    assert tokenizer.convert_ids_to_tokens(item.target) == (
+        "[unused0] it rained . [unused2] the storm [unused1]".split()
+    )
+    assert read_output(tokenizer, item.target) == "it rained .\nthe storm"
+
+
+def test_long_documents_are_cut_and_still_end_in_sep(tokenizer):
+    rows = [(["The storm .", "It rained .", "Storm"], ["It rained ."], [False, True, True])]
+    for longest in range(3, 14):
+        [item] = encode_examples(rows, tokenizer, longest, 3)
+        assert len(item.source) <= longest and item.source[-1] == tokenizer.sep_token_id
+        assert len(item.segments) == len(item.source) and all(item.source[start] == 2 for start in item.starts)
+        assert item.was_cut == (longest < 13) and len(item.labels) == len(item.starts)
+        assert item.target == [5, *tokenizer("it", add_special_tokens=False)["input_ids"], 6]
+
+
+def test_a_document_of_unknown_words_alone_and_one_of_one_string(tokenizer):
+    rows = [(["xx yy zz"], ["the town"], None), (["It rained. The storm hit."], ["the storm hit town"], None)]
+    unknown, split = encode_examples(rows, tokenizer, 99, 99)
+    assert unknown.source == [2, 1, 1, 1, 3]
+    assert len(split.starts) == 2 and split.labels == [False, True]
+
+
+def test_greedy_labels_raise_rouge_one_sentence_at_a_time():
+    document = ["rain fell", "a storm hit the town", "the mayor spoke", "a storm hit"]
+    assert greedy_labels(document, "a storm hit the town and the mayor spoke") == [False, True, True, False]
+    assert greedy_labels(document, "nothing in common here") == [False] * 4
+    assert sum(greedy_labels(["a b", "c d", "e f", "g h"], "a b c d e f g h")) == 3  # at most three
+
+
+def test_a_tokenizer_without_target_tokens_is_refused():
+    plain = Tokenizer(models.WordPiece({"[UNK]": 0, "[PAD]": 1}, unk_token="[UNK]"))
+    with pytest.raises(ValueError, match=r"the tokenizer lacks \[unused0\], \[unused1\], \[unused2\] or padding"):
+        target_ids(PreTrainedTokenizerFast(tokenizer_object=plain, unk_token="[UNK]", pad_token="[PAD]"))
+
+
+def test_sinusoids_are_those_of_the_formula():
+    table: Tensor = sinusoids(3, 2, torch.zeros(4))
+    expected = [[math.sin(p), math.cos(p), math.sin(p / 100), math.cos(p / 100)] for p in (3, 4)]
+    torch.testing.assert_close(table, torch.tensor(expected))

@@ -1,0 +1,197 @@
+"""Repetition, novelty and the lead against counts by hand; BERTScore and MoverScore against their definitions."""
+
+import builtins
+import itertools
+import math
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import AutoTokenizer, BertConfig, BertModel, PreTrainedTokenizerFast
+
+from .. import measures
+from ..measures import (
+    encode,
+    inverse_frequencies,
+    lead,
+    moverscore,
+    ngram_states,
+    ngrams,
+    novel_share,
+    repetition_ratio,
+    split_sentences,
+    split_words,
+)
+
+WORDS = "a man a plan a canal a plan".split()  # 1-grams: a 4, plan 2, man, canal; 2-grams: "a plan" 2
+
+
+def slow_repetition(words: list[str], n: int) -> float:
+    """For every n-gram: does the same one stand before it?"""
+    places = range(len(words) - n + 1)
+    repeated = [any(words[i : i + n] == words[j : j + n] for j in range(i)) for i in places]
+    return sum(repeated) / len(repeated) if repeated else 0.0
+
+
+def test_d11_repetition_counts_every_occurrence_after_the_first():
+    assert repetition_ratio(WORDS, 1) == pytest.approx(4 / 8)
+    assert repetition_ratio(WORDS, 2) == pytest.approx(1 / 7)
+    assert repetition_ratio(["a"] * 5, 3) == pytest.approx(2 / 3)
+    for words in itertools.product("ab", repeat=5):
+        for n in (1, 2, 3, 5, 6):
+            assert repetition_ratio(words, n) == pytest.approx(slow_repetition(list(words), n))
+
+
+def test_limit_a_text_without_repetition_or_without_ngrams_has_none():
+    assert repetition_ratio("all words differ here".split(), 1) == 0
+    assert repetition_ratio(["one"], 2) == 0 and repetition_ratio([], 1) == 0
+
+
+def test_novel_ngrams_are_those_that_the_source_lacks():
+    source = "the cat sat on the mat".split()
+    summary = "the cat sat on a mat".split()
+    assert novel_share(summary, source, 1) == pytest.approx(1 / 6)  # "a"
+    assert novel_share(summary, source, 2) == pytest.approx(2 / 5)  # "on a", "a mat"
+    assert novel_share("mat the cat".split(), source, 2) == pytest.approx(1 / 2)  # words of the source in a new order
+    assert novel_share(source, source, 3) == 0 and novel_share(["dog"], source, 1) == 1 and novel_share([], [], 1) == 0
+
+
+def test_ngrams_and_words():
+    assert ngrams("a b c".split(), 2) == [("a", "b"), ("b", "c")] and ngrams(["a"], 2) == []
+    assert split_words("It's 12 Halls, in Mar_wick .") == ["it", "s", "12", "halls", "in", "mar", "wick"]
+    with pytest.raises(ValueError, match="n is 0; an n-gram has at least 1 word"):
+        repetition_ratio(WORDS, 0)
+
+
+def test_the_lead_is_the_first_sentences():
+    document = ["One .", "Two .", "Three .", "Four ."]
+    assert lead(document) == document[:3] and lead(document, 9) == document and lead(document, 1) == ["One ."]
+    assert lead(["It rained. Nobody came! Why? Because."], 2) == ["It rained.", "Nobody came!"]
+    assert split_sentences("One . Two\nThree 1.5 m.") == ["One .", "Two", "Three 1.5 m."]
+    with pytest.raises(ValueError, match="count is 0; a lead has at least 1 sentence"):
+        lead(document, 0)
+
+
+# Table 2
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory) -> str:
+    """A small random BERT in a folder."""
+    folder = tmp_path_factory.mktemp("encoder")
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"the a cat dog sat ran on mat far away".split()]
+    numbers = {word: number for number, word in enumerate(words)}
+    tokenizer = Tokenizer(models.WordPiece(numbers, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    names = dict(pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]")
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=32, **names).save_pretrained(folder)
+    torch.manual_seed(0)
+    sizes = dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16)
+    config = BertConfig(vocab_size=len(words), max_position_embeddings=32, initializer_range=0.5, **sizes)
+    BertModel(config).save_pretrained(folder)
+    return str(folder)
+
+
+def test_states_are_those_of_each_text_alone(encoder):
+    """Padding and special tokens leave no trace: a text in a batch = the text by itself; unit length."""
+    texts = ["the cat sat on the mat", "a dog", ""]
+    tokens, states = encode(texts, encoder)
+    assert [len(row) for row in tokens] == [6, 2, 0] and [len(row) for row in states] == [6, 2, 0]
+    for text, row in zip(texts[:2], states, strict=False):
+        torch.testing.assert_close(encode([text], encoder)[1][0], row)
+        torch.testing.assert_close(row.norm(dim=-1), torch.ones(len(row)))
+
+
+def test_d13_inverse_frequencies_are_of_the_references():
+    weigh = inverse_frequencies([[1, 1, 2], [1, 3], [1]])
+    expected = [math.log(4 / 4), math.log(4 / 2), math.log(4 / 1)]
+    assert weigh([1, 2, 9]) == pytest.approx([value + 1e-3 for value in expected])
+
+
+def test_an_ngram_is_the_weighted_mean_of_its_tokens():
+    states, weights = torch.eye(3), [1.0, 2.0, 3.0]
+    mass, means = ngram_states(states, weights, 2)
+    assert mass.tolist() == pytest.approx([3 / 8, 5 / 8])
+    assert means[0].tolist() == pytest.approx([1 / 3, 2 / 3, 0]) and means[1].tolist() == pytest.approx(
+        [0, 2 / 5, 3 / 5]
+    )
+    assert ngram_states(states, weights, 1)[1].tolist() == states.tolist()
+    assert ngram_states(states[:1], weights[:1], 2)[1].tolist() == [[1, 0, 0]]  # shorter than n: one n-gram
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_d13_moverscore_is_one_minus_the_cheapest_transport(encoder, n):
+    """Against a linear programme for the transport, and 100 for equal texts."""
+    pytest.importorskip("ot")
+    optimize = pytest.importorskip("scipy.optimize")
+    predictions, references = ["the cat sat on the mat", "a dog ran"], ["a cat sat", "a dog ran"]
+    first, second = moverscore(predictions, references, encoder, n)
+    assert second == pytest.approx(100) and first < 99
+    weigh = inverse_frequencies(encode(references, encoder)[0])
+    sides = []
+    for text in (predictions[0], references[0]):
+        (tokens,), (states,) = encode([text], encoder)
+        sides.append(ngram_states(states, weigh(tokens), n))
+    (mass, states), (other_mass, others) = sides
+    cost = [[float((one - other).norm()) for other in others] for one in states]
+    rows, columns = len(cost), len(cost[0])
+    flat = [value for row in cost for value in row]
+    leaving = [[float(i == k // columns) for k in range(rows * columns)] for i in range(rows)]
+    arriving = [[float(j == k % columns) for k in range(rows * columns)] for j in range(columns)]
+    found = optimize.linprog(flat, A_eq=leaving + arriving, b_eq=[*mass.tolist(), *other_mass.tolist()])
+    assert first == pytest.approx(100 * (1 - found.fun), abs=1e-4)
+
+
+def test_moverscore_of_an_empty_text_is_0(encoder):
+    pytest.importorskip("ot")
+    assert moverscore(["", "a dog"], ["a cat", "a dog"], encoder) == [0.0, pytest.approx(100)]
+
+
+def test_bertscore_is_that_of_the_package(encoder):
+    """100 for equal texts; otherwise greedy matching of the last layer's states, computed here.
+
+    [CLS] and [SEP] may be matched, as the package has it, but do not count themselves.
+    """
+    pytest.importorskip("bert_score")
+    first, second = measures.bertscore(["the cat sat", "a dog ran"], ["a cat sat on the mat", "a dog ran"], encoder)
+    assert second == pytest.approx(100, abs=1e-3)
+    tokenizer, model = AutoTokenizer.from_pretrained(encoder), BertModel.from_pretrained(encoder).eval()
+    states = []
+    for text in ("the cat sat", "a cat sat on the mat"):
+        with torch.no_grad():
+            row = model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0]
+        states.append(torch.nn.functional.normalize(row, dim=-1))
+    similarity = states[0] @ states[1].T
+    precision, recall = similarity.max(1).values[1:-1].mean(), similarity.max(0).values[1:-1].mean()
+    assert first == pytest.approx(100 * float(2 * precision * recall / (precision + recall)), abs=1e-2)
+
+
+def test_a_tokenizer_that_knows_no_length_is_named(encoder, tmp_path):
+    pytest.importorskip("bert_score")
+    tokenizer = AutoTokenizer.from_pretrained(encoder)
+    tokenizer.model_max_length = int(1e30)
+    tokenizer.save_pretrained(tmp_path)
+    BertModel.from_pretrained(encoder).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match='set "model_max_length" in its tokenizer_config.json'):
+        measures.bertscore(["a cat"], ["a dog"], str(tmp_path))
+
+
+@pytest.mark.parametrize(("function", "package"), [("bertscore", "bert-score"), ("moverscore", "POT")])
+def test_absent_packages_are_named_with_the_remedy(monkeypatch, function, package):
+    plain = builtins.__import__
+
+    def refuse(name, *rest):
+        if name in ("bert_score", "ot"):
+            raise ImportError(name)
+        return plain(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(ImportError, match=f"needs a package: pip install {package}"):
+        getattr(measures, function)(["a"], ["b"], "folder")
+
+
+def test_unequal_numbers_of_texts_are_refused():
+    for function in (measures.bertscore, moverscore):
+        with pytest.raises(ValueError, match="need as many predictions as references, got 1 and 2"):
+            function(["a"], ["b", "c"], "folder")

@@ -1,0 +1,293 @@
+"""Beam search against enumeration, a slow search, and re-scoring; each source by itself; blocking."""
+
+import itertools
+
+import pytest
+import torch
+
+from ..diminishing import Diminishing
+from ..model import PointerGenerator
+from ..search import beam_search, best_continuations, block_trigrams, length_norm
+from ..text import BEGIN, END, PAD, UNK, Batch, Item, Vocabulary, collate, encode_examples
+
+SYSTEMS = [("none", {}), ("none", {"coverage": True}), ("dim", {}), ("dydim", {})]
+NEVER = (PAD, UNK)
+
+
+def rescore(model: PointerGenerator, item: Item, sequences: list[list[int]]) -> list[float]:
+    """Sum of the log-probabilities of outputs of one document, by teacher forcing."""
+    rows = [
+        item._replace(target_in=[BEGIN, *(UNK if n >= model.vocabulary else n for n in s)], target_out=[*s, END])
+        for s in sequences
+    ]
+    batch = collate(rows)
+    with torch.no_grad():
+        log_p = model.target_log_probabilities(model.run(batch), batch)
+    return (log_p * batch.keep_target).sum(1).tolist()
+
+
+def normed(log_p: float, length: int, alpha: float = 0.0, average: bool = False) -> float:
+    return log_p / (length if average else ((5 + length) / 6) ** alpha)
+
+
+def repeats_a_trigram(sequence: list[int]) -> bool:
+    trigrams = [tuple(sequence[i : i + 3]) for i in range(len(sequence) - 2)]
+    return len(set(trigrams)) < len(trigrams)
+
+
+@pytest.fixture
+def make_small(make_pointer):
+    """A model with a vocabulary of 260 of which only the end and four words can be written, and its document.
+
+    The fifth word is an unknown one of the document. A beam of full width then sees every output.
+    """
+
+    def make(kind: str, seed: int, words: int = 4, **config) -> tuple[PointerGenerator, Item]:
+        model = make_pointer(kind, seed, vocabulary=260, **config)
+        with torch.no_grad():
+            model.decoder.output.bias[list(set(range(260)) - {END, *range(4, 4 + words)})] = -1e4
+            model.decoder.output.bias[END] -= 1.0
+        ids = [4, UNK, 5, 4, UNK]
+        return model, Item(ids, [4, 260, 5, 4, 260], ["zorn"], [BEGIN], [END], False)
+
+    return make
+
+
+@pytest.mark.parametrize(("kind", "config"), SYSTEMS)
+@pytest.mark.parametrize("search", [{}, {"length_penalty": 1.5}, {"average": True}, {"min_length": 3}], ids=str)
+def test_full_width_equals_enumeration_of_a_five_word_vocabulary(make_small, kind, config, search):
+    for seed in range(3):
+        model, item = make_small(kind, seed, **config)
+        alive = [4, 5, 6, 7, 260]
+        every = [list(s) for n in range(4) for s in itertools.product(alive, repeat=n)]
+        norms = {"alpha": search.get("length_penalty", 0.0), "average": search.get("average", False)}
+        values = {
+            tuple(s): normed(log_p, len(s) + 1, **norms)
+            for s, log_p in zip(every, rescore(model, item, every), strict=True)
+            if len(s) + 1 >= search.get("min_length", 0)
+        }
+        best = max(values, key=values.get)
+        found = beam_search(model, collate([item]), beam=125, max_length=4, never=NEVER, **search)
+        assert found.tokens == [list(best)] and found.scores.item() == pytest.approx(values[best], abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["none", "dydim"])
+def test_trigram_blocking_equals_enumeration_without_repeats(make_small, kind):
+    differs = 0
+    for seed in range(6):
+        model, item = make_small(kind, seed, words=2)
+        with torch.no_grad():
+            model.decoder.output.bias[END] -= 6.0  # long outputs of few words repeat themselves
+        every = [list(s) for n in range(6) for s in itertools.product([4, 5, 260], repeat=n)]
+        values = dict(zip(map(tuple, every), rescore(model, item, every), strict=True))
+        free = {s: normed(v, len(s) + 1, 1.5) for s, v in values.items()}
+        blocked = {s: v for s, v in free.items() if not repeats_a_trigram(list(s))}
+        for trigram_blocking, of in ((False, free), (True, blocked)):
+            best = max(of, key=of.get)
+            arguments = dict(beam=243, max_length=6, never=NEVER, length_penalty=1.5)
+            found = beam_search(model, collate([item]), trigram_blocking=trigram_blocking, **arguments)
+            assert found.scores.item() == pytest.approx(of[best], abs=1e-5) and found.tokens == [list(best)]
+        differs += max(free, key=free.get) not in blocked
+    assert differs  # blocking did something
+
+
+@pytest.mark.parametrize(("kind", "config"), SYSTEMS)
+def test_a_batch_is_its_documents_one_by_one_and_scores_hold_under_teacher_forcing(make_pointer, items, kind, config):
+    """Scores, not only tokens: with a coverage that did not follow its beam, most tokens would still be right."""
+    moved = 0
+    for seed in range(3):
+        model = make_pointer(kind, seed, epsilon=0.0, **config)  # decoding has no epsilon
+        arguments = dict(beam=3, max_length=9, min_length=6, length_penalty=1.0, trigram_blocking=True, never=NEVER)
+        together = beam_search(model, collate(items), **arguments)
+        for row, item in enumerate(items):
+            alone = beam_search(model, collate([item]), **arguments)
+            assert together.tokens[row] == alone.tokens[0] and 5 <= len(alone.tokens[0]) <= 8
+            assert together.scores[row].item() == pytest.approx(alone.scores.item(), abs=1e-5)
+            want = normed(rescore(model, item, alone.tokens)[0], len(alone.tokens[0]) + 1, 1.0)
+            assert alone.scores.item() == pytest.approx(want, abs=1e-4)
+            moved += alone.tokens != beam_search(model, collate([item]), **arguments | {"beam": 1}).tokens
+    assert moved > 2  # the beams mattered
+
+
+def slow_search(model: PointerGenerator, item: Item, beam: int, steps: int) -> tuple[float, list[int]]:
+    """Beam search with lists, which re-scores each hypothesis from its beginning; no normalisation."""
+    words = [n for n in range(model.vocabulary + len(item.unknown)) if n not in (BEGIN, END, *NEVER)]
+    hypotheses, finished = [[]], []
+    for _ in range(steps):
+        finished += list(zip(rescore(model, item, hypotheses), hypotheses, strict=True))
+        longer = [[*h, n] for h in hypotheses for n in words]
+        open_scores = [score - end for score, end in zip(*with_end(model, item, longer), strict=True)]
+        hypotheses = [h for _, h in sorted(zip(open_scores, longer, strict=True), reverse=True)[:beam]]
+    return max(finished)
+
+
+def with_end(model: PointerGenerator, item: Item, sequences: list[list[int]]) -> tuple[list[float], list[float]]:
+    """Scores with the end, and the log-probability of the end alone."""
+    rows = [
+        item._replace(target_in=[BEGIN, *(UNK if n >= model.vocabulary else n for n in s)], target_out=[*s, END])
+        for s in sequences
+    ]
+    batch = collate(rows)
+    with torch.no_grad():
+        log_p = model.target_log_probabilities(model.run(batch), batch)
+    return log_p.sum(1).tolist(), log_p[:, -1].tolist()
+
+
+@pytest.mark.parametrize("kind", ["none", "dim"])
+@pytest.mark.parametrize("beam", [1, 2, 4])
+def test_search_equals_a_slow_one(make_pointer, items, kind, beam):
+    model = make_pointer(kind, seed=5)
+    for item in items:
+        score, tokens = slow_search(model, item, beam, steps=5)
+        found = beam_search(model, collate([item]), beam, max_length=5, never=NEVER)
+        assert found.tokens == [tokens] and found.scores.item() == pytest.approx(score, abs=1e-4)
+
+
+def test_copied_words_come_out_as_words(make_pointer, items):
+    vocabulary = Vocabulary(["<pad>", "<unk>", "<s>", "</s>", *(f"w{n}" for n in range(15))])
+    model = make_pointer()
+    with torch.no_grad():
+        model.decoder.switch.bias -= 3  # copy rather than generate
+    found = beam_search(model, collate(items), max_length=6, min_length=4, never=NEVER)
+    for tokens, item in zip(found.tokens, items, strict=True):
+        words = vocabulary.decode(tokens, item.unknown)
+        assert len(words) >= 3 and "<unk>" not in words
+    assert "blick" in vocabulary.decode(found.tokens[1], items[1].unknown)
+
+
+class Chain(torch.nn.Module):
+    """A model of fixed probabilities: the next token depends on the last one alone."""
+
+    begin, end = 0, 1
+
+    def __init__(self, log_p: torch.Tensor):
+        super().__init__()
+        self.log_p, self.vocabulary, self.calls = log_p, len(log_p), []
+
+    def start(self, batch):
+        return batch.source, Rows(torch.arange(len(batch.source)))
+
+    def step(self, tokens, source, state):
+        self.calls.append((source, state.rows))
+        return self.log_p[tokens].clone(), state
+
+
+class Rows:
+    """A state that knows which source a row belongs to."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def reorder(self, rows):
+        return Rows(self.rows[rows])
+
+
+def chain_batch(sources: int) -> Batch:
+    return Batch(torch.zeros(sources, 3, dtype=torch.long), *[None] * 5, 0)
+
+
+def test_states_stay_with_their_source_and_sources_are_not_copied():
+    torch.manual_seed(1)
+    log_p = torch.randn(7, 7).log_softmax(-1)
+    log_p[:, 1] -= 3
+    model, batch = Chain(log_p).eval(), chain_batch(3)
+    beam_search(model, batch, beam=4, max_length=8)
+    assert len(model.calls) > 3
+    for source, rows in model.calls:
+        assert source is batch.source and rows.tolist() == [0] * 4 + [1] * 4 + [2] * 4
+
+
+def test_limit_where_nothing_can_end():
+    model = Chain(torch.full((4, 4), 0.25).log()).eval()
+    model.log_p[:, 1] = -torch.inf
+    found = beam_search(model, chain_batch(2), beam=2, max_length=5)
+    assert found.tokens == [[], []] and found.scores.tolist() == [-torch.inf] * 2
+    model.log_p[2:, 1] = 0.0  # the end is certain after any token, but not at once
+    found = beam_search(model, chain_batch(1), beam=2, max_length=5)
+    assert len(found.tokens[0]) == 1
+
+
+def test_the_search_goes_on_while_a_longer_output_can_win():
+    """With alpha 1.5 a finished short output is beaten by a longer one; without, it is not."""
+    log_p = torch.full((4, 4), -torch.inf)
+    log_p[0, 1], log_p[0, 2] = torch.tensor([0.55, 0.45]).log()
+    log_p[2, 3] = log_p[3, 1] = 0.0
+    model = Chain(log_p).eval()
+    assert beam_search(model, chain_batch(1), beam=2).tokens == [[]]
+    long = beam_search(model, chain_batch(1), beam=2, length_penalty=1.5)
+    assert long.tokens == [[2, 3]]
+    assert long.scores.item() == pytest.approx(torch.tensor(0.45).log().item() / (8 / 6) ** 1.5, abs=1e-6)
+    assert beam_search(model, chain_batch(1), beam=2, average=True).tokens == [[2, 3]]
+
+
+def test_length_norms_by_hand():
+    assert length_norm(1, 1.5, False) == 1 and length_norm(7, 0.0, False) == 1 and length_norm(7, 1.5, True) == 7
+    assert length_norm(7, 2.0, False) == pytest.approx(4.0)
+
+
+def test_best_continuations_are_those_of_all_pairs():
+    log_p, scores = torch.randn(3, 4, 9), torch.randn(3, 4)
+    log_p[0, :, 2:] = -torch.inf  # fewer live continuations than beams
+    found, origin, token = best_continuations(log_p, scores)
+    want = (log_p + scores.unsqueeze(-1)).flatten(1).topk(4).values
+    assert torch.equal(found, want)
+    for row, beam in itertools.product(range(3), range(4)):
+        assert found[row, beam] == (scores[row, origin[row, beam]] + log_p[row, origin[row, beam], token[row, beam]])
+
+
+def test_blocking_looks_at_each_hypothesis_by_itself():
+    generator = torch.Generator().manual_seed(0)
+    tokens = torch.randint(4, 7, (40, 9), generator=generator)
+    log_p = torch.zeros(40, 9)
+    block_trigrams(log_p, tokens)
+    for row, history in enumerate(tokens.tolist()):
+        seen = {tuple(history[i : i + 3]) for i in range(len(history) - 2)}
+        want = [(*history[-2:], word) in seen for word in range(9)]
+        assert log_p[row].isinf().tolist() == want and not log_p.isnan().any()
+    assert 20 < log_p.isinf().sum() < 120
+    short = torch.zeros(1, 9)
+    block_trigrams(short, torch.tensor([[4, 4]]))
+    assert not short.any()
+
+
+def test_never_and_lengths(make_pointer, batch):
+    model = make_pointer(seed=2)
+    for never in ((PAD,), (PAD, UNK), (PAD, UNK, 4, 5, 6, 7, 8, 9)):
+        found = beam_search(model, batch, beam=5, min_length=5, max_length=7, never=never)
+        assert all(4 <= len(tokens) <= 6 for tokens in found.tokens)
+        assert not {BEGIN, END, *never} & set(sum(found.tokens, []))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (dict(beam=0), "beam is 0; it must be from 1 to the vocabulary's 19 tokens"),
+        (dict(beam=20), "beam is 20; it must be from 1 to the vocabulary's 19 tokens"),
+        (dict(length_penalty=-0.1), "length_penalty is -0.1; it must be at least 0"),
+        (dict(max_length=0), "max_length is 0; it must be at least 1"),
+        (dict(max_length=4, min_length=5), "max_length is 4; it must be at least 1 and min_length = 5"),
+    ],
+)
+def test_bad_arguments_are_refused(make_pointer, batch, arguments, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        beam_search(make_pointer(), batch, **arguments)
+
+
+def test_a_model_in_training_is_refused(make_pointer, batch):
+    with pytest.raises(ValueError, match="call model.eval"):
+        beam_search(make_pointer().train(), batch)
+
+
+@pytest.mark.parametrize("kind", ["none", "dim", "dydim"])
+def test_documents_of_padding_or_unknown_words_are_decoded(make_pointer, vocabulary, kind):
+    batch = collate(encode_examples([("", ""), ("wug wug blick", ""), ("the cat", "")], vocabulary, 9, 9))
+    found = beam_search(make_pointer(kind), batch, beam=4, max_length=6, min_length=3, never=NEVER)
+    assert found.scores.isfinite().all() and all(2 <= len(tokens) <= 5 for tokens in found.tokens)
+
+
+def test_not_every_mechanism_gives_the_same_output(make_pointer, batch):
+    scores = [
+        beam_search(make_pointer(kind, diminishing=Diminishing(kind)), batch, never=NEVER, max_length=8).scores
+        for kind in ("none", "dim", "dydim")
+    ]
+    assert not torch.allclose(scores[0], scores[1]) and not torch.allclose(scores[1], scores[2])

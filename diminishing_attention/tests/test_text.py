@@ -1,0 +1,106 @@
+"""Words, vocabulary, numbers of unknown words, batches."""
+
+import json
+
+import pytest
+
+from ..text import BEGIN, END, PAD, SPECIAL, UNK, Vocabulary, collate, encode_examples, words
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("Mara Kelman opened 12 halls .", ["mara", "kelman", "opened", "12", "halls", "."]),
+        ("Don't (re-open) 3.5% of 1,000!", ["don't", "(", "re-open", ")", "3.5", "%", "of", "1,000", "!"]),
+        ("the dog 's bone , they 're", ["the", "dog", "'s", "bone", ",", "they", "'re"]),
+        ("Über naïve. End.Next", ["über", "naïve", ".", "end", ".", "next"]),
+        ("a </s> <unk>", ["a", "<", "/", "s", ">", "<", "unk", ">"]),  # text cannot smuggle in special tokens
+        (" \n\t", []),
+    ],
+)
+def test_words_by_hand(text, want):
+    assert words(text) == want
+    assert words(" ".join(want)) == want  # tokenised text stays as it is
+
+
+def test_vocabulary_takes_the_most_frequent_words_special_tokens_included():
+    built = Vocabulary.build(["b b c", "B a c d"], size=7)
+    assert built.known == [*SPECIAL, "b", "c", "a"] and len(built) == 7  # a before d: the alphabet
+    assert [built.number[word] for word in SPECIAL] == [PAD, UNK, BEGIN, END] == [0, 1, 2, 3]
+    assert len(Vocabulary.build(["b c"], size=50)) == 6
+
+
+def test_unknown_words_of_a_source_have_numbers_by_first_appearance(vocabulary):
+    V = len(vocabulary)
+    ids, extended, unknown = vocabulary.encode_source(["zorn", "cat", "quux", "zorn", "flim", "quux"])
+    assert unknown == ["zorn", "quux", "flim"]
+    cat = vocabulary.number["cat"]
+    assert ids == [UNK, cat, UNK, UNK, UNK, UNK] and extended == [V, cat, V + 1, V, V + 2, V + 1]
+
+
+def test_unknown_words_of_a_target_are_numbered_by_its_source(vocabulary):
+    V, cat = len(vocabulary), vocabulary.number["cat"]
+    ids, extended = vocabulary.encode_target(["quux", "cat", "wug", "zorn"], ["zorn", "quux"])
+    assert ids == [UNK, cat, UNK, UNK] and extended == [V + 1, cat, UNK, V]
+
+
+def test_numbers_come_back_as_words(vocabulary):
+    source = "zorn the cat quux zorn".split()
+    ids, extended, unknown = vocabulary.encode_source(source)
+    assert vocabulary.decode([BEGIN, *extended, END, PAD], unknown) == source
+    assert vocabulary.decode(ids, unknown) == ["<unk>", "the", "cat", "<unk>", "<unk>"]
+    with pytest.raises(ValueError, match=r"no word 21: 19 known and 2 unknown words"):
+        vocabulary.decode([21], unknown)
+
+
+def test_vocabulary_comes_back_from_its_file(vocabulary, tmp_path):
+    path = tmp_path / "tokenizer.json"
+    vocabulary.save(path)
+    assert Vocabulary.load(path).known == vocabulary.known and [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+def test_items_are_cut_as_in_the_released_code(vocabulary):
+    """The end counts as a token of the target; a cut target has none."""
+    pair = ("the cat sat zorn", "zorn cat sat")
+    whole = encode_examples([pair], vocabulary, 4, 4)[0]
+    V, cat, sat = len(vocabulary), *(vocabulary.number[word] for word in ("cat", "sat"))
+    assert whole.target_in == [BEGIN, UNK, cat, sat] and whole.target_out == [V, cat, sat, END] and not whole.was_cut
+    cut = encode_examples([pair], vocabulary, 3, 2)[0]
+    # zorn is beyond the cut, so nothing can be copied and it is unknown in the target.
+    assert cut.was_cut and cut.unknown == [] and cut.target_in == [BEGIN, UNK] and cut.target_out == [UNK, cat]
+
+
+def test_a_batch_is_its_items_padded(items):
+    batch = collate(items)
+    assert batch.extra == max(len(item.unknown) for item in items) == 4
+    for row, item in enumerate(items):
+        length, outputs = len(item.source), len(item.target_out)
+        assert batch.source[row].tolist() == item.source + [PAD] * (13 - length)
+        assert batch.extended_source[row].tolist() == item.extended_source + [PAD] * (13 - length)
+        assert batch.keep[row].tolist() == [True] * length + [False] * (13 - length)
+        steps = batch.target_out.size(1)
+        assert batch.target_in[row].tolist() == item.target_in + [PAD] * (steps - outputs)
+        assert batch.target_out[row].tolist() == item.target_out + [PAD] * (steps - outputs)
+        assert batch.keep_target[row].sum() == outputs
+
+
+def test_an_empty_summary_is_its_end_and_an_empty_document_is_padding(vocabulary):
+    batch = collate(encode_examples([("", "")], vocabulary, 5, 5))
+    assert batch.source.tolist() == [[PAD]] and not batch.keep.any() and batch.extra == 0
+    assert batch.target_in.tolist() == [[BEGIN]] and batch.target_out.tolist() == [[END]]
+
+
+def test_bad_vocabularies_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="size is 4; the 4 special tokens alone fill it: make it larger"):
+        Vocabulary.build(["a"], 4)
+    with pytest.raises(ValueError, match="begins with <pad> <unk> <s> </s>"):
+        Vocabulary(["a", *SPECIAL])
+    with pytest.raises(ValueError, match="names each word once"):
+        Vocabulary([*SPECIAL, "a", "a"])
+    path = tmp_path / "tokenizer.json"
+    for content in ("{", "[]", "{}", json.dumps({"words": ["a"]})):
+        path.write_text(content)
+        with pytest.raises(ValueError, match=r"tokenizer\.json is no vocabulary .*: train again"):
+            Vocabulary.load(path)
+    with pytest.raises(ValueError, match="missing.json is no vocabulary"):
+        Vocabulary.load(tmp_path / "missing.json")

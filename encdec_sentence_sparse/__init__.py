@@ -1,0 +1,44 @@
+"""Manakul & Gales (2021), Sparsity and Sentence Structure in Encoder-Decoder Attention of Summarization Systems, EMNLP.
+
+At every decoding step, each decoder layer attends to the words of a few source sentences only. Which ones is decided by
+sentence-level attention: exact, or approximated from one vector per sentence, so that the other words are never read.
+"""
+
+from .approximator import SentenceEncoder
+from .lobart import LocalSelfAttention, extend_positions, make_local
+from .model import (
+    SentenceSparseAttention,
+    SentenceSparseBart,
+    add_approximator,
+    approximator_parameters,
+    freeze,
+    load_model,
+)
+from .selection import Selection, SentenceAttention, Sentences, entropy, kl_divergence, saliency, sharpen, top_r
+from .sentences import Splitter, make_splitter
+from .text import Encoded, encode
+
+__all__ = [
+    "Encoded",
+    "LocalSelfAttention",
+    "Selection",
+    "SentenceAttention",
+    "SentenceEncoder",
+    "SentenceSparseAttention",
+    "SentenceSparseBart",
+    "Sentences",
+    "Splitter",
+    "add_approximator",
+    "approximator_parameters",
+    "encode",
+    "entropy",
+    "extend_positions",
+    "freeze",
+    "kl_divergence",
+    "load_model",
+    "make_local",
+    "make_splitter",
+    "saliency",
+    "sharpen",
+    "top_r",
+]

@@ -1,0 +1,132 @@
+"""The fits of Table 1 and Appendix B against closed forms, and the passes that are timed for them."""
+
+import csv
+
+import numpy as np
+import pytest
+import torch
+
+from ..cost import fit_quadratic, fit_surface
+
+RNG = np.random.default_rng(0)
+LENGTHS = np.arange(50, 301, 50)
+
+
+def test_eq1_quadratic_fit_finds_the_coefficients():
+    """Exact times of a known polynomial; normalised as in Table 1."""
+    fit = fit_quadratic(LENGTHS, 0.5 + 0.002 * LENGTHS + 3e-7 * LENGTHS**2)
+    np.testing.assert_allclose(fit.coefficients, [0.5, 0.002, 3e-7], rtol=1e-9)
+    np.testing.assert_allclose(fit.normalised, [1, 0.004, 6e-7], rtol=1e-9)
+    assert fit.r_squared == pytest.approx(1.0, abs=1e-12)
+
+
+def test_eq1_of_noisy_times_is_the_normal_equations():
+    """(P^T P)^-1 P^T t; R^2 is 1 - residual / total sum of squares, below 1."""
+    seconds = 0.5 + 0.002 * LENGTHS + RNG.normal(0, 0.05, len(LENGTHS))
+    fit, terms = fit_quadratic(LENGTHS, seconds), np.stack([LENGTHS**0.0, LENGTHS, LENGTHS**2.0], 1)
+    np.testing.assert_allclose(fit.coefficients, np.linalg.inv(terms.T @ terms) @ terms.T @ seconds, rtol=1e-6)
+    rest = sum((t - np.polyval(fit.coefficients[::-1], m)) ** 2 for t, m in zip(seconds, LENGTHS, strict=True))
+    assert fit.r_squared == pytest.approx(1 - rest / sum((seconds - seconds.mean()) ** 2)) and fit.r_squared < 0.9999
+
+
+def test_six_coefficients_of_appendix_b():
+    """30 samples of the paper's own polynomial give its coefficients back, each in its place."""
+    paper = np.array([1.0, 3.78e-3, 3.15e-3, 1.47e-6, 7.26e-7, 7.79e-7])
+    targets, sources = (grid.ravel() for grid in np.meshgrid(LENGTHS, np.arange(256, 1025, 192)))
+    seconds = [
+        0.1 * (paper @ [1, m, n, m * n, m * m, n * n]) for m, n in zip(targets.tolist(), sources.tolist(), strict=True)
+    ]
+    fit = fit_surface(targets, sources, seconds)
+    np.testing.assert_allclose(fit.normalised, paper, rtol=1e-6)
+    assert len(seconds) == 30 and fit.r_squared > 1 - 1e-12
+    assert fit.normalised[3] > fit.normalised[4]  # the paper's c4 = 2 c5: cross-attention costs more
+
+
+def test_limit_equal_times_are_a_constant():
+    fit = fit_quadratic([1, 2, 3, 4], [2.0] * 4)
+    np.testing.assert_allclose(fit.coefficients, [2, 0, 0], atol=1e-12)
+    assert fit.r_squared == 1.0
+
+
+@pytest.mark.parametrize("lengths", [[1, 2], [5, 5, 5, 9], [7, 7, 7]])
+def test_too_few_lengths_leave_coefficients_open(lengths):
+    with pytest.raises(ValueError, match=r"leave 3 coefficients open: measure at more lengths"):
+        fit_quadratic(lengths, np.ones(len(lengths)))
+    with pytest.raises(ValueError, match=r"leave 6 coefficients open"):
+        fit_surface([1, 2, 3, 1, 2, 3], [5] * 6, np.ones(6))
+
+
+# The passes, and the tables that the benchmark writes
+
+
+@pytest.fixture
+def benchmark():
+    pytest.importorskip("shared")
+    from .. import benchmark
+
+    return benchmark
+
+
+def test_d22_passes_are_those_of_the_three_modes(benchmark):
+    """D22: no dropout, greedy. Forward+backward runs with gradients, forward without, inference step by step."""
+    bart = benchmark.make_models("tiny", torch.device("cpu"), torch.float32)[0]
+    seen = []
+
+    def watch(layer, arguments, keywords, output):
+        seen.append((arguments[0].shape[:2], torch.is_grad_enabled(), layer.training))
+
+    bart.get_decoder().layers[0].register_forward_hook(watch, with_kwargs=True)
+    modes = benchmark.operating_modes(bart, 12, 5)
+    expected = {
+        "forward+backward": [((1, 5), True, False)],
+        "forward": [((1, 5), False, False)],
+        "inference": [((1, 1), False, False)] * 5,
+    }
+    for mode, passes in expected.items():
+        seen.clear()
+        modes[mode]()
+        assert [(tuple(shape), *rest) for shape, *rest in seen] == passes
+        assert all(parameter.grad is None for parameter in bart.parameters())
+
+
+def test_eq1_table_1_fits_the_measured_times(benchmark, monkeypatch):
+    """Times by a clock of our own: each mode has its polynomial, and finds it."""
+    bart = benchmark.make_models("tiny", torch.device("cpu"), torch.float32)[0]
+    known = {"forward+backward": (2.0, 0.1, 0.01), "forward": (1.0, 0.2, 0.0), "inference": (1.0, 3.0, 0.5)}
+
+    def fake(functions, repeats, warmup, device, memory):
+        assert repeats == 3 and all(callable(function) for function in functions.values())
+        times = {key: np.polyval(known[key[0]][::-1], key[1]) for key in functions}
+        return {key: benchmark.Timing(key, seconds, 0.0, 3, None, ()) for key, seconds in times.items()}
+
+    monkeypatch.setattr(benchmark, "compare", fake)
+    rows, times = benchmark.table_1(bart, 9, [2, 3, 5, 8], 3)
+    for row in rows:
+        first, linear, square = known[row["mode"]]
+        assert row["c1_s"] == pytest.approx(first) and row["r_squared"] == pytest.approx(1)
+        assert row["c2/c1_1e-3"] == pytest.approx(1e3 * linear / first)
+        assert row["c3/c1_1e-6"] == pytest.approx(1e6 * square / first, abs=1e-4)
+    assert [row["mode"] for row in rows] == list(known) and len(times) == 12
+
+
+def test_appendix_b_keeps_apart_what_is_read_and_what_is_written(benchmark, monkeypatch):
+    bart = benchmark.make_models("tiny", torch.device("cpu"), torch.float32)[0]
+
+    def fake(functions, repeats, warmup, device, memory):
+        times = {(n, m): 2.0 + 0.5 * m + 0.1 * n + 0.02 * m * n for n, m in functions}
+        return {key: benchmark.Timing(key, seconds, 0.0, 3, None, ()) for key, seconds in times.items()}
+
+    monkeypatch.setattr(benchmark, "compare", fake)
+    [row], times = benchmark.appendix_b(bart, [6, 9, 12], [2, 3, 4], 3)
+    found = [row[f"c{number}/c1"] for number in range(1, 7)]
+    np.testing.assert_allclose(found, [1, 0.25, 0.05, 0.01, 0, 0], atol=1e-9)
+    assert {(each["N"], each["M"]) for each in times} == {(n, m) for n in (6, 9, 12) for m in (2, 3, 4)}
+
+
+def test_both_tables_by_one_command(benchmark, tmp_path, capsys):
+    benchmark.main(["--quick", "--table-1", "--appendix-b", "--repeats", "3", "--csv", str(tmp_path / "new" / "b.csv")])
+    rows = {path.stem: list(csv.DictReader(path.open(encoding="utf-8"))) for path in (tmp_path / "new").iterdir()}
+    sizes = {"table_1_tiny": 3, "table_1_tiny_times": 12, "appendix_b_tiny": 1, "appendix_b_tiny_times": 12}
+    assert {name: len(found) for name, found in rows.items()} == sizes
+    assert all(float(row["seconds"]) > 0 for row in rows["table_1_tiny_times"] + rows["appendix_b_tiny_times"])
+    assert "r_squared" in capsys.readouterr().out and rows["appendix_b_tiny"][0]["c1/c1"] == "1.0"
