@@ -26,6 +26,7 @@ PACKAGES = {
 # What a package's tests try if it is there, beyond its requirements.
 OPTIONAL = {
     "shared": ["datasets", "aclsum; python_version >= '3.11'"],
+    "diminishing_attention": ["bert-score", "POT", "aclsum; python_version >= '3.11'"],  # Table 2, data
     "discourse_tree_attention": ["rst2dep", "depedit"],  # another conversion of trees, to compare with
 }
 # What `demo` runs: a package's modules with their arguments. --resume, so that a second demo does not train again.
@@ -42,6 +43,24 @@ DEMOS = {
         "evaluate runs/head-masking --tagger runs/head-masking-tagger --select --group 1 --oracle --sweep --focus "
         "--analysis 300 --json runs/head-masking/metrics.json",
         "figures runs/head-masking --out figures/head_masking",
+    ),
+    "encdec_sentence_sparse": (
+        "train --task base --out runs/sparse-base --resume",
+        "train --task sparse --out runs/sparse-gamma-0.1 --init runs/sparse-base --gamma 0.1 --resume",
+        "train --task kl --out runs/sparse-kl --init runs/sparse-base --resume",
+        "train --task integrated --out runs/sparse-int-approx --init runs/sparse-kl --select approx --r 4 --resume",
+        "evaluate runs/sparse-base runs/sparse-gamma-0.1 runs/sparse-kl runs/sparse-int-approx --r 4 1 2 8 --limit 100 "
+        "--map 0 --json runs/sparse-base/metrics.json",
+        "figures runs/sparse-base --out figures/encdec_sentence_sparse",
+    ),
+    "diminishing_attention": (
+        "train --preset repetition --out runs/pg --resume",
+        "train --preset repetition --out runs/pg-more --init runs/pg --steps 150 --resume",
+        "train --preset repetition --out runs/pg-cov --init runs/pg --coverage true --steps 150 --resume",
+        "train --preset repetition --out runs/pg-dim --init runs/pg --diminishing dim --steps 150 --resume",
+        "train --preset repetition --out runs/pg-dydim --init runs/pg --diminishing dydim --steps 150 --resume",
+        "evaluate runs/pg-more runs/pg runs/pg-cov runs/pg-dim runs/pg-dydim --json runs/pg/metrics.json",
+        "figures runs/pg/metrics.json --run runs/pg-dim --out figures/diminishing_attention",
     ),
     "discourse_tree_attention": (
         "train --out runs/discourse-dot --attention dot --resume",

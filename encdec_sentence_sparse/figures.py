@@ -105,18 +105,19 @@ def figure_2(material: Material) -> str:
         axes.axhline(full["mean"], color="black", linestyle=":", label="full")
         axes.axhspan(full["low"], full["high"], color="black", alpha=0.08)
         rows.append({"data": metrics["data"], "system": "full", "r": ""} | full)
-        for (run, mode), systems in found.items():
+        for number, ((run, mode), systems) in enumerate(found.items()):
+            style = ("o-", "s--", "^:")[number // 10 % 3]  # colours repeat after ten lines
             label = f"{run_label(run, metrics['runs'][run])}: {mode}"
             values = [system["scores"]["rouge1"] for system in systems]
             lengths = [system["r"] for system in systems]
-            [line] = axes.plot(lengths, [value["mean"] for value in values], "o-", markersize=3, label=label)
+            [line] = axes.plot(lengths, [value["mean"] for value in values], style, markersize=3, label=label)
             axes.vlines(lengths, [v["low"] for v in values], [v["high"] for v in values], line.get_color(), alpha=0.4)
             for r, value in zip(lengths, values, strict=True):
                 rows.append({"data": metrics["data"], "system": label, "r": r} | value)
         axes.set(xlabel="r at inference", ylabel="ROUGE-1 F1, 95 % interval")
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.set_title(metrics["data"], fontsize=9)
-        axes.legend(fontsize=6)
+        axes.legend(fontsize=6, loc="lower left", bbox_to_anchor=(1, 0))
     return save(material, "figure_2", figure, rows)
 
 

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
-from transformers import AutoTokenizer, BartConfig, PreTrainedTokenizerBase, logging
+from transformers import AutoConfig, AutoTokenizer, BartConfig, PreTrainedTokenizerBase, logging
 
 from shared.data import Example, load
 
@@ -277,6 +277,14 @@ def load_pretrained(load_it: Callable, name: str, **keywords):
         raise ValueError(f"cannot load {name!r} ({str(error).strip().splitlines()[0]}): {remedy}") from error
 
 
+def load_bart(name: str, **keywords) -> SentenceSparseBart:
+    """`model.load_model` of what is a BART; another model would load without a word as a BART of random weights."""
+    kind = load_pretrained(AutoConfig.from_pretrained, name).model_type
+    if kind != "bart":
+        raise ValueError(f"{name!r} is a {kind} model: give the name or folder of a BART")
+    return load_pretrained(load_model, name, **keywords)
+
+
 def load_run(
     run_or_name: str | Path, sentences: str = "given"
 ) -> tuple[SentenceSparseBart, PreTrainedTokenizerBase, TrainConfig, Splitter]:
@@ -294,7 +302,7 @@ def load_run(
     config = read_config(name) if is_run else with_rule(TrainConfig(model=name, sentences=sentences))
     folder = model_folder(name) if is_run else name
     tokenizer = load_pretrained(AutoTokenizer.from_pretrained, folder)
-    model = load_pretrained(load_model, folder)
+    model = load_bart(folder)
     return model, tokenizer, config, find_splitter(config, tokenizer, Path(name) if is_run else None)
 
 
@@ -426,8 +434,7 @@ def make_tokenizer(config: TrainConfig, run_dir: Path, examples: Sequence[Exampl
 def make_model(config: TrainConfig, tokenizer: PreTrainedTokenizerBase) -> SentenceSparseBart:
     """The model to start from, with an approximator if that is to be trained."""
     if config.init or config.model:
-        return load_pretrained(
-            load_model,
+        return load_bart(
             config.model or model_folder(config.init),
             sentence_encoder=config.sentence_encoder if config.task == "kl" else None,
             attention_window=config.attention_window or None,

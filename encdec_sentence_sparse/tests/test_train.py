@@ -13,7 +13,7 @@ import torch
 pytest.importorskip("shared")
 
 from safetensors.torch import load_file
-from transformers import AutoModelForSeq2SeqLM, BartConfig, BartForConditionalGeneration
+from transformers import AutoModelForSeq2SeqLM, BartConfig, BartForConditionalGeneration, BertConfig, BertModel
 
 from shared.data import load, write_jsonl
 
@@ -619,6 +619,16 @@ def test_models_out_of_reach_are_named_with_the_remedy(tmp_path, runs):
     with pytest.raises(SystemExit, match="error: .*nothing/config.json does not exist: .* is not a run folder"):
         main([*flags, "--init", str(tmp_path / "nothing")])
     assert not (tmp_path / "run").exists()
+
+
+def test_another_model_than_a_bart_is_refused(tmp_path):
+    BertModel(BertConfig(vocab_size=300, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)).save_pretrained(
+        tmp_path
+    )
+    train_tokenizer(["a storm"], 300).save_pretrained(tmp_path)
+    for load_it in (load_run, lambda name: train(replace(SMALL, model=str(name)), tmp_path / "run")):
+        with pytest.raises(ValueError, match="is a bert model: give the name or folder of a BART"):
+            load_it(tmp_path)
 
 
 def test_data_without_sentences_needs_a_rule_that_splits(tmp_path):
