@@ -40,7 +40,8 @@ def concave_gain(x: Tensor, a: Tensor, f: str = "log", exponent: float = 0.5) ->
     if f == "log":
         return torch.log1p(a / (1 + x))
     if f == "sqrt":
-        return a / (torch.sqrt(1 + x + a) + torch.sqrt(1 + x))
+        base = 1 + x
+        return a / (torch.sqrt(base + a) + torch.sqrt(base))
     return (1 + x) ** exponent * torch.expm1(exponent * torch.log1p(a / (1 + x)))
 
 
@@ -148,4 +149,4 @@ class Diminishing:
         first = concave_gain(coverage, attention, self.f1, self.exponent)
         second = concave_gain(coverage, attention, self.f2, self.exponent)
         # Eq. (13): DyDimAttn = P [F1(A^t) - F1(A^t-1)] + (1 - P) [F2(A^t) - F2(A^t-1)]
-        return peak * first + (1 - peak) * second
+        return torch.lerp(second, first, peak)

@@ -317,9 +317,23 @@ def tables(metrics: dict) -> str:
     for name, rows in metrics["ablation"].items():
         rows = {f"{name} {setting}": row["scores"] for setting, row in rows.items()}
         parts.append(table("Table 4: ablation", rows, ROUGE | {"repetition3": "repeated 3-grams %", "words": "words"}))
+    parts += filter(None, [differences(metrics)])
     parts.append(table("Figure 2: repeated n-grams, %", with_reference, repetition))
     parts.append(table("Figure 3: n-grams that are not in the source, %", with_reference, novelty))
     return "\n".join(parts)
+
+
+def differences(metrics: dict) -> str:
+    """What each system has more than the first one with the same seed; empty where seeds differ or there is one."""
+    first, *others = metrics["systems"]
+    systems, shown, rows = metrics["systems"], ROUGE | {"repetition3": "repeated 3-grams %"}, {}
+    for name in others:
+        if systems[name]["seeds"] == systems[first]["seeds"] and len(systems[first]["seeds"]) > 1:
+            ours, theirs = (
+                np.array([systems[one]["scores"][metric]["seeds"] for metric in shown]) for one in (name, first)
+            )
+            rows[name] = {metric: summarise(gain[:, None]) for metric, gain in zip(shown, ours - theirs, strict=True)}
+    return table(f"Minus {first}, paired by seed", rows, shown) if rows else ""
 
 
 def describe_intervals(metrics: dict) -> str:

@@ -30,7 +30,11 @@ from .text import BEGIN, END, UNK, Batch
 
 @dataclass(frozen=True)
 class PointerGeneratorConfig:
-    """Sizes and systems of Table 1."""
+    """Sizes and systems of Table 1.
+
+    Raises:
+        ValueError: a size below 1, or a vocabulary without room for the special tokens.
+    """
 
     vocabulary: int = 50_000  # V, special tokens included
     embedding: int = 128
@@ -39,7 +43,12 @@ class PointerGeneratorConfig:
     coverage_weight: float = 1.0  # lambda (See et al.)
     diminishing: Diminishing = Diminishing()
     renormalise: bool = False  # make the gains sum to 1 again
-    epsilon: float = 1e-12  # inside the log of the loss (released code)
+    epsilon: float = 1e-12  # inside the log of the loss (released code); decoding has none
+
+    def __post_init__(self):
+        for name, least in (("vocabulary", END + 1), ("embedding", 1), ("hidden", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
 
 
 PART = 2**20  # numbers of the attention's inner layer that decoding computes together

@@ -122,6 +122,8 @@ def best_continuations(log_p: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, T
 def block_trigrams(log_p: Tensor, tokens: Tensor) -> None:
     """Forbid, in place, the tokens that would make a trigram of the same hypothesis a second time.
 
+    D10: trigrams of tokens, which are word pieces in BERTSum; released PreSumm joins the pieces to words first.
+
     Args:
         log_p: (rows, V).
         tokens: (rows, t), begin included.

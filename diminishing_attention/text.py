@@ -78,9 +78,7 @@ class Vocabulary:
     def encode_source(self, source: Sequence[str]) -> tuple[list[int], list[int], list[str]]:
         """Numbers of a document's words, the same with V + i for unknown ones, and the unknown words in order."""
         unknown = list(dict.fromkeys(word for word in source if word not in self.number))
-        place = {word: len(self) + i for i, word in enumerate(unknown)}
-        ids = [self.number.get(word, UNK) for word in source]
-        return ids, [place.get(word, number) for word, number in zip(source, ids, strict=True)], unknown
+        return *self.encode_target(source, unknown), unknown
 
     def encode_target(self, target: Sequence[str], unknown: Sequence[str]) -> tuple[list[int], list[int]]:
         """Numbers of a summary's words, and the same with V + i for the unknown words of the document."""

@@ -98,7 +98,7 @@ def figure_2(material: Material) -> str:
     shown = [{key: rows for key, rows in curves(metrics).items() if len(rows) > 1} for metrics in material.metrics]
     if not any(shown):
         raise Missing("needs encdec_sentence_sparse.evaluate --r with several numbers --json")
-    figure, places = panels("Figure 2: ROUGE-1 against r", len(shown), height=4.5)
+    figure, places = panels("Figure 2: ROUGE-1 against r", len(shown), width=7.5, height=4.5)
     rows = []
     for axes, metrics, found in zip(places, material.metrics, shown, strict=True):
         full = next(row for row in metrics["systems"].values() if row["mode"] == "full")["scores"]["rouge1"]

@@ -152,3 +152,11 @@ def test_bad_flags_are_refused(flags, message, capsys, tmp_path):
     with pytest.raises(SystemExit):
         main([*flags, "--csv", str(tmp_path / "out.csv")])
     assert message in capsys.readouterr().err and not (tmp_path / "out.csv").exists()
+
+
+@pytest.mark.parametrize(("project_once", "calls"), [(False, TINY["target"]), (True, 1)])
+def test_the_plain_loop_projects_as_named(project_once, calls):
+    model, seen = make_model(FLAGS), []
+    model.encoder.project.register_forward_hook(lambda module, inputs, output: seen.append(1))
+    PlainLoop(model, project_once)(make_batch(3, FLAGS))
+    assert len(seen) == calls

@@ -18,7 +18,7 @@ from shared.data import Example, load
 
 from .. import evaluate as evaluation
 from ..bertsum import Item
-from ..evaluate import STUDENT, common_name, decode, extract, group, main, parse, score, summarise
+from ..evaluate import STUDENT, common_name, decode, differences, extract, group, main, parse, score, summarise
 from ..measures import ngrams, split_words
 from ..search import beam_search
 from ..train import TrainConfig, load_run, train
@@ -102,6 +102,20 @@ def test_intervals_over_documents_and_over_seeds():
     assert found["p"] == rouge.paired_test(pooled, seeds[0])
     one = summarise(seeds[:1])
     assert one["seed_low"] is None and one["p"] is None and one["low"] < one["mean"] < one["high"]
+
+
+def test_differences_are_paired_by_seed():
+    """Seeds that are good for one system are good for the other: their difference is steady."""
+
+    def system(values: list[float], seeds: list[int]) -> dict:
+        metrics = ("rouge1", "rouge2", "rougeLsum", "repetition3")
+        return {"seeds": seeds, "scores": {metric: {"seeds": values} for metric in metrics}}
+
+    systems = {"base": system([10.0, 20.0, 60.0], [0, 1, 2]), "dim": system([11.0, 21.0, 62.0], [0, 1, 2])}
+    half = 4.303 * (1 / 3) ** 0.5 / 3**0.5  # gains 1, 1, 2
+    line = differences({"systems": systems}).splitlines()[-1]
+    assert line == f"| dim | {' | '.join([f'1.33 [{4 / 3 - half:.2f}, {4 / 3 + half:.2f}]'] * 4)} |"
+    assert differences({"systems": systems | {"dim": system([11.0, 21.0, 62.0], [0, 1, 3])}}) == ""
 
 
 def test_quantiles_of_student_are_those_of_the_distribution():

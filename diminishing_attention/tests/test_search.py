@@ -235,7 +235,7 @@ def test_best_continuations_are_those_of_all_pairs():
         assert found[row, beam] == (scores[row, origin[row, beam]] + log_p[row, origin[row, beam], token[row, beam]])
 
 
-def test_blocking_looks_at_each_hypothesis_by_itself():
+def test_d10_blocking_is_of_tokens_and_of_each_hypothesis_by_itself():
     generator = torch.Generator().manual_seed(0)
     tokens = torch.randint(4, 7, (40, 9), generator=generator)
     log_p = torch.zeros(40, 9)
