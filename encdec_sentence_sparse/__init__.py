@@ -5,15 +5,9 @@ sentence-level attention: exact, or approximated from one vector per sentence, s
 """
 
 from .approximator import SentenceEncoder
+from .attention import SentenceSparseAttention, SourceCache
 from .lobart import LocalSelfAttention, extend_positions, make_local
-from .model import (
-    SentenceSparseAttention,
-    SentenceSparseBart,
-    add_approximator,
-    approximator_parameters,
-    freeze,
-    load_model,
-)
+from .model import SentenceSparseBart, add_approximator, approximator_parameters, freeze, load_model
 from .selection import Selection, SentenceAttention, Sentences, entropy, kl_divergence, saliency, sharpen, top_r
 from .sentences import Splitter, make_splitter
 from .text import Encoded, encode
@@ -27,6 +21,7 @@ __all__ = [
     "SentenceSparseAttention",
     "SentenceSparseBart",
     "Sentences",
+    "SourceCache",
     "Splitter",
     "add_approximator",
     "approximator_parameters",

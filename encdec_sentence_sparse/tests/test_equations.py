@@ -8,7 +8,8 @@ import torch
 from transformers import BartForConditionalGeneration
 
 from ..approximator import KINDS, SentenceEncoder
-from ..model import SentenceSparseAttention, SentenceSparseBart, add_approximator, approximator_parameters, freeze
+from ..attention import SentenceSparseAttention
+from ..model import SentenceSparseBart, add_approximator, approximator_parameters, freeze
 from ..selection import (
     PHI,
     Selection,

@@ -1,0 +1,244 @@
+"""Encoder-decoder attention over the selected sentences, and the cache that keeps every source once.
+
+Glossary
+    hidden_states      decoder states that ask            (B, T, D), while decoding (B * W, 1, D) with W beams
+    queries            q_m, per head                      (B, H, Q, K), Q = T steps or W beams
+    keys, values       k_{i,j}, v_{i,j}                   (B, S, D), one copy per source, whatever the number of beams
+    sentence_keys      what a query is compared with      (B, H, N, K)
+    scores             alpha^s_m or what stands for it    (B, Q, N), heads averaged
+    keep               I^r_m, the selected sentences      (B, Q, N) bool
+
+There are two paths, tested equal. Without a cache (training, `use_cache=False`) the selection is a mask over all words:
+easy to read and to train through, and no faster than full attention. While decoding, keys and values are kept once per
+source, and only the words that a beam selected are gathered and attended to.
+"""
+
+import copy
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import BartConfig, DynamicCache, EncoderDecoderCache
+
+from .selection import (
+    Selection,
+    SentenceAttention,
+    Sentences,
+    approximate_attention,
+    feature_sums,
+    mean_key_attention,
+    mean_keys,
+    model_free_scores,
+    random_scores,
+    saliency,
+    top_r,
+)
+
+FULL = Selection()
+
+
+class LayerMemory(NamedTuple):
+    """What one decoder layer keeps of the documents."""
+
+    keys_values: Tensor  # (B, S, 2, D): key and value of a word side by side, so that one gather fetches both
+    sentence_keys: Tensor | None  # (B, H, N, K), of the modes that compare a query with one vector per sentence
+
+
+class SourceCache(EncoderDecoderCache):
+    """A cache for `generate` that keeps each source once, however many beams it has.
+
+    `generate` moves the cache's rows when beams change places. All beams of a source read the same source, so only the
+    self-attention part has to move.
+    """
+
+    def __init__(self, config: BartConfig, memories: list[LayerMemory], sentences: Sentences):
+        super().__init__(DynamicCache(config=config), DynamicCache(config=config))
+        self.memories, self.sentences = memories, sentences
+        self.lengths = (sentences.ids >= 0).sum(1).tolist()  # (B,) tokens
+        is_ragged = len(set(self.lengths)) > 1
+        self.keep_words = (sentences.ids >= 0)[:, None, None] if is_ragged else None  # (B, 1, 1, S)
+        self.gathered = torch.empty_like(memories[0].keys_values[0])  # (S, 2, D), overwritten by every gather
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        self.self_attention_cache.reorder_cache(beam_idx)
+
+
+class SentenceSparseAttention(nn.Module):
+    """Encoder-decoder attention of one decoder layer; takes the place of BART's, whose projections it takes over.
+
+    Args:
+        attention: BART's cross-attention. D2: its biases come along (the released code loses them).
+        layer: number of the decoder layer, from 0.
+    """
+
+    def __init__(self, attention: nn.Module, layer: int):
+        super().__init__()
+        self.q_proj, self.k_proj = attention.q_proj, attention.k_proj
+        self.v_proj, self.out_proj = attention.v_proj, attention.out_proj
+        self.heads, self.head_width, self.dropout = attention.num_heads, attention.head_dim, attention.dropout
+        self.layer = layer
+        self.sentence_q: nn.Linear | None = None  # W^Q of Eq. (8)
+        self.sentence_k: nn.Linear | None = None  # W^K of Eq. (9)
+
+    def add_sentence_maps(self) -> None:
+        """A.1: W^Q and W^K start as the word-level maps. D2: with their biases."""
+        self.sentence_q, self.sentence_k = copy.deepcopy(self.q_proj), copy.deepcopy(self.k_proj)
+
+    def split(self, vectors: Tensor) -> Tensor:
+        """(B, L, D) -> (B, H, L, K). D1: also for sentence keys, whose heads the released code mixes up."""
+        return vectors.view(*vectors.shape[:2], self.heads, self.head_width).transpose(1, 2)
+
+    def remember(self, states: Tensor, sentences: Sentences, selection: Selection) -> LayerMemory:
+        """What does not depend on the query, from the encoder states (B, S, D)."""
+        keys = self.k_proj(states)  # (B, S, D)
+        keys_values = torch.stack([keys, self.v_proj(states)], 2)  # (B, S, 2, D)
+        sentence_keys = None
+        if selection.mode == "approx":
+            # Eq. (9): f2(k_{i,1}, ..., k_{i,J_i}) = y_i W^K
+            sentence_keys = self.split(self.sentence_k(sentences.encoded))
+        elif selection.mode == "mean_key":
+            sentence_keys = mean_keys(self.split(keys), sentences.membership)
+        elif selection.mode == "model_free":
+            sentence_keys = feature_sums(self.split(keys), sentences.membership, selection.phi)
+        return LayerMemory(keys_values, sentence_keys)
+
+    def forward(
+        self,
+        hidden_states: Tensor,
+        past_key_values: SourceCache | None = None,
+        key_value_states: Tensor | None = None,
+        sentences: Sentences | None = None,
+        selection: Selection = FULL,
+        record: list[SentenceAttention] | None = None,
+        **unused,
+    ) -> tuple[Tensor, None]:
+        """As BART calls it.
+
+        Args:
+            hidden_states: (B, T, D), or (B * W, T, D) with a cache of B sources.
+            past_key_values: while decoding; the source is read from it, not from the three arguments that follow.
+            key_value_states: (B, S, D) encoder states.
+            record: gets this layer's SentenceAttention.
+        Returns:
+            As hidden_states, and None in the place of attention weights.
+        """
+        is_cached = isinstance(past_key_values, SourceCache)
+        if is_cached:
+            memory, sentences = past_key_values.memories[self.layer], past_key_values.sentences
+            end = past_key_values.self_attention_cache.get_seq_length(self.layer)
+        else:
+            memory, end = self.remember(key_value_states, sentences, selection), hidden_states.size(1)
+        steps = range(end - hidden_states.size(1), end)
+        # Beams of a source stand side by side: they become queries to one memory.
+        asking = hidden_states.reshape(len(sentences.ids), -1, hidden_states.size(-1))  # (B, Q, D)
+        queries = self.split(self.q_proj(asking))  # (B, H, Q, K)
+        word = (
+            self.word_attention(queries, memory, sentences) if record is not None or selection.mode == "ideal" else None
+        )
+        keep = self.select(asking, queries, word, memory, sentences, selection, steps)
+        if record is not None:
+            record.append(self.recorded(asking, word, keep, sentences))
+        if is_cached and keep is not None:
+            context = self.attend_gathered(queries, memory, keep, past_key_values, selection.share_beams)
+        else:
+            keep_words = past_key_values.keep_words if is_cached else (sentences.ids >= 0)[:, None, None]
+            context = self.attend_masked(queries, memory, keep, sentences.ids, keep_words)
+        return self.out_proj(context.transpose(1, 2).reshape(hidden_states.shape)), None
+
+    def word_attention(self, queries: Tensor, memory: LayerMemory, sentences: Sentences) -> Tensor:
+        """(B, H, Q, S) attention to all words, the softmax of Eq. (2)."""
+        keys = self.split(memory.keys_values[:, :, 0])
+        logits = queries @ keys.transpose(-1, -2) * self.head_width**-0.5
+        return logits.masked_fill((sentences.ids < 0)[:, None, None], float("-inf")).softmax(-1)
+
+    def approximate(self, asking: Tensor, sentence_keys: Tensor, exists: Tensor) -> Tensor:
+        """(B, H, Q, N) sentence-level attention by the model-based approximator."""
+        # Eq. (8): f1(q_m) = q_m W^Q
+        queries = self.split(self.sentence_q(asking)) * self.head_width**-0.5
+        return approximate_attention(queries, sentence_keys, exists)
+
+    def select(
+        self,
+        asking: Tensor,
+        queries: Tensor,
+        word: Tensor | None,
+        memory: LayerMemory,
+        sentences: Sentences,
+        selection: Selection,
+        steps: range,
+    ) -> Tensor | None:
+        """(B, Q, N) bool: the sentences that each query attends to; None = all."""
+        membership, exists, mode = sentences.membership, sentences.exists, selection.mode
+        if mode == "full" or selection.r >= exists.size(1):
+            return None
+        if mode == "random":
+            scores = random_scores(sentences.ids, exists.size(1), self.layer, steps, selection.seed)  # (B, T, N)
+            scores = scores.repeat(1, asking.size(1) // len(steps), 1)
+        else:
+            scaled = queries * self.head_width**-0.5
+            per_head = (
+                saliency(word, membership)
+                if mode == "ideal"
+                else self.approximate(asking, memory.sentence_keys, exists)
+                if mode == "approx"
+                else mean_key_attention(scaled, memory.sentence_keys, membership, exists)
+                if mode == "mean_key"
+                else model_free_scores(scaled, memory.sentence_keys, selection.phi)
+            )
+            scores = per_head.mean(1)  # A.4: heads are averaged before the top-r
+        if selection.share_beams:  # D13
+            scores = scores.mean(1, keepdim=True).expand_as(scores)
+        return top_r(scores, exists, selection.r)
+
+    def recorded(self, asking: Tensor, word: Tensor, keep: Tensor | None, sentences: Sentences) -> SentenceAttention:
+        """What `record` gets; the approximation too, whatever the mode: training compares it with the exact one."""
+        approximate = None
+        if self.sentence_q is not None:
+            keys = self.split(self.sentence_k(sentences.encoded))
+            approximate = self.approximate(asking, keys, sentences.exists)
+        if keep is None:
+            keep = sentences.exists.unsqueeze(1).expand(-1, asking.size(1), -1)
+        return SentenceAttention(word, saliency(word, sentences.membership), approximate, keep)
+
+    def attend_masked(
+        self,
+        queries: Tensor,
+        memory: LayerMemory,
+        keep: Tensor | None,
+        sentence_ids: Tensor,
+        keep_words: Tensor | None,
+    ) -> Tensor:
+        """The teaching path: attention to all words with the others masked: (B, H, Q, K).
+
+        Args:
+            keep: (B, Q, N); None = all sentences.
+            keep_words: (B, 1, 1, S) bool, False = padding; None = there is none.
+        """
+        keys, values = (self.split(part) for part in memory.keys_values.unbind(2))
+        if keep is not None:
+            of_word = sentence_ids.clamp_min(0).unsqueeze(1).expand(-1, keep.size(1), -1)  # (B, Q, S)
+            keep_words = keep_words & keep.gather(2, of_word).unsqueeze(1)  # (B, 1, Q, S)
+        # Eq. (2): softmax(Q K^T) V, and with a selection Eq. (3); D12: the softmax is over the kept words alone.
+        dropout = self.dropout if self.training else 0.0
+        return F.scaled_dot_product_attention(queries, keys, values, keep_words, dropout)
+
+    def attend_gathered(
+        self, queries: Tensor, memory: LayerMemory, keep: Tensor, cache: SourceCache, is_shared: bool
+    ) -> Tensor:
+        """The fast path: per source, fetch the words that any beam selected, and let each beam see its own.
+
+        One gather of what all beams need reads less than a gather per beam: beams mostly agree. It goes into a buffer
+        that is used again and again; fresh memory would cost as much as the copy.
+        """
+        contexts = []
+        for source, length in enumerate(cache.lengths):
+            ids, kept = cache.sentences.ids[source, :length], keep[source]  # (S,), (Q, N)
+            wanted = kept.any(0)[ids].nonzero().squeeze(1)  # (words,)
+            words = cache.gathered[: len(wanted)]
+            torch.index_select(memory.keys_values[source], 0, wanted, out=words)  # (words, 2, D)
+            keys, values = (self.split(part.unsqueeze(0)) for part in words.unbind(1))  # (1, H, words, K)
+            own = None if is_shared or len(kept) == 1 else kept[:, ids[wanted]]  # (Q, words)
+            # Eq. (3): softmax(Q K^^T) V^ over the words of the selected sentences
+            contexts.append(F.scaled_dot_product_attention(queries[source : source + 1], keys, values, own))
+        return torch.cat(contexts)  # (B, H, Q, K)
