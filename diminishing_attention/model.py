@@ -273,7 +273,7 @@ class PointerGenerator(nn.Module):
         for name, parameter in self.named_parameters():
             if "lstm.weight" in name:
                 nn.init.uniform_(parameter, -0.02, 0.02)
-            elif "lstm.bias" in name:  # torch has two biases; both have 1 for the forget gate
+            elif "lstm.bias" in name:  # D14: torch has two biases; both have 1 for the forget gate
                 quarter = len(parameter) // 4
                 parameter.zero_()[quarter : 2 * quarter] = 1
             elif "embedding" in name or "reduce" in name or "output" in name:
@@ -327,7 +327,7 @@ class PointerGenerator(nn.Module):
         copied = (steps.gain * same).sum(-1)
         generated = torch.where(known, word, -torch.inf).exp()
         probability = switch.sigmoid() * generated + (-switch).sigmoid() * copied
-        return (probability + self.config.epsilon).log()
+        return (probability + self.config.epsilon).log()  # D15: in the loss, not in decoding
 
     def step(self, tokens: Tensor, source: Source, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """One step of decoding.

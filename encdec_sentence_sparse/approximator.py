@@ -52,7 +52,7 @@ class SentenceEncoder(nn.Module):
 
     def read(self, states: Tensor, sentences: Sentences) -> Tensor:
         """The GRU over all sentences of the batch at once, without padding."""
-        lengths = sentences.membership.sum(1)[sentences.exists].long().tolist()
+        lengths = sentences.membership.sum(1, dtype=torch.float32)[sentences.exists].long().tolist()
         words = states[sentences.ids >= 0].split(lengths)  # sentences are contiguous: one (J_i, D) each
         # Eq. (10): y_i = RNN(k_{i,1}, ..., k_{i,J_i}): the top layer, forward at the last word, backward at the first
         _, last = self.gru(pack_sequence(words, enforce_sorted=False))  # (2 layers * 2 directions, sentences, D)

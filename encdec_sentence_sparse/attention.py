@@ -56,8 +56,8 @@ class SourceCache(EncoderDecoderCache):
         super().__init__(DynamicCache(config=config), DynamicCache(config=config))
         self.memories, self.sentences = memories, sentences
         self.lengths = (sentences.ids >= 0).sum(1).tolist()  # (B,) tokens
-        is_ragged = len(set(self.lengths)) > 1
-        self.keep_words = (sentences.ids >= 0)[:, None, None] if is_ragged else None  # (B, 1, 1, S)
+        has_padding = min(self.lengths) < sentences.ids.size(1)
+        self.keep_words = (sentences.ids >= 0)[:, None, None] if has_padding else None  # (B, 1, 1, S)
         self.gathered = torch.empty_like(memories[0].keys_values[0])  # (S, 2, D), overwritten by every gather
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
@@ -149,7 +149,7 @@ class SentenceSparseAttention(nn.Module):
     def word_attention(self, queries: Tensor, memory: LayerMemory, sentences: Sentences) -> Tensor:
         """(B, H, Q, S) attention to all words, the softmax of Eq. (2)."""
         keys = self.split(memory.keys_values[:, :, 0])
-        logits = queries @ keys.transpose(-1, -2) * self.head_width**-0.5
+        logits = queries * self.head_width**-0.5 @ keys.transpose(-1, -2)
         return logits.masked_fill((sentences.ids < 0)[:, None, None], float("-inf")).softmax(-1)
 
     def approximate(self, asking: Tensor, sentence_keys: Tensor, exists: Tensor) -> Tensor:
@@ -188,7 +188,8 @@ class SentenceSparseAttention(nn.Module):
             )
             scores = per_head.mean(1)  # A.4: heads are averaged before the top-r
         if selection.share_beams:  # D13
-            scores = scores.mean(1, keepdim=True).expand_as(scores)
+            of_steps = scores.unflatten(1, (-1, len(steps)))  # (B, W, T, N)
+            scores = of_steps.mean(1, keepdim=True).expand_as(of_steps).flatten(1, 2)
         return top_r(scores, exists, selection.r)
 
     def recorded(self, asking: Tensor, word: Tensor, keep: Tensor | None, sentences: Sentences) -> SentenceAttention:

@@ -11,8 +11,9 @@ Random weights of BART's sizes, documents of the lengths of Table 4 (CNN/DailyMa
     MODE rR     ours with selection: the learned query map (approx) or the mean key of each sentence (mean_key), per
                 beam as in the paper or one choice for all beams (+ one choice; released code), R sentences
 
-A decode starts from encoder states and makes `--tokens` tokens. A step is the median time from one token to the next.
-The encoder is the same for all and timed by itself, as are the sentence encoders.
+The sentence vectors of `approx` are means of encoder states; the paper's GRU comes on top, once per document, and is
+timed with the encoder. A decode starts from encoder states and makes `--tokens` tokens. A step is the median time from
+one token to the next. The encoder is the same for all and timed by itself, as are the sentence encoders.
 """
 
 import argparse
@@ -310,13 +311,17 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])
-    parser.add_argument("--csv", type=Path, default=Path(__file__).parent / "results" / "benchmark.csv")
+    parser.add_argument("--csv", type=Path, help="default: results/benchmark.csv of the package, or runs/ with --quick")
     parser.add_argument("--quick", action="store_true", help="tiny model and source: does it run, nothing more")
     parser.add_argument("--table-1", action="store_true", help="instead: time by summary length in three modes")
     parser.add_argument("--appendix-b", action="store_true", help="instead: time by both lengths, six coefficients")
     args = parser.parse_args(arguments)
     if args.repeats < 3 or args.tokens < 4 or min(args.r + args.beams + args.sources) < 1:
         parser.error("need 3 repeats, 4 tokens, and r, beams and sources of at least 1")
+    if args.device.startswith("cuda") and not torch.cuda.is_available():
+        parser.error(f"--device {args.device}, but torch finds no GPU here")
+    folder = Path("runs") if args.quick else Path(__file__).parent / "results"
+    args.csv = args.csv or folder / ("benchmark.csv" if args.device == "cpu" else "benchmark_cuda.csv")
     torch.set_num_threads(args.threads)
     torch.manual_seed(0)
     device, dtype, rows, encoder_rows = torch.device(args.device), getattr(torch, args.dtype), [], []
@@ -337,6 +342,7 @@ def main(arguments: list[str] | None = None) -> None:
                     {"model": name, "S": length, "sources": sources, "part": part, "seconds": encoders[part].median,
                      "encoder_s": whole, "share": round(share, 5)} | run
                 )  # fmt: skip
+            write_csv(args.csv.with_name(args.csv.stem + "_encoders.csv"), encoder_rows)
             for beams in args.beams:
                 shape = Shape(name, length, beams, sources)
                 measured = decode_speed(models, shape, args.tokens, args.r, args.repeats, device, dtype)
@@ -345,7 +351,6 @@ def main(arguments: list[str] | None = None) -> None:
                 show(found)
                 rows += [row | run for row in found]
                 write_csv(args.csv, rows)  # after each shape, because all take an hour
-    write_csv(args.csv.with_name(args.csv.stem + "_encoders.csv"), encoder_rows)
 
 
 if __name__ == "__main__":

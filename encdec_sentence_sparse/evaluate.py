@@ -108,6 +108,10 @@ def read_run(name: str, examples: Sequence[Example], flags: argparse.Namespace) 
     positions = model.config.max_position_embeddings
     is_run = config.model != name  # what is no run has no length of its own
     longest = min(config.max_source, positions) if is_run else positions
+    if flags.generation["max_length"] > positions:
+        raise ValueError(
+            f"--max-length is {flags.generation['max_length']}, {name} has {positions} positions: lower it"
+        )
     documents = []
     for example in examples:
         encoded = encode(tokenizer, example.document, longest, splitter)
@@ -124,6 +128,8 @@ def salient_sentences(
     if example.salient is None:
         return None
     given = encode(tokenizer, example.document, longest, make_splitter("given", eos="last"))
+    if not given.was_cut and given.sentence_ids[-1] + 1 != len(example.salient):
+        return None  # a sentence without a token: which marks are whose cannot be told
     found = [False] * (sentence_ids[-1] + 1)
     for token, ours, theirs in zip(given.ids, sentence_ids, given.sentence_ids, strict=True):
         found[ours] |= example.salient[theirs] and token != tokenizer.eos_token_id
@@ -204,9 +210,11 @@ def decode_batch(run: Run, batch: Batch, selection: Selection, found: Decoded, g
     seconds = time.perf_counter() - started
     for i, row in zip(batch.numbers, rows.tolist(), strict=True):
         found.summaries[i] = row
-    if not selection.share_beams:  # which subset the beams shared cannot be told from the best one alone
+    is_known = all(run.documents[i].salient is not None for i in batch.numbers)
+    # Which subset the beams shared cannot be told from the best one alone.
+    if not selection.share_beams and (is_known or selection.mode == "full"):
         record, is_step = read_again(run.model, batch, rows)
-        if all(run.documents[i].salient is not None for i in batch.numbers):
+        if is_known:
             marks = pad([run.documents[i].salient for i in batch.numbers], False, rows.device)
             found.salient_recall[batch.numbers] = salient_recall(record, is_step, marks)
         if selection.mode == "full":
@@ -549,7 +557,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if flags.map is not None and not 0 <= flags.map < len(examples):
             raise ValueError(f"--map {flags.map}: there are {len(examples)} examples, counted from 0")
         metrics, predictions = evaluate(flags, examples)
-    except (ValueError, ImportError) as error:
+    except (ValueError, ImportError, OSError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit("stopped")

@@ -115,9 +115,16 @@ class SentenceSparseBart(BartForConditionalGeneration):
         """`generate` of transformers with the sources kept once; all of its flags.
 
         Args:
+            attention_mask: (B, S); left out, <pad> in input_ids is padding, as in transformers.
             encoder_outputs: in place of input_ids, where the documents are already encoded; stays as it is.
             use_cache: False = the masked form, every step from the beginning.
+        Raises:
+            ValueError: as in `forward`; `record`, which needs all steps at once.
         """
+        if "record" in generation:
+            raise ValueError("record is an argument of forward: read the summary again with decoder_input_ids")
+        if attention_mask is None and input_ids is not None:
+            attention_mask = (input_ids != self.config.pad_token_id).long()
         if encoder_outputs is None:
             encoder_outputs = self.get_encoder()(input_ids=input_ids, attention_mask=attention_mask)
         states = encoder_outputs[0]

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import NamedTuple
 
 import numpy as np
@@ -54,9 +55,9 @@ class TrainConfig:
     examples: int = 0  # train on the first so many; 0 = all
     max_source: int = 1024  # tokens, `<s>` and `</s>` included. D9: longer documents are cut, 4096 for LoBART
     max_target: int = 256  # tokens; longer summaries are cut (released code: 200, arXiv 400)
-    # Sentences; an empty value is that of --init, or of RULE
+    # Sentences; an empty value is that of --init, or of RULE, or "nltk" for documents that are not split
     sentences: str = ""  # one of sentences.RULES
-    eos: str = ""  # D7: `</s>` is a sentence of its "own" (released code) or belongs to the "last"
+    eos: str = ""  # D7: `</s>` is a sentence of its "own" (released code) or belongs to the "last"; not with eos-token
     sentence_end: str = ""  # token that ends a sentence with --sentences eos-token (released code: "." or " .")
     # The model to start from: a run of this package, or a name or folder of transformers, or (base) a small new BART
     init: str = ""
@@ -107,7 +108,8 @@ class TrainConfig:
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; use one of {', '.join(filter(None, allowed))}")
-        for name in ("steps", "batch_size", "accumulate", "warmup", "layers", "heads", "r"):
+        sizes = ("vocabulary", "width", "feed_forward", "layers", "heads", "positions")
+        for name in ("steps", "batch_size", "accumulate", "warmup", "r", *sizes):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
         for name in ("max_source", "max_target"):
@@ -116,6 +118,11 @@ class TrainConfig:
         for name in ("examples", "save_every", "patience", "gamma", "kl_weight", "mix_steps", "clip"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0")
+        if self.attention_window < 0 or self.attention_window % 2 or self.extend_positions < 0:
+            raise ValueError(
+                f"attention_window is {self.attention_window}, extend_positions {self.extend_positions}; they must be "
+                "at least 0, and the window even"
+            )
         if self.temperature <= 0:
             raise ValueError(f"temperature is {self.temperature}; it must be above 0")
         if self.init and self.model:
@@ -274,7 +281,8 @@ def load_pretrained(load_it: Callable, name: str, **keywords):
         return load_it(name, **keywords)
     except Exception as error:  # transformers and the hub raise a dozen unrelated types
         remedy = "make it again" if Path(name).exists() else f"give a folder, or: HF_HUB_OFFLINE=0 hf download {name}"
-        raise ValueError(f"cannot load {name!r} ({str(error).strip().splitlines()[0]}): {remedy}") from error
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ValueError(f"cannot load {name!r} ({reason}): {remedy}") from error
 
 
 def load_bart(name: str, **keywords) -> SentenceSparseBart:
@@ -336,7 +344,8 @@ class Batch(NamedTuple):
     source: Tensor  # (B, S)
     is_real: Tensor  # (B, S) 1 = token
     sentence_ids: Tensor  # (B, S)
-    labels: Tensor  # (B, T). D6: -100 at padding, which no loss counts (released code: 0, which they count)
+    labels: Tensor  # (B, T). D6: -100 at padding, which no loss counts (released code: 0, which they count). D19: the
+    # decoder reads </s> and then these, as in generation (released code: without </s>)
 
     @property
     def exists(self) -> Tensor:
@@ -359,7 +368,9 @@ class Task:
             raise ValueError("task 'integrated' needs an approximator: give --init a run of --task kl")
         self.config = with_rule(config)
         if self.config.sentences == "given" and all(len(example.document) == 1 for example in examples):
-            raise ValueError(f"the documents of {config.data} are not split into sentences: add --sentences nltk")
+            if config.sentences or config.init:
+                raise ValueError(f"the documents of {config.data} are not split into sentences: use --sentences nltk")
+            self.config = replace(self.config, sentences="nltk")  # D8: the default for such data
         self.splitter = find_splitter(self.config, self.tokenizer, run_dir, examples)
         freeze(self.module, config.task)
 
@@ -449,7 +460,7 @@ def make_model(config: TrainConfig, tokenizer: PreTrainedTokenizerBase) -> Sente
         decoder_attention_heads=config.heads,
         encoder_ffn_dim=config.feed_forward,
         decoder_ffn_dim=config.feed_forward,
-        max_position_embeddings=config.positions,
+        max_position_embeddings=config.extend_positions or config.positions,
         dropout=config.dropout,
         attention_dropout=config.dropout,
         init_std=config.width**-0.5,  # BART's own 0.02 is for large widths: here attention would stay flat for long
@@ -657,8 +668,10 @@ class Training:
             return
         try:
             state = torch.load(path, map_location="cpu", weights_only=True)
-        except (RuntimeError, EOFError, OSError) as error:
+        except (RuntimeError, EOFError, OSError, UnpicklingError) as error:
             raise ValueError(f"{path} is cut off ({error}): delete it, and the run starts again") from None
+        if (processes := len(state["random"])) != self.accelerator.num_processes:
+            raise ValueError(f"{path} was written by {processes} processes: resume with as many")
         self.step, self.best, self.without_gain = state["step"], state["best"], state["without_gain"]
         self.accelerator.unwrap_model(self.module).load_state_dict(state["weights"])
         self.optimizer.load_state_dict(state["optimizer"])
@@ -668,7 +681,9 @@ class Training:
         if self.accelerator.is_main_process:  # what a killed run logged after this checkpoint is forgotten
             rows = (self.run_dir / "log.jsonl").read_text(encoding="utf-8").splitlines()
             kept = [row for row in map(json.loads, rows) if row.get("step", 0) <= self.step]
-            (self.run_dir / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
+            temporary = self.run_dir / "log.jsonl.tmp"
+            temporary.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
+            os.replace(temporary, self.run_dir / "log.jsonl")
 
     def log(self, row: dict) -> None:
         """Append a row to log.jsonl, on the main process."""
@@ -690,6 +705,10 @@ def random_state() -> dict:
 
 def set_random_state(state: dict) -> None:
     """Undo `random_state`."""
+    if len(state["cuda"]) not in (0, torch.cuda.device_count()):
+        raise ValueError(
+            f"the run used {len(state['cuda'])} GPUs, here are {torch.cuda.device_count()}: resume on as many"
+        )
     torch.set_rng_state(state["cpu"])
     if state["cuda"]:
         torch.cuda.set_rng_state_all(state["cuda"])
@@ -749,7 +768,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     logging.disable_progress_bar()
     try:
         train(*parse(arguments))
-    except (ValueError, ImportError) as error:
+    except (ValueError, ImportError, OSError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit("stopped; the same command with --resume goes on after the last checkpoint")

@@ -1,5 +1,7 @@
 """The pointer-generator against a loop in NumPy: Equations 2-5, copying, gradients, parameters, bad rows."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -261,7 +263,20 @@ def test_the_embedding_is_one():
     assert torch.equal(other.decoder.embedding.weight, model.encoder.embedding.weight)
 
 
-def test_initial_values_are_those_of_the_released_code():
+def test_d15_epsilon_is_in_the_loss_alone(make_pointer, vocabulary):
+    """An unknown word that no position holds has probability 0: a finite loss, but decoding can never write it."""
+    model = make_pointer()
+    batch = collate(encode_examples([("a zorn", "zorn")], vocabulary, 9, 9))
+    batch = batch._replace(extended_source=torch.full_like(batch.extended_source, UNK))
+    with torch.no_grad():
+        log_p = model.target_log_probabilities(model.run(batch), batch)
+        source, state = model.start(batch)
+        decoded, _ = model.step(batch.target_in[:, 0], source, state)
+    assert log_p[0, 0].item() == pytest.approx(math.log(1e-12))
+    assert decoded[0, batch.target_out[0, 0]] == -torch.inf
+
+
+def test_d14_initial_values_are_those_of_the_released_code():
     model = PointerGenerator(PointerGeneratorConfig(vocabulary=500, embedding=32, hidden=32))
     for name, parameter in model.named_parameters():
         if "lstm.weight" in name:

@@ -127,9 +127,13 @@ def test_eq6_top_r_sentences_that_exist():
 
 def test_eq6_heads_are_averaged_before_the_top_r():
     """A.4: three heads that put all on sentence 0, 1 and 2 and something on 3, which is the best on average."""
-    exact = torch.tensor([[0.6, 0.0, 0.0, 0.4], [0.0, 0.6, 0.0, 0.4], [0.0, 0.0, 0.6, 0.4]])[None, :, None]
-    assert exact.argmax(-1).unique().tolist() == [0, 1, 2]
-    keep = top_r(exact.mean(1), torch.ones(1, 4, dtype=torch.bool), 1)
+    word = torch.tensor([[0.6, 0.0, 0.0, 0.4], [0.0, 0.6, 0.0, 0.4], [0.0, 0.0, 0.6, 0.4]])[None, :, None]
+    assert word.argmax(-1).unique().tolist() == [0, 1, 2]
+    ids, attention = torch.arange(4).unsqueeze(0), rough_model().attentions[0]  # sentences of one word
+    one = sentences_of(ids, torch.ones_like(ids))
+    keep = attention.select(
+        torch.zeros(1, 1, 16), torch.zeros(1, 3, 1, 4), word, None, one, Selection("ideal", 1), range(1)
+    )
     assert keep[0, 0].tolist() == [False, False, False, True]
 
 
@@ -175,6 +179,15 @@ def test_eq10_sentence_encoders(sentences, kind):
             words = states[document, [j for j, i in enumerate(IDS[document]) if i == n]].numpy()
             np.testing.assert_allclose(found[document, n], compute[kind](words, w), atol=1e-12)
     assert (found[1, 3:] == 0).all()
+
+
+def test_long_sentences_in_half_precision():
+    """bfloat16 counts to 256: the lengths of sentences must not be of the model's type."""
+    ids = (torch.arange(300) >= 257).long().unsqueeze(0)
+    sentences = sentences_of(ids, torch.ones_like(ids), torch.bfloat16)
+    encoder, states = SentenceEncoder("gru", 6).eval(), torch.randn(1, 300, 6)
+    exact = encoder(states, sentences_of(ids, torch.ones_like(ids)))
+    torch.testing.assert_close(encoder.bfloat16()(states.bfloat16(), sentences).float(), exact, atol=0.1, rtol=0.1)
 
 
 def test_eq11_kl_divergence_and_its_direction(sentences):
@@ -238,13 +251,22 @@ def test_eq15_sharpened_target(sentences):
         sharpen(exact, sentences.exists, 0)
 
 
-def test_eq16_eq17_one_dimension_makes_product_and_sum_equal():
-    """Eq. 16 and 17 differ by a product and a sum over dimensions: the same for D = 1, not for D = 2."""
-    for width, is_same in ((1, True), (2, False)):
-        q, k = np.random.default_rng(0).normal(size=(2, width))
-        product, total = np.prod(np.exp(q * k)), np.sum(np.exp(q * k))
-        assert product == pytest.approx(np.exp(q @ k))
-        assert (total == pytest.approx(product)) == is_same
+@pytest.mark.parametrize("width", [1, 4])
+def test_eq16_eq17_what_the_model_free_scores_stand_for(sentences, width):
+    """Eq. 16, normalised, is the saliency; Eq. 17 equals it for one dimension only; the scores are neither."""
+    rng, ids = np.random.default_rng(0), IDS[0]
+    query, keys = rng.normal(size=width), rng.normal(size=(12, width))
+    products, sums = np.zeros(5), np.zeros(5)
+    for key, n in zip(keys, ids, strict=True):
+        products[n] += np.prod([math.exp(q * k) for q, k in zip(query, key, strict=True)])  # Eq. 16
+        sums[n] += sum(math.exp(q * k) for q, k in zip(query, key, strict=True))  # Eq. 17
+    logits = torch.from_numpy(keys @ query)[None, None, None]  # (1, 1, 1, S)
+    exact = saliency(logits.softmax(-1), sentences.membership[:1])[0, 0, 0].numpy()
+    np.testing.assert_allclose(exact, products / products.sum())
+    assert np.allclose(sums, products) == (width == 1)
+    kernel = feature_sums(torch.from_numpy(keys)[None, None], sentences.membership[:1], "elu")
+    scores = model_free_scores(torch.from_numpy(query)[None, None, None], kernel, "elu")[0, 0, 0].numpy()
+    assert not np.allclose(scores / scores.sum(), exact, atol=0.01)  # an approximation, whatever the width
 
 
 @pytest.mark.parametrize("phi", PHI)

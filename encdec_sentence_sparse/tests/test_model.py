@@ -1,6 +1,7 @@
 """The model: cached decoding = masked form, batch = one by one, sources kept once, weights taken over, errors."""
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -104,6 +105,21 @@ def test_a_row_of_a_batch_is_the_document_alone(model, documents, mode, share_be
     torch.testing.assert_close(turned.sequences_scores, together.sequences_scores[[2, 0, 1]], atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("chosen", [[0], [0, 1, 2]])
+def test_padding_that_all_documents_have_changes_nothing(model, documents, mode, chosen):
+    """Also where every row is equally long, with and without a choice to make; and without an attention_mask."""
+    short = rows(documents, chosen)
+    fill = {"input_ids": 1, "attention_mask": 0, "sentence_ids": -1}
+    long = {name: torch.nn.functional.pad(tensor, (0, 3), value=fill[name]) for name, tensor in short.items()}
+    for r in (2, 5):
+        model.selection = Selection(mode, r=r)
+        expected = model.generate(**short, **BEAM).sequences_scores
+        torch.testing.assert_close(model.generate(**long, **BEAM).sequences_scores, expected, atol=1e-5, rtol=1e-5)
+        unmasked = {name: long[name] for name in ("input_ids", "sentence_ids")}
+        torch.testing.assert_close(model.generate(**unmasked, **BEAM).sequences_scores, expected, atol=1e-5, rtol=1e-5)
+
+
 @pytest.mark.parametrize("mode", MODES[1:])
 def test_limit_of_many_sentences_is_full_attention(model, documents, mode):
     full = model.generate(**documents, **BEAM).sequences_scores
@@ -198,12 +214,21 @@ def test_generate_changes_nothing_that_it_is_given(model, documents):
     torch.testing.assert_close(model.generate(**documents, **BEAM).sequences_scores, first.sequences_scores)
 
 
-def test_sampling_and_several_results_work(model, documents):
-    model.selection = Selection("approx", r=2)
-    found = model.generate(**documents, do_sample=True, num_return_sequences=2, max_new_tokens=5, min_new_tokens=5)
-    assert found.shape == (6, 6)
-    beams = model.generate(**documents, num_beams=4, num_return_sequences=3, max_new_tokens=5, num_beam_groups=None)
-    assert beams.shape[0] == 9
+def test_sampling_and_several_results_are_those_of_transformers(model, documents):
+    bart = BartForConditionalGeneration(make_config()).eval()
+    bart.load_state_dict(model.state_dict(), strict=False)
+    plain = {name: documents[name] for name in ("input_ids", "attention_mask")}
+    for flags in (dict(do_sample=True, num_return_sequences=2), dict(num_beams=4, num_return_sequences=3)):
+        found = []
+        for generate in (partial(model.generate, **documents), partial(bart.generate, **plain)):
+            torch.manual_seed(5)
+            found.append(generate(**flags, max_new_tokens=8, min_new_tokens=5))
+        assert torch.equal(*found)
+
+
+def test_generate_records_nothing(model, documents):
+    with pytest.raises(ValueError, match="record is an argument of forward"):
+        model.generate(**documents, record=[])
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -115,6 +115,19 @@ def test_eq5_a_loss_of_cross_entropy_and_entropy(runs):
     assert losses["loss"].item() == pytest.approx((losses["xent"] + 0.7 * losses["entropy"]).item())
 
 
+def test_d6_d19_the_decoder_reads_the_end_token_first_and_padding_counts_for_nothing(runs):
+    """L_xent by hand: inputs are </s> and the labels one step earlier; more padding changes nothing."""
+    task, batch = prepared(runs["base"], task="base")
+    start = torch.full_like(batch.labels[:, :1], task.tokenizer.eos_token_id)
+    inputs = torch.cat([start, batch.labels[:, :-1].clamp_min(0)], 1)
+    logits = task.module(batch.source, batch.is_real, sentence_ids=batch.sentence_ids, decoder_input_ids=inputs).logits
+    is_step = batch.labels != -100
+    expected = -logits.log_softmax(-1).gather(2, batch.labels.clamp_min(0).unsqueeze(2)).squeeze(2)[is_step].sum()
+    longer = batch._replace(labels=torch.nn.functional.pad(batch.labels, (0, 3), value=-100))
+    for each in (batch, longer):
+        assert task.losses(task.module, each)["loss"].item() == pytest.approx(expected.item(), rel=1e-4)
+
+
 @pytest.mark.parametrize("temperature", [0.5, 0.8])
 def test_eq11_d5_kl_loss_in_the_papers_and_the_released_scale(runs, temperature):
     """KL(sharpened exact || approximate) in NumPy; D5: released = divided by N and summed over layers."""
@@ -280,7 +293,7 @@ def test_frozen_parts_stay_bit_for_bit_the_same(runs, task, start):
         "kl": mine,
         "integrated": mine | {name for name in after if "decoder.layers" in name},
     }[task]
-    assert len(expected) == {"sparse": len(expected), "kl": 18 + 8, "integrated": 18 + 2 * (26 + 4)}[task]
+    assert len(expected) == {"sparse": 91, "kl": 18 + 8, "integrated": 18 + 2 * (26 + 4)}[task]
     # The gradient of a key's bias is zero but for rounding, since softmax does not see a shift.
     still = {name for name in expected if name.endswith("k_proj.bias") or name.endswith("sentence_k.bias")}
     assert expected - still <= changed(before, after) <= expected
@@ -632,16 +645,17 @@ def test_another_model_than_a_bart_is_refused(tmp_path):
 
 
 def test_data_without_sentences_needs_a_rule_that_splits(tmp_path):
-    """One whole string per document: refused with "given", which would make one sentence of it; nltk splits it."""
+    """One whole string per document: refused with "given", which would make one sentence of it; nltk is the default."""
     rows = [{"document": example.source, "summary": example.target} for example in load(DATA)]
     for split in ("train", "validation"):
         write_jsonl(tmp_path / f"{split}.jsonl", rows)
     config = replace(TINY, data=str(tmp_path), steps=1)
-    with pytest.raises(ValueError, match="are not split into sentences: add --sentences nltk"):
-        train(config, tmp_path / "run")
+    with pytest.raises(ValueError, match="are not split into sentences: use --sentences nltk"):
+        train(replace(config, sentences="given"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
-    train(replace(config, sentences="nltk"), tmp_path / "run")
+    train(replace(config, sentences=""), tmp_path / "run")
     _, tokenizer, _, splitter = load_run(tmp_path / "run")
+    assert splitter.rule == "nltk"
     assert max(encode(tokenizer, rows[0]["document"], 999, splitter).sentence_ids) > 2
 
 
