@@ -261,7 +261,8 @@ def evaluate(
 
 def ablate(system: System, examples: Sequence[Example], flags: argparse.Namespace) -> dict[str, dict]:
     """Table 4: the mechanism only, with length normalisation, with trigram blocking as well; p is against the first."""
-    plain = {"length_penalty": 0.0, "trigram_blocking": False}
+    # D17: "only" is the decoder of See et al., the baseline's, whatever the runs have: the mean log-probability.
+    plain = {"length_penalty": 0.0, "average": True, "trigram_blocking": False}
     normed = plain | {"length_penalty": flags.ablation_penalty, "average": False}
     settings = {"only": plain, "+ length norm.": normed, "+ trigram blocking": normed | {"trigram_blocking": True}}
     rows, baseline = {}, None
@@ -339,7 +340,9 @@ def differences(metrics: dict) -> str:
 def describe_intervals(metrics: dict) -> str:
     """What the brackets are, and what p refers to."""
     seeds = max((len(row["seeds"]) for row in metrics["systems"].values()), default=0)
-    over = "over seeds (Student's t)" if seeds > 1 else "over documents (bootstrap)"
+    over = "over documents (bootstrap)"
+    if seeds > 1:
+        over = f"over seeds (Student's t) where a row has 2 to {len(STUDENT) + 1}, else {over}"
     text = f"[low, high]: 95 % interval {over}. {metrics['examples']} examples; {metrics['signature']}"
     first, *others = metrics["systems"]
     rows = [(name, metrics["systems"][name]["scores"]) for name in others]
@@ -411,7 +414,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     flags.search = {name: getattr(flags, name) for name in DECODING if getattr(flags, name) is not None}
     if min(flags.lead, flags.sentences, flags.batch_size) < 1:
         raise ValueError("--lead, --sentences and --batch-size must be at least 1")
-    if flags.device == "cuda" and not torch.cuda.is_available():
+    if flags.device.startswith("cuda") and not torch.cuda.is_available():
         raise ValueError("--device cuda, but torch finds no GPU here: leave the flag out")
     return flags
 
@@ -427,7 +430,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         flags.data = flags.data or config.data
         examples = load_task(config, flags.split, flags.limit, flags.data)
         metrics, predictions = evaluate(systems, examples, flags)
-    except (ValueError, ImportError) as error:
+    except (ValueError, ImportError, OSError) as error:
         sys.exit(f"error: {error}")
     print(tables(metrics))
     print(describe_intervals(metrics))

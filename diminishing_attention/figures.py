@@ -143,6 +143,8 @@ def read_attention(folder: Path, document: int) -> tuple[list[str], list[str], n
     batch = run.collate(items)
     options = {name: getattr(run.config, name) for name in DECODING}
     [tokens] = beam_search(run.module, batch, never=run.never, **options).tokens
+    if not tokens:
+        raise Missing(f"needs a summary: the run writes nothing for document {document}")
     source, state = run.module.start(batch)
     attention, weights = [], []
     for token in [run.module.begin, *tokens[:-1]]:

@@ -42,6 +42,9 @@ def beam_search(
 ) -> Hypotheses:
     """Best output of each source by log p / length_norm.
 
+    D16: the end is a candidate for every open hypothesis at every step, beside the W continuations, and the search
+    goes on until none can win; released decoders stop at W finished hypotheses, and the end takes one of W places.
+
     The search stops when no open hypothesis can beat the best finished one, so going on would not change the result,
     and the result of a source does not depend on what else is in the batch.
 

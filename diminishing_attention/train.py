@@ -125,6 +125,12 @@ class TrainConfig:
         for name in ("examples", "validation_examples", "warmup", "encoder_warmup", "clip", "min_length", "dropout"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0")
+        if self.max_length < self.min_length:
+            raise ValueError(f"max_length is {self.max_length}; it must be at least min_length = {self.min_length}")
+        if self.model != "pointer" and (self.max_source < 3 or self.max_target < 2):
+            raise ValueError(
+                "BERTSum needs max_source of at least 3 ([CLS], a word, [SEP]) and max_target of at least 2"
+            )
         if self.average and self.length_penalty:
             raise ValueError(f"length_penalty is {self.length_penalty} and average is true: add --average false")
         if self.coverage and self.diminishing != "none":
@@ -241,8 +247,11 @@ def load_titles(data: str, split: str, limit: int | None = None) -> list[Example
         pairs = [(papers[e.id].sentences["abstract"], papers[e.id].title) for e in examples]
     else:
         files = sorted(Path(data).glob("*.jsonl")) if Path(data).is_dir() else [Path(data)] * Path(data).is_file()
-        rows = [row for file in files for row in read_jsonl(file)]
-        titles = {str(row.get("id", row.get("paper_id"))): row.get("title") for row in rows}
+        titles: dict[str, str] = {}
+        for row in (row for file in files for row in read_jsonl(file)):
+            key = str(row.get("id", row.get("paper_id")))
+            if titles.setdefault(key, row.get("title")) != row.get("title"):
+                raise ValueError(f"{data}: two rows with the id {key!r} have different titles: make the ids unique")
         pairs = [(example.document, titles.get(example.id)) for example in examples]
     if missing := [e.id for e, (_, title) in zip(examples, pairs, strict=True) if not (title or "").strip()]:
         raise ValueError(f"{data}: {missing[0]!r} has no field 'title' beside its id: use --task summary")
@@ -553,13 +562,11 @@ def train(config: TrainConfig, run_dir: str | Path, resume: bool = False) -> Non
     examples = load_task(config, "train", config.examples or None)
     validation = load_task(config, "validation", config.validation_examples or None)
     set_seed(config.seed)
-    if exists:
+    if exists and (run_dir / "checkpoint.pt").exists():
         run = kind_of(config).saved(config, run_dir)
-        if not (run_dir / "checkpoint.pt").exists():  # killed before its first checkpoint
-            run, _ = start(config, examples)
-    else:
+    else:  # new, or killed before its first checkpoint: then it must draw the same first weights
         run, base = start(config, examples)
-        if accelerator.is_main_process:
+        if not exists and accelerator.is_main_process:
             create_run(run_dir, run, base)
     set_seed(config.seed, device_specific=True)  # each process draws its own dropout
     Training(run_dir, accelerator, run, run.prepare(examples), run.prepare(validation)).run()
@@ -708,9 +715,15 @@ class Training:
             self.accelerator.scaler.load_state_dict(state["scaler"])
         set_random_state(state["random"][self.accelerator.process_index])
         if self.accelerator.is_main_process:  # what a killed run logged after this checkpoint is forgotten
-            rows = (self.run_dir / "log.jsonl").read_text(encoding="utf-8").splitlines()
-            kept = [row for row in map(json.loads, rows) if row.get("step", 0) <= self.step]
-            (self.run_dir / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
+            path = self.run_dir / "log.jsonl"
+            text = path.read_text(encoding="utf-8") if path.exists() else ""
+            rows = [
+                json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")
+            ]  # the last may be cut
+            temporary = path.with_name("log.jsonl.tmp")
+            kept = [json.dumps(row) + "\n" for row in rows if row.get("step", 0) <= self.step]
+            temporary.write_text("".join(kept), encoding="utf-8")
+            os.replace(temporary, path)
 
     def log(self, row: dict) -> None:
         """Append a row to log.jsonl, on the main process."""
@@ -784,7 +797,7 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[TrainConfig, Path, bo
         return saved, run_dir, True
     of_model = PRESETS.get(given.get("model", "pointer"), {"tiny": {}})
     if preset not in of_model:
-        raise ValueError(f"{given['model']} has no preset {preset!r}; it has {', '.join(of_model)}")
+        raise ValueError(f"{given.get('model', 'pointer')} has no preset {preset!r}; it has {', '.join(of_model)}")
     return TrainConfig(**of_model[preset] | given), run_dir, resume
 
 
@@ -794,7 +807,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     logging.disable_progress_bar()
     try:
         train(*parse(arguments))
-    except (ValueError, ImportError) as error:
+    except (ValueError, ImportError, OSError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit("stopped; the same command with --resume goes on after the last checkpoint")

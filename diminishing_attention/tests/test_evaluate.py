@@ -196,7 +196,7 @@ def test_extractive_summaries_are_the_most_probable_sentences_in_their_order():
 # The whole
 
 
-def test_tables_over_seeds_with_ablation(runs, tmp_path, capsys):
+def test_d17_tables_over_seeds_with_ablation(runs, tmp_path, capsys):
     folders = [str(runs[name]) for name in ("pg-0", "pg-1", "dim-0", "dim-1")]
     paths = [
         "--json",
@@ -233,7 +233,7 @@ def test_tables_over_seeds_with_ablation(runs, tmp_path, capsys):
     rows = metrics["ablation"]["dim"]
     assert list(rows) == ["only", "+ length norm.", "+ trigram blocking"]
     assert [(row["length_penalty"], row.get("average"), row["trigram_blocking"]) for row in rows.values()] == [
-        (0.0, None, False), (1.5, False, False), (1.5, False, True),
+        (0.0, True, False), (1.5, False, False), (1.5, False, True),
     ]  # fmt: skip
     assert rows["+ trigram blocking"]["scores"]["repetition3"]["mean"] == 0
     table = list(csv.DictReader((tmp_path / "out" / "m.csv").open()))

@@ -207,7 +207,7 @@ def test_limit_where_nothing_can_end():
     assert len(found.tokens[0]) == 1
 
 
-def test_the_search_goes_on_while_a_longer_output_can_win():
+def test_d16_the_search_goes_on_while_a_longer_output_can_win():
     """With alpha 1.5 a finished short output is beaten by a longer one; without, it is not."""
     log_p = torch.full((4, 4), -torch.inf)
     log_p[0, 1], log_p[0, 2] = torch.tensor([0.55, 0.45]).log()

@@ -316,7 +316,9 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("name", ["pointer", "bertsum-abs"])
-@pytest.mark.parametrize("moment", ["in a step", "while a checkpoint is written", "after a checkpoint"])
+@pytest.mark.parametrize(
+    "moment", ["before the first step", "in a step", "while a checkpoint is written", "after a checkpoint"]
+)
 def test_a_killed_run_resumes_to_the_same_bits(tmp_path, monkeypatch, runs, name, moment):
     """Kill and --resume gives bitwise the weights of a run that was never killed: dropout, Adam, data order."""
 
@@ -324,9 +326,9 @@ def test_a_killed_run_resumes_to_the_same_bits(tmp_path, monkeypatch, runs, name
         raise Killed
 
     calls = iter(range(100))
-    if moment == "in a step":
-        schedule = training.learning_rates
-        monkeypatch.setattr(training, "learning_rates", lambda *a: kill() if next(calls) == 4 else schedule(*a))
+    if moment in ("before the first step", "in a step"):
+        schedule, fatal = training.learning_rates, 4 if moment == "in a step" else 0
+        monkeypatch.setattr(training, "learning_rates", lambda *a: kill() if next(calls) == fatal else schedule(*a))
     elif moment == "while a checkpoint is written":
         save = torch.save
         monkeypatch.setattr(torch, "save", lambda *a: kill() if next(calls) == 1 else save(*a))
@@ -392,6 +394,8 @@ def test_unknown_and_mistyped_flags_end_with_a_message(tmp_path, capsys, flags, 
         ({"examples": -1}, "examples is -1; it must be at least 0"),
         ({"length_penalty": 1.5}, "length_penalty is 1.5 and average is true: add --average false"),
         ({"coverage": True, "diminishing": "dim"}, "two systems of Table 1: switch one of them on"),
+        ({"min_length": 90}, "max_length is 80; it must be at least min_length = 90"),
+        ({"model": "bertsum-ext", "max_source": 2}, "BERTSum needs max_source of at least 3"),
         ({"coverage": True, "model": "bertsum-abs"}, "coverage is of the pointer-generator: leave --coverage out"),
         ({"model": "bertsum-ext", "diminishing": "dim"}, "bertsum-ext has no decoder whose attention could diminish"),
         ({"model": "bertsum-abs", "max_source": 600}, "max_source is 600, positions 512: raise --positions"),
