@@ -217,6 +217,8 @@ class Decoder(nn.Module):
         doubled = features + 2 * query  # (B, W, S, 2H)
         if self.coverage is not None:
             doubled.addcmul_(coverage, 2 * self.coverage.weight[:, 0])
+        if doubled.dtype.itemsize == 2:  # half precision has no digits to spare for small x near sigmoid(0) = 1/2
+            return (0.5 * doubled).tanh() @ self.score.weight[0].to(doubled.dtype)
         # tanh(x) = 2 sigmoid(2x) - 1, and the softmax does not see u^T (-1): a tenth of tanh's time on a CPU. In place:
         # of all tensors in training, these take most of the memory.
         return doubled.sigmoid_() @ (2 * self.score.weight[0])

@@ -318,6 +318,19 @@ def test_autocast_keeps_the_loss(make_pointer, batch):
     assert all(p.grad.isfinite().all() for p in model.parameters())
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_scores_in_half_precision_keep_small_values(dtype):
+    """Eq. 3 for x near 0, up to the same number at all tokens: the error is that of rounding x, not of sigmoid(0)."""
+    model = PointerGenerator(PointerGeneratorConfig(vocabulary=9, embedding=4, hidden=64))
+    features, query = 0.05 * torch.randn(1, 1, 40, 128), torch.zeros(1, 1, 1, 128)
+    with torch.no_grad():
+        model.decoder.score.weight.normal_()
+        exact = (features.double() / 2).tanh() @ model.decoder.score.weight[0].double()  # features hold 2 W_e e_i
+        found = model.decoder.scores(features.to(dtype), query.to(dtype), torch.zeros(1, 1, 40, 1)).double()
+    error = (found - exact) - (found - exact).mean()
+    assert error.abs().max() < 0.01
+
+
 def test_an_unknown_target_word_is_written_as_unknown(make_pointer, vocabulary):
     """wug is in no document: its target is UNK, which is generated, not copied."""
     model = make_pointer()
