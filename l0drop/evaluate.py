@@ -1,37 +1,60 @@
 """Decode, score and time runs: the tables of the paper.
 
 python -m l0drop.evaluate runs/l0                                # one run
-python -m l0drop.evaluate runs/base runs/l0 --repeats 3          # Table 1, against the first run
+python -m l0drop.evaluate runs/base runs/l0 --repeats 7          # Table 1, against the first run
 """
 
-import argparse
-import csv
 import json
-import re
-import sys
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TextIO
 
+import numpy as np
 import torch
+import tyro
 from sacrebleu.metrics import BLEU
-from sacrebleu.significance import PairedTest
 from tqdm import tqdm
 
 from shared import rouge
-from shared.data import Example, load, write_jsonl
-from shared.timing import compare
+from shared.data import Example, check_outputs, load, split_sentences, write_csv, write_json
+from shared.timing import compare, find_device
 
 from . import patterns
 from .model import EOS, PAD
+from .run import one_line_errors
 from .search import generate
 from .text import Item, collate, encode_examples, label_spans, source_types, tag_sources, unit_starts
 from .train import Run, load_run
 
 PRECISIONS = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+SAMPLES = 1000  # of the tests and intervals of BLEU
+
+
+@dataclass
+class Options:
+    """The command line."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]  # run folders; differences and speed-up refer to the first
+    data: str = ""  # anything shared.data.load takes; default: the first run's
+    split: str = "test"
+    limit: int | None = None  # first N examples only
+    json: Path | None = None  # write every number here
+    csv: Path | None = None  # write a row per system here
+    predictions: Path | None = None  # folder for the outputs, a .jsonl per run
+    repeats: int = 1  # timed decodes; at least 3 to report a median
+    dense: bool = False  # attend to all gated states instead of Algorithm 1's memory
+    metric: Literal["auto", "bleu", "rouge"] = "auto"  # auto: BLEU where document and summary are one string each
+    stanza: str = ""  # folder of Stanza models, to count sparsity by type on sources without tags
+    batch_size: int = 32  # sources per batch (Table 1: 32 and 10)
+    beam: int | None = None  # default: the run's
+    length_penalty: float | None = None  # default: the run's
+    precision: Literal[tuple(PRECISIONS)] = "float32"
+    device: str = "cpu"
 
 
 class Output(NamedTuple):
@@ -43,9 +66,9 @@ class Output(NamedTuple):
 
 
 def decode(
-    run: Run, items: Sequence[Item], batch_size: int = 32, prune: bool = True, progress: bool = False, **search
-) -> list[Output]:
-    """Decode all items, in batches of similar length; results come back in the order of the items.
+    run: Run, items: Sequence[Item], batch_size: int = 32, prune: bool = True, **search
+) -> Iterator[tuple[int, Output]]:
+    """Decode items in batches of similar length; yields (index, output) as they are done.
 
     Args:
         prune: Algorithm 1; False attends to all gated states. The outputs are the same.
@@ -54,18 +77,16 @@ def decode(
     config, device = run.config, run.model.embedding.weight.device
     options = {name: getattr(config, name) for name in ("beam", "length_penalty", "extra_length")} | search
     by_length = sorted(range(len(items)), key=lambda i: len(items[i].source))
-    outputs: list[Output] = [None] * len(items)
-    for start in tqdm(range(0, len(items), batch_size), disable=not progress, unit="batch", leave=False):
-        chosen = by_length[start : start + batch_size]
-        batch = collate([items[i] for i in chosen], device)
+    for start in range(0, len(items), batch_size):
+        indices = by_length[start : start + batch_size]
+        batch = collate([items[i] for i in indices], device)
         rule_keep = batch.rule_keep if config.pattern != "none" else None
         hypotheses, encoding, _ = generate(run.model, batch.source, rule_keep, prune, **options)
         closed = [gates == 0 for gates in encoding.gates] or [~batch.rule_keep]
-        for row, i in enumerate(chosen):
+        for row, i in enumerate(indices):
             tokens = [token for token in hypotheses.tokens[row].tolist() if token not in (PAD, EOS)]
             pruned = [layer[row, : len(items[i].source)].tolist() for layer in closed]
-            outputs[i] = Output(tokens, hypotheses.scores[row].item(), pruned)
-    return outputs
+            yield i, Output(tokens, hypotheses.scores[row].item(), pruned)
 
 
 # Measures
@@ -91,9 +112,9 @@ def sparsity_by_label(outputs: Sequence[Output], labels: Sequence[Sequence[str]]
     return {label: 100 * pruned[label] / total[label] for label in total}
 
 
-def type_labels(run: Run, examples: Sequence[Example], tagger: str = "") -> list[list[str]]:
+def type_labels(run: Run, examples: Sequence[Example], stanza: str = "") -> list[list[str]]:
     """Type of every source token: one of patterns.UNIT_TYPES (Figure 5)."""
-    spans = tag_sources(examples, tagger)
+    spans = tag_sources(examples, stanza)
     return [source_types(run.tokenizer, e.source, s)[0] for e, s in zip(examples, spans, strict=True)]
 
 
@@ -104,45 +125,66 @@ def kind_labels(run: Run, examples: Sequence[Example]) -> list[list[str]]:
     ]
 
 
-def split_sentences(text: str) -> list[str]:
-    """Sentences of an output, for ROUGE-Lsum: cut after . ! or ? and a blank."""
-    return re.split(r"(?<=[.!?])\s+", text.strip())
-
-
 def bleu(predictions: dict[str, Sequence[str]], examples: Sequence[Example]) -> tuple[dict[str, dict], str]:
-    """Corpus BLEU of several systems by sacrebleu, and its signature.
+    """Corpus BLEU by sacrebleu of several systems, their differences from the first, and the signature.
+
+    Interval: percentile bootstrap over sentences. p: approximate randomisation, two-sided (`rouge.paired_test`).
 
     Returns:
-        per system the score, its 95 % bootstrap interval, and the p-value of an approximate randomisation test
-        against the first system (None for the first itself).
+        per system {"bleu": {mean, low, high}, "difference": {difference, low, high, p}}, None for the first one's.
     """
+    metric, rng = BLEU(), np.random.default_rng(0)
     references = [[" ".join(reference) for reference in example.references] for example in examples]
-    several = [[r[k] if k < len(r) else None for r in references] for k in range(max(map(len, references)))]
-    signatures, scores = PairedTest(list(predictions.items()), {"BLEU": BLEU()}, several, "ar", n_ar_confidence=1000)()
-    rows = {}
-    for name, r in zip(predictions, scores["BLEU"], strict=True):
-        # sacrebleu counts only differences larger than the observed one, so equal systems would get p near 0.
-        p = 1.0 if rows and r.score == scores["BLEU"][0].score else r.p_value
-        rows[name] = {"score": r.score, "low": r.mean - r.ci, "high": r.mean + r.ci, "p": p}
-    return rows, str(signatures["BLEU"])
+    counts = {}
+    for name, texts in predictions.items():
+        parts = [metric.corpus_score([text], [[r] for r in rs]) for text, rs in zip(texts, references, strict=True)]
+        counts[name] = np.array([[*part.counts, *part.totals, part.sys_len, part.ref_len] for part in parts])
+    first = next(iter(counts.values()))
+    draws = [rng.integers(len(examples), size=len(examples)) for _ in range(SAMPLES)]
+    swaps = [rng.random((len(examples), 1)) < 0.5 for _ in range(SAMPLES)]
+    base = np.array([corpus_bleu(first[draw]) for draw in draws])
+    systems = {}
+    for name, own in counts.items():
+        score, resampled = corpus_bleu(own), np.array([corpus_bleu(own[draw]) for draw in draws])
+        systems[name] = {"bleu": with_interval("mean", score, resampled), "difference": None}
+        if own is not first:
+            observed = score - corpus_bleu(first)
+            sampled = [
+                corpus_bleu(np.where(swap, first, own)) - corpus_bleu(np.where(swap, own, first)) for swap in swaps
+            ]
+            p = (1 + sum(abs(sample) >= abs(observed) - 1e-9 for sample in sampled)) / (1 + SAMPLES)
+            systems[name]["difference"] = with_interval("difference", observed, resampled - base) | {"p": p}
+    return systems, str(metric.get_signature())
+
+
+def corpus_bleu(counts: np.ndarray) -> float:
+    """BLEU of sentences from their (n, 10) matches and n-grams of orders 1 to 4, length and reference length."""
+    total = counts.sum(0)
+    return BLEU.compute_bleu(total[:4].tolist(), total[4:8].tolist(), *total[8:].tolist(), smooth_method="exp").score
+
+
+def with_interval(name: str, value: float, samples: np.ndarray) -> dict[str, float]:
+    """A number with the 95 % percentile interval of its resamples."""
+    low, high = np.quantile(samples, [0.025, 0.975])
+    return {name: value, "low": float(low), "high": float(high)}
 
 
 def rouge_l(predictions: dict[str, Sequence[str]], examples: Sequence[Example]) -> tuple[dict[str, dict], str]:
-    """ROUGE-L of several systems, over sentences (what the paper's ROUGE-1.5.5 calls ROUGE-L), and its signature.
+    """ROUGE-1, 2 and L of several systems, their differences from the first in ROUGE-L, and the signature.
+
+    ROUGE-L is over sentences (Lsum): what the paper's ROUGE-1.5.5 calls ROUGE-L.
 
     Returns:
-        per system the score, its 95 % bootstrap interval, and the p-value of a paired randomisation test against the
-        first system (None for the first itself).
+        per system {"rouge1", "rouge2", "rougeLsum", "difference"}, the last None for the first system.
     """
     references = [example.references for example in examples]
-    rows, first = {}, None
+    systems, first = {}, None
     for name, texts in predictions.items():
-        values = rouge.score([split_sentences(text) for text in texts], references)["rougeLsum"]
-        score, low, high = rouge.bootstrap_interval(values)
-        p = None if first is None else rouge.paired_test(values, first)
-        rows[name] = {"score": score, "low": low, "high": high, "p": p}
-        first = values if first is None else first
-    return rows, rouge.signature(len(examples))
+        values = rouge.score([split_sentences(text) for text in texts], references)
+        systems[name] = {metric: rouge.interval(values[metric]) for metric in ("rouge1", "rouge2", "rougeLsum")}
+        systems[name]["difference"] = first is not None and rouge.difference(values["rougeLsum"], first) or None
+        first = values["rougeLsum"] if first is None else first
+    return systems, rouge.signature(len(examples))
 
 
 # The tables
@@ -154,149 +196,133 @@ def evaluate(
     repeats: int = 1,
     prune: bool = True,
     batch_size: int = 32,
-    tagger: str = "",
+    stanza: str = "",
     metric: str = "auto",
+    predictions: Path | None = None,
     **search,
-) -> tuple[dict, dict[str, list[str]]]:
+) -> dict:
     """Decode and score runs on the same examples.
 
     Args:
-        runs: the first is the one that speed-up and significance of the others refer to.
+        runs: the first is the one that speed-up and differences of the others refer to.
         repeats: timed decodes of every run, interleaved; with fewer than 3 the time is that of one decode.
         prune, batch_size, search: as in `decode`.
-        tagger: folder of Stanza models, to count sparsity by type on sources without tags.
+        stanza: folder of Stanza models, to count sparsity by type on sources without tags.
         metric: "bleu", "rouge", or "auto": BLEU where every document and summary is one piece of text.
+        predictions: folder for NAME.jsonl with the outputs of each run, written as they come.
     Returns:
-        every number in one JSON object, and the predictions of every run.
+        every number in one JSON object.
     """
-    decodes, systems, predictions = {}, {}, {}
+    if metric == "auto":
+        metric = "bleu" if all(len(example.document + example.summary) == 2 for example in examples) else "rouge"
+    if metric == "rouge":
+        rouge.check_references(examples)
+    decodes, systems, texts = {}, {}, {}
     for name, run in runs.items():
         config = run.config
         items = encode_examples(
-            examples,
-            run.tokenizer,
-            config.max_source,
-            config.max_target,
-            config.pattern,
-            run.dropped,
-            tagger or config.tagger,
-        )
-        decodes[name] = partial(decode, run, items, batch_size, prune, **search)
+            examples, run.tokenizer, config.max_source, config.max_target, config.pattern, run.dropped,
+            stanza or config.stanza,
+        )  # fmt: skip
+        decodes[name] = partial(decode_all, run, items, batch_size, prune, **search)
         started = time.perf_counter()
-        outputs = decodes[name](progress=True)
-        systems[name] = {"seconds": time.perf_counter() - started} | count_pruned(run, examples, outputs, tagger)
-        systems[name]["sources_cut"] = sum(item.source_was_cut for item in items)
-        predictions[name] = [run.tokenizer.decode(output.tokens) for output in outputs]
+        with open(predictions / f"{name}.jsonl", "w", encoding="utf-8") if predictions else nullcontext() as file:
+            outputs = decodes[name](examples, file)
+        systems[name] = {"seed": config.seed, "seconds": time.perf_counter() - started}
+        systems[name] |= count_pruned(run, examples, outputs, stanza)
+        systems[name]["sources_cut"] = sum(item.was_cut for item in items)
+        texts[name] = [run.tokenizer.decode(output.tokens) for output in outputs]
     if repeats >= 3:
         for name, timing in compare(decodes, repeats=repeats, warmup=0, memory=False).items():
             systems[name] |= {"seconds": timing.median, "seconds_iqr": timing.iqr}
-    if metric == "auto":
-        metric = "bleu" if all(len(example.document + example.summary) == 2 for example in examples) else "rouge"
-    quality, signature = (bleu if metric == "bleu" else rouge_l)(predictions, examples)
+    quality, signature = (bleu if metric == "bleu" else rouge_l)(texts, examples)
+    fastest = next(iter(systems.values()))["seconds"]
     for name, system in systems.items():
-        system |= quality[name] | {"speed_up": systems[next(iter(systems))]["seconds"] / system["seconds"]}
+        system |= quality[name] | {"speed_up": fastest / system["seconds"]}
     settings = {"examples": len(examples), "repeats": repeats, "algorithm_1": prune, "batch_size": batch_size}
-    return {"metric": metric, "signature": signature} | settings | {"systems": systems}, predictions
+    return {"metric": metric, "signature": signature} | settings | {"systems": systems}
 
 
-def count_pruned(run: Run, examples: Sequence[Example], outputs: Sequence[Output], tagger: str) -> dict:
-    """Sparsity overall, by layer, and by the labels that are known."""
+def decode_all(
+    run: Run,
+    items: Sequence[Item],
+    batch_size: int,
+    prune: bool,
+    examples: Sequence[Example] = (),
+    file: TextIO | None = None,
+    **search,
+) -> list[Output]:
+    """`decode` in the items' order; with `file`, each example's prediction is written there as it comes."""
+    outputs: list[Output] = [None] * len(items)
+    progress = tqdm(
+        decode(run, items, batch_size, prune, **search), total=len(items), disable=not examples, leave=False
+    )
+    for i, output in progress:
+        outputs[i] = output
+        if file:
+            row = {
+                "id": examples[i].id,
+                "prediction": run.tokenizer.decode(output.tokens),
+                "reference": examples[i].target,
+            }
+            print(json.dumps(row, ensure_ascii=False), file=file, flush=True)
+    return outputs
+
+
+def count_pruned(run: Run, examples: Sequence[Example], outputs: Sequence[Output], stanza: str) -> dict:
+    """Sparsity overall, by layer, and by the labels that are known, in %."""
     layers = sparsity(outputs)
     counts = {"sparsity": layers[-1], "sparsity_by_layer": layers}
-    if tagger or all(example.pos for example in examples):
-        counts["sparsity_by_type"] = sparsity_by_label(outputs, type_labels(run, examples, tagger))
+    if stanza or all(example.pos for example in examples):
+        counts["sparsity_by_type"] = sparsity_by_label(outputs, type_labels(run, examples, stanza))
     if all(example.kinds for example in examples):
         counts["sparsity_by_kind"] = sparsity_by_label(outputs, kind_labels(run, examples))
     return counts
 
 
-def print_table(metrics: dict) -> None:
-    """Table 1 (and 2): time, speed-up, sparsity, quality."""
-    quality = {"bleu": "BLEU", "rouge": "ROUGE-L"}[metrics["metric"]]
-    print(f"{'system':24} {'seconds':>8} {'speed-up':>9} {'sparsity':>9}   {quality:7} 95 % interval    p (first)")
-    for name, system in metrics["systems"].items():
-        p = "-" if system["p"] is None else f"{system['p']:.3f}"
-        print(
-            f"{name:24} {system['seconds']:8.2f} {system['speed_up']:8.2f}x {system['sparsity']:8.1f}%"
-            f"   {system['score']:7.2f} [{system['low']:.2f}, {system['high']:.2f}]   {p}"
-        )
-    for name, system in metrics["systems"].items():
-        for key in ("sparsity_by_type", "sparsity_by_kind"):
-            if system["sparsity"] and key in system:
-                parts = ", ".join(f"{label} {share:.1f}%" for label, share in sorted(system[key].items()))
-                print(f"{name}, {key.replace('_', ' ')}: {parts}")
-    timing = (
-        f"median of {metrics['repeats']} decodes" if metrics["repeats"] >= 3 else "one decode, --repeats 3 for more"
-    )
-    print(f"{metrics['examples']} examples, time: {timing}; {metrics['signature']}")
+def table(metrics: dict) -> str:
+    """Table 1 (and 2): time, speed-up, sparsity, quality; then sparsity by type and kind."""
+    names = {"bleu": "BLEU", "rouge1": "R-1", "rouge2": "R-2", "rougeLsum": "R-L", "difference": "difference"}
+    rows = [
+        {"system": name, "seconds": system["seconds"], "speed-up": system["speed_up"], "sparsity %": system["sparsity"]}
+        | {title: system[key] for key, title in names.items() if key in system}
+        for name, system in metrics["systems"].items()
+    ]
+    tables = [rouge.table(rows)]
+    for key in ("sparsity_by_type", "sparsity_by_kind"):
+        rows = [{"sparsity %": n} | s[key] for n, s in metrics["systems"].items() if s["sparsity"] and key in s]
+        tables += [rouge.table(rows)] if rows else []
+    repeats = metrics["repeats"]
+    timing = f"median of {repeats} decodes" if repeats >= 3 else "one decode, no claim: --repeats 7 for medians"
+    return "\n\n".join([*tables, f"{metrics['examples']} examples; seconds: {timing}; {metrics['signature']}"])
 
 
-def write_csv(metrics: dict, path: Path) -> None:
-    """One row per system, one column per number; sparsity by type and kind as columns of their own."""
-    rows = []
-    for name, system in metrics["systems"].items():
-        flat = {key: value for key, value in system.items() if not isinstance(value, (dict, list))}
-        flat["sparsity_by_layer"] = " ".join(f"{value:.2f}" for value in system["sparsity_by_layer"])
-        labelled = {**system.get("sparsity_by_type", {}), **system.get("sparsity_by_kind", {})}
-        rows.append({"system": name} | flat | {f"sparsity {label}": value for label, value in sorted(labelled.items())})
-    columns = list(dict.fromkeys(column for row in rows for column in row))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, columns)
-        writer.writeheader()
-        writer.writerows({k: f"{v:.4g}" if isinstance(v, float) else v for k, v in row.items()} for row in rows)
-
-
+@one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser("python -m l0drop.evaluate", description=__doc__.splitlines()[0])
-    parser.add_argument("runs", nargs="+", type=Path, help="run folders; speed-up and p refer to the first")
-    parser.add_argument("--data", help="default: the first run's")
-    parser.add_argument("--split", default="test")
-    parser.add_argument("--limit", type=int, help="first N examples only")
-    parser.add_argument("--json", type=Path, help="write every number here")
-    parser.add_argument("--csv", type=Path, help="write the table here")
-    parser.add_argument("--predictions", type=Path, help="write JSONL here; with several runs, a folder of them")
-    parser.add_argument("--repeats", type=int, default=1, help="timed decodes, at least 3 to report a median")
-    parser.add_argument("--dense", action="store_true", help="attend to all gated states in place of Algorithm 1")
-    parser.add_argument("--metric", default="auto", choices=["auto", "bleu", "rouge"])
-    parser.add_argument("--tagger", default="", help="folder of Stanza models: count sparsity by type of unit")
-    parser.add_argument("--batch-size", type=int, default=32, help="sources per batch (Table 1: 32 and 10)")
-    parser.add_argument("--beam", type=int, help="default: the run's")
-    parser.add_argument("--length-penalty", type=float, help="default: the run's")
-    parser.add_argument("--precision", default="float32", choices=list(PRECISIONS))
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    flags = parser.parse_args(arguments)
-    try:
-        runs = {path.name: load_run(path) for path in flags.runs}
-        if len(runs) < len(flags.runs):
-            raise ValueError("two runs have folders of the same name; rename one")
-        examples = load(flags.data or next(iter(runs.values())).config.data, flags.split, flags.limit)
-        for run in runs.values():
-            run.model.to(flags.device, PRECISIONS[flags.precision])
-        given = {"beam": flags.beam, "length_penalty": flags.length_penalty}
-        metrics, predictions = evaluate(
-            runs,
-            examples,
-            flags.repeats,
-            not flags.dense,
-            flags.batch_size,
-            flags.tagger,
-            flags.metric,
-            **{name: value for name, value in given.items() if value is not None},
-        )
-    except (ValueError, ImportError) as error:
-        sys.exit(f"error: {error}")
-    print_table(metrics)
-    if flags.json:
-        flags.json.write_text(json.dumps(metrics, indent=1) + "\n")
-    if flags.csv:
-        write_csv(metrics, flags.csv)
-    if flags.predictions:
-        for name, texts in predictions.items():
-            path = flags.predictions if len(runs) == 1 else flags.predictions / f"{name}.jsonl"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            rows = zip(examples, texts, strict=True)
-            write_jsonl(path, ({"id": e.id, "prediction": text, "reference": e.target} for e, text in rows))
+    options = tyro.cli(
+        Options, prog=f"python -m {__package__}.evaluate", description=__doc__, args=arguments,
+        config=(tyro.conf.FlagCreatePairsOff,),
+    )  # fmt: skip
+    runs = {path.name: load_run(path) for path in options.runs}
+    if len(runs) < len(options.runs):
+        raise ValueError("two runs have folders of the same name; rename one")
+    if not runs:
+        raise ValueError("give at least one run folder")
+    for run in runs.values():
+        run.model.to(find_device(options.device), PRECISIONS[options.precision])
+    examples = load(options.data or next(iter(runs.values())).config.data, options.split, options.limit)
+    outputs = [options.predictions / f"{name}.jsonl" for name in runs] if options.predictions else []
+    check_outputs(options.json, options.csv, *outputs)
+    given = {"beam": options.beam, "length_penalty": options.length_penalty}
+    metrics = evaluate(
+        runs, examples, options.repeats, not options.dense, options.batch_size, options.stanza, options.metric,
+        options.predictions, **{name: value for name, value in given.items() if value is not None},
+    )  # fmt: skip
+    if options.json:
+        write_json(options.json, metrics)
+    if options.csv:
+        write_csv(options.csv, [{"system": name} | system for name, system in metrics["systems"].items()])
+    print(table(metrics))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Text -> token ids -> batches: tokenizer, part-of-speech tags, patterns, and the stream of training batches."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -39,7 +40,7 @@ class Item(NamedTuple):
     source: list[int]
     target: list[int]
     rule_keep: list[bool]  # False where a pattern drops the encoding
-    source_was_cut: bool
+    was_cut: bool
 
 
 def unit_starts(tokenizer: Tokenizer, source: str) -> list[int]:
@@ -81,7 +82,7 @@ def tag_sources(examples: Sequence, folder: str = "") -> list[list[Span]]:
     except Exception as error:  # Stanza raises several types of its own
         raise ValueError(
             f'no Stanza English models in {folder or "its default folder"}: run python -c "import stanza; '
-            "stanza.download('en', processors='tokenize,pos')\" or give --tagger FOLDER"
+            "stanza.download('en', processors='tokenize,pos')\" or give --stanza FOLDER"
         ) from error
     documents = nlp.bulk_process([stanza.Document([], text=example.source) for example in examples])
     return [[(t.start_char, t.end_char, t.words[0].xpos) for s in d.sentences for t in s.tokens] for d in documents]
@@ -94,7 +95,7 @@ def encode_examples(
     max_target: int,
     pattern: str = "none",
     dropped: set[int] = frozenset(),
-    tagger: str = "",
+    stanza_folder: str = "",
 ) -> list[Item]:
     """Token ids, cut to size, with the pattern's choice of encodings.
 
@@ -103,9 +104,9 @@ def encode_examples(
         max_source, max_target: longest result, EOS included.
         pattern: one of `patterns.PATTERNS`.
         dropped: token ids that a frequency pattern drops; see `patterns.dropped_by_frequency`.
-        tagger: folder of Stanza models, for the "pos" pattern on sources without tags.
+        stanza_folder: folder of Stanza models, for the "pos" pattern on sources without tags.
     """
-    spans = tag_sources(examples, tagger) if pattern == "pos" else [None] * len(examples)
+    spans = tag_sources(examples, stanza_folder) if pattern == "pos" else [None] * len(examples)
     items = []
     for example, example_spans in zip(examples, spans, strict=True):
         source = tokenizer.encode(example.source).ids
@@ -118,7 +119,7 @@ def encode_examples(
         # D9: EOS is always kept.
         cut = max_source - 1
         target = target[: max_target - 1] + [EOS]
-        items.append(Item(source[:cut] + [EOS], target, keep[:cut] + [True], source_was_cut=len(source) > cut))
+        items.append(Item(source[:cut] + [EOS], target, keep[:cut] + [True], was_cut=len(source) > cut))
     return items
 
 
@@ -142,32 +143,28 @@ def collate(items: Sequence[Item], device: torch.device | str = "cpu") -> Batch:
     )
 
 
-class Batches:
-    """The endless stream of micro-batches: number i is the same whenever and by whomever it is asked for.
+class TokenBatches:
+    """Endless lists of item indices: the batch sampler of a `DataLoader`.
 
     An epoch sorts the corpus by length, ties in random order, cuts it into batches of at most `batch_tokens` padded
     target tokens, and shuffles the batches. The cuts depend on lengths alone, so every epoch has as many batches.
     """
 
     def __init__(self, items: Sequence[Item], batch_tokens: int, seed: int):
-        self.items, self.batch_tokens, self.seed = items, batch_tokens, seed
+        self.batch_tokens, self.seed = batch_tokens, seed
         self.lengths = np.array([(len(item.target), len(item.source)) for item in items])
-        self.epoch, self.order = -1, []
-        self.start_epoch(0)
 
-    def start_epoch(self, epoch: int) -> None:
-        rng = np.random.default_rng((self.seed, epoch))
-        by_length = np.lexsort((rng.random(len(self.items)), self.lengths[:, 1], self.lengths[:, 0]))
+    def __iter__(self) -> Iterator[list[int]]:
+        for epoch in count():
+            yield from self.epoch(epoch)
+
+    def epoch(self, number: int) -> list[list[int]]:
+        rng = np.random.default_rng((self.seed, number))
+        by_length = np.lexsort((rng.random(len(self.lengths)), self.lengths[:, 1], self.lengths[:, 0])).tolist()
         batches, start = [], 0
         for end in range(1, len(by_length) + 1):
             full = end == len(by_length) or self.lengths[by_length[end], 0] * (end + 1 - start) > self.batch_tokens
             if full:
                 batches.append(by_length[start:end])
                 start = end
-        self.epoch, self.order = epoch, [batches[i] for i in rng.permutation(len(batches))]
-
-    def __getitem__(self, number: int) -> list[Item]:
-        epoch, index = divmod(number, len(self.order))
-        if epoch != self.epoch:
-            self.start_epoch(epoch)
-        return [self.items[i] for i in self.order[index]]
+        return [batches[i] for i in rng.permutation(len(batches))]

@@ -6,24 +6,28 @@ What `name_or_path` may be (README.md shows each kind):
     FILE.jsonl, FOLDER            JSON lines; a folder holds train.jsonl, validation.jsonl, test.jsonl
     FOLDER:en-de                  parallel text, train.en and train.de, also .gz (Multi30k, WMT)
     aclsum                        the PyPI package of that name
-    cnn_dailymail, xsum, arxiv, wmt14-en-de    hub data sets, through `datasets`
+    cnn_dailymail, xsum, arxiv, samsum, wmt14-en-de    hub data sets, through `datasets`
 
 A name wins over a file or folder of the same name: write `./toy` for a folder called toy. What `load` does to text:
 white space within a sentence becomes single blanks, and sentences without a word are dropped together with their
-labels (SciTLDR as published has one). It never splits a string into sentences and never truncates.
+labels (SciTLDR as published has one). It never truncates, and it splits a string into sentences only when asked to
+(`in_sentences`).
 """
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import gzip
+import io
 import json
 import os
 import re
+import sys
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
@@ -32,6 +36,7 @@ SPLITS = (("train",), ("validation", "valid", "val", "dev"), ("test",))  # names
 HUB = {  # name: (hub id, configuration, source field, target field), as published on huggingface.co
     "cnn_dailymail": ("abisee/cnn_dailymail", "3.0.0", "article", "highlights"),
     "xsum": ("EdinburghNLP/xsum", None, "document", "summary"),
+    "samsum": ("knkarthick/samsum", None, "dialogue", "summary"),
     "arxiv": ("ccdv/arxiv-summarization", "document", "article", "abstract"),
     "wmt14-en-de": ("wmt/wmt14", "de-en", "en", "de"),
 }
@@ -54,6 +59,7 @@ class Example:
     salient: list[bool] | None = None  # (N,) True = the summary takes this sentence
     salient_tokens: list[list[bool]] | None = None  # (N, words) True = the summary takes this word
     kinds: list[str] | None = None  # (N,) main, repeat, detail or filler; toy only
+    title: str | None = None
 
     @property
     def source(self) -> str:
@@ -107,6 +113,85 @@ def load(name_or_path: str | os.PathLike, split: str = "train", limit: int | Non
     return examples
 
 
+def split_sentences(text: str) -> list[str]:
+    """Sentences of a text: NLTK's where its punkt data is there, else cut after . ! or ? before a blank."""
+    try:
+        import nltk
+
+        return nltk.sent_tokenize(text) or [text]
+    except (ImportError, LookupError):
+        return re.split(r"(?<=[.!?])\s+", text.strip())
+
+
+def in_sentences(examples: Iterable[Example]) -> list[Example]:
+    """The examples with every document that came as one whole string split; labels are per sentence and stay."""
+    return [
+        dataclasses.replace(example, document=split_sentences(example.source))
+        if len(example.document) == 1 and not (example.salient or example.pos or example.kinds)
+        else example
+        for example in examples
+    ]
+
+
+def read_texts(paths: Sequence[str | os.PathLike] = ()) -> Iterator[Example]:
+    """Documents without a reference, for `predict`: a line each, or JSON lines with only a source (FILE.jsonl).
+
+    Args:
+        paths: files; none or "-" is standard input, where a line that begins with {" is read as JSON.
+    Yields:
+        Examples whose summary is empty, one by one, as the input comes.
+    Raises:
+        ValueError: broken data; names file, line and field.
+    """
+    for path in map(os.fspath, paths or ["-"]):
+        lines = sys.stdin if path == "-" else _lines(Path(path))
+        for number, line in enumerate(lines, start=1):
+            where, is_json = f"{'standard input' if path == '-' else path}:{number}", path.endswith(".jsonl")
+            if line.strip():
+                row = _object(line, where) if is_json or line.startswith('{"') else {"document": line}
+                yield _example({"id": f"{Path(path).stem}-{number}", "summary": "-"} | row, where)
+
+
+def check_outputs(*paths: Path | None) -> None:
+    """Make the folders of output files and open each: OSError before hours of work, not after them."""
+    for path in filter(None, paths):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("a").close()
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON under a temporary name, then rename; ValueError for NaN, which is not JSON."""
+    _write(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def write_csv(path: Path, rows: Iterable[dict]) -> None:
+    """Write rows; {"rouge1": {"mean": 1, "low": 0}} becomes the columns rouge1_mean and rouge1_low."""
+    flat = [_flat(row) for row in rows]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(dict.fromkeys(column for row in flat for column in row)), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({k: f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()} for row in flat)
+    _write(path, text.getvalue())
+
+
+def _flat(row: dict) -> dict:
+    """Nested dicts as one, keys joined by _."""
+    flat = {}
+    for key, value in row.items():
+        flat |= {f"{key}_{k}": v for k, v in _flat(value).items()} if isinstance(value, dict) else {key: value}
+    return flat
+
+
+def _write(path: str | os.PathLike, text: str) -> None:
+    """Write under a temporary name, then rename: `path` is never half-written."""
+    temporary = Path(f"{os.fspath(path)}.tmp{os.getpid()}")
+    try:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
 def read_jsonl(path: str | os.PathLike) -> list[dict]:
     """Objects of a JSON lines file, blank lines skipped. ValueError with file and line where one is malformed."""
     return [row for _, row in _jsonl(Path(path))]
@@ -114,13 +199,7 @@ def read_jsonl(path: str | os.PathLike) -> list[dict]:
 
 def write_jsonl(path: str | os.PathLike, rows: Iterable[dict]) -> None:
     """Write JSON lines under a temporary name, then rename: `path` is never half-written."""
-    temporary = Path(f"{os.fspath(path)}.tmp{os.getpid()}")
-    try:
-        with open(temporary, "w", encoding="utf-8", newline="\n") as file:
-            file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    _write(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
 
 
 # Files: each reader yields (place, row), where the place is what an error names.
@@ -141,13 +220,19 @@ def _jsonl(path: Path) -> Iterator[tuple[str, dict]]:
     """Objects of a JSON lines file."""
     for number, line in enumerate(_lines(path), start=1):
         if line.strip():
-            try:
-                row = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise ValueError(f"{path}:{number}: malformed JSON ({error}); put one object on each line") from error
-            if not isinstance(row, dict):
-                raise ValueError(f"{path}:{number}: a line must be one JSON object, got {type(row).__name__}")
-            yield f"{path}:{number}", row
+            yield f"{path}:{number}", _object(line, f"{path}:{number}")
+
+
+def _object(line: str, where: str) -> dict:
+    """One line of JSON lines; ValueError where it is malformed, no object, or has a character that is none."""
+    try:
+        row = json.loads(line)
+        json.dumps(row, ensure_ascii=False).encode()
+    except (json.JSONDecodeError, RecursionError, UnicodeEncodeError) as error:
+        raise ValueError(f"{where}: malformed JSON ({error}); put one object on each line") from error
+    if not isinstance(row, dict):
+        raise ValueError(f"{where}: a line must be one JSON object, got {type(row).__name__}")
+    return row
 
 
 def _with_trees(path: Path) -> Iterator[tuple[str, dict]]:
@@ -295,7 +380,9 @@ def _example(row: dict, where: str) -> Example:
     labels = {field: values and [values[n] for n in keep] for field, values in labels.items()}
     document, references = [sentences[n] for n in keep], _references(row, where)
     edus = _units(row, sentences, where)
-    return Example(str(row["id"]), document, references[0], references, edus, row.get("tree"), **labels)
+    if not isinstance(title := row.get("title"), (str, type(None))):
+        raise ValueError(f"{where}: field 'title' must be a string, got {str(title)[:60]}")
+    return Example(str(row["id"]), document, references[0], references, edus, row.get("tree"), **labels, title=title)
 
 
 def _references(row: dict, where: str) -> list[list[str]]:

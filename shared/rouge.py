@@ -140,11 +140,44 @@ def _blocks(samples: int, n: int) -> Iterator[tuple[int, int]]:
         yield min(rows, samples - start), n
 
 
-def table(systems: dict[str, dict[str, np.ndarray]]) -> str:
-    """Markdown table of systems by metric: mean and 95 % bootstrap interval."""
-    metrics = list(next(iter(systems.values())))
-    lines = [f"| system | {' | '.join(metrics)} |", "|---" * (1 + len(metrics)) + "|"]
-    for name, values in systems.items():
-        cells = ["{:.2f} [{:.2f}, {:.2f}]".format(*bootstrap_interval(values[metric])) for metric in metrics]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+def interval(values: Sequence[float]) -> dict[str, float]:
+    """`bootstrap_interval` as {mean, low, high}."""
+    return dict(zip(("mean", "low", "high"), bootstrap_interval(values), strict=True))
+
+
+def difference(a: Sequence[float], b: Sequence[float]) -> dict[str, float]:
+    """System a minus system b on the same examples: {difference, low, high, p} by bootstrap and `paired_test`."""
+    mean, low, high = bootstrap_interval(_finite(a) - _finite(b))
+    return {"difference": mean, "low": low, "high": high, "p": paired_test(a, b)}
+
+
+def check_references(examples: Sequence) -> None:
+    """ValueError that names the first of `shared.data.Example`s with a reference that ROUGE cannot read."""
+    for example in examples:
+        for sentences in example.references:
+            if not re.search("[a-z0-9]", " ".join(sentences).lower()):
+                text = " ".join(sentences)[:60]
+                raise ValueError(f"{example.id}: the reference {text!r} has no word of a-z or 0-9, so no ROUGE")
+
+
+def table(rows: Sequence[dict]) -> str:
+    """Markdown table, a line per row, a column per key of any row.
+
+    {mean, low, high} prints as `41.20 [40.10, 42.30]`, {difference, low, high, p} as `+1.20 [0.40, 2.00] p 0.004`, a
+    float with two decimals, None and what a row lacks as `-`.
+    """
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    cells = [columns] + [[_cell(row.get(column)) for column in columns] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = [
+        "| " + " | ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)) + " |" for row in cells
+    ]
+    return "\n".join([lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]])
+
+
+def _cell(value: object) -> str:
+    """One value as `table` prints it."""
+    if isinstance(value, dict):
+        first = f"{value['mean']:.2f}" if "mean" in value else f"{value['difference']:+.2f}"
+        return f"{first} [{value['low']:.2f}, {value['high']:.2f}]" + (f" p {value['p']:.3f}" if "p" in value else "")
+    return "-" if value is None else f"{value:.2f}" if isinstance(value, float) else str(value)

@@ -81,6 +81,14 @@ def ratio(timings: dict[str, Timing], slow: str, fast: str) -> tuple[float, floa
     return float(middle), float(high - low)
 
 
+def find_device(name: str) -> torch.device:
+    """The torch device of that name; ValueError where this machine cannot use it."""
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise ValueError(f"--device {name} cannot be used here: {str(error).splitlines()[0]}") from None
+
+
 def _synchronize(device: torch.device) -> None:
     """Wait until the device has done all its work."""
     if device.type == "cuda":
