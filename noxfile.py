@@ -1,20 +1,22 @@
-"""The checks and the on-request jobs of this repository; `nox -l` lists them.
+"""Checks (*: `nox` runs all of them) and jobs (-: run when named). One of them: `nox -s NAME`, e.g. `nox -s l0drop`."""
 
-Every package has a session of its own, in an environment that holds nothing but the package's `requirements.txt` and
-pytest. The other sessions that need a package's environment use the same one: `package_python` brings it up to date.
-"""
-
+import ast
+import importlib.util
 import os
+import re
 import shutil
+import subprocess
 import sys
 import tempfile
+import urllib.parse
+import urllib.request
 from pathlib import Path
 
 import nox
 
 ROOT = Path(__file__).resolve().parent
 
-# The packages, in the order of their sessions. One that is not built yet has no session.
+# The packages, in the order of their sessions.
 PACKAGES = {
     "l0drop": "L0 gates that prune source encodings",
     "encdec_sentence_sparse": "encoder-decoder attention over a few selected sentences",
@@ -23,20 +25,24 @@ PACKAGES = {
     "discourse_tree_attention": "attention heads fixed by a discourse tree",
     "shared": "data, toy corpus, ROUGE and timing",
 }
+PAPERS = [name for name in PACKAGES if name != "shared"]
 # What a package's tests try if it is there, beyond its requirements.
 OPTIONAL = {
     "shared": ["datasets", "aclsum; python_version >= '3.11'"],
     "diminishing_attention": ["bert-score", "POT", "aclsum; python_version >= '3.11'"],  # Table 2, data
     "discourse_tree_attention": ["rst2dep", "depedit"],  # another conversion of trees, to compare with
 }
-# What `demo` runs: a package's modules with their arguments. --resume, so that a second demo does not train again.
+# What `demo` runs: a package's modules with their arguments. `train --resume` does not train a finished run again.
+# `predict` reads runs/story.txt (one toy story, on one line) or runs/story.jsonl (the same with its tree).
 DEMOS = {
     "l0drop": (
         "train --out runs/l0drop-base --l0drop none --resume",
-        "train --out runs/l0drop --init runs/l0drop-base --l0-weight 0.5 --steps 400 --resume",
+        "train --out runs/l0drop --init runs/l0drop-base --l0drop output --l0-weight 0.5 --steps 400 --resume",
         "evaluate runs/l0drop-base runs/l0drop --json runs/l0drop/metrics.json",
-        "figures runs/l0drop --baseline runs/l0drop-base --metrics runs/l0drop/metrics.json --out figures/l0drop",
+        "figures runs/l0drop/metrics.json --run runs/l0drop --out figures/l0drop",
+        "predict runs/l0drop runs/story.txt --show-pruned",
     ),
+    # HEAD_MASKING: its lines as of the old command line
     "head_masking": (
         "train --task summarizer --out runs/head-masking --resume",
         "train --task tagger --out runs/head-masking-tagger --encoder runs/head-masking/model --resume",
@@ -44,6 +50,7 @@ DEMOS = {
         "--analysis 300 --json runs/head-masking/metrics.json",
         "figures runs/head-masking --out figures/head_masking",
     ),
+    # ENCDEC_SENTENCE_SPARSE: its lines as of the old command line
     "encdec_sentence_sparse": (
         "train --task base --out runs/sparse-base --resume",
         "train --task sparse --out runs/sparse-gamma-0.1 --init runs/sparse-base --gamma 0.1 --resume",
@@ -53,6 +60,7 @@ DEMOS = {
         "--map 0 --json runs/sparse-base/metrics.json",
         "figures runs/sparse-base --out figures/encdec_sentence_sparse",
     ),
+    # DIMINISHING_ATTENTION: its lines as of the old command line
     "diminishing_attention": (
         "train --preset repetition --out runs/pg --resume",
         "train --preset repetition --out runs/pg-more --init runs/pg --steps 150 --resume",
@@ -62,6 +70,7 @@ DEMOS = {
         "evaluate runs/pg-more runs/pg runs/pg-cov runs/pg-dim runs/pg-dydim --json runs/pg/metrics.json",
         "figures runs/pg/metrics.json --run runs/pg-dim --out figures/diminishing_attention",
     ),
+    # DISCOURSE_TREE_ATTENTION: its lines as of the old command line
     "discourse_tree_attention": (
         "train --out runs/discourse-dot --attention dot --resume",
         "train --out runs/discourse-tree --attention d_tree --resume",
@@ -70,8 +79,24 @@ DEMOS = {
         "figures runs/discourse-tree runs/discourse-dot --out figures/discourse_tree_attention",
     ),
 }
-BUILT = [name for name in PACKAGES if any((ROOT / name).glob("*.py"))]
-PAPERS = [name for name in BUILT if name != "shared"]
+WRITE_STORY = """
+import json, pathlib
+from shared.toy import generate
+story, folder = generate("test", 1)[0], pathlib.Path("runs")
+folder.mkdir(exist_ok=True)
+(folder / "story.txt").write_text(" ".join(story["document"]) + "\\n", encoding="utf-8")
+(folder / "story.jsonl").write_text(json.dumps(story) + "\\n", encoding="utf-8")
+"""
+# Imports every module of a copied package but those that may want `shared`, which is not there.
+IMPORT_IDEA_FILES = """
+import importlib, pathlib, sys
+package, runners = sys.argv[1], sys.argv[2:]
+for path in sorted(pathlib.Path(*package.split(".")).glob("*.py")):
+    if path.name not in runners:
+        importlib.import_module(package if path.stem == "__init__" else f"{package}.{path.stem}")
+assert "shared" not in sys.modules
+"""
+RUNNERS = ("train.py", "evaluate.py", "predict.py", "figures.py", "benchmark.py")  # may import shared
 
 # Tests never reach the network, open no window, and use one thread: on a busy machine two are slower.
 TEST_ENV = {
@@ -82,26 +107,43 @@ TEST_ENV = {
     "OMP_NUM_THREADS": "1",
 }
 
+HAS_UV = bool(shutil.which(os.environ.get("UV", "uv")) or importlib.util.find_spec("uv"))
 nox.needs_version = ">=2024.10.9"
-nox.options.default_venv_backend = "virtualenv"
-# The tested versions, unless the user sets another file, or none (`PIP_CONSTRAINT= nox`). A URL, because pip would
-# split a path at its spaces.
+nox.options.default_venv_backend = "uv" if HAS_UV else "virtualenv"  # "uv|virtualenv" prints a line where uv is not
+# The tested versions, unless the user sets another file. A URL, because pip would split a path at its spaces.
 os.environ.setdefault("PIP_CONSTRAINT", (ROOT / ".ci" / "constraints.txt").as_uri())
 
 
-def register_tests(name: str) -> None:
-    """Register the session that tests one package."""
+def pip_settings_for_uv() -> dict[str, str]:
+    """The settings of pip that decide what is installed, as variables of uv, which reads none of pip's itself.
 
-    def tests(session: nox.Session) -> None:
-        session.install("-r", f"{name}/requirements.txt", "pytest", *OPTIONAL.get(name, []))
-        session.run("python", "-m", "pytest", f"{name}/tests", *session.posargs, env=TEST_ENV)
+    A user's own UV_... variables win. pip takes the best version of all its indexes, so uv must, too.
+    """
+    command = [sys.executable, "-m", "pip", "config", "list"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout  # empty where there is no pip
+    pip = {name: ast.literal_eval(value) for name, value in re.findall(r"^global\.([\w-]+)=(.+)$", listed, re.M)}
+    for name in ("find-links", "index-url", "extra-index-url", "no-index", "cert", "constraint"):
+        pip[name] = os.environ.get(f"PIP_{name.upper().replace('-', '_')}", pip.get(name, ""))
+    constraint = urllib.parse.urlsplit(pip["constraint"])
+    path = urllib.request.url2pathname(constraint.path) if constraint.scheme == "file" else pip["constraint"]
+    uv = {
+        "UV_CONSTRAINT": os.path.relpath(path, ROOT) if path else "",  # relative, for uv splits it at blanks, too
+        "UV_FIND_LINKS": ",".join(pip["find-links"].split()),
+        "UV_DEFAULT_INDEX": pip["index-url"],
+        "UV_INDEX": " ".join(pip["extra-index-url"].split()),
+        "UV_NO_INDEX": pip["no-index"],
+        "UV_INDEX_STRATEGY": "unsafe-best-match",
+        "SSL_CERT_FILE": pip["cert"],
+    }
+    return {name: value for name, value in uv.items() if value and name not in os.environ}
 
-    tests.__doc__ = f"Test {name} ({PACKAGES[name]}) in an environment of its own; arguments after -- go to pytest."
-    nox.session(tests, name=name)
 
-
-for package_name in BUILT:
-    register_tests(package_name)
+def install(session: nox.Session, *what: str) -> None:
+    """Install with uv or pip, whichever made the session's environment; both find the same versions."""
+    if session.venv_backend == "uv":
+        session.install(*what, env=pip_settings_for_uv())
+    else:
+        session.install(*what)
 
 
 def package_python(session: nox.Session, name: str) -> str:
@@ -121,8 +163,8 @@ def chosen_package(session: nox.Session) -> tuple[str, list[str]]:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check style (ruff), the import rules and the twins of all code, and test the checkers in .ci/ themselves."""
-    session.install("ruff", "pytest")
+    """Check style, the import rules, and that copies of one code are still alike; test the checks themselves."""
+    install(session, "ruff", "pytest")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("python", ".ci/imports.py", *PAPERS)
@@ -130,9 +172,30 @@ def lint(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none")
+def trace(session: nox.Session) -> None:
+    """Check that each equation and deviation in a README has its line of code and a test, and the other way."""
+    session.run(sys.executable, ".ci/trace.py", *PAPERS, external=True)
+
+
+def register_tests(name: str) -> None:
+    """Register the session that tests one package."""
+
+    def tests(session: nox.Session) -> None:
+        install(session, "-r", f"{name}/requirements.txt", "pytest", *OPTIONAL.get(name, []))
+        session.run("python", "-m", "pytest", f"{name}/tests", *session.posargs, env=TEST_ENV)
+
+    tests.__doc__ = f"Test {name}: {PACKAGES[name]}. What follows -- goes to pytest."
+    nox.session(tests, name=name)
+
+
+for package_name in PACKAGES:
+    register_tests(package_name)
+
+
+@nox.session(venv_backend="none")
 @nox.parametrize("package", PAPERS, ids=PAPERS)
 def standalone(session: nox.Session, package: str) -> None:
-    """Test a copied, renamed and nested folder of the package, first alone, then with `shared` beside it."""
+    """Copy, rename and nest a package's folder; its idea files must import alone, its tests pass beside `shared`."""
     python = package_python(session, package)
     # Outside the repository, where neither `shared` nor the settings of pyproject.toml can be found by accident.
     with tempfile.TemporaryDirectory() as folder:
@@ -145,17 +208,14 @@ def standalone(session: nox.Session, package: str) -> None:
         skip_caches = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / package, nest / f"{package}_copied", ignore=skip_caches)
         # The path is for the commands that a test starts as processes of their own.
-        run_tests = [python, "-m", "pytest", f"vendor/inner/{package}_copied/tests", *session.posargs]
+        options = {"env": {**TEST_ENV, "PYTHONPATH": folder}, "external": True}
+        tests = f"vendor/inner/{package}_copied/tests"
         with session.chdir(top):
-            session.run(*run_tests, env={**TEST_ENV, "PYTHONPATH": folder}, external=True)
+            session.run(python, "-c", IMPORT_IDEA_FILES, f"vendor.inner.{package}_copied", *RUNNERS, **options)
+            # Collecting imports every test file: what needs `shared` says so, and is left out.
+            session.run(python, "-m", "pytest", tests, "--collect-only", "-qq", silent=True, **options)
             shutil.copytree(ROOT / "shared", top / "shared", ignore=skip_caches)
-            session.run(*run_tests, env={**TEST_ENV, "PYTHONPATH": folder}, external=True)
-
-
-@nox.session(venv_backend="none")
-def trace(session: nox.Session) -> None:
-    """Check that each equation, algorithm and deviation in a README has its code and a test, and the other way."""
-    session.run(sys.executable, ".ci/trace.py", *PAPERS, external=True)
+            session.run(python, "-m", "pytest", tests, *session.posargs, **options)
 
 
 @nox.session(venv_backend="none", default=False)
@@ -167,11 +227,10 @@ def mutants(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", default=False)
 def demo(session: nox.Session) -> None:
-    """Train a package's tiny preset, print its table and draw its figures: nox -s demo -- l0drop [train flags]."""
+    """Train a tiny preset, print its table, draw its figures, predict a text: nox -s demo -- l0drop [train flags]."""
     name, rest = chosen_package(session)
-    if name not in DEMOS:
-        session.error(f"{name} has no line in DEMOS of the noxfile; write it")
     python = package_python(session, name)
+    session.run(python, "-c", WRITE_STORY, external=True)
     for command in DEMOS[name]:
         module, *arguments = command.split() + (rest if command.startswith("train") else [])
         session.run(python, "-m", f"{name}.{module}", *arguments, env={"MPLBACKEND": "Agg"}, external=True)

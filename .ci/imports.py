@@ -1,13 +1,14 @@
-"""Check the import rules of the packages, and that code declared to be the same still is.
+"""Check the import rules of the packages, and that code which is to be the same is.
 
     python .ci/imports.py [PACKAGE ...]        default: every folder that holds a model.py
 
 - A package imports its own modules relatively, and no other paper's package at all: the folder can be copied.
-- `shared` and what it needs is imported by train.py, evaluate.py, figures.py and benchmark.py only; a test that needs
-  it says `pytest.importorskip("shared")` first.
+- `shared` and what it needs is imported by train.py, evaluate.py, predict.py, figures.py and benchmark.py only; a test
+  that needs it says `pytest.importorskip("shared")` first.
 - model.py and the mechanisms import the standard library, torch, numpy and transformers, nothing else at the top;
-  what one option alone needs is imported inside a function. text.py may import `tokenizers`. None of them imports one
-  of the four above, which may want `shared`.
+  what one option alone needs is imported inside a function, or in a file of the library's name (entmax.py). text.py
+  may import `tokenizers`, run.py `accelerate`, `filelock` and `safetensors`. None of them imports one of the five above, which may want `shared`, or run.py.
+- run.py and tests/test_run.py are the same files in all packages, byte for byte.
 - `# Same as l0drop/model.py:name` just above a function or class, at both: they are equal but for docstrings and
   comments.
 """
@@ -17,9 +18,10 @@ import re
 import sys
 from pathlib import Path
 
-RUNNERS = {"train.py", "evaluate.py", "figures.py", "benchmark.py"}
+RUNNERS = {"train.py", "evaluate.py", "predict.py", "figures.py", "benchmark.py"}
 MECHANISM_LIBRARIES = {"torch", "numpy", "transformers"}
-EXTRA_LIBRARIES = {"text.py": {"tokenizers"}}
+EXTRA_LIBRARIES = {"text.py": {"tokenizers"}, "run.py": {"accelerate", "filelock", "safetensors"}}
+COPIES = ("run.py", "tests/test_run.py")
 TWIN = re.compile(r"#\s*Same as ([\w/]+\.py):(\w+)")
 
 
@@ -49,8 +51,8 @@ def check_imports(path: Path, package: str, packages: set[str]) -> list[str]:
     in_tests = path.parent.name == "tests"
     mechanism = not in_tests and path.name not in RUNNERS
     for line, name in relatively_imported(ast.parse(text)) if mechanism else []:
-        if f"{name}.py" in RUNNERS:
-            problems.append(f"{path}:{line}: {path.name} must not import {name}.py, which may want shared")
+        if f"{name}.py" in RUNNERS | {"run.py"}:
+            problems.append(f"{path}:{line}: {path.name} must not import {name}.py, which wants more libraries")
     for line, name, at_top in imported(ast.parse(text)):
         where = f"{path}:{line}: "
         if name == package:
@@ -63,7 +65,7 @@ def check_imports(path: Path, package: str, packages: set[str]) -> list[str]:
         elif name == "shared" and mechanism:
             problems.append(f"{where}only {', '.join(sorted(RUNNERS))} import shared")
         elif at_top and mechanism:
-            allowed = MECHANISM_LIBRARIES | EXTRA_LIBRARIES.get(path.name, set())
+            allowed = MECHANISM_LIBRARIES | EXTRA_LIBRARIES.get(path.name, {path.stem})
             if name not in allowed and name not in sys.stdlib_module_names:
                 problems.append(f"{where}{path.name} imports {name}; a mechanism has {', '.join(sorted(allowed))}")
     return problems
@@ -109,9 +111,20 @@ def check_twins(path: Path, root: Path) -> list[str]:
     return problems
 
 
+def check_copies(packages: list[str], root: Path) -> list[str]:
+    """Packages whose copy of one of COPIES is missing or differs from that of most packages."""
+    problems = []
+    for name in COPIES:
+        texts = {p: (root / p / name).read_bytes() if (root / p / name).exists() else None for p in packages}
+        usual = max(texts.values(), key=list(texts.values()).count, default=None)
+        differ = [package for package, text in texts.items() if text != usual]
+        problems += [f"{package}/{name}:1: not the same file as in the other packages" for package in differ]
+    return problems
+
+
 def main(arguments: list[str], root: Path = Path(".")) -> int:
     found = sorted(path.parent.name for path in root.glob("*/model.py"))
-    problems = []
+    problems = check_copies(found, root)
     for package in arguments or found:
         for path in sorted((root / package).rglob("*.py")):
             problems += check_imports(path, package, set(found) - {package}) + check_twins(path, root)

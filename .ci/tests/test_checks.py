@@ -39,6 +39,13 @@ TWIN = '# Same as paper/model.py:f\ndef f(x):\n    """Doc."""\n    return x\n'
         ({"tests__test_a_py": "from paper import gates\n"}, "relatively"),
         ({"model_py": "from .train import train\n"}, "must not import train.py"),
         ({"__init___py": "from . import model, train\n"}, "must not import train.py"),
+        ({"model_py": "from .run import load_weights\n"}, "must not import run.py"),
+        ({"model_py": "from . import predict\n"}, "must not import predict.py"),
+        ({"run_py": "from shared.data import load\n"}, "only benchmark.py"),
+        ({"run_py": "from .train import train\n"}, "must not import train.py"),
+        ({"run_py": "import transformers, tyro\n"}, "run.py imports tyro"),
+        ({"run_py": "import torch\n"}, "paper/run.py:1: not the same file"),
+        ({"tests__test_run_py": "import torch\n"}, "paper/tests/test_run.py:1: not the same file"),
         ({"train_py": "from other.model import x\n"}, "must not import other"),
         ({"gates_py": "import pandas\n"}, "gates.py imports pandas"),
         ({"tests__test_a_py": "from shared import rouge\n"}, "importorskip"),
@@ -50,15 +57,20 @@ TWIN = '# Same as paper/model.py:f\ndef f(x):\n    """Doc."""\n    return x\n'
 )
 def test_imports_finds_each_broken_rule(tmp_path, capsys, files, message):
     package(tmp_path, "other", model_py=TWIN, text_py="def h(x):\n    return x\n")
+    package(tmp_path, "third")
     assert imports.main(["paper"], package(tmp_path, **files)) == 1
     assert message in capsys.readouterr().out
 
 
 def test_imports_passes_what_is_allowed(tmp_path):
-    package(tmp_path, "other", model_py=TWIN)
+    run = "from accelerate import utils\nimport filelock, safetensors, torch\n"
+    package(tmp_path, "other", model_py=TWIN, run_py=run)
     files = {
+        "run_py": run,
+        "predict_py": "import tyro\nfrom shared.data import load\nfrom .run import load_weights\n",
         "model_py": "import math\nimport numpy\n\n# Same as other/model.py:f\ndef f(x):\n    return x\n",
         "gates_py": "from .model import f\ndef g():\n    import entmax\n",
+        "entmax_py": "from entmax import entmax_bisect\n",
         "train_py": "import tqdm\nfrom shared.data import load\n",
         "tests__test_a_py": 'import pytest\npytest.importorskip("shared")\nfrom shared import rouge\n',
     }
