@@ -7,7 +7,8 @@
   that needs it says `pytest.importorskip("shared")` first.
 - model.py and the mechanisms import the standard library, torch, numpy and transformers, nothing else at the top;
   what one option alone needs is imported inside a function, or in a file of the library's name (entmax.py). text.py
-  may import `tokenizers`, run.py `accelerate`, `filelock` and `safetensors`. None of them imports one of the five above, which may want `shared`, or run.py.
+  may import `tokenizers`, run.py `accelerate`, `filelock` and `safetensors`. None of them imports run.py, or one of
+  the five above, which may want `shared`.
 - run.py and tests/test_run.py are the same files in all packages, byte for byte.
 - `# Same as l0drop/model.py:name` just above a function or class, at both: they are equal but for docstrings and
   comments.

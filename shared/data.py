@@ -6,18 +6,19 @@ What `name_or_path` may be (README.md shows each kind):
     FILE.jsonl, FOLDER            JSON lines; a folder holds train.jsonl, validation.jsonl, test.jsonl
     FOLDER:en-de                  parallel text, train.en and train.de, also .gz (Multi30k, WMT)
     aclsum                        the PyPI package of that name
-    cnn_dailymail, xsum, arxiv, samsum, wmt14-en-de    hub data sets, through `datasets`
+    cnn_dailymail, xsum, samsum, arxiv, wmt14-en-de    hub data sets, through `datasets`
 
-A name wins over a file or folder of the same name: write `./toy` for a folder called toy. What `load` does to text:
-white space within a sentence becomes single blanks, and sentences without a word are dropped together with their
-labels (SciTLDR as published has one). It never truncates, and it splits a string into sentences only when asked to
-(`in_sentences`).
+A name wins over a file or folder of that name (write `./toy` for a folder called toy). White space within a sentence
+becomes single blanks, and sentences without a word are dropped with their labels (SciTLDR as published has one).
+`load` never truncates; only `in_sentences` splits a string into sentences.
 """
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
+import functools
 import gzip
 import io
 import json
@@ -27,10 +28,10 @@ import sys
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice, zip_longest
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice, zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 SPLITS = (("train",), ("validation", "valid", "val", "dev"), ("test",))  # names of one split, ours first
 HUB = {  # name: (hub id, configuration, source field, target field), as published on huggingface.co
@@ -40,14 +41,12 @@ HUB = {  # name: (hub id, configuration, source field, target field), as publish
     "arxiv": ("ccdv/arxiv-summarization", "document", "article", "abstract"),
     "wmt14-en-de": ("wmt/wmt14", "de-en", "en", "de"),
 }
+REFERENCES = ("references", "summary", "target")  # fields of a row, the first that is there counts
 
 
 @dataclasses.dataclass(frozen=True)
 class Example:
-    """One document with its summary, or a sentence with its translation, and what else is known about it.
-
-    N is the number of sentences; the words of a sentence are what `str.split()` gives.
-    """
+    """A document with its summary, or a sentence with its translation: N sentences, whose words `str.split()` gives."""
 
     id: str  # unique in its split
     document: list[str]  # (N,) sentences, or one whole string where the data is not split into sentences
@@ -79,9 +78,7 @@ def load(name_or_path: str | os.PathLike, split: str = "train", limit: int | Non
         name_or_path: see the top of this file. A single .jsonl file is the same data whatever the split.
         split: `train`, `validation` (or `valid`, `val`, `dev`), `test`, or the stem of a file in the folder; `test`
             is also the only file whose name begins with test.
-        limit: read the first so many examples, at least 1; None reads all.
-    Returns:
-        At least one example, in the order of the data.
+        limit: read only so many examples, at least 1.
     Raises:
         ValueError: unknown name, split or knob; broken data (names file, line and field); hub data out of reach.
         ImportError: the package that reads this data set is absent; names the command that installs it.
@@ -113,58 +110,83 @@ def load(name_or_path: str | os.PathLike, split: str = "train", limit: int | Non
     return examples
 
 
-def split_sentences(text: str) -> list[str]:
-    """Sentences of a text: NLTK's where its punkt data is there, else cut after . ! or ? before a blank."""
-    try:
-        import nltk
-
-        return nltk.sent_tokenize(text) or [text]
-    except (ImportError, LookupError):
-        return re.split(r"(?<=[.!?])\s+", text.strip())
-
-
-def in_sentences(examples: Iterable[Example]) -> list[Example]:
-    """The examples with every document that came as one whole string split; labels are per sentence and stay."""
-    return [
-        dataclasses.replace(example, document=split_sentences(example.source))
-        if len(example.document) == 1 and not (example.salient or example.pos or example.kinds)
-        else example
-        for example in examples
-    ]
-
-
 def read_texts(paths: Sequence[str | os.PathLike] = ()) -> Iterator[Example]:
-    """Documents without a reference, for `predict`: a line each, or JSON lines with only a source (FILE.jsonl).
+    """Documents for `predict`, in order, as the input comes: one per line, or JSON lines with a source (FILE.jsonl).
+
+    Their summary is "-", whatever the data says. Without a field `id` they are called notes-1, notes-2 or stdin-1.
 
     Args:
         paths: files; none or "-" is standard input, where a line that begins with {" is read as JSON.
-    Yields:
-        Examples whose summary is empty, one by one, as the input comes.
     Raises:
-        ValueError: broken data; names file, line and field.
+        ValueError: at once, no such file; later, broken data, with file, line and field.
     """
-    for path in map(os.fspath, paths or ["-"]):
-        lines = sys.stdin if path == "-" else _lines(Path(path))
-        for number, line in enumerate(lines, start=1):
-            where, is_json = f"{'standard input' if path == '-' else path}:{number}", path.endswith(".jsonl")
-            if line.strip():
-                row = _object(line, where) if is_json or line.startswith('{"') else {"document": line}
-                yield _example({"id": f"{Path(path).stem}-{number}", "summary": "-"} | row, where)
+    names = [os.fspath(path) for path in paths or ["-"]]
+    for name in names:
+        if name != "-" and (not os.path.exists(name) or os.path.isdir(name)):
+            raise ValueError(f"no file {name!r} to read texts from")
+    jsonl = (".jsonl", ".jsonl.gz")
+    rows = chain.from_iterable(_with_trees(Path(n)) if n.endswith(jsonl) else _text_lines(n) for n in names)
+    return (_example({k: v for k, v in row.items() if k not in REFERENCES} | {"summary": "-"}, at) for at, row in rows)
+
+
+@functools.cache
+def _sentence_splitter() -> Callable[[str], list[str]]:
+    """NLTK's splitter where its punkt data is there, else a rule: cut after . ! or ? before a blank."""
+    try:
+        import nltk  # half a second, paid only by who splits
+
+        nltk.sent_tokenize("")
+        return nltk.sent_tokenize
+    except (ImportError, LookupError):
+        return lambda text: re.split(r"(?<=[.!?])\s+", text.strip())
+
+
+def split_sentences(text: str) -> list[str]:
+    """Sentences of a text: NLTK's where its punkt data is there, else cut after . ! or ? before a blank."""
+    sentences, end = [], 0
+    for sentence in _sentence_splitter()(text) or [text]:
+        start = text.index(sentence, end)
+        if sentences and start == end:  # NLTK cuts "stop.(Next" too, but a word stays whole
+            sentences[-1] += sentence
+        else:
+            sentences.append(sentence)
+        end = start + len(sentence)
+    return sentences
+
+
+def in_sentences(examples: Iterable[Example]) -> list[Example]:
+    """The examples with every document that came as one whole string split; one with labels per sentence stays."""
+    return [
+        e
+        if len(e.document) > 1 or e.pos or e.salient or e.salient_tokens or e.kinds
+        else dataclasses.replace(e, document=split_sentences(e.source))
+        for e in examples
+    ]
 
 
 def check_outputs(*paths: Path | None) -> None:
-    """Make the folders of output files and open each: OSError before hours of work, not after them."""
+    """Make the folders of output files and try to write there: OSError before hours of work, not after them."""
     for path in filter(None, paths):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.open("a").close()
+        if path.exists() and not path.is_file():  # /dev/null must not be replaced
+            raise OSError(f"{path} is not a file")
+        if path.exists():
+            path.open("a").close()
+        _write(f"{path}.test", "")
+        os.remove(f"{path}.test")
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: str | os.PathLike, value: Any) -> None:
     """Write JSON under a temporary name, then rename; ValueError for NaN, which is not JSON."""
     _write(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def write_csv(path: Path, rows: Iterable[dict]) -> None:
+def write_jsonl(path: str | os.PathLike, rows: Iterable[dict]) -> None:
+    """Write JSON lines under a temporary name, then rename: `path` is never half-written."""
+    _write(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+
+
+def write_csv(path: str | os.PathLike, rows: Iterable[dict]) -> None:
     """Write rows; {"rouge1": {"mean": 1, "low": 0}} becomes the columns rouge1_mean and rouge1_low."""
     flat = [_flat(row) for row in rows]
     text = io.StringIO()
@@ -175,7 +197,6 @@ def write_csv(path: Path, rows: Iterable[dict]) -> None:
 
 
 def _flat(row: dict) -> dict:
-    """Nested dicts as one, keys joined by _."""
     flat = {}
     for key, value in row.items():
         flat |= {f"{key}_{k}": v for k, v in _flat(value).items()} if isinstance(value, dict) else {key: value}
@@ -183,7 +204,6 @@ def _flat(row: dict) -> dict:
 
 
 def _write(path: str | os.PathLike, text: str) -> None:
-    """Write under a temporary name, then rename: `path` is never half-written."""
     temporary = Path(f"{os.fspath(path)}.tmp{os.getpid()}")
     try:
         temporary.write_text(text, encoding="utf-8", newline="\n")
@@ -192,59 +212,70 @@ def _write(path: str | os.PathLike, text: str) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def read_jsonl(path: str | os.PathLike) -> list[dict]:
-    """Objects of a JSON lines file, blank lines skipped. ValueError with file and line where one is malformed."""
-    return [row for _, row in _jsonl(Path(path))]
-
-
-def write_jsonl(path: str | os.PathLike, rows: Iterable[dict]) -> None:
-    """Write JSON lines under a temporary name, then rename: `path` is never half-written."""
-    _write(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
-
-
 # Files: each reader yields (place, row), where the place is what an error names.
 
 
-def _lines(path: Path) -> Iterator[str]:
-    """Lines of a UTF-8 file, plain or .gz; only a line feed ends a line (`str.splitlines` would cut at U+2028)."""
+def read_jsonl(path: str | os.PathLike) -> list[dict]:
+    """Objects of a JSON lines file, blank lines skipped; ValueError that names file and line."""
+    return [_object(line, where) for where, line in _lines(path)]
+
+
+def _lines(path: str | os.PathLike, blank: bool = False) -> Iterator[tuple[str, str]]:
+    """Lines of a UTF-8 file, plain or .gz, or of standard input ("-"); only a line feed ends one, not U+2028."""
+    name = "standard input" if os.fspath(path) == "-" else os.fspath(path)
     try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig", newline="\n") as file:
-            yield from file
+        with _open(os.fspath(path)) as file:
+            yield from ((f"{name}:{n}", line) for n, line in enumerate(file, start=1) if blank or line.strip())
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: not UTF-8 ({error}); convert it, e.g. with iconv -t utf-8") from error
+        raise ValueError(f"{name}: not UTF-8 ({error}); convert it, e.g. with iconv -t utf-8") from error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"{path}: not gzip or cut off ({error}); fetch the file again") from error
+        raise ValueError(f"{name}: not gzip or cut off ({error}); fetch the file again") from error
 
 
-def _jsonl(path: Path) -> Iterator[tuple[str, dict]]:
-    """Objects of a JSON lines file."""
-    for number, line in enumerate(_lines(path), start=1):
-        if line.strip():
-            yield f"{path}:{number}", _object(line, f"{path}:{number}")
+def _open(name: str) -> contextlib.AbstractContextManager[TextIO]:
+    if name != "-":
+        return (gzip.open if name.endswith(".gz") else open)(name, "rt", encoding="utf-8-sig", newline="\n")
+    if isinstance(sys.stdin, io.TextIOWrapper) and sys.stdin.encoding != "utf-8-sig":
+        sys.stdin.reconfigure(encoding="utf-8-sig", errors="strict", newline="\n")
+    return contextlib.nullcontext(sys.stdin)
 
 
 def _object(line: str, where: str) -> dict:
     """One line of JSON lines; ValueError where it is malformed, no object, or has a character that is none."""
     try:
         row = json.loads(line)
-        json.dumps(row, ensure_ascii=False).encode()
-    except (json.JSONDecodeError, RecursionError, UnicodeEncodeError) as error:
+        json.dumps(row, ensure_ascii=False).encode()  # fails for half of a surrogate pair
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{where}: malformed JSON ({error}); put one object on each line") from error
     if not isinstance(row, dict):
         raise ValueError(f"{where}: a line must be one JSON object, got {type(row).__name__}")
     return row
 
 
+def _with_id(row: dict, stem: str, where: str) -> dict:
+    """The row with its id; without one it is called after its file and line."""
+    row.setdefault("id", row.get("paper_id", f"{stem}-{where.rpartition(':')[2]}"))
+    if not isinstance(row["id"], (str, int)):
+        raise ValueError(f"{where}: field 'id' must be a string or a number, got {row['id']!r}")
+    return row
+
+
 def _with_trees(path: Path) -> Iterator[tuple[str, dict]]:
     """Objects of FILE.jsonl, each with an id and, where FILE/{id}.dis lies beside it, its tree (as GUM)."""
-    for where, row in _jsonl(path):
-        row.setdefault("id", row.get("paper_id", f"{path.stem}-{where.rpartition(':')[2]}"))
-        if not isinstance(row["id"], (str, int)):
-            raise ValueError(f"{where}: field 'id' must be a string or a number, got {row['id']!r}")
-        tree_file = path.with_suffix("") / f"{row['id']}.dis"
-        if "tree" not in row and tree_file.is_file():
-            where, row["tree"] = f"{where} with {tree_file}", "".join(_lines(tree_file))
+    for where, line in _lines(path):
+        row = _with_id(_object(line, where), path.stem.removesuffix(".jsonl"), where)
+        name = f"{row['id']}.dis"
+        tree_file = path.with_suffix("") / name
+        if "tree" not in row and Path(name).name == name and os.path.isfile(tree_file):  # not ../../x.dis
+            where, row["tree"] = f"{where} with {tree_file}", "".join(text for _, text in _lines(tree_file, blank=True))
         yield where, row
+
+
+def _text_lines(name: str) -> Iterator[tuple[str, dict]]:
+    """A document on each line that is not blank; on standard input a line may be JSON."""
+    for where, line in _lines(name):
+        row = _object(line, where) if name == "-" and re.match(r'\s*{\s*"', line) else {"document": line}
+        yield where, _with_id(row, "stdin" if name == "-" else Path(name).stem, where)
 
 
 def _aliases(split: str) -> tuple[str, ...]:
@@ -268,12 +299,9 @@ def _jsonl_file(folder: Path, split: str) -> Path:
     """The JSON lines file of a split; for parallel text without its languages the error says how to write them."""
     if files := {path.stem: path for path in folder.glob("*.jsonl")}:
         return _pick(split, files, str(folder))[1]
-    names = {path.name.removesuffix(".gz").rpartition(".")[::2] for path in folder.iterdir()}
-    sides = Counter(stem for stem, _ in names)
-    if languages := sorted({language for stem, language in names if sides[stem] > 1}):
-        hint = f"write the languages too, e.g. {folder}:{languages[1]}-{languages[0]}"
-        raise ValueError(f"{folder} holds parallel text ({', '.join(languages)}): {hint}")
-    raise ValueError(f"{folder} holds no JSON lines (train.jsonl, validation.jsonl, test.jsonl)")
+    names = Counter(path.name.removesuffix(".gz").partition(".")[0] for path in folder.iterdir())
+    hint = f"; of parallel text say the languages: {folder}:en-de" if max(names.values(), default=0) > 1 else ""
+    raise ValueError(f"{folder} holds no JSON lines (train.jsonl, validation.jsonl, test.jsonl){hint}")
 
 
 def _parallel(folder: Path, source: str, target: str, split: str) -> Iterator[tuple[str, dict]]:
@@ -282,17 +310,14 @@ def _parallel(folder: Path, source: str, target: str, split: str) -> Iterator[tu
     stems = [name.removesuffix(f".{source}") for name in files if name.endswith(f".{source}")]
     pairs = {s: (files[f"{s}.{source}"], files[f"{s}.{target}"]) for s in stems if f"{s}.{target}" in files}
     stem, (one, other) = _pick(split, pairs, f"{folder}:{source}-{target}")
-    counts = [sum(1 for _ in _lines(path)) for path in (one, other)]
+    counts = [sum(1 for _ in _lines(path, blank=True)) for path in (one, other)]
     if counts[0] != counts[1]:
         raise ValueError(f"{one} has {counts[0]} lines, {other} has {counts[1]}: line n must translate line n")
-    for number, (text, translation) in enumerate(zip(_lines(one), _lines(other), strict=True), start=1):
+    for (where, text), (there, translation) in zip(_lines(one, blank=True), _lines(other, blank=True), strict=True):
         if not (text.strip() and translation.strip()):
-            place = f"{other if text.strip() else one}:{number}"
-            raise ValueError(f"{place}: empty line; remove line {number} from both languages")
-        yield f"{one}:{number}", {"id": f"{stem}-{number}", "document": text, "summary": translation}
-
-
-# Names.
+            place = there if text.strip() else where
+            raise ValueError(f"{place}: empty line; remove this line from both languages")
+        yield where, _with_id({"document": text, "summary": translation}, stem, where)
 
 
 def _toy(knobs: str, split: str, limit: int | None) -> Iterator[tuple[str, dict]]:
@@ -316,10 +341,7 @@ def _toy(knobs: str, split: str, limit: int | None) -> Iterator[tuple[str, dict]
 
 
 def _aclsum(split: str) -> Iterator[tuple[str, dict]]:
-    """ACLSum (Takeshita et al. 2024): abstract, introduction and conclusion of papers.
-
-    The summaries of the three aspects are the sentences of one summary; a sentence highlighted for any is salient.
-    """
+    """ACLSum (Takeshita et al. 2024): the summaries of three aspects as one, a sentence highlighted for any salient."""
     try:
         from aclsum import ACLSum
     except ImportError as error:
@@ -344,13 +366,13 @@ def _hub(name: str, split: str) -> Iterator[tuple[str, dict]]:
         raise ImportError(f"{name} is a hub data set: pip install datasets") from error
     except Exception as error:  # the hub, its client and the cache raise a dozen unrelated types
         command = f'HF_HUB_OFFLINE=0 python -c "import datasets; datasets.load_dataset({hub_id!r}, {config!r})"'
-        raise ValueError(
-            f"{name}: no {split!r} split in the cache or in reach ({error}). To get it: {command}"
-        ) from error
+        problem = f"{name}: no {split!r} split in the cache or in reach ({error})"
+        raise ValueError(f"{problem}. To get it: {command}") from error
     skipped = 0
     try:
         for number, row in enumerate(rows):
-            document, summary = (row.get("translation", row)[field].splitlines() for field in (source, target))
+            texts = (row.get("translation", row)[field] or "" for field in (source, target))  # samsum has a None
+            document, summary = (text.splitlines() for text in texts)
             if "".join(document).strip() and "".join(summary).strip():
                 yield f"{name}:{number}", {"id": f"{split}-{number}", "document": document, "summary": summary}
             else:
@@ -366,7 +388,7 @@ def _hub(name: str, split: str) -> Iterator[tuple[str, dict]]:
 def _example(row: dict, where: str) -> Example:
     """Check a row of any format and make it an Example; `where` names its place in errors."""
     source = next((field for field in ("document", "source", "sentences") if field in row), None)
-    if source is None or not row.keys() & {"references", "summary", "target"}:
+    if source is None or not row.keys() & set(REFERENCES):
         raise ValueError(f"{where}: needs fields document and summary (or source and target), has {', '.join(row)}")
     sentences = _sentences(row[source], f"{where}: field {source!r}")
     salient = "salient" if "salient" in row else "source_labels"
@@ -378,8 +400,7 @@ def _example(row: dict, where: str) -> Example:
         "kinds": _labels(row.get("kinds"), str, len(sentences), f"{where}: field 'kinds'"),
     }
     labels = {field: values and [values[n] for n in keep] for field, values in labels.items()}
-    document, references = [sentences[n] for n in keep], _references(row, where)
-    edus = _units(row, sentences, where)
+    document, references, edus = [sentences[n] for n in keep], _references(row, where), _units(row, sentences, where)
     if not isinstance(title := row.get("title"), (str, type(None))):
         raise ValueError(f"{where}: field 'title' must be a string, got {str(title)[:60]}")
     return Example(str(row["id"]), document, references[0], references, edus, row.get("tree"), **labels, title=title)
@@ -387,7 +408,7 @@ def _example(row: dict, where: str) -> Example:
 
 def _references(row: dict, where: str) -> list[list[str]]:
     """All references of a row, each a list of sentences."""
-    field = next(field for field in ("references", "summary", "target") if field in row)
+    field = next(field for field in REFERENCES if field in row)
     # SciTLDR as published, known by two fields of its own: `target` lists references of one string each.
     scitldr = field == "target" and isinstance(row["target"], list) and ("source_labels" in row or "paper_id" in row)
     texts = row[field] if scitldr or field == "references" else [row[field]]
@@ -426,9 +447,8 @@ def _word_labels(values: Any, kind: type, sentences: list[str], where: str) -> l
     """One label per word of each sentence, or None; the labels of a sentence may be one string with blanks (GUM)."""
     if values is None:
         return None
-    rows = [
-        row.split() if isinstance(row, str) else row or [] for row in _labels(values, object, len(sentences), where)
-    ]
+    values = _labels(values, object, len(sentences), where)
+    rows = [row.split() if isinstance(row, str) else row or [] for row in values]
     pairs = enumerate(zip(rows, sentences, strict=True), start=1)
     return [_labels(row, kind, len(text.split()), f"{where}, sentence {n},") for n, (row, text) in pairs]
 

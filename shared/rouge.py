@@ -8,9 +8,8 @@ The scores are those of `rouge-score` (Google's port of ROUGE-1.5.5; Lin 2004): 
 
 The trap: most papers' "ROUGE-L" is Lsum (the Perl script's), and `rouge-score` knows sentences by line breaks alone.
 Text without line breaks gets an Lsum that silently equals L: for bart-large-cnn on CNN/DailyMail 30.6 in place of 40.0
-(its model card). So here texts come as lists of sentences, and the line breaks are put in. A text that comes as one
-string is one sentence, unless it has line breaks of its own. Words are a-z and 0-9: ROUGE of other scripts means
-nothing.
+(its model card). So here texts come as lists of sentences; one string is one sentence, unless it has line breaks.
+Words are a-z and 0-9: ROUGE of other scripts means nothing.
 """
 
 from __future__ import annotations
@@ -49,11 +48,23 @@ def score(
     for n, (prediction, reference) in enumerate(zip(predictions, references, strict=True)):
         several = isinstance(reference, list) and any(isinstance(text, list) for text in reference)
         texts = [_lines(text) for text in (reference if several else [reference])]
-        if not all(re.search("[a-z0-9]", text.lower()) for text in texts):
+        if not all(map(_has_words, texts)):
             raise ValueError(f"reference {n} has no word of a-z or 0-9: {reference!r}")
         best = scorer.score_multi(texts, _lines(prediction))
         values[:, n] = [100 * best[metric].fmeasure for metric in METRICS]
     return dict(zip(METRICS, values, strict=True))
+
+
+def check_references(examples: Sequence) -> None:
+    """ValueError that names the first of `shared.data.Example`s with a reference that ROUGE cannot read."""
+    for example in examples:
+        for text in map(_lines, example.references):
+            if not _has_words(text):
+                raise ValueError(f"{example.id}: the reference {text[:60]!r} has no word of a-z or 0-9, so no ROUGE")
+
+
+def _has_words(text: str) -> bool:
+    return re.search("[a-z0-9]", text.lower()) is not None
 
 
 def _lines(text: str | list[str]) -> str:
@@ -72,10 +83,8 @@ def signature(n: int, stemmer: bool = True) -> str:
 def bootstrap_interval(
     values: Sequence[float], confidence: float = 0.95, samples: int = 10_000, seed: int = 0
 ) -> tuple[float, float, float]:
-    """Mean of (n,) values and its percentile bootstrap interval (Efron and Tibshirani 1993, chapter 13).
+    """Mean, low and high of (n,) values by the percentile bootstrap (Efron and Tibshirani 1993, chapter 13).
 
-    Returns:
-        mean, low, high, in the unit of the values.
     Raises:
         ValueError: no values, a value that is not finite, a confidence outside (0, 1).
     """
@@ -88,24 +97,22 @@ def bootstrap_interval(
     return float(values.mean()), float(low), float(high)
 
 
+def interval(values: Sequence[float]) -> dict[str, float]:
+    """`bootstrap_interval` as {mean, low, high}."""
+    mean, low, high = bootstrap_interval(values)
+    return {"mean": mean, "low": low, "high": high}
+
+
 def paired_test(
-    a: Sequence[float],
-    b: Sequence[float],
-    method: str = "approximate_randomization",
-    samples: int = 10_000,
-    seed: int = 0,
+    a: Sequence[float], b: Sequence[float], method: str = "approximate_randomization", samples=10_000, seed=0
 ) -> float:
     """Two-sided p-value of the difference of the means of two systems on the same n examples.
 
     `approximate_randomization` (Noreen 1989): how often does swapping the two outputs of each example with
     probability 1/2 give a difference as large? `bootstrap` (Efron and Tibshirani 1993, section 16.4): how often is
     the difference of a resample as far from the observed one as that is from 0? Both count the observed data as one
-    more sample, p = (1 + count) / (1 + samples), so p is never 0.
+    more sample, p = (1 + count) / (1 + samples), so p is never 0, and exactly 1 for equal systems.
 
-    Args:
-        a, b: (n,) values of the systems, in the same order of examples.
-    Returns:
-        p in (0, 1]; exactly 1 for equal systems.
     Raises:
         ValueError: unknown method, lengths that differ, no values, a value that is not finite.
     """
@@ -125,8 +132,14 @@ def paired_test(
     return (1 + count) / (1 + samples)
 
 
+def difference(a: Sequence[float], b: Sequence[float]) -> dict[str, float]:
+    """System a minus system b on the same examples: {difference, low, high, p} by bootstrap and `paired_test`."""
+    p = paired_test(a, b)
+    mean, low, high = bootstrap_interval(np.subtract(a, b))
+    return {"difference": mean, "low": low, "high": high, "p": p}
+
+
 def _finite(values: Sequence[float]) -> np.ndarray:
-    """A non-empty (n,) float array."""
     values = np.asarray(values, dtype=float)
     if values.ndim != 1 or not len(values) or not np.isfinite(values).all():
         raise ValueError(f"need a list of finite numbers, at least one, got {values!r}")
@@ -140,26 +153,6 @@ def _blocks(samples: int, n: int) -> Iterator[tuple[int, int]]:
         yield min(rows, samples - start), n
 
 
-def interval(values: Sequence[float]) -> dict[str, float]:
-    """`bootstrap_interval` as {mean, low, high}."""
-    return dict(zip(("mean", "low", "high"), bootstrap_interval(values), strict=True))
-
-
-def difference(a: Sequence[float], b: Sequence[float]) -> dict[str, float]:
-    """System a minus system b on the same examples: {difference, low, high, p} by bootstrap and `paired_test`."""
-    mean, low, high = bootstrap_interval(_finite(a) - _finite(b))
-    return {"difference": mean, "low": low, "high": high, "p": paired_test(a, b)}
-
-
-def check_references(examples: Sequence) -> None:
-    """ValueError that names the first of `shared.data.Example`s with a reference that ROUGE cannot read."""
-    for example in examples:
-        for sentences in example.references:
-            if not re.search("[a-z0-9]", " ".join(sentences).lower()):
-                text = " ".join(sentences)[:60]
-                raise ValueError(f"{example.id}: the reference {text!r} has no word of a-z or 0-9, so no ROUGE")
-
-
 def table(rows: Sequence[dict]) -> str:
     """Markdown table, a line per row, a column per key of any row.
 
@@ -169,15 +162,12 @@ def table(rows: Sequence[dict]) -> str:
     columns = list(dict.fromkeys(column for row in rows for column in row))
     cells = [columns] + [[_cell(row.get(column)) for column in columns] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = [
-        "| " + " | ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)) + " |" for row in cells
-    ]
+    lines = ["| " + " | ".join(map(str.ljust, row, widths)) + " |" for row in cells]
     return "\n".join([lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]])
 
 
 def _cell(value: object) -> str:
-    """One value as `table` prints it."""
     if isinstance(value, dict):
         first = f"{value['mean']:.2f}" if "mean" in value else f"{value['difference']:+.2f}"
         return f"{first} [{value['low']:.2f}, {value['high']:.2f}]" + (f" p {value['p']:.3f}" if "p" in value else "")
-    return "-" if value is None else f"{value:.2f}" if isinstance(value, float) else str(value)
+    return "-" if value is None else f"{value:.2f}" if isinstance(value, (float, np.floating)) else str(value)

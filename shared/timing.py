@@ -1,12 +1,12 @@
 """Timing that can be believed: several functions side by side in one run, medians, spread, peak memory.
 
-Every round runs each function once, and a round starts one function later than the round before: a machine that slows
-down slows down all sides. Ratios are taken within rounds. On CUDA, where a call returns before its work is done, the
-clock is read only after synchronisation, before and after the call.
+Every round runs each function once, one function later than the round before: a machine that slows down slows down all
+sides. Ratios are taken within rounds. On CUDA, where a call returns early, the clock is read after synchronisation.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import tempfile
 import time
@@ -30,10 +30,6 @@ class Timing:
     peak_bytes: int | None  # most torch memory held during a run above what was held before it; None: not measured
     times: tuple[float, ...]  # (n,) seconds; times[i] of all functions are from round i
 
-    def __str__(self) -> str:
-        memory = "not measured" if self.peak_bytes is None else f"{self.peak_bytes / 2**20:.1f} MiB"
-        return f"{self.name}: {1e3 * self.median:.2f} ms (IQR {1e3 * self.iqr:.2f}, n {self.n}, peak memory {memory})"
-
 
 def compare(
     functions: dict[str, Callable[[], object]],
@@ -42,12 +38,10 @@ def compare(
     device: str | torch.device | None = None,
     memory: bool = True,
 ) -> dict[str, Timing]:
-    """Time functions against each other, interleaved.
+    """Time functions against each other, interleaved: `warmup` rounds that do not count, then `repeats` that do.
 
     Args:
-        functions: by name; each runs `warmup + repeats` times, and once more for its memory.
-        repeats: timed rounds, at least 3.
-        warmup: rounds before them that are not timed, at least 0.
+        functions: by name.
         device: where the functions compute: None or cpu, or a CUDA device.
         memory: measure peak memory, in a run of its own after the timed ones.
     Raises:
@@ -82,36 +76,29 @@ def ratio(timings: dict[str, Timing], slow: str, fast: str) -> tuple[float, floa
 
 
 def find_device(name: str) -> torch.device:
-    """The torch device of that name; ValueError where this machine cannot use it."""
+    """The torch device of that name; ValueError where this machine cannot compute on it."""
     try:
-        return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        number = torch.zeros(1, device=name)
+        number.item()
+        return number.device
+    except (RuntimeError, AssertionError, ImportError) as error:
         raise ValueError(f"--device {name} cannot be used here: {str(error).splitlines()[0]}") from None
-
-
-def _synchronize(device: torch.device) -> None:
-    """Wait until the device has done all its work."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def _seconds(function: Callable[[], object], device: torch.device) -> float:
     """Wall-clock seconds of one call, the device's work included."""
-    _synchronize(device)
+    wait = functools.partial(torch.cuda.synchronize, device) if device.type == "cuda" else lambda: None
+    wait()
     start = time.perf_counter()
     result = function()
-    _synchronize(device)
+    wait()
     seconds = time.perf_counter() - start
     del result  # freed off the clock
     return seconds
 
 
 def _peak_bytes(function: Callable[[], object], device: torch.device) -> int:
-    """Most bytes that torch held during one call, above what it held before.
-
-    CUDA keeps this number. On the CPU the profiler logs every allocation (+) and release (-) of tensors; the peak is
-    the largest running sum. Profiling slows the call down, so it is never a timed one.
-    """
+    """Most bytes that torch held during one call, above what it held before: CUDA's count, or the profiler's log."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device)
@@ -123,5 +110,6 @@ def _peak_bytes(function: Callable[[], object], device: torch.device) -> int:
     with tempfile.TemporaryDirectory() as folder:
         profile.export_chrome_trace(f"{folder}/trace.json")
         events = json.loads(Path(folder, "trace.json").read_text(encoding="utf-8"))["traceEvents"]
+    # Every allocation (+) and release (-) of a tensor; the peak is the largest running sum.
     changes = sorted((event for event in events if event.get("name") == "[memory]"), key=lambda event: event["ts"])
     return max(accumulate((event["args"]["Bytes"] for event in changes), initial=0))

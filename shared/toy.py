@@ -8,13 +8,14 @@ A story is a list of sentences of four kinds; " / " parts its clauses (EDUs).
     filler  scenery: "rain fell all morning , / while the shops stayed open ."
 
 The summary has a sentence per main fact, in the order of first mention; it copies names, number, object and place and
-rewords the rest: "in Marwick 12 halls were inaugurated by Mara Kelman .". Which facts are main is drawn first. It shows
-in the text through the verb of the source (`CERTAIN` or `UNCERTAIN`; as far as `signal` goes), in the discourse tree
-through nuclearity (as far as `tree_signal` goes), and nowhere else.
+rewords the rest: "in Marwick 12 halls were inaugurated by Mara Kelman .". Which facts are main the text shows through
+the source's verb (`CERTAIN` or `UNCERTAIN`; as far as `signal` goes), in the discourse tree through nuclearity (as far
+as `tree_signal` goes), and nowhere else. Neither knob changes what the other does.
 """
 
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -46,9 +47,9 @@ SUMMARY = "in {place} {number} {objects} were {summary_verb} by {first} {last} .
 
 @dataclass(frozen=True)
 class Domain:
-    """A topic: the stretch of the story (0 = begin, 1 = end) where facts are first told, and its words."""
+    """A topic and its words."""
 
-    layout: tuple[float, float]
+    layout: tuple[float, float]  # the stretch of the story, from 0 to 1, where facts are first told
     syllables: str  # begins of names
     verbs: str  # told/also told/in the summary
     objects: str
@@ -108,11 +109,7 @@ for _domain in DOMAINS.values():
 
 @dataclass(frozen=True)
 class ToyConfig:
-    """The knobs of the toy corpus. A value out of range is a ValueError.
-
-    At `signal` 1 the summary is a function of the text; at `tree_signal` 1 the salient sentences are a function of the
-    tree. Neither changes what the other one does, nor what is told.
-    """
+    """The knobs of the toy corpus. A value out of range is a ValueError."""
 
     domain: str = "news"  # Topic, names, verbs and layout: news (facts early), nature (facts late).
     min_sentences: int = 8  # Shortest story in sentences, 8-40.
@@ -138,13 +135,10 @@ class ToyConfig:
                 raise ValueError(f"ToyConfig.{field} is {value!r}; give {kind} from {low} to {high}")
 
 
-@dataclass(frozen=True)
-class Sentence:
-    """Its clauses as (relation, text), its kind, and the words that the summary takes (none: not salient)."""
-
-    clauses: list[tuple[str, str]]
+class Sentence(NamedTuple):
+    clauses: list[tuple[str, str]]  # (relation, text)
     kind: str
-    content: set[str]
+    content: set[str]  # words that the summary takes; none: not salient
 
 
 def make_sentence(kind: str, template: str, content: tuple[str, ...] = (), **slots: str) -> Sentence:
@@ -154,7 +148,6 @@ def make_sentence(kind: str, template: str, content: tuple[str, ...] = (), **slo
 
 
 def pick(options: list[str], rng: np.random.Generator) -> str:
-    """One of the options."""
     return options[rng.integers(len(options))]
 
 
@@ -281,19 +274,11 @@ def tag(tokens: list[str]) -> list[str]:
 
 
 def story(config: ToyConfig, rng: np.random.Generator, name: str = "toy") -> dict:
-    """Makes one story.
+    """Makes one story: the fields of `shared.data.Example`, all text being tokens joined by single spaces.
 
-    Args:
-        config: the knobs.
-        rng: the randomness; what is told, the verbs of the sources and the tree take a stream each, so that the same
-            rng with another `signal` or `tree_signal` gives the same story but for these verbs or the tree.
-        name: the story's `id`.
-    Returns:
-        `id`; `document`, list of sentences; `summary`, list of sentences; `edus`, list of clauses; `tree`, .dis text;
-        `pos`, Penn tags per sentence and token; `salient`, bool per sentence; `salient_tokens`, bool per sentence and
-        token; `kinds`, per sentence. All text is tokens joined by single spaces.
+    The same rng with another `signal` or `tree_signal` gives the same story but for the sources' verbs, or the tree.
     """
-    rng, cue_rng, tree_rng = rng.spawn(3)
+    rng, cue_rng, tree_rng = rng.spawn(3)  # what is told, the verbs of the sources, the tree
     length = int(rng.integers(config.min_sentences, config.max_sentences + 1))
     facts = draw_facts(config, length, rng, cue_rng)
     sentences = tell(facts, config, length, rng, cue_rng)
@@ -318,34 +303,15 @@ def story(config: ToyConfig, rng: np.random.Generator, name: str = "toy") -> dic
 
 
 def generate(split: str, count: int | None = None, config: ToyConfig = ToyConfig(), seed: int = 0) -> list[dict]:
-    """Makes the first `count` stories of a split; story i depends on (seed, split, i, config) alone.
+    """Makes the first `count` stories of a split (default: see SPLITS); story i depends on the rest and i alone.
 
-    Args:
-        split: train, validation or test.
-        count: how many stories, 0 or more; by default as many as `SPLITS` says.
-        config: the knobs.
-        seed: 0 or more; another seed is another corpus.
     Raises:
         ValueError: unknown split, negative count or seed.
     """
     if split not in SPLITS:
         raise ValueError(f"toy split {split!r} does not exist; choose one of {', '.join(SPLITS)}")
     count = SPLITS[split] if count is None else count
-    for field, value in {"count": count, "seed": seed}.items():
-        if value < 0:
-            raise ValueError(f"toy {field} is {value}; give 0 or more")
+    if min(count, seed) < 0:
+        raise ValueError(f"toy count is {count} and seed is {seed}; give 0 or more")
     streams = (np.random.default_rng([seed, list(SPLITS).index(split), i]) for i in range(count))
     return [story(config, rng, f"toy-{split}-{i:05d}") for i, rng in enumerate(streams)]
-
-
-def format_story(example: dict) -> str:
-    """A story for people to read: sentences (* = salient, [..] = salient tokens), summary, tree."""
-    out = [example["id"]]
-    rows = zip(example["document"], example["kinds"], example["salient"], example["salient_tokens"], strict=True)
-    for sentence, kind, salient, marks in rows:
-        words = " ".join(f"[{word}]" if mark else word for word, mark in zip(sentence.split(), marks, strict=True))
-        out.append(f"{'*' if salient else ' '} {kind:<7} {words.replace('] [', ' ')}")
-    out += [f"  summary {sentence}" for sentence in example["summary"]]
-    node = r"\( (\w)\w* \(\w+ ([\d ]+)\)(?: \(rel2par (\S+)\))? ?(?:\(text _!(.*)_!\) \))?"
-    tree = re.sub(node, r"\1 \2 \3 | \4", example["tree"])
-    return "\n".join(out + [line.rstrip(" |") for line in tree.splitlines() if line.strip() != ")"])

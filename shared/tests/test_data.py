@@ -2,10 +2,14 @@
 
 import dataclasses
 import gzip
+import importlib
+import io
 import json
 import os
+import socket
 import subprocess
 import sys
+import time
 import types
 from pathlib import Path
 
@@ -13,8 +17,8 @@ import pytest
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-from shared import toy  # noqa: E402
-from shared.data import HUB, Example, load, read_jsonl, write_jsonl  # noqa: E402
+from shared import data, toy  # noqa: E402
+from shared.data import HUB, Example, load, read_jsonl, read_texts, write_jsonl  # noqa: E402
 
 ROW = {"document": ["The cat sat .", "It was wet ."], "summary": ["A wet cat ."]}
 
@@ -70,6 +74,7 @@ def test_white_space_is_single_blanks_and_wordless_sentences_go_with_their_label
 def test_all_optional_fields(tmp_path):
     fields = {
         "id": 7,
+        "title": "Wet",
         "references": [ROW["summary"], "The cat got wet ."],
         "edus": ["The cat sat .", "It was", "wet ."],
         "tree": "( Root (leaf 1) (text _!The cat sat ._!) ) (text _!It was_!) (text _!wet ._!)",
@@ -80,6 +85,7 @@ def test_all_optional_fields(tmp_path):
     }
     example = one(tmp_path, **fields)
     assert example.id == "7" and example.references == [ROW["summary"], ["The cat got wet ."]]
+    assert example.title == "Wet" and one(tmp_path).title is None
     assert example.edus == fields["edus"] and example.tree == fields["tree"]
     assert example.pos[1] == ["PRP", "VBD", "JJ", "."]
     assert example.salient_tokens == [[False] * 4, [False, False, True, False]]
@@ -136,6 +142,9 @@ def test_limit_keeps_the_first_and_reads_no_further(tmp_path):
 BAD_LINES = [
     ('{"document": "a"', r"data.jsonl:2: malformed JSON .*put one object on each line"),
     ('["a", "b"]', r"data.jsonl:2: a line must be one JSON object, got list"),
+    ('{"document": "half \\ud83d", "summary": "b"}', r"data.jsonl:2: malformed JSON .*surrogates not allowed"),
+    ('{"a":' * 10**5 + "1" + "}" * 10**5, r"data.jsonl:2: malformed JSON .*recursion"),
+    ('{"id": ' + "1" * 5000 + "}", r"data.jsonl:2: malformed JSON .*digits"),
     ({"article": "a", "summary": "b"}, r"data.jsonl:2: needs fields document and summary .*, has article, summary"),
     ({"document": "a"}, r"data.jsonl:2: needs fields document and summary"),
     ({**ROW, "document": 3}, r"data.jsonl:2: field 'document' must be a string or a list of strings, got 3"),
@@ -143,6 +152,7 @@ BAD_LINES = [
     ({**ROW, "document": []}, r"data.jsonl:2: field 'document' is empty; give it text or remove the line"),
     ({**ROW, "document": [" ", "\n"]}, r"data.jsonl:2: field 'document' is empty"),
     ({"source": "a", "target": " "}, r"data.jsonl:2: field 'target' is empty"),
+    ({**ROW, "title": ["x"]}, r"data.jsonl:2: field 'title' must be a string, got \['x'\]"),
     ({**ROW, "id": ["x"]}, r"data.jsonl:2: field 'id' must be a string or a number"),
     ({**ROW, "references": []}, r"data.jsonl:2: field 'references' must be a list of at least one reference"),
     ({**ROW, "references": ["other"]}, r"data.jsonl:2: the first of field 'references' must equal the summary"),
@@ -260,6 +270,14 @@ def test_a_tree_in_the_row_wins_over_the_file(tmp_path):
     assert load(tmp_path, "dev")[0].tree == DIS
 
 
+@pytest.mark.parametrize("name", ["../secret", "/{}/secret", "..", "n" * 300, "a\0b"])
+def test_an_id_reads_no_tree_outside_its_folder(tmp_path, name):
+    gum(tmp_path)
+    (tmp_path / "secret.dis").write_text(DIS, encoding="utf-8")
+    write(tmp_path / "dev.jsonl", {**GUM, "id": name.format(tmp_path)})
+    assert load(tmp_path, "dev")[0].tree is None
+
+
 def test_gum_without_trees_has_none(tmp_path):
     (example,) = load(write(tmp_path / "dev.jsonl", GUM))
     assert example.tree is None and example.edus is None
@@ -315,8 +333,8 @@ def test_parallel_text_as_multi30k_publishes_it(tmp_path):
     ("files", "message"),
     [
         ({"train_en": "a\nb\n", "train_de": "x\n"}, r"train.en has 2 lines, .*train.de has 1"),
-        ({"train_en": "a\nb\n", "train_de": "x\n \n"}, r"train.de:2: empty line; remove line 2 from both languages"),
-        ({"train_en": "\nb\n", "train_de": "x\ny\n"}, r"train.en:1: empty line; remove line 1"),
+        ({"train_en": "a\nb\n", "train_de": "x\n \n"}, r"train.de:2: empty line; remove this line from both languages"),
+        ({"train_en": "\nb\n", "train_de": "x\ny\n"}, r"train.en:1: empty line; remove this line"),
         ({"train_en": "a\n", "train_fr": "x\n"}, r":en-de has no split 'train'; it has no split at all"),
         ({"dev_en": "a\n", "dev_de": "x\n"}, r":en-de has no split 'train'; it has dev"),
         ({"train_en": "a\n", "train_de": b"\xff\n"}, r"train.de: not UTF-8"),
@@ -339,10 +357,12 @@ def test_a_cut_off_gzip_file_is_refused(tmp_path, damage):
 
 def test_parallel_text_without_languages_says_how_to_write_them(tmp_path):
     parallel(tmp_path, train_en="a\n", train_de="b\n", README_md="from the web")
-    with pytest.raises(ValueError, match=rf"holds parallel text \(de, en\): .*e.g. {tmp_path}:en-de"):
+    with pytest.raises(
+        ValueError, match=rf"holds no JSON lines .*of parallel text say the languages: {tmp_path}:en-de"
+    ):
         load(tmp_path)
     (tmp_path / "train.de").unlink()
-    with pytest.raises(ValueError, match="holds no JSON lines"):
+    with pytest.raises(ValueError, match=r"holds no JSON lines \(train.jsonl, validation.jsonl, test.jsonl\)$"):
         load(tmp_path)
 
 
@@ -353,7 +373,8 @@ def test_toy_by_name_and_with_knobs():
     examples = load("toy:count=3", "test")
     assert [example.id for example in examples] == [row["id"] for row in toy.generate("test", 3)]
     assert [example.source for example in examples] == [" ".join(row["document"]) for row in toy.generate("test", 3)]
-    assert all(getattr(examples[0], field.name) is not None for field in dataclasses.fields(Example))
+    known = {field.name for field in dataclasses.fields(Example)} - {"title"}
+    assert all(getattr(examples[0], field) is not None for field in known)
     assert len(load("toy", "val", limit=2)) == 2
     assert load("toy:count=3,seed=1", "test") != examples
     assert load("toy:count=2,signal=0.0,min_sentences=20,max_sentences=20")[0].document != examples[0].document
@@ -430,12 +451,14 @@ def test_an_absent_package_is_named_with_its_command(monkeypatch, name, package)
 HUB_ROWS = {
     "cnn_dailymail": {"article": "One . Two .", "highlights": "First .\nSecond .", "id": "x"},
     "xsum": {"document": "One .\nTwo .", "summary": "First .", "id": "x"},
+    "samsum": {"id": "1", "dialogue": "A: one .\r\nB: two .", "summary": "First ."},
     "arxiv": {"article": "One .\n Two .", "abstract": "First .\n Second ."},
     "wmt14-en-de": {"translation": {"de": "Eins .", "en": "One ."}},
 }
 HUB_RESULTS = {
     "cnn_dailymail": (["One . Two ."], ["First .", "Second ."]),
     "xsum": (["One .", "Two ."], ["First ."]),
+    "samsum": (["A: one .", "B: two ."], ["First ."]),
     "arxiv": (["One .", "Two ."], ["First .", "Second ."]),
     "wmt14-en-de": (["One ."], ["Eins ."]),
 }
@@ -466,9 +489,9 @@ def test_hub_data_sets_by_name(hub, name):
 
 def test_hub_examples_without_text_are_skipped_counted_and_do_not_use_up_the_limit(hub):
     full = HUB_ROWS["xsum"]
-    hub.rows = [{**full, "document": "\n"}, full, {**full, "summary": ""}, full, full]
-    with pytest.warns(UserWarning, match="xsum: skipped 2 examples"):
-        assert [example.id for example in load("xsum", limit=2)] == ["train-1", "train-3"]
+    hub.rows = [{**full, "document": "\n"}, full, {**full, "summary": ""}, {**full, "document": None}, full, full]
+    with pytest.warns(UserWarning, match="xsum: skipped 3 examples"):
+        assert [example.id for example in load("xsum", limit=2)] == ["train-1", "train-4"]
 
 
 def test_hub_data_out_of_reach_names_the_command_that_gets_it(monkeypatch):
@@ -485,12 +508,166 @@ def test_hub_data_out_of_reach_names_the_command_that_gets_it(monkeypatch):
         load("cnn_dailymail", "test")
 
 
-def test_importing_data_and_rouge_brings_in_no_torch():
-    code = "import sys, shared.data, shared.rouge; sys.exit(bool({'torch', 'datasets', 'aclsum'} & set(sys.modules)))"
+@pytest.mark.parametrize(
+    ("module", "absent"),
+    [("shared.rouge", "torch datasets aclsum"), ("shared.data", "torch datasets aclsum nltk numpy")],
+)
+def test_importing_stays_cheap(module, absent):
+    code = f"import sys, {module}; sys.exit(bool(set({absent!r}.split()) & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2]).returncode == 0
 
 
+# Texts to predict on.
+
+
+def stdin(monkeypatch, content: bytes):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), encoding="latin-1"))
+
+
+def test_texts_are_lines_of_files_and_of_standard_input_in_order(tmp_path, monkeypatch):
+    (tmp_path / "notes.txt").write_bytes(b"\xef\xbb\xbfOne  text.\r\n\n \nTwo\xe2\x80\xa8texts.")
+    write(tmp_path / "rows.jsonl", {"source": ["A b .", "C ."]}, {"id": 7, "document": "D", "title": "T"})
+    (tmp_path / "packed.jsonl.gz").write_bytes(gzip.compress(b'{"source": "E"}'))
+    stdin(monkeypatch, '\ufeffzwölf\n\n{not JSON}\n{"source": "F", "id": "x"}\n'.encode())
+    examples = list(read_texts([tmp_path / "notes.txt", "-", tmp_path / "rows.jsonl", tmp_path / "packed.jsonl.gz"]))
+    expected = {"notes-1": "One text.", "notes-4": "Two texts.", "stdin-1": "zwölf", "stdin-3": "{not JSON}", "x": "F"}
+    expected |= {"rows-1": "A b . C .", "7": "D", "packed-1": "E"}
+    assert {example.id: example.source for example in examples} == expected and len(examples) == 8
+    assert list(expected) == [example.id for example in examples]
+    assert examples[5].document == ["A b .", "C ."] and examples[6].title == "T"
+    assert all(example.summary == ["-"] for example in examples)
+
+
+def test_texts_come_from_standard_input_when_no_file_is_named_one_by_one(monkeypatch):
+    def lines():
+        yield "first\n"
+        raise AssertionError("must not be read before it is asked for")
+
+    monkeypatch.setattr(sys, "stdin", lines())
+    texts = read_texts()
+    assert next(texts) == Example("stdin-1", ["first"], ["-"], [["-"]])
+    with pytest.raises(AssertionError, match="must not"):
+        next(texts)
+    stdin(monkeypatch, b"")
+    assert list(read_texts([])) == []
+
+
+@pytest.mark.parametrize("field", ["summary", "target", "references"])
+def test_references_beside_a_text_are_not_read(tmp_path, field):
+    (example,) = read_texts([write(tmp_path / "a.jsonl", {"source": "a", field: None})])
+    assert example.references == [["-"]]
+
+
+def test_a_text_has_its_tree_and_labels(tmp_path):
+    (example,) = read_texts([gum(tmp_path) / "dev.jsonl"])
+    assert example == dataclasses.replace(load(tmp_path, "dev")[0], summary=["-"], references=[["-"]])
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b'{"source": "a"', "malformed JSON"),
+        (b'{"text": "a"}', "needs fields document and summary"),
+        (b'{"source": " "}', "field 'source' is empty"),
+        (b'{"source": "a", "id": null}', "field 'id' must be a string or a number, got None"),
+        (b'{"source": "a", "salient": [1, 0]}', "field 'salient' needs a list of 1 labels, got 2"),
+    ],
+)
+def test_a_broken_text_is_named_by_file_and_line(tmp_path, monkeypatch, line, message):
+    (tmp_path / "a.jsonl").write_bytes(b'{"source": "fine"}\n' + line)
+    stdin(monkeypatch, b"fine\n" + line)
+    for texts, place in ((read_texts([tmp_path / "a.jsonl"]), "a.jsonl:2"), (read_texts(), "standard input:2")):
+        assert next(texts).source == "fine"
+        with pytest.raises(ValueError, match=f"{place}: {message}"):
+            next(texts)
+
+
+def test_texts_of_no_file_or_no_text_are_refused(tmp_path, monkeypatch):
+    for path in (tmp_path / "gone.txt", tmp_path):
+        with pytest.raises(ValueError, match="no file .* to read texts from"):
+            read_texts(["-", path])  # at once, before anything is decoded
+    stdin(monkeypatch, b"\xff")
+    with pytest.raises(ValueError, match="standard input: not UTF-8"):
+        list(read_texts())
+
+
+# Sentences.
+
+
+@pytest.fixture(params=["rule", "rule without nltk", "punkt"])
+def splitter(request, monkeypatch):
+    """Each way to split: NLTK with its punkt data (here one that nothing was learned from), without it, no NLTK."""
+    nltk = pytest.importorskip("nltk")
+    punkt = importlib.import_module("nltk.tokenize.punkt").PunktSentenceTokenizer()
+
+    def absent(text):
+        raise LookupError("Resource punkt_tab not found.")
+
+    monkeypatch.setattr(nltk, "sent_tokenize", punkt.tokenize if request.param == "punkt" else absent)
+    if request.param == "rule without nltk":
+        monkeypatch.setitem(sys.modules, "nltk", None)
+    monkeypatch.setattr(socket, "socket", None)  # no network
+    data._sentence_splitter.cache_clear()
+    yield request.param
+    data._sentence_splitter.cache_clear()
+
+
+def test_sentences_end_at_full_stops_and_no_word_is_cut(splitter):
+    assert data.split_sentences("One two.  Three? Four!\nFive") == ["One two.", "Three?", "Four!", "Five"]
+    assert data.split_sentences("no end") == ["no end"] and data.split_sentences("") == [""]
+    text = 'He said "go."(Then he left.) It was 3.14 at x.y. Yes...No. A . B'
+    assert " ".join(data.split_sentences(text)).split() == text.split()
+
+
+def test_200_000_words_without_a_full_stop_end_quickly(splitter):
+    for text in ("word, " * 200_000, "x" * 200_000, "." * 200_000, "a.b" * 100_000, " " * 200_000 + "x"):
+        start = time.process_time()
+        assert len(data.split_sentences(text.strip())) == 1
+        assert time.process_time() - start < 5
+
+
+def test_only_whole_documents_without_labels_are_split(splitter, tmp_path):
+    text, tags = "It rained. We left.", "PRP VBD PRP VBD"
+    whole, tree = one(tmp_path, document=text), one(tmp_path, document=text, edus=["It rained.", "We left."])
+    assert [example.document for example in data.in_sentences([whole, tree])] == [["It rained.", "We left."]] * 2
+    assert data.in_sentences([whole])[0] == dataclasses.replace(whole, document=["It rained.", "We left."])
+    labels = {"salient": [False], "salient_tokens": [[0, 0, 0, 0]], "pos": [tags], "kinds": ["main"]}
+    kept = [one(tmp_path, document=text, **{name: values}) for name, values in labels.items()]
+    kept.append(one(tmp_path, document=["One. Two.", "Three."]))
+    assert data.in_sentences(iter(kept)) == kept and len(kept) == 5
+
+
 # Writing.
+
+
+def test_rows_of_nested_numbers_become_columns(tmp_path):
+    rows = [{"system": "a", "rouge1": {"mean": 1 / 3, "low": 0}, "seed": 3}, {"system": "b, c", "p": None}]
+    data.write_csv(tmp_path / "t.csv", iter(rows))
+    text = (tmp_path / "t.csv").read_text()
+    assert text == 'system,rouge1_mean,rouge1_low,seed,p\na,0.333333,0,3,\n"b, c",,,,\n'
+
+
+def test_json_is_written_whole_or_not_at_all(tmp_path):
+    data.write_json(tmp_path / "m.json", {"ä": [1.5, None]})
+    for value in ({"x": float("nan")}, {"x": {1, 2}}):
+        with pytest.raises((ValueError, TypeError)):
+            data.write_json(tmp_path / "m.json", value)
+    assert json.loads((tmp_path / "m.json").read_text(encoding="utf-8")) == {"ä": [1.5, None]}
+    assert "ä" in (tmp_path / "m.json").read_text(encoding="utf-8") and len(list(tmp_path.iterdir())) == 1
+
+
+def test_outputs_are_tried_before_work_and_nothing_is_left(tmp_path, monkeypatch):
+    (tmp_path / "old.csv").write_text("old")
+    data.check_outputs(None, tmp_path / "new" / "deep" / "m.json", tmp_path / "old.csv")
+    assert (tmp_path / "old.csv").read_text() == "old"
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["old.csv"]
+    bad = [tmp_path, tmp_path / "old.csv" / "m.json", Path(os.devnull), tmp_path / ("n" * 300)]
+    for path in bad:
+        with pytest.raises(OSError):
+            data.check_outputs(path)
+    monkeypatch.setattr(Path, "write_text", lambda *_, **__: (_ for _ in ()).throw(PermissionError("read-only")))
+    with pytest.raises(PermissionError):  # a folder that takes no new file
+        data.check_outputs(tmp_path / "old.csv")
 
 
 def test_written_rows_read_back_the_same(tmp_path):

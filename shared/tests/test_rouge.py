@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from rouge_score import rouge_scorer
 
 from shared import rouge
+from shared.data import Example
 
 # The trap, by hand. Reference R and prediction P have the same two sentences, in opposite order:
 #   R = the cat sat | on a mat          P = on a mat | the cat sat          (6 words each)
@@ -38,50 +38,29 @@ def test_lsum_takes_the_union_over_predicted_sentences():
     assert scores["rougeL"] == pytest.approx([800 / 15, 40])
 
 
-def test_not_without_line_breaks_lsum_silently_equals_l():
-    # What happens to who joins sentences by blanks: both texts are one sentence each, Lsum becomes L, 50.
-    scores = rouge.score([" ".join(PREDICTION)], [" ".join(REFERENCE)])
-    assert scores["rougeLsum"] == pytest.approx([50]) and scores["rougeL"] == pytest.approx([50])
-
-
-def test_a_string_with_line_breaks_is_the_list_of_its_sentences():
-    as_lists = rouge.score([PREDICTION], [REFERENCE])
-    as_strings = rouge.score(["\n".join(PREDICTION)], ["\n".join(REFERENCE)])
-    for metric in rouge.METRICS:
-        assert as_lists[metric] == pytest.approx(as_strings[metric])
-
-
-def test_a_line_break_inside_a_sentence_of_a_list_does_not_cut_it():
-    broken = rouge.score([["on a mat\nthe cat sat"]], [["the cat sat\non a mat"]])
-    assert broken["rougeLsum"] == pytest.approx([50])
-
-
-def test_l_is_not_changed_by_the_line_breaks():
-    plain = rouge_scorer.RougeScorer(["rougeL"], use_stemmer=True).score(" ".join(REFERENCE), " ".join(PREDICTION))
-    assert rouge.score([PREDICTION], [REFERENCE])["rougeL"] == pytest.approx([100 * plain["rougeL"].fmeasure])
-
-
-def test_stemmer_is_on_unless_switched_off():
-    # "walking" and "walked" have the stem "walk"; "dogs" and "dog" are four letters and three: only "dogs" is stemmed.
-    assert rouge.score(["dogs walked"], ["dog walking"])["rouge1"] == pytest.approx([100])
-    assert rouge.score(["dogs walked"], ["dog walking"], stemmer=False)["rouge1"] == pytest.approx([0])
-
-
-def test_several_references_the_best_for_each_metric_by_itself():
-    # Against "d c b a": all words, no pair. Against "a b x y": 2 of 4 words, 1 of 3 pairs.
-    scores = rouge.score(["a b c d"], [[["d c b a"], ["a b x y"]]])
-    assert scores["rouge1"] == pytest.approx([100]) and scores["rouge2"] == pytest.approx([100 / 3])
-
-
-def test_sentences_of_one_reference_are_not_several_references():
-    one = rouge.score(["a b"], [["a b", "c d"]])["rouge1"]  # recall 2/4, precision 1
-    several = rouge.score(["a b"], [[["a b"], ["c d"]]])["rouge1"]
-    assert one == pytest.approx([200 / 3]) and several == pytest.approx([100])
-
-
-def test_values_are_per_example_in_order_and_an_empty_prediction_scores_0():
-    scores = rouge.score([["a b"], [], "", ["a c"]], [["a b"], ["a b"], "a b", ["a b"]])
-    assert scores["rouge1"] == pytest.approx([100, 0, 0, 50]) and scores["rouge1"].shape == (4,)
+@pytest.mark.parametrize(
+    ("prediction", "reference", "f1"),
+    [
+        # Stems: "walking" and "walked" have the stem "walk"; "dog" is too short to be stemmed.
+        ("dogs walked", "dog walking", {"rouge1": 100}),
+        # Of several references the best counts, for each metric by itself: all words; 1 of 3 pairs.
+        ("a b c d", [["d c b a"], ["a b x y"]], {"rouge1": 100, "rouge2": 100 / 3}),
+        # Sentences of one reference are not several references: recall 2/4, precision 1.
+        ("a b", ["a b", "c d"], {"rouge1": 200 / 3}),
+        # Joined by blanks each text is one sentence, and Lsum silently equals L.
+        (" ".join(PREDICTION), " ".join(REFERENCE), {"rougeL": 50, "rougeLsum": 50}),
+        # A string with line breaks is the list of its sentences; a line break within a sentence does not cut it.
+        ("\n".join(PREDICTION), REFERENCE, {"rougeL": 50, "rougeLsum": 100}),
+        (["\n".join(PREDICTION)], ["\n".join(REFERENCE)], {"rougeLsum": 50}),
+        ([], ["a b"], {"rouge1": 0}),
+    ],
+)
+def test_what_counts_as_a_text(prediction, reference, f1):
+    scores = rouge.score([prediction, "a x"], [reference, "a b"])
+    assert {metric: scores[metric].tolist() for metric in f1} == {
+        metric: [pytest.approx(value), pytest.approx(50 if metric != "rouge2" else 0)] for metric, value in f1.items()
+    }
+    assert rouge.score(["dogs"], ["dog"], stemmer=False)["rouge1"] == pytest.approx([0])
 
 
 @pytest.mark.parametrize(
@@ -118,12 +97,18 @@ def bound(n):
     return np.sqrt(np.log(2e6) / (2 * n))
 
 
-def test_interval_agrees_with_the_normal_one_on_many_values():
+def test_interval_is_wider_with_more_confidence_and_the_same_for_the_same_seed():
     values = np.random.default_rng(1).normal(40, 10, size=2000)
     mean, low, high = rouge.bootstrap_interval(values)
     half = 1.959964 * values.std() / np.sqrt(2000)
-    assert mean == pytest.approx(values.mean())
-    assert low == pytest.approx(mean - half, abs=half / 10) and high == pytest.approx(mean + half, abs=half / 10)
+    assert (mean, low, high) == (
+        values.mean(),
+        pytest.approx(mean - half, abs=half / 10),
+        pytest.approx(mean + half, abs=half / 10),
+    )
+    narrow = rouge.bootstrap_interval(values, 0.5)
+    assert low < narrow[1] < mean < narrow[2] < high and rouge.bootstrap_interval(values) == (mean, low, high)
+    assert rouge.bootstrap_interval([3.0, 3.0, 3.0]) == (3.0, 3.0, 3.0)
 
 
 def test_interval_covers_the_truth_as_often_as_it_says():
@@ -133,21 +118,6 @@ def test_interval_covers_the_truth_as_often_as_it_says():
     low, high = np.array(intervals).T[1:]
     assert abs(np.mean((low <= 0) & (0 <= high)) - 0.79) < bound(1500) + 0.01
     assert abs(np.mean(low > 0) - 0.105) < bound(1500) + 0.01  # as often above as below
-
-
-def test_interval_of_a_constant_is_a_point_and_more_confidence_is_wider():
-    assert rouge.bootstrap_interval([3.0, 3.0, 3.0]) == (3.0, 3.0, 3.0)
-    values = np.arange(30.0)
-    narrow, wide = rouge.bootstrap_interval(values, 0.5), rouge.bootstrap_interval(values, 0.99)
-    assert wide[1] < narrow[1] < narrow[0] < narrow[2] < wide[2]
-
-
-def test_same_seed_same_result_and_blocks_do_not_change_the_distribution(monkeypatch):
-    values = np.random.default_rng(2).normal(size=200)
-    assert rouge.bootstrap_interval(values) == rouge.bootstrap_interval(values)
-    whole = rouge.bootstrap_interval(values)
-    monkeypatch.setattr(rouge, "_blocks", lambda samples, n: iter([(samples - 1, n), (1, n)]))
-    assert rouge.bootstrap_interval(values) == pytest.approx(whole, abs=0.02)
 
 
 @pytest.mark.parametrize(("samples", "n"), [(10_000, 3), (10_000, 11_490), (7, 400_001), (5, 3_000_000)])
@@ -226,8 +196,39 @@ def test_statistics_refuse(call, message):
         call()
 
 
-def test_table_has_a_row_per_system_with_mean_and_interval():
-    one, other = {"rouge1": np.array([50.0, 50.0])}, {"rouge1": np.array([0.0, 100.0])}
-    lines = rouge.table({"one": one, "other": other}).splitlines()
-    assert lines[0] == "| system | rouge1 |" and lines[2] == "| one | 50.00 [50.00, 50.00] |"
-    assert lines[3] == "| other | 50.00 [0.00, 100.00] |"
+def test_interval_and_difference_name_their_numbers():
+    a, b = np.random.default_rng(4).normal(40, 10, size=(2, 80))
+    mean, low, high = rouge.bootstrap_interval(a)
+    assert rouge.interval(a) == {"mean": mean, "low": low, "high": high} and low < mean < high
+    mean, low, high = rouge.bootstrap_interval(a - b)
+    expected = {"difference": mean, "low": low, "high": high, "p": rouge.paired_test(a, b)}
+    assert rouge.difference(list(a), list(b)) == expected and mean == pytest.approx(a.mean() - b.mean())
+    assert rouge.difference(b, a)["difference"] == -mean
+    for other in (b[:1], b[:7]):  # one number is not broadcast
+        with pytest.raises(ValueError, match=f"80 values against {len(other)}"):
+            rouge.difference(a, other)
+
+
+def test_references_that_rouge_cannot_read_are_found_before_scoring():
+    good = Example("fine", ["d"], ["R2 ."], [["...", "R2 ."], ["Ok"]])
+    rouge.check_references([good, good])
+    for bad in (["结果", "。"], ["..."], ["- —"]):
+        with pytest.raises(ValueError, match="^doc-7: the reference .* has no word of a-z or 0-9, so no ROUGE"):
+            rouge.check_references([good, Example("doc-7", ["d"], ["a"], [["a"], bad])])
+        with pytest.raises(ValueError):  # as `score` has it
+            rouge.score(["a"], [bad])
+
+
+def test_table_has_a_row_per_system_and_a_column_per_key():
+    rows = [
+        {"system": "base", "rouge1": {"mean": 41.204, "low": 40.1, "high": 42}, "n": 3},
+        {"system": "l0", "n": 12, "against": {"difference": 1.2, "low": -0.4, "high": 2, "p": 0.0041}, "s": 0.125},
+        {"n": None, "s": np.float32(2), "against": {"difference": -0.5, "low": -1.0, "high": 0.0}},
+    ]
+    assert rouge.table(rows).splitlines() == [
+        "| system | rouge1               | n  | against                     | s    |",
+        "|--------|----------------------|----|-----------------------------|------|",
+        "| base   | 41.20 [40.10, 42.00] | 3  | -                           | -    |",
+        "| l0     | -                    | 12 | +1.20 [-0.40, 2.00] p 0.004 | 0.12 |",
+        "| -      | -                    | -  | -0.50 [-1.00, 0.00]         | 2.00 |",
+    ]

@@ -55,24 +55,12 @@ def test_median_and_iqr_are_of_the_timed_runs_only(machine):
     result = timing.compare({"a": slow_start}, repeats=5, warmup=2, memory=False)["a"]
     assert result.times == (1.0, 2.0, 3.0, 4.0, 5.0)
     assert (result.name, result.median, result.iqr, result.n) == ("a", 3.0, 2.0, 5)  # quartiles 2 and 4
-    assert result.peak_bytes is None and "not measured" in str(result)
+    assert result.peak_bytes is None
 
 
 def test_runs_are_interleaved_and_every_round_starts_one_later(machine):
     timing.compare({name: machine.function(name, 1.0) for name in "abc"}, repeats=4, warmup=0, memory=False)
     assert "".join(machine.runs()) == "abcbcacababc"
-
-
-def test_warmup_rounds_are_run_and_not_counted(machine):
-    timings = timing.compare({name: machine.function(name, 1.0) for name in "ab"}, repeats=3, warmup=2, memory=False)
-    assert machine.runs().count("a") == machine.runs().count("b") == 5
-    assert timings["a"].n == len(timings["a"].times) == 3
-
-
-def test_each_run_keeps_its_own_times(machine):
-    functions = {"a": machine.function("a", 1.0, 2.0, 3.0), "b": machine.function("b", 10.0, 40.0, 90.0)}
-    timings = timing.compare(functions, repeats=3, warmup=0, memory=False)
-    assert timings["a"].times == (1.0, 2.0, 3.0) and timings["b"].times == (10.0, 40.0, 90.0)
 
 
 def test_ratio_is_the_median_of_the_ratios_of_each_round(machine):
@@ -88,17 +76,6 @@ def test_cuda_is_synchronised_before_and_after_every_call(machine):
     result = timing.compare({"a": run}, repeats=3, warmup=1, device="cuda:0", memory=False)["a"]
     assert machine.log == ["sync cuda:0", "clock", "a", "sync cuda:0", "clock"] * 4
     assert result.times == (8.0, 8.0, 8.0)  # the queued work belongs to the call that queued it
-
-
-def test_work_that_was_queued_before_is_not_charged(machine):
-    machine.pending = 100.0
-    result = timing.compare({"a": machine.function("a", 1.0)}, repeats=3, warmup=0, device="cuda", memory=False)["a"]
-    assert result.times == (1.0, 1.0, 1.0)
-
-
-def test_cpu_never_touches_cuda(machine):
-    timing.compare({"a": machine.function("a", 1.0)}, repeats=3, memory=False)
-    assert not [entry for entry in machine.log if entry.startswith("sync")]
 
 
 def test_cuda_peak_is_above_what_was_held_before(machine):
@@ -123,12 +100,6 @@ def test_cpu_peak_counts_what_is_held_at_the_same_time():
     assert timings["together"].peak_bytes == pytest.approx(12 * million, rel=0.01)
     assert timings["in turn"].peak_bytes == pytest.approx(8 * million, rel=0.01)
     assert timings["none"].peak_bytes == 0
-    assert "peak memory 11.4 MiB" in str(timings["together"])
-
-
-def test_memory_run_is_extra_and_not_timed(machine):
-    result = timing.compare({"a": machine.function("a", 1.0)}, repeats=3, warmup=0)["a"]
-    assert len(machine.runs()) == 4 and result.n == 3
 
 
 @pytest.mark.parametrize(
@@ -146,3 +117,10 @@ def test_refuses(arguments, message):
 
     with pytest.raises(ValueError, match=message):
         timing.compare(**{"functions": {"a": never}, **arguments})
+
+
+def test_find_device_gives_one_that_computes_and_names_the_flag_of_others(monkeypatch):
+    assert timing.find_device("cpu") == torch.device("cpu")
+    for name in ("foo", "meta", "cuda:99", "hpu", "", "xla"):  # each fails in torch with another type
+        with pytest.raises(ValueError, match=f"^--device {name} cannot be used here: .+$"):
+            timing.find_device(name)

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from shared.toy import CERTAIN, DOMAINS, SPLITS, UNCERTAIN, ToyConfig, format_story, generate, name_list
+from shared.toy import CERTAIN, DOMAINS, SPLITS, UNCERTAIN, ToyConfig, generate, name_list
 
 PENN = set(
     "CC CD DT EX FW IN JJ JJR JJS LS MD NN NNS NNP NNPS PDT POS PRP PRP$ RB RBR RBS RP SYM TO UH VB VBD VBG VBN VBP "
@@ -209,14 +209,6 @@ def test_facts_of_a_story_share_no_slot_to_copy(stories):
         assert len(slots) == len(set(slots)) == 4 * len(facts)
 
 
-def test_a_remark_follows_its_fact(stories):
-    for story in stories:
-        for before, text, kind in zip(["", *story["document"]], story["document"], story["kinds"], strict=False):
-            if kind == "detail" and not FIRST_MENTION.match(text):
-                (last,) = (word for word in text.split() if word[0].isupper())
-                assert last in before.split()
-
-
 # ---- the knobs
 
 
@@ -282,20 +274,6 @@ def test_not_without_tree_signal_does_the_tree_tell():
     assert chance_score(half) > 10 and 0.02 < exact < 0.6
 
 
-def test_promoted_sentences_stand_high():
-    def depths(node, depth=0):
-        yield (node[1:3], depth)
-        for child in () if isinstance(node[4], str) else node[4]:
-            yield from depths(child, depth + 1)
-
-    mean = {True: [], False: []}
-    for story in generate("test", 100, ToyConfig(max_sentences=20)):
-        depth = dict(reversed(list(depths(read_dis(story["tree"])))))
-        for span, salient in zip(sentence_spans(story), story["salient"], strict=True):
-            mean[salient].append(depth[span])
-    assert sum(mean[True]) / len(mean[True]) + 1 < sum(mean[False]) / len(mean[False])
-
-
 def test_signals_are_switched_apart():
     base = generate("train", 50, ToyConfig(repetition=0.5))
     blurred = generate("train", 50, ToyConfig(repetition=0.5, signal=0.0))
@@ -358,19 +336,13 @@ def test_names_sets_the_vocabulary():
     "knobs, says",
     [
         ({"domain": "cooking"}, r"domain is 'cooking'; choose one of news, nature"),
-        ({"min_sentences": 7}, r"min_sentences is 7; give a whole number from 8 to 40"),
-        ({"max_sentences": 41}, r"max_sentences is 41; give a whole number from 8 to 40"),
         ({"min_sentences": 20, "max_sentences": 19}, r"max_sentences is 19; .* from 20 to 40"),
-        ({"min_facts": 1}, r"min_facts is 1; .* from 2 to 4"),
         ({"min_facts": 4, "max_facts": 3}, r"max_facts is 3; .* from 4 to 4"),
         ({"max_facts": 2.5}, r"max_facts is 2.5; give a whole number"),
         ({"other_facts": 0}, r"other_facts is 0; .* from 1 to 6"),
-        ({"signal": 1.1}, r"signal is 1.1; give a number from 0 to 1"),
-        ({"signal": "high"}, r"signal is 'high'"),
+        ({"signal": "high"}, r"signal is 'high'; give a number from 0 to 1"),
         ({"tree_signal": float("nan")}, r"tree_signal is nan"),
-        ({"repetition": -0.1}, r"repetition is -0.1"),
-        ({"names": 97}, r"names is 97; .* from 10 to 96"),
-        ({"names": True}, r"names is True"),
+        ({"names": True}, r"names is True; .* from 10 to 96"),
     ],
 )
 def test_bad_knobs_are_refused(knobs, says):
@@ -381,28 +353,6 @@ def test_bad_knobs_are_refused(knobs, says):
 def test_bad_requests_are_refused():
     with pytest.raises(ValueError, match="toy split 'dev' does not exist; choose one of train, validation, test"):
         generate("dev")
-    with pytest.raises(ValueError, match="toy count is -1; give 0 or more"):
-        generate("test", -1)
-    with pytest.raises(ValueError, match="toy seed is -2; give 0 or more"):
-        generate("test", 1, seed=-2)
-
-
-def test_a_printed_story_shows_everything():
-    story = generate("train", 1)[0]
-    printed = format_story(story)
-    bare = printed.replace("[", "").replace("]", "")
-    assert all(text in bare for text in [story["id"], *story["document"], *story["summary"], *story["edus"]])
-    assert printed.count("\n* ") == sum(story["salient"])
-    assert len(re.findall(r"^ *[RNS] \d+ ", printed, re.M)) == 2 * len(story["edus"]) - 1
-
-
-def test_table_of_the_readme():
-    """Prints the README's table (with -s)."""
-    print("\nvalue  signal: exact by rule  tree_signal: exact by rule  repetition: share of sentences")
-    for value in (1.0, 0.9, 0.7, 0.5, 0.2, 0.0):
-        stories = generate("test", 500, ToyConfig(signal=value, tree_signal=value))
-        text = exact_share(stories)
-        tree = sum(promoted_sentences(story) == story["salient"] for story in stories) / len(stories)
-        kinds = [kind for story in generate("test", 200, ToyConfig(repetition=value)) for kind in story["kinds"]]
-        print(f"{value:5}  {text:21.3f}  {tree:26.3f}  {kinds.count('repeat') / len(kinds):30.3f}")
-        assert (text == 1.0) == (tree == 1.0) == (value == 1.0)
+    for count, seed in ((-1, 0), (1, -2)):
+        with pytest.raises(ValueError, match=f"toy count is {count} and seed is {seed}; give 0 or more"):
+            generate("test", count, seed=seed)
