@@ -48,7 +48,7 @@ class Options:
     predictions: Path | None = None  # folder for the outputs, a .jsonl per run
     repeats: int = 1  # timed decodes; at least 3 to report a median
     dense: bool = False  # attend to all gated states instead of Algorithm 1's memory
-    metric: Literal["auto", "bleu", "rouge"] = "auto"  # auto: BLEU where document and summary are one string each
+    metric: Literal["auto", "bleu", "rougeLsum"] = "auto"  # auto: BLEU where document and summary are one string each
     stanza: str = ""  # folder of Stanza models, to count sparsity by type on sources without tags
     batch_size: int = 32  # sources per batch (Table 1: 32 and 10)
     beam: int | None = None  # default: the run's
@@ -208,14 +208,14 @@ def evaluate(
         repeats: timed decodes of every run, interleaved; with fewer than 3 the time is that of one decode.
         prune, batch_size, search: as in `decode`.
         stanza: folder of Stanza models, to count sparsity by type on sources without tags.
-        metric: "bleu", "rouge", or "auto": BLEU where every document and summary is one piece of text.
+        metric: "bleu", "rougeLsum", or "auto": BLEU where every document and summary is one piece of text.
         predictions: folder for NAME.jsonl with the outputs of each run, written as they come.
     Returns:
         every number in one JSON object.
     """
     if metric == "auto":
-        metric = "bleu" if all(len(example.document + example.summary) == 2 for example in examples) else "rouge"
-    if metric == "rouge":
+        metric = "bleu" if all(len(example.document + example.summary) == 2 for example in examples) else "rougeLsum"
+    if metric == "rougeLsum":
         rouge.check_references(examples)
     decodes, systems, texts = {}, {}, {}
     for name, run in runs.items():
@@ -228,7 +228,8 @@ def evaluate(
         started = time.perf_counter()
         with open(predictions / f"{name}.jsonl", "w", encoding="utf-8") if predictions else nullcontext() as file:
             outputs = decodes[name](examples, file)
-        systems[name] = {"seed": config.seed, "seconds": time.perf_counter() - started}
+        seconds, gated = time.perf_counter() - started, config.l0drop != "none"
+        systems[name] = {"seed": config.seed, "lambda": config.l0_weight if gated else None, "seconds": seconds}
         systems[name] |= count_pruned(run, examples, outputs, stanza)
         systems[name]["sources_cut"] = sum(item.was_cut for item in items)
         texts[name] = [run.tokenizer.decode(output.tokens) for output in outputs]
@@ -310,7 +311,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise ValueError("give at least one run folder")
     for run in runs.values():
         run.model.to(find_device(options.device), PRECISIONS[options.precision])
-    examples = load(options.data or next(iter(runs.values())).config.data, options.split, options.limit)
+    data = options.data or next(iter(runs.values())).config.data
+    examples = load(data, options.split, options.limit)
     outputs = [options.predictions / f"{name}.jsonl" for name in runs] if options.predictions else []
     check_outputs(options.json, options.csv, *outputs)
     given = {"beam": options.beam, "length_penalty": options.length_penalty}
@@ -318,6 +320,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         runs, examples, options.repeats, not options.dense, options.batch_size, options.stanza, options.metric,
         options.predictions, **{name: value for name, value in given.items() if value is not None},
     )  # fmt: skip
+    metrics = {"data": data, "split": options.split} | metrics
     if options.json:
         write_json(options.json, metrics)
     if options.csv:

@@ -21,7 +21,41 @@ BETA = 2 / 3  # Appendix A, after Louizos et al. (2018)
 EPSILON = 0.1  # D1: Appendix A prints -0.1, which is Louizos' gamma; Eq. (7) and (13) need +0.1
 
 
-def sample_gates(log_alpha: Tensor, beta: float = BETA, epsilon: float = EPSILON) -> Tensor:
+class L0Drop(nn.Module):
+    """The neural sparsity layer: one scalar gate per encoder output, predicted from that output.
+
+    Args:
+        width: D, the model width.
+        bias: give the predictor of Eq. (9) a bias, as the released code does (D3).
+        start: D15: where that bias starts; 0 as released, 3 starts with open gates.
+    """
+
+    def __init__(self, width: int, bias: bool = True, start: float = 0.0):
+        super().__init__()
+        self.predictor = nn.Linear(width, 1, bias=bias)
+        nn.init.xavier_uniform_(self.predictor.weight)  # released code: Glorot uniform
+        if bias:
+            nn.init.constant_(self.predictor.bias, start)
+
+    def forward(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Gate every state: sampled gates in training mode, expected gates in eval mode.
+
+        Args:
+            states: (B, S, D) encoder outputs.
+        Returns:
+            gated states (B, S, D), gates (B, S) in [0, 1], log_alpha (B, S).
+        """
+        # Eq. (9): log alpha_i = x_i w^T.  D3: plus a bias.
+        log_alpha = self.predictor(states).squeeze(-1).float()  # (B, S)
+        # Eq. (5) in training, Eq. (13) at test time.
+        gates = sample_gates(log_alpha) if self.training else expected_gates(log_alpha)
+        # Eq. (4): L0Drop(x_i) = g_i x_i.
+        return gates.unsqueeze(-1).to(states.dtype) * states, gates, log_alpha
+
+
+def sample_gates(
+    log_alpha: Tensor, beta: float = BETA, epsilon: float = EPSILON, uniform: Tensor | None = None
+) -> Tensor:
     """Draw gates g ~ HardConcrete(alpha, beta, epsilon), Eq. (5), by reparameterisation.
 
     The noise does not depend on `log_alpha`, so the gradient reaches it through every gate strictly inside (0, 1).
@@ -30,10 +64,12 @@ def sample_gates(log_alpha: Tensor, beta: float = BETA, epsilon: float = EPSILON
         log_alpha: (B, S) gate locations, unbounded.
         beta: temperature > 0; smaller is more binary.
         epsilon: stretch > 0; larger puts more mass on exactly 0 and 1.
+        uniform: (B, S) the noise, uniform on (0, 1); drawn anew without it.
     Returns:
         (B, S) float32 gates in [0, 1].
     """
-    uniform = torch.rand(log_alpha.shape, device=log_alpha.device).clamp(1e-6, 1 - 1e-6)
+    if uniform is None:
+        uniform = torch.rand(log_alpha.shape, device=log_alpha.device).clamp(1e-6, 1 - 1e-6)
     noise = torch.log(uniform) - torch.log1p(-uniform)
     # Eq. (6): s ~ BinaryConcrete(alpha, beta).
     samples = torch.sigmoid((noise + log_alpha.float()) / beta)
@@ -61,14 +97,12 @@ def expected_gates(log_alpha: Tensor, epsilon: float = EPSILON) -> Tensor:
 def open_probability(log_alpha: Tensor, beta: float = BETA, epsilon: float = EPSILON) -> Tensor:
     """Probability that a gate is not exactly zero, the summand of Eq. (10), in closed form.
 
-    1 - p(g = 0) = 1 - sigmoid(beta log(epsilon / (1 + epsilon)) - log_alpha)
-                 = sigmoid(log_alpha - beta log(epsilon / (1 + epsilon))).
-
     Args:
         log_alpha: (B, S) gate locations, unbounded.
     Returns:
         (B, S) float32 probabilities in (0, 1).
     """
+    # Below Eq. (8): p(g = 0) = sigmoid(beta log(epsilon / (1 + epsilon)) - log alpha), so 1 - p(g = 0) is
     return torch.sigmoid(log_alpha.float() - beta * math.log(epsilon / (1 + epsilon)))
 
 
@@ -107,37 +141,6 @@ def stretched_density(gate: Tensor, log_alpha: float, beta: float = BETA, epsilo
     samples = (gate + epsilon) / (1 + 2 * epsilon)
     cumulative = torch.sigmoid(beta * torch.logit(samples) - log_alpha)
     return beta * cumulative * (1 - cumulative) / (samples * (1 - samples)) / (1 + 2 * epsilon)
-
-
-class L0Drop(nn.Module):
-    """The neural sparsity layer: one scalar gate per encoder output, predicted from that output.
-
-    Args:
-        width: D, the model width.
-        bias: give the predictor of Eq. (9) a bias, as the released code does (D3).
-    """
-
-    def __init__(self, width: int, bias: bool = True):
-        super().__init__()
-        self.predictor = nn.Linear(width, 1, bias=bias)
-        nn.init.xavier_uniform_(self.predictor.weight)  # released code: Glorot uniform, no offset towards open gates
-        if bias:
-            nn.init.zeros_(self.predictor.bias)
-
-    def forward(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Gate every state: sampled gates in training mode, expected gates in eval mode.
-
-        Args:
-            states: (B, S, D) encoder outputs.
-        Returns:
-            gated states (B, S, D), gates (B, S) in [0, 1], log_alpha (B, S).
-        """
-        # Eq. (9): log alpha_i = x_i w^T.  D3: plus a bias.
-        log_alpha = self.predictor(states).squeeze(-1).float()  # (B, S)
-        # Eq. (5) in training, Eq. (13) at test time.
-        gates = sample_gates(log_alpha) if self.training else expected_gates(log_alpha)
-        # Eq. (4): L0Drop(x_i) = g_i x_i.
-        return gates.unsqueeze(-1).to(states.dtype) * states, gates, log_alpha
 
 
 class Memory(NamedTuple):

@@ -19,15 +19,20 @@ PLACES = 5  # equal parts of a word in Figure 6
 
 
 @contextmanager
-def reading(attentions: Sequence[Attention]) -> Iterator[None]:
-    """Make attention layers keep their weights for as long as this lasts."""
-    for attention in attentions:
-        attention.keep_weights = True
+def recorded(attentions: Sequence[Attention]) -> Iterator[list[Tensor]]:
+    """A list that collects the weights (B, H, T, S) of attention layers for as long as this lasts."""
+    collected: list[Tensor] = []
+
+    def record(attention: Attention, inputs: tuple) -> None:
+        x, keys, _, bias = inputs
+        collected.append(attention.weights(x, keys, bias))
+
+    hooks = [attention.register_forward_pre_hook(record) for attention in attentions]
     try:
-        yield
+        yield collected
     finally:
-        for attention in attentions:
-            attention.keep_weights, attention.weights = False, None
+        for hook in hooks:
+            hook.remove()
 
 
 @torch.inference_mode()
@@ -48,9 +53,9 @@ def attention_maps(
     layers = [layer.cross_attention for layer in model.decoder]
     for start in range(0, len(own), size):
         batch = collate(own[start : start + size], model.embedding.weight.device)
-        with reading(layers):
+        with recorded(layers) as weights:
             model(batch.source, batch.target_input)
-            maps = torch.stack([layer.weights.mean(1) for layer in layers]).mean(0).cpu()  # (B, T, S)
+        maps = torch.stack([layer.mean(1) for layer in weights]).mean(0).cpu()  # (B, T, S)
         for weights, item in zip(maps, own[start : start + size], strict=True):
             yield weights[: len(item.target), : len(item.source)]
 
@@ -86,9 +91,9 @@ def encode_all(model: Transformer, items: Sequence[Item], size: int = 16) -> tup
     attention, pruned, entropies = model.encoder[-1].attention, [], []
     for start in range(0, len(items), size):
         batch = collate(items[start : start + size], model.embedding.weight.device)
-        with reading([attention]):
+        with recorded([attention]) as weights:
             encoding = model.encode(batch.source)
-            nats = entropy(attention.weights.mean(1)).cpu().numpy()  # (B, S)
+        nats = entropy(weights[0].mean(1)).cpu().numpy()  # (B, S)
         closed = (encoding.gates[-1] == 0 if encoding.gates else ~encoding.keep).cpu().numpy()
         for row, length in enumerate(batch.source.ne(PAD).sum(-1).tolist()):
             pruned.append(closed[row, :length])

@@ -1,7 +1,6 @@
-"""Transformer with an L0Drop layer between encoder and decoder (Zhang, Titov & Sennrich 2021, Sections 3-4).
+"""The idea is in gates.py; this is the Transformer around it (Zhang, Titov & Sennrich 2021, Sections 3-4).
 
-Reads in the paper's order: attention, encoder, decoder, L0Drop's place between them, objective. The gates themselves
-and Algorithm 1's compression are in gates.py, beam search is in search.py.
+Reads in the paper's order: attention, encoder, decoder, L0Drop's place between them, objective.
 
 Glossary. B source sentences, W beams of each, S source tokens, R retained rows of the memory, T target tokens,
 H heads, D model width, K = D / H head width, V vocabulary.
@@ -43,6 +42,7 @@ class ModelConfig:
     positions: int = 4096  # longest source or target; sinusoids, so this costs no parameters
     l0drop: str = "output"  # "none" = the baseline; "output" = Eq. (11); "every" = after each encoder layer (Section 6)
     gate_bias: bool = True  # D3: released code
+    gate_start: float = 0.0  # D15: where that bias starts
     mask_closed_in_training: bool = False  # D4: released code hides states whose sampled gate is 0; Eq. (11) does not
     cross_attention: str = "softmax"  # "entmax" = the sparse attention that Figure 2 compares with
 
@@ -58,19 +58,12 @@ class ModelConfig:
 
 
 class Attention(nn.Module):
-    """Multi-head dot-product attention, Eq. (1), in two steps so that keys and values can be kept.
+    """Multi-head dot-product attention, Eq. (1), in two steps so that keys and values can be kept."""
 
-    Args:
-        normaliser: "softmax", or "entmax" with a learned alpha in (1, 2) per head (Correia et al. 2019).
-    """
-
-    def __init__(self, width: int, heads: int, dropout: float, normaliser: str = "softmax"):
+    def __init__(self, width: int, heads: int, dropout: float):
         super().__init__()
         self.heads, self.dropout = heads, dropout
         self.query, self.key, self.value, self.output = (nn.Linear(width, width) for _ in range(4))
-        self.entmax_alpha = nn.Parameter(torch.zeros(heads, 1, 1)) if normaliser == "entmax" else None
-        self.keep_weights = False  # figures.py sets it to read `weights` after a forward pass
-        self.weights: Tensor | None = None
 
     def split_heads(self, x: Tensor) -> Tensor:
         """(B, S, D) -> (B, H, S, K)."""
@@ -81,31 +74,21 @@ class Attention(nn.Module):
         # Eq. (1): K, V = M W_k, M W_v.  Algorithm 1, line 5.
         return self.split_heads(self.key(memory)), self.split_heads(self.value(memory))
 
+    def weights(self, x: Tensor, keys: Tensor, bias: Tensor | None) -> Tensor:
+        """Attention weights (B, H, T, S), the first factor of Eq. (1); figures and tests read them."""
+        # Eq. (1): SM(Q K^T / sqrt(d)), Q = H W_q.
+        logits = self.split_heads(self.query(x)) @ keys.transpose(-1, -2) / keys.size(-1) ** 0.5
+        return (logits if bias is None else logits + bias).softmax(-1)
+
     def forward(self, x: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
         """Attend from x (B, T, D) to keys and values (B, H, S, K); `bias` is added to the logits (B, H, T, S)."""
+        # Algorithm 1, line 5: q.
         queries = self.split_heads(self.query(x))  # (B, H, T, K)
         bias = None if bias is None else bias.to(queries.dtype)
-        dropout = self.dropout if self.training else 0.0
-        if self.keep_weights or self.entmax_alpha is not None:
-            logits = queries @ keys.transpose(-1, -2) / keys.size(-1) ** 0.5  # (B, H, T, S)
-            self.weights = self.normalise(logits if bias is None else logits + bias)
-            attended = F.dropout(self.weights, dropout) @ values  # (B, H, T, K)
-        else:
-            # Eq. (1): SM(Q K^T / sqrt(d)) V, in one fused call.
-            # Algorithm 1, lines 6-8: c exp(e) / sum(c exp(e)) is a softmax of e + log c, and log c is in the bias.
-            attended = F.scaled_dot_product_attention(queries, keys, values, bias, dropout)
+        # Eq. (1): SM(Q K^T / sqrt(d)) V, in one fused call.
+        # Algorithm 1, lines 6-8: c exp(e) / sum(c exp(e)) is a softmax of e + log c, and log c is in the bias.
+        attended = F.scaled_dot_product_attention(queries, keys, values, bias, self.dropout if self.training else 0.0)
         return self.output(attended.transpose(1, 2).flatten(2))  # (B, T, D)
-
-    def normalise(self, logits: Tensor) -> Tensor:
-        """Logits (B, H, T, S) -> weights that sum to 1 over S; raises ImportError without the package entmax."""
-        if self.entmax_alpha is None:
-            return logits.softmax(-1)
-        try:
-            from entmax import entmax_bisect
-        except ImportError as error:
-            raise ImportError("cross_attention='entmax' needs the package entmax: pip install entmax") from error
-        finite = logits.float().masked_fill(logits == -torch.inf, -1e4)  # entmax has no -inf
-        return entmax_bisect(finite, 1 + torch.sigmoid(self.entmax_alpha)).to(logits.dtype)
 
 
 class FeedForward(nn.Sequential):
@@ -138,7 +121,10 @@ class DecoderLayer(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.self_attention = Attention(config.width, config.heads, config.attention_dropout)
-        self.cross_attention = Attention(config.width, config.heads, config.attention_dropout, config.cross_attention)
+        cross_attention = Attention
+        if config.cross_attention == "entmax":
+            from .entmax import EntmaxAttention as cross_attention
+        self.cross_attention = cross_attention(config.width, config.heads, config.attention_dropout)
         self.feed_forward = FeedForward(config.width, config.feed_forward)
         self.norms = nn.ModuleList(nn.LayerNorm(config.width) for _ in range(3))
         self.dropout = nn.Dropout(config.residual_dropout)
@@ -156,39 +142,19 @@ class DecoderLayer(nn.Module):
 
 
 class Past:
-    """Keys and values (B*W, H, T', K) of the target so far, of one decoder layer.
+    """Keys and values (B*W, H, T', K) of the target so far, of one decoder layer."""
 
-    They lie in buffers with room to grow, and re-ordering the beams copies them into a second pair. To cat and index
-    anew for every token would take memory from the system each time, which lasts longer than attending to it.
-    """
-
-    ROOM = 32  # positions by which the buffers grow
-
-    def __init__(self):
-        self.length = 0  # T'
-        self.buffers: list[Tensor] = []
-        self.spares: list[Tensor] = []
+    length, tensors = 0, None  # T'; keys and values
 
     def extend(self, *new: Tensor) -> list[Tensor]:
         """Append keys and values (B*W, H, T, K); returns all so far."""
-        start, self.length = self.length, self.length + new[0].size(2)
-        if not start:
-            self.buffers = list(new)
-        elif self.length > self.buffers[0].size(2):
-            room = new[0].new_zeros(()).expand(*new[0].shape[:2], self.length - start + self.ROOM, new[0].size(3))
-            self.buffers = [torch.cat([buffer[:, :, :start], room], 2) for buffer in self.buffers]
-            self.spares = []
-        if start:
-            for buffer, tensor in zip(self.buffers, new, strict=True):
-                buffer[:, :, start : self.length] = tensor
-        return [buffer[:, :, : self.length] for buffer in self.buffers]
+        self.tensors = [torch.cat(pair, 2) for pair in zip(self.tensors, new, strict=True)] if self.length else [*new]
+        self.length += new[0].size(2)
+        return self.tensors
 
     def reorder(self, rows: Tensor) -> None:
         """Row i becomes what row rows[i] was."""
-        self.spares = self.spares or [torch.empty_like(buffer) for buffer in self.buffers]
-        for buffer, spare in zip(self.buffers, self.spares, strict=True):
-            torch.index_select(buffer, 0, rows, out=spare)
-        self.buffers, self.spares = self.spares, self.buffers
+        self.tensors = [tensor[rows] for tensor in self.tensors]
 
 
 class Projected(NamedTuple):
@@ -227,7 +193,9 @@ class Transformer(nn.Module):
                 nn.init.zeros_(parameter)
         nn.init.normal_(self.embedding.weight, std=config.width**-0.5)
         # Last, so that a baseline and its L0Drop twin start from the same weights.
-        self.l0drop = nn.ModuleList(L0Drop(config.width, config.gate_bias) for _ in range(gate_layers))
+        self.l0drop = nn.ModuleList(
+            L0Drop(config.width, config.gate_bias, config.gate_start) for _ in range(gate_layers)
+        )
 
     def embed(self, tokens: Tensor, start: int = 0) -> Tensor:
         """Embeddings times sqrt(D) plus positions: (B, T) -> (B, T, D); raises ValueError beyond the position table."""
@@ -255,7 +223,7 @@ class Transformer(nn.Module):
                 log_alpha.append(location)
         return Encoding(states, keep, gates, log_alpha)
 
-    def remember(self, encoding: Encoding, rule_keep: Tensor | None = None, prune: bool = True) -> Memory:
+    def make_memory(self, encoding: Encoding, rule_keep: Tensor | None = None, prune: bool = True) -> Memory:
         """What the decoder may attend to.
 
         Args:
@@ -308,7 +276,7 @@ class Transformer(nn.Module):
     def forward(self, source: Tensor, target_input: Tensor, rule_keep: Tensor | None = None) -> tuple[Tensor, Encoding]:
         """Teacher forcing: (B, S) source and (B, T) target inputs (BOS first) -> (B, T, V) logits and the encoding."""
         encoding = self.encode(source)
-        memory = self.remember(encoding, rule_keep, prune=False)
+        memory = self.make_memory(encoding, rule_keep, prune=False)
         return self.decode(target_input, self.project(memory))[0], encoding
 
 
@@ -319,20 +287,22 @@ def sinusoids(length: int, width: int) -> Tensor:
     return torch.cat([angles.sin(), angles.cos()], -1)
 
 
-def translation_loss(logits: Tensor, target: Tensor, smoothing: float = 0.1) -> Tensor:
-    """L_MLE of each sentence: label-smoothed cross-entropy, mean over its target tokens (D2).
+def translation_loss(logits: Tensor, target: Tensor, smoothing: float = 0.1, reduction: str = "token_mean") -> Tensor:
+    """L_MLE of each sentence: label-smoothed cross-entropy, mean (D2) or, as Eq. (12) prints it, sum over its tokens.
 
     Args:
         logits: (B, T, V).
         target: (B, T) token ids ending in EOS, padded with PAD.
         smoothing: share of the probability spread evenly over the vocabulary (Appendix A: 0.1).
+        reduction: "token_mean" or "sum".
     Returns:
-        (B,) nats per token.
+        (B,) nats per token, or per sentence.
     """
     losses = F.cross_entropy(
         logits.float().flatten(0, 1), target.flatten(), ignore_index=PAD, label_smoothing=smoothing, reduction="none"
     )
-    return losses.view_as(target).sum(-1) / (target != PAD).sum(-1)
+    total = losses.view_as(target).sum(-1)
+    return total if reduction == "sum" else total / (target != PAD).sum(-1)
 
 
 def sparsity_loss(encoding: Encoding, reduction: str = "token_mean") -> Tensor:
@@ -351,4 +321,5 @@ def objective(
 ) -> Tensor:
     """The bound of Eq. (12) with one gate sample, per sentence (B,).  `l0_weight` is the paper's lambda >= 0."""
     # Eq. (12): E_g[-log p(Y, g | X)] + lambda L0(X).
-    return translation_loss(logits, target, smoothing) + l0_weight * sparsity_loss(encoding, reduction)
+    mle = translation_loss(logits, target, smoothing, reduction)
+    return mle + l0_weight * sparsity_loss(encoding, reduction)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .model import BOS, EOS, PAD, Encoding, Projected, Transformer
+from .model import BOS, EOS, PAD, Encoding, Past, Projected, Transformer
 
 
 class Hypotheses(NamedTuple):
@@ -18,6 +18,40 @@ class Hypotheses(NamedTuple):
 
     tokens: Tensor
     scores: Tensor
+
+
+class BufferedPast(Past):
+    """A `Past` in buffers with room to grow; re-ordering the beams copies them into a second pair.
+
+    Concatenating and indexing anew for every token allocates memory each time, which costs more than the attention.
+    """
+
+    ROOM = 32  # positions by which the buffers grow
+
+    def __init__(self):
+        self.buffers: list[Tensor] = []
+        self.spares: list[Tensor] = []
+
+    def extend(self, *new: Tensor) -> list[Tensor]:
+        """As `Past.extend`."""
+        start, self.length = self.length, self.length + new[0].size(2)
+        if not start:
+            self.buffers = list(new)
+        elif self.length > self.buffers[0].size(2):
+            room = new[0].new_zeros(()).expand(*new[0].shape[:2], self.length - start + self.ROOM, new[0].size(3))
+            self.buffers = [torch.cat([buffer[:, :, :start], room], 2) for buffer in self.buffers]
+            self.spares = []
+        if start:
+            for buffer, tensor in zip(self.buffers, new, strict=True):
+                buffer[:, :, start : self.length] = tensor
+        return [buffer[:, :, : self.length] for buffer in self.buffers]
+
+    def reorder(self, rows: Tensor) -> None:
+        """As `Past.reorder`."""
+        self.spares = self.spares or [torch.empty_like(buffer) for buffer in self.buffers]
+        for buffer, spare in zip(self.buffers, self.spares, strict=True):
+            torch.index_select(buffer, 0, rows, out=spare)
+        self.buffers, self.spares = self.spares, self.buffers
 
 
 def length_norm(length: Tensor | int, alpha: float) -> Tensor | float:
@@ -41,7 +75,7 @@ def beam_search(
 
     Args:
         model: in eval mode.
-        memory: `model.project(model.remember(encoding))`: one row per source, or one per beam (see `generate`).
+        memory: `model.project(model.make_memory(encoding))`: one row per source, or one per beam (see `generate`).
         limits: (B,) longest output of each source, EOS included; the last position can only be EOS (D7).
         beam: W >= 1 open hypotheses per source.
         length_penalty: alpha (Appendix A: 0.6; Section 5: 1.0 for characters).
@@ -65,7 +99,7 @@ def beam_search(
     scores[:, 0] = 0  # the W empty hypotheses are the same one: it counts once
     best_tokens = torch.full((sources, longest), PAD, device=device)
     best_scores = torch.full((sources,), -torch.inf, device=device)
-    past = None
+    past = [BufferedPast() for _ in memory]
     for length in range(1, longest + 1):
         logits, past = model.decode(tokens[..., -1:].flatten(0, 1), memory, past)
         totals = next_token(logits, length < min_length).view(sources, beam, -1)  # (B, W, V)
@@ -134,7 +168,7 @@ def generate(
     if model.training:
         raise ValueError("the model is in training mode, where gates are sampled: call model.eval() first")
     encoding = model.encode(source)
-    memory = model.project(model.remember(encoding, rule_keep, prune))
+    memory = model.project(model.make_memory(encoding, rule_keep, prune))
     memory_length = memory[0].keys.size(2)
     if not share:
         memory = [Projected(*(tensor.repeat_interleave(beam, 0) for tensor in layer)) for layer in memory]

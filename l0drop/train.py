@@ -57,6 +57,7 @@ class TrainConfig:
         "output"  # "none" = baseline, "output" = Eq. (11), "every" = after each encoder layer (Section 6)
     )
     gate_bias: bool = True  # released code
+    gate_start: float = 0.0  # D15: where that bias starts; 0 as released, 3 opens the gates at first
     mask_closed_in_training: bool = False  # released code: true
     l0_weight: float = 0.3  # lambda of Eq. (12); Table 1: 0.3
     l0_warmup: int = 0  # steps over which lambda rises linearly; 0 = constant, as in fine-tuning (Section 6)
@@ -85,11 +86,11 @@ class TrainConfig:
 
     def check(self) -> None:
         """ValueError for a value out of range, or values that contradict each other."""
-        positive = ("vocabulary", "width", "feed_forward", "heads", "encoder_layers", "decoder_layers", "positions",
+        positive = ("width", "feed_forward", "heads", "encoder_layers", "decoder_layers", "positions",
                     "steps", "batch_tokens", "accumulate", "warmup", "average_last", "save_every", "beam")  # fmt: skip
         rates = ("residual_dropout", "attention_dropout", "label_smoothing")
         least = dict.fromkeys(positive, 1) | dict.fromkeys(("max_source", "max_target"), 2)  # a token and </s>
-        check_fields(self, least, dict.fromkeys(rates, 1))
+        check_fields(self, least | {"gate_start": -10, "vocabulary": 8}, dict.fromkeys(rates, 1))
         if self.pattern != "none" and self.l0drop != "none":
             raise ValueError(f"--pattern {self.pattern} takes the place of the gates: add --l0drop none")
         if max(self.max_source, self.max_target) > self.positions:

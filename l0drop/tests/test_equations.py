@@ -46,17 +46,18 @@ def test_eq1_single_head_is_the_printed_formula():
     np.testing.assert_allclose(attention(x, *attention.project(memory), None)[0].detach(), expected, atol=1e-12)
 
 
-@pytest.mark.parametrize("keep_weights", [False, True])
-def test_eq1_heads_biases_and_masked_positions(model, keep_weights):
-    """Four heads with biases; what the bias sets to -inf is as if it were not there. Both code paths."""
+def test_eq1_heads_biases_and_masked_positions(model):
+    """Four heads with biases; what the bias sets to -inf is as if it were not there; `weights` are those used."""
     attention = model.decoder[0].cross_attention
-    attention.keep_weights = keep_weights
     x, memory = torch.randn(1, 3, 16), torch.randn(1, 6, 16)
     bias = tensor([[0, 0, -torch.inf, 0, -torch.inf, 0]])
     got = attention(x, *attention.project(memory), bias)[0].detach()
     w, seen = reference.numpy_weights(model), memory[0, bias[0] == 0].double().numpy()
     expected = reference.multi_head(w, "decoder.0.cross_attention", x[0].double().numpy(), seen, heads=4)
     np.testing.assert_allclose(got, expected, atol=1e-5)
+    keys, values = attention.project(memory)
+    attended = (attention.weights(x, keys, bias) @ values).transpose(1, 2).flatten(2)
+    np.testing.assert_allclose(attention.output(attended)[0].detach(), expected, atol=1e-5)
 
 
 def test_eq1_gradient():
@@ -163,12 +164,11 @@ def test_eq5_mean_gradient_is_the_gradient_of_the_mean():
         assert abs(log_alpha.grad.double().mean().item() - expected) < tolerance(steepest)
 
 
-def test_eq6_eq7_eq8_samples_for_given_noise(monkeypatch):
+def test_eq6_eq7_eq8_samples_for_given_noise():
     """Sample, stretch, clip: gate and gradient for given uniform noise."""
     uniform = torch.rand(len(LOG_ALPHAS), 200) * 0.98 + 0.01
-    monkeypatch.setattr(torch, "rand", lambda *size, **options: uniform)
     log_alpha = tensor(LOG_ALPHAS).unsqueeze(1).repeat(1, 200).requires_grad_()
-    sampled = gates.sample_gates(log_alpha)
+    sampled = gates.sample_gates(log_alpha, uniform=uniform)
     sampled.sum().backward()
     for i, value in enumerate(LOG_ALPHAS):
         for u, got, slope in zip(uniform[i].tolist(), sampled[i].tolist(), log_alpha.grad[i].tolist(), strict=True):
@@ -342,7 +342,7 @@ def test_eq12_padding_has_no_gradient():
 @pytest.mark.parametrize("reduction", ["token_mean", "sum"])
 @pytest.mark.parametrize("place", ["none", "output", "every"])
 def test_eq12_objective_is_loss_plus_lambda_penalty(make_model, ragged, targets, place, reduction):
-    """L = L_MLE + lambda L0, per sentence; several layers' penalties add up, the baseline has none."""
+    """L = L_MLE + lambda L0, per sentence; several layers' penalties add up, the baseline has none; sums as printed."""
     model = make_model(l0drop=place).train()
     logits, encoding = model(ragged, targets)
     got = objective(logits, targets, encoding, l0_weight=0.7, smoothing=0.1, reduction=reduction)
@@ -350,7 +350,10 @@ def test_eq12_objective_is_loss_plus_lambda_penalty(make_model, ragged, targets,
     for row, tokens in enumerate(numpy_rows(ragged)):
         loss = reference.label_smoothed_loss(logits[row].detach().double().numpy(), targets[row].tolist(), 0.1)
         opened = [reference.expected_open(a[row, : len(tokens)].tolist()) for a in encoding.log_alpha]
-        penalty = sum(opened) / (len(tokens) if reduction == "token_mean" else 1)
+        if reduction == "token_mean":
+            penalty = sum(opened) / len(tokens)
+        else:
+            penalty, loss = sum(opened), loss * len(targets[row])
         assert got[row].item() == pytest.approx(loss + 0.7 * penalty, rel=1e-4)
 
 

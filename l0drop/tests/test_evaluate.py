@@ -2,10 +2,12 @@
 
 import csv
 import json
+import re
 import sys
 import types
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -19,7 +21,10 @@ from .. import text  # noqa: E402
 from ..evaluate import (  # noqa: E402
     Output,
     bleu,
+    corpus_bleu,
     decode,
+    decode_all,
+    evaluate,
     kind_labels,
     main,
     rouge_l,
@@ -68,7 +73,7 @@ def text_examples():
 def test_decode_keeps_the_order_whatever_the_batch(items):
     """Outputs stand in the order of the items, though batches are made by length; padding changes no score."""
     run, encoded = items
-    together, alone = (decode(run, encoded, batch_size=size, extra_length=0) for size in (5, 1))
+    together, alone = (decode_all(run, encoded, size, True, extra_length=0) for size in (5, 1))
     for one, other, item in zip(together, alone, encoded, strict=True):
         assert one.score == pytest.approx(other.score, abs=1e-4)
         assert one.pruned == other.pruned and len(one.pruned[-1]) == len(item.source)
@@ -76,7 +81,7 @@ def test_decode_keeps_the_order_whatever_the_batch(items):
 
 def test_algorithm1_decodes_what_the_dense_memory_decodes(items):
     run, encoded = items
-    pruned, dense = (decode(run, encoded, prune=prune, extra_length=0) for prune in (True, False))
+    pruned, dense = (decode_all(run, encoded, 32, prune, extra_length=0) for prune in (True, False))
     assert 0 < sparsity(pruned)[-1] < 100
     assert [o.score for o in pruned] == pytest.approx([o.score for o in dense], abs=1e-4)
 
@@ -85,7 +90,7 @@ def test_algorithm1_decodes_what_the_dense_memory_decodes(items):
 def test_half_precision_decodes_without_nan(items, dtype):
     run, encoded = items
     run.model.to(dtype)
-    assert all(output.score < 0 for output in decode(run, encoded[:4], extra_length=0))  # NaN compares false
+    assert all(output.score < 0 for _, output in decode(run, encoded[:4], extra_length=0))  # NaN compares false
 
 
 def test_sparsity_counts_every_encoding_with_eos():
@@ -115,15 +120,55 @@ def test_labels_of_units_follow_the_words(runs):
         sentence += token == "▁."
 
 
-def test_bleu_is_sacrebleus(runs):
-    """The corpus score and signature are sacrebleu's; equal systems are not significantly different."""
+def test_gates_that_are_half_open_are_not_pruned(items):
+    """Sparsity counts gates that are exactly 0 (Section 6), not small ones."""
+    run, encoded = items
+    with torch.no_grad():
+        run.model.l0drop[0].predictor.weight.zero_()
+        run.model.l0drop[0].predictor.bias.fill_(-1.5)  # expected gate 0.12
+    assert sparsity(decode_all(run, encoded[:3], 32, True, extra_length=0)) == [0]
+    with torch.no_grad():
+        run.model.l0drop[0].predictor.bias.fill_(-2.5)
+    assert sparsity(decode_all(run, encoded[:3], 32, True, extra_length=0)) == [100]
+
+
+def test_bleu_is_sacrebleus():
+    """The corpus score, with several references too, and the signature are sacrebleu's."""
     examples = [example(f"{i}", f"the cat number {i} sat on the mat") for i in range(8)]
+    examples[3] = replace(examples[3], references=[*examples[3].references, ["a dog ran off today"]])
     same, worse = [e.target for e in examples[:4]] + ["a dog ran off today yes"] * 4, ["a dog ran off today yes"] * 8
-    rows, signature = bleu({"a": same, "b": same, "c": worse}, examples)
-    assert rows["a"]["score"] == sacrebleu.corpus_bleu(same, [[e.target for e in examples]]).score
-    assert rows["a"]["p"] is None and rows["b"]["p"] > 0.3 > 0.05 > rows["c"]["p"]
-    assert rows["a"]["low"] < rows["a"]["score"] < rows["a"]["high"]
+    systems, signature = bleu({"a": same, "b": same, "c": worse}, examples)
+    references = [[e.target for e in examples], [" ".join(e.references[-1]) for e in examples]]
+    for name, texts in (("a", same), ("c", worse)):
+        expected = sacrebleu.corpus_bleu(texts, references).score
+        assert systems[name]["bleu"]["mean"] == pytest.approx(expected, abs=1e-9)
+    assert systems["a"]["bleu"]["low"] < systems["a"]["bleu"]["mean"] < systems["a"]["bleu"]["high"]
     assert "tok:13a" in signature and "version" in signature
+
+
+def test_differences_in_bleu_have_intervals_and_p_values():
+    """Equal systems: exactly 0 and p = 1; a much worse one is worse in the whole interval; two-sided."""
+    examples = [example(f"{i}", f"the cat number {i} sat on the mat") for i in range(12)]
+    good, bad = [e.target for e in examples], ["a dog ran off today yes"] * 12
+    bad[0] = good[0]
+    systems, _ = bleu({"good": good, "same": good, "bad": bad}, examples)
+    assert systems["good"]["difference"] is None
+    assert systems["same"]["difference"] == {"difference": 0, "low": 0, "high": 0, "p": 1}
+    worse = systems["bad"]["difference"]
+    assert worse["low"] <= worse["difference"] < 0 and worse["high"] < 0 and worse["p"] < 0.01
+    better = bleu({"bad": bad, "good": good}, examples)[0]["good"]["difference"]
+    assert better["difference"] == pytest.approx(-worse["difference"]) and better["p"] < 0.01
+
+
+def test_corpus_bleu_pools_counts_and_does_not_average():
+    counts = bleu_counts(["a b c d e", "x"], ["a b c d e", "y z"])
+    expected = sacrebleu.corpus_bleu(["a b c d e", "x"], [["a b c d e", "y z"]]).score
+    assert corpus_bleu(counts) == pytest.approx(expected)
+
+
+def bleu_counts(texts, references):
+    parts = [sacrebleu.corpus_bleu([t], [[r]]) for t, r in zip(texts, references, strict=True)]
+    return np.array([[*p.counts, *p.totals, p.sys_len, p.ref_len] for p in parts])
 
 
 def test_rouge_l_is_over_sentences():
@@ -131,9 +176,11 @@ def test_rouge_l_is_over_sentences():
     story = replace(
         example("x", "y"), summary=["red cats sleep .", "dogs bark ."], references=[["red cats sleep .", "dogs bark ."]]
     )
-    rows, _ = rouge_l({"a": ["dogs bark . red cats sleep ."], "b": ["dogs bark . red mice run ."]}, [story])
-    assert rows["a"]["score"] == pytest.approx(100.0)
-    assert rows["b"]["score"] == pytest.approx(100 * 3 / 5)  # 3 of 5 words in common, both texts of 5 words
+    systems, _ = rouge_l({"a": ["dogs bark . red cats sleep ."], "b": ["dogs bark . red mice run ."]}, [story])
+    assert systems["a"]["rougeLsum"]["mean"] == pytest.approx(100.0)
+    assert systems["b"]["rougeLsum"]["mean"] == pytest.approx(100 * 3 / 5)  # 3 of 5 words in common, both of 5 words
+    assert systems["a"]["difference"] is None
+    assert systems["b"]["difference"]["difference"] == pytest.approx(-40)
 
 
 def test_main_writes_table_json_csv_and_predictions(runs, tmp_path, capsys):
@@ -144,7 +191,8 @@ def test_main_writes_table_json_csv_and_predictions(runs, tmp_path, capsys):
     main([*(str(runs / name) for name in names), *flags, *files])
     printed = capsys.readouterr().out
     metrics = json.loads((tmp_path / "m.json").read_text())
-    assert metrics["metric"] == "rouge" and metrics["examples"] == 6 and metrics["signature"] in printed
+    assert (metrics["data"], metrics["split"]) == (DATA, "test")
+    assert metrics["metric"] == "rougeLsum" and metrics["examples"] == 6 and metrics["signature"] in printed
     systems = metrics["systems"]
     assert list(systems) == names
     assert systems["base"]["sparsity"] == 0 and systems["base"]["speed_up"] == 1
@@ -158,6 +206,24 @@ def test_main_writes_table_json_csv_and_predictions(runs, tmp_path, capsys):
     predictions = [json.loads(line) for line in (tmp_path / "p" / "l0.jsonl").read_text().splitlines()]
     assert len(predictions) == 6 and predictions[0]["reference"] == text_examples()[0].target
     assert set(predictions[0]) == {"id", "prediction", "reference"}
+    assert [row["seed"] for row in rows] == ["0"] * 3 and [row["lambda"] for row in rows] == ["", "0.3", ""]
+
+
+def test_evaluate_from_python(runs):
+    """No command line below `main`: runs and examples in, numbers out."""
+    metrics = evaluate({"base": load_run(runs / "base")}, text_examples()[:2], beam=1)
+    assert set(metrics["systems"]["base"]["rougeLsum"]) == {"mean", "low", "high"}
+
+
+def test_predictions_are_there_before_the_end(runs, tmp_path, monkeypatch):
+    """What was decoded when a decode is killed stays, line by line."""
+    from .. import evaluate as module
+
+    real, calls = module.generate, iter(range(10))
+    monkeypatch.setattr(module, "generate", lambda *a, **k: real(*a, **k) if next(calls) < 2 else 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        main([str(runs / "base"), "--data", DATA, "--batch-size", "2", "--predictions", str(tmp_path / "p")])
+    assert len((tmp_path / "p" / "base.jsonl").read_text().splitlines()) == 4
 
 
 @pytest.mark.parametrize(
@@ -167,11 +233,24 @@ def test_main_writes_table_json_csv_and_predictions(runs, tmp_path, capsys):
         (["{runs}/base", "--data", "no/such/place"], "no/such/place"),
         (["{runs}/base", "{runs}/../runs0/base"], "rename one|not a run folder"),
         (["{runs}/base", "--data", DATA, "--split", "tset"], "tset"),
+        ([], "at least one run"),
+        (["{runs}/base", "--device", "gpu"], "--device gpu cannot be used here"),
+        (["{runs}/base", "--device", "cuda:99"], "--device cuda:99 cannot be used here"),
+        (["{runs}/base", "--data", DATA, "--json", "{runs}"], "is not a file"),
+        (["{runs}/base", "--data", DATA, "--csv", "{runs}/base/config.json/t.csv"], "config.json"),
+        (["{runs}/base", "--data", "{runs}/chinese.jsonl"], "no word of a-z or 0-9"),
     ],
 )
-def test_bad_requests_end_with_a_message(runs, flags, message):
-    with pytest.raises(SystemExit, match=f"error: .*({message})"):
+def test_bad_requests_end_with_a_message_before_decoding(runs, flags, message, capsys, monkeypatch):
+    from .. import evaluate as module
+
+    monkeypatch.setattr(module, "generate", lambda *a, **k: 1 / 0)
+    row = {"document": ["两只狗。", "好。"], "summary": "两只狗。"}
+    (runs / "chinese.jsonl").write_text(json.dumps(row), encoding="utf-8")
+    with pytest.raises(SystemExit):
         main([flag.format(runs=runs) for flag in flags])
+    error = capsys.readouterr().err
+    assert re.search(f"error: .*({message})", error) and error.count("\n") == 1
 
 
 def test_stanza_tags_are_placed_by_character(monkeypatch):

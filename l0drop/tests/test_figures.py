@@ -3,7 +3,9 @@
 import csv
 import json
 import math
+import re
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,13 +17,14 @@ pytest.importorskip("matplotlib")
 
 from shared.data import load  # noqa: E402
 
-from .. import evaluate, figures, measures  # noqa: E402
+from .. import evaluate, figures  # noqa: E402
 from ..measures import (  # noqa: E402
     attention_maps,
     encode_all,
     entropy,
     mean_entropies,
     places_in_words,
+    recorded,
     summed_attention,
 )
 from ..model import EOS  # noqa: E402
@@ -96,11 +99,11 @@ def test_attention_on_pruned_words_is_the_dummys(make_model, items):
     for item, output, closed in zip(items, OUTPUTS, pruned, strict=True):
         [weights] = attention_maps(model, [item], [output])
         torch.testing.assert_close(weights.sum(-1), torch.ones(len(output) + 1))
-        memory = model.remember(model.encode(torch.tensor([item.source])))
+        memory = model.make_memory(model.encode(torch.tensor([item.source])))
         layers = [layer.cross_attention for layer in model.decoder]
-        with torch.inference_mode(), measures.reading(layers):
+        with torch.inference_mode(), recorded(layers) as seen:
             model.decode(torch.tensor([[1, *output]]), model.project(memory))
-            compressed = torch.stack([layer.weights.mean(1)[0] for layer in layers]).mean(0)  # (T, 1 + retained)
+        compressed = torch.stack([layer.mean(1)[0] for layer in seen]).mean(0)  # (T, 1 + retained)
         dummies = int(closed.any())
         torch.testing.assert_close(weights[:, ~closed], compressed[:, dummies:], rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(weights[:, closed].sum(-1), compressed[:, :dummies].sum(-1), rtol=1e-4, atol=1e-5)
@@ -140,13 +143,15 @@ def test_mean_entropies_by_hand():
     assert retained == 11 / 4 and math.isnan(pruned)
 
 
-def test_reading_is_restored_even_after_an_error(make_model):
-    """Attention keeps its weights only as long as they are read."""
-    layers = [layer.cross_attention for layer in make_model().decoder]
-    with pytest.raises(KeyError), measures.reading(layers):
-        assert all(layer.keep_weights for layer in layers)
+def test_recording_ends_even_after_an_error(make_model):
+    """Attention is watched only as long as it is recorded."""
+    model = make_model(l0drop="none")
+    layers = [layer.cross_attention for layer in model.decoder]
+    with pytest.raises(KeyError), recorded(layers) as seen:
+        model(torch.tensor([[5, EOS]]), torch.tensor([[1]]))
         raise KeyError
-    assert not any(layer.keep_weights or layer.weights is not None for layer in layers)
+    model(torch.tensor([[5, EOS]]), torch.tensor([[1]]))
+    assert len(seen) == len(layers)
 
 
 def test_places_in_words_by_hand():
@@ -193,8 +198,8 @@ def drawn(runs, tmp_path_factory):
     out = tmp_path_factory.mktemp("figures")
     common = ["--data", DATA, "--limit", str(EXAMPLES)]
     evaluate.main([str(runs / "base"), str(runs / "l0"), *common, "--json", str(out / "m.json")])
-    given = ["--baseline", str(runs / "base"), "--metrics", str(out / "m.json")]
-    figures.main([str(runs / "l0"), *common, *given, "--out", str(out / "drawn")])
+    given = ["--run", str(runs / "l0"), "--baseline", str(runs / "base")]
+    figures.main([str(out / "m.json"), *given, *common, "--out", str(out / "drawn")])
     return SimpleNamespace(out=out / "drawn", metrics=json.loads((out / "m.json").read_text()))
 
 
@@ -205,7 +210,7 @@ def corpus(runs):
     def give(name):
         run = load_run(runs / name)
         items = encode_examples(load(DATA, "test", EXAMPLES), run.tokenizer, 400, 200)
-        return run, items, evaluate.decode(run, items)
+        return run, items, evaluate.decode_all(run, items, 32, True)
 
     return give
 
@@ -224,7 +229,7 @@ def test_figure_1_counts_every_source_word_once(drawn, corpus):
     rows = read_csv(drawn.out / "figure_1.csv")
     source_words = sum(len(item.source) for item in items)
     target_words = sum(len(output.tokens) + 1 for output in outputs)
-    assert sum(int(row["words"]) for row in rows) == source_words
+    assert sum(int(row["encodings"]) for row in rows) == source_words
     assert float(rows[0]["mean"]) == pytest.approx(target_words / source_words, rel=1e-3)
     assert float(rows[0]["attention_on_pruned"]) == 0 and float(rows[0]["sparsity"]) == 0
     assert (rows[0]["from"], rows[0]["to"], rows[-1]["from"], rows[-1]["to"]) == ("0", "0.1", "5", "inf")
@@ -236,11 +241,11 @@ def test_figure_7_counts_retained_source_words(drawn, corpus):
     rows = read_csv(drawn.out / "figure_7.csv")
     retained = sum(not closed for output in outputs for closed in output.pruned[-1])
     assert 0 < retained < sum(len(item.source) for item in items)
-    assert sum(int(row["words"]) for row in rows) == retained
+    assert sum(int(row["encodings"]) for row in rows) == retained
     target_words = sum(len(output.tokens) + 1 for output in outputs)
     left = target_words * (1 - float(rows[0]["attention_on_pruned"]))
     assert float(rows[0]["mean"]) * retained == pytest.approx(left, rel=1e-3)
-    below = sum(int(row["words"]) for row in rows if float(row["to"]) < 0.65)
+    below = sum(int(row["encodings"]) for row in rows if float(row["to"]) < 0.65)
     assert float(rows[0]["share_below_0.6"]) == pytest.approx(below / retained, rel=1e-3)
     assert float(rows[0]["sparsity"]) == pytest.approx(drawn.metrics["systems"]["l0"]["sparsity"], rel=1e-3)
 
@@ -278,15 +283,26 @@ def test_figures_4_and_5_show_the_metrics(drawn):
     """Every system with its lambda, the baseline without, by rising sparsity."""
     systems = drawn.metrics["systems"]
     four, five = read_csv(drawn.out / "figure_4.csv"), read_csv(drawn.out / "figure_5.csv")
-    assert [(row["run"], row["lambda"]) for row in four] == [("base", ""), ("l0", "0.2")]
+    assert [(row["run"], row["lambda"], row["seed"]) for row in four] == [("base", "", "0"), ("l0", "0.2", "0")]
     for row in four:
-        for key in ("sparsity", "score", "low", "high"):
-            assert float(row[key]) == pytest.approx(systems[row["run"]][key], rel=1e-3, abs=1e-4)
-    assert list(five[0])[3:] == [name for name in figures.UNIT_TYPES if name in systems["l0"]["sparsity_by_type"]]
+        quality = systems[row["run"]]["rougeLsum"]
+        assert [float(row[k]) for k in ("mean", "low", "high")] == pytest.approx(list(quality.values()), rel=1e-3)
     for label, value in systems["l0"]["sparsity_by_type"].items():
         assert float(five[1][label]) == pytest.approx(value, rel=1e-3)
     kinds = read_csv(drawn.out / "figure_5_kinds.csv")[1]
     assert float(kinds["filler"]) == pytest.approx(systems["l0"]["sparsity_by_kind"]["filler"], rel=1e-3)
+
+
+def test_several_metrics_files_are_several_seeds(drawn, tmp_path):
+    """Figure 4 has a row per system and file."""
+    other = json.loads(json.dumps(drawn.metrics))
+    for system in other["systems"].values():
+        system["seed"] = 7
+    for name, metrics in (("a", drawn.metrics), ("b", other)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(metrics))
+    figures.main([str(tmp_path / "a.json"), str(tmp_path / "b.json"), "--out", str(tmp_path / "out")])
+    rows = read_csv(tmp_path / "out" / "figure_4.csv")
+    assert [(row["run"], row["seed"]) for row in rows] == [("base", "0"), ("l0", "0"), ("base", "7"), ("l0", "7")]
 
 
 def test_figure_8_splits_the_baseline_by_the_gates_of_the_run(drawn, corpus):
@@ -302,7 +318,7 @@ def test_figure_8_splits_the_baseline_by_the_gates_of_the_run(drawn, corpus):
 
 def test_figure_6_counts_every_character_once(runs, tmp_path, capsys):
     """Characters of the sources as cut, without </s>, each at one place; the other figures say what they lack."""
-    figures.main([str(runs / "char"), "--data", DATA, "--limit", str(EXAMPLES), "--out", str(tmp_path)])
+    figures.main(["--run", str(runs / "char"), "--data", DATA, "--limit", str(EXAMPLES), "--out", str(tmp_path)])
     rows = {row["place"]: row for row in read_csv(tmp_path / "figure_6.csv")}
     run = load_run(runs / "char")
     items = encode_examples(load(DATA, "test", EXAMPLES), run.tokenizer, 90, 200)
@@ -316,35 +332,35 @@ def test_figure_6_counts_every_character_once(runs, tmp_path, capsys):
     of_spaces = [closed for token, closed in closed_by_token if token == space]
     assert int(rows["space"]["characters"]) == len(of_spaces)
     assert float(rows["space"]["rate"]) == pytest.approx(np.mean(of_spaces), rel=1e-3)
-    printed = capsys.readouterr().out.splitlines()
-    assert [line.split(":")[0] for line in printed] == [draw.__name__ for draw in figures.FIGURES]
-    assert printed[0] == "figure_1: skipped, needs --baseline RUN"
-    assert [line for line in printed if "skipped" in line and "--metrics" in line] == printed[3:6]
+    printed = [Path(line).stem for line in capsys.readouterr().out.splitlines()]
+    assert printed == ["figure_3", "figure_2", "figure_6", "figure_7", "figure_8"]
 
 
 def test_figure_2_prefers_a_short_sentence_with_something_pruned():
-    """The first of at most SHORT tokens of which something is pruned; without such a one the shortest."""
-    lengths = [30, 12, 15, 9]
-    closed = [np.zeros(length, dtype=bool) for length in lengths]
+    """The first of at most LONGEST tokens of which a part is pruned; without such a one the shortest."""
+    closed = [np.zeros(length, dtype=bool) for length in (40, 12, 15, 9)]
     assert figures.choose_sentence(closed) == 3
     closed[0][0] = closed[2][4] = True
+    closed[1][:] = True
     assert figures.choose_sentence(closed) == 2
 
 
-def test_bad_input_has_a_clear_error(runs, tmp_path):
+def test_bad_input_has_a_clear_error(runs, tmp_path, capsys):
     """Runs in the wrong place, runs that read other tokens, and metrics that are not."""
     out = ["--out", str(tmp_path), "--data", DATA, "--limit", "2"]
     l0, base, char = (str(runs / name) for name in ("l0", "base", "char"))
     (tmp_path / "m.json").write_text('{"metric": "bleu", "systems": {"other": {}}}')
     (tmp_path / "cut.json").write_text('{"metric": "bl')
     for arguments, message in (
-        ([base], "base has no L0Drop layer"),
-        ([l0, "--baseline", l0], "--baseline l0 prunes"),
-        ([l0, char], "char cuts the source into other tokens than l0"),
-        ([l0, l0], "two runs have folders of the same name"),
-        ([str(tmp_path / "none")], "is not a run folder"),
-        ([l0, "--metrics", str(tmp_path / "cut.json")], "cut.json is not what l0drop.evaluate --json writes"),
-        ([l0, "--metrics", str(tmp_path / "m.json")], "--metrics has no system l0, only other"),
+        (["--run", base], "base has no L0Drop layer"),
+        (["--run", l0, "--baseline", char], "char prunes"),
+        (["--run", l0, char], "char cuts the source into other tokens than l0"),
+        (["--run", l0, l0], "two runs have folders of the same name"),
+        (["--run", str(tmp_path / "none")], "is not a run folder"),
+        ([str(tmp_path / "cut.json")], "cut.json is not what l0drop.evaluate --json writes"),
+        ([str(tmp_path / "m.json")], "m.json is not what l0drop.evaluate --json writes"),
+        ([str(tmp_path / "no.json")], "no.json is not what"),
     ):
-        with pytest.raises(SystemExit, match=f"error: .*{message}"):
+        with pytest.raises(SystemExit):
             figures.main(arguments + out)
+        assert re.search(f"error: .*{message}", capsys.readouterr().err)

@@ -1,20 +1,19 @@
 """The model around the equations, its limits, and search: what must change the output, and what must not."""
 
-import sys
-
 import pytest
 import torch
 from torch import tensor
 
 from .. import search
 from ..gates import dense_memory
-from ..model import BOS, EOS, PAD, ModelConfig, Transformer, sinusoids
-from ..search import beam_search, generate, length_norm
+from ..measures import recorded
+from ..model import BOS, EOS, PAD, Attention, ModelConfig, Past, Transformer, sinusoids
+from ..search import BufferedPast, beam_search, generate, length_norm
 from . import reference
 
 
 def memory_of(model, encoding, **options):
-    return model.project(model.remember(encoding, **options))
+    return model.project(model.make_memory(encoding, **options))
 
 
 def logits_of(model, encoding, target, **options):
@@ -205,7 +204,7 @@ def test_algorithm1_through_the_whole_model(make_model, ragged, targets, place, 
     """Real gates of a real model: compressed and dense memory give the same logits, in fewer rows."""
     model = make_model(seed, l0drop=place)
     encoding = model.encode(ragged)
-    pruned, dense = (model.remember(encoding, prune=prune) for prune in (True, False))
+    pruned, dense = (model.make_memory(encoding, prune=prune) for prune in (True, False))
     assert ((encoding.gates[0] == 0) & encoding.keep).any()
     assert pruned.states.size(1) <= dense.states.size(1) + 1 and dense.states.size(1) == 9
     got, expected = (model.decode(targets, model.project(memory))[0] for memory in (pruned, dense))
@@ -215,7 +214,7 @@ def test_algorithm1_through_the_whole_model(make_model, ragged, targets, place, 
 def test_algorithm1_is_for_test_time_only(pruning, ragged):
     """In training every state stays, sampled zeros too, whatever `prune` says."""
     encoding = pruning.train().encode(ragged)
-    assert pruning.remember(encoding, prune=True).states.size(1) == 9
+    assert pruning.make_memory(encoding, prune=True).states.size(1) == 9
 
 
 def test_d11_no_dummy_when_nothing_is_pruned(make_model, ragged):
@@ -223,7 +222,7 @@ def test_d11_no_dummy_when_nothing_is_pruned(make_model, ragged):
     model = make_model()
     model.l0drop[0].predictor.bias.data.fill_(50)
     encoding = model.encode(ragged)
-    pruned, dense = (model.remember(encoding, prune=prune) for prune in (True, False))
+    pruned, dense = (model.make_memory(encoding, prune=prune) for prune in (True, False))
     assert pruned.states.shape == dense.states.shape and torch.equal(pruned.log_counts, dense.log_counts)
     assert torch.equal(pruned.states[encoding.keep], dense.states[encoding.keep])
 
@@ -244,7 +243,7 @@ def test_limit_everything_closed(make_model, ragged, targets):
     model = make_model()
     model.l0drop[0].predictor.bias.data.fill_(-50)
     encoding = model.encode(ragged)
-    memory = model.remember(encoding)
+    memory = model.make_memory(encoding)
     torch.testing.assert_close(memory.log_counts.exp(), tensor([[9.0], [5], [1], [7]]))
     logits = logits_of(model, encoding, targets)
     torch.testing.assert_close(logits, logits_of(model, encoding, targets, prune=False), rtol=0, atol=1e-5)
@@ -264,13 +263,13 @@ def test_d4_sampled_zeros_are_hidden_in_training(make_model, ragged, targets, ru
         encoding = model.encode(ragged)
         is_open = (encoding.gates[0] != 0) & encoding.keep
         assert (encoding.keep & ~is_open)[0].any() and is_open[0].any()
-        visible = model.remember(encoding, **options).log_counts == 0
+        visible = model.make_memory(encoding, **options).log_counts == 0
         assert torch.equal(visible[0], is_open[0] if hide else encoding.keep[0])
         shifted = encoding._replace(states=encoding.states + 9 * (encoding.gates[0] == 0).unsqueeze(-1))
         change = logits_of(model, encoding, targets, **options)[0] - logits_of(model, shifted, targets, **options)[0]
         assert (change.abs().max() == 0) == hide
         model.eval()
-        assert torch.equal(model.remember(encoding, prune=False).log_counts == 0, encoding.keep)
+        assert torch.equal(model.make_memory(encoding, prune=False).log_counts == 0, encoding.keep)
 
 
 def test_d4_a_sentence_with_every_sampled_gate_closed(make_model, ragged, targets):
@@ -298,7 +297,7 @@ def test_d8_what_a_rule_drops_has_no_influence(make_model, ragged, targets):
         other = encoding._replace(states=encoding.states + 9 * dropped)
         assert torch.equal(before, logits_of(model, other, targets, rule_keep=rule, prune=prune))
     assert difference(forms[0], logits_of(model, encoding, targets)) > 1e-2
-    kept = model.remember(encoding, rule_keep=rule)
+    kept = model.make_memory(encoding, rule_keep=rule)
     assert kept.states.size(1) == 5 and torch.equal(kept.states[0], encoding.states[0, ::2])
     assert torch.equal((kept.log_counts == 0).sum(1), (rule & encoding.keep).sum(1))
     w, tokens = reference.numpy_weights(model), ragged[0].tolist()
@@ -310,28 +309,58 @@ def test_d8_what_a_rule_drops_has_no_influence(make_model, ragged, targets):
 # Dropout
 
 
-@pytest.mark.parametrize("kind", ["residual_dropout", "attention_dropout"])
-def test_dropout_in_training_only(make_model, ragged, targets, kind):
-    """Each of the two is random in training and absent in evaluation."""
-    model = make_model(l0drop="none", **{kind: 0.3})
-    plain = make_model(l0drop="none")
-    assert torch.equal(model(ragged, targets)[0], plain(ragged, targets)[0])
-    for network, random in ((model, True), (plain, False)):
-        network.train()
-        assert torch.equal(network(ragged, targets)[0], network(ragged, targets)[0]) != random
+def dropout_sites(model) -> dict:
+    """Every place where the released model drops: embeddings, each sublayer's output, each attention's weights."""
+    sites = {"embeddings": model.dropout}
+    for side in ("encoder", "decoder"):
+        sites |= {f"{side} {i} sublayers": layer.dropout for i, layer in enumerate(getattr(model, side))}
+    return sites
 
 
-@pytest.mark.parametrize("keep_weights", [False, True])
-def test_dropout_of_attention_weights(make_model, ragged, targets, keep_weights):
-    """Both code paths of attention drop weights in training, none in evaluation."""
-    model = make_model(l0drop="none", attention_dropout=0.5)
-    for layer in model.decoder:
-        layer.cross_attention.keep_weights = keep_weights
-        layer.self_attention.dropout = 0.0
-    memory = memory_of(model, model.encode(ragged), prune=False)
-    assert torch.equal(model.decode(targets, memory)[0], model.decode(targets, memory)[0])
-    model.train()
-    assert not torch.equal(model.decode(targets, memory)[0], model.decode(targets, memory)[0])
+def test_dropout_in_training_only(make_model, ragged, targets):
+    model = make_model(l0drop="none", residual_dropout=0.3, attention_dropout=0.3)
+    assert torch.equal(model(ragged, targets)[0], make_model(l0drop="none")(ragged, targets)[0])
+
+
+@pytest.mark.parametrize("site", ["embeddings", "encoder 1 sublayers", "decoder 0 sublayers"])
+def test_residual_dropout_site_by_site(make_model, ragged, targets, site):
+    """Appendix A: with all other rates at zero, this place alone still drops, at the residual rate."""
+    model = make_model(l0drop="none", residual_dropout=0.4, attention_dropout=0.2).train()
+    sites = dropout_sites(model)
+    assert {dropout.p for dropout in sites.values()} == {0.4}
+    for attention in attentions(model):
+        attention.dropout = 0.0
+    for name, dropout in sites.items():
+        dropout.p = 0.4 * (name == site)
+    assert not torch.equal(model(ragged, targets)[0], model(ragged, targets)[0])
+    sites[site].p = 0.0
+    assert torch.equal(model(ragged, targets)[0], model(ragged, targets)[0])
+
+
+@pytest.mark.parametrize(("side", "sublayers"), [("encoder", 2), ("decoder", 3)])
+def test_every_sublayer_drops(make_model, ragged, targets, side, sublayers):
+    """Attention(s) and FFN of a layer each go through its dropout, once."""
+    model = make_model(l0drop="none", residual_dropout=0.4)
+    calls = []
+    getattr(model, side)[0].dropout.register_forward_hook(lambda *call: calls.append(call))
+    model(ragged, targets)
+    assert len(calls) == sublayers
+
+
+def attentions(model) -> list:
+    return [module for module in model.modules() if isinstance(module, Attention)]
+
+
+@pytest.mark.parametrize("index", range(6))
+def test_dropout_of_attention_weights(make_model, ragged, targets, index):
+    """Each of the attentions drops weights at its own rate, in training only."""
+    model = make_model(l0drop="none", attention_dropout=0.5).train()
+    assert {attention.dropout for attention in attentions(model)} == {0.5}
+    for other, attention in enumerate(attentions(model)):
+        attention.dropout = 0.5 * (other == index)
+    assert not torch.equal(model(ragged, targets)[0], model(ragged, targets)[0])
+    model.eval()
+    assert torch.equal(model(ragged, targets)[0], model(ragged, targets)[0])
 
 
 # Keys, values, caches
@@ -347,10 +376,11 @@ def test_keys_and_values_are_projected_once_per_source(pruning, ragged):
     assert calls == [(4, length, 16)] * 4
 
 
+@pytest.mark.parametrize("kind", [Past, BufferedPast])
 @pytest.mark.parametrize("chunks", [[1] * 6, [1, 2, 3], [4, 2], [6]])
-def test_cached_decoding_is_uncached_decoding(pruning, ragged, targets, chunks):
+def test_cached_decoding_is_uncached_decoding(pruning, ragged, targets, chunks, kind):
     """The target in pieces, with the past handed on, gives the logits of the whole."""
-    memory, past, pieces = memory_of(pruning, pruning.encode(ragged)), None, []
+    memory, past, pieces = memory_of(pruning, pruning.encode(ragged)), [kind(), kind()], []
     for piece in targets.split(chunks, dim=1):
         logits, past = pruning.decode(piece, memory, past)
         pieces.append(logits)
@@ -380,39 +410,46 @@ def test_batch_of_one_is_a_row_of_a_padded_batch(make_model, ragged, targets, pl
         assert score.item() == pytest.approx(found.scores[row].item(), abs=5e-5)
 
 
-def test_weights_kept_for_figures_are_those_used(pruning, ragged, targets):
-    """`keep_weights` changes no logit, and the weights of each query sum to one over real positions only."""
+def test_the_buffered_past_is_the_plain_one():
+    """Any order of growing and re-ordering, beyond the room of the buffers, gives the same keys and values."""
+    plain, buffered = Past(), BufferedPast()
+    for length in (1, 3, 1, 40, 1, 1):
+        new = torch.randn(4, 2, length, 8), torch.randn(4, 2, length, 8)
+        for one, other in zip(plain.extend(*new), buffered.extend(*new), strict=True):
+            assert torch.equal(one, other)
+        rows = torch.randint(4, (4,))
+        plain.reorder(rows)
+        buffered.reorder(rows)
+
+
+def test_weights_for_figures(pruning, ragged, targets):
+    """They sum to one over real positions only; the dummy carries the weight of all pruned encodings."""
     encoding = pruning.encode(ragged)
-    expected = logits_of(pruning, encoding, targets, prune=False)
-    attention = pruning.decoder[0].cross_attention
-    attention.keep_weights = True
-    torch.testing.assert_close(logits_of(pruning, encoding, targets, prune=False), expected, rtol=0, atol=2e-5)
-    torch.testing.assert_close(attention.weights.sum(-1), torch.ones(4, 4, 6))
-    assert (attention.weights.transpose(1, 3)[~encoding.keep] == 0).all()
-    dense_weights = attention.weights
-    logits_of(pruning, encoding, targets)  # the compressed memory: the dummy carries the weight of all pruned ones
+    with recorded([pruning.decoder[0].cross_attention]) as seen:
+        logits_of(pruning, encoding, targets, prune=False)
+        logits_of(pruning, encoding, targets)  # the compressed memory
+    dense, compressed = seen
+    torch.testing.assert_close(dense.sum(-1), torch.ones(4, 4, 6))
+    assert (dense.transpose(1, 3)[~encoding.keep] == 0).all()
     closed = (encoding.gates[0] == 0) & encoding.keep
-    pruned_share = (dense_weights * closed[:, None, None]).sum(-1)
+    pruned_share = (dense * closed[:, None, None]).sum(-1)
     assert pruned_share.max() > 0.01
-    torch.testing.assert_close(attention.weights[..., 0], pruned_share, rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(compressed[..., 0], pruned_share, rtol=1e-3, atol=1e-5)
 
 
 def test_entmax_attention_is_sparse(make_model, ragged, targets):
     """Correia et al.: weights sum to one, some real positions have exactly none, padding never has any."""
     pytest.importorskip("entmax")
-    model = make_model(l0drop="none", cross_attention="entmax")
-    logits, encoding = model(ragged, targets)
-    weights = model.decoder[0].cross_attention.weights
-    torch.testing.assert_close(weights.sum(-1), torch.ones(4, 4, 6), rtol=0, atol=1e-4)
-    assert (weights == 0)[0].any() and (weights.transpose(1, 3)[~encoding.keep] == 0).all()
+    model = make_model(l0drop="none", cross_attention="entmax", attention_dropout=0.5)
+    with recorded([model.decoder[0].cross_attention]) as seen:
+        logits, encoding = model(ragged, targets)
+    torch.testing.assert_close(seen[0].sum(-1), torch.ones(4, 4, 6), rtol=0, atol=1e-4)
+    assert (seen[0] == 0)[0].any() and (seen[0].transpose(1, 3)[~encoding.keep] == 0).all()
     logits.square().mean().backward()
     assert (model.decoder[0].cross_attention.entmax_alpha.grad != 0).any()
-
-
-def test_entmax_missing_says_how_to_get_it(make_model, ragged, monkeypatch):
-    monkeypatch.setitem(sys.modules, "entmax", None)
-    with pytest.raises(ImportError, match="pip install entmax"):
-        make_model(l0drop="none", cross_attention="entmax")(ragged, ragged)
+    again = model(ragged, targets)[0]
+    assert torch.equal(logits, again)
+    assert not torch.equal(model.train()(ragged, targets)[0], again)
 
 
 def test_sequences_beyond_the_position_table(make_model, model, ragged, targets):

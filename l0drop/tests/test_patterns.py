@@ -1,5 +1,6 @@
 """The rules of Section 7 and the way from text to batches: tokenizer, tags, patterns, order of the data."""
 
+from itertools import islice
 from types import SimpleNamespace
 
 import pytest
@@ -8,8 +9,8 @@ import torch
 from .. import patterns
 from ..model import BOS, EOS, PAD, UNK
 from ..text import (
-    Batches,
     Item,
+    TokenBatches,
     collate,
     encode_examples,
     label_spans,
@@ -238,8 +239,8 @@ def test_what_just_fits_is_not_cut(words):
     """The limit counts EOS: a source of exactly that many units is whole, one more is cut and says so."""
     count = len(words.encode("the cat sat").ids)
     whole, cut = (encode_examples([example("the cat sat")], words, count + extra, 9)[0] for extra in (1, 0))
-    assert len(whole.source) == count + 1 and not whole.source_was_cut
-    assert len(cut.source) == count and cut.source_was_cut
+    assert len(whole.source) == count + 1 and not whole.was_cut
+    assert len(cut.source) == count and cut.was_cut
 
 
 def test_d9_no_pattern_drops_the_end(words):
@@ -284,11 +285,9 @@ def many():
 
 def test_an_epoch_is_the_corpus_once(many):
     """Every example once per epoch, in no batch more padded target tokens than allowed, and no batch too many."""
-    stream = Batches(many, 100, seed=0)
-    epoch = [stream[number] for number in range(len(stream.order))]
-    assert sorted(item.source[0] for batch in epoch for item in batch) == list(range(100, 300))
-    padded = [len(batch) * max(len(item.target) for item in batch) for batch in epoch]
-    assert max(padded) <= 100
+    epoch = TokenBatches(many, 100, seed=0).epoch(0)
+    assert sorted(sum(epoch, [])) == list(range(200))
+    assert max(len(batch) * max(len(many[i].target) for i in batch) for batch in epoch) <= 100
     needed, rows = 1, 0
     for length in sorted(len(item.target) for item in many):
         rows = rows + 1
@@ -299,29 +298,22 @@ def test_an_epoch_is_the_corpus_once(many):
 
 def test_a_target_too_long_for_a_batch_is_one_alone():
     """Nothing is lost to the limit."""
-    stream = Batches(items_of([(3, 50), (3, 4), (3, 60), (3, 4)]), 10, seed=0)
-    sizes = sorted((len(stream[n]), len(stream[n][0].target)) for n in range(len(stream.order)))
-    assert sizes == [(1, 50), (1, 60), (2, 4)]
+    items = items_of([(3, 50), (3, 4), (3, 60), (3, 4)])
+    epoch = TokenBatches(items, 10, seed=0).epoch(0)
+    assert sorted((len(batch), len(items[batch[0]].target)) for batch in epoch) == [(1, 50), (1, 60), (2, 4)]
 
 
-def test_batches_are_the_same_whoever_asks(many):
-    """Batch n depends on n and the seed alone, in whatever order it is asked for; epochs and seeds differ."""
-    first, second, other = Batches(many, 100, seed=0), Batches(many, 100, seed=0), Batches(many, 100, seed=1)
-    size = len(first.order)
-    numbers = [0, size + 3, 5, 2 * size, 1, size - 1, size]
-    forwards = {number: [item.source[0] for item in first[number]] for number in sorted(numbers)}
-    assert all([item.source[0] for item in second[number]] == forwards[number] for number in numbers)
-
-    def names(stream: Batches, epoch: int) -> list[list[int]]:
-        return [[item.source[0] for item in stream[epoch * size + n]] for n in range(size)]
-
-    assert names(first, 0) != names(first, 1) and names(first, 0) != names(other, 0)
-    assert sorted(sum(names(first, 0), [])) == sorted(sum(names(first, 1), []))
+def test_batches_go_on_for_ever_and_depend_on_the_seed_alone(many):
+    """The stream is one epoch after the other, each in another order; the same seed gives the same stream."""
+    batches = TokenBatches(many, 100, seed=0)
+    size = len(batches.epoch(0))
+    stream = list(islice(batches, 2 * size))
+    assert stream == batches.epoch(0) + batches.epoch(1) == list(islice(TokenBatches(many, 100, seed=0), 2 * size))
+    assert batches.epoch(0) != batches.epoch(1) and batches.epoch(0) != TokenBatches(many, 100, seed=1).epoch(0)
 
 
 def test_ties_in_length_meet_other_neighbours_each_epoch():
     """Examples of one length are shuffled among their batches, not only the batches among themselves."""
-    stream = Batches(items_of([(5, 5)] * 40), 20, seed=0)
-    size = len(stream.order)
-    epochs = [{frozenset(item.source[0] for item in stream[e * size + n]) for n in range(size)} for e in range(2)]
-    assert size == 10 and epochs[0] != epochs[1]
+    batches = TokenBatches(items_of([(5, 5)] * 40), 20, seed=0)
+    epochs = [{frozenset(batch) for batch in batches.epoch(number)} for number in range(2)]
+    assert len(epochs[0]) == 10 and epochs[0] != epochs[1]

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import subprocess
 import sys
 from dataclasses import asdict, replace
@@ -12,15 +13,36 @@ import torch
 
 pytest.importorskip("shared")
 
+from accelerate.state import AcceleratorState  # noqa: E402
+from accelerate.utils import set_seed  # noqa: E402
 from safetensors.torch import load_file  # noqa: E402
 
+from shared.data import load  # noqa: E402
+
 from .. import train as training  # noqa: E402
-from ..train import TrainConfig, average, l0_weight, learning_rate, load_run, main, parse, train  # noqa: E402
+from ..model import Transformer, translation_loss  # noqa: E402
+from ..text import collate, encode_examples  # noqa: E402
+from ..train import TrainConfig, l0_weight, learning_rate, load_run, main, parse, save_average, train  # noqa: E402
 
 SMALL = TrainConfig(
     data="toy:count=24,seed=5", width=16, feed_forward=16, heads=2, encoder_layers=1, decoder_layers=1, vocabulary=300,
     residual_dropout=0.1, batch_tokens=150, steps=6, save_every=2, average_last=2,
 )  # fmt: skip
+
+
+def flags_of(config: TrainConfig) -> list[str]:
+    """The command line of a config."""
+    changed = {name: value for name, value in asdict(config).items() if value != getattr(TrainConfig(), name)}
+    return [text for name, value in changed.items() for text in ("--" + name.replace("_", "-"), str(value))]
+
+
+def log(run: Path) -> list[dict]:
+    return [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+
+
+def same_weights(one: Path, other: Path) -> bool:
+    a, b = load_file(one / "model.safetensors"), load_file(other / "model.safetensors")
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
 @pytest.fixture(scope="module")
@@ -53,87 +75,156 @@ def test_lambda_is_constant_or_rises_linearly():
     assert [l0_weight(step, TrainConfig(l0_weight=0.3, l0_start=5)) for step in (4, 5)] == [0, 0.3]
 
 
-def test_average_is_the_mean_of_the_last_checkpoints(base):
-    """Appendix A: model.safetensors is the mean of the last `average_last` checkpoints, and no older ones are kept."""
-    paths = sorted((base / "checkpoints").glob("*.safetensors"))
-    assert [path.stem for path in paths] == ["00000004", "00000006"]
-    saved, first, second = (load_file(path) for path in [base / "model.safetensors", *paths])
+@pytest.mark.parametrize(("last", "averaged"), [(5, (18, 20)), (1, (20,))])
+def test_d13_average_of_the_last_checkpoints_of_the_last_tenth(tmp_path, last, averaged):
+    """Appendix A averages the last five of a long run; of a short one the earlier part is left out."""
+    config = replace(SMALL, l0drop="none", steps=20, save_every=1, average_last=last)
+    train(replace(config, save_every=2), tmp_path / "run")
+    kept = {int(path.name): path for path in (tmp_path / "run" / "checkpoints").glob("[0-9]*")}
+    assert sorted(kept) == [12, 14, 16, 18, 20][-last:]
+    weights = [load_file(kept[step] / "model.safetensors") for step in averaged if step > 18] or None
+    saved = load_file(tmp_path / "run" / "model.safetensors")
     for name, value in saved.items():
-        torch.testing.assert_close(value, (first[name] + second[name]) / 2)
-    assert any((first[name] != second[name]).any() for name in first)
-    assert average(paths[:1]).keys() == saved.keys()
+        torch.testing.assert_close(value, torch.stack([w[name] for w in weights]).mean(0))
+    save_average(tmp_path / "run", replace(config, steps=10))  # a run of 10: its last tenth begins behind step 9
+    mean = load_file(tmp_path / "run" / "model.safetensors")
+    several = [load_file(path / "model.safetensors") for path in kept.values()]
+    for name, value in mean.items():
+        torch.testing.assert_close(value, torch.stack([w[name] for w in several]).mean(0))
+    assert last == 1 or any((mean[name] != saved[name]).any() for name in mean)
 
 
 # A run
 
 
 def test_the_penalty_closes_gates(tmp_path):
-    """With a large lambda training prunes; with lambda = 0 it does not."""
+    """With a large lambda training prunes; with lambda = 0 it does not; an open start delays it (D15)."""
     pruned = {}
-    for weight in (0.0, 30.0):
-        config = replace(SMALL, l0_weight=weight, steps=60, save_every=60, learning_rate=0.1, warmup=1)
-        train(config, tmp_path / str(weight))
-        pruned[weight] = json.loads((tmp_path / str(weight) / "log.jsonl").read_text().splitlines()[-1])["sampled_zero"]
-    assert pruned[0.0] < 0.7 and pruned[30.0] > 0.9
+    for weight, start in ((0.0, 0.0), (30.0, 0.0), (0.0, 3.0)):
+        config = replace(
+            SMALL, l0_weight=weight, gate_start=start, steps=60, save_every=60, learning_rate=0.1, warmup=1
+        )
+        train(config, tmp_path / f"{weight} {start}")
+        pruned[weight, start] = log(tmp_path / f"{weight} {start}")[-1]["zero"]
+    assert pruned[0.0, 3.0] < 0.1 < pruned[0.0, 0.0] < 0.7 and pruned[30.0, 0.0] > 0.9
 
 
 def test_training_lowers_the_loss(base):
-    first, *_, last = (json.loads(line) for line in (base / "log.jsonl").read_text().splitlines()[1:])
+    first, *_, last = log(base)[1:]
     assert last["validation_loss"] < first["validation_loss"]
 
 
-@pytest.mark.parametrize("moment", ["in the middle of a step", "between a checkpoint's files", "after a checkpoint"])
-def test_a_killed_run_resumes_to_the_same_bits(tmp_path, monkeypatch, moment):
-    """Kill and --resume gives bitwise the weights of a run that was never killed: dropout, gates, Adam, data order."""
-    train(SMALL, tmp_path / "whole")
+def test_the_optimizer_is_the_papers(tmp_path, monkeypatch):
+    """Appendix A: Adam with beta 0.9 and 0.98; released code: eps 1e-8. Its rate is the schedule's."""
+    made = []
+    adam = torch.optim.Adam
+    monkeypatch.setattr(torch.optim, "Adam", lambda *a, **k: made.append(adam(*a, **k)) or made[-1])
+    train(replace(SMALL, steps=3), tmp_path / "run")
+    defaults = made[0].defaults
+    assert (defaults["betas"], defaults["eps"], defaults["weight_decay"]) == ((0.9, 0.98), 1e-8, 0)
+    assert made[0].param_groups[0]["lr"] == pytest.approx(learning_rate(2, SMALL))
 
-    class Killed(BaseException):
-        pass
 
-    def kill(*_, **__):
-        raise Killed
+def test_validation_loss_is_not_smoothed_and_uses_expected_gates(tmp_path):
+    """The number in log.jsonl: mean over sentences of the unsmoothed loss per token, gates as at test time."""
+    train(replace(SMALL, steps=2, average_last=1), tmp_path / "run")
+    run = load_run(tmp_path / "run")
+    items = encode_examples(load(SMALL.data, "validation"), run.tokenizer, SMALL.max_source, SMALL.max_target)
+    losses = []
+    for item in items:
+        batch = collate([item])
+        losses.append(translation_loss(run.model(batch.source, batch.target_input)[0], batch.target, smoothing=0.0))
+    assert log(tmp_path / "run")[-1]["validation_loss"] == pytest.approx(torch.cat(losses).mean().item(), rel=1e-4)
 
-    if moment == "in the middle of a step":
-        schedule = training.learning_rate
-        steps = iter(range(100))
-        monkeypatch.setattr(training, "learning_rate", lambda *a: kill() if next(steps) == 3 else schedule(*a))
-    elif moment == "between a checkpoint's files":
-        save, saves = torch.save, iter(range(100))
-        monkeypatch.setattr(torch, "save", lambda *a: kill() if next(saves) == 1 else save(*a))
-    else:
-        saves, save_run = iter(range(100)), training.Training.save
-        monkeypatch.setattr(
-            training.Training, "save", lambda *a: kill() if (save_run(*a), next(saves))[1] == 1 else None
-        )
+
+def test_a_training_step_is_adam_on_eq12(tmp_path):
+    """One update by hand, without dropout and gates: the weights after it."""
+    config = replace(SMALL, l0drop="none", residual_dropout=0.0, steps=1, batch_tokens=10_000, average_last=1)
+    train(config, tmp_path / "run")
+    run = load_run(tmp_path / "run")
+    start = load_file(tmp_path / "run" / "model.safetensors")
+    set_seed(config.seed)
+    model = Transformer(config.model_config(run.tokenizer.get_vocab_size()))
+    optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate(0, config), betas=(0.9, 0.98), eps=1e-8)
+    batch = collate(encode_examples(load(SMALL.data, "train"), run.tokenizer, SMALL.max_source, SMALL.max_target))
+    logits, _ = model(batch.source, batch.target_input)
+    translation_loss(logits, batch.target, smoothing=0.1).mean().backward()
+    optimizer.step()
+    for name, value in model.state_dict().items():
+        if not name.endswith("key.bias"):  # its gradient is zero but for rounding, which Adam scales up
+            torch.testing.assert_close(start[name], value, rtol=1e-3, atol=2e-5)
+
+
+class Killed(BaseException):
+    """Ends a training as a kill would."""
+
+
+@pytest.mark.parametrize("kind", ["scratch", "init"])
+@pytest.mark.parametrize("at", [0, 3])
+def test_a_killed_run_resumes_to_the_same_bits(tmp_path, monkeypatch, base, kind, at):
+    """Dropout, gates, Adam and data order; before the first checkpoint too, and from a base run's weights."""
+    config = SMALL if kind == "scratch" else replace(SMALL, init=str(base))
+    train(config, tmp_path / "whole")
+    schedule, steps = training.learning_rate, iter(range(100))
+
+    def kill(*arguments):
+        if next(steps) == at:
+            raise Killed
+        return schedule(*arguments)
+
+    monkeypatch.setattr(training, "learning_rate", kill)
     with pytest.raises(Killed):
-        train(SMALL, tmp_path / "killed")
+        train(config, tmp_path / "killed")
     monkeypatch.undo()
-    with pytest.raises(ValueError, match="not finished"):
-        load_run(tmp_path / "killed")
-    train(SMALL, tmp_path / "killed", resume=True)
-    for file in ("model.safetensors", "checkpoints/00000006.safetensors"):
-        whole, killed = (load_file(tmp_path / run / file) for run in ("whole", "killed"))
-        assert all(torch.equal(whole[name], killed[name]) for name in whole), file
-    steps = [json.loads(line).get("step") for line in (tmp_path / "killed" / "log.jsonl").read_text().splitlines()]
-    assert steps == [None, 2, 4, 6]
+    train(config, tmp_path / "killed", resume=True)
+    assert same_weights(tmp_path / "whole", tmp_path / "killed")
+    assert log(tmp_path / "whole") == log(tmp_path / "killed")
+
+
+def test_a_run_can_be_lengthened_and_evaluated_in_progress(tmp_path, capsys):
+    config = replace(SMALL, average_last=1)
+    train(replace(config, steps=8), tmp_path / "whole")
+    train(replace(config, steps=4), tmp_path / "run")
+    main(["--out", str(tmp_path / "run"), "--resume", "--steps", "8"])
+    assert same_weights(tmp_path / "whole", tmp_path / "run")
+    assert f"{tmp_path / 'run'}: 8 steps, validation loss" in capsys.readouterr().out
+    (tmp_path / "run" / "model.safetensors").unlink()
+    load_run(tmp_path / "run")
+    assert "is not finished: reading" in capsys.readouterr().err
+
+
+def test_accumulation_is_a_larger_batch(tmp_path):
+    """Two micro-batches an update are not one; the data order is the same, so half as many updates see the same."""
+    config = replace(SMALL, l0drop="none", residual_dropout=0.0, average_last=1)
+    train(replace(config, steps=2, accumulate=2), tmp_path / "two")
+    train(replace(config, steps=2), tmp_path / "one")
+    assert not same_weights(tmp_path / "one", tmp_path / "two")
 
 
 def test_another_seed_is_another_run(tmp_path, base):
     train(replace(SMALL, l0drop="none", seed=1), tmp_path / "other")
-    weights = [load_file(run / "model.safetensors")["embedding.weight"] for run in (base, tmp_path / "other")]
-    assert not torch.equal(*weights)
+    assert not same_weights(base, tmp_path / "other")
 
 
 def test_fine_tuning_starts_from_the_baseline(tmp_path, base):
-    """--init takes weights, tokenizer, sizes and the step count; only the gates are new."""
-    run_dir = tmp_path / "tuned"
-    train(replace(SMALL, init=str(base), width=32, learning_rate=0.0, steps=2), run_dir)
-    tuned, untuned = load_run(run_dir), load_run(base)
-    assert tuned.config.width == 16 and tuned.steps == 8
+    """--init takes weights, tokenizer, data, sizes and the step count; only the gates are new."""
+    config, _, _ = parse(["--out", str(tmp_path / "tuned"), "--init", str(base), "--l0drop", "output", "--steps", "2"])
+    expected = replace(SMALL, init=str(base), steps=2)
+    assert config == expected
+    train(replace(config, learning_rate=0.0), tmp_path / "tuned")
+    tuned, untuned = load_run(tmp_path / "tuned"), load_run(base)
+    assert tuned.first_step == 6 and untuned.first_step == 0
     assert tuned.tokenizer.to_str() == untuned.tokenizer.to_str()
     before, after = untuned.model.state_dict(), tuned.model.state_dict()
     assert all(torch.equal(after[name], before[name]) for name in before)
     assert set(after) - set(before) == {"l0drop.0.predictor.weight", "l0drop.0.predictor.bias"}
+
+
+@pytest.mark.parametrize("flags", [["--width", "32"], ["--vocabulary", "999"], ["--units", "char"]])
+def test_flags_that_do_not_fit_the_base_are_refused(tmp_path, base, capsys, flags):
+    with pytest.raises(SystemExit):
+        main(["--out", str(tmp_path / "run"), "--init", str(base), *flags])
+    assert f"error: {flags[0]}: {base} has" in capsys.readouterr().err and not (tmp_path / "run").exists()
 
 
 def test_character_level_and_patterns_train(tmp_path):
@@ -145,17 +236,22 @@ def test_character_level_and_patterns_train(tmp_path):
     assert all(len(unit) == 1 for unit in vocabulary if not unit.startswith("<"))
 
 
-def test_two_processes_train_like_one_that_accumulates_twice_as_much(tmp_path):
-    """Two CPU processes make the update of one process with twice the batch (not of one with half of it)."""
+def test_bfloat16_trains(tmp_path):
+    AcceleratorState._reset_state(True)  # it holds the precision of the first Accelerator of a process
+    train(replace(SMALL, mixed_precision="bf16"), tmp_path / "run")
+    AcceleratorState._reset_state(True)
+    assert math.isfinite(log(tmp_path / "run")[-1]["loss"])
+
+
+def test_d14_two_processes_train_like_one_that_accumulates_twice_as_much(tmp_path):
+    """Two CPU processes make the update of one process with twice the micro-batches (not of one with half of them)."""
     parents = len(training.__name__.split("."))
     top = Path(training.__file__).parents[parents - 1]
     config = replace(SMALL, l0drop="none", residual_dropout=0.0, steps=4, save_every=4, warmup=40)
     train(replace(config, accumulate=2), tmp_path / "one")
     train(config, tmp_path / "half")
-    changed = {name: value for name, value in asdict(config).items() if value != getattr(TrainConfig(), name)}
-    flags = [text for name, value in changed.items() for text in ("--" + name.replace("_", "-"), str(value))]
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command = [*launch, "-m", training.__name__, "--out", tmp_path / "two", *flags]
+    command = [*launch, "-m", training.__name__, "--out", tmp_path / "two", *flags_of(config)]
     done = subprocess.run(command, cwd=top, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     one, two, half = (load_file(tmp_path / run / "model.safetensors") for run in ("one", "two", "half"))
@@ -165,49 +261,119 @@ def test_two_processes_train_like_one_that_accumulates_twice_as_much(tmp_path):
     assert (one["embedding.weight"] - half["embedding.weight"]).abs().max() > 1e-3
 
 
-# Bad input
+# Flags
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--no-such-flag", "1"], "unrecognized arguments"),
-        (["--l0-wei", "1"], "unrecognized arguments"),  # no abbreviations: a typo must not pick another field
-        (["--steps", "many"], "'many' is not int"),
-        (["--gate-bias", "maybe"], "'maybe' is not true or false"),
-        (["--preset", "huge"], "invalid choice"),
+        (["--no-such-flag", "1"], "Unrecognized"),
+        (["--l0-wei", "1"], "--l0-weight"),  # not an abbreviation, but the nearest name is shown
+        (["--steps", "many"], "--steps"),
+        (["--gate-bias", "maybe"], "--gate-bias"),
+        (["--preset", "huge"], "huge"),
     ],
 )
 def test_unknown_and_mistyped_flags_end_with_a_message(tmp_path, capsys, flags, message):
+    with pytest.raises(SystemExit) as stop:
+        main(["--out", str(tmp_path / "run"), *flags])
+    assert stop.value.code == 2 and message in capsys.readouterr().err and not (tmp_path / "run").exists()
+
+
+def test_help_explains_every_flag_with_its_source(capsys):
     with pytest.raises(SystemExit):
-        parse(["--out", str(tmp_path / "run"), *flags])
-    assert message in capsys.readouterr().err
+        parse(["--help"])
+    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    for part in ("lambda of Eq. (12)", "Appendix A", "(default: 0.3)", "{none,output,every}", "run folder"):
+        assert part in text
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"l0_weight": -0.1}, "must be at least 0"),
-        ({"steps": 0}, "must be at least 1"),
-        ({"units": "words"}, "use one of bpe, char"),
+        ({"l0_weight": -0.1}, "--l0-weight is -0.1"),
+        ({"l0_weight": math.nan}, "--l0-weight is nan"),
+        ({"learning_rate": math.inf}, "--learning-rate is inf"),
+        ({"learning_rate": -1.0}, "--learning-rate"),
+        ({"residual_dropout": 2.0}, "--residual-dropout is 2.0; it must be a number from 0 to 1"),
+        ({"label_smoothing": -1.0}, "--label-smoothing"),
+        ({"l0_warmup": -5}, "--l0-warmup"),
+        ({"length_penalty": -1.0}, "--length-penalty"),
+        ({"extra_length": -100}, "--extra-length"),
+        ({"max_source": 0}, "--max-source"),
+        ({"max_target": 1}, "--max-target"),
+        ({"encoder_layers": 0}, "--encoder-layers"),
+        ({"vocabulary": 1}, "--vocabulary"),
+        ({"steps": 0}, "--steps is 0"),
+        ({"heads": 0}, "--heads"),
+        ({"heads": 3}, "multiple of heads"),
+        ({"width": -8}, "--width"),
+        ({"seed": -1}, "--seed"),
+        ({"units": "words"}, "--units is 'words'; it must be one of bpe, char"),
         ({"pattern": "pos"}, "add --l0drop none"),
-        ({"max_source": 2000}, "raise --positions"),
+        ({"max_source": 2000}, "--positions"),
     ],
 )
-def test_values_out_of_range_are_refused(change, message):
+def test_values_out_of_range_are_refused(tmp_path, monkeypatch, change, message):
+    monkeypatch.setattr(training, "load", lambda *_: pytest.fail("work began"))
     with pytest.raises(ValueError, match=message):
-        TrainConfig(**change)
+        train(replace(TrainConfig(), **change), tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_missing_entmax_is_said_before_any_work(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "entmax", None)
+    with pytest.raises(ImportError, match="entmax"):
+        train(replace(SMALL, l0drop="none", cross_attention="entmax"), tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_presets_hold_the_papers_values():
-    """Appendix A, and Section 5 for characters."""
-    config, _, _ = parse(["--out", "nowhere", "--preset", "paper"])
-    assert (config.width, config.feed_forward, config.heads, config.encoder_layers) == (512, 2048, 8, 6)
-    assert (config.batch_tokens, config.warmup, config.steps, config.learning_rate) == (25_000, 4000, 300_000, 1.0)
-    assert (config.label_smoothing, config.average_last, config.beam, config.length_penalty) == (0.1, 5, 4, 0.6)
-    assert parse(["--out", "nowhere", "--preset", "paper-char"])[0].length_penalty == 1.0
+    """Appendix A; Section 5 for characters; lambda of Table 1."""
+    paper = parse(["--out", "nowhere", "--preset", "paper"])[0]
+    assert (paper.width, paper.feed_forward, paper.heads, paper.encoder_layers, paper.decoder_layers) == (
+        512,
+        2048,
+        8,
+        6,
+        6,
+    )
+    assert (paper.batch_tokens, paper.warmup, paper.steps, paper.learning_rate) == (25_000, 4000, 300_000, 1.0)
+    assert (paper.label_smoothing, paper.average_last, paper.beam, paper.length_penalty) == (0.1, 5, 4, 0.6)
+    assert (paper.residual_dropout, paper.attention_dropout, paper.vocabulary, paper.l0_weight) == (
+        0.1,
+        0.1,
+        32_000,
+        0.3,
+    )
+    assert (paper.data, paper.extra_length, paper.l0_reduction, paper.gate_bias) == (
+        "wmt14-en-de",
+        50,
+        "token_mean",
+        True,
+    )
+    char = parse(["--out", "nowhere", "--preset", "paper-char"])[0]
+    assert (char.units, char.batch_tokens, char.length_penalty, char.l0_weight) == ("char", 85_000, 1.0, 0.02)
     news = parse(["--out", "nowhere", "--preset", "paper-cnndm"])[0]
-    assert (news.attention_dropout, news.residual_dropout, news.max_source) == (0.3, 0.5, 400)
+    assert (news.attention_dropout, news.residual_dropout, news.max_source, news.steps) == (0.3, 0.5, 400, 80_000)
+    wiki = parse(["--out", "nowhere", "--preset", "paper-wikisum"])[0]
+    assert (wiki.max_source, wiki.steps) == (2048, 100_000)
+
+
+def test_presets_are_valid():
+    for preset in training.PRESETS:
+        parse(["--out", "nowhere", "--preset", preset])[0].check()
+
+
+def test_flags_that_contradict_a_run_are_refused(tmp_path, base):
+    with pytest.raises(ValueError, match="leave out width"):
+        parse(["--out", str(base), "--resume", "--width", "32"])
+    with pytest.raises(ValueError, match="leave out steps"):
+        parse(["--out", str(base), "--resume", "--steps", "2"])
+    with pytest.raises(ValueError, match="--preset and --init"):
+        parse(["--out", str(tmp_path), "--init", str(base), "--preset", "paper"])
+    again = parse(["--out", str(base), "--resume", "--preset", "tiny", *flags_of(replace(SMALL, l0drop="none"))])
+    assert again[0] == parse(["--out", str(base), "--resume"])[0] == replace(SMALL, l0drop="none") and again[2]
 
 
 def test_a_run_folder_in_use_is_not_overwritten(base):
@@ -215,50 +381,39 @@ def test_a_run_folder_in_use_is_not_overwritten(base):
     with pytest.raises(ValueError, match="already holds a run"):
         train(SMALL, base)
     assert (base / "model.safetensors").read_bytes() == before
-    with pytest.raises(ValueError, match="leave out steps"):
-        parse(["--out", str(base), "--resume", "--steps", "99"])
 
 
-def test_bad_run_folders_are_named(tmp_path, base):
-    with pytest.raises(ValueError, match="not a run folder"):
-        load_run(tmp_path / "nothing")
-    config = json.loads((base / "config.json").read_text())
-    run_dir = tmp_path / "run"
-    run_dir.mkdir()
-    for text, message in (
-        (json.dumps(config | {"package": "head_masking"}), "belongs to the package 'head_masking'"),
-        (json.dumps(config)[:40], "config.json is cut off"),
-        (json.dumps(config | {"train": {"colour": 1}}), "unknown field colour"),
-        (json.dumps(config), "not finished"),
-    ):
-        (run_dir / "config.json").write_text(text)
-        with pytest.raises(ValueError, match=message):
-            load_run(run_dir)
-    (run_dir / "model.safetensors").write_bytes((base / "model.safetensors").read_bytes()[:1000])
-    with pytest.raises(ValueError, match="tokenizer.json is missing"):
-        load_run(run_dir)
-    (run_dir / "tokenizer.json").write_bytes((base / "tokenizer.json").read_bytes())
-    with pytest.raises(ValueError, match="model.safetensors is cut off"):
-        load_run(run_dir)
-    (run_dir / "model.safetensors").write_bytes((base / "model.safetensors").read_bytes())
-    (run_dir / "dropped.json").write_text("[1, 2")
-    with pytest.raises(ValueError, match="dropped.json is cut off"):
-        load_run(run_dir)
+# Bad input
 
 
-def test_bad_data_is_named_and_leaves_no_run(tmp_path):
+def test_a_loss_that_is_not_finite_stops_training(tmp_path):
+    """The step is named, and the last good checkpoint stays."""
+    with pytest.raises(ValueError, match=r"the loss is (nan|inf) at step \d+; .* keeps its last checkpoint"):
+        train(replace(SMALL, learning_rate=1e30, steps=20), tmp_path / "run")
+    load_run(tmp_path / "run")
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "start.json"])
+def test_damaged_files_are_named(tmp_path, base, name):
+    shutil.copytree(base, tmp_path / "run")
+    (tmp_path / "run" / name).write_text((base / name).read_text()[:9])
+    with pytest.raises(ValueError, match="tokenizer.json or start.json is missing or cut off"):
+        load_run(tmp_path / "run")
+
+
+def test_bad_data_is_named_and_leaves_no_run(tmp_path, capsys):
     data = tmp_path / "data"
     data.mkdir()
-    (data / "train.jsonl").write_text('{"source": "a b", "target": "c"}\n{"source": "a b"}\n')
-    with pytest.raises(SystemExit, match=r"error: .*train\.jsonl.*2.*target"):
-        main(["--out", str(tmp_path / "run"), "--data", str(data)])
-    assert not (tmp_path / "run").exists()
-    (data / "train.jsonl").write_text('{"source": "a b", "target": "c"}\n{"source": "", "target": "c"}\n')
-    with pytest.raises(SystemExit, match=r"error: .*train\.jsonl.*2.*source"):
-        main(["--out", str(tmp_path / "run"), "--data", str(data)])
+    for line, field in (('{"source": "a b"}', "target"), ('{"source": "", "target": "c"}', "source")):
+        (data / "train.jsonl").write_text('{"source": "a b", "target": "c"}\n' + line)
+        with pytest.raises(SystemExit):
+            main(["--out", str(tmp_path / "run"), "--data", str(data)])
+        error = capsys.readouterr().err
+        assert error.startswith("error: ") and "train.jsonl:2" in error and field in error
+        assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
 def test_long_sources_are_cut_and_counted(tmp_path):
     train(replace(SMALL, max_source=20, steps=2), tmp_path / "run")
-    row = json.loads((tmp_path / "run" / "log.jsonl").read_text().splitlines()[0])
+    row = log(tmp_path / "run")[0]
     assert row["sources_cut"] == row["examples"] == 24

@@ -1,0 +1,108 @@
+"""predict: plain text in, the model's output out."""
+
+import io
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+pytest.importorskip("shared")
+
+from safetensors.torch import load_file, save_file  # noqa: E402
+
+from ..evaluate import decode_all  # noqa: E402
+from ..predict import bracket_pruned, main  # noqa: E402
+from ..text import encode_examples, train_tokenizer  # noqa: E402
+from ..train import load_run, train  # noqa: E402
+from .test_train import SMALL  # noqa: E402
+
+TEXTS = ["in Brenton two halls were built .", "Anna   slept .", "no town was named by anyone at all ."]
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "l0"
+    train(replace(SMALL, extra_length=0), folder)
+    weights = load_file(folder / "model.safetensors")
+    torch.manual_seed(0)
+    weights["l0drop.0.predictor.weight"] = 2 * torch.randn(1, SMALL.width)
+    save_file(weights, folder / "model.safetensors")
+    return folder
+
+
+@pytest.fixture
+def text_file(tmp_path):
+    path = tmp_path / "in.txt"
+    path.write_text("\n".join(TEXTS[:2]) + "\n\n" + TEXTS[2] + "\n")
+    return path
+
+
+def test_lines_come_out_in_order_as_evaluate_decodes_them(run_dir, text_file, capsys):
+    """A line each, blank lines skipped, whatever the batch size."""
+    from shared.data import read_texts
+
+    run = load_run(run_dir)
+    items = encode_examples(list(read_texts([text_file])), run.tokenizer, SMALL.max_source, SMALL.max_target)
+    expected = [run.tokenizer.decode(output.tokens) for output in decode_all(run, items, 3, True)]
+    for size in ("1", "2", "16"):
+        main([str(run_dir), str(text_file), "--batch-size", size])
+        assert capsys.readouterr().out.splitlines() == expected
+
+
+def test_standard_input_and_json_lines(run_dir, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO(TEXTS[0] + "\n"))
+    main([str(run_dir)])
+    [line] = capsys.readouterr().out.splitlines()
+    (tmp_path / "in.jsonl").write_text(json.dumps({"id": "a", "source": TEXTS[0]}) + "\n")
+    main([str(run_dir), str(tmp_path / "in.jsonl"), "--out", str(tmp_path / "new" / "out.jsonl")])
+    [row] = map(json.loads, (tmp_path / "new" / "out.jsonl").read_text().splitlines())
+    assert (row["id"], row["prediction"], row["was_cut"]) == ("a", line, False) and 0 <= row["sparsity"] <= 100
+
+
+def test_outputs_stream(run_dir, text_file, tmp_path, monkeypatch):
+    """What was decoded before an error is in the file."""
+    from .. import evaluate
+
+    real, calls = evaluate.generate, iter(range(9))
+    monkeypatch.setattr(evaluate, "generate", lambda *a, **k: real(*a, **k) if next(calls) < 2 else 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        main([str(run_dir), str(text_file), "--batch-size", "1", "--out", str(tmp_path / "out.txt")])
+    assert len((tmp_path / "out.txt").read_text().splitlines()) == 2
+
+
+def test_pruned_words_stand_in_brackets(run_dir, text_file, capsys):
+    main([str(run_dir), str(text_file), "--show-pruned"])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 6
+    shown = lines[0::2]
+    assert [line.replace("[", "").replace("]", "") for line in shown] == [" ".join(text.split()) for text in TEXTS]
+    assert any("[" in line for line in shown)
+
+
+def test_brackets_by_hand():
+    """A pair around each run of pruned tokens, the blank before it outside; the user's own spelling."""
+    tokenizer = train_tokenizer(["the cat sat ."], "char", 0)
+    source = "the cát"  # á is unknown to the tokenizer
+    closed = [False] * 4 + [True] * 4  # characters and blanks: " the" then " cát"
+    assert bracket_pruned(tokenizer, source, closed) == "the [cát]"
+    assert bracket_pruned(tokenizer, source, closed[:6]) == "the [c]"  # cut
+    assert bracket_pruned(tokenizer, source, [True] * 8) == "[the cát]"
+    assert bracket_pruned(tokenizer, source, [False] * 8) == source
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--out", "{folder}"], "is not a file"),
+        (["{folder}/none.txt"], "none.txt"),
+        (["{folder}/bad.jsonl"], "bad.jsonl:1"),
+        (["--device", "gpu"], "--device gpu"),
+    ],
+)
+def test_bad_input_is_one_line(run_dir, text_file, tmp_path, capsys, flags, message):
+    (tmp_path / "bad.jsonl").write_text('{"sorce": "x"}\n')
+    with pytest.raises(SystemExit):
+        main([str(run_dir), str(text_file), *(flag.format(folder=tmp_path) for flag in flags)])
+    error = capsys.readouterr().err
+    assert message in error and "error: " in error
