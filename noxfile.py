@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import logging
 import os
 import re
 import shutil
@@ -109,7 +110,8 @@ TEST_ENV = {
 
 HAS_UV = bool(shutil.which(os.environ.get("UV", "uv")) or importlib.util.find_spec("uv"))
 nox.needs_version = ">=2024.10.9"
-nox.options.default_venv_backend = "uv" if HAS_UV else "virtualenv"  # "uv|virtualenv" prints a line where uv is not
+nox.options.default_venv_backend = "uv" if HAS_UV else "virtualenv"
+logging.getLogger("nox").addFilter(lambda record: record.msg != "uv binary not found.")  # virtualenv does as well
 # The tested versions, unless the user sets another file. A URL, because pip would split a path at its spaces.
 os.environ.setdefault("PIP_CONSTRAINT", (ROOT / ".ci" / "constraints.txt").as_uri())
 
