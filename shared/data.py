@@ -168,9 +168,9 @@ def check_outputs(*paths: Path | None) -> None:
     """Make the folders of output files and try to write there: OSError before hours of work, not after them."""
     for path in filter(None, paths):
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists() and not path.is_file():  # /dev/null must not be replaced
-            raise OSError(f"{path} is not a file")
         if path.exists():
+            if not path.is_file():  # /dev/null must not be replaced
+                raise OSError(f"{path} is not a file")
             path.open("a").close()
         _write(f"{path}.test", "")
         os.remove(f"{path}.test")
@@ -189,8 +189,8 @@ def write_jsonl(path: str | os.PathLike, rows: Iterable[dict]) -> None:
 def write_csv(path: str | os.PathLike, rows: Iterable[dict]) -> None:
     """Write rows; {"rouge1": {"mean": 1, "low": 0}} becomes the columns rouge1_mean and rouge1_low."""
     flat = [_flat(row) for row in rows]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(dict.fromkeys(column for row in flat for column in row)), lineterminator="\n")
+    text, columns = io.StringIO(), list(dict.fromkeys(column for row in flat for column in row))
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     writer.writerows({k: f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()} for row in flat)
     _write(path, text.getvalue())
@@ -210,9 +210,6 @@ def _write(path: str | os.PathLike, text: str) -> None:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-# Files: each reader yields (place, row), where the place is what an error names.
 
 
 def read_jsonl(path: str | os.PathLike) -> list[dict]:
@@ -241,7 +238,7 @@ def _open(name: str) -> contextlib.AbstractContextManager[TextIO]:
 
 
 def _object(line: str, where: str) -> dict:
-    """One line of JSON lines; ValueError where it is malformed, no object, or has a character that is none."""
+    """One line of JSON lines; where it came from (FILE:LINE) stands in the error, here as in what follows."""
     try:
         row = json.loads(line)
         json.dumps(row, ensure_ascii=False).encode()  # fails for half of a surrogate pair
@@ -382,11 +379,8 @@ def _hub(name: str, split: str) -> Iterator[tuple[str, dict]]:
             warnings.warn(f"{name}: skipped {skipped} examples that are published without text", stacklevel=2)
 
 
-# Rows.
-
-
 def _example(row: dict, where: str) -> Example:
-    """Check a row of any format and make it an Example; `where` names its place in errors."""
+    """Check a row of any format and make it an Example."""
     source = next((field for field in ("document", "source", "sentences") if field in row), None)
     if source is None or not row.keys() & set(REFERENCES):
         raise ValueError(f"{where}: needs fields document and summary (or source and target), has {', '.join(row)}")

@@ -24,11 +24,7 @@ from rouge_score.rouge_scorer import RougeScorer
 METRICS = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 
 
-def score(
-    predictions: Sequence[str | list[str]],
-    references: Sequence[str | list[str] | list[list[str]]],
-    stemmer: bool = True,
-) -> dict[str, np.ndarray]:
+def score(predictions: Sequence, references: Sequence, stemmer: bool = True) -> dict[str, np.ndarray]:
     """ROUGE of every prediction.
 
     Args:
@@ -80,9 +76,7 @@ def signature(n: int, stemmer: bool = True) -> str:
     return f"ROUGE-1/2/L/Lsum F1 x 100 | {package} | {settings} | n {n}"
 
 
-def bootstrap_interval(
-    values: Sequence[float], confidence: float = 0.95, samples: int = 10_000, seed: int = 0
-) -> tuple[float, float, float]:
+def bootstrap_interval(values: Sequence[float], confidence=0.95, samples=10_000, seed=0) -> tuple[float, float, float]:
     """Mean, low and high of (n,) values by the percentile bootstrap (Efron and Tibshirani 1993, chapter 13).
 
     Raises:

@@ -11,18 +11,15 @@ import json
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 
-@dataclass(frozen=True)
-class Timing:
-    """Runs of one function."""
-
+class Timing(NamedTuple):
     name: str
     median: float  # seconds
     iqr: float  # seconds, third quartile minus first
@@ -32,17 +29,12 @@ class Timing:
 
 
 def compare(
-    functions: dict[str, Callable[[], object]],
-    repeats: int = 7,
-    warmup: int = 2,
-    device: str | torch.device | None = None,
-    memory: bool = True,
+    functions: dict[str, Callable[[], object]], repeats: int = 7, warmup: int = 2, device="cpu", memory: bool = True
 ) -> dict[str, Timing]:
     """Time functions against each other, interleaved: `warmup` rounds that do not count, then `repeats` that do.
 
     Args:
-        functions: by name.
-        device: where the functions compute: None or cpu, or a CUDA device.
+        device: where the functions compute.
         memory: measure peak memory, in a run of its own after the timed ones.
     Raises:
         ValueError: no functions, fewer than 3 repeats, a device that this file cannot synchronise.
@@ -82,7 +74,7 @@ def find_device(name: str) -> torch.device:
         number.item()
         return number.device
     except (RuntimeError, AssertionError, ImportError) as error:
-        raise ValueError(f"--device {name} cannot be used here: {str(error).splitlines()[0]}") from None
+        raise ValueError(f"--device {name} cannot be used here: {str(error).partition(chr(10))[0]}") from None
 
 
 def _seconds(function: Callable[[], object], device: torch.device) -> float:

@@ -45,10 +45,7 @@ FILLERS = [
 SUMMARY = "in {place} {number} {objects} were {summary_verb} by {first} {last} ."
 
 
-@dataclass(frozen=True)
-class Domain:
-    """A topic and its words."""
-
+class Domain(NamedTuple):
     layout: tuple[float, float]  # the stretch of the story, from 0 to 1, where facts are first told
     syllables: str  # begins of names
     verbs: str  # told/also told/in the summary
@@ -203,9 +200,7 @@ def filling(facts: list[dict], domain: Domain, rng: np.random.Generator) -> tupl
     return rng.random(), make_sentence("filler", pick(FILLERS, rng), one=one, two=two)
 
 
-def tell(
-    facts: list[dict], config: ToyConfig, length: int, rng: np.random.Generator, cue_rng: np.random.Generator
-) -> list[Sentence]:
+def tell(facts: list[dict], config: ToyConfig, length: int, rng, cue_rng) -> list[Sentence]:
     """Tells the facts, some of them again, and fills up to `length` sentences."""
     domain = DOMAINS[config.domain]
     told = [(fact["position"], mention(fact, 0, domain, rng, cue_rng)) for fact in facts]
@@ -218,11 +213,11 @@ def tell(
     return [sentence for _, sentence in sorted(told, key=lambda pair: pair[0])]
 
 
-# A tree is an EDU number (leaf) or (left tree, right tree, nuclearity "NS" | "SN" | "NN", relation).
-
-
 def sentence_tree(relations: list[str], first: int) -> tuple | int:
-    """Joins the clauses of a sentence, the first of which is EDU number `first`, around its nucleus."""
+    """Joins the clauses of a sentence, the first of which is EDU number `first`, around its nucleus.
+
+    A tree is an EDU number (leaf) or (left tree, right tree, nuclearity "NS" | "SN" | "NN", relation).
+    """
     nucleus = relations.index("span")
     tree = first + nucleus
     for i in range(nucleus + 1, len(relations)):
