@@ -11,7 +11,7 @@
   the five above, which may want `shared`.
 - run.py and tests/test_run.py are the same files in all packages, byte for byte.
 - `# Same as l0drop/model.py:name` just above a function or class, at both: they are equal but for docstrings and
-  comments.
+  comments. Two packages that have a function of some length alike say so.
 """
 
 import ast
@@ -23,6 +23,7 @@ RUNNERS = {"train.py", "evaluate.py", "predict.py", "figures.py", "benchmark.py"
 MECHANISM_LIBRARIES = {"torch", "numpy", "transformers"}
 EXTRA_LIBRARIES = {"text.py": {"tokenizers"}, "run.py": {"accelerate", "filelock", "safetensors"}}
 COPIES = ("run.py", "tests/test_run.py")
+LONG = 8  # lines
 TWIN = re.compile(r"#\s*Same as ([\w/]+\.py):(\w+)")
 
 
@@ -112,6 +113,19 @@ def check_twins(path: Path, root: Path) -> list[str]:
     return problems
 
 
+def check_duplicates(packages: list[str], root: Path) -> list[str]:
+    """Functions of more than LONG lines, docstring apart, that two packages have alike and do not declare as twins."""
+    seen, problems = {}, []
+    for path in (path for package in packages for path in sorted((root / package).glob("*.py"))):
+        declared = {name for _, name, *_ in declared_twins(path)}
+        for node in ast.parse(path.read_text(encoding="utf-8")).body if path.name not in COPIES else []:
+            text = definition(path, node.name) if isinstance(node, ast.FunctionDef) else ""
+            first = seen.setdefault(text, path)
+            if text.count("\n") >= LONG and first.parent != path.parent and node.name not in declared:
+                problems.append(f"{path}:{node.lineno}: {node.name} is the same as in {first}: say so (# Same as)")
+    return problems
+
+
 def check_copies(packages: list[str], root: Path) -> list[str]:
     """Packages whose copy of one of COPIES is missing or differs from that of most packages."""
     problems = []
@@ -125,7 +139,7 @@ def check_copies(packages: list[str], root: Path) -> list[str]:
 
 def main(arguments: list[str], root: Path = Path(".")) -> int:
     found = sorted(path.parent.name for path in root.glob("*/model.py"))
-    problems = check_copies(found, root)
+    problems = check_copies(found, root) + check_duplicates(found, root)
     for package in arguments or found:
         for path in sorted((root / package).rglob("*.py")):
             problems += check_imports(path, package, set(found) - {package}) + check_twins(path, root)

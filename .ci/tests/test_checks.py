@@ -27,6 +27,7 @@ def package(root: Path, name: str = "paper", **files: str) -> Path:
     return root
 
 
+LONG = 'def long(x):\n    """{}"""\n' + "    x += 1\n" * 9
 TWIN = '# Same as paper/model.py:f\ndef f(x):\n    """Doc."""\n    return x\n'
 
 
@@ -45,6 +46,7 @@ TWIN = '# Same as paper/model.py:f\ndef f(x):\n    """Doc."""\n    return x\n'
         ({"run_py": "from .train import train\n"}, "must not import train.py"),
         ({"run_py": "import transformers, tyro\n"}, "run.py imports tyro"),
         ({"run_py": "import torch\n"}, "paper/run.py:1: not the same file"),
+        ({"text_py": LONG.format("another word")}, "paper/text.py:1: long is the same as in"),
         ({"tests__test_run_py": "import torch\n"}, "paper/tests/test_run.py:1: not the same file"),
         ({"train_py": "from other.model import x\n"}, "must not import other"),
         ({"gates_py": "import pandas\n"}, "gates.py imports pandas"),
@@ -56,7 +58,7 @@ TWIN = '# Same as paper/model.py:f\ndef f(x):\n    """Doc."""\n    return x\n'
     ],
 )
 def test_imports_finds_each_broken_rule(tmp_path, capsys, files, message):
-    package(tmp_path, "other", model_py=TWIN, text_py="def h(x):\n    return x\n")
+    package(tmp_path, "other", model_py=TWIN, text_py="def h(x):\n    return x\n", words_py=LONG.format("words"))
     package(tmp_path, "third")
     assert imports.main(["paper"], package(tmp_path, **files)) == 1
     assert message in capsys.readouterr().out
@@ -64,12 +66,12 @@ def test_imports_finds_each_broken_rule(tmp_path, capsys, files, message):
 
 def test_imports_passes_what_is_allowed(tmp_path):
     run = "from accelerate import utils\nimport filelock, safetensors, torch\n"
-    package(tmp_path, "other", model_py=TWIN, run_py=run)
+    package(tmp_path, "other", model_py=TWIN, run_py=run, text_py="# Same as paper/gates.py:long\n" + LONG)
     files = {
         "run_py": run,
         "predict_py": "import tyro\nfrom shared.data import load\nfrom .run import load_weights\n",
         "model_py": "import math\nimport numpy\n\n# Same as other/model.py:f\ndef f(x):\n    return x\n",
-        "gates_py": "from .model import f\ndef g():\n    import entmax\n",
+        "gates_py": "def g():\n    import entmax\n# Same as other/text.py:long\n" + LONG,
         "entmax_py": "from entmax import entmax_bisect\n",
         "train_py": "import tqdm\nfrom shared.data import load\n",
         "tests__test_a_py": 'import pytest\npytest.importorskip("shared")\nfrom shared import rouge\n',
