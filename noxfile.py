@@ -129,7 +129,8 @@ def pip_settings_for_uv() -> dict[str, str]:
     constraint = urllib.parse.urlsplit(pip["constraint"])
     path = urllib.request.url2pathname(constraint.path) if constraint.scheme == "file" else pip["constraint"]
     uv = {
-        "UV_CONSTRAINT": os.path.relpath(path, ROOT) if path else "",  # relative, for uv splits it at blanks, too
+        # Relative, for uv splits it at blanks, too.
+        "UV_CONSTRAINT": os.path.relpath(path, ROOT) if os.path.exists(path) else path,
         "UV_FIND_LINKS": ",".join(pip["find-links"].split()),
         "UV_DEFAULT_INDEX": pip["index-url"],
         "UV_INDEX": " ".join(pip["extra-index-url"].split()),

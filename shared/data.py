@@ -322,15 +322,13 @@ def _toy(knobs: str, split: str, limit: int | None) -> Iterator[tuple[str, dict]
     from . import toy
 
     known = {field.name: type(field.default) for field in dataclasses.fields(toy.ToyConfig)}
-    known |= dict.fromkeys(("seed", "count"), int)
-    values: dict[str, Any] = {}
-    for knob in filter(None, knobs.split(",")):
-        name, _, value = knob.partition("=")
-        try:
-            values[name] = known[name](value)
-        except (KeyError, ValueError) as error:
-            names = ", ".join(f"{name} ({kind.__name__})" for name, kind in known.items())
-            raise ValueError(f"toy: bad knob {knob!r}; write toy:name=value,name=value; knobs: {names}") from error
+    known |= {"seed": int, "count": int}
+    pairs = [knob.partition("=") for knob in knobs.split(",") if knob]
+    try:
+        values = {name: known[name](value) for name, _, value in pairs}
+    except (KeyError, ValueError) as error:
+        names = ", ".join(f"{name} ({kind.__name__})" for name, kind in known.items())
+        raise ValueError(f"toy: bad knob ({error}); write toy:name=value,name=value; knobs: {names}") from error
     seed, count = values.pop("seed", 0), values.pop("count", toy.SPLITS.get(split))
     count = count if limit is None or count is None else min(count, limit)
     for row in toy.generate(split, count, toy.ToyConfig(**values), seed):
@@ -363,8 +361,7 @@ def _hub(name: str, split: str) -> Iterator[tuple[str, dict]]:
         raise ImportError(f"{name} is a hub data set: pip install datasets") from error
     except Exception as error:  # the hub, its client and the cache raise a dozen unrelated types
         command = f'HF_HUB_OFFLINE=0 python -c "import datasets; datasets.load_dataset({hub_id!r}, {config!r})"'
-        problem = f"{name}: no {split!r} split in the cache or in reach ({error})"
-        raise ValueError(f"{problem}. To get it: {command}") from error
+        raise ValueError(f"{name}: no {split!r} split here or in reach ({error}). To get it: {command}") from error
     skipped = 0
     try:
         for number, row in enumerate(rows):

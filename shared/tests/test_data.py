@@ -394,10 +394,10 @@ def test_toy_limit_keeps_the_first_and_spares_the_others(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("toy:sgnal=1", r"toy: bad knob 'sgnal=1'; .*knobs: .*signal \(float\).*seed \(int\), count \(int\)"),
-        ("toy:signal=high", r"toy: bad knob 'signal=high'"),
-        ("toy:count=2.5", r"toy: bad knob 'count=2.5'"),
-        ("toy:signal", r"toy: bad knob 'signal'"),
+        ("toy:sgnal=1", r"toy: bad knob \('sgnal'\); .*knobs: .*signal \(float\).*seed \(int\), count \(int\)"),
+        ("toy:signal=high", r"toy: bad knob \(.*'high'\)"),
+        ("toy:count=2.5", r"toy: bad knob \(.*'2.5'\)"),
+        ("toy:signal", r"toy: bad knob \(could not convert string to float: ''\)"),
         ("toy:signal=7", r"signal"),
         ("toy:count=0", r"split 'train' is empty"),
     ],
