@@ -91,11 +91,6 @@ def test_all_optional_fields(tmp_path):
     assert example.salient_tokens == [[False] * 4, [False, False, True, False]]
 
 
-def test_an_example_cannot_be_changed(tmp_path):
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        one(tmp_path).id = "other"
-
-
 def test_blank_lines_and_a_byte_order_mark_are_skipped_and_rare_line_separators_do_not_cut(tmp_path):
     path = tmp_path / "data.jsonl"
     lines = ["", json.dumps(ROW), "  ", json.dumps({**ROW, "summary": "a\u2028b"}, ensure_ascii=False)]
@@ -111,25 +106,18 @@ def test_the_validation_split_has_four_names(tmp_path, name):
     for split in ("validation", "valid", "val", "dev"):
         assert len(load(tmp_path, split)) == 1
     assert len(load(tmp_path)) == len(load(str(tmp_path), "train")) == 2
+    single = tmp_path / f"{name}.jsonl"  # the same data whatever the split
+    assert load(single, "train") == load(str(single), "anything") == load(tmp_path, "dev")
 
 
-def test_a_split_with_two_files_must_be_asked_for_by_name(tmp_path):
+def test_a_split_that_is_not_there_or_there_twice_is_refused(tmp_path):
     write(tmp_path / "val.jsonl", ROW)
+    with pytest.raises(ValueError, match=rf"{tmp_path} has no split 'test'; it has val"):
+        load(tmp_path, "test")
     write(tmp_path / "dev.jsonl", ROW, ROW)
-    assert len(load(tmp_path, "dev")) == 2
     with pytest.raises(ValueError, match=r"2 files that could be split 'validation'; it has dev, val"):
         load(tmp_path, "validation")
-
-
-def test_a_missing_split_names_what_is_there(tmp_path):
-    write(tmp_path / "train.jsonl", ROW)
-    with pytest.raises(ValueError, match=rf"{tmp_path} has no split 'test'; it has train"):
-        load(tmp_path, "test")
-
-
-def test_a_single_file_is_the_same_for_every_split(tmp_path):
-    path = write(tmp_path / "mine.jsonl", ROW)
-    assert load(path, "train") == load(path, "test") == load(str(path), "anything")
+    assert len(load(tmp_path, "dev")) == 2
 
 
 def test_limit_keeps_the_first_and_reads_no_further(tmp_path):
@@ -146,12 +134,9 @@ BAD_LINES = [
     ('{"a":' * 10**5 + "1" + "}" * 10**5, r"data.jsonl:2: malformed JSON .*recursion"),
     ('{"id": ' + "1" * 5000 + "}", r"data.jsonl:2: malformed JSON .*digits"),
     ({"article": "a", "summary": "b"}, r"data.jsonl:2: needs fields document and summary .*, has article, summary"),
-    ({"document": "a"}, r"data.jsonl:2: needs fields document and summary"),
     ({**ROW, "document": 3}, r"data.jsonl:2: field 'document' must be a string or a list of strings, got 3"),
     ({**ROW, "summary": ["a", None]}, r"data.jsonl:2: field 'summary' must be a string or a list of strings"),
     ({**ROW, "document": []}, r"data.jsonl:2: field 'document' is empty; give it text or remove the line"),
-    ({**ROW, "document": [" ", "\n"]}, r"data.jsonl:2: field 'document' is empty"),
-    ({"source": "a", "target": " "}, r"data.jsonl:2: field 'target' is empty"),
     ({**ROW, "title": ["x"]}, r"data.jsonl:2: field 'title' must be a string, got \['x'\]"),
     ({**ROW, "id": ["x"]}, r"data.jsonl:2: field 'id' must be a string or a number"),
     ({**ROW, "references": []}, r"data.jsonl:2: field 'references' must be a list of at least one reference"),
@@ -160,10 +145,8 @@ BAD_LINES = [
     ({**ROW, "salient": [True, 0.5]}, r"data.jsonl:2: field 'salient' needs labels of type bool, got 0.5"),
     ({**ROW, "kinds": "main"}, r"data.jsonl:2: field 'kinds' needs a list of 2 labels, got main"),
     ({**ROW, "pos": ["DT NN VBD .", "PRP VBD"]}, r"data.jsonl:2: field 'pos', sentence 2, needs a list of 4 .*got 2"),
-    ({**ROW, "pos": [[1, 2, 3, 4], "a b c d"]}, r"data.jsonl:2: field 'pos', sentence 1, needs labels of type str"),
     ({**ROW, "salient_tokens": [[1, 0, 0, 0], None]}, r"data.jsonl:2: field 'salient_tokens', sentence 2, needs .* 4"),
     ({**ROW, "edus": ["The cat sat .", "It is wet ."]}, r"data.jsonl:2: the EDUs .* from word 6 on: 'is wet \.', not"),
-    ({**ROW, "edus": ["The cat sat ."]}, r"data.jsonl:2: the EDUs .* from word 5 on: '', not 'It was wet \.'"),
     ({**ROW, "tree": "( Root (leaf 1) )"}, r"data.jsonl:2: field 'tree' must be the text of a .dis file, got no leaf"),
     ({**ROW, "edus": ["a"], "tree": "_!b_!"}, r"data.jsonl:2: field 'edus' differs from the leaves of field 'tree'"),
 ]
@@ -214,23 +197,12 @@ def test_scitldr_target_is_several_references_and_the_label_marks_the_salient_se
     assert example.id == "rJlnfaNYvB" and example.document == ["We prune .", "It is fast ."]
     assert example.references == [["Fast pruning ."], ["Pruning is fast . Very ."]]
     assert example.summary == ["Fast pruning ."] and example.target == "Fast pruning ."
-    assert example.salient == [False, True]
-
-
-@pytest.mark.parametrize("field", ["source_labels", "paper_id"])
-def test_scitldr_is_known_by_either_of_its_fields(tmp_path, field):
-    rest = {name: SCITLDR[name] for name in ("source", "target", field)}
-    assert len(load(write(tmp_path / "data.jsonl", rest))[0].references) == 2
-
-
-def test_not_scitldr_a_target_list_is_the_sentences_of_one_summary(tmp_path):
-    rest = {name: SCITLDR[name] for name in ("source", "target")}
-    assert load(write(tmp_path / "data.jsonl", rest))[0].references == [SCITLDR["target"]]
-
-
-def test_scitldr_labels_of_another_length_are_named_as_published(tmp_path):
-    with pytest.raises(ValueError, match=r"data.jsonl:1: field 'source_labels' needs a list of 3 labels, got 1"):
-        load(write(tmp_path / "data.jsonl", {**SCITLDR, "source_labels": [1]}))
+    assert example.salient == [False, True] and example.title == "Pruning"
+    for drop in ({"source_labels"}, {"paper_id"}, {"source_labels", "paper_id"}):  # known by either of its fields
+        path = write(tmp_path / "x.jsonl", {name: value for name, value in SCITLDR.items() if name not in drop})
+        assert len(load(path)[0].references) == (1 if len(drop) == 2 else 2)
+    with pytest.raises(ValueError, match=r"x.jsonl:1: field 'source_labels' needs a list of 3 labels, got 1"):
+        load(write(tmp_path / "x.jsonl", {**SCITLDR, "source_labels": [1]}))
 
 
 GUM = {
@@ -263,6 +235,8 @@ def test_gum_takes_the_tree_beside_the_file_and_units_from_its_leaves(tmp_path):
     assert example.edus == ["Children lack iodine ,", "researchers say .", "It is rare ."]
     assert example.pos[1] == ["PRP", "VBZ", "JJ", "."] and example.summary == ["Iodine is short ."]
     assert load(tmp_path / "dev.jsonl") == [example]  # the file by itself finds the trees too
+    (tmp_path / "dev" / "GUM_news_iodine.dis").unlink()
+    assert (load(tmp_path, "dev")[0].tree, load(tmp_path, "dev")[0].edus) == (None, None)
 
 
 def test_a_tree_in_the_row_wins_over_the_file(tmp_path):
@@ -276,11 +250,6 @@ def test_an_id_reads_no_tree_outside_its_folder(tmp_path, name):
     (tmp_path / "secret.dis").write_text(DIS, encoding="utf-8")
     write(tmp_path / "dev.jsonl", {**GUM, "id": name.format(tmp_path)})
     assert load(tmp_path, "dev")[0].tree is None
-
-
-def test_gum_without_trees_has_none(tmp_path):
-    (example,) = load(write(tmp_path / "dev.jsonl", GUM))
-    assert example.tree is None and example.edus is None
 
 
 @pytest.mark.parametrize("cut", ["rare", "It is rare ._!"])
@@ -306,13 +275,8 @@ def test_parallel_text_in_either_direction(tmp_path):
     assert [(e.source, e.target) for e in english] == [("A dog .", "Ein Hund ."), ("A cat .", "Eine Katze .")]
     assert [e.id for e in english] == ["train-1", "train-2"]
     assert [(e.source, e.target) for e in load(f"{tmp_path}:de-en")][0] == ("Ein Hund .", "A dog .")
-    assert len(load(f"{tmp_path}:en-de", limit=1)) == 1
-
-
-def test_a_plain_file_wins_over_a_gzip_file_of_the_same_name(tmp_path):
-    parallel(tmp_path, train_en="a\n", train_de="b\n")
-    (tmp_path / "train.de.gz").write_bytes(gzip.compress(b"old\n"))
-    assert load(f"{tmp_path}:en-de")[0].target == "b"
+    (tmp_path / "train.de.gz").write_bytes(gzip.compress(b"old\n"))  # the plain file wins
+    assert load(f"{tmp_path}:en-de", limit=1) == english[:1]
 
 
 def test_parallel_text_as_multi30k_publishes_it(tmp_path):
@@ -405,9 +369,6 @@ def test_toy_limit_keeps_the_first_and_spares_the_others(monkeypatch):
 def test_bad_knobs_are_refused(name, message):
     with pytest.raises(ValueError, match=message):
         load(name)
-
-
-def test_toy_has_no_other_split():
     with pytest.raises(ValueError, match="'middle'"):
         load("toy", "middle")
 
@@ -670,16 +631,10 @@ def test_outputs_are_tried_before_work_and_nothing_is_left(tmp_path, monkeypatch
         data.check_outputs(tmp_path / "old.csv")
 
 
-def test_written_rows_read_back_the_same(tmp_path):
-    rows = [{"id": "ä", "prediction": "a\u2028b"}, {"id": "2", "prediction": ""}]
-    write_jsonl(tmp_path / "out.jsonl", iter(rows))
-    assert read_jsonl(tmp_path / "out.jsonl") == rows
-    assert "ä" in (tmp_path / "out.jsonl").read_text(encoding="utf-8")
-
-
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
-    path = tmp_path / "out.jsonl"
-    write_jsonl(path, [{"id": "old"}])
+def test_rows_read_back_the_same_and_a_failed_write_leaves_the_old_file(tmp_path):
+    path, rows = tmp_path / "out.jsonl", [{"id": "ä", "prediction": "a\u2028b"}, {"id": "2", "prediction": ""}]
+    write_jsonl(path, iter(rows))
+    assert read_jsonl(path) == rows and "ä" in path.read_text(encoding="utf-8")
 
     def broken():
         yield {"id": "new"}
@@ -687,9 +642,6 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         write_jsonl(path, broken())
-    assert read_jsonl(path) == [{"id": "old"}] and list(tmp_path.iterdir()) == [path]
-
-
-def test_read_jsonl_names_file_and_line(tmp_path):
+    assert read_jsonl(path) == rows and list(tmp_path.iterdir()) == [path]
     with pytest.raises(ValueError, match=r"out.jsonl:2: malformed JSON"):
-        read_jsonl(write(tmp_path / "out.jsonl", {"id": 1}, "{"))
+        read_jsonl(write(path, {"id": 1}, "{"))

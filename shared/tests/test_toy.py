@@ -3,11 +3,10 @@
 import math
 import re
 from collections import Counter
-from itertools import pairwise
 
 import pytest
 
-from shared.toy import CERTAIN, DOMAINS, SPLITS, UNCERTAIN, ToyConfig, generate, name_list
+from shared.toy import CERTAIN, DOMAINS, SPLITS, UNCERTAIN, ToyConfig, generate
 
 PENN = set(
     "CC CD DT EX FW IN JJ JJR JJS LS MD NN NNS NNP NNPS PDT POS PRP PRP$ RB RBR RBS RP SYM TO UH VB VBD VBG VBN VBP "
@@ -202,13 +201,6 @@ def test_salient_tokens_are_what_the_summary_copies(stories):
         assert set(story["kinds"]) <= {"main", "repeat", "detail", "filler"}
 
 
-def test_facts_of_a_story_share_no_slot_to_copy(stories):
-    for story in stories:
-        facts = [match for match in map(FIRST_MENTION.match, story["document"]) if match]
-        slots = [word for fact in facts for word in (*fact[2].split(), fact[4], fact[6])]
-        assert len(slots) == len(set(slots)) == 4 * len(facts)
-
-
 # ---- the knobs
 
 
@@ -233,15 +225,10 @@ def test_summary_is_a_function_of_the_text_at_full_signal(domain, knobs):
         assert all(certain == main for _, certain, main in facts)
 
 
-def test_less_signal_makes_selection_imperfect():
-    shares = [exact_share(generate("test", 400, ToyConfig(signal=signal))) for signal in (1.0, 0.8, 0.6, 0.4, 0.0)]
-    assert all(more > less + 0.03 for more, less in pairwise(shares))
-    assert shares[2] < 0.8 and shares[4] < 0.3
-
-
 def test_not_without_signal_does_the_text_tell():
     stories = generate("train", 400, ToyConfig(signal=0.0))
     facts = [told_facts(story) for story in stories]
+    assert exact_share(stories) < 0.3 < exact_share(generate("train", 400, ToyConfig(signal=0.6))) < 0.8
     assert abs(chance_score([([c for _, c, _ in f], [m for _, _, m in f]) for f in facts])) < 5
     assert all(sum(c for _, c, _ in f) == sum(m for _, _, m in f) for f in facts)  # shuffled, not lost
     first = [([i == 0 for i in range(len(f))], [m for _, _, m in f]) for f in facts]
@@ -320,18 +307,6 @@ def test_domains_differ_in_words_and_layout():
     assert place["news"] + 0.1 < place["nature"]
 
 
-def test_names_sets_the_vocabulary():
-    for domain in DOMAINS.values():
-        every = [name for part in ("first", "last", "place") for name in name_list(domain, part, 96)]
-        assert len(set(every)) == 3 * 96
-    sizes = {}
-    for names in (10, 50, 96):
-        stories = generate("train", 500, ToyConfig(names=names))
-        texts = [text for story in stories for text in story["document"] + story["summary"]]
-        sizes[names] = len({word for text in texts for word in text.split()})
-    assert sizes[50] - sizes[10] == 3 * 40 and sizes[96] - sizes[50] == 3 * 46
-
-
 @pytest.mark.parametrize(
     "knobs, says",
     [
@@ -348,11 +323,7 @@ def test_names_sets_the_vocabulary():
 def test_bad_knobs_are_refused(knobs, says):
     with pytest.raises(ValueError, match="ToyConfig." + says):
         ToyConfig(**knobs)
-
-
-def test_bad_requests_are_refused():
     with pytest.raises(ValueError, match="toy split 'dev' does not exist; choose one of train, validation, test"):
         generate("dev")
-    for count, seed in ((-1, 0), (1, -2)):
-        with pytest.raises(ValueError, match=f"toy count is {count} and seed is {seed}; give 0 or more"):
-            generate("test", count, seed=seed)
+    with pytest.raises(ValueError, match="toy count is 1 and seed is -2; give 0 or more"):
+        generate("test", 1, seed=-2)
