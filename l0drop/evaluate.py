@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Literal, NamedTuple, TextIO
 
 import numpy as np
-import torch
 import tyro
 from sacrebleu.metrics import BLEU
 from tqdm import tqdm
@@ -26,12 +25,12 @@ from shared.timing import compare, find_device
 
 from . import patterns
 from .model import EOS, PAD
+from .precision import PRECISIONS, convert
 from .run import one_line_errors
 from .search import generate
 from .text import Item, collate, encode_examples, label_spans, source_types, tag_sources, unit_starts
 from .train import Run, load_run
 
-PRECISIONS = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 SAMPLES = 1000  # of the tests and intervals of BLEU
 
 
@@ -53,7 +52,7 @@ class Options:
     batch_size: int = 32  # sources per batch (Table 1: 32 and 10)
     beam: int | None = None  # default: the run's
     length_penalty: float | None = None  # default: the run's
-    precision: Literal[tuple(PRECISIONS)] = "float32"
+    precision: Literal[PRECISIONS] = "float32"  # of decoding; float32 and bf16 are packed on the CPU
     device: str = "cpu"
 
 
@@ -126,7 +125,7 @@ def kind_labels(run: Run, examples: Sequence[Example]) -> list[list[str]]:
 
 
 def bleu(predictions: dict[str, Sequence[str]], examples: Sequence[Example]) -> tuple[dict[str, dict], str]:
-    """Corpus BLEU by sacrebleu of several systems, their differences from the first, and the signature.
+    """Corpus BLEU by sacrebleu (D16) of several systems, their differences from the first, and the signature.
 
     Interval: percentile bootstrap over sentences. p: approximate randomisation, two-sided (`rouge.paired_test`).
 
@@ -310,7 +309,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not runs:
         raise ValueError("give at least one run folder")
     for run in runs.values():
-        run.model.to(find_device(options.device), PRECISIONS[options.precision])
+        convert(run.model.to(find_device(options.device)), options.precision)
     data = options.data or next(iter(runs.values())).config.data
     examples = load(data, options.split, options.limit)
     outputs = [options.predictions / f"{name}.jsonl" for name in runs] if options.predictions else []

@@ -84,7 +84,7 @@ class Attention(nn.Module):
         """Attend from x (B, T, D) to keys and values (B, H, S, K); `bias` is added to the logits (B, H, T, S)."""
         # Algorithm 1, line 5: q.
         queries = self.split_heads(self.query(x))  # (B, H, T, K)
-        bias = None if bias is None else bias.to(queries.dtype)
+        bias = None if bias is None else bias.to(queries.dtype)  # D18: in bfloat16 this rounds log c
         # Eq. (1): SM(Q K^T / sqrt(d)) V, in one fused call.
         # Algorithm 1, lines 6-8: c exp(e) / sum(c exp(e)) is a softmax of e + log c, and log c is in the bias.
         attended = F.scaled_dot_product_attention(queries, keys, values, bias, self.dropout if self.training else 0.0)
@@ -271,7 +271,11 @@ class Transformer(nn.Module):
         # Eq. (3): Y^L = Decoder(Y^0, X^L).
         for layer, layer_past, layer_memory in zip(self.decoder, past, memory, strict=True):
             y = layer(y, causal, layer_past, layer_memory)
-        return F.linear(y, self.embedding.weight), past
+        return self.output_product(y), past
+
+    def output_product(self, y: Tensor) -> Tensor:
+        """Logits (B, T, V) of the last states (B, T, D); the matrix is the embedding's (tied)."""
+        return F.linear(y, self.embedding.weight)
 
     def forward(self, source: Tensor, target_input: Tensor, rule_keep: Tensor | None = None) -> tuple[Tensor, Encoding]:
         """Teacher forcing: (B, S) source and (B, T) target inputs (BOS first) -> (B, T, V) logits and the encoding."""
@@ -306,7 +310,7 @@ def translation_loss(logits: Tensor, target: Tensor, smoothing: float = 0.1, red
 
 
 def sparsity_loss(encoding: Encoding, reduction: str = "token_mean") -> Tensor:
-    """L0 term of each sentence (B,), Eq. (10), summed over the L0Drop layers; zero without any."""
+    """L0 term of each sentence (B,), Eq. (10), summed over the L0Drop layers (D10); zero without any."""
     penalties = [l0_penalty(location, encoding.keep, reduction) for location in encoding.log_alpha]
     return sum(penalties, torch.zeros(encoding.keep.size(0), device=encoding.keep.device))
 

@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
+from typing import Literal
 
 import tyro
 from tokenizers import Tokenizer
@@ -20,6 +21,7 @@ from shared.data import Example, check_outputs, read_texts
 from shared.timing import find_device
 
 from .evaluate import decode
+from .precision import PRECISIONS, convert
 from .run import one_line_errors
 from .text import encode_examples
 from .train import Run, load_run
@@ -34,6 +36,7 @@ class Options:
     out: Path | None = None  # a line per document, or .jsonl with all that is known; none: standard output
     show_pruned: bool = False  # print each source, its pruned words in [brackets], before its output
     batch_size: int = 16  # documents decoded at a time; outputs do not depend on it
+    precision: Literal[PRECISIONS] = "float32"  # of decoding
     device: str = "cpu"
 
 
@@ -78,7 +81,7 @@ def main(arguments: list[str] | None = None) -> None:
         config=(tyro.conf.FlagCreatePairsOff,),
     )  # fmt: skip
     run = load_run(options.run)
-    run.model.to(find_device(options.device))
+    convert(run.model.to(find_device(options.device)), options.precision)
     check_outputs(options.out)
     with open(options.out, "w", encoding="utf-8") if options.out else nullcontext(sys.stdout) as file:
         rows = predict(run, read_texts(options.files), options.batch_size)

@@ -1,17 +1,17 @@
 """The benchmark runs, has all its sides, and its arithmetic is right.  No test depends on how fast anything is."""
 
 import csv
-import statistics
 
+import numpy as np
 import pytest
 import torch
 
 pytest.importorskip("shared")
 
-from shared.timing import Timing
-
 from .. import benchmark
-from ..benchmark import BEAM, QUICK, SHAPES, SIDES, Shape, Speed, close_gates, main, remember, table
+from ..benchmark import BEAM, QUICK, SHAPES, FixedGates, close_gates, decode_rows, main, make_sides, measure, spread
+from ..model import ModelConfig, Transformer
+from ..search import generate
 
 
 @pytest.fixture(scope="module")
@@ -23,52 +23,42 @@ def rows(tmp_path_factory) -> list[dict[str, str]]:
 
 
 def test_every_side_has_its_row(rows):
-    sides = [(row["decoder"], row["memory"]) for row in rows]
-    assert sides == [*SIDES, ("training", "without L0Drop"), ("training", "with L0Drop")]
-    for decoder in ("generate", "expanded", "shared"):
-        assert {(decoder, memory) for memory in ("dense", "pruned", "short")} <= set(sides)
-    assert {(row["device"], row["dtype"], row["threads"], row["repeats"]) for row in rows} == {
-        ("cpu", "float32", "1", "3")
+    """Peers and ours, what is sharing, pruning, packing and precision each on its own row, and a training step."""
+    sides = {row["side"] for row in rows}
+    assert {"generate", "generate, packed", "generate, bf16", "generate, int8"} <= sides
+    assert {"expanded", "expanded, pruned", "shared", "shared, pruned"} <= sides
+    assert {"shared, packed", "shared, pruned, packed", "shared, pruned, bf16", "shared, pruned, int8"} <= sides
+    assert [row["side"] for row in rows[-3:]] == [
+        "training step without L0Drop", "training step with L0Drop", "training step, with / without L0Drop",
+    ]  # fmt: skip
+    for row in rows:
+        assert 0 < float(row["seconds_low"]) <= float(row["seconds_mean"]) <= float(row["seconds_high"])
+        assert (row["device"], row["threads"], row["repeats"]) == ("cpu", "1", "3")
+
+
+def test_ratios_are_taken_within_rounds_and_at_equal_precision():
+    """By hand: medians of ratios, not ratios of medians; int8 against CTranslate2's int8."""
+    seconds = {
+        "generate": np.array([4.0, 8.0, 6.0]),
+        "expanded": np.array([2.0, 2.0, 2.0]),
+        "shared, pruned": np.array([1.0, 4.0, 1.0]),
+        "shared, pruned, int8": np.array([0.5, 0.5, 0.5]),
+        "CTranslate2, float32": np.array([3.0, 3.0, 3.0]),
+        "CTranslate2, int8": np.array([1.0, 1.0, 1.0]),
     }
-    for row in rows:
-        assert float(row["step_ms"]) > 0
-    for row in rows[: len(SIDES)]:
-        # A whole decode has more steps than were timed, and an encoder and a first token besides.
-        assert float(row["whole_s"]) > QUICK.tokens * float(row["step_ms"]) / 2000
-        assert float(row["peak_mib"]) > 0
+    rows = {row["side"]: row for row in decode_rows(QUICK, seconds)}
+    assert rows["shared, pruned"]["x generate"] == {"mean": 4.0, "low": 2.0, "high": 6.0}
+    assert rows["shared, pruned"]["x CTranslate2"] == {"mean": 3.0, "low": 0.75, "high": 3.0}
+    assert rows["shared, pruned, int8"]["x CTranslate2"]["mean"] == 2.0
+    assert rows["shared, pruned"]["x expanded"]["mean"] == 2.0
+    assert decode_rows(QUICK, {"shared": np.ones(3)})[0]["x generate"] is None
 
 
-def test_memories_are_as_long_as_they_say(rows):
-    lengths = {(row["decoder"], row["memory"]): int(row["R"]) for row in rows[: len(SIDES)]}
-    for decoder in ("generate", "expanded", "shared"):
-        assert lengths[decoder, "dense"] == QUICK.length
-        assert lengths[decoder, "short"] == lengths[decoder, "pruned"] < QUICK.length
-
-
-def test_ratios_in_the_file_are_those_of_its_medians(rows):
-    rows = rows[: len(SIDES)]
-    dense = {row["decoder"]: row for row in rows if row["memory"] == "dense"}
-    for row in rows:
-        for baseline in dense:
-            expected = float(dense[baseline]["step_ms"]) / float(row["step_ms"])
-            # The file has three decimals.
-            assert float(row[f"step_x_{baseline}"]) == pytest.approx(expected, rel=0.02, abs=2e-3)
-
-
-def test_ratios_are_dense_over_this_side():
-    """By hand: each side takes 1 ms more than the one before; a whole decode takes thousand times its step."""
-
-    def timing(seconds: float) -> Timing:
-        return Timing("", seconds, 0.0, 3, 2**20, (seconds,) * 3)
-
-    speeds = {side: Speed(7, timing(1e-3 * n), timing(float(n))) for n, side in enumerate(SIDES, start=2)}
-    rows = table(QUICK, speeds)
-    first, shared_pruned = rows[0], rows[SIDES.index(("shared", "pruned"))]
-    assert first["step_x_generate"] == first["whole_x_generate"] == 1
-    assert shared_pruned["step_ms"] == 9.0 and shared_pruned["whole_s"] == 9.0 and shared_pruned["peak_mib"] == 1.0
-    assert shared_pruned["step_x_generate"] == shared_pruned["whole_x_generate"] == round(2 / 9, 3)
-    assert shared_pruned["step_x_expanded"] == round(5 / 9, 3)
-    assert shared_pruned["step_x_shared"] == round(8 / 9, 3)
+def test_rounds_start_with_another_side_each_time():
+    calls = []
+    seconds = measure({name: lambda name=name: calls.append(name) for name in "abc"}, 3, "cpu")
+    assert calls == list("abc" + "bca" + "cab") and all(len(values) == 3 for values in seconds.values())
+    assert spread(np.array([3.0, 1.0, 2.0])) == {"mean": 2.0, "low": 1.0, "high": 3.0}
 
 
 def test_gates_close_exactly_the_share_of_table_1():
@@ -79,46 +69,55 @@ def test_gates_close_exactly_the_share_of_table_1():
         per_source = closed.float().mean(-1)
         assert len(set(per_source.tolist())) > 1
         assert (per_source - shape.sparsity).abs().max() < 0.15
-    assert [(shape.length, shape.sparsity, shape.sources) for shape in SHAPES.values()] == [
-        (400, 0.476, 10),
-        (2048, 0.715, 10),
-    ]
+    assert [shape[:3] for shape in SHAPES.values()] == [(10, 400, 0.476), (10, 2048, 0.715)]
     assert BEAM == 4
 
 
-def test_pruned_memory_attends_like_the_dense_one():
-    """What is timed is Algorithm 1: one step over either memory gives the same logits; over `short` it does not."""
-    model, _ = benchmark.make_models(True, torch.device("cpu"), torch.float32)
-    gates, states = close_gates(Shape(3, 20, 0.5, 20)), torch.randn(3, 20, 16)
-    tokens = torch.randint(4, 100, (3, 4))
-    logits = {
-        name: model.decode(tokens, model.project(remember(states, gates, name)))[0]
-        for name in ("dense", "pruned", "short")
+def test_what_is_timed_is_algorithm_1_over_a_whole_decode(make_model):
+    """Given gates decide what is pruned; pruned, dense, shared and expanded find the same output."""
+    model = make_model(vocabulary=30)
+    gates = (torch.arange(9) % 2).float().expand(2, 9)
+    model.l0drop[0] = FixedGates(gates)
+    source = torch.randint(4, 30, (2, 9))
+    found = {
+        (prune, share): generate(model, source, prune=prune, share=share, extra_length=-3, min_length=6)
+        for prune in (True, False)
+        for share in (True, False)
     }
-    torch.testing.assert_close(logits["pruned"], logits["dense"], atol=1e-5, rtol=0)
-    assert (logits["short"] - logits["dense"]).abs().max() > 1e-3
+    assert {key: value.memory_length for key, value in found.items()} == {
+        (True, True): 5, (True, False): 5, (False, True): 9, (False, False): 9,
+    }  # fmt: skip
+    scores = torch.stack([value.hypotheses.scores for value in found.values()])
+    assert (scores - scores[0]).abs().max() < 1e-4
+    assert {value.hypotheses.tokens.size(1) for value in found.values()} == {6}
 
 
-def test_every_timed_token_is_decoded(monkeypatch):
-    """A clock that counts calls instead of seconds: each token starts at one tick, so every step is one tick long."""
-    ticks = iter(range(10**6))
-    monkeypatch.setattr(benchmark, "perf_counter", lambda: float(next(ticks)))
-    models = benchmark.make_models(True, torch.device("cpu"), torch.float32)
-    speeds = benchmark.decode_speed(models, QUICK, 3, torch.device("cpu"))
-    assert {speed.step.median for speed in speeds.values()} == {1.0}
-    assert all(len(speed.whole.times) == 3 for speed in speeds.values())
+def test_every_side_decodes_all_tokens():
+    options = benchmark.Options(quick=True)
+    sides = make_sides(ModelConfig(**benchmark.TINY), QUICK, options)
+    assert {name: decode() for name, decode in sides.items()} == dict.fromkeys(sides, QUICK.tokens)
 
 
-def test_summary_has_median_and_interquartile_range():
-    times = [4.0, 1.0, 3.0, 2.0, 9.0]
-    summary = benchmark.summary(times)
-    assert summary.median == statistics.median(times) == 3.0
-    assert summary.iqr == 2.0  # from 2 to 4
+def test_the_training_steps_differ_in_the_layer_alone():
+    with_layer, without = (
+        step.args[0] for step in reversed(benchmark.training_steps(ModelConfig(**benchmark.TINY), True, "cpu").values())
+    )
+    assert isinstance(with_layer, Transformer) and len(with_layer.l0drop) == 1 and not without.l0drop
+    assert set(with_layer.state_dict()) - set(without.state_dict()) == {
+        "l0drop.0.predictor.weight", "l0drop.0.predictor.bias",
+    }  # fmt: skip
 
 
-@pytest.mark.parametrize("flags", [["--repeats", "2"], ["--shapes", "500"], ["--dtype", "int8"]])
-def test_bad_flags_are_refused(flags, capsys, tmp_path):
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--repeats", "2"], "--repeats is 2"),
+        (["--shapes", "500"], "--shapes 500"),
+        (["--sides", "magic"], "--sides magic"),
+        (["--csv", "{folder}"], "is not a file"),
+    ],
+)
+def test_bad_flags_are_refused(flags, message, capsys, tmp_path):
     with pytest.raises(SystemExit):
-        main(["--quick", "--csv", str(tmp_path / "out.csv"), *flags])
-    assert flags[0] in capsys.readouterr().err
-    assert not (tmp_path / "out.csv").exists()
+        main(["--quick", *(flag.format(folder=tmp_path) for flag in flags)])
+    assert message in capsys.readouterr().err

@@ -132,7 +132,7 @@ def test_gates_that_are_half_open_are_not_pruned(items):
     assert sparsity(decode_all(run, encoded[:3], 32, True, extra_length=0)) == [100]
 
 
-def test_bleu_is_sacrebleus():
+def test_d16_bleu_is_sacrebleus():
     """The corpus score, with several references too, and the signature are sacrebleu's."""
     examples = [example(f"{i}", f"the cat number {i} sat on the mat") for i in range(8)]
     examples[3] = replace(examples[3], references=[*examples[3].references, ["a dog ran off today"]])

@@ -97,8 +97,8 @@ def test_d13_average_of_the_last_checkpoints_of_the_last_tenth(tmp_path, last, a
 # A run
 
 
-def test_the_penalty_closes_gates(tmp_path):
-    """With a large lambda training prunes; with lambda = 0 it does not; an open start delays it (D15)."""
+def test_d15_the_penalty_closes_gates_and_an_open_start_delays_it(tmp_path):
+    """With a large lambda training prunes; with lambda = 0 it does not; gates that start open stay open longer."""
     pruned = {}
     for weight, start in ((0.0, 0.0), (30.0, 0.0), (0.0, 3.0)):
         config = replace(

@@ -1,0 +1,68 @@
+"""Faster matrix products in decoding, outside the model: other number formats, and weights packed for the CPU.
+
+`convert(model, "float32")` packs every weight once as oneDNN wants it (the same numbers but for rounding), "bf16" and
+"fp16" cast the model, "int8" quantises weights ahead and inputs as they come. The gates' predictor stays as it is.
+"""
+
+import warnings
+
+import torch
+from torch import Tensor, nn
+
+from .model import Transformer
+
+PRECISIONS = ("float32", "bf16", "fp16", "int8")
+ROWS = 64  # of the inputs that packed weights are laid out for; others work, more slowly
+
+
+class PackedLinear(nn.Module):
+    """An `nn.Linear` on the CPU with its weight in oneDNN's own layout, for inference."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None):
+        super().__init__()
+        # No public function packs: torch.utils.mkldnn lays out the weight anew in each call.
+        self.weight, self.bias = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), ROWS), bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
+
+
+def convert(model: Transformer, precision: str, pack: bool = True) -> Transformer:
+    """Make a model on its device ready to decode at a precision, in place.
+
+    Args:
+        precision: one of PRECISIONS.
+        pack: pack weights where there is a gain: float32 and bf16 on the CPU.
+    Raises:
+        ValueError: int8 on another device than the CPU.
+    """
+    on_cpu = model.embedding.weight.device.type == "cpu"
+    if precision in ("bf16", "fp16"):
+        model.to(torch.bfloat16 if precision == "bf16" else torch.float16)
+    if precision == "int8" and not on_cpu:
+        raise ValueError("--precision int8 is for the CPU: leave out --device, or take bf16")
+    if precision == "int8" or (on_cpu and pack and precision != "fp16"):
+        swap_linears(model.encoder, precision)
+        swap_linears(model.decoder, precision)
+        model.output_product = swap(model.embedding.weight, None, precision).forward  # shadows the method
+    return model
+
+
+def swap_linears(module: nn.Module, precision: str) -> None:
+    """Put another module in the place of every `nn.Linear` within."""
+    for name, child in module.named_children():
+        if isinstance(child, nn.Linear):
+            setattr(module, name, swap(child.weight, child.bias, precision))
+        else:
+            swap_linears(child, precision)
+
+
+def swap(weight: Tensor, bias: Tensor | None, precision: str) -> nn.Module:
+    """A module that computes x @ weight.T + bias."""
+    if precision != "int8":
+        return PackedLinear(weight, bias)
+    linear = nn.Linear(weight.size(1), weight.size(0), bias is not None, device=weight.device)
+    linear.weight.data, linear.bias = weight.detach(), bias
+    with warnings.catch_warnings():  # torch.ao is deprecated; without a compiler torchao is 10 times slower here
+        warnings.simplefilter("ignore")
+        return torch.ao.quantization.quantize_dynamic(nn.Sequential(linear), {nn.Linear}, torch.qint8)[0]

@@ -1,0 +1,43 @@
+"""Other number formats and packed weights: what stays equal, and how near the others come."""
+
+import pytest
+import torch
+from torch import nn
+
+from ..precision import PRECISIONS, PackedLinear, convert
+from ..search import generate
+
+
+def test_packed_weights_give_the_same_numbers():
+    """With and without bias, in float32 and bfloat16, for other numbers of rows than they are laid out for."""
+    for dtype, tolerance in ((torch.float32, 1e-5), (torch.bfloat16, 2e-2)):
+        for bias in (True, False):
+            linear = nn.Linear(24, 40, bias).to(dtype)
+            packed = PackedLinear(linear.weight, linear.bias)
+            for rows in ((3,), (2, 5), (200,)):
+                x = torch.randn(*rows, 24, dtype=dtype)
+                torch.testing.assert_close(packed(x), linear(x), atol=tolerance, rtol=tolerance)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_decoding_at_every_precision(make_model, ragged, targets, precision):
+    """Logits near those of the plain float32 model; packed float32 as near as rounding goes; searches end."""
+    plain, other = make_model(3)(ragged, targets)[0], convert(make_model(3), precision)
+    difference = (other(ragged, targets)[0] - plain).abs()
+    assert difference.max() < 1e-4 if precision == "float32" else 0 < difference.mean() < 0.15 * plain.std()
+    assert generate(other, ragged, extra_length=4, min_length=4).hypotheses.scores.isfinite().all()
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16", "int8"])
+def test_every_product_but_the_gates_is_swapped(make_model, ragged, precision):
+    """Encoder, decoder and the output; the predictor of the gates stays, so that what is pruned does not change."""
+    model = convert(make_model(3), precision)
+    left = [name for name, module in model.named_modules() if type(module) is nn.Linear]
+    assert left == ["l0drop.0.predictor"]
+    assert "output_product" in vars(model)
+    assert type(convert(make_model(3), precision, pack=False).decoder[0].cross_attention.query) is not PackedLinear
+
+
+def test_int8_is_for_the_cpu(make_model):
+    with pytest.raises(ValueError, match="--precision int8 is for the CPU"):
+        convert(make_model(3).to("meta"), "int8")
