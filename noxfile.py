@@ -88,14 +88,15 @@ folder.mkdir(exist_ok=True)
 (folder / "story.txt").write_text(" ".join(story["document"]) + "\\n", encoding="utf-8")
 (folder / "story.jsonl").write_text(json.dumps(story) + "\\n", encoding="utf-8")
 """
-# Imports every module of a copied package but those that may want `shared`, which is not there.
-IMPORT_IDEA_FILES = """
-import importlib, pathlib, sys
-package, runners = sys.argv[1], sys.argv[2:]
-for path in sorted(pathlib.Path(*package.split(".")).glob("*.py")):
+# Imports the modules of a copied package that must not want `shared`, which is not there, and its tests: those that do
+# want it leave themselves out.
+IMPORT_ALONE = """
+import importlib, pathlib, sys, pytest
+folder, *runners = sys.argv[1:]
+for path in sorted(pathlib.Path(folder).glob("*.py")):
     if path.name not in runners:
-        importlib.import_module(package if path.stem == "__init__" else f"{package}.{path.stem}")
-assert "shared" not in sys.modules
+        importlib.import_module(".".join(path.with_suffix("").parts).removesuffix(".__init__"))
+sys.exit(pytest.main([folder, "--collect-only", "-qq"]))
 """
 RUNNERS = ("train.py", "evaluate.py", "predict.py", "figures.py", "benchmark.py")  # may import shared
 
@@ -212,13 +213,11 @@ def standalone(session: nox.Session, package: str) -> None:
         shutil.copytree(ROOT / package, nest / f"{package}_copied", ignore=skip_caches)
         # The path is for the commands that a test starts as processes of their own.
         options = {"env": {**TEST_ENV, "PYTHONPATH": folder}, "external": True}
-        tests = f"vendor/inner/{package}_copied/tests"
+        copied = f"vendor/inner/{package}_copied"
         with session.chdir(top):
-            session.run(python, "-c", IMPORT_IDEA_FILES, f"vendor.inner.{package}_copied", *RUNNERS, **options)
-            # Collecting imports every test file: what needs `shared` says so, and is left out.
-            session.run(python, "-m", "pytest", tests, "--collect-only", "-qq", silent=True, **options)
+            session.run(python, "-c", IMPORT_ALONE, copied, *RUNNERS, silent=True, **options)
             shutil.copytree(ROOT / "shared", top / "shared", ignore=skip_caches)
-            session.run(python, "-m", "pytest", tests, *session.posargs, **options)
+            session.run(python, "-m", "pytest", f"{copied}/tests", *session.posargs, **options)
 
 
 @nox.session(venv_backend="none", default=False)
