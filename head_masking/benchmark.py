@@ -1,6 +1,6 @@
-"""What masking costs, and what encoding each document once saves: all sides measured in one run.
+"""What masking costs: decodes with and without masked heads, all sides measured in one run.
 
-python -m head_masking.benchmark
+python -m head_masking.benchmark --csv benchmark.csv
 
 Models of the shapes of bart-base and bart-large with random weights decode documents of random tokens, whole decodes
 with the encoder in them, to a fixed number of tokens:
@@ -8,30 +8,30 @@ with the encoder in them, to a fixed number of tokens:
     plain        `generate` as it is
     one layer    all heads of layer 1 masked, the paper's choice for CNN/DailyMail
     all layers   all heads of all layers masked, each document with labels of its own
-
-and a sweep decodes a few settings at beam 1 (Appendix A) with the encoder once, or once for each setting.
 """
 
-import argparse
-import csv
-import statistics
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 import transformers
-from torch import nn
+import tyro
+from torch import Tensor, nn
 from transformers import BartConfig, BartForConditionalGeneration
 
-from shared.timing import Timing, compare, ratio
+from shared import rouge
+from shared.data import check_outputs, write_csv
+from shared.timing import compare, find_device, ratio
 
 from .masking import mask_heads
-from .sweep import Decoder, Document, Setting, all_heads, write_heads
+from .run import one_line_errors
+from .sweep import all_heads
 
 BEAM = 4
 SALIENT = 0.2  # share of the tokens that masked heads see
-SETTINGS = 4  # settings that the sweep of the benchmark decodes
+DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Shape(NamedTuple):
@@ -46,6 +46,30 @@ class Shape(NamedTuple):
 SHAPES = {"bart-base": Shape(6, 768, 12), "bart-large": Shape(12, 1024, 16), "quick": Shape(2, 16, 4, 100)}
 
 
+@dataclass
+class Options:
+    """The command line."""
+
+    shapes: tuple[Literal[tuple(SHAPES)], ...] = ("bart-base", "bart-large")
+    batches: tuple[int, ...] = (1, 4)  # documents decoded together
+    length: int = 800  # tokens of a document
+    tokens: int = 60  # of a summary
+    repeats: int = 7  # rounds, at least 3
+    quick: bool = False  # a tiny model and short texts: does it run? The numbers mean nothing
+    threads: int = 1
+    device: str = "cpu"
+    precision: Literal[tuple(DTYPES)] = "float32"
+    csv: Path | None = None  # write the table here
+
+    def check(self) -> None:
+        """ValueError for a value out of range."""
+        for name, least in {"repeats": 3, "length": 1, "tokens": 1, "threads": 1}.items():
+            if getattr(self, name) < least:
+                raise ValueError(f"--{name} is {getattr(self, name)}; it must be at least {least}")
+        if min(self.batches, default=0) < 1:
+            raise ValueError(f"--batches is {self.batches}; a batch has at least 1 document")
+
+
 def make_model(shape: Shape, positions: int, device: torch.device, dtype: torch.dtype) -> BartForConditionalGeneration:
     """A BART with random weights, in eval mode."""
     config = BartConfig(
@@ -58,36 +82,25 @@ def make_model(shape: Shape, positions: int, device: torch.device, dtype: torch.
         return BartForConditionalGeneration(config).to(dtype).eval()
 
 
-def make_documents(batch: int, length: int, vocabulary: int) -> list[Document]:
-    """Random tokens, of which SALIENT may be attended to."""
-    documents = []
-    for _ in range(batch):
-        keep = torch.zeros(length, dtype=torch.bool)
-        keep[torch.randperm(length)[: max(round(SALIENT * length), 1)]] = True
-        ids = torch.randint(4, vocabulary, (length,))
-        documents.append(Document(ids.tolist(), {"oracle": keep.tolist()}))
-    return documents
+def make_documents(batch: int, length: int, vocabulary: int) -> tuple[Tensor, Tensor]:
+    """(B, S) random tokens, and (B, S) True at the share SALIENT of them that masked heads see."""
+    order = torch.rand(batch, length).argsort(-1)
+    return torch.randint(4, vocabulary, (batch, length)), order < max(round(SALIENT * length), 1)
 
 
-def fixed(tokens: int) -> dict[str, int]:
-    """Arguments of `generate` that make every summary so many tokens long."""
-    return {"min_new_tokens": tokens, "max_new_tokens": tokens}
-
-
-def sides(model: nn.Module, documents: list[Document], tokens: int) -> dict[str, partial]:
+def sides(model: nn.Module, ids: Tensor, keep: Tensor, tokens: int) -> dict[str, partial]:
     """The decodes to be compared, by name."""
-    ids = torch.tensor([document.ids for document in documents], device=model.device)
-    keep = torch.tensor([document.keep["oracle"] for document in documents], device=model.device)
     every = all_heads(model)
     chosen = {"plain": {}, "one layer": {1: every[1]}, "all layers": every}
     return {name: partial(decode, model, ids, heads, keep, tokens) for name, heads in chosen.items()}
 
 
 @torch.inference_mode()
-def decode(model: nn.Module, ids: torch.Tensor, heads: dict, keep: torch.Tensor, tokens: int) -> torch.Tensor:
-    """Encode and decode; without heads, nothing of ours runs."""
+def decode(model: nn.Module, ids: Tensor, heads: dict, keep: Tensor, tokens: int) -> Tensor:
+    """Encode and decode so many tokens; without heads, nothing of ours runs."""
+    lengths = {"min_new_tokens": tokens, "max_new_tokens": tokens}
     generate = partial(
-        model.generate, ids, attention_mask=torch.ones_like(ids), num_beams=BEAM, do_sample=False, **fixed(tokens)
+        model.generate, ids, attention_mask=torch.ones_like(ids), num_beams=BEAM, do_sample=False, **lengths
     )
     if not heads:
         return generate()
@@ -95,94 +108,42 @@ def decode(model: nn.Module, ids: torch.Tensor, heads: dict, keep: torch.Tensor,
         return generate()
 
 
-def sweep_sides(model: nn.Module, documents: list[Document], tokens: int) -> dict[str, partial]:
-    """A sweep over SETTINGS heads with the encoder once per document, with the encoder in every setting, and parts."""
-    settings = [Setting("oracle", write_heads({1: [head]})) for head in range(SETTINGS)]
-    make = partial(Decoder, model, documents, len(documents), num_beams=1, **fixed(tokens))
-
-    def once() -> None:
-        decoder = make()
-        for setting in settings:
-            decoder.decode(setting)
-
-    def each_time() -> None:
-        for setting in settings:
-            make().decode(setting)
-
-    return {"encoder": make, "encoded once": once, "encoded each time": each_time}
-
-
-def row_of(name: str, timings: dict[str, Timing], baseline: str) -> dict[str, object]:
-    """Median, spread, and how many times the baseline's it is: by medians, and within rounds."""
-    timing, (middle, spread) = timings[name], ratio(timings, name, baseline)
-    by_medians = timing.median / timings[baseline].median
-    return {"side": name, "median_s": timing.median, "iqr_s": timing.iqr, "ratio_of_medians": by_medians} | {
-        "ratio_within_rounds": middle, "ratio_iqr": spread
-    }  # fmt: skip
-
-
-def saving(timings: dict[str, Timing], settings: int) -> float:
-    """The factor that encoding once saves in a sweep of so many settings, from what was measured with SETTINGS."""
-    encode = statistics.median(timings["encoder"].times)
-    setting = timings["encoded once"].median - encode
-    return settings * (encode + setting / SETTINGS) / (encode + settings * setting / SETTINGS)
-
-
-def measure(shape_name: str, batch: int, flags: argparse.Namespace) -> list[dict[str, object]]:
+def measure(name: str, batch: int, options: Options) -> list[dict[str, object]]:
     """All sides at one shape and batch size."""
-    device, dtype, shape = torch.device(flags.device), getattr(torch, flags.dtype), SHAPES[shape_name]
-    model = make_model(shape, max(flags.length, flags.tokens + 2), device, dtype)
-    documents = make_documents(batch, flags.length, shape.vocabulary)
-    what = {"shape": shape_name, "batch": batch, "S": flags.length, "T": flags.tokens}
+    device, shape = find_device(options.device), SHAPES[name]
+    positions = max(options.length, options.tokens + 2)
+    model = make_model(shape, positions, device, DTYPES[options.precision])
+    ids, keep = (x.to(device) for x in make_documents(batch, options.length, shape.vocabulary))
+    timings = compare(sides(model, ids, keep, options.tokens), options.repeats, 1, device, memory=False)
     rows = []
-    masking = compare(sides(model, documents, flags.tokens), flags.repeats, flags.warmup, device, memory=False)
-    rows += [what | {"beam": BEAM} | row_of(name, masking, "plain") for name in masking]
-    sweep = compare(sweep_sides(model, documents, flags.tokens), flags.repeats, flags.warmup, device, memory=False)
-    rows += [what | {"beam": 1} | row_of(name, sweep, "encoded once") for name in sweep]
-    heads = 2 * shape.layers * shape.heads  # oracle and uniform
-    for name in ("one layer", "all layers"):
-        cost = 100 * (masking[name].median / masking["plain"].median - 1)
-        print(f"{shape_name}, batch {batch}, beam {BEAM}: {name} masked costs {cost:+.1f} % of a whole decode")
-    factor = sweep["encoded each time"].median / sweep["encoded once"].median
-    print(
-        f"{shape_name}, batch {batch}: encoding once makes a sweep of {SETTINGS} settings {factor:.2f} times as fast, "
-        f"by calculation the {heads} of Figure 2 {saving(sweep, heads):.2f} times",
-        flush=True,
-    )
+    for side, timing in timings.items():
+        middle, spread = ratio(timings, side, "plain")
+        row = {"shape": name, "batch": batch, "S": options.length, "T": options.tokens, "beam": BEAM, "side": side}
+        row |= {"median_s": timing.median, "iqr_s": timing.iqr, "over_plain": middle, "over_plain_iqr": spread}
+        rows.append(row | {"device": options.device, "precision": options.precision, "threads": options.threads})
     return rows
 
 
+@one_line_errors
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser("python -m head_masking.benchmark", description=__doc__.splitlines()[0])
-    parser.add_argument("--shapes", nargs="+", default=["bart-base", "bart-large"], choices=list(SHAPES))
-    parser.add_argument("--batches", type=int, nargs="+", default=[1, 4], help="documents decoded together")
-    parser.add_argument("--length", type=int, default=800, help="tokens of a document")
-    parser.add_argument("--tokens", type=int, default=60, help="of a summary")
-    parser.add_argument("--repeats", type=int, default=7, help="rounds, at least 3")
-    parser.add_argument("--warmup", type=int, default=1, help="rounds before them that are not timed")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--device", default="cpu", help="cpu or cuda")
-    parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])
-    parser.add_argument("--csv", type=Path, default=Path(__file__).parent / "results" / "benchmark.csv")
-    flags = parser.parse_args(arguments)
-    for name, least in {"repeats": 3, "length": 1, "tokens": 1, "threads": 1}.items():
-        if getattr(flags, name) < least:
-            parser.error(f"--{name} is {getattr(flags, name)}; it must be at least {least}")
-    if min(flags.batches) < 1:
-        parser.error(f"--batches is {min(flags.batches)}; a batch has at least 1 document")
+    options = tyro.cli(
+        Options, prog=f"python -m {__package__}.benchmark", description=__doc__, args=arguments,
+        config=(tyro.conf.FlagCreatePairsOff,),
+    )  # fmt: skip
+    options.check()
+    if options.quick:
+        options.shapes, options.batches, options.length, options.tokens, options.repeats = ("quick",), (1,), 16, 4, 3
+    find_device(options.device)
+    check_outputs(options.csv)
     transformers.logging.set_verbosity_error()
-    torch.set_num_threads(flags.threads)
+    torch.set_num_threads(options.threads)
     torch.manual_seed(0)
-    rows = [row for shape in flags.shapes for batch in flags.batches for row in measure(shape, batch, flags)]
-    run = {"device": flags.device, "dtype": flags.dtype, "threads": flags.threads, "repeats": flags.repeats}
-    run |= {"torch": torch.__version__, "transformers": transformers.__version__}
-    flags.csv.parent.mkdir(parents=True, exist_ok=True)
-    with flags.csv.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, [*rows[0], *run])
-        writer.writeheader()
-        writer.writerows(
-            {k: round(v, 4) if isinstance(v, float) else v for k, v in (row | run).items()} for row in rows
-        )
+    rows = [row for shape in options.shapes for batch in options.batches for row in measure(shape, batch, options)]
+    if options.csv:
+        write_csv(options.csv, rows)
+    print(rouge.table(rows))
+    print(f"seconds of a whole decode, median of {options.repeats} rounds; torch {torch.__version__}, "
+          f"transformers {transformers.__version__}")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -7,98 +7,127 @@ python -m head_masking.evaluate runs/b500 runs/b4000 --tagger runs/t500 runs/t40
 python -m head_masking.evaluate --tagger runs/hm-tagger --data aclsum                          # the tagger by itself
 """
 
-import argparse
-import csv
 import json
-import re
-import sys
-import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal
+from zlib import crc32
 
 import numpy as np
 import torch
+import transformers
+import tyro
 from rouge_score.rouge_scorer import RougeScorer
 from tqdm import tqdm
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, logging
 
 from shared import rouge
-from shared.data import Example, load, write_jsonl
+from shared.data import Example, check_outputs, load, split_sentences, write_csv, write_json
+from shared.timing import find_device
 
 from . import sweep as sweeps
 from .focus import Reading, attention_focus, place_tags, stanza_tags
-from .labels import Labels, Selector, kind_of, read_documents, tag, tagging_quality
-from .masking import PAPER_DECODING, PAPER_HEADS, cross_attentions
-from .oracle import METHODS
-from .sweep import Decoder, Document, Scores, Setting, Sweep, read_heads, write_heads
-from .train import TrainConfig, is_run, load_summarizer, load_tagger, read_config, write_json
+from .labels import Labels, Tagged, kind_of, read_documents, selected_words, tag, tagging_quality
+from .masking import PAPER_DECODING
+from .oracle import METHODS, Span
+from .run import one_line_errors
+from .sweep import Document, Effects, Scores, Setting, Sweep, all_heads, encode, find_heads, write_heads
+from .train import Run, is_run, load_run, load_summarizer
 
 METRICS = {"rouge1": "R-1", "rouge2": "R-2", "rougeLsum": "R-L"}  # papers' ROUGE-L is that over sentences
 SIGNIFICANT, BETTER, WORSE = 0.005, "*", "!"  # caption of Table 1; the second mark is ours
-DECODING = PAPER_DECODING | {
-    "toy": dict(num_beams=5, length_penalty=1.0, min_length=0, max_length=128, no_repeat_ngram_size=0)
-}
+DEFAULT_LABELS = Labels()
 PRECISIONS = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-class Summarizer(NamedTuple):
-    """A trained summariser."""
+@dataclass
+class Options:
+    """The command line."""
 
-    name: str
-    model: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
-    max_source: int  # tokens
-    trained_on: int | None  # documents; None = not known
+    runs: tyro.conf.Positional[tuple[str, ...]] = ()  # summarisers: runs, folders or names of transformers' models
+    tagger: tuple[Path, ...] = ()  # runs of taggers; with several summarisers, one for each
+    heads: str = ""  # what to mask: 1:0-3,2:1,3, "top" (layer, all heads), or a data set of Appendix B, such as xsum
+    select: bool = False  # choose the heads greedily on the analysis set with the first tagger (Section 5)
+    group: int = 4  # heads that --select adds at a time (Section 5: 4)
+    oracle: bool = False  # also mask by labels made from the reference
+    sweep: bool = False  # effects of single heads and of heads together (Figures 2, 3, 6, 7)
+    focus: bool = False  # what the heads attend to (Figures 4, 8-10)
+    stanza: Path | None = None  # folder of Stanza models, for --focus on text without tags
+    analysis: int = 1000  # random examples for the above four (Section 4: 1,000)
+    analysis_split: str = "validation"  # where they come from
+    sweep_file: Path | None = None  # results of the sweep, to go on with; default: RUN/sweep.jsonl
+    data: str = ""  # anything shared.data.load takes; default: the first run's
+    split: str = "test"
+    limit: int | None = None  # first N examples only, also of the analysis set
+    method: Literal[tuple(METHODS)] | None = None  # how oracle labels are made; default: as the first tagger's, or runs
+    min_run: int | None = None  # words of a labelled run, at least; default: as the first tagger's, or 1
+    min_keep: int = 5  # tokens that a masked head sees, at least (released code: 5)
+    threshold: float | None = None  # decision boundary in [0, 1); default: each tagger's own
+    decoding: Literal["own", "cnn_dailymail", "nyt", "xsum"] = "own"  # the model's own settings, or Appendix A's
+    beam: int | None = None  # default: that of --decoding
+    length_penalty: float | None = None  # default: that of --decoding
+    min_length: int | None = None  # tokens; default: that of --decoding
+    max_length: int | None = None  # tokens; default: that of --decoding
+    batch_size: int = 32  # documents per batch
+    precision: Literal[tuple(PRECISIONS)] = "float32"  # of the summariser
+    device: str = "cpu"
+    json: Path | None = None  # write every number here; figures.py reads it
+    csv: Path | None = None  # write a row per system and tagger here
+    predictions: Path | None = None  # folder for the summaries, a .jsonl per system
 
+    def check(self) -> None:
+        """ValueError for flags that do not go together."""
+        for kind, names in (("runs", self.runs), ("taggers", self.tagger)):
+            if len({Path(name).name for name in names}) < len(names):
+                raise ValueError(f"two {kind} have folders of the same name; rename one")
+        if not self.runs and not self.tagger:
+            raise ValueError("give the run of a summariser, or --tagger RUN")
+        if len(self.runs) > 1 and len(self.tagger) not in (0, len(self.runs)):
+            raise ValueError(f"{len(self.runs)} summarisers and {len(self.tagger)} taggers: give one tagger for each")
+        if self.select and self.heads:
+            raise ValueError("--heads says what to mask and --select searches it: give one of the two")
+        if self.select and not self.tagger:
+            raise ValueError("--select masks by the labels of a tagger: give --tagger RUN")
+        if self.runs and (self.tagger or self.oracle) and not (self.heads or self.select):
+            raise ValueError("which heads are to be masked? give --heads LAYER:HEADS, e.g. 1:0-3, or --select")
+        if not self.data and not is_run([*self.runs, *self.tagger][0]):
+            raise ValueError(f"{self.runs[0]} is not a run of {__package__}.train that knows its data: give --data")
+        if (self.sweep or self.select) and not self.sweep_file and (len(self.runs) != 1 or not is_run(self.runs[0])):
+            raise ValueError("there is no one run to keep the sweep in: give one run, or --sweep-file FILE")
+        for name in ("analysis", "group", "batch_size", "beam", "min_run"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise ValueError(f"--{name.replace('_', '-')} is {value}; it must be at least 1")
+        if self.threshold is not None and not 0 <= self.threshold < 1:
+            raise ValueError(f"--threshold is {self.threshold}; it must be in [0, 1)")
 
-# Reading runs
-
-
-def read_summarizer(name: str, device: str = "cpu", precision: str = "float32") -> Summarizer:
-    """A run of --task summarizer, a folder of transformers, or a name."""
-    model, tokenizer = load_summarizer(name)
-    positions = model.config.max_position_embeddings
-    max_source = min(read_config(name).max_source, positions) if is_run(name) else positions
-    model = model.to(device, PRECISIONS[precision])
-    return Summarizer(Path(name).name, model, tokenizer, max_source, training_size(name))
-
-
-def read_selector(run: str, device: str = "cpu", threshold: float | None = None) -> Selector:
-    """A run of --task tagger, with its decision boundary or another."""
-    tagger, tokenizer, searched = load_tagger(run)
-    threshold, max_source = searched if threshold is None else threshold, read_config(run).max_source
-    return Selector(Path(run).name, tagger.to(device), tokenizer, threshold, max_source, training_size(run))
-
-
-def training_size(run: str) -> int | None:
-    """On how many documents a run was trained, as its log says."""
-    log = Path(run) / "log.jsonl"
-    row = json.loads(log.read_text(encoding="utf-8").splitlines()[0]) if log.exists() else {}
-    return row.get("examples")
+    def generation(self) -> dict[str, float]:
+        """Arguments of `generate`."""
+        given = {"num_beams": self.beam, "length_penalty": self.length_penalty}
+        given |= {"min_length": self.min_length, "max_length": self.max_length}
+        return PAPER_DECODING.get(self.decoding, {}) | {k: v for k, v in given.items() if v is not None}
 
 
 # Scores
 
 
-def split_sentences(text: str) -> list[str]:
-    """Sentences of an output, for ROUGE-Lsum: cut after . ! or ? and a blank."""
-    return re.split(r"(?<=[.!?])\s+", text.strip())
+def references_of(examples: Sequence[Example]) -> list[list[list[str]]]:
+    """The references in sentences, for ROUGE-Lsum; one that came as a single string is split."""
+    return [[split_sentences(text[0]) if len(text) == 1 else text for text in e.references] for e in examples]
 
 
 def score(texts: Sequence[str], examples: Sequence[Example]) -> Scores:
     """(n,) percentages of every text: F1 of METRICS, "rouge1_recall", and "salient_recall" where the truth is known."""
-    sentences = [split_sentences(text) for text in texts]
-    values = rouge.score(sentences, [example.references for example in examples])
+    values = rouge.score([split_sentences(text) for text in texts], references_of(examples))
     scorer = RougeScorer(["rouge1"], use_stemmer=True)
-    found = {metric: values[metric] for metric in METRICS}
+    scores = {metric: values[metric] for metric in METRICS}
     pairs = list(zip(texts, examples, strict=True))
     recalls = [scorer.score_multi([" ".join(r) for r in e.references], text)["rouge1"].recall for text, e in pairs]
-    found["rouge1_recall"] = 100 * np.array(recalls)
+    scores["rouge1_recall"] = 100 * np.array(recalls)
     if all(example.salient_tokens for example in examples):
-        found["salient_recall"] = np.array([salient_recall(text, example) for text, example in pairs])
-    return found
+        scores["salient_recall"] = np.array([salient_recall(text, example) for text, example in pairs])
+    return scores
 
 
 def salient_recall(text: str, example: Example) -> float:
@@ -112,99 +141,185 @@ def salient_recall(text: str, example: Example) -> float:
     return 100 * len(salient & set(text.split())) / len(salient) if salient else 100.0
 
 
-def summarise(values: np.ndarray) -> dict[str, float]:
-    """Mean and 95 % bootstrap interval."""
-    return dict(zip(("mean", "low", "high"), rouge.bootstrap_interval(values), strict=True))
-
-
-def compare(scores: Scores, baseline: Scores | None) -> dict[str, dict]:
-    """For every metric mean, interval, p of the approximate randomisation test against the baseline, and its mark."""
-    rows = {}
-    for metric, values in scores.items():
-        p, mark = None, ""
-        if baseline is not None:
-            p = rouge.paired_test(values, baseline[metric])
-            mark = "" if p >= SIGNIFICANT else BETTER if values.mean() > baseline[metric].mean() else WORSE
-        rows[metric] = summarise(values) | {"p": p, "mark": mark}
-    return rows
+def compare(scores: Scores, baseline: Scores | None) -> dict:
+    """Mean and interval of every metric; over the baseline the differences, and the marks of the significant ones."""
+    row: dict = {metric: rouge.interval(values) for metric, values in scores.items()}
+    if baseline is None:
+        return row | {"difference": None, "marks": ""}
+    row["difference"] = {metric: rouge.difference(values, baseline[metric]) for metric, values in scores.items()}
+    significant = {metric: d["difference"] for metric, d in row["difference"].items() if d["p"] < SIGNIFICANT}
+    marks = [METRICS[m] + (BETTER if d > 0 else WORSE) for m, d in significant.items() if m in METRICS]
+    return row | {"marks": " ".join(marks)}
 
 
 # Tables 1 and 3, Figure 5
 
 
-def read_summaries(summarizer: Summarizer, summaries: Sequence[Sequence[int]]) -> list[str]:
-    """Token ids -> texts."""
-    texts = summarizer.tokenizer.batch_decode(summaries, skip_special_tokens=True)
-    return [" ".join(text.split()) for text in texts]
+def evaluate(
+    summarizers: Mapping[str, Run],
+    examples: Sequence[Example],
+    taggers: Mapping[str, Run] = {},
+    heads: Mapping[str, str] = {},
+    oracle: bool = False,
+    labels: Labels = DEFAULT_LABELS,
+    batch_size: int = 32,
+    predictions: Path | None = None,
+    **generation,
+) -> dict:
+    """Decode without masks, with oracle masks and with those of taggers, and score.
+
+    Args:
+        summarizers: of several, each has the tagger in its place.
+        heads: name of a summariser -> the heads to mask, as `write_heads` writes them.
+        oracle: mask by labels from the reference, too.
+        predictions: folder for SYSTEM.jsonl, written as the summaries come.
+        generation: arguments of `generate`; what is not given is the model's own.
+    Returns:
+        every number in one JSON object; differences are over the same summariser without masks.
+    """
+    rouge.check_references(examples)
+    tagged = {name: tag_all(run, examples) for name, run in taggers.items()}
+    metrics = {"examples": len(examples), "generation": generation, "labels": labels._asdict(), "systems": {}}
+    metrics |= {"signature": rouge.signature(len(examples)), "sources_cut": {}, "taggers": {}}
+    for name, (threshold, of_all) in tagged.items():
+        words = [selected_words(e.source, t, threshold) for e, t in zip(examples, of_all, strict=True)]
+        metrics["taggers"][name] = tagging_quality(of_all, threshold, examples, labels)
+        metrics["taggers"][name]["rouge1"] = rouge.interval(rouge.score(words, references_of(examples))["rouge1"])
+        metrics["taggers"][name] |= {"trained_on": taggers[name].trained_on, "seed": taggers[name].config.seed}
+    for number, (name, run) in enumerate(summarizers.items()):
+        used = taggers_of(number, len(summarizers), tagged)
+        documents, _, cut = read_documents(run.tokenizer, run.config.max_source, examples, labels, used, oracle)
+        settings = settings_of(name, used, heads.get(name, ""), oracle)
+        texts = decode_all(run, documents, settings, examples, batch_size, predictions, **generation)
+        metrics["sources_cut"][name], baseline = cut, None
+        for system, setting in settings.items():
+            scores = score(texts[system], examples)
+            row = {"summarizer": name, "seed": run.config.seed, "trained_on": run.trained_on}
+            row |= {"labels": setting.kind, "heads": setting.heads}
+            metrics["systems"][system] = row | compare(scores, baseline)
+            baseline = scores if baseline is None else baseline
+    return metrics
 
 
-def settings_of(summarizer: Summarizer, selectors: Sequence[Selector], heads: str, oracle: bool) -> dict[str, Setting]:
+def taggers_of(number: int, summarizers: int, taggers: Mapping) -> Mapping:
+    """The taggers of a summariser: all of them, or of several summarisers the one in its place."""
+    return dict(list(taggers.items())[number : number + 1]) if summarizers > 1 else taggers
+
+
+def tag_all(run: Run, examples: Sequence[Example]) -> tuple[float, list[Tagged]]:
+    """A tagger's decision boundary, and what it says of each document."""
+    threshold = round(run.model.threshold.item(), 4)
+    return threshold, tag(run.model, run.tokenizer, run.config.max_source, [example.source for example in examples])
+
+
+def settings_of(name: str, taggers: Sequence[str], heads: str, oracle: bool) -> dict[str, Setting]:
     """The rows of Table 1 (and 3): baseline, oracle masking if asked for, masking by each tagger."""
-    settings = {summarizer.name: Setting("plain")}
+    settings = {name: Setting("plain")}
     if oracle:
-        settings[f"{summarizer.name}+oracle"] = Setting("oracle", heads)
-    return settings | {f"{summarizer.name}+{s.name}": Setting(kind_of(s), heads) for s in selectors}
+        settings[f"{name}+oracle"] = Setting("oracle", heads)
+    return settings | {f"{name}+{tagger}": Setting(kind_of(tagger), heads) for tagger in taggers}
 
 
-def decode_and_score(
-    decoder: Decoder, summarizer: Summarizer, settings: Mapping[str, Setting], examples: Sequence[Example]
-) -> tuple[dict[str, dict], dict[str, list[str]]]:
-    """A row per setting, and its texts; the first setting is the baseline that p refers to."""
-    rows, predictions, baseline = {}, {}, None
-    for name, setting in tqdm(settings.items(), f"decoding, {summarizer.name}", unit="system", leave=False):
-        started = time.perf_counter()
-        predictions[name] = read_summaries(summarizer, decoder.decode(setting))
-        rows[name] = {"summarizer": summarizer.name, "trained_on": summarizer.trained_on}
-        rows[name] |= {"labels": setting.kind, "heads": setting.heads, "seconds": time.perf_counter() - started}
-        scores = score(predictions[name], examples)
-        rows[name]["scores"] = compare(scores, baseline)
-        baseline = scores if baseline is None else baseline
-    return rows, predictions
+def decode_all(
+    run: Run,
+    documents: Sequence[Document],
+    settings: Mapping[str, Setting],
+    examples: Sequence[Example],
+    batch_size: int = 32,
+    predictions: Path | None = None,
+    **generation,
+) -> dict[str, list[str]]:
+    """A summary per document and setting; each batch is encoded once, and forgotten after its last setting."""
+    texts = {system: [""] * len(documents) for system in settings}
+    with ExitStack() as stack:
+        files = {s: stack.enter_context(open(predictions / f"{s}.jsonl", "w", encoding="utf-8")) for s in settings
+                 if predictions}  # fmt: skip
+        total = -(-len(documents) // batch_size)
+        for batch in tqdm(encode(run.model, documents, batch_size), "decoding", total, unit="batch", leave=False):
+            for system, setting in settings.items():
+                rows = sweeps.decode(run.model, documents, batch, setting, **generation)
+                for i, text in zip(batch.numbers, read_summaries(run, rows), strict=True):
+                    texts[system][i] = text
+                    if files:
+                        row = {"id": examples[i].id, "prediction": text, "reference": examples[i].target}
+                        print(json.dumps(row, ensure_ascii=False), file=files[system], flush=True)
+    return texts
+
+
+def read_summaries(run: Run, summaries: Sequence[Sequence[int]]) -> list[str]:
+    """Token ids -> texts."""
+    return [" ".join(text.split()) for text in run.tokenizer.batch_decode(summaries, skip_special_tokens=True)]
 
 
 # The analysis set: Figures 2-4, 6-10 and the choice of heads
 
 
+def analyse(run: Run, examples: Sequence[Example], taggers: Mapping[str, Run], options: Options) -> dict:
+    """All that the flags ask for on the analysis set; `options` has paths and flags alone."""
+    generation = {key: value for key, value in options.generation().items() if key != "length_penalty"}
+    generation["num_beams"] = 1  # Appendix A: in all analysis experiments
+    first = dict(list(taggers.items())[:1]) if options.select else {}
+    tagged = {tagger: tag_all(tagger_run, examples) for tagger, tagger_run in first.items()}
+    labels = find_labels(options, taggers)
+    documents, offsets, _ = read_documents(run.tokenizer, run.config.max_source, examples, labels, tagged)
+    analysis: dict = {"documents": len(examples), "split": options.analysis_split, "seed": run.config.seed}
+    if options.select or options.sweep:
+        path = options.sweep_file or Path(options.runs[0]) / "sweep.jsonl"
+        sweep = make_sweep(run, examples, documents, options.batch_size, path, **generation)
+        effects = sweeps.content_selection_effects(sweep, all_heads(run.model))
+        analysis["effects"] = effect_rows(sweep, effects)
+        if options.sweep:
+            analysis["synergy"], analysis["parts"] = synergy_rows(sweep, effects)
+        for tagger in first:
+            best, tried = sweeps.select_heads(sweep, effects, kind_of(tagger), options.group)
+            tried = {"": sweep.run([Setting("plain")])[0]} | tried  # "": the model as it is
+            means = [{"heads": t} | {m: float(scores[m].mean()) for m in METRICS} for t, scores in tried.items()]
+            analysis["selection"] = {"heads": best, "tagger": tagger, "tried": means}
+    if options.focus:
+        tags = find_tags(examples, options.stanza)
+        analysis["focus"] = focus_rows(run, examples, documents, offsets, tags, options.batch_size, **generation)
+    return analysis
+
+
 def make_sweep(
-    summarizer: Summarizer,
-    examples: Sequence[Example],
-    documents: Sequence[Document],
-    selectors: Sequence[Selector],
-    flags: argparse.Namespace,
-    generation: Mapping,
-    path: Path,
+    run: Run, examples: Sequence[Example], documents: Sequence[Document], batch_size: int, path: Path, **generation
 ) -> Sweep:
-    """The sweep of a model over the analysis set; its digests tell apart whatever changes a result."""
-    texts = [[example.id, example.source, example.references, example.salient_tokens] for example in examples]
-    config = summarizer.model.generation_config.to_diff_dict()
-    what = {"model": summarizer.name, "data": flags.data, "split": flags.analysis_split, "documents": len(documents)}
-    what |= {"weights": sweeps.digest(summarizer.model), "generation": {**generation, "config": sweeps.digest(config)}}
-    what |= {"texts": sweeps.digest(texts, [document.ids for document in documents])}
-    labels = {"oracle": {"method": flags.labels.method, "min_run": flags.labels.min_run}}
-    labels |= {kind_of(selector): {"threshold": selector.threshold} for selector in selectors}
-    for kind, made_by in labels.items():
-        made_by["digest"] = sweeps.digest([document.keep[kind] for document in documents])
+    """The sweep of a model over the analysis set; its checksums tell apart whatever changes a result."""
+    weights = sum(weight.detach().double().abs().sum().item() for weight in run.model.parameters())
+    common = [weights, generation, run.model.generation_config.to_diff_dict(), [d.ids for d in documents]]
+    common += [[example.references, example.salient_tokens] for example in examples]
+    masks = {kind: [document.keep[kind] for document in documents] for kind in documents[0].keep}
+    kinds = {"plain": None, "uniform": None} | masks
+    depends = {kind: crc32(json.dumps([common, keep], default=str).encode()) for kind, keep in kinds.items()}
 
     @cache
-    def decoder() -> Decoder:  # not made where the file has all results
-        return Decoder(summarizer.model, documents, flags.batch_size, **generation)
+    def encoded() -> list:  # not made where the file has all results
+        return list(encode(run.model, documents, batch_size))
 
     def decode(setting: Setting) -> list[str]:
-        return read_summaries(summarizer, decoder().decode(setting))
+        texts = [""] * len(documents)
+        for batch in encoded():
+            rows = sweeps.decode(run.model, documents, batch, setting, **generation)
+            for i, text in zip(batch.numbers, read_summaries(run, rows), strict=True):
+                texts[i] = text
+        return texts
 
-    return Sweep(path, decode, lambda texts: score(texts, examples), what, labels, progress=True)
+    return Sweep(path, decode, lambda texts: score(texts, examples), depends)
 
 
-def effect_rows(effects: Mapping[tuple[int, int], Scores]) -> list[dict]:
-    """Figures 2 and 6: r_ora - r_uni of every head in ROUGE-1 F1, with its interval, and in ROUGE-1 recall."""
+def effect_rows(sweep: Sweep, effects: Effects) -> list[dict]:
+    """Figures 2 and 6: r_ora - r_uni of every head in ROUGE-1 F1 and recall; "over_plain" as in `synergy_rows`."""
+    [plain] = sweep.run([Setting("plain")])
     rows = []
     for (layer, head), gain in effects.items():
-        recall = float(gain["rouge1_recall"].mean())
-        rows.append({"layer": layer, "head": head} | summarise(gain["rouge1"]) | {"rouge1_recall": recall})
+        [oracle] = sweep.run([Setting("oracle", write_heads({layer: [head]}))])
+        row = {"layer": layer, "head": head} | rouge.interval(gain["rouge1"])
+        row |= {"rouge1_recall": float(gain["rouge1_recall"].mean())}
+        rows.append(row | {"over_plain": float((oracle["rouge1"] - plain["rouge1"]).mean())})
     return rows
 
 
-def synergy_rows(sweep: Sweep, effects: Mapping[tuple[int, int], Scores]) -> tuple[list[dict], list[dict]]:
+def synergy_rows(sweep: Sweep, effects: Effects) -> tuple[list[dict], list[dict]]:
     """Figures 3 and 7. Left: a row per layer and number of heads. Right: a row per layer, in ROUGE-1 recall.
 
     D10: an improvement is over uniform weights on the same heads, the effect of Section 4.1; "over_plain" is the other
@@ -216,69 +331,42 @@ def synergy_rows(sweep: Sweep, effects: Mapping[tuple[int, int], Scores]) -> tup
         [oracle] = sweep.run([Setting("oracle", write_heads({step.layer: step.heads}))])
         row = {"layer": step.layer, "count": len(step.heads), "added": step.heads[-1], "added_effect": step.last_gain}
         over_plain = float((oracle["rouge1"] - plain["rouge1"]).mean())
-        left.append(row | summarise(step.gain["rouge1"]) | {"over_plain": over_plain})
+        left.append(row | rouge.interval(step.gain["rouge1"]) | {"over_plain": over_plain})
         if len(step.heads) == sum(layer == step.layer for layer, _ in effects):
             together, parts = step.gain["rouge1_recall"], sweeps.sum_of_parts(effects, step.layer)["rouge1_recall"]
-            values = {"together": summarise(together), "parts": summarise(parts)}
+            values = {"together": rouge.interval(together), "parts": rouge.interval(parts)}
             right.append({"layer": step.layer} | values | {"p": rouge.paired_test(together, parts)})
     return left, right
 
 
 def focus_rows(
-    summarizer: Summarizer, examples: Sequence[Example], read: tuple, tags: Sequence | None, batch_size: int, generation
+    run: Run,
+    examples: Sequence[Example],
+    documents: Sequence[Document],
+    offsets: Sequence[Sequence[Span]],
+    tags: Sequence | None,
+    batch_size: int,
+    **generation,
 ) -> list[dict]:
-    """Figures 4, 8, 9 and 10: a row per head.
-
-    Args:
-        read: documents and offsets, of `read_documents`.
-        tags: of every document's words; None = unknown, and no CONTENT category.
-    """
-    documents, offsets = read
-    summaries = Decoder(summarizer.model, documents, batch_size, **generation).decode(Setting("plain"))
-    rows = zip(examples, documents, offsets, summaries, tags or [None] * len(examples), strict=True)
-    readings = [Reading(e.source, d.ids, o, summary, e.target, t) for e, d, o, summary, t in rows]
-    shares = attention_focus(summarizer.model, summarizer.tokenizer, readings)
+    """Figures 4, 8, 9 and 10: a row per head; without tags (None) there is no CONTENT category."""
+    readings: list = [None] * len(documents)
+    for batch in encode(run.model, documents, batch_size):
+        summaries = sweeps.decode(run.model, documents, batch, Setting("plain"), **generation)
+        for i, summary in zip(batch.numbers, summaries, strict=True):
+            source, target = examples[i].source, examples[i].target
+            readings[i] = Reading(source, documents[i].ids, offsets[i], summary, target, tags and tags[i])
+    shares = attention_focus(run.model, run.tokenizer, readings)
     places = np.ndindex(next(iter(shares.values())).shape)
-    return [{"layer": i + 1, "head": h} | {kind: float(each[i, h]) for kind, each in shares.items()} for i, h in places]
+    return [
+        {"layer": i + 1, "head": h} | {kind: float(share[i, h]) for kind, share in shares.items()} for i, h in places
+    ]
 
 
-def analyse(summarizer: Summarizer, selectors: Sequence[Selector], flags: argparse.Namespace) -> dict:
-    """All that the flags ask for on the analysis set."""
-    examples = sample(load(flags.data, flags.analysis_split, flags.limit), flags.analysis)
-    generation = {name: value for name, value in flags.generation.items() if name != "length_penalty"}
-    generation["num_beams"] = 1  # Appendix A: in all analysis experiments
-    selectors = selectors[:1] if flags.select else []
-    tagged = [(selector, tag(selector, examples)) for selector in selectors]
-    documents, offsets, _ = read_documents(summarizer.tokenizer, summarizer.max_source, examples, flags.labels, tagged)
-    found: dict = {"documents": len(examples), "data": flags.data, "split": flags.analysis_split}
-    if flags.select or flags.sweep:
-        path = flags.sweep_file or Path(flags.folders[summarizer.name]) / "sweep.jsonl"
-        sweep = make_sweep(summarizer, examples, documents, selectors, flags, generation, path)
-        effects = sweeps.content_selection_effects(sweep, sweeps.all_heads(summarizer.model))
-        found["effects"] = effect_rows(effects)
-        if flags.sweep:
-            found["synergy"], found["parts"] = synergy_rows(sweep, effects)
-        if flags.select:
-            found["selection"] = selection(sweep, effects, selectors[0], flags.group)
-    if flags.focus:
-        tags = find_tags(examples, flags.stanza)
-        found["focus"] = focus_rows(summarizer, examples, (documents, offsets), tags, flags.batch_size, generation)
-    return found
-
-
-def selection(sweep: Sweep, effects: Mapping[tuple[int, int], Scores], selector: Selector, group: int) -> dict:
-    """The greedy choice of heads, and the means of all that was tried; heads "" is the model as it is."""
-    best, tried = sweeps.select_heads(sweep, effects, kind_of(selector), group)
-    tried = [("", *sweep.run([Setting("plain")])), *tried]
-    means = [{"heads": text} | {metric: float(scores[metric].mean()) for metric in METRICS} for text, scores in tried]
-    return {"heads": write_heads(best), "tagger": selector.name, "tried": means}
-
-
-def find_tags(examples: Sequence[Example], folder: str | None) -> list[list[tuple[int, int, str]]] | None:
+def find_tags(examples: Sequence[Example], folder: Path | None) -> list[list[tuple[int, int, str]]] | None:
     """Parts of speech from the corpus, else from Stanza if its folder is given; None = unknown."""
     if all(example.pos for example in examples):
         return [place_tags(example.source, sum(example.pos, [])) for example in examples]
-    return None if folder is None else stanza_tags([example.source for example in examples], folder)
+    return None if folder is None else stanza_tags([example.source for example in examples], str(folder))
 
 
 def sample(examples: Sequence[Example], count: int, seed: int = 0) -> list[Example]:
@@ -289,199 +377,100 @@ def sample(examples: Sequence[Example], count: int, seed: int = 0) -> list[Examp
     return [examples[i] for i in sorted(chosen)]
 
 
-# What is printed and written
-
-
-def print_table(metrics: dict) -> None:
-    """Table 1 (and 3): ROUGE with 95 % intervals and marks, by comparison with the summariser without masks."""
-    systems = metrics["systems"]
-    width = max(map(len, systems), default=0)
-    columns = METRICS | {"salient_recall": "salient recall"}
-    shown = [metric for metric in columns if all(metric in row["scores"] for row in systems.values())]
-    if systems:
-        print(f"{'system':{width}}  " + "".join(f"{columns[metric]:25}" for metric in shown) + "heads")
-    for name, row in systems.items():
-        cells = []
-        for metric in shown:
-            value = row["scores"][metric]
-            cells.append(f"{value['mean']:6.2f}{value['mark']:1} [{value['low']:.2f}, {value['high']:.2f}]")
-        print(f"{name:{width}}  " + "".join(f"{cell:25}" for cell in cells) + (row["heads"] or "-"))
-    for name, tagger in metrics["taggers"].items():
-        print(
-            f"tagger {name}: token F1 {tagger['token_f1']:.2f} at threshold {tagger['threshold']:.2f} "
-            f"(all tokens: {tagger['token_f1_of_all']:.2f}; {tagger['positive_share']:.1f} % of tokens are salient)"
+def refuse_overlap(chosen_on: Sequence[Example], tested_on: Sequence[Example]) -> None:
+    """ValueError if heads would be chosen on documents that are then tested."""
+    if same := {example.source for example in chosen_on} & {example.source for example in tested_on}:
+        raise ValueError(
+            f"--select would choose heads on {len(same)} documents that are then tested: give another "
+            "--analysis-split or --split, or a folder with validation.jsonl and test.jsonl"
         )
-    for name, found in metrics["analysis"].items():
-        if "selection" in found:
-            print(f"{name}: heads {found['selection']['heads']} chosen with {found['selection']['tagger']}")
-    if systems:
-        cut = max(metrics["sources_cut"].values())
-        print(f"{BETTER} better, {WORSE} worse than without masks, p < {SIGNIFICANT}")
-        print(f"{metrics['examples']} examples, {cut} cut; {metrics['signature']}")
 
 
-def write_csv(metrics: dict, path: Path) -> None:
-    """One row per system or tagger, one column per number."""
-    rows = []
-    for name, row in metrics["systems"].items():
-        flat = {key: value for key, value in row.items() if key != "scores"}
-        for metric, values in row["scores"].items():
-            flat |= {metric if key == "mean" else f"{metric} {key}": value for key, value in values.items()}
-        rows.append({"system": name} | flat)
-    rows += [{"system": name, "labels": "tagger"} | row for name, row in metrics["taggers"].items()]
-    columns = list(dict.fromkeys(column for row in rows for column in row))
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, columns, restval="")
-        writer.writeheader()
-        writer.writerows({k: f"{v:.4g}" if isinstance(v, float) else v for k, v in row.items()} for row in rows)
+# The command
 
 
-# Command line
+def find_labels(options: Options, taggers: Mapping[str, Run]) -> Labels:
+    """How labels are made: as the flags say, else as the first tagger learned them."""
+    trained = next((run.config for run in taggers.values()), None)
+    method = options.method or (trained.oracle if trained else Labels().method)
+    return Labels(method, options.min_run or (trained.min_run if trained else 1), options.min_keep)
 
 
-def find_heads(text: str) -> str:
-    """--heads as a Setting has it: LAYER:HEADS, or the name of a data set in Appendix B."""
-    return write_heads(PAPER_HEADS[text] if text in PAPER_HEADS else read_heads(text))
+def tables(metrics: dict) -> str:
+    """Table 1 (and 3) by comparison with the summariser without masks; then the taggers."""
+    titles = METRICS | {"salient_recall": "salient recall"}
+    rows = [
+        {"system": name, "heads": row["heads"] or None}
+        | {title: row[metric] for metric, title in titles.items() if metric in row}
+        | {"R-1, difference": (row["difference"] or {}).get("rouge1"), f"p < {SIGNIFICANT}": row["marks"] or None}
+        for name, row in metrics["systems"].items()
+    ]
+    columns = {"rouge1": "R-1 of its words", "token_f1": "token F1", "precision": "precision", "recall": "recall",
+               "predicted_share": "% selected", "token_f1_of_all": "F1 of all", "threshold": "threshold"}  # fmt: skip
+    taggers = [{"tagger": n} | {columns[k]: row[k] for k in columns} for n, row in metrics["taggers"].items()]
+    chosen = [
+        f"{name}: heads {found['selection']['heads']} chosen with {found['selection']['tagger']}"
+        for name, found in metrics["analysis"].items()
+        if "selection" in found
+    ]
+    cut = max(metrics["sources_cut"].values(), default=0)
+    note = f"{BETTER} better, {WORSE} worse than without masks\n{metrics['examples']} examples, {cut} cut"
+    return "\n\n".join([*(rouge.table(t) for t in (rows, taggers) if t), *chosen, f"{note}; {metrics['signature']}"])
 
 
-def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The flags; raises ValueError for what does not go together."""
-    parser = argparse.ArgumentParser("python -m head_masking.evaluate", description=__doc__.splitlines()[0])
-    add = parser.add_argument
-    add("runs", nargs="*", help="summarisers: run folders, folders of transformers, or names; none = taggers only")
-    add(
-        "--tagger", nargs="+", default=[], metavar="RUN", help="runs of taggers; with several summarisers, one for each"
-    )
-    add("--heads", default="", help=f"what to mask, e.g. 1:0-3,2:1,3, or one of {', '.join(PAPER_HEADS)} (Appendix B)")
-    add("--select", action="store_true", help="choose the heads greedily on the analysis set with the first tagger")
-    add("--group", type=int, default=4, help="heads that --select adds at a time (Section 5: 4)")
-    add("--oracle", action="store_true", help="also mask by labels made from the reference")
-    add("--sweep", action="store_true", help="effects of single heads and of heads together (Figures 2, 3, 6, 7)")
-    add("--focus", action="store_true", help="what the heads attend to (Figures 4, 8-10)")
-    add("--stanza", metavar="FOLDER", help="Stanza models, for --focus on text without tags; '' = its default folder")
-    add("--analysis", type=int, default=1000, help="random validation examples for the above (Section 4: 1,000)")
-    add("--analysis-split", default="validation")
-    add("--sweep-file", type=Path, help="results of the sweep, to go on with; default: RUN/sweep.jsonl")
-    add("--data", help="default: the first run's")
-    add("--split", default="test")
-    add("--limit", type=int, help="first N examples only, also of the analysis set")
-    add("--method", choices=list(METHODS), help="how oracle labels are made; default: as for the first tagger, or runs")
-    add("--min-run", type=int, help="words of a labelled run, at least; default: as for the first tagger, or 1")
-    add("--min-keep", type=int, default=5, help="tokens that a masked head sees, at least (released code: 5)")
-    add("--threshold", type=float, help="default: each tagger's own")
-    add("--decoding", default="toy", choices=list(DECODING), help="generation flags, of Appendix A or for toy")
-    of_preset = "default: that of --decoding"
-    add("--beam", dest="num_beams", type=int, help=of_preset)
-    add("--length-penalty", type=float, help=of_preset)
-    for name in ("min_length", "max_length", "no_repeat_ngram_size"):
-        add("--" + name.replace("_", "-"), type=int, help=of_preset)
-    add("--batch-size", type=int, default=32)
-    add("--precision", default="float32", choices=list(PRECISIONS), help="of the summariser")
-    add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    add("--json", type=Path, help="write every number here; head_masking.figures reads it")
-    add("--csv", type=Path, help="write the table here")
-    add("--predictions", type=Path, help="folder for a JSONL of each system")
-    flags = parser.parse_args(arguments)
-    given = {name: getattr(flags, name) for name in DECODING["toy"] if getattr(flags, name, None) is not None}
-    flags.generation = DECODING[flags.decoding] | given
-    flags.folders = {Path(run).name: run for run in flags.runs}
-    flags.data = flags.data or default_data([*flags.runs, *flags.tagger])
-    check(flags)
-    trained = read_config(flags.tagger[0], "tagger") if flags.tagger else TrainConfig()
-    min_run = trained.min_run if flags.min_run is None else flags.min_run
-    flags.labels = Labels(flags.method or trained.oracle, min_run, flags.min_keep)
-    return flags
-
-
-def default_data(runs: Sequence[str]) -> str:
-    """The data that the first run was trained on."""
-    if not runs:
-        raise ValueError("give the run of a summariser, or --tagger RUN")
-    if not is_run(runs[0]):
-        raise ValueError(f"{runs[0]} is not a run of head_masking.train that knows its data: give --data")
-    return read_config(runs[0]).data
-
-
-def check(flags: argparse.Namespace) -> None:
-    """Raise ValueError for flags that do not go together."""
-    for what, names in (("runs", flags.runs), ("taggers", flags.tagger)):
-        if len({Path(name).name for name in names}) < len(names):
-            raise ValueError(f"two {what} have folders of the same name; rename one")
-    if len(flags.runs) > 1 and len(flags.tagger) not in (0, len(flags.runs)):
-        raise ValueError(f"{len(flags.runs)} summarisers and {len(flags.tagger)} taggers: give one tagger for each")
-    if flags.select and flags.heads:
-        raise ValueError("--heads says what to mask and --select searches it: give one of the two")
-    if flags.select and not flags.tagger:
-        raise ValueError("--select masks by the labels of a tagger: give --tagger RUN")
-    if flags.runs and (flags.tagger or flags.oracle) and not (flags.heads or flags.select):
-        raise ValueError("which heads are to be masked? give --heads LAYER:HEADS, e.g. 1:0-3, or --select")
-    for path in filter(None, (flags.json, flags.csv, flags.sweep_file)):
-        if path.is_dir():
-            raise ValueError(f"{path} is a folder; name a file")
-    if flags.device == "cuda" and not torch.cuda.is_available():
-        raise ValueError("--device cuda, but torch finds no GPU here: leave the flag out")
-    if flags.generation["num_beams"] < 1:
-        raise ValueError("--beam must be at least 1")
-    unknown = [run for run in flags.runs if not Path(run).is_dir()]
-    if (flags.sweep or flags.select) and unknown and not flags.sweep_file:
-        raise ValueError(f"{unknown[0]} is no folder to keep the sweep in: give --sweep-file FILE")
-    if min(flags.analysis, flags.group, flags.batch_size) < 1:
-        raise ValueError("--analysis, --group and --batch-size must be at least 1")
-    flags.heads = find_heads(flags.heads) if flags.heads else ""
-
-
-def evaluate(flags: argparse.Namespace, examples: Sequence[Example]) -> tuple[dict, dict[str, list[str]]]:
-    """Every number in one JSON object, and the predictions of every system."""
-    selectors = [read_selector(run, flags.device, flags.threshold) for run in flags.tagger]
-    tagged = [(selector, tag(selector, examples)) for selector in selectors]
-    metrics = {"data": flags.data, "split": flags.split, "examples": len(examples), "generation": flags.generation}
-    metrics |= {"labels": flags.labels._asdict(), "signature": rouge.signature(len(examples))}
-    metrics |= {"systems": {}, "analysis": {}, "sources_cut": {}}
-    metrics["taggers"] = {s.name: tagging_quality(s, examples, found, flags.labels) for s, found in tagged}
-    predictions = {}
-    for number, run in enumerate(flags.runs):
-        summarizer = read_summarizer(run, flags.device, flags.precision)
-        used = tagged[number : number + 1] if len(flags.runs) > 1 else tagged
-        mine, heads = [selector for selector, _ in used], flags.heads
-        cross_attentions(summarizer.model, read_heads(heads) if heads else {})  # refuses heads that it does not have
-        if flags.select or flags.sweep or flags.focus:
-            metrics["analysis"][summarizer.name] = found = analyse(summarizer, mine, flags)
-            heads = found["selection"]["heads"] if flags.select else heads
-        documents, _, metrics["sources_cut"][summarizer.name] = read_documents(
-            summarizer.tokenizer, summarizer.max_source, examples, flags.labels, used
-        )
-        decoder = Decoder(summarizer.model, documents, flags.batch_size, **flags.generation)
-        settings = settings_of(summarizer, mine, heads, flags.oracle)
-        rows, texts = decode_and_score(decoder, summarizer, settings, examples)
-        metrics["systems"] |= rows
-        predictions |= texts
-    return metrics, predictions
-
-
+@one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Evaluate; bad input ends the program with one line that says what is wrong."""
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        flags = parse(arguments)
-        examples = load(flags.data, flags.split, flags.limit)
-        metrics, predictions = evaluate(flags, examples)
-    except (ValueError, ImportError) as error:
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        sys.exit("stopped; the same command takes up a sweep where it was")
-    print_table(metrics)
-    for path in filter(None, (flags.json, flags.csv)):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    if flags.json:
-        write_json(flags.json, metrics)
-    if flags.csv:
-        write_csv(metrics, flags.csv)
-    for name, texts in predictions.items() if flags.predictions else ():
-        flags.predictions.mkdir(parents=True, exist_ok=True)
-        rows = zip(examples, texts, strict=True)
-        output = ({"id": e.id, "prediction": text, "reference": e.target} for e, text in rows)
-        write_jsonl(flags.predictions / f"{name}.jsonl", output)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    options = tyro.cli(
+        Options, prog=f"python -m {__package__}.evaluate", description=__doc__, args=arguments,
+        config=(tyro.conf.FlagCreatePairsOff,),
+    )  # fmt: skip
+    options.check()
+    device, generation = find_device(options.device), options.generation()
+    summarizers = {Path(name).name: load_summarizer(name) for name in options.runs}
+    taggers = {path.name: load_run(path, "tagger") for path in options.tagger}
+    for run in summarizers.values():
+        positions = run.model.config.max_position_embeddings
+        if (longest := generation.get("max_length", 0)) > positions:
+            raise ValueError(f"--max-length is {longest}, the model has {positions} positions: lower it")
+        run.model.to(device, PRECISIONS[options.precision])
+    for run in taggers.values():
+        run.model.to(device)
+        if options.threshold is not None:
+            run.model.threshold.fill_(options.threshold)
+    heads = {name: find_heads(options.heads, run.model) for name, run in summarizers.items() if options.heads}
+    data = options.data or next(iter([*summarizers.values(), *taggers.values()])).config.data
+    examples = load(data, options.split, options.limit)
+    used = [taggers_of(number, len(summarizers), taggers) for number in range(len(summarizers))]
+    systems = [s for name, t in zip(summarizers, used, strict=True) for s in settings_of(name, t, "", options.oracle)]
+    outputs = [options.predictions / f"{system}.jsonl" for system in systems] if options.predictions else []
+    check_outputs(options.json, options.csv, options.sweep_file, *outputs)
+    rouge.check_references(examples)
+    analysis = {}
+    if options.select or options.sweep or options.focus:
+        analysed = sample(load(data, options.analysis_split, options.limit), options.analysis)
+        rouge.check_references(analysed)
+        if options.select:
+            refuse_overlap(analysed, examples)
+        for (name, run), of_run in zip(summarizers.items(), used, strict=True):
+            analysis[name] = analyse(run, analysed, of_run, options) | {"data": data}
+            if options.select:
+                heads[name] = analysis[name]["selection"]["heads"]
+    labels = find_labels(options, taggers)
+    metrics = evaluate(
+        summarizers, examples, taggers, heads, options.oracle, labels, options.batch_size, options.predictions,
+        **generation,
+    )  # fmt: skip
+    metrics |= {"data": data, "split": options.split, "analysis": analysis}
+    if options.json:
+        write_json(options.json, metrics)
+    if options.csv:
+        rows = [{"system": name} | row for name, row in metrics["systems"].items()]
+        write_csv(
+            options.csv, rows + [{"system": n, "labels": "tagger"} | row for n, row in metrics["taggers"].items()]
+        )
+    print(tables(metrics))
 
 
 if __name__ == "__main__":

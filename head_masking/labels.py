@@ -1,6 +1,6 @@
 """What masked heads may attend to: labels from the reference, or from a trained tagger (Sections 4.1 and 5)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -11,17 +11,6 @@ from .model import Tagger, token_f1
 from .oracle import Span, oracle_labels, token_labels, word_spans
 from .sweep import Document
 from .text import encode_document, transfer_scores
-
-
-class Selector(NamedTuple):
-    """A trained tagger."""
-
-    name: str
-    tagger: Tagger
-    tokenizer: PreTrainedTokenizerBase  # of the tagger's encoder
-    threshold: float  # in [0, 1)
-    max_source: int  # tokens; what stands beyond them has score 0
-    trained_on: int | None  # documents; None = not known
 
 
 class Labels(NamedTuple):
@@ -40,44 +29,61 @@ class Tagged(NamedTuple):
 
 
 @torch.inference_mode()
-def tag(selector: Selector, examples: Sequence, batch_size: int = 16) -> list[Tagged]:
-    """Scores of all documents, in batches of like length; `examples` have a `source`."""
+def tag(
+    tagger: Tagger, tokenizer: PreTrainedTokenizerBase, max_source: int, texts: Sequence[str], batch_size: int = 16
+) -> list[Tagged]:
+    """Scores of all texts, in batches of like length; what stands beyond `max_source` tokens has none."""
     from tqdm import tqdm
 
-    texts = [encode_document(selector.tokenizer, example.source, selector.max_source) for example in examples]
-    by_length = sorted(range(len(texts)), key=lambda i: len(texts[i].ids))
-    found: list[Tagged | None] = [None] * len(texts)
-    device, pad = next(selector.tagger.parameters()).device, selector.tokenizer.pad_token_id
-    for start in tqdm(range(0, len(texts), batch_size), f"tags of {selector.name}", unit="batch", leave=False):
+    documents = [encode_document(tokenizer, text, max_source) for text in texts]
+    by_length = sorted(range(len(texts)), key=lambda i: len(documents[i].ids))
+    tagged: list[Tagged | None] = [None] * len(texts)
+    device, padding = next(tagger.parameters()).device, tokenizer.pad_token_id
+    starts = range(0, len(texts), batch_size)
+    for start in tqdm(starts, "tagging", unit="batch", leave=False, disable=len(starts) < 2):
         numbers = by_length[start : start + batch_size]
-        lengths = torch.tensor([len(texts[i].ids) for i in numbers], device=device)
+        lengths = torch.tensor([len(documents[i].ids) for i in numbers], device=device)
         keep = torch.arange(int(lengths.max()), device=device) < lengths.unsqueeze(-1)  # (B, S)
-        ids = [texts[i].ids + [pad] * (keep.size(1) - len(texts[i].ids)) for i in numbers]
-        scores = selector.tagger(torch.tensor(ids, device=device), keep).sigmoid().tolist()
+        ids = [documents[i].ids + [padding] * (keep.size(1) - len(documents[i].ids)) for i in numbers]
+        scores = tagger(torch.tensor(ids, device=device), keep).sigmoid().tolist()
         for i, row in zip(numbers, scores, strict=True):
-            found[i] = Tagged(row[: len(texts[i].ids)], texts[i].offsets)
-    return found
+            tagged[i] = Tagged(row[: len(documents[i].ids)], documents[i].offsets)
+    return tagged
 
 
-def tagging_quality(
-    selector: Selector, examples: Sequence, tagged: Sequence[Tagged], labels: Labels
-) -> dict[str, float]:
-    """Token F1 in percent against the oracle labels, tokens without text left out; and that of tagging every token."""
+def word_scores_of(text: str, tagged: Tagged) -> list[tuple[int, int, float]]:
+    """(first character, end, score) of every word of a text."""
+    spans = word_spans(text)
+    return [(*span, score) for span, score in zip(spans, transfer_scores(*tagged, spans, spans), strict=True)]
+
+
+def selected_words(text: str, tagged: Tagged, threshold: float) -> str:
+    """The words that a tagger selects, as a text: Section 5 gives its ROUGE-1."""
+    return " ".join(text[start:end] for start, end, score in word_scores_of(text, tagged) if score > threshold)
+
+
+def tagging_quality(tagged: Sequence[Tagged], threshold: float, examples: Sequence, labels: Labels) -> dict[str, float]:
+    """Percentages against the oracle labels: F1, precision and recall of tokens, those without text left out.
+
+    "token_f1_of_all" is the F1 of tagging every token.
+    """
     scores, truth = [], []
-    for example, each in zip(examples, tagged, strict=True):
+    for example, of_example in zip(examples, tagged, strict=True):
         spans = oracle_labels(example.source, example.target, labels.method, labels.min_run)
-        is_text = [start < end for start, end in each.offsets]
-        scores += [score for score, real in zip(each.scores, is_text, strict=True) if real]
-        truth += [label for label, real in zip(token_labels(spans, each.offsets), is_text, strict=True) if real]
+        is_text = [start < end for start, end in of_example.offsets]
+        scores += [score for score, real in zip(of_example.scores, is_text, strict=True) if real]
+        truth += [x for x, real in zip(token_labels(spans, of_example.offsets), is_text, strict=True) if real]
     scores, truth = torch.tensor(scores), torch.tensor(truth)
-    share = truth.float().mean().item()
+    predicted = scores > threshold
+    hits, share = (predicted & truth).sum().item(), truth.float().mean().item()
     return {
-        "trained_on": selector.trained_on,
-        "threshold": selector.threshold,
-        "token_f1": 100 * token_f1(scores, truth, selector.threshold),
+        "threshold": threshold,
+        "token_f1": 100 * token_f1(scores, truth, threshold),
         "token_f1_of_all": 100 * 2 * share / (1 + share),
+        "precision": 100 * hits / max(predicted.sum().item(), 1),
+        "recall": 100 * hits / max(truth.sum().item(), 1),
         "positive_share": 100 * share,
-        "predicted_share": 100 * (scores > selector.threshold).float().mean().item(),
+        "predicted_share": 100 * predicted.float().mean().item(),
         "tokens": len(scores),
     }
 
@@ -88,37 +94,39 @@ def kept(scores: Sequence[float], threshold: float, min_keep: int, seed: int) ->
     return keep_at_least(torch.tensor([scores]), threshold, min_keep=min_keep, generator=generator)[0].tolist()
 
 
-def kind_of(selector: Selector) -> str:
+def kind_of(tagger: str) -> str:
     """The name of a tagger's labels in a Setting."""
-    return f"system:{selector.name}"
+    return f"system:{tagger}"
 
 
 def read_documents(
     tokenizer: PreTrainedTokenizerBase,
     max_source: int,
-    examples: Sequence,
+    examples: Iterable,
     labels: Labels,
-    tagged: Sequence[tuple[Selector, Sequence[Tagged]]] = (),
+    tagged: Mapping[str, tuple[float, Sequence[Tagged]]] = {},
+    oracle: bool = True,
 ) -> tuple[list[Document], list[list[Span]], int]:
-    """Documents as the summariser reads them, with oracle masks and those of the taggers.
+    """Documents as the summariser reads them, with masks by the reference and by taggers.
 
     Args:
         tokenizer, max_source: the summariser's.
         examples: with `source` and `target`.
-        tagged: what `tag` returned, with its tagger.
+        tagged: name of a tagger -> its decision boundary, and what `tag` returned.
+        oracle: make the masks by the reference, too.
     Returns:
         the documents; the offsets of their tokens; how many had to be cut.
     """
     documents, offsets, cut = [], [], 0
     for i, example in enumerate(examples):
-        text = encode_document(tokenizer, example.source, max_source)
-        spans = oracle_labels(example.source, example.target, labels.method, labels.min_run)
-        oracle = [float(label) for label in token_labels(spans, text.offsets)]
-        keep = {"oracle": kept(oracle, 0.0, labels.min_keep, i)}
-        for selector, of_all in tagged:
-            words = word_spans(example.source)
-            scores = transfer_scores(of_all[i].scores, of_all[i].offsets, words, text.offsets)
-            keep[kind_of(selector)] = kept(scores, selector.threshold, labels.min_keep, i)
+        text, keep = encode_document(tokenizer, example.source, max_source), {}
+        if oracle:
+            spans = oracle_labels(example.source, example.target, labels.method, labels.min_run)
+            scores = [float(label) for label in token_labels(spans, text.offsets)]
+            keep["oracle"] = kept(scores, 0.0, labels.min_keep, i)
+        for name, (threshold, of_all) in tagged.items():
+            scores = transfer_scores(*of_all[i], word_spans(example.source), text.offsets)
+            keep[kind_of(name)] = kept(scores, threshold, labels.min_keep, i)
         documents.append(Document(text.ids, keep))
         offsets.append(text.offsets)
         cut += text.was_cut

@@ -1,4 +1,4 @@
-"""The content selector (Section 5): a frozen pretrained encoder and a small perceptron score every source token."""
+"""The tagger that finds the salient source tokens (Section 5). The paper's idea, masking by it, is in masking.py."""
 
 from collections.abc import Sequence
 
@@ -10,46 +10,53 @@ ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU}
 
 
 class Tagger(nn.Module):
-    """Which source tokens are salient (Section 5): Linear(D, 512), tanh, Linear(512, 1) on a frozen encoder.
-
-    The sigmoid of the result is a token's probability to be in the summary.
+    """Section 5: Linear(D, 512), tanh, Linear(512, 1) on an encoder; the sigmoid is a token's probability of salience.
 
     Only the perceptron is trained; the encoder is always in eval mode (Appendix A: its parameters are fixed).
-    """
 
-    def __init__(self, encoder: nn.Module, hidden: int = 512, activation: str = "tanh", dropout: float = 0.1):
-        """Args:
+    Args:
         encoder: any encoder of transformers: input_ids, attention_mask -> last_hidden_state (B, S, D).
         hidden: 512, released code.
         activation: "tanh" (Section 5), or "relu" as released (D6).
         dropout: on the encoder's states, in training (released code).
-        """
+        train_encoder: D12: train the encoder, too.
+    """
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        hidden: int = 512,
+        activation: str = "tanh",
+        dropout: float = 0.1,
+        train_encoder: bool = False,
+    ):
         super().__init__()
         if activation not in ACTIVATIONS:
             raise ValueError(f"activation is {activation!r}; use one of {', '.join(ACTIVATIONS)}")
-        self.encoder = encoder.requires_grad_(False).eval()
+        self.train_encoder, self.encoder = train_encoder, encoder.requires_grad_(train_encoder).eval()
         width = encoder.config.hidden_size
         self.perceptron = nn.Sequential(
             nn.Dropout(dropout), nn.Linear(width, hidden), ACTIVATIONS[activation](), nn.Linear(hidden, 1)
         )
+        self.register_buffer("threshold", torch.tensor(0.5))  # the decision boundary; `best_threshold` finds it
 
     def train(self, mode: bool = True) -> "Tagger":
         super().train(mode)
-        self.encoder.eval()
+        self.encoder.train(mode and self.train_encoder)
         return self
 
-    def forward(self, input_ids: Tensor, keep: Tensor) -> Tensor:
+    def forward(self, input_ids: Tensor, keep: Tensor, states: Tensor | None = None) -> Tensor:
         """Logits of the tokens.
 
         Args:
             input_ids: (B, S), padded on the right; S may be more than the encoder has positions.
             keep: (B, S) bool, True at real tokens.
+            states: (B, S, D) what `states` made of them before; None = make them.
         Returns:
             (B, S) logits; those of padding mean nothing.
         """
-        return self.classify(self.states(input_ids, keep))
+        return self.perceptron(self.states(input_ids, keep) if states is None else states).squeeze(-1)
 
-    @torch.no_grad()
     def states(self, input_ids: Tensor, keep: Tensor) -> Tensor:
         """(B, S, D) states of the encoder, from overlapping windows; 0 at padding."""
         width = self.encoder.config.hidden_size
@@ -57,13 +64,9 @@ class Tagger(nn.Module):
         for start, end, first in windows(input_ids.size(1)):
             rows = keep[:, first:end].any(-1)  # a short document has no part in the later windows
             real = keep[rows, start:end]
-            output = self.encoder(input_ids=input_ids[rows, start:end], attention_mask=real.long())
-            states[rows, first:end] = (output.last_hidden_state * real.unsqueeze(-1))[:, first - start :]
+            output = self.encoder(input_ids=input_ids[rows, start:end], attention_mask=real.long()).last_hidden_state
+            states[rows, first:end] = (output * real.unsqueeze(-1))[:, first - start :].to(states.dtype)
         return states
-
-    def classify(self, states: Tensor) -> Tensor:
-        """(B, S, D) states -> (B, S) logits."""
-        return self.perceptron(states).squeeze(-1)
 
 
 def windows(length: int, size: int = 512) -> list[tuple[int, int, int]]:

@@ -1,9 +1,14 @@
 """Text -> token ids with their places in the text, and what is known of one tokenizer's tokens for another's."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import NamedTuple
 
+import numpy as np
+import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from .model import word_scores
@@ -72,3 +77,52 @@ def transfer_scores(
     """
     of_words = word_scores(scores, overlaps(spans, offsets), len(spans))
     return [max((of_words[word] for word in words), default=0.0) for words in overlaps(spans, target_offsets)]
+
+
+# What is trained on
+
+
+class Item(NamedTuple):
+    """A document to train on."""
+
+    source: list[int]  # (S,) token ids
+    target: list[int]  # (T,) token ids of the summary, or (S,) the oracle label of each source token
+    was_cut: bool
+    states: Tensor | None = None  # (S, D) the frozen encoder's, where they are made once
+
+
+class Batch(NamedTuple):
+    source: Tensor  # (B, S), padded on the right
+    keep: Tensor  # (B, S) True at real tokens
+    target: Tensor  # (B, T), or (B, S) of labels; -100 at padding
+    states: Tensor | None  # (B, S, D), 0 at padding
+
+
+def collate(items: Sequence[Item], padding: int) -> Batch:
+    def pad(rows: list[list[int]], value: int) -> Tensor:
+        return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=value)
+
+    return Batch(
+        pad([item.source for item in items], padding),
+        pad([[1] * len(item.source) for item in items], 0).bool(),
+        pad([item.target for item in items], -100),
+        None if items[0].states is None else pad_sequence([item.states for item in items], batch_first=True),
+    )
+
+
+class LengthBatches:
+    """Endless lists of item indices, each of documents of like length: the batch sampler of a `DataLoader`."""
+
+    def __init__(self, items: Sequence[Item], batch_size: int, seed: int):
+        self.lengths, self.batch_size, self.seed = np.array([len(item.source) for item in items]), batch_size, seed
+        self.per_epoch = -(-len(items) // batch_size)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for number in count():
+            yield from self.epoch(number)
+
+    def epoch(self, number: int) -> list[list[int]]:
+        rng = np.random.default_rng((self.seed, number))
+        by_length = np.argsort(self.lengths * rng.uniform(0.8, 1.2, len(self.lengths)), kind="stable").tolist()
+        batches = [by_length[i : i + self.batch_size] for i in range(0, len(by_length), self.batch_size)]
+        return [batches[i] for i in rng.permutation(len(batches))]

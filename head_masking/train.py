@@ -1,64 +1,66 @@
 """Train a summariser to be masked, or a tagger that says what to mask.
 
-python -m head_masking.train --task summarizer --out runs/hm-base
-python -m head_masking.train --task tagger --out runs/hm-tagger --encoder runs/hm-base/model
+python -m head_masking.train --out runs/hm-base
+python -m head_masking.train --preset tagger --out runs/hm-tagger --encoder runs/hm-base
 
-The run folder holds config.json, log.jsonl, checkpoint.pt with what --resume needs, and in the end model/ (a folder
-that transformers loads) or tagger.safetensors and tagger.json (the decision boundary).
+The run folder holds config.json, log.jsonl, checkpoints/, tokenizer/, and model/: of a summariser a folder that
+transformers loads, of a tagger its encoder's config; a tagger's own weights, encoder included, are model.safetensors.
 """
 
 import argparse
-import json
+import logging
+import math
 import os
-import sys
+import shutil
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, field, make_dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
-import numpy as np
 import torch
-from accelerate import Accelerator
-from accelerate.utils import gather_object, set_seed
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+import transformers
+import tyro
+from accelerate import Accelerator, DataLoaderConfiguration
+from accelerate.utils import send_to_device, set_seed
+from safetensors.torch import save_model
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import DataLoader
 from tqdm import tqdm
 from transformers import (
+    AutoConfig,
     AutoModel,
     AutoModelForSeq2SeqLM,
     AutoTokenizer,
     BartConfig,
     BartForConditionalGeneration,
+    GenerationConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
-    logging,
 )
 
-from shared.data import Example, load
+from shared.data import Example, load, read_jsonl
 
-from .model import ACTIVATIONS, Tagger, best_threshold, tagging_loss
-from .oracle import METHODS, oracle_labels, token_labels
-from .text import encode_document, train_tokenizer
-
-TASKS = ("summarizer", "tagger")
+from .model import Tagger, best_threshold, tagging_loss
+from .oracle import oracle_labels, token_labels
+from .run import check_fields, holds_run, load_weights, one_line_errors, read_config, save_checkpoint, training
+from .text import Batch, Item, LengthBatches, collate, encode_document, train_tokenizer
 
 
 @dataclass(frozen=True)
 class TrainConfig:
     """All that defines a run. Every field is a flag: `max_source` is --max-source. Defaults are the tiny preset."""
 
-    task: str = "summarizer"  # or "tagger"
+    task: Literal["summarizer", "tagger"] = "summarizer"  # what is trained
     # Data
     data: str = "toy"  # anything shared.data.load takes
     examples: int = 0  # train on the first so many; 0 = all (Figure 5 and Table 3 vary it)
-    max_source: int = 1024  # tokens, `<s>` and `</s>` included; longer documents are cut (released code: 1023 and EOS)
+    max_source: int = 1024  # tokens, special ones included; longer documents are cut (released code: 1023 and EOS)
     max_target: int = 256  # tokens; longer summaries are cut
-    # The summarizer: a name or folder of transformers, or if that is empty a small BART of these sizes
-    model: str = ""  # the paper's: facebook/bart-large
+    init: str = ""  # run folder to go on from: its weights and, unless flags override them, its values
+    # The summarizer: a small BART of these sizes, or one of transformers
+    model: str = ""  # name or folder of transformers, or empty; the paper's: facebook/bart-large
     vocabulary: int = 1000  # subwords of the small BART
     width: int = 128
     feed_forward: int = 512
@@ -66,75 +68,67 @@ class TrainConfig:
     layers: int = 2  # of the encoder, and as many of the decoder
     positions: int = 1024
     dropout: float = 0.0  # of the small BART; a loaded model has its own
-    label_smoothing: float = 0.0
+    label_smoothing: float = 0.0  # fairseq's instructions for BART: 0.1
     # The tagger
-    encoder: str = ""  # name or folder of transformers; of an encoder-decoder its encoder is used
+    encoder: str = ""  # a run, or a name or folder of transformers; of an encoder-decoder its encoder is used
+    train_encoder: bool = False  # Appendix A: the encoder is fixed
     hidden: int = 512  # released code
-    activation: str = "tanh"  # Section 5; D6: released code "relu"
+    activation: Literal["tanh", "relu"] = "tanh"  # Section 5; released code: "relu"
     tagger_dropout: float = 0.1  # released code
-    oracle: str = "runs"  # training labels: "runs" (Section 4.1) or "newsroom"
+    oracle: Literal["runs", "newsroom"] = "runs"  # how training labels are made: "runs" as in Section 4.1
     min_run: int = 1  # words; shorter runs are not labelled
-    keep_states: bool = True  # encode the documents once and keep the states in memory (4 S D bytes each)
+    keep_states: bool = True  # make a fixed encoder's states once and keep them in memory (4 S D bytes each)
     # Optimisation
     steps: int = 1500  # updates at most
     batch_size: int = 32  # documents of a micro-batch of one process
     accumulate: int = 1  # micro-batches per update and process
     learning_rate: float = 1e-3
-    schedule: str = "inverse_sqrt"  # or "polynomial" (linear to 0 at `steps`, released code), "constant"
+    schedule: Literal["inverse_sqrt", "polynomial", "constant"] = "inverse_sqrt"  # "polynomial": linear to 0 (released)
     warmup: int = 100  # updates
     weight_decay: float = 0.0
-    clip: float = 1.0  # norm of the gradient
+    clip: float = 1.0  # norm of the gradient; 0 = off
     save_every: int = 100  # updates between checkpoints, each with a validation; 0 = an epoch
-    patience: int = 0  # stop after so many validations without improvement and take the best; 0 = never, take the last
-    mixed_precision: str = "no"  # "no", "bf16" or "fp16"
+    patience: int = 0  # stop after so many validations without improvement, take the best; 0 = never, take the last
+    mixed_precision: Literal["no", "bf16", "fp16"] = "no"  # of the forward pass
     seed: int = 0
 
-    def __post_init__(self):
-        choices = {
-            "task": TASKS,
-            "activation": tuple(ACTIVATIONS),
-            "oracle": tuple(METHODS),
-            "schedule": ("inverse_sqrt", "polynomial", "constant"),
-            "mixed_precision": ("no", "bf16", "fp16"),
-        }
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} is {getattr(self, name)!r}; use one of {', '.join(allowed)}")
-        for name in ("steps", "batch_size", "accumulate", "warmup", "min_run", "layers", "heads", "hidden"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        for name in ("examples", "save_every", "patience"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0")
-        if self.task == "tagger" and not self.encoder:
-            raise ValueError("a tagger needs --encoder: a name or folder of transformers, or RUN/model of a summarizer")
+    def check(self) -> None:
+        """ValueError for a value out of range, or values that contradict each other."""
+        positive = ("width", "feed_forward", "heads", "layers", "positions", "hidden", "min_run", "steps", "batch_size",
+                    "accumulate", "warmup")  # fmt: skip
+        least = dict.fromkeys(positive, 1) | {"max_source": 3, "max_target": 3, "vocabulary": 260}  # <s>, a token, </s>
+        shares = ("dropout", "tagger_dropout", "label_smoothing", "learning_rate")
+        check_fields(self, least, dict.fromkeys(shares, 1))
+        if self.task == "tagger" and not (self.encoder or self.init):
+            raise ValueError("a tagger needs --encoder: the run of a summarizer, or a name or folder of transformers")
+        other = "model" if self.task == "tagger" else "encoder"
+        if getattr(self, other):
+            raise ValueError(f"--{other} has no meaning for --task {self.task}: leave it out")
+        if not self.model and self.task == "summarizer" and max(self.max_source, self.max_target) > self.positions:
+            raise ValueError(f"--max-source and --max-target must not exceed --positions, which is {self.positions}")
         if self.width % self.heads:
-            raise ValueError(f"width {self.width} is not a multiple of heads = {self.heads}")
+            raise ValueError(f"--width {self.width} is not a multiple of --heads {self.heads}")
 
 
-PAPER_SUMMARIZER = dict(  # fairseq's instructions for BART on CNN/DailyMail, which Appendix A follows
+SUMMARIZER = dict(  # fairseq's instructions for BART on CNN/DailyMail; Appendix A: stop after 2 epochs without gain
     data="cnn_dailymail", model="facebook/bart-large", max_source=1024, max_target=1024, label_smoothing=0.1,
     steps=20_000, batch_size=2, accumulate=32, learning_rate=3e-5, schedule="polynomial", warmup=500,
-    weight_decay=0.01, clip=0.1, save_every=1000, mixed_precision="fp16",
+    weight_decay=0.01, clip=0.1, save_every=0, patience=2, mixed_precision="fp16",
 )  # fmt: skip
-PAPER_TAGGER = dict(  # Appendix A; released code: weight decay, clip, schedule, warm-up and number of updates
-    data="cnn_dailymail", encoder="roberta-base", steps=12_000, batch_size=32, accumulate=4, learning_rate=5e-4,
-    schedule="polynomial", warmup=500, weight_decay=0.01, clip=0.1, save_every=0, patience=2, keep_states=False,
-    mixed_precision="fp16",
+TAGGER = dict(  # Appendix A; released code: weight decay, clip, schedule, warm-up and number of updates
+    task="tagger", data="cnn_dailymail", encoder="roberta-base", steps=12_000, batch_size=32, accumulate=4,
+    learning_rate=5e-4, schedule="polynomial", warmup=500, weight_decay=0.01, clip=0.1, save_every=0, patience=2,
+    keep_states=False, mixed_precision="fp16",
 )  # fmt: skip
 PRESETS = {
-    "summarizer": {
-        "tiny": {},
-        "paper": PAPER_SUMMARIZER,
-        "paper-nyt": PAPER_SUMMARIZER | dict(data="nyt", steps=30_000),  # Appendix A; data: a folder of JSONL
-        "paper-xsum": PAPER_SUMMARIZER | dict(data="xsum", steps=15_000, accumulate=16),
-    },
-    "tagger": {
-        "tiny": dict(steps=1000, batch_size=32, learning_rate=5e-4, schedule="constant", save_every=0, patience=2),
-        "paper": PAPER_TAGGER,
-        "paper-nyt": PAPER_TAGGER | dict(data="nyt"),
-        "paper-xsum": PAPER_TAGGER | dict(data="xsum"),
-    },
+    "tiny": {},
+    "tagger": dict(task="tagger", steps=1000, learning_rate=5e-4, schedule="constant", save_every=0, patience=2),
+    "paper": SUMMARIZER,
+    "paper-nyt": SUMMARIZER | dict(data="nyt", steps=30_000),  # Appendix A; data: a folder of JSONL
+    "paper-xsum": SUMMARIZER | dict(data="xsum", steps=15_000, accumulate=16),
+    "paper-tagger": TAGGER,
+    "paper-tagger-nyt": TAGGER | dict(data="nyt"),
+    "paper-tagger-xsum": TAGGER | dict(data="xsum"),
 }
 
 
@@ -150,540 +144,334 @@ def learning_rate(step: int, config: TrainConfig) -> float:
     return config.learning_rate
 
 
-# The run folder
+# Models
 
 
-def write_json(path: Path, value: object) -> None:
-    """Write to a temporary name and rename, so that the file is either whole or not there."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
+class Run(NamedTuple):
+    """A trained model, from a run folder or from transformers."""
+
+    config: TrainConfig
+    model: PreTrainedModel | Tagger
+    tokenizer: PreTrainedTokenizerBase
+    trained_on: int | None = None  # documents; None = not known
 
 
-def read_json(path: Path) -> object:
-    """A JSON file of a run folder; raises ValueError that names it when it is missing or cut off."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ValueError(f"{path} does not exist: {path.parent} is not a run folder of head_masking.train") from None
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is cut off or not JSON ({error}): train the run again") from None
-
-
-def read_config(run_dir: str | Path, task: str = "") -> TrainConfig:
-    """The config of a run folder of this package.
+def load_run(folder: str | Path, task: str = "") -> Run:
+    """Read a run; the model is in eval mode on the CPU. Of a run in training, the last checkpoint, said on stderr.
 
     Args:
         task: what the run must have trained; empty = either.
     Raises:
-        ValueError: names the file and what is wrong.
+        ValueError: not a run folder, one of another package, version or task, a cut-off file, NaN in the weights.
     """
-    path = Path(run_dir) / "config.json"
-    saved = read_json(path)
-    if saved.get("package") != "head_masking":
-        raise ValueError(f"{path} belongs to the package {saved.get('package')!r}, not to head_masking")
-    if task and saved["task"] != task:
-        raise ValueError(f"{run_dir} holds a {saved['task']}; give the run of a {task}")
-    unknown = set(saved["train"]) - {field.name for field in fields(TrainConfig)}
-    if unknown:
-        raise ValueError(f"{path}: unknown field {', '.join(sorted(unknown))}: the run was made by another version")
-    return TrainConfig(**saved["train"])
+    config, folder = read_config(folder, TrainConfig), Path(folder)
+    if task and config.task != task:
+        raise ValueError(f"{folder} holds a {config.task}; give the run of a {task}")
+    sizes = from_folder(AutoConfig, folder / "model")
+    if config.task == "summarizer":
+        model = AutoModelForSeq2SeqLM.from_config(sizes, dtype=torch.float32)
+        model.generation_config = from_folder(GenerationConfig, folder / "model")
+        load_weights(model, folder, "model/model.safetensors")
+    else:
+        model = new_tagger(config, AutoModel.from_config(sizes, dtype=torch.float32))
+        load_weights(model, folder)
+    tokenizer, log = from_folder(AutoTokenizer, folder / "tokenizer"), read_jsonl(folder / "log.jsonl")
+    return Run(config, model.eval(), tokenizer, log[0].get("examples") if log else None)
 
 
-def is_run(folder: str | Path) -> bool:
-    """Whether this is a run folder of one of our packages (a model folder has a config.json, too)."""
-    path = Path(folder) / "config.json"
-    return path.exists() and "package" in read_json(path)
+def load_summarizer(name: str | Path) -> Run:
+    """The run of a summarizer, or any encoder-decoder of transformers by its name or folder, in eval mode on the CPU.
+
+    Raises:
+        ValueError: a run of another task or package; a name out of reach; weights that do not fit the model.
+    """
+    if is_run(name):
+        return load_run(name, "summarizer")
+    model, tokenizer = from_transformers(AutoModelForSeq2SeqLM, str(name))
+    return Run(TrainConfig(model=str(name), max_source=model.config.max_position_embeddings), model, tokenizer)
 
 
-def load_pretrained(kind: type, name: str, **keywords):
-    """`kind.from_pretrained(name)`; raises ValueError with the remedy when it is not there or does not fit."""
+def is_run(name: str | Path) -> bool:
+    """Whether this is a run folder of one of our packages; a folder of transformers has a config.json, too."""
+    path = Path(name, "config.json")
+    return path.exists() and '"package"' in path.read_text(encoding="utf-8", errors="replace")
+
+
+def from_folder(kind: type, name: str | Path, **options):
+    """`kind.from_pretrained(name)`; ValueError with the remedy when it is not there or does not fit."""
     try:
-        return kind.from_pretrained(name, **keywords)
+        return kind.from_pretrained(name, **options)
     except Exception as error:  # transformers and the hub raise a dozen unrelated types
         remedy = "make it again" if Path(name).exists() else f"give a folder, or: HF_HUB_OFFLINE=0 hf download {name}"
-        raise ValueError(f"cannot load {name!r} ({str(error).strip().splitlines()[0]}): {remedy}") from error
+        raise ValueError(f"cannot load {str(name)!r} ({str(error).strip().splitlines()[0][:150]}): {remedy}") from error
 
 
-def load_summarizer(run_or_name: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """A summariser in eval mode on the CPU, from a finished run, a folder of transformers, or a name.
-
-    Raises:
-        ValueError: a run of another task or package or not finished; a name that is not on this machine or in reach.
-    """
-    name = str(run_or_name)
-    if is_run(name):
-        read_config(name, "summarizer")
-        if not (Path(name) / "model").exists():
-            raise ValueError(f"{name}/model does not exist: the run is not finished, go on with --out {name} --resume")
-        name = str(Path(name) / "model")
-    model = load_pretrained(AutoModelForSeq2SeqLM, name, dtype=torch.float32)
-    return model.eval(), load_pretrained(AutoTokenizer, name)
-
-
-def load_encoder(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """An encoder with its tokenizer; of an encoder-decoder its encoder."""
-    model = load_pretrained(AutoModel, name, dtype=torch.float32)
-    return model.get_encoder() if model.config.is_encoder_decoder else model, load_pretrained(AutoTokenizer, name)
-
-
-def make_tagger(config: TrainConfig) -> tuple[Tagger, PreTrainedTokenizerBase]:
-    """A new perceptron on the config's encoder, and the encoder's tokenizer."""
-    encoder, tokenizer = load_encoder(config.encoder)
-    return Tagger(encoder, config.hidden, config.activation, config.tagger_dropout), tokenizer
-
-
-def load_tagger(run_dir: str | Path) -> tuple[Tagger, PreTrainedTokenizerBase, float]:
-    """A finished tagger in eval mode on the CPU, its encoder's tokenizer, and the decision boundary.
-
-    Raises:
-        ValueError: a run of another task or package, not finished, cut off, or whose encoder is gone.
-    """
-    config, run_dir = read_config(run_dir, "tagger"), Path(run_dir)
-    if not (run_dir / "tagger.json").exists():
-        raise ValueError(f"{run_dir}/tagger.json does not exist: go on with --task tagger --out {run_dir} --resume")
-    tagger, tokenizer = make_tagger(config)
-    path = run_dir / "tagger.safetensors"
-    try:
-        tagger.perceptron.load_state_dict(load_file(path))
-    except (SafetensorError, RuntimeError, OSError) as error:
-        raise ValueError(f"{path} is missing, cut off or does not fit config.json ({error})") from None
-    return tagger.eval(), tokenizer, read_json(run_dir / "tagger.json")["threshold"]
-
-
-# The two tasks: what an item is, what its loss is, and what is left in the end
-
-
-class Pair(NamedTuple):
-    """A document and its summary as token ids."""
-
-    source: list[int]
-    target: list[int]
-    was_cut: bool
-
-
-class Summarizing:
-    """Fine-tune a BART, or train a small one."""
-
-    def __init__(self, config: TrainConfig, run_dir: Path, examples: Sequence[Example]):
-        self.config, self.tokenizer = config, make_tokenizer(config, run_dir, examples)
-        self.module = make_model(config, self.tokenizer)
-        if config.max_source > (positions := self.module.config.max_position_embeddings):
-            raise ValueError(f"max_source is {config.max_source}, the model has {positions} positions: lower it")
-
-    def prepare(self, examples: Sequence[Example], device: torch.device) -> list[Pair]:
-        pairs = []
-        for example in examples:
-            source, _, was_cut = encode_document(self.tokenizer, example.source, self.config.max_source)
-            target = encode_document(self.tokenizer, example.target, self.config.max_target)
-            pairs.append(Pair(source, target.ids, was_cut))
-        return pairs
-
-    def loss(self, module: nn.Module, pairs: Sequence[Pair], device: torch.device) -> tuple[Tensor, int]:
-        """Sum of the cross-entropies of all target tokens, and their number."""
-        source = pad([pair.source for pair in pairs], self.tokenizer.pad_token_id, device)  # (B, S)
-        is_real = pad([[1] * len(pair.source) for pair in pairs], 0, device)
-        labels = pad([pair.target for pair in pairs], -100, device)  # (B, T)
-        logits = module(input_ids=source, attention_mask=is_real, labels=labels).logits  # (B, T, V)
-        smoothing = self.config.label_smoothing if module.training else 0.0
-        loss = F.cross_entropy(
-            logits.float().flatten(0, 1), labels.flatten(), reduction="sum", label_smoothing=smoothing
+def from_transformers(kind: type, name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """A model and its tokenizer; ValueError where transformers would fill weights at random, or they are NaN."""
+    model, info = from_folder(kind, name, dtype=torch.float32, output_loading_info=True)
+    wrong = sorted(map(str, [*info["missing_keys"], *info["mismatched_keys"]]))
+    wrong = [key for key in wrong if "pooler." not in key]  # of BERT; nothing here reads it
+    if wrong or not all(weight.isfinite().all() for weight in model.parameters()):
+        raise ValueError(
+            f"{name}: {wrong[0] + ' is missing' if wrong else 'a weight is NaN or infinite'}: get it again"
         )
-        return loss, int((labels != -100).sum())
-
-    def finish(self, module: nn.Module, validation: Sequence[Pair], run_dir: Path, device: torch.device) -> None:
-        """Write model/ under a temporary name and rename it."""
-        if not (run_dir / "model").exists():
-            module.save_pretrained(run_dir / "model.tmp")
-            self.tokenizer.save_pretrained(run_dir / "model.tmp")
-            os.replace(run_dir / "model.tmp", run_dir / "model")
+    return model.eval(), from_folder(AutoTokenizer, name)
 
 
-def make_tokenizer(config: TrainConfig, run_dir: Path, examples: Sequence[Example]) -> PreTrainedTokenizerBase:
-    """The model's tokenizer, that of the run, or for a new small BART a new one."""
-    if config.model or (run_dir / "tokenizer").exists():
-        return load_pretrained(AutoTokenizer, config.model or str(run_dir / "tokenizer"))
-    return train_tokenizer(
-        [text for example in examples for text in (example.source, example.target)], config.vocabulary
-    )
+def new_tagger(config: TrainConfig, model: PreTrainedModel) -> Tagger:
+    """A new perceptron on a model, or on its encoder."""
+    encoder = model.get_encoder() if model.config.is_encoder_decoder else model
+    encoder.pooler = None
+    return Tagger(encoder, config.hidden, config.activation, config.tagger_dropout, config.train_encoder)
 
 
-def make_model(config: TrainConfig, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
-    """The model named in the config, or a new small BART."""
-    if config.model:
-        return load_pretrained(AutoModelForSeq2SeqLM, config.model, dtype=torch.float32)
+def new_bart(config: TrainConfig, vocabulary: int) -> BartForConditionalGeneration:
+    """A small BART with random weights."""
     sizes = BartConfig(
-        vocab_size=len(tokenizer),
-        d_model=config.width,
-        encoder_layers=config.layers,
-        decoder_layers=config.layers,
-        encoder_attention_heads=config.heads,
-        decoder_attention_heads=config.heads,
-        encoder_ffn_dim=config.feed_forward,
-        decoder_ffn_dim=config.feed_forward,
-        max_position_embeddings=config.positions,
-        dropout=config.dropout,
-        attention_dropout=config.dropout,
+        vocab_size=vocabulary, d_model=config.width, encoder_layers=config.layers, decoder_layers=config.layers,
+        encoder_attention_heads=config.heads, decoder_attention_heads=config.heads,
+        encoder_ffn_dim=config.feed_forward, decoder_ffn_dim=config.feed_forward,
+        max_position_embeddings=config.positions, dropout=config.dropout, attention_dropout=config.dropout,
         init_std=config.width**-0.5,  # BART's own 0.02 is for large widths: here attention would stay flat for long
-    )
-    return BartForConditionalGeneration(sizes)
+    )  # fmt: skip
+    model = BartForConditionalGeneration(sizes)
+    model.generation_config.update(num_beams=5, max_length=min(config.max_target, config.positions))
+    return model
 
 
-class Labelled(NamedTuple):
-    """A document as the encoder's token ids, with the oracle label of each."""
+def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
+    """A new model and its tokenizer, or those of the run that `config.init` names.
 
-    source: list[int]
-    labels: list[bool]
-    was_cut: bool
-    states: Tensor | None  # (S, D), with keep_states
-
-
-class Tagging:
-    """Train the perceptron of a tagger on oracle labels (Section 5, Appendix A)."""
-
-    def __init__(self, config: TrainConfig, run_dir: Path, examples: Sequence[Example]):
-        self.config = config
-        self.tagger, self.tokenizer = make_tagger(config)
-        self.module = self.tagger.perceptron
-
-    def prepare(self, examples: Sequence[Example], device: torch.device) -> list[Labelled]:
-        items = []
-        for example in examples:
-            ids, offsets, was_cut = encode_document(self.tokenizer, example.source, self.config.max_source)
-            spans = oracle_labels(example.source, example.target, self.config.oracle, self.config.min_run)
-            items.append(Labelled(ids, token_labels(spans, offsets), was_cut, None))
-        self.tagger.to(device)
-        return self.with_states(items, device) if self.config.keep_states else items
-
-    def with_states(self, items: Sequence[Labelled], device: torch.device, batch_size: int = 16) -> list[Labelled]:
-        """The items with the encoder's states, in batches of like length."""
-        by_length, found = sorted(range(len(items)), key=lambda i: len(items[i].source)), list(items)
-        for start in tqdm(range(0, len(items), batch_size), desc="encoding", unit="batch", leave=False):
-            chosen = by_length[start : start + batch_size]
-            states = self.states([items[i] for i in chosen], device).cpu()
-            for row, i in zip(states, chosen, strict=True):
-                found[i] = items[i]._replace(states=row[: len(items[i].source)].clone())
-        return found
-
-    def states(self, items: Sequence[Labelled], device: torch.device) -> Tensor:
-        """(B, S, D)."""
-        if items[0].states is not None:
-            return pad_sequence([item.states for item in items], batch_first=True).to(device)
-        source = pad([item.source for item in items], self.tokenizer.pad_token_id, device)
-        return self.tagger.states(source, real_tokens(items, device))
-
-    def loss(self, module: nn.Module, items: Sequence[Labelled], device: torch.device) -> tuple[Tensor, int]:
-        """Sum of the binary cross-entropies of all tokens, and their number."""
-        keep = real_tokens(items, device)
-        labels = pad([item.labels for item in items], 0, device).bool()
-        logits = module(self.states(items, device)).squeeze(-1).float()  # (B, S)
-        tokens = int(keep.sum())
-        return tagging_loss(logits, labels, keep) * tokens, tokens
-
-    @torch.no_grad()
-    def finish(self, module: nn.Module, validation: Sequence[Labelled], run_dir: Path, device: torch.device) -> None:
-        """Write tagger.safetensors, then tagger.json with the decision boundary and its F1 on the validation data."""
-        save_tensors(module.state_dict(), run_dir / "tagger.safetensors")
-        scores = [module(self.states([item], device)).flatten().sigmoid().cpu() for item in validation]
-        labels = torch.tensor([label for item in validation for label in item.labels])
-        threshold, f1 = best_threshold(torch.cat(scores), labels)
-        share = round(labels.float().mean().item(), 4)
-        write_json(run_dir / "tagger.json", {"threshold": threshold, "token_f1": round(f1, 4), "positive_share": share})
+    Raises:
+        ValueError: flags that do not fit the base run or the model.
+    """
+    if config.init:
+        base = load_run(config.init)
+        for name in ("task", "model", "encoder", "vocabulary", "width", "feed_forward", "heads", "layers", "positions",
+                     "hidden", "activation", "train_encoder"):  # fmt: skip
+            if getattr(config, name) != (value := getattr(base.config, name)):
+                raise ValueError(f"--{name.replace('_', '-')}: {config.init} has {value!r}, leave it out")
+        return base._replace(config=config)
+    if config.task == "tagger":
+        run = load_run(config.encoder, "summarizer") if is_run(config.encoder) else None
+        model, tokenizer = run[1:3] if run else from_transformers(AutoModel, config.encoder)
+        return Run(config, new_tagger(config, model), tokenizer)
+    if config.model:
+        model, tokenizer = from_transformers(AutoModelForSeq2SeqLM, config.model)
+        if (longest := max(config.max_source, config.max_target)) > (places := model.config.max_position_embeddings):
+            raise ValueError(f"--max-source or --max-target is {longest}, the model has {places} positions: lower it")
+        return Run(config, model, tokenizer)
+    texts = [text for example in examples for text in (example.source, example.target)]
+    tokenizer = train_tokenizer(texts, config.vocabulary)
+    return Run(config, new_bart(config, len(tokenizer)), tokenizer)
 
 
-def real_tokens(items: Sequence[Labelled], device: torch.device) -> Tensor:
-    """(B, S) bool, False at padding."""
-    return pad([[1] * len(item.source) for item in items], 0, device).bool()
+def encode(run: Run, examples: Sequence[Example]) -> list[Item]:
+    """Token ids with the summary's, or with the oracle labels of a tagger's tokens (Section 5)."""
+    items, config = [], run.config
+    for example in examples:
+        ids, offsets, was_cut = encode_document(run.tokenizer, example.source, config.max_source)
+        if config.task == "summarizer":
+            target = encode_document(run.tokenizer, example.target, config.max_target).ids
+        else:
+            spans = oracle_labels(example.source, example.target, config.oracle, config.min_run)
+            target = [int(label) for label in token_labels(spans, offsets)]
+        items.append(Item(ids, target, was_cut))
+    return items
 
 
-def pad(rows: Sequence[list[int]], value: int, device: torch.device) -> Tensor:
-    """(B, longest) on the device, padded on the right."""
-    return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=value).to(device)
+@torch.no_grad()
+def with_states(tagger: Tagger, items: Sequence[Item], device: torch.device) -> list[Item]:
+    """The items with the states of the fixed encoder, so that no update has to make them again."""
+    tagger.to(device).eval()
+    batches = (collate([item], 0) for item in tqdm(items, "encoding", unit="document", leave=False))
+    states = (tagger.states(batch.source.to(device), batch.keep.to(device))[0].cpu() for batch in batches)
+    return [item._replace(states=of_item) for item, of_item in zip(items, states, strict=True)]
 
 
 # Training
 
 
-class Batches:
-    """The endless stream of micro-batches of like length: number i is the same whenever and whoever asks for it."""
-
-    def __init__(self, items: Sequence, batch_size: int, seed: int):
-        self.items, self.batch_size, self.seed = items, batch_size, seed
-        self.lengths = np.array([len(item.source) for item in items])
-        self.per_epoch = -(-len(items) // batch_size)
-        self.epoch, self.order = -1, []
-
-    def __getitem__(self, number: int) -> list:
-        epoch, index = divmod(number, self.per_epoch)
-        if epoch != self.epoch:
-            rng = np.random.default_rng((self.seed, epoch))
-            by_length = np.argsort(self.lengths * rng.uniform(0.8, 1.2, len(self.lengths)), kind="stable")
-            batches = [by_length[i : i + self.batch_size] for i in range(0, len(by_length), self.batch_size)]
-            self.epoch, self.order = epoch, [batches[i] for i in rng.permutation(len(batches))]
-        return [self.items[i] for i in self.order[index]]
+def forward(model: nn.Module, batch: Batch, config: TrainConfig) -> Tensor:
+    """Logits of the summaries' tokens (B, T, V), or of the source tokens' labels (B, S)."""
+    if config.task == "tagger":
+        return model(batch.source, batch.keep, batch.states).float()
+    return model(input_ids=batch.source, attention_mask=batch.keep.long(), labels=batch.target).logits.float()
 
 
-def train(config: TrainConfig, run_dir: str | Path, resume: bool = False) -> None:
-    """Train and write the run folder.
+def objective(logits: Tensor, batch: Batch, config: TrainConfig, smoothing: float = 0.0) -> Tensor:
+    """Cross-entropy of the summaries' tokens, or of the source tokens' labels (Appendix A); D13: a batch's mean."""
+    if config.task == "tagger":
+        return tagging_loss(logits, batch.target == 1, batch.keep)
+    return F.cross_entropy(logits.flatten(0, 1), batch.target.flatten(), label_smoothing=smoothing)
+
+
+@torch.no_grad()
+def validate(model: nn.Module, items: Sequence[Item], config: TrainConfig, to_batch: Callable) -> dict[str, float]:
+    """Mean loss of all tokens in eval mode; of a tagger also the best decision boundary, which it keeps, and its F1."""
+    model.eval()
+    device, total, tokens, scores, labels = next(model.parameters()).device, 0.0, 0, [], []
+    for indices in LengthBatches(items, config.batch_size, seed=0).epoch(0):
+        batch = send_to_device(to_batch([items[i] for i in indices]), device)
+        logits, count = forward(model, batch, config), int((batch.target != -100).sum())
+        total, tokens = total + objective(logits, batch, config).item() * count, tokens + count
+        if config.task == "tagger":
+            scores.append(logits[batch.keep].sigmoid().cpu())
+            labels.append(batch.target[batch.keep].cpu() == 1)
+    if config.task == "summarizer":
+        return {"validation_loss": total / tokens}
+    threshold, f1 = best_threshold(torch.cat(scores), torch.cat(labels))
+    model.threshold.fill_(threshold)
+    return {"validation_loss": total / tokens, "threshold": threshold, "token_f1": 100 * f1}
+
+
+def write_weights(model: nn.Module, path: Path) -> None:
+    """Write a file of weights under another name, then rename it."""
+    unfinished = path.with_name("unfinished")
+    if isinstance(model, PreTrainedModel):
+        model.save_pretrained(unfinished)
+        os.replace(unfinished / "model.safetensors", path)
+        shutil.rmtree(unfinished)
+    else:
+        save_model(model, str(unfinished))
+        os.replace(unfinished, path)
+
+
+def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
+    """Train and write the run folder `out`.
 
     Args:
         resume: go on after the last checkpoint; the result is bit for bit that of a run that was never stopped.
     Raises:
-        ValueError: bad data, or a run folder or model that cannot be used; nothing is lost.
+        ValueError: bad values or data, a folder that cannot be used, a loss that is not finite; nothing is lost.
     """
-    run_dir = Path(run_dir)
-    accelerator = make_accelerator(config.mixed_precision)
-    exists = (run_dir / "config.json").exists()
-    accelerator.wait_for_everyone()  # all processes look before the first one creates it
-    if exists and not resume:
-        raise ValueError(f"{run_dir} already holds a run: add --resume to go on with it, or choose another --out")
-    examples = load(config.data, "train", config.examples or None)
-    validation = load(config.data, "validation")
+    config.check()
+    out = Path(out)
+    resume = holds_run(out, resume)
+    accelerator = Accelerator(
+        mixed_precision=config.mixed_precision,
+        gradient_accumulation_steps=config.accumulate,
+        cpu=not torch.accelerator.is_available(),  # or several processes would each believe to be alone
+        dataloader_config=DataLoaderConfiguration(even_batches=False),
+    )
     set_seed(config.seed)
-    task = (Summarizing if config.task == "summarizer" else Tagging)(config, run_dir, examples)
-    items, validation = (task.prepare(part, accelerator.device) for part in (examples, validation))
-    accelerator.wait_for_everyone()  # none still looks for a tokenizer in the run folder
-    if not exists and accelerator.is_main_process:
-        create_run(run_dir, config, task)
+    examples = load(config.data, "train", config.examples or None)
+    start = load_run(out)._replace(config=config) if resume else begin(config, examples)
+    items, validation = encode(start, examples), encode(start, load(config.data, "validation"))
+    if config.task == "tagger" and config.keep_states and not config.train_encoder:
+        items, validation = (with_states(start.model, part, accelerator.device) for part in (items, validation))
     set_seed(config.seed, device_specific=True)  # each process draws its own dropout
-    Training(config, run_dir, accelerator, task, items, validation).run()
+    batches = LengthBatches(items, config.batch_size, config.seed)
+    to_batch = partial(collate, padding=start.tokenizer.pad_token_id)
+    # The loader's own generator, or starting it would draw from the one that dropout draws from.
+    loader = DataLoader(items, batch_sampler=batches, collate_fn=to_batch, generator=torch.Generator())
+    trained = [parameter for parameter in start.model.parameters() if parameter.requires_grad]
+    # Released code: Adam with betas (0.9, 0.999), eps 1e-8.
+    optimizer = torch.optim.AdamW(trained, lr=0.0, betas=(0.9, 0.999), eps=1e-8, weight_decay=config.weight_decay)
+    model, optimizer, loader = accelerator.prepare(start.model, optimizer, loader)
+    save_every = config.save_every or -(-batches.per_epoch // (config.accumulate * accelerator.num_processes))
+    final = out / ("model/model.safetensors" if config.task == "summarizer" else "model.safetensors")
 
+    def write_files(folder: Path) -> None:
+        start.tokenizer.save_pretrained(folder / "tokenizer")
+        start.tokenizer.save_pretrained(folder / "model")
+        (start.model.encoder if config.task == "tagger" else start.model).config.save_pretrained(folder / "model")
+        if config.task == "summarizer":
+            start.model.generation_config.save_pretrained(folder / "model")
 
-def make_accelerator(mixed_precision: str) -> Accelerator:
-    """The processes and devices that accelerate or torchrun has set up."""
-    # Without this, several processes on a machine without GPU would each believe to be alone.
-    several = int(os.environ.get("WORLD_SIZE", 1)) > 1
-    return Accelerator(mixed_precision=mixed_precision, cpu=several and not torch.cuda.is_available())
-
-
-def create_run(run_dir: Path, config: TrainConfig, task: Summarizing | Tagging) -> None:
-    """Write what does not change during the run; config.json comes last and makes it a run folder."""
-    run_dir.mkdir(parents=True, exist_ok=True)
-    if config.task == "summarizer":
-        task.tokenizer.save_pretrained(run_dir / "tokenizer")
-    write_json(run_dir / "config.json", {"package": "head_masking", "task": config.task, "train": asdict(config)})
-
-
-class Training:
-    """One run: the loop, its checkpoints and its log."""
-
-    def __init__(
-        self,
-        config: TrainConfig,
-        run_dir: Path,
-        accelerator: Accelerator,
-        task: Summarizing | Tagging,
-        items: Sequence,
-        validation: Sequence,
+    counts = {"step": 0, "examples": len(items), "sources_cut": sum(item.was_cut for item in items)}
+    progress = {"step": 0, "best": None, "without_gain": 0, "log": [counts]}
+    with (
+        training(accelerator, out, config, progress, write_files) as progress,
+        tqdm(total=config.steps, initial=progress["step"], disable=not accelerator.is_main_process) as bar,
     ):
-        """Take up the run where its last checkpoint left it, or at its beginning."""
-        self.config, self.run_dir, self.accelerator, self.task = config, run_dir, accelerator, task
-        self.validation = validation
-        self.batches = Batches(items, config.batch_size, config.seed)
-        optimizer = torch.optim.AdamW(task.module.parameters(), lr=0.0, weight_decay=config.weight_decay)
-        self.module, self.optimizer = accelerator.prepare(task.module, optimizer)
-        self.step, self.best, self.without_gain = 0, None, 0
-        per_update = config.accumulate * accelerator.num_processes
-        self.save_every = config.save_every or -(-self.batches.per_epoch // per_update)
-        self.restore()
-        if not self.step:
-            cut = sum(item.was_cut for item in items)
-            self.log({"examples": len(items), "validation_examples": len(validation), "sources_cut": cut})
-
-    def run(self) -> None:
-        """Train to the last step, or until nothing improves, and write what the run is for."""
-        config, is_main = self.config, self.accelerator.is_main_process
-        bar = tqdm(total=config.steps, initial=self.step, disable=not is_main, unit="step")
-        while self.step < config.steps and not (config.patience and self.without_gain >= config.patience):
-            measures = self.update()
+        stream = iter(accelerator.skip_first_batches(loader, progress["step"] * config.accumulate))
+        for step in range(progress["step"], config.steps):
+            if config.patience and progress["without_gain"] >= config.patience:
+                break
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate(step, config)
+            model.train()
+            for _ in range(config.accumulate):
+                batch = next(stream)
+                with accelerator.accumulate(model):
+                    logits = forward(model, batch, config)
+                    loss = objective(logits, batch, config, config.label_smoothing)  # Section 5, Appendix A
+                    accelerator.backward(loss)
+                    if config.clip and accelerator.sync_gradients:
+                        accelerator.clip_grad_norm_(trained, config.clip)
+                    optimizer.step()
+                    optimizer.zero_grad()
+            row = {"step": step + 1, "loss": loss.item(), "lr": learning_rate(step, config)}
+            if not math.isfinite(row["loss"]):
+                raise ValueError(f"the loss is {row['loss']} at step {step + 1}; {out} keeps its last checkpoint")
             bar.update()
-            bar.set_postfix(measures, refresh=False)
-            if self.step % self.save_every == 0 or self.step == config.steps:
-                self.save(measures)
-        bar.close()
-        module = self.accelerator.unwrap_model(self.module).eval()
-        if config.patience:
-            module.load_state_dict(self.best["weights"])
-        self.accelerator.wait_for_everyone()
-        if is_main:
-            self.task.finish(module, self.validation, self.run_dir, self.accelerator.device)
-
-    def update(self) -> dict[str, float]:
-        """One step on `accumulate` micro-batches in each process."""
-        config, accelerator = self.config, self.accelerator
-        processes, device = accelerator.num_processes, accelerator.device
-        # Process r of P takes every P-th micro-batch: P processes do what one does that accumulates P times as much.
-        first = self.step * config.accumulate * processes + accelerator.process_index
-        numbers = range(first, first + config.accumulate * processes, processes)
-        rate = learning_rate(self.step, config)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        self.module.train()
-        total, tokens = 0.0, 0
-        for number in numbers:
-            with nullcontext() if number == numbers[-1] else accelerator.no_sync(self.module):
-                with accelerator.autocast():
-                    loss, count = self.task.loss(self.module, self.batches[number], device)
-                accelerator.backward(loss)
-            total, tokens = total + loss.item(), tokens + count
-        # The mean over all tokens of the update; DDP has averaged over processes, hence times their number.
-        all_tokens = accelerator.reduce(torch.tensor(tokens, device=device)).item()
-        for parameter in self.module.parameters():
-            if parameter.grad is not None:
-                parameter.grad *= processes / all_tokens
-        accelerator.clip_grad_norm_(self.module.parameters(), config.clip)
-        self.optimizer.step()
-        self.optimizer.zero_grad()
-        self.step += 1
-        return {"loss": round(total / tokens, 4), "lr": rate}
-
-    @torch.no_grad()
-    def validation_loss(self) -> float:
-        """Nats per token in eval mode; every process computes all of it."""
-        module = self.accelerator.unwrap_model(self.module).eval()
-        by_length = sorted(self.validation, key=lambda item: len(item.source))
-        total, tokens = 0.0, 0
-        for start in range(0, len(by_length), self.config.batch_size):
-            batch = by_length[start : start + self.config.batch_size]
-            loss, count = self.task.loss(module, batch, self.accelerator.device)
-            total, tokens = total + loss.item(), tokens + count
-        return total / tokens
-
-    def save(self, measures: dict[str, float]) -> None:
-        """Validate and write a checkpoint, one file that is renamed when it is whole."""
-        random_states = gather_object([random_state()])
-        loss = self.validation_loss()
-        weights = self.accelerator.unwrap_model(self.module).state_dict()
-        is_better = self.best is None or loss < self.best["loss"]
-        self.without_gain = 0 if is_better else self.without_gain + 1
-        if is_better:
-            copies = (
-                {name: value.detach().cpu().clone() for name, value in weights.items()} if self.config.patience else {}
-            )
-            self.best = {"loss": loss, "weights": copies}
-        if not self.accelerator.is_main_process:
-            return
-        self.log({"step": self.step, **measures, "validation_loss": round(loss, 4)})
-        scaler = self.accelerator.scaler
-        state = {
-            "step": self.step,
-            "weights": weights,
-            "optimizer": self.optimizer.state_dict(),
-            "random": random_states,
-            "scaler": scaler.state_dict() if scaler else None,
-            "best": self.best,
-            "without_gain": self.without_gain,
-        }
-        temporary = self.run_dir / "checkpoint.pt.tmp"
-        torch.save(state, temporary)
-        os.replace(temporary, self.run_dir / "checkpoint.pt")
-
-    def restore(self) -> None:
-        """Continue after the last checkpoint, if there is one."""
-        path = self.run_dir / "checkpoint.pt"
-        if not path.exists():
-            if self.accelerator.is_main_process:
-                (self.run_dir / "log.jsonl").unlink(missing_ok=True)
-            return
-        try:
-            state = torch.load(path, map_location="cpu", weights_only=True)
-        except (RuntimeError, EOFError, OSError) as error:
-            raise ValueError(f"{path} is cut off ({error}): delete it, and the run starts again") from None
-        self.step, self.best, self.without_gain = state["step"], state["best"], state["without_gain"]
-        self.accelerator.unwrap_model(self.module).load_state_dict(state["weights"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        if state["scaler"]:
-            self.accelerator.scaler.load_state_dict(state["scaler"])
-        set_random_state(state["random"][self.accelerator.process_index])
-        if self.accelerator.is_main_process:  # what a killed run logged after this checkpoint is forgotten
-            rows = (self.run_dir / "log.jsonl").read_text(encoding="utf-8").splitlines()
-            kept = [row for row in map(json.loads, rows) if row.get("step", 0) <= self.step]
-            (self.run_dir / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
-
-    def log(self, row: dict) -> None:
-        """Append a row to log.jsonl, on the main process."""
-        if self.accelerator.is_main_process:
-            with (self.run_dir / "log.jsonl").open("a", encoding="utf-8") as file:
-                file.write(json.dumps(row) + "\n")
-
-
-def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
-    """Write to a temporary name and rename."""
-    temporary = path.with_name(path.name + ".tmp")
-    save_file(tensors, temporary)
-    os.replace(temporary, path)
-
-
-def random_state() -> dict:
-    """State of the generators that dropout draws from, on this process."""
-    return {"cpu": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []}
-
-
-def set_random_state(state: dict) -> None:
-    """Undo `random_state`."""
-    torch.set_rng_state(state["cpu"])
-    if state["cuda"]:
-        torch.cuda.set_rng_state_all(state["cuda"])
+            bar.set_postfix(loss=f"{row['loss']:.3f}", refresh=False)
+            if row["step"] % save_every == 0 or row["step"] == config.steps:
+                plain = accelerator.unwrap_model(model)
+                row |= validate(plain, validation, config, to_batch)
+                is_better = progress["best"] is None or row["validation_loss"] < progress["best"]
+                if config.patience and is_better and accelerator.is_main_process:
+                    write_weights(plain, final.with_name("best.safetensors"))
+                best = row["validation_loss"] if is_better else progress["best"]
+                without_gain = 0 if is_better else progress["without_gain"] + 1
+                progress = {"step": row["step"], "best": best, "without_gain": without_gain,
+                            "log": [*progress["log"], row]}  # fmt: skip
+                save_checkpoint(accelerator, out, progress)
+    if accelerator.is_main_process:
+        if not config.patience:
+            write_weights(accelerator.unwrap_model(model), final)
+        elif final.with_name("best.safetensors").exists():
+            os.replace(final.with_name("best.safetensors"), final)
+        last = progress["log"][-1]
+        print(f"{out}: {last['step']} steps, validation loss {last['validation_loss']:.3f}")
+        print(f"next: python -m {__package__}.evaluate {'--tagger ' if config.task == 'tagger' else ''}{out}")
 
 
 # Command line
 
 
-def flag_type(kind: type) -> Callable[[str], object]:
-    """What turns a flag's text into its field's type."""
-
-    def boolean(text: str) -> bool:
-        return {"true": True, "false": False}[text.lower()]
-
-    def parse(text: str) -> object:
-        try:
-            return (boolean if kind is bool else kind)(text)
-        except (KeyError, ValueError):
-            raise argparse.ArgumentTypeError(
-                f"{text!r} is not {'true or false' if kind is bool else kind.__name__}"
-            ) from None
-
-    return parse
-
-
+# Same as l0drop/train.py:parse
 def parse(arguments: Sequence[str] | None = None) -> tuple[TrainConfig, Path, bool]:
-    """Command line -> config, run folder, resume.
+    """Command line -> config, run folder, resume. What is not given comes from the preset, or from the run of --init.
 
     Raises:
-        SystemExit: an unknown or mistyped flag.
-        ValueError: a value out of range, a run folder in use, or --resume with other values than the run's.
+        SystemExit: a wrong flag.
+        ValueError: --preset beside --init; beside --resume, a flag that contradicts the run.
     """
-    description = __doc__.splitlines()[0]
-    parser = argparse.ArgumentParser("python -m head_masking.train", description=description, allow_abbrev=False)
-    parser.add_argument("--out", required=True, type=Path, help="run folder")
-    parser.add_argument("--preset", default="tiny", choices=list(PRESETS["tagger"]), help="named set of values")
-    parser.add_argument("--resume", action="store_true", help="go on after the last checkpoint, if there is one")
-    for field in fields(TrainConfig):
-        flag, kind = "--" + field.name.replace("_", "-"), flag_type(field.type)
-        choices = TASKS if field.name == "task" else None
-        metavar = None if choices else field.type.__name__
-        parser.add_argument(flag, type=kind, default=argparse.SUPPRESS, choices=choices, metavar=metavar)
-    given = vars(parser.parse_args(arguments))
-    run_dir, preset, resume = given.pop("out"), given.pop("preset"), given.pop("resume")
-    if resume and (run_dir / "config.json").exists():
-        saved = read_config(run_dir)
-        changed = [name for name, value in given.items() if getattr(saved, name) != value]
-        if changed:
-            raise ValueError(f"--resume keeps the values in {run_dir / 'config.json'}; leave out {', '.join(changed)}")
-        return saved, run_dir, True
-    return TrainConfig(**PRESETS[given.get("task", "summarizer")][preset] | given), run_dir, resume
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for flag in ("--out", "--preset", "--init"):
+        first.add_argument(flag, default="")
+    given, _ = first.parse_known_args(arguments)
+    if given.preset and given.init:
+        raise ValueError("--preset and --init contradict each other: --init starts from the values of its run")
+    saved = read_config(given.out, TrainConfig) if given.out and Path(given.out, "config.json").exists() else None
+    default = TrainConfig(**PRESETS.get(given.preset or "tiny", {}))
+    if given.init:
+        default = replace(read_config(given.init, TrainConfig), init=given.init)
+    elif saved and not given.preset:
+        default = saved
+    flags = make_dataclass("Flags", [
+        ("out", Annotated[Path, tyro.conf.arg(help="run folder")]),
+        ("config", tyro.conf.FlagConversionOff[tyro.conf.OmitArgPrefixes[TrainConfig]], field(default=default)),
+        ("preset", Annotated[Literal[tuple(PRESETS)], tyro.conf.arg(help="named set of values")], "tiny"),
+        ("resume", Annotated[bool, tyro.conf.arg(help="go on after the last checkpoint, if there is one")], False),
+    ])  # fmt: skip
+    options = tyro.cli(flags, prog=f"python -m {__package__}.train", description=__doc__, args=arguments,
+                       config=(tyro.conf.FlagCreatePairsOff,))  # fmt: skip
+    if saved and options.resume:  # more steps lengthen a run; nothing else of it may change
+        changed = [name for name, value in vars(options.config).items() if value != getattr(saved, name)]
+        if changed not in ([], ["steps"]) or options.config.steps < saved.steps:
+            raise ValueError(f"--resume keeps the values of {given.out}/config.json; leave out {', '.join(changed)}")
+    return options.config, options.out, options.resume
 
 
+@one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train; bad input ends the program with one line that says what is wrong."""
-    logging.set_verbosity_error()  # transformers reports at length on the decoder that a tagger leaves out
-    logging.disable_progress_bar()
-    try:
-        train(*parse(arguments))
-    except (ValueError, ImportError) as error:
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        sys.exit("stopped; the same command with --resume goes on after the last checkpoint")
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    logging.getLogger("accelerate").setLevel(logging.ERROR)  # it reports BART's tied weights at every checkpoint
+    train(*parse(arguments))
 
 
 if __name__ == "__main__":

@@ -11,29 +11,18 @@ import torch
 pytest.importorskip("shared")
 
 from shared import rouge
-from shared.data import Example, load
+from shared.data import Example, load, write_jsonl
 
-from .. import evaluate, labels
-from ..evaluate import (
-    compare,
-    decode_and_score,
-    find_heads,
-    main,
-    parse,
-    read_selector,
-    read_summarizer,
-    salient_recall,
-    sample,
-    score,
-)
-from ..labels import Labels, Tagged, kept, kind_of, read_documents, tag, tagging_quality
-from ..masking import PAPER_HEADS
+from .. import evaluate
+from ..evaluate import Options, compare, main, refuse_overlap, salient_recall, sample, score
+from ..labels import Labels, Tagged, kept, read_documents, selected_words, tag, tagging_quality
 from ..oracle import longest_common_runs, word_spans
-from ..sweep import Decoder, Setting, read_heads
-from ..train import TrainConfig, read_config, train
-from .test_train import DATA, SMALL
+from ..sweep import Setting, decode, encode
+from ..train import load_run, load_summarizer, train
+from .test_train import DATA, SMALL, TAGGER
 
 QUICK = ["--data", DATA, "--limit", "5", "--max-length", "10", "--beam", "2", "--batch-size", "3"]
+GENERATION = dict(num_beams=2, max_length=10)
 
 
 def example(source: str, target: str, **fields) -> Example:
@@ -46,12 +35,9 @@ def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     train(replace(SMALL, layers=2, heads=4), folder / "base")
     train(replace(SMALL, examples=12, steps=2, seed=1), folder / "half")
-    tagger = TrainConfig(
-        task="tagger", data=DATA, encoder=str(folder / "base" / "model"), hidden=8, batch_size=8, steps=12,
-        save_every=6, warmup=1, learning_rate=0.01,
-    )  # fmt: skip
+    tagger = replace(TAGGER, encoder=str(folder / "base"), save_every=6)
     train(tagger, folder / "tagger")
-    train(replace(tagger, examples=12, steps=6, max_source=40), folder / "weak")
+    train(replace(tagger, examples=12, steps=6, max_source=40, min_run=2, oracle="newsroom"), folder / "weak")
     return folder
 
 
@@ -60,58 +46,67 @@ def examples() -> list[Example]:
     return load(DATA, "test", 6)
 
 
+def tag_all(run, examples, size: int = 4) -> list[Tagged]:
+    return tag(run.model, run.tokenizer, run.config.max_source, [text.source for text in examples], size)
+
+
 # Labels
 
 
 def test_a_batch_is_tagged_as_its_documents_alone(runs, examples):
     """In the order of the documents; the scores are the tagger's probabilities."""
-    selector = read_selector(runs / "tagger")
-    together, alone = (tag(selector, examples, size) for size in (4, 1))
+    run = load_run(runs / "tagger")
+    together, alone = (tag_all(run, examples, size) for size in (4, 1))
     for text, one, other in zip(examples, together, alone, strict=True):
         torch.testing.assert_close(torch.tensor(one.scores), torch.tensor(other.scores), atol=1e-5, rtol=0)
-        ids = torch.tensor([selector.tokenizer(text.source)["input_ids"]])
-        expected = selector.tagger(ids, torch.ones_like(ids, dtype=torch.bool)).sigmoid()[0].tolist()
+        ids = torch.tensor([run.tokenizer(text.source)["input_ids"]])
+        expected = run.model(ids, torch.ones_like(ids, dtype=torch.bool)).sigmoid()[0].tolist()
         assert one.scores == pytest.approx(expected, abs=1e-5) and len(one.offsets) == len(one.scores)
 
 
 def test_oracle_documents_keep_the_words_of_the_longest_runs(runs, examples):
     """What masked heads see, read back from the tokens, are the words that the oracle marks."""
-    summarizer = read_summarizer(runs / "base")
-    documents, offsets, cut = read_documents(summarizer.tokenizer, summarizer.max_source, examples, Labels())
+    run = load_run(runs / "base")
+    documents, offsets, cut = read_documents(run.tokenizer, 1024, examples, Labels())
     assert cut == 0
     for text, document, places in zip(examples, documents, offsets, strict=True):
         words, target = (text.source.split(), text.target.split())
         spans = word_spans(text.source)
-        marked = longest_common_runs(words, target)
         assert [text.source[a:b] for a, b in spans] == words  # in toy they are the same
-        expected = {span for span, mark in zip(spans, marked, strict=True) if mark}
+        expected = {span for span, mark in zip(spans, longest_common_runs(words, target), strict=True) if mark}
         seen = [place for place, keep in zip(places, document.keep["oracle"], strict=True) if keep]
         assert all(any(a <= start and end <= b for a, b in expected) for start, end in seen)
         assert sum(end - start for start, end in seen) == sum(b - a for a, b in expected)
 
 
+def test_oracle_masks_have_the_positions_that_are_asked_for(runs):
+    """One word of the reference: its pieces alone, or none, and the fallback fills up to --min-keep."""
+    tokenizer = load_run(runs / "base").tokenizer
+    for reference, least in (("storm", 0), ("storm", 5), ("xyz", 0), ("xyz", 7)):
+        texts = [example("a storm hit the quiet town on Monday morning", reference)]
+        [document], _, _ = read_documents(tokenizer, 99, texts, Labels(min_keep=least))
+        pieces = len(tokenizer("a storm")["input_ids"]) - len(tokenizer("a")["input_ids"])
+        assert sum(document.keep["oracle"]) == (pieces if reference == "storm" else least)
+
+
 def test_system_documents_keep_what_scores_over_the_threshold(runs, examples):
     """One word scores high: its tokens alone are kept, or with the fallback at least five."""
-    summarizer, selector = read_summarizer(runs / "base"), read_selector(runs / "tagger", threshold=0.5)
-    text = examples[0]
+    tokenizer, text = load_run(runs / "base").tokenizer, examples[0]
     spans = word_spans(text.source)
-    tagged = [Tagged([0.1, 0.9, *[0.2] * (len(spans) - 2)], spans)]
+    tagged = {"t": (0.5, [Tagged([0.1, 0.9, *[0.2] * (len(spans) - 2)], spans)])}
     for min_keep in (0, 5):
-        made = read_documents(summarizer.tokenizer, 1024, [text], Labels(min_keep=min_keep), [(selector, tagged)])
-        [document], [places], _ = made
+        [document], [places], _ = read_documents(tokenizer, 1024, [text], Labels(min_keep=min_keep), tagged)
         [start, end] = spans[1]
         inside = {i for i, (a, b) in enumerate(places) if start <= a < b <= end}
-        seen = {i for i, keep in enumerate(document.keep["system:tagger"]) if keep}
+        seen = {i for i, keep in enumerate(document.keep["system:t"]) if keep}
         assert inside <= seen and (seen == inside if min_keep == 0 else len(seen) >= 5)
         assert 0 not in seen and len(places) - 1 not in seen
 
 
 def test_documents_are_cut_and_counted(runs, examples):
-    summarizer, selector = read_summarizer(runs / "base"), read_selector(runs / "weak")
-    assert selector.max_source == 40
-    documents, _, cut = read_documents(
-        summarizer.tokenizer, 50, examples, Labels(), [(selector, tag(selector, examples))]
-    )
+    run, weak = load_run(runs / "base"), load_run(runs / "weak")
+    tagged = {"weak": (0.2, tag_all(weak, examples))}
+    documents, _, cut = read_documents(run.tokenizer, 50, examples, Labels(), tagged)
     assert cut == len(examples) and {len(document.ids) for document in documents} == {50}
     assert {len(document.keep["system:weak"]) for document in documents} == {50}
 
@@ -123,16 +118,15 @@ def test_labels_that_select_nothing_fall_back_on_the_same_positions_each_time():
     assert kept([0.0, 0.3, 0.31], 0.3, 0, seed=0) == [False, False, True]
 
 
-def test_tagging_quality_by_hand(runs):
+def test_tagging_quality_by_hand():
     """Oracle: "red cats" of four words; the tagger says cats and dogs. Special tokens do not count."""
-    selector = read_selector(runs / "tagger", threshold=0.5)
     places = [(0, 0), (0, 3), (4, 8), (9, 12), (13, 17), (0, 0)]
-    tagged = [Tagged([0.9, 0.2, 0.6, 0.5, 0.7, 0.9], places)]
-    found = tagging_quality(selector, [example("red cats and dogs", "Red cats")], tagged, Labels())
-    assert found["token_f1"] == pytest.approx(50.0) and found["tokens"] == 4
-    assert found["positive_share"] == found["predicted_share"] == 50.0
-    assert found["token_f1_of_all"] == pytest.approx(100 * 2 / 3)
-    assert (found["threshold"], found["trained_on"]) == (0.5, 24)
+    tagged = Tagged([0.9, 0.2, 0.6, 0.5, 0.7, 0.9], places)
+    quality = tagging_quality([tagged], 0.5, [example("red cats and dogs", "Red cats")], Labels())
+    assert quality["token_f1"] == pytest.approx(50.0) and quality["tokens"] == 4
+    assert quality["precision"] == quality["recall"] == quality["positive_share"] == quality["predicted_share"] == 50.0
+    assert quality["token_f1_of_all"] == pytest.approx(100 * 2 / 3) and quality["threshold"] == 0.5
+    assert selected_words("red cats and dogs", tagged, 0.5) == "cats dogs"
 
 
 # Measures
@@ -161,24 +155,32 @@ def test_scores_are_shared_rouge_with_recall():
     assert "salient_recall" in found and "salient_recall" not in score(texts, [replace(story, salient_tokens=None)] * 2)
 
 
+def test_a_reference_of_one_string_is_read_in_sentences():
+    """ROUGE-Lsum of a text with its sentences in another order: 100 in sentences, less as one string."""
+    story = replace(example("a", "x"), references=[["Red cats sleep. Dogs bark now."]])
+    assert score(["Dogs bark now. Red cats sleep."], [story])["rougeLsum"][0] == pytest.approx(100.0)
+
+
 def test_marks_stand_for_p_below_0_005():
     """Caption of Table 1: * is significantly better; what is significantly worse must not get it."""
     rng = np.random.default_rng(0)
     base = rng.normal(40, 5, 200)
     noise = {"rouge1": base + 5, "rouge2": base + rng.normal(0, 1, 200), "rougeLsum": base - 5}
-    rows = compare(noise, dict.fromkeys(noise, base))
-    assert [row["mark"] for row in rows.values()] == ["*", "", "!"]
-    assert rows["rouge1"]["p"] == rouge.paired_test(base + 5, base) < 0.005 < rows["rouge2"]["p"]
-    assert rows["rouge1"]["low"] < rows["rouge1"]["mean"] < rows["rouge1"]["high"]
-    alone = compare({"rouge1": base}, None)["rouge1"]
-    assert alone["p"] is None and alone["mark"] == ""
+    row = compare(noise, dict.fromkeys(noise, base))
+    assert row["marks"] == "R-1* R-L!" and evaluate.SIGNIFICANT == 0.005
+    difference = row["difference"]
+    assert difference["rouge1"]["p"] == rouge.paired_test(base + 5, base) < 0.005 < difference["rouge2"]["p"]
+    assert difference["rouge1"]["difference"] == pytest.approx(5)
+    assert row["rouge1"]["low"] < row["rouge1"]["mean"] < row["rouge1"]["high"]
+    alone = compare({"rouge1": base}, None)
+    assert alone["difference"] is None and alone["marks"] == ""
 
 
 def test_analysis_set_is_a_random_sample_in_order():
     stories = [example(str(i), "x") for i in range(50)]
-    chosen = [int(each.id) for each in sample(stories, 10)]
+    chosen = [int(story.id) for story in sample(stories, 10)]
     assert chosen == sorted(set(chosen)) and len(chosen) == 10 and chosen != list(range(10))
-    assert [each.id for each in sample(stories, 10)] == [str(i) for i in chosen]
+    assert [story.id for story in sample(stories, 10)] == [str(i) for i in chosen]
     assert sample(stories, 50) == stories
 
 
@@ -195,62 +197,105 @@ def test_table_1_by_one_command(runs, tmp_path, capsys, examples):
     printed, metrics = capsys.readouterr().out, json.loads(files["json"].read_text())
     systems = metrics["systems"]
     assert list(systems) == names and all(name in printed for name in names)
-    assert metrics["signature"] in printed and metrics["examples"] == 5
+    assert metrics["signature"] in printed and metrics["examples"] == 5 and metrics["generation"] == GENERATION
     assert [row["labels"] for row in systems.values()] == ["plain", "oracle", "system:tagger", "system:weak"]
     assert systems["base"]["heads"] == "" and systems["base+weak"]["heads"] == "1:0-3,2:1"
-    assert systems["base"]["scores"]["rouge1"]["p"] is None and 0 < systems["base+weak"]["scores"]["rouge1"]["p"] <= 1
+    assert systems["base"]["difference"] is None and 0 < systems["base+weak"]["difference"]["rouge1"]["p"] <= 1
     assert metrics["taggers"]["weak"]["trained_on"] == 12 and metrics["taggers"]["tagger"]["trained_on"] == 24
-    assert metrics["analysis"] == {}
+    assert 0 <= metrics["taggers"]["weak"]["rouge1"]["mean"] <= 100 and metrics["analysis"] == {}
 
     rows = list(csv.DictReader(files["csv"].open()))
-    assert [row["system"] for row in rows] == [*names, "tagger", "weak"]
+    assert [row["system"] for row in rows] == [*names, "tagger", "weak"] and {row["seed"] for row in rows} == {"0"}
     for row in rows[:4]:
-        for column, key in (("rouge1", "mean"), ("rouge1 low", "low")):
-            expected = systems[row["system"]]["scores"]["rouge1"][key]
-            assert float(row[column]) == pytest.approx(expected, rel=1e-3)
+        assert float(row["rouge1_low"]) == pytest.approx(systems[row["system"]]["rouge1"]["low"], rel=1e-3)
 
-    summarizer, selector = read_summarizer(runs / "base"), read_selector(runs / "tagger")
-    tagged = [(selector, tag(selector, examples[:5]))]
-    documents, _, _ = read_documents(summarizer.tokenizer, 1024, examples[:5], Labels(), tagged)
-    settings = parse(["x", *QUICK]).generation
-    assert settings["num_beams"] == 2 and settings["max_length"] == 10
-    decoder = Decoder(summarizer.model, documents, 3, **settings)
+    run, tagger = load_run(runs / "base"), load_run(runs / "tagger")
+    threshold = round(tagger.model.threshold.item(), 4)
+    tagged = {"tagger": (threshold, tag_all(tagger, examples[:5]))}
+    documents, _, _ = read_documents(run.tokenizer, 1024, examples[:5], Labels(), tagged)
     for name, kind in zip(names, ("plain", "oracle", "system:tagger"), strict=False):
         written = [json.loads(line) for line in (tmp_path / "out" / f"{name}.jsonl").read_text().splitlines()]
-        ids = decoder.decode(Setting(kind, "1:0-3,2:1"))
-        assert [row["prediction"] for row in written] == evaluate.read_summaries(summarizer, ids)
-        assert [row["reference"] for row in written] == [each.target for each in examples[:5]]
+        written = {row["id"]: row for row in written}
+        for batch in encode(run.model, documents, 3):
+            rows = decode(run.model, documents, batch, Setting(kind, "1:0-3,2:1"), **GENERATION)
+            for i, text in zip(batch.numbers, evaluate.read_summaries(run, rows), strict=True):
+                assert written[examples[i].id] == {
+                    "id": examples[i].id, "prediction": text, "reference": examples[i].target
+                }  # fmt: skip
+
+
+def test_evaluate_is_a_function_of_runs_and_examples(runs, examples):
+    summarizers = {"base": load_summarizer(runs / "base")}
+    metrics = evaluate.evaluate(summarizers, examples, heads={"base": "2:0-3"}, oracle=True, **GENERATION)
+    assert list(metrics["systems"]) == ["base", "base+oracle"]
+    assert metrics["systems"]["base+oracle"]["difference"]["rouge1"].keys() == {"difference", "low", "high", "p"}
 
 
 def test_analysis_by_one_command_resumes(runs, tmp_path, monkeypatch):
-    """Sweep, choice of heads and focus; a second start decodes the analysis set for the focus alone."""
-    path, calls, beams, decode = tmp_path / "m.json", [], [], Decoder.decode
+    """Sweep, choice of heads with the first tagger and focus; a second start decodes for the focus and table alone."""
+    path, calls, beams = tmp_path / "m.json", [], []
 
-    def counted(self, setting):
-        calls.append(setting)
-        beams.append(self.generation["num_beams"])
-        return decode(self, setting)
+    def counted(model, documents, batch, setting, **generation):
+        calls.append((setting, len(batch.numbers)))
+        beams.append(generation["num_beams"])
+        return decode(model, documents, batch, setting, **generation)
 
-    monkeypatch.setattr(Decoder, "decode", counted)
-    flags = [str(runs / "base"), "--tagger", str(runs / "tagger"), "--select", "--group", "2", "--sweep", "--focus"]
-    flags += [*QUICK, "--analysis", "4", "--sweep-file", str(tmp_path / "sweep.jsonl"), "--json", str(path)]
-    main(flags)
+    monkeypatch.setattr(evaluate.sweeps, "decode", counted)
+    flags = [str(runs / "base"), "--tagger", str(runs / "tagger"), str(runs / "weak"), "--select", "--group", "2"]
+    flags += [*QUICK, "--batch-size", "5", "--sweep", "--focus", "--analysis", "4", "--json", str(path)]
+    main([*flags, "--sweep-file", str(tmp_path / "sweep.jsonl")])
     first = json.loads(path.read_text())
     found = first["analysis"]["base"]
     settings = 2 * 2 * 4 + 2 * 2 * 3 + 1 + 2 * 2  # single heads, heads together, plain, choice
-    assert len(calls) == settings + 1 + 2 and found["documents"] == 4  # and focus, two rows of the table
-    assert beams == [1] * (settings + 1) + [2, 2]
+    assert len(calls) == settings + 1 + 3 and found["documents"] == 4  # and focus, three rows of the table
+    assert beams == [1] * (settings + 1) + [2, 2, 2]
     assert len((tmp_path / "sweep.jsonl").read_text().splitlines()) == settings
     assert [(row["layer"], row["head"]) for row in found["effects"]] == [(i, h) for i in (1, 2) for h in range(4)]
     assert found["selection"]["heads"] == first["systems"]["base+tagger"]["heads"]
+    assert found["selection"]["tagger"] == "tagger" and found["split"] == "validation" and found["data"] == DATA
     tried = {row["heads"]: row["rouge1"] + row["rouge2"] for row in found["selection"]["tried"] if row["heads"]}
     assert tried[found["selection"]["heads"]] == max(tried.values()) and len(tried) == 4
     assert len(found["focus"]) == 8 and "copy_content" in found["focus"][0]
     calls.clear()
-    main(flags)
-    assert calls == [Setting("plain"), Setting("plain"), Setting("system:tagger", found["selection"]["heads"])]
-    again = json.loads(path.read_text())
-    assert again["analysis"] == first["analysis"]
+    main([*flags, "--sweep-file", str(tmp_path / "sweep.jsonl")])
+    chosen = [Setting(f"system:{tagger}", found["selection"]["heads"]) for tagger in ("tagger", "weak")]
+    assert calls == [(setting, size) for setting, size in zip(
+        [Setting("plain"), Setting("plain"), *chosen], (4, 5, 5, 5), strict=True)]  # fmt: skip
+    assert json.loads(path.read_text())["analysis"] == first["analysis"]
+
+
+def test_a_sweep_of_other_weights_masks_or_beams_does_not_count(runs, examples, tmp_path):
+    run = load_summarizer(runs / "base")
+    documents, _, _ = read_documents(run.tokenizer, 1024, examples, Labels())
+    other, _, _ = read_documents(run.tokenizer, 1024, examples, Labels(min_run=3))
+
+    def depends(documents, **generation):  # fmt: skip
+        return evaluate.make_sweep(run, examples, documents, 3, tmp_path / "s.jsonl", **generation).depends
+
+    first = depends(documents, num_beams=1)
+    assert first == depends(documents, num_beams=1)
+    changed = depends(other, num_beams=1)
+    assert changed["plain"] == first["plain"] and changed["oracle"] != first["oracle"]
+    assert depends(documents, num_beams=2)["plain"] != first["plain"]
+    with torch.no_grad():
+        run.model.model.decoder.layers[1].fc2.bias[3] += 1e-3
+    assert depends(documents, num_beams=1)["plain"] != first["plain"]
+
+
+def test_heads_are_not_chosen_on_documents_that_are_tested(runs, tmp_path, capsys):
+    """The same split, one file for all splits, or one document in both: refused before anything is decoded."""
+    stories = [example(text, "x") for text in ("a b", "c d", "e f")]
+    refuse_overlap(stories[:2], stories[2:])
+    with pytest.raises(ValueError, match="choose heads on 1 documents that are then tested"):
+        refuse_overlap(stories[:2], stories[1:])
+    one = tmp_path / "one.jsonl"
+    write_jsonl(one, [{"source": "a storm hit .", "target": "a storm ."}])
+    flags = [str(runs / "base"), "--tagger", str(runs / "tagger"), "--select", "--json", str(tmp_path / "m.json")]
+    for change in (["--analysis-split", "test"], ["--split", "validation"], ["--data", str(one)]):
+        with pytest.raises(SystemExit) as stop:
+            main([*flags, *QUICK, *change])
+        assert stop.value.code == 2 and "documents that are then tested" in capsys.readouterr().err
+    assert not (runs / "base/sweep.jsonl").exists()
 
 
 def test_d10_improvements_are_over_uniform_weights_and_over_the_plain_model(tmp_path):
@@ -263,59 +308,67 @@ def test_d10_improvements_are_over_uniform_weights_and_over_the_plain_model(tmp_
         value = values[tuple(texts[0].split("|"))]
         return {metric: np.array([value, value + 2.0]) for metric in ("rouge1", "rouge1_recall")}
 
-    sweep = evaluate.Sweep(tmp_path / "s", lambda setting: ["|".join(setting)], fake, {})
+    sweep = evaluate.Sweep(tmp_path / "s", lambda setting: ["|".join(setting)], fake)
     effects = evaluate.sweeps.content_selection_effects(sweep, {1: [0, 1]})
     left, right = evaluate.synergy_rows(sweep, effects)
     assert [(row["count"], row["added"], row["mean"], row["over_plain"]) for row in left] == [
         (1, 0, 3.0, 3.0), (2, 1, 15.0, 10.0)
     ]  # fmt: skip
     assert [row["added_effect"] for row in left] == [3.0, 1.0]
+    rows = evaluate.effect_rows(sweep, effects)
+    assert [(row["head"], row["mean"], row["over_plain"]) for row in rows] == [(0, 3.0, 3.0), (1, 1.0, 1.0)]
     [row] = right
     assert (row["layer"], row["together"]["mean"], row["parts"]["mean"]) == (1, 15.0, 4.0)
 
 
 def test_p_refers_to_the_first_system(monkeypatch):
     """The third system is the second one, so that p against that would be 1."""
-    texts = {"plain": "cats run", "oracle": "red mice", "system": "red mice"}
+    texts = {"s": "cats run", "s+oracle": "red mice", "s+t": "red mice"}
     stories = [example(str(i), "red mice") for i in range(12)]
-    decoder = type("Decoder", (), {"decode": lambda self, setting: [texts[setting.kind]] * 12})()
-    monkeypatch.setattr(evaluate, "read_summaries", lambda summarizer, summaries: summaries)
-    summarizer = evaluate.Summarizer("s", None, None, 9, None)
-    rows, _ = decode_and_score(decoder, summarizer, {kind: Setting(kind) for kind in texts}, stories)
-    assert [row["scores"]["rouge1"]["mark"] for row in rows.values()] == ["", "*", "*"]
-    assert rows["plain"]["scores"]["rouge1"]["p"] is None
-    assert rows["system"]["scores"]["rouge1"] == rows["oracle"]["scores"]["rouge1"]
+    monkeypatch.setattr(evaluate, "tag_all", lambda run, examples: (0.5, [Tagged([0.9], [(0, 1)])] * 12))
+    monkeypatch.setattr(evaluate, "read_documents", lambda *_: ([], [], 0))
+    monkeypatch.setattr(evaluate, "decode_all", lambda *_, **__: {name: [text] * 12 for name, text in texts.items()})
+    run = evaluate.Run(SMALL, None, None)
+    systems = evaluate.evaluate({"s": run}, stories, {"t": run}, {"s": "1:0"}, oracle=True)["systems"]
+    assert [row["marks"] for row in systems.values()] == ["", "R-1* R-2* R-L*", "R-1* R-2* R-L*"]
+    assert systems["s+t"]["difference"] == systems["s+oracle"]["difference"]
 
 
 def test_several_summarisers_take_a_tagger_each(runs, tmp_path):
     """Figure 5: pairs in their order; sizes of the training data from the runs' logs."""
-    path = tmp_path / "m.json"
     pair = [str(runs / "base"), str(runs / "half"), "--tagger", str(runs / "tagger"), str(runs / "weak")]
-    main([*pair, "--heads", "1:0-1", *QUICK, "--json", str(path)])
-    systems = json.loads(path.read_text())["systems"]
+    main([*pair, "--heads", "1:0-1", *QUICK, "--json", str(tmp_path / "m.json"), "--predictions", str(tmp_path / "p")])
+    systems = json.loads((tmp_path / "m.json").read_text())["systems"]
     assert list(systems) == ["base", "base+tagger", "half", "half+weak"]
+    assert sorted(path.stem for path in (tmp_path / "p").iterdir()) == sorted(systems)
     assert [row["trained_on"] for row in systems.values()] == [24, 24, 12, 12]
-    assert systems["half"]["scores"]["rouge1"]["p"] is None  # each is compared with its own baseline
+    assert systems["half"]["difference"] is None  # each is compared with its own baseline
 
 
 def test_taggers_by_themselves(runs, tmp_path, capsys):
-    main(["--tagger", str(runs / "tagger"), "--limit", "5", "--csv", str(tmp_path / "t.csv")])
-    assert "tagger tagger: token F1" in capsys.readouterr().out
+    main(["--tagger", str(runs / "tagger"), "--limit", "5", "--csv", str(tmp_path / "t.csv"), "--threshold", "0.9"])
+    assert "R-1 of its words" in capsys.readouterr().out
     [row] = csv.DictReader((tmp_path / "t.csv").open())
-    assert row["system"] == "tagger" and float(row["tokens"]) > 100
+    assert (row["system"], float(row["threshold"])) == ("tagger", 0.9) and float(row["tokens"]) > 100
 
 
-def test_heads_of_appendix_b_go_by_name():
-    assert read_heads(find_heads("xsum")) == {3: list(PAPER_HEADS["xsum"][3])}
-    assert find_heads("2:1,0") == "2:0-1"
-    settings = parse(["x", "--data", "toy", "--decoding", "cnn_dailymail", "--min-length", "9"]).generation
-    assert settings == dict(num_beams=5, length_penalty=2.0, min_length=9, max_length=140, no_repeat_ngram_size=3)
+def test_decoding_is_the_models_own_or_appendix_a():
+    assert Options(runs=("x",)).generation() == {}
+    given = Options(runs=("x",), decoding="cnn_dailymail", min_length=9).generation()
+    assert given == dict(num_beams=5, length_penalty=2.0, min_length=9, max_length=140, no_repeat_ngram_size=3)
+
+
+def test_oracle_labels_are_made_as_the_first_tagger_learned_them(runs):
+    taggers = {name: load_run(runs / name) for name in ("weak", "tagger")}
+    assert evaluate.find_labels(Options(), taggers) == Labels("newsroom", 2, 5)
+    assert evaluate.find_labels(Options(method="runs", min_run=3, min_keep=0), taggers) == Labels("runs", 3, 0)
+    assert evaluate.find_labels(Options(), {}) == Labels("runs", 1, 5)
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["{runs}/nothing", "--data", DATA], "cannot load|not a run folder"),
+        (["{runs}/nothing", "--data", DATA], "cannot load"),
         (["{runs}/nothing"], "give --data"),
         ([], "give the run of a summariser"),
         (["{runs}/tagger", "--data", DATA], "holds a tagger; give the run of a summarizer"),
@@ -329,28 +382,22 @@ def test_heads_of_appendix_b_go_by_name():
         (["{runs}/base", "--oracle", "--heads", "3:0", "--data", DATA], "layer 3 does not exist"),
         (["{runs}/base", "--oracle", "--heads", "1:7", "--data", DATA], "layer 1 has no head 7"),
         (["{runs}/base", "--oracle", "--heads", "one"], "write LAYER:HEADS"),
-        (["hub/name", "--sweep", "--data", DATA], "give --sweep-file"),
-        (["{runs}/base", "--sweep", "--analysis", "0"], "at least 1"),
-        (["{runs}/base", "--tagger", "{runs}/tagger", "--heads", "1:0", "--threshold", "2"], "threshold must be"),
+        (["hub/name", "--sweep", "--data", DATA], "--sweep-file"),
+        (["{runs}/base", "--sweep", "--analysis", "0"], "--analysis is 0"),
+        (["{runs}/base", "--beam", "0"], "--beam is 0"),
+        (["{runs}/base", "--max-length", "3000"], "--max-length is 3000, the model has 1024 positions"),
+        (["{runs}/base", "--tagger", "{runs}/tagger", "--heads", "1:0", "--threshold", "nan"], "--threshold is nan"),
         (["{runs}/base", "--data", "no/such/place"], "no/such/place"),
         (["{runs}/base", "--data", DATA, "--split", "tset"], "tset"),
+        (["{runs}/base", "--device", "foo"], "--device foo cannot be used"),
+        (["{runs}/base", "--data", DATA, "--json", "{runs}/base/config.json/m"], "config.json"),
+        (["{runs}/base", "--data", "{runs}/emoji.jsonl"], "has no word of a-z or 0-9"),
     ],
 )  # fmt: skip
-def test_bad_requests_end_with_a_message(runs, flags, message):
-    with pytest.raises(SystemExit, match=f"error: .*({message})"):
+def test_bad_requests_end_with_one_line_before_any_decoding(runs, flags, message, capsys, monkeypatch):
+    monkeypatch.setattr(evaluate.sweeps, "decode", lambda *_: pytest.fail("decoded"))
+    write_jsonl(runs / "emoji.jsonl", [{"source": "a storm hit .", "target": "\U0001f600"}])
+    with pytest.raises(SystemExit) as stop:
         main([flag.format(runs=runs) for flag in flags])
-
-
-def test_oracle_labels_are_made_as_the_first_tagger_learned_them(runs, tmp_path):
-    config = read_config(runs / "tagger")
-    train(replace(config, min_run=2, oracle="newsroom", steps=1), tmp_path / "pairs")
-    flags = ["--tagger", str(tmp_path / "pairs"), str(runs / "tagger")]
-    assert parse(flags).labels == Labels("newsroom", 2, 5)
-    assert parse([*flags, "--min-run", "3", "--method", "runs", "--min-keep", "0"]).labels == Labels("runs", 3, 0)
-    assert parse(["x", "--data", "toy"]).labels == Labels("runs", 1, 5)
-
-
-def test_names_of_labels_are_those_of_the_documents(runs):
-    """A tagger's folder may have any name, also that of another kind of setting."""
-    selector = read_selector(runs / "tagger")._replace(name="plain")
-    assert kind_of(selector) == "system:plain" and labels.kind_of is kind_of
+    error = capsys.readouterr().err.splitlines()
+    assert stop.value.code in (1, 2) and message in error[-1] and error[-1].startswith("error: ")

@@ -12,7 +12,9 @@ pytest.importorskip("matplotlib")
 from matplotlib.figure import Figure
 
 from .. import figures
-from ..figures import Material, Missing, draw_steps, heat_map, main
+from ..figures import Missing, draw_steps, focus, heat_map, limited_data, main
+
+PACKAGE = figures.__package__
 
 
 def mean(value: float) -> dict:
@@ -20,15 +22,15 @@ def mean(value: float) -> dict:
 
 
 def system(labels: str, size: int, value: float) -> dict:
-    scores = {metric: mean(value + n) | {"p": None, "mark": ""} for n, metric in enumerate(figures.METRICS)}
-    return {"labels": labels, "trained_on": size, "heads": "1:0" if labels != "plain" else "", "scores": scores}
+    scores = {metric: mean(value + n) for n, metric in enumerate(figures.METRICS)}
+    return {"labels": labels, "trained_on": size, "seed": 0, "heads": "1:0" if labels != "plain" else ""} | scores
 
 
 def metrics(shift: float = 0.0) -> dict:
     """Two layers of two heads; the second head of layer 1 has no effect by itself."""
     places = [(layer, head) for layer in (1, 2) for head in (0, 1)]
     kinds = ["copy_salient", "non_copy_salient", "copy_content", "non_copy_content", "first", "last", "special"]
-    effects = [{"layer": i, "head": h} | mean(10 * i - 12 * h + shift) | {"rouge1_recall": 1.0} for i, h in places]
+    effects = [{"layer": i, "head": h} | mean(10 * i - 12 * h + shift) | {"over_plain": -h} for i, h in places]
     steps = [
         {"layer": i, "count": h + 1, "added": h, "added_effect": 10 * i - 12 * h, "over_plain": 0.5}
         | mean(i + h + shift)
@@ -36,10 +38,20 @@ def metrics(shift: float = 0.0) -> dict:
     ]
     parts = [{"layer": i, "together": mean(5.0 * i), "parts": mean(4.0 * i + shift), "p": 0.5} for i in (1, 2)]
     focus = [{"layer": i, "head": h} | {kind: 10.0 * i + h + n for n, kind in enumerate(kinds)} for i, h in places]
-    analysis = {"documents": 9, "data": "toy", "effects": effects, "synergy": steps, "parts": parts, "focus": focus}
+    analysis = {
+        "documents": 9,
+        "data": "toy",
+        "split": "validation",
+        "seed": 0,
+        "effects": effects,
+        "synergy": steps,
+        "parts": parts,
+        "focus": focus,
+    }
     systems = {"a": system("plain", 100, 30), "b": system("plain", 10, 20)}
     systems |= {"a+t": system("system:t", 100, 35), "b+t": system("system:t", 10, 25), "o": system("oracle", 10, 99)}
-    return {"systems": systems, "analysis": {"run": analysis}}
+    about = {"data": "toy", "split": "test", "examples": 9}
+    return about | {"systems": systems, "analysis": {"run": analysis}}
 
 
 def rows_of(path) -> list[dict]:
@@ -56,7 +68,7 @@ def test_all_figures_from_three_files(tmp_path, capsys):
     assert "skipped" not in printed
     for number in range(2, 11):
         path = tmp_path / "figures" / f"figure_{number}.png"
-        assert path.read_bytes()[:4] == b"\x89PNG" and f"figure_{number}: {path}" in printed
+        assert path.read_bytes()[:4] == b"\x89PNG" and f"figure {number}: {path}" in printed
     found = {number: rows_of(tmp_path / "figures" / f"figure_{number}.csv") for number in range(2, 11)}
     assert [float(row["mean"]) for row in found[2]] == [10, -2, 20, 8]
     assert [float(row["mean"]) for row in found[6]] == [110, 98, 120, 108, 210, 198, 220, 208]
@@ -68,9 +80,9 @@ def test_all_figures_from_three_files(tmp_path, capsys):
 
 
 def test_figure_5_has_a_point_for_each_size(tmp_path):
-    path = figures.figure_5(Material([metrics()], tmp_path))
+    path = limited_data([metrics()], tmp_path)
     rows = [row for row in rows_of(tmp_path / "figure_5.csv") if row["metric"] == "ROUGE-2"]
-    assert path.endswith("figure_5.png")
+    assert path.name == "figure_5.png"
     assert [(row["system"], row["examples"], float(row["mean"])) for row in rows] == [
         ("no masking", "10", 21), ("no masking", "100", 31),
         ("attention head masking", "10", 26), ("attention head masking", "100", 36),
@@ -79,31 +91,31 @@ def test_figure_5_has_a_point_for_each_size(tmp_path):
 
 def test_what_cannot_be_drawn_says_what_it_needs(tmp_path, capsys):
     only = metrics()
-    only["analysis"]["run"] = {"effects": only["analysis"]["run"]["effects"], "documents": 1, "data": "toy"}
+    for key in ("synergy", "parts", "focus"):
+        del only["analysis"]["run"][key]
     only["systems"] = {"a": only["systems"]["a"]}
     (tmp_path / "metrics.json").write_text(json.dumps(only))
-    main([str(tmp_path), "--out", str(tmp_path)])  # a run folder is as good as the file in it
+    main([str(tmp_path / "metrics.json"), "--out", str(tmp_path)])
     lines = dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines())
-    assert lines["figure_2"].endswith("figure_2.png")
-    assert lines["figure_3"] == "skipped, needs the first file, written by head_masking.evaluate --sweep --json"
-    assert lines["figure_4"] == "skipped, needs the first file, written by head_masking.evaluate --focus --json"
-    assert "different numbers of training examples" in lines["figure_5"]
-    assert "a file in the place of XSum" in lines["figure_6"] and "a file in the place of NYT" in lines["figure_9"]
+    assert lines["figure 2"].endswith("figure_2.png")
+    assert lines["figure 3"] == f"skipped, needs the first file, written by {PACKAGE}.evaluate --sweep --json"
+    assert lines["figure 4"] == f"skipped, needs the first file, written by {PACKAGE}.evaluate --focus --json"
+    assert "different numbers of training examples" in lines["figure 5"]
+    assert "a file in the place of XSum" in lines["figure 6"] and "a file in the place of NYT" in lines["figure 9"]
 
 
 def test_content_categories_are_left_out_where_they_are_unknown(tmp_path):
     without = metrics()
     for row in without["analysis"]["run"]["focus"]:
         del row["copy_content"], row["non_copy_content"]
-    figures.figure_4(Material([without], tmp_path))
+    figures.FIGURES[4]([without], tmp_path)
     assert "copy_content" not in rows_of(tmp_path / "figure_4.csv")[0]
 
 
 def test_heat_map_has_the_bottom_layer_at_the_bottom():
     axes = Figure().subplots()
     rows = [{"layer": 1, "head": 0, "x": -4.0}, {"layer": 1, "head": 1, "x": 1.0}, {"layer": 2, "head": 0, "x": 2.0}]
-    heat_map(axes, rows, "x", "title", diverging=True)
-    [image] = axes.images
+    image = heat_map(axes, rows, "x", "title", 4.0, diverging=True)
     np.testing.assert_array_equal(image.get_array().filled(99), [[-4, 1], [2, 99]])
     assert image.origin == "lower" and (image.norm.vmin, image.norm.vcenter, image.norm.vmax) == (-4, 0, 4)
     assert [label.get_text() for label in axes.get_yticklabels()] == ["1", "2"]
@@ -111,20 +123,58 @@ def test_heat_map_has_the_bottom_layer_at_the_bottom():
 
 def test_steps_without_an_effect_of_their_own_are_dotted():
     axes = Figure().subplots()
-    draw_steps(axes, metrics()["analysis"]["run"]["synergy"])
-    drawn = {tuple(line.get_ydata()): line.get_linestyle() for line in axes.lines if len(line.get_ydata()) == 2}
+    draw_steps(axes, metrics()["analysis"]["run"]["synergy"], "mean", "over uniform attention")
+    drawn = {tuple(line.get_ydata()): line.get_linestyle() for line in axes.lines if len(set(line.get_ydata())) == 2}
     assert drawn == {(1.0, 2.0): ":", (2.0, 3.0): "-"}
 
 
+def test_at_most_six_layers_are_drawn_the_top_and_the_bottom_among_them():
+    axes = Figure().subplots()
+    rows = [{"layer": layer, "count": n, "added_effect": 1, "mean": n} for layer in range(1, 13) for n in (1, 2)]
+    draw_steps(axes, rows, "mean", "over uniform attention")
+    names = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert len(names) == 6 and names[0] == "layer 1" and names[-1] == "layer 12"
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The figures that are saved."""
+    kept = []
+    monkeypatch.setattr(figures, "save_figure", lambda out, name, figure, rows: kept.append(figure))
+    return kept
+
+
+def test_axes_say_over_what_and_figures_name_corpus_and_seed(drawn, tmp_path):
+    """An improvement over uniform attention may be a loss over the plain model: each has its axis or panel."""
+    for number in (3, 2):
+        figures.FIGURES[number]([metrics()], tmp_path)
+    left, middle, right = drawn[0].axes
+    assert left.get_ylabel() == "ROUGE-1 F1 over uniform attention"
+    assert middle.get_ylabel() == "ROUGE-1 F1 over the plain model"
+    assert right.get_ylabel() == "ROUGE-1 recall over uniform attention"
+    assert left.get_title() == "run (seed 0)\ntoy, 9 validation documents"
+    assert drawn[1].axes[0].get_title().startswith("over uniform attention\nrun (seed 0)")
+    assert drawn[1].axes[1].get_title().startswith("over the plain model\n")
+
+
+def test_all_panels_of_a_figure_share_one_scale(drawn, tmp_path):
+    """Dark means the same in each: the largest share of all categories."""
+    focus([metrics()], tmp_path, 8, 0, figures.CATEGORIES)
+    images = [axes.images[0] for axes in drawn[0].axes if axes.images]
+    assert [(image.norm.vmin, image.norm.vmax) for image in images] == [(0, 26)] * 6
+    assert "toy, 9 validation documents" in drawn[0].get_suptitle()
+
+
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"systems": {}}'])
-def test_a_file_of_another_sort_is_named(tmp_path, text):
+def test_a_file_of_another_sort_is_named(tmp_path, text, capsys):
     (tmp_path / "m.json").write_text(text)
-    with pytest.raises(SystemExit, match=r"error: .*m\.json is not what head_masking\.evaluate --json writes"):
-        main([str(tmp_path / "m.json"), "--out", str(tmp_path)])
-    with pytest.raises(SystemExit, match="error: .*none.json"):
-        main([str(tmp_path / "none.json"), "--out", str(tmp_path)])
+    for name, message in (("m.json", f"is not what {PACKAGE}.evaluate --json writes"), ("none.json", "none.json")):
+        with pytest.raises(SystemExit):
+            main([str(tmp_path / name), "--out", str(tmp_path)])
+        error = capsys.readouterr().err
+        assert error.startswith("error: ") and message in error and error.count("\n") == 1
 
 
 def test_a_figure_without_its_place_is_missing(tmp_path):
     with pytest.raises(Missing):
-        figures.figure_8(Material([metrics()], tmp_path))
+        figures.FIGURES[8]([metrics()], tmp_path)

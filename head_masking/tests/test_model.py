@@ -80,7 +80,7 @@ def test_a_document_alone_is_a_row_of_a_padded_batch(tagger):
 def test_the_encoder_half_of_a_bart(ragged):
     tagger = Tagger(roughen(BartModel(BartConfig(**SIZES))).get_encoder(), hidden=8).eval()
     logits = tagger(ragged["input_ids"], ragged["attention_mask"].bool())
-    expected = tagger.classify(tagger.encoder(**ragged).last_hidden_state)
+    expected = tagger.perceptron(tagger.encoder(**ragged).last_hidden_state).squeeze(-1)
     keep = ragged["attention_mask"].bool()
     torch.testing.assert_close(logits[keep], expected[keep])
 
@@ -206,10 +206,11 @@ def reload(tokenizer, folder):
 
 
 def test_special_tokens_in_a_text_are_text():
-    """A "</s>" in a document does not become the end of it."""
+    """A "</s>" in a document does not become the end of it, whether it is cut or not."""
     tokenizer = train_tokenizer(TEXTS, 400)
-    ids = encode_document(tokenizer, "storm </s> hit <pad> Norwick", 50).ids
-    assert [ids.count(special) for special in (0, 1, 2)] == [1, 0, 1]
+    for longest in (50, 12):
+        ids, _, was_cut = encode_document(tokenizer, "storm </s> hit <pad> Norwick", longest)
+        assert [ids.count(special) for special in (0, 1, 2)] == [1, 0, 1] and was_cut == (longest == 12)
 
 
 def test_a_long_document_is_cut_and_says_so():

@@ -6,17 +6,18 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from transformers import BertConfig, BertModel
+from transformers import BartConfig, BartForConditionalGeneration, BertConfig, BertModel
 
 from ..masking import mask_heads, uniform_heads
 from ..sweep import (
-    Decoder,
     Document,
     Setting,
     Sweep,
     all_heads,
     content_selection_effects,
-    digest,
+    decode,
+    encode,
+    find_heads,
     ranked,
     read_heads,
     select_heads,
@@ -75,8 +76,15 @@ def test_other_texts_are_no_heads(text):
         read_heads(text)
 
 
-def test_all_heads_of_a_model(bart):
+def test_heads_of_a_model(bart):
+    """All, the top layer, a list, the name of a data set in Appendix B; what the model does not have is refused."""
     assert all_heads(bart) == {1: [0, 1, 2, 3], 2: [0, 1, 2, 3]}
+    assert find_heads("top", bart) == "2:0-3" and find_heads("2:1,0", bart) == "2:0-1"
+    with torch.device("meta"):
+        assert find_heads("xsum", BartForConditionalGeneration(BartConfig())) == "3:1-4,6-9,11,13-15"
+    for text in ("xsum", "3:0", "1:4"):
+        with pytest.raises(ValueError, match="does not exist|has no head"):
+            find_heads(text, bart)
     with pytest.raises(ValueError, match="no cross-attention"):
         all_heads(BertModel(BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, vocab_size=9)))
 
@@ -97,22 +105,30 @@ def decode_alone(bart, document: Document, setting: Setting) -> list[int]:
         return bart.generate(ids, **FLAGS)[0].tolist()
 
 
+def decode_all(bart, documents, setting: Setting, batch_size: int = 2) -> list[list[int]]:
+    summaries = {}
+    for batch in encode(bart, documents, batch_size):
+        summaries |= dict(zip(batch.numbers, decode(bart, documents, batch, setting, **FLAGS), strict=True))
+    return [summaries[i] for i in range(len(documents))]
+
+
 @pytest.mark.parametrize("batch_size", [1, 2, 5])
 def test_settings_decode_what_generate_does_from_the_text(bart, documents, batch_size):
-    """In their order, whatever the batch; several settings one after the other, and the first one again."""
-    decoder = Decoder(bart, documents, batch_size, **FLAGS)
-    outputs = [decoder.decode(setting) for setting in [*SETTINGS, SETTINGS[0]]]
+    """Whatever the batch; several settings one after the other, and the first one again."""
+    outputs = [decode_all(bart, documents, setting, batch_size) for setting in [*SETTINGS, SETTINGS[0]]]
     for setting, output in zip([*SETTINGS, SETTINGS[0]], outputs, strict=True):
         assert output == [decode_alone(bart, document, setting) for document in documents]
     assert len({json.dumps(output) for output in outputs}) == len(SETTINGS)  # each setting changes something
 
 
-def test_documents_are_encoded_once_whatever_the_number_of_settings(bart, documents):
+def test_documents_are_encoded_once_and_batch_by_batch(bart, documents):
+    """All settings of a batch share its states, and no batch is encoded before it is asked for."""
     calls = []
     bart.get_encoder().register_forward_hook(lambda module, inputs, output: calls.append(len(output[0])))
-    decoder = Decoder(bart, documents, 2, **FLAGS)
-    for setting in SETTINGS:
-        decoder.decode(setting)
+    for number, batch in enumerate(encode(bart, documents, 2), start=1):
+        for setting in SETTINGS:
+            decode(bart, documents, batch, setting, **FLAGS)
+        assert len(calls) == number
     assert calls == [2, 2, 1]
 
 
@@ -120,20 +136,8 @@ def test_summaries_end_where_they_end(bart, documents, monkeypatch):
     """`generate` pads the rows of a batch; padding inside a summary is not its end."""
     rows = torch.tensor([[2, 5, 1, 6, 2], [2, 7, 2, 1, 1]])
     monkeypatch.setattr(bart, "generate", lambda **keywords: rows)
-    assert Decoder(bart, [documents[1], documents[0]]).decode(Setting("plain")) == [[2, 5, 1, 6, 2], [2, 7, 2]]
-
-
-def test_decoding_leaves_the_model_as_it_was(bart, documents):
-    def hooks() -> int:
-        return sum(len(module._forward_pre_hooks) + len(module._forward_hooks) for module in bart.modules())
-
-    before, count = digest(bart), hooks()
-    decoder = Decoder(bart, documents, 2, **FLAGS)
-    for setting in SETTINGS:
-        decoder.decode(setting)
-    with pytest.raises(ValueError, match="layer 3 does not exist"):
-        decoder.decode(Setting("oracle", "3:0"))
-    assert digest(bart) == before and hooks() == count
+    [batch] = encode(bart, documents[:2])
+    assert decode(bart, documents, batch, Setting("plain")) == [[2, 5, 1, 6, 2], [2, 7, 2]]
 
 
 # The file
@@ -153,10 +157,10 @@ class Fake:
         kind, _, heads = texts[0].partition(" ")
         value = self.values.get((kind, heads), len(self.asked) + 1 / 3)
         found = value if isinstance(value, dict) else {"rouge1": value, "rouge2": 0.0, "rouge1_recall": value}
-        return {metric: np.array([each, each + 1]) for metric, each in found.items()}
+        return {metric: np.array([value, value + 1]) for metric, value in found.items()}
 
-    def sweep(self, path, what="a", labels=None) -> Sweep:
-        return Sweep(path, self.decode, self.score, {"model": what}, labels)
+    def sweep(self, path, depends=None) -> Sweep:
+        return Sweep(path, self.decode, self.score, depends or {})
 
 
 def means(scores) -> list[float]:
@@ -174,59 +178,43 @@ def test_a_setting_is_decoded_once_also_by_another_process(tmp_path):
     assert means(again[:2]) == means([scores[1], scores[0]]) == means(sweep.run([SETTINGS[0], SETTINGS[1]]))
 
 
-def test_a_half_written_last_line_is_dropped(tmp_path):
+def test_a_killed_sweep_goes_on_and_a_half_written_last_line_is_dropped(tmp_path):
     path, first, second, third = tmp_path / "sweep.jsonl", Fake(), Fake(), Fake()
-    first.sweep(path).run(SETTINGS)
-    whole = path.read_bytes()
-    for cut in (1, 20):  # without its line feed; in the middle
-        path.write_bytes(whole[:-cut])
-        second.asked = []
-        second.sweep(path).run(SETTINGS)
-        assert second.asked == SETTINGS[-1:]
-        third.sweep(path).run(SETTINGS)
-        assert third.asked == [] and path.read_bytes().count(b"\n") == len(SETTINGS)
-
-
-def test_what_was_done_before_a_failure_is_kept(tmp_path):
-    """As a killed process: the third setting fails, the first two are in the file."""
-    path, first, second = tmp_path / "sweep.jsonl", Fake(), Fake()
     sweep = first.sweep(path)
-    sweep.score = lambda texts: first.score(texts) if len(first.asked) < 3 else 1 / 0
+    sweep.score = lambda texts: first.score(texts) if len(first.asked) < 4 else 1 / 0
     with pytest.raises(ZeroDivisionError):
         sweep.run(SETTINGS)
-    second.sweep(path).run(SETTINGS)
-    assert second.asked == SETTINGS[2:]
+    for cut in (0, 1, 20):  # whole; without its line feed; in the middle
+        path.write_bytes(path.read_bytes()[: -cut or None])
+        second.asked = []
+        second.sweep(path).run(SETTINGS[:3])
+        assert second.asked == (SETTINGS[2:3] if cut else [])
+        third.sweep(path).run(SETTINGS[:3])
+        assert third.asked == [] and path.read_bytes().count(b"\n") == 3
 
 
 def test_results_of_something_else_are_not_taken(tmp_path):
     """Another model or other labels are decoded again; what does not depend on labels is not."""
     path, fake = tmp_path / "sweep.jsonl", Fake()
-    fake.sweep(path, "a", {"oracle": 1, "system": 1}).run(SETTINGS)
-    for what, labels, expected in (
-        ("b", {"oracle": 1, "system": 1}, SETTINGS),
-        ("a", {"oracle": 2, "system": 1}, [SETTINGS[2]]),
-        ("a", {"oracle": 1, "system": 1}, []),
+    kinds = ("plain", "uniform", "oracle", "system")
+    for depends, expected in (
+        (dict.fromkeys(kinds, 1), SETTINGS),
+        (dict.fromkeys(kinds, 2), SETTINGS),
+        (dict.fromkeys(kinds, 2) | {"oracle": 3}, [SETTINGS[2]]),
+        (dict.fromkeys(kinds, 2), []),
     ):
         fake.asked = []
-        fake.sweep(path, what, labels).run(SETTINGS)
+        fake.sweep(path, depends).run(SETTINGS)
         assert fake.asked == expected
 
 
-@pytest.mark.parametrize("line", ["not json", "[1, 2]", '{"key": "a"}', '{"key": "a", "scores": [1]}'])
+@pytest.mark.parametrize("line", ["not json", "[1, 2]", '{"kind": "a"}', '{"depends": 0, "kind": "a", "scores": [1]}'])
 def test_a_broken_line_is_named(tmp_path, line):
     path = tmp_path / "sweep.jsonl"
     Fake().sweep(path).run(SETTINGS[:1])
     path.write_text(path.read_text() + line + "\n" + path.read_text())
     with pytest.raises(ValueError, match=r"sweep\.jsonl:2 is not a line of a sweep: remove"):
         Fake().sweep(path)
-
-
-def test_digests_tell_weights_and_tokens_apart(bart):
-    before = digest(bart, [1, 2])
-    assert digest(bart, [1, 2]) == before != digest(bart, [1, 3])
-    with torch.no_grad():
-        bart.model.decoder.layers[1].fc2.bias[3] += 1e-6
-    assert digest(bart, [1, 2]) != before
 
 
 # What the paper makes of it
@@ -288,8 +276,8 @@ def test_section_5_heads_are_selected_four_at_a_time(tmp_path):
     values["system", texts[5]] = {"rouge1": 39.0, "rouge2": 22.0}
     fake = Fake(values)
     best, tried = select_heads(fake.sweep(tmp_path / "s"), effects)
-    assert best == {2: sorted(order[:8])}
-    assert [text for text, _ in tried] == texts == [setting.heads for setting in fake.asked]
+    assert best == write_heads({2: order[:8]})
+    assert list(tried) == texts == [setting.heads for setting in fake.asked]
 
 
 def test_selection_of_other_groups_and_of_equal_sets(tmp_path):
@@ -297,5 +285,5 @@ def test_selection_of_other_groups_and_of_equal_sets(tmp_path):
     effects = {(1, head): {"rouge1": np.array([-head + 0.0])} for head in range(6)}
     fake = Fake({("t", text): 40.0 for text in ("1:0-3", "1:0-5")})
     best, tried = select_heads(fake.sweep(tmp_path / "s"), effects, labels="t")
-    assert [text for text, _ in tried] == ["1:0-3", "1:0-5"] and best == {1: [0, 1, 2, 3]}
+    assert list(tried) == ["1:0-3", "1:0-5"] and best == "1:0-3"
     assert len(select_heads(fake.sweep(tmp_path / "s"), effects, labels="t", group=2)[1]) == 3

@@ -1,0 +1,113 @@
+"""From a text to its summary: with a tagger, with words of one's own, from files and standard input."""
+
+import io
+import json
+import sys
+
+import pytest
+import torch
+
+pytest.importorskip("shared")
+
+from shared.data import Example
+
+from ..masking import keep_at_least, mask_heads
+from ..predict import main, predict
+from ..sweep import all_heads
+from ..train import load_run, load_summarizer
+from .test_evaluate import runs  # noqa: F401  # a fixture
+
+TEXTS = ["a storm hit the town .", "on Monday the river rose , officials said .", "two bridges were closed ."]
+
+
+@pytest.fixture
+def base(runs):  # noqa: F811
+    """A summariser to which it matters what it attends to."""
+    run = load_summarizer(runs / "base")
+    with torch.no_grad():
+        for weight in run.model.get_decoder().parameters():
+            weight *= 3
+    run.model.generation_config.update(max_length=12, num_beams=2)
+    return run
+
+
+def examples():
+    return [Example(str(i), [text], ["-"], [["-"]]) for i, text in enumerate(TEXTS)]
+
+
+def alone(run, text, heads, keep=None) -> str:
+    """`generate` on one text, its kept tokens given."""
+    inputs = run.tokenizer([text], return_tensors="pt")
+    if keep is None:
+        ids = run.model.generate(**inputs)
+    else:
+        with mask_heads(run.model, heads, keep(inputs)):
+            ids = run.model.generate(**inputs)
+    return " ".join(run.tokenizer.decode(ids[0], skip_special_tokens=True).split())
+
+
+def test_texts_are_summarised_in_their_order_with_and_without_masks(base, runs):  # noqa: F811
+    """Each as alone, under the model's own settings; what is kept are the tagger's words; batches change nothing."""
+    tagger, top = load_run(runs / "tagger"), {2: all_heads(base.model)[2]}
+
+    def keep(inputs):
+        scores = tagger.model(inputs.input_ids, inputs.attention_mask.bool()).sigmoid()
+        scores[:, [0, -1]] = 0
+        return keep_at_least(scores, tagger.model.threshold.item())
+
+    rows = list(predict(base, examples(), tagger, both=True, batch_size=2))
+    assert [row["id"] for row in rows] == ["0", "1", "2"] and not any(row["was_cut"] for row in rows)
+    assert [row["plain"] for row in rows] == [alone(base, text, top) for text in TEXTS]
+    assert [row["prediction"] for row in rows] == [alone(base, text, top, keep) for text in TEXTS]
+    assert list(predict(base, examples(), tagger, both=True, batch_size=1)) == rows
+
+
+def test_words_of_ones_own_are_kept(base):
+    first, _, last = predict(base, examples(), keep_words=["STORM", "town", "bridges"], both=True)
+    assert set(first["kept"]) >= {"storm", "town"}
+    assert "bridges" in last["kept"] and first["prediction"] != first["plain"]
+    plain = next(predict(base, examples()))
+    assert plain["prediction"] == first["plain"] and plain["kept"] == []
+
+
+def test_input_is_streamed(base):
+    """A batch is summarised before the next one is read."""
+    texts = iter(examples())
+    rows = predict(base, texts, batch_size=1)
+    assert next(rows)["id"] == "0" and next(texts).id == "1"
+
+
+def test_lines_of_standard_input_and_json_lines(runs, tmp_path, monkeypatch, capsys):  # noqa: F811
+    """A line each, or with --both three; JSONL out has all that is known, from a JSONL that has only sources."""
+    flags = [str(runs / "base"), "--tagger", str(runs / "tagger"), "--heads", "1:0-3"]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(TEXTS) + "\n"))
+    main(flags)
+    lines = capsys.readouterr().out.split("\n")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(TEXTS)))
+    main([*flags, "--both"])
+    both = capsys.readouterr().out
+    assert len(lines) == 4 and all(f"masked: {line}" in both for line in lines[:3]) and both.count("\nkept:   ") == 3
+    source, out = tmp_path / "in.jsonl", tmp_path / "new" / "out.jsonl"
+    source.write_text("".join(json.dumps({"source": text, "id": f"n{i}"}) + "\n" for i, text in enumerate(TEXTS)))
+    main([*flags, str(source), "--out", str(out)])
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [row["id"] for row in rows] == ["n0", "n1", "n2"] and [row["prediction"] for row in rows] == lines[:3]
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["{runs}/tagger"], "holds a tagger"),
+        (["{runs}/base", "--tagger", "{runs}/half"], "holds a summarizer"),
+        (["{runs}/base", "--tagger", "{runs}/tagger", "--keep-words", "a"], "give one of the two"),
+        (["{runs}/base", "{runs}/gone.txt"], "gone.txt"),
+        (["{runs}/base", "--heads", "9:0", "{runs}/base/config.json"], "layer 9 does not exist"),
+        (["{runs}/base", "--out", "{runs}/base"], "base"),
+    ],
+)
+def test_bad_requests_end_with_one_line(runs, flags, message, capsys):  # noqa: F811
+    with pytest.raises(SystemExit):
+        main([flag.format(runs=runs) for flag in flags])
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("error: ") and message in error
