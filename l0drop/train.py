@@ -10,7 +10,6 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, make_dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
@@ -152,6 +151,12 @@ class Run(NamedTuple):
     dropped: set[int]  # token ids that the run's frequency pattern drops
     first_step: int  # updates behind the weights that this run started from
 
+    def write_files(self, folder: Path) -> None:
+        """Write what `load_run` reads beside config.json and the weights."""
+        (folder / "tokenizer.json").write_text(self.tokenizer.to_str(), encoding="utf-8")
+        start = {"first_step": self.first_step, "dropped": sorted(self.dropped)}
+        (folder / "start.json").write_text(json.dumps(start), encoding="utf-8")
+
 
 def load_run(folder: str | Path) -> Run:
     """Read a run; the model is in eval mode on the CPU. Of a run in training, the last checkpoint, said on stderr.
@@ -192,13 +197,8 @@ def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
     other = [name for name in missing if not name.startswith("l0drop.") and "entmax" not in name] + unexpected
     if other:
         raise ValueError(f"{config.init} does not fit --l0drop {config.l0drop}: it has no place for {', '.join(other)}")
-    return Run(
-        config,
-        model,
-        base.tokenizer,
-        dropped_units(examples, base.tokenizer, config.pattern),
-        base.first_step + base.config.steps,
-    )
+    dropped = dropped_units(examples, base.tokenizer, config.pattern)
+    return Run(config, model, base.tokenizer, dropped, base.first_step + base.config.steps)
 
 
 def dropped_units(examples: Sequence[Example], tokenizer: Tokenizer, pattern: str) -> set[int]:
@@ -232,11 +232,7 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     examples = load(config.data, "train")
     start = load_run(out) if resume else begin(config, examples)
     set_seed(config.seed, device_specific=True)  # each process draws its own dropout and gates
-    encode = partial(
-        encode_examples, tokenizer=start.tokenizer, max_source=config.max_source, max_target=config.max_target,
-        pattern=config.pattern, dropped=start.dropped, stanza_folder=config.stanza,
-    )  # fmt: skip
-    items, validation = encode(examples), encode(load(config.data, "validation"))
+    items, validation = (encode(part, start, config) for part in (examples, load(config.data, "validation")))
     batches = TokenBatches(items, config.batch_tokens, config.seed)
     # The loader's own generator, or starting it would draw from the one that dropout and gates draw from.
     loader = DataLoader(items, batch_sampler=batches, collate_fn=collate, generator=torch.Generator())
@@ -244,15 +240,9 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     optimizer = torch.optim.Adam(start.model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-8)
     model, optimizer, loader = accelerator.prepare(start.model, optimizer, loader)
 
-    def write_files(folder: Path) -> None:
-        (folder / "tokenizer.json").write_text(start.tokenizer.to_str(), encoding="utf-8")
-        known = {"first_step": start.first_step, "dropped": sorted(start.dropped)}
-        (folder / "start.json").write_text(json.dumps(known), encoding="utf-8")
-
     counts = {"step": 0, "examples": len(items), "sources_cut": sum(item.was_cut for item in items)}
-    progress = {"step": 0, "log": [counts]}
     with (
-        training(accelerator, out, config, progress, write_files) as progress,
+        training(accelerator, out, config, {"step": 0, "log": [counts]}, start.write_files) as progress,
         tqdm(total=config.steps, initial=progress["step"], disable=not accelerator.is_main_process) as bar,
     ):
         stream = iter(accelerator.skip_first_batches(loader, progress["step"] * config.accumulate))
@@ -266,13 +256,13 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
                 with accelerator.accumulate(model):
                     logits, encoding = model(batch.source, batch.target_input, batch.rule_keep)
                     # Eq. (12), mean over the sentences of a micro-batch (D14).
-                    losses = objective(
+                    loss = objective(
                         logits, batch.target, encoding, weight, config.label_smoothing, config.l0_reduction
-                    )
-                    accelerator.backward(losses.mean())
+                    ).mean()
+                    accelerator.backward(loss)
                     optimizer.step()
                     optimizer.zero_grad()
-            row = {"step": step + 1, "loss": losses.mean().item(), "lambda": weight, "zero": share_of_zeros(encoding)}
+            row = {"step": step + 1, "loss": loss.item(), "lambda": weight, "zero": share_of_zeros(encoding)}
             if not math.isfinite(row["loss"]):
                 raise ValueError(f"the loss is {row['loss']} at step {step + 1}; {out} keeps its last checkpoint")
             bar.update()
@@ -286,6 +276,12 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
         last = progress["log"][-1]
         print(f"{out}: {last['step']} steps, validation loss {last['validation_loss']:.3f}")
         print(f"next: python -m {__package__}.evaluate {out}")
+
+
+def encode(examples: Sequence[Example], start: Run, config: TrainConfig) -> list[Item]:
+    """Examples as token ids, cut to size."""
+    sizes = config.max_source, config.max_target
+    return encode_examples(examples, start.tokenizer, *sizes, config.pattern, start.dropped, config.stanza)
 
 
 def share_of_zeros(encoding: Encoding) -> float:
