@@ -176,12 +176,13 @@ def rouge_l(predictions: dict[str, Sequence[str]], examples: Sequence[Example]) 
     Returns:
         per system {"rouge1", "rouge2", "rougeLsum", "difference"}, the last None for the first system.
     """
-    references = [example.references for example in examples]
+    # A reference that is one string is cut into sentences as the predictions are.
+    references = [[split_sentences(r[0]) if len(r) == 1 else r for r in example.references] for example in examples]
     systems, first = {}, None
     for name, texts in predictions.items():
         values = rouge.score([split_sentences(text) for text in texts], references)
         systems[name] = {metric: rouge.interval(values[metric]) for metric in ("rouge1", "rouge2", "rougeLsum")}
-        systems[name]["difference"] = first is not None and rouge.difference(values["rougeLsum"], first) or None
+        systems[name]["difference"] = None if first is None else rouge.difference(values["rougeLsum"], first)
         first = values["rougeLsum"] if first is None else first
     return systems, rouge.signature(len(examples))
 

@@ -181,6 +181,8 @@ def test_rouge_l_is_over_sentences():
     assert systems["b"]["rougeLsum"]["mean"] == pytest.approx(100 * 3 / 5)  # 3 of 5 words in common, both of 5 words
     assert systems["a"]["difference"] is None
     assert systems["b"]["difference"]["difference"] == pytest.approx(-40)
+    whole = example("x", "red cats sleep. dogs bark.")  # a reference of one string is split, too
+    assert rouge_l({"a": ["dogs bark. red cats sleep."]}, [whole])[0]["a"]["rougeLsum"]["mean"] == pytest.approx(100.0)
 
 
 def test_main_writes_table_json_csv_and_predictions(runs, tmp_path, capsys):
