@@ -137,7 +137,7 @@ def test_d9_every_piece_of_a_generated_word_counts(tokenizer):
     assert steps == pieces > 1 and found["copy_salient"].tolist() == [[pieces]]
 
 
-def test_percentages_of_heads_that_may_see_one_word_alone(bart, tokenizer, readings):
+def test_section_4_3_percentages_of_heads_that_may_see_one_word_alone(bart, tokenizer, readings):
     """Section 4.3: with a mask that leaves the first word, a masked head attends to it always: no slip by a step."""
     cut = [each._replace(ids=each.ids[:4], offsets=each.offsets[:4], reference="nothing") for each in readings[:1]]
     keep = torch.tensor([[False, True, False, False]])
