@@ -172,8 +172,8 @@ def check_outputs(*paths: Path | None) -> None:
             if not path.is_file():  # /dev/null must not be replaced
                 raise OSError(f"{path} is not a file")
             path.open("a").close()
-        _write(f"{path}.test", "")
-        os.remove(f"{path}.test")
+        _write(f"{path}.test{os.getpid()}", "")
+        os.remove(f"{path}.test{os.getpid()}")
 
 
 def write_json(path: str | os.PathLike, value: Any) -> None:
