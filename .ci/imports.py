@@ -9,6 +9,7 @@
   what one option alone needs is imported inside a function, or in a file of the library's name (entmax.py). text.py
   may import `tokenizers`, run.py `accelerate`, `filelock` and `safetensors`. None of them imports run.py, or one of
   the five above, which may want `shared`.
+- What is imported at the top is named in the package's requirements.txt.
 - run.py and tests/test_run.py are the same files in all packages, byte for byte.
 - `# Same as l0drop/model.py:name` just above a function or class, at both: they are equal but for docstrings and
   comments. Two packages that have a function of some length alike say so.
@@ -70,6 +71,18 @@ def check_imports(path: Path, package: str, packages: set[str]) -> list[str]:
             allowed = MECHANISM_LIBRARIES | EXTRA_LIBRARIES.get(path.name, {path.stem})
             if name not in allowed and name not in sys.stdlib_module_names:
                 problems.append(f"{where}{path.name} imports {name}; a mechanism has {', '.join(sorted(allowed))}")
+    return problems
+
+
+def check_requirements(package: str, root: Path) -> list[str]:
+    """Libraries that a package's own files import at the top and its requirements.txt does not name."""
+    listing, problems = root / package / "requirements.txt", []
+    named = re.findall(r"^[\w.-]+", listing.read_text(encoding="utf-8"), re.M) if listing.exists() else None
+    known = {name.lower().replace("-", "_") for name in named or []} | {"shared", package, *sys.stdlib_module_names}
+    for path in sorted((root / package).glob("*.py")) if named else []:
+        for line, name, at_top in imported(ast.parse(path.read_text(encoding="utf-8"))):
+            if at_top and name not in known:
+                problems.append(f"{path}:{line}: {name} is not in {package}/requirements.txt")
     return problems
 
 
@@ -141,6 +154,7 @@ def main(arguments: list[str], root: Path = Path(".")) -> int:
     found = sorted(path.parent.name for path in root.glob("*/model.py"))
     problems = check_copies(found, root) + check_duplicates(found, root)
     for package in arguments or found:
+        problems += check_requirements(package, root)
         for path in sorted((root / package).rglob("*.py")):
             problems += check_imports(path, package, set(found) - {package}) + check_twins(path, root)
     print("\n".join(problems) or f"imports: {', '.join(arguments or found) or 'no package'}: all rules hold")

@@ -44,6 +44,7 @@ TWIN = '# Same as paper/model.py:f\ndef f(x):\n    """Doc."""\n    return x\n'
         ({"model_py": "from . import predict\n"}, "must not import predict.py"),
         ({"run_py": "from shared.data import load\n"}, "only benchmark.py"),
         ({"run_py": "from .train import train\n"}, "must not import train.py"),
+        ({"requirements_txt": "# tyro\ntorchvision\n"}, "paper/model.py:1: torch is not in paper/requirements.txt"),
         ({"run_py": "import transformers, tyro\n"}, "run.py imports tyro"),
         ({"run_py": "import torch\n"}, "paper/run.py:1: not the same file"),
         ({"text_py": LONG.format("another word")}, "paper/text.py:1: long is the same as in"),
@@ -68,6 +69,7 @@ def test_imports_passes_what_is_allowed(tmp_path):
     run = "from accelerate import utils\nimport filelock, safetensors, torch\n"
     package(tmp_path, "other", model_py=TWIN, run_py=run, text_py="# Same as paper/gates.py:long\n" + LONG)
     files = {
+        "requirements_txt": "torch>=2\nnumpy\nfilelock>=3\nsafetensors\naccelerate[x]\nTyro\ntqdm # bars\nentmax\n",
         "run_py": run,
         "predict_py": "import tyro\nfrom shared.data import load\nfrom .run import load_weights\n",
         "model_py": "import math\nimport numpy\n\n# Same as other/model.py:f\ndef f(x):\n    return x\n",
