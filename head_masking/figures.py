@@ -60,7 +60,8 @@ def analyses(metrics: Sequence[dict], key: str, places: Sequence[int]) -> list[t
 def save_figure(out: Path, name: str, figure: Figure, rows: Sequence[dict]) -> Path:
     """Write NAME.png and NAME.csv; returns the path of the PNG."""
     figure.savefig(out / f"{name}.png", dpi=150)
-    write_csv(out / f"{name}.csv", rows)
+    one_line = lambda value: value.replace("\n", " on ") if isinstance(value, str) else value  # noqa: E731
+    write_csv(out / f"{name}.csv", [{column: one_line(value) for column, value in row.items()} for row in rows])
     return out / f"{name}.png"
 
 
@@ -97,9 +98,11 @@ def effects(metrics: Sequence[dict], out: Path, number: int, places: Sequence[in
     """Figures 2 and 6: ROUGE-1 F1 of oracle masks on each head, over uniform attention and over the plain model."""
     found = analyses(metrics, "effects", places)
     title = f"Figure {number}: gain in ROUGE-1 F1 by oracle masks on one head"
-    figure, grid = panels(title, len(found), 2)
+    every = [row for _, analysis in found for row in analysis["effects"]]
     columns = {"mean": "over uniform attention", "over_plain": "over the plain model"}
-    largest = max(abs(row[c]) for _, a in found for row in a["effects"] for c in columns if c in row) or 1.0
+    columns = {column: over for column, over in columns.items() if all(column in row for row in every)}
+    figure, grid = panels(title, len(found), len(columns))
+    largest = max(abs(row[column]) for row in every for column in columns) or 1.0
     for line, (name, analysis) in zip(grid, found, strict=True):
         for axes, (column, over) in zip(line, columns.items(), strict=True):
             image = heat_map(axes, analysis["effects"], column, f"{over}\n{name}", largest, diverging=True)
@@ -157,7 +160,7 @@ def focus(metrics: Sequence[dict], out: Path, number: int, place: int, categorie
     found = analyses(metrics, "focus", [place])
     known = [kind for kind in categories if all(kind in row for _, a in found for row in a["focus"])]
     title = f"Figure {number}: attendees, % of generated pieces\n{found[0][0]}"
-    columns = min(len(known), 3)
+    columns = len(known) if len(known) < 5 else 3
     figure, grid = panels(title, -(-len(known) // columns) * len(found), columns, 3.0)
     largest = max(row[kind] for _, analysis in found for row in analysis["focus"] for kind in known) or 1.0
     cells = [(analysis["focus"], kind) for _, analysis in found for kind in known]
