@@ -83,6 +83,7 @@ def check_requirements(package: str, root: Path) -> list[str]:
         for line, name, at_top in imported(ast.parse(path.read_text(encoding="utf-8"))):
             if at_top and name not in known:
                 problems.append(f"{path}:{line}: {name} is not in {package}/requirements.txt")
+                known.add(name)
     return problems
 
 
