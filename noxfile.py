@@ -40,7 +40,7 @@ DEMOS = {
         "train --out runs/l0drop-base --l0drop none --resume",
         "train --out runs/l0drop --init runs/l0drop-base --l0drop output --l0-weight 0.5 --steps 400 --resume",
         "evaluate runs/l0drop-base runs/l0drop --json runs/l0drop/metrics.json",
-        "figures runs/l0drop/metrics.json --run runs/l0drop --out figures/l0drop",
+        "figures runs/l0drop/metrics.json --run runs/l0drop --baseline runs/l0drop-base --out figures/l0drop",
         "predict runs/l0drop runs/story.txt --show-pruned",
     ),
     # HEAD_MASKING: its lines as of the old command line
