@@ -1,28 +1,27 @@
 """BERTSum (Liu & Lapata 2019) with diminishing attention in the last decoder layer's cross-attention (Section 4.2).
 
+The paper's own idea is in diminishing.py, the text in bert_text.py.
+
     B documents   S source tokens   N sentences   T target tokens   H heads   D width   K = D / H   V vocabulary
-    sources = B in decoding; rows = sources x beams, the beams of a source beside each other
+    W beams of a document, beside each other; rows = B x W
 
 `BertSumExt` says which sentences to take, Eq. (6); `BertSumExtAbs` writes a summary with a 6-layer Transformer decoder
-on the same encoder, which is any BERT of transformers. In decoding, keys and values of a source belong to the source:
-its beams are the query axis of one attention. The decoder's own past, and the coverage, belong to the rows.
+on the same encoder, which is any BERT of transformers. In decoding, keys and values of a document belong to the
+document: its beams are the query axis of one attention. The decoder's own past, and the coverage, belong to the rows.
 """
 
 import math
-import re
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pad_sequence
 
+from .bert_text import Batch, TargetIds
 from .diminishing import Diminishing, DiminishingState
-
-TARGET_TOKENS = ("[unused0]", "[unused1]", "[unused2]")  # begin, end, between sentences (released PreSumm)
+from .model import masked_softmax, rescale
 
 
 @dataclass(frozen=True)
@@ -34,149 +33,21 @@ class BertSumConfig:
     feed_forward: int = 2048
     dropout: float = 0.2
     positions: int = 512  # beyond the encoder's own, its last position is repeated (released PreSumm)
+    label_smoothing: float = 0.0  # of the training loss of the abstractive model
     diminishing: Diminishing = Diminishing()
     renormalise: bool = False  # D1: the diminished weights need not sum to 1
 
 
-# Text -> batches
-
-
-class TargetIds(NamedTuple):
-    """Special tokens of summaries."""
-
-    begin: int
-    end: int
-    between: int
-    padding: int
-
-
-def target_ids(tokenizer) -> TargetIds:
-    """The ids of TARGET_TOKENS and of padding.
-
-    Raises:
-        ValueError: the tokenizer does not know them.
-    """
-    ids = [tokenizer.convert_tokens_to_ids(token) for token in TARGET_TOKENS]
-    if tokenizer.pad_token_id is None or any(i in (None, tokenizer.unk_token_id) for i in ids):
-        raise ValueError(f"the tokenizer lacks {', '.join(TARGET_TOKENS)} or padding: take a BERT's")
-    return TargetIds(*ids, tokenizer.pad_token_id)
-
-
-class Item(NamedTuple):
-    """One document with its summary as token ids."""
-
-    source: list[int]  # [CLS] sentence [SEP] [CLS] sentence [SEP] ...
-    segments: list[int]  # 0 for the first sentence, 1 for the second, 0 for the third, ...
-    starts: list[int]  # (N,) where the [CLS] of each sentence stands
-    labels: list[bool]  # (N,) True = an extractive summary takes the sentence
-    target: list[int]  # begin, words, end
-    was_cut: bool
-
-
-def encode_examples(
-    rows: Sequence[tuple[Sequence[str], Sequence[str], Sequence[bool] | None]],
-    tokenizer,
-    max_source: int,
-    max_target: int,
-) -> list[Item]:
-    """Documents and summaries as token ids, cut to size.
+def learning_rate(step: int, factor: float, warmup: int) -> float:
+    """Rate of the encoder, Eq. (7), or of the decoder, Eq. (8), at update `step` (from 0).
 
     Args:
-        rows: sentences of the document, sentences of the summary, and which sentences are salient (None = greedy
-            choice by the summary). A document of one string is split into sentences.
-        max_source: tokens, at least 3; a cut document still ends in [SEP].
-        max_target: tokens of the summary, begin and end included.
+        factor: lr~; 2e-3 for the encoder, 0.1 for the decoder (Section 2.3).
+        warmup: updates; 20,000 and 10,000; 0 = a constant rate.
     """
-    special, items = target_ids(tokenizer), []
-    for document, summary, salient in rows:
-        sentences = re.split(r"(?<=[.!?])\s+", document[0].strip()) if len(document) == 1 else list(document)
-        known = salient if salient is not None and len(salient) == len(sentences) else None
-        labels = list(known) if known is not None else greedy_labels(sentences, " ".join(summary))
-        pieces = tokenizer(sentences, add_special_tokens=False, verbose=False)["input_ids"]
-        source, segments, starts = [], [], []
-        for number, ids in enumerate(pieces):
-            if len(source) + 3 > max_source:
-                break
-            starts.append(len(source))
-            source += [tokenizer.cls_token_id, *ids, tokenizer.sep_token_id]
-            segments += [number % 2] * (len(source) - len(segments))
-        was_cut = len(source) > max_source or len(starts) < len(sentences)
-        if len(source) > max_source:
-            source = [*source[: max_source - 1], tokenizer.sep_token_id]
-        target = []
-        for ids in tokenizer(list(summary), add_special_tokens=False, verbose=False)["input_ids"]:
-            target += [special.between] * bool(target) + ids
-        target = [special.begin, *target[: max_target - 2], special.end]
-        items.append(Item(source, segments[: len(source)], starts, labels[: len(starts)], target, was_cut))
-    return items
-
-
-def greedy_labels(sentences: Sequence[str], summary: str, most: int = 3) -> list[bool]:
-    """Which sentences to take: one after the other, whichever raises ROUGE-1 + ROUGE-2 F1 most (released PreSumm)."""
-
-    def count(text: str) -> list[Counter]:
-        words = re.findall(r"[^\W_]+", text.lower())
-        return [Counter(words), Counter(zip(words, words[1:], strict=False))]
-
-    def f1(taken: list[Counter]) -> float:
-        sizes = [(sum((a & b).values()), sum(a.values()) + sum(b.values())) for a, b in zip(taken, wanted, strict=True)]
-        return sum(2 * hits / total for hits, total in sizes if total)
-
-    wanted, counts = count(summary), [count(sentence) for sentence in sentences]
-    chosen, taken, best = [], [Counter(), Counter()], 0.0
-    for _ in range(min(most, len(sentences))):
-        rest = [i for i in range(len(sentences)) if i not in chosen]
-        gains = {i: f1([a + b for a, b in zip(taken, counts[i], strict=True)]) for i in rest}
-        pick = max(gains, key=gains.get)
-        if gains[pick] <= best:
-            break
-        chosen, best = [*chosen, pick], gains[pick]
-        taken = [a + b for a, b in zip(taken, counts[pick], strict=True)]
-    return [i in chosen for i in range(len(sentences))]
-
-
-class Batch(NamedTuple):
-    """Items as tensors, padded on the right."""
-
-    source: Tensor  # (B, S)
-    segments: Tensor  # (B, S)
-    keep: Tensor  # (B, S) bool, False at padding
-    starts: Tensor  # (B, N)
-    keep_sentences: Tensor  # (B, N) bool
-    labels: Tensor  # (B, N) bool
-    target_in: Tensor  # (B, T) begin, words
-    target_out: Tensor  # (B, T) words, end
-    keep_target: Tensor  # (B, T) bool
-
-
-def collate(items: Sequence[Item], padding: int, device: torch.device | str = "cpu") -> Batch:
-    """Items -> tensors on the device."""
-
-    def pad(rows: list[list[int]], value: int = 0) -> Tensor:
-        return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=value).to(device)
-
-    return Batch(
-        source=pad([item.source for item in items], padding),
-        segments=pad([item.segments for item in items]),
-        keep=pad([[1] * len(item.source) for item in items]).bool(),
-        starts=pad([item.starts for item in items]),
-        keep_sentences=pad([[1] * len(item.starts) for item in items]).bool(),
-        labels=pad([item.labels for item in items]).bool(),
-        target_in=pad([item.target[:-1] for item in items], padding),
-        target_out=pad([item.target[1:] for item in items], padding),
-        keep_target=pad([[1] * (len(item.target) - 1) for item in items]).bool(),
-    )
-
-
-def read_output(tokenizer, ids: Sequence[int]) -> str:
-    """Token ids of an output -> text, its sentences parted by line breaks."""
-    special, sentences = target_ids(tokenizer), [[]]
-    for token in ids:
-        if token == special.between:
-            sentences.append([])
-        elif token not in special:
-            sentences[-1].append(token)
-    return "\n".join(tokenizer.decode(sentence) for sentence in sentences if sentence)
+    number = step + 1
+    # Eq. (7), (8): lr = lr~ min(step^-0.5, step warmup^-1.5)
+    return factor * min(number**-0.5, number * warmup**-1.5) if warmup else factor
 
 
 # Parts
@@ -195,14 +66,6 @@ def sinusoids(first: int, length: int, like: Tensor) -> Tensor:
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)[:, :width].to(like.dtype)
 
 
-def masked_softmax(logits: Tensor, keep: Tensor) -> Tensor:
-    """Softmax over the last dimension; exactly 0 where `keep` is False, and a row of 0 where nothing is kept.
-
-    D5: nothing is divided by a sum of weights, which could be 0.
-    """
-    return logits.masked_fill(~keep, torch.finfo(logits.dtype).min).softmax(-1) * keep
-
-
 class Attention(nn.Module):
     """Multi-head attention in parts, so that the weights can be diminished in between."""
 
@@ -218,8 +81,8 @@ class Attention(nn.Module):
         """(B, L, D) -> (B, H, L, K)."""
         return states.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
-    def memory(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, S, D) -> keys and values, (B, H, S, K)."""
+    def project(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, S, D) -> keys and values, (B, H, S, K), once per source."""
         return self.split(self.key(states)), self.split(self.value(states))
 
     def weights(self, states: Tensor, keys: Tensor, keep: Tensor) -> Tensor:
@@ -267,17 +130,57 @@ class SentenceLayer(nn.Module):
     def forward(self, states: Tensor, keep: Tensor) -> Tensor:
         """(B, N, D) -> (B, N, D); keep: (B, 1, 1, N)."""
         normed = self.norm(states)
-        keys, values = self.attention.memory(normed)
+        keys, values = self.attention.project(normed)
         attended = self.attention.read(self.attention.weights(normed, keys, keep), values)
         return self.feed_forward(states + self.dropout(attended))
 
 
-def initialise(module: nn.Module) -> None:
-    """Linear maps N(0, 0.02) with bias 0, as BERT's (released PreSumm)."""
+def initialise(module: nn.Module, width: int) -> None:
+    """Normally distributed linear maps with bias 0.
+
+    D18: at BERT's width of 768 the deviation is 0.02 (released PreSumm); a smaller model keeps its scale with
+    in_features^-0.5, and learns nothing but the template with 0.02.
+    """
     for part in module.modules():
         if isinstance(part, nn.Linear):
-            nn.init.normal_(part.weight, std=0.02)
+            nn.init.normal_(part.weight, std=0.02 if width == 768 else part.in_features**-0.5)
             nn.init.zeros_(part.bias)
+
+
+def load_pretrained(kind: str, name: str, **keywords):
+    """`transformers.KIND.from_pretrained(name)`; ValueError with the remedy when it is not there or does not fit."""
+    import transformers
+
+    try:
+        return getattr(transformers, kind).from_pretrained(name, **keywords)
+    except Exception as error:  # transformers and the hub raise a dozen unrelated types
+        remedy = "make it again" if Path(name).exists() else f"give a folder, or: HF_HUB_OFFLINE=0 hf download {name}"
+        raise ValueError(f"cannot load {name!r} ({str(error).strip().splitlines()[0]}): {remedy}") from error
+
+
+def load_encoder(name: str) -> nn.Module:
+    """A pretrained BERT; ValueError where it lacks weights, which transformers would draw at random, or has NaN."""
+    encoder, report = load_pretrained("AutoModel", name, dtype=torch.float32, output_loading_info=True)
+    missing = [key for key in report["missing_keys"] if "pooler" not in key]  # the pooler is never used
+    bad = [key for key, tensor in encoder.state_dict().items() if not tensor.isfinite().all()]
+    if missing or bad:
+        raise ValueError(f"{name}: {[*missing, *bad][0]} is missing or not finite: take another encoder")
+    return encoder
+
+
+def new_encoder(
+    vocabulary: int, width: int, layers: int, heads: int, feed_forward: int, positions: int, dropout: float
+) -> nn.Module:
+    """A BERT of these sizes with new weights."""
+    from transformers import BertConfig, BertModel
+
+    return BertModel(
+        BertConfig(
+            vocab_size=vocabulary, hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads,
+            intermediate_size=feed_forward, max_position_embeddings=positions, hidden_dropout_prob=dropout,
+            attention_probs_dropout_prob=dropout,
+        )
+    )  # fmt: skip
 
 
 def extend_positions(encoder: nn.Module, positions: int) -> None:
@@ -314,6 +217,12 @@ class Encoding(nn.Module):
         keep = batch.keep.long()
         return self.encoder(batch.source, attention_mask=keep, token_type_ids=batch.segments).last_hidden_state
 
+    def parts(self) -> list[list[nn.Parameter]]:
+        """Parameters that share a learning rate: the encoder's, Eq. (7), and the others', Eq. (8)."""
+        encoder = list(self.encoder.parameters())
+        known = set(map(id, encoder))
+        return [encoder, [parameter for parameter in self.parameters() if id(parameter) not in known]]
+
 
 # The extractive model
 
@@ -326,10 +235,10 @@ class BertSumExt(Encoding):
         self.layers = nn.ModuleList(SentenceLayer(self.width, config) for _ in range(config.layers))
         self.norm = nn.LayerNorm(self.width, eps=1e-6)
         self.score = nn.Linear(self.width, 1)
-        initialise(self.layers)
-        initialise(self.score)
+        initialise(self.layers, self.width)
+        initialise(self.score, self.width)
 
-    def forward(self, batch: Batch) -> Tensor:
+    def logits(self, batch: Batch) -> Tensor:
         """(B, N) logits of the sentences; those of padding mean nothing."""
         states = self.encode(batch)
         states = states.gather(1, batch.starts.unsqueeze(-1).expand(-1, -1, self.width))  # (B, N, D)
@@ -341,35 +250,34 @@ class BertSumExt(Encoding):
     def probabilities(self, batch: Batch) -> Tensor:
         """(B, N) in [0, 1], 0 at padding."""
         # Eq. (6): y_i = sigmoid(W_o h_i + b_o)
-        return self(batch).sigmoid() * batch.keep_sentences
+        return self.logits(batch).sigmoid() * batch.keep_sentences
 
-
-def extractive_loss(logits: Tensor, batch: Batch) -> Tensor:
-    """Sum of the binary cross-entropies of all sentences, (B, N) -> scalar."""
-    losses = F.binary_cross_entropy_with_logits(logits.float(), batch.labels.float(), reduction="none")
-    return (losses * batch.keep_sentences).sum()
+    def forward(self, batch: Batch) -> Tensor:
+        """Binary cross-entropy of each sentence of the batch, (sentences,)."""
+        logits, labels = self.logits(batch)[batch.keep_sentences], batch.labels[batch.keep_sentences]
+        return F.binary_cross_entropy_with_logits(logits.float(), labels.float(), reduction="none")
 
 
 # The abstractive model
 
 
 class Source(NamedTuple):
-    """What decoding reads of the sources, stored once for each."""
+    """What decoding reads of the documents, stored once for each."""
 
-    memory: list[tuple[Tensor, Tensor]]  # per layer keys and values, (sources, H, S, K)
-    keep: Tensor  # (sources, S) bool
+    projected: list[tuple[Tensor, Tensor]]  # per layer keys and values, (B, H, S, K)
+    keep: Tensor  # (B, S) bool
 
 
-class DecoderState(NamedTuple):
-    """What belongs to a row and follows it: the decoder's past and the coverage of the last layer."""
+class Past(NamedTuple):
+    """What belongs to a row and follows it: the decoder's keys and values, and the coverage of the last layer."""
 
-    past: tuple[tuple[Tensor, Tensor], ...]  # per layer keys and values, (rows, H, t, K)
-    seen: DiminishingState  # (rows, H, S) coverage and peak, of the last layer
+    cache: tuple[tuple[Tensor, Tensor], ...]  # per layer keys and values, (rows, H, t, K)
+    attended: DiminishingState  # (rows, H, S) coverage and peak, of the last layer
 
-    def reorder(self, rows: Tensor) -> "DecoderState":
+    def reorder(self, rows: Tensor) -> "Past":
         """Rows in another order; `rows` may repeat some and leave out others."""
-        past = tuple((keys.index_select(0, rows), values.index_select(0, rows)) for keys, values in self.past)
-        return DecoderState(past, self.seen.reorder(rows))
+        cache = tuple((keys.index_select(0, rows), values.index_select(0, rows)) for keys, values in self.cache)
+        return Past(cache, self.attended.reorder(rows))
 
 
 class DecoderLayer(nn.Module):
@@ -384,50 +292,45 @@ class DecoderLayer(nn.Module):
         self.feed_forward = FeedForward(width, config.feed_forward, config.dropout)
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, states: Tensor, memory: tuple[Tensor, Tensor], keep: Tensor, causal: Tensor) -> Tensor:
+    def forward(self, states: Tensor, projected: tuple[Tensor, Tensor], keep: Tensor, causal: Tensor) -> Tensor:
         """All steps at once: (B, T, D) -> (B, T, D).
 
         Args:
-            memory: keys and values, (B, H, S, K).
+            projected: keys and values of the source, (B, H, S, K).
             keep: (B, 1, 1, S) bool.
             causal: (T, T) bool, True = attend.
         """
         normed = self.self_norm(states)
-        keys, values = self.self_attention.memory(normed)
+        keys, values = self.self_attention.project(normed)
         attended = self.self_attention.read(self.self_attention.weights(normed, keys, causal), values)
         states = states + self.dropout(attended)
-        weights = self.cross_attention.weights(self.cross_norm(states), memory[0], keep)  # (B, H, T, S)
+        weights = self.cross_attention.weights(self.cross_norm(states), projected[0], keep)  # (B, H, T, S)
         # D7: each head has its own coverage, and dropout (in `read`) comes after the diminishing.
-        weights = self.scale(self.diminishing.sequence(weights))
-        return self.feed_forward(states + self.dropout(self.cross_attention.read(weights, memory[1])))
+        weights = self.diminishing.sequence(weights)
+        weights = rescale(weights) if self.renormalise else weights
+        return self.feed_forward(states + self.dropout(self.cross_attention.read(weights, projected[1])))
 
     def step(
         self,
         states: Tensor,
-        memory: tuple[Tensor, Tensor],
+        projected: tuple[Tensor, Tensor],
         keep: Tensor,
-        past: tuple[Tensor, Tensor],
-        seen: DiminishingState,
+        cache: tuple[Tensor, Tensor],
+        attended: DiminishingState,
     ) -> tuple[Tensor, tuple[Tensor, Tensor], DiminishingState]:
-        """One step of all rows: (rows, 1, D) -> (rows, 1, D), the longer past, and what has been attended to."""
+        """One step of all rows: (rows, 1, D) -> (rows, 1, D), the longer cache, and what has been attended to."""
         normed = self.self_norm(states)
-        new = self.self_attention.memory(normed)
-        past = tuple(torch.cat(pair, 2) for pair in zip(past, new, strict=True))
+        new = self.self_attention.project(normed)
+        cache = tuple(torch.cat(pair, 2) for pair in zip(cache, new, strict=True))
         everything = torch.ones((), dtype=torch.bool, device=states.device)
-        states = states + self.self_attention.read(self.self_attention.weights(normed, past[0], everything), past[1])
-        beside = self.cross_norm(states).view(len(keep), -1, states.size(-1))  # (sources, beams, D)
-        weights = self.cross_attention.weights(beside, memory[0], keep).transpose(1, 2)  # (sources, beams, H, S)
-        gain, seen = self.diminishing.step(weights.flatten(0, 1), seen)  # (rows, H, S)
-        weights = self.scale(gain).view_as(weights).transpose(1, 2)  # (sources, H, beams, S)
-        read = self.cross_attention.read(weights, memory[1]).view_as(states)
-        return self.feed_forward(states + read), past, seen
-
-    def scale(self, weights: Tensor) -> Tensor:
-        """With `renormalise`, weights that sum to 1, or to 0 where there is nothing."""
-        if not self.renormalise:
-            return weights
-        total = weights.sum(-1, keepdim=True)
-        return weights / total.masked_fill(total == 0, 1.0)
+        states = states + self.self_attention.read(self.self_attention.weights(normed, cache[0], everything), cache[1])
+        beside = self.cross_norm(states).view(len(keep), -1, states.size(-1))  # (B, W, D)
+        weights = self.cross_attention.weights(beside, projected[0], keep).transpose(1, 2)  # (B, W, H, S)
+        gain, attended = self.diminishing.step(weights.flatten(0, 1), attended)  # (rows, H, S)
+        gain = rescale(gain) if self.renormalise else gain
+        weights = gain.view_as(weights).transpose(1, 2)  # (B, H, W, S)
+        read = self.cross_attention.read(weights, projected[1]).view_as(states)
+        return self.feed_forward(states + read), cache, attended
 
 
 class BertSumExtAbs(Encoding):
@@ -435,13 +338,13 @@ class BertSumExtAbs(Encoding):
 
     def __init__(self, encoder: nn.Module, config: BertSumConfig, special: TargetIds):
         super().__init__(encoder, config.positions)
-        self.special, self.heads = special, config.heads
-        self.begin, self.end, self.vocabulary = special.begin, special.end, encoder.config.vocab_size
+        self.special, self.heads, self.label_smoothing = special, config.heads, config.label_smoothing
+        self.bos, self.eos, self.vocabulary = special.bos, special.eos, encoder.config.vocab_size
         # Section 4.2: the mechanism is in the last layer only.
         kinds = [Diminishing()] * (config.layers - 1) + [config.diminishing]
         self.layers = nn.ModuleList(DecoderLayer(self.width, config, kind) for kind in kinds)
         self.norm = nn.LayerNorm(self.width, eps=1e-6)
-        initialise(self.layers)
+        initialise(self.layers, self.width)
         words = encoder.embeddings.word_embeddings.weight
         self.embedding = nn.Embedding.from_pretrained(words.detach().clone(), freeze=False)  # its own, and the output's
         self.output_bias = nn.Parameter(torch.zeros_like(words[:, 0]))
@@ -461,37 +364,36 @@ class BertSumExtAbs(Encoding):
         """(..., D) -> (..., V); the output map is the embedding."""
         return F.linear(self.norm(states), self.embedding.weight, self.output_bias)
 
-    def decode(self, batch: Batch) -> Tensor:
-        """Teacher-forced logits, (B, T, V)."""
-        memory, keep = self.encode(batch), batch.keep[:, None, None]  # (B, S, D), (B, 1, 1, S)
-        length = batch.target_in.size(1)
-        causal = torch.ones(length, length, dtype=torch.bool, device=memory.device).tril()
-        states = self.embed(batch.target_in)
+    def decode(self, states: Tensor, keep: Tensor, target_in: Tensor) -> Tensor:
+        """Teacher-forced logits, (B, T, V), from the states (B, S, D) of any encoder; keep: (B, S) bool."""
+        length = target_in.size(1)
+        causal = torch.ones(length, length, dtype=torch.bool, device=states.device).tril()
+        hidden = self.embed(target_in)
         for layer in self.layers:
-            states = layer(states, layer.cross_attention.memory(memory), keep, causal)
-        return self.logits(states)
+            hidden = layer(hidden, layer.cross_attention.project(states), keep[:, None, None], causal)
+        return self.logits(hidden)
 
-    def forward(self, batch: Batch, smoothing: float = 0.0) -> Tensor:
-        """Sum of the cross-entropies of all target tokens, a scalar."""
-        target = batch.target_out.masked_fill(~batch.keep_target, -100)
-        logits = self.decode(batch).float().flatten(0, 1)  # (B*T, V)
-        return F.cross_entropy(logits, target.flatten(), reduction="sum", label_smoothing=smoothing)
+    def forward(self, batch: Batch) -> Tensor:
+        """Cross-entropy of each target token of the batch, (tokens,)."""
+        logits = self.decode(self.encode(batch), batch.keep, batch.target_in)[batch.keep_target].float()
+        smoothing = self.label_smoothing if self.training else 0.0
+        return F.cross_entropy(logits, batch.target_out[batch.keep_target], reduction="none", label_smoothing=smoothing)
 
-    def start(self, batch: Batch) -> tuple[Source, DecoderState]:
-        """Encode; the state before the first token has one row per source."""
+    def start(self, batch: Batch) -> tuple[Source, Past]:
+        """Encode; the past before the first token has one row per document."""
         states = self.encode(batch)
-        memory = [layer.cross_attention.memory(states) for layer in self.layers]
-        sources, length = batch.source.shape
-        nothing = states.new_zeros(sources, self.heads, 0, self.width // self.heads)
-        seen = DiminishingState.start((sources, self.heads, length), states.device)
-        return Source(memory, batch.keep), DecoderState(((nothing, nothing),) * len(self.layers), seen)
+        B, S = batch.source.shape
+        nothing = states.new_zeros(B, self.heads, 0, self.width // self.heads)
+        attended = DiminishingState.start((B, self.heads, S), states.device)
+        projected = [layer.cross_attention.project(states) for layer in self.layers]
+        return Source(projected, batch.keep), Past(((nothing, nothing),) * len(self.layers), attended)
 
-    def step(self, tokens: Tensor, source: Source, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        """One step: (rows,) ids of the tokens before -> (rows, V) log-probabilities, and the next state."""
-        states = self.embed(tokens.unsqueeze(-1), state.past[0][0].size(2))  # (rows, 1, D)
-        keep, past = source.keep[:, None, None], []
-        for layer, memory, layer_past in zip(self.layers, source.memory, state.past, strict=True):
-            states, longer, seen = layer.step(states, memory, keep, layer_past, state.seen)
-            past.append(longer)
-        log_probabilities = self.logits(states[:, 0]).float().log_softmax(-1)
-        return log_probabilities, DecoderState(tuple(past), seen)  # the last layer's
+    def step(self, tokens: Tensor, source: Source, past: Past) -> tuple[Tensor, Past]:
+        """One step: (rows,) ids of the tokens before -> (rows, V) log-probabilities, and the next past."""
+        states = self.embed(tokens.unsqueeze(-1), past.cache[0][0].size(2))  # (rows, 1, D)
+        keep, cache = source.keep[:, None, None], []
+        for layer, projected, layer_cache in zip(self.layers, source.projected, past.cache, strict=True):
+            states, longer, attended = layer.step(states, projected, keep, layer_cache, past.attended)
+            cache.append(longer)
+        log_p = self.logits(states[:, 0]).float().log_softmax(-1)
+        return log_p, Past(tuple(cache), attended)  # the last layer's

@@ -48,22 +48,24 @@ def concave_gain(x: Tensor, a: Tensor, f: str = "log", exponent: float = 0.5) ->
 def coverage_value(attention: Tensor, f: str = "log", exponent: float = 0.5, constant: float = 0.0) -> Tensor:
     """Submodular coverage of each token after each step, (..., T, S) -> (..., T, S).
 
-    Eq. (1), (9): F(A_i^t) = f(sum of a_i^t' over t' = 0..t) + C. Monotone and submodular in the set of weights, so a
-    greedy choice reaches 1 - 1/e of the best.
+    Monotone and submodular in the set of weights: of all sets within a budget, S* = argmax F(S), Eq. (1), a greedy
+    choice reaches 1 - 1/e of the best.
 
     Args:
         constant: C.
     """
+    # Eq. (9): F(A_i^t) = f(sum of a_i^t' over t' = 0..t) + C
     return concave(widen(attention).cumsum(-2), f, exponent) + constant
 
 
 def effective_coverage(attention: Tensor, f: str = "log", exponent: float = 0.5) -> Tensor:
     """Sum of a token's DimAttn up to each step, (..., T, S) -> (..., T, S).
 
-    Eq. (11): the sum telescopes to F(A_i^t) - F(empty). DyDimAttn's does not: its P changes from step to step.
+    The sum telescopes; DyDimAttn's does not, for its P changes from step to step.
     """
     # D4: C cancels and is left out; F(empty) is f(0), so a token that nothing attends to has 0.
     total = widen(attention).cumsum(-2)
+    # Eq. (11): C_i^t = sum of DimAttn_i^t' over t' = 0..t = F(A_i^t) - F(empty)
     return concave_gain(torch.zeros_like(total), total, f, exponent)
 
 
@@ -101,7 +103,7 @@ class Diminishing:
     # D3: the paper says that f1 has the lower second derivative; at 0 it is -1/4 for sqrt and -1 for log, so log has.
     f1: str = "sqrt"  # of DyDimAttn, weight P (Section 4.2)
     f2: str = "log"  # of DyDimAttn, weight 1 - P (Section 4.2)
-    exponent: float = 0.6  # of "power" (released code of the later version)
+    exponent: float = 0.6  # of "power" (README of the later version)
 
     def __post_init__(self):
         if self.kind not in KINDS:
@@ -136,6 +138,7 @@ class Diminishing:
             state: of the steps before.
         """
         wide = widen(attention)
+        # Eq. (12): P_i^t is the largest weight so far, this step's included.
         after = DiminishingState(state.coverage + wide, torch.maximum(state.peak, wide))
         if self.kind == "none":
             return attention, after

@@ -7,211 +7,191 @@ python -m diminishing_attention.figures metrics.json --run runs/pg-dim --out fig
 Figure 1 is a closed form; Figures 2 and 3 show what diminishing_attention.evaluate --json wrote.
 """
 
-import argparse
-import csv
 import json
-import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
-from matplotlib.axes import Axes
+import tyro
 from matplotlib.figure import Figure
 
-from .diminishing import Diminishing
-from .measures import LENGTHS
+from shared.data import write_csv
+
+from .diminishing import Diminishing, effective_coverage
+from .measures import LENGTHS, NOVEL
+from .run import one_line_errors
 from .search import beam_search
 from .train import DECODING, load_run, load_task
 
-NOVEL = (1, 2, 3, 4)  # n-grams of Figure 3
-KINDS = {  # what Figure 1 compares
+MECHANISMS = {  # what Figure 1 compares
     "attention": Diminishing(),
     "DimAttn, log(x + 1)": Diminishing("dim", "log"),
     "DimAttn, sqrt(x + 1)": Diminishing("dim", "sqrt"),
     "DyDimAttn": Diminishing("dydim"),
 }
+MOST = 6  # systems in one figure
 
 
-class Missing(Exception):
-    """A figure cannot be drawn; the message says what it needs."""
+@dataclass
+class Options:
+    """The command line."""
+
+    out: Path  # folder to write to
+    metrics: tyro.conf.Positional[Path | None] = None  # JSON file of evaluate.py, for Figures 2 and 3
+    run: Path | None = None  # run folder whose attention on one test document is drawn
+    document: int | None = None  # which test document, from 0; default: the shortest
 
 
-class Material(NamedTuple):
-    """What there is to draw from."""
-
-    metrics: dict  # what diminishing_attention.evaluate --json wrote; empty = none
-    run: Path | None  # a run with a decoder, for the map
-    document: int  # which test document the map shows
-    out: Path
-
-
-def save(material: Material, name: str, figure: Figure, rows: Sequence[dict]) -> str:
+def save_figure(out: Path, name: str, figure: Figure, rows: Sequence[dict]) -> str:
     """Write NAME.png and NAME.csv; returns the path of the PNG."""
-    material.out.mkdir(parents=True, exist_ok=True)
-    figure.savefig(material.out / f"{name}.png", dpi=150)
-    with (material.out / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows({k: f"{v:.5g}" if isinstance(v, float) else v for k, v in row.items()} for row in rows)
-    return str(material.out / f"{name}.png")
+    out.mkdir(parents=True, exist_ok=True)
+    figure.savefig(out / f"{name}.png", dpi=150)
+    write_csv(out / f"{name}.csv", rows)
+    return str(out / f"{name}.png")
 
 
-def panels(title: str, columns: int, width: float, height: float = 3.4) -> tuple[Figure, Sequence[Axes]]:
+def panels(title: str, columns: int, width: float, height: float = 3.4) -> tuple:
     """A figure with axes beside each other."""
     figure = Figure((width * columns, height), layout="constrained")
-    figure.suptitle(title, fontsize=11)
-    return figure, figure.subplots(1, columns, squeeze=False)[0]
+    figure.suptitle(title, fontsize=10)
+    return figure, *figure.subplots(1, columns, squeeze=False)[0]
 
 
-def figure_1(material: Material) -> str:
+def figure_1(out: Path) -> str:
     """Figure 1: one source token that gets the attention 0.6 at each of 8 steps; left the weights, right their sum."""
-    attention = torch.full((8, 1), 0.6)  # (T, S)
-    figure, (left, right) = panels(
-        "Figure 1: diminishing attention on a token that is attended to at every step", 2, 4.2
-    )
-    rows = []
-    for name, mechanism in KINDS.items():
-        weights = mechanism.sequence(attention).flatten()  # (T,)
-        sums = weights.cumsum(0)
-        left.plot(range(1, 9), weights, "o-", markersize=3, label=name)
-        right.plot(range(1, 9), sums, "o-", markersize=3)
+    attention, rows = torch.full((8, 1), 0.6), []  # (T, S)
+    title = "Figure 1: a token that receives the attention 0.6 at every step (closed form)"
+    figure, left, right = panels(title, 2, 4.2)
+    for name, mechanism in MECHANISMS.items():
+        weights = mechanism.sequence(attention)
+        sums = effective_coverage(attention, mechanism.f) if mechanism.kind == "dim" else weights.cumsum(0)  # Eq. (11)
+        for axes, values in ((left, weights), (right, sums)):
+            axes.plot(range(1, 9), values.flatten(), "o-", markersize=3, label=name)
         for step, (weight, total) in enumerate(zip(weights.tolist(), sums.tolist(), strict=True), 1):
-            rows.append({"weights": name, "step": step, "weight": weight, "effective_coverage": total})
+            rows.append({"weights": name, "step": step, "weight": weight[0], "effective_coverage": total[0]})
     left.set(xlabel="decoding step", ylabel="weight of the token", ylim=(0, 0.65))
     right.set(xlabel="decoding step", ylabel="effective coverage")
     left.legend(fontsize=7)
-    return save(material, "figure_1", figure, rows)
+    return save_figure(out, "figure_1", figure, rows)
 
 
-def bars(material: Material, name: str, title: str, prefix: str, lengths: Sequence[int], label: str) -> str:
-    """A bar per system and n, with its 95 % interval, and the reference."""
-    if not material.metrics:
-        raise Missing("needs a file of diminishing_attention.evaluate --json")
-    systems = material.metrics["systems"] | {"reference": material.metrics["reference_row"]}
-    figure, (axes,) = panels(title, 1, 6.4)
+def bars(metrics: dict, out: Path, name: str, title: str, prefix: str, lengths: Sequence[int], label: str) -> str:
+    """A bar per system and n, with its 95 % interval over documents, and the reference."""
+    shown = dict(list(metrics["systems"].items())[: MOST - 1])
+    systems = {n: row["scores"] for n, row in shown.items()} | {"reference": metrics["reference_row"]}
+    seeds = sorted({seed for row in shown.values() for seed in row["seeds"]})
+    corpus = f"{metrics['data']}, {metrics['split']}, {metrics['examples']} documents, seeds {seeds}"
+    figure, axes = panels(f"{title}\n{corpus}", 1, 6.4)
     width, rows = 0.8 / len(systems), []
-    for number, (system, row) in enumerate(systems.items()):
-        values = [row["scores"][f"{prefix}{n}"] for n in lengths]
-        means = np.array([value["mean"] for value in values])
-        ends = [interval(value) for value in values]
-        spread = [means - [low for low, _ in ends], [high for _, high in ends] - means]
+    for number, (system, scores) in enumerate(systems.items()):
+        values = [{key: scores[f"{prefix}{n}"][key] for key in ("mean", "low", "high")} for n in lengths]
+        mean, low, high = (np.array([value[key] for value in values]) for key in ("mean", "low", "high"))
         places = np.array(lengths) + (number - (len(systems) - 1) / 2) * width
-        axes.bar(places, means, width, yerr=np.maximum(spread, 0), error_kw={"linewidth": 0.8}, label=system)
-        for n, mean, (low, high) in zip(lengths, means.tolist(), ends, strict=True):
-            rows.append({"system": system, "n": n, "mean": mean, "low": low, "high": high})
+        spread = np.maximum([mean - low, high - mean], 0)
+        axes.bar(places, mean, width, yerr=spread, error_kw={"linewidth": 0.8}, label=system)
+        rows += [{"system": system, "n": n} | value for n, value in zip(lengths, values, strict=True)]
     axes.set_xticks(list(lengths), [f"{n}-gram" for n in lengths])
     axes.set_ylabel(label)
     axes.legend(fontsize=7)
-    return save(material, name, figure, rows)
+    return save_figure(out, name, figure, rows)
 
 
-def interval(value: dict) -> tuple[float, float]:
-    """95 % interval over seeds where there are several, else over documents."""
-    return (value["low"], value["high"]) if value["seed_low"] is None else (value["seed_low"], value["seed_high"])
-
-
-def figure_2(material: Material) -> str:
+def figure_2(metrics: dict, out: Path) -> str:
     """Figure 2: duplicate n-grams of the summaries and of the references."""
-    return bars(material, "figure_2", "Figure 2: repetition", "repetition", LENGTHS, "duplicate n-grams, %")
+    return bars(metrics, out, "figure_2", "Figure 2: repetition", "repetition", LENGTHS, "duplicates, % of n-grams")
 
 
-def figure_3(material: Material) -> str:
+def figure_3(metrics: dict, out: Path) -> str:
     """Figure 3: n-grams of the summaries, and of the references, that do not stand in the source."""
-    return bars(material, "figure_3", "Figure 3: abstractiveness", "novel", NOVEL, "novel n-grams, %")
+    title = "Figure 3: abstractiveness"
+    return bars(metrics, out, "figure_3", title, "novel", NOVEL, "not in the source, % of n-grams")
 
 
 @torch.inference_mode()
-def read_attention(folder: Path, document: int) -> tuple[list[str], list[str], np.ndarray, np.ndarray]:
+def read_attention(folder: Path, document: int | None) -> tuple[list[str], list[str], np.ndarray, np.ndarray]:
     """Decode a test document, then read what each step attended to off the coverage that the decoder carries.
 
+    Args:
+        document: its number; None = the shortest.
     Returns:
         outputs (T,) and source tokens (S,) as texts; softmax attention and the run's weights, (T, S), of BERTSum the
         mean of the heads of the last layer.
     Raises:
-        Missing: the run has no decoder.
-        ValueError: not a finished run, or no such document.
+        ValueError: no run, one without a decoder, no such document, or an empty summary.
     """
     run = load_run(folder)
     if run.config.model == "bertsum-ext":
-        raise Missing("needs --run RUN, of a model with a decoder")
+        raise ValueError(f"{folder} has no decoder whose attention could be drawn: take another run")
     examples = load_task(run.config, "test")
+    if document is None:
+        document = min(range(len(examples)), key=lambda i: len(examples[i].source))
     if not 0 <= document < len(examples):
         raise ValueError(f"there is no test document {document}; there are {len(examples)}, from 0")
-    items = run.prepare(examples[document : document + 1])
-    batch = run.collate(items)
-    options = {name: getattr(run.config, name) for name in DECODING}
-    [tokens] = beam_search(run.module, batch, never=run.never, **options).tokens
+    [item] = run.encode(examples[document : document + 1])
+    batch, options = run.text.collate([item]), {name: getattr(run.config, name) for name in DECODING}
+    [tokens] = beam_search(run.model, batch, never=run.text.never(run.tokenizer), **options).tokens
     if not tokens:
-        raise Missing(f"needs a summary: the run writes nothing for document {document}")
-    source, state = run.module.start(batch)
+        raise ValueError(f"{folder} writes nothing for document {document}: take another --document")
+    source, past = run.model.start(batch)
     attention, weights = [], []
-    for token in [run.module.begin, *tokens[:-1]]:
-        before = state.seen
-        _, state = run.module.step(torch.tensor([token]), source, state)
-        attention.append(state.seen.coverage - before.coverage)
+    for token in [run.model.bos, *tokens[:-1]]:
+        before = past.attended
+        _, past = run.model.step(torch.tensor([token]), source, past)
+        attention.append(past.attended.coverage - before.coverage)
         weights.append(run.config.mechanism().step(attention[-1], before)[0])
-    length = len(items[0].source)
-    grids = [torch.stack(rows)[:, 0, ..., :length] for rows in (attention, weights)]  # (T, S) or (T, H, S)
-    grids = [grid.view(len(tokens), -1, length).mean(1) for grid in grids]
-    return run.pieces(items[0], tokens), run.pieces(items[0], items[0].source), *(grid.numpy() for grid in grids)
+    grids = [torch.stack(rows).view(len(tokens), -1, len(item.source)).mean(1).numpy() for rows in (attention, weights)]
+    return *(run.text.pieces(run.tokenizer, item, ids) for ids in (tokens, item.source)), *grids
 
 
-def attention_map(material: Material) -> str:
+def attention_map(run: Path, document: int | None, out: Path) -> str:
     """Not in the paper: softmax attention and weights of a run over the words of one test document."""
-    if material.run is None:
-        raise Missing("needs --run RUN, of a model with a decoder")
-    steps, words, attention, weights = read_attention(material.run, material.document)
-    figure, grids = panels(f"{material.run.name}: document {material.document}", 2, 6.4, 1.2 + 0.12 * len(steps))
-    for axes, grid, title in zip(grids, (attention, weights), ("softmax attention", "diminished weights"), strict=True):
+    steps, words, attention, weights = read_attention(run, document)
+    title = f"{run.name}: document {'(the shortest)' if document is None else document} of its test split"
+    figure, *grids = panels(title, 2, 1.5 + 0.09 * len(words), 1.6 + 0.11 * len(steps))
+    for axes, grid, name in zip(grids, (attention, weights), ("softmax attention", "diminished weights"), strict=True):
         image = axes.imshow(grid, aspect="auto", cmap="Blues", vmin=0, vmax=1)
         axes.set_yticks(range(len(steps)), steps, fontsize=5)
-        axes.set_title(title, fontsize=9)
-        axes.set_xlabel("source token")
-        axes.figure.colorbar(image, ax=axes)
-    rows = []
-    for t, step in enumerate(steps):
-        for s, word in enumerate(words):
-            values = {"attention": float(attention[t, s]), "weight": float(weights[t, s])}
-            rows.append({"step": t, "output": step, "position": s, "source": word} | values)
-    return save(material, "attention_map", figure, rows)
+        axes.set_xticks(range(len(words)), words, fontsize=4, rotation=90)
+        axes.set(xlabel="source token", ylabel="output token")
+        axes.set_title(name, fontsize=9)
+    figure.colorbar(image, ax=grids)
+    rows = [
+        {"step": t, "output": step, "position": s, "source": word, "attention": float(attention[t, s]),
+         "weight": float(weights[t, s])}
+        for t, step in enumerate(steps) for s, word in enumerate(words)
+    ]  # fmt: skip
+    return save_figure(out, "attention_map", figure, rows)
 
 
-FIGURES = (figure_1, figure_2, figure_3, attention_map)
-
-
-# Command line
-
-
-def read_metrics(path: Path | None) -> dict:
-    """What diminishing_attention.evaluate --json wrote; raises ValueError that names the file."""
-    if path is None:
-        return {}
+def read_metrics(path: Path) -> dict:
+    """What diminishing_attention.evaluate --json wrote; ValueError that names the file."""
     try:
         metrics = json.loads(path.read_text(encoding="utf-8"))
-        return {"systems": dict(metrics["systems"]), "reference_row": dict(metrics["reference_row"])}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is not what diminishing_attention.evaluate --json writes ({error!r})") from None
+        known = {name: metrics[name] for name in ("data", "split", "examples", "reference_row")}
+        return known | {
+            "systems": {name: {k: row[k] for k in ("scores", "seeds")} for name, row in metrics["systems"].items()}
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} is not what {__package__}.evaluate --json writes ({error!r})") from None
 
 
+@one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Draw what there is material for; bad input ends the program with one line that says what is wrong."""
-    parser = argparse.ArgumentParser("python -m diminishing_attention.figures", description=__doc__.splitlines()[0])
-    parser.add_argument("metrics", nargs="?", type=Path, help="JSON file of diminishing_attention.evaluate")
-    parser.add_argument("--run", type=Path, help="run folder whose attention on one test document is drawn")
-    parser.add_argument("--document", type=int, default=0, help="which document, from 0")
-    parser.add_argument("--out", required=True, type=Path, help="folder to write to")
-    flags = parser.parse_args(arguments)
-    try:
-        material = Material(read_metrics(flags.metrics), flags.run, flags.document, flags.out)
-        for draw in FIGURES:
-            try:
-                print(f"{draw.__name__}: {draw(material)}", flush=True)
-            except Missing as reason:
-                print(f"{draw.__name__}: skipped, {reason}", flush=True)
-    except ValueError as error:
-        sys.exit(f"error: {error}")
+    options = tyro.cli(
+        Options, prog=f"python -m {__package__}.figures", description=__doc__, args=arguments,
+        config=(tyro.conf.FlagCreatePairsOff,),
+    )  # fmt: skip
+    metrics = read_metrics(options.metrics) if options.metrics else None
+    print(figure_1(options.out))
+    for draw in (figure_2, figure_3):
+        print(draw(metrics, options.out) if metrics else f"{draw.__name__}: skipped, needs a file of evaluate --json")
+    print(
+        attention_map(options.run, options.document, options.out)
+        if options.run
+        else "attention_map: skipped, needs --run RUN"
+    )
 
 
 if __name__ == "__main__":

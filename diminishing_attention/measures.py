@@ -1,4 +1,4 @@
-"""What summaries repeat and invent (Figures 2 and 3), lead-3 (Table 3), BERTScore and MoverScore (Table 2).
+"""What summaries repeat and invent (Figures 2 and 3), BERTScore and MoverScore (Table 2).
 
 The counts need nothing but Python. BERTScore needs the package `bert-score`, MoverScore `POT`; both take the folder of
 any encoder that transformers loads.
@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 LENGTHS = (1, 2, 3, 4, 5)  # n-grams of Figure 2
+NOVEL = (1, 2, 3, 4)  # n-grams of Figure 3
 
 
 def split_words(text: str) -> list[str]:
@@ -39,22 +40,6 @@ def novel_share(words: Sequence[str], source: Sequence[str], n: int) -> float:
     """Share of the n-grams, 0-1, that do not stand in the source (Figure 3, Section 4.4); without n-grams 0."""
     found, known = ngrams(words, n), set(ngrams(source, n))
     return sum(gram not in known for gram in found) / len(found) if found else 0.0
-
-
-def lead(document: Sequence[str], count: int = 3) -> list[str]:
-    """The first sentences of a document; of a document that is one string, it is split after . ! or ? and a blank.
-
-    Raises:
-        ValueError: count < 1.
-    """
-    if count < 1:
-        raise ValueError(f"count is {count}; a lead has at least 1 sentence")
-    return (split_sentences(document[0]) if len(document) == 1 else list(document))[:count]
-
-
-def split_sentences(text: str) -> list[str]:
-    """Sentences of a text: cut at line breaks, and after . ! or ? and a blank."""
-    return [sentence for sentence in re.split(r"\n+|(?<=[.!?])\s+", text.strip()) if sentence]
 
 
 # Table 2

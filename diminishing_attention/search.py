@@ -1,8 +1,8 @@
 """Beam search over all sources of a batch together, for both models.
 
-A model has `begin`, `end` (numbers of tokens), `vocabulary` (how many there are), `start(batch) -> source, state` with
-one row of the state per source, and `step(tokens, source, state) -> log-probabilities (rows, V), state`, where rows are
-the beams of a source beside each other; `state.reorder(rows)` moves everything that belongs to a hypothesis, the
+A model has `bos`, `eos` (numbers of tokens), `vocabulary` (how many there are), `start(batch) -> source, past` with
+one row of the past per source, and `step(tokens, source, past) -> log-probabilities (rows, V), past`, where rows are
+the beams of a source beside each other; `past.reorder(rows)` moves everything that belongs to a hypothesis, the
 coverage included. What belongs to a source is never copied.
 """
 
@@ -55,26 +55,26 @@ def beam_search(
         average: divide by the length instead.
         trigram_blocking: no three tokens twice in an output (Paulus et al. 2018).
         min_length, max_length: of an output, its end included; the last token can only be the end.
-        never: tokens that are never written, besides `model.begin`: padding, and <unk> where words can be copied.
+        never: tokens that are never written, besides `model.bos`: padding, and <unk> where words can be copied.
     Raises:
         ValueError: the model is in training mode, or an argument out of range.
     """
     check(model, beam, length_penalty, min_length, max_length)
-    source, state = model.start(batch)
+    source, past = model.start(batch)
     sources = len(batch.source)
     first = torch.arange(sources, device=batch.source.device)  # (B,)
-    state = state.reorder(first.repeat_interleave(beam))
-    tokens = first.new_full((sources, beam, 1), model.begin)  # (B, W, t)
+    past = past.reorder(first.repeat_interleave(beam))
+    tokens = first.new_full((sources, beam, 1), model.bos)  # (B, W, t)
     scores = torch.full((sources, beam), -torch.inf, device=first.device)  # (B, W) sums of log-probabilities
     scores[:, 0] = 0  # the W empty hypotheses are the same one: it counts once
     best_tokens: list[list[int]] = [[] for _ in range(sources)]
     best_scores = torch.full((sources,), -torch.inf, device=first.device)
-    forbidden = [model.begin, *never]
+    forbidden = [model.bos, *never]
     for length in range(1, max_length + 1):
-        log_p, state = model.step(tokens[..., -1].flatten(), source, state)
+        log_p, past = model.step(tokens[..., -1].flatten(), source, past)
         log_p[:, forbidden] = -torch.inf
-        ends = log_p[:, model.end].view(sources, beam) + scores  # (B, W)
-        log_p[:, model.end] = -torch.inf
+        ends = log_p[:, model.eos].view(sources, beam) + scores  # (B, W)
+        log_p[:, model.eos] = -torch.inf
         if trigram_blocking:
             block_trigrams(log_p, tokens.flatten(0, 1))
 
@@ -92,7 +92,7 @@ def beam_search(
         if not (bound > best_scores).any():
             break
         tokens = torch.cat([tokens[first.unsqueeze(-1), origin], token.unsqueeze(-1)], -1)
-        state = state.reorder((first.unsqueeze(-1) * beam + origin).flatten())  # (B*W,) rows of the whole batch
+        past = past.reorder((first.unsqueeze(-1) * beam + origin).flatten())  # (B*W,) rows of the whole batch
     return Hypotheses(best_tokens, best_scores)
 
 
@@ -102,7 +102,7 @@ def check(model: nn.Module, beam: int, length_penalty: float, min_length: int, m
         raise ValueError("the model is in training mode: call model.eval() first")
     if not 1 <= beam <= model.vocabulary:
         raise ValueError(f"beam is {beam}; it must be from 1 to the vocabulary's {model.vocabulary} tokens")
-    if length_penalty < 0:  # the bound that ends the search needs a norm that grows
+    if not length_penalty >= 0:  # the bound that ends the search needs a norm that grows
         raise ValueError(f"length_penalty is {length_penalty}; it must be at least 0")
     if max_length < max(min_length, 1):
         raise ValueError(f"max_length is {max_length}; it must be at least 1 and min_length = {min_length}")

@@ -5,7 +5,6 @@ its document (counted from 0, a repeated word once): the model can copy it. `Ite
 """
 
 import json
-import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -17,7 +16,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
-PAD, UNK, BEGIN, END = range(4)
+PAD, UNK, BOS, EOS = range(4)
 # Words with inner hyphens, apostrophes and decimal marks; a clitic like 's; any other sign by itself.
 WORD = re.compile(r"\w+(?:[-'’]\w+|(?<=\d)[.,]\d+)*|['’]\w{1,2}\b|[^\w\s]")
 
@@ -57,24 +56,6 @@ class Vocabulary:
         ranked = sorted(counts, key=lambda word: (-counts[word], word))
         return cls([*SPECIAL, *ranked[: size - len(SPECIAL)]])
 
-    def save(self, path: str | Path) -> None:
-        """Write JSON to a temporary name and rename."""
-        temporary = Path(f"{path}.tmp")
-        temporary.write_text(json.dumps({"words": self.known}, ensure_ascii=False) + "\n", encoding="utf-8")
-        os.replace(temporary, path)
-
-    @classmethod
-    def load(cls, path: str | Path) -> "Vocabulary":
-        """Read what `save` wrote.
-
-        Raises:
-            ValueError: another file.
-        """
-        try:
-            return cls(json.loads(Path(path).read_text(encoding="utf-8"))["words"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{path} is no vocabulary ({error}): train again") from None
-
     def encode_source(self, source: Sequence[str]) -> tuple[list[int], list[int], list[str]]:
         """Numbers of a document's words, the same with V + i for unknown ones, and the unknown words in order."""
         unknown = list(dict.fromkeys(word for word in source if word not in self.number))
@@ -86,19 +67,20 @@ class Vocabulary:
         ids = [self.number.get(word, UNK) for word in target]
         return ids, [place.get(word, number) for word, number in zip(target, ids, strict=True)]
 
-    def decode(self, ids: Iterable[int], unknown: Sequence[str]) -> list[str]:
-        """Numbers -> words; begin, end and padding are left out, copied unknown words come out as words.
 
-        Raises:
-            ValueError: a number beyond the document's unknown words.
-        """
-        found = []
-        for number in ids:
-            if number >= len(self) + len(unknown):
-                raise ValueError(f"no word {number}: {len(self)} known and {len(unknown)} unknown words")
-            if number not in (PAD, BEGIN, END):
-                found.append(self.known[number] if number < len(self) else unknown[number - len(self)])
-        return found
+def save(vocabulary: Vocabulary, folder: Path) -> None:
+    """Write the folder's tokenizer.json."""
+    text = json.dumps({"words": vocabulary.known}, ensure_ascii=False)
+    (folder / "tokenizer.json").write_text(text + "\n", encoding="utf-8")
+
+
+def load(folder: Path) -> Vocabulary:
+    """Read what `save` wrote; ValueError where it is not there, cut off, or something else."""
+    path = Path(folder, "tokenizer.json")
+    try:
+        return Vocabulary(json.loads(path.read_text(encoding="utf-8"))["words"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is no vocabulary ({error}): train again") from None
 
 
 class Item(NamedTuple):
@@ -107,21 +89,22 @@ class Item(NamedTuple):
     source: list[int]  # below V
     extended_source: list[int]  # below V + len(unknown)
     unknown: list[str]  # words of the document that the vocabulary lacks
-    target_in: list[int]  # BEGIN, then the summary; below V
-    target_out: list[int]  # extended numbers of the summary, then END; END is missing where the summary was cut
+    target_in: list[int]  # BOS, then the summary; below V
+    target_out: list[int]  # extended numbers of the summary, then EOS; EOS is missing where the summary was cut
     was_cut: bool  # the document
 
 
-def encode_examples(
-    pairs: Iterable[tuple[str, str]], vocabulary: Vocabulary, max_source: int, max_target: int
-) -> list[Item]:
-    """Documents and summaries as numbers, cut to so many words (released code: END counts, BEGIN does not)."""
+def encode_examples(examples: Iterable, vocabulary: Vocabulary, max_source: int, max_target: int) -> list[Item]:
+    """Documents and summaries of `shared.data.Example`s as numbers, cut to so many words.
+
+    Of a summary EOS counts, BOS does not (released code).
+    """
     items = []
-    for document, summary in pairs:
-        source = words(document)
+    for example in examples:
+        source = words(example.source)
         ids, extended, unknown = vocabulary.encode_source(source[:max_source])
-        target, extended_target = vocabulary.encode_target(words(summary), unknown)
-        target_in, target_out = [BEGIN, *target], [*extended_target, END]
+        target, extended_target = vocabulary.encode_target(words(example.target), unknown)
+        target_in, target_out = [BOS, *target], [*extended_target, EOS]
         was_cut = len(source) > max_source
         items.append(Item(ids, extended, unknown, target_in[:max_target], target_out[:max_target], was_cut))
     return items
@@ -156,3 +139,27 @@ def collate(items: Sequence[Item], device: torch.device | str = "cpu") -> Batch:
         keep_target=pad([[1] * len(item.target_out) for item in items]).bool(),
         extra=max(len(item.unknown) for item in items),
     )
+
+
+def never(vocabulary: Vocabulary) -> tuple[int, ...]:
+    """Tokens that decoding does not write: what is unknown can be copied."""
+    return (PAD, UNK)
+
+
+def pieces(vocabulary: Vocabulary, item: Item, ids: Iterable[int]) -> list[str]:
+    """A text for each number of a document or its summary.
+
+    Raises:
+        ValueError: a number beyond the document's unknown words.
+    """
+    names = [*vocabulary.known, *item.unknown]
+    try:
+        return [names[number] for number in ids]
+    except IndexError:
+        known = f"{len(vocabulary)} known and {len(item.unknown)} unknown words"
+        raise ValueError(f"no word {max(ids)}: {known}") from None
+
+
+def decode(vocabulary: Vocabulary, item: Item, ids: Iterable[int]) -> str:
+    """Numbers of an output -> text; begin, end and padding are left out, copied unknown words come out as words."""
+    return " ".join(pieces(vocabulary, item, [number for number in ids if number not in (PAD, BOS, EOS)]))

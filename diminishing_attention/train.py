@@ -1,51 +1,49 @@
 """Train a pointer-generator or BERTSum, then switch diminishing attention or coverage on.
 
-python -m diminishing_attention.train --out runs/pg
-python -m diminishing_attention.train --out runs/pg-dim --init runs/pg --diminishing dim --steps 300
-python -m diminishing_attention.train --model bertsum-abs --out runs/bs --encoder FOLDER_OF_TRANSFORMERS --data aclsum
-
-The run folder holds config.json, log.jsonl, checkpoint.pt with what --resume needs, tokenizer.json (the words of the
-pointer-generator) or encoder/ (configuration and tokenizer of BERTSum's encoder), and in the end model.safetensors.
+python -m diminishing_attention.train --out runs/pg --preset repetition
+python -m diminishing_attention.train --out runs/pg-dim --init runs/pg --diminishing dim --steps 150
+python -m diminishing_attention.train --out runs/bertsum --preset bertsum-abs
 """
 
 import argparse
 import json
+import math
 import os
-import sys
-from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from dataclasses import asdict, dataclass, fields, replace
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, make_dataclass, replace
+from itertools import count
+from logging import getLogger
 from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 import torch
-from accelerate import Accelerator
-from accelerate.utils import gather_object, set_seed
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
-from torch import Tensor, nn
+import tyro
+from accelerate import Accelerator, DataLoaderConfiguration
+from accelerate.utils import set_seed
+from torch import nn
+from torch.utils.data import DataLoader
 from tqdm import tqdm
-from transformers import (
-    AutoConfig,
-    AutoModel,
-    AutoTokenizer,
-    BertConfig,
-    PreTrainedTokenizerBase,
-    PreTrainedTokenizerFast,
-    logging,
+from transformers import AutoConfig, AutoModel, logging
+
+from shared.data import Example, in_sentences, load
+
+from . import bert_text, text
+from .bertsum import (
+    BertSumConfig,
+    BertSumExt,
+    BertSumExtAbs,
+    learning_rate,
+    load_encoder,
+    load_pretrained,
+    new_encoder,
 )
-
-from shared.data import Example, load, read_jsonl
-
-from . import bertsum, text
-from .bertsum import BertSumConfig, BertSumExt, BertSumExtAbs
-from .diminishing import Diminishing
+from .diminishing import CONCAVE, KINDS, Diminishing
 from .model import PointerGenerator, PointerGeneratorConfig
+from .run import check_fields, holds_run, load_weights, one_line_errors, read_config, save_checkpoint, training
 
-PACKAGE = "diminishing_attention"
-MODELS = ("pointer", "bertsum-ext", "bertsum-abs")
+TEXT = {"pointer": text, "bertsum-ext": bert_text, "bertsum-abs": bert_text}  # model: how it reads and writes text
 DECODING = ("beam", "length_penalty", "average", "trigram_blocking", "min_length", "max_length")  # fields of it
 
 
@@ -53,31 +51,32 @@ DECODING = ("beam", "length_penalty", "average", "trigram_blocking", "min_length
 class TrainConfig:
     """All that defines a run. Every field is a flag: `max_source` is --max-source. Defaults: tiny pointer-generator."""
 
-    model: str = "pointer"  # or "bertsum-ext" (Eq. 6), "bertsum-abs"
-    init: str = ""  # run to go on from, with its sizes and a fresh optimiser; bertsum-abs also takes a bertsum-ext
+    model: Literal[tuple(TEXT)] = "pointer"  # "bertsum-ext": sentences, Eq. (6); "bertsum-abs": summaries
+    init: str = ""  # run to go on from: its weights and, unless flags override them, its values
     # Data
     data: str = "toy"  # anything shared.data.load takes
-    task: str = "summary"  # or "title": abstract -> title of SciTLDR or aclsum
+    task: Literal["summary", "title"] = "summary"  # "title": document -> title, of data that has titles
     examples: int = 0  # train on the first so many; 0 = all
     validation_examples: int = 200  # of the loss in the log; 0 = all
     max_source: int = 400  # tokens; longer documents are cut (See et al.: 400; Section 4.2: 600 DimAttn, 800 DyDimAttn)
     max_target: int = 100  # tokens; longer summaries are cut in training (See et al.)
     # The mechanism
     coverage: bool = False  # coverage vector and loss, Eq. (2)-(5)
-    coverage_weight: float = 1.0  # See et al.
-    diminishing: str = "none"  # or "dim" (Eq. 10), "dydim" (Eq. 13)
-    f: str = "log"  # of DimAttn (Section 4.2)
-    f1: str = "sqrt"  # of DyDimAttn, weight P (Section 4.2)
-    f2: str = "log"  # of DyDimAttn, weight 1 - P (Section 4.2)
-    exponent: float = 0.6  # of the function "power" (released later version: 0.6)
+    coverage_weight: float = 1.0  # lambda of Eq. (5) (See et al.)
+    diminishing: Literal[KINDS] = "none"  # "dim": Eq. (10); "dydim": Eq. (13)
+    f: Literal[CONCAVE] = "log"  # of DimAttn (Section 4.2)
+    f1: Literal[CONCAVE] = "sqrt"  # of DyDimAttn, weight P (Section 4.2)
+    f2: Literal[CONCAVE] = "log"  # of DyDimAttn, weight 1 - P (Section 4.2)
+    exponent: float = 0.6  # of the function "power" (README of the later version: 0.6)
     renormalise: bool = False  # make the diminished weights sum to 1 again
     # Pointer-generator
     vocabulary: int = 300  # words, or WordPieces of a new encoder; rarer words can only be copied
     embedding: int = 32
     hidden: int = 64
-    # BERTSum: an encoder of transformers, or if that is empty a new BERT of these sizes
-    encoder: str = ""  # name or folder; the paper's is bert-base-uncased
-    width: int = 128
+    # BERTSum
+    encoder: str = ""  # BERT of transformers, name or folder (paper: bert-base-uncased); empty = a new one
+    pretrained: bool = True  # False: of `encoder` the tokenizer alone, and a new BERT
+    width: int = 128  # of a new encoder
     layers: int = 2  # of a new encoder
     heads: int = 4  # of a new encoder, of the decoder, and of the extractive layers
     feed_forward: int = 512  # of a new encoder, of the decoder, and of the extractive layers
@@ -87,61 +86,53 @@ class TrainConfig:
     label_smoothing: float = 0.0  # bertsum-abs
     # Optimisation
     steps: int = 1200  # updates of this run
-    batch_size: int = 16  # documents of a micro-batch of one process
+    batch_size: int = 16  # documents of a micro-batch of one process, at most
+    batch_tokens: int = 0  # and at most so many padded target (bertsum-ext: source) tokens; 0 = any number
     accumulate: int = 1  # micro-batches per update and process
-    optimizer: str = "adam"  # D8: the tiny preset has Adam; See et al. Adagrad
+    optimizer: Literal["adam", "adagrad"] = "adam"  # D8: the small presets have Adam; See et al. Adagrad
     accumulator: float = 0.1  # initial value of Adagrad (See et al.)
     learning_rate: float = 2e-3  # of everything but BERTSum's encoder; with a warm-up it is lr~ of Eq. (8)
     warmup: int = 0  # updates; 0 = a constant rate
     encoder_learning_rate: float = 2e-3  # of BERTSum's encoder: lr~ of Eq. (7) with a warm-up
-    encoder_warmup: int = 0
+    encoder_warmup: int = 0  # updates; 0 = a constant rate
     clip: float = 2.0  # norm of the gradient of each part (See et al.); 0 = no clipping
     save_every: int = 200  # updates between checkpoints
-    mixed_precision: str = "no"  # "no", "bf16" or "fp16"
+    mixed_precision: Literal["no", "bf16", "fp16"] = "no"  # of the forward pass
     seed: int = 0
-    # Decoding defaults that evaluate.py takes from here
+    # Decoding defaults that evaluate.py and predict.py take from here
     beam: int = 4  # See et al.; Section 4.2: 6 with DimAttn and DyDimAttn; PreSumm 5
     length_penalty: float = 0.0  # alpha of Wu et al.; Section 4.2: 1.5; 0 = none
-    average: bool = True  # mean log-probability of a token in its place (See et al.)
+    average: bool = True  # maximise the mean log-probability of a token instead (See et al.)
     trigram_blocking: bool = False  # Section 4.2: true with DimAttn and DyDimAttn
-    min_length: int = 0  # tokens (See et al.: 35)
+    min_length: int = 0  # tokens, the end included (See et al.: 35 words)
     max_length: int = 80  # tokens, the end included (See et al.: 100)
 
-    def __post_init__(self):
-        choices = {
-            "model": MODELS,
-            "task": ("summary", "title"),
-            "diminishing": ("none", "dim", "dydim"),
-            "optimizer": ("adam", "adagrad"),
-            "mixed_precision": ("no", "bf16", "fp16"),
-        }
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} is {getattr(self, name)!r}; use one of {', '.join(allowed)}")
-        sizes = ("max_source", "max_target", "vocabulary", "embedding", "hidden", "width", "layers", "heads", "steps")
-        for name in (*sizes, "decoder_layers", "batch_size", "accumulate", "save_every", "beam", "max_length"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        for name in ("examples", "validation_examples", "warmup", "encoder_warmup", "clip", "min_length", "dropout"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0")
+    def check(self) -> None:
+        """ValueError for a value out of range, or values that contradict each other."""
+        positive = ("max_source", "max_target", "embedding", "hidden", "width", "layers", "heads", "feed_forward",
+                    "positions", "decoder_layers", "steps", "batch_size", "accumulate", "save_every", "beam",
+                    "max_length")  # fmt: skip
+        least = dict.fromkeys(positive, 1) | {"vocabulary": len(text.SPECIAL) + 1}
+        check_fields(self, least, {"dropout": 1, "label_smoothing": 1})
         if self.max_length < self.min_length:
-            raise ValueError(f"max_length is {self.max_length}; it must be at least min_length = {self.min_length}")
-        if self.model != "pointer" and (self.max_source < 3 or self.max_target < 2):
-            raise ValueError(
-                "BERTSum needs max_source of at least 3 ([CLS], a word, [SEP]) and max_target of at least 2"
-            )
+            raise ValueError(f"--max-length is {self.max_length}; it must be at least --min-length {self.min_length}")
         if self.average and self.length_penalty:
-            raise ValueError(f"length_penalty is {self.length_penalty} and average is true: add --average false")
+            raise ValueError(f"--length-penalty is {self.length_penalty} and average is true: add --average False")
         if self.coverage and self.diminishing != "none":
             raise ValueError("coverage and diminishing attention are two systems of Table 1: switch one of them on")
-        if self.coverage and self.model != "pointer":
-            raise ValueError("coverage is of the pointer-generator: leave --coverage out, or use --model pointer")
         if self.model == "bertsum-ext" and self.diminishing != "none":
             raise ValueError("bertsum-ext has no decoder whose attention could diminish: use --model bertsum-abs")
-        if self.model != "pointer" and self.max_source > self.positions:
-            raise ValueError(f"max_source is {self.max_source}, positions {self.positions}: raise --positions")
-        self.mechanism()  # refuses unknown functions
+        self.mechanism()  # its own check
+        if self.model == "pointer":
+            return
+        if self.coverage:
+            raise ValueError("coverage is of the pointer-generator: leave --coverage out, or use --model pointer")
+        if self.max_source < 3 or self.max_target < 2:
+            raise ValueError("BERTSum needs --max-source of at least 3 ([CLS], a word, [SEP]), --max-target at least 2")
+        if self.max_source > self.positions:
+            raise ValueError(f"--max-source is {self.max_source}, positions {self.positions}: raise --positions")
+        if not self.encoder and self.width % self.heads:
+            raise ValueError(f"--width {self.width} is not a multiple of --heads {self.heads}")
 
     def mechanism(self) -> Diminishing:
         """The attention of this run."""
@@ -150,667 +141,351 @@ class TrainConfig:
     def pointer_config(self, vocabulary: int) -> PointerGeneratorConfig:
         """The pointer-generator's part of the fields, with the size V that the vocabulary came to."""
         return PointerGeneratorConfig(
-            vocabulary=vocabulary,
-            embedding=self.embedding,
-            hidden=self.hidden,
-            coverage=self.coverage,
-            coverage_weight=self.coverage_weight,
-            diminishing=self.mechanism(),
-            renormalise=self.renormalise,
-        )
+            vocabulary, self.embedding, self.hidden, self.coverage, self.coverage_weight, self.mechanism(),
+            self.renormalise,
+        )  # fmt: skip
 
     def bertsum_config(self) -> BertSumConfig:
         """The part of the fields that BERTSum has besides its encoder."""
         return BertSumConfig(
-            layers=self.decoder_layers,
-            heads=self.heads,
-            feed_forward=self.feed_forward,
-            dropout=self.dropout,
-            positions=self.positions,
-            diminishing=self.mechanism(),
-            renormalise=self.renormalise,
-        )
+            self.decoder_layers, self.heads, self.feed_forward, self.dropout, self.positions, self.label_smoothing,
+            self.mechanism(), self.renormalise,
+        )  # fmt: skip
 
 
 PAPER = dict(  # See et al. (2017), as in the public code that Section 4.2 names
     data="cnn_dailymail", vocabulary=50_000, embedding=128, hidden=256, max_source=400, max_target=100, steps=230_000,
     batch_size=8, optimizer="adagrad", learning_rate=0.15, accumulator=0.1, clip=2.0, save_every=5000, beam=4,
-    min_length=35, max_length=100, validation_examples=1000,
+    min_length=36, max_length=100, validation_examples=1000,
 )  # fmt: skip
-PAPER_DIM = PAPER | dict(steps=10_000, beam=6, average=False, length_penalty=1.5, trigram_blocking=True)  # Section 4.2
-BERTSUM = dict(  # sizes for a small encoder on small data; this repository's
+BERTSUM = dict(  # this repository's: sizes for a small encoder on small data
     max_source=512, max_target=60, learning_rate=0.05, warmup=200, encoder_learning_rate=0.002, encoder_warmup=400,
     clip=0.0, beam=5, vocabulary=1000, dropout=0.1, label_smoothing=0.1, steps=1500,
 )  # fmt: skip
-PAPER_BERTSUM = dict(  # Section 2.3 and Liu & Lapata (2019), whose hyper-parameters Section 4.2 keeps
-    data="cnn_dailymail", encoder="bert-base-uncased", heads=8, feed_forward=2048, decoder_layers=6, dropout=0.2,
-    label_smoothing=0.1, max_source=512, max_target=140, batch_size=4, accumulate=35, steps=200_000, learning_rate=0.1,
-    warmup=10_000, encoder_learning_rate=2e-3, encoder_warmup=20_000, clip=0.0, beam=5, average=False,
-    length_penalty=0.95, trigram_blocking=True, min_length=50, max_length=200, save_every=2000,
-    validation_examples=1000, width=768,
+PAPER_BERTSUM = dict(  # Section 2.3; Liu & Lapata (2019), whose hyper-parameters Section 4.2 keeps; released PreSumm
+    model="bertsum-abs", data="cnn_dailymail", encoder="bert-base-uncased", width=768, heads=8, feed_forward=2048,
+    decoder_layers=6, dropout=0.2, label_smoothing=0.1, max_source=512, max_target=140, steps=200_000,
+    batch_tokens=140, batch_size=6, accumulate=20,  # PreSumm: 140 target tokens, 5 micro-batches, 4 GPUs
+    learning_rate=0.1, warmup=10_000, encoder_learning_rate=2e-3, encoder_warmup=20_000, clip=0.0, beam=5,
+    average=False, length_penalty=0.95, trigram_blocking=True, min_length=51, max_length=200, save_every=2000,
+    validation_examples=1000,
 )  # fmt: skip
-PAPER_EXT = PAPER_BERTSUM | dict(decoder_layers=2, steps=50_000, learning_rate=2e-3, encoder_warmup=10_000)
 PRESETS = {
-    "pointer": {
-        "tiny": {},
-        # Stories that tell most facts again, and whose text says less about what the summary takes: what a short
-        # training leaves is a model that repeats itself.
-        "repetition": dict(data="toy:repetition=0.8,min_facts=3,max_facts=4,signal=0.5", steps=400),
-        "paper": PAPER,
-        "paper-coverage": PAPER | dict(coverage=True, steps=3000),  # See et al.
-        "paper-dim": PAPER_DIM | dict(diminishing="dim", max_source=600),
-        "paper-dydim": PAPER_DIM | dict(diminishing="dydim", max_source=800),
-    },
-    "bertsum-ext": {"tiny": BERTSUM, "paper": PAPER_EXT},
-    "bertsum-abs": {
-        "tiny": BERTSUM,
-        "paper": PAPER_BERTSUM,
-        "paper-dim": PAPER_BERTSUM | dict(diminishing="dim"),
-        "paper-dydim": PAPER_BERTSUM | dict(diminishing="dydim"),
-        # The 6-layer Transformer of Table 1: the same decoder on a new encoder of 6 layers.
-        "paper-transformer": PAPER_BERTSUM | dict(encoder="", layers=6, vocabulary=30_522),
-    },
+    "tiny": {},
+    # Stories that tell most facts again, and whose text says less about what the summary takes: what a short training
+    # leaves is a model that repeats itself.
+    "repetition": dict(data="toy:repetition=0.8,min_facts=3,max_facts=4,signal=0.5", steps=400),
+    "paper": PAPER,
+    "bertsum-ext": BERTSUM | dict(model="bertsum-ext"),
+    "bertsum-abs": BERTSUM | dict(model="bertsum-abs"),
+    "paper-bertsum-ext": PAPER_BERTSUM | dict(  # PreSumm: 3,000 source tokens, 2 micro-batches, 3 GPUs
+        model="bertsum-ext", decoder_layers=2, dropout=0.1, steps=50_000, batch_tokens=3000, batch_size=100,
+        accumulate=6, learning_rate=2e-3, encoder_warmup=10_000,
+    ),
+    "paper-bertsum-abs": PAPER_BERTSUM,
+    # The 6-layer Transformer of Table 1, PreSumm's TransformerAbs: one rate for all of it, BERT's WordPieces.
+    "paper-transformer": PAPER_BERTSUM | dict(
+        pretrained=False, layers=6, dropout=0.1, learning_rate=0.05, encoder_learning_rate=0.05, warmup=8000,
+        encoder_warmup=8000,
+    ),
+}  # fmt: skip
+KEPT = {  # what a run keeps of the one that it goes on from
+    ("pointer", "pointer"): ("vocabulary", "embedding", "hidden"),
+    ("bertsum-ext", "bertsum-abs"): ("encoder", "pretrained", "vocabulary", "width", "layers", "positions"),
 }
+KEPT["bertsum-ext", "bertsum-ext"] = KEPT["bertsum-abs", "bertsum-abs"] = (
+    *KEPT["bertsum-ext", "bertsum-abs"], "heads", "feed_forward", "decoder_layers"
+)  # fmt: skip
 
 
-def learning_rates(step: int, config: TrainConfig) -> tuple[float, float]:
-    """Rates of BERTSum's encoder and of everything else at update `step` (from 0), Eq. (7) and (8)."""
-
-    def rate(factor: float, warmup: int) -> float:
-        number = step + 1
-        # Eq. (7), (8): lr~ min(step^-0.5, step warmup^-1.5)
-        return factor * min(number**-0.5, number * warmup**-1.5) if warmup else factor
-
-    return rate(config.encoder_learning_rate, config.encoder_warmup), rate(config.learning_rate, config.warmup)
+# Runs
 
 
-# Data
+class Run(NamedTuple):
+    """A run folder's contents."""
+
+    config: TrainConfig
+    model: PointerGenerator | BertSumExt | BertSumExtAbs
+    tokenizer: object  # text.Vocabulary, or BERTSum's tokenizer of transformers
+    base: list[dict] = []  # the configs of the runs that it goes on from, the last one first
+
+    @property
+    def text(self):
+        """The module that reads and writes the model's text."""
+        return TEXT[self.config.model]
+
+    def encode(self, examples: Sequence[Example]) -> list:
+        """Examples as token ids, cut to the run's sizes; BERTSum's documents must be in sentences."""
+        labels = {"with_labels": True} if self.config.model == "bertsum-ext" else {}
+        sizes = self.config.max_source, self.config.max_target
+        return self.text.encode_examples(examples, self.tokenizer, *sizes, **labels)
+
+
+def load_run(folder: str | Path) -> Run:
+    """Read a run; the model is in eval mode on the CPU. Of a run in training, the last checkpoint, said on stderr.
+
+    Raises:
+        ValueError: not a run folder, one of another package or version, a cut-off file, NaN in the weights.
+    """
+    config, folder = read_config(folder, TrainConfig), Path(folder)
+    tokenizer, encoder = TEXT[config.model].load(folder), None
+    try:
+        base = json.loads((folder / "start.json").read_text(encoding="utf-8"))["base"]
+        if config.model != "pointer":
+            encoder = AutoModel.from_config(AutoConfig.from_pretrained(folder / "encoder"), dtype=torch.float32)
+    except Exception as error:  # transformers raises many types
+        raise ValueError(f"{folder}: start.json or encoder/ is missing or cut off ({str(error)[:200]})") from None
+    model = make_model(config, tokenizer, encoder)
+    load_weights(model, folder)
+    return Run(config, model.eval(), tokenizer, base)
+
+
+def make_model(config: TrainConfig, tokenizer, encoder: nn.Module | None = None) -> nn.Module:
+    """A new model of the config, on the encoder where it is BERTSum."""
+    match config.model:
+        case "pointer":
+            return PointerGenerator(config.pointer_config(len(tokenizer)))
+        case "bertsum-ext":
+            return BertSumExt(encoder, config.bertsum_config())
+    return BertSumExtAbs(encoder, config.bertsum_config(), bert_text.target_ids(tokenizer))
+
+
+def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
+    """A new model and tokenizer, or those of the run that `config.init` names, with the mechanism switched on.
+
+    Raises:
+        ValueError: flags that do not fit the base run.
+    """
+    if not config.init:
+        pieces = [piece for example in examples for piece in (example.source, example.target)]
+        if config.model == "pointer":
+            vocabulary = text.Vocabulary.build(pieces, config.vocabulary)
+            return Run(config, make_model(config, vocabulary), vocabulary)
+        if config.encoder:
+            tokenizer = load_pretrained("AutoTokenizer", config.encoder)
+        else:
+            tokenizer = bert_text.make_tokenizer(pieces, config.vocabulary, config.positions)
+        if config.encoder and config.pretrained:
+            encoder = load_encoder(config.encoder)
+        else:
+            sizes = config.width, config.layers, config.heads, config.feed_forward, config.positions, config.dropout
+            encoder = new_encoder(len(tokenizer), *sizes)
+        return Run(config, make_model(config, tokenizer, encoder), tokenizer)
+    # D12: weights alone are taken over; optimiser, learning rates and their warm-up start anew.
+    base = load_run(config.init)
+    kept = KEPT.get((base.config.model, config.model))
+    if kept is None:
+        raise ValueError(f"{config.init} holds a {base.config.model}; a {config.model} cannot go on from it")
+    for name in kept:
+        if getattr(config, name) != (value := getattr(base.config, name)):
+            raise ValueError(f"--{name.replace('_', '-')}: {config.init} has {value!r}, leave it out")
+    encoder = None if config.model == "pointer" else AutoModel.from_config(base.model.encoder.config)
+    model = make_model(config, base.tokenizer, encoder)
+    if base.config.model != config.model:
+        model.take_encoder(base.model.encoder)
+    else:
+        missing, unknown = model.load_state_dict(base.model.state_dict(), strict=False)
+        if other := [name for name in (*missing, *unknown) if "coverage" not in name]:
+            raise ValueError(f"{config.init} does not fit this run: {', '.join(other)}")
+    return Run(config, model, base.tokenizer, [asdict(base.config), *base.base])
 
 
 def load_task(config: TrainConfig, split: str, limit: int | None = None, data: str = "") -> list[Example]:
-    """Examples of the run's task; `data` in place of the run's."""
-    data = data or config.data
-    return load_titles(data, split, limit) if config.task == "title" else load(data, split, limit)
-
-
-def load_titles(data: str, split: str, limit: int | None = None) -> list[Example]:
-    """Abstract -> title, of aclsum or of JSON lines that have a `title` beside the document (SciTLDR).
+    """Examples of the run's task, documents in sentences; `data` in place of the run's.
 
     Raises:
-        ValueError: data without titles.
+        ValueError: the task is titles, and an example has none.
     """
-    examples = load(data, split, limit)
-    if data == "aclsum":
-        from aclsum import ACLSum
-
-        papers = {paper.id: paper for paper in ACLSum({"validation": "val"}.get(split, split))}
-        pairs = [(papers[e.id].sentences["abstract"], papers[e.id].title) for e in examples]
-    else:
-        files = sorted(Path(data).glob("*.jsonl")) if Path(data).is_dir() else [Path(data)] * Path(data).is_file()
-        titles: dict[str, str] = {}
-        for row in (row for file in files for row in read_jsonl(file)):
-            key = str(row.get("id", row.get("paper_id")))
-            if titles.setdefault(key, row.get("title")) != row.get("title"):
-                raise ValueError(f"{data}: two rows with the id {key!r} have different titles: make the ids unique")
-        pairs = [(example.document, titles.get(example.id)) for example in examples]
-    if missing := [e.id for e, (_, title) in zip(examples, pairs, strict=True) if not (title or "").strip()]:
-        raise ValueError(f"{data}: {missing[0]!r} has no field 'title' beside its id: use --task summary")
-    return [
-        replace(example, document=[" ".join(s.split()) for s in document], summary=[title], references=[[title]],
-                salient=None, edus=None, tree=None, pos=None, salient_tokens=None, kinds=None)
-        for example, (document, title) in zip(examples, pairs, strict=True)
-    ]  # fmt: skip
-
-
-def make_wordpieces(texts: Sequence[str], vocabulary: int, positions: int) -> PreTrainedTokenizerFast:
-    """A lower-casing WordPiece tokenizer in BERT's manner, for a new encoder: characters and the most frequent words.
-
-    The trainer of `tokenizers` is not used: it breaks ties at random, so that no run could be repeated.
-    """
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *bertsum.TARGET_TOKENS]
-    normalizer, splitter = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
-    pieces = (splitter.pre_tokenize_str(normalizer.normalize_str(piece)) for piece in texts)
-    counts = Counter(word for row in pieces for word, _ in row)
-    letters = sorted({letter for word in counts for letter in word})
-    known = dict.fromkeys([*special, *letters, *(f"##{letter}" for letter in letters)])
-    for word in sorted(counts, key=lambda word: (-counts[word], word)):
-        if len(known) < vocabulary:
-            known.setdefault(word)
-    numbers = {word: number for number, word in enumerate(known)}
-    tokenizer = Tokenizer(models.WordPiece(numbers, unk_token="[UNK]"))
-    tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.decoder = normalizer, splitter, decoders.WordPiece()
-    names = dict(pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]")
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=positions, **names)
-
-
-# The two kinds of model: what an item is, what its loss is
-
-
-class Pointing:
-    """A pointer-generator with its words."""
-
-    def __init__(self, config: TrainConfig, vocabulary: text.Vocabulary):
-        self.config, self.vocabulary = config, vocabulary
-        self.module = PointerGenerator(config.pointer_config(len(vocabulary)))
-
-    @classmethod
-    def new(cls, config: TrainConfig, examples: Sequence[Example]) -> "Pointing":
-        """Words of the training data."""
-        texts = [piece for example in examples for piece in (example.source, example.target)]
-        return cls(config, text.Vocabulary.build(texts, config.vocabulary))
-
-    @classmethod
-    def saved(cls, config: TrainConfig, run_dir: Path) -> "Pointing":
-        """Words of a run folder."""
-        return cls(config, text.Vocabulary.load(run_dir / "tokenizer.json"))
-
-    def save(self, run_dir: Path) -> None:
-        self.vocabulary.save(run_dir / "tokenizer.json")
-
-    def prepare(self, examples: Sequence[Example]) -> list[text.Item]:
-        """Examples as token ids, cut to size."""
-        config = self.config
-        pairs = [(example.source, example.target) for example in examples]
-        return text.encode_examples(pairs, self.vocabulary, config.max_source, config.max_target)
-
-    def collate(self, items: Sequence[text.Item], device: torch.device | str = "cpu") -> text.Batch:
-        return text.collate(items, device)
-
-    def loss(self, module: nn.Module, items: Sequence[text.Item], device: torch.device) -> tuple[Tensor, int]:
-        """Sum over documents of the mean loss of a summary's words (See et al.), and their number."""
-        return module(self.collate(items, device)).total * len(items), len(items)
-
-    never = (text.PAD, text.UNK)  # tokens that decoding does not write: what is unknown can be copied
-
-    def pieces(self, item: text.Item, tokens: Sequence[int]) -> list[str]:
-        """Token ids of one document or its summary -> a text for each."""
-        names = [*self.vocabulary.known, *item.unknown]
-        return [names[token] for token in tokens]
-
-    def decode(self, items: Sequence[text.Item], tokens: Sequence[Sequence[int]]) -> list[str]:
-        """Token ids of the outputs -> texts; copied unknown words come out as words."""
-        rows = zip(items, tokens, strict=True)
-        return [" ".join(self.vocabulary.decode(ids, item.unknown)) for item, ids in rows]
-
-    def groups(self) -> list[dict]:
-        """Parameters by learning rate."""
-        return [{"params": list(self.module.parameters()), "part": 1}]
-
-    def parts(self) -> list[list[nn.Parameter]]:
-        """Parameters whose gradients are clipped together: encoder, reducer, decoder (released code)."""
-        return [list(part.parameters()) for part in self.module.children()]
-
-
-class BertSum:
-    """BERTSum, extractive or abstractive, with its encoder's tokenizer."""
-
-    def __init__(self, config: TrainConfig, encoder: nn.Module, tokenizer: PreTrainedTokenizerBase):
-        self.config, self.encoder, self.tokenizer = config, encoder, tokenizer
-        if config.model == "bertsum-ext":
-            self.module = BertSumExt(encoder, config.bertsum_config())
-        else:
-            self.module = BertSumExtAbs(encoder, config.bertsum_config(), bertsum.target_ids(tokenizer))
-
-    @classmethod
-    def new(cls, config: TrainConfig, examples: Sequence[Example]) -> "BertSum":
-        """The encoder that the config names, or a new one with WordPieces of the training data."""
-        if config.encoder:
-            return cls(config, load_pretrained(AutoModel, config.encoder, dtype=torch.float32),
-                       load_pretrained(AutoTokenizer, config.encoder))  # fmt: skip
-        texts = [piece for example in examples for piece in (example.source, example.target)]
-        tokenizer = make_wordpieces(texts, config.vocabulary, config.positions)
-        sizes = BertConfig(
-            vocab_size=len(tokenizer),
-            hidden_size=config.width,
-            num_hidden_layers=config.layers,
-            num_attention_heads=config.heads,
-            intermediate_size=config.feed_forward,
-            max_position_embeddings=config.positions,
-            hidden_dropout_prob=config.dropout,
-            attention_probs_dropout_prob=config.dropout,
-        )
-        return cls(config, AutoModel.from_config(sizes), tokenizer)
-
-    @classmethod
-    def saved(cls, config: TrainConfig, run_dir: Path) -> "BertSum":
-        """The encoder of a run folder, without weights."""
-        folder = str(run_dir / "encoder")
-        encoder = AutoModel.from_config(load_pretrained(AutoConfig, folder), dtype=torch.float32)
-        return cls(config, encoder, load_pretrained(AutoTokenizer, folder))
-
-    def save(self, run_dir: Path) -> None:
-        self.encoder.config.save_pretrained(run_dir / "encoder")
-        self.tokenizer.save_pretrained(run_dir / "encoder")
-
-    def prepare(self, examples: Sequence[Example]) -> list[bertsum.Item]:
-        """Examples as token ids, cut to size."""
-        config = self.config
-        rows = [(example.document, example.summary, example.salient) for example in examples]
-        return bertsum.encode_examples(rows, self.tokenizer, config.max_source, config.max_target)
-
-    def collate(self, items: Sequence[bertsum.Item], device: torch.device | str = "cpu") -> bertsum.Batch:
-        return bertsum.collate(items, self.tokenizer.pad_token_id, device)
-
-    def loss(self, module: nn.Module, items: Sequence[bertsum.Item], device: torch.device) -> tuple[Tensor, int]:
-        """Sum of the losses of all sentences (extractive) or target tokens, and their number."""
-        batch = self.collate(items, device)
-        if self.config.model == "bertsum-ext":
-            return bertsum.extractive_loss(module(batch), batch), int(batch.keep_sentences.sum())
-        smoothing = self.config.label_smoothing if module.training else 0.0
-        return module(batch, smoothing), int(batch.keep_target.sum())
-
-    @property
-    def never(self) -> tuple[int, ...]:
-        """Tokens that decoding does not write."""
-        return (self.tokenizer.pad_token_id, self.tokenizer.unk_token_id)
-
-    def pieces(self, item: bertsum.Item, tokens: Sequence[int]) -> list[str]:
-        """Token ids of one document or its summary -> a text for each."""
-        return self.tokenizer.convert_ids_to_tokens(list(tokens))
-
-    def decode(self, items: Sequence[bertsum.Item], tokens: Sequence[Sequence[int]]) -> list[str]:
-        """Token ids of the outputs -> texts, sentences parted by line breaks."""
-        return [bertsum.read_output(self.tokenizer, list(ids)) for ids in tokens]
-
-    def groups(self) -> list[dict]:
-        """Parameters by learning rate: the encoder's, Eq. (7), and the others', Eq. (8)."""
-        encoder = list(self.module.encoder.parameters())
-        known = set(map(id, encoder))
-        return [
-            {"params": encoder, "part": 0},
-            {"params": [p for p in self.module.parameters() if id(p) not in known], "part": 1},
-        ]
-
-    def parts(self) -> list[list[nn.Parameter]]:
-        """Parameters whose gradients are clipped together: encoder, the rest."""
-        return [group["params"] for group in self.groups()]
-
-
-def kind_of(config: TrainConfig) -> type:
-    """What trains a model of this config."""
-    return Pointing if config.model == "pointer" else BertSum
-
-
-def load_pretrained(kind: type, name: str, **keywords):
-    """`kind.from_pretrained(name)`; raises ValueError with the remedy when it is not there or does not fit."""
-    try:
-        return kind.from_pretrained(name, **keywords)
-    except Exception as error:  # transformers and the hub raise a dozen unrelated types
-        remedy = "make it again" if Path(name).exists() else f"give a folder, or: HF_HUB_OFFLINE=0 hf download {name}"
-        raise ValueError(f"cannot load {name!r} ({str(error).strip().splitlines()[0]}): {remedy}") from error
-
-
-# The run folder
-
-
-def write_json(path: Path, value: object) -> None:
-    """Write to a temporary name and rename, so that the file is either whole or not there."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
-
-
-def read_json(path: Path) -> object:
-    """A JSON file of a run folder; raises ValueError that names it when it is missing or cut off."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ValueError(f"{path} does not exist: {path.parent} is not a run folder of {PACKAGE}.train") from None
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is cut off or not JSON ({error}): train the run again") from None
-
-
-def read_config(run_dir: str | Path) -> dict:
-    """config.json of a run folder of this package; raises ValueError that names the file and what is wrong."""
-    path = Path(run_dir) / "config.json"
-    saved = read_json(path)
-    if saved.get("package") != PACKAGE:
-        raise ValueError(f"{path} belongs to the package {saved.get('package')!r}, not to {PACKAGE}")
-    unknown = set(saved["train"]) - {field.name for field in fields(TrainConfig)}
-    if unknown:
-        raise ValueError(f"{path}: unknown field {', '.join(sorted(unknown))}: the run was made by another version")
-    return saved
-
-
-def load_run(run_dir: str | Path) -> Pointing | BertSum:
-    """Read a finished run; its `module` is in eval mode on the CPU.
-
-    Raises:
-        ValueError: not a run folder, one of another package, one that is not finished, or a cut-off file.
-    """
-    run_dir = Path(run_dir)
-    config = TrainConfig(**read_config(run_dir)["train"])
-    weights = run_dir / "model.safetensors"
-    if not weights.exists():
-        raise ValueError(f"{weights} does not exist: the run is not finished, go on with --out {run_dir} --resume")
-    run = kind_of(config).saved(config, run_dir)
-    try:
-        run.module.load_state_dict(load_file(weights))
-    except (SafetensorError, RuntimeError) as error:
-        raise ValueError(f"{weights} is cut off or does not fit config.json ({error})") from None
-    run.module.eval()
-    return run
-
-
-SIZES = {  # what a run keeps of the one that it goes on from
-    "pointer": ("vocabulary", "embedding", "hidden"),
-    "bertsum-ext": ("encoder", "width", "layers", "heads", "feed_forward", "positions", "decoder_layers"),
-    "bertsum-abs": ("encoder", "width", "layers", "heads", "feed_forward", "positions", "decoder_layers"),
-}
-
-
-def start(config: TrainConfig, examples: Sequence[Example]) -> tuple[Pointing | BertSum, dict | None]:
-    """A new model, or the one that `config.init` names with the mechanism switched on; and what that was trained by."""
-    if not config.init:
-        return kind_of(config).new(config, examples), None
-    # D12: weights alone are taken over; optimiser, learning rates and their warm-up start anew.
-    base, saved = load_run(config.init), read_config(config.init)
-    pair = (base.config.model, config.model)
-    if pair[0] != pair[1] and pair != ("bertsum-ext", "bertsum-abs"):
-        raise ValueError(f"{config.init} holds a {pair[0]}; a {pair[1]} cannot go on from it")
-    # The decoder is new where the run before was extractive: it keeps the sizes of this run's flags.
-    kept = SIZES[config.model] if pair[0] == pair[1] else ("encoder", "width", "layers", "positions")
-    config = replace(config, **{name: getattr(base.config, name) for name in kept})
-    run = kind_of(config).saved(config, Path(config.init))
-    if pair[0] != pair[1]:
-        run.module.take_encoder(base.module.encoder)
-    else:
-        missing, unexpected = run.module.load_state_dict(base.module.state_dict(), strict=False)
-        strange = [name for name in missing if "coverage" not in name]
-        strange += [name for name in unexpected if "coverage" not in name]
-        if strange:
-            raise ValueError(f"{config.init} does not fit this run: {', '.join(strange)}")
-    return run, {"train": saved["train"], "base": saved["base"]}
+    examples = in_sentences(load(data or config.data, split, limit))
+    if config.task == "summary":
+        return examples
+    if missing := [example.id for example in examples if not (example.title or "").strip()]:
+        raise ValueError(f"{data or config.data}: {missing[0]!r} has no field 'title': use --task summary")
+    return [replace(e, summary=[e.title], references=[[e.title]], salient=None) for e in examples]
 
 
 # Training
 
 
-class Batches:
-    """The endless stream of micro-batches of like length: number i is the same whenever and whoever asks for it."""
+class LengthBatches:
+    """Endless lists of item indices: the batch sampler of a `DataLoader`.
 
-    def __init__(self, items: Sequence, batch_size: int, seed: int):
-        self.items, self.batch_size, self.seed = items, batch_size, seed
-        self.lengths = np.array([len(item.source) for item in items])
-        self.per_epoch = -(-len(items) // batch_size)
-        self.epoch, self.order = -1, []
+    An epoch sorts by source length, with some noise, cuts into batches of at most `size` items and, where `tokens` is
+    not 0, at most so many padded `lengths`, and shuffles the batches.
+    """
 
-    def __getitem__(self, number: int) -> list:
-        epoch, index = divmod(number, self.per_epoch)
-        if epoch != self.epoch:
-            rng = np.random.default_rng((self.seed, epoch))
-            by_length = np.argsort(self.lengths * rng.uniform(0.8, 1.2, len(self.lengths)), kind="stable")
-            batches = [by_length[i : i + self.batch_size] for i in range(0, len(by_length), self.batch_size)]
-            self.epoch, self.order = epoch, [batches[i] for i in rng.permutation(len(batches))]
-        return [self.items[i] for i in self.order[index]]
+    def __init__(self, items: Sequence, size: int, seed: int, tokens: int = 0, lengths: Sequence[int] = ()):
+        self.size, self.seed, self.tokens, self.lengths = size, seed, tokens, lengths
+        self.sources = np.array([len(item.source) for item in items])
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for epoch in count():
+            yield from self.epoch(epoch)
+
+    def epoch(self, number: int) -> list[list[int]]:
+        rng = np.random.default_rng((self.seed, number))
+        by_length = np.argsort(self.sources * rng.uniform(0.8, 1.2, len(self.sources)), kind="stable")
+        batches, longest = [[]], 0
+        for i in by_length.tolist():
+            longest = max(longest, self.lengths[i]) if self.tokens else 0
+            if batches[-1] and (len(batches[-1]) == self.size or longest * (len(batches[-1]) + 1) > self.tokens):
+                batches.append([])
+                longest = self.lengths[i] if self.tokens else 0
+            batches[-1].append(i)
+        return [batches[i] for i in rng.permutation(len(batches))]
 
 
-def train(config: TrainConfig, run_dir: str | Path, resume: bool = False) -> None:
-    """Train and write the run folder.
+def make_batches(config: TrainConfig, items: Sequence) -> LengthBatches:
+    """The batches of a run."""
+    counted = {"pointer": "target_out", "bertsum-ext": "source", "bertsum-abs": "target"}[config.model]
+    lengths = [len(getattr(item, counted)) for item in items]
+    return LengthBatches(items, config.batch_size, config.seed, config.batch_tokens, lengths)
+
+
+def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
+    """Adagrad, or Adam; a group of parameters for each learning rate."""
+    encoder = {"factor": config.encoder_learning_rate, "warmup": config.encoder_warmup}  # Eq. (7)
+    other = {"factor": config.learning_rate, "warmup": config.warmup}  # Eq. (8)
+    groups = [{"params": list(model.parameters()), **other}]
+    if config.model != "pointer":
+        # D9: the two optimisers of Eq. (7)-(8) are two groups of one Adam, which updates each parameter by itself.
+        groups = [{"params": part, **rate} for part, rate in zip(model.parts(), (encoder, other), strict=True)]
+    if config.optimizer == "adagrad":
+        return torch.optim.Adagrad(groups, lr=0.0, initial_accumulator_value=config.accumulator, eps=1e-10)
+    return torch.optim.Adam(groups, lr=0.0, betas=(0.9, 0.999), eps=1e-8)  # D20: the code behind PreSumm has eps 1e-9
+
+
+def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
+    """Train and write the run folder `out`.
 
     Args:
         resume: go on after the last checkpoint; the result is bit for bit that of a run that was never stopped.
     Raises:
-        ValueError: bad data, or a run folder or encoder that cannot be used; nothing is lost.
+        ValueError: bad values or data, a folder that cannot be used, a loss that is not finite; nothing is lost.
     """
-    run_dir = Path(run_dir)
-    accelerator = make_accelerator(config.mixed_precision)
-    exists = (run_dir / "config.json").exists()
-    accelerator.wait_for_everyone()  # all processes look before the first one creates it
-    if exists and not resume:
-        raise ValueError(f"{run_dir} already holds a run: add --resume to go on with it, or choose another --out")
+    config.check()
+    getLogger("accelerate").setLevel("ERROR")  # it says at each checkpoint that a tied tensor is stored once
+    out = Path(out)
+    resume = holds_run(out, resume)
+    accelerator = Accelerator(
+        mixed_precision=config.mixed_precision,
+        gradient_accumulation_steps=config.accumulate,
+        cpu=not torch.accelerator.is_available(),  # or several processes would each believe to be alone
+        dataloader_config=DataLoaderConfiguration(even_batches=False),
+    )
     examples = load_task(config, "train", config.examples or None)
     validation = load_task(config, "validation", config.validation_examples or None)
     set_seed(config.seed)
-    if exists and (run_dir / "checkpoint.pt").exists():
-        run = kind_of(config).saved(config, run_dir)
-    else:  # new, or killed before its first checkpoint: then it must draw the same first weights
-        run, base = start(config, examples)
-        if not exists and accelerator.is_main_process:
-            create_run(run_dir, run, base)
+    run = load_run(out) if resume else begin(config, examples)
     set_seed(config.seed, device_specific=True)  # each process draws its own dropout
-    Training(run_dir, accelerator, run, run.prepare(examples), run.prepare(validation)).run()
+    items, validation = run.encode(examples), run.encode(validation)
+    # The loader's own generator, or starting it would draw from the one that dropout draws from.
+    loader = DataLoader(
+        items, batch_sampler=make_batches(config, items), collate_fn=run.text.collate, generator=torch.Generator()
+    )
+    model, optimizer, loader = accelerator.prepare(run.model, make_optimizer(run.model, config), loader)
 
+    def write_files(folder: Path) -> None:
+        run.text.save(run.tokenizer, folder)
+        (folder / "start.json").write_text(json.dumps({"base": run.base}), encoding="utf-8")
+        if config.model != "pointer":
+            run.model.encoder.config.save_pretrained(folder / "encoder")
 
-def make_accelerator(mixed_precision: str) -> Accelerator:
-    """The processes and devices that accelerate or torchrun has set up."""
-    # Without this, several processes on a machine without GPU would each believe to be alone.
-    several = int(os.environ.get("WORLD_SIZE", 1)) > 1
-    return Accelerator(mixed_precision=mixed_precision, cpu=several and not torch.cuda.is_available())
-
-
-def create_run(run_dir: Path, run: Pointing | BertSum, base: dict | None) -> None:
-    """Write what does not change during the run; config.json comes last and makes it a run folder."""
-    run_dir.mkdir(parents=True, exist_ok=True)
-    run.save(run_dir)
-    write_json(run_dir / "config.json", {"package": PACKAGE, "train": asdict(run.config), "base": base})
-
-
-def make_optimizer(run: Pointing | BertSum) -> torch.optim.Optimizer:
-    """Adagrad, or Adam; a group of parameters for each learning rate."""
-    # D9: the two optimisers of Eq. (7)-(8) are two groups of one Adam, which updates each parameter by itself.
-    if run.config.optimizer == "adagrad":
-        return torch.optim.Adagrad(run.groups(), lr=0.0, initial_accumulator_value=run.config.accumulator)
-    return torch.optim.Adam(run.groups(), lr=0.0)
-
-
-class Training:
-    """One run: the loop, its checkpoints and its log."""
-
-    def __init__(
-        self,
-        run_dir: Path,
-        accelerator: Accelerator,
-        run: Pointing | BertSum,
-        items: Sequence,
-        validation: Sequence,
+    counts = {"step": 0, "examples": len(items), "validation_examples": len(validation),
+              "sources_cut": sum(item.was_cut for item in items)}  # fmt: skip
+    progress = {"step": 0, "log": [counts]}
+    with (
+        training(accelerator, out, config, progress, write_files) as progress,
+        tqdm(total=config.steps, initial=progress["step"], disable=not accelerator.is_main_process) as bar,
     ):
-        """Take up the run where its last checkpoint left it, or at its beginning."""
-        self.config, self.run_dir, self.accelerator, self.task = run.config, run_dir, accelerator, run
-        self.validation = validation
-        self.batches = Batches(items, self.config.batch_size, self.config.seed)
-        self.module, self.optimizer = accelerator.prepare(run.module, make_optimizer(run))
-        self.step = 0
-        self.restore()
-        if not self.step:
-            cut = sum(item.was_cut for item in items)
-            self.log({"examples": len(items), "validation_examples": len(validation), "sources_cut": cut})
-
-    def run(self) -> None:
-        """Train to the last step and write model.safetensors."""
-        config, is_main = self.config, self.accelerator.is_main_process
-        bar = tqdm(total=config.steps, initial=self.step, disable=not is_main, unit="step")
-        while self.step < config.steps:
-            measures = self.update()
+        stream = iter(accelerator.skip_first_batches(loader, progress["step"] * config.accumulate))
+        for step in range(progress["step"], config.steps):
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate(step, group["factor"], group["warmup"])
+            model.train()
+            for _ in range(config.accumulate):
+                batch = next(stream)
+                with accelerator.accumulate(model):
+                    # Eq. (5) of each document; BERTSum: cross-entropy of each sentence or target token.
+                    losses = model(batch)
+                    accelerator.backward(losses.mean())  # D19: the mean over micro-batches of their means
+                    if config.clip and accelerator.sync_gradients:
+                        accelerator.unscale_gradients()
+                        for part in run.model.parts():
+                            nn.utils.clip_grad_norm_(part, config.clip)
+                    optimizer.step()
+                    optimizer.zero_grad()
+            row = {"step": step + 1, "loss": losses.mean().item(), "lr": optimizer.param_groups[-1]["lr"]}
+            if not math.isfinite(row["loss"]):
+                raise ValueError(f"the loss is {row['loss']} at step {step + 1}; {out} keeps its last checkpoint")
             bar.update()
-            bar.set_postfix(measures, refresh=False)
-            if self.step % config.save_every == 0 or self.step == config.steps:
-                self.save(measures)
-        bar.close()
-        self.accelerator.wait_for_everyone()
-        if is_main:
-            save_tensors(self.accelerator.unwrap_model(self.module).state_dict(), self.run_dir / "model.safetensors")
-
-    def update(self) -> dict[str, float]:
-        """One step on `accumulate` micro-batches in each process."""
-        config, accelerator = self.config, self.accelerator
-        processes, device = accelerator.num_processes, accelerator.device
-        # Process r of P takes every P-th micro-batch: P processes do what one does that accumulates P times as much.
-        first = self.step * config.accumulate * processes + accelerator.process_index
-        numbers = range(first, first + config.accumulate * processes, processes)
-        rates = learning_rates(self.step, config)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rates[group["part"]]
-        self.module.train()
-        total, counted = 0.0, 0
-        for number in numbers:
-            with nullcontext() if number == numbers[-1] else accelerator.no_sync(self.module):
-                with accelerator.autocast():
-                    loss, count = self.task.loss(self.module, self.batches[number], device)
-                accelerator.backward(loss)
-            total, counted = total + loss.item(), counted + count
-        # The mean over all of the update; DDP has averaged over processes, hence times their number.
-        everything = accelerator.reduce(torch.tensor(counted, device=device)).item()
-        for parameter in self.module.parameters():
-            if parameter.grad is not None:
-                parameter.grad *= processes / everything
-        self.clip()
-        self.optimizer.step()
-        self.optimizer.zero_grad()
-        self.step += 1
-        return {"loss": round(total / counted, 4), "lr": rates[1]}
-
-    def clip(self) -> None:
-        """Limit the norm of the gradient of each part by itself."""
-        if self.config.clip:
-            self.accelerator.unscale_gradients()
-            for part in self.task.parts():
-                nn.utils.clip_grad_norm_(part, self.config.clip)
-
-    @torch.no_grad()
-    def validation_loss(self) -> float:
-        """The training loss in eval mode; every process computes all of it."""
-        module = self.accelerator.unwrap_model(self.module).eval()
-        by_length = sorted(self.validation, key=lambda item: len(item.source))
-        total, counted = 0.0, 0
-        for first in range(0, len(by_length), self.config.batch_size):
-            batch = by_length[first : first + self.config.batch_size]
-            loss, count = self.task.loss(module, batch, self.accelerator.device)
-            total, counted = total + loss.item(), counted + count
-        return total / counted
-
-    def save(self, measures: dict[str, float]) -> None:
-        """Validate and write a checkpoint, one file that is renamed when it is whole."""
-        random_states = gather_object([random_state()])
-        if not self.accelerator.is_main_process:
-            return
-        self.log({"step": self.step, **measures, "validation_loss": round(self.validation_loss(), 4)})
-        scaler = self.accelerator.scaler
-        state = {
-            "step": self.step,
-            "weights": self.accelerator.unwrap_model(self.module).state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "random": random_states,
-            "scaler": scaler.state_dict() if scaler else None,
-        }
-        temporary = self.run_dir / "checkpoint.pt.tmp"
-        torch.save(state, temporary)
-        os.replace(temporary, self.run_dir / "checkpoint.pt")
-
-    def restore(self) -> None:
-        """Continue after the last checkpoint, if there is one."""
-        path = self.run_dir / "checkpoint.pt"
-        if not path.exists():
-            if self.accelerator.is_main_process:
-                (self.run_dir / "log.jsonl").unlink(missing_ok=True)
-            return
-        try:
-            state = torch.load(path, map_location="cpu", weights_only=True)
-        except (RuntimeError, EOFError, OSError) as error:
-            raise ValueError(f"{path} is cut off ({error}): delete it, and the run starts again") from None
-        self.step = state["step"]
-        self.accelerator.unwrap_model(self.module).load_state_dict(state["weights"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        if state["scaler"]:
-            self.accelerator.scaler.load_state_dict(state["scaler"])
-        set_random_state(state["random"][self.accelerator.process_index])
-        if self.accelerator.is_main_process:  # what a killed run logged after this checkpoint is forgotten
-            path = self.run_dir / "log.jsonl"
-            text = path.read_text(encoding="utf-8") if path.exists() else ""
-            rows = [
-                json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")
-            ]  # the last may be cut
-            temporary = path.with_name("log.jsonl.tmp")
-            kept = [json.dumps(row) + "\n" for row in rows if row.get("step", 0) <= self.step]
-            temporary.write_text("".join(kept), encoding="utf-8")
-            os.replace(temporary, path)
-
-    def log(self, row: dict) -> None:
-        """Append a row to log.jsonl, on the main process."""
-        if self.accelerator.is_main_process:
-            with (self.run_dir / "log.jsonl").open("a", encoding="utf-8") as file:
-                file.write(json.dumps(row) + "\n")
+            bar.set_postfix(loss=f"{row['loss']:.3f}", refresh=False)
+            if row["step"] % config.save_every == 0 or row["step"] == config.steps:
+                row["validation_loss"] = validation_loss(accelerator.unwrap_model(model), run, validation)
+                progress = {"step": row["step"], "log": [*progress["log"], row]}
+                save_checkpoint(accelerator, out, progress)
+    if accelerator.is_main_process:
+        shutil.copyfile(out / f"checkpoints/{config.steps:08d}/model.safetensors", out / "unfinished")
+        os.replace(out / "unfinished", out / "model.safetensors")
+        last = progress["log"][-1]
+        print(f"{out}: {last['step']} steps, validation loss {last['validation_loss']:.3f}")
+        print(f"next: python -m {__package__}.evaluate {out}")
 
 
-def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
-    """Write to a temporary name and rename; what is tied in the model is written once for each of its names."""
-    temporary = path.with_name(path.name + ".tmp")
-    save_file({name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}, temporary)
-    os.replace(temporary, path)
-
-
-def random_state() -> dict:
-    """State of the generators that dropout draws from, on this process."""
-    return {"cpu": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []}
-
-
-def set_random_state(state: dict) -> None:
-    """Undo `random_state`."""
-    torch.set_rng_state(state["cpu"])
-    if state["cuda"]:
-        torch.cuda.set_rng_state_all(state["cuda"])
+@torch.inference_mode()
+def validation_loss(model: nn.Module, run: Run, items: Sequence) -> float:
+    """Mean loss of all documents, sentences or target tokens, in eval mode and without label smoothing."""
+    model.eval()
+    device, losses = next(model.parameters()).device, []
+    by_length = sorted(items, key=lambda item: len(item.source))
+    for first in range(0, len(items), run.config.batch_size):
+        losses.append(model(run.text.collate(by_length[first : first + run.config.batch_size], device)))
+    return torch.cat(losses).mean().item()
 
 
 # Command line
 
 
-def flag_type(kind: type) -> Callable[[str], object]:
-    """What turns a flag's text into its field's type."""
-
-    def boolean(value: str) -> bool:
-        return {"true": True, "false": False}[value.lower()]
-
-    def parse_value(value: str) -> object:
-        try:
-            return (boolean if kind is bool else kind)(value)
-        except (KeyError, ValueError):
-            raise argparse.ArgumentTypeError(
-                f"{value!r} is not {'true or false' if kind is bool else kind.__name__}"
-            ) from None
-
-    return parse_value
-
-
+# Same as l0drop/train.py:parse
 def parse(arguments: Sequence[str] | None = None) -> tuple[TrainConfig, Path, bool]:
-    """Command line -> config, run folder, resume.
+    """Command line -> config, run folder, resume. What is not given comes from the preset, or from the run of --init.
 
     Raises:
-        SystemExit: an unknown or mistyped flag.
-        ValueError: a value out of range, a preset of another model, or --resume with other values than the run's.
+        SystemExit: a wrong flag.
+        ValueError: --preset beside --init; beside --resume, a flag that contradicts the run.
     """
-    description = __doc__.splitlines()[0]
-    parser = argparse.ArgumentParser(f"python -m {PACKAGE}.train", description=description, allow_abbrev=False)
-    presets = sorted({name for of_model in PRESETS.values() for name in of_model})
-    parser.add_argument("--out", required=True, type=Path, help="run folder")
-    parser.add_argument("--preset", default="tiny", choices=presets, help="named set of values (default tiny)")
-    parser.add_argument("--resume", action="store_true", help="go on after the last checkpoint, if there is one")
-    for field in fields(TrainConfig):
-        flag, kind = "--" + field.name.replace("_", "-"), flag_type(field.type)
-        parser.add_argument(flag, type=kind, default=argparse.SUPPRESS, metavar=field.type.__name__)
-    given = vars(parser.parse_args(arguments))
-    run_dir, preset, resume = given.pop("out"), given.pop("preset"), given.pop("resume")
-    if resume and (run_dir / "config.json").exists():
-        saved = TrainConfig(**read_config(run_dir)["train"])
-        changed = [name for name, value in given.items() if getattr(saved, name) != value]
-        if changed:
-            raise ValueError(f"--resume keeps the values in {run_dir / 'config.json'}; leave out {', '.join(changed)}")
-        return saved, run_dir, True
-    of_model = PRESETS.get(given.get("model", "pointer"), {"tiny": {}})
-    if preset not in of_model:
-        raise ValueError(f"{given.get('model', 'pointer')} has no preset {preset!r}; it has {', '.join(of_model)}")
-    return TrainConfig(**of_model[preset] | given), run_dir, resume
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for flag in ("--out", "--preset", "--init"):
+        first.add_argument(flag, default="")
+    given, _ = first.parse_known_args(arguments)
+    if given.preset and given.init:
+        raise ValueError("--preset and --init contradict each other: --init starts from the values of its run")
+    saved = read_config(given.out, TrainConfig) if given.out and Path(given.out, "config.json").exists() else None
+    default = TrainConfig(**PRESETS.get(given.preset or "tiny", {}))
+    if given.init:
+        default = replace(read_config(given.init, TrainConfig), init=given.init)
+    elif saved and not given.preset:
+        default = saved
+    flags = make_dataclass("Flags", [
+        ("out", Annotated[Path, tyro.conf.arg(help="run folder")]),
+        ("config", tyro.conf.FlagConversionOff[tyro.conf.OmitArgPrefixes[TrainConfig]], field(default=default)),
+        ("preset", Annotated[Literal[tuple(PRESETS)], tyro.conf.arg(help="named set of values")], "tiny"),
+        ("resume", Annotated[bool, tyro.conf.arg(help="go on after the last checkpoint, if there is one")], False),
+    ])  # fmt: skip
+    options = tyro.cli(flags, prog=f"python -m {__package__}.train", description=__doc__, args=arguments,
+                       config=(tyro.conf.FlagCreatePairsOff,))  # fmt: skip
+    if saved and options.resume:  # more steps lengthen a run; nothing else of it may change
+        changed = [name for name, value in vars(options.config).items() if value != getattr(saved, name)]
+        if changed not in ([], ["steps"]) or options.config.steps < saved.steps:
+            raise ValueError(f"--resume keeps the values of {given.out}/config.json; leave out {', '.join(changed)}")
+    return options.config, options.out, options.resume
 
 
+@one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train; bad input ends the program with one line that says what is wrong."""
-    logging.set_verbosity_error()  # transformers reports at length on the heads that an encoder leaves out
+    logging.set_verbosity_error()  # what an encoder lacks is checked here
     logging.disable_progress_bar()
-    try:
-        train(*parse(arguments))
-    except (ValueError, ImportError, OSError) as error:
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        sys.exit("stopped; the same command with --resume goes on after the last checkpoint")
+    train(*parse(arguments))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """What the tests share: one thread, no network, and small random models that do something worth testing."""
 
 import os
+from types import SimpleNamespace
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
@@ -12,6 +13,13 @@ from ..model import PointerGenerator, PointerGeneratorConfig
 from ..text import Item, Vocabulary, collate, encode_examples
 
 torch.set_num_threads(1)
+
+
+def encode(pairs, vocabulary: Vocabulary, max_source: int, max_target: int) -> list[Item]:
+    """Pairs of a document and a summary as items."""
+    examples = [SimpleNamespace(source=document, target=summary) for document, summary in pairs]
+    return encode_examples(examples, vocabulary, max_source, max_target)
+
 
 WORDS = "the a cat dog sat ran on under mat tree red blue big small .".split()
 PAIRS = [
@@ -36,7 +44,7 @@ def vocabulary() -> Vocabulary:
 @pytest.fixture
 def items(vocabulary) -> list[Item]:
     """Documents of 13, 3, 7 and 8 words with 2, 1, 0 and 4 unknown ones."""
-    return encode_examples(PAIRS, vocabulary, 20, 10)
+    return encode(PAIRS, vocabulary, 20, 10)
 
 
 @pytest.fixture

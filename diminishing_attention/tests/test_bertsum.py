@@ -5,31 +5,24 @@ import math
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from torch import Tensor
-from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+from transformers import BertConfig, BertModel
 
+from ..bert_text import Item, TargetIds, collate
 from ..bertsum import (
-    TARGET_TOKENS,
     BertSumConfig,
     BertSumExt,
     BertSumExtAbs,
-    Item,
-    TargetIds,
-    collate,
-    encode_examples,
     extend_positions,
-    extractive_loss,
-    greedy_labels,
-    masked_softmax,
-    read_output,
+    initialise,
+    learning_rate,
+    load_encoder,
     sinusoids,
-    target_ids,
 )
 from ..diminishing import Diminishing
 from ..search import beam_search
 
-SPECIAL = TargetIds(begin=5, end=6, between=7, padding=0)
+SPECIAL = TargetIds(bos=5, eos=6, between=7, pad=0)
 KINDS = ("none", "dim", "dydim")
 
 
@@ -59,6 +52,11 @@ def small_model(kind: str = "none", **changes) -> BertSumExtAbs:
     return roughen(BertSumExtAbs(small_encoder(), config, SPECIAL))
 
 
+def logits_of(model: BertSumExtAbs, batch) -> Tensor:
+    """Teacher-forced logits, (B, T, V)."""
+    return model.decode(model.encode(batch), batch.keep, batch.target_in)
+
+
 def make_item(source: int, target: int, seed: int, sentences: int = 1) -> Item:
     generator = torch.Generator().manual_seed(seed)
     draw = lambda n: torch.randint(8, 40, (n,), generator=generator).tolist()  # noqa: E731
@@ -74,7 +72,7 @@ def make_item(source: int, target: int, seed: int, sentences: int = 1) -> Item:
 @pytest.fixture
 def batch():
     """Three documents of 27, 12 and 8 tokens, summaries of 7, 5 and 9."""
-    return collate([make_item(25, 7, 1), make_item(10, 5, 2), make_item(6, 9, 3)], 0)
+    return collate([make_item(25, 7, 1), make_item(10, 5, 2), make_item(6, 9, 3)])
 
 
 # Sizes
@@ -111,7 +109,7 @@ def test_params_the_mechanism_has_none(kind):
 def test_eq6_probability_of_a_sentence(batch):
     """Sigmoid of a linear map of the sentence's last state, restated in NumPy for the states before it."""
     model = roughen(BertSumExt(small_encoder(), BertSumConfig(layers=1, heads=4, feed_forward=24, positions=30)))
-    batch = collate([make_item(4, 2, 1, sentences=3), make_item(5, 2, 2, sentences=1)], 0)
+    batch = collate([make_item(4, 2, 1, sentences=3), make_item(5, 2, 2, sentences=1)])
     seen = []
     model.norm.register_forward_hook(lambda module, args, output: seen.append(output))
     probabilities = model.probabilities(batch)
@@ -128,26 +126,27 @@ def test_a_sentence_is_read_at_its_own_cls():
     """Changing a word of the second sentence changes the score of both (the encoder reads all); its [CLS] state is
     what the layers get: with them cut out, each score comes from the state at the sentence's start."""
     model = roughen(BertSumExt(small_encoder(), BertSumConfig(layers=0, heads=4, positions=30)))
-    batch = collate([make_item(4, 2, 1, sentences=3)], 0)
+    batch = collate([make_item(4, 2, 1, sentences=3)])
     states = model.encode(batch)[0, [0, 6, 12]] + sinusoids(0, 3, torch.zeros(16))
-    torch.testing.assert_close(model(batch)[0], model.score(model.norm(states)).squeeze(-1))
+    torch.testing.assert_close(model.logits(batch)[0], model.score(model.norm(states)).squeeze(-1))
 
 
 def test_extractive_model_in_a_batch_is_that_of_each_document_alone():
     model = roughen(BertSumExt(small_encoder(), BertSumConfig(layers=2, heads=4, feed_forward=24, positions=30)))
     items = [make_item(4, 2, 1, sentences=3), make_item(8, 2, 2, sentences=1)]
-    together = model.probabilities(collate(items, 0))
+    together = model.probabilities(collate(items))
     for row, item in enumerate(items):
-        alone = model.probabilities(collate([item], 0))[0]
+        alone = model.probabilities(collate([item]))[0]
         torch.testing.assert_close(together[row, : len(alone)], alone, atol=1e-5, rtol=1e-5)
 
 
-def test_extractive_loss_is_the_cross_entropy_of_real_sentences():
-    batch = collate([make_item(3, 2, 1, sentences=3), make_item(3, 2, 2, sentences=1)], 0)
-    logits = torch.tensor([[1.0, -2.0, 0.5], [0.3, 99.0, 99.0]])
+def test_extractive_loss_is_the_cross_entropy_of_real_sentences(monkeypatch):
+    model = BertSumExt(small_encoder(), BertSumConfig(layers=1, heads=4, feed_forward=24, positions=30))
+    batch = collate([make_item(3, 2, 1, sentences=3), make_item(3, 2, 2, sentences=1)])
+    monkeypatch.setattr(model, "logits", lambda batch: torch.tensor([[1.0, -2.0, 0.5], [0.3, 99.0, 99.0]]))
     p = 1 / (1 + np.exp(-np.array([1.0, -2.0, 0.5, 0.3])))
-    expected = -math.log(p[0]) - math.log(1 - p[1]) - math.log(1 - p[2]) - math.log(p[3])
-    assert extractive_loss(logits, batch).item() == pytest.approx(expected, rel=1e-6)
+    expected = [-math.log(p[0]), -math.log(1 - p[1]), -math.log(1 - p[2]), -math.log(p[3])]
+    assert model(batch).tolist() == pytest.approx(expected, rel=1e-6)
 
 
 # The decoder
@@ -160,7 +159,7 @@ def slow_softmax(x: np.ndarray) -> np.ndarray:
 
 def slow_norm(x: np.ndarray, norm) -> np.ndarray:
     weight, bias = norm.weight.detach().double().numpy(), norm.bias.detach().double().numpy()
-    return (x - x.mean()) / np.sqrt(x.var() + norm.eps) * weight + bias
+    return (x - x.mean()) / np.sqrt(x.var() + 1e-6) * weight + bias  # released PreSumm: 1e-6
 
 
 def slow_linear(x: np.ndarray, linear) -> np.ndarray:
@@ -226,7 +225,7 @@ def slow_decode(model: BertSumExtAbs, memory: np.ndarray, tokens: list[int], kin
 def test_d7_the_decoder_is_the_slow_restatement(batch, kind):
     """D7: per head, cumulative over target positions, in the last layer's cross-attention alone, not renormalised."""
     model = small_model(kind)
-    logits, memory = model.decode(batch), model.encode(batch).detach().double().numpy()
+    logits, memory = logits_of(model, batch), model.encode(batch).detach().double().numpy()
     for row in range(3):
         source, target = int(batch.keep[row].sum()), int(batch.keep_target[row].sum())
         expected = slow_decode(model, memory[row, :source], batch.target_in[row, :target].tolist(), kind)
@@ -238,15 +237,30 @@ def test_d7_the_decoder_is_the_slow_restatement(batch, kind):
 def test_steps_with_a_cache_are_the_whole_at_once(batch, kind):
     """Two beams per source with the same tokens: both are the teacher-forced row; the source is stored once."""
     model = small_model(kind)
-    expected = model.decode(batch).log_softmax(-1)
-    source, state = model.start(batch)
+    expected = logits_of(model, batch).log_softmax(-1)
+    source, past = model.start(batch)
     rows = torch.arange(3).repeat_interleave(2)
-    state = state.reorder(rows)
-    assert all(len(keys) == 3 for keys, _ in source.memory) and len(state.seen.coverage) == 6
+    past = past.reorder(rows)
+    assert all(len(keys) == 3 for keys, _ in source.projected) and len(past.attended.coverage) == 6
     for t in range(batch.target_in.size(1)):
-        log_p, state = model.step(batch.target_in[rows, t], source, state)
+        log_p, past = model.step(batch.target_in[rows, t], source, past)
         is_real = batch.keep_target[rows, t]
         torch.testing.assert_close(log_p[is_real], expected[rows, t][is_real], atol=1e-4, rtol=1e-4)
+
+
+def test_bertsum_with_dydim_learns_summaries_by_heart(batch):
+    """Gradients reach everything through the diminished attention, and beam search writes what was learned."""
+    config = BertSumConfig(layers=2, heads=4, feed_forward=24, positions=30, dropout=0.0,
+                           diminishing=Diminishing("dydim"))  # fmt: skip
+    model = BertSumExtAbs(small_encoder(), config, SPECIAL).eval()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for _ in range(150):
+        loss = model(batch).mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    targets = [row[keep][:-1].tolist() for row, keep in zip(batch.target_out, batch.keep_target, strict=True)]
+    assert loss < 0.05 and beam_search(model, batch, beam=3, max_length=20).tokens == targets
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -258,11 +272,11 @@ def test_beam_search_scores_are_those_of_teacher_forcing(batch, kind):
     for row, tokens in enumerate(found.tokens):
         ids = batch.source[row][batch.keep[row]].tolist()
         items.append(Item(ids, [0] * len(ids), [0], [True], [5, *tokens, 6], False))
-    again = collate(items, 0)
-    log_p = model.decode(again).log_softmax(-1).gather(-1, again.target_out.unsqueeze(-1)).squeeze(-1)
+    again = collate(items)
+    log_p = logits_of(model, again).log_softmax(-1).gather(-1, again.target_out.unsqueeze(-1)).squeeze(-1)
     torch.testing.assert_close(found.scores, (log_p * again.keep_target).sum(1), atol=1e-4, rtol=1e-5)
     for row in range(3):
-        alone = collate([items[row]], 0)
+        alone = collate([items[row]])
         torch.testing.assert_close(beam_search(model, alone, beam=4, max_length=12, min_length=6).scores[0],
                                    found.scores[row], atol=1e-4, rtol=1e-5)  # fmt: skip
 
@@ -284,7 +298,7 @@ def test_the_mechanism_is_in_the_last_layer_alone_and_changes_the_output(batch):
     models = {kind: small_model(kind) for kind in KINDS}
     for kind, model in models.items():
         assert [layer.diminishing.kind for layer in model.layers] == ["none", kind]
-    outputs = [model.decode(batch).log_softmax(-1) for model in models.values()]
+    outputs = [logits_of(model, batch).log_softmax(-1) for model in models.values()]
     for one, other in ((0, 1), (0, 2), (1, 2)):
         assert (outputs[one] - outputs[other]).abs().max() > 1e-3
 
@@ -296,9 +310,9 @@ def test_d7_dropout_comes_after_diminishing(batch):
     plain = layer.diminishing.sequence
     read = layer.cross_attention.read
     layer.cross_attention.read = lambda weights, values: (seen.append(weights), read(weights, values))[1]
-    model.decode(batch)  # eval mode
+    logits_of(model, batch)  # eval mode
     layer.cross_attention.dropout.train()
-    model.decode(batch)
+    logits_of(model, batch)
     torch.testing.assert_close(seen[0], seen[1])
     assert plain(torch.full((2, 1), 0.5)).sum() == pytest.approx(math.log(2))
 
@@ -310,7 +324,7 @@ def test_d1_weights_are_renormalised_by_flag_alone(batch):
         model, seen = small_model("dim", renormalise=flag), []
         read = model.layers[-1].cross_attention.read
         model.layers[-1].cross_attention.read = lambda w, v, read=read, seen=seen: (seen.append(w), read(w, v))[1]
-        model.decode(batch)
+        logits_of(model, batch)
         sums[flag] = seen[0].sum(-1)
     assert (sums[False] < 0.999).all()
     torch.testing.assert_close(sums[True], torch.ones_like(sums[True]))
@@ -318,13 +332,10 @@ def test_d1_weights_are_renormalised_by_flag_alone(batch):
 
 def test_d5_a_row_of_padding_gives_no_nan(batch):
     """D5: a document without any token: all weights 0, outputs and gradients finite."""
-    keep = torch.tensor([[True, False], [False, False]])
-    weights = masked_softmax(torch.tensor([[0.3, 9.0], [1.0, 2.0]]), keep)
-    assert weights.tolist() == [[1.0, 0.0], [0.0, 0.0]]
     empty = batch._replace(keep=batch.keep & torch.tensor([[True], [False], [True]]))
     for kind in KINDS:
         model = small_model(kind, renormalise=True)
-        loss = model(empty)
+        loss = model(empty).sum()
         loss.backward()
         grads = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
         assert loss.isfinite() and all(grad.isfinite().all() for grad in grads)
@@ -333,30 +344,81 @@ def test_d5_a_row_of_padding_gives_no_nan(batch):
 def test_masked_source_tokens_have_no_influence(batch):
     model = small_model("dydim")
     changed = batch._replace(source=torch.where(batch.keep, batch.source, 9))
-    torch.testing.assert_close(model.decode(changed), model.decode(batch))
+    torch.testing.assert_close(logits_of(model, changed), logits_of(model, batch))
 
 
 def test_the_loss_is_the_cross_entropy_of_the_targets(batch):
-    model = small_model("dim")
-    log_p = model.decode(batch).log_softmax(-1)
-    expected = -sum(log_p[b, t, batch.target_out[b, t]] for b in range(3) for t in range(10) if batch.keep_target[b, t])
+    """One value per real target token; label smoothing (eps / V over all tokens, D20) in training alone."""
+    model = small_model("dim", label_smoothing=0.3)
+    log_p, real = logits_of(model, batch).log_softmax(-1), batch.keep_target
+    places = [(b, t) for b in range(3) for t in range(10) if real[b, t]]
+    expected = torch.stack([-log_p[b, t, batch.target_out[b, t]] for b, t in places])
     torch.testing.assert_close(model(batch), expected)
-    assert model(batch, smoothing=0.3) > model(batch) * 0.7
+    smoothed = 0.7 * expected - 0.3 * torch.stack([log_p[b, t].mean() for b, t in places])
+    model.training = True  # of the model itself, not of its dropout
+    torch.testing.assert_close(model(batch), smoothed)
+
+
+def test_the_decoder_reads_the_states_of_any_encoder(batch):
+    """Three states of its own making; what is not kept has no influence."""
+    model, states = small_model("dydim"), torch.randn(3, 4, 16)
+    keep = torch.tensor([[True, True, False, False]]).expand(3, 4)
+    logits = model.decode(states, keep, batch.target_in)
+    torch.testing.assert_close(model.decode(states[:, :2], keep[:, :2], batch.target_in), logits)
+    assert (model.decode(states + 1, keep, batch.target_in) - logits).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("width", [64, 768])
+def test_d18_new_maps_keep_the_scale_of_their_input(width):
+    """0.02 at BERT's width (released PreSumm), in_features^-0.5 at others: 0.125 at 64."""
+    layer = torch.nn.Sequential(torch.nn.Linear(width, 300), torch.nn.Linear(2048, 300))
+    initialise(layer, width)
+    wanted = [0.02, 0.02] if width == 768 else [0.125, 2048**-0.5]
+    assert [part.weight.std().item() for part in layer] == pytest.approx(wanted, rel=0.02)
+    assert not layer[0].bias.any() and not layer[1].bias.any()
+    with torch.device("meta"):
+        encoder = BertModel(BertConfig(hidden_size=64, num_attention_heads=1, num_hidden_layers=1))
+    model = BertSumExtAbs(encoder.to_empty(device="cpu"), BertSumConfig(layers=1, heads=4, feed_forward=32), SPECIAL)
+    assert model.layers[0].cross_attention.key.weight.std().item() == pytest.approx(0.125, rel=0.1)
+
+
+def test_eq7_eq8_learning_rates():
+    """lr~ min(step^-0.5, step warmup^-1.5) with the paper's values: rising to the warm-up's end, then falling."""
+    for step in (1, 500, 10_000, 20_000, 150_000):
+        assert learning_rate(step - 1, 2e-3, 20_000) == pytest.approx(2e-3 * min(step**-0.5, step * 20_000**-1.5))
+    assert learning_rate(9_999, 0.1, 10_000) == pytest.approx(0.1 / 100)
+    assert learning_rate(0, 0.15, 0) == learning_rate(9, 0.15, 0) == 0.15
+
+
+def test_an_encoder_without_all_its_weights_is_refused(tmp_path):
+    """transformers would draw the missing ones at random."""
+    encoder = small_encoder()
+    encoder.save_pretrained(tmp_path / "whole")
+    torch.testing.assert_close(load_encoder(str(tmp_path / "whole")).state_dict(), encoder.state_dict())
+    weights = encoder.state_dict()
+    encoder.save_pretrained(tmp_path / "pooler", state_dict={n: t for n, t in weights.items() if "pooler" not in n})
+    load_encoder(str(tmp_path / "pooler"))
+    bias = "encoder.layer.0.output.dense.bias"
+    encoder.save_pretrained(tmp_path / "part", state_dict={n: t for n, t in weights.items() if n != bias})
+    encoder.save_pretrained(tmp_path / "nan", state_dict=weights | {bias: torch.full_like(weights[bias], torch.nan)})
+    for name in ("part", "nan"):
+        with pytest.raises(ValueError, match=f"{bias} is missing or not finite"):
+            load_encoder(str(tmp_path / name))
 
 
 def test_the_decoder_has_its_own_tied_embedding(batch):
     """It starts as the encoder's, is another tensor, and is both input and output of the decoder."""
     encoder = small_encoder()
-    model = BertSumExtAbs(encoder, BertSumConfig(layers=1, heads=4, feed_forward=24), SPECIAL).eval()
+    model = BertSumExtAbs(encoder, BertSumConfig(layers=1, heads=4, feed_forward=24, positions=30), SPECIAL).eval()
     words = encoder.embeddings.word_embeddings.weight
     assert torch.equal(model.embedding.weight, words) and model.embedding.weight.data_ptr() != words.data_ptr()
-    before = model.decode(
-        batch._replace(source=batch.source[:, :20], segments=batch.segments[:, :20], keep=batch.keep[:, :20])
+    before = logits_of(
+        model, batch._replace(source=batch.source[:, :20], segments=batch.segments[:, :20], keep=batch.keep[:, :20])
     )
     with torch.no_grad():
         model.embedding.weight[9] += torch.randn(16)  # no input of the first step
-    after = model.decode(
-        batch._replace(source=batch.source[:, :20], segments=batch.segments[:, :20], keep=batch.keep[:, :20])
+    after = logits_of(
+        model, batch._replace(source=batch.source[:, :20], segments=batch.segments[:, :20], keep=batch.keep[:, :20])
     )
     assert (after[:, 0, 9] - before[:, 0, 9]).abs().min() > 1e-3
     torch.testing.assert_close(after[:, 0, :9], before[:, 0, :9])
@@ -389,62 +451,6 @@ def test_positions_beyond_the_encoders_own_repeat_the_last():
 def test_heads_must_divide_the_width():
     with pytest.raises(ValueError, match="width 16 is not a multiple of heads = 3"):
         BertSumExt(small_encoder(), BertSumConfig(layers=1, heads=3))
-
-
-# Text
-
-
-@pytest.fixture(scope="module")
-def tokenizer() -> PreTrainedTokenizerFast:
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *TARGET_TOKENS, *"the storm hit town . it rained".split()]
-    tokenizer = Tokenizer(models.WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
-    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
-    names = dict(pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]")
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
-
-
-def test_every_sentence_has_its_cls_and_segments_take_turns(tokenizer):
-    rows = [(["The storm .", "It rained .", "Storm"], ["It rained .", "The storm"], [True, False, True])]
-    [item] = encode_examples(rows, tokenizer, 99, 99)
-    assert tokenizer.convert_ids_to_tokens(item.source) == (
-        "[CLS] the storm . [SEP] [CLS] it rained . [SEP] [CLS] storm [SEP]".split()
-    )
-    assert item.segments == [0] * 5 + [1] * 5 + [0] * 3 and item.starts == [0, 5, 10]
-    assert item.labels == [True, False, True] and not item.was_cut
-    assert tokenizer.convert_ids_to_tokens(item.target) == (
-        "[unused0] it rained . [unused2] the storm [unused1]".split()
-    )
-    assert read_output(tokenizer, item.target) == "it rained .\nthe storm"
-
-
-def test_long_documents_are_cut_and_still_end_in_sep(tokenizer):
-    rows = [(["The storm .", "It rained .", "Storm"], ["It rained ."], [False, True, True])]
-    for longest in range(3, 14):
-        [item] = encode_examples(rows, tokenizer, longest, 3)
-        assert len(item.source) <= longest and item.source[-1] == tokenizer.sep_token_id
-        assert len(item.segments) == len(item.source) and all(item.source[start] == 2 for start in item.starts)
-        assert item.was_cut == (longest < 13) and len(item.labels) == len(item.starts)
-        assert item.target == [5, *tokenizer("it", add_special_tokens=False)["input_ids"], 6]
-
-
-def test_a_document_of_unknown_words_alone_and_one_of_one_string(tokenizer):
-    rows = [(["xx yy zz"], ["the town"], None), (["It rained. The storm hit."], ["the storm hit town"], None)]
-    unknown, split = encode_examples(rows, tokenizer, 99, 99)
-    assert unknown.source == [2, 1, 1, 1, 3]
-    assert len(split.starts) == 2 and split.labels == [False, True]
-
-
-def test_greedy_labels_raise_rouge_one_sentence_at_a_time():
-    document = ["rain fell", "a storm hit the town", "the mayor spoke", "a storm hit"]
-    assert greedy_labels(document, "a storm hit the town and the mayor spoke") == [False, True, True, False]
-    assert greedy_labels(document, "nothing in common here") == [False] * 4
-    assert sum(greedy_labels(["a b", "c d", "e f", "g h"], "a b c d e f g h")) == 3  # at most three
-
-
-def test_a_tokenizer_without_target_tokens_is_refused():
-    plain = Tokenizer(models.WordPiece({"[UNK]": 0, "[PAD]": 1}, unk_token="[UNK]"))
-    with pytest.raises(ValueError, match=r"the tokenizer lacks \[unused0\], \[unused1\], \[unused2\] or padding"):
-        target_ids(PreTrainedTokenizerFast(tokenizer_object=plain, unk_token="[UNK]", pad_token="[PAD]"))
 
 
 def test_sinusoids_are_those_of_the_formula():

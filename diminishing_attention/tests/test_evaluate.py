@@ -2,10 +2,9 @@
 
 import csv
 import json
-import math
-from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,9 +16,21 @@ from shared import rouge
 from shared.data import Example, load
 
 from .. import evaluate as evaluation
-from ..bertsum import Item
-from ..evaluate import STUDENT, common_name, decode, differences, extract, group, main, parse, score, summarise
+from ..evaluate import (
+    common_name,
+    decode,
+    decode_all,
+    evaluate,
+    extract,
+    group,
+    lead_of,
+    main,
+    score,
+    summarise,
+    tables,
+)
 from ..measures import ngrams, split_words
+from ..run import NAME
 from ..search import beam_search
 from ..train import TrainConfig, load_run, train
 
@@ -28,7 +39,6 @@ SMALL = TrainConfig(
     data=DATA, vocabulary=120, embedding=8, hidden=8, batch_size=6, steps=4, max_target=30, max_source=60, beam=2,
     max_length=10,
 )  # fmt: skip
-FLAGS = Namespace(lead=3, bertscore=None, moverscore=None, device="cpu")
 
 
 def example(document: list[str], *references: list[str]) -> Example:
@@ -51,76 +61,52 @@ def runs(tmp_path_factory) -> dict[str, Path]:
     return folders
 
 
+def loaded(runs: dict[str, Path], *names: str) -> dict:
+    return {name: load_run(runs[name]) for name in names}
+
+
 # Systems and intervals
 
 
 def test_runs_that_differ_in_the_seed_alone_are_one_system(runs):
-    order = ["dim-0", "pg-1", "pg-0", "dim-1"]
-    systems = group([runs[name] for name in order])
-    assert [(system.name, [folder.name for folder in system.folders]) for system in systems] == [
+    systems = group(loaded(runs, "dim-0", "pg-1", "pg-0", "dim-1"))
+    assert [(system.name, list(system.runs)) for system in systems] == [
         ("dim", ["dim-0", "dim-1"]),
         ("pg", ["pg-1", "pg-0"]),
     ]
-    assert [run.config.seed for run in systems[1].runs] == [1, 0]
-    assert [system.name for system in group([runs["pg-0"]])] == ["pg-0"]
-    names = [Path("runs/pg-seed1"), Path("runs/pg_2"), Path("runs/7")]
+    assert [system.name for system in group(loaded(runs, "pg-0"))] == ["pg-0"]
+    names = ["pg-seed1", "pg_2", "7"]
     assert [common_name([name, name]) for name in names] == ["pg", "pg", "7"]
 
 
 def test_the_same_run_twice_and_names_alike_are_refused(runs, tmp_path):
+    run = load_run(runs["pg-0"])
     with pytest.raises(ValueError, match="have the same configuration and seed: give one of them"):
-        group([runs["pg-0"], runs["pg-0"]])
-    (tmp_path / "pg-0").symlink_to(runs["dim-0"])
-    with pytest.raises(ValueError, match="two systems are called pg-0 or alike: rename their run folders"):
-        group([runs["pg-0"], tmp_path / "pg-0"])
+        group({"pg-0": run, "again": run})
+    with pytest.raises(ValueError, match="two systems are called pg or alike: rename their run folders"):
+        group({"pg-0": run, "pg-1": load_run(runs["pg-1"]), "pg": load_run(runs["dim-0"])})
 
 
-def test_the_base_of_a_run_is_part_of_what_it_is(runs, tmp_path):
-    """The same second phase on another base is another system."""
-    config = json.loads((runs["dim-1"] / "config.json").read_text())
-    other = tmp_path / "dim-2"
-    other.mkdir()
-    config["base"]["train"]["steps"] = 99
-    (other / "config.json").write_text(json.dumps(config))
-    assert evaluation.identity(other) != evaluation.identity(runs["dim-0"])
-    assert evaluation.identity(runs["dim-1"]) == evaluation.identity(runs["dim-0"])
+def test_the_base_of_a_run_is_part_of_what_it_is(runs):
+    """The same second phase on another base is another system; the seeds and the folders are not."""
+    one, other = load_run(runs["dim-1"]), load_run(runs["dim-0"])
+    assert evaluation.identity(one) == evaluation.identity(other)
+    changed = one._replace(base=[one.base[0] | {"steps": 99}])
+    assert evaluation.identity(changed) != evaluation.identity(other)
 
 
-def test_intervals_over_documents_and_over_seeds():
-    """Bootstrap over documents of the mean over seeds; Student's t over the seeds' means, here by hand for three."""
+def test_intervals_and_p_are_over_documents_of_the_means_over_seeds():
+    """One yardstick: bootstrap over documents, approximate randomisation; the seeds stand beside them, paired."""
     rng = np.random.default_rng(0)
-    seeds = [rng.normal(50 + shift, 5, size=40) for shift in (0, 1, 3)]
-    found = summarise(seeds, baseline=seeds[0])
-    means = [values.mean() for values in seeds]
-    mean = sum(means) / 3
-    deviation = math.sqrt(sum((value - mean) ** 2 for value in means) / 2)
-    half = 4.303 * deviation / math.sqrt(3)
-    assert found["mean"] == pytest.approx(mean) and found["seeds"] == pytest.approx(means)
-    assert (found["seed_low"], found["seed_high"]) == pytest.approx((mean - half, mean + half))
-    pooled = np.mean(seeds, axis=0)
-    assert (found["mean"], found["low"], found["high"]) == rouge.bootstrap_interval(pooled)
-    assert found["p"] == rouge.paired_test(pooled, seeds[0])
-    one = summarise(seeds[:1])
-    assert one["seed_low"] is None and one["p"] is None and one["low"] < one["mean"] < one["high"]
-
-
-def test_differences_are_paired_by_seed():
-    """Seeds that are good for one system are good for the other: their difference is steady."""
-
-    def system(values: list[float], seeds: list[int]) -> dict:
-        metrics = ("rouge1", "rouge2", "rougeLsum", "repetition3")
-        return {"seeds": seeds, "scores": {metric: {"seeds": values} for metric in metrics}}
-
-    systems = {"base": system([10.0, 20.0, 60.0], [0, 1, 2]), "dim": system([11.0, 21.0, 62.0], [0, 1, 2])}
-    half = 4.303 * (1 / 3) ** 0.5 / 3**0.5  # gains 1, 1, 2
-    line = differences({"systems": systems}).splitlines()[-1]
-    assert line == f"| dim | {' | '.join([f'1.33 [{4 / 3 - half:.2f}, {4 / 3 + half:.2f}]'] * 4)} |"
-    assert differences({"systems": systems | {"dim": system([11.0, 21.0, 62.0], [0, 1, 3])}}) == ""
-
-
-def test_quantiles_of_student_are_those_of_the_distribution():
-    stats = pytest.importorskip("scipy.stats")
-    assert list(STUDENT) == pytest.approx([stats.t.ppf(0.975, n) for n in range(1, 10)], abs=5e-4)
+    seeds = [{"rouge1": rng.normal(50 + shift, 5, size=40)} for shift in (0, 1, 3)]
+    others = [{"rouge1": rng.normal(48 + shift, 5, size=40)} for shift in (0, 1, 3)]
+    pooled, first = (np.mean([scores["rouge1"] for scores in of], axis=0) for of in (seeds, others))
+    means, their_means = ([scores["rouge1"].mean() for scores in of] for of in (seeds, others))
+    assert summarise(seeds)["rouge1"] == rouge.interval(pooled) | {"seeds": means}
+    gain = summarise(seeds, others)["rouge1"]
+    assert {key: gain[key] for key in ("difference", "low", "high", "p")} == rouge.difference(pooled, first)
+    assert gain["seeds"] == pytest.approx([one - other for one, other in zip(means, their_means, strict=True)])
+    assert summarise(seeds, others[:2])["rouge1"]["seeds"] is None  # not the same number of seeds
 
 
 # Scores
@@ -129,25 +115,31 @@ def test_quantiles_of_student_are_those_of_the_distribution():
 def test_scores_of_one_text_by_hand():
     document = ["a storm hit the town .", "schools closed .", "rain fell .", "the sun came back ."]
     text = "a storm hit . a storm hit ."
-    found = score([text], [example(document, ["a storm hit ."])], FLAGS)
+    found = score([text], [example(document, ["a storm hit ."])])
     assert found["rouge1"][0] == pytest.approx(100 * 2 * (3 / 6) / (3 / 6 + 1))  # precision 3 of 6, recall 1
     assert found["repetition1"][0] == pytest.approx(50) and found["repetition3"][0] == pytest.approx(25)
     assert found["novel1"][0] == 0 and found["novel2"][0] == pytest.approx(20)  # "hit a"
     assert found["words"][0] == 6
     # Against the lead of 3 sentences, 9 words: "a storm hit" is shared.
     assert found["lead_rouge1"][0] == pytest.approx(100 * 2 * (3 / 6) * (3 / 9) / (3 / 6 + 3 / 9))
-    reference = score(["a storm hit ."], [example(document, ["a storm hit ."])], FLAGS, is_reference=True)
+    reference = score(["a storm hit ."], [example(document, ["a storm hit ."])], is_reference=True)
     assert "rouge1" not in reference and reference["repetition1"][0] == 0
 
 
 def test_of_several_references_the_best_counts():
-    found = score(["rain fell"], [example(["rain fell ."], ["snow came"], ["rain fell"])], FLAGS)
+    found = score(["rain fell"], [example(["rain fell ."], ["snow came"], ["rain fell"])])
     assert found["rouge1"][0] == 100
 
 
 def test_an_empty_summary_scores_zero():
-    found = score([""], [example(["rain fell ."], ["rain fell"])], FLAGS)
+    found = score([""], [example(["rain fell ."], ["rain fell"])])
     assert all(values[0] == 0 for values in found.values())
+
+
+def test_a_document_without_a_full_stop_ends(runs):
+    """ROUGE-L takes the square of a sentence's length: a lead has at most 1,000 words of each."""
+    document = ["word " * 200_000]
+    assert [len(sentence.split()) for sentence in lead_of(example(document, ["r"]), 3)] == [1000]
 
 
 # Decoding
@@ -155,27 +147,32 @@ def test_an_empty_summary_scores_zero():
 
 def test_decoding_keeps_the_order_and_each_document_is_decoded_as_if_alone(runs):
     run, examples = load_run(runs["dim-0"]), load(DATA, "test")
-    together = decode(run, examples, batch_size=5)
-    assert together == [decode(run, [e], batch_size=1)[0] for e in examples]
-    items = run.prepare(examples[:1])
-    [tokens] = beam_search(run.module, run.collate(items), beam=2, average=True, max_length=10, never=run.never).tokens
-    assert together[0] == run.decode(items, [tokens])[0]
+    together = decode_all(run, examples, batch_size=5)
+    assert together == [decode_all(run, [e], batch_size=1)[0] for e in examples]
+    items = run.encode(examples[:1])
+    search = dict(beam=2, average=True, max_length=10, never=run.text.never(run.tokenizer))
+    [tokens] = beam_search(run.model, run.text.collate(items), **search).tokens
+    assert together[0] == run.text.decode(run.tokenizer, items[0], tokens)
 
 
 def test_flags_of_decoding_reach_the_search(runs, monkeypatch):
     seen = []
     monkeypatch.setattr(evaluation, "beam_search", lambda *a, **k: seen.append(k) or beam_search(*a, **k))
-    decode(load_run(runs["pg-0"]), load(DATA, "test", 1), 1, beam=3, length_penalty=1.5, trigram_blocking=True)
+    run, examples = load_run(runs["pg-0"]), load(DATA, "test", 1)
+    list(decode(run, examples, 1, beam=3, length_penalty=1.5, trigram_blocking=True))
     expected = {"beam": 3, "length_penalty": 1.5, "trigram_blocking": True, "average": True, "never": (0, 1)}
     assert seen == [expected | {"min_length": 0, "max_length": 10}]
 
 
-def test_a_length_penalty_takes_the_place_of_the_average(runs):
+def test_a_length_penalty_takes_the_place_of_the_average(runs, monkeypatch):
     """As flag it switches the run's average off, unless that is asked for too."""
-    assert parse(["run", "--length-penalty", "1.5"]).search == {"length_penalty": 1.5, "average": False}
-    both = parse(["run", "--length-penalty", "1.5", "--average", "true"]).search
-    assert both == {"length_penalty": 1.5, "average": True}
-    assert parse(["run"]).search == {} and parse(["run", "--length-penalty", "0"]).search == {"length_penalty": 0.0}
+    seen = []
+    monkeypatch.setattr(evaluation, "evaluate", lambda *a, **search: seen.append(search) or {})
+    monkeypatch.setattr(evaluation, "tables", str)
+    for flags in (["1.5"], ["1.5", "--average", "True"], ["0"]):
+        main([str(runs["pg-0"]), "--length-penalty", *flags])
+    given = [{"length_penalty": 1.5, "average": False}, {"length_penalty": 1.5, "average": True}, {"length_penalty": 0}]
+    assert seen == given
 
 
 def test_extractive_summaries_are_the_most_probable_sentences_in_their_order():
@@ -185,7 +182,7 @@ def test_extractive_summaries_are_the_most_probable_sentences_in_their_order():
         def probabilities(self, batch):
             return torch.tensor([[0.1, 0.9, 0.3, 0.8], [0.2, 0.9, 0.0, 0.0]])
 
-    batch = Namespace(keep_sentences=torch.tensor([[True] * 4, [True, True, False, False]]))
+    batch = SimpleNamespace(keep_sentences=torch.tensor([[True] * 4, [True, True, False, False]]))
     document = ["One .", "A b c d .", "Three .", "x A b c ."]
     examples = [example(document, ["r"]), example(["One .", "Two ."], ["r"])]
     assert extract(Model(), batch, examples, 2, False) == ["A b c d .\nx A b c .", "One .\nTwo ."]
@@ -198,69 +195,58 @@ def test_extractive_summaries_are_the_most_probable_sentences_in_their_order():
 
 def test_d17_tables_over_seeds_with_ablation(runs, tmp_path, capsys):
     folders = [str(runs[name]) for name in ("pg-0", "pg-1", "dim-0", "dim-1")]
-    paths = [
-        "--json",
-        tmp_path / "out" / "m.json",
-        "--csv",
-        tmp_path / "out" / "m.csv",
-        "--predictions",
-        tmp_path / "p",
-    ]
-    main([*folders, "--ablation", *map(str, paths)])
+    out = tmp_path / "out"
+    main([*folders, "--ablation", "--json", f"{out}/m.json", "--csv", f"{out}/m.csv", "--predictions", f"{out}/p"])
     printed = capsys.readouterr().out
-    metrics = json.loads((tmp_path / "out" / "m.json").read_text())
-    assert list(metrics["systems"]) == ["pg", "dim"] and metrics["examples"] == 12
-    for part in ("Table 1", "Table 3", "Table 4", "Figure 2", "Figure 3", "lead-3", "over seeds", "p against pg: dim"):
-        assert part in printed
-    assert metrics["signature"] in printed and "Table 2" not in printed
+    metrics = json.loads((out / "m.json").read_text())
+    assert list(metrics["systems"]) == ["pg", "dim"] and metrics["examples"] == 12 and metrics["data"] == DATA
+    parts = ("Table 1", "Table 3", "Table 4", "Figure 2", "Figure 3", "lead-3", "Minus pg", "seed by seed")
+    assert all(part in printed for part in parts) and metrics["signature"] in printed and "Table 2" not in printed
     # Every number again from the predictions.
     examples = load(DATA, "test")
     for name in ("pg", "dim"):
         texts = []
         for seed in (0, 1):
-            rows = [json.loads(line) for line in (tmp_path / "p" / f"{name}-{seed}.jsonl").read_text().splitlines()]
-            assert [(row["id"], row["reference"]) for row in rows] == [(e.id, e.target) for e in examples]
-            texts.append([row["prediction"] for row in rows])
+            rows = [json.loads(line) for line in (out / "p" / f"{name}-{seed}.jsonl").read_text().splitlines()]
+            rows = {row["id"]: row for row in rows}
+            assert all(rows[e.id]["reference"] == e.target for e in examples) and len(rows) == 12
+            texts.append([rows[e.id]["prediction"] for e in examples])
         scores = metrics["systems"][name]["scores"]
         words = [[split_words(text) for text in of_seed] for of_seed in texts]
-        lengths = [float(np.mean([len(w) for w in of_seed])) for of_seed in words]
-        assert scores["words"]["seeds"] == pytest.approx(lengths)
+        assert scores["words"]["seeds"] == pytest.approx([float(np.mean([len(w) for w in of])) for of in words])
         repeated = [100 * (1 - len(set(ngrams(w, 2))) / len(ngrams(w, 2))) if len(w) > 1 else 0 for w in words[0]]
         assert scores["repetition2"]["seeds"][0] == pytest.approx(np.mean(repeated))
-    system = metrics["systems"]["dim"]
+        values = [rouge.score([evaluation.in_lines(t) for t in of], [e.references for e in examples]) for of in texts]
+        assert scores["rouge1"]["mean"] == pytest.approx(np.mean([value["rouge1"] for value in values]))
+    system, base = metrics["systems"]["dim"], metrics["systems"]["pg"]
     assert (system["diminishing"], system["seeds"], system["model"]) == ("dim", [0, 1], "pointer")
     assert system["parameters_listed"] - system["parameters"] == 120 * 8  # the embedding, counted twice in Table 1
+    gain = system["difference"]["words"]
+    assert gain["difference"] == pytest.approx(system["scores"]["words"]["mean"] - base["scores"]["words"]["mean"])
+    assert base["difference"] is None and 0 < gain["p"] <= 1
     rows = metrics["ablation"]["dim"]
     assert list(rows) == ["only", "+ length norm.", "+ trigram blocking"]
-    assert [(row["length_penalty"], row.get("average"), row["trigram_blocking"]) for row in rows.values()] == [
+    assert [(row["length_penalty"], row["average"], row["trigram_blocking"]) for row in rows.values()] == [
         (0.0, True, False), (1.5, False, False), (1.5, False, True),
     ]  # fmt: skip
     assert rows["+ trigram blocking"]["scores"]["repetition3"]["mean"] == 0
-    table = list(csv.DictReader((tmp_path / "out" / "m.csv").open()))
-    [row] = [row for row in table if (row["system"], row["metric"]) == ("dim", "rouge1")]
-    assert float(row["mean"]) == pytest.approx(system["scores"]["rouge1"]["mean"], rel=1e-3) and row["seeds"] == "2"
-    assert {row["system"] for row in table} >= {"lead-3", "reference", "pg", "dim only"}
+    table = list(csv.DictReader((out / "m.csv").open()))
+    of_dim = [row for row in table if row["system"] == "dim"]
+    assert [row["seed"] for row in of_dim] == ["0", "1", ""]
+    assert float(of_dim[2]["rouge1_mean"]) == pytest.approx(system["scores"]["rouge1"]["mean"], rel=1e-3)
+    assert float(of_dim[0]["words_mean"]) == pytest.approx(system["scores"]["words"]["seeds"][0], rel=1e-3)
+    assert {row["system"] for row in table} >= {"lead", "reference", "pg", "dim only"}
 
 
-def test_an_extractive_run_and_the_lead(runs, capsys, tmp_path):
-    main(
-        [
-            str(runs["ext"]),
-            "--sentences",
-            "2",
-            "--lead",
-            "2",
-            "--limit",
-            "4",
-            "--predictions",
-            str(tmp_path / "p.jsonl"),
-        ]
-    )
-    assert "lead-2" in capsys.readouterr().out
-    rows = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
-    for row, e in zip(rows, load(DATA, "test", 4), strict=True):
-        lines = row["prediction"].split("\n")
-        assert len(lines) == 2 and [line for line in e.document if line in lines] == lines
+def test_an_extractive_run_and_the_lead(runs, tmp_path):
+    run, examples = load_run(runs["ext"]), load(DATA, "test", 4)
+    (tmp_path / "p").mkdir()
+    metrics = evaluate({"ext": run}, examples, tmp_path / "p", lead=2, sentences=2)
+    assert "lead-2" in tables(metrics)
+    rows = [json.loads(line) for line in (tmp_path / "p" / "ext.jsonl").read_text().splitlines()]
+    rows = {row["id"]: row["prediction"].split("\n") for row in rows}
+    for e in examples:
+        assert len(rows[e.id]) == 2 and [line for line in e.document if line in rows[e.id]] == rows[e.id]
 
 
 def test_table_2_asks_both_packages_with_every_text(runs, monkeypatch, capsys):
@@ -277,9 +263,17 @@ def test_table_2_asks_both_packages_with_every_text(runs, monkeypatch, capsys):
     of_run = calls[3:]  # the first three are the lead's
     assert [name for name, _ in of_run] == ["bert", "mover", "mover"]
     assert all(list(arguments[1]) == targets for _, arguments in of_run)
-    assert of_run[0][1][2:] == ("B", 2, "cpu") and of_run[2][1][2:] == ("M", 2, "cpu")
+    assert of_run[0][1][2:4] == ("B", 2) and of_run[2][1][2:4] == ("M", 2)
     printed = capsys.readouterr().out
     assert "Table 2" in printed and "81.00" in printed and "20.00" in printed
+
+
+def test_a_run_in_training_is_evaluated_at_its_last_checkpoint(runs, capsys):
+    weights = runs["pg-0"] / "model.safetensors"
+    weights.rename(weights.with_name("kept"))
+    main([str(runs["pg-0"]), "--limit", "2"])
+    weights.with_name("kept").rename(weights)
+    assert "is not finished: reading" in capsys.readouterr().err
 
 
 # Bad input
@@ -291,24 +285,46 @@ def test_table_2_asks_both_packages_with_every_text(runs, monkeypatch, capsys):
         (["--lead", "0"], "--lead, --sentences and --batch-size must be at least 1"),
         (["--beam", "200"], "beam is 200; it must be from 1 to the vocabulary's 120 tokens"),
         (["--length-penalty", "-1"], "length_penalty is -1.0; it must be at least 0"),
-        (["--split", "dev2"], "toy split 'dev2' does not exist|dev2"),
+        (["--length-penalty", "nan"], "length_penalty is nan; it must be at least 0"),
+        (["--split", "dev2"], "dev2"),
         (["--data", "nowhere"], "no file or folder 'nowhere'"),
+        (["--device", "cuda:99"], "--device cuda:99 cannot be used here"),
+        (["--device", "foo"], "--device foo cannot be used here"),
+        (["{tmp}"], "is not a run folder"),
     ],
 )
-def test_bad_flags_end_with_one_line(runs, flags, message):
-    with pytest.raises(SystemExit, match=f"error: .*({message})"):
-        main([str(runs["pg-0"]), *flags])
+def test_bad_flags_end_with_one_line(runs, tmp_path, capsys, flags, message):
+    with pytest.raises(SystemExit) as stop:
+        main([str(runs["pg-0"]), *(flag.format(tmp=tmp_path) for flag in flags)])
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert stop.value.code == 2 and error.startswith("error: ") and message in error
 
 
-def test_bad_runs_end_with_one_line(tmp_path, runs, capsys):
-    with pytest.raises(SystemExit, match="error: .*not a run folder of diminishing_attention.train"):
-        main([str(tmp_path)])
+def test_outputs_and_references_are_checked_before_decoding(runs, tmp_path, capsys, monkeypatch):
+    """An output that cannot be written, a reference that ROUGE cannot read: nothing is decoded for them."""
+    monkeypatch.setattr(evaluation, "beam_search", lambda *a, **k: pytest.fail("decoded"))
+    for flag in ("--json", "--csv"):
+        with pytest.raises(SystemExit) as stop:
+            main([str(runs["pg-0"]), "--limit", "2", flag, str(tmp_path)])
+        assert stop.value.code == 1
+    (tmp_path / "data.jsonl").write_text(json.dumps({"source": "a b", "target": "...", "id": "empty"}))
     with pytest.raises(SystemExit):
-        parse([str(runs["pg-0"]), "--trigram-blocking", "maybe"])
-    assert "'maybe' is not true or false" in capsys.readouterr().err
+        main([str(runs["pg-0"]), "--data", str(tmp_path / "data.jsonl")])
+    assert "empty: the reference '...' has no word" in capsys.readouterr().err
+    assert NAME == evaluation.__package__.rpartition(".")[2]
 
 
-def test_item_of_a_document_longer_than_the_run_reads_is_cut(runs):
-    run, examples = load_run(runs["ext"]), load(DATA, "test", 2)
-    items: list[Item] = run.prepare(examples)
-    assert all(len(item.source) <= run.config.max_source for item in items)
+def test_predictions_are_written_as_they_come(runs, tmp_path):
+    """What was decoded before an interruption is on the disk."""
+    run, examples = load_run(runs["pg-0"]), load(DATA, "test", 4)
+    search, calls = beam_search, iter(range(9))
+
+    def interrupt(*arguments, **options):
+        if next(calls) == 2:
+            raise KeyboardInterrupt
+        return search(*arguments, **options)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(evaluation, "beam_search", interrupt)
+        decode_all(run, examples, tmp_path / "p.jsonl", batch_size=1)
+    assert len((tmp_path / "p.jsonl").read_text().splitlines()) == 2

@@ -13,13 +13,11 @@ from .. import measures
 from ..measures import (
     encode,
     inverse_frequencies,
-    lead,
     moverscore,
     ngram_states,
     ngrams,
     novel_share,
     repetition_ratio,
-    split_sentences,
     split_words,
 )
 
@@ -63,15 +61,6 @@ def test_ngrams_and_words():
         repetition_ratio(WORDS, 0)
 
 
-def test_the_lead_is_the_first_sentences():
-    document = ["One .", "Two .", "Three .", "Four ."]
-    assert lead(document) == document[:3] and lead(document, 9) == document and lead(document, 1) == ["One ."]
-    assert lead(["It rained. Nobody came! Why? Because."], 2) == ["It rained.", "Nobody came!"]
-    assert split_sentences("One . Two\nThree 1.5 m.") == ["One .", "Two", "Three 1.5 m."]
-    with pytest.raises(ValueError, match="count is 0; a lead has at least 1 sentence"):
-        lead(document, 0)
-
-
 # Table 2
 
 
@@ -87,7 +76,7 @@ def encoder(tmp_path_factory) -> str:
     names = dict(pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]")
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=32, **names).save_pretrained(folder)
     torch.manual_seed(0)
-    sizes = dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16)
+    sizes = dict(hidden_size=16, num_hidden_layers=6, num_attention_heads=2, intermediate_size=16)
     config = BertConfig(vocab_size=len(words), max_position_embeddings=32, initializer_range=0.5, **sizes)
     BertModel(config).save_pretrained(folder)
     return str(folder)
@@ -101,6 +90,17 @@ def test_states_are_those_of_each_text_alone(encoder):
     for text, row in zip(texts[:2], states, strict=False):
         torch.testing.assert_close(encode([text], encoder)[1][0], row)
         torch.testing.assert_close(row.norm(dim=-1), torch.ones(len(row)))
+
+
+def test_d13_states_are_the_mean_of_the_last_five_layers(encoder):
+    """Of seven: the embeddings and the first layer are left out."""
+    tokenizer, model = AutoTokenizer.from_pretrained(encoder), BertModel.from_pretrained(encoder).eval()
+    with torch.no_grad():
+        layers = model(**tokenizer("the cat sat", return_tensors="pt"), output_hidden_states=True).hidden_states
+    assert len(layers) == 7
+    mean = (layers[2] + layers[3] + layers[4] + layers[5] + layers[6])[0, 1:-1] / 5
+    expected = torch.nn.functional.normalize(mean, dim=-1)
+    torch.testing.assert_close(encode(["the cat sat"], encoder)[1][0], expected)
 
 
 def test_d13_inverse_frequencies_are_of_the_references():

@@ -1,7 +1,9 @@
 """What the README shows can be pasted and works."""
 
+import json
 import re
 import shlex
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -23,16 +25,36 @@ def test_the_example_of_copy_it_runs_and_its_steps_are_the_whole():
     torch.testing.assert_close(names["state"].peak, names["attention"].amax(1))
 
 
-def test_the_commands_parse():
-    """Every train and evaluate command of the README has flags that exist, with values that are allowed."""
+def test_the_commands_parse_and_the_second_phases_are_the_papers(tmp_path, monkeypatch):
+    """Every command has flags that exist, with values that are allowed; a base's config.json stands for its run."""
     pytest.importorskip("shared")
-    from ..evaluate import parse as parse_evaluate
-    from ..train import parse as parse_train
+    import tyro
 
-    commands = re.findall(r"^python -m diminishing_attention\.(train|evaluate) (.*?)(?:  +#.*)?$", README, re.MULTILINE)
-    assert len(commands) > 8
+    from .. import evaluate, figures, predict
+    from ..run import NAME
+    from ..train import PRESETS, TrainConfig, parse
+
+    monkeypatch.chdir(tmp_path)
+    configs = {Path("runs/base"): TrainConfig(**PRESETS["paper"])}
+    commands = re.findall(r"^python -m diminishing_attention\.(\w+) (.*?)(?:  +#.*)?$", README, re.MULTILINE)
+    assert len(commands) > 10
     for module, arguments in commands:
-        (parse_train if module == "train" else parse_evaluate)(shlex.split(arguments))
+        if module != "train":
+            options = {"evaluate": evaluate, "figures": figures, "predict": predict}[module].Options
+            tyro.cli(options, args=shlex.split(arguments))
+            continue
+        for folder, config in configs.items():
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "config.json").write_text(json.dumps({"package": NAME, "config": asdict(config)}))
+        config, out, _ = parse(shlex.split(arguments))
+        config.check()
+        configs[out] = config
+    paper, decoding = configs[Path("runs/base")], dict(beam=6, average=False, length_penalty=1.5, trigram_blocking=True)
+    phase = dict(init="runs/base", steps=10_000) | decoding
+    # Section 4.2: 600 and 800 tokens, beam 6, alpha 1.5, trigram blocking, less than 10k iterations; See et al.: 3,000.
+    assert configs[Path("runs/dim")] == replace(paper, diminishing="dim", max_source=600, **phase)
+    assert configs[Path("runs/dydim")] == replace(paper, diminishing="dydim", max_source=800, **phase)
+    assert configs[Path("runs/cov")] == replace(paper, coverage=True, init="runs/base", steps=3000)
 
 
 def test_the_two_lines_of_ones_own_data_load(tmp_path):
@@ -43,3 +65,4 @@ def test_the_two_lines_of_ones_own_data_load(tmp_path):
     (tmp_path / "own.jsonl").write_text("\n".join(lines))
     examples = load(tmp_path / "own.jsonl")
     assert [example.target for example in examples] == ["A storm hit Norwick.", "Floods closed two bridges ."]
+    assert examples[1].title == "Floods"

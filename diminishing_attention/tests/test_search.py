@@ -8,7 +8,8 @@ import torch
 from ..diminishing import Diminishing
 from ..model import PointerGenerator
 from ..search import beam_search, best_continuations, block_trigrams, length_norm
-from ..text import BEGIN, END, PAD, UNK, Batch, Item, Vocabulary, collate, encode_examples
+from ..text import BOS, EOS, PAD, UNK, Batch, Item, Vocabulary, collate, decode
+from .conftest import encode
 
 SYSTEMS = [("none", {}), ("none", {"coverage": True}), ("dim", {}), ("dydim", {})]
 NEVER = (PAD, UNK)
@@ -17,12 +18,12 @@ NEVER = (PAD, UNK)
 def rescore(model: PointerGenerator, item: Item, sequences: list[list[int]]) -> list[float]:
     """Sum of the log-probabilities of outputs of one document, by teacher forcing."""
     rows = [
-        item._replace(target_in=[BEGIN, *(UNK if n >= model.vocabulary else n for n in s)], target_out=[*s, END])
+        item._replace(target_in=[BOS, *(UNK if n >= model.vocabulary else n for n in s)], target_out=[*s, EOS])
         for s in sequences
     ]
     batch = collate(rows)
     with torch.no_grad():
-        log_p = model.target_log_probabilities(model.run(batch), batch)
+        log_p = model.target_log_p(model.run(batch), batch)
     return (log_p * batch.keep_target).sum(1).tolist()
 
 
@@ -45,10 +46,10 @@ def make_small(make_pointer):
     def make(kind: str, seed: int, words: int = 4, **config) -> tuple[PointerGenerator, Item]:
         model = make_pointer(kind, seed, vocabulary=260, **config)
         with torch.no_grad():
-            model.decoder.output.bias[list(set(range(260)) - {END, *range(4, 4 + words)})] = -1e4
-            model.decoder.output.bias[END] -= 1.0
+            model.decoder.output.bias[list(set(range(260)) - {EOS, *range(4, 4 + words)})] = -1e4
+            model.decoder.output.bias[EOS] -= 1.0
         ids = [4, UNK, 5, 4, UNK]
-        return model, Item(ids, [4, 260, 5, 4, 260], ["zorn"], [BEGIN], [END], False)
+        return model, Item(ids, [4, 260, 5, 4, 260], ["zorn"], [BOS], [EOS], False)
 
     return make
 
@@ -77,7 +78,7 @@ def test_trigram_blocking_equals_enumeration_without_repeats(make_small, kind):
     for seed in range(6):
         model, item = make_small(kind, seed, words=2)
         with torch.no_grad():
-            model.decoder.output.bias[END] -= 6.0  # long outputs of few words repeat themselves
+            model.decoder.output.bias[EOS] -= 6.0  # long outputs of few words repeat themselves
         every = [list(s) for n in range(6) for s in itertools.product([4, 5, 260], repeat=n)]
         values = dict(zip(map(tuple, every), rescore(model, item, every), strict=True))
         free = {s: normed(v, len(s) + 1, 1.5) for s, v in values.items()}
@@ -111,7 +112,7 @@ def test_a_batch_is_its_documents_one_by_one_and_scores_hold_under_teacher_forci
 
 def slow_search(model: PointerGenerator, item: Item, beam: int, steps: int) -> tuple[float, list[int]]:
     """Beam search with lists, which re-scores each hypothesis from its beginning; no normalisation."""
-    words = [n for n in range(model.vocabulary + len(item.unknown)) if n not in (BEGIN, END, *NEVER)]
+    words = [n for n in range(model.vocabulary + len(item.unknown)) if n not in (BOS, EOS, *NEVER)]
     hypotheses, finished = [[]], []
     for _ in range(steps):
         finished += list(zip(rescore(model, item, hypotheses), hypotheses, strict=True))
@@ -124,12 +125,12 @@ def slow_search(model: PointerGenerator, item: Item, beam: int, steps: int) -> t
 def with_end(model: PointerGenerator, item: Item, sequences: list[list[int]]) -> tuple[list[float], list[float]]:
     """Scores with the end, and the log-probability of the end alone."""
     rows = [
-        item._replace(target_in=[BEGIN, *(UNK if n >= model.vocabulary else n for n in s)], target_out=[*s, END])
+        item._replace(target_in=[BOS, *(UNK if n >= model.vocabulary else n for n in s)], target_out=[*s, EOS])
         for s in sequences
     ]
     batch = collate(rows)
     with torch.no_grad():
-        log_p = model.target_log_probabilities(model.run(batch), batch)
+        log_p = model.target_log_p(model.run(batch), batch)
     return log_p.sum(1).tolist(), log_p[:, -1].tolist()
 
 
@@ -150,15 +151,15 @@ def test_copied_words_come_out_as_words(make_pointer, items):
         model.decoder.switch.bias -= 3  # copy rather than generate
     found = beam_search(model, collate(items), max_length=6, min_length=4, never=NEVER)
     for tokens, item in zip(found.tokens, items, strict=True):
-        words = vocabulary.decode(tokens, item.unknown)
+        words = decode(vocabulary, item, tokens).split()
         assert len(words) >= 3 and "<unk>" not in words
-    assert "blick" in vocabulary.decode(found.tokens[1], items[1].unknown)
+    assert "blick" in decode(vocabulary, items[1], found.tokens[1])
 
 
 class Chain(torch.nn.Module):
     """A model of fixed probabilities: the next token depends on the last one alone."""
 
-    begin, end = 0, 1
+    bos, eos = 0, 1
 
     def __init__(self, log_p: torch.Tensor):
         super().__init__()
@@ -255,7 +256,7 @@ def test_never_and_lengths(make_pointer, batch):
     for never in ((PAD,), (PAD, UNK), (PAD, UNK, 4, 5, 6, 7, 8, 9)):
         found = beam_search(model, batch, beam=5, min_length=5, max_length=7, never=never)
         assert all(4 <= len(tokens) <= 6 for tokens in found.tokens)
-        assert not {BEGIN, END, *never} & set(sum(found.tokens, []))
+        assert not {BOS, EOS, *never} & set(sum(found.tokens, []))
 
 
 @pytest.mark.parametrize(
@@ -280,7 +281,7 @@ def test_a_model_in_training_is_refused(make_pointer, batch):
 
 @pytest.mark.parametrize("kind", ["none", "dim", "dydim"])
 def test_documents_of_padding_or_unknown_words_are_decoded(make_pointer, vocabulary, kind):
-    batch = collate(encode_examples([("", ""), ("wug wug blick", ""), ("the cat", "")], vocabulary, 9, 9))
+    batch = collate(encode([("", ""), ("wug wug blick", ""), ("the cat", "")], vocabulary, 9, 9))
     found = beam_search(make_pointer(kind), batch, beam=4, max_length=6, min_length=3, never=NEVER)
     assert found.scores.isfinite().all() and all(2 <= len(tokens) <= 5 for tokens in found.tokens)
 

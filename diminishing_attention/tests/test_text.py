@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from ..text import BEGIN, END, PAD, SPECIAL, UNK, Vocabulary, collate, encode_examples, words
+from ..text import BOS, EOS, PAD, SPECIAL, UNK, Vocabulary, collate, decode, load, save, words
+from .conftest import encode
 
 
 @pytest.mark.parametrize(
@@ -26,7 +27,7 @@ def test_words_by_hand(text, want):
 def test_vocabulary_takes_the_most_frequent_words_special_tokens_included():
     built = Vocabulary.build(["b b c", "B a c d"], size=7)
     assert built.known == [*SPECIAL, "b", "c", "a"] and len(built) == 7  # a before d: the alphabet
-    assert [built.number[word] for word in SPECIAL] == [PAD, UNK, BEGIN, END] == [0, 1, 2, 3]
+    assert [built.number[word] for word in SPECIAL] == [PAD, UNK, BOS, EOS] == [0, 1, 2, 3]
     assert len(Vocabulary.build(["b c"], size=50)) == 6
 
 
@@ -45,29 +46,27 @@ def test_unknown_words_of_a_target_are_numbered_by_its_source(vocabulary):
 
 
 def test_numbers_come_back_as_words(vocabulary):
-    source = "zorn the cat quux zorn".split()
-    ids, extended, unknown = vocabulary.encode_source(source)
-    assert vocabulary.decode([BEGIN, *extended, END, PAD], unknown) == source
-    assert vocabulary.decode(ids, unknown) == ["<unk>", "the", "cat", "<unk>", "<unk>"]
+    [item] = encode([("zorn the cat quux zorn", "a")], vocabulary, 9, 9)
+    assert decode(vocabulary, item, [BOS, *item.extended_source, EOS, PAD]) == "zorn the cat quux zorn"
+    assert decode(vocabulary, item, item.source) == "<unk> the cat <unk> <unk>"
     with pytest.raises(ValueError, match=r"no word 21: 19 known and 2 unknown words"):
-        vocabulary.decode([21], unknown)
+        decode(vocabulary, item, [21])
 
 
 def test_vocabulary_comes_back_from_its_file(vocabulary, tmp_path):
-    path = tmp_path / "tokenizer.json"
-    vocabulary.save(path)
-    assert Vocabulary.load(path).known == vocabulary.known and [p.name for p in tmp_path.iterdir()] == [path.name]
+    save(vocabulary, tmp_path)
+    assert load(tmp_path).known == vocabulary.known and [p.name for p in tmp_path.iterdir()] == ["tokenizer.json"]
 
 
 def test_items_are_cut_as_in_the_released_code(vocabulary):
     """The end counts as a token of the target; a cut target has none."""
     pair = ("the cat sat zorn", "zorn cat sat")
-    whole = encode_examples([pair], vocabulary, 4, 4)[0]
+    whole = encode([pair], vocabulary, 4, 4)[0]
     V, cat, sat = len(vocabulary), *(vocabulary.number[word] for word in ("cat", "sat"))
-    assert whole.target_in == [BEGIN, UNK, cat, sat] and whole.target_out == [V, cat, sat, END] and not whole.was_cut
-    cut = encode_examples([pair], vocabulary, 3, 2)[0]
+    assert whole.target_in == [BOS, UNK, cat, sat] and whole.target_out == [V, cat, sat, EOS] and not whole.was_cut
+    cut = encode([pair], vocabulary, 3, 2)[0]
     # zorn is beyond the cut, so nothing can be copied and it is unknown in the target.
-    assert cut.was_cut and cut.unknown == [] and cut.target_in == [BEGIN, UNK] and cut.target_out == [UNK, cat]
+    assert cut.was_cut and cut.unknown == [] and cut.target_in == [BOS, UNK] and cut.target_out == [UNK, cat]
 
 
 def test_a_batch_is_its_items_padded(items):
@@ -85,9 +84,9 @@ def test_a_batch_is_its_items_padded(items):
 
 
 def test_an_empty_summary_is_its_end_and_an_empty_document_is_padding(vocabulary):
-    batch = collate(encode_examples([("", "")], vocabulary, 5, 5))
+    batch = collate(encode([("", "")], vocabulary, 5, 5))
     assert batch.source.tolist() == [[PAD]] and not batch.keep.any() and batch.extra == 0
-    assert batch.target_in.tolist() == [[BEGIN]] and batch.target_out.tolist() == [[END]]
+    assert batch.target_in.tolist() == [[BOS]] and batch.target_out.tolist() == [[EOS]]
 
 
 def test_bad_vocabularies_are_refused(tmp_path):
@@ -101,6 +100,6 @@ def test_bad_vocabularies_are_refused(tmp_path):
     for content in ("{", "[]", "{}", json.dumps({"words": ["a"]})):
         path.write_text(content)
         with pytest.raises(ValueError, match=r"tokenizer\.json is no vocabulary .*: train again"):
-            Vocabulary.load(path)
-    with pytest.raises(ValueError, match="missing.json is no vocabulary"):
-        Vocabulary.load(tmp_path / "missing.json")
+            load(tmp_path)
+    with pytest.raises(ValueError, match="missing.tokenizer.json is no vocabulary"):
+        load(tmp_path / "missing")

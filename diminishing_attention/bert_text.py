@@ -1,0 +1,198 @@
+"""Text of BERTSum: documents and summaries as word pieces, and the sentences that an extractive summary takes."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+TARGET_TOKENS = ("[unused0]", "[unused1]", "[unused2]")  # begin, end, between sentences (released PreSumm)
+
+
+class TargetIds(NamedTuple):
+    """Special tokens of summaries."""
+
+    bos: int
+    eos: int
+    between: int
+    pad: int
+
+
+def target_ids(tokenizer) -> TargetIds:
+    """The ids of TARGET_TOKENS and of padding.
+
+    Raises:
+        ValueError: the tokenizer does not know them.
+    """
+    ids = [tokenizer.convert_tokens_to_ids(token) for token in TARGET_TOKENS]
+    if tokenizer.pad_token_id is None or any(i in (None, tokenizer.unk_token_id) for i in ids):
+        raise ValueError(f"the tokenizer lacks {', '.join(TARGET_TOKENS)} or padding: take a BERT's")
+    return TargetIds(*ids, tokenizer.pad_token_id)
+
+
+def make_tokenizer(texts: Iterable[str], size: int, longest: int):
+    """A lower-casing WordPiece tokenizer in BERT's manner, for a new encoder: characters and the most frequent words.
+
+    The trainer of `tokenizers` is not used: it breaks ties at random, so that no run could be repeated.
+    """
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    normalizer, splitter = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    split = (splitter.pre_tokenize_str(normalizer.normalize_str(text)) for text in texts)
+    counts = Counter(word for row in split for word, _ in row)
+    letters = sorted({letter for word in counts for letter in word})
+    special = dict(pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]")
+    pieces = [*special.values(), *TARGET_TOKENS, *letters, *(f"##{letter}" for letter in letters)]
+    rest = [word for word in sorted(counts, key=lambda word: (-counts[word], word)) if word not in set(pieces)]
+    known = [*pieces, *rest[: max(size - len(pieces), 0)]]
+    numbers = {piece: number for number, piece in enumerate(known)}
+    tokenizer = Tokenizer(models.WordPiece(numbers, unk_token="[UNK]"))
+    tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.decoder = normalizer, splitter, decoders.WordPiece()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=longest, **special)
+
+
+def save(tokenizer, folder: Path) -> None:
+    """Write the folder's tokenizer/."""
+    tokenizer.save_pretrained(folder / "tokenizer")
+
+
+def load(folder: Path):
+    """Read what `save` wrote; ValueError where it is not there or cut off."""
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(str(Path(folder, "tokenizer")))
+    except Exception as error:  # transformers and tokenizers raise a dozen unrelated types
+        raise ValueError(f"{folder}/tokenizer is missing or cut off ({str(error)[:200]}): train again") from None
+
+
+def greedy_labels(sentences: Sequence[str], summary: str, most: int = 3) -> list[bool]:
+    """Which sentences to take: one after the other, whichever raises ROUGE-1 + ROUGE-2 F1 most.
+
+    Over sets of n-grams: one that stands twice counts once (released PreSumm).
+    """
+
+    def ngrams(text: str) -> list[set]:
+        words = re.findall(r"[^\W_]+", text.lower())
+        return [set(words), set(zip(words, words[1:], strict=False))]
+
+    def f1(taken: list[set]) -> float:
+        pairs = zip(taken, wanted, strict=True)
+        return sum(2 * len(a & b) / (len(a) + len(b)) for a, b in pairs if a and b)
+
+    wanted, known = ngrams(summary), [ngrams(sentence) for sentence in sentences]
+    chosen, taken, best = [], [set(), set()], 0.0
+    while len(chosen) < min(most, len(sentences)):
+        rest = [i for i in range(len(sentences)) if i not in chosen]
+        scores = {i: f1([a | b for a, b in zip(taken, known[i], strict=True)]) for i in rest}
+        pick = max(scores, key=scores.get)
+        if scores[pick] <= best:
+            break
+        chosen, best = [*chosen, pick], scores[pick]
+        taken = [a | b for a, b in zip(taken, known[pick], strict=True)]
+    return [i in chosen for i in range(len(sentences))]
+
+
+class Item(NamedTuple):
+    """One document with its summary as token ids."""
+
+    source: list[int]  # [CLS] sentence [SEP] [CLS] sentence [SEP] ...
+    segments: list[int]  # 0 for the first sentence, 1 for the second, 0 for the third, ...
+    starts: list[int]  # (N,) where the [CLS] of each sentence stands
+    labels: list[bool]  # (N,) True = an extractive summary takes the sentence; all False where nobody asked
+    target: list[int]  # begin, words, end
+    was_cut: bool
+
+
+def encode_examples(
+    examples: Sequence, tokenizer, max_source: int, max_target: int, with_labels: bool = False
+) -> list[Item]:
+    """Documents and summaries as token ids, cut to size.
+
+    Args:
+        examples: `shared.data.Example`s, their documents in sentences.
+        max_source: tokens, at least 3; a cut document still ends in [SEP].
+        max_target: tokens of the summary, begin and end included.
+        with_labels: the data's salient sentences where it has them, else the greedy choice by the summary.
+    """
+    special, items = target_ids(tokenizer), []
+    for example in examples:
+        labels = [False] * len(example.document)
+        if with_labels:
+            labels = example.salient or greedy_labels(example.document, " ".join(example.summary))
+        source, segments, starts = [], [], []
+        pieces = tokenizer(list(example.document), add_special_tokens=False, verbose=False)["input_ids"]
+        for number, ids in enumerate(pieces):
+            if len(source) + 3 > max_source:
+                break
+            starts.append(len(source))
+            source += [tokenizer.cls_token_id, *ids, tokenizer.sep_token_id]
+            segments += [number % 2] * (len(source) - len(segments))
+        was_cut = len(source) > max_source or len(starts) < len(pieces)
+        if len(source) > max_source:
+            source = [*source[: max_source - 1], tokenizer.sep_token_id]
+        target = []
+        for ids in tokenizer(list(example.summary), add_special_tokens=False, verbose=False)["input_ids"]:
+            target += [special.between] * bool(target) + ids
+        target = [special.bos, *target[: max_target - 2], special.eos]
+        items.append(Item(source, segments[: len(source)], starts, labels[: len(starts)], target, was_cut))
+    return items
+
+
+class Batch(NamedTuple):
+    """Items as tensors, padded on the right with 0, which nothing reads."""
+
+    source: Tensor  # (B, S)
+    segments: Tensor  # (B, S)
+    keep: Tensor  # (B, S) bool, False at padding
+    starts: Tensor  # (B, N)
+    keep_sentences: Tensor  # (B, N) bool
+    labels: Tensor  # (B, N) bool
+    target_in: Tensor  # (B, T) begin, words
+    target_out: Tensor  # (B, T) words, end
+    keep_target: Tensor  # (B, T) bool
+
+
+def collate(items: Sequence[Item], device: torch.device | str = "cpu") -> Batch:
+    """Items -> tensors on the device."""
+
+    def pad(rows: list[list[int]]) -> Tensor:
+        return pad_sequence([torch.tensor(row) for row in rows], batch_first=True).to(device)
+
+    return Batch(
+        source=pad([item.source for item in items]),
+        segments=pad([item.segments for item in items]),
+        keep=pad([[True] * len(item.source) for item in items]),
+        starts=pad([item.starts for item in items]),
+        keep_sentences=pad([[True] * len(item.starts) for item in items]),
+        labels=pad([item.labels for item in items]),
+        target_in=pad([item.target[:-1] for item in items]),
+        target_out=pad([item.target[1:] for item in items]),
+        keep_target=pad([[True] * (len(item.target) - 1) for item in items]),
+    )
+
+
+def never(tokenizer) -> tuple[int, ...]:
+    """Tokens that decoding does not write."""
+    return (tokenizer.pad_token_id, tokenizer.unk_token_id)
+
+
+def pieces(tokenizer, item: Item, ids: Sequence[int]) -> list[str]:
+    """A text for each token id of a document or its summary."""
+    return tokenizer.convert_ids_to_tokens(list(ids))
+
+
+def decode(tokenizer, item: Item, ids: Sequence[int]) -> str:
+    """Token ids of an output -> text, its sentences parted by line breaks."""
+    special, sentences = target_ids(tokenizer), [[]]
+    for token in ids:
+        if token == special.between:
+            sentences.append([])
+        elif token not in special:
+            sentences[-1].append(token)
+    return "\n".join(tokenizer.decode(sentence) for sentence in sentences if sentence)
