@@ -5,9 +5,10 @@ The self-attention of a document encoder is replaced by a fixed matrix read off 
 parameters for queries and keys, and summaries about as good as those of learned single-head attention.
 """
 
+from .formats import read_dis, read_tree
 from .matrices import build_matrix, c_tree, c_tree_nuclearity, d_tree, sentence_matrix
 from .model import ModelConfig, Summarizer, count_parameters, extraction_loss
-from .trees import Node, read_tree
+from .trees import Node
 
 __all__ = [
     "ModelConfig",
@@ -19,6 +20,7 @@ __all__ = [
     "count_parameters",
     "d_tree",
     "extraction_loss",
+    "read_dis",
     "read_tree",
     "sentence_matrix",
 ]

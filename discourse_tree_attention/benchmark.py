@@ -1,44 +1,63 @@
-"""Time and memory of one encoder layer by attention type and document length, and time of a training epoch.
+"""Time and memory of one encoder layer, or of its attention alone, by attention type and document length.
 
-python -m discourse_tree_attention.benchmark                                       # the layer, random weights
-python -m discourse_tree_attention.benchmark --epoch -- --data FOLDER --encoder FOLDER      # a training epoch
+python -m discourse_tree_attention.benchmark --repeats 9 --documents 1
+python -m discourse_tree_attention.benchmark --quick
 
 All sides of a comparison are timed in one run, interleaved; a ratio is the median of the ratios within rounds.
 """
 
-import argparse
-import csv
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-import numpy as np
 import torch
+import tyro
 from torch import Tensor
 
-from shared.data import load
-from shared.timing import compare, ratio
+from shared import rouge
+from shared.data import check_outputs, write_csv
+from shared.timing import compare, find_device, ratio
 
-from .evaluate import SYSTEMS
+from .evaluate import ATTENTION_NAMES
 from .model import BALANCED, Attention, EncoderLayer, ModelConfig
-from .train import Training, load_corpus, load_encoder, parse, random_encoder
+from .run import one_line_errors
 
 SIZES = {"default": {}, "balanced": BALANCED}  # Section 5.1
-LENGTHS = (10, 32, 64, 128, 256, 512)
+SYSTEMS = {  # the rows of Tables 2 and 3
+    "Dot Product(8)": dict(attention="dot", heads=8),
+    "Dot Product(1)": dict(attention="dot"),
+} | {name: dict(attention=kind) for kind, name in ATTENTION_NAMES.items() if kind != "dot"}
 REFERENCE = "Dot Product(1)"
+PRECISIONS = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-def inputs(units: int, width: int, documents: int, device: str) -> tuple[Tensor, Tensor, Tensor]:
+@dataclass
+class Options:
+    """The command line."""
+
+    lengths: tuple[int, ...] = (8, 32, 64, 128, 256, 512)  # units of a document
+    sizes: tuple[Literal[tuple(SIZES)], ...] = tuple(SIZES)  # Section 5.1
+    parts: tuple[Literal["attention", "layer"], ...] = ("attention", "layer")  # layer: feed-forward and norms too
+    modes: tuple[Literal["inference", "training"], ...] = ("inference", "training")
+    width: int = 768  # D
+    documents: int = 4  # in a batch
+    repeats: int = 9  # timed rounds, at least 3
+    threads: int = 1
+    quick: bool = False  # two short lengths at width 64, three rounds
+    csv: Path | None = None  # write every number here
+    device: str = "cpu"
+    precision: Literal[tuple(PRECISIONS)] = "float32"
+
+
+def inputs(units: int, width: int, documents: int, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Full documents: states, keep, and matrices whose rows sum to 1."""
     torch.manual_seed(0)
-    states = torch.randn(documents, units, width, device=device)
-    matrix = torch.rand(documents, units, units, device=device)
-    keep = torch.ones(documents, units, dtype=torch.bool, device=device)
-    return states, keep, matrix / matrix.sum(-1, keepdim=True)
+    states = torch.randn(documents, units, width)
+    matrix = torch.rand(documents, units, units)
+    matrix = matrix / matrix.sum(-1, keepdim=True)
+    return states.to(like), torch.ones(documents, units, dtype=torch.bool, device=like.device), matrix.to(like)
 
 
 def forward(layer: torch.nn.Module, states: Tensor, keep: Tensor, matrix: Tensor) -> Callable[[], None]:
@@ -51,7 +70,7 @@ def forward(layer: torch.nn.Module, states: Tensor, keep: Tensor, matrix: Tensor
     return run
 
 
-def training(layer: torch.nn.Module, states: Tensor, keep: Tensor, matrix: Tensor) -> Callable[[], None]:
+def backward(layer: torch.nn.Module, states: Tensor, keep: Tensor, matrix: Tensor) -> Callable[[], None]:
     """What is timed as training: forward and backward, gradients of weights and states."""
     states = states.clone().requires_grad_()
 
@@ -62,121 +81,53 @@ def training(layer: torch.nn.Module, states: Tensor, keep: Tensor, matrix: Tenso
     return run
 
 
-def measure_layers(
-    lengths: Sequence[int], size: str, width: int, documents: int, device: str, repeats: int, whole: bool = True
-) -> list[dict]:
-    """Rows of the benchmark: each system at each length, inference and training.
-
-    Args:
-        whole: the whole encoder layer; False: its attention alone.
-    """
+def measure(options: Options, part: str, size: str, mode: str, units: int) -> list[dict]:
+    """A row for each system at one length."""
+    like = torch.empty(0, device=options.device, dtype=PRECISIONS[options.precision])
+    arguments = inputs(units, options.width, options.documents, like)
+    sides = {}
+    for name, values in SYSTEMS.items():
+        config = ModelConfig(width=options.width, **SIZES[size] | values)
+        layer = (EncoderLayer if part == "layer" else Attention)(config).to(like)
+        sides[name] = (forward if mode == "inference" else backward)(layer.train(mode == "training"), *arguments)
+    timings = compare(sides, options.repeats, device=options.device)
     rows = []
-    for units in lengths:
-        arguments = inputs(units, width, documents, device)
-        for mode, make in (("inference", forward), ("training", training)):
-            sides = {}
-            for name, values in SYSTEMS.items():
-                config = ModelConfig(width=width, **SIZES[size] | values)
-                layer = (EncoderLayer if whole else Attention)(config).to(device)
-                sides[name] = make(layer.eval() if mode == "inference" else layer, *arguments)
-            timings = compare(sides, repeats, device=device)
-            for name, timing in timings.items():
-                times, spread = ratio(timings, REFERENCE, name)
-                row = {"part": "layer" if whole else "attention", "size": size, "mode": mode, "units": units}
-                row |= {"system": name, "ms": 1e3 * timing.median, "IQR ms": 1e3 * timing.iqr}
-                row |= {"dot product(1) / this": times, "IQR of the ratio": spread}
-                row |= {"peak MiB": timing.peak_bytes / 2**20, "documents": documents}
-                rows.append(row | {"repeats": repeats, "device": device})
-                print(
-                    f"{row['part']:9} {size:8} {mode:9} {units:4} units  {name:15} {row['ms']:8.2f} ms  "
-                    f"{times:5.2f}x of dot product(1) [IQR {spread:.2f}]  {row['peak MiB']:7.1f} MiB",
-                    flush=True,
-                )
+    for name, timing in timings.items():
+        times, spread = ratio(timings, REFERENCE, name)
+        row = {"part": part, "size": size, "mode": mode, "units": units, "system": name}
+        row |= {"ms": 1e3 * timing.median, "IQR ms": 1e3 * timing.iqr, "dot product(1) / this": times}
+        row |= {"IQR of the ratio": spread, "peak MiB": timing.peak_bytes / 2**20, "documents": options.documents}
+        rows.append(row | {"repeats": options.repeats, "device": options.device, "precision": options.precision})
     return rows
 
 
-def measure_epoch(flags: Sequence[str], systems: Sequence[str], repeats: int) -> list[dict]:
-    """Seconds of a training epoch with unit vectors from the cache, and of what comes before the first epoch."""
-    config, *_ = parse(["--out", "unused", "--preset", "gum", *flags])
-    rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        examples = load(config.data, "train")
-        if not config.encoder:
-            random_encoder([s for example in examples for s in example.document], Path(folder) / "encoder")
-        encoder = load_encoder(config.encoder or f"{folder}/encoder", config.max_tokens)
-        for name in systems:
-            own = replace(config, **SYSTEMS[name])
-            prepare = partial(load_corpus, own, "train", encoder, folder, False)
-            first, again = _seconds(prepare), _seconds(prepare)
-            corpus, _, _ = prepare()
-            run = Training(replace(own, steps=10**9), Path(folder), corpus, corpus, [])
-            times = [_seconds(partial(train_epoch, run)) for _ in range(repeats)]
-            low, middle, high = np.quantile(times, [0.25, 0.5, 0.75])
-            units = sum(len(document.units) for document in corpus.documents)
-            row = {"system": name, "documents": len(corpus), "units": units, "epoch s": middle, "IQR s": high - low}
-            rows.append(row | {"repeats": repeats, "prepare s, empty cache": first, "prepare s, cached": again})
-            print(
-                f"{name:15} epoch {middle:6.2f} s (IQR {high - low:.2f}), {len(corpus)} documents, {units} units; "
-                f"before it {first:.1f} s, with vectors and matrices cached {again:.1f} s",
-                flush=True,
-            )
-    return rows
-
-
-def train_epoch(run: Training) -> None:
-    """As many updates as an epoch has batches."""
-    for _ in range(-(-len(run.training) // run.config.batch)):
-        run.update()
-
-
-def _seconds(function: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    function()
-    return time.perf_counter() - start
-
-
-def write_csv(rows: Sequence[dict], path: Path) -> None:
-    """One line per row."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows({k: f"{v:.4g}" if isinstance(v, float) else v for k, v in row.items()} for row in rows)
-
-
+@one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure; with --epoch, what stands after -- are flags of training."""
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
-    end = arguments.index("--") if "--" in arguments else len(arguments)
-    own, rest = arguments[:end], arguments[end + 1 :]
-    module = "python -m discourse_tree_attention.benchmark"
-    parser = argparse.ArgumentParser(module, description=__doc__.splitlines()[0], allow_abbrev=False)
-    parser.add_argument("--lengths", nargs="+", type=int, default=list(LENGTHS), help="units of a document")
-    parser.add_argument("--sizes", nargs="+", default=list(SIZES), choices=list(SIZES))
-    parser.add_argument("--width", type=int, default=768, help="D")
-    parser.add_argument("--documents", type=int, default=4, help="in a batch")
-    parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--attention-only", action="store_true", help="without feed-forward and layer norms")
-    parser.add_argument("--epoch", action="store_true", help="time a training epoch in place of a layer")
-    parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=list(SYSTEMS), help="for --epoch")
-    parser.add_argument("--csv", type=Path, help="write every number here")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    flags = parser.parse_args(own)
-    torch.set_num_threads(flags.threads)
-    print(f"torch {torch.__version__}, {flags.device}, {flags.threads} thread(s), float32")
-    try:
-        if rest and not flags.epoch:
-            raise ValueError("flags after -- are those of training, for --epoch")
-        if flags.epoch:
-            rows = measure_epoch(rest, flags.systems, flags.repeats)
-        else:
-            sizes = (flags.width, flags.documents, flags.device, flags.repeats, not flags.attention_only)
-            rows = [row for size in flags.sizes for row in measure_layers(flags.lengths, size, *sizes)]
-    except (ValueError, ImportError, OSError) as error:
-        sys.exit(f"error: {error}")
-    if flags.csv:
-        write_csv(rows, flags.csv)
+    options = tyro.cli(
+        Options, prog=f"python -m {__package__}.benchmark", description=__doc__, args=arguments,
+        config=(tyro.conf.FlagCreatePairsOff,),
+    )  # fmt: skip
+    if options.quick:
+        options.lengths, options.width, options.repeats = (8, 32), 64, 3
+    if min(*options.lengths, options.width, options.documents, options.threads, options.repeats - 2, 512) < 1:
+        raise ValueError("lengths, width, documents and threads are at least 1, repeats at least 3")
+    if max(options.lengths) > ModelConfig.max_units:
+        raise ValueError(f"--lengths go to {ModelConfig.max_units}: Dense and Random have weights for no more")
+    find_device(options.device)
+    check_outputs(options.csv)
+    torch.set_num_threads(options.threads)
+    rows = []
+    for part in options.parts:
+        for size in options.sizes:
+            for mode in options.modes:
+                for units in options.lengths:
+                    print(f"{part}, {size}, {mode}, {units} units", file=sys.stderr)
+                    rows += measure(options, part, size, mode, units)
+    if options.csv:
+        write_csv(options.csv, rows)
+    columns = ("part", "size", "mode", "units", "system", "ms", "IQR ms", "dot product(1) / this", "peak MiB")
+    print(rouge.table([{column: row[column] for column in columns} for row in rows]))
+    print(f"torch {torch.__version__}, {options.device}, {options.threads} thread(s), {options.precision}")
 
 
 if __name__ == "__main__":

@@ -1,22 +1,21 @@
 """Documents as the model reads them: units with their vectors, labels and attention matrix, and batches of them."""
 
-from collections.abc import Callable, Iterable, Sequence
-from copy import copy
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from os.path import commonprefix
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from .cache import cached_array
-from .matrices import build_matrix, heads, required_units, sentence_of_edus
-from .model import TREES
-from .selection import ORACLE_UNITS, oracle
-from .trees import Node, leaves, nodes, read_dis, validate
+from .formats import read_dis
+from .matrices import LEVELS, build_matrix, heads
+from .model import TREES, Summarizer, longest_document
+from .selection import ORACLE_UNITS, join_units, oracle, required_units, select
+from .trees import Node, leaves
 from .units import UnitEncoder, cached_vectors
-
-LEVELS = ("edu", "sentence")
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no single truth value
@@ -30,59 +29,107 @@ class Document:
     labels: np.ndarray  # (N,) bool, the oracle's units; none where there is no reference
     tree: Node | None  # over the EDUs
     edu_sentence: np.ndarray | None  # (EDUs,) index of each EDU's sentence
+    was_cut: bool = False
 
 
-def make_document(example, level: str, where: str = "") -> Document:
+def make_document(example, level: str, where: str = "", tree: Node | None = None) -> Document:
     """Cut an example into units, find its oracle.
 
     Args:
         example: a `shared.data.Example`, or anything with its fields id, document, edus, tree, summary.
         level: "edu" or "sentence".
-        where: what errors name besides the example's id.
+        where: what errors name, such as the tree's file; default: the example's id.
+        tree: instead of the text in the example's field.
     Raises:
         ValueError: EDUs are asked for and not there, or tree, EDUs and sentences do not fit each other.
     """
+    where = where or example.id
     if level not in LEVELS:
-        raise ValueError(f"level is {level!r}; use edu or sentence")
-    where = f"{where}{example.id}"
-    tree = edu_sentence = None
-    if example.tree is not None:
+        raise ValueError(f"level is {level!r}; use {' or '.join(LEVELS)}")
+    if tree is None and example.tree is not None:
         tree = read_dis(example.tree, where)
-        validate(tree, where)
-        if [" ".join(leaf.text.split()) for leaf in leaves(tree)] != list(example.edus):
-            raise ValueError(f"{where}: the leaves of the tree are not the EDUs of the document")
-    if example.edus is not None:
-        edu_sentence = sentence_of_edus(example.edus, example.document, where)
-    if level == "sentence":
-        units, required = list(example.document), [[] for _ in example.document]
-        sentence = np.arange(len(units))
-    elif example.edus is None:
+    edus = example.edus
+    if edus is None and level == "edu":
         raise ValueError(
             f"{where} has no EDUs: give it a discourse tree (ID.dis in a folder beside the JSON lines, or a field "
             "'tree'), or use --level sentence with an attention that needs no tree"
         )
+    if tree is not None and tree.last != len(edus):
+        raise ValueError(f"{where}: the tree has {tree.last} EDUs, the document {len(edus)}")
+    for number, leaf in enumerate(leaves(tree) if tree is not None else (), 1):
+        if leaf.text is not None and letters(leaf.text) != letters(edus[number - 1]):
+            raise ValueError(f"{where}: EDU {number} is {leaf.text!r} in the tree and {edus[number - 1]!r} in the text")
+    edu_sentence = None if edus is None else sentence_of_edus(edus, example.document, where)
+    if level == "sentence":
+        units, sentence = list(example.document), np.arange(len(example.document))
     else:
-        units, sentence = list(example.edus), edu_sentence
-        # D17: of the dependency tree before its post-editing, whose new edges stand for no relation.
-        required = required_units(heads(tree), sentence) if tree is not None else [[] for _ in units]
+        units, sentence = list(edus), edu_sentence
+    required = [[] for _ in units]
+    if level == "edu" and tree is not None:
+        # D17: of the dependency tree before its post-editing.
+        required = required_units(heads(tree), sentence)
     labels = np.zeros(len(units), dtype=bool)
     if example.summary:
         labels[oracle(units, " ".join(example.summary), required, ORACLE_UNITS[level])] = True
     return Document(example.id, units, sentence, required, labels, tree, edu_sentence)
 
 
+def letters(text: str) -> str:
+    """A text without its blanks, so that tokenised and plain text of the same words are equal."""
+    return "".join(text.split())
+
+
+def check_same_text(one: str, other: str, where: str) -> None:
+    """ValueError that names the first place where two texts without blanks differ."""
+    if one != other:
+        same = len(commonprefix([one, other]))
+        start = max(0, same - 20)
+        raise ValueError(
+            f"{where}: EDUs and text are not the same: {one[start : same + 20]!r} in the EDUs, "
+            f"{other[start : same + 20]!r} in the text; give the text that the tree was made from"
+        )
+
+
+def sentence_of_edus(edus: Sequence[str], sentences: Sequence[str], where: str = "document") -> np.ndarray:
+    """Find the sentence of each EDU by its characters, blanks apart.
+
+    An EDU that reaches over the end of a sentence belongs to the sentence where it begins.
+
+    Returns:
+        (N,) index of each EDU's sentence.
+    Raises:
+        ValueError: the texts are not the same, or an EDU has none; names `where` and the first place that differs.
+    """
+    check_same_text("".join(map(letters, edus)), "".join(map(letters, sentences)), where)
+    lengths = np.array([len(letters(edu)) for edu in edus])
+    if not lengths.all():
+        raise ValueError(f"{where}: EDU {lengths.argmin() + 1} has no words")
+    ends = np.cumsum([len(letters(sentence)) for sentence in sentences])
+    return np.searchsorted(ends, lengths.cumsum() - lengths, side="right")
+
+
+def spell(parts: Sequence[str], text: str, where: str) -> list[str]:
+    """The pieces of `text` that some parts of it are, as `text` spells them: "Monday ." becomes "Monday."
+
+    Raises:
+        ValueError: the parts are not the text, blanks apart.
+    """
+    check_same_text("".join(map(letters, parts)), letters(text), where)
+    places = [place for place, character in enumerate(text) if not character.isspace()] + [len(text)]
+    ends = np.cumsum([0] + [len(letters(part)) for part in parts])
+    return [text[places[start] : places[end]].strip() for start, end in zip(ends, ends[1:], strict=False)]
+
+
 def cut_document(document: Document, most: int) -> Document:
     """The document's first units; the tree stays whole, its matrix is cut (`document_matrix`)."""
     if len(document.units) <= most:
         return document
-    required = [[other for other in row if other < most] for row in document.required[:most]]
-    return Document(
-        document.id, document.units[:most], document.sentence[:most], required, document.labels[:most], document.tree,
-        document.edu_sentence,
-    )  # fmt: skip
+    required = [[other for other in needed if other < most] for needed in document.required[:most]]
+    parts = {name: getattr(document, name)[:most] for name in ("units", "sentence", "labels")}
+    return replace(document, **parts, required=required, was_cut=True)
 
 
-def document_matrix(document: Document, kind: str, level: str) -> np.ndarray:
+def document_matrix(document: Document, kind: str, level: str, post_editing: bool = True) -> np.ndarray:
     """(N, N) attention of a document's tree, rows summing to 1.
 
     Raises:
@@ -91,88 +138,101 @@ def document_matrix(document: Document, kind: str, level: str) -> np.ndarray:
     if document.tree is None:
         raise ValueError(
             f"document {document.id!r} has no discourse tree, which {kind} attention needs: put ID.dis in a folder "
-            "beside the JSON lines (README, New text), or choose another --attention"
+            "beside the JSON lines, or choose another --attention"
         )
-    units = len(document.units)
-    sentences = max(units, document.edu_sentence.max() + 1) if level == "sentence" else None
-    matrix = build_matrix(kind, document.tree, document.edu_sentence, level, sentences)
-    if units < len(matrix):  # D10: of a cut document the rows are normalised again (released code)
-        matrix = matrix[:units, :units].copy()
-        lost = np.flatnonzero(matrix.sum(1) == 0)  # the head of a D-Tree's unit was cut off: it attends to itself
+    size = len(document.units)
+    sentences = max(size, document.edu_sentence.max() + 1) if level == "sentence" else None
+    matrix = build_matrix(kind, document.tree, document.edu_sentence, level, sentences, post_editing)
+    if size < len(matrix):
+        # D10: of a cut document the rows are normalised again; a unit whose head was cut off attends to itself.
+        matrix = matrix[:size, :size].copy()
+        lost = np.flatnonzero(matrix.sum(1) == 0)
         matrix[lost, lost] = 1
         matrix = matrix / matrix.sum(1, keepdims=True)
-    return matrix.astype(np.float32)
+    return matrix
 
 
-def shuffled_trees(documents: Sequence[Document], seed: int = 0) -> list[np.ndarray]:
-    """A permutation of the units for each document: the control in which the tree says nothing about its units."""
-    rng = np.random.default_rng(seed)
-    return [rng.permutation(len(document.units)) for document in documents]
-
-
+@dataclass
 class Corpus:
     """Documents with their unit vectors and, for tree attention, their matrices."""
 
-    def __init__(
-        self,
-        documents: Sequence[Document],
-        encoder: UnitEncoder,
-        attention: str,
-        level: str,
-        cache: str,
-        shuffle_seed: int | None = None,
-        progress: Callable[[Iterable], Iterable] = iter,
-    ):
-        """Take vectors and matrices from the cache, or compute them into it.
-
-        Args:
-            cache: folder of arrays (cache.py).
-            shuffle_seed: give every document the matrix of its tree with the units in random order (a control).
-        """
-        self.documents = list(documents)
-        starts = np.cumsum([0] + [len(document.units) for document in documents])
-        self.spans = list(zip(starts[:-1], starts[1:], strict=True))
-        texts = [unit for document in documents for unit in document.units]
-        self.vectors = cached_vectors(encoder, texts, cache, progress)  # (all units, D)
-        self.matrices: list[np.ndarray] | None = None
-        if attention in TREES:
-            self.matrices = self._matrices(attention, level, cache)
-            if shuffle_seed is not None:
-                orders = shuffled_trees(documents, shuffle_seed)
-                self.matrices = [m[np.ix_(order, order)] for m, order in zip(self.matrices, orders, strict=True)]
-
-    def _matrices(self, kind: str, level: str, cache: str) -> list[np.ndarray]:
-        """All matrices of the corpus in one array of the cache, and a view of each."""
-        sizes = [len(document.units) for document in self.documents]
-        ends = np.cumsum([size * size for size in sizes])
-        views = [slice(end - size * size, end) for size, end in zip(sizes, ends, strict=True)]
-
-        def compute(flat: np.ndarray) -> None:
-            for document, view in zip(self.documents, views, strict=True):
-                flat[view] = document_matrix(document, kind, level).ravel()
-
-        key = ["matrices", kind, level, [_tree_key(document) for document in self.documents]]
-        flat = cached_array(cache, key, (int(ends[-1]),), compute)
-        return [flat[view].reshape(size, size) for view, size in zip(views, sizes, strict=True)]
+    documents: list[Document]
+    vectors: list[np.ndarray]  # (N, D) of each document
+    matrices: list[np.ndarray] | None  # (N, N) of each document
 
     def select(self, indices: Sequence[int]) -> "Corpus":
         """Some of the documents, on the same arrays."""
-        part = copy(self)
-        part.documents = [self.documents[i] for i in indices]
-        part.spans = [self.spans[i] for i in indices]
-        part.matrices = None if self.matrices is None else [self.matrices[i] for i in indices]
-        return part
-
-    def __len__(self) -> int:
-        return len(self.documents)
+        return Corpus(*(None if part is None else [part[i] for i in indices] for part in vars(self).values()))
 
 
-def _tree_key(document: Document) -> list:
-    """All that a document's matrix depends on."""
-    if document.tree is None:
-        return [document.id, None]
-    shape = [[node.first, node.last, node.nucleus] for node in nodes(document.tree)]
-    return [document.id, len(document.units), shape, document.edu_sentence.tolist()]
+def prepare(
+    documents: Sequence[Document], config, encoder: UnitEncoder, cache: str, progress: Callable = iter
+) -> Corpus:
+    """Cut documents to what the model can read, and give them vectors and matrices.
+
+    Args:
+        config: a `TrainConfig`.
+        cache: folder of unit vectors; empty = they are not kept.
+    """
+    limit = longest_document(config.model_config(encoder.width))
+    documents = [cut_document(document, min(limit, fitting(document, config, encoder))) for document in documents]
+    vectors = cached_vectors(encoder, [unit for document in documents for unit in document.units], cache, progress)
+    ends = np.cumsum([len(document.units) for document in documents])
+    matrices = None
+    if config.attention in TREES:
+        matrices = [document_matrix(d, config.attention, config.level, config.post_editing) for d in documents]
+        if config.shuffle_trees:  # the control in which the tree says nothing about its units
+            rng = np.random.default_rng(config.seed)
+            orders = [rng.permutation(len(document.units)) for document in documents]
+            matrices = [matrix[np.ix_(order, order)] for matrix, order in zip(matrices, orders, strict=True)]
+    return Corpus(documents, np.split(vectors, ends[:-1]), matrices)
+
+
+def fitting(document: Document, config, encoder: UnitEncoder) -> int:
+    """How many units fit into `max_pieces` word pieces; at least one."""
+    if not config.max_pieces:
+        return len(document.units)
+    pieces = [len(ids) for ids in encoder.tokenizer(document.units).input_ids]
+    return max(1, int(np.searchsorted(np.cumsum(pieces), config.max_pieces, side="right")))
+
+
+def choose_documents(config, split: str, total: int) -> list[int]:
+    """Which of `total` documents belong to a split of a run; with folds these are all documents of the data.
+
+    With folds, train and validation of the data are one corpus, whose vectors all folds share: fold k of it is the
+    test data, fold k + 1 the validation data, the others are for training.
+    """
+    chosen = list(range(total))
+    if config.folds:
+        order = np.random.default_rng(0).permutation(total).tolist()
+        part = {"test": config.fold, "validation": (config.fold + 1) % config.folds}
+        numbers = {part[split]} if split in part else set(range(config.folds)) - set(part.values())
+        chosen = [i for place, i in enumerate(order) if place % config.folds in numbers]
+    if split == "train" and config.examples:
+        order = np.random.default_rng(config.examples_seed).permutation(len(chosen))[: config.examples]
+        chosen = [chosen[place] for place in sorted(order)]
+    return chosen
+
+
+class DocumentBatches:
+    """Endless lists of document indices: the batch sampler of a `DataLoader`.
+
+    An epoch sorts the documents by length, ties in random order, cuts them into batches, and shuffles the batches.
+    """
+
+    def __init__(self, documents: Sequence[Document], documents_per_batch: int, seed: int):
+        self.sizes, self.seed = [len(document.units) for document in documents], seed
+        self.documents_per_batch = documents_per_batch
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for epoch in count():
+            yield from self.epoch(epoch)
+
+    def epoch(self, number: int) -> list[list[int]]:
+        rng = np.random.default_rng((self.seed, number))
+        by_length, size = np.lexsort((rng.random(len(self.sizes)), self.sizes)).tolist(), self.documents_per_batch
+        batches = [by_length[start : start + size] for start in range(0, len(by_length), size)]
+        return [batches[i] for i in rng.permutation(len(batches))]
 
 
 class Batch(NamedTuple):
@@ -186,14 +246,34 @@ def collate(corpus: Corpus, indices: Sequence[int], device: str | torch.device =
     """Pad the vectors, labels and matrices of some documents with zeros."""
     sizes = [len(corpus.documents[i].units) for i in indices]
     most = max(sizes)
-    units = torch.zeros(len(sizes), most, corpus.vectors.shape[1])
+    units = torch.zeros(len(sizes), most, corpus.vectors[0].shape[1])
     keep, labels = torch.zeros(2, len(sizes), most, dtype=torch.bool)
     matrix = torch.zeros(len(sizes), most, most) if corpus.matrices is not None else None
     for row, (index, size) in enumerate(zip(indices, sizes, strict=True)):
-        start, end = corpus.spans[index]
-        units[row, :size] = torch.from_numpy(np.array(corpus.vectors[start:end]))
+        units[row, :size] = torch.from_numpy(np.array(corpus.vectors[index]))
         keep[row, :size] = True
         labels[row, :size] = torch.from_numpy(corpus.documents[index].labels)
         if matrix is not None:
-            matrix[row, :size, :size] = torch.from_numpy(np.array(corpus.matrices[index]))
+            matrix[row, :size, :size] = torch.from_numpy(corpus.matrices[index])
     return Batch(units.to(device), keep.to(device), labels.to(device), None if matrix is None else matrix.to(device))
+
+
+@torch.inference_mode()
+def score_documents(model: Summarizer, corpus: Corpus, batch_size: int = 32) -> list[np.ndarray]:
+    """Score of every unit of every document, in the order of the corpus; the model is put into eval mode."""
+    model.eval()
+    by_length = sorted(range(len(corpus.documents)), key=lambda i: len(corpus.documents[i].units))
+    scores: list[np.ndarray] = [np.empty(0)] * len(by_length)
+    for start in range(0, len(by_length), batch_size):
+        indices = by_length[start : start + batch_size]
+        batch = collate(corpus, indices, next(model.parameters()).device)
+        for row, i in zip(model(batch.units, batch.keep, batch.matrix).float().cpu().numpy(), indices, strict=True):
+            scores[i] = row[: len(corpus.documents[i].units)]
+    return scores
+
+
+def extract(document: Document, scores: np.ndarray, config) -> list[str]:
+    """The summary that some scores give, as a list of sentences."""
+    lengths = [len(unit.split()) for unit in document.units]
+    taken = select(scores, document.required, config.count, lengths, config.max_words)
+    return join_units(document.units, document.sentence, taken)

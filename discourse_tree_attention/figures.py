@@ -1,26 +1,42 @@
-"""Figures 4 and 5 (trees and their matrices), and learned against tree attention, for one document.
+"""Figures 4 and 5 (trees and their matrices), and the ROUGE of metrics files.
 
-python -m discourse_tree_attention.figures runs/tree runs/dot --out figures [--split test] [--document ID]
-python -m discourse_tree_attention.figures --tree FILE.dis --out figures
+python -m discourse_tree_attention.figures metrics.json --out figures        # and a worked tree of five EDUs
+python -m discourse_tree_attention.figures --tree FILE.dis --out figures     # another tree
+
+Beside each PNG stands a CSV of the numbers that it shows.
 """
 
-import argparse
-import csv
-import sys
+import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
-import torch
+import tyro
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from .documents import Corpus, Document, collate
-from .matrices import c_tree, c_tree_nuclearity, d_tree, heads, post_edit
-from .train import Run, extract, load_corpus, load_run, score_documents
-from .trees import Node, nodes, read_tree
+from shared.data import write_csv
 
-SHORTEST = 6  # EDUs of the document that is drawn when none is named: the shortest with so many
+from .evaluate import ROUGE
+from .formats import read_brackets, read_tree
+from .matrices import c_tree, c_tree_nuclearity, d_tree, heads
+from .run import one_line_errors
+from .trees import Node, nodes
+
+LARGEST_WITH_NUMBERS = 8  # units of a matrix whose cells have their values written in
+WORKED_TREE = (
+    """[[[1,1],"N"], [[2,2],"S"], [[1,2],"N"], [[3,3],"S"], [[1,3],"N"], [[4,4],"N"], [[5,5],"N"], [[4,5],"S"]]"""
+)
+
+
+@dataclass
+class Options:
+    """The command line."""
+
+    out: Path  # folder to write to
+    metrics: tyro.conf.Positional[tuple[Path, ...]] = ()  # what evaluate --json wrote, a file per table
+    tree: Path | None = None  # for Figures 4 and 5; default: a worked tree of five EDUs
 
 
 def constituency_lines(tree: Node) -> Iterator[tuple[tuple[float, float], tuple[float, float], bool]]:
@@ -42,161 +58,108 @@ def draw_constituency(axes: Axes, tree: Node) -> None:
     for parent, child, nucleus in constituency_lines(tree):
         axes.plot(*zip(parent, child, strict=True), "k-" if nucleus else "k--", linewidth=1)
         middle = np.mean([parent, child], axis=0)
-        axes.text(*middle, "N" if nucleus else "S", color="tab:blue" if nucleus else "tab:red", fontsize=8)
+        axes.text(*middle, "N" if nucleus else "S", color="tab:blue" if nucleus else "tab:red")
     axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.set(yticks=[], xlabel="EDU")
+    axes.set(yticks=[], xlabel="EDU", title="constituency tree")
 
 
 def draw_dependencies(axes: Axes, parents: np.ndarray) -> None:
-    """An arc from each EDU to its head; a root gets a stroke upwards."""
+    """An arrow from each head to its dependent; a root has one from above."""
+    top = len(parents) / 2
     for unit, head in enumerate(parents, start=1):
         if head == unit - 1:
-            axes.annotate("root", (unit, 0), (unit, len(parents) / 4), arrowprops={"arrowstyle": "->"}, ha="center")
+            axes.annotate("", (unit, 0), (unit, top), arrowprops={"arrowstyle": "->"})
+            axes.text(unit, top, "root", ha="center")
             continue
-        xs = np.linspace(unit, head + 1, 50)
-        middle, radius = (unit + head + 1) / 2, abs(unit - head - 1) / 2
-        axes.plot(xs, 0.6 * np.sqrt(np.maximum(radius**2 - (xs - middle) ** 2, 0)), "k-", linewidth=1)
-        axes.plot(unit, 0, "k.")
+        bend = f"arc3,rad={-0.5 if unit > head + 1 else 0.5}"
+        axes.annotate("", (unit, 0), (head + 1, 0), arrowprops={"arrowstyle": "->", "connectionstyle": bend})
+    axes.set(xlim=(0.5, len(parents) + 0.5), ylim=(-0.2, 1.2 * top), yticks=[], xlabel="EDU", title="dependency tree")
     axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.set(yticks=[], xlabel="EDU (arcs lead to its head; dots: dependents)")
 
 
-def draw_matrix(axes: Axes, matrix: np.ndarray, title: str, unit: str = "EDU") -> None:
-    """Attention of row unit to column unit."""
-    count = len(matrix)
-    axes.imshow(matrix, cmap="Blues", vmin=0, extent=(0.5, count + 0.5, count + 0.5, 0.5))
-    axes.set(xlabel=f"{unit} attended to", ylabel=unit)
-    axes.set_title(title, fontsize=9)
+def draw_matrices(figure: Figure, places: Sequence[Axes], matrices: dict[str, np.ndarray]) -> None:
+    """Attention of row EDU to column EDU, all on one colour scale."""
+    largest = max(matrix.max() for matrix in matrices.values())
+    for axes, (title, matrix) in zip(places, matrices.items(), strict=True):
+        size = len(matrix)
+        image = axes.imshow(matrix, cmap="Blues", vmin=0, vmax=largest, extent=(0.5, size + 0.5, size + 0.5, 0.5))
+        axes.set(xlabel="EDU attended to", ylabel="EDU that attends", title=title)
+        if size <= LARGEST_WITH_NUMBERS:
+            for i, j in np.ndindex(size, size):
+                colour = "white" if matrix[i, j] > 0.6 * largest else "black"
+                axes.text(j + 1, i + 1, f"{matrix[i, j]:.2g}", ha="center", va="center", color=colour, fontsize=8)
+    figure.colorbar(image, ax=list(places), label="attention", shrink=0.8)
 
 
-def figure_4(tree: Node, sentence: np.ndarray | None, out: Path) -> None:
-    """Figure 4: dependency tree and its attention matrix."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4))
-    parents = heads(tree) if sentence is None else post_edit(heads(tree), sentence)
-    draw_dependencies(left, parents)
-    matrix = d_tree(tree, sentence)
-    draw_matrix(right, matrix, "D-Tree")
-    save(figure, {"d_tree": matrix}, out / "figure_4")
+def figure_4(tree: Node, out: Path, name: str) -> None:
+    """Figure 4: dependency tree and its attention matrix, before post-editing."""
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    draw_dependencies(left, heads(tree))
+    matrices = {"D-Tree": d_tree(tree)}
+    draw_matrices(figure, [right], matrices)
+    save_figure(figure, f"Figure 4: {name}", entries(matrices), out / "figure_4")
 
 
-def figure_5(tree: Node, out: Path) -> None:
+def figure_5(tree: Node, out: Path, name: str) -> None:
     """Figure 5: constituency tree, and its matrices without and with nuclearity."""
-    figure, axes = plt.subplots(1, 3, figsize=(14, 4))
-    draw_constituency(axes[0], tree)
-    matrices = {"c_tree": c_tree(tree), "c_tree_nuclearity": c_tree_nuclearity(tree)}
-    for place, title, matrix in zip(axes[1:], ("C-Tree", "C-Tree w/Nuc"), matrices.values(), strict=True):
-        draw_matrix(place, matrix, title)
-    save(figure, matrices, out / "figure_5")
+    figure = Figure(figsize=(15, 4.5), layout="constrained")
+    left, *places = figure.subplots(1, 3)
+    draw_constituency(left, tree)
+    matrices = {"C-Tree": c_tree(tree), "C-Tree w/Nuc": c_tree_nuclearity(tree)}
+    draw_matrices(figure, places, matrices)
+    save_figure(figure, f"Figure 5: {name}", entries(matrices), out / "figure_5")
 
 
-@torch.inference_mode()
-def attention_maps(run: Run, corpus: Corpus, index: int) -> dict[str, np.ndarray]:
-    """(N, N) attention of every layer and head of a run on one document; a layer without attention is left out."""
-    batch = collate(corpus, [index])
-    maps: dict[str, np.ndarray] = {}
-    handles = []
-    for number, layer in enumerate(run.model.layers, start=1):
-
-        def keep_weights(module, inputs, weights, number=number):
-            for head, matrix in enumerate(weights[0] if weights is not None else (), start=1):
-                maps[f"layer {number}" + (f", head {head}" if weights.size(1) > 1 else "")] = matrix.numpy()
-
-        handles.append(layer.attention.weights.register_forward_hook(keep_weights))
-    run.model(batch.units, batch.keep, batch.matrix)
-    for handle in handles:
-        handle.remove()
-    return maps
+def figure_rouge(metrics: dict, out: Path, name: str) -> None:
+    """ROUGE of the systems of a metrics file with their 95 % intervals over documents."""
+    systems = metrics["systems"]
+    figure = Figure(figsize=(12, 1.5 + 0.3 * len(systems)), layout="constrained")
+    rows = []
+    for place, (metric, label) in zip(figure.subplots(1, 3, sharey=True), ROUGE.items(), strict=True):
+        for row, (system, numbers) in enumerate(systems.items()):
+            low, mean, high = (numbers[metric][key] for key in ("low", "mean", "high"))
+            place.errorbar(mean, row, xerr=[[mean - low], [high - mean]], fmt="k.", capsize=3)
+            rows.append({"system": system, "metric": metric} | numbers[metric])
+        place.set(xlabel=f"{label}, 95 % interval", yticks=range(len(systems)), yticklabels=list(systems))
+    figure.axes[0].invert_yaxis()
+    seeds = sorted({str(run["seed"]) for system in systems.values() for run in system["runs"]})
+    note = f"{metrics['data']}, {metrics['split']}, {metrics['documents']} documents, {metrics['level']} level"
+    save_figure(figure, f"{note}, seeds {' '.join(seeds)}", rows, out / f"rouge_{name}")
 
 
-def figure_attention(runs: dict[str, tuple[Run, Corpus, int]], out: Path) -> None:
-    """Learned against tree attention on one document: all layers and heads of each run."""
-    maps = {}
-    for name, (run, corpus, index) in runs.items():
-        own = attention_maps(run, corpus, index)
-        same = len({matrix.tobytes() for matrix in own.values()}) == 1  # a tree's matrix is that of every layer
-        maps |= {f"{name}, {'all layers' if same else part}": matrix for part, matrix in own.items()}
-    if not maps:
-        raise ValueError("none of the runs has attention to draw")
-    columns = min(4, len(maps))
-    lines = -(-len(maps) // columns)
-    figure, axes = plt.subplots(lines, columns, figsize=(4 * columns, 4 * lines), squeeze=False)
-    for place in axes.flat:
-        place.set_visible(False)
-    for place, (name, matrix) in zip(axes.flat, maps.items(), strict=False):
-        place.set_visible(True)
-        draw_matrix(place, matrix, name, "unit")
-    save(figure, maps, out / "attention")
+def entries(matrices: dict[str, np.ndarray]) -> list[dict]:
+    """A row for every matrix entry that is not 0."""
+    return [
+        {"matrix": name, "EDU": i + 1, "attended to": j + 1, "weight": float(matrix[i, j])}
+        for name, matrix in matrices.items()
+        for i, j in zip(*(places.tolist() for places in np.nonzero(matrix)), strict=True)
+    ]
 
 
-def save(figure: plt.Figure, matrices: dict[str, np.ndarray], path: Path) -> None:
-    """Write PATH.png, and the numbers as PATH.csv: one line per matrix entry that is not 0."""
+def save_figure(figure: Figure, title: str, rows: list[dict], path: Path) -> None:
+    """Write PATH.png, and the numbers that it shows as PATH.csv."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path.with_suffix(".png"), dpi=120, bbox_inches="tight")
-    plt.close(figure)
-    with path.with_suffix(".csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["matrix", "unit", "attended to", "weight"])
-        for name, matrix in matrices.items():
-            writer.writerows(
-                [name, i + 1, j + 1, f"{matrix[i, j]:.5g}"] for i, j in zip(*np.nonzero(matrix), strict=True)
-            )
+    figure.suptitle(title, fontsize=10)
+    figure.savefig(path.with_suffix(".png"), dpi=90)
+    write_csv(path.with_suffix(".csv"), rows)
 
 
-def choose(documents: Sequence[Document], identity: str | None) -> Document:
-    """The named document, or the shortest that is not too short."""
-    if identity:
-        found = [document for document in documents if document.id == identity]
-        if not found:
-            raise ValueError(
-                f"there is no document {identity!r}; some that are: {', '.join(d.id for d in documents[:5])}"
-            )
-        return found[0]
-    long_enough = [d for d in documents if len(d.units) >= SHORTEST] or list(documents)
-    return min(long_enough, key=lambda document: len(document.units))
-
-
+@one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Draw; bad input ends the program with one line that says what is wrong."""
-    module = "python -m discourse_tree_attention.figures"
-    parser = argparse.ArgumentParser(module, description=__doc__.splitlines()[0], allow_abbrev=False)
-    parser.add_argument("runs", nargs="*", type=Path, help="run folders, of one level and on the same data")
-    parser.add_argument("--tree", type=Path, help="draw this tree's Figures 4 and 5; no run needed")
-    parser.add_argument("--out", type=Path, required=True, help="folder for PNG and CSV")
-    parser.add_argument("--split", default="test")
-    parser.add_argument("--document", help="id of the document (default: the shortest of 6 units or more)")
-    parser.add_argument("--cache", default="", help="folder of unit vectors and matrices")
-    flags = parser.parse_args(arguments)
-    try:
-        if bool(flags.tree) == bool(flags.runs):
-            raise ValueError("give either run folders or --tree FILE")
-        if flags.tree:
-            tree = read_tree(flags.tree)
-            figure_4(tree, None, flags.out)
-            figure_5(tree, flags.out)
-            return
-        draw_runs(flags)
-    except (ValueError, ImportError, OSError) as error:
-        sys.exit(f"error: {error}")
-
-
-def draw_runs(flags: argparse.Namespace) -> None:
-    """All figures for one document of the first run's data."""
-    chosen, runs = None, {}
-    for path in flags.runs:
-        run, cache = load_run(path), flags.cache or str(path / "cache")
-        corpus, _, _ = load_corpus(run.config, flags.split, run.encoder, cache, progress=False)
-        document = choose(corpus.documents, chosen or flags.document)
-        chosen = document.id
-        index = corpus.documents.index(document)
-        runs[path.name] = (run, corpus, index)
-        scores = score_documents(run.model, corpus)[index]
-        print(f"{path.name} on {document.id}: {' '.join(extract(document, scores, run.config))}")
-    _, corpus, index = next(iter(runs.values()))
-    document = corpus.documents[index]
-    if document.tree is not None:
-        figure_4(document.tree, document.edu_sentence, flags.out)
-        figure_5(document.tree, flags.out)
-    figure_attention(runs, flags.out)
+    options = tyro.cli(
+        Options, prog=f"python -m {__package__}.figures", description=__doc__, args=arguments,
+        config=(tyro.conf.FlagCreatePairsOff,),
+    )  # fmt: skip
+    tree = read_tree(options.tree) if options.tree else read_brackets(WORKED_TREE)
+    name = options.tree.name if options.tree else "a worked tree of five EDUs"
+    figure_4(tree, options.out, name)
+    figure_5(tree, options.out, name)
+    for path in options.metrics:
+        try:
+            figure_rouge(json.loads(path.read_text(encoding="utf-8")), options.out, path.stem)
+        except (KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise ValueError(f"{path} is not what evaluate --json writes: {error!r}") from None
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """The Synthesizer document encoder with all attention types of the paper, and the extractive summariser on top of it.
 
+The paper's own idea, the matrix of a discourse tree, is in matrices.py; this is the Transformer around it.
+
 Glossary (B documents, N units of the longest one, H heads, D model width, K head width):
 
     code        paper                                           shape
@@ -31,10 +33,10 @@ class ModelConfig:
 
     attention: str = "c_tree"  # one of ATTENTIONS
     width: int = 768  # D, that of the unit encoder (bert-base)
-    layers: int = 2  # released code
+    layers: int = 2  # D19: released code
     heads: int = 1  # Tables 2 and 3: 8 for one of the dot products, else 1
     head_width: int = 64  # d_k = d_v = d_q (Section 5.1)
-    inner: int = 3072  # d_inner of the feed-forward block (Section 5.1)
+    feed_forward: int = 3072  # d_inner of the feed-forward block (Section 5.1)
     dense_inner: int = 512  # inner width of Dense (footnote 2); 0 = the head width (released code, D3)
     max_units: int = 512  # longest document that Dense and Random have weights for (released code)
     positions: int = 1000  # length of the position table (released code)
@@ -44,7 +46,7 @@ class ModelConfig:
     def __post_init__(self):
         if self.attention not in ATTENTIONS:
             raise ValueError(f"attention is {self.attention!r}; use one of {', '.join(ATTENTIONS)}")
-        for name in ("width", "layers", "heads", "head_width", "inner", "max_units", "positions", "classifier"):
+        for name in ("width", "layers", "heads", "head_width", "feed_forward", "max_units", "positions", "classifier"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if self.width % 2:
@@ -55,7 +57,7 @@ class ModelConfig:
             raise ValueError(f"{self.attention} has the same weights in every head: use heads = 1 (Section 5.2)")
 
 
-BALANCED = {"head_width": 512, "inner": 512}  # Section 5.1: d_v = d_k = d_q = 512 and d_inner = 512
+BALANCED = {"head_width": 512, "feed_forward": 512}  # Section 5.1: d_v = d_k = d_q = 512 and d_inner = 512
 
 
 # Section 3: attention weights. Each type is called with (states, keep, matrix) and returns `weights`, None for A = I.
@@ -72,8 +74,8 @@ class DotProduct(nn.Module):
 
     def forward(self, states: Tensor, keep: Tensor, matrix: Tensor | None) -> Tensor:
         query = split_heads(self.query(states), self.heads)  # (B, H, N, K)
-        # Section 3: A = softmax(K(X) Q(X)), scaled by sqrt(d_k) as usual.
         key = split_heads(self.key(states), self.heads)  # (B, H, N, K)
+        # Section 3: A = softmax(K(X) Q(X)). D18: divided by sqrt(d_k), as usual and as released.
         return masked_softmax(query @ key.mT / math.sqrt(query.size(-1)), keep)  # (B, H, N, N)
 
 
@@ -154,7 +156,7 @@ def split_heads(states: Tensor, heads: int) -> Tensor:
 
 
 def projection(config: ModelConfig) -> nn.Linear:
-    """D -> H K, initialised as in the released code: N(0, 2 / (D + K))."""
+    """D -> H K, initialised as in the released code (D19): standard deviation sqrt(2 / (D + K))."""
     linear = nn.Linear(config.width, config.heads * config.head_width)
     nn.init.normal_(linear.weight, std=math.sqrt(2 / (config.width + config.head_width)))
     return linear
@@ -169,7 +171,7 @@ class Attention(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.heads = config.heads
-        self.weights = attention_weights(config)
+        self.attend = attention_weights(config)
         self.value = projection(config)
         self.output = nn.Linear(config.heads * config.head_width, config.width)
         nn.init.xavier_normal_(self.output.weight)
@@ -178,7 +180,7 @@ class Attention(nn.Module):
     def forward(self, states: Tensor, keep: Tensor, matrix: Tensor | None = None) -> Tensor:
         """(B, N, D) -> (B, N, D)."""
         value = split_heads(self.value(states), self.heads)  # (B, H, N, K)
-        weights = self.weights(states, keep, matrix)
+        weights = self.attend(states, keep, matrix)
         # Section 3: X_out = A G(X), with sum_j A_ij = 1.
         # D5: dropout falls on A without making its rows sum to 1 again, on fixed weights too (released code).
         mixed = value if weights is None else self.dropout(weights) @ value  # (B, H, N, K)
@@ -192,8 +194,8 @@ class EncoderLayer(nn.Module):
         super().__init__()
         self.attention = Attention(config)
         self.attention_norm = nn.LayerNorm(config.width)
-        self.inner = nn.Linear(config.width, config.inner)
-        self.outer = nn.Linear(config.inner, config.width)
+        self.inner = nn.Linear(config.width, config.feed_forward)
+        self.outer = nn.Linear(config.feed_forward, config.width)
         self.feed_forward_norm = nn.LayerNorm(config.width)
         self.dropout = nn.Dropout(config.dropout)
 
@@ -234,7 +236,7 @@ class Summarizer(nn.Module):
         """
         check_length(units.size(1), self.config)
         # Section 3, Figure 2: document encoder, then an MLP with a sigmoid (which is in the loss).
-        # Released code: positions are added without scaling the vectors and without dropout.
+        # D19: positions are added without scaling the vectors and without dropout (released code).
         states = (units + self.position_table[: units.size(1)]) * keep[..., None]  # (B, N, D)
         for layer in self.layers:
             states = layer(states, keep, matrix)

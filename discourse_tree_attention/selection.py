@@ -19,10 +19,10 @@ def select(scores: Sequence[float], required: Sequence[Sequence[int]], count: in
         scores: (N,) any numbers; of equal ones the earlier unit is taken first.
         required: for each unit the units it cannot stand without, already closed under this relation; empty lists at
             sentence level.
-        count: stop when so many units are taken, at least 1. Required units count (released code), so that the last
-            pick may lead beyond it (D8).
+        count: stop when this many units are taken, at least 1. Required units count (released code), so that the
+            last pick may lead beyond it (D8).
         lengths: (N,) words of each unit, needed for `max_words`.
-        max_words: stop also when so many words are taken; 0 = no such limit. Released code: 80.
+        max_words: stop also when this many words are taken; 0 = no such limit. Released code: 80.
     Returns:
         indices of the units taken, in the order of the document.
     """
@@ -32,8 +32,27 @@ def select(scores: Sequence[float], required: Sequence[Sequence[int]], count: in
     for unit in np.argsort(-np.asarray(scores, dtype=float), kind="stable").tolist():
         if len(taken) >= count or (max_words and sum(lengths[i] for i in taken) >= max_words):
             break
-        taken |= {unit, *required[unit]}  # D8
+        # Section 5.1: 6 EDUs with their ancestors, or 3 sentences. D8: the ancestors count.
+        taken |= {unit, *required[unit]}
     return sorted(taken)
+
+
+def required_units(heads: np.ndarray, sentence: np.ndarray) -> list[list[int]]:
+    """The EDUs that each EDU needs beside it in a summary: its ancestors within the sentence, the nearest first.
+
+    Args:
+        heads: (N,) parents in the dependency tree, from 0; a root has itself.
+        sentence: (N,) index of each EDU's sentence.
+    """
+    required = []
+    for edu in range(len(heads)):
+        chain, parent = [edu], int(heads[edu])
+        # Section 5.1: "all ancestors of a selected EDU within the same sentence should be recursively added".
+        while parent != chain[-1] and sentence[parent] == sentence[edu]:
+            chain.append(parent)
+            parent = int(heads[parent])
+        required.append(chain[1:])
+    return required
 
 
 def join_units(units: Sequence[str], sentence: Sequence[int], taken: Sequence[int]) -> list[str]:

@@ -4,8 +4,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -15,8 +13,7 @@ import torch
 from torch import nn
 from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel, BertTokenizer, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as Tokenizer
-
-from .cache import cached_array
+from transformers.utils import logging
 
 
 class UnitEncoder(nn.Module):
@@ -65,13 +62,17 @@ class UnitEncoder(nn.Module):
             batch_tokens: most padded tokens in a batch; units of like length go together.
             progress: wraps the iterator over batches, e.g. `tqdm`.
         """
-        lengths = [
-            len(ids) for ids in self.tokenizer(list(texts), truncation=True, max_length=self.max_tokens).input_ids
-        ]
+        ids = self.tokenizer(list(texts), truncation=True, max_length=self.max_tokens).input_ids
         vectors = np.empty((len(texts), self.width), dtype=np.float32) if vectors is None else vectors
-        for batch in progress(list(batches_by_length(lengths, batch_tokens))):
+        for batch in progress(list(batches_by_length([len(unit) for unit in ids], batch_tokens))):
             vectors[batch] = self([texts[i] for i in batch]).float().cpu().numpy()
         return vectors
+
+    def save(self, folder: Path) -> None:
+        """Write what `load_encoder` reads."""
+        logging.disable_progress_bar()
+        self.tokenizer.save_pretrained(folder)
+        self.model.save_pretrained(folder)
 
     def fingerprint(self) -> str:
         """A hash that changes with any weight or setting, the tokenizer, or the cut."""
@@ -99,30 +100,40 @@ def batches_by_length(lengths: Sequence[int], batch_tokens: int) -> Iterator[lis
 
 
 def load_encoder(name_or_path: str, max_tokens: int = 128) -> UnitEncoder:
-    """An encoder of `transformers` by name or folder (bert-base-uncased in the paper).
+    """An encoder of `transformers` by name or folder (bert-base-uncased in the paper), on the CPU.
 
     Raises:
-        ValueError: it is neither a folder nor in the cache nor in reach; names the command that gets it.
+        ValueError: it is neither a folder nor in the cache nor in reach, with the command that gets it; its weights
+            do not fit, or hold NaN.
     """
+    logging.disable_progress_bar()
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()  # missing weights are judged below
     try:
         tokenizer = AutoTokenizer.from_pretrained(name_or_path)
-        model = AutoModel.from_pretrained(name_or_path, dtype=torch.float32)
-    except (OSError, ValueError, KeyError) as error:
+        model, info = AutoModel.from_pretrained(name_or_path, dtype=torch.float32, output_loading_info=True)
+    except Exception as error:  # the hub, safetensors and tokenizers raise types of their own
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ValueError(
             f"no encoder {name_or_path!r} ({reason}). Give the folder of one that was saved with save_pretrained, or, "
             f'on a connected machine: HF_HUB_OFFLINE=0 python -c "from transformers import AutoModel, AutoTokenizer; '
             f'[c.from_pretrained({name_or_path!r}) for c in (AutoModel, AutoTokenizer)]"'
         ) from None
+    finally:
+        logging.set_verbosity(verbosity)
+    if missing := sorted(name for name in info["missing_keys"] if "pooler" not in name):
+        raise ValueError(f"the encoder {name_or_path!r} lacks weights, which would be random: {missing[0]} and others")
     if model.config.is_encoder_decoder:
         model = model.get_encoder()
     if getattr(model, "pooler", None) is not None:
         model.pooler = None  # not used; where a checkpoint has none, it would be random and the fingerprint with it
-    return UnitEncoder(model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer, max_tokens)
+    if not all(tensor.isfinite().all() for tensor in model.parameters()):
+        raise ValueError(f"the encoder {name_or_path!r} holds NaN or infinite weights")
+    return UnitEncoder(model, tokenizer, max_tokens)
 
 
-def random_encoder(texts: Sequence[str], folder: Path, width: int = 128, seed: int = 0) -> None:
-    """Save a small BERT with random weights that knows the words of `texts`, for where no pretrained one is (D9).
+def random_encoder(texts: Sequence[str], width: int = 128, seed: int = 0, max_tokens: int = 128) -> UnitEncoder:
+    """A small BERT with random weights that knows the words of `texts`, for where no pretrained one is (D9).
 
     Its first token attends almost evenly to all words, so a vector is a random projection of the unit's words. Fit for
     `toy` and for tests, where nothing is downloaded; not for a result on real text.
@@ -140,12 +151,8 @@ def random_encoder(texts: Sequence[str], folder: Path, width: int = 128, seed: i
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = BertModel(config)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
-        tokenizer.save_pretrained(temporary)
-        model.save_pretrained(temporary)
-        shutil.copytree(temporary, f"{temporary}-whole")
-        os.replace(f"{temporary}-whole", folder)
+    model.pooler = None  # not used
+    return UnitEncoder(model, tokenizer, max_tokens)
 
 
 def cached_vectors(
@@ -153,11 +160,41 @@ def cached_vectors(
 ) -> np.ndarray:
     """Vectors of all units of a corpus, computed once: (n, D) float32, memory-mapped, read-only.
 
-    The key holds the encoder's weights and tokenizer and all texts, so that vectors of another encoder or of changed
-    texts are never taken for these.
+    The file's name is a hash of the encoder's weights and tokenizer and of all texts, so that vectors of another
+    encoder or of changed texts are never taken for these. It is written under a temporary name and renamed.
+
+    Args:
+        folder: where the file is kept; empty = the vectors are computed in memory.
+    Raises:
+        OSError: the disk has no room for them.
+        ValueError: the file is there but cut off.
     """
+    if not folder:
+        return encoder.encode(texts, progress=progress)
+    key, shape = json.dumps([encoder.fingerprint(), list(texts)]), (len(texts), encoder.width)
+    path = Path(folder, f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.npy")
+    temporary = path.with_suffix(f".unfinished{os.getpid()}")
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            vectors = np.lib.format.open_memmap(temporary, "w+", np.float32, shape)
+            reserve(temporary)
+            encoder.encode(texts, vectors, progress=progress)
+            vectors.flush()
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    try:
+        vectors = np.load(path, mmap_mode="r")
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"{path} is cut off or no array ({error}): delete it, and it is computed again") from None
+    if vectors.shape != shape:
+        raise ValueError(f"{path} holds an array of {vectors.shape}, not {shape}: delete it, and it is computed again")
+    return vectors
 
-    def compute(vectors: np.ndarray) -> None:
-        encoder.encode(texts, vectors, progress=progress)
 
-    return cached_array(folder, ["vectors", encoder.fingerprint(), list(texts)], (len(texts), encoder.width), compute)
+def reserve(path: Path) -> None:
+    """Take the disk space of a file that has holes: OSError now, not a signal that kills the process later."""
+    if hasattr(os, "posix_fallocate"):
+        with open(path, "r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)

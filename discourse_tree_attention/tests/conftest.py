@@ -8,12 +8,15 @@ import pytest
 import torch
 
 torch.set_num_threads(1)
-SIZES = dict(width=16, head_width=4, inner=12, dense_inner=10, max_units=24, positions=40, classifier=6)
+SIZES = dict(width=16, head_width=4, feed_forward=12, dense_inner=10, max_units=24, positions=40, classifier=6)
 
 
 @pytest.fixture(autouse=True)
 def _seed():
+    from accelerate.state import AcceleratorState
+
     torch.manual_seed(0)
+    AcceleratorState._reset_state(reset_partial_state=True)  # accelerate keeps one precision per process
 
 
 @pytest.fixture
@@ -43,5 +46,5 @@ def encoder_folder(tmp_path_factory):
     from ..units import random_encoder
 
     folder = tmp_path_factory.mktemp("encoder") / "random"
-    random_encoder(["a storm hit the town .", "nobody was hurt , officials said ."], folder, width=16)
+    random_encoder(["a storm hit the town .", "nobody was hurt , officials said ."], width=16).save(folder)
     return folder

@@ -21,8 +21,8 @@ def softmax(logits):
 
 def attention_matrix(module, states, matrix, head):
     """Section 3 and 4, entry by entry: (N, N) for one head of an `Attention` module."""
-    units, kind = len(states), type(module.weights).__name__
-    weights = module.weights
+    units, kind = len(states), type(module.attend).__name__
+    weights = module.attend
     if kind == "Identity":
         return np.eye(units)
     if kind == "Tree":

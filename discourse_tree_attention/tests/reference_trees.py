@@ -1,12 +1,8 @@
 """The trees again, from the paper and slowly: sets of EDUs, loops and recursion. EDUs are counted from 1 here."""
 
-import os
-from pathlib import Path
 from xml.sax.saxutils import escape
 
 from ..trees import Node
-
-GUM = Path(os.environ.get("GUM_FOLDER", Path(__file__).resolve().parents[3] / "shared" / "data" / "gum"))
 
 
 def random_tree(rng, edus, first=1, nucleus=None, relation="span"):

@@ -6,10 +6,19 @@ import numpy as np
 import pytest
 import torch
 
-from .. import documents
-from ..documents import Corpus, collate, cut_document, document_matrix, make_document
-from ..matrices import c_tree
-from ..trees import read_dis
+from ..documents import (
+    DocumentBatches,
+    collate,
+    cut_document,
+    document_matrix,
+    make_document,
+    prepare,
+    sentence_of_edus,
+    spell,
+)
+from ..formats import read_brackets, read_dis
+from ..matrices import c_tree, d_tree
+from ..model import ModelConfig
 from ..units import load_encoder
 
 TREE = """( Root (span 1 4)
@@ -65,12 +74,49 @@ def test_sentence_level_needs_no_tree_but_edu_level_does():
 
 
 def test_a_tree_of_another_text_is_refused():
-    with pytest.raises(ValueError, match="data:3 one: the leaves of the tree are not the EDUs"):
-        make_document(example(edus=["the mayor said", "x", *EDUS[2:]]), "edu", "data:3 ")
-    with pytest.raises(ValueError, match="one.*'if'"):
+    with pytest.raises(ValueError, match="data/3.dis: EDU 2 is 'that a storm came .' in the tree and 'x' in the text"):
+        make_document(example(edus=["the mayor said", "x", *EDUS[2:]]), "edu", "data/3.dis")
+    with pytest.raises(ValueError, match="one: the tree has 4 EDUs, the document 3"):
+        make_document(example(edus=EDUS[1:]), "edu")
+    with pytest.raises(ValueError, match="one: .*ifitstays,schoolsclo' in the EDUs, '.*whenitstays"):
         make_document(
             example(document=["the mayor said that a storm came .", "when it stays , schools close ."]), "edu"
         )
+
+
+def test_a_tree_without_texts_takes_the_documents_edus():
+    brackets = read_brackets('[[[1,1],"N"], [[2,2],"S"], [[1,2],"N"], [[3,3],"S"], [[4,4],"N"], [[3,4],"S"]]')
+    document = make_document(example(tree=None), "edu", tree=brackets)
+    assert document.units == EDUS and document.required == [[], [0], [3], []]
+
+
+def test_edus_find_their_sentence_by_their_characters():
+    """Whatever the blanks: a parser's "left ." is the text's "left."; empty sentences have no EDU."""
+    sentences = ["He said", "that it rained, and", "", "left.", "Then all left ."]
+    edus = ["He", "said that it rained ,", "and  left .", "Then\nall", "left ."]
+    np.testing.assert_array_equal(sentence_of_edus(edus, sentences, "doc"), [0, 0, 1, 4, 4])
+
+
+@pytest.mark.parametrize(
+    ("edus", "message"),
+    [
+        (["a b", "x d"], "doc: EDUs and text are not the same: 'abxd' in the EDUs, 'abcd' in the text"),
+        (["a b", "c"], "doc: EDUs and text are not the same: 'abc' in the EDUs, 'abcd' in the text"),
+        (["a b c", "d", "e"], "doc: EDUs and text are not the same: 'abcde' in the EDUs, 'abcd' in the text"),
+        (["a b", "", "c d"], "doc: EDU 2 has no words"),
+    ],
+)
+def test_bad_input_edus_of_another_text(edus, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        sentence_of_edus(edus, ["a b", "c d"], "doc")
+
+
+def test_parts_are_spelled_as_the_text():
+    text = '"It rained,"  he said; we\ndidn\'t go.'
+    parts = ['" It rained , "', "he said ;", "we did n't go ."]
+    assert spell(parts, text, "doc") == ['"It rained,"', "he said;", "we\ndidn't go."]
+    with pytest.raises(ValueError, match="doc: EDUs and text are not the same"):
+        spell(parts[:2], text, "doc")
 
 
 def test_a_cut_tree_is_refused():
@@ -96,57 +142,87 @@ def test_d10_the_matrix_of_a_cut_document_is_normalised_again():
     np.testing.assert_allclose(document_matrix(document, "d_tree", "edu").sum(1), 1)
 
 
-def corpus(folder, cache, attention="c_tree", shuffle_seed=None, level="edu"):
-    examples = [
-        example(),
-        example(id="two", document=["it rained ."], edus=["it rained ."], tree=single("it rained .")),
-        example(id="three"),
-    ]
-    made = [make_document(e, level) for e in examples]
-    return Corpus(made, load_encoder(str(folder)), attention, level, str(cache), shuffle_seed)
+class Config(SimpleNamespace):
+    """What `prepare` reads of a TrainConfig."""
+
+    def __init__(self, **changes):
+        fields = dict(attention="c_tree", level="edu", max_pieces=0, shuffle_trees=False, seed=1, post_editing=True)
+        super().__init__(**fields | changes)
+
+    def model_config(self, width):
+        return ModelConfig(attention=self.attention, width=width, head_width=4, feed_forward=8)
 
 
-def single(text):
-    return f"( Root (leaf 1) (text _!{text}_!) )"
+def corpus(folder, level="edu", **changes):
+    """Three documents, the second of one EDU."""
+    single = example(id="two", document=["x ."], edus=["x ."], tree="( Root (leaf 1) (text _!x ._!) )")
+    examples = [example(), single, example(id="three")]
+    documents = [make_document(e, level) for e in examples]
+    return prepare(documents, Config(level=level, **changes), load_encoder(str(folder)), cache="")
 
 
-def test_limit_a_document_of_one_unit(encoder_folder, tmp_path):
+def test_limit_a_document_of_one_unit(encoder_folder):
     """One EDU, one sentence: it attends to itself at either level."""
     for level in ("edu", "sentence"):
         for attention in ("d_tree", "c_tree", "c_tree_nuclearity"):
-            own = corpus(encoder_folder, tmp_path, attention, level=level)
+            own = corpus(encoder_folder, level, attention=attention)
             assert own.matrices[1].tolist() == [[1.0]]
 
 
-def test_batches_hold_each_documents_own_vectors_and_matrix(encoder_folder, tmp_path):
-    own = corpus(encoder_folder, tmp_path)
+def test_batches_hold_each_documents_own_vectors_and_matrix(encoder_folder):
+    own = corpus(encoder_folder)
     encoder = load_encoder(str(encoder_folder))
     batch = collate(own, [1, 0])
     assert batch.keep.tolist() == [[True, False, False, False], [True] * 4]
     np.testing.assert_allclose(batch.units[1].numpy(), encoder.encode(EDUS), atol=1e-5)
-    np.testing.assert_allclose(batch.units[0, 0].numpy(), encoder.encode(["it rained ."])[0], atol=1e-5)
+    np.testing.assert_allclose(batch.units[0, 0].numpy(), encoder.encode(["x ."])[0], atol=1e-5)
     np.testing.assert_allclose(batch.matrix[1].numpy(), c_tree(read_dis(TREE)), rtol=1e-6)
     assert batch.units[0, 1:].abs().sum() == 0 and batch.matrix[0].sum() == 1
     assert batch.labels.tolist() == [[False] * 4, [True, True, False, False]]
-    assert collate(corpus(encoder_folder, tmp_path, "dot"), [0]).matrix is None
+    assert collate(corpus(encoder_folder, attention="dot"), [0]).matrix is None
 
 
-def test_matrices_are_built_once(encoder_folder, tmp_path, monkeypatch):
-    first = [np.array(matrix) for matrix in corpus(encoder_folder, tmp_path).matrices]
-    files = set(tmp_path.iterdir())
-    monkeypatch.setattr(documents, "document_matrix", None)
-    again = corpus(encoder_folder, tmp_path).matrices
-    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
-    monkeypatch.undo()
-    other = corpus(encoder_folder, tmp_path, "c_tree_nuclearity").matrices
-    assert set(tmp_path.iterdir()) > files and not np.array_equal(other[0], first[0])
+def test_from_data_to_attention_a_dependent_attends_to_its_head(encoder_folder, make_model):
+    """The whole path, data -> matrix -> batch -> X_out: EDU 2 receives the value of its head 1, not the other way."""
+    own = corpus(encoder_folder, attention="d_tree")
+    batch = collate(own, [1, 0])
+    assert batch.matrix[1].tolist() == [[1, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1], [1, 0, 0, 0]]  # row = dependent
+    layer = make_model("d_tree").layers[0].attention
+    mixed = layer(batch.units, batch.keep, batch.matrix)[1]
+    value = layer.output(layer.value(batch.units[1]))  # what an EDU that attends to itself alone receives
+    torch.testing.assert_close(mixed, value[[0, 0, 3, 0]])
+    assert (mixed - value[[0, 1, 2, 3]]).abs().max() > 0.01
+    sentences = collate(corpus(encoder_folder, "sentence", attention="d_tree"), [0])
+    assert sentences.matrix[0].tolist() == [[1.0, 0.0], [0.5, 0.5]]  # EDU 4 hangs on sentence 1, EDU 3 on EDU 4
 
 
-def test_shuffled_trees_keep_the_shape_but_not_the_place(encoder_folder, tmp_path):
+def test_post_editing_is_an_option(encoder_folder):
+    """D2: of two roots in one sentence the second hangs on the first; released code: each attends to itself."""
+    tree = read_dis("( Root (span 1 2) ( Nucleus (leaf 1) (rel2par joint) ) ( Nucleus (leaf 2) (rel2par joint) ) )")
+    document = make_document(example(document=["a b"], edus=["a", "b"], tree=None), "edu", tree=tree)
+    for post_editing, expected in ((True, [[1, 0], [1, 0]]), (False, [[1, 0], [0, 1]])):
+        config = Config(attention="d_tree", post_editing=post_editing)
+        own = prepare([document], config, load_encoder(str(encoder_folder)), cache="")
+        assert own.matrices[0].tolist() == expected
+    np.testing.assert_array_equal(d_tree(tree), np.eye(2))
+
+
+def test_shuffled_trees_keep_the_shape_but_not_the_place(encoder_folder):
     """The control: the same numbers, rows and columns permuted together, another order for each document."""
-    plain, shuffled = corpus(encoder_folder, tmp_path), corpus(encoder_folder, tmp_path, shuffle_seed=1)
+    plain, shuffled = corpus(encoder_folder), corpus(encoder_folder, shuffle_trees=True)
     for a, b in zip(plain.matrices, shuffled.matrices, strict=True):
         np.testing.assert_allclose(sorted(np.diag(a)), sorted(np.diag(b)))
         np.testing.assert_allclose(b.sum(1), 1, rtol=1e-6)
     assert any(not np.array_equal(a, b) for a, b in zip(plain.matrices, shuffled.matrices, strict=True))
     assert torch.equal(collate(plain, [0]).units, collate(shuffled, [0]).units)
+
+
+def test_batches_cover_each_document_once_an_epoch():
+    sizes = [5, 9, 1, 7, 3, 3, 8]
+    batches = DocumentBatches([SimpleNamespace(units=[""] * size) for size in sizes], 3, seed=0)
+    epochs = [batches.epoch(number) for number in (0, 0, 1)]
+    assert epochs[0] == epochs[1] != epochs[2] and sorted(sum(epochs[2], [])) == list(range(7))
+    parts = sorted((sorted(sizes[i] for i in batch) for batch in epochs[0]), key=min)
+    assert parts == [[1, 3, 3], [5, 7, 8], [9]]
+    endless = iter(batches)
+    assert [next(endless) for _ in range(6)] == epochs[0] + epochs[2]

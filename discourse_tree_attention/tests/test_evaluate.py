@@ -1,191 +1,208 @@
-"""Evaluation: systems and tables, the dagger marks, new text, bad input."""
+"""Evaluation: systems and tables, the dagger marks, folds, files, bad input."""
 
 import csv
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 pytest.importorskip("shared")
 
+from shared import rouge
 from shared.data import read_jsonl
 
 from .. import evaluate as module
-from ..evaluate import SYSTEMS, System, evaluate, main, marks, significantly_worse
-from ..train import main as train_main
+from ..evaluate import attention_name, evaluate, main, mark, significantly_worse, system_of, table
+from ..train import TrainConfig, load_run, read_documents, train
 
-SMALL = ["--steps", "4", "--batch", "8", "--evaluate-every", "4", "--head-width", "8", "--inner", "16"]
-TOY = ["--data", "toy:signal=0,count=20"]
+SMALL = dict(data="toy:signal=0,count=20", steps=4, batch_size=8, save_every=4, head_width=8, feed_forward=16)
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    """Small runs: dot product, tree, and a tree at sentence level."""
+def folder(tmp_path_factory):
+    """Small runs: dot product, trees of two seeds, a tree at sentence level, three folds."""
     folder = tmp_path_factory.mktemp("runs")
-    for name, flags in {
-        "dot": ["--attention", "dot"],
-        "tree": ["--attention", "d_tree"],
-        "sentences": ["--level", "sentence", "--attention", "c_tree"],
+    for name, changes in {
+        "dot": dict(attention="dot", heads=8),
+        "tree-seed0": dict(attention="d_tree"),
+        "tree-seed1": dict(attention="d_tree", seed=1),
+        "sentences": dict(level="sentence", attention="c_tree"),
+        **{f"c-fold{fold}": dict(attention="c_tree", data="toy:count=9", folds=3, fold=fold) for fold in range(3)},
     }.items():
-        train_main(["--out", str(folder / name), *TOY, *SMALL, *flags])
+        train(TrainConfig(**SMALL | changes), folder / name)
     return folder
 
 
-def systems_of(**values):
-    """Systems with given ROUGE of 200 documents; the number of heads is the first item."""
-    found = {}
-    for name, (heads, numbers) in values.items():
-        found[name] = System(heads=heads)
-        for metric in module.METRICS.values():
-            for i, value in enumerate(numbers):
-                found[name].values[metric][f"{i:03d}"].append(float(value))
-    return found
+@pytest.fixture(scope="module")
+def runs(folder):
+    return {name: load_run(folder / name) for name in ("dot", "tree-seed0", "tree-seed1")}
+
+
+@pytest.fixture(scope="module")
+def examples():
+    return read_documents(SMALL["data"], "test", "edu")[0]
+
+
+@pytest.fixture(scope="module")
+def metrics(runs, examples):
+    return evaluate(runs, examples)
+
+
+def marks_of(**values):
+    """Marks of systems by name; each is (heads, ROUGE of the documents)."""
+    systems = {name: {"heads": heads, "attention": name} for name, (heads, _) in values.items()}
+    scores = {
+        name: {f"{i:03d}": np.full(3, value) for i, value in enumerate(numbers)}
+        for name, (_, numbers) in values.items()
+    }
+    mark(systems, scores)
+    return {name: system.get("marks", {}).get("R-1", "") for name, system in systems.items()}
 
 
 def test_daggers_as_in_tables_2_and_3():
-    """† = not significantly worse than the best single-head model, ‡ = than the 8-head model; baselines bear none."""
+    """† = not significantly worse than the best single-head model, ‡ = than the 8-head model."""
     noise = np.random.default_rng(0).normal(size=(3, 200))
     base = np.linspace(20, 60, 200)
-    systems = systems_of(
-        Lead=(None, base), Eight=(8, base), Best=(1, base + 0.1 * noise[0]),
-        Near=(1, base + noise[1] - noise[1].mean() - 0.05), Far=(1, base - 5 + noise[2]),
-    )  # fmt: skip
-    assert marks(systems, "rouge1") == {"Lead": "", "Eight": "", "Best": "‡", "Near": "†‡", "Far": ""}
+    near = base + noise[1] - noise[1].mean() - 0.05
+    marks = marks_of(Eight=(8, base), Best=(1, base + 0.1 * noise[0]), Near=(1, near), Far=(1, base - 5 + noise[2]))
+    assert marks == {"Eight": "", "Best": "‡", "Near": "†‡", "Far": ""}
 
 
 def test_a_control_with_shuffled_trees_is_not_the_best_model():
-    systems = systems_of(Best=(1, np.arange(50.0))) | {"D-Tree, shuffled": systems_of(a=(1, np.arange(50.0) + 1))["a"]}
-    assert marks(systems, "rouge1") == {"Best": "", "D-Tree, shuffled": "†"}
-    systems.pop("Best")
-    assert marks(systems, "rouge1") == {"D-Tree, shuffled": ""}
+    control = {"D-Tree, shuffled": (1, np.arange(50.0) + 1)}
+    assert marks_of(Best=(1, np.arange(50.0)), **control) == {"Best": "", "D-Tree, shuffled": "†"}
+    assert marks_of(**control) == {"D-Tree, shuffled": ""}
 
 
-def test_daggers_need_no_eight_head_model():
-    systems = systems_of(Best=(1, np.arange(50.0) + 1), Same=(1, np.arange(50.0)))
-    assert marks(systems, "rouge2") == {"Best": "", "Same": ""}  # worse by 1 on every document
-    assert marks(systems_of(Lead=(None, np.ones(5))), "rouge1") == {"Lead": ""}
+def test_significance_is_at_one_percent_and_one_sided_in_its_verdict():
+    """Tables 2 and 3: p < 0.01, so a loss with p 0.03 is not significant; and better is never worse. D22: bootstrap."""
+    rng = np.random.default_rng(1)
+    base = rng.normal(40, 5, 200)
+    noise = rng.normal(0, 6.5, 200)
+    worse = base - 1 + noise - noise.mean()
+    assert 0.01 < rouge.paired_test(worse, base, "bootstrap") < 0.05 and worse.mean() < base.mean()
+    assert not significantly_worse(worse, base)
+    assert significantly_worse(base - 9, base) and not significantly_worse(base, base - 9)
 
 
-def test_better_is_never_significantly_worse():
-    systems = systems_of(a=(1, np.arange(100.0)), b=(1, np.arange(100.0) - 9))
-    assert significantly_worse(systems["b"], systems["a"], "rouge1")
-    assert not significantly_worse(systems["a"], systems["b"], "rouge1")
-    other = systems_of(c=(1, np.arange(99.0)))["c"]
-    with pytest.raises(ValueError, match="100 and 99 documents; a paired test needs the same"):
-        significantly_worse(systems["a"], other, "rouge1")
+def test_metrics_have_every_number_in_one_shape(metrics, runs, examples):
+    systems = metrics["systems"]
+    assert list(systems) == ["Lead6", "Oracle", "dot", "tree"] and metrics["documents"] == 20
+    for system in systems.values():
+        for metric in ("rouge1", "rouge2", "rougeLsum"):  # the paper's ROUGE-L is over sentences
+            assert set(system[metric]) == {"mean", "low", "high"}
+    assert systems["dot"]["difference"] is None
+    assert set(systems["tree"]["difference"]) == {"difference", "low", "high", "p"}
+    assert [run["seed"] for run in systems["tree"]["runs"]] == [0, 1]
+    assert systems["dot"]["attention"] == "Dot Product(8)" and systems["dot"]["heads"] == 8
+    assert systems["Oracle"]["rouge1"]["mean"] > max(s["rouge1"]["mean"] for n, s in systems.items() if n != "Oracle")
+    json.dumps(metrics, allow_nan=False)
 
 
-def test_a_document_that_several_runs_read_counts_once_with_their_mean(runs):
-    once = evaluate({"tree": [runs / "tree"]}, cache=str(runs / "cache"))
-    twice = evaluate({"tree": [runs / "tree", runs / "dot"]}, cache=str(runs / "cache"))
-    dot = evaluate({"dot": [runs / "dot"]}, cache=str(runs / "cache"))["dot"]
-    expected = (once["tree"].means("rouge1") + dot.means("rouge1")) / 2
-    np.testing.assert_allclose(twice["tree"].means("rouge1"), expected)
-    assert len(twice["tree"].runs) == 2 and len(twice["Oracle"].means("rouge1")) == 20
-    np.testing.assert_allclose(twice["Oracle"].means("rouge1"), once["Oracle"].means("rouge1"))
+def test_rouge_l_is_over_sentences():
+    """Rouge-L of Tables 2 and 3: two sentences in the other order keep their sequences."""
+    example = module.Example("a", ["x"], ["a b c", "d e f"], [["a b c", "d e f"]])
+    assert module.score({"a": ["d e f", "a b c"]}, [example])["a"].tolist()[2] == pytest.approx(100)
 
 
-def test_oracle_is_above_lead_and_models_between(runs):
-    systems = evaluate({"tree": [runs / "tree"]}, cache=str(runs / "cache"))
-    means = {name: system.means("rouge1").mean() for name, system in systems.items()}
-    assert list(means) == ["Lead6", "Oracle", "tree"]
-    assert means["Oracle"] > means["tree"] and means["Oracle"] > means["Lead6"]
+def test_a_document_that_several_runs_read_counts_once_with_their_mean(metrics, runs, examples):
+    """In whatever order a run gives its documents."""
+    one, two = metrics["systems"]["tree"]["runs"]
+    assert metrics["systems"]["tree"]["rouge1"]["mean"] == pytest.approx(
+        (one["rouge1"]["mean"] + two["rouge1"]["mean"]) / 2
+    )
+    parts = [{"b": np.ones(3), "a": np.zeros(3)}, {"a": np.full(3, 4.0)}]
+    assert {k: v.tolist() for k, v in module.mean_of_runs(parts).items()} == {"a": [2.0] * 3, "b": [1.0] * 3}
+    assert list(module.mean_of_runs(parts)) == ["a", "b"]
 
 
-def test_two_levels_do_not_share_a_table(runs):
-    with pytest.raises(ValueError, match="do not go into one table"):
-        evaluate({"a": [runs / "tree"], "b": [runs / "sentences"]})
+def test_folds_are_one_system_and_each_document_is_tested_once(folder, tmp_path, capsys):
+    paths = [str(folder / f"c-fold{fold}") for fold in range(3)]
+    main([*paths, "--json", str(tmp_path / "m.json")])
+    metrics = json.loads((tmp_path / "m.json").read_text())
+    assert list(metrics["systems"]) == ["Lead6", "Oracle", "c"] and metrics["documents"] == 18
+    assert [run["fold"] for run in metrics["systems"]["c"]["runs"]] == [0, 1, 2]
+    runs = {f"c-fold{fold}": load_run(folder / f"c-fold{fold}") for fold in range(2)}
+    other = runs | {"d": load_run(folder / "c-fold2")}
+    with pytest.raises(ValueError, match="d was tested on other documents than c"):
+        evaluate(other, read_documents("toy:count=9", "test", "edu", folds=3)[0])
 
 
-def test_command_line_writes_table_csv_json_and_predictions(runs, tmp_path, capsys):
-    out = {name: tmp_path / f"table.{name}" for name in ("csv", "json")}
-    arguments = [str(runs / "dot"), str(runs / "tree"), "--limit", "7", "--cache", str(runs / "cache")]
-    main([*arguments, "--csv", str(out["csv"]), "--json", str(out["json"]), "--predictions", str(tmp_path / "p")])
-    printed = capsys.readouterr().out
-    table = json.loads(out["json"].read_text())
-    assert [row["system"] for row in table] == ["Lead6", "Oracle", "dot", "tree"]
-    assert f"| tree | {table[3]['Rouge-1']:.2f}" in printed and "n 7" in printed
-    assert list(csv.DictReader(out["csv"].open()))[2]["system"] == "dot"
-    assert all(row["documents"] == 7 for row in table)
-    rows = read_jsonl(tmp_path / "p" / "tree.jsonl")
-    assert len(rows) == 7 and set(rows[0]) == {"id", "prediction", "reference"}
-
-
-def test_tables_train_what_is_missing_and_only_that(tmp_path, capsys, monkeypatch):
-    """One command: both levels, both sizes; what is trained already stays as it is."""
-    command = ["--tables", str(tmp_path / "t"), "--repeat", "fold=3", "--systems", "No attention", "D-Tree"]
-    command += ["--csv", str(tmp_path / "csv"), "--", "--data", "toy:signal=0,count=9", "--folds", "3", *SMALL]
-    main(command)
-    printed = capsys.readouterr().out
-    assert [f"{t}, {s}" in printed for t in ("Table 2", "Table 3") for s in ("default", "balanced")] == [True] * 4
-    assert len(list((tmp_path / "t").glob("*/model.safetensors"))) == 2 * 2 * 2 * 3
-    assert {path.name for path in (tmp_path / "csv").iterdir()} == {
-        f"table_{n}_{size}.csv" for n in (2, 3) for size in ("default", "balanced")
-    }
-    rows = list(csv.DictReader((tmp_path / "csv" / "table_3_default.csv").open()))
-    assert [row["system"] for row in rows] == ["Lead3", "Oracle", "No attention", "D-Tree"]
-    assert rows[3]["documents"] == "18" and rows[3]["runs"] == "3"  # each document is in one test fold
-    monkeypatch.setattr(module, "train", None)
-    main(command)
-    assert capsys.readouterr().out == printed
-    with pytest.raises(SystemExit, match="was trained with other flags"):
-        main([*command, "--dropout", "0.3"])
-
-
-def test_every_row_of_the_tables_is_there():
-    """Tables 2 and 3, without the rows that are quoted from other papers."""
-    assert list(SYSTEMS) == [
-        "Dot Product(8)", "Dot Product(1)", "Dense", "Learned Random", "Fixed Random", "No attention", "D-Tree",
-        "C-Tree", "C-Tree w/Nuc",
+def test_systems_are_told_by_their_names():
+    assert [system_of(name) for name in ("tree-seed1", "tree-fold10", "tree-draw2", "tree_3", "c_tree", "v2")] == [
+        "tree", "tree", "tree", "tree", "c_tree", "v2",
     ]  # fmt: skip
 
 
-DIS = """( Root (span 1 2)
-  ( Satellite (leaf 1) (rel2par attribution) (text _!officials said_!) )
-  ( Nucleus (leaf 2) (rel2par span) (text _!that it rained ._!) )
-)
-"""
+def test_every_row_of_the_tables_has_its_name():
+    """Tables 2 and 3, without the rows that are quoted from other papers."""
+    configs = [TrainConfig(attention=kind) for kind in module.ATTENTION_NAMES]
+    assert [attention_name(TrainConfig(attention="dot", heads=8)), *map(attention_name, configs)] == [
+        "Dot Product(8)", "Dot Product(1)", "Dense", "Learned Random", "Fixed Random", "No attention", "D-Tree",
+        "C-Tree", "C-Tree w/Nuc",
+    ]  # fmt: skip
+    assert attention_name(TrainConfig(attention="d_tree", shuffle_trees=True)) == "D-Tree, shuffled"
 
 
-def test_new_text_with_a_parsers_tree(runs, tmp_path, capsys):
-    (tmp_path / "new.txt").write_text("officials said that it rained .\n")
-    (tmp_path / "new.dis").write_text(DIS)
-    main([str(runs / "tree"), "--text", str(tmp_path / "new.txt"), "--tree", str(tmp_path / "new.dis")])
-    assert capsys.readouterr().out == "officials said that it rained .\n"
+def test_command_line_writes_table_csv_json_and_predictions(folder, tmp_path, capsys):
+    out = {name: tmp_path / f"new/table.{name}" for name in ("csv", "json")}
+    names = ("dot", "tree-seed0", "tree-seed1")
+    arguments = [str(folder / name) for name in names] + ["--limit", "7", "--predictions", str(tmp_path / "p")]
+    main([*arguments, "--csv", str(out["csv"]), "--json", str(out["json"])])
+    printed = capsys.readouterr().out
+    metrics = json.loads(out["json"].read_text())
+    assert printed == table(metrics) + "\n" and "n 7" in printed and "| D-Tree " in printed
+    rows = list(csv.DictReader(out["csv"].open()))
+    assert [(row["system"], row["seed"], row["runs"] or row["run"]) for row in rows] == [
+        ("Lead6", "", "0"), ("Oracle", "", "0"), ("dot", "0", "1"), ("tree", "0 1", "2"), ("tree", "0", "tree-seed0"),
+        ("tree", "1", "tree-seed1"),
+    ]  # fmt: skip
+    assert float(rows[3]["rouge1_mean"]) == pytest.approx(metrics["systems"]["tree"]["rouge1"]["mean"], rel=1e-4)
+    predictions = read_jsonl(tmp_path / "p" / "tree-seed1.jsonl")
+    assert len(predictions) == 7 and set(predictions[0]) == {"id", "prediction"}
 
 
-def test_new_text_without_a_tree(runs, tmp_path):
-    (tmp_path / "new.txt").write_text("officials said that it rained .\n")
-    with pytest.raises(SystemExit, match="new has no EDUs: give it a discourse tree"):
-        main([str(runs / "dot"), "--text", str(tmp_path / "new.txt")])
-    with pytest.raises(SystemExit, match="'new' has no discourse tree, which c_tree attention needs"):
-        main([str(runs / "sentences"), "--text", str(tmp_path / "new.txt")])
+def test_outputs_are_opened_before_and_written_during_the_work(folder, examples, tmp_path, monkeypatch, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([str(folder / "dot"), "--json", str(tmp_path)])
+    assert stop.value.code == 1
+    monkeypatch.setattr(module, "intervals", None)  # fails after the first run's predictions
+    with pytest.raises(TypeError):
+        evaluate({"dot": load_run(folder / "dot")}, examples, predictions=tmp_path)
+    assert len(read_jsonl(tmp_path / "dot.jsonl")) == 20
 
 
-def test_a_tree_of_another_text_is_refused(runs, tmp_path):
-    (tmp_path / "new.txt").write_text("officials said that it snowed .\n")
-    (tmp_path / "new.dis").write_text(DIS)
-    with pytest.raises(SystemExit, match="new.*'rained'.*'snowed'"):
-        main([str(runs / "tree"), "--text", str(tmp_path / "new.txt"), "--tree", str(tmp_path / "new.dis")])
-    (tmp_path / "new.json").write_text('[[[1, 1], "Satellite"], [[2, 2], "Nucleus"]]')
-    with pytest.raises(SystemExit, match="new.json has no text at its leaves"):
-        main([str(runs / "tree"), "--text", str(tmp_path / "new.txt"), "--tree", str(tmp_path / "new.json")])
+def test_a_reference_that_rouge_cannot_read_is_named_before_the_work(runs, examples, monkeypatch):
+    monkeypatch.setattr(module, "score_documents", None)
+    bad = [examples[0], replace(examples[1], references=[["..."]])]
+    with pytest.raises(ValueError, match=f"{examples[1].id}: the reference"):
+        evaluate(runs, bad)
 
 
 @pytest.mark.parametrize(
-    ("flags", "message"),
+    ("names", "flags", "message"),
     [
-        ([], "give run folders, or --tables FOLDER"),
-        (["/no/run"], "/no/run/config.json does not exist"),
-        (["/no/run", "--", "--steps", "3"], "flags after -- are those of training, for --tables"),
-        (["a/x", "b/x"], "two runs have folders of the same name"),
-        (["--tables", "t", "--repeat", "seed"], "--repeat is 'seed'; write seed=3"),
-        (["--tables", "t", "--repeat", "subset_seed=2"], "--repeat subset_seed needs --subset N"),
-        (["/no/run", "--text", "/no/text"], "/no/run/config.json does not exist"),
-        (["--text", "/no/text"], "--text needs one run folder"),
-        (["--tables", "t", "--repeat", "fold=4", "--", "--folds", "5"], "--repeat fold=4 needs --folds 4, not 5"),
+        ([], [], "run"),
+        (["no"], [], "no is not a run folder"),
+        (["dot", "../runs0/dot"], [], "two runs have folders of the same name"),
+        (["dot", "sentences"], [], "do not go into one table"),
+        (["dot", "c-fold0"], [], "trained on different data: say with --data"),
+        (["c-fold0"], ["--limit", "3"], "--split test or validation, no --limit"),
+        (["dot"], ["--limit", "0"], "limit must be at least 1"),
+        (["dot"], ["--device", "nowhere"], "--device nowhere cannot be used"),
+        (["dot"], ["--data", "/no/data"], "no file or folder"),
     ],
 )
-def test_bad_command_lines(flags, message):
-    with pytest.raises(SystemExit, match=f"error: .*{message}"):
-        main(flags)
+def test_bad_command_lines(folder, names, flags, message, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([str(folder / name) for name in names] + flags)
+    assert stop.value.code == 2 and message in capsys.readouterr().err
+
+
+def test_two_models_are_not_one_system(folder, examples):
+    runs = {"a-seed0": load_run(folder / "dot"), "a-seed1": load_run(folder / "tree-seed1")}
+    with pytest.raises(ValueError, match="a-seed1 is not the model of the others called a: rename its folder"):
+        evaluate(runs, examples)
+    with pytest.raises(ValueError, match="give at least one run folder"):
+        evaluate({}, examples)

@@ -84,7 +84,7 @@ def test_scores_against_loops(make_model, ragged, attention, heads):
 
 def test_d4_dense_is_a_relu_network(make_model):
     """D4: a unit whose hidden layer is negative everywhere attends by the bias b1 alone; a sigmoid would not."""
-    dense = make_model("dense").layers[0].attention.weights
+    dense = make_model("dense").layers[0].attention.attend
     first, _, second = dense.maps[0]
     torch.nn.init.constant_(first.weight, 0.0)
     torch.nn.init.constant_(first.bias, -1.0)
@@ -109,7 +109,7 @@ def test_batch_of_one_equals_row_of_batch(make_model, ragged, attention):
 def test_padding_gets_no_weight_and_rows_sum_to_one(make_model, ragged, attention):
     """Section 3: sum_j A_ij = 1 over the real units; padding columns are exactly zero, even in a dirty matrix."""
     units, keep, matrix = ragged
-    weights = make_model(attention).layers[0].attention.weights(units, keep, matrix + ~keep[:, None] * 0.5)
+    weights = make_model(attention).layers[0].attention.attend(units, keep, matrix + ~keep[:, None] * 0.5)
     weights = weights.expand(3, *weights.shape[1:])
     for row, size in enumerate(keep.sum(1).tolist()):
         assert (weights[row, :, :, size:] == 0).all()
@@ -140,19 +140,52 @@ def test_limit_equal_keys_are_the_mean(make_model, ragged):
     dot, tree = make_model("dot"), make_model("c_tree")
     tree.load_state_dict(dot.state_dict(), strict=False)
     for layer in dot.layers:
-        torch.nn.init.zeros_(layer.attention.weights.query.weight)
-        torch.nn.init.zeros_(layer.attention.weights.query.bias)
+        torch.nn.init.zeros_(layer.attention.attend.query.weight)
+        torch.nn.init.zeros_(layer.attention.attend.query.bias)
     even = (keep / keep.sum(1, keepdim=True))[:, None].expand(3, 7, 7)
     torch.testing.assert_close(dot(units, keep)[keep], tree(units, keep, even)[keep], atol=1e-5, rtol=1e-5)
 
 
-def test_not_dot_product_without_scaling(make_model, ragged):
-    """The logits are divided by sqrt(d_k): the query map times 2 gives what keys of 4 times the width would scale."""
+def test_d18_the_dot_product_is_scaled(make_model, ragged):
+    """D18: the logits are divided by sqrt(d_k)."""
     units, keep, _ = ragged
-    dot = make_model("dot").layers[0].attention.weights
+    dot = make_model("dot").layers[0].attention.attend
     logits = (dot.query(units) @ dot.key(units).mT)[0] / math.sqrt(SIZES["head_width"])
     torch.testing.assert_close(dot(units, keep, None)[0, 0], logits.softmax(-1))
     assert (dot(units, keep, None)[0, 0] - (logits * 2).softmax(-1)).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("heads", [2, 4])
+def test_section_5_2_one_head_of_a_fixed_matrix_is_as_good_as_many(make_model, ragged, heads):
+    """Section 5.2: with the same fixed matrix in each, H heads of width K are one head of width H K."""
+    units, keep, matrix = ragged
+    for attention in ("c_tree", "none"):
+        layer = make_model(attention, head_width=8).layers[0].attention
+        one = layer(units, keep, matrix)
+        layer.heads = heads
+        torch.testing.assert_close(layer(units, keep, matrix), one)
+    learned = make_model("learned_random", head_width=8).layers[0].attention
+    one = learned(units, keep)
+    learned.heads, learned.attend.logits = heads, torch.nn.Parameter(torch.randn(heads, 24, 24))
+    assert (learned(units, keep) - one).abs().max() > 0.01  # but not of matrices that differ
+
+
+def test_d19_weights_begin_as_in_the_released_code():
+    """D19: standard deviation sqrt(2 / (D + K)) of value, query and key maps; two layers."""
+    model = Summarizer(ModelConfig(attention="dot", width=96, head_width=32, feed_forward=8))
+    assert len(model.layers) == 2
+    for layer in model.layers:
+        for linear in (layer.attention.value, layer.attention.attend.query, layer.attention.attend.key):
+            assert linear.weight.std().item() == pytest.approx(0.125, rel=0.1)  # sqrt(2 / 128)
+
+
+def test_padding_is_zero_after_each_block(make_model, ragged):
+    units, keep, matrix = ragged
+    for layer in make_model("dot").layers:
+        torch.nn.init.constant_(layer.attention_norm.bias, 1.0)
+        torch.nn.init.constant_(layer.feed_forward_norm.bias, 1.0)
+        units = layer(units, keep, matrix)
+        assert (units[~keep] == 0).all() and (units[keep] != 0).any()
 
 
 def test_random_is_the_same_for_all_documents_and_fixed_is_not_trained(make_model, ragged):
@@ -160,12 +193,12 @@ def test_random_is_the_same_for_all_documents_and_fixed_is_not_trained(make_mode
     units, keep, matrix = ragged
     for attention, trained in (("learned_random", True), ("fixed_random", False)):
         model = make_model(attention)
-        weights = [layer.attention.weights for layer in model.layers]
+        weights = [layer.attention.attend for layer in model.layers]
         full = torch.ones_like(keep)
         torch.testing.assert_close(weights[0](units, full, None), weights[0](units * 2, full, None))
         assert (weights[0].logits - weights[1].logits).abs().max() > 0.1
         assert any(p is weights[0].logits for p in model.parameters()) == trained
-        assert "layers.0.attention.weights.logits" in model.state_dict()  # a fixed R is saved with the run
+        assert "layers.0.attention.attend.logits" in model.state_dict()  # a fixed R is saved with the run
 
 
 def test_fixed_attention_gets_no_gradient_and_the_rest_does(make_model, ragged):

@@ -6,7 +6,10 @@ import random
 import numpy as np
 import pytest
 
-from ..selection import f1, join_units, lead, ngrams, oracle, overlap_table, select
+from ..matrices import heads
+from ..selection import f1, join_units, lead, ngrams, oracle, overlap_table, required_units, select
+from . import reference_trees as reference
+from .test_matrices import from_one, some_tree
 
 FREE = [[] for _ in range(6)]
 
@@ -16,6 +19,20 @@ def test_select_takes_the_best_in_document_order():
     assert select([0.1, 5.0, -2.0, 3.0, 4.0, 0.0], FREE, 3) == [1, 3, 4]
     assert select([1.0] * 6, FREE, 2) == [0, 1]
     assert select([1.0, 2.0], [[], []], 6) == [0, 1]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_section_5_1_required_units_against_recursion(seed):
+    tree, sentence = some_tree(seed)
+    parents = reference.hirao(tree)
+    for edu, found in enumerate(required_units(heads(tree), sentence), 1):
+        assert [other + 1 for other in found] == reference.needed(parents, from_one(sentence), edu)
+
+
+def test_section_5_1_required_units_are_recursive_and_end_with_the_sentence():
+    parents = np.array([0, 0, 1, 2, 3])
+    assert required_units(parents, np.array([0, 1, 1, 1, 2])) == [[], [], [1], [2, 1], []]
+    assert required_units(parents, np.zeros(5, int)) == [[], [0], [1, 0], [2, 1, 0], [3, 2, 1, 0]]
 
 
 def test_section_5_1_ancestors_come_with_a_unit():
@@ -36,6 +53,7 @@ def test_word_limit_of_the_released_code():
     """With max_words the summary is complete once it has so many words, whatever the count."""
     scores, lengths = [6, 5, 4, 3, 2, 1], [30, 40, 20, 5, 5, 5]
     assert select(scores, FREE, 6, lengths, max_words=80) == [0, 1, 2]
+    assert select(scores, FREE, 6, lengths, max_words=70) == [0, 1]  # complete at 70, not beyond
     assert select(scores, FREE, 6, lengths, max_words=0) == [0, 1, 2, 3, 4, 5]
 
 

@@ -1,6 +1,12 @@
-"""Training: it learns, resumes bit for bit, and refuses bad input with a clear error."""
+"""Training: it learns, resumes bit for bit in every kind of run, and refuses bad input with a clear error."""
 
 import json
+import math
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,102 +14,162 @@ import torch
 
 pytest.importorskip("shared")
 
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
-from ..train import (
-    PRESETS,
-    TrainConfig,
-    Training,
-    batch_indices,
-    choose_documents,
-    extract,
-    learning_rate,
-    load_corpus,
-    load_run,
-    main,
-    parse,
-    read_config,
-    read_documents,
-    score_documents,
-    train,
-)
+from .. import train as module
+from ..documents import choose_documents, extract, prepare, score_documents
+from ..train import PRESETS, TrainConfig, learning_rate, load_run, main, parse, read_config, read_documents, train
+from .test_documents import EDUS, SENTENCES, TREE
 
-SMALL = [
-    "--data",
-    "toy:signal=0,count=24",
-    "--steps",
-    "6",
-    "--batch",
-    "5",
-    "--evaluate-every",
-    "2",
-    "--head-width",
-    "8",
-]
-SMALL += ["--inner", "16"]
+SMALL = dict(data="toy:signal=0,count=24", steps=6, batch_size=5, save_every=2, head_width=8, feed_forward=16, warmup=2)
+
+
+def small(**changes):
+    return TrainConfig(**SMALL | changes)
 
 
 @pytest.fixture(scope="module")
 def run_dir(tmp_path_factory):
     """A finished small run."""
     folder = tmp_path_factory.mktemp("runs") / "tree"
-    main(["--out", str(folder), *SMALL])
+    train(small(), folder)
     return folder
 
 
-def weights(folder):
-    return load_file(folder / "model.safetensors")
+def weights(folder, name="model.safetensors"):
+    return load_file(folder / name)
 
 
-def test_run_folder_is_complete(run_dir):
+def same(one, other):
+    return all(torch.equal(tensor, weights(other)[name]) for name, tensor in weights(one).items())
+
+
+def log(folder):
+    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
+class Killed(BaseException):
+    """Ends a training as a kill would."""
+
+
+def kill_at(monkeypatch, step):
+    """End the next training in this step."""
+
+    def rate(number, config):
+        if number == step:
+            raise Killed
+        return learning_rate(number, config)
+
+    monkeypatch.setattr(module, "learning_rate", rate)
+
+
+def test_run_folder_is_complete(run_dir, capsys):
     run = load_run(run_dir)
-    assert run.config.attention == "c_tree_nuclearity" and not run.model.training
-    rows = [json.loads(line) for line in (run_dir / "log.jsonl").read_text().splitlines()]
-    assert rows[0]["documents"] == 24 and rows[0]["documents_cut"] == 0
-    assert [row["step"] for row in rows[1:]] == [2, 4, 6]
-    assert not list(run_dir.glob("*.tmp*"))
+    assert run.config == small() and not run.model.training
+    first, *rows = log(run_dir)
+    assert first["documents"] == 24 and first["documents_cut"] == 0
+    assert [row["step"] for row in rows] == [2, 4, 6]
+    names = {path.name for path in run_dir.iterdir()} - {".lock"}
+    assert names == {"config.json", "log.jsonl", "model.safetensors", "encoder", "checkpoints"}
+    assert not capsys.readouterr().err  # no report of transformers about weights
 
 
-def test_the_best_rouge_2_stays(run_dir):
-    """Released code: of all evaluations the weights with the best ROUGE-2 are kept; the first of equal ones."""
-    state = torch.load(run_dir / "checkpoint.pt", weights_only=False)
-    rows = [json.loads(line) for line in (run_dir / "log.jsonl").read_text().splitlines()][1:]
-    best = max(rows, key=lambda row: row["rouge2"])
-    assert state["best"]["step"] == best["step"]
-    for name, tensor in weights(run_dir).items():
-        assert torch.equal(tensor, state["best"]["weights"][name])
+def test_the_best_rouge_2_stays(tmp_path, monkeypatch):
+    """Released code: of all validations the weights with the best ROUGE-2 are kept; the first of equal ones."""
+    values, kept = iter([3.0, 7.0, 7.0, 5.0]), []
+    monkeypatch.setattr(module, "validate", lambda *_: {"rouge1": 0.0, "rouge2": next(values)})
+    save_checkpoint = module.save_checkpoint
+
+    def keep(accelerator, out, progress):
+        save_checkpoint(accelerator, out, progress)
+        kept.append(weights(out, f"checkpoints/{progress['step']:08d}/model.safetensors"))
+
+    monkeypatch.setattr(module, "save_checkpoint", keep)
+    train(small(steps=8), tmp_path / "run")
+    assert all(torch.equal(tensor, kept[1][name]) for name, tensor in weights(tmp_path / "run").items())
+    assert not all(torch.equal(tensor, kept[2][name]) for name, tensor in weights(tmp_path / "run").items())
 
 
-def test_resume_equals_a_run_that_was_never_stopped(run_dir, tmp_path, monkeypatch):
-    """Killed in step 5, two steps after the checkpoint was due, and gone on with: the same weights and log."""
-    update = Training.update
-
-    def killed(self):
-        if self.step == 4:
-            raise KeyboardInterrupt
-        return update(self)
-
-    monkeypatch.setattr(Training, "update", killed)
-    with pytest.raises(SystemExit, match="--resume"):
-        main(["--out", str(tmp_path / "run"), *SMALL])
+@pytest.mark.parametrize("changes", [{}, {"attention": "learned_random"}, {"mixed_precision": "bf16", "init": "base"}])
+@pytest.mark.parametrize("step", [0, 3])
+def test_resume_equals_a_run_that_was_never_stopped(run_dir, tmp_path, monkeypatch, changes, step):
+    """Killed in its first or fourth step and gone on with, also of --init: the same weights and log."""
+    config = small(**changes | ({"init": str(run_dir)} if "init" in changes else {}))
+    train(config, tmp_path / "whole")
+    kill_at(monkeypatch, step)
+    with pytest.raises(Killed):
+        train(config, tmp_path / "killed")
     monkeypatch.undo()
-    (tmp_path / "run" / "log.jsonl").open("a").write('{"step": 5}\n')
-    main(["--out", str(tmp_path / "run"), "--resume"])
-    for name, tensor in weights(run_dir).items():
-        assert torch.equal(tensor, weights(tmp_path / "run")[name])
-    assert (tmp_path / "run" / "log.jsonl").read_text() == (run_dir / "log.jsonl").read_text()
+    train(config, tmp_path / "killed", resume=True)
+    assert same(tmp_path / "whole", tmp_path / "killed")
+    assert log(tmp_path / "whole") == log(tmp_path / "killed")
 
 
-def test_resume_of_a_finished_run_changes_nothing(run_dir):
+def test_a_longer_run_is_the_run_that_was_longer_from_the_start(tmp_path, run_dir):
+    shutil.copytree(run_dir, tmp_path / "run")
+    main(["--out", str(tmp_path / "run"), "--resume", "--steps", "10"])
+    train(small(steps=10), tmp_path / "long")
+    assert same(tmp_path / "long", tmp_path / "run") and len(log(tmp_path / "run")) == 6
+
+
+def test_resume_of_a_finished_run_changes_nothing(run_dir, capsys):
     before = (run_dir / "model.safetensors").read_bytes()
     main(["--out", str(run_dir), "--resume"])
     assert (run_dir / "model.safetensors").read_bytes() == before
+    assert f"next: python -m {module.__package__}.evaluate {run_dir}" in capsys.readouterr().out
+
+
+def test_a_run_in_training_can_be_read(tmp_path, monkeypatch, capsys):
+    kill_at(monkeypatch, 3)
+    with pytest.raises(Killed):
+        train(small(), tmp_path / "run")
+    assert not (tmp_path / "run" / "model.safetensors").exists()
+    load_run(tmp_path / "run")
+    assert "is not finished: reading" in capsys.readouterr().err
+
+
+def test_a_loss_that_is_not_finite_stops_and_keeps_the_checkpoint(tmp_path, monkeypatch):
+    loss, calls = module.extraction_loss, iter(range(9))
+    monkeypatch.setattr(module, "extraction_loss", lambda *a: loss(*a) * (math.nan if next(calls) == 2 else 1))
+    with pytest.raises(ValueError, match="the loss is nan at step 3; .*run keeps its last checkpoint"):
+        train(small(), tmp_path / "run")
+    assert [path.name for path in (tmp_path / "run/checkpoints").iterdir()] == ["00000002"]
+
+
+def test_two_processes_train_one_model_and_resume(tmp_path):
+    """D21: torchrun; each process reads its own batches, both hold the same weights."""
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
+    values = SMALL | {"data": "toy:count=12", "steps": 2}
+    flags = [text for name, value in values.items() for text in ("--" + name.replace("_", "-"), value)]
+    top = Path(module.__file__).resolve().parents[module.__name__.count(".")]
+    for more in ([], ["--steps", 4, "--resume"]):
+        command = [*launch, module.__name__, "--out", tmp_path / "two", *(more or flags)]
+        done = subprocess.run(list(map(str, command)), cwd=top, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr[-2000:]
+    assert [row["step"] for row in log(tmp_path / "two")] == [0, 2, 4]
+    train(small(data="toy:count=12", steps=4), tmp_path / "one")
+    assert not same(tmp_path / "one", tmp_path / "two")
 
 
 def test_another_seed_gives_other_weights(run_dir, tmp_path):
-    train(TrainConfig(**vars(read_config(run_dir)) | {"seed": 1}), tmp_path / "run")
-    name = "layers.0.inner.weight"
-    assert not torch.equal(weights(run_dir)[name], weights(tmp_path / "run")[name])
+    train(small(seed=1), tmp_path / "run")
+    assert not same(run_dir, tmp_path / "run")
+
+
+def test_init_takes_weights_encoder_and_values(run_dir, tmp_path):
+    config, *_ = parse(["--out", str(tmp_path / "run"), "--init", str(run_dir), "--steps", "1", "--learning-rate", "0"])
+    assert config == small(init=str(run_dir), steps=1, learning_rate=0.0)
+    train(config, tmp_path / "run")
+    assert same(run_dir, tmp_path / "run")  # one step at rate 0
+    assert load_run(run_dir).encoder.fingerprint() == load_run(tmp_path / "run").encoder.fingerprint()
+    for flags, message in (
+        (["--feed-forward", "8"], "--feed-forward: .*tree has 16, leave it out"),
+        (["--attention", "dot"], "--attention dot and c_tree_nuclearity, .* have other weights"),
+        (["--preset", "gum"], "--preset and --init contradict each other"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            train(*parse(["--out", str(tmp_path / "other"), "--init", str(run_dir), *flags]))
+        assert not (tmp_path / "other").exists()
 
 
 def test_it_learns_what_the_tree_says(tmp_path):
@@ -111,10 +177,11 @@ def test_it_learns_what_the_tree_says(tmp_path):
 
     Here it is 6.5 times as good as chance; without attention 3.0, with shuffled trees 2.5 (positions help those).
     """
-    config = TrainConfig(data="toy:signal=0,count=300", attention="d_tree", steps=150, evaluate_every=150, warmup=30)
+    config = TrainConfig(data="toy:signal=0,count=300", attention="d_tree", steps=150, save_every=150, warmup=30)
     train(config, tmp_path / "run")
     run = load_run(tmp_path / "run")
-    corpus, _, _ = load_corpus(config, "test", run.encoder, tmp_path / "cache", False, limit=100)
+    _, documents = read_documents(config.data, "test", "edu", limit=100)
+    corpus = prepare(documents, config, run.encoder, "")
     picked, chance = 0.0, 0.0
     for document, scores in zip(corpus.documents, score_documents(run.model, corpus), strict=True):
         best = np.argsort(-scores)[: document.labels.sum()]
@@ -131,89 +198,106 @@ def test_d11_learning_rate_is_a_factor():
     assert learning_rate(1599, config) == pytest.approx(0.01 / 40)
 
 
+def test_adam_as_released(tmp_path, monkeypatch):
+    """Released code: beta 0.9 and 0.999, eps 1e-9; the rate of each step is that of the schedule."""
+    made, adam = [], torch.optim.Adam
+    monkeypatch.setattr(torch.optim, "Adam", lambda *a, **k: made.append(adam(*a, **k)) or made[-1])
+    train(small(steps=2), tmp_path / "run")
+    (group,) = made[0].param_groups
+    assert (group["betas"], group["eps"], group["weight_decay"]) == ((0.9, 0.999), 1e-9, 0)
+    assert group["lr"] == learning_rate(1, small())
+
+
 def test_d12_positive_weight_is_negatives_per_positive_of_the_training_data(run_dir):
     """D12: over all training documents, of the level's own units."""
-    config = read_config(run_dir)
-    run = load_run(run_dir)
-    corpus, _, _ = load_corpus(config, "train", run.encoder, run_dir / "cache", False)
-    labels = sum((document.labels.tolist() for document in corpus.documents), [])
-    row = json.loads((run_dir / "log.jsonl").read_text().splitlines()[0])
-    assert row["positive_weight"] == pytest.approx(labels.count(False) / labels.count(True))
+    _, documents = read_documents(SMALL["data"], "train", "edu")
+    labels = np.concatenate([document.labels for document in documents])
+    assert log(run_dir)[0]["positive_weight"] == pytest.approx((~labels).sum() / labels.sum())
 
 
-def test_batches_cover_each_document_once_an_epoch():
-    sizes = [5, 9, 1, 7, 3, 3, 8]
-    epochs = [batch_indices(sizes, 3, seed=0, epoch=epoch) for epoch in (0, 0, 1)]
-    assert epochs[0] == epochs[1] != epochs[2]
-    assert sorted(sum(epochs[2], [])) == list(range(7))
-    assert [sorted(sizes[i] for i in batch) for batch in sorted(epochs[0], key=lambda b: min(sizes[i] for i in b))] == [
-        [1, 3, 3], [5, 7, 8], [9],
-    ]  # fmt: skip
-
-
-def ids(config, split):
-    """Ids of a split's documents."""
-    splits = ("train", "validation") if config.folds else (split,)
-    examples, _ = read_documents(config.data, splits, config.level, None)
-    return {examples[i].id for i in choose_documents(config, split, len(examples))}
+def chosen(config, split, total):
+    return set(choose_documents(config, split, total))
 
 
 def test_folds_part_the_corpus():
-    config = TrainConfig(data="toy:count=15", folds=5)
     tests = []
     for fold in range(5):
-        own = TrainConfig(**vars(config) | {"fold": fold})
-        parts = [ids(own, split) for split in ("train", "validation", "test")]
+        config = TrainConfig(folds=5, fold=fold)
+        parts = [chosen(config, split, 30) for split in ("train", "validation", "test")]
         assert [len(part) for part in parts] == [18, 6, 6] and len(set.union(*parts)) == 30
         tests.append(parts[2])
     assert len(set.union(*tests)) == 30
+    _, documents = read_documents("toy:count=15", "test", "edu", folds=5)
+    assert len(documents) == 30
 
 
-def test_subsets_are_drawn_by_their_seed():
+def test_examples_are_drawn_by_their_seed():
     """Section 5.2, low resource: another seed is another subset; validation and test data stay whole."""
-    one, two = (TrainConfig(data="toy:count=50", subset=10, subset_seed=seed) for seed in (0, 1))
-    assert len(ids(one, "train")) == len(ids(two, "train")) == 10 and ids(one, "train") != ids(two, "train")
-    assert len(ids(one, "test")) == 50
-    assert choose_documents(TrainConfig(subset=60), "train", 50) == list(range(50))  # or all that there is
+    one, two = (TrainConfig(examples=10, examples_seed=seed) for seed in (0, 1))
+    assert len(chosen(one, "train", 50)) == len(chosen(two, "train", 50)) == 10
+    assert chosen(one, "train", 50) != chosen(two, "train", 50)
+    assert len(chosen(one, "test", 50)) == 50
+    assert chosen(TrainConfig(examples=60), "train", 50) == set(range(50))  # or all that there is
 
 
 def test_documents_are_cut_at_the_word_pieces_and_counted(run_dir):
     run = load_run(run_dir)
-    config = TrainConfig(**vars(run.config) | {"max_pieces": 40})
-    corpus, _, cut = load_corpus(config, "test", run.encoder, run_dir / "cache", False)
+    _, documents = read_documents(SMALL["data"], "test", "edu")
+    corpus = prepare(documents, replace(run.config, max_pieces=40), run.encoder, "")
     for document in corpus.documents:
-        assert sum(map(len, run.encoder.tokenizer(document.units).input_ids)) <= 40
-    assert cut == len(corpus) == 24
+        assert sum(map(len, run.encoder.tokenizer(document.units).input_ids)) <= 40 and document.was_cut
 
 
-def test_extract_takes_six_edus_or_three_sentences():
-    """Section 5.1."""
-    assert TrainConfig(level="edu").count == 6 and TrainConfig(level="sentence").count == 3
-    assert TrainConfig(level="edu", units_taken=2).count == 2
+def test_a_document_too_long_for_the_tables_is_cut_and_counted(tmp_path):
+    """The position table and the weights of Dense and Random have an end; longer documents lose their last units."""
+    train(small(data="toy:count=4", attention="dense", max_units=10, steps=1), tmp_path / "run")
+    assert log(tmp_path / "run")[0]["documents_cut"] == 4
 
 
 def test_extracted_sentences_are_those_of_the_document(run_dir):
     run = load_run(run_dir)
-    corpus, examples, _ = load_corpus(run.config, "test", run.encoder, run_dir / "cache", False)
-    for example, document, scores in zip(examples, corpus.documents, score_documents(run.model, corpus), strict=True):
-        words = " ".join(example.document)
-        assert all(unit in words for unit in document.units)
+    examples, documents = read_documents(SMALL["data"], "test", "edu")
+    corpus = prepare(documents, run.config, run.encoder, "")
+    for example, document, scores in zip(examples, documents, score_documents(run.model, corpus), strict=True):
         summary = extract(document, scores, run.config)
         assert 0 < len(summary) <= len(example.document)
         assert all(any(set(part.split()) <= set(s.split()) for s in example.document) for part in summary)
 
 
-def test_bf16_trains(tmp_path):
-    main(["--out", str(tmp_path / "run"), *SMALL, "--mixed-precision", "bf16"])
-    assert all(tensor.isfinite().all() for tensor in weights(tmp_path / "run").values())
+def test_a_document_that_is_one_string_is_split_into_sentences(tmp_path):
+    row = {"id": "d", "document": "It rained. We stayed. They left.", "summary": "We stayed."}
+    (tmp_path / "train.jsonl").write_text(json.dumps(row))
+    _, documents = read_documents(str(tmp_path), "train", "sentence")
+    assert documents[0].units == ["It rained.", "We stayed.", "They left."]
+    assert documents[0].labels.tolist() == [False, True, False]
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-def test_presets_are_valid(preset, tmp_path):
-    config, *_ = parse(["--out", str(tmp_path), "--preset", preset])
-    assert config.model_config(768).attention == config.attention
-    if preset == "paper":
-        assert (config.learning_rate, config.batch, config.warmup, config.steps) == (0.01, 32, 2400, 24_000)
+def test_section_5_1_six_edus_or_three_sentences():
+    assert TrainConfig(level="edu").count == 6 and TrainConfig(level="sentence").count == 3
+    assert TrainConfig(level="edu", units_taken=2).count == 2
+
+
+def test_d20_presets_hold_these_values(tmp_path):
+    """Section 5.1 and released code; D20: this repository's values for GUM."""
+    paper = dict(data="cnn_dailymail_trees", encoder="bert-base-uncased", steps=24_000, batch_size=32, warmup=2400,
+                 learning_rate=0.01, save_every=300, max_pieces=1000, max_words=80)  # fmt: skip
+    gum = dict(data="gum", folds=5, steps=240, batch_size=8, learning_rate=0.002, warmup=50, save_every=20,
+               mixed_precision="bf16")  # fmt: skip
+    balanced = dict(balanced=True)
+    presets = {"tiny": {}, "gum": gum, "gum-balanced": gum | balanced, "paper": paper}
+    assert PRESETS == presets | {"paper-balanced": paper | balanced}
+    defaults = TrainConfig()
+    for preset, values in PRESETS.items():
+        config, *_ = parse(["--out", str(tmp_path / "new"), "--preset", preset])
+        config.check()
+        assert config == replace(defaults, **values)
+    assert (defaults.layers, defaults.dropout, defaults.classifier, defaults.dense_inner) == (2, 0.1, 100, 512)
+    assert (defaults.max_units, defaults.positions, defaults.max_tokens, defaults.post_editing) == (
+        512,
+        1000,
+        128,
+        True,
+    )
 
 
 def test_d16_sizes_keep_the_papers_proportions():
@@ -221,92 +305,74 @@ def test_d16_sizes_keep_the_papers_proportions():
     for width, default, balanced in ((768, (64, 3072), (512, 512)), (384, (64, 1536), (256, 256))):
         for given, sizes in ((False, default), (True, balanced)):
             model = TrainConfig(balanced=given).model_config(width)
-            assert (model.width, model.head_width, model.inner) == (width, *sizes)
-    model = TrainConfig(balanced=True, head_width=32, inner=7).model_config(768)
-    assert (model.head_width, model.inner) == (32, 7)
+            assert (model.width, model.head_width, model.feed_forward) == (width, *sizes)
+    model = TrainConfig(balanced=True, head_width=32, feed_forward=7).model_config(768)
+    assert (model.head_width, model.feed_forward) == (32, 7)
 
 
 # Bad input
 
 
-def test_a_run_of_other_values_is_not_gone_on_with(run_dir):
-    """Also from Python, and so for the tables: the folder's run is the one that was asked for, or an error."""
-    with pytest.raises(ValueError, match="holds a run with another steps, seed: choose another folder"):
-        train(TrainConfig(**vars(read_config(run_dir)) | {"steps": 9, "seed": 3}), run_dir, resume=True)
-
-
-def test_bad_data_leaves_nothing_behind(tmp_path):
-    """A tree of another text in the last document: named, and no encoder, cache or config is written."""
-    row = {"id": "d1", "document": ["It rained ."], "summary": ["It rained ."], "edus": ["It rained ."]}
-    tree = "( Root (leaf 1) (text _!It rained ._!) )"
-    folder = tmp_path / "data"
-    folder.mkdir()
-    for split in ("train", "validation"):
-        bad = row | {"tree": tree[:-2] if split == "validation" else tree}
-        (folder / f"{split}.jsonl").write_text(json.dumps(bad) + "\n")
-    with pytest.raises(SystemExit, match=f"error: {folder}: d1:1: .*is the file cut"):
-        main(["--out", str(tmp_path / "run"), "--data", str(folder)])
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_run_is_not_overwritten(run_dir):
-    with pytest.raises(SystemExit, match="already holds a run: add --resume"):
-        main(["--out", str(run_dir), *SMALL])
-    with pytest.raises(SystemExit, match="--resume keeps the values.*leave out steps"):
-        main(["--out", str(run_dir), "--resume", "--steps", "9"])
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--attention", "tree"], "attention is 'tree'; use one of dot"),
-        (["--level", "word"], "level is 'word'; use one of edu, sentence"),
-        (["--steps", "0"], "steps is 0; it must be at least 1"),
+        (["--attention", "tree"], "invalid choice"),
+        (["--steps", "0"], "--steps is 0"),
+        (["--learning-rate", "nan"], "--learning-rate is nan"),
+        (["--dropout", "1"], "--dropout is 1.0"),
+        (["--max-tokens", "1"], "--max-tokens is 1"),
+        (["--seed", "-1"], "--seed is -1"),
         (["--folds", "2"], "need 3 folds or more"),
-        (["--folds", "5", "--fold", "5"], "fold 5 of 5 folds"),
-        (["--shuffle-trees", "true", "--attention", "dot"], "dot attention reads no tree"),
+        (["--folds", "5", "--fold", "5"], "--fold 5 of --folds 5"),
+        (["--shuffle-trees", "True", "--attention", "dot"], "--attention dot reads no tree"),
+        (["--post-editing", "False"], "--post-editing is for --attention d_tree"),
+        (["--heads", "8"], "the same weights in every head"),
         (["--encoder", "/no/encoder", "--data", "toy:count=3"], "no encoder '/no/encoder'"),
         (["--data", "/no/data"], "no file or folder '/no/data'"),
+        (["--attentoin", "dot"], "--attention"),
+        (["--init", "/no/run"], "/no/run is not a run folder"),
     ],
 )
-def test_bad_values_end_with_one_line(flags, message, tmp_path):
-    with pytest.raises(SystemExit, match=f"error: .*{message}"):
+def test_bad_values_leave_nothing_behind(flags, message, tmp_path, capsys):
+    with pytest.raises(SystemExit) as stop:
         main(["--out", str(tmp_path / "run"), *flags])
-    assert not (tmp_path / "run" / "config.json").exists()
+    assert stop.value.code == 2 and message in " ".join(capsys.readouterr().err.split())
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_unknown_and_mistyped_flags(tmp_path, capsys):
-    for flags in (["--attentoin", "dot"], ["--steps", "many"]):
-        with pytest.raises(SystemExit) as error:
-            main(["--out", str(tmp_path), *flags])
-        assert error.value.code == 2
-    assert "'many' is not int" in capsys.readouterr().err
+@pytest.mark.parametrize("problem", ["cut", "other", "reference"])
+def test_bad_data_is_named_by_its_file(tmp_path, problem):
+    """A cut tree, a tree of another text, a reference that ROUGE cannot read."""
+    row = {"id": "d1", "document": SENTENCES, "summary": ["a storm came ."], "edus": EDUS}
+    for split in ("train", "validation"):
+        bad = row | {"summary": ["..."]} if problem == "reference" and split == "validation" else row
+        (tmp_path / f"{split}.jsonl").write_text(json.dumps(bad) + "\n")
+        (tmp_path / split).mkdir()
+        text = TREE[:-4] if problem == "cut" and split == "validation" else TREE
+        (tmp_path / split / "d1.dis").write_text(text.replace("stays ,", "stays  ,"))
+    if problem == "other":
+        (tmp_path / "train" / "d1.dis").write_text(TREE.replace("(span 3 4)", "(span 3 5)"))
+    message = {"cut": "d1.dis:.*is the file cut", "other": "train/d1.dis:.*cover 3-4", "reference": "d1: the reference"}
+    with pytest.raises(ValueError, match=message[problem]):
+        train(small(data=str(tmp_path)), tmp_path / "run")
+    assert not (tmp_path / "run").exists() and not (tmp_path / "cache").exists()
+
+
+def test_a_run_is_not_overwritten_nor_changed(run_dir):
+    with pytest.raises(ValueError, match="already holds a run: add --resume"):
+        train(small(), run_dir)
+    with pytest.raises(ValueError, match="--resume keeps the values.*leave out dropout"):
+        parse(["--out", str(run_dir), "--resume", "--dropout", "0.3"])
 
 
 def test_broken_run_folders_are_named(run_dir, tmp_path):
-    with pytest.raises(ValueError, match="config.json does not exist.*no run folder"):
+    shutil.copytree(run_dir, tmp_path, dirs_exist_ok=True)
+    bad = weights(run_dir)
+    bad["classifier.0.bias"][0] = math.nan
+    save_file(bad, tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match="model.safetensors: classifier.0.bias holds NaN"):
         load_run(tmp_path)
-    config = json.loads((run_dir / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(config | {"package": "l0drop"}))
-    with pytest.raises(ValueError, match="belongs to the package 'l0drop'"):
-        load_run(tmp_path)
-    (tmp_path / "config.json").write_text(json.dumps(config)[:50])
-    with pytest.raises(ValueError, match="config.json is cut off or not JSON"):
-        load_run(tmp_path)
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ValueError, match="model.safetensors does not exist: the run is not finished"):
-        load_run(tmp_path)
-    (tmp_path / "model.safetensors").write_bytes((run_dir / "model.safetensors").read_bytes()[:500])
+    shutil.rmtree(tmp_path / "encoder")
     with pytest.raises(ValueError, match="no encoder"):
         load_run(tmp_path)
-    (tmp_path / "encoder").symlink_to(run_dir / "encoder")
-    with pytest.raises(ValueError, match="model.safetensors is cut off or does not fit"):
-        load_run(tmp_path)
-
-
-def test_a_document_too_long_for_the_tables_is_cut_and_counted(tmp_path):
-    """The position table and the weights of Dense and Random have an end; longer documents lose their last units."""
-    config = TrainConfig(data="toy:count=4", attention="dense", max_units=10, steps=1, evaluate_every=1)
-    train(config, tmp_path / "run")
-    row = json.loads((tmp_path / "run" / "log.jsonl").read_text().splitlines()[0])
-    assert row["documents_cut"] == 4
+    assert read_config(tmp_path, TrainConfig) == small()

