@@ -320,6 +320,7 @@ def save_average(out: Path, config: TrainConfig) -> None:
 # Command line
 
 
+# Same as head_masking/train.py:parse
 def parse(arguments: Sequence[str] | None = None) -> tuple[TrainConfig, Path, bool]:
     """Command line -> config, run folder, resume. What is not given comes from the preset, or from the run of --init.
 
