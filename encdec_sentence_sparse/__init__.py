@@ -9,11 +9,11 @@ from .attention import SentenceSparseAttention, SourceCache
 from .lobart import LocalSelfAttention, extend_positions, make_local
 from .model import SentenceSparseBart, add_approximator, approximator_parameters, freeze, load_model
 from .selection import Selection, SentenceAttention, Sentences, entropy, kl_divergence, saliency, sharpen, top_r
-from .sentences import Splitter, make_splitter
-from .text import Encoded, encode
+from .sentences import Splitter
+from .text import Item, encode
 
 __all__ = [
-    "Encoded",
+    "Item",
     "LocalSelfAttention",
     "Selection",
     "SentenceAttention",
@@ -32,7 +32,6 @@ __all__ = [
     "kl_divergence",
     "load_model",
     "make_local",
-    "make_splitter",
     "saliency",
     "sharpen",
     "top_r",

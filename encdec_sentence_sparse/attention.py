@@ -1,16 +1,16 @@
 """Encoder-decoder attention over the selected sentences, and the cache that keeps every source once.
 
 Glossary
-    hidden_states      decoder states that ask            (B, T, D), while decoding (B * W, 1, D) with W beams
-    queries            q_m, per head                      (B, H, Q, K), Q = T steps or W beams
+    hidden             decoder states                     (B, Q, D), Q = T steps, or W beams while decoding
+    queries            q_m, per head                      (B, H, Q, K)
     keys, values       k_{i,j}, v_{i,j}                   (B, S, D), one copy per source, whatever the number of beams
     sentence_keys      what a query is compared with      (B, H, N, K)
     scores             alpha^s_m or what stands for it    (B, Q, N), heads averaged
     keep               I^r_m, the selected sentences      (B, Q, N) bool
 
-There are two paths, tested equal. Without a cache (training, `use_cache=False`) the selection is a mask over all words:
-easy to read and to train through, and no faster than full attention. While decoding, keys and values are kept once per
-source, and only the words that a beam selected are gathered and attended to.
+There are two paths, tested equal. `forward` (training, `use_cache=False`) computes the selection as a mask over all
+words: easy to read and to train through, and no faster than full attention. `decode_step` keeps keys and values once
+per source, and fetches only the words of the sentences that a beam selected.
 """
 
 import copy
@@ -19,7 +19,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import BartConfig, DynamicCache, EncoderDecoderCache
+from transformers.cache_utils import DynamicCache, EncoderDecoderCache
+from transformers.models.bart.configuration_bart import BartConfig
 
 from .selection import (
     Selection,
@@ -89,20 +90,6 @@ class SentenceSparseAttention(nn.Module):
         """(B, L, D) -> (B, H, L, K). D1: also for sentence keys, whose heads the released code mixes up."""
         return vectors.view(*vectors.shape[:2], self.heads, self.head_width).transpose(1, 2)
 
-    def remember(self, states: Tensor, sentences: Sentences, selection: Selection) -> LayerMemory:
-        """What does not depend on the query, from the encoder states (B, S, D)."""
-        keys = self.k_proj(states)  # (B, S, D)
-        keys_values = torch.stack([keys, self.v_proj(states)], 2)  # (B, S, 2, D)
-        sentence_keys = None
-        if selection.mode == "approx":
-            # Eq. (9): f2(k_{i,1}, ..., k_{i,J_i}) = y_i W^K
-            sentence_keys = self.split(self.sentence_k(sentences.encoded))
-        elif selection.mode == "mean_key":
-            sentence_keys = mean_keys(self.split(keys), sentences.membership)
-        elif selection.mode == "model_free":
-            sentence_keys = feature_sums(self.split(keys), sentences.membership, selection.phi)
-        return LayerMemory(keys_values, sentence_keys)
-
     def forward(
         self,
         hidden_states: Tensor,
@@ -117,34 +104,48 @@ class SentenceSparseAttention(nn.Module):
 
         Args:
             hidden_states: (B, T, D), or (B * W, T, D) with a cache of B sources.
-            past_key_values: while decoding; the source is read from it, not from the three arguments that follow.
+            past_key_values: while decoding; the source is read from it, not from the arguments that follow.
             key_value_states: (B, S, D) encoder states.
             record: gets this layer's SentenceAttention.
         Returns:
             As hidden_states, and None in the place of attention weights.
         """
-        is_cached = isinstance(past_key_values, SourceCache)
-        if is_cached:
-            memory, sentences = past_key_values.memories[self.layer], past_key_values.sentences
-            end = past_key_values.self_attention_cache.get_seq_length(self.layer)
-        else:
-            memory, end = self.remember(key_value_states, sentences, selection), hidden_states.size(1)
-        steps = range(end - hidden_states.size(1), end)
-        # Beams of a source stand side by side: they become queries to one memory.
-        asking = hidden_states.reshape(len(sentences.ids), -1, hidden_states.size(-1))  # (B, Q, D)
-        queries = self.split(self.q_proj(asking))  # (B, H, Q, K)
-        word = (
-            self.word_attention(queries, memory, sentences) if record is not None or selection.mode == "ideal" else None
-        )
-        keep = self.select(asking, queries, word, memory, sentences, selection, steps)
+        if isinstance(past_key_values, SourceCache):
+            return self.decode_step(hidden_states, past_key_values, selection), None
+        memory = self.project(key_value_states, sentences, selection)
+        queries = self.split(self.q_proj(hidden_states))  # (B, H, T, K)
+        needs_words = record is not None or selection.mode == "ideal"
+        word = self.word_attention(queries, memory, sentences) if needs_words else None
+        steps = range(hidden_states.size(1))
+        keep = self.select(hidden_states, queries, word, memory, sentences, selection, steps)
         if record is not None:
-            record.append(self.recorded(asking, word, keep, sentences))
-        if is_cached and keep is not None:
-            context = self.attend_gathered(queries, memory, keep, past_key_values, selection.share_beams)
-        else:
-            keep_words = past_key_values.keep_words if is_cached else (sentences.ids >= 0)[:, None, None]
-            context = self.attend_masked(queries, memory, keep, sentences.ids, keep_words)
+            record.append(self.recorded(hidden_states, word, keep, sentences))
+        context = self.attend_masked(queries, memory, keep, sentences.ids, (sentences.ids >= 0)[:, None, None])
         return self.out_proj(context.transpose(1, 2).reshape(hidden_states.shape)), None
+
+    def project(self, states: Tensor, sentences: Sentences, selection: Selection) -> LayerMemory:
+        """What does not depend on the query, from the encoder states (B, S, D)."""
+        keys = self.k_proj(states)  # (B, S, D)
+        keys_values = torch.stack([keys, self.v_proj(states)], 2)  # (B, S, 2, D)
+        match selection.mode:
+            case "approx":
+                return LayerMemory(keys_values, self.sentence_keys(sentences.encoded))
+            case "mean_key":
+                return LayerMemory(keys_values, mean_keys(self.split(keys), sentences.membership))
+            case "model_free":
+                return LayerMemory(keys_values, feature_sums(self.split(keys), sentences.membership, selection.phi))
+        return LayerMemory(keys_values, None)
+
+    def sentence_keys(self, encoded: Tensor) -> Tensor:
+        """The approximator's keys: (B, N, D) sentence vectors -> (B, H, N, K)."""
+        # Eq. (9): f2(k_{i,1}, ..., k_{i,J_i}) = y_i W^K
+        return self.split(self.sentence_k(encoded))
+
+    def approximate(self, hidden: Tensor, sentence_keys: Tensor, exists: Tensor) -> Tensor:
+        """(B, H, Q, N) sentence-level attention by the model-based approximator."""
+        # Eq. (8): f1(q_m) = q_m W^Q. D4: q_m is the decoder's state here, not its projection.
+        queries = self.split(self.sentence_q(hidden)) * self.head_width**-0.5
+        return approximate_attention(queries, sentence_keys, exists)
 
     def word_attention(self, queries: Tensor, memory: LayerMemory, sentences: Sentences) -> Tensor:
         """(B, H, Q, S) attention to all words, the softmax of Eq. (2)."""
@@ -152,15 +153,9 @@ class SentenceSparseAttention(nn.Module):
         logits = queries * self.head_width**-0.5 @ keys.transpose(-1, -2)
         return logits.masked_fill((sentences.ids < 0)[:, None, None], float("-inf")).softmax(-1)
 
-    def approximate(self, asking: Tensor, sentence_keys: Tensor, exists: Tensor) -> Tensor:
-        """(B, H, Q, N) sentence-level attention by the model-based approximator."""
-        # Eq. (8): f1(q_m) = q_m W^Q
-        queries = self.split(self.sentence_q(asking)) * self.head_width**-0.5
-        return approximate_attention(queries, sentence_keys, exists)
-
     def select(
         self,
-        asking: Tensor,
+        hidden: Tensor,
         queries: Tensor,
         word: Tensor | None,
         memory: LayerMemory,
@@ -168,39 +163,32 @@ class SentenceSparseAttention(nn.Module):
         selection: Selection,
         steps: range,
     ) -> Tensor | None:
-        """(B, Q, N) bool: the sentences that each query attends to; None = all."""
-        membership, exists, mode = sentences.membership, sentences.exists, selection.mode
-        if mode == "full" or selection.r >= exists.size(1):
-            return None
-        if mode == "random":
-            scores = random_scores(sentences.ids, exists.size(1), self.layer, steps, selection.seed)  # (B, T, N)
-            scores = scores.repeat(1, asking.size(1) // len(steps), 1)
-        else:
-            scaled = queries * self.head_width**-0.5
-            per_head = (
-                saliency(word, membership)
-                if mode == "ideal"
-                else self.approximate(asking, memory.sentence_keys, exists)
-                if mode == "approx"
-                else mean_key_attention(scaled, memory.sentence_keys, membership, exists)
-                if mode == "mean_key"
-                else model_free_scores(scaled, memory.sentence_keys, selection.phi)
-            )
-            scores = per_head.mean(1)  # A.4: heads are averaged before the top-r
-        if selection.share_beams:  # D13
-            of_steps = scores.unflatten(1, (-1, len(steps)))  # (B, W, T, N)
-            scores = of_steps.mean(1, keepdim=True).expand_as(of_steps).flatten(1, 2)
-        return top_r(scores, exists, selection.r)
+        """(B, Q, N) bool: the sentences that each query attends to; None = all.
 
-    def recorded(self, asking: Tensor, word: Tensor, keep: Tensor | None, sentences: Sentences) -> SentenceAttention:
-        """What `record` gets; the approximation too, whatever the mode: training compares it with the exact one."""
-        approximate = None
-        if self.sentence_q is not None:
-            keys = self.split(self.sentence_k(sentences.encoded))
-            approximate = self.approximate(asking, keys, sentences.exists)
-        if keep is None:
-            keep = sentences.exists.unsqueeze(1).expand(-1, asking.size(1), -1)
-        return SentenceAttention(word, saliency(word, sentences.membership), approximate, keep)
+        Args:
+            word: (B, H, Q, S) of `word_attention`, for "ideal".
+            steps: numbers of the target steps, for "random".
+        """
+        if selection.mode == "full" or selection.r >= sentences.exists.size(1):
+            return None
+        membership, exists, scaled = sentences.membership, sentences.exists, queries * self.head_width**-0.5
+        match selection.mode:
+            case "ideal":
+                scores = saliency(word, membership)
+            case "random":
+                scores = random_scores(sentences.ids, exists.size(1), self.layer, steps, selection.seed)  # (B, T, N)
+                scores = scores.repeat(1, hidden.size(1) // len(steps), 1).unsqueeze(1)  # beams and heads share a draw
+            case "approx":
+                scores = self.approximate(hidden, memory.sentence_keys, exists)
+            case "mean_key":
+                scores = mean_key_attention(scaled, memory.sentence_keys, membership, exists)
+            case "model_free":
+                scores = model_free_scores(scaled, memory.sentence_keys, selection.phi)
+        scores = scores.mean(1)  # A.4: heads are averaged before the top-r, so that all of a layer share one subset
+        if selection.share_beams:  # D13
+            by_beam = scores.unflatten(1, (-1, len(steps)))  # (B, W, T, N)
+            scores = by_beam.mean(1, keepdim=True).expand_as(by_beam).flatten(1, 2)
+        return top_r(scores, exists, selection.r)
 
     def attend_masked(
         self,
@@ -217,17 +205,42 @@ class SentenceSparseAttention(nn.Module):
             keep_words: (B, 1, 1, S) bool, False = padding; None = there is none.
         """
         keys, values = (self.split(part) for part in memory.keys_values.unbind(2))
-        if keep is not None:
-            of_word = sentence_ids.clamp_min(0).unsqueeze(1).expand(-1, keep.size(1), -1)  # (B, Q, S)
-            keep_words = keep_words & keep.gather(2, of_word).unsqueeze(1)  # (B, 1, Q, S)
-        # Eq. (2): softmax(Q K^T) V, and with a selection Eq. (3); D12: the softmax is over the kept words alone.
         dropout = self.dropout if self.training else 0.0
+        if keep is not None:
+            word_sentence = sentence_ids.clamp_min(0).unsqueeze(1).expand(-1, keep.size(1), -1)  # (B, Q, S)
+            keep_words = keep_words & keep.gather(2, word_sentence).unsqueeze(1)  # (B, 1, Q, S)
+        # Eq. (2): softmax(Q K^T) V, and with a selection Eq. (3); D12: the softmax is over the kept words alone.
         return F.scaled_dot_product_attention(queries, keys, values, keep_words, dropout)
+
+    def recorded(self, hidden: Tensor, word: Tensor, keep: Tensor | None, sentences: Sentences) -> SentenceAttention:
+        """What `record` gets; the approximation too, whatever the mode: training compares it with the exact one."""
+        approximate = None
+        if sentences.encoded is not None:
+            approximate = self.approximate(hidden, self.sentence_keys(sentences.encoded), sentences.exists)
+        if keep is None:
+            keep = sentences.exists.unsqueeze(1).expand(-1, hidden.size(1), -1)
+        return SentenceAttention(word, saliency(word, sentences.membership), approximate, keep)
+
+    def decode_step(self, hidden_states: Tensor, cache: SourceCache, selection: Selection) -> Tensor:
+        """The fast path, one step of `generate`: (B * W, 1, D) -> (B * W, 1, D)."""
+        memory, sentences = cache.memories[self.layer], cache.sentences
+        end = cache.self_attention_cache.get_seq_length(self.layer)
+        steps = range(end - hidden_states.size(1), end)
+        # Beams of a source stand side by side: they become queries to one memory.
+        hidden = hidden_states.reshape(len(sentences.ids), -1, hidden_states.size(-1))  # (B, W, D)
+        queries = self.split(self.q_proj(hidden))  # (B, H, W, K)
+        word = self.word_attention(queries, memory, sentences) if selection.mode == "ideal" else None
+        keep = self.select(hidden, queries, word, memory, sentences, selection, steps)
+        if keep is None:
+            context = self.attend_masked(queries, memory, None, sentences.ids, cache.keep_words)
+        else:
+            context = self.attend_gathered(queries, memory, keep, cache, selection.share_beams)
+        return self.out_proj(context.transpose(1, 2).reshape(hidden_states.shape))
 
     def attend_gathered(
         self, queries: Tensor, memory: LayerMemory, keep: Tensor, cache: SourceCache, is_shared: bool
     ) -> Tensor:
-        """The fast path: per source, fetch the words that any beam selected, and let each beam see its own.
+        """Per source, fetch the words that any beam selected, and let each beam see those that it selected itself.
 
         One gather of what all beams need reads less than a gather per beam: beams mostly agree. It goes into a buffer
         that is used again and again; fresh memory would cost as much as the copy.
@@ -235,11 +248,11 @@ class SentenceSparseAttention(nn.Module):
         contexts = []
         for source, length in enumerate(cache.lengths):
             ids, kept = cache.sentences.ids[source, :length], keep[source]  # (S,), (Q, N)
-            wanted = kept.any(0)[ids].nonzero().squeeze(1)  # (words,)
-            words = cache.gathered[: len(wanted)]
-            torch.index_select(memory.keys_values[source], 0, wanted, out=words)  # (words, 2, D)
+            positions = kept.any(0)[ids].nonzero().squeeze(1)  # (words,)
+            words = cache.gathered[: len(positions)]
+            torch.index_select(memory.keys_values[source], 0, positions, out=words)  # (words, 2, D)
             keys, values = (self.split(part.unsqueeze(0)) for part in words.unbind(1))  # (1, H, words, K)
-            own = None if is_shared or len(kept) == 1 else kept[:, ids[wanted]]  # (Q, words)
+            keep_words = None if is_shared or len(kept) == 1 else kept[:, ids[positions]]  # (Q, words)
             # Eq. (3): softmax(Q K^^T) V^ over the words of the selected sentences
-            contexts.append(F.scaled_dot_product_attention(queries[source : source + 1], keys, values, own))
+            contexts.append(F.scaled_dot_product_attention(queries[source : source + 1], keys, values, keep_words))
         return torch.cat(contexts)  # (B, H, Q, K)

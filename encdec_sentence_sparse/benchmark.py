@@ -1,43 +1,46 @@
 """What sentence selection buys: decoding time of four sides in one run, and what the sentence encoders cost.
 
-python -m encdec_sentence_sparse.benchmark
-python -m encdec_sentence_sparse.benchmark --table-1 --appendix-b --models base       # how time grows with the lengths
+python -m encdec_sentence_sparse.benchmark --csv runs/benchmark.csv
+python -m encdec_sentence_sparse.benchmark --models base --table-1 --appendix-b      # how time grows with the lengths
 
 Random weights of BART's sizes, documents of the lengths of Table 4 (CNN/DailyMail and arXiv, the latter cut):
 
     generate    BART in `generate` as it is
     in place    the same, but keys and values of the source are not moved when beams change places
     shared      ours, mode "full": one copy of keys and values per source, the beams as queries to it
-    MODE rR     ours with selection: the learned query map (approx) or the mean key of each sentence (mean_key), per
-                beam as in the paper or one choice for all beams (+ one choice; released code), R sentences
+    MODE rR     ours with selection: the learned query map (approx, with each sentence encoder; gru is the paper's own
+                system) or the mean key of each sentence (mean_key), per beam as in the paper or one choice for all
+                beams (+ one choice; released code), R sentences
 
-The sentence vectors of `approx` are means of encoder states; the paper's GRU comes on top, once per document, and is
-timed with the encoder. A decode starts from encoder states and makes `--tokens` tokens. A step is the median time from
-one token to the next. The encoder is the same for all and timed by itself, as are the sentence encoders.
+A decode starts from encoder states and makes `--tokens` tokens. A step is the median time from one token to the next.
+End to end are the encoder, the sentence encoder (both timed by themselves, being the same for all) and the decode.
 """
 
-import argparse
-import csv
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 import transformers
+import tyro
 from torch import Tensor, nn
 from transformers import BartConfig, BartForConditionalGeneration, DynamicCache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
-from shared.timing import Timing, compare, ratio
+from shared import rouge
+from shared.data import check_outputs, write_csv
+from shared.timing import Timing, compare, find_device, ratio
 
 from .approximator import KINDS, SentenceEncoder
 from .cost import fit_quadratic, fit_surface
 from .model import SentenceSparseBart, add_approximator
+from .run import one_line_errors
 from .selection import Selection, sentences_of
 
 MODELS = {  # width, layers, heads, feed-forward width, vocabulary
@@ -47,6 +50,27 @@ MODELS = {  # width, layers, heads, feed-forward width, vocabulary
 }
 WINDOW = {"base": 1024, "large": 1024, "tiny": 8}  # LoBART's, for documents longer than 1024
 SENTENCES = {800: 29, 4000: 120, 24: 6}  # S: N; 24 is for --quick
+PRECISIONS = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+@dataclass
+class Options:
+    """The command line."""
+
+    models: tuple[Literal["base", "large"], ...] = ("base", "large")
+    lengths: tuple[Literal[800, 4000], ...] = (800, 4000)  # words of a document; CNN/DailyMail and arXiv
+    beams: tuple[int, ...] = (1, 4)
+    sources: tuple[int, ...] = (1,)  # documents decoded at a time
+    r: tuple[int, ...] = (5, 10, 30)  # sentences to attend to
+    tokens: int = 24  # of a summary
+    repeats: int = 5  # timed rounds, at least 3
+    threads: int = 1
+    precision: Literal[tuple(PRECISIONS)] = "float32"
+    device: str = "cpu"
+    csv: Path | None = None  # write all rows here
+    quick: bool = False  # a tiny model: shows that all sides run, nothing more
+    table_1: bool = False  # instead: time by summary length in three modes
+    appendix_b: bool = False  # instead: time by both lengths, six coefficients
 
 
 class Shape(NamedTuple):
@@ -158,7 +182,7 @@ def summary(times: list[float]) -> Timing:
 
 @torch.inference_mode()
 def decode_speed(
-    models: tuple, shape: Shape, tokens: int, rs: list[int], repeats: int, device: torch.device, dtype: torch.dtype
+    models: tuple, shape: Shape, tokens: int, rs: Sequence[int], repeats: int, device: torch.device, dtype: torch.dtype
 ) -> dict[str, Measured]:
     """Time all sides at one shape, interleaved."""
     source = make_source(shape, device, dtype)
@@ -191,44 +215,58 @@ def encoder_speed(
         sentence_encoder = SentenceEncoder(kind, config.d_model).to(device, dtype).eval()
         functions[kind] = partial(sentence_encoder, source.states, sentences)
 
-    def remember(mode: str) -> list:
-        return [attention.remember(source.states, sentences, Selection(mode)) for attention in ours.attentions]
+    def project(mode: str) -> list:
+        return [attention.project(source.states, sentences, Selection(mode)) for attention in ours.attentions]
 
-    functions |= {"keys and values": partial(remember, "full"), "and mean keys": partial(remember, "mean_key")}
+    functions |= {"keys and values": partial(project, "full"), "and mean keys": partial(project, "mean_key")}
     return compare(functions, repeats, 1, device, memory=False)
 
 
-def table(shape: Shape, tokens: int, measured: dict[str, Measured], encoder: Timing) -> list[dict[str, object]]:
-    """A row per side; whole_x_shared: how many times faster than side `shared`, median of the ratios within rounds."""
-    rows = []
+def decode_rows(shape: Shape, tokens: int, measured: dict[str, Measured], parts: dict[str, Timing]) -> list[dict]:
+    """A row per side, of approx one per sentence encoder; X_x_shared: how many times faster than side `shared`.
+
+    Ratios of steps and of whole decodes are medians of those within rounds; end to end, ratios of medians.
+    """
+    rows, encoder = [], parts["encoder"].median
     for side, (step, whole) in measured.items():
-        row = {**shape._asdict(), "sentences": SENTENCES[shape.length], "tokens": tokens, "side": side}
-        row |= {"step_ms": 1e3 * step.median, "step_iqr_ms": 1e3 * step.iqr}
-        row |= {"whole_s": whole.median, "whole_iqr_s": whole.iqr, "encoder_s": encoder.median}
-        row["peak_mib"] = whole.peak_bytes / 2**20
-        for baseline in ("generate", "shared"):
-            for part in Measured._fields:
-                pair = {name: getattr(measured[name], part) for name in (baseline, side)}
-                row[f"{part}_x_{baseline}"], spread = ratio(pair, baseline, side)
-                row[f"{part}_x_{baseline}_iqr"] = spread
-        slow = measured["generate"].whole.median + encoder.median
-        row["with_encoder_x_generate"] = slow / (whole.median + encoder.median)
-        rows.append({name: round(value, 3) if isinstance(value, float) else value for name, value in row.items()})
+        for kind in KINDS if side.startswith("approx") else [None]:
+            total = encoder + whole.median + (parts[kind].median if kind else 0.0)
+            row = {**shape._asdict(), "sentences": SENTENCES[shape.length], "tokens": tokens}
+            row |= {"side": f"{side}, {kind}" if kind else side, "step_ms": 1e3 * step.median, "whole_s": whole.median}
+            row |= {"whole_iqr_s": whole.iqr, "end_to_end_s": total, "peak_mib": whole.peak_bytes / 2**20}
+            for baseline in ("generate", "shared"):
+                for part in Measured._fields:
+                    pair = {name: getattr(measured[name], part) for name in (baseline, side)}
+                    row[f"{part}_x_{baseline}"], row[f"{part}_x_{baseline}_iqr"] = ratio(pair, baseline, side)
+                row[f"end_to_end_x_{baseline}"] = (encoder + measured[baseline].whole.median) / total
+            rows.append(row)
     return rows
 
 
-def show(rows: list[dict[str, object]]) -> None:
-    names = ["side", "step_ms", "whole_s", "whole_x_generate", "whole_x_shared", "step_x_shared", "peak_mib"]
-    for row in [{name: name for name in names}] + rows:
-        print(f"  {row['side']:26}" + "".join(f"{row[name]:>18}" for name in names[1:]), flush=True)
-
-
-def write_csv(path: Path, rows: list[dict[str, object]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+def decoding(options: Options, device: torch.device, dtype: torch.dtype) -> list[dict]:
+    """Rows of all shapes, and of what runs once per document beside the decoder."""
+    rows = []
+    for name in ["tiny"] if options.quick else options.models:
+        models = make_models(name, device, dtype)
+        for length, sources in product([24] if options.quick else options.lengths, options.sources):
+            shape = Shape(name, length, 1, sources)
+            parts = encoder_speed(models, shape, max(3, options.repeats // 2), device, dtype)
+            once = [
+                {"table": "encoders", "model": name, "length": length, "sources": sources, "part": part}
+                | {"seconds": timing.median, "share": timing.median / parts["encoder"].median}
+                for part, timing in parts.items()
+            ]
+            print(rouge.table([{key: row[key] for key in [*row][1:]} for row in once]), flush=True)
+            rows += once
+            for beams in options.beams:
+                shape = shape._replace(beams=beams)
+                measured = decode_speed(models, shape, options.tokens, options.r, options.repeats, device, dtype)
+                decoded = decode_rows(shape, options.tokens, measured, parts)
+                shown = ("model", "length", "beams", "side", "step_ms", "whole_s", "whole_x_generate", "whole_x_shared",
+                         "end_to_end_x_generate", "end_to_end_x_shared", "peak_mib")  # fmt: skip
+                print(rouge.table([{key: row[key] for key in shown} for row in decoded]), flush=True)
+                rows += [{"table": "decode"} | row for row in decoded]
+    return rows
 
 
 # Table 1 and Appendix B: how time grows with the lengths of source and summary
@@ -256,7 +294,7 @@ def operating_modes(bart: nn.Module, source: int, target: int) -> dict[str, Call
     return {"forward+backward": forward_and_backward, "forward": forward, "inference": inference}
 
 
-def table_1(bart: nn.Module, source: int, targets: list[int], repeats: int) -> tuple[list[dict], list[dict]]:
+def table_1(bart: nn.Module, source: int, targets: Sequence[int], repeats: int) -> tuple[list[dict], list[dict]]:
     """Table 1: Eq. (1) through the median times of each mode. Rows of the table, and of the times."""
     functions = {(m, t): function for t in targets for m, function in operating_modes(bart, source, t).items()}
     timings = compare(functions, repeats, 1, bart.device, memory=False)
@@ -269,7 +307,9 @@ def table_1(bart: nn.Module, source: int, targets: list[int], repeats: int) -> t
     return rows, times
 
 
-def appendix_b(bart: nn.Module, sources: list[int], targets: list[int], repeats: int) -> tuple[list[dict], list[dict]]:
+def appendix_b(
+    bart: nn.Module, sources: Sequence[int], targets: Sequence[int], repeats: int
+) -> tuple[list[dict], list[dict]]:
     """Appendix B: six coefficients of the time of a forward and backward pass. A row, and rows of the times."""
     places = list(product(sources, targets))
     functions = {(n, m): operating_modes(bart, n, m)["forward+backward"] for n, m in places}
@@ -281,76 +321,41 @@ def appendix_b(bart: nn.Module, sources: list[int], targets: list[int], repeats:
     return [row], [{"N": n, "M": m, "seconds": s} for (n, m), s in zip(places, seconds, strict=True)]
 
 
-def time_growth(args: argparse.Namespace, device: torch.device, dtype: torch.dtype, run: dict) -> None:
-    """--table-1 and --appendix-b: print and write the fits, and the times beside them."""
-    targets = [4, 6, 8, 10] if args.quick else list(range(50, 301, 50))
-    sources = [8, 16, 24] if args.quick else list(range(256, 1025, 192))
-    for name in ["tiny"] if args.quick else args.models:
+def time_growth(options: Options, device: torch.device, dtype: torch.dtype) -> list[dict]:
+    """--table-1 and --appendix-b: the fits, printed, and the times beside them."""
+    targets = [4, 6, 8, 10] if options.quick else list(range(50, 301, 50))
+    sources = [8, 16, 24] if options.quick else list(range(256, 1025, 192))
+    rows = []
+    for name in ["tiny"] if options.quick else options.models:
         bart = BartForConditionalGeneration(make_config(name)).to(device, dtype).eval()
-        tasks = {"table_1": args.table_1, "appendix_b": args.appendix_b}
-        for task in filter(tasks.get, tasks):
-            measure = partial(table_1, bart, sources[-1]) if task == "table_1" else partial(appendix_b, bart, sources)
-            rows, times = measure(targets, args.repeats)
-            print(f"\n{task}, {name}")
-            for row in rows:
-                print("  " + ", ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()))
-            for suffix, found in (("", rows), ("_times", times)):
-                path = args.csv.with_name(f"{task}_{name}{suffix}.csv")
-                write_csv(path, [{"model": name} | row | run for row in found])
+        tasks = {"table_1": partial(table_1, bart, sources[-1]), "appendix_b": partial(appendix_b, bart, sources)}
+        for task, measure in tasks.items():
+            if getattr(options, task):
+                fits, times = measure(targets, options.repeats)
+                shown = [{k: f"{v:.4g}" if isinstance(v, float) else v for k, v in fit.items()} for fit in fits]
+                print(rouge.table([{"model": name} | row for row in shown]))
+                for table, measured in ((task, fits), (f"{task}_times", times)):
+                    rows += [{"table": table, "model": name} | row for row in measured]
+    return rows
 
 
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser("python -m encdec_sentence_sparse.benchmark", description=__doc__.splitlines()[0])
-    parser.add_argument("--models", nargs="+", default=["base", "large"], choices=["base", "large"])
-    parser.add_argument("--lengths", type=int, nargs="+", default=[800, 4000], choices=[800, 4000], help="S")
-    parser.add_argument("--beams", type=int, nargs="+", default=[1, 4])
-    parser.add_argument("--sources", type=int, nargs="+", default=[1, 4], help="B")
-    parser.add_argument("--r", type=int, nargs="+", default=[5, 10, 30], help="sentences that a query attends to")
-    parser.add_argument("--tokens", type=int, default=32, help="of a whole decode, at least 4 (default 32)")
-    parser.add_argument("--repeats", type=int, default=5, help="rounds, at least 3 (default 5)")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--device", default="cpu", help="cpu or cuda")
-    parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])
-    parser.add_argument("--csv", type=Path, help="default: results/benchmark.csv of the package, or runs/ with --quick")
-    parser.add_argument("--quick", action="store_true", help="tiny model and source: does it run, nothing more")
-    parser.add_argument("--table-1", action="store_true", help="instead: time by summary length in three modes")
-    parser.add_argument("--appendix-b", action="store_true", help="instead: time by both lengths, six coefficients")
-    args = parser.parse_args(arguments)
-    if args.repeats < 3 or args.tokens < 4 or min(args.r + args.beams + args.sources) < 1:
-        parser.error("need 3 repeats, 4 tokens, and r, beams and sources of at least 1")
-    if args.device.startswith("cuda") and not torch.cuda.is_available():
-        parser.error(f"--device {args.device}, but torch finds no GPU here")
-    folder = Path("runs") if args.quick else Path(__file__).parent / "results"
-    args.csv = args.csv or folder / ("benchmark.csv" if args.device == "cpu" else "benchmark_cuda.csv")
-    torch.set_num_threads(args.threads)
+@one_line_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = tyro.cli(
+        Options, prog=f"python -m {__package__}.benchmark", description=__doc__, args=arguments,
+        config=(tyro.conf.FlagCreatePairsOff,),
+    )  # fmt: skip
+    if options.repeats < 3 or options.tokens < 4 or min(*options.r, *options.beams, *options.sources) < 1:
+        raise ValueError("need 3 repeats, 4 tokens, and r, beams and sources of at least 1")
+    device, dtype = find_device(options.device), PRECISIONS[options.precision]
+    check_outputs(options.csv)
+    torch.set_num_threads(options.threads)
     torch.manual_seed(0)
-    device, dtype, rows, encoder_rows = torch.device(args.device), getattr(torch, args.dtype), [], []
-    run = {"device": args.device, "dtype": args.dtype, "threads": args.threads, "repeats": args.repeats}
-    run |= {"torch": torch.__version__, "transformers": transformers.__version__}
-    if args.table_1 or args.appendix_b:
-        return time_growth(args, device, dtype, run)
-    for name in ["tiny"] if args.quick else args.models:
-        models = make_models(name, device, dtype)
-        for length, sources in product([24] if args.quick else args.lengths, args.sources):
-            encoders = encoder_speed(models, Shape(name, length, 1, sources), max(3, args.repeats // 2), device, dtype)
-            whole = encoders["encoder"].median
-            print(f"\n{name}, {sources} x {length} tokens: a pass of the encoder takes {whole:.3f} s")
-            for part in list(encoders)[1:]:
-                share = encoders[part].median / whole
-                print(f"  {part:16} {share:8.2%} of it")
-                encoder_rows.append(
-                    {"model": name, "S": length, "sources": sources, "part": part, "seconds": encoders[part].median,
-                     "encoder_s": whole, "share": round(share, 5)} | run
-                )  # fmt: skip
-            write_csv(args.csv.with_name(args.csv.stem + "_encoders.csv"), encoder_rows)
-            for beams in args.beams:
-                shape = Shape(name, length, beams, sources)
-                measured = decode_speed(models, shape, args.tokens, args.r, args.repeats, device, dtype)
-                print(f"{name}, {sources} x {length} tokens, beam {beams}, {args.tokens} tokens out:")
-                found = table(shape, args.tokens, measured, encoders["encoder"])
-                show(found)
-                rows += [row | run for row in found]
-                write_csv(args.csv, rows)  # after each shape, because all take an hour
+    rows = (time_growth if options.table_1 or options.appendix_b else decoding)(options, device, dtype)
+    used = {name: getattr(options, name) for name in ("device", "precision", "threads", "repeats")}
+    used |= {"torch": torch.__version__, "transformers": transformers.__version__}
+    if options.csv:
+        write_csv(options.csv, [row | used for row in rows])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Decode under every selection of sentences and score: Tables 2, 3, 5, 6, and the numbers behind Figures 1, 2, 4, 5-8.
+"""Decode under every selection of sentences and score: Tables 2-6, and the numbers behind Figures 1, 2, 4, 5-8.
 
 python -m encdec_sentence_sparse.evaluate runs/sparse-base runs/sparse-kl runs/sparse-apx --json m.json    # Tables 3, 6
 python -m encdec_sentence_sparse.evaluate runs/sparse-base runs/sparse-0.1 runs/sparse-1 --json m.json     # Tables 2, 5
@@ -8,38 +8,38 @@ All is compared with the first run under full attention: give the base model the
 under those that the tables have for its task.
 """
 
-import argparse
-import csv
-import re
-import sys
+import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TextIO
 
 import numpy as np
 import torch
+import tyro
 from torch import Tensor
 from tqdm import tqdm
-from transformers import PreTrainedTokenizerBase, logging
 from transformers.modeling_outputs import BaseModelOutput
 
 from shared import rouge
-from shared.data import Example, load, write_jsonl
+from shared.data import Example, check_outputs, in_sentences, load, split_sentences, write_csv, write_json
+from shared.timing import find_device
 
-from .model import SentenceSparseBart
+from .run import one_line_errors
 from .selection import MODES, PHI, Selection, SentenceAttention
-from .sentences import RULES, make_splitter
-from .text import encode
-from .train import TrainConfig, load_run, pad, read_config, write_json
+from .sentences import RULES, Splitter
+from .text import Item, collate, encode, pad, tokenize
+from .train import Run, load_run_or_bart, quiet
 
 # D20: rouge-score (the paper: pyrouge). Papers' ROUGE-L is that over sentences.
-METRICS = {"rouge1": "R-1", "rouge2": "R-2", "rougeLsum": "R-L"}
-DECODING = {
-    "paper": dict(num_beams=4, length_penalty=2.0, min_length=50, max_length=200, no_repeat_ngram_size=3),  # A.3 and
-    # released code, which has the three numbers that A.3 does not
-    "toy": dict(num_beams=4, length_penalty=1.0, min_length=0, max_length=128, no_repeat_ngram_size=0),
+METRICS = {"rouge1": "R-1", "rouge2": "R-2", "rougeLsum": "R-L", "salient_recall": "salient recall"}
+DECODING = {  # A.3 and, for the lengths and the trigrams, the released configurations
+    "own": {},  # the model's own generation settings
+    "paper": dict(num_beams=4, length_penalty=2.0, min_length=50, max_length=200, no_repeat_ngram_size=3),
+    "paper-arxiv": dict(num_beams=4, length_penalty=2.0, min_length=56, max_length=400, no_repeat_ngram_size=3),
+    "paper-podcast": dict(num_beams=4, length_penalty=2.0, min_length=56, max_length=144, no_repeat_ngram_size=3),
 }
 TASK_MODES = {  # what the tables and Figure 2 show of a run, besides "full"
     "base": ("ideal", "random", "mean_key", "model_free"),
@@ -47,30 +47,54 @@ TASK_MODES = {  # what the tables and Figure 2 show of a run, besides "full"
     "kl": ("approx",),
     "integrated": ("approx",),
 }
+TABLES = {  # of the paper: the modes of each task, and what makes it that table
+    2: ({"base": ("full", "ideal", "random"), "sparse": ("full", "ideal", "random")}, ("task", "sparse")),
+    3: ({"base": ("full", "ideal", "random"), "kl": ("approx",), "integrated": ("approx",)}, ("mode", "approx")),
+    5: ({"base": ("random",), "sparse": ("random",)}, ("task", "sparse")),
+    6: ({"base": MODES, "kl": ("approx",), "integrated": ("approx",)}, ("mode", "model_free")),
+}
 VARIANTS = {"ideal": "Int-Idl", "approx": "Int-Apx", "mix": "Int-Mix"}
 PRECISIONS = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-class Document(NamedTuple):
-    """A source as the model reads it."""
+@dataclass
+class Options:
+    """The command line."""
 
-    ids: list[int]  # (S,)
-    sentence_ids: list[int]  # (S,)
-    salient: list[bool] | None  # (N,) of the model's sentences; None = unknown
-    was_cut: bool
+    runs: tyro.conf.Positional[tuple[str, ...]]  # run folders, or BARTs (folder or hub name); the base model first
+    data: str = ""  # anything shared.data.load takes; default: the first run's
+    split: str = "test"
+    limit: int | None = None  # first N examples only (A.2: 2,000 in Figures 2 and 4)
+    json: Path | None = None  # write every number here; encdec_sentence_sparse.figures reads it
+    csv: Path | None = None  # write a row per system here
+    predictions: Path | None = None  # folder for the outputs, a .jsonl per system
+    modes: tuple[Literal[MODES], ...] = ()  # for all runs; default: those of the tables, by each run's task
+    r: tuple[int, ...] = (5,)  # sentences to attend to; the first is that of the tables
+    share_beams: bool = False  # D13: also one choice for all beams of a document, at the first r
+    tables: tuple[Literal[tuple(TABLES)], ...] = tuple(TABLES)  # which to print
+    map: int | None = None  # keep the first run's attention on example N (from 0), for Figures 5-8
+    sentences: Literal[("", *RULES)] = ""  # how documents are split for a BART; default: as for the first run beside it
+    seed: int = 0  # of the random selection
+    decoding: Literal[tuple(DECODING)] = "own"  # "own": the model's generation settings; the others: A.3, per corpus
+    beam: int | None = None  # default: that of --decoding, as the four that follow
+    length_penalty: float | None = None
+    min_length: int | None = None
+    max_length: int | None = None
+    no_repeat_ngram_size: int | None = None
+    batch_size: int = 32  # documents decoded at a time
+    precision: Literal[tuple(PRECISIONS)] = "float32"
+    device: str = "cpu"
 
 
-class Run(NamedTuple):
-    """A trained model and the documents that it reads."""
+class Corpus(NamedTuple):
+    """Documents as a run reads them."""
 
-    name: str
-    model: SentenceSparseBart
-    tokenizer: PreTrainedTokenizerBase
-    config: TrainConfig
-    documents: list[Document]
+    examples: Sequence[Example]
+    items: list[Item]
+    salient: list[list[bool] | None]  # (N,) of the model's sentences; None = unknown
 
 
-class Batch(NamedTuple):
+class EncodedBatch(NamedTuple):
     """Encoded documents of like length."""
 
     numbers: list[int]  # (B,) places of the documents
@@ -87,74 +111,57 @@ class Batch(NamedTuple):
 class Decoded(NamedTuple):
     """What a run made of all documents under one selection."""
 
-    summaries: list[list[int]]  # token ids
+    texts: list[str]
     salient_recall: np.ndarray  # (documents,) percentages; NaN = unknown
     retained: list[np.ndarray]  # (N,) of each document, see `retained_attention`; empty unless in mode "full"
     seconds: float  # of `generate`, without the encoder
 
 
-# Reading runs
+# What is decoded
 
 
-def read_run(name: str, examples: Sequence[Example], flags: argparse.Namespace) -> Run:
-    """A run of this package, or a BART of transformers by its folder or name.
-
-    Raises:
-        ValueError: not such a run or model; documents that are not split into sentences.
-    """
-    model, tokenizer, config, splitter = load_run(name, flags.sentences)
-    if splitter.rule == "given" and all(len(example.document) == 1 for example in examples):
-        raise ValueError(f"the documents of {flags.data} are not split into sentences, and {name} does not split them")
-    positions = model.config.max_position_embeddings
-    is_run = config.model != name  # what is no run has no length of its own
-    longest = min(config.max_source, positions) if is_run else positions
-    if flags.generation["max_length"] > positions:
-        raise ValueError(
-            f"--max-length is {flags.generation['max_length']}, {name} has {positions} positions: lower it"
-        )
-    documents = []
-    for example in examples:
-        encoded = encode(tokenizer, example.document, longest, splitter)
-        salient = salient_sentences(example, encoded.sentence_ids, tokenizer, longest)
-        documents.append(Document(encoded.ids, encoded.sentence_ids, salient, encoded.was_cut))
-    model = model.to(flags.device, PRECISIONS[flags.precision]).eval()
-    return Run(Path(name).name, model, tokenizer, config, documents)
+def read_corpus(run: Run, examples: Sequence[Example]) -> Corpus:
+    """Examples as a run reads them; by the rule "given" whole-string documents are split, each by itself (D8)."""
+    examples = in_sentences(examples) if run.splitter.rule == "given" else list(examples)
+    items = [encode(run.tokenizer, example.document, run.config.max_source, run.splitter) for example in examples]
+    salient = [salient_sentences(run, example, item) for example, item in zip(examples, items, strict=True)]
+    return Corpus(examples, items, salient)
 
 
-def salient_sentences(
-    example: Example, sentence_ids: Sequence[int], tokenizer: PreTrainedTokenizerBase, longest: int
-) -> list[bool] | None:
+def salient_sentences(run: Run, example: Example, item: Item) -> list[bool] | None:
     """(N,) which of the model's sentences hold a token of a sentence that the corpus calls salient; None = unknown."""
     if example.salient is None:
         return None
-    given = encode(tokenizer, example.document, longest, make_splitter("given", eos="last"))
+    given = encode(run.tokenizer, example.document, run.config.max_source, Splitter("given", eos="last"))
     if not given.was_cut and given.sentence_ids[-1] + 1 != len(example.salient):
         return None  # a sentence without a token: which marks are whose cannot be told
-    found = [False] * (sentence_ids[-1] + 1)
-    for token, ours, theirs in zip(given.ids, sentence_ids, given.sentence_ids, strict=True):
-        found[ours] |= example.salient[theirs] and token != tokenizer.eos_token_id
-    return found
+    salient = [False] * (item.sentence_ids[-1] + 1)
+    for token, ours, theirs in zip(given.ids, item.sentence_ids, given.sentence_ids, strict=True):
+        salient[ours] |= example.salient[theirs] and token != run.tokenizer.eos_token_id
+    return salient
 
 
-def selections_of(run: Run, flags: argparse.Namespace) -> list[Selection]:
-    """Under which selections a run is decoded, "full" first.
+def selections_of(
+    name: str, run: Run, modes: Sequence[str], rs: Sequence[int], share_beams: bool, seed: int
+) -> dict[str, Selection]:
+    """Under which selections a run is decoded, by the system's name, "full" first.
 
-    Tables show the first r of --r, which has the other phi and --share-beams, too. Figures 2 and 4 show all.
+    Tables show the first r, which has the other phi and shared beams, too. Figures 2 and 4 show all.
 
     Raises:
         ValueError: mode "approx" for a run without an approximator.
     """
-    modes = [mode for mode in flags.modes or TASK_MODES[run.config.task] if mode != "full"]
-    if "approx" in modes and run.model.sentence_encoder is None:
-        raise ValueError(f"{run.name} has no approximator: leave mode 'approx' out, or give a run of --task kl")
-    lengths = flags.r[:1] if run.config.task == "sparse" and not flags.modes else flags.r
-    found = [Selection("full", flags.r[0])]
-    for mode in modes:
-        at_first = Selection(mode, flags.r[0], seed=flags.seed)
-        found += [replace(at_first, r=r) for r in lengths]
-        found += [replace(at_first, phi=phi) for phi in PHI if mode == "model_free" and phi != at_first.phi]
-        found += [replace(at_first, share_beams=True)] if flags.share_beams and mode != "random" else []
-    return found
+    chosen = [mode for mode in modes or TASK_MODES[run.config.task] if mode != "full"]
+    if "approx" in chosen and run.model.sentence_encoder is None:
+        raise ValueError(f"{name} has no approximator: leave mode 'approx' out, or give a run of --task kl")
+    lengths = rs[:1] if run.config.task == "sparse" and not modes else rs
+    selections = [Selection("full", rs[0])]
+    for mode in chosen:
+        at_first = Selection(mode, rs[0], seed=seed)
+        selections += [replace(at_first, r=r) for r in lengths]
+        selections += [replace(at_first, phi=phi) for phi in PHI if mode == "model_free" and phi != at_first.phi]
+        selections += [replace(at_first, share_beams=True)] if share_beams and mode != "random" else []
+    return {system_name(name, selection): selection for selection in selections}
 
 
 def system_name(run: str, selection: Selection) -> str:
@@ -168,67 +175,79 @@ def system_name(run: str, selection: Selection) -> str:
 # Decoding
 
 
-def batches(run: Run, batch_size: int) -> Iterator[Batch]:
+def batches(run: Run, items: Sequence[Item], batch_size: int) -> Iterator[EncodedBatch]:
     """All documents, encoded in batches of like length, the shortest first."""
-    model, device = run.model, run.model.device
-    by_length = sorted(range(len(run.documents)), key=lambda i: len(run.documents[i].ids))
+    by_length = sorted(range(len(items)), key=lambda i: len(items[i].ids))
     for start in range(0, len(by_length), batch_size):
         numbers = by_length[start : start + batch_size]
-        documents = [run.documents[i] for i in numbers]
-        ids = pad([document.ids for document in documents], model.config.pad_token_id, device)
-        attention_mask = pad([[1] * len(document.ids) for document in documents], 0, device)
-        sentence_ids = pad([document.sentence_ids for document in documents], -1, device)
-        states = model.get_encoder()(input_ids=ids, attention_mask=attention_mask)[0]
-        yield Batch(numbers, states, attention_mask, sentence_ids)
+        joined = collate([items[i] for i in numbers], run.model.config.pad_token_id)
+        ids, attention_mask, sentence_ids = (tensor.to(run.model.device) for tensor in joined[:3])
+        states = run.model.get_encoder()(input_ids=ids, attention_mask=attention_mask)[0]
+        yield EncodedBatch(numbers, states, attention_mask, sentence_ids)
 
 
 @torch.inference_mode()
 def decode(
-    run: Run, selections: Sequence[Selection], batch_size: int = 32, progress: bool = False, **generation
+    run: Run,
+    corpus: Corpus,
+    selections: Sequence[Selection],
+    batch_size: int = 32,
+    files: Sequence[TextIO] = (),
+    **generation,
 ) -> list[Decoded]:
     """Decode all documents under each selection. Each document is encoded once.
 
     Args:
-        generation: arguments of `generate`, such as num_beams and max_length.
+        files: one per selection; gets the predictions as they come.
+        generation: arguments of `generate`, such as num_beams and max_length, in place of the model's own.
     """
-    count = len(run.documents)
-    found = [Decoded([[]] * count, np.full(count, np.nan), [np.ones(0)] * count, 0.0) for _ in selections]
-    total = len(selections) * -(-count // batch_size)
-    with tqdm(total=total, desc=run.name, unit="batch", disable=not progress) as bar:
-        for batch in batches(run, batch_size):
+    count = len(corpus.items)
+    decoded = [Decoded([""] * count, np.full(count, np.nan), [np.ones(0)] * count, 0.0) for _ in selections]
+    with tqdm(total=len(selections) * -(-count // batch_size), unit="batch", leave=False) as bar:
+        for batch in batches(run, corpus.items, batch_size):
             for place, selection in enumerate(selections):
-                found[place] = decode_batch(run, batch, selection, found[place], generation)
+                decoded[place] = decode_batch(run, corpus, batch, selection, decoded[place], generation)
+                for i in batch.numbers if files else ():
+                    example, text = corpus.examples[i], decoded[place].texts[i]
+                    row = {"id": example.id, "prediction": text, "reference": example.target}
+                    print(json.dumps(row, ensure_ascii=False), file=files[place], flush=True)
                 bar.update()
-    return found
+    return decoded
 
 
-def decode_batch(run: Run, batch: Batch, selection: Selection, found: Decoded, generation: dict) -> Decoded:
-    """`found` with the batch's summaries in their places."""
+def decode_batch(
+    run: Run, corpus: Corpus, batch: EncodedBatch, selection: Selection, decoded: Decoded, generation: dict
+) -> Decoded:
+    """`decoded` with the batch's outputs in their places."""
     run.model.selection = selection
     started = time.perf_counter()
     rows = run.model.generate(**batch.source(), do_sample=False, **generation)  # (B, 1 + T)
     seconds = time.perf_counter() - started
-    for i, row in zip(batch.numbers, rows.tolist(), strict=True):
-        found.summaries[i] = row
-    is_known = all(run.documents[i].salient is not None for i in batch.numbers)
+    texts = run.tokenizer.batch_decode(rows, skip_special_tokens=True)
+    for i, text in zip(batch.numbers, texts, strict=True):
+        decoded.texts[i] = " ".join(text.split())
+    is_known = all(corpus.salient[i] is not None for i in batch.numbers)
     # Which subset the beams shared cannot be told from the best one alone.
     if not selection.share_beams and (is_known or selection.mode == "full"):
-        record, is_step = read_again(run.model, batch, rows)
+        record, is_step = read_again(run, batch, rows)
         if is_known:
-            marks = pad([run.documents[i].salient for i in batch.numbers], False, rows.device)
-            found.salient_recall[batch.numbers] = salient_recall(record, is_step, marks)
+            marks = pad([corpus.salient[i] for i in batch.numbers], 0).bool().to(rows.device)
+            decoded.salient_recall[batch.numbers] = salient_recall(record, is_step, marks)
         if selection.mode == "full":
             curves = retained_attention(record, is_step)
             for i, curve in zip(batch.numbers, curves, strict=True):
-                found.retained[i] = curve[: run.documents[i].sentence_ids[-1] + 1]
-    return found._replace(seconds=found.seconds + seconds)
+                decoded.retained[i] = curve[: corpus.items[i].sentence_ids[-1] + 1]
+    return decoded._replace(seconds=decoded.seconds + seconds)
 
 
-def read_again(model: SentenceSparseBart, batch: Batch, rows: Tensor) -> tuple[list[SentenceAttention], Tensor]:
+def read_again(run: Run, batch: EncodedBatch, rows: Tensor) -> tuple[list[SentenceAttention], Tensor]:
     """What each layer attended to while writing the best summaries, and (B, T) which steps are real."""
     record: list[SentenceAttention] = []
-    model(**batch.source(), decoder_input_ids=rows[:, :-1], record=record)
-    return record, rows[:, 1:] != model.config.pad_token_id
+    run.model(**batch.source(), decoder_input_ids=rows[:, :-1], record=record)
+    return record, rows[:, 1:] != run.model.config.pad_token_id
+
+
+# Measures
 
 
 def mean_over_steps(values: Tensor, is_step: Tensor) -> Tensor:
@@ -248,7 +267,7 @@ def salient_recall(record: Sequence[SentenceAttention], is_step: Tensor, salient
     Returns:
         (B,)
     """
-    keep = torch.stack([each.keep for each in record])  # (layers, B, T, N)
+    keep = torch.stack([layer.keep for layer in record])  # (layers, B, T, N)
     hits = (keep & salient.unsqueeze(1)).sum(-1)
     possible = torch.minimum(keep.sum(-1), salient.sum(-1, keepdim=True))  # (layers, B, T)
     share = (hits / possible.clamp_min(1)).masked_fill(possible == 0, 1.0)
@@ -260,7 +279,7 @@ def retained_attention(record: Sequence[SentenceAttention], is_step: Tensor) -> 
 
     A.4: heads are averaged before the summation. D21: then the mean over layers and the steps of the own summary.
     """
-    weights = torch.stack([each.exact.float().mean(1) for each in record])  # (layers, B, T, N)
+    weights = torch.stack([layer.exact.float().mean(1) for layer in record])  # (layers, B, T, N)
     return mean_over_steps(weights.sort(-1, descending=True).values.cumsum(-1), is_step).cpu().numpy()
 
 
@@ -271,109 +290,134 @@ def mean_curve(curves: Sequence[np.ndarray]) -> list[float]:
 
 
 @torch.inference_mode()
-def attention_map(run: Run, number: int, generation: dict) -> dict:
+def attention_map(run: Run, item: Item, **generation) -> dict:
     """Figures 5-8: attention of full decoding on one document, averaged over heads (Appendix E), D21: and layers."""
-    [batch] = batches(run._replace(documents=[run.documents[number]]), 1)
+    [batch] = batches(run, [item], 1)
     run.model.selection = Selection("full")
     rows = run.model.generate(**batch.source(), do_sample=False, **generation)
-    record, _ = read_again(run.model, batch, rows)
-    maps = {kind: torch.stack([getattr(each, kind).float() for each in record]) for kind in ("word", "exact")}
+    record, _ = read_again(run, batch, rows)
+    maps = {kind: torch.stack([getattr(layer, kind).float() for layer in record]) for kind in ("word", "exact")}
     rounded = {kind: values.mean((0, 2))[0].cpu().numpy().round(5).tolist() for kind, values in maps.items()}
-    source, target = (run.tokenizer.convert_ids_to_tokens(ids) for ids in (run.documents[number].ids, rows[0, 1:]))
-    return {"source": source, "target": target, "sentence_ids": run.documents[number].sentence_ids} | rounded
+    source, target = (run.tokenizer.convert_ids_to_tokens(ids) for ids in (item.ids, rows[0, 1:]))
+    return {"source": source, "target": target, "sentence_ids": item.sentence_ids} | rounded
 
 
-# Scores
+# Evaluation
 
 
-def split_sentences(text: str) -> list[str]:
-    """Sentences of an output, for ROUGE-Lsum: cut after . ! or ? and a blank."""
-    return re.split(r"(?<=[.!?])\s+", text.strip())
+def evaluate(
+    runs: dict[str, Run],
+    examples: Sequence[Example],
+    modes: Sequence[str] = (),
+    r: Sequence[int] = (5,),
+    share_beams: bool = False,
+    seed: int = 0,
+    batch_size: int = 32,
+    map_example: int | None = None,
+    predictions: Path | None = None,
+    **generation,
+) -> dict:
+    """Decode and score runs on the same examples.
 
-
-def read_summaries(run: Run, summaries: Sequence[Sequence[int]]) -> list[str]:
-    """Token ids -> texts."""
-    return [" ".join(text.split()) for text in run.tokenizer.batch_decode(summaries, skip_special_tokens=True)]
-
-
-def score(texts: Sequence[str], examples: Sequence[Example], recall: np.ndarray) -> dict[str, np.ndarray]:
-    """(n,) percentages of every text: F1 of METRICS, and "salient_recall" where it is known of all."""
-    values = rouge.score([split_sentences(text) for text in texts], [example.references for example in examples])
-    found = {metric: values[metric] for metric in METRICS}
-    return found if np.isnan(recall).any() else found | {"salient_recall": recall}
-
-
-def summarise(values: np.ndarray) -> dict[str, float]:
-    """Mean and 95 % bootstrap interval."""
-    return dict(zip(("mean", "low", "high"), rouge.bootstrap_interval(values), strict=True))
-
-
-def difference(scores: dict[str, np.ndarray], baseline: dict[str, np.ndarray]) -> dict[str, dict]:
-    """For every metric of METRICS the mean difference, its 95 % interval and p; examples are paired."""
-    found = {}
-    for metric in METRICS:
-        p = rouge.paired_test(scores[metric], baseline[metric], "bootstrap", samples=2000)
-        found[metric] = summarise(scores[metric] - baseline[metric]) | {"p": p}
-    return found
-
-
-def evaluate(flags: argparse.Namespace, examples: Sequence[Example]) -> tuple[dict, dict[str, list[str]]]:
-    """Every number in one JSON object, and the predictions of every system."""
-    metrics = {"data": flags.data, "split": flags.split, "examples": len(examples), "generation": flags.generation}
-    metrics |= {
-        "r": flags.r,
-        "seed": flags.seed,
-        "signature": rouge.signature(len(examples)),
-        "runs": {},
-        "systems": {},
-    }
-    predictions, first = {}, None
-    for name in flags.runs:
-        run = read_run(name, examples, flags)
-        selections = selections_of(run, flags)
-        found = decode(run, selections, flags.batch_size, sys.stderr.isatty(), **flags.generation)
-        metrics["runs"][run.name] = describe(run) | {"retained": mean_curve(found[0].retained)}
-        if flags.map is not None and not predictions:
-            metrics["runs"][run.name]["map"] = attention_map(run, flags.map, flags.generation)
-        full = None
-        for selection, decoded in zip(selections, found, strict=True):
-            system = system_name(run.name, selection)
-            predictions[system] = read_summaries(run, decoded.summaries)
-            scores = score(predictions[system], examples, decoded.salient_recall)
-            full, first = full or scores, first or scores
-            metrics["systems"][system] = {"run": run.name, "mode": selection.mode, "r": selection.r} | {
+    Args:
+        runs: the first is the one whose full attention all are compared with.
+        modes, r, share_beams, seed: as in `selections_of`.
+        map_example: keep the first run's attention on this example.
+        predictions: folder for SYSTEM.jsonl with the outputs, written as they come.
+        generation: arguments of `generate`, in place of each model's own.
+    Returns:
+        every number in one JSON object.
+    """
+    rouge.check_references(examples)
+    selections = {name: selections_of(name, run, modes, r, share_beams, seed) for name, run in runs.items()}
+    for name, run in runs.items():
+        settings = check_generation(name, run, generation)
+    metrics = {"examples": len(examples), "generation": settings, "r": list(r), "seed": seed}
+    metrics |= {"signature": rouge.signature(len(examples)), "runs": {}, "systems": {}}
+    references, first = [example.references for example in examples], None
+    for name, run in runs.items():
+        corpus, full = read_corpus(run, examples), None
+        with ExitStack() as stack:
+            paths = [predictions / f"{system}.jsonl" for system in selections[name]] if predictions else []
+            files = [stack.enter_context(path.open("w", encoding="utf-8")) for path in paths]
+            results = decode(run, corpus, list(selections[name].values()), batch_size, files, **generation)
+        metrics["runs"][name] = describe(run, corpus) | {"retained": mean_curve(results[0].retained)}
+        if map_example is not None and first is None:
+            metrics["runs"][name]["map"] = attention_map(run, corpus.items[map_example], **generation)
+        for (system, selection), result in zip(selections[name].items(), results, strict=True):
+            scores = rouge.score([split_sentences(text) for text in result.texts], references)
+            scores["salient_recall"] = result.salient_recall
+            known = {metric: scores[metric] for metric in METRICS if not np.isnan(scores[metric]).any()}
+            first, full = (scores["rouge1"] if best is None else best for best in (first, full))
+            metrics["systems"][system] = {
+                "run": name,
+                "mode": selection.mode,
+                "r": selection.r,
                 "phi": selection.phi if selection.mode == "model_free" else None,
                 "share_beams": selection.share_beams,
-                "seconds": decoded.seconds,
-                "scores": {metric: summarise(values) for metric, values in scores.items()},
-                "to_first": difference(scores, first),
-                "to_full": difference(scores, full),
+                "seconds": result.seconds,
+                **{metric: rouge.interval(values) for metric, values in known.items()},
+                "difference": rouge.difference(scores["rouge1"], first),  # R-1, to the first run's full attention
+                "cost": rouge.difference(scores["rouge1"], full),  # R-1, to the own full attention
             }
-        print(f"{run.name}: {len(selections)} systems decoded", file=sys.stderr, flush=True)
-    return metrics, predictions
+    return metrics
 
 
-def describe(run: Run) -> dict:
-    """How a run was trained and what it reads."""
-    config = run.config
+def check_generation(name: str, run: Run, generation: dict) -> dict:
+    """The settings that a run is decoded with; ValueError where they contradict each other or the model."""
+    own = {key: getattr(run.model.generation_config, key, None) for key in DECODING["paper"]}
+    settings = {key: value for key, value in (own | generation).items() if value is not None}
+    longest, positions = settings.get("max_length", 20), run.model.config.max_position_embeddings
+    if not max(2, settings.get("min_length", 0)) <= longest <= positions:
+        raise ValueError(f"--max-length is {longest}; {name} needs 2 or --min-length to {positions}, its positions")
+    if settings.get("num_beams", 1) < 1:
+        raise ValueError(f"--beam is {settings['num_beams']}; it must be at least 1")
+    return settings
+
+
+def describe(run: Run, corpus: Corpus) -> dict:
+    """How a run was trained and what it reads; Table 4: N, N1 and M."""
+    config, tokens = run.config, [len(item.ids) for item in corpus.items]
+    targets = [len(tokenize(run.tokenizer, example.target, 10**6)[0]["input_ids"]) for example in corpus.examples]
     return {
         "task": config.task,
+        "seed": config.seed,
         "gamma": config.gamma if config.task == "sparse" else 0.0,
         "sentence_encoder": getattr(run.model.config, "sentence_encoder", None),
         "select": config.select if config.task == "integrated" else None,
         "r_train": config.r if config.task == "integrated" else None,
-        "sources_cut": sum(document.was_cut for document in run.documents),
-        "mean_tokens": float(np.mean([len(document.ids) for document in run.documents])),
-        "mean_sentences": float(np.mean([document.sentence_ids[-1] + 1 for document in run.documents])),
+        "sources_cut": sum(item.was_cut for item in corpus.items),
+        "source_tokens": float(np.mean(tokens)),
+        "source_sentences": float(np.mean([item.sentence_ids[-1] + 1 for item in corpus.items])),
+        "target_tokens": float(np.mean(targets)),
     }
 
 
 # Tables
 
 
-def title(metrics: dict, row: dict) -> str:
+def table_rows(metrics: dict, number: int) -> list[dict]:
+    """The systems of a table of the paper, at the first r; none where a run that it needs is missing.
+
+    Differences are of R-1: in Tables 2 and 5 to the run's own full attention, else to the first run's.
+    """
+    tasks, (key, value) = TABLES[number]
+    rows = [{"task": metrics["runs"][row["run"]]["task"]} | row for row in metrics["systems"].values()]
+    rows = [row for row in rows if row["r"] == metrics["r"][0] and row["mode"] in tasks.get(row["task"], ())]
+    rows = [row for row in rows if number == 6 or not (row["share_beams"] or row["phi"])]
+    if not any(row[key] == value for row in rows):
+        return []
+    against, whose = ("cost", "own") if number in (2, 5) else ("difference", "first")
+    return [
+        {"system": title(metrics["runs"][row["run"]], row), "r": "all" if row["mode"] == "full" else row["r"]}
+        | {shown: row[metric] for metric, shown in METRICS.items() if metric in row}
+        | {f"R-1 minus {whose} full": row[against]}
+        for row in rows
+    ]
+
+
+def title(run: dict, row: dict) -> str:
     """A system as the paper calls it."""
-    run = metrics["runs"][row["run"]]
     trained = {
         "base": "Vanilla",
         "sparse": f"L_A-tuned, gamma {run['gamma']:g}",
@@ -382,196 +426,81 @@ def title(metrics: dict, row: dict) -> str:
     }[run["task"]]
     encoder = f" ({run['sentence_encoder']})" if run["sentence_encoder"] else ""
     mode = f"model_free ({row['phi']})" if row["phi"] else row["mode"]
-    return f"{trained}{encoder} | {mode}{', beams share' if row['share_beams'] else ''}"
+    return f"{trained}{encoder}, {mode}{', beams share' if row['share_beams'] else ''}"
 
 
-def table_rows(metrics: dict, number: int) -> list[dict]:
-    """The systems of a table of the paper, at the first r; none where a run that it needs is missing.
-
-    Table 2: base and sparse-tuned runs under full, ideal and random. Table 3: random, ideal, and all learned ones.
-    Table 5: random alone, of base and sparse-tuned runs. Table 6: ideal, the best learned one by its R-1 here (as in
-    the paper), random, model-free; beyond the paper the mean key, and a choice that the beams share.
-    """
-    runs, r = metrics["runs"], metrics["r"][0]
-    rows = [{"system": name} | row for name, row in metrics["systems"].items() if row["r"] == r]
-
-    def pick(tasks: Sequence[str], modes: Sequence[str], shared: bool = False) -> list[dict]:
-        of_tasks = [row for row in rows if runs[row["run"]]["task"] in tasks and row["mode"] in modes]
-        return [row for row in of_tasks if shared or not row["share_beams"]]
-
-    full, chosen = pick(["base"], ["full"]), pick(["base"], ["ideal", "random"])
-    learned = pick(["kl", "integrated"], ["approx"])
-    tuned = pick(["sparse"], ["full", "ideal", "random"])
-    if number == 2:
-        return full + chosen + tuned if tuned and chosen else []
-    if number == 3:
-        return full + chosen + learned if learned else []
-    if number == 5:
-        return pick(["base", "sparse"], ["random"]) if tuned else []
-    best = sorted(learned, key=lambda row: row["scores"]["rouge1"]["mean"])[-1:]
-    ours = pick(["base"], ["ideal", "random", "mean_key", "model_free"], shared=True)
-    shared = [row for row in pick(["kl", "integrated"], ["approx"], True) if row["share_beams"] and best]
-    shared = [row for row in shared if row["run"] == best[0]["run"]]
-    return full + ours + best + shared if any(row["phi"] for row in ours) else []
-
-
-def table_lines(metrics: dict, number: int) -> list[str]:
-    """A table in Markdown, or no lines.
-
-    Differences are those of R-1 to the first run's full attention; in Tables 2 and 5 to the run's own, which says how
-    much a selection costs a model.
-    """
-    rows, against = table_rows(metrics, number), "to_full" if number in (2, 5) else "to_first"
-    if not rows:
-        return []
-    columns = METRICS | {"salient_recall": "salient recall"}
-    known = [metric for metric in columns if any(metric in row["scores"] for row in rows)]
-    names = " | ".join(columns[metric] for metric in known)
-    whose = "own" if against == "to_full" else "first"
-    lines = [f"| system | selection | r | {names} | R-1 minus {whose} full |", "|---" * (4 + len(known)) + "|"]
-    for row in rows:
-        cells = [interval(row["scores"][metric]) if metric in row["scores"] else "-" for metric in known]
-        gap, r = interval(row[against]["rouge1"], "+"), "all" if row["mode"] == "full" else row["r"]
-        lines.append(f"| {title(metrics, row)} | {r} | {' | '.join(cells)} | {gap} |")
-    return lines
-
-
-def interval(value: dict[str, float], sign: str = "") -> str:
-    """12.34 [11.00, 13.00]"""
-    return "{mean:{sign}.2f} [{low:{sign}.2f}, {high:{sign}.2f}]".format(sign=sign, **value)
-
-
-def print_tables(metrics: dict, numbers: Sequence[int]) -> None:
-    """The tables that can be made; if none, all systems."""
-    tables = {number: table_lines(metrics, number) for number in numbers}
-    for number, lines in tables.items():
-        print(f"Table {number}", *lines, "", sep="\n") if lines else print(f"Table {number}: its runs were not given\n")
-    width = max(map(len, metrics["systems"]))
-    for name, row in metrics["systems"].items():
-        print(f"{name:{width}}", *(interval(row["scores"][metric]) for metric in row["scores"]), sep="  ")
-    print(f"(columns: {', '.join(METRICS.values())}, salient recall where known; 95 % bootstrap intervals)")
-    cut = max(run["sources_cut"] for run in metrics["runs"].values())
-    print(f"{metrics['examples']} examples, {cut} cut; {metrics['signature']}")
-
-
-def flat(name: str, metrics: dict, row: dict) -> dict[str, object]:
-    """A system as one line of a CSV."""
-    found = {"system": name} | {key: value for key, value in row.items() if not isinstance(value, dict)}
-    found |= {
-        key: value
-        for key, value in metrics["runs"][row["run"]].items()
-        if key in ("task", "gamma", "sentence_encoder", "select", "r_train")
-    }
-    for group in ("scores", "to_first", "to_full"):
-        for metric, values in row[group].items():
-            start = metric if group == "scores" else f"{metric} {group}"
-            found |= {start if key == "mean" else f"{start} {key}": value for key, value in values.items()}
-    return found
-
-
-def write_tables(metrics: dict, folder: Path, numbers: Sequence[int]) -> None:
-    """systems.csv, and table_N.csv for each table that can be made."""
-    folder.mkdir(parents=True, exist_ok=True)
-    files = {f"table_{number}": [row["system"] for row in table_rows(metrics, number)] for number in numbers}
-    for name, systems in (files | {"systems": list(metrics["systems"])}).items():
-        rows = [flat(system, metrics, metrics["systems"][system]) for system in systems]
-        columns = list(dict.fromkeys(column for row in rows for column in row))
-        if rows:
-            with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
-                writer = csv.DictWriter(file, columns, restval="")
-                writer.writeheader()
-                writer.writerows({k: f"{v:.4g}" if isinstance(v, float) else v for k, v in row.items()} for row in rows)
+def report(metrics: dict, numbers: Sequence[int] = tuple(TABLES)) -> str:
+    """The tables that can be made, all systems, and Table 4: what the runs read."""
+    tables = [f"Table {number}\n{rouge.table(rows)}" for number in numbers if (rows := table_rows(metrics, number))]
+    systems = [
+        {"system": name} | {shown: row[metric] for metric, shown in METRICS.items() if metric in row}
+        for name, row in metrics["systems"].items()
+    ]
+    names = {"source_tokens": "N", "source_sentences": "N1", "target_tokens": "M", "sources_cut": "cut"}
+    read = []
+    for name, run in metrics["runs"].items():
+        ratio = {"N/M": run["source_tokens"] / run["target_tokens"]}
+        read.append({"run": name} | {shown: run[key] for key, shown in names.items()} | ratio)
+    last = f"{metrics['examples']} examples, 95 % intervals; {metrics['signature']}"
+    return "\n\n".join([*tables, f"All systems\n{rouge.table(systems)}", f"Table 4\n{rouge.table(read)}", last])
 
 
 # Command line
 
 
-def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The flags; raises ValueError for what does not go together."""
-    parser = argparse.ArgumentParser("python -m encdec_sentence_sparse.evaluate", description=__doc__.splitlines()[0])
-    add = parser.add_argument
-    add("runs", nargs="+", help="run folders, folders of transformers, or names; the base model first")
-    add("--modes", nargs="+", choices=MODES, help="for all runs; default: those of the tables, by each run's task")
-    add("--r", type=int, nargs="+", default=[5], help="sentences to attend to; the first is that of the tables")
-    add("--share-beams", action="store_true", help="also one choice for all beams of a document, at the first r")
-    add("--tables", type=int, nargs="+", default=[2, 3, 5, 6], choices=[2, 3, 5, 6], help="default: all")
-    add("--map", type=int, metavar="N", help="keep the first run's attention on example N (from 0), for Figures 5-8")
-    add("--data", help="default: the first run's")
-    add("--split", default="test")
-    add("--limit", type=int, help="first N examples only (A.2: 2,000 in Figures 2 and 4)")
-    add("--sentences", default="given", choices=RULES, help="how documents are split for a BART that is no run")
-    add("--seed", type=int, default=0, help="of the random selection")
-    add("--decoding", default="toy", choices=list(DECODING), help="generation flags, of A.3 or for toy")
-    of_preset = "default: that of --decoding"
-    add("--beam", dest="num_beams", type=int, help=of_preset)
-    add("--length-penalty", type=float, help=of_preset)
-    for name in ("min_length", "max_length", "no_repeat_ngram_size"):
-        add("--" + name.replace("_", "-"), type=int, help=of_preset)
-    add("--batch-size", type=int, default=32)
-    add("--precision", default="float32", choices=list(PRECISIONS))
-    add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    add("--json", type=Path, help="write every number here; encdec_sentence_sparse.figures reads it")
-    add("--csv", type=Path, help="folder for systems.csv and table_N.csv")
-    add("--predictions", type=Path, help="folder for a JSONL of each system")
-    flags = parser.parse_args(arguments)
-    given = {name: getattr(flags, name) for name in DECODING["toy"] if getattr(flags, name) is not None}
-    flags.generation = DECODING[flags.decoding] | given
-    check(flags)
-    flags.data = flags.data or default_data(flags.runs[0])
-    return flags
-
-
-def default_data(run: str) -> str:
-    """The data that a run was trained on."""
-    if not (Path(run) / "log.jsonl").exists():
-        raise ValueError(f"{run} is not a run of encdec_sentence_sparse.train that knows its data: give --data")
-    return read_config(run).data
-
-
-def check(flags: argparse.Namespace) -> None:
-    """Raise ValueError for flags that do not go together."""
-    if len({Path(name).name for name in flags.runs}) < len(flags.runs):
+def load_runs(options: Options) -> dict[str, Run]:
+    """The runs by their folders' names; a BART splits documents as the first run beside it, unless a flag says how."""
+    if not options.runs:
+        raise ValueError("give at least one run folder or BART")
+    if len({Path(name).name for name in options.runs}) < len(options.runs):
         raise ValueError("two runs have folders of the same name; rename one")
-    if min(flags.r) < 1:
-        raise ValueError(f"--r {min(flags.r)}: at least 1 sentence must be attended to")
-    if flags.json and flags.json.is_dir():
-        raise ValueError(f"{flags.json} is a folder; name a file")
-    for folder in filter(None, (flags.csv, flags.predictions)):
-        if folder.is_file():
-            raise ValueError(f"{folder} is a file; name a folder")
-    if flags.device.startswith("cuda") and not torch.cuda.is_available():
-        raise ValueError(f"--device {flags.device}, but torch finds no GPU here: leave the flag out")
-    if flags.generation["num_beams"] < 1 or flags.batch_size < 1:
-        raise ValueError("--beam and --batch-size must be at least 1")
-    if flags.generation["max_length"] < 2:
-        raise ValueError("--max-length must be at least 2: the start token and a token")
+    runs = {name: load_run_or_bart(name, options.sentences or "given") for name in options.runs}
+    rules = [run.config.sentences for name, run in runs.items() if run.config.model != name]
+    if not options.sentences and rules:
+        runs = {
+            name: load_run_or_bart(name, rules[0]) if run.config.model == name else run for name, run in runs.items()
+        }
+    for run in runs.values():
+        run.model.to(find_device(options.device), PRECISIONS[options.precision])
+    return {Path(name).name: run for name, run in runs.items()}
 
 
+@one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Evaluate; bad input ends the program with one line that says what is wrong."""
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        flags = parse(arguments)
-        examples = load(flags.data, flags.split, flags.limit)
-        if flags.map is not None and not 0 <= flags.map < len(examples):
-            raise ValueError(f"--map {flags.map}: there are {len(examples)} examples, counted from 0")
-        metrics, predictions = evaluate(flags, examples)
-    except (ValueError, ImportError, OSError) as error:
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        sys.exit("stopped")
-    print_tables(metrics, flags.tables)
-    if flags.json:
-        flags.json.parent.mkdir(parents=True, exist_ok=True)
-        write_json(flags.json, metrics)
-    if flags.csv:
-        write_tables(metrics, flags.csv, flags.tables)
-    for name, texts in predictions.items() if flags.predictions else ():
-        flags.predictions.mkdir(parents=True, exist_ok=True)
-        rows = zip(examples, texts, strict=True)
-        output = ({"id": e.id, "prediction": text, "reference": e.target} for e, text in rows)
-        write_jsonl(flags.predictions / f"{name}.jsonl", output)
+    options = tyro.cli(
+        Options, prog=f"python -m {__package__}.evaluate", description=__doc__, args=arguments,
+        config=(tyro.conf.FlagCreatePairsOff,),
+    )  # fmt: skip
+    quiet()
+    if min(*options.r, options.batch_size) < 1:
+        raise ValueError("--r and --batch-size must be at least 1")
+    runs = load_runs(options)
+    first = next(iter(runs.values())).config
+    if not options.data and first.model == options.runs[0]:
+        raise ValueError(f"{options.runs[0]} is not a run that knows its data: give --data")
+    data = options.data or first.data
+    examples = load(data, options.split, options.limit)
+    if options.map is not None and not 0 <= options.map < len(examples):
+        raise ValueError(f"--map {options.map}: there are {len(examples)} examples, counted from 0")
+    chosen = dict(modes=options.modes, r=options.r, share_beams=options.share_beams, seed=options.seed)
+    systems = [system for name, run in runs.items() for system in selections_of(name, run, *chosen.values())]
+    outputs = [options.predictions / f"{system}.jsonl" for system in systems] if options.predictions else []
+    check_outputs(options.json, options.csv, *outputs)
+    flags = {"num_beams": options.beam} | {name: getattr(options, name) for name in [*DECODING["paper"]][1:]}
+    generation = DECODING[options.decoding] | {name: value for name, value in flags.items() if value is not None}
+    metrics = {"data": data, "split": options.split} | evaluate(
+        runs, examples, **chosen, batch_size=options.batch_size, map_example=options.map,
+        predictions=options.predictions, **generation,
+    )  # fmt: skip
+    if options.json:
+        write_json(options.json, metrics)
+    if options.csv:
+        rows = []
+        for system, row in metrics["systems"].items():
+            trained = {k: v for k, v in metrics["runs"][row["run"]].items() if k not in ("retained", "map")}
+            rows.append({"system": system} | trained | row)
+        write_csv(options.csv, rows)
+    print(report(metrics, options.tables))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ window away (512 on either side of it at paper size), and positions 1024 ... 409
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import BartPreTrainedModel
+from transformers.models.bart.modeling_bart import BartPreTrainedModel
 
 
 class LocalSelfAttention(nn.Module):

@@ -1,23 +1,31 @@
-"""BART whose decoder attends to the top-r source sentences only (Manakul & Gales 2021).
+"""BART with sentence-sparse attention. The idea is in selection.py and attention.py; this is the BART around it.
 
-    bart = load_model("facebook/bart-large-cnn")
-    bart.selection = Selection("mean_key", r=5)
-    bart.generate(input_ids, attention_mask=attention_mask, sentence_ids=sentence_ids, num_beams=4)
+    bart, tokenizer = load_model(name), AutoTokenizer.from_pretrained(name)  # facebook/bart-large-cnn, or a folder
+    document = ["A storm hit Norwick on Monday.", "Nobody was hurt.", "Schools stay closed until Friday."]
+    item = encode(tokenizer, document, 1024, Splitter("given"))  # or a text and Splitter("nltk")
+    ids, sentence_ids = torch.tensor([item.ids]), torch.tensor([item.sentence_ids])  # (B, S) each
+    bart.selection = Selection("mean_key", r=2)  # needs no training; "approx" is the paper's learned choice
+    summary = bart.generate(ids, sentence_ids=sentence_ids, num_beams=4, min_length=0, max_length=30)
 
 Figure 3: the sentence encoder reads the encoder's states; every decoder layer has a `SentenceSparseAttention`.
 """
 
 import torch
 from torch import Tensor, nn
-from transformers import BartConfig, BartForConditionalGeneration
 from transformers.modeling_outputs import BaseModelOutput
+from transformers.models.bart.configuration_bart import BartConfig
+from transformers.models.bart.modeling_bart import BartForConditionalGeneration
 
 from .approximator import SentenceEncoder
 from .attention import SentenceSparseAttention, SourceCache
 from .lobart import extend_positions, make_local
-from .selection import Selection, SentenceAttention, Sentences, sentences_of
+from .selection import PHASES, Selection, SentenceAttention, Sentences, sentences_of
 
-PHASES = ("base", "sparse", "kl", "integrated")
+# Arguments of `generate` that read what is not there: the source is in the cache, and its tokens are not handed on.
+NOT_SUPPORTED = (
+    "assistant_model", "encoder_no_repeat_ngram_size", "encoder_repetition_penalty", "inputs", "inputs_embeds",
+    "past_key_values", "prompt_lookup_num_tokens", "record",
+)  # fmt: skip
 
 
 class SentenceSparseBart(BartForConditionalGeneration):
@@ -42,23 +50,6 @@ class SentenceSparseBart(BartForConditionalGeneration):
     @property
     def attentions(self) -> list[SentenceSparseAttention]:
         return [layer.encoder_attn for layer in self.get_decoder().layers]
-
-    def find_sentences(
-        self, states: Tensor, sentence_ids: Tensor | None, attention_mask: Tensor | None, is_recorded: bool = False
-    ) -> Sentences:
-        """The sentences of encoded documents (B, S, D), themselves encoded where the approximation is asked for."""
-        mode = self.selection.mode
-        encodes = self.sentence_encoder is not None and (mode == "approx" or is_recorded)
-        if mode == "approx" and self.sentence_encoder is None:
-            raise ValueError("mode 'approx' needs an approximator: load a run of --task kl or integrated")
-        if attention_mask is None:
-            attention_mask = torch.ones(states.shape[:2], dtype=torch.long, device=states.device)
-        if sentence_ids is None:
-            if mode != "full" or encodes:
-                raise ValueError("give sentence_ids: (B, S), the sentence of each token, -1 at padding")
-            sentence_ids = attention_mask.long() - 1  # one sentence
-        sentences = sentences_of(sentence_ids, attention_mask, states.dtype)
-        return sentences._replace(encoded=self.sentence_encoder(states, sentences)) if encodes else sentences
 
     def forward(
         self,
@@ -95,11 +86,28 @@ class SentenceSparseBart(BartForConditionalGeneration):
             **keywords,
         )
 
+    def find_sentences(
+        self, states: Tensor, sentence_ids: Tensor | None, attention_mask: Tensor | None, is_recorded: bool = False
+    ) -> Sentences:
+        """The sentences of encoded documents (B, S, D), themselves encoded where the approximation is asked for."""
+        mode = self.selection.mode
+        encodes = self.sentence_encoder is not None and (mode == "approx" or is_recorded)
+        if mode == "approx" and self.sentence_encoder is None:
+            raise ValueError("mode 'approx' needs an approximator: load a run of --task kl or integrated")
+        if attention_mask is None:
+            attention_mask = torch.ones(states.shape[:2], dtype=torch.long, device=states.device)
+        if sentence_ids is None:
+            if mode != "full" or encodes:
+                raise ValueError("give sentence_ids: (B, S), the sentence of each token, -1 at padding")
+            sentence_ids = attention_mask.long() - 1  # one sentence
+        sentences = sentences_of(sentence_ids, attention_mask, states.dtype)
+        return sentences._replace(encoded=self.sentence_encoder(states, sentences)) if encodes else sentences
+
     @torch.no_grad()
-    def remember(self, states: Tensor, sentence_ids: Tensor | None, attention_mask: Tensor | None) -> SourceCache:
-        """A new cache that holds encoded documents (B, S, D) once each."""
+    def project(self, states: Tensor, sentence_ids: Tensor | None, attention_mask: Tensor | None) -> SourceCache:
+        """A new cache with the keys and values of encoded documents (B, S, D), each once."""
         sentences = self.find_sentences(states, sentence_ids, attention_mask)
-        memories = [attention.remember(states, sentences, self.selection) for attention in self.attentions]
+        memories = [attention.project(states, sentences, self.selection) for attention in self.attentions]
         return SourceCache(self.config, memories, sentences)
 
     @torch.no_grad()
@@ -112,17 +120,17 @@ class SentenceSparseBart(BartForConditionalGeneration):
         use_cache: bool = True,
         **generation,
     ):
-        """`generate` of transformers with the sources kept once; all of its flags.
+        """`generate` of transformers with the sources kept once; its keyword arguments but those of NOT_SUPPORTED.
 
         Args:
             attention_mask: (B, S); left out, <pad> in input_ids is padding, as in transformers.
             encoder_outputs: in place of input_ids, where the documents are already encoded; stays as it is.
             use_cache: False = the masked form, every step from the beginning.
         Raises:
-            ValueError: as in `forward`; `record`, which needs all steps at once.
+            ValueError: as in `forward`; an argument of NOT_SUPPORTED.
         """
-        if "record" in generation:
-            raise ValueError("record is an argument of forward: read the summary again with decoder_input_ids")
+        if refused := [name for name in NOT_SUPPORTED if generation.get(name) is not None]:
+            raise ValueError(f"generate does not support {refused[0]} here: the source is in a cache of its own")
         if attention_mask is None and input_ids is not None:
             attention_mask = (input_ids != self.config.pad_token_id).long()
         if encoder_outputs is None:
@@ -131,7 +139,7 @@ class SentenceSparseBart(BartForConditionalGeneration):
         if not use_cache:
             source = dict(attention_mask=attention_mask, sentence_ids=sentence_ids, use_cache=False)
             return super().generate(encoder_outputs=BaseModelOutput(states), **source, **generation)
-        cache = self.remember(states, sentence_ids, attention_mask)
+        cache = self.project(states, sentence_ids, attention_mask)
         # `generate` repeats its inputs for every beam: one position stands for the source, which is in the cache.
         stand_in = dict(encoder_outputs=BaseModelOutput(states[:, :1]), attention_mask=cache.sentences.ids[:, :1] + 1)
         return super().generate(past_key_values=cache, **stand_in, **generation)
@@ -181,13 +189,35 @@ def load_model(
         sentence_encoder: a new approximator of this kind, unless the model has one of this kind.
         attention_window: LoBART: width of the encoder's local attention, in tokens; even.
         positions: LoBART: length of the position table, filled by copies of the model's own.
+    Raises:
+        ValueError: no BART; weights that are missing, unknown, of another size, or not finite.
     """
-    config = BartConfig.from_pretrained(name)
-    if attention_window:
-        config.attention_window = attention_window
-    model = SentenceSparseBart.from_pretrained(name, config=config, dtype=torch.float32)
-    if positions:
+    kind = BartConfig.get_config_dict(name)[0].get("model_type")
+    if kind != "bart":
+        raise ValueError(f"it is a {kind} model: give the name or folder of a BART")
+    model, report = SentenceSparseBart.from_pretrained(
+        name, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True
+    )
+    for problem in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+        if report[problem]:
+            names = sorted(map(str, report[problem]))
+            raise ValueError(f"its weights do not fit: {problem.replace('_', ' ')} {names[0]}, {len(names)} in all")
+    if bad := [name for name, tensor in model.state_dict().items() if not tensor.isfinite().all()]:
+        raise ValueError(f"{bad[0]} holds NaN or infinite numbers")
+    return adapt(model, sentence_encoder, attention_window, positions).eval()
+
+
+def adapt(
+    model: SentenceSparseBart,
+    sentence_encoder: str | None = None,
+    attention_window: int | None = None,
+    positions: int | None = None,
+) -> SentenceSparseBart:
+    """The model, given what it lacks of `load_model`'s arguments."""
+    if attention_window and not getattr(model.config, "attention_window", None):
+        make_local(model, attention_window)
+    if positions and positions != model.config.max_position_embeddings:
         extend_positions(model, positions)
-    if sentence_encoder and getattr(config, "sentence_encoder", None) != sentence_encoder:
+    if sentence_encoder and getattr(model.config, "sentence_encoder", None) != sentence_encoder:
         add_approximator(model, sentence_encoder)
-    return model.eval()
+    return model

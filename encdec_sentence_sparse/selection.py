@@ -1,9 +1,12 @@
-"""Which source sentences a decoder step attends to: sentence saliency, the top-r choice, and its approximations.
+"""Which source sentences a decoder step attends to, and how that is learned: Sections 3 and 4, in the paper's order.
 
-Shapes: B documents, S source tokens, N sentences of the longest document, H heads, K head width, Q queries. The queries
-of a document are its T target steps in training, and its W beams while decoding.
+Eq. (1) is in cost.py, Eq. (2), (3), (8) and (9) in attention.py, Eq. (10) in approximator.py, all others here.
+
+Shapes: B documents, S source tokens, N sentences of the longest document, H heads, K head width, T target steps. The
+queries Q of a document are its T target steps in training, and its W beams while decoding.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 MODES = ("full", "ideal", "random", "approx", "mean_key", "model_free")
+PHASES = ("base", "sparse", "kl", "integrated")
 PHI = {"elu": lambda x: F.elu(x) + 1, "exp": torch.exp, "relu": torch.relu}  # Appendix D
 EPSILON = 1e-8  # D10: inside every logarithm of an attention weight; released code: 1e-8 and 1e-12
 
@@ -58,37 +62,7 @@ class SentenceAttention(NamedTuple):
     keep: Tensor  # (B, Q, N) bool, the selected sentences
 
 
-def sentences_of(sentence_ids: Tensor, attention_mask: Tensor, dtype: torch.dtype = torch.float32) -> Sentences:
-    """Check sentence ids and bring them into the forms that attention needs.
-
-    Args:
-        sentence_ids: (B, S) int64: 0, 1, ... in reading order without gaps, and -1 at padding.
-        attention_mask: (B, S) 1 = token, 0 = padding, which is on the right.
-    Raises:
-        ValueError: names the document and the position where the ids do not cover the input.
-    """
-    if sentence_ids.shape != attention_mask.shape:
-        raise ValueError(f"sentence_ids {tuple(sentence_ids.shape)} must be as input_ids {tuple(attention_mask.shape)}")
-    is_token, before = attention_mask.bool(), F.pad(sentence_ids, (1, 0), value=-1)[:, :-1]
-    first = F.pad(is_token, (1, 0), value=True)[:, :-1]
-    problems = {
-        "has padding before a token, it must be on the right": is_token & ~first,
-        "belongs to no sentence: give every token the number of its sentence": is_token & (sentence_ids < 0),
-        "is padding and must have sentence id -1": ~is_token & (sentence_ids != -1),
-        "leaves a gap: ids are 0, 1, 2, ... in reading order": is_token
-        & ((sentence_ids < before) | (sentence_ids > before + 1)),
-    }
-    for problem, where in problems.items():
-        for document, position in where.nonzero()[:1].tolist():
-            raise ValueError(f"position {position} of document {document} {problem}")
-    if (~is_token.any(1)).any():
-        raise ValueError(f"document {int((~is_token.any(1)).nonzero()[0])} has no token")
-    last = sentence_ids.amax(1, keepdim=True)  # (B, 1)
-    numbers = torch.arange(int(last.max()) + 1, device=sentence_ids.device)  # (N,)
-    return Sentences(sentence_ids, (sentence_ids.unsqueeze(-1) == numbers).to(dtype), numbers <= last)
-
-
-# The scores. Each is per head; A.4: heads are averaged before the top-r, so that all of a layer attend to one subset.
+# Section 3.2: how much attention sentences get, and training for less of it
 
 
 def saliency(word_attention: Tensor, membership: Tensor) -> Tensor:
@@ -102,6 +76,69 @@ def saliency(word_attention: Tensor, membership: Tensor) -> Tensor:
     """
     # Eq. (4): alpha^s_{m,i} = 1/Z_m sum_j exp(q_m . k_{i,j})
     return word_attention @ membership.unsqueeze(1)
+
+
+def logarithm(attention: Tensor) -> Tensor:
+    """log(attention + EPSILON), of half precision in float32, where EPSILON would be 0."""
+    return (attention.to(torch.promote_types(attention.dtype, torch.float32)) + EPSILON).log()
+
+
+def entropy(attention: Tensor) -> Tensor:
+    """Entropy of sentence-level attention in nats, the summand of L_sparse: (..., N) -> (...)."""
+    # Eq. (5): H(alpha^s_m) = -sum_i alpha^s_{m,i} log alpha^s_{m,i}
+    return -(attention * logarithm(attention)).sum(-1)
+
+
+def sparsity_loss(record: Sequence[SentenceAttention], is_step: Tensor) -> Tensor:
+    """L_sparse of Eq. (5): entropy of saliency, mean over heads (A.4), layers and target steps.
+
+    Args:
+        record: of all decoder layers.
+        is_step: (B, T) bool, False at padding.
+    """
+    per_layer = [entropy(layer.exact.float()).mean(1) for layer in record]  # (B, T) each
+    # Eq. (5): L_sparse = 1/M sum_m H(alpha^s_m)
+    return torch.stack(per_layer).mean(0)[is_step].mean()
+
+
+# Section 3.3: the r most salient sentences
+
+
+def top_r(scores: Tensor, exists: Tensor, r: int) -> Tensor:
+    """The r sentences with the highest scores.
+
+    Args:
+        scores: (B, Q, N), heads already averaged.
+        exists: (B, N).
+        r: at least 1; a document with fewer sentences keeps all.
+    Returns:
+        (B, Q, N) bool, True = selected.
+    """
+    exists = exists.unsqueeze(1)
+    best = scores.masked_fill(~exists, float("-inf")).topk(min(r, scores.size(-1)), -1).indices
+    # Eq. (6): I^r_m = {(i, j) such that i in top-r(alpha^s_{m,i})}
+    return torch.zeros_like(scores, dtype=torch.bool).scatter(-1, best, True) & exists
+
+
+def random_scores(sentence_ids: Tensor, sentences: int, layer: int, steps: range, seed: int) -> Tensor:
+    """Scores whose top-r is a uniformly random subset, fresh in each layer and step.
+
+    D11: a function of the seed, the document (known by the lengths of its sentences), the layer and the step. So
+    decoding with and without a cache, alone and in a batch, draws the same; the beams of a source share a draw.
+
+    Returns:
+        (B, len(steps), N) in [0, 1).
+    """
+    scores = torch.zeros(len(sentence_ids), len(steps), sentences)
+    for document, ids in enumerate(sentence_ids.cpu().numpy()):
+        lengths = np.bincount(ids[ids >= 0])
+        for row, step in enumerate(steps):
+            rng = np.random.default_rng([seed, layer, step, *lengths])
+            scores[document, row, : len(lengths)] = torch.from_numpy(rng.random(len(lengths)))
+    return scores.to(sentence_ids.device)
+
+
+# Section 4: saliency from one vector per sentence
 
 
 def sentence_softmax(logits: Tensor, exists: Tensor) -> Tensor:
@@ -123,6 +160,120 @@ def approximate_attention(queries: Tensor, sentence_keys: Tensor, exists: Tensor
     return sentence_softmax(queries @ sentence_keys.transpose(-1, -2), exists)
 
 
+# Section 4.3: training the approximation
+
+
+def kl_divergence(exact: Tensor, approximate: Tensor) -> Tensor:
+    """KL(exact || approximate) in nats, at least 0 up to rounding: (..., N) twice -> (...)."""
+    # Eq. (11), summand: sum_i alpha^s_{m,i} log(alpha^s_{m,i} / alpha~^s_{m,i})
+    return (exact * (logarithm(exact) - logarithm(approximate))).sum(-1)
+
+
+def kl_loss(
+    record: Sequence[SentenceAttention], is_step: Tensor, exists: Tensor, temperature: float, scale: str = "paper"
+) -> Tensor:
+    """L_KL of Eq. (11): from the sharpened saliency to its approximation, mean over heads (A.4), layers and steps.
+
+    Nothing is detached: in integrated training the loss reaches the decoder through both of its arguments.
+
+    Args:
+        record: of all decoder layers, with an approximation.
+        is_step: (B, T) bool; exists: (B, N) bool.
+        scale: "paper", or D5: "released", divided by the number of sentences and summed over layers.
+    """
+    per_layer = [
+        kl_divergence(sharpen(layer.exact.float(), exists, temperature), layer.approximate.float()).mean(1)
+        for layer in record
+    ]
+    divergence = torch.stack(per_layer)  # (layers, B, T)
+    if scale == "released":
+        return (divergence.sum(0) / exists.sum(1, keepdim=True))[is_step].mean()
+    # Eq. (11): L_KL = 1/M sum_m KL(alpha^s_m || alpha~^s_m)
+    return divergence.mean(0)[is_step].mean()
+
+
+def objective(
+    phase: str,
+    cross_entropy: Tensor,
+    record: Sequence[SentenceAttention],
+    is_step: Tensor,
+    exists: Tensor,
+    gamma: float = 0.1,
+    kl_weight: float = 0.2,
+    temperature: float = 0.5,
+    kl_scale: str = "paper",
+) -> dict[str, Tensor]:
+    """The loss of a training phase, and its parts, in nats per target step.
+
+    Args:
+        phase: one of PHASES.
+        cross_entropy: L_xent, mean over the target steps.
+        record, is_step, exists, temperature, kl_scale: as in `kl_loss`; "base" reads none of them.
+        gamma: of Eq. (5); kl_weight: lambda of Eq. (12). # A.5: 0.2
+    """
+    match phase:
+        case "base":
+            return {"loss": cross_entropy}
+        case "sparse":
+            sparse = sparsity_loss(record, is_step)
+            # Eq. (5): L_A = L_xent + gamma L_sparse
+            return {"loss": cross_entropy + gamma * sparse, "xent": cross_entropy, "entropy": sparse}
+        case "kl":
+            return {"loss": kl_loss(record, is_step, exists, temperature, kl_scale)}
+        case "integrated":
+            divergence = kl_loss(record, is_step, exists, temperature, kl_scale)
+            # Eq. (12): L_I = L_xent + lambda L_KL
+            loss = cross_entropy + kl_weight * divergence
+            # One backward pass gives both gradients, and one step of Adam takes both (D23).
+            # Eq. (13): the decoder's gradient is that of L_xent + lambda L_KL.
+            # Eq. (14): theta~'s gradient is that of lambda L_KL: the top-r choice passes none of L_xent on.
+            return {"loss": loss, "xent": cross_entropy, "kl": divergence}
+    raise ValueError(f"phase is {phase!r}; use one of {', '.join(PHASES)}")
+
+
+def ideal_probability(step: int, mix_steps: int) -> float:
+    """Section 4.3: how likely Int-Mix takes the exact saliency at update `step`; from 1 down to 0 in `mix_steps`."""
+    return max(0.0, 1 - step / mix_steps)
+
+
+def sharpen(attention: Tensor, exists: Tensor, temperature: float = 0.5) -> Tensor:
+    """A.5, the target of training: saliency at a temperature below 1, which is sparser.
+
+    Args:
+        attention: (B, H, Q, N).
+        temperature: above 0; 1 changes nothing. # A.5: 0.5
+    """
+    # Eq. (15): alpha^s_m <- softmax(log(alpha^s_m) / T)
+    return sentence_softmax(logarithm(attention) / temperature, exists)
+
+
+# Appendix D: saliency without training
+
+
+def feature_sums(keys: Tensor, membership: Tensor, phi: str) -> Tensor:
+    """sum_j phi(k_{i,j}), the part of Eq. (19) that a document needs once: (B, H, S, K) -> (B, H, N, K)."""
+    return membership.transpose(1, 2).unsqueeze(1) @ PHI[phi](keys)
+
+
+def model_free_scores(queries: Tensor, sums: Tensor, phi: str) -> Tensor:
+    """Unnormalised saliency without training.
+
+    Args:
+        queries: (B, H, Q, K) times K ** -0.5 (released code).
+        sums: (B, H, N, K) of `feature_sums`.
+    Returns:
+        (B, H, Q, N), not normalised: Z_m does not change the order.
+    """
+    # Eq. (16): alpha^s_{m,i} = 1/Z_m sum_j prod_d exp(q_{m,d} k_{i,j,d})
+    # Eq. (17): the sum over d in place of the product: ~ sum_j sum_d exp(q_{m,d} k_{i,j,d})
+    # Eq. (18): a kernel in place of exp: ~ sum_j sum_d phi(q_{m,d}) phi(k_{i,j,d})
+    # Eq. (19): the sum over words moves inside: = phi(q_m) . sum_j phi(k_{i,j})
+    return PHI[phi](queries) @ sums.transpose(-1, -2)
+
+
+# Beyond the paper: the mean key of each sentence, without training
+
+
 def mean_keys(keys: Tensor, membership: Tensor) -> Tensor:
     """Mean key of each sentence: (B, H, S, K) and (B, S, N) -> (B, H, N, K); 0 for a sentence that does not exist."""
     shares = membership / membership.sum(1, keepdim=True).clamp_min(1)  # (B, S, N)
@@ -130,7 +281,7 @@ def mean_keys(keys: Tensor, membership: Tensor) -> Tensor:
 
 
 def mean_key_attention(queries: Tensor, means: Tensor, membership: Tensor, exists: Tensor) -> Tensor:
-    """Beyond the paper: saliency as if all words of a sentence had its mean key; needs no training, hardly any time.
+    """Saliency as if all words of a sentence had its mean key.
 
     By Jensen's inequality sum_j exp(q . k_j) >= J exp(q . mean_j k_j), with equality where all q . k_j are equal.
 
@@ -144,91 +295,39 @@ def mean_key_attention(queries: Tensor, means: Tensor, membership: Tensor, exist
     return sentence_softmax(queries @ means.transpose(-1, -2) + log_words, exists)
 
 
-def feature_sums(keys: Tensor, membership: Tensor, phi: str) -> Tensor:
-    """sum_j phi(k_{i,j}), the part of Eq. (19) that a document needs once: (B, H, S, K) -> (B, H, N, K)."""
-    return membership.transpose(1, 2).unsqueeze(1) @ PHI[phi](keys)
+# Input
 
 
-def model_free_scores(queries: Tensor, sums: Tensor, phi: str) -> Tensor:
-    """Unnormalised saliency without training, Appendix D.
-
-    Eq. (16) writes exp(q . k) as a product over the D dimensions of exp(q_d k_d); Eq. (17) takes the sum over d for the
-    product, Eq. (18) phi(q_d) phi(k_d) for exp(q_d k_d). The sum over words then moves inside.
+def sentences_of(sentence_ids: Tensor, attention_mask: Tensor, dtype: torch.dtype = torch.float32) -> Sentences:
+    """Sentence ids in the forms that attention needs.
 
     Args:
-        queries: (B, H, Q, K) times K ** -0.5 (released code).
-        sums: (B, H, N, K) of `feature_sums`.
-    Returns:
-        (B, H, Q, N), not normalised: Z_m does not change the order.
-    """
-    # Eq. (19): phi(q_m) . sum_j phi(k_{i,j})
-    return PHI[phi](queries) @ sums.transpose(-1, -2)
-
-
-def random_scores(sentence_ids: Tensor, sentences: int, layer: int, steps: range, seed: int) -> Tensor:
-    """Scores whose top-r is a uniformly random subset, fresh in each layer and step.
-
-    D11: a function of the seed, the document (known by the lengths of its sentences), the layer and the step. So
-    decoding with and without a cache, alone and in a batch, draws the same; the beams of a source share a draw.
-
-    Returns:
-        (B, len(steps), N) in [0, 1).
-    """
-    scores = torch.zeros(len(sentence_ids), len(steps), sentences)
-    for document, ids in enumerate(sentence_ids.cpu().numpy()):
-        lengths = np.bincount(ids[ids >= 0])
-        for row, step in enumerate(steps):
-            rng = np.random.default_rng([seed, layer, step, *lengths])
-            scores[document, row, : len(lengths)] = torch.from_numpy(rng.random(len(lengths)))
-    return scores.to(sentence_ids.device)
-
-
-def top_r(scores: Tensor, exists: Tensor, r: int) -> Tensor:
-    """The r sentences with the highest scores.
-
-    Args:
-        scores: (B, Q, N), heads already averaged.
-        exists: (B, N).
-        r: at least 1; a document with fewer sentences keeps all.
-    Returns:
-        (B, Q, N) bool, True = selected.
-    """
-    exists = exists.unsqueeze(1)
-    best = scores.masked_fill(~exists, float("-inf")).topk(min(r, scores.size(-1)), -1).indices
-    # Eq. (6): I^r_m = {(i, j) such that i in top-r(alpha^s_{m,i})}
-    return torch.zeros_like(scores, dtype=torch.bool).scatter(-1, best, True) & exists
-
-
-# The losses of Section 3.2 and 4.3. A.4: for each head separately; train.py averages over heads, steps and layers.
-
-
-def logarithm(attention: Tensor) -> Tensor:
-    """log(attention + EPSILON), of half precision in float32, where EPSILON would be 0."""
-    return (attention.to(torch.promote_types(attention.dtype, torch.float32)) + EPSILON).log()
-
-
-def entropy(attention: Tensor) -> Tensor:
-    """Entropy of sentence-level attention in nats, the summand of L_sparse in Eq. (5): (..., N) -> (...)."""
-    # H(alpha^s_m) = -sum_i alpha^s_{m,i} log alpha^s_{m,i}
-    return -(attention * logarithm(attention)).sum(-1)
-
-
-def sharpen(attention: Tensor, exists: Tensor, temperature: float = 0.5) -> Tensor:
-    """The target of training: saliency at a temperature below 1, which is sparser.
-
-    Args:
-        attention: (B, H, Q, N).
-        temperature: above 0; 1 changes nothing. # A.5: 0.5
+        sentence_ids: (B, S) int64: 0, 1, ... in reading order without gaps, and -1 at padding.
+        attention_mask: (B, S) 1 = token, 0 = padding, which is on the right.
     Raises:
-        ValueError: temperature <= 0.
+        ValueError: see `check_ids`.
     """
-    if temperature <= 0:
-        raise ValueError(f"temperature is {temperature}; it must be above 0")
-    # Eq. (15): alpha^s_m <- softmax(log(alpha^s_m) / T)
-    return sentence_softmax(logarithm(attention) / temperature, exists)
+    check_ids(sentence_ids, attention_mask)
+    last = sentence_ids.amax(1, keepdim=True)  # (B, 1)
+    numbers = torch.arange(int(last.max()) + 1, device=sentence_ids.device)  # (N,)
+    return Sentences(sentence_ids, (sentence_ids.unsqueeze(-1) == numbers).to(dtype), numbers <= last)
 
 
-def kl_divergence(exact: Tensor, approximate: Tensor) -> Tensor:
-    """KL(exact || approximate) in nats, at least 0 up to rounding: (..., N) twice -> (...)."""
-    # Eq. (11), summand: sum_i alpha^s_{m,i} log(alpha^s_{m,i} / alpha~^s_{m,i})
-    return (exact * (logarithm(exact) - logarithm(approximate))).sum(-1)
+def check_ids(sentence_ids: Tensor, attention_mask: Tensor) -> None:
+    """ValueError that names the document and the position where sentence ids do not cover the input."""
+    if sentence_ids.shape != attention_mask.shape:
+        raise ValueError(f"sentence_ids {tuple(sentence_ids.shape)} must be as input_ids {tuple(attention_mask.shape)}")
+    is_token, before = attention_mask.bool(), F.pad(sentence_ids, (1, 0), value=-1)[:, :-1]
+    first = F.pad(is_token, (1, 0), value=True)[:, :-1]
+    problems = {
+        "has padding before a token, it must be on the right": is_token & ~first,
+        "belongs to no sentence: give every token the number of its sentence": is_token & (sentence_ids < 0),
+        "is padding and must have sentence id -1": ~is_token & (sentence_ids != -1),
+        "leaves a gap: ids are 0, 1, 2, ... in reading order": is_token
+        & ((sentence_ids < before) | (sentence_ids > before + 1)),
+    }
+    for problem, where in problems.items():
+        for document, position in where.nonzero()[:1].tolist():
+            raise ValueError(f"position {position} of document {document} {problem}")
+    if (~is_token.any(1)).any():
+        raise ValueError(f"document {int((~is_token.any(1)).nonzero()[0])} has no token")

@@ -1,12 +1,17 @@
-"""Text -> token ids and the sentence of each token."""
+"""Text -> token ids and the sentence of each token -> batches."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import NamedTuple
 
+import numpy as np
+import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from .sentences import Splitter, eos_token_sentences, given_spans, split_sentences, token_sentence_ids
+from .sentences import Splitter, eos_token_sentences, given_spans, punkt_spans, token_sentence_ids
 
 SPECIAL = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}  # ids 0-3, as in BART
 
@@ -28,46 +33,66 @@ def train_tokenizer(texts: Sequence[str], vocabulary: int) -> PreTrainedTokenize
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **SPECIAL)
 
 
-class Encoded(NamedTuple):
-    """A document as tokens."""
+class Item(NamedTuple):
+    """A document, and its summary in training, as token ids."""
 
     ids: list[int]  # (S,) special tokens included
     sentence_ids: list[int]  # (S,) 0, 1, ... without gaps
     was_cut: bool
+    target: list[int] = []  # (T,)
+
+
+class Batch(NamedTuple):
+    """Items side by side, padded."""
+
+    ids: Tensor  # (B, S)
+    attention_mask: Tensor  # (B, S) 1 = token
+    sentence_ids: Tensor  # (B, S) -1 at padding
+    labels: Tensor  # (B, T). D6: -100 at padding, which no loss counts (released code: 0, which they count). D19: the
+    # decoder reads </s> and then these, as in generation (released code: without </s>)
+
+    @property
+    def exists(self) -> Tensor:
+        """(B, N) bool, the sentences of each document."""
+        last = self.sentence_ids.amax(1, keepdim=True)
+        return torch.arange(int(last.max()) + 1, device=last.device) <= last
 
 
 def encode(
     tokenizer: PreTrainedTokenizerBase, document: str | Sequence[str], max_length: int, splitter: Splitter
-) -> Encoded:
-    """Tokens of a document with their sentences, cut to at most `max_length` tokens.
+) -> Item:
+    """Tokens of a document with their sentences, cut to at most `max_length` tokens (D9).
 
     Args:
-        document: a text, or its sentences. By the rule "given" a text is one sentence; the others see no difference.
+        document: its sentences; or a text, which the rule "given" refuses.
     Raises:
-        ValueError: a tokenizer that knows no offsets, or one that finds no token in the document.
+        ValueError: a text and the rule "given"; a tokenizer without offsets, or one that finds no token.
     """
-    sentences = [document] if isinstance(document, str) else document
-    text = " ".join(sentences)
-    found, was_cut = tokenize(tokenizer, text, max_length)
-    ids, is_special = found["input_ids"], found["special_tokens_mask"]
+    if isinstance(document, str):
+        if splitter.rule == "given":
+            raise ValueError("the document is one string: give a list of its sentences, or the rule 'nltk'")
+        document = [document]
+    text = " ".join(document)
+    encoded, was_cut = tokenize(tokenizer, text, max_length)
+    ids, is_special = encoded["input_ids"], encoded["special_tokens_mask"]
     if all(is_special):
         raise ValueError(f"no token in the document {text[:40]!r}: leave it out")
     if splitter.rule == "eos-token":
-        return Encoded(ids, eos_token_sentences(ids, splitter.eos_ids), was_cut)
-    spans = given_spans(sentences) if splitter.rule == "given" else split_sentences(text, splitter)
-    return Encoded(ids, token_sentence_ids(found["offset_mapping"], spans, is_special, splitter.eos), was_cut)
+        return Item(ids, eos_token_sentences(ids, splitter.eos_ids), was_cut)
+    spans = given_spans(document) if splitter.rule == "given" else punkt_spans(text)
+    return Item(ids, token_sentence_ids(encoded["offset_mapping"], spans, is_special, splitter.eos), was_cut)
 
 
 def tokenize(tokenizer: PreTrainedTokenizerBase, text: str, max_length: int) -> tuple[dict, bool]:
     """Ids, offsets and marks of special tokens of a text, and whether it was cut; a "</s>" in the text is text."""
     if not tokenizer.is_fast:
         raise ValueError(f"{type(tokenizer).__name__} gives no offsets: load the model's fast tokenizer")
-    wanted = dict(return_offsets_mapping=True, return_special_tokens_mask=True, split_special_tokens=True)
-    found = tokenizer(text, verbose=False, **wanted)
-    was_cut = len(found["input_ids"]) > max_length
+    options = dict(return_offsets_mapping=True, return_special_tokens_mask=True, split_special_tokens=True)
+    encoded = tokenizer(text, verbose=False, **options)
+    was_cut = len(encoded["input_ids"]) > max_length
     if was_cut:
-        found = tokenizer(text, truncation=True, max_length=max_length, **wanted)
-    return found, was_cut
+        encoded = tokenizer(text, truncation=True, max_length=max_length, **options)
+    return encoded, was_cut
 
 
 def ending_ids(tokenizer: PreTrainedTokenizerBase, ending: str) -> tuple[int, ...]:
@@ -76,7 +101,39 @@ def ending_ids(tokenizer: PreTrainedTokenizerBase, ending: str) -> tuple[int, ..
     Raises:
         ValueError: the tokenizer has no such token.
     """
-    found = tokenizer.convert_tokens_to_ids(ending.replace(" ", "Ġ"))
-    if found is None or found == tokenizer.unk_token_id:
+    token = tokenizer.convert_tokens_to_ids(ending.replace(" ", "Ġ"))
+    if token is None or token == tokenizer.unk_token_id:
         raise ValueError(f"the tokenizer has no token {ending!r} for sentence_end: give another, or --sentences nltk")
-    return (found,)
+    return (token,)
+
+
+class Batches:
+    """Endless lists of item indices, of documents of like length: the batch sampler of a `DataLoader`."""
+
+    def __init__(self, items: Sequence[Item], batch_size: int, seed: int):
+        self.batch_size, self.seed = batch_size, seed
+        self.lengths = np.array([len(item.ids) for item in items])
+        self.per_epoch = -(-len(items) // batch_size)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for epoch in count():
+            rng = np.random.default_rng((self.seed, epoch))
+            by_length = np.argsort(self.lengths * rng.uniform(0.8, 1.2, len(self.lengths)), kind="stable").tolist()
+            batches = [by_length[i : i + self.batch_size] for i in range(0, len(by_length), self.batch_size)]
+            yield from (batches[i] for i in rng.permutation(len(batches)))
+
+
+def collate(items: Sequence[Item], padding: int) -> Batch:
+    """Items as one batch; `padding` is the id of <pad>."""
+    return Batch(
+        pad([item.ids for item in items], padding),
+        pad([[1] * len(item.ids) for item in items], 0),
+        pad([item.sentence_ids for item in items], -1),
+        pad([item.target for item in items], -100),
+    )
+
+
+def pad(rows: Sequence[Sequence[int]], value: int) -> Tensor:
+    """(B, longest), padded on the right."""
+    tensors = [torch.tensor(row, dtype=torch.long) for row in rows]
+    return pad_sequence(tensors, batch_first=True, padding_value=value)

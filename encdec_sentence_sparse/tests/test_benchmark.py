@@ -10,7 +10,8 @@ pytest.importorskip("shared")
 from shared.timing import Timing
 
 from .. import benchmark
-from ..benchmark import Clock, Measured, Shape, main, make_models, make_source, sides, table
+from ..approximator import KINDS
+from ..benchmark import Clock, Measured, Shape, decode_rows, main, make_models, make_source, sides
 from ..selection import Selection, sentences_of
 
 CPU = torch.device("cpu")
@@ -26,28 +27,26 @@ SIDES = [
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory) -> list[list[dict[str, str]]]:
+def results(tmp_path_factory) -> dict[str, list[dict[str, str]]]:
     path = tmp_path_factory.mktemp("results") / "new" / "benchmark.csv"
     main(["--quick", "--sources", "1", "2", "--r", "2", "--tokens", "5", "--repeats", "3", "--csv", str(path)])
-    found = []
-    for file in (path, path.with_name("benchmark_encoders.csv")):
-        with file.open(encoding="utf-8") as text:
-            found.append(list(csv.DictReader(text)))
-    return found
+    rows = list(csv.DictReader(path.open(encoding="utf-8")))
+    return {table: [row for row in rows if row["table"] == table] for table in ("decode", "encoders")}
 
 
 def test_every_side_has_its_row(results):
-    """With one beam nothing is moved and no choice shared."""
-    found = [(row["sources"], row["beams"], row["side"]) for row in results[0]]
+    """With one beam nothing is moved and no choice shared; approx has a row per sentence encoder."""
+    found = [(row["sources"], row["beams"], row["side"]) for row in results["decode"]]
     one_beam = [side for side in SIDES if "one choice" not in side and side != "in place"]
-    expected = [(b, w, s) for b in "12" for w, chosen in (("1", one_beam), ("4", SIDES)) for s in chosen]
-    assert found == expected
-    for row in results[0]:
+    kinds = lambda side: [f"{side}, {kind}" for kind in KINDS] if "approx" in side else [side]  # noqa: E731
+    pairs = [(b, w, side) for b in "12" for w, chosen in (("1", one_beam), ("4", SIDES)) for side in chosen]
+    assert found == [(b, w, name) for b, w, side in pairs for name in kinds(side)]
+    for row in results["decode"]:
         assert float(row["step_ms"]) > 0 and float(row["whole_s"]) > 0 and row["tokens"] == "5"
         if row["side"] in ("generate", "shared"):
             assert float(row[f"whole_x_{row['side']}"]) == float(row[f"step_x_{row['side']}"]) == 1
-    parts = ["gru", "mean", "attention", "keys and values", "and mean keys"]
-    assert [(row["sources"], row["part"]) for row in results[1]] == [(b, part) for b in "12" for part in parts]
+    parts = ["encoder", "gru", "mean", "attention", "keys and values", "and mean keys"]
+    assert [(row["sources"], row["part"]) for row in results["encoders"]] == [(b, part) for b in "12" for part in parts]
 
 
 def test_all_sides_decode_as_many_tokens_and_the_full_ones_the_same():
@@ -70,13 +69,17 @@ def test_sources_are_ragged_and_valid():
 
 
 def test_ratios_are_medians_within_rounds():
-    """A machine that is slow in one round slows both sides of it down."""
+    """A machine that is slow in one round slows both sides down; end to end the sentence encoder counts."""
     peak = Timing("", 2.0, 0.0, 3, 2**20, (1.0, 2.0, 4.0))
     half = Timing("", 1.5, 0.0, 3, 2**20, (0.5, 1.5, 2.0))
-    measured = {"generate": Measured(peak, peak), "shared": Measured(peak, peak), "x": Measured(half, half)}
-    row = table(Shape("tiny", 24, 4, 1), 5, measured, Timing("", 1.0, 0.0, 3, None, (1.0, 1.0, 1.0)))[-1]
+    measured = {"generate": Measured(peak, peak), "shared": Measured(peak, peak), "approx r2": Measured(half, half)}
+    seconds = {"encoder": 1.0, "gru": 0.5, "mean": 0.0, "attention": 0.1}
+    parts = {name: Timing("", value, 0.0, 3, None, ()) for name, value in seconds.items()}
+    rows = {row["side"]: row for row in decode_rows(Shape("tiny", 24, 4, 1), 5, measured, parts)}
+    row = rows["approx r2, gru"]
     assert row["whole_x_generate"] == row["step_x_shared"] == 2.0
-    assert row["with_encoder_x_generate"] == pytest.approx(3.0 / 2.5)
+    assert row["end_to_end_s"] == 3.0 and row["end_to_end_x_shared"] == pytest.approx(3.0 / 3.0)
+    assert rows["approx r2, mean"]["end_to_end_x_generate"] == pytest.approx(3.0 / 2.5)
     assert row["peak_mib"] == 1.0 and row["step_ms"] == 1500
 
 
@@ -105,3 +108,10 @@ def test_bad_flags(flags, capsys):
     with pytest.raises(SystemExit):
         main(["--quick", *flags])
     assert "need 3 repeats, 4 tokens" in capsys.readouterr().err
+
+
+def test_nothing_is_written_without_a_file(tmp_path, monkeypatch):
+    """The committed results stay as they are, whatever is measured."""
+    monkeypatch.setattr(benchmark, "decoding", lambda *a: [{"table": "decode"}])
+    monkeypatch.setattr(benchmark, "write_csv", lambda *a: pytest.fail("it was written"))
+    main(["--quick"])

@@ -1,6 +1,7 @@
 """The fits of Table 1 and Appendix B against closed forms, and the passes that are timed for them."""
 
 import csv
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -124,9 +125,11 @@ def test_appendix_b_keeps_apart_what_is_read_and_what_is_written(benchmark, monk
 
 
 def test_both_tables_by_one_command(benchmark, tmp_path, capsys):
-    benchmark.main(["--quick", "--table-1", "--appendix-b", "--repeats", "3", "--csv", str(tmp_path / "new" / "b.csv")])
-    rows = {path.stem: list(csv.DictReader(path.open(encoding="utf-8"))) for path in (tmp_path / "new").iterdir()}
-    sizes = {"table_1_tiny": 3, "table_1_tiny_times": 12, "appendix_b_tiny": 1, "appendix_b_tiny_times": 12}
-    assert {name: len(found) for name, found in rows.items()} == sizes
-    assert all(float(row["seconds"]) > 0 for row in rows["table_1_tiny_times"] + rows["appendix_b_tiny_times"])
-    assert "r_squared" in capsys.readouterr().out and rows["appendix_b_tiny"][0]["c1/c1"] == "1.0"
+    path = tmp_path / "new" / "b.csv"
+    benchmark.main(["--quick", "--table-1", "--appendix-b", "--repeats", "3", "--csv", str(path)])
+    rows = list(csv.DictReader(path.open(encoding="utf-8")))
+    sizes = Counter(row["table"] for row in rows)
+    assert sizes == {"table_1": 3, "table_1_times": 12, "appendix_b": 1, "appendix_b_times": 12}
+    assert all(float(row["seconds"]) > 0 for row in rows if row["table"].endswith("times"))
+    printed = capsys.readouterr().out
+    assert "r_squared" in printed and [row["c1/c1"] for row in rows if row["table"] == "appendix_b"] == ["1"]

@@ -11,6 +11,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from ..approximator import SentenceEncoder
 from ..model import (
+    NOT_SUPPORTED,
     SentenceSparseBart,
     add_approximator,
     approximator_parameters,
@@ -134,7 +135,7 @@ def test_d13_beams_share_one_choice_on_request(model, documents, mode):
     """The choice is that of the mean of the beams' scores; without it each beam has its own."""
     model.selection = Selection(mode, r=1)
     states = model.get_encoder()(documents["input_ids"], attention_mask=documents["attention_mask"])[0]
-    cache = model.remember(states, documents["sentence_ids"], documents["attention_mask"])
+    cache = model.project(states, documents["sentence_ids"], documents["attention_mask"])
     attention, asking = model.attentions[0], torch.randn(3, 4, 16)  # 4 beams that ask for different things ...
     asking[:, 0] = -5 * asking[:, 1:].sum(1)  # ... and the first one for the opposite
     queries = attention.split(attention.q_proj(asking))
@@ -195,7 +196,7 @@ def test_layers_and_steps_choose_for_themselves(model, documents):
 def test_sources_are_kept_once_and_not_moved(model, documents):
     model.selection = Selection("mean_key", r=2)
     states = model.get_encoder()(documents["input_ids"], attention_mask=documents["attention_mask"])[0]
-    cache = model.remember(states, documents["sentence_ids"], documents["attention_mask"])
+    cache = model.project(states, documents["sentence_ids"], documents["attention_mask"])
     before = [memory.keys_values for memory in cache.memories]
     assert [len(kept) for kept in before] == [3, 3]
     cache.self_attention_cache.update(torch.arange(6.0).view(6, 1, 1, 1), torch.zeros(6, 1, 1, 1), 0)
@@ -226,9 +227,11 @@ def test_sampling_and_several_results_are_those_of_transformers(model, documents
         assert torch.equal(*found)
 
 
-def test_generate_records_nothing(model, documents):
-    with pytest.raises(ValueError, match="record is an argument of forward"):
-        model.generate(**documents, record=[])
+@pytest.mark.parametrize("argument", NOT_SUPPORTED)
+def test_what_generate_cannot_do_is_refused(model, documents, argument):
+    """What would read the source's tokens, or a cache of its own, would else be dropped in silence."""
+    with pytest.raises(ValueError, match=f"generate does not support {argument} here"):
+        model.generate(**documents, **{argument: 2})
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

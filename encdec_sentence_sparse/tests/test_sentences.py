@@ -1,7 +1,6 @@
 """Sentence rules in characters and in tokens, documents that have no proper sentences, and the punkt model."""
 
 import builtins
-import json
 import random
 
 import nltk
@@ -11,11 +10,11 @@ from transformers import PreTrainedTokenizerFast
 
 from ..sentences import (
     RULES,
+    Splitter,
     eos_token_sentences,
     given_spans,
-    make_splitter,
-    punkt_values,
-    split_sentences,
+    load_punkt,
+    punkt_spans,
     token_sentence_ids,
 )
 from ..text import encode, ending_ids, tokenize, train_tokenizer
@@ -39,14 +38,22 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 
 @pytest.fixture(autouse=True)
-def no_nltk_data(monkeypatch):
-    """Whatever this machine has: no NLTK data, unless a test puts some there."""
-    monkeypatch.setattr(nltk.data, "path", [])
+def punkt_tab(tmp_path, monkeypatch):
+    """Whatever this machine has: NLTK finds a small English punkt model that knows three abbreviations."""
+    folder = tmp_path / "tokenizers" / "punkt_tab" / "english"
+    folder.mkdir(parents=True)
+    for name in ("collocations.tab", "sent_starters.txt", "ortho_context.tab"):
+        (folder / name).write_text("")
+    (folder / "abbrev_types.txt").write_text("mr\ndr\nu.s\n")
+    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
+    load_punkt.cache_clear()
+    yield folder
+    load_punkt.cache_clear()
 
 
 @pytest.fixture
 def splitter(request, tokenizer):
-    return make_splitter(request.param, STORIES, eos_ids=ending_ids(tokenizer, " ."))
+    return Splitter(request.param, eos_ids=ending_ids(tokenizer, " ."))
 
 
 def texts_of(tokenizer, encoded) -> list[str]:
@@ -63,33 +70,39 @@ def texts_of(tokenizer, encoded) -> list[str]:
 def test_given_sentences_stay_as_they_are(tokenizer):
     """Full stops and abbreviations do not matter; `<s>` belongs to the first sentence."""
     document = ["Mr. Smith saw", "Dr. Jones . He left .", "We"]
-    found = encode(tokenizer, document, 99, make_splitter("given"))
+    found = encode(tokenizer, document, 99, Splitter("given"))
     assert texts_of(tokenizer, found) == ["<s> Mr. Smith saw", " Dr. Jones . He left .", " We", "</s>"]
-    one = encode(tokenizer, " ".join(document), 99, make_splitter("given"))
+    one = encode(tokenizer, [" ".join(document)], 99, Splitter("given"))
     assert one.ids == found.ids and set(one.sentence_ids) == {0, 1}
+
+
+def test_a_text_is_never_silently_one_sentence(tokenizer):
+    with pytest.raises(ValueError, match="the document is one string: give a list of its sentences, or the rule 'nlt"):
+        encode(tokenizer, "It rained . We stayed .", 99, Splitter("given"))
+    assert max(encode(tokenizer, "It rained . We stayed .", 99, Splitter("nltk")).sentence_ids) == 2
 
 
 def test_d7_the_end_of_text_is_a_sentence_of_its_own_or_of_the_last(tokenizer):
     """Released code: `</s>` is one, which counts toward r; the flag puts it into the last. `<s>` is in the first."""
     document = ["It rained .", "We stayed ."]
-    own = encode(tokenizer, document, 99, make_splitter("given", eos="own"))
-    last = encode(tokenizer, document, 99, make_splitter("given", eos="last"))
+    own = encode(tokenizer, document, 99, Splitter("given", eos="own"))
+    last = encode(tokenizer, document, 99, Splitter("given", eos="last"))
     assert own.ids == last.ids and own.sentence_ids[:-1] == last.sentence_ids[:-1]
     assert (own.sentence_ids[0], own.sentence_ids[-2:], last.sentence_ids[-2:]) == (0, [1, 2], [1, 1])
     with pytest.raises(ValueError, match="eos is 'first'; use one of own, last"):
-        make_splitter("given", eos="first")
+        Splitter("given", eos="first")
 
 
 def test_d8_punkt_knows_abbreviations_and_the_released_rule_does_not(tokenizer):
     """By the token rule "Mr ." ends a sentence and "?" does not; by punkt (paper) it is the other way round."""
     text = "Was Mr . Smith there ? He left ."
-    splitter = make_splitter("eos-token", eos_ids=ending_ids(tokenizer, " ."))
+    splitter = Splitter("eos-token", eos_ids=ending_ids(tokenizer, " ."))
     assert texts_of(tokenizer, encode(tokenizer, text, 99, splitter)) == [
         "<s> Was Mr .",
         " Smith there ? He left .",
         "</s>",
     ]
-    punkt = make_splitter("nltk", STORIES * 20)
+    punkt = Splitter("nltk")
     found = encode(tokenizer, "Was Mr. Smith there? He left.", 99, punkt)
     assert texts_of(tokenizer, found) == ["<s> Was Mr. Smith there?", " He left.", "</s>"]
 
@@ -137,9 +150,7 @@ def test_ids_have_no_gaps_and_cover_every_token(tokenizer):
     for _ in range(50):
         pieces = [rng.choice(["Mr. Smith", "", " ", "It rained .", "x", "  We  "]) for _ in range(rng.randint(1, 6))]
         for rule in RULES:
-            splitter = make_splitter(
-                rule, STORIES, eos_ids=ending_ids(tokenizer, " ."), eos=rng.choice(["own", "last"])
-            )
+            splitter = Splitter(rule, rng.choice(["own", "last"]), ending_ids(tokenizer, " ."))
             found = encode(tokenizer, ["It .", *pieces], rng.randint(3, 30), splitter)
             ids = found.sentence_ids
             assert len(ids) == len(found.ids) and ids[0] == 0
@@ -149,9 +160,9 @@ def test_ids_have_no_gaps_and_cover_every_token(tokenizer):
 def test_d9_a_document_that_is_too_long_is_cut(tokenizer):
     """Its first tokens with their sentences, and `</s>`."""
     document = ["It rained .", "We stayed .", "He left ."]
-    whole = encode(tokenizer, document, 99, make_splitter("given"))
+    whole = encode(tokenizer, document, 99, Splitter("given"))
     for length in range(3, len(whole.ids) + 1):
-        found = encode(tokenizer, document, length, make_splitter("given"))
+        found = encode(tokenizer, document, length, Splitter("given"))
         assert found.was_cut == (length < len(whole.ids))
         assert found.ids == [*whole.ids[: length - 1], 2]
         assert found.sentence_ids[:-1] == whole.sentence_ids[: length - 1]
@@ -164,14 +175,14 @@ def test_d9_a_document_that_is_too_long_is_cut(tokenizer):
 @pytest.mark.parametrize("splitter", RULES, indirect=True)
 @pytest.mark.parametrize("text", ODD)
 def test_odd_documents_have_at_least_one_sentence(tokenizer, splitter, text):
-    found = encode(tokenizer, text, 99, splitter)
+    found = encode(tokenizer, [text], 99, splitter)
     assert found.sentence_ids[0] == 0 and len(found.sentence_ids) == len(found.ids)
     assert tokenizer.decode(found.ids) == f"<s> {text}</s>"
 
 
 def test_blank_texts_are_one_span_and_have_no_token_to_train_on(tokenizer):
-    splitter = make_splitter("nltk", STORIES)
-    assert [split_sentences(text, splitter) for text in ("", "  ", "x")] == [[(0, 0)], [(0, 2)], [(0, 1)]]
+    splitter = Splitter("nltk")
+    assert [punkt_spans(text) for text in ("", "  ", "x")] == [[(0, 0)], [(0, 2)], [(0, 1)]]
     for document in ("", [""]):
         with pytest.raises(ValueError, match="no token in the document '': leave it out"):
             encode(tokenizer, document, 99, splitter)
@@ -179,7 +190,7 @@ def test_blank_texts_are_one_span_and_have_no_token_to_train_on(tokenizer):
 
 def test_special_tokens_in_a_text_are_text(tokenizer):
     """A "</s>" that stands in the document neither ends a sentence nor becomes one."""
-    found = encode(tokenizer, ["a </s> b", "c"], 99, make_splitter("given"))
+    found = encode(tokenizer, ["a </s> b", "c"], 99, Splitter("given"))
     assert found.ids.count(2) == 1 and max(found.sentence_ids) == 2
     assert tokenize(tokenizer, "a </s> b", 99)[0]["input_ids"].count(2) == 1
 
@@ -190,49 +201,22 @@ def test_a_tokenizer_without_offsets_is_refused():
 
     slow = Slow(tokenizer_object=Tokenizer(models.BPE()))
     with pytest.raises(ValueError, match="Slow gives no offsets: load the model's fast tokenizer"):
-        encode(slow, "a b", 9, make_splitter("given"))
+        encode(slow, ["a b"], 9, Splitter("given"))
 
 
 # The punkt model
 
 
-def test_punkt_learns_abbreviations_from_the_training_documents():
-    """ "Mr." is in the texts often enough and never the end; a model trained on other texts cuts there."""
+def test_nltks_own_model_is_used_and_its_absence_said(punkt_tab, monkeypatch):
     text = "We met Mr. Gray today. He smiled."
-    assert split_sentences(text, make_splitter("nltk", ["I saw Mr. Gray. Ask Mr. White. He met Mr. Black."] * 20)) == [
-        (0, 22),
-        (23, 33),
-    ]
-    assert len(split_sentences(text, make_splitter("nltk", ["It rained. We stayed."] * 20))) == 3
-
-
-def test_punkt_is_saved_as_json_and_loaded_again():
-    """The loaded model has the same values and splits in the same way; a saved model wins over training texts."""
-    trained = make_splitter("nltk", ["I saw Mr. Gray. Ask Mr. White. He met Mr. Black."] * 20)
-    saved = json.loads(json.dumps(punkt_values(trained)))
-    assert "mr" in saved["abbrev_types"] and saved["ortho_context"]
-    loaded = make_splitter("nltk", ["It rained. We stayed."] * 20, saved)
-    assert punkt_values(loaded) == saved
-    for text in STORIES + ODD:
-        assert split_sentences(text, loaded) == split_sentences(text, trained)
-
-
-def test_nltks_own_model_is_used_where_it_is(tmp_path, monkeypatch):
-    """A small punkt_tab folder: its abbreviation, not what the texts teach."""
-    folder = tmp_path / "tokenizers" / "punkt_tab" / "english"
-    folder.mkdir(parents=True)
-    for name in ("collocations.tab", "sent_starters.txt", "ortho_context.tab"):
-        (folder / name).write_text("")
-    (folder / "abbrev_types.txt").write_text("gray\n")
-    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
-    splitter = make_splitter("nltk", ["I saw Mr. Gray. Ask Mr. White. He met Mr. Black."] * 20)
-    assert punkt_values(splitter)["abbrev_types"] == ["gray"]
-
-
-def test_without_a_model_or_nltk_the_error_says_what_to_do(monkeypatch):
-    for texts in (None, []):
-        with pytest.raises(ValueError, match="give texts to train on, or: python -m nltk.downloader punkt_tab"):
-            make_splitter("nltk", texts)
+    assert punkt_spans(text) == [(0, 22), (23, 33)]
+    load_punkt.cache_clear()
+    (punkt_tab / "abbrev_types.txt").write_text("gray\n")
+    assert len(punkt_spans(text)) == 3
+    load_punkt.cache_clear()
+    monkeypatch.setattr(nltk.data, "path", [])
+    with pytest.raises(ValueError, match="no punkt model on this machine: python -m nltk.downloader punkt_tab"):
+        Splitter("nltk")
     import_it = builtins.__import__
 
     def without_nltk(name, *others):
@@ -242,11 +226,11 @@ def test_without_a_model_or_nltk_the_error_says_what_to_do(monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", without_nltk)
     with pytest.raises(ImportError, match="the rule 'nltk' needs NLTK: pip install"):
-        make_splitter("nltk", STORIES)
+        Splitter("nltk")
 
 
 def test_unknown_rules_are_refused():
     with pytest.raises(ValueError, match="sentences is 'stanza'; use one of given, nltk, eos-token"):
-        make_splitter("stanza")
+        Splitter("stanza")
     with pytest.raises(ValueError, match="the rule 'eos-token' needs eos_ids"):
-        make_splitter("eos-token")
+        Splitter("eos-token")
