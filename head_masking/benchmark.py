@@ -29,7 +29,7 @@ from .masking import mask_heads
 from .run import one_line_errors
 from .sweep import all_heads
 
-BEAM = 4
+BEAM, LENGTH, TOKENS = 4, 800, 60  # beams; tokens of a document, of a summary
 SALIENT = 0.2  # share of the tokens that masked heads see
 DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -52,22 +52,11 @@ class Options:
 
     shapes: tuple[Literal[tuple(SHAPES)], ...] = ("bart-base", "bart-large")
     batches: tuple[int, ...] = (1, 4)  # documents decoded together
-    length: int = 800  # tokens of a document
-    tokens: int = 60  # of a summary
     repeats: int = 7  # rounds, at least 3
     quick: bool = False  # a tiny model and short texts: does it run? The numbers mean nothing
-    threads: int = 1
     device: str = "cpu"
     precision: Literal[tuple(DTYPES)] = "float32"
     csv: Path | None = None  # write the table here
-
-    def check(self) -> None:
-        """ValueError for a value out of range."""
-        for name, least in {"repeats": 3, "length": 1, "tokens": 1, "threads": 1}.items():
-            if getattr(self, name) < least:
-                raise ValueError(f"--{name} is {getattr(self, name)}; it must be at least {least}")
-        if min(self.batches, default=0) < 1:
-            raise ValueError(f"--batches is {self.batches}; a batch has at least 1 document")
 
 
 def make_model(shape: Shape, positions: int, device: torch.device, dtype: torch.dtype) -> BartForConditionalGeneration:
@@ -108,19 +97,18 @@ def decode(model: nn.Module, ids: Tensor, heads: dict, keep: Tensor, tokens: int
         return generate()
 
 
-def measure(name: str, batch: int, options: Options) -> list[dict[str, object]]:
+def measure(name: str, batch: int, length: int, tokens: int, options: Options) -> list[dict[str, object]]:
     """All sides at one shape and batch size."""
     device, shape = find_device(options.device), SHAPES[name]
-    positions = max(options.length, options.tokens + 2)
-    model = make_model(shape, positions, device, DTYPES[options.precision])
-    ids, keep = (x.to(device) for x in make_documents(batch, options.length, shape.vocabulary))
-    timings = compare(sides(model, ids, keep, options.tokens), options.repeats, 1, device, memory=False)
+    model = make_model(shape, max(length, tokens + 2), device, DTYPES[options.precision])
+    ids, keep = (x.to(device) for x in make_documents(batch, length, shape.vocabulary))
+    timings = compare(sides(model, ids, keep, tokens), options.repeats, 1, device, memory=False)
     rows = []
     for side, timing in timings.items():
         middle, spread = ratio(timings, side, "plain")
-        row = {"shape": name, "batch": batch, "S": options.length, "T": options.tokens, "beam": BEAM, "side": side}
+        row = {"shape": name, "batch": batch, "S": length, "T": tokens, "beam": BEAM, "side": side}
         row |= {"median_s": timing.median, "iqr_s": timing.iqr, "over_plain": middle, "over_plain_iqr": spread}
-        rows.append(row | {"device": options.device, "precision": options.precision, "threads": options.threads})
+        rows.append(row | {"device": options.device, "precision": options.precision})
     return rows
 
 
@@ -130,20 +118,21 @@ def main(arguments: list[str] | None = None) -> None:
         Options, prog=f"python -m {__package__}.benchmark", description=__doc__, args=arguments,
         config=(tyro.conf.FlagCreatePairsOff,),
     )  # fmt: skip
-    options.check()
-    if options.quick:
-        options.shapes, options.batches, options.length, options.tokens, options.repeats = ("quick",), (1,), 16, 4, 3
+    if options.repeats < 3 or min(options.batches, default=0) < 1:
+        raise ValueError("--repeats must be at least 3, --batches at least 1")
     find_device(options.device)
     check_outputs(options.csv)
     transformers.logging.set_verbosity_error()
-    torch.set_num_threads(options.threads)
+    torch.set_num_threads(1)
     torch.manual_seed(0)
-    rows = [row for shape in options.shapes for batch in options.batches for row in measure(shape, batch, options)]
+    shapes = ("quick",) if options.quick else options.shapes
+    sizes = (16, 4) if options.quick else (LENGTH, TOKENS)
+    rows = [row for shape in shapes for batch in options.batches for row in measure(shape, batch, *sizes, options)]
     if options.csv:
         write_csv(options.csv, rows)
     print(rouge.table(rows))
-    print(f"seconds of a whole decode, median of {options.repeats} rounds; torch {torch.__version__}, "
-          f"transformers {transformers.__version__}")  # fmt: skip
+    versions = f"torch {torch.__version__}, transformers {transformers.__version__}"
+    print(f"seconds of a whole decode, one thread, median of {options.repeats} rounds; {versions}")
 
 
 if __name__ == "__main__":

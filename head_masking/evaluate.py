@@ -17,7 +17,6 @@ from typing import Literal
 from zlib import crc32
 
 import numpy as np
-import torch
 import transformers
 import tyro
 from rouge_score.rouge_scorer import RougeScorer
@@ -39,7 +38,6 @@ from .train import Run, is_run, load_run, load_summarizer
 METRICS = {"rouge1": "R-1", "rouge2": "R-2", "rougeLsum": "R-L"}  # papers' ROUGE-L is that over sentences
 SIGNIFICANT, BETTER, WORSE = 0.005, "*", "!"  # caption of Table 1; the second mark is ours
 DEFAULT_LABELS = Labels()
-PRECISIONS = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass
@@ -71,7 +69,6 @@ class Options:
     min_length: int | None = None  # tokens; default: that of --decoding
     max_length: int | None = None  # tokens; default: that of --decoding
     batch_size: int = 32  # documents per batch
-    precision: Literal[tuple(PRECISIONS)] = "float32"  # of the summariser
     device: str = "cpu"
     json: Path | None = None  # write every number here; figures.py reads it
     csv: Path | None = None  # write a row per system and tagger here
@@ -418,6 +415,21 @@ def tables(metrics: dict) -> str:
     return "\n\n".join([*(rouge.table(t) for t in (rows, taggers) if t), *chosen, f"{note}; {metrics['signature']}"])
 
 
+def load_all(options: Options) -> tuple[dict[str, Run], dict[str, Run]]:
+    """The summarisers and the taggers that the flags name, by name, on the device."""
+    device, longest = find_device(options.device), options.generation().get("max_length", 0)
+    summarizers = {Path(name).name: load_summarizer(name) for name in options.runs}
+    taggers = {path.name: load_run(path, "tagger") for path in options.tagger}
+    for run in summarizers.values():
+        if longest > (positions := run.model.config.max_position_embeddings):
+            raise ValueError(f"--max-length is {longest}, the model has {positions} positions: lower it")
+    for run in (*summarizers.values(), *taggers.values()):
+        run.model.to(device)
+    for run in taggers.values() if options.threshold is not None else ():
+        run.model.threshold.fill_(options.threshold)
+    return summarizers, taggers
+
+
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     transformers.logging.set_verbosity_error()
@@ -427,18 +439,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         config=(tyro.conf.FlagCreatePairsOff,),
     )  # fmt: skip
     options.check()
-    device, generation = find_device(options.device), options.generation()
-    summarizers = {Path(name).name: load_summarizer(name) for name in options.runs}
-    taggers = {path.name: load_run(path, "tagger") for path in options.tagger}
-    for run in summarizers.values():
-        positions = run.model.config.max_position_embeddings
-        if (longest := generation.get("max_length", 0)) > positions:
-            raise ValueError(f"--max-length is {longest}, the model has {positions} positions: lower it")
-        run.model.to(device, PRECISIONS[options.precision])
-    for run in taggers.values():
-        run.model.to(device)
-        if options.threshold is not None:
-            run.model.threshold.fill_(options.threshold)
+    summarizers, taggers = load_all(options)
     heads = {name: find_heads(options.heads, run.model) for name, run in summarizers.items() if options.heads}
     data = options.data or next(iter([*summarizers.values(), *taggers.values()])).config.data
     examples = load(data, options.split, options.limit)
@@ -460,7 +461,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     labels = find_labels(options, taggers)
     metrics = evaluate(
         summarizers, examples, taggers, heads, options.oracle, labels, options.batch_size, options.predictions,
-        **generation,
+        **options.generation(),
     )  # fmt: skip
     metrics |= {"data": data, "split": options.split, "analysis": analysis}
     if options.json:

@@ -51,15 +51,11 @@ def tag(
     return tagged
 
 
-def word_scores_of(text: str, tagged: Tagged) -> list[tuple[int, int, float]]:
-    """(first character, end, score) of every word of a text."""
-    spans = word_spans(text)
-    return [(*span, score) for span, score in zip(spans, transfer_scores(*tagged, spans, spans), strict=True)]
-
-
 def selected_words(text: str, tagged: Tagged, threshold: float) -> str:
     """The words that a tagger selects, as a text: Section 5 gives its ROUGE-1."""
-    return " ".join(text[start:end] for start, end, score in word_scores_of(text, tagged) if score > threshold)
+    spans = word_spans(text)
+    scores = transfer_scores(*tagged, spans, spans)
+    return " ".join(text[a:b] for (a, b), score in zip(spans, scores, strict=True) if score > threshold)
 
 
 def tagging_quality(tagged: Sequence[Tagged], threshold: float, examples: Sequence, labels: Labels) -> dict[str, float]:

@@ -28,17 +28,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
 from tqdm import tqdm
-from transformers import (
-    AutoConfig,
-    AutoModel,
-    AutoModelForSeq2SeqLM,
-    AutoTokenizer,
-    BartConfig,
-    BartForConditionalGeneration,
-    GenerationConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedModel
 
 from shared.data import Example, load, read_jsonl
 
@@ -152,7 +142,7 @@ class Run(NamedTuple):
 
     config: TrainConfig
     model: PreTrainedModel | Tagger
-    tokenizer: PreTrainedTokenizerBase
+    tokenizer: transformers.PreTrainedTokenizerBase
     trained_on: int | None = None  # documents; None = not known
 
 
@@ -170,7 +160,7 @@ def load_run(folder: str | Path, task: str = "") -> Run:
     sizes = from_folder(AutoConfig, folder / "model")
     if config.task == "summarizer":
         model = AutoModelForSeq2SeqLM.from_config(sizes, dtype=torch.float32)
-        model.generation_config = from_folder(GenerationConfig, folder / "model")
+        model.generation_config = from_folder(transformers.GenerationConfig, folder / "model")
         load_weights(model, folder, "model/model.safetensors")
     else:
         model = new_tagger(config, AutoModel.from_config(sizes, dtype=torch.float32))
@@ -206,7 +196,7 @@ def from_folder(kind: type, name: str | Path, **options):
         raise ValueError(f"cannot load {str(name)!r} ({str(error).strip().splitlines()[0][:150]}): {remedy}") from error
 
 
-def from_transformers(kind: type, name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+def from_transformers(kind: type, name: str) -> tuple[PreTrainedModel, transformers.PreTrainedTokenizerBase]:
     """A model and its tokenizer; ValueError where transformers would fill weights at random, or they are NaN."""
     model, info = from_folder(kind, name, dtype=torch.float32, output_loading_info=True)
     wrong = sorted(map(str, [*info["missing_keys"], *info["mismatched_keys"]]))
@@ -225,16 +215,16 @@ def new_tagger(config: TrainConfig, model: PreTrainedModel) -> Tagger:
     return Tagger(encoder, config.hidden, config.activation, config.tagger_dropout, config.train_encoder)
 
 
-def new_bart(config: TrainConfig, vocabulary: int) -> BartForConditionalGeneration:
+def new_bart(config: TrainConfig, vocabulary: int) -> transformers.BartForConditionalGeneration:
     """A small BART with random weights."""
-    sizes = BartConfig(
+    sizes = transformers.BartConfig(
         vocab_size=vocabulary, d_model=config.width, encoder_layers=config.layers, decoder_layers=config.layers,
         encoder_attention_heads=config.heads, decoder_attention_heads=config.heads,
         encoder_ffn_dim=config.feed_forward, decoder_ffn_dim=config.feed_forward,
         max_position_embeddings=config.positions, dropout=config.dropout, attention_dropout=config.dropout,
         init_std=config.width**-0.5,  # BART's own 0.02 is for large widths: here attention would stay flat for long
     )  # fmt: skip
-    model = BartForConditionalGeneration(sizes)
+    model = transformers.BartForConditionalGeneration(sizes)
     model.generation_config.update(num_beams=5, max_length=min(config.max_target, config.positions))
     return model
 

@@ -1,5 +1,7 @@
 """What the tests share: one thread, no network, and small random models that do something worth testing."""
 
+from dataclasses import replace
+
 import huggingface_hub.constants
 import pytest
 import torch
@@ -66,3 +68,18 @@ def encoder() -> BertModel:
         max_position_embeddings=512, initializer_range=0.4,
     )  # fmt: skip
     return roughen(BertModel(config, add_pooling_layer=False))
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory):
+    """Two summarisers, base and half, and two taggers, tagger and weak, hardly trained."""
+    from ..train import train
+    from .test_train import SMALL, TAGGER
+
+    folder = tmp_path_factory.mktemp("runs")
+    train(replace(SMALL, layers=2, heads=4, max_target=24), folder / "base")
+    train(replace(SMALL, examples=12, steps=2, seed=1), folder / "half")
+    tagger = replace(TAGGER, encoder=str(folder / "base"), save_every=6)
+    train(tagger, folder / "tagger")
+    train(replace(tagger, examples=12, steps=6, max_source=40, min_run=2, oracle="newsroom"), folder / "weak")
+    return folder

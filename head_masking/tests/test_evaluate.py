@@ -18,8 +18,8 @@ from ..evaluate import Options, compare, main, refuse_overlap, salient_recall, s
 from ..labels import Labels, Tagged, kept, read_documents, selected_words, tag, tagging_quality
 from ..oracle import longest_common_runs, word_spans
 from ..sweep import Setting, decode, encode
-from ..train import load_run, load_summarizer, train
-from .test_train import DATA, SMALL, TAGGER
+from ..train import load_run, load_summarizer
+from .test_train import DATA, SMALL
 
 QUICK = ["--data", DATA, "--limit", "5", "--max-length", "10", "--beam", "2", "--batch-size", "3"]
 GENERATION = dict(num_beams=2, max_length=10)
@@ -27,18 +27,6 @@ GENERATION = dict(num_beams=2, max_length=10)
 
 def example(source: str, target: str, **fields) -> Example:
     return Example(id=source, document=[source], summary=[target], references=[[target]], **fields)
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    """Two summarisers and two taggers, hardly trained."""
-    folder = tmp_path_factory.mktemp("runs")
-    train(replace(SMALL, layers=2, heads=4), folder / "base")
-    train(replace(SMALL, examples=12, steps=2, seed=1), folder / "half")
-    tagger = replace(TAGGER, encoder=str(folder / "base"), save_every=6)
-    train(tagger, folder / "tagger")
-    train(replace(tagger, examples=12, steps=6, max_source=40, min_run=2, oracle="newsroom"), folder / "weak")
-    return folder
 
 
 @pytest.fixture(scope="module")

@@ -15,13 +15,12 @@ from ..masking import keep_at_least, mask_heads
 from ..predict import main, predict
 from ..sweep import all_heads
 from ..train import load_run, load_summarizer
-from .test_evaluate import runs  # noqa: F401  # a fixture
 
 TEXTS = ["a storm hit the town .", "on Monday the river rose , officials said .", "two bridges were closed ."]
 
 
 @pytest.fixture
-def base(runs):  # noqa: F811
+def base(runs):
     """A summariser to which it matters what it attends to."""
     run = load_summarizer(runs / "base")
     with torch.no_grad():
@@ -46,7 +45,7 @@ def alone(run, text, heads, keep=None) -> str:
     return " ".join(run.tokenizer.decode(ids[0], skip_special_tokens=True).split())
 
 
-def test_texts_are_summarised_in_their_order_with_and_without_masks(base, runs):  # noqa: F811
+def test_texts_are_summarised_in_their_order_with_and_without_masks(base, runs):
     """Each as alone, under the model's own settings; what is kept are the tagger's words; batches change nothing."""
     tagger, top = load_run(runs / "tagger"), {2: all_heads(base.model)[2]}
 
@@ -77,7 +76,7 @@ def test_input_is_streamed(base):
     assert next(rows)["id"] == "0" and next(texts).id == "1"
 
 
-def test_lines_of_standard_input_and_json_lines(runs, tmp_path, monkeypatch, capsys):  # noqa: F811
+def test_lines_of_standard_input_and_json_lines(runs, tmp_path, monkeypatch, capsys):
     """A line each, or with --both three; JSONL out has all that is known, from a JSONL that has only sources."""
     flags = [str(runs / "base"), "--tagger", str(runs / "tagger"), "--heads", "1:0-3"]
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(TEXTS) + "\n"))
@@ -106,7 +105,7 @@ def test_lines_of_standard_input_and_json_lines(runs, tmp_path, monkeypatch, cap
         (["{runs}/base", "--out", "{runs}/base"], "base"),
     ],
 )
-def test_bad_requests_end_with_one_line(runs, flags, message, capsys):  # noqa: F811
+def test_bad_requests_end_with_one_line(runs, flags, message, capsys):
     with pytest.raises(SystemExit):
         main([flag.format(runs=runs) for flag in flags])
     error = capsys.readouterr().err.splitlines()[-1]
