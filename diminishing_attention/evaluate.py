@@ -53,7 +53,6 @@ class Options:
     csv: Path | None = None  # write a row per system and seed here
     predictions: Path | None = None  # folder for the outputs, a .jsonl per run
     ablation: bool = False  # Table 4: decode each system three times more
-    ablation_penalty: float = 1.5  # alpha of its length normalisation (Section 4.2: 1.5)
     bertscore: str = ""  # Table 2: encoder of transformers, for bert-score
     bertscore_layer: int = 0  # layer of it; 0 = the last (the paper: roberta-large, 17)
     moverscore: str = ""  # Table 2: encoder of transformers, for MoverScore
@@ -241,7 +240,6 @@ def evaluate(
     examples: Sequence[Example],
     predictions: Path | None = None,
     ablation: bool = False,
-    ablation_penalty: float = 1.5,
     bertscore: str = "",
     bertscore_layer: int = 0,
     moverscore: str = "",
@@ -255,7 +253,7 @@ def evaluate(
     Args:
         runs: by name; the differences of the other systems refer to the first one's system.
         predictions: folder for NAME.jsonl with the outputs of each run, written as they come.
-        ablation, ablation_penalty: Table 4 too, see `ablate`.
+        ablation: Table 4 too, see `ablate`.
         bertscore, bertscore_layer, moverscore: encoders of transformers for Table 2.
         lead, sentences: of the lead baseline, of an extractive summary.
         batch_size, search: as in `decode`.
@@ -285,16 +283,15 @@ def evaluate(
         metrics["systems"][system.name] = describe(system) | {"scores": summarise(of_seeds), "difference": difference}
         first = first or of_seeds
         if ablation:
-            plain = {"lead": lead, "penalty": ablation_penalty}
-            metrics["ablation"][system.name] = ablate(system, examples, **plain, **options, **search)
+            metrics["ablation"][system.name] = ablate(system, examples, lead, **options, **search)
     return metrics
 
 
-def ablate(system: System, examples: Sequence[Example], lead: int, penalty: float, **options) -> dict[str, dict]:
+def ablate(system: System, examples: Sequence[Example], lead: int, **options) -> dict[str, dict]:
     """Table 4: the mechanism only, with length normalisation, with trigram blocking as well; against the first."""
     # D17: "only" is the decoder of See et al., the baseline's, whatever the runs have: the mean log-probability.
     plain = {"length_penalty": 0.0, "average": True, "trigram_blocking": False}
-    normed = plain | {"length_penalty": penalty, "average": False}
+    normed = plain | {"length_penalty": 1.5, "average": False}  # Section 4.2
     settings = {"only": plain, "+ length norm.": normed, "+ trigram blocking": normed | {"trigram_blocking": True}}
     rows, first = {}, None
     for name, setting in settings.items():
@@ -348,26 +345,15 @@ def table(title: str, rows: dict[str, dict], columns: dict[str, str], parameters
 
 
 def csv_rows(metrics: dict) -> Iterator[dict]:
-    """A row per system and seed with its means, and a row per system with the intervals."""
-    kinds = {"lead": metrics["lead_row"], "reference": metrics["reference_row"]}
-    for name, scores in kinds.items():
-        yield {"system": name} | {metric: without_seeds(value) for metric, value in scores.items()}
-    named = metrics["systems"] | {
-        f"{name} {setting}": row | {"seeds": metrics["systems"][name]["seeds"]}
-        for name, rows in metrics["ablation"].items()
-        for setting, row in rows.items()
-    }
-    for name, row in named.items():
-        for number, seed in enumerate(row["seeds"]):
-            means = {metric: {"mean": value["seeds"][number]} for metric, value in row["scores"].items()}
-            yield {"system": name, "seed": seed} | means
-        gains = {f"{metric}_gain": without_seeds(value) for metric, value in (row["difference"] or {}).items()}
-        yield {"system": name} | {metric: without_seeds(value) for metric, value in row["scores"].items()} | gains
-
-
-def without_seeds(value: dict) -> dict:
-    """The numbers of all seeds together."""
-    return {key: number for key, number in value.items() if key != "seeds"}
+    """A row per system and seed: the mean of every metric."""
+    yield {"system": "lead", "seed": None} | {name: value["mean"] for name, value in metrics["lead_row"].items()}
+    yield {"system": "reference"} | {name: value["mean"] for name, value in metrics["reference_row"].items()}
+    for name, system in metrics["systems"].items():
+        decodings = {f"{name} {setting}": row for setting, row in metrics["ablation"].get(name, {}).items()}
+        for row_name, row in ({name: system} | decodings).items():
+            for number, seed in enumerate(system["seeds"]):
+                means = {metric: value["seeds"][number] for metric, value in row["scores"].items()}
+                yield {"system": row_name, "seed": seed} | means
 
 
 @one_line_errors
@@ -394,8 +380,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if search.get("length_penalty") and options.average is None:  # one takes the place of the other
         search["average"] = False
     metrics = {"data": data, "split": options.split} | evaluate(
-        runs, examples, options.predictions, options.ablation, options.ablation_penalty, options.bertscore,
-        options.bertscore_layer, options.moverscore, options.lead, options.sentences, options.batch_size, **search,
+        runs, examples, options.predictions, options.ablation, options.bertscore, options.bertscore_layer,
+        options.moverscore, options.lead, options.sentences, options.batch_size, **search,
     )  # fmt: skip
     if options.json:
         write_json(options.json, metrics)

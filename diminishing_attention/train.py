@@ -11,7 +11,7 @@ import math
 import os
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, make_dataclass, replace
+from dataclasses import asdict, dataclass, field, fields, make_dataclass, replace
 from itertools import count
 from logging import getLogger
 from pathlib import Path
@@ -29,16 +29,7 @@ from transformers import AutoConfig, AutoModel, logging
 
 from shared.data import Example, in_sentences, load
 
-from . import bert_text, text
-from .bertsum import (
-    BertSumConfig,
-    BertSumExt,
-    BertSumExtAbs,
-    learning_rate,
-    load_encoder,
-    load_pretrained,
-    new_encoder,
-)
+from . import bert_text, bertsum, text
 from .diminishing import CONCAVE, KINDS, Diminishing
 from .model import PointerGenerator, PointerGeneratorConfig
 from .run import check_fields, holds_run, load_weights, one_line_errors, read_config, save_checkpoint, training
@@ -138,19 +129,10 @@ class TrainConfig:
         """The attention of this run."""
         return Diminishing(self.diminishing, self.f, self.f1, self.f2, self.exponent)
 
-    def pointer_config(self, vocabulary: int) -> PointerGeneratorConfig:
-        """The pointer-generator's part of the fields, with the size V that the vocabulary came to."""
-        return PointerGeneratorConfig(
-            vocabulary, self.embedding, self.hidden, self.coverage, self.coverage_weight, self.mechanism(),
-            self.renormalise,
-        )  # fmt: skip
-
-    def bertsum_config(self) -> BertSumConfig:
-        """The part of the fields that BERTSum has besides its encoder."""
-        return BertSumConfig(
-            self.decoder_layers, self.heads, self.feed_forward, self.dropout, self.positions, self.label_smoothing,
-            self.mechanism(), self.renormalise,
-        )  # fmt: skip
+    def part(self, kind: type, **values):
+        """A model's config: the fields of the same name, the mechanism, and `values`."""
+        known = {each.name: getattr(self, each.name) for each in fields(kind) if hasattr(self, each.name)}
+        return kind(**known | {"diminishing": self.mechanism()} | values)
 
 
 PAPER = dict(  # See et al. (2017), as in the public code that Section 4.2 names
@@ -189,13 +171,13 @@ PRESETS = {
         encoder_warmup=8000,
     ),
 }  # fmt: skip
+ENCODER = ("encoder", "pretrained", "vocabulary", "width", "layers", "positions")
 KEPT = {  # what a run keeps of the one that it goes on from
     ("pointer", "pointer"): ("vocabulary", "embedding", "hidden"),
-    ("bertsum-ext", "bertsum-abs"): ("encoder", "pretrained", "vocabulary", "width", "layers", "positions"),
+    ("bertsum-ext", "bertsum-ext"): (*ENCODER, "heads", "feed_forward", "decoder_layers"),
+    ("bertsum-ext", "bertsum-abs"): ENCODER,
+    ("bertsum-abs", "bertsum-abs"): (*ENCODER, "heads", "feed_forward", "decoder_layers"),
 }
-KEPT["bertsum-ext", "bertsum-ext"] = KEPT["bertsum-abs", "bertsum-abs"] = (
-    *KEPT["bertsum-ext", "bertsum-abs"], "heads", "feed_forward", "decoder_layers"
-)  # fmt: skip
 
 
 # Runs
@@ -205,7 +187,7 @@ class Run(NamedTuple):
     """A run folder's contents."""
 
     config: TrainConfig
-    model: PointerGenerator | BertSumExt | BertSumExtAbs
+    model: PointerGenerator | bertsum.BertSumExt | bertsum.BertSumExtAbs
     tokenizer: object  # text.Vocabulary, or BERTSum's tokenizer of transformers
     base: list[dict] = []  # the configs of the runs that it goes on from, the last one first
 
@@ -242,12 +224,12 @@ def load_run(folder: str | Path) -> Run:
 
 def make_model(config: TrainConfig, tokenizer, encoder: nn.Module | None = None) -> nn.Module:
     """A new model of the config, on the encoder where it is BERTSum."""
-    match config.model:
-        case "pointer":
-            return PointerGenerator(config.pointer_config(len(tokenizer)))
-        case "bertsum-ext":
-            return BertSumExt(encoder, config.bertsum_config())
-    return BertSumExtAbs(encoder, config.bertsum_config(), bert_text.target_ids(tokenizer))
+    if config.model == "pointer":
+        return PointerGenerator(config.part(PointerGeneratorConfig, vocabulary=len(tokenizer)))
+    sizes = config.part(bertsum.BertSumConfig, layers=config.decoder_layers)
+    if config.model == "bertsum-ext":
+        return bertsum.BertSumExt(encoder, sizes)
+    return bertsum.BertSumExtAbs(encoder, sizes, bert_text.target_ids(tokenizer))
 
 
 def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
@@ -262,14 +244,14 @@ def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
             vocabulary = text.Vocabulary.build(pieces, config.vocabulary)
             return Run(config, make_model(config, vocabulary), vocabulary)
         if config.encoder:
-            tokenizer = load_pretrained("AutoTokenizer", config.encoder)
+            tokenizer = bertsum.load_pretrained("AutoTokenizer", config.encoder)
         else:
             tokenizer = bert_text.make_tokenizer(pieces, config.vocabulary, config.positions)
         if config.encoder and config.pretrained:
-            encoder = load_encoder(config.encoder)
+            encoder = bertsum.load_encoder(config.encoder)
         else:
             sizes = config.width, config.layers, config.heads, config.feed_forward, config.positions, config.dropout
-            encoder = new_encoder(len(tokenizer), *sizes)
+            encoder = bertsum.new_encoder(len(tokenizer), *sizes)
         return Run(config, make_model(config, tokenizer, encoder), tokenizer)
     # D12: weights alone are taken over; optimiser, learning rates and their warm-up start anew.
     base = load_run(config.init)
@@ -310,12 +292,14 @@ def load_task(config: TrainConfig, split: str, limit: int | None = None, data: s
 class LengthBatches:
     """Endless lists of item indices: the batch sampler of a `DataLoader`.
 
-    An epoch sorts by source length, with some noise, cuts into batches of at most `size` items and, where `tokens` is
-    not 0, at most so many padded `lengths`, and shuffles the batches.
+    An epoch sorts by source length, with some noise, cuts into batches of at most `batch_size` items and, where it is
+    not 0, at most `batch_tokens` padded tokens, and shuffles the batches.
     """
 
-    def __init__(self, items: Sequence, size: int, seed: int, tokens: int = 0, lengths: Sequence[int] = ()):
-        self.size, self.seed, self.tokens, self.lengths = size, seed, tokens, lengths
+    def __init__(self, items: Sequence, config: TrainConfig):
+        counted = {"pointer": "target_out", "bertsum-ext": "source", "bertsum-abs": "target"}[config.model]
+        self.size, self.tokens, self.seed = config.batch_size, config.batch_tokens, config.seed
+        self.lengths = [len(getattr(item, counted)) for item in items]
         self.sources = np.array([len(item.source) for item in items])
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -327,19 +311,12 @@ class LengthBatches:
         by_length = np.argsort(self.sources * rng.uniform(0.8, 1.2, len(self.sources)), kind="stable")
         batches, longest = [[]], 0
         for i in by_length.tolist():
-            longest = max(longest, self.lengths[i]) if self.tokens else 0
-            if batches[-1] and (len(batches[-1]) == self.size or longest * (len(batches[-1]) + 1) > self.tokens):
+            longest, count_then = max(longest, self.lengths[i]), len(batches[-1]) + 1
+            if count_then > self.size or (count_then > 1 and 0 < self.tokens < longest * count_then):
                 batches.append([])
-                longest = self.lengths[i] if self.tokens else 0
+                longest = self.lengths[i]
             batches[-1].append(i)
         return [batches[i] for i in rng.permutation(len(batches))]
-
-
-def make_batches(config: TrainConfig, items: Sequence) -> LengthBatches:
-    """The batches of a run."""
-    counted = {"pointer": "target_out", "bertsum-ext": "source", "bertsum-abs": "target"}[config.model]
-    lengths = [len(getattr(item, counted)) for item in items]
-    return LengthBatches(items, config.batch_size, config.seed, config.batch_tokens, lengths)
 
 
 def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
@@ -381,7 +358,7 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     items, validation = run.encode(examples), run.encode(validation)
     # The loader's own generator, or starting it would draw from the one that dropout draws from.
     loader = DataLoader(
-        items, batch_sampler=make_batches(config, items), collate_fn=run.text.collate, generator=torch.Generator()
+        items, batch_sampler=LengthBatches(items, config), collate_fn=run.text.collate, generator=torch.Generator()
     )
     model, optimizer, loader = accelerator.prepare(run.model, make_optimizer(run.model, config), loader)
 
@@ -401,7 +378,7 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
         stream = iter(accelerator.skip_first_batches(loader, progress["step"] * config.accumulate))
         for step in range(progress["step"], config.steps):
             for group in optimizer.param_groups:
-                group["lr"] = learning_rate(step, group["factor"], group["warmup"])
+                group["lr"] = bertsum.learning_rate(step, group["factor"], group["warmup"])
             model.train()
             for _ in range(config.accumulate):
                 batch = next(stream)

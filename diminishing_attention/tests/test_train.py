@@ -29,7 +29,6 @@ from ..train import (
     load_run,
     load_task,
     main,
-    make_batches,
     make_optimizer,
     parse,
     train,
@@ -190,13 +189,13 @@ def test_eq7_eq8_rates_reach_their_groups(runs):
 
 def test_batches_hold_every_item_once_an_epoch_and_are_of_like_length(runs):
     items = load_run(runs["pointer"]).encode(load("toy:count=41,seed=1"))
-    batches = LengthBatches(items, 8, seed=0)
+    batches = LengthBatches(items, SMALL)
     for epoch in (0, 1):
         assert sorted(i for batch in batches.epoch(epoch) for i in batch) == list(range(41))
     assert sorted(map(len, batches.epoch(1))) == [1, 8, 8, 8, 8, 8]
     stream = iter(batches)
     assert [next(stream) for _ in range(7)] == [*batches.epoch(0), batches.epoch(1)[0]]
-    assert LengthBatches(items, 8, seed=1).epoch(0) != batches.epoch(0) != batches.epoch(1)
+    assert LengthBatches(items, replace(SMALL, seed=1)).epoch(0) != batches.epoch(0) != batches.epoch(1)
 
 
 def test_a_budget_of_padded_tokens_limits_batches(runs):
@@ -205,10 +204,10 @@ def test_a_budget_of_padded_tokens_limits_batches(runs):
         items = load_run(runs[name]).encode(load("toy:count=41,seed=1"))
         lengths = [len(getattr(item, field)) for item in items]
         budget = 3 * max(lengths)
-        batches = make_batches(replace(CONFIGS[name], batch_tokens=budget, batch_size=5), items).epoch(0)
+        batches = LengthBatches(items, replace(CONFIGS[name], batch_tokens=budget, batch_size=5)).epoch(0)
         padded = [len(batch) * max(lengths[i] for i in batch) for batch in batches]
         assert max(padded) <= budget and max(map(len, batches)) <= 5 and sorted(sum(batches, [])) == list(range(41))
-        assert max(map(len, make_batches(replace(CONFIGS[name], batch_tokens=1), items).epoch(0))) == 1
+        assert max(map(len, LengthBatches(items, replace(CONFIGS[name], batch_tokens=1)).epoch(0))) == 1
 
 
 # What is learned
@@ -434,7 +433,7 @@ def test_a_killed_run_resumes_to_the_same_bits(tmp_path, monkeypatch, runs, name
             raise Killed
         return learning_rate(step, *arguments)
 
-    monkeypatch.setattr(training, "learning_rate", kill)
+    monkeypatch.setattr(training.bertsum, "learning_rate", kill)
     with pytest.raises(Killed):
         train(config, tmp_path / "killed")
     monkeypatch.undo()
