@@ -4,6 +4,7 @@ import io
 import json
 import sys
 import types
+from pathlib import Path
 
 import pytest
 
@@ -58,6 +59,16 @@ def test_a_text_and_its_tree_in_the_texts_spelling(runs, files, tmp_path, capsys
     parts = ["Officials said", "that a storm hit the town on Monday.", "Nobody was hurt (they say)."]
     assert all(any(part in sentence for part in parts) for sentence in row["prediction"])
     assert " ".join(row["prediction"]) in (" ".join(parts[:2]), parts[1], parts[2])
+
+
+def test_the_example_of_the_readme(runs, capsys):
+    """Any run extracts one of the clauses, with its head in the sentence, spelled as in the file."""
+    folder = Path(__file__).parent
+    main([str(runs / "edu"), str(folder / "storm.txt"), "--tree", str(folder / "storm.dis"), "--units", "1"])
+    summary, text = capsys.readouterr().out.strip(), (folder / "storm.txt").read_text().replace("\n", " ")
+    assert summary in text and len(summary) < 60
+    with pytest.raises(SystemExit):
+        main([str(runs / "edu"), "--units", "-1"])
 
 
 def test_json_lines_with_trees(runs, tmp_path, capsys):
