@@ -4,14 +4,7 @@ At inference, chosen cross-attention heads of a trained summariser see only the 
 holds to be salient: -inf is added to their logits elsewhere. No weight of the summariser changes.
 """
 
-from .masking import (
-    PAPER_DECODING,
-    PAPER_HEADS,
-    PAPER_THRESHOLDS,
-    keep_at_least,
-    mask_heads,
-    uniform_heads,
-)
+from .masking import PAPER_DECODING, PAPER_HEADS, PAPER_THRESHOLDS, keep_at_least, mask_heads, uniform_heads
 from .model import Tagger, best_threshold, tagging_loss
 from .oracle import longest_common_runs, newsroom_fragments, oracle_labels, token_labels, word_spans
 from .text import encode_document, transfer_scores

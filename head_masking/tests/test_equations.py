@@ -180,27 +180,6 @@ def test_cached_decoding_is_uncached_decoding_and_sampling_steps_agree(bart, rag
     torch.testing.assert_close(results[0].sequences_scores, results[1].sequences_scores, atol=1e-5, rtol=1e-4)
 
 
-def test_several_beam_widths_and_batches_in_one_with(bart, ragged, keep):
-    """What is remembered for one beam width is not used for another."""
-    with mask_heads(bart, ALL, keep):
-        together = [bart.generate(**ragged, **BEAMS | {"num_beams": beams}) for beams in (4, 2, 4)]
-    with mask_heads(bart, ALL, keep):
-        alone = bart.generate(**ragged, **BEAMS | {"num_beams": 2})
-    assert torch.equal(together[1].sequences_scores, alone.sequences_scores)
-    assert torch.equal(together[0].sequences_scores, together[2].sequences_scores)
-
-
-def test_another_padding_in_the_same_with(bart, ragged, keep):
-    """Only `keep` is remembered between calls, the padding is that of each call."""
-    shorter = ragged | {"attention_mask": ragged["attention_mask"].clone()}
-    shorter["attention_mask"][0, 7:] = 0
-    with mask_heads(bart, {1: [0]}, keep):
-        forward(bart, ragged)
-        second = forward(bart, shorter).logits
-    with mask_heads(bart, {1: [0]}, keep):
-        torch.testing.assert_close(second, forward(bart, shorter).logits, atol=0, rtol=0)
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
 def test_other_precisions(bart, ragged, keep, dtype):
     """Hidden positions have no influence in other precisions and in autocast either."""
