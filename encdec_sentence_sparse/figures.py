@@ -102,7 +102,7 @@ def figure_2(files: Sequence[dict], out: Path) -> str:
             lines = [(key, line) for key, line in lines if metrics["runs"][key[0]]["task"] == task]
             groups += [(metrics, task, lines[i : i + MOST_LINES - 1]) for i in range(0, len(lines), MOST_LINES - 1)]
     if not groups:
-        raise Missing("needs encdec_sentence_sparse.evaluate --r with several numbers --json")
+        raise Missing("needs evaluate --r with several numbers --json")
     figure, places = panels("Figure 2: ROUGE-1 against r at inference", files[0], len(groups))
     for axes, (metrics, task, lines) in zip(places, groups, strict=True):
         full = next(row for row in metrics["systems"].values() if row["mode"] == "full")["rouge1"]
@@ -163,7 +163,7 @@ def attention_maps(files: Sequence[dict], out: Path, place: int) -> str:
     name, run = next(((name, run) for name, run in runs.items() if "map" in run), (None, None))
     if run is None:
         where = "the first file" if place == 0 else f"a file in the place of {PLACES[place]}"
-        raise Missing(f"needs {where}, written by encdec_sentence_sparse.evaluate --map N --json")
+        raise Missing(f"needs {where}, written by evaluate --map N --json")
     shown, number = run["map"], 5 + place
     title = f"Figure {number}: {name}, full attention, mean over heads and layers"
     figure, (left, right) = panels(title, files[place], 2, 5, 5, share=False)

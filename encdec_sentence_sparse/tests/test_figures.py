@@ -43,19 +43,19 @@ def rows_of(path) -> list[dict]:
     return list(csv.DictReader(path.open(encoding="utf-8")))
 
 
-def test_all_figures_from_four_files(tmp_path, capsys):
-    """The first file stands for CNN/DailyMail, the others for XSum, Podcast and arXiv."""
-    files = [tmp_path / f"{n}.json" for n in range(4)]
+def test_all_figures_from_two_files(tmp_path, capsys):
+    """The first file stands for CNN/DailyMail, the second for XSum; Podcast and arXiv are missing."""
+    files = [tmp_path / f"{n}.json" for n in range(2)]
     for n, file in enumerate(files):
         file.write_text(json.dumps(metrics(n)))
     main([*map(str, files), "--out", str(tmp_path / "new" / "figures")])
     printed = capsys.readouterr().out
-    assert "skipped" not in printed
-    for number in (1, 2, 4, 5, 6, 7, 8):
+    assert printed.count("skipped") == 2
+    for number in (1, 2, 4, 5, 6):
         path = tmp_path / "new" / "figures" / f"figure_{number}.png"
         assert path.read_bytes()[:4] == b"\x89PNG" and f"figure_{number}: {path}" in printed
     found = [(row["data"], row["task"]) for row in rows_of(path.with_name("figure_2.csv")) if row["system"] == "full"]
-    assert found == [(f"toy{n}", task) for n in range(4) for task in ("base", "integrated")]  # a panel each
+    assert found == [(f"toy{n}", task) for n in range(2) for task in ("base", "integrated")]  # a panel each
 
 
 def test_figure_1_shows_base_and_tuned_runs(tmp_path):
@@ -120,7 +120,7 @@ def test_what_cannot_be_drawn_says_what_it_needs(tmp_path, capsys):
     main([str(tmp_path / "metrics.json"), "--out", str(tmp_path)])
     lines = dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines())
     assert lines["figure_1"].endswith("figure_1.png")
-    assert lines["figure_2"] == "skipped, needs encdec_sentence_sparse.evaluate --r with several numbers --json"
+    assert lines["figure_2"] == "skipped, needs evaluate --r with several numbers --json"
     assert "integrated runs with different --r in training" in lines["figure_4"]
     assert lines["figure_5"].startswith("skipped, needs the first file, written by") and "--map N" in lines["figure_5"]
     assert "a file in the place of arXiv" in lines["figure_8"]

@@ -305,26 +305,6 @@ def test_any_bart_of_transformers_is_loaded_with_its_biases(documents, tmp_path)
     assert all(torch.equal(tensor, again.state_dict()[name]) for name, tensor in bart.state_dict().items())
 
 
-def test_lobart_from_a_bart(documents, tmp_path):
-    """Local attention that is wider than the documents, and a longer position table: nothing changes for short ones."""
-    bart = BartForConditionalGeneration(make_config()).eval()
-    bart.save_pretrained(tmp_path / "bart")
-    model = load_model(str(tmp_path / "bart"), attention_window=24, positions=96)
-    theirs = bart.generate(documents["input_ids"], attention_mask=documents["attention_mask"], **BEAM)
-    torch.testing.assert_close(
-        model.generate(**documents, **BEAM).sequences_scores, theirs.sequences_scores, atol=1e-5, rtol=1e-5
-    )
-    model.save_pretrained(tmp_path / "lobart")
-    again = load_model(str(tmp_path / "lobart"))
-    assert again.config.attention_window == 24 and again.config.max_position_embeddings == 96
-    long = {"input_ids": torch.randint(4, 31, (1, 90)), "sentence_ids": torch.arange(90).unsqueeze(0) // 7}
-    again.selection = model.selection = Selection("mean_key", r=3)
-    wide = load_model(str(tmp_path / "bart"), positions=96)  # the same without local attention
-    wide.selection = model.selection
-    ours, reloaded, other = (each.generate(**long, **BEAM).sequences_scores for each in (model, again, wide))
-    assert torch.equal(ours, reloaded) and not torch.allclose(ours, other, atol=1e-3)
-
-
 def test_approx_without_an_approximator(documents):
     model = rough_model()
     model.selection = Selection("approx")

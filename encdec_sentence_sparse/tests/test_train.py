@@ -570,8 +570,16 @@ class Killed(BaseException):
     pass
 
 
-@pytest.mark.parametrize("task", ["base", "sparse", "kl", "integrated"])
-@pytest.mark.parametrize("moment", ["in a step", "before its first checkpoint", "after a checkpoint"])
+@pytest.mark.parametrize(
+    ("task", "moment"),
+    [
+        ("base", "in a step"),
+        ("sparse", "before its first checkpoint"),
+        ("kl", "before its first checkpoint"),
+        ("integrated", "in a step"),
+        ("integrated", "after a checkpoint"),
+    ],
+)
 def test_a_killed_run_resumes_to_the_same_bits(tmp_path, monkeypatch, runs, task, moment):
     """Dropout, Adam, the mode, the data's order, and with patience (integrated) the best weights, --init or not."""
     config, out = config_of(runs[task]), tmp_path / "killed"
@@ -623,11 +631,6 @@ def test_a_run_in_training_can_be_read_and_lengthened(tmp_path, runs, capsys):
     assert load_run(out).model.training is False and "is not finished" in capsys.readouterr().err
     train(*parsed)
     assert not changed(weights(out), weights(runs["base"]))
-
-
-def test_another_seed_is_another_run(tmp_path, runs):
-    train(replace(config_of(runs["base"]), seed=1), tmp_path / "other")
-    assert "model.shared.weight" in changed(weights(tmp_path / "other"), weights(runs["base"]))
 
 
 # Bad input
@@ -709,8 +712,15 @@ def test_presets_hold_the_papers_values():
         is_long = config.max_source == 4096  # D24: r 30 in training, too
         assert (config.attention_window, config.extend_positions) == ((1024, 4096) if is_long else (0, 0))
     assert PRESETS["tiny"] == {} and set(PRESETS) == {"tiny", "paper", *rows}
-    tiny = TrainConfig()
-    assert (tiny.steps, tiny.batch_size, tiny.learning_rate, tiny.warmup, tiny.clip) == (1500, 32, 1e-3, 100, 1.0)
+    tiny = dict(
+        task="base", data="toy", examples=0, max_source=1024, max_target=256, sentences="given", eos="own",
+        sentence_end=" .", init="", model="", attention_window=0, extend_positions=0, vocabulary=1000, width=128,
+        feed_forward=512, heads=4, layers=2, positions=1024, dropout=0.0, gamma=0.1, sentence_encoder="gru",
+        temperature=0.5, kl_scale="paper", kl_weight=0.2, select="approx", r=5, mix_steps=0, steps=1500, batch_size=32,
+        accumulate=1, learning_rate=1e-3, schedule="inverse_sqrt", warmup=100, clip=1.0, save_every=100, patience=0,
+        mixed_precision="no", seed=0,
+    )  # fmt: skip
+    assert asdict(TrainConfig()) == tiny
 
 
 def test_a_new_bart_knows_how_to_decode():
@@ -766,8 +776,3 @@ def test_damaged_run_folders_are_named(tmp_path, runs, name):
     (folder / name).write_bytes((folder / name).read_bytes()[:30])
     with pytest.raises(ValueError, match="run.*cut off"):
         load_run(folder)
-
-
-def test_freeze_names_the_phases(runs):
-    with pytest.raises(ValueError, match="phase is 'tagger'"):
-        freeze(load_run(runs["kl"]).model, "tagger")
