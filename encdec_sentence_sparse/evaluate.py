@@ -31,7 +31,7 @@ from .run import one_line_errors
 from .selection import MODES, PHI, Selection, SentenceAttention
 from .sentences import RULES, Splitter
 from .text import Item, collate, encode, pad, tokenize
-from .train import Run, load_run_or_bart, quiet
+from .train import Run, load_run_or_bart, make_splitter, quiet
 
 # D20: rouge-score (the paper: pyrouge). Papers' ROUGE-L is that over sentences.
 METRICS = {"rouge1": "R-1", "rouge2": "R-2", "rougeLsum": "R-L", "salient_recall": "salient recall"}
@@ -449,17 +449,18 @@ def report(metrics: dict, numbers: Sequence[int] = tuple(TABLES)) -> str:
 
 
 def load_runs(options: Options) -> dict[str, Run]:
-    """The runs by their folders' names; a BART splits documents as the first run beside it, unless a flag says how."""
+    """The runs by their folders' names; a BART reads what the first run beside it does, unless flags say otherwise."""
     if not options.runs:
         raise ValueError("give at least one run folder or BART")
     if len({Path(name).name for name in options.runs}) < len(options.runs):
         raise ValueError("two runs have folders of the same name; rename one")
     runs = {name: load_run_or_bart(name, options.sentences or "given") for name in options.runs}
-    rules = [run.config.sentences for name, run in runs.items() if run.config.model != name]
-    if not options.sentences and rules:
-        runs = {
-            name: load_run_or_bart(name, rules[0]) if run.config.model == name else run for name, run in runs.items()
-        }
+    trained = [run.config for name, run in runs.items() if run.config.model != name]
+    for name, run in runs.items():
+        if run.config.model == name and trained:
+            taken = ("data",) if options.sentences else ("data", "sentences", "eos", "sentence_end")
+            config = replace(run.config, **{key: getattr(trained[0], key) for key in taken})
+            runs[name] = run._replace(config=config, splitter=make_splitter(config, run.tokenizer))
     for run in runs.values():
         run.model.to(find_device(options.device), PRECISIONS[options.precision])
     return {Path(name).name: run for name, run in runs.items()}
@@ -475,10 +476,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if min(*options.r, options.batch_size) < 1:
         raise ValueError("--r and --batch-size must be at least 1")
     runs = load_runs(options)
-    first = next(iter(runs.values())).config
-    if not options.data and first.model == options.runs[0]:
+    configs = [run.config for run in runs.values()]
+    if not options.data and all(config.model in options.runs for config in configs):
         raise ValueError(f"{options.runs[0]} is not a run that knows its data: give --data")
-    data = options.data or first.data
+    data = options.data or configs[0].data
     examples = load(data, options.split, options.limit)
     if options.map is not None and not 0 <= options.map < len(examples):
         raise ValueError(f"--map {options.map}: there are {len(examples)} examples, counted from 0")

@@ -311,10 +311,8 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     set_seed(config.seed, device_specific=True)  # each process draws its own dropout
     items = encode_examples(examples, start)
     validation = encode_examples(load_documents(config.data, "validation", None, config.sentences), start)
-    batches, join = (
-        Batches(items, config.batch_size, config.seed),
-        partial(collate, padding=start.tokenizer.pad_token_id),
-    )
+    batches = Batches(items, config.batch_size, config.seed)
+    join = partial(collate, padding=start.tokenizer.pad_token_id)
     # The loader's own generator, or starting it would draw from the one that dropout draws from.
     loader = DataLoader(items, batch_sampler=batches, collate_fn=join, generator=torch.Generator())
     learning = [parameter for parameter in start.model.parameters() if parameter.requires_grad]

@@ -365,6 +365,9 @@ def test_a_bart_that_is_no_run(tmp_path, examples, runs, capsys):
     train(replace(SMALL, steps=1, sentences="eos-token"), tmp_path / "dots")
     names = (str(tmp_path / "bart"), str(tmp_path / "dots"))
     rules = lambda **flags: [run.splitter.rule for run in evaluation.load_runs(evaluation.Options(**flags)).values()]  # noqa: E731
+    with pytest.raises(SystemExit):
+        main(names[:1])
+    assert "bart is not a run that knows its data: give --data" in capsys.readouterr().err
     assert rules(runs=names) == ["eos-token"] * 2 and rules(runs=names, sentences="given") == ["given", "eos-token"]
 
 
