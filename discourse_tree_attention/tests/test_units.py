@@ -120,6 +120,7 @@ def test_a_computation_that_fails_leaves_nothing(encoder_folder, tmp_path, monke
     monkeypatch.setattr(UnitEncoder, "encode", stop)
     with pytest.raises(KeyboardInterrupt):
         cached_vectors(encoder, TEXTS, tmp_path)
+    monkeypatch.setattr(UnitEncoder, "encode", None)
     monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
     with pytest.raises(OSError, match="No space left"):
         cached_vectors(encoder, TEXTS, tmp_path)
