@@ -369,7 +369,8 @@ def check_generation(name: str, run: Run, generation: dict) -> dict:
     settings = {key: value for key, value in (own | generation).items() if value is not None}
     longest, positions = settings.get("max_length", 20), run.model.config.max_position_embeddings
     if not max(2, settings.get("min_length", 0)) <= longest <= positions:
-        raise ValueError(f"--max-length is {longest}; {name} needs 2 or --min-length to {positions}, its positions")
+        limits = f"at least 2 and --min-length, and at most {positions}, the positions of {name}"
+        raise ValueError(f"--max-length is {longest}; it must be {limits}")
     if settings.get("num_beams", 1) < 1:
         raise ValueError(f"--beam is {settings['num_beams']}; it must be at least 1")
     return settings

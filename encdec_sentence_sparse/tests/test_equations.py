@@ -9,7 +9,7 @@ from transformers import BartForConditionalGeneration
 
 from ..approximator import KINDS, SentenceEncoder
 from ..attention import SentenceSparseAttention
-from ..model import SentenceSparseBart, add_approximator, approximator_parameters, freeze
+from ..model import SentenceSparseBart, add_approximator
 from ..selection import (
     PHI,
     Selection,
@@ -200,43 +200,6 @@ def test_eq11_kl_divergence_and_its_direction(sentences):
     assert kl_divergence(peaked, flat).item() == pytest.approx(math.log(2), abs=1e-5)
     assert kl_divergence(flat, peaked).item() > 5  # the other direction: flat has mass where peaked has none
     assert kl_divergence(exact, exact).abs().max() < 1e-12
-
-
-def integrated_gradients(loss_of):
-    """The gradients of a loss of (logits, record) in phase "integrated": of theta~ and of the decoder's layers.
-
-    Three biases of theta~ have none, those of the projection and of both layers' W^K: they move a query's logits for
-    all sentences alike, which the softmax does not see.
-    """
-    torch.manual_seed(3)
-    model = rough_model("gru")
-    freeze(model, "integrated")
-    model.selection, record = Selection("approx", r=2), []
-    ids = torch.tensor(IDS)
-    source, target = torch.randint(4, 31, (2, 12)), torch.randint(4, 31, (2, 5))
-    output = model(source, (ids >= 0).long(), sentence_ids=ids, labels=target, record=record)
-    loss_of(output, record).backward()
-    theta = {id(parameter) for parameter in approximator_parameters(model)}
-    grads = [(id(p) in theta, 0.0 if p.grad is None else p.grad.abs().sum().item()) for p in model.parameters()]
-    own = [grad for is_theta, grad in grads if is_theta]
-    layers = [p.grad for p in model.get_decoder().layers.parameters() if id(p) not in theta]
-    frozen = [model.model.shared.weight, *model.get_encoder().parameters()]
-    assert all(p.grad is None for p in frozen)
-    return own, sum(0.0 if grad is None else grad.abs().sum().item() for grad in layers)
-
-
-def kl_loss(_, record):
-    return sum(kl_divergence(each.exact, each.approximate).mean() for each in record)
-
-
-def test_eq12_eq13_eq14_gradients_of_integrated_training():
-    """Eq. 14: the cross entropy does not reach theta~, the KL loss does; Eq. 13: both reach the decoder."""
-    of_theta, of_decoder = integrated_gradients(lambda output, record: output.loss)
-    assert sum(of_theta) == 0 and of_decoder > 0
-    of_theta, of_decoder = integrated_gradients(kl_loss)
-    assert sum(grad > 1e-4 for grad in of_theta) == len(of_theta) - 3 and of_decoder > 0  # but those three
-    both, _ = integrated_gradients(lambda output, record: output.loss + 0.2 * kl_loss(output, record))
-    assert both == pytest.approx([0.2 * grad for grad in of_theta], rel=1e-4, abs=1e-5)
 
 
 def test_eq15_sharpened_target(sentences):

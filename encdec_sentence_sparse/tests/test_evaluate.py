@@ -407,7 +407,7 @@ def test_decoding_settings_are_those_of_the_released_configurations():
         (["{runs}/base", "--beam", "0"], "--beam is 0"),
         (["{runs}/base", "--max-length", "1"], "--max-length is 1"),
         (["{runs}/base", "--min-length", "90", "--max-length", "20"], "--max-length is 20"),
-        (["{runs}/base", "--max-length", "5000"], "to 1024, its positions"),
+        (["{runs}/base", "--max-length", "5000"], "at most 1024, the positions of base"),
         (["{runs}/base", "--device", "cuda:9"], "--device cuda:9 cannot be used here"),
         (["{runs}/base", "--data", "no/such/place"], "no/such/place"),
         (["{runs}/base", "--split", "tset"], "tset"),

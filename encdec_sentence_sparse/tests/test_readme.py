@@ -85,7 +85,7 @@ def test_readme_is_short_and_what_it_links_to_is_there():
 
 
 def test_importing_the_package_loads_no_more_than_bart_does():
-    """The top-level packages that come on top of transformers' BART: those of the tokenizers at most."""
+    """No top-level package comes on top of those of transformers' BART and tokenizers."""
     package = __package__.removesuffix(".tests")
     code = f"""
 import sys
