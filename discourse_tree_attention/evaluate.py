@@ -14,6 +14,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 import tyro
@@ -23,7 +24,7 @@ from shared import rouge
 from shared.data import Example, check_outputs, write_csv, write_json
 from shared.timing import find_device
 
-from .documents import Document, choose_documents, extract, make_document, prepare, score_documents
+from .documents import Corpus, Document, choose_documents, extract, make_document, prepare, score_documents
 from .model import count_parameters
 from .run import one_line_errors
 from .selection import join_units, lead
@@ -83,47 +84,44 @@ def evaluate(
     rouge.check_references(examples)
     config = next(iter(runs.values())).config
     documents = documents or [make_document(example, config.level) for example in examples]
-    values: dict[str, dict[str, dict[str, np.ndarray]]] = {}  # of each run: id -> R-1, R-2, R-L
-    systems = {name: {"runs": []} for name in (f"Lead{config.count}", "Oracle", *dict.fromkeys(map(system_of, runs)))}
+    values: dict[str, dict[str, np.ndarray]] = {}  # of each run: id -> R-1, R-2, R-L
+    systems = {name: {"runs": []} for name in map(system_of, runs)}
     for name, run in runs.items():
-        bar = partial(tqdm, desc="unit vectors", leave=False)
-        corpus = prepare(documents, run.config, run.encoder, cache, bar)
         chosen = choose_documents(run.config, split, len(documents))
-        texts = {}
+        corpus = prepare(documents, run.config, run.encoder, cache, partial(tqdm, desc="unit vectors", leave=False))
+        corpus = corpus.select(chosen)
         with open(predictions / f"{name}.jsonl", "w", encoding="utf-8") if predictions else nullcontext() as file:
-            corpus = corpus.select(chosen)
-            for document, scores in zip(corpus.documents, score_documents(run.model, corpus), strict=True):
-                texts[document.id] = extract(document, scores, run.config)
-                if file:
-                    row = {"id": document.id, "prediction": texts[document.id]}
-                    print(json.dumps(row, ensure_ascii=False), file=file, flush=True)
-        values[name] = score(texts, examples)
+            values[name] = score(summarize(run, corpus, file), examples)
         system = systems[system_of(name)]
         system |= {"attention": attention_name(run.config), "heads": run.config.heads}
         system |= dict(zip(("attention_parameters", "parameters"), count_parameters(run.model), strict=True))
         settings = {"run": name, "seed": run.config.seed, "fold": run.config.fold if run.config.folds else None}
         cut = sum(document.was_cut for document in corpus.documents)
         system["runs"].append(settings | {"documents_cut": cut} | intervals(values[name]))
-    per_system = {
-        name: mean_of_runs([v for run, v in values.items() if system_of(run) == name]) for name in list(systems)[2:]
-    }
-    tested = list(next(iter(per_system.values())))
-    if wrong := [name for name, scores in per_system.items() if list(scores) != tested]:
-        raise ValueError(f"{wrong[0]} was tested on other documents than {next(iter(per_system))}: give it its folds")
-    baselines = {
-        name: score(texts, examples) for name, texts in baseline_texts(documents, set(tested), config.count).items()
-    }
-    first = None
-    for name, scores in ({k: dict(sorted(v.items())) for k, v in baselines.items()} | per_system).items():
-        systems[name] |= intervals(scores)
-        if name in per_system:
-            systems[name]["difference"] = first and difference(scores, first)
-            first = first or scores
-    mark(systems, per_system)
+    scores = {name: mean_of_runs([values[run] for run in values if system_of(run) == name]) for name in systems}
+    first, base = next(iter(scores.items()))
+    for name, of_system in scores.items():
+        if list(of_system) != list(base):
+            raise ValueError(f"{name} was tested on other documents than {first}: give it its folds")
+        systems[name] |= intervals(of_system) | {"difference": None if name == first else difference(of_system, base)}
+    mark(systems, scores)
+    texts = baseline_texts(documents, set(base), config.count)
+    baselines = {name: {"runs": []} | intervals(score(of, examples)) for name, of in texts.items()}
     return {
-        "data": config.data, "split": split, "level": config.level, "documents": len(tested),
-        "signature": rouge.signature(len(tested)), "systems": systems,
+        "data": config.data, "split": split, "level": config.level, "documents": len(base),
+        "signature": rouge.signature(len(base)), "systems": baselines | systems,
     }  # fmt: skip
+
+
+def summarize(run: Run, corpus: Corpus, file: TextIO | None = None) -> dict[str, list[str]]:
+    """Summaries by document id, each a list of sentences; with `file`, written there as they come."""
+    texts = {}
+    for document, scores in zip(corpus.documents, score_documents(run.model, corpus), strict=True):
+        texts[document.id] = extract(document, scores, run.config)
+        if file:
+            row = {"id": document.id, "prediction": texts[document.id]}
+            print(json.dumps(row, ensure_ascii=False), file=file, flush=True)
+    return texts
 
 
 def check_runs(runs: dict[str, Run]) -> None:

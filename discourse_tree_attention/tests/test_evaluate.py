@@ -123,8 +123,7 @@ def test_folds_are_one_system_and_each_document_is_tested_once(folder, tmp_path,
     metrics = json.loads((tmp_path / "m.json").read_text())
     assert list(metrics["systems"]) == ["Lead6", "Oracle", "c"] and metrics["documents"] == 18
     assert [run["fold"] for run in metrics["systems"]["c"]["runs"]] == [0, 1, 2]
-    runs = {f"c-fold{fold}": load_run(folder / f"c-fold{fold}") for fold in range(2)}
-    other = runs | {"d": load_run(folder / "c-fold2")}
+    other = {"c-fold0": load_run(folder / "c-fold0"), "d": load_run(folder / "c-fold1")}  # as many documents
     with pytest.raises(ValueError, match="d was tested on other documents than c"):
         evaluate(other, read_documents("toy:count=9", "test", "edu", folds=3)[0])
 
