@@ -31,7 +31,7 @@ from .focus import Reading, attention_focus, place_tags, stanza_tags
 from .labels import Labels, Tagged, kind_of, read_documents, selected_words, tag, tagging_quality
 from .masking import PAPER_DECODING
 from .oracle import METHODS, Span
-from .run import one_line_errors
+from .run import check_fields, one_line_errors
 from .sweep import Document, Effects, Scores, Setting, Sweep, all_heads, encode, find_heads, write_heads
 from .train import Run, is_run, load_run, load_summarizer
 
@@ -59,7 +59,7 @@ class Options:
     data: str = ""  # anything shared.data.load takes; default: the first run's
     split: str = "test"
     limit: int | None = None  # first N examples only, also of the analysis set
-    method: Literal[tuple(METHODS)] | None = None  # how oracle labels are made; default: as the first tagger's, or runs
+    method: Literal[("as-trained", *METHODS)] = "as-trained"  # of oracle labels; default: the first tagger's, or runs
     min_run: int | None = None  # words of a labelled run, at least; default: as the first tagger's, or 1
     min_keep: int = 5  # tokens that a masked head sees, at least (released code: 5)
     threshold: float | None = None  # decision boundary in [0, 1); default: each tagger's own
@@ -93,11 +93,8 @@ class Options:
             raise ValueError(f"{self.runs[0]} is not a run of {__package__}.train that knows its data: give --data")
         if (self.sweep or self.select) and not self.sweep_file and (len(self.runs) != 1 or not is_run(self.runs[0])):
             raise ValueError("there is no one run to keep the sweep in: give one run, or --sweep-file FILE")
-        for name in ("analysis", "group", "batch_size", "beam", "min_run"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise ValueError(f"--{name.replace('_', '-')} is {value}; it must be at least 1")
-        if self.threshold is not None and not 0 <= self.threshold < 1:
-            raise ValueError(f"--threshold is {self.threshold}; it must be in [0, 1)")
+        least = dict.fromkeys(("limit", "analysis", "group", "min_run", "beam", "max_length", "batch_size"), 1)
+        check_fields(self, least | {"length_penalty": -100}, {"threshold": 0.999})
 
     def generation(self) -> dict[str, float]:
         """Arguments of `generate`."""
@@ -389,7 +386,8 @@ def refuse_overlap(chosen_on: Sequence[Example], tested_on: Sequence[Example]) -
 def find_labels(options: Options, taggers: Mapping[str, Run]) -> Labels:
     """How labels are made: as the flags say, else as the first tagger learned them."""
     trained = next((run.config for run in taggers.values()), None)
-    method = options.method or (trained.oracle if trained else Labels().method)
+    method = trained.oracle if trained else Labels().method
+    method = method if options.method == "as-trained" else options.method
     return Labels(method, options.min_run or (trained.min_run if trained else 1), options.min_keep)
 
 

@@ -108,6 +108,8 @@ def main(arguments: list[str] | None = None) -> None:
         raise ValueError("--tagger and --keep-words both say what to keep: give one of the two")
     if options.batch_size < 1 or options.min_keep < 0:
         raise ValueError("--batch-size must be at least 1, --min-keep at least 0")
+    if options.threshold is not None and not 0 <= options.threshold < 1:
+        raise ValueError(f"--threshold is {options.threshold}; it must be in [0, 1)")
     device, run = find_device(options.device), load_summarizer(options.model)
     run.model.to(device)
     tagger = load_run(options.tagger, "tagger") if options.tagger else None

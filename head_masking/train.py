@@ -52,19 +52,19 @@ class TrainConfig:
     # The summarizer: a small BART of these sizes, or one of transformers
     model: str = ""  # name or folder of transformers, or empty; the paper's: facebook/bart-large
     vocabulary: int = 1000  # subwords of the small BART
-    width: int = 128
-    feed_forward: int = 512
-    heads: int = 4
+    width: int = 128  # of its states
+    feed_forward: int = 512  # inner width of its feed-forward layers
+    heads: int = 4  # of each attention
     layers: int = 2  # of the encoder, and as many of the decoder
-    positions: int = 1024
+    positions: int = 1024  # longest source or summary, in tokens
     dropout: float = 0.0  # of the small BART; a loaded model has its own
     label_smoothing: float = 0.0  # fairseq's instructions for BART: 0.1
     # The tagger
     encoder: str = ""  # a run, or a name or folder of transformers; of an encoder-decoder its encoder is used
-    train_encoder: bool = False  # Appendix A: the encoder is fixed
-    hidden: int = 512  # released code
-    activation: Literal["tanh", "relu"] = "tanh"  # Section 5; released code: "relu"
-    tagger_dropout: float = 0.1  # released code
+    train_encoder: bool = False  # train the encoder, too; Appendix A: it is fixed
+    hidden: int = 512  # width between the two layers (released code)
+    activation: Literal["tanh", "relu"] = "tanh"  # between the two layers: Section 5; released code: "relu"
+    tagger_dropout: float = 0.1  # on the encoder's states (released code)
     oracle: Literal["runs", "newsroom"] = "runs"  # how training labels are made: "runs" as in Section 4.1
     min_run: int = 1  # words; shorter runs are not labelled
     keep_states: bool = True  # make a fixed encoder's states once and keep them in memory (4 S D bytes each)
@@ -72,15 +72,17 @@ class TrainConfig:
     steps: int = 1500  # updates at most
     batch_size: int = 32  # documents of a micro-batch of one process
     accumulate: int = 1  # micro-batches per update and process
-    learning_rate: float = 1e-3
-    schedule: Literal["inverse_sqrt", "polynomial", "constant"] = "inverse_sqrt"  # "polynomial": linear to 0 (released)
+    learning_rate: float = 1e-3  # the highest (Appendix A: 5e-4 for the tagger)
+    schedule: Literal["inverse_sqrt", "polynomial", "constant"] = (
+        "inverse_sqrt"  # "polynomial" = linear to 0 (released)
+    )
     warmup: int = 100  # updates
-    weight_decay: float = 0.0
+    weight_decay: float = 0.0  # of AdamW (released code: 0.01)
     clip: float = 1.0  # norm of the gradient; 0 = off
     save_every: int = 100  # updates between checkpoints, each with a validation; 0 = an epoch
     patience: int = 0  # stop after so many validations without improvement, take the best; 0 = never, take the last
     mixed_precision: Literal["no", "bf16", "fp16"] = "no"  # of the forward pass
-    seed: int = 0
+    seed: int = 0  # of weights, order and dropout
 
     def check(self) -> None:
         """ValueError for a value out of range, or values that contradict each other."""

@@ -373,6 +373,8 @@ def test_oracle_labels_are_made_as_the_first_tagger_learned_them(runs):
         (["hub/name", "--sweep", "--data", DATA], "--sweep-file"),
         (["{runs}/base", "--sweep", "--analysis", "0"], "--analysis is 0"),
         (["{runs}/base", "--beam", "0"], "--beam is 0"),
+        (["{runs}/base", "--length-penalty", "nan"], "--length-penalty is nan"),
+        (["{runs}/base", "--limit", "0"], "--limit is 0"),
         (["{runs}/base", "--max-length", "3000"], "--max-length is 3000, the model has 1024 positions"),
         (["{runs}/base", "--tagger", "{runs}/tagger", "--heads", "1:0", "--threshold", "nan"], "--threshold is nan"),
         (["{runs}/base", "--data", "no/such/place"], "no/such/place"),

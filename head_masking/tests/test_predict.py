@@ -101,6 +101,8 @@ def test_lines_of_standard_input_and_json_lines(runs, tmp_path, monkeypatch, cap
         (["{runs}/base", "--tagger", "{runs}/half"], "holds a summarizer"),
         (["{runs}/base", "--tagger", "{runs}/tagger", "--keep-words", "a"], "give one of the two"),
         (["{runs}/base", "{runs}/gone.txt"], "gone.txt"),
+        (["{runs}/base", "--threshold", "nan"], "--threshold is nan"),
+        (["{runs}/base", "--device", "foo"], "--device foo"),
         (["{runs}/base", "--heads", "9:0", "{runs}/base/config.json"], "layer 9 does not exist"),
         (["{runs}/base", "--out", "{runs}/base"], "base"),
     ],
