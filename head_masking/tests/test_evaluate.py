@@ -219,6 +219,18 @@ def test_evaluate_is_a_function_of_runs_and_examples(runs, examples):
     assert metrics["systems"]["base+oracle"]["difference"]["rouge1"].keys() == {"difference", "low", "high", "p"}
 
 
+def test_texts_come_in_the_order_of_the_documents(runs, examples, tmp_path, monkeypatch):
+    """Batches are of like length; what is decoded says which document it is of."""
+    run = load_run(runs / "base")
+    documents, _, _ = read_documents(run.tokenizer, 1024, examples, Labels())
+    monkeypatch.setattr(evaluate.sweeps, "decode", lambda m, d, batch, setting, **_: [[n] for n in batch.numbers])
+    monkeypatch.setattr(evaluate, "read_summaries", lambda run, rows: [str(row[0]) for row in rows])
+    in_order, plain = [str(i) for i in range(6)], Setting("plain")
+    assert [str(n) for batch in encode(run.model, documents, 2) for n in batch.numbers] != in_order
+    assert evaluate.decode_all(run, documents, {"x": plain}, examples, 2)["x"] == in_order
+    assert evaluate.make_sweep(run, examples, documents, 2, tmp_path / "s").decode(plain) == in_order
+
+
 def test_analysis_by_one_command_resumes(runs, tmp_path, monkeypatch):
     """Sweep, choice of heads with the first tagger and focus; a second start decodes for the focus and table alone."""
     path, calls, beams = tmp_path / "m.json", [], []
