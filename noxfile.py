@@ -51,15 +51,15 @@ DEMOS = {
         "--analysis 300 --json runs/head-masking/metrics.json",
         "figures runs/head-masking --out figures/head_masking",
     ),
-    # ENCDEC_SENTENCE_SPARSE: its lines as of the old command line
     "encdec_sentence_sparse": (
-        "train --task base --out runs/sparse-base --resume",
-        "train --task sparse --out runs/sparse-gamma-0.1 --init runs/sparse-base --gamma 0.1 --resume",
-        "train --task kl --out runs/sparse-kl --init runs/sparse-base --resume",
-        "train --task integrated --out runs/sparse-int-approx --init runs/sparse-kl --select approx --r 4 --resume",
-        "evaluate runs/sparse-base runs/sparse-gamma-0.1 runs/sparse-kl runs/sparse-int-approx --r 4 1 2 8 --limit 100 "
-        "--map 0 --json runs/sparse-base/metrics.json",
-        "figures runs/sparse-base --out figures/encdec_sentence_sparse",
+        "train --out runs/sparse-base --data toy:max_sentences=8,names=20 --batch-size 16 --steps 900 --save-every 300 "
+        "--resume",
+        "train --task kl --out runs/sparse-kl --init runs/sparse-base --steps 100 --warmup 20 --resume",
+        "train --task integrated --out runs/sparse-apx --init runs/sparse-kl --r 4 --steps 100 --warmup 20 "
+        "--learning-rate 3e-4 --resume",
+        "evaluate runs/sparse-base runs/sparse-kl runs/sparse-apx --r 4 2 1 --limit 50 --map 0 --json runs/sparse.json",
+        "figures runs/sparse.json --out figures/encdec_sentence_sparse",
+        "predict runs/sparse-apx runs/story.txt",
     ),
     # DIMINISHING_ATTENTION: its lines as of the old command line
     "diminishing_attention": (

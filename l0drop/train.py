@@ -17,7 +17,7 @@ import torch
 import tyro
 from accelerate import Accelerator, DataLoaderConfiguration
 from accelerate.utils import set_seed
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from tokenizers import Tokenizer
 from torch import Tensor
 from torch.utils.data import DataLoader
@@ -313,7 +313,7 @@ def save_average(out: Path, config: TrainConfig) -> None:
     """Write model.safetensors, the mean of the last checkpoints; D13: of those of the last tenth of the run."""
     folders = sorted((out / "checkpoints").glob("[0-9]*"))[-config.average_last :]
     tail = [folder for folder in folders if int(folder.name) > 0.9 * config.steps]
-    save_file(average([folder / "model.safetensors" for folder in tail]), out / "unfinished")
+    (out / "unfinished").write_bytes(save(average([folder / "model.safetensors" for folder in tail])))
     os.replace(out / "unfinished", out / "model.safetensors")
 
 

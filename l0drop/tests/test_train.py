@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import shutil
 import subprocess
 import sys
@@ -259,6 +260,20 @@ def test_d14_two_processes_train_like_one_that_accumulates_twice_as_much(tmp_pat
         if not name.endswith("key.bias"):  # its gradient is zero (softmax is shift-invariant): Adam scales up rounding
             torch.testing.assert_close(one[name], two[name], rtol=1e-3, atol=1e-4)
     assert (one["embedding.weight"] - half["embedding.weight"]).abs().max() > 1e-3
+
+
+def test_the_final_weights_can_be_read_by_others_and_a_full_disk_is_said(base, monkeypatch):
+    umask = os.umask(0)
+    os.umask(umask)
+    assert (base / "model.safetensors").stat().st_mode & 0o777 == 0o666 & ~umask
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space left"):
+        save_average(base, replace(SMALL, l0drop="none"))
+    load_run(base)
 
 
 # Flags
