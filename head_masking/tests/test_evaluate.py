@@ -144,9 +144,9 @@ def test_scores_are_shared_rouge_with_recall():
 
 
 def test_a_reference_of_one_string_is_read_in_sentences():
-    """ROUGE-Lsum of a text with its sentences in another order: 100 in sentences, less as one string."""
+    """ROUGE-Lsum of a summary with the clauses in another order: 100 in sentences, 50 as one string."""
     story = replace(example("a", "x"), references=[["Red cats sleep. Dogs bark now."]])
-    assert score(["Dogs bark now. Red cats sleep."], [story])["rougeLsum"][0] == pytest.approx(100.0)
+    assert score(["Dogs bark now, red cats sleep."], [story])["rougeLsum"][0] == pytest.approx(100.0)
 
 
 def test_marks_stand_for_p_below_0_005():
