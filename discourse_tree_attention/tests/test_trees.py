@@ -223,6 +223,7 @@ def test_bad_input_a_file_cut_anywhere(reader, text):
             r"doc:3: '\( Nucleous \(\.\.\.\).*no node \(Root, Nucleus, Satellite",
         ),
         ("(leaf 1)", "(leaf one)", r"doc:3: '\( leaf one \)' is no node"),
+        ("(span 3 4)", "(span 3 5)", r"doc:8: span 3-5 has children that cover 3-4"),
         ("(span 1 4)", "(span 1 3)", r"doc:9: span 1-3 has children that cover 1-4"),
         ("(leaf 2)", "(leaf 1)", r"doc: span 1-4 has children that are not side by side: 1-1 and 3-4"),
         ("(leaf 5)", "(leaf 6)", r"doc:11: span 1-5 has children that cover 1-6"),
