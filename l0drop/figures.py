@@ -132,16 +132,17 @@ def figure_2(out: Path, systems: dict[str, Run], corpus: Corpus) -> None:
         for (t, s), weight in np.ndenumerate(weights.numpy()):
             place = {"target_position": t, "target": target[t], "source_position": s, "source": source[s]}
             rows.append({"run": name} | place | {"pruned": int(is_pruned[s]), "weight": float(weight)})
-    longest = max(len(target) for *_, target in panels)
-    figure = Figure(((0.2 * len(is_pruned) + 1.2) * len(panels), 0.2 * longest + 2), layout="constrained")
+    shown = min(len(is_pruned), 2 * LONGEST)  # more would not be legible
+    rows_and_columns = (len(panels), 1) if shown > LONGEST else (1, len(panels))
+    width, height = 0.2 * shown + 1.4, 0.2 * max(len(target) for *_, target in panels) + 1.6
+    figure = Figure((width * rows_and_columns[1], height * rows_and_columns[0]), layout="constrained")
     largest = max(weights.max() for _, weights, _, _ in panels)  # one scale for all panels
-    for axes, (name, weights, source, target) in zip(
-        figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True
-    ):
-        axes.imshow(np.ma.masked_equal(weights, 0), cmap="Blues", vmin=0, vmax=largest)  # exact zeros stay white
-        axes.set_xticks(range(len(source)), source, rotation=90, fontsize=7)
+    all_axes = figure.subplots(*rows_and_columns, squeeze=False).flat
+    for axes, (name, weights, source, target) in zip(all_axes, panels, strict=True):
+        axes.imshow(np.ma.masked_equal(weights[:, :shown], 0), cmap="Blues", vmin=0, vmax=largest)  # zeros stay white
+        axes.set_xticks(range(shown), source[:shown], rotation=90, fontsize=7)
         axes.set_yticks(range(len(target)), target, fontsize=7)
-        for label, red in zip(axes.get_xticklabels(), is_pruned, strict=True):
+        for label, red in zip(axes.get_xticklabels(), is_pruned[:shown], strict=True):
             label.set_color("red" if red else "black")
         axes.set_title(name, fontsize=9)
     figure.suptitle("Figure 2: attention of output (y) to source tokens (x); red: pruned by L0Drop", fontsize=9)
