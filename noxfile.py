@@ -71,13 +71,14 @@ DEMOS = {
         "evaluate runs/pg-more runs/pg runs/pg-cov runs/pg-dim runs/pg-dydim --json runs/pg/metrics.json",
         "figures runs/pg/metrics.json --run runs/pg-dim --out figures/diminishing_attention",
     ),
-    # DISCOURSE_TREE_ATTENTION: its lines as of the old command line
     "discourse_tree_attention": (
         "train --out runs/discourse-dot --attention dot --resume",
         "train --out runs/discourse-tree --attention d_tree --resume",
-        "train --out runs/discourse-shuffled --attention d_tree --shuffle-trees true --resume",
-        "evaluate runs/discourse-dot runs/discourse-tree runs/discourse-shuffled",
-        "figures runs/discourse-tree runs/discourse-dot --out figures/discourse_tree_attention",
+        "train --out runs/discourse-shuffled --attention d_tree --shuffle-trees True --resume",
+        "evaluate runs/discourse-dot runs/discourse-tree runs/discourse-shuffled --json runs/discourse-tree/metrics.json",
+        "figures runs/discourse-tree/metrics.json --out figures/discourse_tree_attention",
+        "predict runs/discourse-tree discourse_tree_attention/tests/storm.txt "
+        "--tree discourse_tree_attention/tests/storm.dis --units 1",
     ),
 }
 WRITE_STORY = """
