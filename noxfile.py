@@ -75,8 +75,8 @@ DEMOS = {
         "train --out runs/discourse-dot --attention dot --resume",
         "train --out runs/discourse-tree --attention d_tree --resume",
         "train --out runs/discourse-shuffled --attention d_tree --shuffle-trees True --resume",
-        "evaluate runs/discourse-dot runs/discourse-tree runs/discourse-shuffled --json runs/discourse-tree/metrics.json",
-        "figures runs/discourse-tree/metrics.json --out figures/discourse_tree_attention",
+        "evaluate runs/discourse-dot runs/discourse-tree runs/discourse-shuffled --json runs/discourse.json",
+        "figures runs/discourse.json --out figures/discourse_tree_attention",
         "predict runs/discourse-tree discourse_tree_attention/tests/storm.txt "
         "--tree discourse_tree_attention/tests/storm.dis --units 1",
     ),
