@@ -266,7 +266,7 @@ class Command:
 @pytest.mark.parametrize("name", ["optimizer.bin", "random_states_0.pkl"])
 def test_a_checkpoint_cannot_run_code(tmp_path, finished, name):
     path = finished / "checkpoints/00000004" / name
-    for content in (pickle.dumps(Command(tmp_path / "ran")), b"cut"):
+    for content in (pickle.dumps(Command(tmp_path / "ran"), protocol=2), b"cut"):
         path.write_bytes(content)
         with pytest.raises(ValueError, match="00000004 cannot be resumed"):
             train(finished, Config(steps=6))
