@@ -11,7 +11,7 @@ import shutil
 import sys
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import get_args
+from typing import Literal, get_args, get_origin
 
 from accelerate.utils import load as load_safely
 from filelock import FileLock, Timeout
@@ -45,9 +45,10 @@ def check_fields(config, least, most):
         value, flag = getattr(config, field.name), "--" + field.name.replace("_", "-")
         low, high = least.get(field.name, 0), most.get(field.name, sys.float_info.max)
         if isinstance(value, (int, float)) and not low <= value <= high:
-            raise ValueError(f"{flag} is {value}; it must be a number from {low} to {high:g}")
-        if (choices := get_args(field.type)) and isinstance(value, str) and value not in choices:
-            raise ValueError(f"{flag} is {value!r}; it must be one of {', '.join(choices)}")
+            bounds = f"from {low} to {high}" if field.name in most else f"of at least {low}"
+            raise ValueError(f"{flag} is {value}; it must be a finite number {bounds}")
+        if get_origin(field.type) is Literal and value not in get_args(field.type):
+            raise ValueError(f"{flag} is {value!r}; it must be one of {', '.join(map(str, get_args(field.type)))}")
 
 
 def read_config(run_folder, config_type):
@@ -98,7 +99,8 @@ def save_checkpoint(accelerator, run_folder, progress, keep=1):
         if accelerator.is_main_process:
             (unfinished / "progress.json").write_text(json.dumps(progress))
             os.replace(unfinished, checkpoints / f"{progress['step']:08d}")
-            (run_folder / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in progress["log"]))
+            (checkpoints / "log").write_text("".join(json.dumps(row) + "\n" for row in progress["log"]))
+            os.replace(checkpoints / "log", run_folder / "log.jsonl")
             for path in sorted(checkpoints.glob("[0-9]*"))[:-keep]:
                 os.replace(path, unfinished)
                 shutil.rmtree(unfinished)

@@ -347,6 +347,7 @@ def _aclsum(split: str) -> Iterator[tuple[str, dict]]:
     for paper in ACLSum(names[split]):
         highlights = zip(*(paper.get_all_highlights(aspect) for aspect in aspects), strict=True)
         row = {"document": paper.get_all_sentences(), "summary": [paper.summaries[aspect] for aspect in aspects]}
+        row["title"] = paper.title
         yield f"aclsum:{paper.id}", row | {"id": paper.id, "salient": [any(labels) for labels in highlights]}
 
 

@@ -68,7 +68,7 @@ def finished(tmp_path) -> Path:
 )
 def test_numbers_that_are_not_finite_or_out_of_range_are_refused(change):
     run.check_fields(Config(), {"steps": 1}, {"rate": 1})
-    with pytest.raises(ValueError, match=f"--{next(iter(change))} is"):
+    with pytest.raises(ValueError, match=f"--{next(iter(change))} is .* a finite number (from 0 to 1|of at least 1)$"):
         run.check_fields(replace(Config(), **change), {"steps": 1}, {"rate": 1})
 
 
@@ -107,7 +107,7 @@ def test_an_interruption_is_one_line_and_a_mistake_of_ours_keeps_its_traceback()
 # Kill and resume
 
 
-@pytest.mark.parametrize("write", range(10))
+@pytest.mark.parametrize("write", range(12))
 def test_a_run_killed_at_any_write_resumes_to_the_same_bits(tmp_path, monkeypatch, finished, write):
     """The weights, Adam and the random numbers of dropout; a start that is killed can be started again."""
     out, writes = tmp_path / "killed", iter(range(1000))

@@ -310,7 +310,7 @@ def test_help_explains_every_flag_with_its_source(capsys):
         ({"l0_weight": math.nan}, "--l0-weight is nan"),
         ({"learning_rate": math.inf}, "--learning-rate is inf"),
         ({"learning_rate": -1.0}, "--learning-rate"),
-        ({"residual_dropout": 2.0}, "--residual-dropout is 2.0; it must be a number from 0 to 1"),
+        ({"residual_dropout": 2.0}, "--residual-dropout is 2.0; it must be a finite number from 0 to 1"),
         ({"label_smoothing": -1.0}, "--label-smoothing"),
         ({"l0_warmup": -5}, "--l0-warmup"),
         ({"length_penalty": -1.0}, "--length-penalty"),
