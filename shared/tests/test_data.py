@@ -378,6 +378,7 @@ def fake_aclsum(monkeypatch):
     highlights = {"challenge": [1, 0, 0], "approach": [0, 0, 1], "outcome": [1, 0, 0]}
     paper = types.SimpleNamespace(
         id="P06-1112",
+        title="A title",
         summaries={"challenge": "Hard .", "approach": "They try .", "outcome": "It works ."},
         get_all_sentences=lambda: ["First .", "Second .", "Third ."],
         get_all_highlights=lambda aspect: highlights[aspect],
@@ -390,7 +391,8 @@ def fake_aclsum(monkeypatch):
 def test_aclsum_joins_the_aspects_and_unites_their_highlights(monkeypatch):
     fake_aclsum(monkeypatch)
     (example,) = load("aclsum", "validation")
-    assert example.id == "P06-1112" and example.document == ["First .", "Second .", "Third ."]
+    assert (example.id, example.title) == ("P06-1112", "A title")
+    assert example.document == ["First .", "Second .", "Third ."]
     assert example.summary == ["Hard .", "They try .", "It works ."] and example.references == [example.summary]
     assert example.salient == [True, False, True]
     with pytest.raises(ValueError, match="aclsum has no split 'middle'; it has train, validation, test"):
