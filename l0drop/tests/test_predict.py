@@ -11,7 +11,10 @@ pytest.importorskip("shared")
 
 from safetensors.torch import load_file, save_file  # noqa: E402
 
-from ..evaluate import decode_all  # noqa: E402
+from shared.data import read_texts  # noqa: E402
+
+from .. import predict as module  # noqa: E402
+from ..evaluate import Output, decode_all  # noqa: E402
 from ..predict import bracket_pruned, main  # noqa: E402
 from ..text import encode_examples, train_tokenizer  # noqa: E402
 from ..train import load_run, train  # noqa: E402
@@ -40,14 +43,26 @@ def text_file(tmp_path):
 
 def test_lines_come_out_in_order_as_evaluate_decodes_them(run_dir, text_file, capsys):
     """A line each, blank lines skipped, whatever the batch size."""
-    from shared.data import read_texts
-
     run = load_run(run_dir)
     items = encode_examples(list(read_texts([text_file])), run.tokenizer, SMALL.max_source, SMALL.max_target)
     expected = [run.tokenizer.decode(output.tokens) for output in decode_all(run, items, 3, True)]
     for size in ("1", "2", "16"):
         main([str(run_dir), str(text_file), "--batch-size", size])
         assert capsys.readouterr().out.splitlines() == expected
+
+
+def test_each_document_gets_its_own_output(run_dir, text_file, monkeypatch):
+    """Batches are decoded in the order of length; rows come in that of the input."""
+
+    def decode_backwards(run, items, batch_size):
+        for i in reversed(range(len(items))):
+            yield i, Output([5 + i], 0.0, [[False] * len(items[i].source)])
+
+    monkeypatch.setattr(module, "decode", decode_backwards)
+    run = load_run(run_dir)
+    rows = list(module.predict(run, read_texts([text_file])))
+    assert [row["prediction"] for row in rows] == [run.tokenizer.decode([5 + i]) for i in range(3)]
+    assert [row["source"] for row in rows] == [" ".join(text.split()) for text in TEXTS]
 
 
 def test_standard_input_and_json_lines(run_dir, tmp_path, capsys, monkeypatch):
