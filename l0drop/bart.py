@@ -1,7 +1,8 @@
-"""L0Drop and Algorithm 1 on a BART of `transformers`, through its public `generate`.
+"""L0Drop and Algorithm 1 on a BART or Marian of `transformers`, through its public `forward` and `generate`.
 
-The gate may have been trained anywhere. BART's own code stays as it is: the compressed memory goes in as
-`encoder_outputs`, and the counts enter the cross-attention of every decoder layer through a hook.
+`GatedBart` is what `--model NAME` trains: a pretrained model with an L0Drop layer on its encoder's output. The model's
+own code stays as it is: the memory goes in as `encoder_outputs`, and Algorithm 1's counts enter the cross-attention of
+every decoder layer through a hook. With a gate of your own, the functions are enough:
 
     output = generate_pruned(bart.eval(), l0drop.eval(), input_ids, attention_mask, num_beams=4, max_new_tokens=60)
 """
@@ -11,14 +12,15 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
-from transformers import BartForConditionalGeneration
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
-from .gates import Memory, compress
+from .gates import L0Drop, Memory, compress, dense_memory
+from .model import Encoding
 
 
 @contextmanager
-def counted_attention(bart: BartForConditionalGeneration, log_counts: Tensor) -> Iterator[None]:
+def counted_attention(bart: PreTrainedModel, log_counts: Tensor) -> Iterator[None]:
     """Inside the `with`, add log_counts to the logits of every cross-attention; on leaving, BART is as before.
 
     Args:
@@ -41,7 +43,7 @@ def counted_attention(bart: BartForConditionalGeneration, log_counts: Tensor) ->
 
 
 @torch.inference_mode()
-def prune(bart: BartForConditionalGeneration, l0drop: nn.Module, input_ids: Tensor, attention_mask: Tensor) -> Memory:
+def prune(bart: PreTrainedModel, l0drop: nn.Module, input_ids: Tensor, attention_mask: Tensor) -> Memory:
     """Encode, gate and compress: Algorithm 1, lines 1-4.
 
     Args:
@@ -58,11 +60,106 @@ def prune(bart: BartForConditionalGeneration, l0drop: nn.Module, input_ids: Tens
     return compress(gated, gates, attention_mask.bool())
 
 
-def generate_pruned(
-    bart: BartForConditionalGeneration, l0drop: nn.Module, input_ids: Tensor, attention_mask: Tensor, **generation
-):
+def generate_pruned(bart: PreTrainedModel, l0drop: nn.Module, input_ids: Tensor, attention_mask: Tensor, **generation):
     """`bart.generate(**generation)` over the compressed memory; arguments as in `prune`."""
-    memory = prune(bart, l0drop, input_ids, attention_mask)
+    return generate_from(bart, prune(bart, l0drop, input_ids, attention_mask), **generation)
+
+
+def generate_from(bart: PreTrainedModel, memory: Memory, **generation):
+    """`bart.generate(**generation)` over a memory."""
     attend = memory.log_counts.isfinite().long()  # (B, R)
     with counted_attention(bart, memory.log_counts):
         return bart.generate(encoder_outputs=BaseModelOutput(memory.states), attention_mask=attend, **generation)
+
+
+class GatedBart(nn.Module):
+    """A pretrained model with an L0Drop layer between encoder and decoder; trains and decodes as `model.Transformer`.
+
+    Args:
+        bart: a `BartForConditionalGeneration`, `MarianMTModel` or another whose decoder is built like theirs.
+        gate: put the L0Drop layer in; False is the baseline that is only fine-tuned.
+        bias, start: of the layer, see `gates.L0Drop`.
+        freeze: train the gates alone; the pretrained model then runs without dropout.
+    Raises:
+        ValueError: another kind of model.
+    """
+
+    def __init__(
+        self, bart: PreTrainedModel, gate: bool = True, bias: bool = True, start: float = 0.0, freeze: bool = False
+    ):
+        super().__init__()
+        layers = getattr(bart.get_decoder(), "layers", [None])
+        if not hasattr(layers[0], "encoder_attn"):
+            raise ValueError(f"{type(bart).__name__} is not built like BART: its decoder layers have no `encoder_attn`")
+        self.bart, self.freeze = bart.requires_grad_(not freeze), freeze
+        self.l0drop = L0Drop(bart.config.d_model, bias, start) if gate else None
+        self.pad, self.start = bart.config.pad_token_id, bart.config.decoder_start_token_id
+
+    def train(self, mode: bool = True) -> "GatedBart":
+        """As `nn.Module.train`; a frozen model stays in eval mode, its gates do not."""
+        super().train(mode)
+        self.bart.train(mode and not self.freeze)
+        return self
+
+    def encode(self, source: Tensor) -> Encoding:
+        """(B, S) token ids -> gated states (B, S, D), gates and log_alpha as of `Transformer.encode`."""
+        keep = source != self.pad
+        states = self.bart.get_encoder()(input_ids=source, attention_mask=keep.long()).last_hidden_state
+        if self.l0drop is None:
+            return Encoding(states, keep, [], [])
+        gated, gates, log_alpha = self.l0drop(states)
+        return Encoding(gated, keep, [gates], [log_alpha])
+
+    def forward(self, source: Tensor, target_input: Tensor, _: Tensor | None = None) -> tuple[Tensor, Encoding]:
+        """Teacher forcing: (B, S) and (B, T) token ids -> (B, T, V) logits and the encoding."""
+        encoding = self.encode(source)
+        # Eq. (11): the decoder attends to the gated states, zeros included.
+        output = self.bart(
+            encoder_outputs=BaseModelOutput(encoding.states), attention_mask=encoding.keep.long(),
+            decoder_input_ids=target_input, use_cache=False,
+        )  # fmt: skip
+        return output.logits, encoding
+
+    @torch.inference_mode()
+    def generate(self, source: Tensor, prune: bool = True, **generation) -> tuple[Tensor, Encoding]:
+        """(B, T) tokens by the model's own `generate` and its own settings, and the encoding.
+
+        Args:
+            source: (B, S) token ids.
+            prune: Algorithm 1; False attends to every gated state. The outputs are the same.
+            generation: num_beams, length_penalty, ... where they are not to be the model's own.
+        """
+        encoding = self.encode(source)
+        memory = dense_memory(encoding.states, encoding.keep)
+        if prune and encoding.gates:
+            memory = compress(encoding.states, encoding.gates[-1], encoding.keep)
+        return generate_from(self.bart, memory, **generation), encoding
+
+
+def load_pretrained(name: str):
+    """A sequence-to-sequence model of the hub or of a folder, and its `tokenizers.Tokenizer`.
+
+    What the tokenizer puts before a text (<s>) stays; what it puts after (</s>) is left to the text pipeline.
+
+    Raises:
+        ValueError: no such model, or one without a fast tokenizer (tokenizer.json).
+    """
+    from tokenizers import Tokenizer, processors
+
+    try:
+        bart, wrapped = AutoModelForSeq2SeqLM.from_pretrained(name), AutoTokenizer.from_pretrained(name)
+        tokenizer = Tokenizer.from_str(wrapped.backend_tokenizer.to_str())
+        if len(wrapped) <= len(wrapped.all_special_tokens):  # what transformers makes up without tokenizer files
+            raise ValueError("its tokenizer has no words")
+    except Exception as error:  # transformers raises many types
+        raise ValueError(
+            f"--model {name}: no model folder or hub name with a fast tokenizer: {str(error)[:200]}"
+        ) from None
+    before = wrapped("").input_ids[:-1]
+    names = wrapped.convert_ids_to_tokens(before)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=[*names, "$A"], special_tokens=list(zip(names, before, strict=True))
+    )
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return bart, tokenizer

@@ -2,16 +2,38 @@
 
 import pytest
 import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from tokenizers.processors import TemplateProcessing
 from torch import Tensor, nn
-from transformers import BartConfig, BartForConditionalGeneration
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    PreTrainedTokenizerFast,
+    T5Config,
+    T5ForConditionalGeneration,
+)
 from transformers.modeling_outputs import BaseModelOutput
 
-from ..bart import counted_attention, generate_pruned, prune
-from ..gates import L0Drop
+from ..bart import GatedBart, counted_attention, generate_pruned, load_pretrained, prune
+from ..gates import L0Drop, open_probability
+from ..model import objective
 
 BEAMS = dict(
     num_beams=4, do_sample=False, min_new_tokens=3, max_new_tokens=8, return_dict_in_generate=True, output_scores=True
 )
+
+
+@pytest.fixture
+def bart_tokenizer() -> PreTrainedTokenizerFast:
+    """<s> before a text and </s> after it, as BART has them."""
+    words = {word: index for index, word in enumerate(["<s>", "<pad>", "</s>", "<unk>", "a", "b", "c"])}
+    tokenizer = Tokenizer(WordLevel(words, "<unk>"))
+    tokenizer.pre_tokenizer = Whitespace()
+    tokenizer.post_processor = TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
+    special = dict(bos_token="<s>", pad_token="<pad>", eos_token="</s>", unk_token="<unk>")
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
 
 
 class FixedGates(nn.Module):
@@ -141,3 +163,72 @@ def test_training_mode_is_refused(bart, batch):
         with pytest.raises(ValueError, match=r"call \.eval\(\)"):
             generate_pruned(bart, batch[2], *batch[:2])
         training.eval()
+
+
+@torch.no_grad()
+def test_bf16_model_with_a_float32_gate(bart, batch):
+    """The gate decides in its own number format, the states keep theirs."""
+    l0drop = L0Drop(16, start=-1.0).eval()
+    memory = prune(bart.bfloat16(), l0drop, *batch[:2])
+    assert memory.states.dtype == torch.bfloat16 and memory.states.size(1) > 1
+    assert generate_pruned(bart, l0drop, *batch[:2], **BEAMS).sequences.size(0) == 4
+
+
+def test_a_gate_of_another_width_is_named(bart, batch):
+    with pytest.raises(ValueError, match="states are 16 wide, this gate is for 8"):
+        prune(bart, L0Drop(8).eval(), *batch[:2])
+
+
+# Training
+
+
+@torch.no_grad()
+def test_eq11_gated_bart_reads_gated_states(bart, batch):
+    """Open gates change nothing, given gates are those of the full-length run, no gate is the plain model."""
+    source, targets = batch[0], torch.randint(4, 31, (4, 6))
+    plain = bart(input_ids=source, attention_mask=batch[1], decoder_input_ids=targets).logits
+    for model in (GatedBart(bart, gate=False), GatedBart(bart, start=50.0)):
+        torch.testing.assert_close(model.eval()(source, targets)[0], plain, atol=1e-5, rtol=0)
+    model = GatedBart(bart).eval()
+    model.l0drop = batch[2]
+    states = gated_states(bart, batch[2], *batch[:2])
+    gated = bart(encoder_outputs=states, attention_mask=batch[1], decoder_input_ids=targets).logits
+    torch.testing.assert_close(model(source, targets)[0], gated, atol=1e-5, rtol=0)
+    assert (gated - plain).abs().max() > 0.1
+    pruned, full = (model.generate(source, prune, **BEAMS)[0] for prune in (True, False))
+    assert torch.equal(pruned.sequences, full.sequences)
+
+
+@pytest.mark.parametrize("freeze", [False, True])
+def test_eq12_trains_the_gates_of_bart_and_the_rest_unless_frozen(bart, batch, freeze):
+    model = GatedBart(bart, start=1.0, freeze=freeze)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=0.1)
+    source, target = batch[0], torch.randint(4, 31, (4, 6))
+    for _ in range(5):
+        logits, encoding = model.train()(source, torch.cat([target[:, :1], target[:, :-1]], 1))
+        objective(logits, target, encoding, l0_weight=5.0).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    changed = {name for name, tensor in model.state_dict().items() if not torch.equal(before[name], tensor)}
+    assert {"l0drop.predictor.weight", "l0drop.predictor.bias"} <= changed
+    assert (len(changed) == 2) == freeze
+    assert model.l0drop.training and model.bart.training != freeze
+    probability = open_probability(model.eval().encode(source).log_alpha[0])[encoding.keep]
+    assert probability.mean() < open_probability(torch.tensor(1.0)) - 0.1
+
+
+def test_only_models_built_like_bart(bart):
+    t5 = T5ForConditionalGeneration(T5Config(vocab_size=8, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2))
+    with pytest.raises(ValueError, match="T5ForConditionalGeneration is not built like BART"):
+        GatedBart(t5)
+
+
+def test_load_pretrained_keeps_what_stands_before_a_text(bart, tmp_path, bart_tokenizer):
+    bart.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="--model .*fast tokenizer"):
+        load_pretrained(str(tmp_path))
+    bart_tokenizer.save_pretrained(tmp_path)
+    loaded, tokenizer = load_pretrained(str(tmp_path))
+    assert tokenizer.encode("a b").ids == bart_tokenizer("a b").input_ids[:-1]
+    assert torch.equal(loaded.state_dict()["final_logits_bias"], bart.state_dict()["final_logits_bias"])
