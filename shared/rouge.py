@@ -76,25 +76,18 @@ def signature(n: int, stemmer: bool = True) -> str:
     return f"ROUGE-1/2/L/Lsum F1 x 100 | {package} | {settings} | n {n}"
 
 
-def bootstrap_interval(values: Sequence[float], confidence=0.95, samples=10_000, seed=0) -> tuple[float, float, float]:
-    """Mean, low and high of (n,) values by the percentile bootstrap (Efron and Tibshirani 1993, chapter 13).
+def interval(values: Sequence[float], confidence=0.95, samples=10_000, seed=0) -> dict[str, float]:
+    """{mean, low, high} of (n,) values by the percentile bootstrap (Efron and Tibshirani 1993, chapter 13).
 
     Raises:
         ValueError: no values, a value that is not finite, a confidence outside (0, 1).
     """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must be between 0 and 1, got {confidence}")
-    values = _finite(values)
-    rng = np.random.default_rng(seed)
+    values, rng = _finite(values), np.random.default_rng(seed)
     means = [values[rng.integers(len(values), size=shape)].mean(1) for shape in _blocks(samples, len(values))]
     low, high = np.quantile(np.concatenate(means), [(1 - confidence) / 2, (1 + confidence) / 2])
-    return float(values.mean()), float(low), float(high)
-
-
-def interval(values: Sequence[float]) -> dict[str, float]:
-    """`bootstrap_interval` as {mean, low, high}."""
-    mean, low, high = bootstrap_interval(values)
-    return {"mean": mean, "low": low, "high": high}
+    return {"mean": float(values.mean()), "low": float(low), "high": float(high)}
 
 
 def paired_test(
@@ -110,18 +103,18 @@ def paired_test(
     Raises:
         ValueError: unknown method, lengths that differ, no values, a value that is not finite.
     """
+    if method not in ("approximate_randomization", "bootstrap"):
+        raise ValueError(f"unknown method {method!r}: approximate_randomization or bootstrap")
     a, b = _finite(a), _finite(b)
     if len(a) != len(b):
         raise ValueError(f"a paired test needs the same examples: {len(a)} values against {len(b)}")
     difference, rng, count = a - b, np.random.default_rng(seed), 0
     observed = abs(difference.mean()) - 1e-12 * (1 + abs(difference).max())  # ties count in spite of rounding
     for shape in _blocks(samples, len(difference)):
-        if method == "approximate_randomization":
-            sampled = (difference * rng.choice([-1.0, 1.0], size=shape)).mean(1)
-        elif method == "bootstrap":
+        if method == "bootstrap":
             sampled = difference[rng.integers(len(difference), size=shape)].mean(1) - difference.mean()
         else:
-            raise ValueError(f"unknown method {method!r}: approximate_randomization or bootstrap")
+            sampled = (difference * rng.choice([-1.0, 1.0], size=shape)).mean(1)
         count += int((abs(sampled) >= observed).sum())
     return (1 + count) / (1 + samples)
 
@@ -129,8 +122,8 @@ def paired_test(
 def difference(a: Sequence[float], b: Sequence[float]) -> dict[str, float]:
     """System a minus system b on the same examples: {difference, low, high, p} by bootstrap and `paired_test`."""
     p = paired_test(a, b)
-    mean, low, high = bootstrap_interval(np.subtract(a, b))
-    return {"difference": mean, "low": low, "high": high, "p": p}
+    values = interval(np.subtract(a, b))
+    return {"difference": values.pop("mean")} | values | {"p": p}
 
 
 def _finite(values: Sequence[float]) -> np.ndarray:
