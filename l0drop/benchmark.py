@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -30,13 +31,20 @@ from shared.data import check_outputs, write_csv
 from shared.rouge import table
 from shared.timing import find_device
 
-from .model import ModelConfig, Transformer, objective
-from .precision import convert, swap_linears
+from .model import ModelConfig, Transformer
+from .precision import PRECISIONS, convert, swap_linears
 from .run import one_line_errors
 from .search import generate
 
 BEAM = 4  # Appendix A
 TINY = dict(vocabulary=100, width=16, feed_forward=32, heads=2, encoder_layers=1, decoder_layers=1)  # for --quick
+SIDES = (  # engine, what it does, precision; "expanded" is the ordinary decoder: keys and values once per beam
+    "generate", "generate, bf16", "expanded", "expanded, pruned", "shared", "shared, pruned", "shared, pruned, bf16",
+)  # fmt: skip
+CPU_SIDES = (
+    "generate, packed", "generate, int8", "shared, packed", "shared, pruned, packed", "shared, int8",
+    "shared, pruned, int8", "CTranslate2, float32", "CTranslate2, int8",
+)  # fmt: skip
 
 
 class Shape(NamedTuple):
@@ -93,29 +101,8 @@ def make_bart(config: ModelConfig) -> BartForConditionalGeneration:
     )).eval()  # fmt: skip
 
 
-def ours(model: Transformer, source: Tensor, tokens: int, prune: bool, share: bool) -> int:
-    """A whole decode by this package; returns the tokens of an output."""
-    extra = tokens - source.size(1)
-    return generate(
-        model, source, prune=prune, share=share, extra_length=extra, beam=BEAM, min_length=tokens
-    ).hypotheses.tokens.size(1)
-
-
-@torch.inference_mode()
-def by_generate(bart: BartForConditionalGeneration, source: Tensor, tokens: int) -> int:
-    """The same by `generate`."""
-    options = {"num_beams": BEAM, "do_sample": False, "min_new_tokens": tokens, "max_new_tokens": tokens}
-    return bart.generate(source, forced_eos_token_id=None, **options).size(1) - 1
-
-
-def by_ctranslate2(translator, source: list[list[str]], tokens: int) -> int:
-    """The same by CTranslate2."""
-    options = {"beam_size": BEAM, "min_decoding_length": tokens, "max_decoding_length": tokens, "max_input_length": 0}
-    return len(translator.translate_batch(source, max_batch_size=0, **options)[0].hypotheses[0])
-
-
 def make_translator(bart: BartForConditionalGeneration, precision: str, threads: int):
-    """CTranslate2's engine of a BART; ImportError without the package."""
+    """CTranslate2's engine of a BART."""
     import ctranslate2
 
     words = {f"w{i}": i for i in range(bart.config.vocab_size)}
@@ -131,63 +118,52 @@ def make_translator(bart: BartForConditionalGeneration, precision: str, threads:
 
 
 def make_sides(config: ModelConfig, shape: Shape, options: Options) -> dict[str, Callable[[], int]]:
-    """Name -> a whole decode. The first is what the others are compared with."""
+    """Name -> a whole decode, which returns the tokens of an output."""
     source = torch.randint(4, config.vocabulary, (shape.sources, shape.length))
     source[:, -1] = 2  # </s> of both
-    bart, model = make_bart(config), Transformer(config).eval()
-    model.l0drop[0] = FixedGates(close_gates(shape))
-    device, tokens = find_device(options.device), shape.tokens
-    on_cpu = device.type == "cpu"
-    source = source.to(device)
+    bart, model, device = make_bart(config), Transformer(config).eval(), find_device(options.device)
+    model.l0drop[0], tokens = FixedGates(close_gates(shape)), shape.tokens
+    words, source = [[f"w{i}" for i in row] for row in source.tolist()], source.to(device)
 
-    def peer(precision: str, pack: bool = False) -> Callable[[], int]:
-        twin = copy.deepcopy(bart).to(device, torch.bfloat16 if precision == "bf16" else torch.float32)
-        if pack:
-            swap_linears(twin, precision)
-        return partial(by_generate, twin, source, tokens)
+    def make(engine: str, *how: str) -> Callable[[], int]:
+        precision = next((word for word in how if word in PRECISIONS), "float32")
+        if engine == "CTranslate2":
+            translator = make_translator(copy.deepcopy(bart), precision, options.threads)
+            lengths = {"min_decoding_length": tokens, "max_decoding_length": tokens, "max_input_length": 0}
+            translate = partial(translator.translate_batch, words, max_batch_size=0, beam_size=BEAM, **lengths)
+            return lambda: len(translate()[0].hypotheses[0])
+        if engine == "generate":
+            twin = copy.deepcopy(bart).to(device, torch.bfloat16 if precision == "bf16" else torch.float32)
+            if {"packed", "int8"} & set(how):
+                swap_linears(twin, precision)
+            lengths = {"min_new_tokens": tokens, "max_new_tokens": tokens, "forced_eos_token_id": None}
+            decode = torch.inference_mode()(partial(twin.generate, source, num_beams=BEAM, do_sample=False, **lengths))
+            return lambda: decode().size(1) - 1
+        twin = convert(copy.deepcopy(model).to(device), precision, pack=bool({"packed", "bf16"} & set(how)))
+        lengths = {"extra_length": tokens - shape.length, "min_length": tokens}
+        decode = partial(generate, twin, source, None, "pruned" in how, engine == "shared", beam=BEAM, **lengths)
+        return lambda: decode().hypotheses.tokens.size(1)
 
-    def side(prune: bool, share: bool, precision: str = "float32", pack: bool = False) -> Callable[[], int]:
-        twin = convert(copy.deepcopy(model).to(device), precision, pack)
-        return partial(ours, twin, source, tokens, prune, share)
-
-    sides = {
-        "generate": peer("float32"),
-        "generate, bf16": peer("bf16"),
-        "expanded": side(False, False),  # the ordinary decoder: keys and values once per beam
-        "expanded, pruned": side(True, False),
-        "shared": side(False, True),
-        "shared, pruned": side(True, True),
-        "shared, pruned, bf16": side(True, True, "bf16", pack=True),
-    }
-    if on_cpu:
-        sides["generate, packed"] = peer("float32", pack=True)
-        sides["generate, int8"] = peer("int8", pack=True)
-        sides["shared, packed"] = side(False, True, pack=True)
-        sides["shared, pruned, packed"] = side(True, True, pack=True)
-        sides["shared, int8"] = side(False, True, "int8")
-        sides["shared, pruned, int8"] = side(True, True, "int8")
-        words = [[f"w{i}" for i in row] for row in source.tolist()]
-        try:
-            for precision in ("float32", "int8"):
-                engine = make_translator(copy.deepcopy(bart), precision, options.threads)
-                sides[f"CTranslate2, {precision}"] = partial(by_ctranslate2, engine, words, tokens)
-        except ImportError:
-            print("CTranslate2 is not installed (pip install ctranslate2): its rows are left out")
-    if unknown := set(options.sides) - set(sides):
-        raise ValueError(f"--sides {', '.join(unknown)}: choose from {', '.join(sides)}")
-    return {name: sides[name] for name in options.sides or sides}
+    names = SIDES + CPU_SIDES if device.type == "cpu" else SIDES
+    if not find_spec("ctranslate2"):
+        print("CTranslate2 is not installed (pip install ctranslate2): its rows are left out")
+        names = tuple(name for name in names if "CTranslate2" not in name)
+    if unknown := set(options.sides) - set(names):
+        raise ValueError(f"--sides {', '.join(unknown)}: choose from {', '.join(names)}")
+    return {name: make(*name.split(", ")) for name in options.sides or names}
 
 
 def measure(functions: dict[str, Callable[[], object]], repeats: int, device: str) -> dict[str, np.ndarray]:
     """(repeats,) seconds of each function, a round each; every round starts one function later."""
     names, seconds = list(functions), {name: [] for name in functions}
+    clock = time.process_time if device == "cpu" else time.perf_counter
     for number in range(repeats):
         for name in names[number % len(names) :] + names[: number % len(names)]:
-            start = (time.process_time if device == "cpu" else time.perf_counter)()
+            start = clock()
             functions[name]()
             if device == "cuda":
                 torch.cuda.synchronize()
-            seconds[name].append((time.process_time if device == "cpu" else time.perf_counter)() - start)
+            seconds[name].append(clock() - start)
     return {name: np.array(values) for name, values in seconds.items()}
 
 
@@ -206,23 +182,6 @@ def decode_rows(shape: Shape, seconds: dict[str, np.ndarray]) -> list[dict]:
             row[title] = spread(seconds[other] / own) if other in seconds else None
         rows.append(row)
     return rows
-
-
-def training_steps(config: ModelConfig, quick: bool, device: str) -> dict[str, Callable[[], object]]:
-    """Training steps (forward, loss, backward, Adam) without and with the layer: 4 sources of 400, targets of 80."""
-    source, target = (torch.randint(4, 100, (4, n), device=device) for n in ((24, 8) if quick else (400, 80)))
-
-    def update(model: Transformer, optimizer: torch.optim.Optimizer) -> None:
-        logits, encoding = model(source, target)
-        objective(logits, target, encoding, l0_weight=0.3).mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    steps = {}
-    for name, l0drop in (("without L0Drop", "none"), ("with L0Drop", "output")):
-        model = Transformer(ModelConfig(**vars(config) | {"l0drop": l0drop})).to(device).train()
-        steps[name] = partial(update, model, torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98)))
-    return steps
 
 
 def keep_memory() -> None:
@@ -257,14 +216,6 @@ def main(arguments: list[str] | None = None) -> None:
         assert set(lengths.values()) == {shape.tokens}, lengths
         rows += decode_rows(shape, measure(sides, options.repeats, options.device))
         print(table(rows[-len(sides) :]), "\n", flush=True)
-    steps = training_steps(config, options.quick, options.device)
-    for step in steps.values():
-        step()
-    seconds = measure(steps, 5 * options.repeats, options.device)
-    overhead = spread(np.median((seconds["with L0Drop"] / seconds["without L0Drop"]).reshape(options.repeats, 5), 1))
-    rows += [{"side": f"training step {name}", "seconds": spread(values)} for name, values in seconds.items()]
-    rows.append({"side": "training step, with / without L0Drop", "seconds": overhead})
-    print(table(rows[-3:]))
     if options.csv:
         run = {"device": options.device, "threads": options.threads, "repeats": options.repeats}
         write_csv(options.csv, [row | run | {"torch": torch.__version__} for row in rows])

@@ -6,13 +6,13 @@ python -m l0drop.evaluate runs/base runs/l0 --repeats 7          # Table 1, agai
 
 import json
 import time
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple, TextIO
+from typing import Literal, NamedTuple
 
 import numpy as np
 import tyro
@@ -28,7 +28,7 @@ from .model import EOS, PAD
 from .precision import PRECISIONS, convert
 from .run import one_line_errors
 from .search import generate
-from .text import Item, collate, encode_examples, label_spans, source_types, tag_sources, unit_starts
+from .text import Item, collate, label_spans, source_types, tag_sources, unit_starts
 from .train import Run, load_run
 
 SAMPLES = 1000  # of the tests and intervals of BLEU
@@ -71,10 +71,11 @@ def decode(
 
     Args:
         prune: Algorithm 1; False attends to all gated states. The outputs are the same.
-        search: beam, length_penalty, extra_length; the run's own values by default.
+        search: beam, length_penalty, extra_length; the run's own values where None or not given.
     """
     config, device = run.config, run.model.embedding.weight.device
-    options = {name: getattr(config, name) for name in ("beam", "length_penalty", "extra_length")} | search
+    options = {name: getattr(config, name) for name in ("beam", "length_penalty", "extra_length")}
+    options |= {name: value for name, value in search.items() if value is not None}
     by_length = sorted(range(len(items)), key=lambda i: len(items[i].source))
     for start in range(0, len(items), batch_size):
         indices = by_length[start : start + batch_size]
@@ -88,7 +89,21 @@ def decode(
             yield i, Output(tokens, hypotheses.scores[row].item(), pruned)
 
 
-# Measures
+def decode_all(run: Run, items: Sequence[Item], *options, **search) -> list[Output]:
+    """`decode` in the items' order."""
+    return [output for _, output in sorted(decode(run, items, *options, **search))]
+
+
+def save_each(
+    outputs: Iterable[tuple[int, Output]], run: Run, examples: Sequence[Example], path: Path | None
+) -> Iterator[tuple[int, Output]]:
+    """Hand on what `decode` yields, with progress; each prediction is in the file at `path` as soon as it is there."""
+    with open(path, "w", encoding="utf-8") if path else nullcontext() as file:
+        for i, output in tqdm(outputs, total=len(examples), leave=False):
+            if file:
+                row = {"id": examples[i].id, "prediction": run.tokenizer.decode(output.tokens)}
+                print(json.dumps(row | {"reference": examples[i].target}, ensure_ascii=False), file=file, flush=True)
+            yield i, output
 
 
 def sparsity(outputs: Sequence[Output]) -> list[float]:
@@ -103,25 +118,28 @@ def sparsity_by_label(outputs: Sequence[Output], labels: Sequence[Sequence[str]]
     Args:
         labels: one per source token, EOS and what was cut off not needed.
     """
-    pruned, total = defaultdict(int), defaultdict(int)
-    for output, example_labels in zip(outputs, labels, strict=True):
-        for is_pruned, label in zip(output.pruned[-1][:-1], example_labels, strict=False):  # without EOS
+    pruned, total = Counter(), Counter()
+    for output, row in zip(outputs, labels, strict=True):
+        for is_pruned, label in zip(output.pruned[-1][:-1], row, strict=False):  # without EOS
             pruned[label] += is_pruned
             total[label] += 1
     return {label: 100 * pruned[label] / total[label] for label in total}
 
 
-def type_labels(run: Run, examples: Sequence[Example], stanza: str = "") -> list[list[str]]:
-    """Type of every source token: one of patterns.UNIT_TYPES (Figure 5)."""
-    spans = tag_sources(examples, stanza)
-    return [source_types(run.tokenizer, e.source, s)[0] for e, s in zip(examples, spans, strict=True)]
+def labels_of(run: Run, examples: Sequence[Example], stanza: str = "") -> dict[str, list[list[str]]]:
+    """A label for every source token, where the data has them or Stanza gives them, EOS not included.
 
-
-def kind_labels(run: Run, examples: Sequence[Example]) -> list[list[str]]:
-    """Kind of sentence that every source token stands in: what the toy corpus knows and real data does not."""
-    return [
-        patterns.tags_of_units(unit_starts(run.tokenizer, e.source), label_spans(e.document, e.kinds)) for e in examples
-    ]
+    Returns:
+        "type": one of patterns.UNIT_TYPES (Figure 5); "kind": that of the sentence it stands in, known on toy.
+    """
+    tokenizer, labels = run.tokenizer, {}
+    if stanza or all(example.pos for example in examples):
+        pairs = zip(examples, tag_sources(examples, stanza), strict=True)
+        labels["type"] = [source_types(tokenizer, example.source, spans)[0] for example, spans in pairs]
+    if all(example.kinds for example in examples):
+        pairs = [(unit_starts(tokenizer, e.source), label_spans(e.document, e.kinds)) for e in examples]
+        labels["kind"] = [patterns.tags_of_units(starts, spans) for starts, spans in pairs]
+    return labels
 
 
 def bleu(predictions: dict[str, Sequence[str]], examples: Sequence[Example]) -> tuple[dict[str, dict], str]:
@@ -130,28 +148,25 @@ def bleu(predictions: dict[str, Sequence[str]], examples: Sequence[Example]) -> 
     Interval: percentile bootstrap over sentences. p: approximate randomisation, two-sided (`rouge.paired_test`).
 
     Returns:
-        per system {"bleu": {mean, low, high}, "difference": {difference, low, high, p}}, None for the first one's.
+        per system "bleu" {mean, low, high} and "difference" {difference, low, high, p}, None for the first system.
     """
-    metric, rng = BLEU(), np.random.default_rng(0)
-    references = [[" ".join(reference) for reference in example.references] for example in examples]
-    counts = {}
+    metric, rng, counts, systems = BLEU(), np.random.default_rng(0), {}, {}
+    references = [[[" ".join(reference)] for reference in example.references] for example in examples]
     for name, texts in predictions.items():
-        parts = [metric.corpus_score([text], [[r] for r in rs]) for text, rs in zip(texts, references, strict=True)]
+        parts = [metric.corpus_score([text], own) for text, own in zip(texts, references, strict=True)]
         counts[name] = np.array([[*part.counts, *part.totals, part.sys_len, part.ref_len] for part in parts])
     first = next(iter(counts.values()))
     draws = [rng.integers(len(examples), size=len(examples)) for _ in range(SAMPLES)]
     swaps = [rng.random((len(examples), 1)) < 0.5 for _ in range(SAMPLES)]
     base = np.array([corpus_bleu(first[draw]) for draw in draws])
-    systems = {}
     for name, own in counts.items():
         score, resampled = corpus_bleu(own), np.array([corpus_bleu(own[draw]) for draw in draws])
         systems[name] = {"bleu": with_interval("mean", score, resampled), "difference": None}
         if own is not first:
             observed = score - corpus_bleu(first)
-            sampled = [
-                corpus_bleu(np.where(swap, first, own)) - corpus_bleu(np.where(swap, own, first)) for swap in swaps
-            ]
-            p = (1 + sum(abs(sample) >= abs(observed) - 1e-9 for sample in sampled)) / (1 + SAMPLES)
+            pairs = ((np.where(swap, first, own), np.where(swap, own, first)) for swap in swaps)
+            sampled = np.array([corpus_bleu(one) - corpus_bleu(other) for one, other in pairs])
+            p = (1 + int((abs(sampled) >= abs(observed) - 1e-9).sum())) / (1 + SAMPLES)
             systems[name]["difference"] = with_interval("difference", observed, resampled - base) | {"p": p}
     return systems, str(metric.get_signature())
 
@@ -187,9 +202,6 @@ def rouge_l(predictions: dict[str, Sequence[str]], examples: Sequence[Example]) 
     return systems, rouge.signature(len(examples))
 
 
-# The tables
-
-
 def evaluate(
     runs: dict[str, Run],
     examples: Sequence[Example],
@@ -201,7 +213,7 @@ def evaluate(
     predictions: Path | None = None,
     **search,
 ) -> dict:
-    """Decode and score runs on the same examples.
+    """Decode and score runs on the same examples; every number in one JSON object.
 
     Args:
         runs: the first is the one that speed-up and differences of the others refer to.
@@ -210,8 +222,6 @@ def evaluate(
         stanza: folder of Stanza models, to count sparsity by type on sources without tags.
         metric: "bleu", "rougeLsum", or "auto": BLEU where every document and summary is one piece of text.
         predictions: folder for NAME.jsonl with the outputs of each run, written as they come.
-    Returns:
-        every number in one JSON object.
     """
     if metric == "auto":
         metric = "bleu" if all(len(example.document + example.summary) == 2 for example in examples) else "rougeLsum"
@@ -219,83 +229,52 @@ def evaluate(
         rouge.check_references(examples)
     decodes, systems, texts = {}, {}, {}
     for name, run in runs.items():
-        config = run.config
-        items = encode_examples(
-            examples, run.tokenizer, config.max_source, config.max_target, config.pattern, run.dropped,
-            stanza or config.stanza,
-        )  # fmt: skip
+        items, started = run.encode(examples, stanza), time.perf_counter()
         decodes[name] = partial(decode_all, run, items, batch_size, prune, **search)
-        started = time.perf_counter()
-        with open(predictions / f"{name}.jsonl", "w", encoding="utf-8") if predictions else nullcontext() as file:
-            outputs = decodes[name](examples, file)
-        seconds, gated = time.perf_counter() - started, config.l0drop != "none"
-        systems[name] = {"seed": config.seed, "lambda": config.l0_weight if gated else None, "seconds": seconds}
-        systems[name] |= count_pruned(run, examples, outputs, stanza)
+        path = predictions and predictions / f"{name}.jsonl"
+        ready = save_each(decode(run, items, batch_size, prune, **search), run, examples, path)
+        outputs = [output for _, output in sorted(ready)]
+        seconds, gated = time.perf_counter() - started, run.config.l0drop != "none"
+        systems[name] = {"seed": run.config.seed, "lambda": run.config.l0_weight if gated else None, "seconds": seconds}
+        layers, labels = sparsity(outputs), labels_of(run, examples, stanza)
+        systems[name] |= {"sparsity": layers[-1], "sparsity_by_layer": layers}
+        systems[name] |= {f"sparsity_by_{key}": sparsity_by_label(outputs, labels[key]) for key in labels}
         systems[name]["sources_cut"] = sum(item.was_cut for item in items)
         texts[name] = [run.tokenizer.decode(output.tokens) for output in outputs]
     if repeats >= 3:
         for name, timing in compare(decodes, repeats=repeats, warmup=0, memory=False).items():
             systems[name] |= {"seconds": timing.median, "seconds_iqr": timing.iqr}
     quality, signature = (bleu if metric == "bleu" else rouge_l)(texts, examples)
-    fastest = next(iter(systems.values()))["seconds"]
+    first = next(iter(systems.values()))["seconds"]
     for name, system in systems.items():
-        system |= quality[name] | {"speed_up": fastest / system["seconds"]}
+        system |= quality[name] | {"speed_up": first / system["seconds"]}
     settings = {"examples": len(examples), "repeats": repeats, "algorithm_1": prune, "batch_size": batch_size}
     return {"metric": metric, "signature": signature} | settings | {"systems": systems}
 
 
-def decode_all(
-    run: Run,
-    items: Sequence[Item],
-    batch_size: int,
-    prune: bool,
-    examples: Sequence[Example] = (),
-    file: TextIO | None = None,
-    **search,
-) -> list[Output]:
-    """`decode` in the items' order; with `file`, each example's prediction is written there as it comes."""
-    outputs: list[Output] = [None] * len(items)
-    progress = tqdm(
-        decode(run, items, batch_size, prune, **search), total=len(items), disable=not examples, leave=False
-    )
-    for i, output in progress:
-        outputs[i] = output
-        if file:
-            row = {
-                "id": examples[i].id,
-                "prediction": run.tokenizer.decode(output.tokens),
-                "reference": examples[i].target,
-            }
-            print(json.dumps(row, ensure_ascii=False), file=file, flush=True)
-    return outputs
-
-
-def count_pruned(run: Run, examples: Sequence[Example], outputs: Sequence[Output], stanza: str) -> dict:
-    """Sparsity overall, by layer, and by the labels that are known, in %."""
-    layers = sparsity(outputs)
-    counts = {"sparsity": layers[-1], "sparsity_by_layer": layers}
-    if stanza or all(example.pos for example in examples):
-        counts["sparsity_by_type"] = sparsity_by_label(outputs, type_labels(run, examples, stanza))
-    if all(example.kinds for example in examples):
-        counts["sparsity_by_kind"] = sparsity_by_label(outputs, kind_labels(run, examples))
-    return counts
-
-
 def table(metrics: dict) -> str:
     """Table 1 (and 2): time, speed-up, sparsity, quality; then sparsity by type and kind."""
-    names = {"bleu": "BLEU", "rouge1": "R-1", "rouge2": "R-2", "rougeLsum": "R-L", "difference": "difference"}
-    rows = [
-        {"system": name, "seconds": system["seconds"], "speed-up": system["speed_up"], "sparsity %": system["sparsity"]}
-        | {title: system[key] for key, title in names.items() if key in system}
-        for name, system in metrics["systems"].items()
-    ]
+    names = {"seconds": "seconds", "speed_up": "speed-up", "sparsity": "sparsity %", "bleu": "BLEU", "rouge1": "R-1",
+             "rouge2": "R-2", "rougeLsum": "R-L", "difference": "difference"}  # fmt: skip
+    systems = metrics["systems"].items()
+    rows = [{"system": name} | {names[key]: s[key] for key in names if key in s} for name, s in systems]
     tables = [rouge.table(rows)]
     for key in ("sparsity_by_type", "sparsity_by_kind"):
-        rows = [{"sparsity %": n} | s[key] for n, s in metrics["systems"].items() if s["sparsity"] and key in s]
+        rows = [{"sparsity %": name} | s[key] for name, s in systems if s["sparsity"] and key in s]
         tables += [rouge.table(rows)] if rows else []
     repeats = metrics["repeats"]
     timing = f"median of {repeats} decodes" if repeats >= 3 else "one decode, no claim: --repeats 7 for medians"
     return "\n\n".join([*tables, f"{metrics['examples']} examples; seconds: {timing}; {metrics['signature']}"])
+
+
+def load_runs(paths: Sequence[Path], device: str) -> dict[str, Run]:
+    """Runs on a device, by the names of their folders; ValueError where two have the same name."""
+    runs = {path.name: load_run(path) for path in paths}
+    if len(runs) < len(paths):
+        raise ValueError("two runs have folders of the same name; rename one")
+    for run in runs.values():
+        run.model.to(find_device(device))
+    return runs
 
 
 @one_line_errors
@@ -304,23 +283,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         Options, prog=f"python -m {__package__}.evaluate", description=__doc__, args=arguments,
         config=(tyro.conf.FlagCreatePairsOff,),
     )  # fmt: skip
-    runs = {path.name: load_run(path) for path in options.runs}
-    if len(runs) < len(options.runs):
-        raise ValueError("two runs have folders of the same name; rename one")
-    if not runs:
+    if not options.runs:
         raise ValueError("give at least one run folder")
+    runs = load_runs(options.runs, options.device)
     for run in runs.values():
-        convert(run.model.to(find_device(options.device)), options.precision)
+        convert(run.model, options.precision)
     data = options.data or next(iter(runs.values())).config.data
     examples = load(data, options.split, options.limit)
     outputs = [options.predictions / f"{name}.jsonl" for name in runs] if options.predictions else []
     check_outputs(options.json, options.csv, *outputs)
-    given = {"beam": options.beam, "length_penalty": options.length_penalty}
-    metrics = evaluate(
+    metrics = {"data": data, "split": options.split} | evaluate(
         runs, examples, options.repeats, not options.dense, options.batch_size, options.stanza, options.metric,
-        options.predictions, **{name: value for name, value in given.items() if value is not None},
+        options.predictions, beam=options.beam, length_penalty=options.length_penalty,
     )  # fmt: skip
-    metrics = {"data": data, "split": options.split} | metrics
     if options.json:
         write_json(options.json, metrics)
     if options.csv:

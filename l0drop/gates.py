@@ -131,22 +131,6 @@ def l0_penalty(log_alpha: Tensor, keep: Tensor, reduction: str = "token_mean") -
     raise ValueError(f"l0 reduction is {reduction!r}; use 'token_mean' (released) or 'sum' (Eq. 10)")
 
 
-def stretched_density(gate: Tensor, log_alpha: float, beta: float = BETA, epsilon: float = EPSILON) -> Tensor:
-    """Density of the stretched BinaryConcrete variable of Eq. (7), which Figure 3 draws; epsilon = 0 gives Eq. (6).
-
-    The cumulative probability of s is sigmoid(beta logit(s) - log_alpha), hence the density
-    beta sigmoid'(beta logit(s) - log_alpha) / (s (1 - s)), and s = (gate + epsilon) / (1 + 2 epsilon).
-
-    Args:
-        gate: any shape, strictly inside (-epsilon, 1 + epsilon).
-    Returns:
-        the density, same shape.
-    """
-    samples = (gate + epsilon) / (1 + 2 * epsilon)
-    cumulative = torch.sigmoid(beta * torch.logit(samples) - log_alpha)
-    return beta * cumulative * (1 - cumulative) / (samples * (1 - samples)) / (1 + 2 * epsilon)
-
-
 class Memory(NamedTuple):
     """What the decoder attends to.
 

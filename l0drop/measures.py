@@ -12,10 +12,26 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .model import EOS, PAD, Attention, Transformer
+from .gates import BETA, EPSILON
+from .model import EOS, Attention, Transformer
 from .text import Item, collate
 
 PLACES = 5  # equal parts of a word in Figure 6
+
+
+def stretched_density(gate: Tensor, log_alpha: float, beta: float = BETA, epsilon: float = EPSILON) -> Tensor:
+    """Density of the stretched BinaryConcrete variable of Eq. (7), which Figure 3 draws; epsilon = 0 gives Eq. (6).
+
+    The derivative of its cumulative probability, sigmoid(beta logit(s) - log_alpha) of Eq. (6)'s s.
+
+    Args:
+        gate: any shape, strictly inside (-epsilon, 1 + epsilon).
+    Returns:
+        the density, same shape.
+    """
+    samples = (gate + epsilon) / (1 + 2 * epsilon)
+    cumulative = torch.sigmoid(beta * torch.logit(samples) - log_alpha)
+    return beta * cumulative * (1 - cumulative) / (samples * (1 - samples)) / (1 + 2 * epsilon)
 
 
 @contextmanager
@@ -49,15 +65,14 @@ def attention_maps(
     Yields:
         (T, S) per item.
     """
-    own = [item._replace(target=[*output, EOS]) for item, output in zip(items, outputs, strict=True)]
-    layers = [layer.cross_attention for layer in model.decoder]
-    for start in range(0, len(own), size):
-        batch = collate(own[start : start + size], model.embedding.weight.device)
-        with recorded(layers) as weights:
+    items = [item._replace(target=[*output, EOS]) for item, output in zip(items, outputs, strict=True)]
+    for start in range(0, len(items), size):
+        batch = collate(items[start : start + size], model.embedding.weight.device)
+        with recorded([layer.cross_attention for layer in model.decoder]) as weights:
             model(batch.source, batch.target_input)
         maps = torch.stack([layer.mean(1) for layer in weights]).mean(0).cpu()  # (B, T, S)
-        for weights, item in zip(maps, own[start : start + size], strict=True):
-            yield weights[: len(item.target), : len(item.source)]
+        for row, item in enumerate(items[start : start + size]):
+            yield maps[row, : len(item.target), : len(item.source)]
 
 
 def summed_attention(maps: Iterable[Tensor], pruned: Iterable[Sequence[bool]]) -> tuple[np.ndarray, float]:
@@ -95,14 +110,14 @@ def encode_all(model: Transformer, items: Sequence[Item], size: int = 16) -> tup
             encoding = model.encode(batch.source)
         nats = entropy(weights[0].mean(1)).cpu().numpy()  # (B, S)
         closed = (encoding.gates[-1] == 0 if encoding.gates else ~encoding.keep).cpu().numpy()
-        for row, length in enumerate(batch.source.ne(PAD).sum(-1).tolist()):
-            pruned.append(closed[row, :length])
-            entropies.append(nats[row, :length])
+        for row, item in enumerate(items[start : start + size]):
+            pruned.append(closed[row, : len(item.source)])
+            entropies.append(nats[row, : len(item.source)])
     return pruned, entropies
 
 
 def mean_entropies(entropies: Sequence[np.ndarray], pruned: Sequence[np.ndarray]) -> tuple[float, float]:
-    """Mean over the corpus's retained, and over its pruned source words; NaN where there are none (Figure 8)."""
+    """Mean over all retained, and over all pruned source words of a corpus; NaN where there are none (Figure 8)."""
     values, closed = np.concatenate(entropies), np.concatenate(pruned)
     return tuple(float(part.mean()) if len(part) else float("nan") for part in (values[~closed], values[closed]))
 

@@ -20,10 +20,9 @@ from tqdm import tqdm
 from shared.data import Example, check_outputs, read_texts
 from shared.timing import find_device
 
-from .evaluate import decode
+from .evaluate import decode_all
 from .precision import PRECISIONS, convert
 from .run import one_line_errors
-from .text import encode_examples
 from .train import Run, load_run
 
 
@@ -46,17 +45,14 @@ def predict(run: Run, examples: Iterable[Example], batch_size: int = 16) -> Iter
     Yields:
         of each document id, prediction, source with its pruned words in brackets, sparsity in %, and was_cut.
     """
-    examples, config = iter(examples), run.config
+    examples = iter(examples)
     while batch := list(islice(examples, batch_size)):
-        items = encode_examples(
-            batch, run.tokenizer, config.max_source, config.max_target, config.pattern, run.dropped, config.stanza
-        )
-        outputs = dict(decode(run, items, batch_size))
-        for index, (example, item) in enumerate(zip(batch, items, strict=True)):
-            pruned = outputs[index].pruned[-1]
+        items = run.encode(batch)
+        for example, item, output in zip(batch, items, decode_all(run, items, batch_size), strict=True):
+            pruned = output.pruned[-1]
             yield {
                 "id": example.id,
-                "prediction": run.tokenizer.decode(outputs[index].tokens),
+                "prediction": run.tokenizer.decode(output.tokens),
                 "source": bracket_pruned(run.tokenizer, example.source, pruned[:-1]),
                 "sparsity": 100 * sum(pruned) / len(pruned),
                 "was_cut": item.was_cut,

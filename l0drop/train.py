@@ -151,6 +151,12 @@ class Run(NamedTuple):
     dropped: set[int]  # token ids that the run's frequency pattern drops
     first_step: int  # updates behind the weights that this run started from
 
+    def encode(self, examples: Sequence[Example], stanza: str = "") -> list[Item]:
+        """Examples as token ids, cut to size, with the pattern's choice; `stanza` replaces the run's folder."""
+        config = self.config
+        sizes = config.max_source, config.max_target
+        return encode_examples(examples, self.tokenizer, *sizes, config.pattern, self.dropped, stanza or config.stanza)
+
     def write_files(self, folder: Path) -> None:
         """Write what `load_run` reads beside config.json and the weights."""
         (folder / "tokenizer.json").write_text(self.tokenizer.to_str(), encoding="utf-8")
@@ -232,7 +238,7 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     examples = load(config.data, "train")
     start = load_run(out) if resume else begin(config, examples)
     set_seed(config.seed, device_specific=True)  # each process draws its own dropout and gates
-    items, validation = (encode(part, start, config) for part in (examples, load(config.data, "validation")))
+    items, validation = (start.encode(part) for part in (examples, load(config.data, "validation")))
     batches = TokenBatches(items, config.batch_tokens, config.seed)
     # The loader's own generator, or starting it would draw from the one that dropout and gates draw from.
     loader = DataLoader(items, batch_sampler=batches, collate_fn=collate, generator=torch.Generator())
@@ -276,12 +282,6 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
         last = progress["log"][-1]
         print(f"{out}: {last['step']} steps, validation loss {last['validation_loss']:.3f}")
         print(f"next: python -m {__package__}.evaluate {out}")
-
-
-def encode(examples: Sequence[Example], start: Run, config: TrainConfig) -> list[Item]:
-    """Examples as token ids, cut to size."""
-    sizes = config.max_source, config.max_target
-    return encode_examples(examples, start.tokenizer, *sizes, config.pattern, start.dropped, config.stanza)
 
 
 def share_of_zeros(encoding: Encoding) -> float:

@@ -8,6 +8,7 @@ import torch
 from torch import tensor
 
 from .. import gates
+from ..measures import stretched_density
 from ..model import EOS, PAD, Attention, Encoding, dense_memory, objective, sparsity_loss, translation_loss
 from . import reference
 
@@ -185,13 +186,13 @@ def test_eq6_eq7_density_of_figure_3(log_alpha):
     """The stretched density holds p(g = 0) left of 0, p(g = 1) right of 1, and 1 in all; epsilon = 0 is Eq. (6)."""
     steps = 400_000
     point = (torch.arange(steps, dtype=torch.float64) + 0.5) / steps * 1.2 - 0.1
-    mass = gates.stretched_density(point, log_alpha) * 1.2 / steps
+    mass = stretched_density(point, log_alpha) * 1.2 / steps
     assert mass.sum().item() == pytest.approx(1, abs=1e-3)
     assert mass[point < 0].sum().item() == pytest.approx(reference.closed_probability(log_alpha), abs=1e-3)
     assert mass[point > 1].sum().item() == pytest.approx(reference.one_probability(log_alpha), abs=1e-3)
     unit = (point + 0.1) / 1.2
-    binary = gates.stretched_density(unit, log_alpha, epsilon=0.0)
-    torch.testing.assert_close(binary / 1.2, gates.stretched_density(point, log_alpha))
+    binary = stretched_density(unit, log_alpha, epsilon=0.0)
+    torch.testing.assert_close(binary / 1.2, stretched_density(point, log_alpha))
 
 
 def test_eq6_noise_never_overflows():

@@ -25,12 +25,11 @@ from ..evaluate import (  # noqa: E402
     decode,
     decode_all,
     evaluate,
-    kind_labels,
+    labels_of,
     main,
     rouge_l,
     sparsity,
     sparsity_by_label,
-    type_labels,
 )
 from ..model import EOS  # noqa: E402
 from ..text import encode_examples  # noqa: E402
@@ -110,7 +109,8 @@ def test_labels_of_units_follow_the_words(runs):
     run = load_run(runs / "base")
     story = text_examples()[0]
     tokens = run.tokenizer.encode(story.source).tokens
-    types_, kinds = type_labels(run, [story])[0], kind_labels(run, [story])[0]
+    labels = labels_of(run, [story])
+    [types_], [kinds] = labels["type"], labels["kind"]
     assert len(types_) == len(kinds) == len(tokens)
     assert {types_[i] for i, token in enumerate(tokens) if token == "▁."} == {"punctuation"}
     assert {types_[i] for i, token in enumerate(tokens) if token == "▁in"} == {"function"}

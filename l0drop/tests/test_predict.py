@@ -13,9 +13,9 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 
 from shared.data import read_texts  # noqa: E402
 
-from .. import predict as module  # noqa: E402
+from .. import evaluate  # noqa: E402
 from ..evaluate import Output, decode_all  # noqa: E402
-from ..predict import bracket_pruned, main  # noqa: E402
+from ..predict import bracket_pruned, main, predict  # noqa: E402
 from ..text import encode_examples, train_tokenizer  # noqa: E402
 from ..train import load_run, train  # noqa: E402
 from .test_train import SMALL  # noqa: E402
@@ -58,9 +58,9 @@ def test_each_document_gets_its_own_output(run_dir, text_file, monkeypatch):
         for i in reversed(range(len(items))):
             yield i, Output([5 + i], 0.0, [[False] * len(items[i].source)])
 
-    monkeypatch.setattr(module, "decode", decode_backwards)
+    monkeypatch.setattr(evaluate, "decode", decode_backwards)
     run = load_run(run_dir)
-    rows = list(module.predict(run, read_texts([text_file])))
+    rows = list(predict(run, read_texts([text_file])))
     assert [row["prediction"] for row in rows] == [run.tokenizer.decode([5 + i]) for i in range(3)]
     assert [row["source"] for row in rows] == [" ".join(text.split()) for text in TEXTS]
 
@@ -77,8 +77,6 @@ def test_standard_input_and_json_lines(run_dir, tmp_path, capsys, monkeypatch):
 
 def test_outputs_stream(run_dir, text_file, tmp_path, monkeypatch):
     """What was decoded before an error is in the file."""
-    from .. import evaluate
-
     real, calls = evaluate.generate, iter(range(9))
     monkeypatch.setattr(evaluate, "generate", lambda *a, **k: real(*a, **k) if next(calls) < 2 else 1 / 0)
     with pytest.raises(ZeroDivisionError):
