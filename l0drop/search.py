@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .model import BOS, EOS, PAD, Encoding, Past, Projected, Transformer
+from .model import BOS, EOS, PAD, Encoding, Projected, Transformer
 
 
 class Hypotheses(NamedTuple):
@@ -18,40 +18,6 @@ class Hypotheses(NamedTuple):
 
     tokens: Tensor
     scores: Tensor
-
-
-class BufferedPast(Past):
-    """A `Past` in buffers with room to grow; re-ordering the beams copies them into a second pair.
-
-    Concatenating and indexing anew for every token allocates memory each time, which costs more than the attention.
-    """
-
-    ROOM = 32  # positions by which the buffers grow
-
-    def __init__(self):
-        self.buffers: list[Tensor] = []
-        self.spares: list[Tensor] = []
-
-    def extend(self, *new: Tensor) -> list[Tensor]:
-        """As `Past.extend`."""
-        start, self.length = self.length, self.length + new[0].size(2)
-        if not start:
-            self.buffers = list(new)
-        elif self.length > self.buffers[0].size(2):
-            room = new[0].new_zeros(()).expand(*new[0].shape[:2], self.length - start + self.ROOM, new[0].size(3))
-            self.buffers = [torch.cat([buffer[:, :, :start], room], 2) for buffer in self.buffers]
-            self.spares = []
-        if start:
-            for buffer, tensor in zip(self.buffers, new, strict=True):
-                buffer[:, :, start : self.length] = tensor
-        return [buffer[:, :, : self.length] for buffer in self.buffers]
-
-    def reorder(self, rows: Tensor) -> None:
-        """As `Past.reorder`."""
-        self.spares = self.spares or [torch.empty_like(buffer) for buffer in self.buffers]
-        for buffer, spare in zip(self.buffers, self.spares, strict=True):
-            torch.index_select(buffer, 0, rows, out=spare)
-        self.buffers, self.spares = self.spares, self.buffers
 
 
 def length_norm(length: Tensor | int, alpha: float) -> Tensor | float:
@@ -83,23 +49,15 @@ def beam_search(
     Raises:
         ValueError: beam < 1, length_penalty < 0, a limit below 1 or min_length, or one beyond the position table.
     """
-    longest = int(limits.max())
-    if beam < 1:
-        raise ValueError(f"beam is {beam}; it must be at least 1")
-    if length_penalty < 0:  # the bound that ends the search needs a norm that grows
-        raise ValueError(f"length_penalty is {length_penalty}; it must be at least 0")
-    if int(limits.min()) < max(min_length, 1):
-        raise ValueError(f"a limit of {int(limits.min())} tokens leaves no output of at least {max(min_length, 1)}")
-    if longest > model.config.positions:
-        raise ValueError(f"outputs of {longest} tokens do not fit the position table of {model.config.positions}")
-    device, sources = limits.device, limits.size(0)
+    check_search(beam, length_penalty, limits, min_length, model.config.positions)
+    longest, device, sources = int(limits.max()), limits.device, limits.size(0)
     source_index = torch.arange(sources, device=device)
     tokens = torch.full((sources, beam, 1), BOS, device=device)  # (B, W, t)
     scores = torch.full((sources, beam), -torch.inf, device=device)  # (B, W) sums of log-probabilities
     scores[:, 0] = 0  # the W empty hypotheses are the same one: it counts once
     best_tokens = torch.full((sources, longest), PAD, device=device)
     best_scores = torch.full((sources,), -torch.inf, device=device)
-    past = [BufferedPast() for _ in memory]
+    past = None
     for length in range(1, longest + 1):
         logits, past = model.decode(tokens[..., -1:].flatten(0, 1), memory, past)
         totals = next_token(logits, length < min_length).view(sources, beam, -1)  # (B, W, V)
@@ -127,6 +85,18 @@ def beam_search(
     return Hypotheses(best_tokens[:, :length], best_scores)
 
 
+def check_search(beam: int, length_penalty: float, limits: Tensor, min_length: int, positions: int) -> None:
+    shortest, least = int(limits.min()), max(min_length, 1)
+    if beam < 1:
+        raise ValueError(f"beam is {beam}; it must be at least 1")
+    if length_penalty < 0:  # the bound that ends the search needs a norm that grows
+        raise ValueError(f"length_penalty is {length_penalty}; it must be at least 0")
+    if shortest < least:
+        raise ValueError(f"a limit of {shortest} tokens leaves no output of at least {least}")
+    if limits.max() > positions:
+        raise ValueError(f"outputs of {int(limits.max())} tokens do not fit the position table of {positions}")
+
+
 def next_token(logits: Tensor, forbid_end: bool) -> Tensor:
     """(B*W, 1, V) logits -> (B*W, V) float32 log-probabilities; PAD and BOS are never generated."""
     log_probabilities = logits[:, -1].float().log_softmax(-1)
@@ -135,7 +105,7 @@ def next_token(logits: Tensor, forbid_end: bool) -> Tensor:
 
 
 class Generation(NamedTuple):
-    """What `generate` returns, with what there is to measure on the way."""
+    """What `generate` returns."""
 
     hypotheses: Hypotheses
     encoding: Encoding
@@ -157,8 +127,7 @@ def generate(
 
     Args:
         source: (B, S) token ids ending in EOS, padded with PAD.
-        rule_keep: (B, S) a pattern of Section 7, True = keep.
-        prune: use Algorithm 1's memory; False attends to every gated state.
+        rule_keep, prune: as in `Transformer.make_memory`.
         share: one copy of keys and values per source; False expands them per beam, as ordinary decoders do.
         extra_length: an output may be this much longer than its source (released code: 50).
         beam, search: as in `beam_search`.
