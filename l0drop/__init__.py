@@ -4,22 +4,7 @@ A layer of stochastic gates between encoder and decoder learns, under an L0 pena
 can do without; at test time the closed ones are removed and a softmax with counts makes up for them exactly.
 """
 
+# ruff: noqa: F401
 from .gates import L0Drop, Memory, compress, dense_memory, expected_gates, l0_penalty, open_probability, sample_gates
 from .model import ModelConfig, Transformer, objective
 from .search import beam_search, generate
-
-__all__ = [
-    "L0Drop",
-    "Memory",
-    "ModelConfig",
-    "Transformer",
-    "beam_search",
-    "compress",
-    "dense_memory",
-    "expected_gates",
-    "generate",
-    "l0_penalty",
-    "objective",
-    "open_probability",
-    "sample_gates",
-]

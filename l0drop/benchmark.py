@@ -2,11 +2,11 @@
 
 python -m l0drop.benchmark --csv results.csv                      # hours; --quick: seconds, does it run
 
-A decode is encoder, gates, compression and beam search (beam 4) of ten sources, with random weights of the paper's
-size and gates that close the paper's share of the positions. Every side runs once a round, each round in another
-order; a number is the median over the rounds, a ratio the median of the ratios within rounds, each with its lowest and
-highest value. On the CPU seconds are CPU seconds of one thread, and freed memory stays with the process for all sides
-(`keep_memory`). Peers: `generate` of `transformers` and, where it is installed, CTranslate2, with a BART of our sizes.
+A decode is encoder, gates, compression and beam search of ten sources, with random weights of the paper's size and
+gates that close the paper's share of the positions. Peers: `generate` of `transformers` and, where it is installed,
+CTranslate2, with a BART of our sizes. A number is the median over the rounds, a ratio the median of the ratios within
+rounds, each with its lowest and highest value. On the CPU, seconds are CPU seconds, and freed memory stays with the
+process for all sides (`keep_memory`).
 """
 
 import copy
@@ -24,7 +24,7 @@ import numpy as np
 import torch
 import tyro
 from tokenizers import Tokenizer, models
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import BartConfig, BartForConditionalGeneration, PreTrainedTokenizerFast
 
 from shared.data import check_outputs, write_csv
@@ -74,15 +74,9 @@ class Options:
     device: Literal["cpu", "cuda"] = "cpu"
 
 
-class FixedGates(nn.Module):
-    """In the place of an L0Drop layer: gates (B, S) that are given, whatever the states."""
-
-    def __init__(self, gates: Tensor):
-        super().__init__()
-        self.register_buffer("gates", gates)
-
-    def forward(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return self.gates.unsqueeze(-1).to(states.dtype) * states, self.gates, self.gates
+def fix_gates(model: Transformer, gates: Tensor) -> None:
+    """Give the model's L0Drop layer these gates (B, S), whatever the states."""
+    model.l0drop[0].forward = lambda states: (gates.unsqueeze(-1).to(states.dtype) * states, gates, gates)
 
 
 def close_gates(shape: Shape) -> Tensor:
@@ -122,8 +116,8 @@ def make_sides(config: ModelConfig, shape: Shape, options: Options) -> dict[str,
     source = torch.randint(4, config.vocabulary, (shape.sources, shape.length))
     source[:, -1] = 2  # </s> of both
     bart, model, device = make_bart(config), Transformer(config).eval(), find_device(options.device)
-    model.l0drop[0], tokens = FixedGates(close_gates(shape)), shape.tokens
-    words, source = [[f"w{i}" for i in row] for row in source.tolist()], source.to(device)
+    fix_gates(model, close_gates(shape).to(device))
+    tokens, words, source = shape.tokens, [[f"w{i}" for i in row] for row in source.tolist()], source.to(device)
 
     def make(engine: str, *how: str) -> Callable[[], int]:
         precision = next((word for word in how if word in PRECISIONS), "float32")

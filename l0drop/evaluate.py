@@ -70,7 +70,7 @@ def decode(
     """Decode items in batches of similar length; yields (index, output) as they are done.
 
     Args:
-        prune: Algorithm 1; False attends to all gated states. The outputs are the same.
+        prune: Algorithm 1; False attends to all gated states, with the same outputs.
         search: beam, length_penalty, extra_length; the run's own values where None or not given.
     """
     config, device = run.config, run.model.embedding.weight.device
@@ -113,11 +113,7 @@ def sparsity(outputs: Sequence[Output]) -> list[float]:
 
 
 def sparsity_by_label(outputs: Sequence[Output], labels: Sequence[Sequence[str]]) -> dict[str, float]:
-    """Percentage of the encodings with each label that the last layer prunes.
-
-    Args:
-        labels: one per source token, EOS and what was cut off not needed.
-    """
+    """Percentage of the encodings with each label that the last layer prunes; EOS and what was cut need no label."""
     pruned, total = Counter(), Counter()
     for output, row in zip(outputs, labels, strict=True):
         for is_pruned, label in zip(output.pruned[-1][:-1], row, strict=False):  # without EOS
@@ -213,15 +209,9 @@ def evaluate(
     predictions: Path | None = None,
     **search,
 ) -> dict:
-    """Decode and score runs on the same examples; every number in one JSON object.
+    """Decode and score runs, by name, on the same examples; every number in one JSON object.
 
-    Args:
-        runs: the first is the one that speed-up and differences of the others refer to.
-        repeats: timed decodes of every run, interleaved; with fewer than 3 the time is that of one decode.
-        prune, batch_size, search: as in `decode`.
-        stanza: folder of Stanza models, to count sparsity by type on sources without tags.
-        metric: "bleu", "rougeLsum", or "auto": BLEU where every document and summary is one piece of text.
-        predictions: folder for NAME.jsonl with the outputs of each run, written as they come.
+    Args: as the flags of Options say; prune, search: as in `decode`.
     """
     if metric == "auto":
         metric = "bleu" if all(len(example.document + example.summary) == 2 for example in examples) else "rougeLsum"

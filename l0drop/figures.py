@@ -69,9 +69,6 @@ def save_figure(out: Path, name: str, figure: Figure, rows: Sequence[dict]) -> N
     print(out / f"{name}.png", flush=True)
 
 
-# Figures of runs: `items` are the encoded sources, `note` says of what
-
-
 def figure_1_or_7(out: Path, number: int, name: str, run: Run, items: Sequence[Item], note: str) -> None:
     """Figures 1 and 7: distribution of the summed attention per source encoding, in the baseline and with L0Drop."""
     outputs = decode_all(run, items)
@@ -85,14 +82,13 @@ def figure_1_or_7(out: Path, number: int, name: str, run: Run, items: Sequence[I
     summary = {"mean": mean, f"share_below_{THRESHOLD}": below, "sparsity": sparsity, "attention_on_pruned": on_pruned}
     bins = zip(EDGES[:-1].tolist(), EDGES[1:].tolist(), counts.tolist(), strict=True)
     rows = [{"run": name, "from": low, "to": high, "encodings": count} | summary for low, high, count in bins]
-
     kept = "retained source encoding" if run.model.l0drop else "source encoding"
     title = f"Figure {number}: summed attention per {kept}, {sparsity:.0f} % pruned\n{name} on {note}"
     figure, [axes] = new_figure(title, "attention summed over the target tokens", f"{kept}s, %")
     axes.bar(EDGES[:-1], 100 * counts / len(sums), 0.1, align="edge", edgecolor="white", linewidth=0.5)
     axes.axvline(THRESHOLD, color="gray", linestyle=":", label=f"below {THRESHOLD}: {100 * below:.1f} %")
     axes.axvline(mean, color="tab:orange", label=f"mean: {mean:.2f}")
-    axes.set_xlim(0, max(1.0, np.quantile(sums, 0.995)))
+    axes.set_xlim(0, max(1.0, np.ceil(10 * np.quantile(sums, 0.995)) / 10))
     axes.legend()
     save_figure(out, f"figure_{number}", figure, rows)
 
@@ -118,7 +114,6 @@ def figure_2(out: Path, systems: dict[str, Run], items: Sequence[Item]) -> None:
         for (t, s), weight in np.ndenumerate(weights.numpy()):
             place = {"target_position": t, "target": target[t], "source_position": s, "source": source[s]}
             rows.append({"run": name} | place | {"pruned": int(is_pruned[s]), "weight": float(weight)})
-
     shown, heights = min(len(source), 2 * LONGEST), [len(target) for target, _ in maps.values()]  # to be legible
     figure = Figure((0.2 * shown + 1.4, 0.2 * sum(heights) + 1.4 * len(maps)), layout="constrained")
     panels = figure.subplots(len(maps), squeeze=False, height_ratios=heights).flat
@@ -146,27 +141,21 @@ def figure_6(out: Path, name: str, run: Run, examples: Sequence[Example], items:
     for example, is_pruned in zip(examples, encode_all(run.model, items)[0], strict=True):
         encoding = run.tokenizer.encode(example.source)
         places = places_in_words(encoding.tokens, encoding.word_ids)
-        for place, value in zip(places, is_pruned[:-1].tolist(), strict=False):  # what was cut has no gate
-            closed[place].append(value)
-    rows = [
-        {"place": place, "characters": len(values), "pruned": sum(values), "rate": sum(values) / len(values)}
-        for place, values in sorted(closed.items())
-    ]
-    inside = [row for row in rows if row["place"][0].isdigit()]
-    all_inside = sum(row["pruned"] for row in inside) or 1
+        for place, value in zip(places, is_pruned[:-1], strict=False):  # what was cut has no gate
+            closed[place].append(int(value))
+    closed = dict(sorted(closed.items()))
+    rows = [{"place": p, "characters": len(v), "pruned": sum(v), "rate": sum(v) / len(v)} for p, v in closed.items()]
+    inside = {place: sum(values) for place, values in closed.items() if place[0].isdigit()}
     title = f"Figure 6: position of pruned characters in their words\n{name} on {note}"
     figure, [above, below] = new_figure(title, "position: 0 = first character, 1 = last", "of the pruned, %", rows=2)
-    above.bar([row["place"] for row in inside], [100 * row["pruned"] / all_inside for row in inside])
-    below.bar([row["place"] for row in rows], [100 * row["rate"] for row in rows], color="tab:orange")
+    above.bar(inside.keys(), [100 * pruned / max(1, sum(inside.values())) for pruned in inside.values()])
+    below.bar(closed.keys(), [100 * row["rate"] for row in rows], color="tab:orange")
     below.set(ylabel="pruned at this place, %")
     save_figure(out, "figure_6", figure, rows)
 
 
 def figure_8(out: Path, runs: dict[str, Run], baseline: Run | None, items: Sequence[Item], note: str) -> None:
-    """Figure 8: entropy of the last encoder layer's attention against sparsity, of retained and pruned encodings.
-
-    The baseline's encodings are split by the gates of each run.
-    """
+    """Figure 8: entropy of the last encoder layer's attention; the baseline's is split by the gates of each run."""
     rows, from_baseline = [], encode_all(baseline.model, items)[1] if baseline else None
     for name, run in runs.items():
         pruned, entropies = encode_all(run.model, items)
@@ -187,9 +176,6 @@ def figure_8(out: Path, runs: dict[str, Run], baseline: Run | None, items: Seque
     save_figure(out, "figure_8", figure, rows)
 
 
-# A figure of the distribution alone
-
-
 def figure_3(out: Path, log_alpha: float = 0.0) -> None:
     """Figure 3: density of the gates for one log alpha."""
     gate = torch.linspace(-EPSILON, 1 + EPSILON, 241)[1:-1]
@@ -201,7 +187,6 @@ def figure_3(out: Path, log_alpha: float = 0.0) -> None:
     curves = zip(gate.tolist(), binary.tolist(), stretched.tolist(), strict=True)
     rows = [{"gate": g, "binary_concrete": b, "stretched": s, "point_mass": ""} for g, b, s in curves]
     rows += [{"gate": end, "point_mass": mass} for end, mass in masses.items()]
-
     title = f"Figure 3: HardConcrete gate, log alpha {log_alpha:g}, beta {BETA:.2f}, epsilon {EPSILON:g}"
     figure, [axes] = new_figure(title, "gate", "density; of the points: probability")
     axes.plot(gate, binary, "--", color="tab:blue", label="BinaryConcrete, Eq. (6)")
@@ -212,9 +197,6 @@ def figure_3(out: Path, log_alpha: float = 0.0) -> None:
     axes.set_ylim(0, 2)
     axes.legend()
     save_figure(out, "figure_3", figure, rows)
-
-
-# Figures of metrics
 
 
 def read_metrics(path: Path) -> dict:
@@ -242,7 +224,8 @@ def figure_4(out: Path, files: Sequence[dict]) -> None:
         rows += [{k: r[k] for k in ("run", "seed", "lambda", "sparsity")} | r["quality"] for r in metrics["systems"]]
     for row in files[0]["systems"]:
         if row["sparsity"] > 1:  # those at 0 lie on each other
-            place, text = (row["sparsity"], row["quality"]["high"]), f"$\\lambda$ {row['lambda']:g}"
+            text = row["run"] if row["lambda"] is None else f"$\\lambda$ {row['lambda']:g}"
+            place = row["sparsity"], row["quality"]["high"]
             axes.annotate(text, place, (0, 4), textcoords="offset points", fontsize=8, ha="center")
     axes.legend()
     save_figure(out, "figure_4", figure, rows)
@@ -251,29 +234,19 @@ def figure_4(out: Path, files: Sequence[dict]) -> None:
 def figure_5(out: Path, name: str, metrics: dict, key: str, order: Sequence[str]) -> None:
     """Figure 5: sparsity of each type (or, on toy, kind of sentence) of source encoding against the overall one."""
     systems = [row for row in metrics["systems"] if key in row]
-    labels = [label for label in order if any(label in row[key] for row in systems)]
-    if not labels:
+    if not systems:
         print(f"{name}: not drawn, {metrics['note']} has no labels for it: evaluate with --stanza FOLDER")
         return
     title = f"Figure 5: sparsity by {key.rpartition('_')[2]}\n{metrics['note']}, seed {systems[0]['seed']}"
     figure, [axes] = new_figure(title, "sparsity, % of all source encodings", "sparsity within the group, %")
-    for label, marker in zip(labels, "os^vDx", strict=False):
-        shares = [row[key].get(label, np.nan) for row in systems]
-        axes.plot([row["sparsity"] for row in systems], shares, f"{marker}-", label=label)
+    for label, marker in zip(order, "os^vDx", strict=False):
+        if any(label in row[key] for row in systems):
+            shares = [row[key].get(label, np.nan) for row in systems]
+            axes.plot([row["sparsity"] for row in systems], shares, f"{marker}-", label=label)
     axes.axline((0, 0), slope=1, color="gray", linestyle=":", label="all alike")
     axes.legend(fontsize=8)
     rows = [{k: row[k] for k in ("run", "seed", "lambda", "sparsity")} | row[key] for row in systems]
     save_figure(out, name, figure, rows)
-
-
-def encode_alike(runs: dict[str, Run], examples: Sequence[Example]) -> list[Item]:
-    """Sources as token ids; ValueError where the runs do not read them as the same ones."""
-    items = {name: run.encode(examples) for name, run in runs.items()}
-    first = next(iter(items))
-    for name in items:
-        if [item.source for item in items[name]] != [item.source for item in items[first]]:
-            raise ValueError(f"{name} cuts the source into other tokens than {first}: draw it by itself")
-    return items[first]
 
 
 @one_line_errors
@@ -283,10 +256,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     both = load_runs([*options.run, *filter(None, (options.baseline, options.sparse))], options.device)
     runs = {path.name: both[path.name] for path in options.run}
     others = {name: run for name, run in both.items() if name not in runs}
-    if wrong := [name for name, run in runs.items() if not run.model.l0drop]:
-        raise ValueError(f"--run {wrong[0]} has no L0Drop layer; give it as --baseline or --sparse")
-    if wrong := [name for name, run in others.items() if run.model.l0drop or run.config.pattern != "none"]:
-        raise ValueError(f"{wrong[0]} prunes: --baseline and --sparse take runs trained with --l0drop none")
+    for name, run in both.items():
+        if name in runs and not run.model.l0drop:
+            raise ValueError(f"--run {name} has no L0Drop layer; give it as --baseline or --sparse")
+        if name in others and (run.model.l0drop or run.config.pattern != "none"):
+            raise ValueError(f"{name} prunes: --baseline and --sparse take runs trained with --l0drop none")
     figure_3(options.out)
     if files:
         figure_4(options.out, files)
@@ -297,8 +271,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     config = next(iter(both.values())).config
     data = options.data or config.data
     examples = load(data, options.split, options.limit)
-    items = encode_alike(both, examples)
     note = f"{data} {options.split}, seed {config.seed}, {len(examples)} examples"
+    items, *same = (run.encode(examples) for run in both.values())
+    if any([one.source for one in items] != [other.source for other in again] for again in same):
+        raise ValueError(f"{', '.join(both)} cut the source into different tokens: draw them one by one")
     baseline = others[options.baseline.name] if options.baseline else None
     if baseline:
         figure_1_or_7(options.out, 1, options.baseline.name, baseline, items, note)

@@ -4,10 +4,11 @@ Copy this file alone to gate any sequence of vectors: it needs nothing but torch
 
 Name in code     Paper           Shape     Meaning
 states           x^L_i           (B, S, D) encoder outputs
-log_alpha        log alpha_i     (B, S)    location of each gate; large = open
+log_alpha        log alpha_i     (B, S)    location of each gate, unbounded; large = open
 gates            g_i, expected   (B, S)    in [0, 1]; exactly 0 = pruned
-beta             beta            -         temperature, 2/3 (Appendix A)
-epsilon          epsilon         -         stretch, +0.1 (D1)
+keep             -               (B, S)    True at real tokens, False at padding
+beta             beta            -         temperature, 2/3 (Appendix A); smaller is more binary
+epsilon          epsilon         -         stretch, +0.1 (D1); larger puts more mass on exactly 0 and 1
 log_counts       log c           (B, R)    log of how many source positions a row of the memory stands for
 """
 
@@ -38,19 +39,13 @@ class L0Drop(nn.Module):
             nn.init.constant_(self.predictor.bias, start)
 
     def forward(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Gate every state: sampled gates in training mode, expected gates in eval mode.
+        """Gate every state (B, S, D): sampled gates in training mode, expected gates in eval mode.
 
-        Args:
-            states: (B, S, D) encoder outputs.
         Returns:
             gated states (B, S, D), gates (B, S) in [0, 1], log_alpha (B, S).
-        Raises:
-            ValueError: states of another width.
         """
-        if states.size(-1) != self.predictor.in_features:
-            raise ValueError(f"states are {states.size(-1)} wide, this gate is for {self.predictor.in_features}")
         # Eq. (9): log alpha_i = x_i w^T.  D3: plus a bias.
-        log_alpha = self.predictor(states.to(self.predictor.weight.dtype)).squeeze(-1).float()  # (B, S)
+        log_alpha = self.predictor(states).squeeze(-1).float()  # (B, S)
         # Eq. (5) in training, Eq. (13) at test time.
         gates = sample_gates(log_alpha) if self.training else expected_gates(log_alpha)
         # Eq. (4): L0Drop(x_i) = g_i x_i.
@@ -62,12 +57,9 @@ def sample_gates(
 ) -> Tensor:
     """Draw gates g ~ HardConcrete(alpha, beta, epsilon), Eq. (5), by reparameterisation.
 
-    The noise does not depend on `log_alpha`, so the gradient reaches it through every gate strictly inside (0, 1).
+    The noise does not depend on `log_alpha` (B, S), so the gradient reaches it through every gate inside (0, 1).
 
     Args:
-        log_alpha: (B, S) gate locations, unbounded.
-        beta: temperature > 0; smaller is more binary.
-        epsilon: stretch > 0; larger puts more mass on exactly 0 and 1.
         uniform: (B, S) the noise, uniform on (0, 1); drawn anew without it.
     Returns:
         (B, S) float32 gates in [0, 1].
@@ -84,28 +76,17 @@ def sample_gates(
 
 
 def expected_gates(log_alpha: Tensor, epsilon: float = EPSILON) -> Tensor:
-    """The gate used at test time, Eq. (13): min(1, max(0, sigmoid(log_alpha) (1 + 2 epsilon) - epsilon)).
+    """The gate used at test time, Eq. (13): (B, S) float32 in [0, 1].
 
     Exactly 0 where log_alpha <= -log((1 + epsilon) / epsilon) = -2.398, exactly 1 where it is >= 2.398. There is no
     beta in it: this is the rectified mean of the noise-free gate, not the mean of the distribution.
-
-    Args:
-        log_alpha: (B, S) gate locations, unbounded.
-    Returns:
-        (B, S) float32 gates in [0, 1].
     """
-    # Eq. (13)
+    # Eq. (13): min(1, max(0, sigmoid(log_alpha) (1 + 2 epsilon) - epsilon)).
     return (torch.sigmoid(log_alpha.float()) * (1 + 2 * epsilon) - epsilon).clamp(0, 1)
 
 
 def open_probability(log_alpha: Tensor, beta: float = BETA, epsilon: float = EPSILON) -> Tensor:
-    """Probability that a gate is not exactly zero, the summand of Eq. (10), in closed form.
-
-    Args:
-        log_alpha: (B, S) gate locations, unbounded.
-    Returns:
-        (B, S) float32 probabilities in (0, 1).
-    """
+    """Probability (B, S), float32 in (0, 1), that a gate is not exactly zero: the summand of Eq. (10)."""
     # Below Eq. (8): p(g = 0) = sigmoid(beta log(epsilon / (1 + epsilon)) - log alpha), so 1 - p(g = 0) is
     return torch.sigmoid(log_alpha.float() - beta * math.log(epsilon / (1 + epsilon)))
 
@@ -114,8 +95,6 @@ def l0_penalty(log_alpha: Tensor, keep: Tensor, reduction: str = "token_mean") -
     """Expected number of open gates of each sentence, Eq. (10), or its mean over the sentence's tokens.
 
     Args:
-        log_alpha: (B, S) gate locations.
-        keep: (B, S) True at real tokens, False at padding.
         reduction: "token_mean" divides by the sentence's tokens, "sum" is Eq. (10) as printed.
     Returns:
         (B,) in [0, 1] for "token_mean", in [0, number of tokens] for "sum".
@@ -132,24 +111,14 @@ def l0_penalty(log_alpha: Tensor, keep: Tensor, reduction: str = "token_mean") -
 
 
 class Memory(NamedTuple):
-    """What the decoder attends to.
+    """What the decoder attends to."""
 
-    states: (B, R, D).
-    log_counts: (B, R), added to the attention logits: 0 for a state that stands for itself, log n for one that stands
-        for n source positions, -inf for padding.
-    """
-
-    states: Tensor
-    log_counts: Tensor
+    states: Tensor  # (B, R, D)
+    log_counts: Tensor  # (B, R) added to the logits: 0 for one position, log n for n of them, -inf for padding
 
 
 def dense_memory(states: Tensor, keep: Tensor) -> Memory:
-    """All states, zeros included, padding hidden: what Eq. (11) attends to.
-
-    Args:
-        states: (B, S, D) gated encoder outputs.
-        keep: (B, S) True = attend.
-    """
+    """All gated states (B, S, D), zeros included, padding hidden: what Eq. (11) attends to."""
     return Memory(states, torch.zeros_like(keep, dtype=torch.float32).masked_fill(~keep, -torch.inf))
 
 
@@ -161,8 +130,6 @@ def compress(states: Tensor, gates: Tensor, keep: Tensor, with_dummy: bool = Tru
 
     Args:
         states: (B, S, D) gated states, already multiplied by their gates (line 4).
-        gates: (B, S) in [0, 1]; exactly 0 = pruned.
-        keep: (B, S) True at real tokens; padding is neither retained nor counted.
         with_dummy: False forgets the pruned states altogether, as the rule-based patterns of Section 7 do.
     Returns:
         Memory of R = 1 + max retained rows, or of max retained rows when nothing at all was pruned.

@@ -4,9 +4,9 @@ A "source word" is what one gate prunes: a subword, a character, or the final </
 of one sentence, both with </s>; B sentences, H heads.
 """
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 import torch
@@ -43,12 +43,10 @@ def recorded(attentions: Sequence[Attention]) -> Iterator[list[Tensor]]:
         x, keys, _, bias = inputs
         collected.append(attention.weights(x, keys, bias))
 
-    hooks = [attention.register_forward_pre_hook(record) for attention in attentions]
-    try:
+    with ExitStack() as hooks:
+        for attention in attentions:
+            hooks.callback(attention.register_forward_pre_hook(record).remove)
         yield collected
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 @torch.inference_mode()
@@ -61,7 +59,6 @@ def attention_maps(
 
     Args:
         outputs: tokens that the model decoded each item to, without </s>.
-        size: sources per batch.
     Yields:
         (T, S) per item.
     """
@@ -82,17 +79,12 @@ def summed_attention(maps: Iterable[Tensor], pruned: Iterable[Sequence[bool]]) -
         maps: (T, S) each.
         pruned: (S,) each, True where the encoding is pruned.
     Returns:
-        the sums of all retained words of the corpus (D12), and the share of all attention that the pruned receive.
+        the sums of all retained words of the corpus, and the share of all attention that the pruned receive.
     """
     sums = np.concatenate([weights.sum(0).numpy() for weights in maps])
     is_pruned = np.concatenate([np.asarray(row, dtype=bool) for row in pruned])
     # D12: Figure 7's mean, 1.80, is nearly the baseline's 1.03 over the 53 % that are retained.
     return sums[~is_pruned], float(sums[is_pruned].sum() / sums.sum())
-
-
-def entropy(weights: Tensor) -> Tensor:
-    """Entropy in nats of distributions along the last dimension: (..., S) -> (...); 0 log 0 = 0."""
-    return -torch.special.xlogy(weights, weights).sum(-1)
 
 
 @torch.inference_mode()
@@ -101,14 +93,14 @@ def encode_all(model: Transformer, items: Sequence[Item], size: int = 16) -> tup
 
     Returns:
         is its gate closed (never, in a baseline), and the entropy in nats of its self-attention in the last layer,
-        averaged over heads (Section 6, Figure 8).
+        mean over heads (Section 6, Figure 8).
     """
     attention, pruned, entropies = model.encoder[-1].attention, [], []
     for start in range(0, len(items), size):
         batch = collate(items[start : start + size], model.embedding.weight.device)
         with recorded([attention]) as weights:
             encoding = model.encode(batch.source)
-        nats = entropy(weights[0].mean(1)).cpu().numpy()  # (B, S)
+        nats = torch.special.entr(weights[0].mean(1)).sum(-1).cpu().numpy()  # (B, S)
         closed = (encoding.gates[-1] == 0 if encoding.gates else ~encoding.keep).cpu().numpy()
         for row, item in enumerate(items[start : start + size]):
             pruned.append(closed[row, : len(item.source)])
@@ -131,12 +123,13 @@ def places_in_words(characters: Sequence[str], words: Sequence[int]) -> list[str
     Returns:
         "0.0-0.2" to "0.8-1.0"; "space"; or "alone" for the only character of a word, which is first and last.
     """
-    places, members = ["space"] * len(characters), defaultdict(list)
-    for index, (character, word) in enumerate(zip(characters, words, strict=True)):
-        if character != "▁":
-            members[word].append(index)
-    for indices in members.values():
-        for rank, index in enumerate(indices):
-            fifth = min(PLACES * rank // max(len(indices) - 1, 1), PLACES - 1)
-            places[index] = f"{fifth / PLACES}-{(fifth + 1) / PLACES}" if len(indices) > 1 else "alone"
+    lengths = Counter(word for character, word in zip(characters, words, strict=True) if character != "▁")
+    places, seen = [], Counter()
+    for character, word in zip(characters, words, strict=True):
+        if character == "▁" or lengths[word] == 1:
+            places.append("space" if character == "▁" else "alone")
+            continue
+        fifth = min(PLACES * seen[word] // (lengths[word] - 1), PLACES - 1)
+        places.append(f"{fifth / PLACES}-{(fifth + 1) / PLACES}")
+        seen[word] += 1
     return places

@@ -1,18 +1,12 @@
 """The idea is in gates.py; this is the Transformer around it (Zhang, Titov & Sennrich 2021, Sections 3-4).
 
-Reads in the paper's order: attention, encoder, decoder, L0Drop's place between them, objective.
+B source sentences, W beams of each, S source tokens, R retained rows of the memory, T target tokens, H heads, D model
+width, K = D / H head width, V vocabulary. Beside the names of gates.py:
 
-Glossary. B source sentences, W beams of each, S source tokens, R retained rows of the memory, T target tokens,
-H heads, D model width, K = D / H head width, V vocabulary.
-
-Name in code       Paper            Shape           Meaning
-source             X                (B, S)          token ids, </s> appended, padded with 0
-keep               -                (B, S)          True at real tokens
-states             X^L              (B, S, D)       encoder outputs; after L0Drop, gated
-gates, log_alpha   g, log alpha     (B, S)          see gates.py
-memory             X-bar^L          (B, R, D)       what the decoder attends to: all gated states, or Algorithm 1's
-log_counts         log c            (B, R)          added to the attention logits
-rule_keep          -                (B, S)          False where a rule of Section 7 drops the encoding
+source      X          (B, S)     token ids, </s> appended, padded with 0
+states      X^L        (B, S, D)  encoder outputs; after L0Drop, gated
+memory      X-bar^L    (B, R, D)  what the decoder attends to: all gated states, or Algorithm 1's
+rule_keep   -          (B, S)     False where a rule of Section 7 drops the encoding
 """
 
 from dataclasses import dataclass
@@ -91,11 +85,9 @@ class Attention(nn.Module):
         return self.output(attended.transpose(1, 2).flatten(2))  # (B, T, D)
 
 
-class FeedForward(nn.Sequential):
-    """FFN of Eq. (2)-(3): two linear maps with a ReLU between."""
-
-    def __init__(self, width: int, inner: int):
-        super().__init__(nn.Linear(width, inner), nn.ReLU(), nn.Linear(inner, width))
+def feed_forward(width: int, inner: int) -> nn.Sequential:
+    """FFN of Eq. (2)-(3)."""
+    return nn.Sequential(nn.Linear(width, inner), nn.ReLU(), nn.Linear(inner, width))
 
 
 class EncoderLayer(nn.Module):
@@ -104,7 +96,7 @@ class EncoderLayer(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.attention = Attention(config.width, config.heads, config.attention_dropout)
-        self.feed_forward = FeedForward(config.width, config.feed_forward)
+        self.feed_forward = feed_forward(config.width, config.feed_forward)
         self.norms = nn.ModuleList(nn.LayerNorm(config.width) for _ in range(2))
         self.dropout = nn.Dropout(config.residual_dropout)
 
@@ -125,7 +117,7 @@ class DecoderLayer(nn.Module):
         if config.cross_attention == "entmax":
             from .entmax import EntmaxAttention as cross_attention
         self.cross_attention = cross_attention(config.width, config.heads, config.attention_dropout)
-        self.feed_forward = FeedForward(config.width, config.feed_forward)
+        self.feed_forward = feed_forward(config.width, config.feed_forward)
         self.norms = nn.ModuleList(nn.LayerNorm(config.width) for _ in range(3))
         self.dropout = nn.Dropout(config.residual_dropout)
 
@@ -184,7 +176,6 @@ class Transformer(nn.Module):
         self.register_buffer("position_table", sinusoids(config.positions, config.width), persistent=False)
         self.dropout = nn.Dropout(config.residual_dropout)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
-        gate_layers = {"none": 0, "output": 1, "every": config.encoder_layers}[config.l0drop]
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         for name, parameter in self.named_parameters():
             if parameter.dim() == 2:
@@ -193,32 +184,29 @@ class Transformer(nn.Module):
                 nn.init.zeros_(parameter)
         nn.init.normal_(self.embedding.weight, std=config.width**-0.5)
         # Last, so that a baseline and its L0Drop twin start from the same weights.
-        self.l0drop = nn.ModuleList(
-            L0Drop(config.width, config.gate_bias, config.gate_start) for _ in range(gate_layers)
-        )
+        layers = range({"none": 0, "output": 1, "every": config.encoder_layers}[config.l0drop])
+        self.l0drop = nn.ModuleList(L0Drop(config.width, config.gate_bias, config.gate_start) for _ in layers)
 
     def embed(self, tokens: Tensor, start: int = 0) -> Tensor:
         """Embeddings times sqrt(D) plus positions: (B, T) -> (B, T, D); raises ValueError beyond the position table."""
         end = start + tokens.size(1)
         if end > self.config.positions:
-            raise ValueError(
-                f"a sequence of {end} tokens does not fit the position table of {self.config.positions}: "
-                "truncate it (--max-source, --max-target) or build the model with more positions"
-            )
+            table = f"a sequence of {end} tokens does not fit the position table of {self.config.positions}"
+            raise ValueError(f"{table}: truncate it (--max-source, --max-target) or build the model with more")
         return self.dropout(self.embedding(tokens) * self.config.width**0.5 + self.position_table[start:end])
 
     def encode(self, source: Tensor) -> Encoding:
-        """Encode and gate.  Args: source (B, S) token ids ending in EOS, padded with PAD."""
+        """Encode and gate (B, S) token ids that end in EOS, padded with PAD."""
         keep = source != PAD  # (B, S)
         bias = dense_memory(source, keep).log_counts[:, None, None]  # (B, 1, 1, S)
         states = self.embed(source)  # X^0
         gates, log_alpha = [], []
-        first_gated = len(self.encoder) - len(self.l0drop)
+        ungated = [None] * (len(self.encoder) - len(self.l0drop))
         # Eq. (2): X^L = Encoder(X^0).
-        for index, layer in enumerate(self.encoder):
+        for layer, l0drop in zip(self.encoder, [*ungated, *self.l0drop], strict=True):
             states = layer(states, bias)
-            if index >= first_gated:  # after the last layer, or (D10) after each one (Section 6, "earlier")
-                states, gate, location = self.l0drop[index - first_gated](states)
+            if l0drop is not None:  # after the last layer, or (D10) after each one (Section 6, "earlier")
+                states, gate, location = l0drop(states)
                 gates.append(gate)
                 log_alpha.append(location)
         return Encoding(states, keep, gates, log_alpha)
@@ -251,22 +239,17 @@ class Transformer(nn.Module):
     def decode(
         self, target: Tensor, memory: list[Projected], past: list[Past] | None = None
     ) -> tuple[Tensor, list[Past]]:
-        """Logits of the next tokens.
+        """Logits (B*W, T, V) of the next tokens, and the extended past.
 
         Args:
             target: (B*W, T) token ids that follow those already in `past`.
             memory: from `project`, one row per *source*; the W rows of `target` that belong to one source are adjacent.
             past: what the last call returned, one entry per layer; it is extended in place.
-        Returns:
-            (B*W, T, V) logits and the extended past.
         """
         past = past or [Past() for _ in self.decoder]
-        start = past[0].length
-        length = target.size(1)
-        causal = None  # one token at a time sees all its past
-        if length > 1:
-            hidden = torch.ones(length, start + length, dtype=torch.bool, device=target.device).triu(start + 1)
-            causal = torch.zeros(hidden.shape, device=target.device).masked_fill(hidden, -torch.inf)  # (T, T' + T)
+        start, length, causal = past[0].length, target.size(1), None
+        if length > 1:  # one token at a time sees all its past
+            causal = torch.full((length, start + length), -torch.inf, device=target.device).triu(start + 1)
         y = self.embed(target, start)  # Y^0
         # Eq. (3): Y^L = Decoder(Y^0, X^L).
         for layer, layer_past, layer_memory in zip(self.decoder, past, memory, strict=True):
@@ -295,12 +278,9 @@ def translation_loss(logits: Tensor, target: Tensor, smoothing: float = 0.1, red
     """L_MLE of each sentence: label-smoothed cross-entropy, mean (D2) or, as Eq. (12) prints it, sum over its tokens.
 
     Args:
-        logits: (B, T, V).
-        target: (B, T) token ids ending in EOS, padded with PAD.
+        logits: (B, T, V), of the target (B, T), which ends in EOS and is padded with PAD.
         smoothing: share of the probability spread evenly over the vocabulary (Appendix A: 0.1).
-        reduction: "token_mean" or "sum".
-    Returns:
-        (B,) nats per token, or per sentence.
+        reduction: "token_mean" or "sum": (B,) nats per token, or per sentence.
     """
     losses = F.cross_entropy(
         logits.float().flatten(0, 1), target.flatten(), ignore_index=PAD, label_smoothing=smoothing, reduction="none"
@@ -309,21 +289,12 @@ def translation_loss(logits: Tensor, target: Tensor, smoothing: float = 0.1, red
     return total if reduction == "sum" else total / (target != PAD).sum(-1)
 
 
-def sparsity_loss(encoding: Encoding, reduction: str = "token_mean") -> Tensor:
-    """L0 term of each sentence (B,), Eq. (10), summed over the L0Drop layers (D10); zero without any."""
-    penalties = [l0_penalty(location, encoding.keep, reduction) for location in encoding.log_alpha]
-    return sum(penalties, torch.zeros(encoding.keep.size(0), device=encoding.keep.device))
-
-
 def objective(
-    logits: Tensor,
-    target: Tensor,
-    encoding: Encoding,
-    l0_weight: float,
-    smoothing: float = 0.1,
-    reduction: str = "token_mean",
+    logits: Tensor, target: Tensor, encoding: Encoding, l0_weight: float, smoothing=0.1, reduction="token_mean"
 ) -> Tensor:
     """The bound of Eq. (12) with one gate sample, per sentence (B,).  `l0_weight` is the paper's lambda >= 0."""
-    # Eq. (12): E_g[-log p(Y, g | X)] + lambda L0(X).
     mle = translation_loss(logits, target, smoothing, reduction)
-    return mle + l0_weight * sparsity_loss(encoding, reduction)
+    # D10: several layers' L0 terms add up; a baseline has none.
+    sparsity = sum(l0_penalty(log_alpha, encoding.keep, reduction) for log_alpha in encoding.log_alpha)
+    # Eq. (12): E_g[-log p(Y, g | X)] + lambda L0(X).
+    return mle + l0_weight * sparsity

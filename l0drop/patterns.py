@@ -14,8 +14,8 @@ UNIT_TYPES = ("BPEH", "BPEO", "function", "content", "punctuation", "other")  # 
 EASY_TAGS = ("MD", "EX")  # what the POS pattern drops beyond function words, punctuation and BPEO
 PATTERNS = ("none", "pos", "freq", "inv_freq", "group")  # Table 2
 
-FREQUENT_SHARE = 0.463  # Section 7: the 100 most frequent words cover 46.3 % of the training source
-RARE_SHARE = 0.40  # Section 7: words beyond rank 452 cover about 40.0 %
+# Section 7: the 100 most frequent words cover 46.3 % of the training source, those beyond rank 452 about 40.0 %.
+SHARES = {"freq": 0.463, "inv_freq": 0.40}
 
 
 def tag_group(tag: str) -> str:
@@ -35,8 +35,6 @@ def unit_types(words: Sequence[int], tags: Sequence[str]) -> list[str]:
     Args:
         words: index of the word that each unit belongs to, non-decreasing.
         tags: Penn tag of that word, one per unit.
-    Returns:
-        one of UNIT_TYPES per unit.
     """
     pieces, seen, types = Counter(words), set(), []
     for word, tag in zip(words, tags, strict=True):
@@ -57,21 +55,17 @@ def tags_of_units(starts: Sequence[int], spans: Sequence[tuple[int, int, str]]) 
     Raises:
         ValueError: a unit lies in no token.
     """
-    tags = []
-    for start in starts:
-        found = [tag for first, end, tag in spans if first <= start < end]
-        if not found:
-            raise ValueError(f"no part-of-speech tag covers character {start}; the tokens must cover the whole source")
-        tags.append(found[0])
+    tags = [next((tag for first, end, tag in spans if first <= start < end), None) for start in starts]
+    if None in tags:
+        where = starts[tags.index(None)]
+        raise ValueError(f"no part-of-speech tag covers character {where}; the tokens must cover the whole source")
     return tags
 
 
 def keep_pos(types: Sequence[str], tags: Sequence[str]) -> list[bool]:
     """POS pattern: drop function words, punctuation, BPEO, and words tagged MD or EX."""
-    dropped = ("function", "punctuation", "BPEO")
-    return [
-        kind not in dropped and (kind == "BPEH" or tag not in EASY_TAGS) for kind, tag in zip(types, tags, strict=True)
-    ]
+    dropped, pairs = ("function", "punctuation", "BPEO"), zip(types, tags, strict=True)
+    return [kind not in dropped and (kind == "BPEH" or tag not in EASY_TAGS) for kind, tag in pairs]
 
 
 def keep_group(length: int) -> list[bool]:
@@ -87,12 +81,8 @@ def dropped_by_frequency(sources: Sequence[Sequence[int]], share: float, rarest:
 
     Args:
         sources: token ids of the training sources, without </s>.
-        share: in (0, 1); Section 7 has FREQUENT_SHARE and RARE_SHARE.
-    Raises:
-        ValueError: share outside (0, 1).
+        share: in (0, 1), see SHARES.
     """
-    if not 0 < share < 1:
-        raise ValueError(f"share is {share}; it must lie strictly between 0 and 1")
     counts = Counter(unit for source in sources for unit in source)
     ranking = sorted(counts, key=lambda unit: (-counts[unit], unit), reverse=rarest)
     budget, dropped = share * counts.total(), set()

@@ -43,7 +43,7 @@ def predict(run: Run, examples: Iterable[Example], batch_size: int = 16) -> Iter
     """Decode documents in their order, as they come.
 
     Yields:
-        of each document id, prediction, source with its pruned words in brackets, sparsity in %, and was_cut.
+        of each: id, prediction, source with its pruned words in brackets, sparsity in %, was_cut.
     """
     examples = iter(examples)
     while batch := list(islice(examples, batch_size)):

@@ -50,7 +50,7 @@ def unit_starts(tokenizer: Tokenizer, source: str) -> list[int]:
 
 
 def label_spans(pieces: Sequence[str], labels: Sequence) -> list[Span]:
-    """Place labelled pieces in the text that joining them by blanks gives: (start, end, label) each."""
+    """(start, end, label) of each piece in the text that joining them by blanks gives."""
     spans, end = [], 0
     for piece, label in zip(pieces, labels, strict=True):
         spans.append((end, end + len(piece), label))
@@ -65,37 +65,26 @@ def source_types(tokenizer: Tokenizer, source: str, spans: list[Span]) -> tuple[
 
 
 def tag_sources(examples: Sequence, folder: str = "") -> list[list[Span]]:
-    """(start, end, Penn tag) of each source's tokens: from the corpus where it has tags, else from Stanza.
-
-    Raises:
-        ImportError, ValueError: Stanza or its models are needed and not there.
-    """
+    """(start, end, Penn tag) of each source's tokens: from the corpus where it has tags, else from Stanza."""
     if all(example.pos for example in examples):
         return [label_spans(example.source.split(" "), sum(example.pos, [])) for example in examples]
     try:
         import stanza
     except ImportError as error:
         raise ImportError("sources without tags need Stanza: pip install stanza") from error
-    where = {"dir": folder} if folder else {}
+    options = {"processors": "tokenize,pos", "download_method": None, "verbose": False}
     try:
-        nlp = stanza.Pipeline("en", processors="tokenize,pos", download_method=None, verbose=False, **where)
+        nlp = stanza.Pipeline("en", **options, **({"dir": folder} if folder else {}))
     except Exception as error:  # Stanza raises several types of its own
-        raise ValueError(
-            f'no Stanza English models in {folder or "its default folder"}: run python -c "import stanza; '
-            "stanza.download('en', processors='tokenize,pos')\" or give --stanza FOLDER"
-        ) from error
+        download, where = "stanza.download('en', processors='tokenize,pos')", folder or "its default folder"
+        message = f'no Stanza English models in {where}: run python -c "import stanza; {download}" or --stanza FOLDER'
+        raise ValueError(message) from error
     documents = nlp.bulk_process([stanza.Document([], text=example.source) for example in examples])
     return [[(t.start_char, t.end_char, t.words[0].xpos) for s in d.sentences for t in s.tokens] for d in documents]
 
 
 def encode_examples(
-    examples: Sequence,
-    tokenizer: Tokenizer,
-    max_source: int,
-    max_target: int,
-    pattern: str = "none",
-    dropped: set[int] = frozenset(),
-    stanza_folder: str = "",
+    examples: Sequence, tokenizer: Tokenizer, max_source: int, max_target: int, pattern="none", dropped=(), stanza=""
 ) -> list[Item]:
     """Token ids, cut to size, with the pattern's choice of encodings.
 
@@ -103,11 +92,11 @@ def encode_examples(
         examples: `shared.data.Example`s.
         max_source, max_target: longest result, EOS included.
         pattern: one of `patterns.PATTERNS`.
-        dropped: token ids that a frequency pattern drops; see `patterns.dropped_by_frequency`.
-        stanza_folder: folder of Stanza models, for the "pos" pattern on sources without tags.
+        dropped: set of the token ids that a frequency pattern drops; see `patterns.dropped_by_frequency`.
+        stanza: folder of Stanza models, for the "pos" pattern on sources without tags.
     """
-    spans = tag_sources(examples, stanza_folder) if pattern == "pos" else [None] * len(examples)
-    items = []
+    spans = tag_sources(examples, stanza) if pattern == "pos" else [None] * len(examples)
+    items, cut = [], max_source - 1
     for example, example_spans in zip(examples, spans, strict=True):
         source = tokenizer.encode(example.source).ids
         keep = [token not in dropped for token in source]
@@ -115,10 +104,8 @@ def encode_examples(
             keep = patterns.keep_pos(*source_types(tokenizer, example.source, example_spans))
         elif pattern == "group":
             keep = patterns.keep_group(len(source))
-        target = tokenizer.encode(example.target).ids
+        target = tokenizer.encode(example.target).ids[: max_target - 1] + [EOS]
         # D9: EOS is always kept.
-        cut = max_source - 1
-        target = target[: max_target - 1] + [EOS]
         items.append(Item(source[:cut] + [EOS], target, keep[:cut] + [True], was_cut=len(source) > cut))
     return items
 
@@ -161,10 +148,9 @@ class TokenBatches:
     def epoch(self, number: int) -> list[list[int]]:
         rng = np.random.default_rng((self.seed, number))
         by_length = np.lexsort((rng.random(len(self.lengths)), self.lengths[:, 1], self.lengths[:, 0])).tolist()
-        batches, start = [], 0
-        for end in range(1, len(by_length) + 1):
-            full = end == len(by_length) or self.lengths[by_length[end], 0] * (end + 1 - start) > self.batch_tokens
-            if full:
-                batches.append(by_length[start:end])
-                start = end
+        batches = [[]]
+        for index in by_length:
+            if batches[-1] and self.lengths[index, 0] * (len(batches[-1]) + 1) > self.batch_tokens:
+                batches.append([])
+            batches[-1].append(index)
         return [batches[i] for i in rng.permutation(len(batches))]

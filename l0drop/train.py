@@ -19,7 +19,6 @@ from accelerate import Accelerator, DataLoaderConfiguration
 from accelerate.utils import set_seed
 from safetensors.torch import load_file, save
 from tokenizers import Tokenizer
-from torch import Tensor
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 
@@ -52,18 +51,14 @@ class TrainConfig:
     positions: int = 1024
     cross_attention: Literal["softmax", "entmax"] = "softmax"  # "entmax": the sparse attention of Figure 2
     # L0Drop
-    l0drop: Literal["none", "output", "every"] = (
-        "output"  # "none" = baseline, "output" = Eq. (11), "every" = after each encoder layer (Section 6)
-    )
+    l0drop: Literal["none", "output", "every"] = "output"  # Eq. (11); "none": baseline; "every": each layer (Section 6)
     gate_bias: bool = True  # released code
     gate_start: float = 0.0  # D15: where that bias starts; 0 as released, 3 opens the gates at first
     mask_closed_in_training: bool = False  # released code: true
     l0_weight: float = 0.3  # lambda of Eq. (12); Table 1: 0.3
     l0_warmup: int = 0  # steps over which lambda rises linearly; 0 = constant, as in fine-tuning (Section 6)
     l0_start: int = 0  # steps before that rise, with lambda = 0 (released code: 0)
-    l0_reduction: Literal["token_mean", "sum"] = (
-        "token_mean"  # "token_mean" = released code, "sum" = Eq. (10) as printed
-    )
+    l0_reduction: Literal["token_mean", "sum"] = "token_mean"  # released code; "sum": Eq. (12) as printed
     pattern: Literal[patterns.PATTERNS] = "none"  # a rule of Section 7 instead of gates
     stanza: str = ""  # folder of Stanza models, for sources without tags; empty = Stanza's own folder
     init: str = ""  # run folder to fine-tune: its weights and, unless flags override them, its values
@@ -87,9 +82,9 @@ class TrainConfig:
         """ValueError for a value out of range, or values that contradict each other."""
         positive = ("width", "feed_forward", "heads", "encoder_layers", "decoder_layers", "positions",
                     "steps", "batch_tokens", "accumulate", "warmup", "average_last", "save_every", "beam")  # fmt: skip
-        rates = ("residual_dropout", "attention_dropout", "label_smoothing")
-        least = dict.fromkeys(positive, 1) | dict.fromkeys(("max_source", "max_target"), 2)  # a token and </s>
-        check_fields(self, least | {"gate_start": -10, "vocabulary": 8}, dict.fromkeys(rates, 1))
+        least = {"max_source": 2, "max_target": 2, "gate_start": -10, "vocabulary": 8}  # 2: a token and </s>
+        least |= dict.fromkeys(positive, 1)
+        check_fields(self, least, dict.fromkeys(("residual_dropout", "attention_dropout", "label_smoothing"), 1))
         if self.pattern != "none" and self.l0drop != "none":
             raise ValueError(f"--pattern {self.pattern} takes the place of the gates: add --l0drop none")
         if max(self.max_source, self.max_target) > self.positions:
@@ -137,9 +132,9 @@ def learning_rate(step: int, config: TrainConfig, first_step: int = 0) -> float:
 
 def l0_weight(step: int, config: TrainConfig) -> float:
     """lambda at a step: 0 before `l0_start`, then rising linearly over `l0_warmup` steps (Section 6), then constant."""
-    if step < config.l0_start:
-        return 0.0
-    return config.l0_weight * (min((step - config.l0_start) / config.l0_warmup, 1.0) if config.l0_warmup else 1.0)
+    steps = step - config.l0_start
+    risen = steps / config.l0_warmup if config.l0_warmup else float(steps >= 0)
+    return config.l0_weight * min(max(risen, 0.0), 1.0)
 
 
 class Run(NamedTuple):
@@ -153,9 +148,9 @@ class Run(NamedTuple):
 
     def encode(self, examples: Sequence[Example], stanza: str = "") -> list[Item]:
         """Examples as token ids, cut to size, with the pattern's choice; `stanza` replaces the run's folder."""
-        config = self.config
+        config, stanza = self.config, stanza or self.config.stanza
         sizes = config.max_source, config.max_target
-        return encode_examples(examples, self.tokenizer, *sizes, config.pattern, self.dropped, stanza or config.stanza)
+        return encode_examples(examples, self.tokenizer, *sizes, config.pattern, self.dropped, stanza)
 
     def write_files(self, folder: Path) -> None:
         """Write what `load_run` reads beside config.json and the weights."""
@@ -165,7 +160,7 @@ class Run(NamedTuple):
 
 
 def load_run(folder: str | Path) -> Run:
-    """Read a run; the model is in eval mode on the CPU. Of a run in training, the last checkpoint, said on stderr.
+    """Read a run, its model in eval mode on the CPU; of one in training the last checkpoint, said on stderr.
 
     Raises:
         ValueError: not a run folder, one of another package or version, a cut-off file, NaN in the weights.
@@ -194,10 +189,8 @@ def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
         return Run(config, model, tokenizer, dropped_units(examples, tokenizer, config.pattern), 0)
     base = load_run(config.init)
     for name in ("units", "vocabulary", "width", "feed_forward", "heads", "encoder_layers", "decoder_layers"):
-        if getattr(config, name) != getattr(base.config, name):
-            raise ValueError(
-                f"--{name.replace('_', '-')}: {config.init} has {getattr(base.config, name)}, leave it out"
-            )
+        if getattr(config, name) != (value := getattr(base.config, name)):
+            raise ValueError(f"--{name.replace('_', '-')}: {config.init} has {value}, leave it out")
     model = Transformer(config.model_config(base.tokenizer.get_vocab_size()))
     missing, unexpected = model.load_state_dict(base.model.state_dict(), strict=False)
     other = [name for name in missing if not name.startswith("l0drop.") and "entmax" not in name] + unexpected
@@ -209,25 +202,20 @@ def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
 
 def dropped_units(examples: Sequence[Example], tokenizer: Tokenizer, pattern: str) -> set[int]:
     """Token ids that the run's frequency pattern drops, counted on the training sources; empty for other patterns."""
-    if pattern not in ("freq", "inv_freq"):
+    if pattern not in patterns.SHARES:
         return set()
     sources = [encoding.ids for encoding in tokenizer.encode_batch([example.source for example in examples])]
-    rarest = pattern == "inv_freq"
-    share = patterns.RARE_SHARE if rarest else patterns.FREQUENT_SHARE
-    return patterns.dropped_by_frequency(sources, share, rarest)
+    return patterns.dropped_by_frequency(sources, patterns.SHARES[pattern], rarest=pattern == "inv_freq")
 
 
 def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
-    """Train and write the run folder `out`.
+    """Train and write the run folder `out`; `resume` goes on after the last checkpoint, to the same bits.
 
-    Args:
-        resume: go on after the last checkpoint; the result is bit for bit that of a run that was never stopped.
     Raises:
         ValueError: bad values or data, a folder that cannot be used, a loss that is not finite; nothing is lost.
     """
     config.check()
-    out = Path(out)
-    resume = holds_run(out, resume)
+    out, resume = Path(out), holds_run(Path(out), resume)
     accelerator = Accelerator(
         mixed_precision=config.mixed_precision,
         gradient_accumulation_steps=config.accumulate,
@@ -235,10 +223,10 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
         dataloader_config=DataLoaderConfiguration(even_batches=False),
     )
     set_seed(config.seed)
-    examples = load(config.data, "train")
+    examples, validation = load(config.data, "train"), load(config.data, "validation")
     start = load_run(out) if resume else begin(config, examples)
     set_seed(config.seed, device_specific=True)  # each process draws its own dropout and gates
-    items, validation = (start.encode(part) for part in (examples, load(config.data, "validation")))
+    items, validation = start.encode(examples), start.encode(validation)
     batches = TokenBatches(items, config.batch_tokens, config.seed)
     # The loader's own generator, or starting it would draw from the one that dropout and gates draw from.
     loader = DataLoader(items, batch_sampler=batches, collate_fn=collate, generator=torch.Generator())
@@ -262,9 +250,8 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
                 with accelerator.accumulate(model):
                     logits, encoding = model(batch.source, batch.target_input, batch.rule_keep)
                     # Eq. (12), mean over the sentences of a micro-batch (D14).
-                    loss = objective(
-                        logits, batch.target, encoding, weight, config.label_smoothing, config.l0_reduction
-                    ).mean()
+                    rates = weight, config.label_smoothing, config.l0_reduction
+                    loss = objective(logits, batch.target, encoding, *rates).mean()
                     accelerator.backward(loss)
                     optimizer.step()
                     optimizer.zero_grad()
@@ -279,16 +266,13 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
                 save_checkpoint(accelerator, out, progress, keep=config.average_last)
     if accelerator.is_main_process:
         save_average(out, config)
-        last = progress["log"][-1]
-        print(f"{out}: {last['step']} steps, validation loss {last['validation_loss']:.3f}")
+        print(f"{out}: {progress['step']} steps, validation loss {progress['log'][-1]['validation_loss']:.3f}")
         print(f"next: python -m {__package__}.evaluate {out}")
 
 
 def share_of_zeros(encoding: Encoding) -> float:
     """Share of a batch's source encodings whose gate is exactly 0."""
-    if not encoding.gates:
-        return 0.0
-    return (((encoding.gates[-1] == 0) & encoding.keep).sum() / encoding.keep.sum()).item()
+    return (encoding.gates[-1] == 0)[encoding.keep].float().mean().item() if encoding.gates else 0.0
 
 
 @torch.inference_mode()
@@ -303,21 +287,14 @@ def validation_loss(model: Transformer, items: Sequence[Item], config: TrainConf
     return torch.cat(losses).mean().item()
 
 
-def average(paths: Sequence[Path]) -> dict[str, Tensor]:
-    """Mean of the parameters of several checkpoints (Appendix A: the last 5)."""
-    states = [load_file(path) for path in paths]
-    return {name: torch.stack([state[name] for state in states]).mean(0) for name in states[0]}
-
-
 def save_average(out: Path, config: TrainConfig) -> None:
-    """Write model.safetensors, the mean of the last checkpoints; D13: of those of the last tenth of the run."""
+    """Write model.safetensors: the mean of the last checkpoints (Appendix A); D13: of those of the run's last tenth."""
     folders = sorted((out / "checkpoints").glob("[0-9]*"))[-config.average_last :]
     tail = [folder for folder in folders if int(folder.name) > 0.9 * config.steps]
-    (out / "unfinished").write_bytes(save(average([folder / "model.safetensors" for folder in tail])))
+    states = [load_file(folder / "model.safetensors") for folder in tail]
+    mean = {name: torch.stack([state[name] for state in states]).mean(0) for name in states[0]}
+    (out / "unfinished").write_bytes(save(mean))
     os.replace(out / "unfinished", out / "model.safetensors")
-
-
-# Command line
 
 
 # Same as head_masking/train.py:parse

@@ -9,7 +9,7 @@ import torch
 pytest.importorskip("shared")
 
 from .. import benchmark
-from ..benchmark import BEAM, QUICK, SHAPES, FixedGates, close_gates, decode_rows, main, make_sides, measure, spread
+from ..benchmark import BEAM, QUICK, SHAPES, close_gates, decode_rows, fix_gates, main, make_sides, measure, spread
 from ..model import ModelConfig
 from ..search import generate
 
@@ -74,7 +74,7 @@ def test_what_is_timed_is_algorithm_1_over_a_whole_decode(make_model):
     """Given gates decide what is pruned; pruned, dense, shared and expanded find the same output."""
     model = make_model(vocabulary=30)
     gates = (torch.arange(9) % 2).float().expand(2, 9)
-    model.l0drop[0] = FixedGates(gates)
+    fix_gates(model, gates)
     source = torch.randint(4, 30, (2, 9))
     found = {
         (prune, share): generate(model, source, prune=prune, share=share, extra_length=-3, min_length=6)

@@ -21,7 +21,6 @@ from .. import evaluate, figures  # noqa: E402
 from ..measures import (  # noqa: E402
     attention_maps,
     encode_all,
-    entropy,
     mean_entropies,
     places_in_words,
     recorded,
@@ -107,13 +106,6 @@ def test_attention_on_pruned_words_is_the_dummys(make_model, items):
         dummies = int(closed.any())
         torch.testing.assert_close(weights[:, ~closed], compressed[:, dummies:], rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(weights[:, closed].sum(-1), compressed[:, :dummies].sum(-1), rtol=1e-4, atol=1e-5)
-
-
-def test_entropy_by_hand():
-    """0 for certainty, log n for n alike, and 0 log 0 = 0."""
-    distributions = torch.tensor([[1.0, 0.0, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0], [0.25] * 4, [0.5, 0.25, 0.25, 0.0]])
-    expected = torch.tensor([0.0, math.log(2), math.log(4), 1.5 * math.log(2)])
-    torch.testing.assert_close(entropy(distributions), expected)
 
 
 def test_encoder_entropy_is_of_the_heads_mean_in_the_last_layer(make_model, items):
@@ -354,7 +346,7 @@ def test_bad_input_has_a_clear_error(runs, tmp_path, capsys):
     for arguments, message in (
         (["--run", base], "base has no L0Drop layer"),
         (["--run", l0, "--baseline", char], "char prunes"),
-        (["--run", l0, char], "char cuts the source into other tokens than l0"),
+        (["--run", l0, char], "l0, char cut the source into different tokens"),
         (["--run", l0, l0], "two runs have folders of the same name"),
         (["--run", str(tmp_path / "none")], "is not a run folder"),
         ([str(tmp_path / "cut.json")], "cut.json is not what l0drop.evaluate --json writes"),

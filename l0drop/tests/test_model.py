@@ -7,8 +7,8 @@ from torch import tensor
 from .. import search
 from ..gates import dense_memory
 from ..measures import recorded
-from ..model import BOS, EOS, PAD, Attention, ModelConfig, Past, Transformer, sinusoids
-from ..search import BufferedPast, beam_search, generate, length_norm
+from ..model import BOS, EOS, PAD, Attention, ModelConfig, Transformer, sinusoids
+from ..search import beam_search, generate, length_norm
 from . import reference
 
 
@@ -389,11 +389,10 @@ def test_keys_and_values_are_projected_once_per_source(pruning, ragged):
     assert calls == [(4, length, 16)] * 4
 
 
-@pytest.mark.parametrize("kind", [Past, BufferedPast])
-@pytest.mark.parametrize("chunks", [[1] * 6, [1, 2, 3], [4, 2], [6]])
-def test_cached_decoding_is_uncached_decoding(pruning, ragged, targets, chunks, kind):
+@pytest.mark.parametrize("chunks", [[1] * 6, [1, 2, 3]])
+def test_cached_decoding_is_uncached_decoding(pruning, ragged, targets, chunks):
     """The target in pieces, with the past handed on, gives the logits of the whole."""
-    memory, past, pieces = memory_of(pruning, pruning.encode(ragged)), [kind(), kind()], []
+    memory, past, pieces = memory_of(pruning, pruning.encode(ragged)), None, []
     for piece in targets.split(chunks, dim=1):
         logits, past = pruning.decode(piece, memory, past)
         pieces.append(logits)
@@ -421,18 +420,6 @@ def test_batch_of_one_is_a_row_of_a_padded_batch(make_model, ragged, targets, pl
         tokens, score = generate(model, alone, min_length=5, extra_length=6).hypotheses
         assert words(tokens[0]) == words(found.tokens[row])
         assert score.item() == pytest.approx(found.scores[row].item(), abs=5e-5)
-
-
-def test_the_buffered_past_is_the_plain_one():
-    """Any order of growing and re-ordering, beyond the room of the buffers, gives the same keys and values."""
-    plain, buffered = Past(), BufferedPast()
-    for length in (1, 3, 1, 40, 1, 1):
-        new = torch.randn(4, 2, length, 8), torch.randn(4, 2, length, 8)
-        for one, other in zip(plain.extend(*new), buffered.extend(*new), strict=True):
-            assert torch.equal(one, other)
-        rows = torch.randint(4, (4,))
-        plain.reorder(rows)
-        buffered.reorder(rows)
 
 
 def test_weights_for_figures(pruning, ragged, targets):
