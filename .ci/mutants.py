@@ -9,9 +9,10 @@ PACKAGE/tests/mutants.txt holds blocks of four lines, `-` being one whole line o
     - pruned = keep.sum(-1) - lengths
     + pruned = keep.size(-1) - lengths
 
-Each mutant is written into a copy of the repository and the suite is run on it until the first failure. Killed means
-that a test failed or the suite ran over its time; an error before any test ran (a mutant that is no Python) counts as a
-mistake in mutants.txt. A `-` line that is not found exactly once is one too. The suite must pass without mutants.
+Each mutant is written into a copy of the repository and the suite is run on it until the first failure, the test files
+that name or import the changed file first. Killed means that a test failed or the suite ran over its time; an error
+before any test ran (a mutant that is no Python) counts as a mistake in mutants.txt. A `-` line that is not found exactly
+once is one too. The suite must pass without mutants.
 """
 
 import os
@@ -63,9 +64,16 @@ def apply(mutant: Mutant, text: str) -> str:
     return "".join(lines)
 
 
-def run_suite(folder: Path, package: str) -> tuple[str, str]:
+def run_suite(folder: Path, package: str, changed: str = "") -> tuple[str, str]:
     """Run a package's tests: ("passed" | "failed" | "timeout" | "error", last line or first failing test)."""
-    command = [sys.executable, "-m", "pytest", f"{package}/tests", "-x", "-q", "-rfE", "-p", "no:cacheprovider"]
+    stem = Path(changed).stem
+
+    def distance(test: Path) -> tuple[bool, bool, int]:
+        text = test.read_text(encoding="utf-8")
+        return stem not in test.stem, f".{stem} import" not in text and f"import {stem}" not in text, len(text)
+
+    tests = sorted((folder / package / "tests").glob("test_*.py"), key=distance)
+    command = [sys.executable, "-m", "pytest", *map(str, tests), "-x", "-q", "-rfE", "-p", "no:cacheprovider"]
     # No byte code: a mutant of the same length, written within the same second, would be taken for what it replaced.
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     # A session of its own, so that what the tests themselves have started ends with them.
@@ -109,7 +117,7 @@ def main(arguments: list[str], root: Path = ROOT) -> int:
             original = path.read_text(encoding="utf-8")
             try:
                 path.write_text(apply(mutant, original), encoding="utf-8")
-                outcome, detail = run_suite(top, package)
+                outcome, detail = run_suite(top, package, mutant.file)
             except ValueError as error:
                 outcome, detail = "error", str(error)
             path.write_text(original, encoding="utf-8")
