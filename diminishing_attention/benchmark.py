@@ -27,7 +27,7 @@ from shared.data import check_outputs, write_csv
 from shared.timing import compare, find_device, ratio
 
 from .diminishing import Diminishing
-from .model import PointerGenerator, PointerGeneratorConfig, masked_softmax
+from .model import PointerGenerator, PointerGeneratorConfig
 from .run import check_fields, one_line_errors
 from .search import beam_search
 from .text import BOS, PAD, UNK, Batch
@@ -65,34 +65,17 @@ class Options:
 QUICK = dict(hidden=32, embedding=16, vocabulary=500, source=40, target=10, batch_size=4, documents=4, repeats=3)
 
 
-class PlainLoop(nn.Module):
-    """The pointer-generator without coverage as the public ones have it, on the parameters of one of ours."""
-
-    def __init__(self, model: PointerGenerator, project_once: bool = False):
-        super().__init__()
-        self.encoder, self.reduce, self.decoder = model.encoder, model.reduce, model.decoder
-        self.config, self.project_once = model.config, project_once
-
-    def forward(self, batch: Batch) -> Tensor:
-        """The losses of `PointerGenerator.forward`, (B,)."""
-        states, last = self.encoder(batch.source, batch.keep)
-        hidden, cell = self.reduce(*last)
-        context, losses, decoder = states.new_zeros(len(states), states.size(-1)), [], self.decoder
-        for t in range(batch.target_in.size(1)):
-            x = decoder.merge(torch.cat([context, decoder.embedding(batch.target_in[:, t])], 1))
-            hidden, cell = decoder.lstm(x, (hidden, cell))
-            if not (self.project_once and t):
-                features = self.encoder.project(states)
-            inner = features + decoder.query(torch.cat([hidden, cell], 1)).unsqueeze(1)
-            attention = masked_softmax(decoder.score(torch.tanh(inner)).squeeze(2), batch.keep)
-            context = torch.bmm(attention.unsqueeze(1), states).squeeze(1)
-            p_gen = torch.sigmoid(decoder.switch(torch.cat([context, hidden, cell, x], 1)))
-            words = F.softmax(decoder.output(decoder.inner(torch.cat([hidden, context], 1))), dim=1)
-            words = torch.cat([p_gen * words, words.new_zeros(len(words), batch.extra)], 1)
-            words = words.scatter_add(1, batch.extended_source, (1 - p_gen) * attention)
-            target = words.gather(1, batch.target_out[:, t : t + 1]).squeeze(1)
-            losses.append(-torch.log(target + self.config.epsilon) * batch.keep_target[:, t])
-        return torch.stack(losses, 1).sum(1) / batch.keep_target.sum(1)
+def plain_losses(model: PointerGenerator, batch: Batch, project_once: bool = False) -> Tensor:
+    """`PointerGenerator.forward` without coverage, (B,), as the public ones have it."""
+    source, past = model.start(batch)
+    losses = []
+    for t, tokens in enumerate(batch.target_in.unbind(1)):
+        if not (project_once or t == 0):
+            source = source._replace(features=model.encoder.project(source.states))
+        step, past = model.decoder(tokens, source, past)
+        p = model.distribution(step, source).gather(1, batch.target_out[:, t : t + 1]).squeeze(1)
+        losses.append(-torch.log(p + model.config.epsilon) * batch.keep_target[:, t])
+    return torch.stack(losses, 1).sum(1) / batch.keep_target.sum(1)
 
 
 def make_batch(documents: int, options: Options) -> Batch:
@@ -106,8 +89,8 @@ def make_batch(documents: int, options: Options) -> Batch:
     target_in = F.pad(target[:, :-1], (1, 0), value=BOS)
     target_in = target_in.masked_fill(target_in >= options.vocabulary, UNK)
     keep, keep_target = torch.ones_like(source).bool(), torch.ones_like(target).bool()
-    tensors = (tensor.to(options.device) for tensor in (source, extended, keep, target_in, target, keep_target))
-    return Batch(*tensors, unknown)
+    tensors = (source, extended, keep, target_in, target, keep_target)
+    return Batch(*(tensor.to(options.device) for tensor in tensors), unknown)
 
 
 def make_model(options: Options, **system) -> PointerGenerator:
@@ -136,7 +119,7 @@ def training_sides(options: Options) -> dict[str, Callable[[], object]]:
     batch, sides = make_batch(options.batch_size, options), {}
     for name, project_once in (("plain loop", False), ("projected once", True)):
         model = make_model(options)
-        sides[name] = make_update(model, partial(PlainLoop(model, project_once), batch))
+        sides[name] = make_update(model, partial(plain_losses, model, batch, project_once))
     for name, system in SYSTEMS.items():
         model = make_model(options, **system)
         sides[name] = make_update(model, partial(model, batch))
@@ -167,10 +150,8 @@ def measure(options: Options) -> list[dict]:
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    options = tyro.cli(
-        Options, prog=f"python -m {__package__}.benchmark", description=__doc__, args=arguments,
-        config=(tyro.conf.FlagCreatePairsOff,),
-    )  # fmt: skip
+    options = tyro.cli(Options, prog=f"python -m {__package__}.benchmark", description=__doc__, args=arguments,
+                       config=(tyro.conf.FlagCreatePairsOff,))  # fmt: skip
     if options.quick:
         options = replace(options, **QUICK)
     sizes = [name for name, value in vars(options).items() if type(value) is int and name != "warmup"]

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
+
+from .text import pad
 
 TARGET_TOKENS = ("[unused0]", "[unused1]", "[unused2]")  # begin, end, between sentences (released PreSumm)
 
@@ -81,20 +82,17 @@ def greedy_labels(sentences: Sequence[str], summary: str, most: int = 3) -> list
         words = re.findall(r"[^\W_]+", text.lower())
         return [set(words), set(zip(words, words[1:], strict=False))]
 
-    def f1(taken: list[set]) -> float:
-        pairs = zip(taken, wanted, strict=True)
-        return sum(2 * len(a & b) / (len(a) + len(b)) for a, b in pairs if a and b)
+    def score(chosen: list[int]) -> float:
+        taken = [set().union(*(known[i][n] for i in chosen)) for n in (0, 1)]
+        return sum(2 * len(a & b) / max(len(a) + len(b), 1) for a, b in zip(taken, wanted, strict=True))
 
-    wanted, known = ngrams(summary), [ngrams(sentence) for sentence in sentences]
-    chosen, taken, best = [], [set(), set()], 0.0
+    wanted, known, chosen = ngrams(summary), [ngrams(sentence) for sentence in sentences], []
     while len(chosen) < min(most, len(sentences)):
         rest = [i for i in range(len(sentences)) if i not in chosen]
-        scores = {i: f1([a | b for a, b in zip(taken, known[i], strict=True)]) for i in rest}
-        pick = max(scores, key=scores.get)
-        if scores[pick] <= best:
+        pick = max(rest, key=lambda i: score([*chosen, i]))
+        if score([*chosen, pick]) <= score(chosen):
             break
-        chosen, best = [*chosen, pick], scores[pick]
-        taken = [a | b for a, b in zip(taken, known[pick], strict=True)]
+        chosen.append(pick)
     return [i in chosen for i in range(len(sentences))]
 
 
@@ -109,13 +107,10 @@ class Item(NamedTuple):
     was_cut: bool
 
 
-def encode_examples(
-    examples: Sequence, tokenizer, max_source: int, max_target: int, with_labels: bool = False
-) -> list[Item]:
-    """Documents and summaries as token ids, cut to size.
+def encode_examples(examples: Sequence, tokenizer, max_source: int, max_target: int, with_labels=False) -> list[Item]:
+    """`shared.data.Example`s, their documents in sentences, as token ids.
 
     Args:
-        examples: `shared.data.Example`s, their documents in sentences.
         max_source: tokens, at least 3; a cut document still ends in [SEP].
         max_target: tokens of the summary, begin and end included.
         with_labels: the data's salient sentences where it has them, else the greedy choice by the summary.
@@ -125,23 +120,25 @@ def encode_examples(
         labels = [False] * len(example.document)
         if with_labels:
             labels = example.salient or greedy_labels(example.document, " ".join(example.summary))
-        source, segments, starts = [], [], []
-        pieces = tokenizer(list(example.document), add_special_tokens=False, verbose=False)["input_ids"]
-        for number, ids in enumerate(pieces):
-            if len(source) + 3 > max_source:
-                break
-            starts.append(len(source))
-            source += [tokenizer.cls_token_id, *ids, tokenizer.sep_token_id]
-            segments += [number % 2] * (len(source) - len(segments))
-        was_cut = len(source) > max_source or len(starts) < len(pieces)
+        source, segments, starts, target = [], [], [], []
+        for number, ids in enumerate(pieces_of(tokenizer, example.document)):
+            if len(source) + 3 <= max_source:
+                starts.append(len(source))
+                source += [tokenizer.cls_token_id, *ids, tokenizer.sep_token_id]
+                segments += [number % 2] * (len(ids) + 2)
+        was_cut = len(source) > max_source or len(starts) < len(example.document)
         if len(source) > max_source:
             source = [*source[: max_source - 1], tokenizer.sep_token_id]
-        target = []
-        for ids in tokenizer(list(example.summary), add_special_tokens=False, verbose=False)["input_ids"]:
+        for ids in pieces_of(tokenizer, example.summary):
             target += [special.between] * bool(target) + ids
         target = [special.bos, *target[: max_target - 2], special.eos]
         items.append(Item(source, segments[: len(source)], starts, labels[: len(starts)], target, was_cut))
     return items
+
+
+def pieces_of(tokenizer, sentences: Sequence[str]) -> list[list[int]]:
+    """Token ids of each sentence, without special ones."""
+    return tokenizer(list(sentences), add_special_tokens=False, verbose=False)["input_ids"]
 
 
 class Batch(NamedTuple):
@@ -160,20 +157,16 @@ class Batch(NamedTuple):
 
 def collate(items: Sequence[Item], device: torch.device | str = "cpu") -> Batch:
     """Items -> tensors on the device."""
-
-    def pad(rows: list[list[int]]) -> Tensor:
-        return pad_sequence([torch.tensor(row) for row in rows], batch_first=True).to(device)
-
     return Batch(
-        source=pad([item.source for item in items]),
-        segments=pad([item.segments for item in items]),
-        keep=pad([[True] * len(item.source) for item in items]),
-        starts=pad([item.starts for item in items]),
-        keep_sentences=pad([[True] * len(item.starts) for item in items]),
-        labels=pad([item.labels for item in items]),
-        target_in=pad([item.target[:-1] for item in items]),
-        target_out=pad([item.target[1:] for item in items]),
-        keep_target=pad([[True] * (len(item.target) - 1) for item in items]),
+        source=pad((item.source for item in items), device),
+        segments=pad((item.segments for item in items), device),
+        keep=pad(([1] * len(item.source) for item in items), device).bool(),
+        starts=pad((item.starts for item in items), device),
+        keep_sentences=pad(([1] * len(item.starts) for item in items), device).bool(),
+        labels=pad((item.labels for item in items), device).bool(),
+        target_in=pad((item.target[:-1] for item in items), device),
+        target_out=pad((item.target[1:] for item in items), device),
+        keep_target=pad(([1] * len(item.target[1:]) for item in items), device).bool(),
     )
 
 

@@ -12,7 +12,6 @@ document: its beams are the query axis of one attention. The decoder's own past,
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -21,7 +20,10 @@ from torch.nn import functional as F
 
 from .bert_text import Batch, TargetIds
 from .diminishing import Diminishing, DiminishingState
+from .encoder import Encoding
 from .model import masked_softmax, rescale
+
+KeysValues = tuple[Tensor, Tensor]  # of one layer
 
 
 @dataclass(frozen=True)
@@ -53,17 +55,12 @@ def learning_rate(step: int, factor: float, warmup: int) -> float:
 # Parts
 
 
-def sinusoids(first: int, length: int, like: Tensor) -> Tensor:
-    """(length, D) positions first, first + 1, ...: sines and cosines in turn (Vaswani et al. 2017).
-
-    Args:
-        like: (..., D), for width, type and device.
-    """
-    width = like.size(-1)
-    position = torch.arange(first, first + length, device=like.device).unsqueeze(-1)
-    frequency = torch.exp(torch.arange(0, width, 2, device=like.device) * (-math.log(10_000) / width))
-    angles = position * frequency  # (length, D / 2)
-    return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)[:, :width].to(like.dtype)
+def sinusoids(states: Tensor, first: int = 0) -> Tensor:
+    """(T, D) for the positions first, first + 1, ... of (B, T, D): sines and cosines in turn (Vaswani et al. 2017)."""
+    _, length, width = states.shape
+    position = torch.arange(first, first + length, device=states.device).unsqueeze(-1)
+    angles = position * 10_000 ** (-torch.arange(0, width, 2, device=states.device) / width)  # (T, D / 2)
+    return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)[:, :width].to(states.dtype)
 
 
 class Attention(nn.Module):
@@ -81,26 +78,23 @@ class Attention(nn.Module):
         """(B, L, D) -> (B, H, L, K)."""
         return states.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
-    def project(self, states: Tensor) -> tuple[Tensor, Tensor]:
+    def project(self, states: Tensor) -> KeysValues:
         """(B, S, D) -> keys and values, (B, H, S, K), once per source."""
         return self.split(self.key(states)), self.split(self.value(states))
 
     def weights(self, states: Tensor, keys: Tensor, keep: Tensor) -> Tensor:
-        """Attention weights.
-
-        Args:
-            states: (B, T, D) that attend.
-            keys: (B, H, S, K).
-            keep: bool, broadcast to (B, H, T, S).
-        Returns:
-            (B, H, T, S).
-        """
+        """Attention (B, H, T, S) of (B, T, D) states to (B, H, S, K) keys; keep: bool, broadcast to (B, H, T, S)."""
         query = self.split(self.query(states)) / math.sqrt(keys.size(-1))
         return masked_softmax(query @ keys.mT, keep)
 
     def read(self, weights: Tensor, values: Tensor) -> Tensor:
         """(B, H, T, S) weights and (B, H, S, K) values -> (B, T, D)."""
         return self.output((self.dropout(weights) @ values).transpose(1, 2).flatten(2))
+
+    def forward(self, states: Tensor, keep: Tensor) -> Tensor:
+        """Self-attention, (B, T, D) -> (B, T, D); keep: bool, broadcast to (B, H, T, T)."""
+        keys, values = self.project(states)
+        return self.read(self.weights(states, keys, keep), values)
 
 
 class FeedForward(nn.Module):
@@ -129,10 +123,7 @@ class SentenceLayer(nn.Module):
 
     def forward(self, states: Tensor, keep: Tensor) -> Tensor:
         """(B, N, D) -> (B, N, D); keep: (B, 1, 1, N)."""
-        normed = self.norm(states)
-        keys, values = self.attention.project(normed)
-        attended = self.attention.read(self.attention.weights(normed, keys, keep), values)
-        return self.feed_forward(states + self.dropout(attended))
+        return self.feed_forward(states + self.dropout(self.attention(self.norm(states), keep)))
 
 
 def initialise(module: nn.Module, width: int) -> None:
@@ -145,83 +136,6 @@ def initialise(module: nn.Module, width: int) -> None:
         if isinstance(part, nn.Linear):
             nn.init.normal_(part.weight, std=0.02 if width == 768 else part.in_features**-0.5)
             nn.init.zeros_(part.bias)
-
-
-def load_pretrained(kind: str, name: str, **keywords):
-    """`transformers.KIND.from_pretrained(name)`; ValueError with the remedy when it is not there or does not fit."""
-    import transformers
-
-    try:
-        return getattr(transformers, kind).from_pretrained(name, **keywords)
-    except Exception as error:  # transformers and the hub raise a dozen unrelated types
-        remedy = "make it again" if Path(name).exists() else f"give a folder, or: HF_HUB_OFFLINE=0 hf download {name}"
-        raise ValueError(f"cannot load {name!r} ({str(error).strip().splitlines()[0]}): {remedy}") from error
-
-
-def load_encoder(name: str) -> nn.Module:
-    """A pretrained BERT; ValueError where it lacks weights, which transformers would draw at random, or has NaN."""
-    encoder, report = load_pretrained("AutoModel", name, dtype=torch.float32, output_loading_info=True)
-    missing = [key for key in report["missing_keys"] if "pooler" not in key]  # the pooler is never used
-    bad = [key for key, tensor in encoder.state_dict().items() if not tensor.isfinite().all()]
-    if missing or bad:
-        raise ValueError(f"{name}: {[*missing, *bad][0]} is missing or not finite: take another encoder")
-    return encoder
-
-
-def new_encoder(
-    vocabulary: int, width: int, layers: int, heads: int, feed_forward: int, positions: int, dropout: float
-) -> nn.Module:
-    """A BERT of these sizes with new weights."""
-    from transformers import BertConfig, BertModel
-
-    return BertModel(
-        BertConfig(
-            vocab_size=vocabulary, hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads,
-            intermediate_size=feed_forward, max_position_embeddings=positions, hidden_dropout_prob=dropout,
-            attention_probs_dropout_prob=dropout,
-        )
-    )  # fmt: skip
-
-
-def extend_positions(encoder: nn.Module, positions: int) -> None:
-    """Give a BERT more positions: those beyond its own start as copies of the last (released PreSumm).
-
-    Raises:
-        ValueError: an encoder without a table of positions.
-    """
-    table = getattr(getattr(encoder, "embeddings", None), "position_embeddings", None)
-    if table is None:
-        raise ValueError(f"{type(encoder).__name__} has no embeddings.position_embeddings: take a BERT")
-    if (missing := positions - table.num_embeddings) <= 0:
-        return
-    longer = torch.cat([table.weight.detach(), table.weight.detach()[-1:].expand(missing, -1)])
-    encoder.embeddings.position_embeddings = nn.Embedding.from_pretrained(longer, freeze=False)
-    numbers = torch.arange(positions, device=longer.device).unsqueeze(0)
-    encoder.embeddings.register_buffer("position_ids", numbers, persistent=False)
-    encoder.embeddings.register_buffer("token_type_ids", torch.zeros_like(numbers), persistent=False)
-    encoder.config.max_position_embeddings = positions
-
-
-class Encoding(nn.Module):
-    """What both models share: a BERT over the document."""
-
-    def __init__(self, encoder: nn.Module, positions: int):
-        super().__init__()
-        extend_positions(encoder, positions)
-        self.encoder, self.width = encoder, encoder.config.hidden_size
-        if getattr(encoder, "pooler", None) is not None:
-            encoder.pooler.requires_grad_(False)  # BERT's, never used; it counts in the paper's number of parameters
-
-    def encode(self, batch: Batch) -> Tensor:
-        """(B, S, D)."""
-        keep = batch.keep.long()
-        return self.encoder(batch.source, attention_mask=keep, token_type_ids=batch.segments).last_hidden_state
-
-    def parts(self) -> list[list[nn.Parameter]]:
-        """Parameters that share a learning rate: the encoder's, Eq. (7), and the others', Eq. (8)."""
-        encoder = list(self.encoder.parameters())
-        known = set(map(id, encoder))
-        return [encoder, [parameter for parameter in self.parameters() if id(parameter) not in known]]
 
 
 # The extractive model
@@ -242,7 +156,7 @@ class BertSumExt(Encoding):
         """(B, N) logits of the sentences; those of padding mean nothing."""
         states = self.encode(batch)
         states = states.gather(1, batch.starts.unsqueeze(-1).expand(-1, -1, self.width))  # (B, N, D)
-        states = states + sinusoids(0, states.size(1), states)
+        states = states + sinusoids(states)
         for layer in self.layers:
             states = layer(states, batch.keep_sentences[:, None, None])
         return self.score(self.norm(states)).squeeze(-1)
@@ -264,14 +178,14 @@ class BertSumExt(Encoding):
 class Source(NamedTuple):
     """What decoding reads of the documents, stored once for each."""
 
-    projected: list[tuple[Tensor, Tensor]]  # per layer keys and values, (B, H, S, K)
+    projected: list[KeysValues]  # per layer, (B, H, S, K)
     keep: Tensor  # (B, S) bool
 
 
 class Past(NamedTuple):
     """What belongs to a row and follows it: the decoder's keys and values, and the coverage of the last layer."""
 
-    cache: tuple[tuple[Tensor, Tensor], ...]  # per layer keys and values, (rows, H, t, K)
+    cache: tuple[KeysValues, ...]  # per layer, (rows, H, t, K)
     attended: DiminishingState  # (rows, H, S) coverage and peak, of the last layer
 
     def reorder(self, rows: Tensor) -> "Past":
@@ -292,7 +206,7 @@ class DecoderLayer(nn.Module):
         self.feed_forward = FeedForward(width, config.feed_forward, config.dropout)
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, states: Tensor, projected: tuple[Tensor, Tensor], keep: Tensor, causal: Tensor) -> Tensor:
+    def forward(self, states: Tensor, projected: KeysValues, keep: Tensor, causal: Tensor) -> Tensor:
         """All steps at once: (B, T, D) -> (B, T, D).
 
         Args:
@@ -300,10 +214,7 @@ class DecoderLayer(nn.Module):
             keep: (B, 1, 1, S) bool.
             causal: (T, T) bool, True = attend.
         """
-        normed = self.self_norm(states)
-        keys, values = self.self_attention.project(normed)
-        attended = self.self_attention.read(self.self_attention.weights(normed, keys, causal), values)
-        states = states + self.dropout(attended)
+        states = states + self.dropout(self.self_attention(self.self_norm(states), causal))
         weights = self.cross_attention.weights(self.cross_norm(states), projected[0], keep)  # (B, H, T, S)
         # D7: each head has its own coverage, and dropout (in `read`) comes after the diminishing.
         weights = self.diminishing.sequence(weights)
@@ -311,17 +222,11 @@ class DecoderLayer(nn.Module):
         return self.feed_forward(states + self.dropout(self.cross_attention.read(weights, projected[1])))
 
     def step(
-        self,
-        states: Tensor,
-        projected: tuple[Tensor, Tensor],
-        keep: Tensor,
-        cache: tuple[Tensor, Tensor],
-        attended: DiminishingState,
-    ) -> tuple[Tensor, tuple[Tensor, Tensor], DiminishingState]:
+        self, states: Tensor, projected: KeysValues, keep: Tensor, cache: KeysValues, attended: DiminishingState
+    ) -> tuple[Tensor, KeysValues, DiminishingState]:
         """One step of all rows: (rows, 1, D) -> (rows, 1, D), the longer cache, and what has been attended to."""
         normed = self.self_norm(states)
-        new = self.self_attention.project(normed)
-        cache = tuple(torch.cat(pair, 2) for pair in zip(cache, new, strict=True))
+        cache = tuple(torch.cat(pair, 2) for pair in zip(cache, self.self_attention.project(normed), strict=True))
         everything = torch.ones((), dtype=torch.bool, device=states.device)
         states = states + self.self_attention.read(self.self_attention.weights(normed, cache[0], everything), cache[1])
         beside = self.cross_norm(states).view(len(keep), -1, states.size(-1))  # (B, W, D)
@@ -358,7 +263,7 @@ class BertSumExtAbs(Encoding):
     def embed(self, tokens: Tensor, first: int = 0) -> Tensor:
         """(B, T) ids at the positions first, first + 1, ... -> (B, T, D)."""
         states = self.embedding(tokens) * math.sqrt(self.width)
-        return self.dropout(states + sinusoids(first, tokens.size(1), states))
+        return self.dropout(states + sinusoids(states, first))
 
     def logits(self, states: Tensor) -> Tensor:
         """(..., D) -> (..., V); the output map is the embedding."""

@@ -21,9 +21,10 @@ from shared.data import write_csv
 
 from .diminishing import Diminishing, effective_coverage
 from .measures import LENGTHS, NOVEL
+from .predict import DECODING
 from .run import one_line_errors
 from .search import beam_search
-from .train import DECODING, load_run, load_task
+from .train import load_run, load_task
 
 MECHANISMS = {  # what Figure 1 compares
     "attention": Diminishing(),
@@ -77,8 +78,15 @@ def figure_1(out: Path) -> str:
     return save_figure(out, "figure_1", figure, rows)
 
 
-def bars(metrics: dict, out: Path, name: str, title: str, prefix: str, lengths: Sequence[int], label: str) -> str:
-    """A bar per system and n, with its 95 % interval over documents, and the reference."""
+FIGURES = {  # name: title, prefix of the metrics, n, axis
+    "figure_2": ("Figure 2: repetition", "repetition", LENGTHS, "duplicates, % of n-grams"),
+    "figure_3": ("Figure 3: abstractiveness", "novel", NOVEL, "not in the source, % of n-grams"),
+}
+
+
+def bars(metrics: dict, out: Path, name: str) -> str:
+    """Figure 2 or 3: a bar per system and n, with its 95 % interval over documents, and the reference."""
+    title, prefix, lengths, label = FIGURES[name]
     shown = dict(list(metrics["systems"].items())[: MOST - 1])
     systems = {n: row["scores"] for n, row in shown.items()} | {"reference": metrics["reference_row"]}
     seeds = sorted({seed for row in shown.values() for seed in row["seeds"]})
@@ -86,27 +94,17 @@ def bars(metrics: dict, out: Path, name: str, title: str, prefix: str, lengths: 
     figure, axes = panels(f"{title}\n{corpus}", 1, 6.4)
     width, rows = 0.8 / len(systems), []
     for number, (system, scores) in enumerate(systems.items()):
-        values = [{key: scores[f"{prefix}{n}"][key] for key in ("mean", "low", "high")} for n in lengths]
-        mean, low, high = (np.array([value[key] for value in values]) for key in ("mean", "low", "high"))
+        values = np.array([[scores[f"{prefix}{n}"][key] for key in ("mean", "low", "high")] for n in lengths])
+        mean, low, high = values.T
         places = np.array(lengths) + (number - (len(systems) - 1) / 2) * width
         spread = np.maximum([mean - low, high - mean], 0)
         axes.bar(places, mean, width, yerr=spread, error_kw={"linewidth": 0.8}, label=system)
-        rows += [{"system": system, "n": n} | value for n, value in zip(lengths, values, strict=True)]
+        rows += [{"system": system, "n": n, "mean": m, "low": a, "high": b}
+                 for n, (m, a, b) in zip(lengths, values.tolist(), strict=True)]  # fmt: skip
     axes.set_xticks(list(lengths), [f"{n}-gram" for n in lengths])
     axes.set_ylabel(label)
     axes.legend(fontsize=7)
     return save_figure(out, name, figure, rows)
-
-
-def figure_2(metrics: dict, out: Path) -> str:
-    """Figure 2: duplicate n-grams of the summaries and of the references."""
-    return bars(metrics, out, "figure_2", "Figure 2: repetition", "repetition", LENGTHS, "duplicates, % of n-grams")
-
-
-def figure_3(metrics: dict, out: Path) -> str:
-    """Figure 3: n-grams of the summaries, and of the references, that do not stand in the source."""
-    title = "Figure 3: abstractiveness"
-    return bars(metrics, out, "figure_3", title, "novel", NOVEL, "not in the source, % of n-grams")
 
 
 @torch.inference_mode()
@@ -119,7 +117,7 @@ def read_attention(folder: Path, document: int | None) -> tuple[list[str], list[
         outputs (T,) and source tokens (S,) as texts; softmax attention and the run's weights, (T, S), of BERTSum the
         mean of the heads of the last layer.
     Raises:
-        ValueError: no run, one without a decoder, no such document, or an empty summary.
+        ValueError: a run without a decoder, no such document, or an empty summary.
     """
     run = load_run(folder)
     if run.config.model == "bertsum-ext":
@@ -158,9 +156,8 @@ def attention_map(run: Path, document: int | None, out: Path) -> str:
         axes.set_title(name, fontsize=9)
     figure.colorbar(image, ax=grids)
     rows = [
-        {"step": t, "output": step, "position": s, "source": word, "attention": float(attention[t, s]),
-         "weight": float(weights[t, s])}
-        for t, step in enumerate(steps) for s, word in enumerate(words)
+        {"step": t, "output": steps[t], "position": s, "source": words[s], "attention": float(attention[t, s]),
+         "weight": float(weights[t, s])} for t, s in np.ndindex(attention.shape)
     ]  # fmt: skip
     return save_figure(out, "attention_map", figure, rows)
 
@@ -169,29 +166,22 @@ def read_metrics(path: Path) -> dict:
     """What diminishing_attention.evaluate --json wrote; ValueError that names the file."""
     try:
         metrics = json.loads(path.read_text(encoding="utf-8"))
-        known = {name: metrics[name] for name in ("data", "split", "examples", "reference_row")}
-        return known | {
-            "systems": {name: {k: row[k] for k in ("scores", "seeds")} for name, row in metrics["systems"].items()}
-        }
+        systems = {name: {k: row[k] for k in ("scores", "seeds")} for name, row in metrics["systems"].items()}
+        return {name: metrics[name] for name in ("data", "split", "examples", "reference_row")} | {"systems": systems}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} is not what {__package__}.evaluate --json writes ({error!r})") from None
 
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    options = tyro.cli(
-        Options, prog=f"python -m {__package__}.figures", description=__doc__, args=arguments,
-        config=(tyro.conf.FlagCreatePairsOff,),
-    )  # fmt: skip
+    options = tyro.cli(Options, prog=f"python -m {__package__}.figures", description=__doc__, args=arguments,
+                       config=(tyro.conf.FlagCreatePairsOff,))  # fmt: skip
     metrics = read_metrics(options.metrics) if options.metrics else None
     print(figure_1(options.out))
-    for draw in (figure_2, figure_3):
-        print(draw(metrics, options.out) if metrics else f"{draw.__name__}: skipped, needs a file of evaluate --json")
-    print(
-        attention_map(options.run, options.document, options.out)
-        if options.run
-        else "attention_map: skipped, needs --run RUN"
-    )
+    for name in FIGURES:
+        print(bars(metrics, options.out, name) if metrics else f"{name}: skipped, needs a file of evaluate --json")
+    drawn = options.run and attention_map(options.run, options.document, options.out)
+    print(drawn or "attention_map: skipped, needs --run RUN")
 
 
 if __name__ == "__main__":

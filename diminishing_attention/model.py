@@ -29,11 +29,7 @@ from .text import BOS, EOS, UNK, Batch
 
 @dataclass(frozen=True)
 class PointerGeneratorConfig:
-    """Sizes and systems of Table 1.
-
-    Raises:
-        ValueError: a size below 1, or a vocabulary without room for the special tokens.
-    """
+    """Sizes and systems of Table 1."""
 
     vocabulary: int = 50_000  # V, special tokens included
     embedding: int = 128
@@ -43,11 +39,6 @@ class PointerGeneratorConfig:
     diminishing: Diminishing = Diminishing()
     renormalise: bool = False  # make the gains sum to 1 again
     epsilon: float = 1e-12  # inside the log of the loss (released code); decoding has none
-
-    def __post_init__(self):
-        for name, least in (("vocabulary", EOS + 1), ("embedding", 1), ("hidden", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
 
 
 class Source(NamedTuple):
@@ -118,14 +109,13 @@ class Encoder(nn.Module):
 
 
 class ReduceState(nn.Module):
-    """Both directions' last states -> the decoder's first."""
+    """Both directions' last states, (B, 2H) each -> the decoder's first hidden state and cell, (B, H) each."""
 
     def __init__(self, hidden: int):
         super().__init__()
         self.hidden, self.cell = nn.Linear(2 * hidden, hidden), nn.Linear(2 * hidden, hidden)
 
     def forward(self, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, 2H) each -> (B, H) each."""
         return F.relu(self.hidden(hidden)), F.relu(self.cell(cell))
 
 
@@ -245,12 +235,15 @@ class PointerGenerator(nn.Module):
             (rows, V + E) log-probabilities, which sum to less than 1 under diminishing attention; the next past.
         """
         step, past = self.decoder(tokens, source, past)
+        return self.distribution(step, source).log(), past
+
+    def distribution(self, step: Step, source: Source) -> Tensor:
+        """P(w) of all words, (rows, V + E)."""
         p_gen = step.p_gen.unsqueeze(-1)  # (rows, 1)
         p_vocab = self.decoder.output(step.words).float().softmax(-1)  # (rows, V)
-        extended = source.extended.repeat_interleave(len(tokens) // len(source.keep), 0)  # (rows, S)
+        extended = source.extended.repeat_interleave(len(p_gen) // len(source.keep), 0)  # (rows, S)
         # P(w) = p_gen P_vocab(w) + (1 - p_gen) (sum of a_i over the places i of w), equation 9 of See et al.
-        p = F.pad(p_gen * p_vocab, (0, source.extra)).scatter_add(1, extended, (1 - p_gen) * step.gain)
-        return p.log(), past
+        return F.pad(p_gen * p_vocab, (0, source.extra)).scatter_add(1, extended, (1 - p_gen) * step.gain)
 
     def parts(self) -> list[list[nn.Parameter]]:
         """Parameters whose gradients are clipped together: encoder, reducer, decoder (released code)."""

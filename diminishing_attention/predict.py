@@ -6,21 +6,26 @@ python -m diminishing_attention.predict runs/pg-dim notes.txt --out notes.jsonl
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+import torch
 import tyro
 from tqdm import tqdm
 
 from shared.data import Example, check_outputs, in_sentences, read_texts
 from shared.timing import find_device
 
-from .evaluate import decode
+from .bertsum import BertSumExt
+from .measures import ngrams, split_words
 from .run import one_line_errors
-from .train import DECODING, Run, load_run
+from .search import beam_search
+from .train import Run, load_run
+
+DECODING = ("beam", "length_penalty", "average", "trigram_blocking", "min_length", "max_length")  # of TrainConfig
 
 
 @dataclass
@@ -39,11 +44,60 @@ class Options:
     device: str = "cpu"
 
 
+def decode(run: Run, examples: Sequence[Example], batch_size=16, sentences=3, **search) -> Iterator[tuple[int, str]]:
+    """Summaries, decoded in batches of similar length; yields (index, text) as they are done.
+
+    Args:
+        sentences: of an extractive summary.
+        search: beam, length_penalty, ...: DECODING; the run's own values by default.
+    """
+    options = {name: getattr(run.config, name) for name in DECODING} | search
+    items, device = run.encode(examples), next(run.model.parameters()).device
+    by_length = sorted(range(len(items)), key=lambda i: len(items[i].source))
+    for start in range(0, len(items), batch_size):
+        indices = by_length[start : start + batch_size]
+        batch = run.text.collate([items[i] for i in indices], device)
+        if isinstance(run.model, BertSumExt):
+            chosen = [examples[i] for i in indices]
+            yield from zip(indices, extract(run.model, batch, chosen, sentences, options["trigram_blocking"]))  # noqa: B905
+            continue
+        # D10: a blocked trigram is of tokens, in BERTSum of word pieces. D21: <unk> is never written.
+        hypotheses = beam_search(run.model, batch, never=run.text.never(run.tokenizer), **options)
+        for i, tokens in zip(indices, hypotheses.tokens, strict=True):
+            yield i, run.text.decode(run.tokenizer, items[i], tokens)
+
+
+@torch.inference_mode()
+def extract(model: BertSumExt, batch, examples: Sequence[Example], count: int, trigram_blocking: bool) -> list[str]:
+    """The `count` most probable sentences of each document in their order; with blocking, no trigram twice."""
+    texts = []
+    for row, keep, example in zip(model.probabilities(batch), batch.keep_sentences, examples, strict=True):
+        taken, seen = [], set()
+        for i in row[keep].argsort(descending=True, stable=True).tolist():
+            trigrams = set(ngrams(split_words(example.document[i]), 3))
+            if len(taken) < count and not (trigram_blocking and trigrams & seen):
+                taken.append(i)
+                seen |= trigrams
+        texts.append("\n".join(example.document[i] for i in sorted(taken)))
+    return texts
+
+
+def decode_all(run: Run, examples: Sequence[Example], path: Path | None = None, **options) -> list[str]:
+    """`decode` in the examples' order; each prediction is written to `path` as it comes."""
+    texts = [""] * len(examples)
+    with open(path, "w", encoding="utf-8") if path else nullcontext() as file:
+        for i, text in tqdm(decode(run, examples, **options), total=len(examples), leave=False):
+            texts[i], row = text, {"id": examples[i].id, "prediction": text, "reference": examples[i].target}
+            if file:
+                print(json.dumps(row, ensure_ascii=False), file=file, flush=True)
+    return texts
+
+
 def predict(run: Run, examples: Iterable[Example], batch_size: int = 16, **options) -> Iterator[dict]:
     """Summarise documents in their order, as they come.
 
     Args:
-        options: as in `evaluate.decode`.
+        options: as in `decode`.
     Yields:
         of each document id, prediction (its sentences parted by line breaks where the model knows them), was_cut.
     """
@@ -56,10 +110,8 @@ def predict(run: Run, examples: Iterable[Example], batch_size: int = 16, **optio
 
 @one_line_errors
 def main(arguments: list[str] | None = None) -> None:
-    options = tyro.cli(
-        Options, prog=f"python -m {__package__}.predict", description=__doc__, args=arguments,
-        config=(tyro.conf.FlagCreatePairsOff,),
-    )  # fmt: skip
+    options = tyro.cli(Options, prog=f"python -m {__package__}.predict", description=__doc__, args=arguments,
+                       config=(tyro.conf.FlagCreatePairsOff,))  # fmt: skip
     if min(options.sentences, options.batch_size) < 1:
         raise ValueError("--sentences and --batch-size must be at least 1")
     run = load_run(options.run)

@@ -7,10 +7,12 @@ its document (counted from 0, a repeated word once): the model can copy it. `Ite
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
@@ -30,11 +32,7 @@ class Vocabulary:
     """Words and their numbers: SPECIAL first, then the most frequent words."""
 
     def __init__(self, known: Sequence[str]):
-        """`known`: all words in the order of their numbers.
-
-        Raises:
-            ValueError: it does not begin with SPECIAL, or a word stands there twice.
-        """
+        """`known`: all words in the order of their numbers; ValueError where SPECIAL is not first, or a word twice."""
         self.known = list(known)
         self.number = {word: number for number, word in enumerate(self.known)}
         if tuple(self.known[:4]) != SPECIAL or len(self.number) < len(self.known):
@@ -45,27 +43,16 @@ class Vocabulary:
 
     @classmethod
     def build(cls, texts: Iterable[str], size: int = 50_000) -> "Vocabulary":
-        """The most frequent words of the texts; `size` counts the special tokens. Ties go by the alphabet.
-
-        Raises:
-            ValueError: size leaves no word.
-        """
-        if size <= len(SPECIAL):
-            raise ValueError(f"size is {size}; the {len(SPECIAL)} special tokens alone fill it: make it larger")
+        """The most frequent words of the texts; `size` counts the special tokens. Ties go by the alphabet."""
         counts = Counter(word for text in texts for word in words(text))
         ranked = sorted(counts, key=lambda word: (-counts[word], word))
         return cls([*SPECIAL, *ranked[: size - len(SPECIAL)]])
 
-    def encode_source(self, source: Sequence[str]) -> tuple[list[int], list[int], list[str]]:
-        """Numbers of a document's words, the same with V + i for unknown ones, and the unknown words in order."""
-        unknown = list(dict.fromkeys(word for word in source if word not in self.number))
-        return *self.encode_target(source, unknown), unknown
-
-    def encode_target(self, target: Sequence[str], unknown: Sequence[str]) -> tuple[list[int], list[int]]:
-        """Numbers of a summary's words, and the same with V + i for the unknown words of the document."""
+    def encode(self, text: Sequence[str], unknown: Sequence[str]) -> tuple[list[int], list[int]]:
+        """Numbers of a text's words, and the same with V + i for the unknown words of its document."""
         place = {word: len(self) + i for i, word in enumerate(unknown)}
-        ids = [self.number.get(word, UNK) for word in target]
-        return ids, [place.get(word, number) for word, number in zip(target, ids, strict=True)]
+        ids = [self.number.get(word, UNK) for word in text]
+        return ids, [place.get(word, number) for word, number in zip(text, ids, strict=True)]
 
 
 def save(vocabulary: Vocabulary, folder: Path) -> None:
@@ -95,18 +82,15 @@ class Item(NamedTuple):
 
 
 def encode_examples(examples: Iterable, vocabulary: Vocabulary, max_source: int, max_target: int) -> list[Item]:
-    """Documents and summaries of `shared.data.Example`s as numbers, cut to so many words.
-
-    Of a summary EOS counts, BOS does not (released code).
-    """
+    """`shared.data.Example`s, cut to so many words; of a summary EOS counts, BOS does not (released code)."""
     items = []
     for example in examples:
         source = words(example.source)
-        ids, extended, unknown = vocabulary.encode_source(source[:max_source])
-        target, extended_target = vocabulary.encode_target(words(example.target), unknown)
-        target_in, target_out = [BOS, *target], [*extended_target, EOS]
-        was_cut = len(source) > max_source
-        items.append(Item(ids, extended, unknown, target_in[:max_target], target_out[:max_target], was_cut))
+        was_cut, source = len(source) > max_source, source[:max_source]
+        unknown = list(dict.fromkeys(word for word in source if word not in vocabulary.number))
+        target, extended = vocabulary.encode(words(example.target), unknown)
+        target_in, target_out = [BOS, *target][:max_target], [*extended, EOS][:max_target]
+        items.append(Item(*vocabulary.encode(source, unknown), unknown, target_in, target_out, was_cut))
     return items
 
 
@@ -122,23 +106,52 @@ class Batch(NamedTuple):
     extra: int  # E, the most unknown words that a document of the batch has
 
 
+def pad(rows: Iterable[Sequence[int]], device: torch.device | str = "cpu") -> Tensor:
+    """(B, L) of rows of several lengths, padded with 0; L is at least 1."""
+    padded = pad_sequence([torch.tensor(row, dtype=torch.long) for row in rows], batch_first=True)
+    return (padded if padded.size(1) else padded.new_zeros(len(padded), 1)).to(device)
+
+
 def collate(items: Sequence[Item], device: torch.device | str = "cpu") -> Batch:
     """Items -> tensors on the device; a document without words is a row of padding."""
-
-    def pad(rows: list[list[int]]) -> Tensor:
-        rows = [torch.tensor(row, dtype=torch.long) for row in rows]
-        padded = pad_sequence(rows, batch_first=True, padding_value=PAD)
-        return (padded if padded.size(1) else padded.new_full((len(rows), 1), PAD)).to(device)
-
     return Batch(
-        source=pad([item.source for item in items]),
-        extended_source=pad([item.extended_source for item in items]),
-        keep=pad([[1] * len(item.source) for item in items]).bool(),
-        target_in=pad([item.target_in for item in items]),
-        target_out=pad([item.target_out for item in items]),
-        keep_target=pad([[1] * len(item.target_out) for item in items]).bool(),
+        source=pad((item.source for item in items), device),
+        extended_source=pad((item.extended_source for item in items), device),
+        keep=pad(([1] * len(item.source) for item in items), device).bool(),
+        target_in=pad((item.target_in for item in items), device),
+        target_out=pad((item.target_out for item in items), device),
+        keep_target=pad(([1] * len(item.target_out) for item in items), device).bool(),
         extra=max(len(item.unknown) for item in items),
     )
+
+
+class LengthBatches:
+    """Endless lists of item indices: the batch sampler of a `DataLoader`.
+
+    An epoch sorts by source length, with some noise, cuts into batches of at most `size` items and, where it is not 0,
+    at most `tokens` padded tokens of the field `counted`, and shuffles the batches.
+    """
+
+    def __init__(self, items: Sequence, size: int, tokens: int, counted: str, seed: int):
+        self.size, self.tokens, self.seed = size, tokens, seed
+        self.lengths = [len(getattr(item, counted)) for item in items]
+        self.sources = np.array([len(item.source) for item in items])
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for number in count():
+            yield from self.epoch(number)
+
+    def epoch(self, number: int) -> list[list[int]]:
+        rng = np.random.default_rng((self.seed, number))
+        by_length = np.argsort(self.sources * rng.uniform(0.8, 1.2, len(self.sources)), kind="stable")
+        batches, longest = [[]], 0
+        for i in by_length.tolist():
+            longest, count_then = max(longest, self.lengths[i]), len(batches[-1]) + 1
+            if count_then > self.size or (count_then > 1 and 0 < self.tokens < longest * count_then):
+                batches.append([])
+                longest = self.lengths[i]
+            batches[-1].append(i)
+        return [batches[i] for i in rng.permutation(len(batches))]
 
 
 def never(vocabulary: Vocabulary) -> tuple[int, ...]:
@@ -147,17 +160,9 @@ def never(vocabulary: Vocabulary) -> tuple[int, ...]:
 
 
 def pieces(vocabulary: Vocabulary, item: Item, ids: Iterable[int]) -> list[str]:
-    """A text for each number of a document or its summary.
-
-    Raises:
-        ValueError: a number beyond the document's unknown words.
-    """
+    """A text for each number of a document or its summary."""
     names = [*vocabulary.known, *item.unknown]
-    try:
-        return [names[number] for number in ids]
-    except IndexError:
-        known = f"{len(vocabulary)} known and {len(item.unknown)} unknown words"
-        raise ValueError(f"no word {max(ids)}: {known}") from None
+    return [names[number] for number in ids]
 
 
 def decode(vocabulary: Vocabulary, item: Item, ids: Iterable[int]) -> str:

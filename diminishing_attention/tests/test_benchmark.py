@@ -10,12 +10,12 @@ pytest.importorskip("shared")
 from ..benchmark import (
     SYSTEMS,
     Options,
-    PlainLoop,
     decoding_sides,
     main,
     make_batch,
     make_model,
     make_update,
+    plain_losses,
     training_sides,
 )
 from ..model import PointerGenerator
@@ -55,7 +55,7 @@ def test_the_plain_loop_computes_the_same_loss_and_gradients(project_once):
     torch.manual_seed(1)
     model, batch = sharpen(make_model(FLAGS)), make_batch(3, FLAGS)
     losses, gradients = [], []
-    for loss in (lambda: model(batch).mean(), lambda: PlainLoop(model, project_once)(batch).mean()):
+    for loss in (lambda: model(batch).mean(), lambda: plain_losses(model, batch, project_once).mean()):
         losses.append(loss())
         gradients.append(torch.autograd.grad(losses[-1], list(model.parameters())))
     assert torch.isclose(losses[0], losses[1], atol=1e-5) and losses[0] > 0.5
@@ -116,5 +116,5 @@ def test_bad_flags_are_refused(flags, message, capsys, tmp_path):
 def test_the_plain_loop_projects_as_named(project_once, calls):
     model, seen = make_model(FLAGS), []
     model.encoder.project.register_forward_hook(lambda module, inputs, output: seen.append(1))
-    PlainLoop(model, project_once)(make_batch(3, FLAGS))
+    plain_losses(model, make_batch(3, FLAGS), project_once)
     assert len(seen) == calls

@@ -13,7 +13,7 @@ pytest.importorskip("matplotlib")
 
 from shared.data import load
 
-from ..figures import attention_map, figure_1, figure_2, figure_3, main, read_attention
+from ..figures import attention_map, bars, figure_1, main, read_attention
 from ..search import beam_search
 from ..train import TrainConfig, load_run, train
 
@@ -57,8 +57,8 @@ def test_figure_1_is_the_closed_form(tmp_path):
 
 def test_figures_2_and_3_show_the_files_numbers(tmp_path):
     """Interval ends as in the file; the reference is the last of at most six bars."""
-    figure_2(METRICS, tmp_path)
-    figure_3(METRICS, tmp_path)
+    for name in ("figure_2", "figure_3"):
+        bars(METRICS, tmp_path, name)
     for number, count, first in ((2, 5, 0), (3, 4, 5)):
         rows = rows_of(tmp_path / f"figure_{number}.csv")
         assert [row["system"] for row in rows[::count]] == ["pg", "dim", "reference"] and len(rows) == 3 * count
@@ -66,7 +66,7 @@ def test_figures_2_and_3_show_the_files_numbers(tmp_path):
             mean = 10 * (first + int(row["n"]) - 1) + {"pg": 0, "dim": 3, "reference": 5}[row["system"]]
             assert [float(row[key]) for key in ("mean", "low", "high")] == [mean, mean - 1, mean + 2]
     many = {str(n): SYSTEMS["pg"] for n in range(9)}
-    figure_2(METRICS | {"systems": many}, tmp_path)
+    bars(METRICS | {"systems": many}, tmp_path, "figure_2")
     assert len({row["system"] for row in rows_of(tmp_path / "figure_2.csv")}) == 6
 
 

@@ -314,9 +314,3 @@ def test_an_unknown_target_word_is_written_as_unknown(make_pointer, vocabulary):
         log_p = model.target_log_p(model.run(collate([item])), collate([item]))
     want = Pointer(model).distributions(item.source, item.extended_source, item.target_in, 19)["p"][0, UNK]
     assert log_p[0, 0].exp().item() == pytest.approx(want, rel=1e-4)
-
-
-@pytest.mark.parametrize(("name", "value", "least"), [("vocabulary", 3, 4), ("hidden", 0, 1), ("embedding", -1, 1)])
-def test_bad_sizes_are_refused(name, value, least):
-    with pytest.raises(ValueError, match=f"^{name} is {value}; it must be at least {least}"):
-        PointerGeneratorConfig(**{name: value})

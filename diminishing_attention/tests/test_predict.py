@@ -12,8 +12,7 @@ pytest.importorskip("shared")
 
 from shared.data import Example
 
-from ..evaluate import decode_all
-from ..predict import main, predict
+from ..predict import decode_all, main, predict
 from ..train import TrainConfig, load_run, train
 
 SMALL = TrainConfig(

@@ -20,19 +20,9 @@ from shared.data import load, write_jsonl
 from .. import train as training
 from ..bert_text import make_tokenizer
 from ..bertsum import learning_rate
-from ..text import PAD, UNK
-from ..train import (
-    PRESETS,
-    LengthBatches,
-    TrainConfig,
-    begin,
-    load_run,
-    load_task,
-    main,
-    make_optimizer,
-    parse,
-    train,
-)
+from ..config import PRESETS, TrainConfig
+from ..text import PAD, UNK, LengthBatches
+from ..train import COUNTED, begin, load_run, load_task, main, make_optimizer, parse, train
 
 DATA = "toy:count=24,seed=5"
 SMALL = TrainConfig(
@@ -189,13 +179,13 @@ def test_eq7_eq8_rates_reach_their_groups(runs):
 
 def test_batches_hold_every_item_once_an_epoch_and_are_of_like_length(runs):
     items = load_run(runs["pointer"]).encode(load("toy:count=41,seed=1"))
-    batches = LengthBatches(items, SMALL)
+    batches = LengthBatches(items, 8, 0, "target_out", 0)
     for epoch in (0, 1):
         assert sorted(i for batch in batches.epoch(epoch) for i in batch) == list(range(41))
     assert sorted(map(len, batches.epoch(1))) == [1, 8, 8, 8, 8, 8]
     stream = iter(batches)
     assert [next(stream) for _ in range(7)] == [*batches.epoch(0), batches.epoch(1)[0]]
-    assert LengthBatches(items, replace(SMALL, seed=1)).epoch(0) != batches.epoch(0) != batches.epoch(1)
+    assert LengthBatches(items, 8, 0, "target_out", 1).epoch(0) != batches.epoch(0) != batches.epoch(1)
 
 
 def test_a_budget_of_padded_tokens_limits_batches(runs):
@@ -204,10 +194,11 @@ def test_a_budget_of_padded_tokens_limits_batches(runs):
         items = load_run(runs[name]).encode(load("toy:count=41,seed=1"))
         lengths = [len(getattr(item, field)) for item in items]
         budget = 3 * max(lengths)
-        batches = LengthBatches(items, replace(CONFIGS[name], batch_tokens=budget, batch_size=5)).epoch(0)
+        assert COUNTED[name] == field
+        batches = LengthBatches(items, 5, budget, field, 0).epoch(0)
         padded = [len(batch) * max(lengths[i] for i in batch) for batch in batches]
         assert max(padded) <= budget and max(map(len, batches)) <= 5 and sorted(sum(batches, [])) == list(range(41))
-        assert max(map(len, LengthBatches(items, replace(CONFIGS[name], batch_tokens=1)).epoch(0))) == 1
+        assert max(map(len, LengthBatches(items, 5, 1, field, 0).epoch(0))) == 1
 
 
 # What is learned
