@@ -9,14 +9,16 @@ every decoder layer through a hook. With a gate of your own, the functions are e
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedModel
+from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer, GenerationConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
 from .gates import L0Drop, Memory, compress, dense_memory
 from .model import Encoding
+from .search import Generation, Hypotheses
 
 
 @contextmanager
@@ -92,8 +94,8 @@ class GatedBart(nn.Module):
         if not hasattr(layers[0], "encoder_attn"):
             raise ValueError(f"{type(bart).__name__} is not built like BART: its decoder layers have no `encoder_attn`")
         self.bart, self.freeze = bart.requires_grad_(not freeze), freeze
-        self.l0drop = L0Drop(bart.config.d_model, bias, start) if gate else None
-        self.pad, self.start = bart.config.pad_token_id, bart.config.decoder_start_token_id
+        self.l0drop = nn.ModuleList([L0Drop(bart.config.d_model, bias, start)] if gate else [])
+        self.special = bart.config.pad_token_id, bart.config.decoder_start_token_id, bart.config.eos_token_id
 
     def train(self, mode: bool = True) -> "GatedBart":
         """As `nn.Module.train`; a frozen model stays in eval mode, its gates do not."""
@@ -103,11 +105,11 @@ class GatedBart(nn.Module):
 
     def encode(self, source: Tensor) -> Encoding:
         """(B, S) token ids -> gated states (B, S, D), gates and log_alpha as of `Transformer.encode`."""
-        keep = source != self.pad
+        keep = source != self.special[0]
         states = self.bart.get_encoder()(input_ids=source, attention_mask=keep.long()).last_hidden_state
-        if self.l0drop is None:
+        if not self.l0drop:
             return Encoding(states, keep, [], [])
-        gated, gates, log_alpha = self.l0drop(states)
+        gated, gates, log_alpha = self.l0drop[0](states)
         return Encoding(gated, keep, [gates], [log_alpha])
 
     def forward(self, source: Tensor, target_input: Tensor, _: Tensor | None = None) -> tuple[Tensor, Encoding]:
@@ -121,28 +123,46 @@ class GatedBart(nn.Module):
         return output.logits, encoding
 
     @torch.inference_mode()
-    def generate(self, source: Tensor, prune: bool = True, **generation) -> tuple[Tensor, Encoding]:
-        """(B, T) tokens by the model's own `generate` and its own settings, and the encoding.
+    def generate(
+        self, source: Tensor, rule_keep: None = None, prune: bool = True, beam: int | None = None, **generation
+    ) -> Generation:
+        """As `search.generate`, by the model's own `generate` and its own settings where none are given.
 
         Args:
             source: (B, S) token ids.
             prune: Algorithm 1; False attends to every gated state. The outputs are the same.
-            generation: num_beams, length_penalty, ... where they are not to be the model's own.
+            generation: length_penalty and all else that `generate` of transformers takes.
         """
+        if beam:
+            generation["num_beams"] = beam
         encoding = self.encode(source)
         memory = dense_memory(encoding.states, encoding.keep)
         if prune and encoding.gates:
             memory = compress(encoding.states, encoding.gates[-1], encoding.keep)
-        return generate_from(self.bart, memory, **generation), encoding
+        output = generate_from(self.bart, memory, return_dict_in_generate=True, output_scores=True, **generation)
+        scores = output.get("sequences_scores", torch.full((len(source),), torch.nan))  # greedy search has none
+        return Generation(Hypotheses(output.sequences, scores), encoding, memory.states.size(1))
 
 
-def load_pretrained(name: str):
+def from_config(folder: Path) -> PreTrainedModel:
+    """A model with new weights and the settings of `generate`, from the configuration files in a folder."""
+    try:
+        bart = AutoModelForSeq2SeqLM.from_config(AutoConfig.from_pretrained(folder))
+        bart.generation_config = GenerationConfig.from_pretrained(folder)
+    except Exception as error:  # transformers raises many types
+        raise ValueError(f"{folder} is missing or cut off: {str(error)[:200]}") from None
+    return bart
+
+
+def load_pretrained(name: str, max_source: int = 0):
     """A sequence-to-sequence model of the hub or of a folder, and its `tokenizers.Tokenizer`.
 
     What the tokenizer puts before a text (<s>) stays; what it puts after (</s>) is left to the text pipeline.
 
+    Args:
+        max_source: longest source that it is to read.
     Raises:
-        ValueError: no such model, or one without a fast tokenizer (tokenizer.json).
+        ValueError: no such model, one without a fast tokenizer (tokenizer.json), one with fewer positions.
     """
     from tokenizers import Tokenizer, processors
 
@@ -155,6 +175,8 @@ def load_pretrained(name: str):
         raise ValueError(
             f"--model {name}: no model folder or hub name with a fast tokenizer: {str(error)[:200]}"
         ) from None
+    if max_source > (positions := getattr(bart.config, "max_position_embeddings", max_source)):
+        raise ValueError(f"--max-source is {max_source}; {name} has {positions} positions")
     before = wrapped("").input_ids[:-1]
     names = wrapped.convert_ids_to_tokens(before)
     tokenizer.post_processor = processors.TemplateProcessing(

@@ -24,11 +24,10 @@ from shared.data import Example, check_outputs, load, split_sentences, write_csv
 from shared.timing import compare, find_device
 
 from . import patterns
-from .model import EOS, PAD
 from .precision import PRECISIONS, convert
 from .run import one_line_errors
 from .search import generate
-from .text import Item, collate, label_spans, source_types, tag_sources, unit_starts
+from .text import Item, label_spans, source_types, tag_sources, unit_starts
 from .train import Run, load_run
 
 SAMPLES = 1000  # of the tests and intervals of BLEU
@@ -71,20 +70,21 @@ def decode(
 
     Args:
         prune: Algorithm 1; False attends to all gated states, with the same outputs.
-        search: beam, length_penalty, extra_length; the run's own values where None or not given.
+        search: beam, length_penalty, extra_length; the run's, or pretrained model's, where None or not given.
     """
-    config, device = run.config, run.model.embedding.weight.device
-    options = {name: getattr(config, name) for name in ("beam", "length_penalty", "extra_length")}
-    options |= {name: value for name, value in search.items() if value is not None}
+    search = {name: value for name, value in search.items() if value is not None}
+    if not run.config.model:  # a pretrained model has its own values
+        search = {name: getattr(run.config, name) for name in ("beam", "length_penalty", "extra_length")} | search
     by_length = sorted(range(len(items)), key=lambda i: len(items[i].source))
     for start in range(0, len(items), batch_size):
         indices = by_length[start : start + batch_size]
-        batch = collate([items[i] for i in indices], device)
-        rule_keep = batch.rule_keep if config.pattern != "none" else None
-        hypotheses, encoding, _ = generate(run.model, batch.source, rule_keep, prune, **options)
+        batch = run.collate([items[i] for i in indices])
+        rule_keep = batch.rule_keep if run.config.pattern != "none" else None
+        decoder = run.model.generate if run.config.model else partial(generate, run.model)
+        hypotheses, encoding, _ = decoder(batch.source, rule_keep, prune, **search)
         closed = [gates == 0 for gates in encoding.gates] or [~batch.rule_keep]
         for row, i in enumerate(indices):
-            tokens = [token for token in hypotheses.tokens[row].tolist() if token not in (PAD, EOS)]
+            tokens = [token for token in hypotheses.tokens[row].tolist() if token not in run.model.special]
             pruned = [layer[row, : len(items[i].source)].tolist() for layer in closed]
             yield i, Output(tokens, hypotheses.scores[row].item(), pruned)
 

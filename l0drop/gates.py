@@ -44,8 +44,10 @@ class L0Drop(nn.Module):
         Returns:
             gated states (B, S, D), gates (B, S) in [0, 1], log_alpha (B, S).
         """
+        if states.size(-1) != self.predictor.in_features:
+            raise ValueError(f"states are {states.size(-1)} wide, this gate is for {self.predictor.in_features}")
         # Eq. (9): log alpha_i = x_i w^T.  D3: plus a bias.
-        log_alpha = self.predictor(states).squeeze(-1).float()  # (B, S)
+        log_alpha = self.predictor(states.to(self.predictor.weight.dtype)).squeeze(-1).float()  # (B, S)
         # Eq. (5) in training, Eq. (13) at test time.
         gates = sample_gates(log_alpha) if self.training else expected_gates(log_alpha)
         # Eq. (4): L0Drop(x_i) = g_i x_i.

@@ -169,6 +169,8 @@ class Encoding(NamedTuple):
 class Transformer(nn.Module):
     """Encoder, L0Drop, decoder: Eq. (11). `config.l0drop = "none"` is the baseline of Eq. (2)-(3)."""
 
+    special = PAD, BOS, EOS
+
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.config = config
@@ -274,26 +276,34 @@ def sinusoids(length: int, width: int) -> Tensor:
     return torch.cat([angles.sin(), angles.cos()], -1)
 
 
-def translation_loss(logits: Tensor, target: Tensor, smoothing: float = 0.1, reduction: str = "token_mean") -> Tensor:
+def translation_loss(
+    logits: Tensor, target: Tensor, smoothing: float = 0.1, reduction: str = "token_mean", pad: int = PAD
+) -> Tensor:
     """L_MLE of each sentence: label-smoothed cross-entropy, mean (D2) or, as Eq. (12) prints it, sum over its tokens.
 
     Args:
-        logits: (B, T, V), of the target (B, T), which ends in EOS and is padded with PAD.
+        logits: (B, T, V), of the target (B, T), which ends in EOS and is padded with `pad`.
         smoothing: share of the probability spread evenly over the vocabulary (Appendix A: 0.1).
         reduction: "token_mean" or "sum": (B,) nats per token, or per sentence.
     """
     losses = F.cross_entropy(
-        logits.float().flatten(0, 1), target.flatten(), ignore_index=PAD, label_smoothing=smoothing, reduction="none"
+        logits.float().flatten(0, 1), target.flatten(), ignore_index=pad, label_smoothing=smoothing, reduction="none"
     )
     total = losses.view_as(target).sum(-1)
-    return total if reduction == "sum" else total / (target != PAD).sum(-1)
+    return total if reduction == "sum" else total / (target != pad).sum(-1)
 
 
 def objective(
-    logits: Tensor, target: Tensor, encoding: Encoding, l0_weight: float, smoothing=0.1, reduction="token_mean"
+    logits: Tensor,
+    target: Tensor,
+    encoding: Encoding,
+    l0_weight: float,
+    smoothing: float = 0.1,
+    reduction: str = "token_mean",
+    pad: int = PAD,
 ) -> Tensor:
     """The bound of Eq. (12) with one gate sample, per sentence (B,).  `l0_weight` is the paper's lambda >= 0."""
-    mle = translation_loss(logits, target, smoothing, reduction)
+    mle = translation_loss(logits, target, smoothing, reduction, pad)
     # D10: several layers' L0 terms add up; a baseline has none.
     sparsity = sum(l0_penalty(log_alpha, encoding.keep, reduction) for log_alpha in encoding.log_alpha)
     # Eq. (12): E_g[-log p(Y, g | X)] + lambda L0(X).

@@ -36,12 +36,15 @@ def convert(model: Transformer, precision: str, pack: bool = True) -> Transforme
     Raises:
         ValueError: int8 on another device than the CPU.
     """
-    on_cpu = model.embedding.weight.device.type == "cpu"
+    on_cpu = next(model.parameters()).device.type == "cpu"
     if precision in ("bf16", "fp16"):
         model.to(torch.bfloat16 if precision == "bf16" else torch.float16)
     if precision == "int8" and not on_cpu:
         raise ValueError("--precision int8 is for the CPU: leave out --device, or take bf16")
     if precision == "int8" or (on_cpu and pack and precision != "fp16"):
+        if not isinstance(model, Transformer):  # a pretrained one, whose output product is an nn.Linear
+            swap_linears(model.bart, precision)
+            return model
         swap_linears(model.encoder, precision)
         swap_linears(model.decoder, precision)
         model.output_product = swap(model.embedding.weight, None, precision).forward  # shadows the method

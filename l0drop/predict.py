@@ -66,7 +66,7 @@ def bracket_pruned(tokenizer: Tokenizer, source: str, pruned: Sequence[bool]) ->
     for is_pruned, group in groupby(zip(pruned, ends, strict=False), key=lambda pair: pair[0]):
         start, end = end, list(group)[-1][1]
         words = source[start:end].lstrip(" ")
-        text += f"{' ' * (end - start - len(words))}[{words}]" if is_pruned else source[start:end]
+        text += f"{' ' * (end - start - len(words))}[{words}]" if is_pruned and words else source[start:end]
     return text
 
 

@@ -60,8 +60,10 @@ def label_spans(pieces: Sequence[str], labels: Sequence) -> list[Span]:
 
 def source_types(tokenizer: Tokenizer, source: str, spans: list[Span]) -> tuple[list[str], list[str]]:
     """Unit type and tag of every source token, EOS not included (see patterns.py)."""
+    words = tokenizer.encode(source).word_ids
     tags = patterns.tags_of_units(unit_starts(tokenizer, source), spans)
-    return patterns.unit_types(tokenizer.encode(source).word_ids, tags), tags
+    tags = ["" if word is None else tag for word, tag in zip(words, tags, strict=True)]  # "": a pretrained model's <s>
+    return patterns.unit_types(words, tags), tags
 
 
 def tag_sources(examples: Sequence, folder: str = "") -> list[list[Span]]:
@@ -84,7 +86,14 @@ def tag_sources(examples: Sequence, folder: str = "") -> list[list[Span]]:
 
 
 def encode_examples(
-    examples: Sequence, tokenizer: Tokenizer, max_source: int, max_target: int, pattern="none", dropped=(), stanza=""
+    examples: Sequence,
+    tokenizer: Tokenizer,
+    max_source: int,
+    max_target: int,
+    pattern: str = "none",
+    dropped: set[int] | tuple = (),
+    stanza: str = "",
+    end: int = EOS,
 ) -> list[Item]:
     """Token ids, cut to size, with the pattern's choice of encodings.
 
@@ -94,6 +103,7 @@ def encode_examples(
         pattern: one of `patterns.PATTERNS`.
         dropped: set of the token ids that a frequency pattern drops; see `patterns.dropped_by_frequency`.
         stanza: folder of Stanza models, for the "pos" pattern on sources without tags.
+        end: the token that ends every text.
     """
     spans = tag_sources(examples, stanza) if pattern == "pos" else [None] * len(examples)
     items, cut = [], max_source - 1
@@ -104,9 +114,9 @@ def encode_examples(
             keep = patterns.keep_pos(*source_types(tokenizer, example.source, example_spans))
         elif pattern == "group":
             keep = patterns.keep_group(len(source))
-        target = tokenizer.encode(example.target).ids[: max_target - 1] + [EOS]
+        target = tokenizer.encode(example.target).ids[: max_target - 1] + [end]
         # D9: EOS is always kept.
-        items.append(Item(source[:cut] + [EOS], target, keep[:cut] + [True], was_cut=len(source) > cut))
+        items.append(Item(source[:cut] + [end], target, keep[:cut] + [True], was_cut=len(source) > cut))
     return items
 
 
@@ -117,16 +127,18 @@ class Batch(NamedTuple):
     rule_keep: Tensor  # (B, S)
 
 
-def collate(items: Sequence[Item], device: torch.device | str = "cpu") -> Batch:
-    def pad(rows: list[list[int]], value: int) -> Tensor:
+def collate(items: Sequence[Item], device: torch.device | str = "cpu", pad: int = PAD, start: int = BOS) -> Batch:
+    """A batch, padded with `pad`; `start` begins every target input."""
+
+    def stack(rows: list[list[int]], value: int) -> Tensor:
         width = max(map(len, rows))
         return torch.tensor([row + [value] * (width - len(row)) for row in rows], device=device)
 
     return Batch(
-        pad([item.source for item in items], PAD),
-        pad([[BOS] + item.target[:-1] for item in items], PAD),
-        pad([item.target for item in items], PAD),
-        pad([item.rule_keep for item in items], False),
+        stack([item.source for item in items], pad),
+        stack([[start] + item.target[:-1] for item in items], pad),
+        stack([item.target for item in items], pad),
+        stack([item.rule_keep for item in items], False),
     )
 
 

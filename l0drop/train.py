@@ -11,7 +11,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import torch
 import tyro
@@ -28,6 +28,19 @@ from . import patterns
 from .model import Encoding, ModelConfig, Transformer, objective, translation_loss
 from .run import check_fields, holds_run, load_weights, one_line_errors, read_config, save_checkpoint, training
 from .text import Batch, Item, TokenBatches, collate, encode_examples, train_tokenizer
+
+if TYPE_CHECKING:
+    from .bart import GatedBart
+
+SIZES = (
+    "units",
+    "vocabulary",
+    "width",
+    "feed_forward",
+    "heads",
+    "encoder_layers",
+    "decoder_layers",
+)  # a model's for good
 
 
 @dataclass(frozen=True)
@@ -50,6 +63,8 @@ class TrainConfig:
     attention_dropout: float = 0.0
     positions: int = 1024
     cross_attention: Literal["softmax", "entmax"] = "softmax"  # "entmax": the sparse attention of Figure 2
+    model: str = ""  # a BART or Marian, by hub name or folder, in the place of all sizes and dropout rates above
+    freeze: bool = False  # train the gates of that model alone
     # L0Drop
     l0drop: Literal["none", "output", "every"] = "output"  # Eq. (11); "none": baseline; "every": each layer (Section 6)
     gate_bias: bool = True  # released code
@@ -90,6 +105,21 @@ class TrainConfig:
         if max(self.max_source, self.max_target) > self.positions:
             raise ValueError(f"--max-source and --max-target must not exceed --positions, which is {self.positions}")
         self.model_config(self.vocabulary)  # its own checks
+        if self.model:
+            own = (
+                *SIZES,
+                "residual_dropout",
+                "attention_dropout",
+                "cross_attention",
+                "pattern",
+                "mask_closed_in_training",
+            )
+            if given := [name for name in own if getattr(self, name) != getattr(TrainConfig, name)]:
+                raise ValueError(f"--{given[0].replace('_', '-')} does not go with --model: leave it out")
+            if self.l0drop == "every":
+                raise ValueError("--l0drop every does not go with --model: use output or none")
+        if self.freeze and not (self.model and self.l0drop == "output"):
+            raise ValueError("--freeze trains the gates of a --model alone: it needs --model and --l0drop output")
         if self.cross_attention == "entmax":
             import entmax  # noqa: F401  # ImportError before any work
 
@@ -119,15 +149,16 @@ PRESETS = {
 }  # fmt: skip
 
 
-def learning_rate(step: int, config: TrainConfig, first_step: int = 0) -> float:
+def learning_rate(step: int, config: TrainConfig, first_step: int = 0, width: int | None = None) -> float:
     """Inverse square root of the running step with linear warm-up (Appendix A); fine-tuning counts on (D6).
 
     Args:
         step: updates done in this run.
         first_step: updates of the runs that `init` builds on.
+        width: D, where it is not the config's but a pretrained model's.
     """
     number = first_step + step + 1
-    return config.learning_rate * config.width**-0.5 * min(number**-0.5, number * config.warmup**-1.5)
+    return config.learning_rate * (width or config.width) ** -0.5 * min(number**-0.5, number * config.warmup**-1.5)
 
 
 def l0_weight(step: int, config: TrainConfig) -> float:
@@ -141,22 +172,35 @@ class Run(NamedTuple):
     """A run folder's contents."""
 
     config: TrainConfig
-    model: Transformer
+    model: "Transformer | GatedBart"
     tokenizer: Tokenizer
     dropped: set[int]  # token ids that the run's frequency pattern drops
     first_step: int  # updates behind the weights that this run started from
+
+    @property
+    def width(self) -> int:
+        """D of the model."""
+        return self.model.bart.config.d_model if self.config.model else self.config.width
 
     def encode(self, examples: Sequence[Example], stanza: str = "") -> list[Item]:
         """Examples as token ids, cut to size, with the pattern's choice; `stanza` replaces the run's folder."""
         config, stanza = self.config, stanza or self.config.stanza
         sizes = config.max_source, config.max_target
-        return encode_examples(examples, self.tokenizer, *sizes, config.pattern, self.dropped, stanza)
+        end = self.model.special[2]
+        return encode_examples(examples, self.tokenizer, *sizes, config.pattern, self.dropped, stanza, end)
+
+    def collate(self, items: Sequence[Item]) -> Batch:
+        """A batch on the model's device, with the special tokens of the model."""
+        return collate(items, next(self.model.parameters()).device, *self.model.special[:2])
 
     def write_files(self, folder: Path) -> None:
         """Write what `load_run` reads beside config.json and the weights."""
         (folder / "tokenizer.json").write_text(self.tokenizer.to_str(), encoding="utf-8")
         start = {"first_step": self.first_step, "dropped": sorted(self.dropped)}
         (folder / "start.json").write_text(json.dumps(start), encoding="utf-8")
+        if self.config.model:
+            self.model.bart.config.save_pretrained(folder / "model")
+            self.model.bart.generation_config.save_pretrained(folder / "model")
 
 
 def load_run(folder: str | Path) -> Run:
@@ -171,9 +215,18 @@ def load_run(folder: str | Path) -> Run:
         start = json.loads(Path(folder, "start.json").read_text())
     except Exception as error:  # tokenizers raises a bare Exception
         raise ValueError(f"{folder}: tokenizer.json or start.json is missing or cut off ({error})") from None
-    model = Transformer(config.model_config(tokenizer.get_vocab_size()))
+    model = new_model(config, tokenizer, Path(folder, "model"))
     load_weights(model, folder)
     return Run(config, model.eval(), tokenizer, set(start["dropped"]), start["first_step"])
+
+
+def new_model(config: TrainConfig, tokenizer: Tokenizer, folder: Path) -> "Transformer | GatedBart":
+    """The model of a config with new weights; of a pretrained one, `folder` holds the configuration."""
+    if not config.model:
+        return Transformer(config.model_config(tokenizer.get_vocab_size()))
+    from .bart import GatedBart, from_config
+
+    return GatedBart(from_config(folder), config.l0drop != "none", config.gate_bias, config.gate_start, config.freeze)
 
 
 def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
@@ -182,16 +235,22 @@ def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
     Raises:
         ValueError: flags that do not fit the base run.
     """
+    if config.model and not config.init:
+        from .bart import GatedBart, load_pretrained
+
+        bart, tokenizer = load_pretrained(config.model, config.max_source)
+        model = GatedBart(bart, config.l0drop != "none", config.gate_bias, config.gate_start, config.freeze)
+        return Run(config, model, tokenizer, set(), 0)
     if not config.init:
         texts = [text for example in examples for text in (example.source, example.target)]
         tokenizer = train_tokenizer(texts, config.units, config.vocabulary)
         model = Transformer(config.model_config(tokenizer.get_vocab_size()))
         return Run(config, model, tokenizer, dropped_units(examples, tokenizer, config.pattern), 0)
     base = load_run(config.init)
-    for name in ("units", "vocabulary", "width", "feed_forward", "heads", "encoder_layers", "decoder_layers"):
+    for name in ("model", *SIZES):
         if getattr(config, name) != (value := getattr(base.config, name)):
             raise ValueError(f"--{name.replace('_', '-')}: {config.init} has {value}, leave it out")
-    model = Transformer(config.model_config(base.tokenizer.get_vocab_size()))
+    model = new_model(config, base.tokenizer, Path(config.init, "model"))
     missing, unexpected = model.load_state_dict(base.model.state_dict(), strict=False)
     other = [name for name in missing if not name.startswith("l0drop.") and "entmax" not in name] + unexpected
     if other:
@@ -229,9 +288,10 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     items, validation = start.encode(examples), start.encode(validation)
     batches = TokenBatches(items, config.batch_tokens, config.seed)
     # The loader's own generator, or starting it would draw from the one that dropout and gates draw from.
-    loader = DataLoader(items, batch_sampler=batches, collate_fn=collate, generator=torch.Generator())
+    loader = DataLoader(items, batch_sampler=batches, collate_fn=start.collate, generator=torch.Generator())
     # Appendix A: Adam, beta1 = 0.9, beta2 = 0.98; released code: eps 1e-8.
-    optimizer = torch.optim.Adam(start.model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-8)
+    trained = [parameter for parameter in start.model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.Adam(trained, lr=0.0, betas=(0.9, 0.98), eps=1e-8)
     model, optimizer, loader = accelerator.prepare(start.model, optimizer, loader)
 
     counts = {"step": 0, "examples": len(items), "sources_cut": sum(item.was_cut for item in items)}
@@ -243,7 +303,7 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
         for step in range(progress["step"], config.steps):
             weight = l0_weight(step, config)
             for group in optimizer.param_groups:
-                group["lr"] = learning_rate(step, config, start.first_step)
+                group["lr"] = learning_rate(step, config, start.first_step, start.width)
             model.train()
             for _ in range(config.accumulate):
                 batch = next(stream)
@@ -251,8 +311,10 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
                     logits, encoding = model(batch.source, batch.target_input, batch.rule_keep)
                     # Eq. (12), mean over the sentences of a micro-batch (D14).
                     rates = weight, config.label_smoothing, config.l0_reduction
-                    loss = objective(logits, batch.target, encoding, *rates).mean()
+                    loss = objective(logits, batch.target, encoding, *rates, start.model.special[0]).mean()
                     accelerator.backward(loss)
+                    if step < config.l0_start:  # D19: until then the gates stay where they started
+                        start.model.l0drop.zero_grad()
                     optimizer.step()
                     optimizer.zero_grad()
             row = {"step": step + 1, "loss": loss.item(), "lambda": weight, "zero": share_of_zeros(encoding)}
@@ -261,7 +323,7 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
             bar.update()
             bar.set_postfix(loss=f"{row['loss']:.3f}", zero=f"{row['zero']:.2f}", refresh=False)
             if row["step"] % config.save_every == 0 or row["step"] == config.steps:
-                row["validation_loss"] = validation_loss(accelerator.unwrap_model(model), validation, config)
+                row["validation_loss"] = validation_loss(start, validation)
                 progress = {"step": row["step"], "log": [*progress["log"], row]}
                 save_checkpoint(accelerator, out, progress, keep=config.average_last)
     if accelerator.is_main_process:
@@ -276,14 +338,14 @@ def share_of_zeros(encoding: Encoding) -> float:
 
 
 @torch.inference_mode()
-def validation_loss(model: Transformer, items: Sequence[Item], config: TrainConfig) -> float:
+def validation_loss(run: Run, items: Sequence[Item]) -> float:
     """Unsmoothed nats per token, mean over sentences, in eval mode (expected gates)."""
-    model.eval()
+    run.model.eval()
     losses = []
-    for indices in TokenBatches(items, config.batch_tokens, seed=0).epoch(0):
-        batch = Batch(*(tensor.to(model.embedding.weight.device) for tensor in collate([items[i] for i in indices])))
-        logits, _ = model(batch.source, batch.target_input, batch.rule_keep)
-        losses.append(translation_loss(logits, batch.target, smoothing=0.0))
+    for indices in TokenBatches(items, run.config.batch_tokens, seed=0).epoch(0):
+        batch = run.collate([items[i] for i in indices])
+        logits, _ = run.model(batch.source, batch.target_input, batch.rule_keep)
+        losses.append(translation_loss(logits, batch.target, smoothing=0.0, pad=run.model.special[0]))
     return torch.cat(losses).mean().item()
 
 

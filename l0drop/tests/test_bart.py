@@ -1,7 +1,13 @@
 """The adapter for a `transformers` BART: compressed memory and counts against the full-length gated run."""
 
+import itertools
+import json
+import shutil
+from pathlib import Path
+
 import pytest
 import torch
+from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
@@ -190,13 +196,15 @@ def test_eq11_gated_bart_reads_gated_states(bart, batch):
     for model in (GatedBart(bart, gate=False), GatedBart(bart, start=50.0)):
         torch.testing.assert_close(model.eval()(source, targets)[0], plain, atol=1e-5, rtol=0)
     model = GatedBart(bart).eval()
-    model.l0drop = batch[2]
+    model.l0drop[0] = batch[2]
     states = gated_states(bart, batch[2], *batch[:2])
     gated = bart(encoder_outputs=states, attention_mask=batch[1], decoder_input_ids=targets).logits
     torch.testing.assert_close(model(source, targets)[0], gated, atol=1e-5, rtol=0)
     assert (gated - plain).abs().max() > 0.1
-    pruned, full = (model.generate(source, prune, **BEAMS)[0] for prune in (True, False))
-    assert torch.equal(pruned.sequences, full.sequences)
+    pruned, full = (model.generate(source, None, prune, beam=3, max_new_tokens=8) for prune in (True, False))
+    assert torch.equal(pruned.hypotheses.tokens, full.hypotheses.tokens)
+    torch.testing.assert_close(pruned.hypotheses.scores, full.hypotheses.scores, atol=1e-5, rtol=0)
+    assert (pruned.memory_length, full.memory_length) == (8, 9)
 
 
 @pytest.mark.parametrize("freeze", [False, True])
@@ -211,7 +219,7 @@ def test_eq12_trains_the_gates_of_bart_and_the_rest_unless_frozen(bart, batch, f
         optimizer.step()
         optimizer.zero_grad()
     changed = {name for name, tensor in model.state_dict().items() if not torch.equal(before[name], tensor)}
-    assert {"l0drop.predictor.weight", "l0drop.predictor.bias"} <= changed
+    assert {"l0drop.0.predictor.weight", "l0drop.0.predictor.bias"} <= changed
     assert (len(changed) == 2) == freeze
     assert model.l0drop.training and model.bart.training != freeze
     probability = open_probability(model.eval().encode(source).log_alpha[0])[encoding.keep]
@@ -224,6 +232,7 @@ def test_only_models_built_like_bart(bart):
         GatedBart(t5)
 
 
+@pytest.mark.parametrize("bart", ["sdpa"], indirect=True)
 def test_load_pretrained_keeps_what_stands_before_a_text(bart, tmp_path, bart_tokenizer):
     bart.save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="--model .*fast tokenizer"):
@@ -231,4 +240,72 @@ def test_load_pretrained_keeps_what_stands_before_a_text(bart, tmp_path, bart_to
     bart_tokenizer.save_pretrained(tmp_path)
     loaded, tokenizer = load_pretrained(str(tmp_path))
     assert tokenizer.encode("a b").ids == bart_tokenizer("a b").input_ids[:-1]
-    assert torch.equal(loaded.state_dict()["final_logits_bias"], bart.state_dict()["final_logits_bias"])
+    assert all(torch.equal(tensor, loaded.state_dict()[name]) for name, tensor in bart.state_dict().items())
+    with pytest.raises(ValueError, match="--max-source is 33; .* has 32 positions"):
+        load_pretrained(str(tmp_path), 33)
+
+
+@pytest.fixture
+def bart_folder(bart, bart_tokenizer, tmp_path) -> Path:
+    """A pretrained model and data for it."""
+    bart.generation_config.update(max_length=12, num_beams=2)
+    bart.save_pretrained(tmp_path / "bart")
+    bart_tokenizer.save_pretrained(tmp_path / "bart")
+    rows = [{"source": " ".join(words), "target": words[0]} for words in itertools.permutations("abc")]
+    for split in ("train", "validation", "test"):
+        (tmp_path / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path
+
+
+@pytest.mark.parametrize("bart", ["sdpa"], indirect=True)
+@pytest.mark.parametrize("flags", [["--gate-start", "1"], ["--freeze", "True"], ["--l0drop", "none"]])
+def test_train_evaluate_and_predict_with_a_pretrained_model(bart_folder, flags, capsys):
+    pytest.importorskip("shared")
+    from .. import evaluate, predict, train
+
+    out, options = (
+        bart_folder / "run",
+        ["--save-every", "3", "--max-source", "30", "--max-target", "30", "--l0-weight", "3"],
+    )
+    command = ["--out", str(out), "--model", str(bart_folder / "bart"), "--data", str(bart_folder), *options, *flags]
+    train.main([*command, "--steps", "3"])
+    run = train.load_run(out)
+    start = load_file(bart_folder / "bart/model.safetensors")
+    trained = {name for name in start if not torch.equal(start[name], run.model.bart.state_dict()[name])}
+    assert bool(trained) == ("--freeze" not in flags) and bool(run.model.l0drop) == ("none" not in flags)
+    shutil.rmtree(bart_folder / "bart")  # a run is whole without it
+    train.main([*command, "--steps", "6", "--resume"])
+    run = train.load_run(out)
+    item = run.encode(train.load(str(bart_folder), "test"))[0]
+    assert item.source == [0, 4, 5, 6, 2] and item.target == [0, 4, 2]  # <s> a b c </s>
+    assert run.collate([item]).target_input.tolist() == [[2, 0, 4]]  # begins with BART's own start
+    texts = {}
+    for dense in ([], ["--dense"]):
+        evaluate.main([str(out), *dense, "--predictions", str(bart_folder), "--json", str(bart_folder / "m.json")])
+        texts[bool(dense)] = (bart_folder / "run.jsonl").read_text()
+    assert texts[True] == texts[False]
+    assert run.model.bart.generation_config.num_beams == 2
+    (bart_folder / "text.txt").write_text("a b c\nc b\n")
+    capsys.readouterr()
+    predict.main([str(out), str(bart_folder / "text.txt"), "--show-pruned", "--precision", "bf16"])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4 and lines[0].replace("[", "").replace("]", "") == "a b c"
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--model", "x", "--width", "64"], "--width does not go with --model: leave it out"),
+        (["--model", "x", "--pattern", "group", "--l0drop", "none"], "--pattern does not go with --model"),
+        (["--model", "x", "--l0drop", "every"], "--l0drop every does not go with --model"),
+        (["--freeze", "True"], "--freeze trains the gates of a --model alone"),
+        (["--model", "no/such"], "--model no/such: no model folder or hub name"),
+    ],
+)
+def test_flags_that_do_not_go_with_a_pretrained_model(tmp_path, capsys, flags, message):
+    pytest.importorskip("shared")
+    from ..train import main
+
+    with pytest.raises(SystemExit):
+        main(["--out", str(tmp_path / "run"), "--data", "toy:count=2", *flags])
+    assert message in capsys.readouterr().err and not list(tmp_path.iterdir())
