@@ -1,15 +1,5 @@
 """Data: one way in for all five packages, `load(name_or_path, split)`, which gives a list of `Example`.
 
-What `name_or_path` may be (README.md shows each kind):
-
-    toy, toy:signal=0.7,seed=3    stories with known truth (toy.py); knobs: the fields of ToyConfig, seed, count
-    FILE.jsonl, FOLDER            JSON lines; a folder holds train.jsonl, validation.jsonl, test.jsonl
-    FOLDER:en-de                  parallel text, train.en and train.de, also .gz (Multi30k, WMT)
-    aclsum                        the PyPI package of that name
-    cnn_dailymail, xsum, samsum, arxiv, wmt14-en-de    hub data sets, through `datasets`
-
-A name wins over a file or folder of that name (write `./toy` for a folder called toy). White space within a sentence
-becomes single blanks, and sentences without a word are dropped with their labels (SciTLDR as published has one).
 `load` never truncates; only `in_sentences` splits a string into sentences.
 """
 
@@ -29,9 +19,9 @@ import warnings
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice, zip_longest
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, get_args
 
 SPLITS = (("train",), ("validation", "valid", "val", "dev"), ("test",))  # names of one split, ours first
 HUB = {  # name: (hub id, configuration, source field, target field), as published on huggingface.co
@@ -42,6 +32,7 @@ HUB = {  # name: (hub id, configuration, source field, target field), as publish
     "wmt14-en-de": ("wmt/wmt14", "de-en", "en", "de"),
 }
 REFERENCES = ("references", "summary", "target")  # fields of a row, the first that is there counts
+LABELS = {"pos": list[str], "salient": bool, "salient_tokens": list[bool], "kinds": str}  # per sentence; list: per word
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +66,9 @@ def load(name_or_path: str | os.PathLike, split: str = "train", limit: int | Non
     """Load one split of a data set.
 
     Args:
-        name_or_path: see the top of this file. A single .jsonl file is the same data whatever the split.
+        name_or_path: `toy`, or with knobs `toy:signal=0.7,seed=3`; FILE.jsonl (the same data whatever the split) or a
+            FOLDER of them; FOLDER:en-de, parallel text; `aclsum`; a name in HUB. README.md shows each kind. A name wins
+            over a file or folder of that name (write `./toy` for a folder called toy).
         split: `train`, `validation` (or `valid`, `val`, `dev`), `test`, or the stem of a file in the folder; `test`
             is also the only file whose name begins with test.
         limit: read only so many examples, at least 1.
@@ -90,13 +83,17 @@ def load(name_or_path: str | os.PathLike, split: str = "train", limit: int | Non
     if name == "toy" or name.startswith("toy:"):
         rows = _toy(name[4:], _aliases(split)[0], limit)
     elif name == "aclsum":
-        rows = _aclsum(_aliases(split)[0])
+        rows = _aclsum(split)
     elif name in HUB:
         rows = _hub(name, _aliases(split)[0])
     elif parallel and Path(parallel[1]).is_dir():
         rows = _parallel(Path(parallel[1]), parallel[2], parallel[3], split)
     elif Path(name).is_dir():
-        rows = _with_trees(_jsonl_file(Path(name), split))
+        files = {path.stem: path for path in Path(name).glob("*.jsonl")}
+        if not files:
+            hint = f"of parallel text say the languages: {name}:en-de"
+            raise ValueError(f"{name} holds no JSON lines (train.jsonl, validation.jsonl, test.jsonl); {hint}")
+        rows = _with_trees(_pick(split, files, name)[1])
     elif Path(name).is_file():
         rows = _with_trees(Path(name))
     else:
@@ -158,7 +155,7 @@ def in_sentences(examples: Iterable[Example]) -> list[Example]:
     """The examples with every document that came as one whole string split; one with labels per sentence stays."""
     return [
         e
-        if len(e.document) > 1 or e.pos or e.salient or e.salient_tokens or e.kinds
+        if len(e.document) > 1 or any(getattr(e, field) for field in LABELS)
         else dataclasses.replace(e, document=split_sentences(e.source))
         for e in examples
     ]
@@ -292,15 +289,6 @@ def _pick(split: str, available: dict[str, Any], where: str) -> tuple[str, Any]:
     return found[0], available[found[0]]
 
 
-def _jsonl_file(folder: Path, split: str) -> Path:
-    """The JSON lines file of a split; for parallel text without its languages the error says how to write them."""
-    if files := {path.stem: path for path in folder.glob("*.jsonl")}:
-        return _pick(split, files, str(folder))[1]
-    names = Counter(path.name.removesuffix(".gz").partition(".")[0] for path in folder.iterdir())
-    hint = f"; of parallel text say the languages: {folder}:en-de" if max(names.values(), default=0) > 1 else ""
-    raise ValueError(f"{folder} holds no JSON lines (train.jsonl, validation.jsonl, test.jsonl){hint}")
-
-
 def _parallel(folder: Path, source: str, target: str, split: str) -> Iterator[tuple[str, dict]]:
     """Pairs of lines of {split}.{source} and {split}.{target}, plain or .gz."""
     files = {path.name.removesuffix(".gz"): path for path in sorted(folder.iterdir(), reverse=True)}  # plain wins
@@ -321,17 +309,15 @@ def _toy(knobs: str, split: str, limit: int | None) -> Iterator[tuple[str, dict]
     """Stories of toy.py; `knobs` is name=value,name=value or empty. A limit spares the stories beyond it."""
     from . import toy
 
-    known = {field.name: type(field.default) for field in dataclasses.fields(toy.ToyConfig)}
-    known |= {"seed": int, "count": int}
+    known = {f.name: type(f.default) for f in dataclasses.fields(toy.ToyConfig)} | {"seed": int, "count": int}
     pairs = [knob.partition("=") for knob in knobs.split(",") if knob]
     try:
         values = {name: known[name](value) for name, _, value in pairs}
     except (KeyError, ValueError) as error:
         names = ", ".join(f"{name} ({kind.__name__})" for name, kind in known.items())
         raise ValueError(f"toy: bad knob ({error}); write toy:name=value,name=value; knobs: {names}") from error
-    seed, count = values.pop("seed", 0), values.pop("count", toy.SPLITS.get(split))
-    count = count if limit is None or count is None else min(count, limit)
-    for row in toy.generate(split, count, toy.ToyConfig(**values), seed):
+    seed, count = values.pop("seed", 0), values.pop("count", toy.SPLITS.get(split, 0))
+    for row in toy.generate(split, min(count, limit or count), toy.ToyConfig(**values), seed):
         yield row["id"], row
 
 
@@ -341,14 +327,12 @@ def _aclsum(split: str) -> Iterator[tuple[str, dict]]:
         from aclsum import ACLSum
     except ImportError as error:
         raise ImportError("aclsum is a package: pip install aclsum") from error
-    names, aspects = {"train": "train", "validation": "val", "test": "test"}, ("challenge", "approach", "outcome")
-    if split not in names:
-        raise ValueError(f"aclsum has no split {split!r}; it has {', '.join(names)}")
-    for paper in ACLSum(names[split]):
+    aspects = ("challenge", "approach", "outcome")
+    for paper in ACLSum(_pick(split, dict.fromkeys(("train", "val", "test")), "aclsum")[0]):
         highlights = zip(*(paper.get_all_highlights(aspect) for aspect in aspects), strict=True)
-        row = {"document": paper.get_all_sentences(), "summary": [paper.summaries[aspect] for aspect in aspects]}
-        row["title"] = paper.title
-        yield f"aclsum:{paper.id}", row | {"id": paper.id, "salient": [any(labels) for labels in highlights]}
+        row = {"id": paper.id, "title": paper.title, "salient": [any(labels) for labels in highlights]}
+        row |= {"document": paper.get_all_sentences(), "summary": [paper.summaries[aspect] for aspect in aspects]}
+        yield f"aclsum:{paper.id}", row
 
 
 def _hub(name: str, split: str) -> Iterator[tuple[str, dict]]:
@@ -368,7 +352,7 @@ def _hub(name: str, split: str) -> Iterator[tuple[str, dict]]:
         for number, row in enumerate(rows):
             texts = (row.get("translation", row)[field] or "" for field in (source, target))  # samsum has a None
             document, summary = (text.splitlines() for text in texts)
-            if "".join(document).strip() and "".join(summary).strip():
+            if any(map(str.strip, document)) and any(map(str.strip, summary)):
                 yield f"{name}:{number}", {"id": f"{split}-{number}", "document": document, "summary": summary}
             else:
                 skipped += 1
@@ -383,15 +367,11 @@ def _example(row: dict, where: str) -> Example:
     if source is None or not row.keys() & set(REFERENCES):
         raise ValueError(f"{where}: needs fields document and summary (or source and target), has {', '.join(row)}")
     sentences = _sentences(row[source], f"{where}: field {source!r}")
-    salient = "salient" if "salient" in row else "source_labels"
-    keep = [n for n, sentence in enumerate(sentences) if sentence]
-    labels = {
-        "pos": _word_labels(row.get("pos"), str, sentences, f"{where}: field 'pos'"),
-        "salient": _labels(row.get(salient), bool, len(sentences), f"{where}: field {salient!r}"),
-        "salient_tokens": _word_labels(row.get("salient_tokens"), bool, sentences, f"{where}: field 'salient_tokens'"),
-        "kinds": _labels(row.get("kinds"), str, len(sentences), f"{where}: field 'kinds'"),
-    }
-    labels = {field: values and [values[n] for n in keep] for field, values in labels.items()}
+    keep, labels = [n for n, sentence in enumerate(sentences) if sentence], {}
+    for field, kind in LABELS.items():
+        name = "source_labels" if field == "salient" and field not in row else field
+        values = _labels(row.get(name), kind, sentences, f"{where}: field {name!r}")
+        labels[field] = values and [values[n] for n in keep]
     document, references, edus = [sentences[n] for n in keep], _references(row, where), _units(row, sentences, where)
     if not isinstance(title := row.get("title"), (str, type(None))):
         raise ValueError(f"{where}: field 'title' must be a string, got {str(title)[:60]}")
@@ -423,26 +403,20 @@ def _sentences(value: Any, where: str) -> list[str]:
     return [" ".join(text.split()) for text in texts]
 
 
-def _labels(values: Any, kind: type, count: int, where: str) -> list | None:
-    """`count` labels of one type, or None; 0 and 1 are truth values too."""
+def _labels(values: Any, kind: type, texts: list[str], where: str) -> list | None:
+    """None, or a label per text; for a kind like list[str] one per word, in a list or a string with blanks (GUM)."""
     if values is None:
         return None
-    if not isinstance(values, list) or len(values) != count:
+    if not isinstance(values, list) or len(values) != len(texts):
         got = len(values) if isinstance(values, list) else str(values)[:60]
-        raise ValueError(f"{where} needs a list of {count} labels, got {got}")
+        raise ValueError(f"{where} needs a list of {len(texts)} labels, got {got}")
+    if per_word := get_args(kind):
+        rows = [row.split() if isinstance(row, str) else row or [] for row in values]
+        pairs = enumerate(zip(rows, texts, strict=True), start=1)
+        return [_labels(row, *per_word, text.split(), f"{where}, sentence {n},") for n, (row, text) in pairs]
     if wrong := [value for value in values if not (isinstance(value, kind) or (kind is bool and value in (0, 1)))]:
         raise ValueError(f"{where} needs labels of type {kind.__name__}, got {wrong[0]!r}")
-    return [bool(value) for value in values] if kind is bool else values
-
-
-def _word_labels(values: Any, kind: type, sentences: list[str], where: str) -> list[list] | None:
-    """One label per word of each sentence, or None; the labels of a sentence may be one string with blanks (GUM)."""
-    if values is None:
-        return None
-    values = _labels(values, object, len(sentences), where)
-    rows = [row.split() if isinstance(row, str) else row or [] for row in values]
-    pairs = enumerate(zip(rows, sentences, strict=True), start=1)
-    return [_labels(row, kind, len(text.split()), f"{where}, sentence {n},") for n, (row, text) in pairs]
+    return [kind(value) for value in values]
 
 
 def _units(row: dict, sentences: list[str], where: str) -> list[str] | None:
@@ -459,7 +433,7 @@ def _units(row: dict, sentences: list[str], where: str) -> list[str] | None:
         raise ValueError(f"{where}: field 'edus' differs from the leaves of field 'tree'")
     found, words = " ".join(edus).split(), " ".join(sentences).split()
     if found != words:
-        n = next(n for n, (one, other) in enumerate(zip_longest(found, words)) if one != other)
+        n = len(os.path.commonprefix([found, words]))
         differ = f"word {n + 1} on: {' '.join(found[n : n + 4])!r}, not {' '.join(words[n : n + 4])!r}"
         raise ValueError(f"{where}: the EDUs joined by blanks are not the sentences joined by blanks, from {differ}")
     return edus

@@ -7,21 +7,21 @@ The scores are those of `rouge-score` (Google's port of ROUGE-1.5.5; Lin 2004): 
     rougeLsum        for each reference sentence, the union of its common subsequences with all predicted sentences
 
 The trap: most papers' "ROUGE-L" is Lsum (the Perl script's), and `rouge-score` knows sentences by line breaks alone.
-Text without line breaks gets an Lsum that silently equals L: for bart-large-cnn on CNN/DailyMail 30.6 in place of 40.0
-(its model card). So here texts come as lists of sentences; one string is one sentence, unless it has line breaks.
-Words are a-z and 0-9: ROUGE of other scripts means nothing.
+Text without line breaks gets an Lsum that silently equals L (README.md). So here texts come as lists of sentences; one
+string is one sentence, unless it has line breaks. Words are a-z and 0-9: ROUGE of other scripts means nothing.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 
 import numpy as np
 from rouge_score.rouge_scorer import RougeScorer
 
 METRICS = ("rouge1", "rouge2", "rougeL", "rougeLsum")
+WORD = re.compile("[a-z0-9]")  # in lower case
 
 
 def score(predictions: Sequence, references: Sequence, stemmer: bool = True) -> dict[str, np.ndarray]:
@@ -44,7 +44,7 @@ def score(predictions: Sequence, references: Sequence, stemmer: bool = True) -> 
     for n, (prediction, reference) in enumerate(zip(predictions, references, strict=True)):
         several = isinstance(reference, list) and any(isinstance(text, list) for text in reference)
         texts = [_lines(text) for text in (reference if several else [reference])]
-        if not all(map(_has_words, texts)):
+        if not all(WORD.search(text.lower()) for text in texts):
             raise ValueError(f"reference {n} has no word of a-z or 0-9: {reference!r}")
         best = scorer.score_multi(texts, _lines(prediction))
         values[:, n] = [100 * best[metric].fmeasure for metric in METRICS]
@@ -55,12 +55,8 @@ def check_references(examples: Sequence) -> None:
     """ValueError that names the first of `shared.data.Example`s with a reference that ROUGE cannot read."""
     for example in examples:
         for text in map(_lines, example.references):
-            if not _has_words(text):
+            if not WORD.search(text.lower()):
                 raise ValueError(f"{example.id}: the reference {text[:60]!r} has no word of a-z or 0-9, so no ROUGE")
-
-
-def _has_words(text: str) -> bool:
-    return re.search("[a-z0-9]", text.lower()) is not None
 
 
 def _lines(text: str | list[str]) -> str:
@@ -71,9 +67,8 @@ def _lines(text: str | list[str]) -> str:
 
 def signature(n: int, stemmer: bool = True) -> str:
     """What has to stand under a table of `score`'s values over n examples."""
-    package, stems = f"rouge-score {version('rouge-score')}", "yes" if stemmer else "no"
-    settings = f"stemmer {stems} | tokenizer default | Lsum split on newline | multi-reference max"
-    return f"ROUGE-1/2/L/Lsum F1 x 100 | {package} | {settings} | n {n}"
+    settings = f"stemmer {'yes' if stemmer else 'no'} | tokenizer default | Lsum split on newline | multi-reference max"
+    return f"ROUGE-1/2/L/Lsum F1 x 100 | rouge-score {version('rouge-score')} | {settings} | n {n}"
 
 
 def interval(values: Sequence[float], confidence=0.95, samples=10_000, seed=0) -> dict[str, float]:
@@ -84,9 +79,8 @@ def interval(values: Sequence[float], confidence=0.95, samples=10_000, seed=0) -
     """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must be between 0 and 1, got {confidence}")
-    values, rng = _finite(values), np.random.default_rng(seed)
-    means = [values[rng.integers(len(values), size=shape)].mean(1) for shape in _blocks(samples, len(values))]
-    low, high = np.quantile(np.concatenate(means), [(1 - confidence) / 2, (1 + confidence) / 2])
+    values = _finite(values)
+    low, high = np.quantile(_resample(values, samples, seed), [(1 - confidence) / 2, (1 + confidence) / 2])
     return {"mean": float(values.mean()), "low": float(low), "high": float(high)}
 
 
@@ -108,21 +102,16 @@ def paired_test(
     a, b = _finite(a), _finite(b)
     if len(a) != len(b):
         raise ValueError(f"a paired test needs the same examples: {len(a)} values against {len(b)}")
-    difference, rng, count = a - b, np.random.default_rng(seed), 0
+    difference = a - b
     observed = abs(difference.mean()) - 1e-12 * (1 + abs(difference).max())  # ties count in spite of rounding
-    for shape in _blocks(samples, len(difference)):
-        if method == "bootstrap":
-            sampled = difference[rng.integers(len(difference), size=shape)].mean(1) - difference.mean()
-        else:
-            sampled = (difference * rng.choice([-1.0, 1.0], size=shape)).mean(1)
-        count += int((abs(sampled) >= observed).sum())
-    return (1 + count) / (1 + samples)
+    swap = method == "approximate_randomization"
+    sampled = _resample(difference, samples, seed, swap) - (0 if swap else difference.mean())
+    return (1 + int((abs(sampled) >= observed).sum())) / (1 + samples)
 
 
 def difference(a: Sequence[float], b: Sequence[float]) -> dict[str, float]:
     """System a minus system b on the same examples: {difference, low, high, p} by bootstrap and `paired_test`."""
-    p = paired_test(a, b)
-    values = interval(np.subtract(a, b))
+    p, values = paired_test(a, b), interval(np.subtract(a, b))
     return {"difference": values.pop("mean")} | values | {"p": p}
 
 
@@ -133,11 +122,15 @@ def _finite(values: Sequence[float]) -> np.ndarray:
     return values
 
 
-def _blocks(samples: int, n: int) -> Iterator[tuple[int, int]]:
-    """Shapes that split (samples, n) so that no array is much over a million numbers."""
+def _resample(values: np.ndarray, samples: int, seed: int, swap: bool = False) -> np.ndarray:
+    """(samples,) means of (n,) values drawn with replacement or, to `swap`, with random signs; a million at a time."""
+    rng, n, means = np.random.default_rng(seed), len(values), []
     rows = max(1, 1_000_000 // n)
     for start in range(0, samples, rows):
-        yield min(rows, samples - start), n
+        shape = min(rows, samples - start), n
+        drawn = values * rng.choice([-1.0, 1.0], size=shape) if swap else values[rng.integers(n, size=shape)]
+        means.append(drawn.mean(1))
+    return np.concatenate(means)
 
 
 def table(rows: Sequence[dict]) -> str:

@@ -10,7 +10,7 @@ import functools
 import json
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
@@ -34,7 +34,6 @@ def compare(
     """Time functions against each other, interleaved: `warmup` rounds that do not count, then `repeats` that do.
 
     Args:
-        device: where the functions compute.
         memory: measure peak memory, in a run of its own after the timed ones.
     Raises:
         ValueError: no functions, fewer than 3 repeats, a device that this file cannot synchronise.
@@ -44,26 +43,24 @@ def compare(
         raise ValueError(f"need a function, 3 repeats or more, warmup >= 0: {len(functions)}, {repeats}, {warmup}")
     if device.type not in ("cpu", "cuda"):
         raise ValueError(f"cannot time on {device}: cpu or cuda only")
-    names = list(functions)
-    times: dict[str, list[float]] = {name: [] for name in names}
+    names, times = list(functions), {name: [] for name in functions}
     for number in range(-warmup, repeats):
         first = number % len(names)
         for name in names[first:] + names[:first]:
             seconds = _seconds(functions[name], device)
             if number >= 0:
                 times[name].append(seconds)
-    result = {}
-    for name in names:
-        low, middle, high = np.quantile(times[name], [0.25, 0.5, 0.75])
-        peak = _peak_bytes(functions[name], device) if memory else None
-        result[name] = Timing(name, float(middle), float(high - low), repeats, peak, tuple(times[name]))
-    return result
+    peaks = {name: _peak_bytes(functions[name], device) if memory else None for name in names}
+    return {name: Timing(name, *_median_iqr(times[name]), repeats, peaks[name], tuple(times[name])) for name in names}
 
 
 def ratio(timings: dict[str, Timing], slow: str, fast: str) -> tuple[float, float]:
     """How many times longer `slow` takes than `fast`: median and interquartile range of the ratios within rounds."""
-    ratios = np.divide(timings[slow].times, timings[fast].times)
-    low, middle, high = np.quantile(ratios, [0.25, 0.5, 0.75])
+    return _median_iqr(np.divide(timings[slow].times, timings[fast].times))
+
+
+def _median_iqr(values: Sequence[float]) -> tuple[float, float]:
+    low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
     return float(middle), float(high - low)
 
 
@@ -82,11 +79,9 @@ def _seconds(function: Callable[[], object], device: torch.device) -> float:
     wait = functools.partial(torch.cuda.synchronize, device) if device.type == "cuda" else lambda: None
     wait()
     start = time.perf_counter()
-    result = function()
+    _ = function()  # freed off the clock
     wait()
-    seconds = time.perf_counter() - start
-    del result  # freed off the clock
-    return seconds
+    return time.perf_counter() - start
 
 
 def _peak_bytes(function: Callable[[], object], device: torch.device) -> int:
@@ -96,8 +91,7 @@ def _peak_bytes(function: Callable[[], object], device: torch.device) -> int:
         before = torch.cuda.memory_allocated(device)
         _seconds(function, device)
         return torch.cuda.max_memory_allocated(device) - before
-    activities = [torch.profiler.ProfilerActivity.CPU]
-    with torch.profiler.profile(activities=activities, profile_memory=True) as profile:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         function()
     with tempfile.TemporaryDirectory() as folder:
         profile.export_chrome_trace(f"{folder}/trace.json")

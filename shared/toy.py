@@ -9,13 +9,12 @@ A story is a list of sentences of four kinds; " / " parts its clauses (EDUs).
 
 The summary has a sentence per main fact, in the order of first mention; it copies names, number, object and place and
 rewords the rest: "in Marwick 12 halls were inaugurated by Mara Kelman .". Which facts are main the text shows through
-the source's verb (`CERTAIN` or `UNCERTAIN`; as far as `signal` goes), in the discourse tree through nuclearity (as far
-as `tree_signal` goes), and nowhere else. Neither knob changes what the other does.
+the source's verb (as far as `signal` goes), the tree through nuclearity (as far as `tree_signal` goes), nothing else.
 """
 
 import re
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,9 +38,7 @@ RETELLINGS = (
     "@attribution-positive {source} {cue} that @span {number} {objects} were {verb} in {place} by {first} {last} .",
     "@span in {place} {first} {last} {verb} {number} {objects} , @attribution-positive {source} {cue} .",
 )
-FILLERS = [
-    f"@span {{one}} {rest}." for rest in ("", ", @joint-list and {two} ", ", @adversative-contrast while {two} ")
-]
+FILLERS = ["@span {one} " + end for end in (".", ", @joint-list and {two} .", ", @adversative-contrast while {two} .")]
 SUMMARY = "in {place} {number} {objects} were {summary_verb} by {first} {last} ."
 
 
@@ -144,7 +141,7 @@ def make_sentence(kind: str, template: str, content: tuple[str, ...] = (), **slo
     return Sentence(clauses, kind, {slots[slot] for slot in content})
 
 
-def pick(options: list[str], rng: np.random.Generator) -> str:
+def pick(options: list, rng: np.random.Generator) -> Any:
     return options[rng.integers(len(options))]
 
 
@@ -192,10 +189,8 @@ def mention(fact: dict, times: int, domain: Domain, rng: np.random.Generator, cu
 def filling(facts: list[dict], domain: Domain, rng: np.random.Generator) -> tuple[float, Sentence]:
     """A remark just after one of the facts, or scenery anywhere: (position in the story, sentence)."""
     if rng.random() < 0.3:
-        fact = facts[rng.integers(len(facts))]
-        template = pick(domain.remarks.split(" | "), rng)
-        remark = make_sentence("detail", template, last=fact["last"], number=pick(NUMBERS, rng))
-        return fact["position"] + 1e-9, remark
+        fact, template = pick(facts, rng), pick(domain.remarks.split(" | "), rng)
+        return fact["position"] + 1e-9, make_sentence("detail", template, last=fact["last"], number=pick(NUMBERS, rng))
     one, two = rng.permutation(domain.scenery.split(" | ")).tolist()[:2]
     return rng.random(), make_sentence("filler", pick(FILLERS, rng), one=one, two=two)
 
@@ -241,22 +236,21 @@ def document_tree(trees: list, promoted: list[bool], rng: np.random.Generator) -
     return left_tree, document_tree(trees[cut:], promoted[cut:], rng), nuclearity, relation
 
 
-def write_dis(tree: tuple | int, edus: list[str]) -> str:
+def end_of(tree: tuple | int, side: int) -> int:
+    """Number, from 1, of the first (side 0) or last (side 1) EDU of a tree."""
+    return tree + 1 if isinstance(tree, int) else end_of(tree[side], side)
+
+
+def write_dis(tree: tuple | int, edus: list[str], label: str = "Root", relation: str = " ", indent: str = "") -> str:
     """A tree in the `.dis` format of RST-DT and GUM, one node a line, two spaces a level."""
-
-    def lines(node: tuple | int, label: str, relation: str, indent: str) -> tuple[list[str], int, int]:
-        relation = f" (rel2par {relation})" if relation else " "
-        if isinstance(node, int):
-            return [f"{indent}( {label} (leaf {node + 1}){relation} (text _!{edus[node]}_!) )"], node + 1, node + 1
-        body, spans = [], []
-        for child, role in zip(node[:2], node[2], strict=True):
-            to_parent = node[3] if role == "S" or node[2] == "NN" else "span"
-            below, first, last = lines(child, "Nucleus" if role == "N" else "Satellite", to_parent, indent + "  ")
-            body += below
-            spans += [first, last]
-        return [f"{indent}( {label} (span {spans[0]} {spans[-1]}){relation}", *body, indent + ")"], spans[0], spans[-1]
-
-    return "\n".join(lines(tree, "Root", "", "")[0]) + "\n"
+    if isinstance(tree, int):
+        return f"{indent}( {label} (leaf {tree + 1}){relation} (text _!{edus[tree]}_!) )\n"
+    text = f"{indent}( {label} (span {end_of(tree, 0)} {end_of(tree, 1)}){relation}\n"
+    for child, role in zip(tree[:2], tree[2], strict=True):
+        to_parent = tree[3] if role == "S" or tree[2] == "NN" else "span"
+        child_label = "Nucleus" if role == "N" else "Satellite"
+        text += write_dis(child, edus, child_label, f" (rel2par {to_parent})", indent + "  ")
+    return f"{text}{indent})\n"
 
 
 def tag(tokens: list[str]) -> list[str]:

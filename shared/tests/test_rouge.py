@@ -1,5 +1,7 @@
 """rouge.py against values worked out by hand, and its statistics against what they must do for any seed."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -122,10 +124,12 @@ def test_interval_covers_the_truth_as_often_as_it_says():
 
 
 @pytest.mark.parametrize(("samples", "n"), [(10_000, 3), (10_000, 11_490), (7, 400_001), (5, 3_000_000)])
-def test_blocks_hold_all_samples_and_stay_small(samples, n):
-    shapes = list(rouge._blocks(samples, n))
-    assert sum(rows for rows, _ in shapes) == samples and all(width == n for _, width in shapes)
-    assert all(rows * n <= max(1_000_000, n) for rows, _ in shapes)
+def test_samples_are_drawn_in_small_blocks(monkeypatch, samples, n):
+    shapes = []
+    draw = SimpleNamespace(integers=lambda n, size: shapes.append(size) or np.zeros((size[0], 1), int))
+    monkeypatch.setattr(rouge.np.random, "default_rng", lambda seed: draw)
+    assert len(rouge._resample(np.zeros(n), samples, seed=0)) == samples
+    assert all(width == n and rows * n <= max(1_000_000, n) for rows, width in shapes)
 
 
 METHODS = pytest.mark.parametrize("method", ["approximate_randomization", "bootstrap"])
