@@ -6,7 +6,7 @@ sentence-level attention: exact, or approximated from one vector per sentence, s
 
 from .approximator import SentenceEncoder
 from .attention import SentenceSparseAttention, SourceCache
-from .lobart import LocalSelfAttention, extend_positions, make_local
+from .lobart import extend_positions, make_local
 from .model import SentenceSparseBart, add_approximator, approximator_parameters, freeze, load_model
 from .selection import Selection, SentenceAttention, Sentences, entropy, kl_divergence, saliency, sharpen, top_r
 from .sentences import Splitter
@@ -14,7 +14,6 @@ from .text import Item, encode
 
 __all__ = [
     "Item",
-    "LocalSelfAttention",
     "Selection",
     "SentenceAttention",
     "SentenceEncoder",

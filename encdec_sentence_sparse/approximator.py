@@ -10,17 +10,10 @@ KINDS = ("gru", "mean", "attention")
 
 
 class SentenceEncoder(nn.Module):
-    """One vector per source sentence, computed once per document.
+    """One vector per source sentence, computed once per document, by one of KINDS.
 
     "gru" is the paper's: a bidirectional GRU of two layers over the words of each sentence. Beyond the paper, "mean"
     takes the mean over the words (no parameters), "attention" a mean weighted by softmax_j(u . tanh(W h_{i,j} + b)).
-
-    Args:
-        kind: one of KINDS.
-        width: D of the encoder states.
-        dropout: between the two GRU layers.
-    Raises:
-        ValueError: unknown kind.
     """
 
     def __init__(self, kind: str, width: int, dropout: float = 0.0):

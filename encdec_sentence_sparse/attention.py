@@ -3,7 +3,6 @@
 Glossary
     hidden             decoder states                     (B, Q, D), Q = T steps, or W beams while decoding
     queries            q_m, per head                      (B, H, Q, K)
-    keys, values       k_{i,j}, v_{i,j}                   (B, S, D), one copy per source, whatever the number of beams
     sentence_keys      what a query is compared with      (B, H, N, K)
     scores             alpha^s_m or what stands for it    (B, Q, N), heads averaged
     keep               I^r_m, the selected sentences      (B, Q, N) bool
@@ -114,12 +113,9 @@ class SentenceSparseAttention(nn.Module):
             return self.decode_step(hidden_states, past_key_values, selection), None
         memory = self.project(key_value_states, sentences, selection)
         queries = self.split(self.q_proj(hidden_states))  # (B, H, T, K)
-        needs_words = record is not None or selection.mode == "ideal"
-        word = self.word_attention(queries, memory, sentences) if needs_words else None
-        steps = range(hidden_states.size(1))
-        keep = self.select(hidden_states, queries, word, memory, sentences, selection, steps)
+        keep = self.select(hidden_states, queries, memory, sentences, selection, range(hidden_states.size(1)))
         if record is not None:
-            record.append(self.recorded(hidden_states, word, keep, sentences))
+            record.append(self.recorded(hidden_states, queries, memory, keep, sentences))
         context = self.attend_masked(queries, memory, keep, sentences.ids, (sentences.ids >= 0)[:, None, None])
         return self.out_proj(context.transpose(1, 2).reshape(hidden_states.shape)), None
 
@@ -137,7 +133,7 @@ class SentenceSparseAttention(nn.Module):
         return LayerMemory(keys_values, None)
 
     def sentence_keys(self, encoded: Tensor) -> Tensor:
-        """The approximator's keys: (B, N, D) sentence vectors -> (B, H, N, K)."""
+        """The approximator's keys: (B, N, D) -> (B, H, N, K)."""
         # Eq. (9): f2(k_{i,1}, ..., k_{i,J_i}) = y_i W^K
         return self.split(self.sentence_k(encoded))
 
@@ -157,24 +153,18 @@ class SentenceSparseAttention(nn.Module):
         self,
         hidden: Tensor,
         queries: Tensor,
-        word: Tensor | None,
         memory: LayerMemory,
         sentences: Sentences,
         selection: Selection,
         steps: range,
     ) -> Tensor | None:
-        """(B, Q, N) bool: the sentences that each query attends to; None = all.
-
-        Args:
-            word: (B, H, Q, S) of `word_attention`, for "ideal".
-            steps: numbers of the target steps, for "random".
-        """
+        """(B, Q, N) bool: the sentences that each query of target steps `steps` attends to; None = all."""
         if selection.mode == "full" or selection.r >= sentences.exists.size(1):
             return None
         membership, exists, scaled = sentences.membership, sentences.exists, queries * self.head_width**-0.5
         match selection.mode:
             case "ideal":
-                scores = saliency(word, membership)
+                scores = saliency(self.word_attention(queries, memory, sentences), membership)
             case "random":
                 scores = random_scores(sentences.ids, exists.size(1), self.layer, steps, selection.seed)  # (B, T, N)
                 scores = scores.repeat(1, hidden.size(1) // len(steps), 1).unsqueeze(1)  # beams and heads share a draw
@@ -191,12 +181,7 @@ class SentenceSparseAttention(nn.Module):
         return top_r(scores, exists, selection.r)
 
     def attend_masked(
-        self,
-        queries: Tensor,
-        memory: LayerMemory,
-        keep: Tensor | None,
-        sentence_ids: Tensor,
-        keep_words: Tensor | None,
+        self, queries: Tensor, memory: LayerMemory, keep: Tensor | None, sentence_ids: Tensor, keep_words: Tensor | None
     ) -> Tensor:
         """The teaching path: attention to all words with the others masked: (B, H, Q, K).
 
@@ -212,9 +197,11 @@ class SentenceSparseAttention(nn.Module):
         # Eq. (2): softmax(Q K^T) V, and with a selection Eq. (3); D12: the softmax is over the kept words alone.
         return F.scaled_dot_product_attention(queries, keys, values, keep_words, dropout)
 
-    def recorded(self, hidden: Tensor, word: Tensor, keep: Tensor | None, sentences: Sentences) -> SentenceAttention:
+    def recorded(
+        self, hidden: Tensor, queries: Tensor, memory: LayerMemory, keep: Tensor | None, sentences: Sentences
+    ) -> SentenceAttention:
         """What `record` gets; the approximation too, whatever the mode: training compares it with the exact one."""
-        approximate = None
+        word, approximate = self.word_attention(queries, memory, sentences), None
         if sentences.encoded is not None:
             approximate = self.approximate(hidden, self.sentence_keys(sentences.encoded), sentences.exists)
         if keep is None:
@@ -229,8 +216,7 @@ class SentenceSparseAttention(nn.Module):
         # Beams of a source stand side by side: they become queries to one memory.
         hidden = hidden_states.reshape(len(sentences.ids), -1, hidden_states.size(-1))  # (B, W, D)
         queries = self.split(self.q_proj(hidden))  # (B, H, W, K)
-        word = self.word_attention(queries, memory, sentences) if selection.mode == "ideal" else None
-        keep = self.select(hidden, queries, word, memory, sentences, selection, steps)
+        keep = self.select(hidden, queries, memory, sentences, selection, steps)
         if keep is None:
             context = self.attend_masked(queries, memory, None, sentences.ids, cache.keep_words)
         else:

@@ -1,56 +1,62 @@
-"""What sentence selection buys: decoding time of four sides in one run, and what the sentence encoders cost.
+"""What sentence selection buys: whole summaries by every side in one run, and what the sentence encoders cost.
 
 python -m encdec_sentence_sparse.benchmark --csv runs/benchmark.csv
+python -m encdec_sentence_sparse.benchmark --models base --precision packed int8       # CTranslate2 beside it
 python -m encdec_sentence_sparse.benchmark --models base --table-1 --appendix-b      # how time grows with the lengths
 
 Random weights of BART's sizes, documents of the lengths of Table 4 (CNN/DailyMail and arXiv, the latter cut):
 
-    generate    BART in `generate` as it is
-    in place    the same, but keys and values of the source are not moved when beams change places
-    shared      ours, mode "full": one copy of keys and values per source, the beams as queries to it
-    MODE rR     ours with selection: the learned query map (approx, with each sentence encoder; gru is the paper's own
-                system) or the mean key of each sentence (mean_key), per beam as in the paper or one choice for all
-                beams (+ one choice; released code), R sentences
+    generate       BART in `generate` as it is
+    shared         ours, mode "full": one copy of keys and values per source, the beams as queries to it
+    MODE rR        ours with selection of R sentences: the learned query map (approx, with each sentence encoder; gru is
+                   the paper's own system) or the mean key of each sentence (mean_key)
+    CTranslate2    its engine of the same BART, where it is installed, at float32 and int8; it has no local attention
 
-A decode starts from encoder states and makes `--tokens` tokens. A step is the median time from one token to the next.
-End to end are the encoder, the sentence encoder (both timed by themselves, being the same for all) and the decode.
+A decode starts from encoder states and makes `--tokens` tokens. End to end are the encoder (LoBART's beyond 1,024
+tokens), the sentence encoder and the decode of a round. Every side runs once a round, each round in another order; a
+number is the median over the rounds, a ratio the median of the ratios within rounds, with its lowest and highest value.
+On the CPU seconds are CPU seconds, and freed memory stays with the process for all sides (`keep_memory`).
 """
 
-import statistics
+import ctypes
+import tempfile
+import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from time import perf_counter
 from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 import transformers
 import tyro
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 from torch import Tensor, nn
-from transformers import BartConfig, BartForConditionalGeneration, DynamicCache, EncoderDecoderCache
+from transformers import BartForConditionalGeneration, PreTrainedTokenizerFast
 from transformers.modeling_outputs import BaseModelOutput
 
-from shared import rouge
 from shared.data import check_outputs, write_csv
-from shared.timing import Timing, compare, find_device, ratio
+from shared.rouge import table
+from shared.timing import find_device
 
 from .approximator import KINDS, SentenceEncoder
 from .cost import fit_quadratic, fit_surface
-from .model import SentenceSparseBart, add_approximator
+from .model import SentenceSparseBart, add_approximator, bart_config
 from .run import one_line_errors
 from .selection import Selection, sentences_of
 
-MODELS = {  # width, layers, heads, feed-forward width, vocabulary
-    "base": (768, 6, 12, 3072, 50265),
-    "large": (1024, 12, 16, 4096, 50265),
-    "tiny": (16, 2, 2, 32, 60),
+MODELS = {  # vocabulary, width, feed-forward width, heads, layers
+    "base": (50265, 768, 3072, 12, 6),
+    "large": (50265, 1024, 4096, 16, 12),
+    "tiny": (60, 16, 32, 2, 2),
 }
-WINDOW = {"base": 1024, "large": 1024, "tiny": 8}  # LoBART's, for documents longer than 1024
 SENTENCES = {800: 29, 4000: 120, 24: 6}  # S: N; 24 is for --quick
-PRECISIONS = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+PRECISIONS = ("float32", "packed", "bf16", "fp16", "int8")
+TITLES = {"x generate": "generate", "x shared": "shared", "x CTranslate2": "CTranslate2"}
 
 
 @dataclass
@@ -62,11 +68,11 @@ class Options:
     beams: tuple[int, ...] = (1, 4)
     sources: tuple[int, ...] = (1,)  # documents decoded at a time
     r: tuple[int, ...] = (5, 10, 30)  # sentences to attend to
-    tokens: int = 24  # of a summary
-    repeats: int = 5  # timed rounds, at least 3
+    tokens: tuple[int, ...] = (24,)  # of a summary
+    repeats: int = 7  # timed rounds, at least 3
+    precision: tuple[Literal[PRECISIONS], ...] = ("float32",)  # packed: float32, weights laid out for oneDNN
     threads: int = 1
-    precision: Literal[tuple(PRECISIONS)] = "float32"
-    device: str = "cpu"
+    device: Literal["cpu", "cuda"] = "cpu"
     csv: Path | None = None  # write all rows here
     quick: bool = False  # a tiny model: shows that all sides run, nothing more
     table_1: bool = False  # instead: time by summary length in three modes
@@ -75,62 +81,75 @@ class Options:
 
 class Shape(NamedTuple):
     model: str
+    precision: str
     length: int  # S of the longest document
-    beams: int
     sources: int  # B
+    beams: int
+    tokens: int
 
 
-class Source(NamedTuple):
-    states: Tensor  # (B, S, D) as from an encoder
-    attention_mask: Tensor  # (B, S)
-    sentence_ids: Tensor  # (B, S)
+# Models
 
 
-class InPlaceCache(EncoderDecoderCache):
-    """transformers' cache, which keeps a copy of the source per beam, without moving those copies."""
+class PackedLinear(nn.Module):
+    """An `nn.Linear` on the CPU, for inference, with its weight in oneDNN's own layout for inputs of 64 rows."""
 
-    def reorder_cache(self, beam_idx: Tensor) -> None:
-        self.self_attention_cache.reorder_cache(beam_idx)
+    def __init__(self, linear: nn.Linear):
+        super().__init__()
+        # No public function packs: torch.utils.mkldnn lays out the weight anew in each call.
+        self.weight, self.bias = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), 64), linear.bias
 
-
-class Clock:
-    """Reads the time whenever a decoder begins a token, as in l0drop/benchmark.py."""
-
-    def __init__(self, layer: nn.Module, device: torch.device):
-        self.device, self.times = device, []
-        layer.register_forward_pre_hook(self.read)
-
-    def read(self, *_) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-        self.times.append(perf_counter())
-
-    def step(self) -> float:
-        """Median seconds per token since the last call, without the first, in which `generate` projects the source."""
-        times, self.times = self.times[1:], []
-        return statistics.median(after - before for before, after in zip(times, times[1:], strict=False))
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
 
 
-def make_config(name: str) -> BartConfig:
-    width, layers, heads, feed_forward, vocabulary = MODELS[name]
-    return BartConfig(
-        vocab_size=vocabulary, d_model=width, max_position_embeddings=4096, forced_eos_token_id=None,
-        encoder_layers=layers, encoder_attention_heads=heads, encoder_ffn_dim=feed_forward,
-        decoder_layers=layers, decoder_attention_heads=heads, decoder_ffn_dim=feed_forward,
-    )  # fmt: skip
+def convert(model: nn.Module, precision: str) -> nn.Module:
+    """A model as it is fastest at one of PRECISIONS; int8 quantises weights ahead and inputs as they come."""
+    is_cpu = next(model.parameters()).device.type == "cpu"
+    if precision in ("packed", "int8") and not is_cpu:
+        raise ValueError(f"--precision {precision} is for the CPU: leave out --device, or take bf16")
+    if precision == "int8":
+        with warnings.catch_warnings():  # torch.ao is deprecated; without a compiler torchao is 10 times slower
+            warnings.simplefilter("ignore")
+            return torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, torch.qint8)
+    model = model.to({"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32))
+    if is_cpu and precision in ("packed", "bf16"):
+        linears = [(m, name, child) for m in model.modules() for name, child in m.named_children()]
+        for module, name, child in linears:
+            if isinstance(child, nn.Linear):
+                setattr(module, name, PackedLinear(child))
+    return model
 
 
-def make_models(name: str, device: torch.device, dtype: torch.dtype) -> tuple[nn.Module, SentenceSparseBart]:
+def make_models(name: str, precision: str, device: torch.device) -> tuple[nn.Module, SentenceSparseBart]:
     """A BART and ours with the same weights, in eval mode; ours with the cheapest sentence encoder."""
-    ours = SentenceSparseBart(make_config(name))
+    config = bart_config(*MODELS[name], 4096, forced_eos_token_id=None)
+    ours = SentenceSparseBart(config)
     add_approximator(ours, "mean")
-    bart = BartForConditionalGeneration(make_config(name))
+    bart = BartForConditionalGeneration(bart_config(*MODELS[name], 4096, forced_eos_token_id=None))
     bart.load_state_dict(ours.state_dict(), strict=False)
-    return bart.to(device, dtype).eval(), ours.to(device, dtype).eval()
+    return tuple(convert(model.to(device).eval(), precision) for model in (bart, ours))
 
 
-def make_source(shape: Shape, device: torch.device, dtype: torch.dtype) -> Source:
-    """Documents of S, 0.95 S, 0.9 S ... tokens in sentences of random lengths."""
+def make_translator(name: str, precision: str, threads: int):
+    """CTranslate2's engine of a BART of the same sizes; ImportError without the package."""
+    import ctranslate2
+
+    config = bart_config(*MODELS[name], 4096, forced_eos_token_id=None)
+    # Fields that its converter still reads.
+    config.update({"normalize_before": False, "normalize_embedding": True, "add_final_layer_norm": False})
+    words = Tokenizer(WordLevel({f"w{i}": i for i in range(config.vocab_size)}, unk_token="w3"))
+    special = dict(bos_token="w0", pad_token="w1", eos_token="w2", unk_token="w3")
+    with tempfile.TemporaryDirectory() as folder:
+        BartForConditionalGeneration(config).save_pretrained(folder)
+        PreTrainedTokenizerFast(tokenizer_object=words, **special).save_pretrained(folder)
+        kind = "int8" if precision == "int8" else "float32"
+        path = ctranslate2.converters.TransformersConverter(folder).convert(f"{folder}/engine", quantization=kind)
+        return ctranslate2.Translator(path, compute_type=kind, inter_threads=1, intra_threads=threads)
+
+
+def make_source(shape: Shape) -> tuple[Tensor, Tensor]:
+    """(B, S) tokens and sentence ids of documents of S, 0.95 S, 0.9 S ... tokens in sentences of random lengths."""
     rng = np.random.default_rng(0)
     ids = torch.full((shape.sources, shape.length), -1)
     for document in range(shape.sources):
@@ -138,135 +157,125 @@ def make_source(shape: Shape, device: torch.device, dtype: torch.dtype) -> Sourc
         sentences = round(SENTENCES[shape.length] * length / shape.length)
         ends = np.sort(rng.choice(np.arange(1, length), sentences - 1, replace=False))
         ids[document, :length] = torch.from_numpy(np.searchsorted(ends, np.arange(length), side="right"))
-    states = torch.randn(*ids.shape, MODELS[shape.model][0])
-    return Source(states.to(device, dtype), (ids >= 0).long().to(device), ids.to(device))
+    return torch.randint(4, MODELS[shape.model][0], ids.shape), ids
 
 
-def sides(models: tuple, shape: Shape, source: Source, tokens: int, rs: list[int]) -> dict[str, Callable[[], object]]:
-    """A whole decode from encoder states, by side."""
+# Sides
+
+
+def make_sides(models: tuple, shape: Shape, options: Options) -> tuple[dict[str, Callable], dict[str, Callable]]:
+    """What runs once per document, by part, and a whole decode from encoder states, by side."""
     bart, ours = models
-    flags = dict(
-        num_beams=shape.beams, do_sample=False, min_new_tokens=tokens, max_new_tokens=tokens,
-        attention_mask=source.attention_mask,
-    )  # fmt: skip
-
-    def theirs(in_place: bool) -> None:
-        cache = InPlaceCache(*(DynamicCache(config=bart.config) for _ in range(2)))
-        given = dict(past_key_values=cache) if in_place else {}
-        bart.generate(encoder_outputs=BaseModelOutput(source.states), **given, **flags)
-
-    def shared(selection: Selection) -> None:
-        ours.selection = selection
-        ours.generate(encoder_outputs=BaseModelOutput(source.states), sentence_ids=source.sentence_ids, **flags)
-
-    found = {"generate": partial(theirs, False)}
-    if shape.beams > 1:
-        found["in place"] = partial(theirs, True)
-    found["shared"] = partial(shared, Selection("full"))
-    for mode, r in product(("approx", "mean_key"), rs):
-        found[f"{mode} r{r}"] = partial(shared, Selection(mode, r))
-        if shape.beams > 1:
-            found[f"{mode} r{r} + one choice"] = partial(shared, Selection(mode, r, share_beams=True))
-    return found
-
-
-class Measured(NamedTuple):
-    step: Timing
-    whole: Timing
-
-
-def summary(times: list[float]) -> Timing:
-    low, middle, high = statistics.quantiles(times, n=4, method="inclusive")
-    return Timing("", middle, high - low, len(times), None, tuple(times))
-
-
-@torch.inference_mode()
-def decode_speed(
-    models: tuple, shape: Shape, tokens: int, rs: Sequence[int], repeats: int, device: torch.device, dtype: torch.dtype
-) -> dict[str, Measured]:
-    """Time all sides at one shape, interleaved."""
-    source = make_source(shape, device, dtype)
-    clocks = [Clock(model.get_decoder().layers[0], device) for model in models]
-    functions = sides(models, shape, source, tokens, rs)
-    steps: dict[str, list[float]] = {side: [] for side in functions}
-
-    def run(side: str) -> None:
-        functions[side]()
-        steps[side].append(clocks[0 if side in ("generate", "in place") else 1].step())
-
-    whole = compare({side: partial(run, side) for side in functions}, repeats, 1, device)
-    return {side: Measured(summary(steps[side][1 : 1 + repeats]), whole[side]) for side in functions}  # after warm-up
-
-
-@torch.inference_mode()
-def encoder_speed(
-    models: tuple, shape: Shape, repeats: int, device: torch.device, dtype: torch.dtype
-) -> dict[str, Timing]:
-    """The encoder (LoBART's where BART's positions end), the sentence encoders, and the mean keys of all layers."""
-    config = make_config(shape.model)
-    if shape.length > 1024 or shape.model == "tiny":
-        config.attention_window = WINDOW[shape.model]
-    source, (_, ours) = make_source(shape, device, dtype), models
-    encoder = SentenceSparseBart(config).get_encoder().to(device, dtype).eval()
-    tokens = torch.randint(4, config.vocab_size, source.sentence_ids.shape, device=device)
-    sentences = sentences_of(source.sentence_ids, source.attention_mask, dtype)
-    functions = {"encoder": partial(encoder, input_ids=tokens, attention_mask=source.attention_mask)}
+    tokens, sentence_ids = (tensor.to(ours.device) for tensor in make_source(shape))
+    attention_mask = (sentence_ids >= 0).long()
+    config = bart_config(*MODELS[shape.model], 4096)
+    if shape.length > 1024:
+        config.attention_window = 1024
+    encoder = convert(SentenceSparseBart(config).get_encoder().to(ours.device).eval(), shape.precision)
+    read = partial(encoder, input_ids=tokens, attention_mask=attention_mask)
+    states = read()[0]
+    sentences = sentences_of(sentence_ids, attention_mask, states.dtype)
+    parts = {"encoder": read}
     for kind in KINDS:
-        sentence_encoder = SentenceEncoder(kind, config.d_model).to(device, dtype).eval()
-        functions[kind] = partial(sentence_encoder, source.states, sentences)
+        parts[kind] = partial(SentenceEncoder(kind, config.d_model).to(states).eval(), states, sentences)
+    flags = dict(num_beams=shape.beams, do_sample=False, min_new_tokens=shape.tokens, max_new_tokens=shape.tokens)
 
-    def project(mode: str) -> list:
-        return [attention.project(source.states, sentences, Selection(mode)) for attention in ours.attentions]
+    def decode(model: nn.Module, selection: Selection | None = None) -> int:
+        given = {} if selection is None else {"sentence_ids": sentence_ids}
+        ours.selection = selection
+        outputs = BaseModelOutput(states)
+        return model.generate(encoder_outputs=outputs, attention_mask=attention_mask, **given, **flags).size(1) - 1
 
-    functions |= {"keys and values": partial(project, "full"), "and mean keys": partial(project, "mean_key")}
-    return compare(functions, repeats, 1, device, memory=False)
+    sides = {"generate": partial(decode, bart), "shared": partial(decode, ours, Selection("full"))}
+    for mode, r in product(("approx", "mean_key"), options.r):
+        sides[f"{mode} r{r}"] = partial(decode, ours, Selection(mode, r))
+    if shape.precision in ("float32", "int8") and options.device == "cpu":
+        try:
+            engine = make_translator(shape.model, shape.precision, options.threads)
+            sides["CTranslate2"] = partial(by_ctranslate2, engine, tokens, attention_mask, shape)
+        except ImportError:
+            print("CTranslate2 is not installed (pip install ctranslate2): its rows are left out")
+    return parts, sides
 
 
-def decode_rows(shape: Shape, tokens: int, measured: dict[str, Measured], parts: dict[str, Timing]) -> list[dict]:
-    """A row per side, of approx one per sentence encoder; X_x_shared: how many times faster than side `shared`.
+def by_ctranslate2(translator, tokens: Tensor, attention_mask: Tensor, shape: Shape) -> int:
+    """Encoder and decode by CTranslate2."""
+    lengths = attention_mask.sum(1).tolist()
+    words = [[f"w{i}" for i in row[:length]] for row, length in zip(tokens.tolist(), lengths, strict=True)]
+    limits = dict(min_decoding_length=shape.tokens, max_decoding_length=shape.tokens, max_input_length=0)
+    results = translator.translate_batch(words, beam_size=shape.beams, max_batch_size=0, **limits)
+    return len(results[0].hypotheses[0])
 
-    Ratios of steps and of whole decodes are medians of those within rounds; end to end, ratios of medians.
-    """
-    rows, encoder = [], parts["encoder"].median
-    for side, (step, whole) in measured.items():
+
+# Measuring
+
+
+def time_rounds(functions: dict, repeats: int, device: str) -> dict:
+    """(repeats,) seconds of each function, a round each after one that does not count."""
+    clock, names = time.process_time if device == "cpu" else time.perf_counter, list(functions)
+    seconds = {name: np.zeros(repeats) for name in names}
+    for number in range(-1, repeats):
+        for name in np.roll(np.arange(len(names)), -number):
+            start = clock()
+            functions[names[name]]()
+            if device == "cuda":
+                torch.cuda.synchronize()
+            seconds[names[name]][number] = clock() - start
+    return seconds
+
+
+def spread(values: np.ndarray) -> dict[str, float]:
+    """Median, lowest and highest: with 7 rounds the latter two hold the true median with 98 % probability."""
+    return {"mean": float(np.median(values)), "low": float(values.min()), "high": float(values.max())}
+
+
+def decode_rows(shape: Shape, seconds: dict[str, np.ndarray]) -> list[dict]:
+    """A row per side, of approx one per sentence encoder: the decode, and end to end how many times as fast it is."""
+    decodes = {side: values for side, values in seconds.items() if side not in ("encoder", *KINDS)}
+    whole = {}
+    for side, values in decodes.items():
         for kind in KINDS if side.startswith("approx") else [None]:
-            total = encoder + whole.median + (parts[kind].median if kind else 0.0)
-            row = {**shape._asdict(), "sentences": SENTENCES[shape.length], "tokens": tokens}
-            row |= {"side": f"{side}, {kind}" if kind else side, "step_ms": 1e3 * step.median, "whole_s": whole.median}
-            row |= {"whole_iqr_s": whole.iqr, "end_to_end_s": total, "peak_mib": whole.peak_bytes / 2**20}
-            for baseline in ("generate", "shared"):
-                for part in Measured._fields:
-                    pair = {name: getattr(measured[name], part) for name in (baseline, side)}
-                    row[f"{part}_x_{baseline}"], row[f"{part}_x_{baseline}_iqr"] = ratio(pair, baseline, side)
-                row[f"end_to_end_x_{baseline}"] = (encoder + measured[baseline].whole.median) / total
-            rows.append(row)
+            before = 0 if side == "CTranslate2" else seconds["encoder"] + (seconds[kind] if kind else 0)
+            whole[f"{side}, {kind}" if kind else side] = before + values
+    rows = []
+    for name, values in whole.items():
+        decode = decodes[name.partition(",")[0]]
+        row = shape._asdict() | {"side": name, "decode": None if name == "CTranslate2" else spread(decode)}
+        row["decode x shared"] = spread(decodes["shared"] / decode) if row["decode"] else None
+        row["end to end"] = spread(values)
+        rows.append(row | {t: spread(whole[other] / values) if other in whole else None for t, other in TITLES.items()})
     return rows
 
 
-def decoding(options: Options, device: torch.device, dtype: torch.dtype) -> list[dict]:
+@torch.inference_mode()
+def decoding(options: Options) -> list[dict]:
     """Rows of all shapes, and of what runs once per document beside the decoder."""
     rows = []
-    for name in ["tiny"] if options.quick else options.models:
-        models = make_models(name, device, dtype)
-        for length, sources in product([24] if options.quick else options.lengths, options.sources):
-            shape = Shape(name, length, 1, sources)
-            parts = encoder_speed(models, shape, max(3, options.repeats // 2), device, dtype)
-            once = [
-                {"table": "encoders", "model": name, "length": length, "sources": sources, "part": part}
-                | {"seconds": timing.median, "share": timing.median / parts["encoder"].median}
-                for part, timing in parts.items()
-            ]
-            print(rouge.table([{key: row[key] for key in [*row][1:]} for row in once]), flush=True)
-            rows += once
-            for beams in options.beams:
-                shape = shape._replace(beams=beams)
-                measured = decode_speed(models, shape, options.tokens, options.r, options.repeats, device, dtype)
-                decoded = decode_rows(shape, options.tokens, measured, parts)
-                shown = ("model", "length", "beams", "side", "step_ms", "whole_s", "whole_x_generate", "whole_x_shared",
-                         "end_to_end_x_generate", "end_to_end_x_shared", "peak_mib")  # fmt: skip
-                print(rouge.table([{key: row[key] for key in shown} for row in decoded]), flush=True)
-                rows += [{"table": "decode"} | row for row in decoded]
+    for name, precision in product(["tiny"] if options.quick else options.models, options.precision):
+        models = make_models(name, precision, find_device(options.device))
+        lengths = [24] if options.quick else options.lengths
+        for length, sources, beams, tokens in product(lengths, options.sources, options.beams, options.tokens):
+            shape = Shape(name, precision, length, sources, beams, tokens)
+            parts, sides = make_sides(models, shape, options)
+            made = {side: decode() for side, decode in sides.items()}
+            assert set(made.values()) == {tokens}, made
+            seconds = time_rounds(parts | sides, options.repeats, options.device)
+            new = [{"side": part} | shape._asdict() for part in parts]
+            new = [row | {"share of the encoder": spread(seconds[row["side"]] / seconds["encoder"])} for row in new]
+            new = [row | {"seconds": spread(seconds[row["side"]])} for row in new] + decode_rows(shape, seconds)
+            print(table(new), "\n", flush=True)
+            rows += new
     return rows
+
+
+def keep_memory() -> None:
+    """Let the C library keep freed memory, so that no side spends its time in page faults (glibc; else nothing)."""
+    try:
+        library = ctypes.CDLL(None)
+        library.mallopt(-4, 0)  # M_MMAP_MAX: no block of its own for large arrays
+        library.mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
+    except (AttributeError, OSError):
+        print("memory is not kept: no mallopt here")
 
 
 # Table 1 and Appendix B: how time grows with the lengths of source and summary
@@ -294,48 +303,45 @@ def operating_modes(bart: nn.Module, source: int, target: int) -> dict[str, Call
     return {"forward+backward": forward_and_backward, "forward": forward, "inference": inference}
 
 
-def table_1(bart: nn.Module, source: int, targets: Sequence[int], repeats: int) -> tuple[list[dict], list[dict]]:
-    """Table 1: Eq. (1) through the median times of each mode. Rows of the table, and of the times."""
-    functions = {(m, t): function for t in targets for m, function in operating_modes(bart, source, t).items()}
-    timings = compare(functions, repeats, 1, bart.device, memory=False)
-    rows, times = [], [{"mode": m, "N": source, "M": t, "seconds": timings[m, t].median} for m, t in functions]
+def table_1(bart: nn.Module, sources: Sequence[int], targets: Sequence[int], measure: Callable) -> list[dict]:
+    """Table 1: Eq. (1) through the median times of each mode, at the longest source."""
+    functions = {(m, t): f for t in targets for m, f in operating_modes(bart, sources[-1], t).items()}
+    seconds = {place: float(np.median(values)) for place, values in measure(functions).items()}
+    rows = [{"table": "table_1_times", "mode": m, "M": t, "seconds": value} for (m, t), value in seconds.items()]
     for mode in dict.fromkeys(mode for mode, _ in functions):
-        fit = fit_quadratic(targets, [timings[mode, target].median for target in targets])
+        fit = fit_quadratic(targets, [seconds[mode, target] for target in targets])
         _, linear, square = fit.normalised
-        row = {"mode": mode, "N": source, "c1_s": fit.coefficients[0], "c2/c1_1e-3": 1e3 * linear}
-        rows.append(row | {"c3/c1_1e-6": 1e6 * square, "r_squared": fit.r_squared})
-    return rows, times
+        row = {"table": "table_1", "mode": mode, "N": sources[-1], "c1_s": fit.coefficients[0]}
+        rows.append(row | {"c2/c1_1e-3": 1e3 * linear, "c3/c1_1e-6": 1e6 * square, "r_squared": fit.r_squared})
+    return rows
 
 
-def appendix_b(
-    bart: nn.Module, sources: Sequence[int], targets: Sequence[int], repeats: int
-) -> tuple[list[dict], list[dict]]:
-    """Appendix B: six coefficients of the time of a forward and backward pass. A row, and rows of the times."""
+def appendix_b(bart: nn.Module, sources: Sequence[int], targets: Sequence[int], measure: Callable) -> list[dict]:
+    """Appendix B: six coefficients of the time of a forward and backward pass."""
     places = list(product(sources, targets))
-    functions = {(n, m): operating_modes(bart, n, m)["forward+backward"] for n, m in places}
-    timings = compare(functions, repeats, 1, bart.device, memory=False)
-    seconds = [timings[place].median for place in places]
+    times = measure({(n, m): operating_modes(bart, n, m)["forward+backward"] for n, m in places})
+    seconds = [float(np.median(times[place])) for place in places]
     fit = fit_surface([m for _, m in places], [n for n, _ in places], seconds)
-    row = {"c1_s": fit.coefficients[0], "r_squared": fit.r_squared}
-    row |= {f"c{number}/c1": value for number, value in enumerate(fit.normalised, start=1)}
-    return [row], [{"N": n, "M": m, "seconds": s} for (n, m), s in zip(places, seconds, strict=True)]
+    rows = [
+        {"table": "appendix_b_times", "N": n, "M": m, "seconds": s} for (n, m), s in zip(places, seconds, strict=True)
+    ]
+    row = {"table": "appendix_b", "c1_s": fit.coefficients[0], "r_squared": fit.r_squared}
+    return [*rows, row | {f"c{number}/c1": value for number, value in enumerate(fit.normalised, start=1)}]
 
 
-def time_growth(options: Options, device: torch.device, dtype: torch.dtype) -> list[dict]:
+def time_growth(options: Options) -> list[dict]:
     """--table-1 and --appendix-b: the fits, printed, and the times beside them."""
     targets = [4, 6, 8, 10] if options.quick else list(range(50, 301, 50))
     sources = [8, 16, 24] if options.quick else list(range(256, 1025, 192))
-    rows = []
-    for name in ["tiny"] if options.quick else options.models:
-        bart = BartForConditionalGeneration(make_config(name)).to(device, dtype).eval()
-        tasks = {"table_1": partial(table_1, bart, sources[-1]), "appendix_b": partial(appendix_b, bart, sources)}
-        for task, measure in tasks.items():
-            if getattr(options, task):
-                fits, times = measure(targets, options.repeats)
-                shown = [{k: f"{v:.4g}" if isinstance(v, float) else v for k, v in fit.items()} for fit in fits]
-                print(rouge.table([{"model": name} | row for row in shown]))
-                for table, measured in ((task, fits), (f"{task}_times", times)):
-                    rows += [{"table": table, "model": name} | row for row in measured]
+    measure, rows = partial(time_rounds, repeats=options.repeats, device=options.device), []
+    for name, precision in product(["tiny"] if options.quick else options.models, options.precision):
+        bart = make_models(name, precision, find_device(options.device))[0]
+        for task in (table_1, appendix_b):
+            if getattr(options, task.__name__):
+                new = [{"model": name} | row for row in task(bart, sources, targets, measure)]
+                shown = [row for row in new if not row["table"].endswith("times")]
+                print(table([{k: f"{v:.4g}" if isinstance(v, float) else v for k, v in row.items()} for row in shown]))
+                rows += new
     return rows
 
 
@@ -345,14 +351,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         Options, prog=f"python -m {__package__}.benchmark", description=__doc__, args=arguments,
         config=(tyro.conf.FlagCreatePairsOff,),
     )  # fmt: skip
-    if options.repeats < 3 or options.tokens < 4 or min(*options.r, *options.beams, *options.sources) < 1:
-        raise ValueError("need 3 repeats, 4 tokens, and r, beams and sources of at least 1")
-    device, dtype = find_device(options.device), PRECISIONS[options.precision]
+    if options.repeats < 3 or min(*options.tokens, *options.r, *options.beams, *options.sources) < 1:
+        raise ValueError("need 3 repeats, and tokens, r, beams and sources of at least 1")
+    find_device(options.device)
     check_outputs(options.csv)
+    keep_memory()
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
-    rows = (time_growth if options.table_1 or options.appendix_b else decoding)(options, device, dtype)
-    used = {name: getattr(options, name) for name in ("device", "precision", "threads", "repeats")}
+    rows = (time_growth if options.table_1 or options.appendix_b else decoding)(options)
+    used = {name: getattr(options, name) for name in ("device", "threads", "repeats")}
     used |= {"torch": torch.__version__, "transformers": transformers.__version__}
     if options.csv:
         write_csv(options.csv, [row | used for row in rows])

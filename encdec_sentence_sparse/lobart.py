@@ -6,99 +6,34 @@ window away (512 on either side of it at paper size), and positions 1024 ... 409
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from transformers.models.bart.modeling_bart import BartPreTrainedModel
 
 
-class LocalSelfAttention(nn.Module):
-    """Self-attention within a window: token i sees token j if |i - j| <= window / 2.
+def local_mask(attention_mask: Tensor, window: int) -> Tensor:
+    """(B, S) 1 = token -> (B, 1, S, S) bool, True = attend.
 
-    Queries are taken in blocks of half a window. A block sees itself and both its neighbours, of which a band is
-    masked, so time and memory grow linearly with the number of tokens.
-
-    Args:
-        attention: the encoder's BartAttention; its projections are taken over, also their names.
-        window: even, at least 2.
-    Raises:
-        ValueError: an odd or too small window.
+    Token i sees token j if |i - j| <= window / 2 and j is no padding. It always sees itself: a row without any token
+    to see would give NaN.
     """
-
-    def __init__(self, attention: nn.Module, window: int):
-        super().__init__()
-        if window < 2 or window % 2:
-            raise ValueError(f"attention_window is {window}; it must be even and at least 2")
-        self.q_proj, self.k_proj = attention.q_proj, attention.k_proj
-        self.v_proj, self.out_proj = attention.v_proj, attention.out_proj
-        self.heads, self.dropout, self.half = attention.num_heads, attention.dropout, window // 2
-
-    def forward(
-        self, hidden_states: Tensor, attention_mask: None = None, is_padding: Tensor | None = None, **unused
-    ) -> tuple[Tensor, None]:
-        """As BART calls it.
-
-        Args:
-            hidden_states: (B, S, D).
-            is_padding: (B, S) bool, True = hidden from all others; None = no padding.
-        Returns:
-            (B, S, D), and None in the place of attention weights.
-        """
-        batch, length, width = hidden_states.shape
-        size = min(self.half, length)
-        if is_padding is None:
-            is_padding = hidden_states.new_zeros(batch, length, dtype=torch.bool)
-        queries = windows(self.q_proj(hidden_states), size, 0)  # (B, C, size, D), C blocks
-        keys, values = (windows(proj(hidden_states), size, size) for proj in (self.k_proj, self.v_proj))
-        queries, keys, values = (self.split(part) for part in (queries, keys, values))  # (B * C, H, size or 3 size, K)
-        keep = local_mask(is_padding, size, self.half).flatten(0, 1).unsqueeze(1)  # (B * C, 1, size, 3 size)
-        dropout = self.dropout if self.training else 0.0
-        context = F.scaled_dot_product_attention(queries, keys, values, keep, dropout)
-        context = context.transpose(1, 2).reshape(batch, -1, width)[:, :length]  # (B, S, D)
-        return self.out_proj(context), None
-
-    def split(self, blocks: Tensor) -> Tensor:
-        """(B, C, L, D) -> (B * C, H, L, K)."""
-        return blocks.flatten(0, 1).unflatten(-1, (self.heads, -1)).transpose(1, 2)
-
-
-def windows(vectors: Tensor, size: int, margin: int, fill: float = 0) -> Tensor:
-    """Blocks of `size` positions, each with `margin` positions more on either side: (B, S, D) -> (B, C, L, D).
-
-    Args:
-        fill: what stands beyond the ends.
-    Returns:
-        L = size + 2 margin, C = ceil(S / size).
-    """
-    missing = -vectors.size(1) % size
-    padded = F.pad(vectors, (0, 0, margin, margin + missing), value=fill)
-    return padded.unfold(1, size + 2 * margin, size).transpose(2, 3)
-
-
-def local_mask(is_padding: Tensor, size: int, half: int) -> Tensor:
-    """(B, S) -> (B, C, size, 3 size) bool, True = attend.
-
-    A token always sees itself, so that a row of padding alone gives no NaN.
-    """
-    is_hidden = windows(is_padding.float().unsqueeze(-1), size, size, fill=1).squeeze(-1) > 0  # (B, C, 3 size)
-    positions = torch.arange(3 * size, device=is_padding.device)
-    distance = (positions - positions[size : 2 * size].unsqueeze(-1)).abs()  # (size, 3 size)
-    return (distance <= half) & ~is_hidden.unsqueeze(2) | (distance == 0)
-
-
-def hand_over_padding(encoder: nn.Module, arguments: tuple, keywords: dict) -> tuple[tuple, dict]:
-    """A forward pre-hook: the layers get (B, S) `is_padding`, and transformers makes no (S, S) mask."""
-    attention_mask = keywords.get("attention_mask")
-    if attention_mask is not None and attention_mask.dim() != 2:
-        raise ValueError(f"attention_mask has the shape {tuple(attention_mask.shape)}; local attention needs (B, S)")
-    is_padding = None if attention_mask is None else attention_mask == 0
-    return arguments, keywords | {"attention_mask": None, "is_padding": is_padding}
+    positions = torch.arange(attention_mask.size(1), device=attention_mask.device)
+    distance = (positions - positions.unsqueeze(1)).abs()  # (S, S)
+    return (distance <= window // 2) & attention_mask[:, None, None].bool() | (distance == 0)
 
 
 def make_local(model: BartPreTrainedModel, window: int) -> None:
-    """Put LocalSelfAttention in every layer of the encoder; config.attention_window says so."""
-    encoder = model.get_encoder()
-    for layer in encoder.layers:
-        layer.self_attn = LocalSelfAttention(layer.self_attn, window)
-    encoder.register_forward_pre_hook(hand_over_padding, with_kwargs=True)
+    """Local attention in every layer of the encoder: `window` is even, in tokens; config.attention_window says so."""
+    if window < 2 or window % 2:
+        raise ValueError(f"attention_window is {window}; it must be even and at least 2")
+
+    def restrict(encoder: nn.Module, arguments: tuple, keywords: dict) -> tuple[tuple, dict]:
+        attention_mask = keywords.get("attention_mask")
+        if attention_mask is None:
+            attention_mask = torch.ones_like(keywords["input_ids"])
+        keep = local_mask(attention_mask, window)
+        logits = torch.zeros(keep.shape, dtype=encoder.dtype, device=keep.device)
+        return arguments, keywords | {"attention_mask": logits.masked_fill(~keep, float("-inf"))}
+
+    model.get_encoder().register_forward_pre_hook(restrict, with_kwargs=True)
     model.config.attention_window = window
 
 

@@ -1,6 +1,6 @@
 """BART with sentence-sparse attention. The idea is in selection.py and attention.py; this is the BART around it.
 
-    bart, tokenizer = load_model(name), AutoTokenizer.from_pretrained(name)  # facebook/bart-large-cnn, or a folder
+    bart, tokenizer = load_model(name)  # facebook/bart-large-cnn, or a folder
     document = ["A storm hit Norwick on Monday.", "Nobody was hurt.", "Schools stay closed until Friday."]
     item = encode(tokenizer, document, 1024, Splitter("given"))  # or a text and Splitter("nltk")
     ids, sentence_ids = torch.tensor([item.ids]), torch.tensor([item.sentence_ids])  # (B, S) each
@@ -10,15 +10,18 @@
 Figure 3: the sentence encoder reads the encoder's states; every decoder layer has a `SentenceSparseAttention`.
 """
 
+from pathlib import Path
+
 import torch
 from torch import Tensor, nn
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.models.bart.configuration_bart import BartConfig
 from transformers.models.bart.modeling_bart import BartForConditionalGeneration
 
 from .approximator import SentenceEncoder
 from .attention import SentenceSparseAttention, SourceCache
-from .lobart import extend_positions, make_local
+from .lobart import make_local
 from .selection import PHASES, Selection, SentenceAttention, Sentences, sentences_of
 
 # Arguments of `generate` that read what is not there: the source is in the cache, and its tokens are not handed on.
@@ -31,9 +34,8 @@ NOT_SUPPORTED = (
 class SentenceSparseBart(BartForConditionalGeneration):
     """A BART with SentenceSparseAttention in every decoder layer. `selection` says how, and may be changed at any time.
 
-    Args:
-        config: of a BART. Two fields of our own are saved with it: `sentence_encoder` (None, or a kind of
-            approximator.KINDS) and `attention_window` (None, or the width of LoBART's local attention).
+    Two fields of our own are saved with its config: `sentence_encoder` (None, or a kind of approximator.KINDS) and
+    `attention_window` (None, or the width of LoBART's local attention).
     """
 
     def __init__(self, config: BartConfig):
@@ -90,10 +92,10 @@ class SentenceSparseBart(BartForConditionalGeneration):
         self, states: Tensor, sentence_ids: Tensor | None, attention_mask: Tensor | None, is_recorded: bool = False
     ) -> Sentences:
         """The sentences of encoded documents (B, S, D), themselves encoded where the approximation is asked for."""
-        mode = self.selection.mode
-        encodes = self.sentence_encoder is not None and (mode == "approx" or is_recorded)
-        if mode == "approx" and self.sentence_encoder is None:
+        mode, encoder = self.selection.mode, self.sentence_encoder
+        if mode == "approx" and encoder is None:
             raise ValueError("mode 'approx' needs an approximator: load a run of --task kl or integrated")
+        encodes = encoder is not None and (mode == "approx" or is_recorded)
         if attention_mask is None:
             attention_mask = torch.ones(states.shape[:2], dtype=torch.long, device=states.device)
         if sentence_ids is None:
@@ -101,7 +103,7 @@ class SentenceSparseBart(BartForConditionalGeneration):
                 raise ValueError("give sentence_ids: (B, S), the sentence of each token, -1 at padding")
             sentence_ids = attention_mask.long() - 1  # one sentence
         sentences = sentences_of(sentence_ids, attention_mask, states.dtype)
-        return sentences._replace(encoded=self.sentence_encoder(states, sentences)) if encodes else sentences
+        return sentences._replace(encoded=encoder(states, sentences)) if encodes else sentences
 
     @torch.no_grad()
     def project(self, states: Tensor, sentence_ids: Tensor | None, attention_mask: Tensor | None) -> SourceCache:
@@ -160,12 +162,10 @@ def approximator_parameters(model: SentenceSparseBart) -> list[nn.Parameter]:
 
 
 def freeze(model: SentenceSparseBart, phase: str) -> None:
-    """Let only those parameters learn that a training phase updates.
+    """Let only those parameters learn that a training phase, one of PHASES, updates.
 
-    Args:
-        phase: "base" and "sparse" (Eq. (5)): all but an approximator. "kl" (Eq. (11)): the approximator. "integrated"
-            (Eq. (12)): the approximator and the decoder's layers; the encoder, the embeddings and the decoder's
-            embedding norm stay (released code).
+    "base" and "sparse" (Eq. (5)): all but an approximator. "kl" (Eq. (11)): the approximator. "integrated" (Eq. (12)):
+    the approximator and the decoder's layers; encoder, embeddings and the decoder's embedding norm stay, as released.
     """
     if phase not in PHASES:
         raise ValueError(f"phase is {phase!r}; use one of {', '.join(PHASES)}")
@@ -176,48 +176,36 @@ def freeze(model: SentenceSparseBart, phase: str) -> None:
         parameter.requires_grad_(phase in ("kl", "integrated"))
 
 
-def load_model(
-    name: str,
-    sentence_encoder: str | None = None,
-    attention_window: int | None = None,
-    positions: int | None = None,
-) -> SentenceSparseBart:
-    """Any BART of transformers, or a model of this package, in eval mode.
+def bart_config(
+    vocabulary: int, width: int, feed_forward: int, heads: int, layers: int, positions: int, **more
+) -> BartConfig:
+    """A BART whose encoder and decoder are of one size; `more` are other fields."""
+    sizes = {"layers": layers, "attention_heads": heads, "ffn_dim": feed_forward}
+    sides = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in sizes.items()}
+    return BartConfig(vocab_size=vocabulary, d_model=width, max_position_embeddings=positions, **sides, **more)
 
-    Args:
-        name: a name of the hub or a folder.
-        sentence_encoder: a new approximator of this kind, unless the model has one of this kind.
-        attention_window: LoBART: width of the encoder's local attention, in tokens; even.
-        positions: LoBART: length of the position table, filled by copies of the model's own.
+
+def load_model(name: str) -> tuple[SentenceSparseBart, PreTrainedTokenizerBase]:
+    """Any BART of transformers, or a model of this package, in eval mode, and its tokenizer, by hub name or folder.
+
     Raises:
-        ValueError: no BART; weights that are missing, unknown, of another size, or not finite.
+        ValueError: not there, not in reach, no BART, weights that do not fit or are not finite; says what to do.
     """
-    kind = BartConfig.get_config_dict(name)[0].get("model_type")
-    if kind != "bart":
-        raise ValueError(f"it is a {kind} model: give the name or folder of a BART")
-    model, report = SentenceSparseBart.from_pretrained(
-        name, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True
-    )
+    try:
+        tokenizer, kind = AutoTokenizer.from_pretrained(name), BartConfig.get_config_dict(name)[0].get("model_type")
+        if kind != "bart":
+            raise ValueError(f"it is a {kind} model: give the name or folder of a BART")
+        model, report = SentenceSparseBart.from_pretrained(
+            name, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True
+        )
+    except Exception as error:  # transformers and the hub raise a dozen unrelated types
+        remedy = "it is neither a run nor a BART" if Path(name).exists() else f"HF_HUB_OFFLINE=0 hf download {name}"
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ValueError(f"cannot load {name!r} ({reason}): {remedy}") from None
     for problem in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         if report[problem]:
             names = sorted(map(str, report[problem]))
-            raise ValueError(f"its weights do not fit: {problem.replace('_', ' ')} {names[0]}, {len(names)} in all")
-    if bad := [name for name, tensor in model.state_dict().items() if not tensor.isfinite().all()]:
-        raise ValueError(f"{bad[0]} holds NaN or infinite numbers")
-    return adapt(model, sentence_encoder, attention_window, positions).eval()
-
-
-def adapt(
-    model: SentenceSparseBart,
-    sentence_encoder: str | None = None,
-    attention_window: int | None = None,
-    positions: int | None = None,
-) -> SentenceSparseBart:
-    """The model, given what it lacks of `load_model`'s arguments."""
-    if attention_window and not getattr(model.config, "attention_window", None):
-        make_local(model, attention_window)
-    if positions and positions != model.config.max_position_embeddings:
-        extend_positions(model, positions)
-    if sentence_encoder and getattr(model.config, "sentence_encoder", None) != sentence_encoder:
-        add_approximator(model, sentence_encoder)
-    return model
+            raise ValueError(f"{name}: weights do not fit: {problem.replace('_', ' ')} {names[0]}, {len(names)} in all")
+    if bad := [weight for weight, tensor in model.state_dict().items() if not tensor.isfinite().all()]:
+        raise ValueError(f"{name}: {bad[0]} holds NaN or infinite numbers")
+    return model.eval(), tokenizer

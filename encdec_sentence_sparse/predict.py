@@ -17,15 +17,15 @@ import torch
 import tyro
 from tqdm import tqdm
 
-from shared.data import Example, check_outputs, in_sentences, read_texts
+from shared.data import Example, check_outputs, read_texts
 from shared.timing import find_device
 
-from .evaluate import check_generation
+from .evaluate import check_generation, load_run_or_bart
 from .run import one_line_errors
 from .selection import MODES, Selection
 from .sentences import RULES
-from .text import collate, encode
-from .train import Run, load_run_or_bart, quiet
+from .text import collate
+from .train import Run, encode_examples, quiet
 
 
 @dataclass
@@ -59,19 +59,13 @@ def predict(
     run.model.selection = selection
     examples = iter(examples)
     while batch := list(islice(examples, batch_size)):
-        documents = in_sentences(batch) if run.splitter.rule == "given" else batch
-        items = [encode(run.tokenizer, each.document, run.config.max_source, run.splitter) for each in documents]
-        joined = collate(items, run.model.config.pad_token_id)
-        ids, attention_mask, sentence_ids = (tensor.to(run.model.device) for tensor in joined[:3])
-        rows = run.model.generate(
-            ids, attention_mask=attention_mask, sentence_ids=sentence_ids, do_sample=False, **generation
-        )
+        items = encode_examples(batch, run)
+        source = collate(items, run.model.config.pad_token_id).to(run.model.device).source()
+        rows = run.model.generate(**source, do_sample=False, **generation)
         texts = run.tokenizer.batch_decode(rows, skip_special_tokens=True)
         for example, item, text in zip(batch, items, texts, strict=True):
-            sentences = item.sentence_ids[-1] + 1
-            yield {"id": example.id, "prediction": " ".join(text.split())} | {
-                "sentences": sentences, "was_cut": item.was_cut
-            }  # fmt: skip
+            row = {"id": example.id, "prediction": " ".join(text.split())}
+            yield row | {"sentences": item.sentence_ids[-1] + 1, "was_cut": item.was_cut}
 
 
 @one_line_errors

@@ -84,7 +84,7 @@ def logarithm(attention: Tensor) -> Tensor:
 
 
 def entropy(attention: Tensor) -> Tensor:
-    """Entropy of sentence-level attention in nats, the summand of L_sparse: (..., N) -> (...)."""
+    """Entropy of sentence-level attention in nats: (..., N) -> (...)."""
     # Eq. (5): H(alpha^s_m) = -sum_i alpha^s_{m,i} log alpha^s_{m,i}
     return -(attention * logarithm(attention)).sum(-1)
 
@@ -147,15 +147,7 @@ def sentence_softmax(logits: Tensor, exists: Tensor) -> Tensor:
 
 
 def approximate_attention(queries: Tensor, sentence_keys: Tensor, exists: Tensor) -> Tensor:
-    """Sentence-level attention from one key per sentence.
-
-    Args:
-        queries: (B, H, Q, K) f1(q_m), times K ** -0.5.
-        sentence_keys: (B, H, N, K) f2(k_{i,1}, ..., k_{i,J_i}).
-        exists: (B, N).
-    Returns:
-        (B, H, Q, N), rows sum to 1.
-    """
+    """(B, H, Q, K) f1(q_m) times K ** -0.5 and (B, H, N, K) f2(k_{i,1}, ..., k_{i,J_i}) -> (B, H, Q, N)."""
     # Eq. (7): alpha~^s_{m,i} = softmax_i(f1(q_m) . f2(k_{i,1}, ..., k_{i,J_i}))
     return sentence_softmax(queries @ sentence_keys.transpose(-1, -2), exists)
 
@@ -164,13 +156,17 @@ def approximate_attention(queries: Tensor, sentence_keys: Tensor, exists: Tensor
 
 
 def kl_divergence(exact: Tensor, approximate: Tensor) -> Tensor:
-    """KL(exact || approximate) in nats, at least 0 up to rounding: (..., N) twice -> (...)."""
+    """KL(exact || approximate) in nats: (..., N) twice -> (...)."""
     # Eq. (11), summand: sum_i alpha^s_{m,i} log(alpha^s_{m,i} / alpha~^s_{m,i})
     return (exact * (logarithm(exact) - logarithm(approximate))).sum(-1)
 
 
 def kl_loss(
-    record: Sequence[SentenceAttention], is_step: Tensor, exists: Tensor, temperature: float, scale: str = "paper"
+    record: Sequence[SentenceAttention],
+    is_step: Tensor,
+    exists: Tensor,
+    temperature: float = 0.5,  # A.5
+    scale: str = "paper",
 ) -> Tensor:
     """L_KL of Eq. (11): from the sharpened saliency to its approximation, mean over heads (A.4), layers and steps.
 
@@ -181,11 +177,9 @@ def kl_loss(
         is_step: (B, T) bool; exists: (B, N) bool.
         scale: "paper", or D5: "released", divided by the number of sentences and summed over layers.
     """
-    per_layer = [
-        kl_divergence(sharpen(layer.exact.float(), exists, temperature), layer.approximate.float()).mean(1)
-        for layer in record
-    ]
-    divergence = torch.stack(per_layer)  # (layers, B, T)
+    targets = [sharpen(layer.exact.float(), exists, temperature) for layer in record]  # (B, H, T, N) each
+    pairs = zip(targets, record, strict=True)
+    divergence = torch.stack([kl_divergence(target, layer.approximate.float()).mean(1) for target, layer in pairs])
     if scale == "released":
         return (divergence.sum(0) / exists.sum(1, keepdim=True))[is_step].mean()
     # Eq. (11): L_KL = 1/M sum_m KL(alpha^s_m || alpha~^s_m)
@@ -198,18 +192,16 @@ def objective(
     record: Sequence[SentenceAttention],
     is_step: Tensor,
     exists: Tensor,
-    gamma: float = 0.1,
-    kl_weight: float = 0.2,
+    gamma: float = 0.1,  # of Eq. (5)
+    kl_weight: float = 0.2,  # lambda of Eq. (12), A.5
     temperature: float = 0.5,
     kl_scale: str = "paper",
 ) -> dict[str, Tensor]:
-    """The loss of a training phase, and its parts, in nats per target step.
+    """The loss of a training phase, one of PHASES, and its parts, in nats per target step.
 
     Args:
-        phase: one of PHASES.
         cross_entropy: L_xent, mean over the target steps.
         record, is_step, exists, temperature, kl_scale: as in `kl_loss`; "base" reads none of them.
-        gamma: of Eq. (5); kl_weight: lambda of Eq. (12). # A.5: 0.2
     """
     match phase:
         case "base":
@@ -237,12 +229,7 @@ def ideal_probability(step: int, mix_steps: int) -> float:
 
 
 def sharpen(attention: Tensor, exists: Tensor, temperature: float = 0.5) -> Tensor:
-    """A.5, the target of training: saliency at a temperature below 1, which is sparser.
-
-    Args:
-        attention: (B, H, Q, N).
-        temperature: above 0; 1 changes nothing. # A.5: 0.5
-    """
+    """A.5, the target of training: saliency at a temperature below 1, which is sparser: (B, H, Q, N) twice."""
     # Eq. (15): alpha^s_m <- softmax(log(alpha^s_m) / T)
     return sentence_softmax(logarithm(attention) / temperature, exists)
 
@@ -256,13 +243,9 @@ def feature_sums(keys: Tensor, membership: Tensor, phi: str) -> Tensor:
 
 
 def model_free_scores(queries: Tensor, sums: Tensor, phi: str) -> Tensor:
-    """Unnormalised saliency without training.
+    """(B, H, Q, K) queries times K ** -0.5 (released code) and (B, H, N, K) sums -> (B, H, Q, N).
 
-    Args:
-        queries: (B, H, Q, K) times K ** -0.5 (released code).
-        sums: (B, H, N, K) of `feature_sums`.
-    Returns:
-        (B, H, Q, N), not normalised: Z_m does not change the order.
+    Without Z_m, which does not change the order.
     """
     # Eq. (16): alpha^s_{m,i} = 1/Z_m sum_j prod_d exp(q_{m,d} k_{i,j,d})
     # Eq. (17): the sum over d in place of the product: ~ sum_j sum_d exp(q_{m,d} k_{i,j,d})
@@ -275,21 +258,15 @@ def model_free_scores(queries: Tensor, sums: Tensor, phi: str) -> Tensor:
 
 
 def mean_keys(keys: Tensor, membership: Tensor) -> Tensor:
-    """Mean key of each sentence: (B, H, S, K) and (B, S, N) -> (B, H, N, K); 0 for a sentence that does not exist."""
+    """Mean key of each sentence: (B, H, S, K) and (B, S, N) -> (B, H, N, K)."""
     shares = membership / membership.sum(1, keepdim=True).clamp_min(1)  # (B, S, N)
     return shares.transpose(1, 2).unsqueeze(1) @ keys
 
 
 def mean_key_attention(queries: Tensor, means: Tensor, membership: Tensor, exists: Tensor) -> Tensor:
-    """Saliency as if all words of a sentence had its mean key.
+    """Saliency as if all words of a sentence had its mean key: (B, H, Q, K) and (B, H, N, K) -> (B, H, Q, N).
 
     By Jensen's inequality sum_j exp(q . k_j) >= J exp(q . mean_j k_j), with equality where all q . k_j are equal.
-
-    Args:
-        queries: (B, H, Q, K) times K ** -0.5.
-        means: (B, H, N, K) of `mean_keys`.
-    Returns:
-        (B, H, Q, N), rows sum to 1.
     """
     log_words = membership.sum(1).clamp_min(1).log()[:, None, None]  # (B, 1, 1, N)
     return sentence_softmax(queries @ means.transpose(-1, -2) + log_words, exists)
@@ -299,13 +276,11 @@ def mean_key_attention(queries: Tensor, means: Tensor, membership: Tensor, exist
 
 
 def sentences_of(sentence_ids: Tensor, attention_mask: Tensor, dtype: torch.dtype = torch.float32) -> Sentences:
-    """Sentence ids in the forms that attention needs.
+    """Sentence ids in the forms that attention needs; ValueError where they do not cover the input.
 
     Args:
         sentence_ids: (B, S) int64: 0, 1, ... in reading order without gaps, and -1 at padding.
         attention_mask: (B, S) 1 = token, 0 = padding, which is on the right.
-    Raises:
-        ValueError: see `check_ids`.
     """
     check_ids(sentence_ids, attention_mask)
     last = sentence_ids.amax(1, keepdim=True)  # (B, 1)
@@ -317,17 +292,17 @@ def check_ids(sentence_ids: Tensor, attention_mask: Tensor) -> None:
     """ValueError that names the document and the position where sentence ids do not cover the input."""
     if sentence_ids.shape != attention_mask.shape:
         raise ValueError(f"sentence_ids {tuple(sentence_ids.shape)} must be as input_ids {tuple(attention_mask.shape)}")
-    is_token, before = attention_mask.bool(), F.pad(sentence_ids, (1, 0), value=-1)[:, :-1]
-    first = F.pad(is_token, (1, 0), value=True)[:, :-1]
+    is_token = attention_mask.bool()
+    if not is_token.any(1).all():
+        raise ValueError(f"document {is_token.any(1).tolist().index(False)} has no token")
+    was_token = F.pad(is_token, (1, 0), value=True)[:, :-1]
+    jump = sentence_ids - F.pad(sentence_ids, (1, 0), value=-1)[:, :-1]
     problems = {
-        "has padding before a token, it must be on the right": is_token & ~first,
+        "has padding before a token, it must be on the right": is_token & ~was_token,
         "belongs to no sentence: give every token the number of its sentence": is_token & (sentence_ids < 0),
         "is padding and must have sentence id -1": ~is_token & (sentence_ids != -1),
-        "leaves a gap: ids are 0, 1, 2, ... in reading order": is_token
-        & ((sentence_ids < before) | (sentence_ids > before + 1)),
+        "leaves a gap: ids are 0, 1, 2, ... in reading order": is_token & ((jump < 0) | (jump > 1)),
     }
     for problem, where in problems.items():
         for document, position in where.nonzero()[:1].tolist():
             raise ValueError(f"position {position} of document {document} {problem}")
-    if (~is_token.any(1)).any():
-        raise ValueError(f"document {int((~is_token.any(1)).nonzero()[0])} has no token")

@@ -57,6 +57,13 @@ class Batch(NamedTuple):
         last = self.sentence_ids.amax(1, keepdim=True)
         return torch.arange(int(last.max()) + 1, device=last.device) <= last
 
+    def source(self) -> dict[str, Tensor]:
+        """Arguments of `forward` and `generate`."""
+        return {"input_ids": self.ids, "attention_mask": self.attention_mask, "sentence_ids": self.sentence_ids}
+
+    def to(self, device: torch.device) -> "Batch":
+        return Batch(*(tensor.to(device) for tensor in self))
+
 
 def encode(
     tokenizer: PreTrainedTokenizerBase, document: str | Sequence[str], max_length: int, splitter: Splitter
@@ -95,16 +102,22 @@ def tokenize(tokenizer: PreTrainedTokenizerBase, text: str, max_length: int) -> 
     return encoded, was_cut
 
 
-def ending_ids(tokenizer: PreTrainedTokenizerBase, ending: str) -> tuple[int, ...]:
-    """The id of the token that ends a sentence by the released rule, from its text: "." or, after a blank, " .".
+def make_splitter(
+    tokenizer: PreTrainedTokenizerBase, rule: str = "given", eos: str = "own", sentence_end: str = " ."
+) -> Splitter:
+    """How a tokenizer's documents are split, see `Splitter`.
 
+    Args:
+        sentence_end: the token that ends a sentence by the released rule, as text: "." or, after a blank, " .".
     Raises:
-        ValueError: the tokenizer has no such token.
+        ValueError: the rule "eos-token", and the tokenizer has no such token.
     """
-    token = tokenizer.convert_tokens_to_ids(ending.replace(" ", "Ġ"))
+    if rule != "eos-token":
+        return Splitter(rule, eos)
+    token = tokenizer.convert_tokens_to_ids(sentence_end.replace(" ", "Ġ"))
     if token is None or token == tokenizer.unk_token_id:
-        raise ValueError(f"the tokenizer has no token {ending!r} for sentence_end: give another, or --sentences nltk")
-    return (token,)
+        raise ValueError(f"the tokenizer has no token {sentence_end!r} for sentence_end: give another, or nltk")
+    return Splitter(rule, eos, (token,))
 
 
 class Batches:

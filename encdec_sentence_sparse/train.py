@@ -31,11 +31,12 @@ from transformers import logging as hub_logging
 from shared.data import Example, in_sentences, load
 
 from .approximator import KINDS
-from .model import SentenceSparseBart, adapt, freeze, load_model
+from .lobart import extend_positions, make_local
+from .model import SentenceSparseBart, add_approximator, bart_config, freeze, load_model
 from .run import check_fields, holds_run, load_weights, one_line_errors, read_config, save_checkpoint, training
 from .selection import PHASES, Selection, ideal_probability, objective
 from .sentences import ENDS, RULES, Splitter
-from .text import Batch, Batches, Item, collate, encode, ending_ids, tokenize, train_tokenizer
+from .text import Batch, Batches, Item, collate, encode, make_splitter, tokenize, train_tokenizer
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,7 @@ class TrainConfig:
     batch_size: int = 32  # documents of a micro-batch of one process
     accumulate: int = 1  # micro-batches per update and process
     learning_rate: float = 1e-3  # the highest
-    schedule: Literal["inverse_sqrt", "constant"] = "inverse_sqrt"  # after a linear warm-up; A.3: inverse_sqrt
-    warmup: int = 100  # updates; A.3: 20,000
+    warmup: int = 100  # updates, linear, then the inverse square root; A.3: 20,000
     clip: float = 1.0  # norm of the gradient; 0 = off, as in the paper
     save_every: int = 100  # updates between checkpoints, each with a validation; 0 = an epoch
     patience: int = 0  # stop after so many validations without improvement, take the best; 0 = never, take the last
@@ -130,17 +130,12 @@ PRESETS = {
 
 
 def learning_rate(step: int, config: TrainConfig) -> float:
-    """The rate of update `step` (from 0): linear warm-up, then the schedule.
+    """The rate of update `step` (from 0). A.3: factor * min(n^-0.5, n * warmup^-1.5), at most factor * warmup^-0.5.
 
-    "inverse_sqrt" is the rate of A.3, factor * min(n^-0.5, n * warmup^-1.5), whose highest value is
-    learning_rate = factor * warmup^-0.5. D15: n counts updates (released code: documents, two to an update).
+    `config.learning_rate` is that highest value. D15: n counts updates (released code: documents, two to an update).
     """
-    number = step + 1
-    if number < config.warmup:
-        return config.learning_rate * number / config.warmup
-    if config.schedule == "inverse_sqrt":
-        return config.learning_rate * (config.warmup / number) ** 0.5
-    return config.learning_rate
+    n = step + 1
+    return config.learning_rate * min((config.warmup / n) ** 0.5, n / config.warmup)
 
 
 def choose_selection(config: TrainConfig, step: int, mix_steps: int) -> Selection:
@@ -163,23 +158,16 @@ class Run(NamedTuple):
     config: TrainConfig
     model: SentenceSparseBart
     tokenizer: PreTrainedTokenizerBase
-    splitter: Splitter
 
+    @property
+    def splitter(self) -> Splitter:
+        return make_splitter(self.tokenizer, self.config.sentences, self.config.eos, self.config.sentence_end)
 
-def load_documents(data: str, split: str, limit: int | None, rule: str) -> list[Example]:
-    """Examples; by the rule "given" a document that came as one string is split, each by itself (D8)."""
-    examples = load(data, split, limit)
-    return in_sentences(examples) if rule == "given" else examples
-
-
-def encode_examples(examples: Sequence[Example], run: Run) -> list[Item]:
-    """Examples as token ids, cut to the run's lengths."""
-    items = []
-    for example in examples:
-        item = encode(run.tokenizer, example.document, run.config.max_source, run.splitter)
-        target, _ = tokenize(run.tokenizer, example.target, run.config.max_target)
-        items.append(item._replace(target=target["input_ids"]))
-    return items
+    def write_files(self, folder: Path) -> None:
+        """Write what `load_run` reads beside config.json and the weights."""
+        self.tokenizer.save_pretrained(folder / "tokenizer")
+        self.model.config.save_pretrained(folder / "model")
+        self.model.generation_config.save_pretrained(folder / "model")
 
 
 def load_run(folder: str | Path) -> Run:
@@ -196,38 +184,7 @@ def load_run(folder: str | Path) -> Run:
     except Exception as error:  # transformers raises a dozen unrelated types
         raise ValueError(f"{folder}: tokenizer/ or model/*.json is missing or cut off ({error})") from None
     load_weights(model, folder, "model/model.safetensors")
-    return Run(config, model.eval(), tokenizer, make_splitter(config, tokenizer))
-
-
-def load_bart(name: str, sentences: str = "given") -> Run:
-    """A BART of transformers as it is, by its folder or its name on the hub; it reads as many tokens as it can.
-
-    Args:
-        sentences: one of RULES.
-    Raises:
-        ValueError: not there, not in reach, not a BART, or weights that do not fit; says what to do.
-    """
-    try:
-        tokenizer, model = AutoTokenizer.from_pretrained(name), load_model(name)
-    except Exception as error:  # transformers and the hub raise a dozen unrelated types
-        remedy = "it is neither a run nor a BART" if Path(name).exists() else f"HF_HUB_OFFLINE=0 hf download {name}"
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ValueError(f"cannot load {name!r} ({reason}): {remedy}") from None
-    config = TrainConfig(model=name, sentences=sentences, max_source=model.config.max_position_embeddings)
-    return Run(config, model, tokenizer, make_splitter(config, tokenizer))
-
-
-def load_run_or_bart(name: str, sentences: str = "given") -> Run:
-    """`load_run` of a run folder; of everything else `load_bart`."""
-    saved = Path(name, "config.json")
-    is_run = saved.is_file() and '"package"' in saved.read_text(encoding="utf-8", errors="replace")
-    return load_run(name) if is_run else load_bart(name, sentences)
-
-
-def make_splitter(config: TrainConfig, tokenizer: PreTrainedTokenizerBase) -> Splitter:
-    """The splitter that a config names."""
-    ids = ending_ids(tokenizer, config.sentence_end) if config.sentences == "eos-token" else ()
-    return Splitter(config.sentences, config.eos, ids)
+    return Run(config, model.eval(), tokenizer)
 
 
 def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
@@ -237,51 +194,49 @@ def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
         ValueError: flags that do not fit what it starts from.
     """
     if config.init:
-        base = load_run(config.init)
+        base, model, tokenizer = load_run(config.init)
         for name in ("model", *SIZES, "attention_window", "extend_positions"):
-            is_new = name in ("attention_window", "extend_positions") and not getattr(base.config, name)
-            if getattr(config, name) != getattr(base.config, name) and not is_new:
+            is_new = name in ("attention_window", "extend_positions") and not getattr(base, name)
+            if getattr(config, name) != getattr(base, name) and not is_new:
                 flag = "--" + name.replace("_", "-")
-                raise ValueError(f"{flag}: {config.init} has {getattr(base.config, name)!r}, leave it out")
-        model, tokenizer = base.model, base.tokenizer
+                raise ValueError(f"{flag}: {config.init} has {getattr(base, name)!r}, leave it out")
     elif config.model:
-        _, model, tokenizer, _ = load_bart(config.model)
+        model, tokenizer = load_model(config.model)
     else:
         texts = [text for example in examples for text in (example.source, example.target)]
         tokenizer = train_tokenizer(texts, config.vocabulary)
-        model = new_bart(config, len(tokenizer))
+        sizes = (config.width, config.feed_forward, config.heads, config.layers, config.positions)
+        dropout = dict(dropout=config.dropout, attention_dropout=config.dropout)
+        # BART's own init_std of 0.02 is for large widths: here attention would stay flat for long.
+        model = SentenceSparseBart(bart_config(len(tokenizer), *sizes, init_std=config.width**-0.5, **dropout))
+        model.generation_config.update(num_beams=4, max_length=min(128, config.positions))
+    if config.attention_window and not getattr(model.config, "attention_window", None):
+        make_local(model, config.attention_window)
+    if config.extend_positions and config.extend_positions != model.config.max_position_embeddings:
+        extend_positions(model, config.extend_positions)
     set_seed(config.seed)  # the approximator's start does not depend on how the model was read
-    encoder = config.sentence_encoder if config.task == "kl" else None
-    adapt(model, encoder, config.attention_window or None, config.extend_positions or None)
+    if config.task == "kl" and getattr(model.config, "sentence_encoder", None) != config.sentence_encoder:
+        add_approximator(model, config.sentence_encoder)
     if config.task == "integrated" and model.sentence_encoder is None:
         raise ValueError("--task integrated needs an approximator: give --init a run of --task kl")
     for name in ("max_source", "max_target"):
         if getattr(config, name) > (positions := model.config.max_position_embeddings):
             flag = "--" + name.replace("_", "-")
             raise ValueError(f"{flag} is {getattr(config, name)}, the model has {positions} positions: lower it")
-    return Run(config, model, tokenizer, make_splitter(config, tokenizer))
+    return Run(config, model, tokenizer)
 
 
-def new_bart(config: TrainConfig, vocabulary: int) -> SentenceSparseBart:
-    """A small BART, and how it decodes where nothing else is asked for."""
-    model = SentenceSparseBart(
-        BartConfig(
-            vocab_size=vocabulary,
-            d_model=config.width,
-            encoder_layers=config.layers,
-            decoder_layers=config.layers,
-            encoder_attention_heads=config.heads,
-            decoder_attention_heads=config.heads,
-            encoder_ffn_dim=config.feed_forward,
-            decoder_ffn_dim=config.feed_forward,
-            max_position_embeddings=config.positions,
-            dropout=config.dropout,
-            attention_dropout=config.dropout,
-            init_std=config.width**-0.5,  # BART's own 0.02 is for large widths: here attention would stay flat for long
-        )
-    )
-    model.generation_config.update(num_beams=4, max_length=min(128, config.positions))
-    return model
+def encode_examples(examples: Sequence[Example], run: Run) -> list[Item]:
+    """Examples as token ids, cut to the run's lengths.
+
+    By the rule "given" a document that came as one string is split, each by itself (D8).
+    """
+    splitter, items = run.splitter, []
+    for example in in_sentences(examples) if splitter.rule == "given" else examples:
+        item = encode(run.tokenizer, example.document, run.config.max_source, splitter)
+        target, _ = tokenize(run.tokenizer, example.target, run.config.max_target)
+        items.append(item._replace(target=target["input_ids"]))
+    return items
 
 
 # Training
@@ -298,19 +253,12 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     config.check()
     out = Path(out)
     resume = holds_run(out, resume)
-    accelerator = Accelerator(
-        mixed_precision=config.mixed_precision,
-        gradient_accumulation_steps=config.accumulate,
-        cpu=not torch.accelerator.is_available(),  # or several processes would each believe to be alone
-        dataloader_config=DataLoaderConfiguration(even_batches=False),
-    )
-    set_seed(config.seed)
-    examples = load_documents(config.data, "train", config.examples or None, config.sentences)
+    accelerator = make_accelerator(config)
+    examples = load(config.data, "train", config.examples or None)
     start = load_run(out) if resume else begin(config, examples)
     freeze(start.model, config.task)
     set_seed(config.seed, device_specific=True)  # each process draws its own dropout
-    items = encode_examples(examples, start)
-    validation = encode_examples(load_documents(config.data, "validation", None, config.sentences), start)
+    items, validation = (encode_examples(part, start) for part in (examples, load(config.data, "validation")))
     batches = Batches(items, config.batch_size, config.seed)
     join = partial(collate, padding=start.tokenizer.pad_token_id)
     # The loader's own generator, or starting it would draw from the one that dropout draws from.
@@ -318,20 +266,10 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     learning = [parameter for parameter in start.model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.Adam(learning, lr=0.0, betas=(0.9, 0.999), eps=1e-8)  # A.3; released code
     model, optimizer, loader = accelerator.prepare(start.model, optimizer, loader)
-    bare_model = accelerator.unwrap_model(model)
     epoch = -(-batches.per_epoch // (config.accumulate * accelerator.num_processes))
     save_every, mix_steps = config.save_every or epoch, config.mix_steps or epoch
-
-    def write_files(folder: Path) -> None:
-        start.tokenizer.save_pretrained(folder / "tokenizer")
-        start.model.config.save_pretrained(folder / "model")
-        start.model.generation_config.save_pretrained(folder / "model")
-
-    cut = sum(item.was_cut for item in items)
-    counts = {"step": 0, "examples": len(items), "validation_examples": len(validation), "sources_cut": cut}
-    progress = {"step": 0, "best": None, "without_gain": 0, "log": [counts]}
     with (
-        training(accelerator, out, config, progress, write_files) as progress,
+        training(accelerator, out, config, new_progress(items, validation), start.write_files) as progress,
         tqdm(total=config.steps, initial=progress["step"], disable=not accelerator.is_main_process) as bar,
     ):
         stream = iter(accelerator.skip_first_batches(loader, progress["step"] * config.accumulate))
@@ -341,7 +279,7 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(step, config)
             model.train()  # D14: dropout is on in frozen parts, too (released code)
-            bare_model.selection = choose_selection(config, step, mix_steps)
+            start.model.selection = choose_selection(config, step, mix_steps)
             for _ in range(config.accumulate):
                 batch = next(stream)
                 with accelerator.accumulate(model):
@@ -356,43 +294,39 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
             bar.update()
             bar.set_postfix(loss=f"{row['loss']:.3f}", refresh=False)
             if is_checkpoint := row["step"] % save_every == 0 or row["step"] == config.steps:
-                bare_model.selection = choose_selection(config, mix_steps, mix_steps)  # in the end, mix is approx
-                row |= validation_losses(bare_model, validation, config, join)
+                start.model.selection = choose_selection(config, mix_steps, mix_steps)  # in the end, mix is approx
+                row |= validation_losses(start.model, validation, config, join)
             if bad := [name for name, value in row.items() if not math.isfinite(value)]:
                 raise ValueError(f"{bad[0]} is {row[bad[0]]} at step {row['step']}; {out} keeps its last checkpoint")
             if is_checkpoint:
-                is_better = progress["best"] is None or row["validation_loss"] < progress["best"]
-                if is_better and config.patience and accelerator.is_main_process:
-                    save_weights(bare_model, out, "best.safetensors")
-                progress = {
-                    "step": row["step"],
-                    "best": row["validation_loss"] if is_better else progress["best"],
-                    "without_gain": 0 if is_better else progress["without_gain"] + 1,
-                    "log": [*progress["log"], row],
-                }
+                progress = validated(progress, row)
+                if config.patience and not progress["without_gain"] and accelerator.is_main_process:
+                    save_weights(start.model, out, "best.safetensors")
                 save_checkpoint(accelerator, out, progress)
-        if accelerator.is_main_process:
-            if config.patience:
-                load_weights(bare_model, out, "best.safetensors")
-            save_weights(bare_model, out, "model/model.safetensors")
     if accelerator.is_main_process:
+        if config.patience:
+            load_weights(start.model, out, "best.safetensors")
+        save_weights(start.model, out, "model/model.safetensors")
         print(f"{out}: {progress['step']} steps, best validation loss {progress['best']:.3f}")
         print(f"next: python -m {__package__}.evaluate {out}")
+
+
+def make_accelerator(config: TrainConfig) -> Accelerator:
+    set_seed(config.seed)
+    return Accelerator(
+        mixed_precision=config.mixed_precision,
+        gradient_accumulation_steps=config.accumulate,
+        cpu=not torch.accelerator.is_available(),  # or several processes would each believe to be alone
+        dataloader_config=DataLoaderConfiguration(even_batches=False),
+    )
 
 
 def batch_losses(model: nn.Module, batch: Batch, config: TrainConfig) -> dict[str, Tensor]:
     """The loss of a batch and its parts, see `selection.objective`."""
     record = None if config.task == "base" else []
-    output = model(
-        input_ids=batch.ids,
-        attention_mask=batch.attention_mask,
-        sentence_ids=batch.sentence_ids,
-        labels=batch.labels,
-        record=record,
-    )
-    weights = dict(gamma=config.gamma, kl_weight=config.kl_weight)
-    target = dict(temperature=config.temperature, kl_scale=config.kl_scale)
-    return objective(config.task, output.loss, record, batch.labels != -100, batch.exists, **weights, **target)
+    output = model(**batch.source(), labels=batch.labels, record=record)
+    options = {name: getattr(config, name) for name in ("gamma", "kl_weight", "temperature", "kl_scale")}
+    return objective(config.task, output.loss, record, batch.labels != -100, batch.exists, **options)
 
 
 @torch.no_grad()
@@ -404,11 +338,26 @@ def validation_losses(
     by_length = sorted(items, key=lambda item: len(item.ids))
     totals, tokens = {}, sum(len(item.target) for item in items)
     for start in range(0, len(items), config.batch_size):
-        batch = Batch(*(tensor.to(model.device) for tensor in join(by_length[start : start + config.batch_size])))
+        batch = join(by_length[start : start + config.batch_size]).to(model.device)
         for name, loss in batch_losses(model, batch, config).items():
             share = (batch.labels != -100).sum().item() / tokens
             totals[f"validation_{name}"] = totals.get(f"validation_{name}", 0.0) + loss.item() * share
     return totals
+
+
+def new_progress(items: Sequence[Item], validation: Sequence[Item]) -> dict:
+    """Progress of a run before its first update."""
+    cut = sum(item.was_cut for item in items)
+    counts = {"step": 0, "examples": len(items), "validation_examples": len(validation), "sources_cut": cut}
+    return {"step": 0, "best": None, "without_gain": 0, "log": [counts]}
+
+
+def validated(progress: dict, row: dict) -> dict:
+    """Progress after a validation, whose losses are in `row`."""
+    is_better = progress["best"] is None or row["validation_loss"] < progress["best"]
+    gain = {"best": row["validation_loss"], "without_gain": 0}
+    same = {"best": progress["best"], "without_gain": progress["without_gain"] + 1}
+    return {"step": row["step"], "log": [*progress["log"], row]} | (gain if is_better else same)
 
 
 def save_weights(model: SentenceSparseBart, out: Path, name: str) -> None:

@@ -2,116 +2,120 @@
 
 import csv
 
+import numpy as np
 import pytest
 import torch
 
 pytest.importorskip("shared")
 
-from shared.timing import Timing
-
 from .. import benchmark
 from ..approximator import KINDS
-from ..benchmark import Clock, Measured, Shape, decode_rows, main, make_models, make_source, sides
+from ..benchmark import Options, Shape, convert, decode_rows, main, make_models, make_sides, make_source, time_rounds
 from ..selection import Selection, sentences_of
 
 CPU = torch.device("cpu")
-SIDES = [
-    "generate",
-    "in place",
-    "shared",
-    "approx r2",
-    "approx r2 + one choice",
-    "mean_key r2",
-    "mean_key r2 + one choice",
-]
+SIDES = ["generate", "shared", "approx r2", "mean_key r2"]
+SHAPE = Shape("tiny", "float32", 24, 2, 3, 6)
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory) -> dict[str, list[dict[str, str]]]:
-    path = tmp_path_factory.mktemp("results") / "new" / "benchmark.csv"
-    main(["--quick", "--sources", "2", "--r", "2", "--tokens", "5", "--repeats", "3", "--csv", str(path)])
-    rows = list(csv.DictReader(path.open(encoding="utf-8")))
-    return {table: [row for row in rows if row["table"] == table] for table in ("decode", "encoders")}
-
-
-def test_every_side_has_its_row(results):
-    """With one beam nothing is moved and no choice shared; approx has a row per sentence encoder."""
-    found = [(row["sources"], row["beams"], row["side"]) for row in results["decode"]]
-    one_beam = [side for side in SIDES if "one choice" not in side and side != "in place"]
-    kinds = lambda side: [f"{side}, {kind}" for kind in KINDS] if "approx" in side else [side]  # noqa: E731
-    pairs = [("2", w, side) for w, chosen in (("1", one_beam), ("4", SIDES)) for side in chosen]
-    assert found == [(b, w, name) for b, w, side in pairs for name in kinds(side)]
-    for row in results["decode"]:
-        assert float(row["step_ms"]) > 0 and float(row["whole_s"]) > 0 and row["tokens"] == "5"
-        if row["side"] in ("generate", "shared"):
-            assert float(row[f"whole_x_{row['side']}"]) == float(row[f"step_x_{row['side']}"]) == 1
-    parts = ["encoder", "gru", "mean", "attention", "keys and values", "and mean keys"]
-    assert [(row["sources"], row["part"]) for row in results["encoders"]] == [("2", part) for part in parts]
-
-
-def test_all_sides_decode_as_many_tokens_and_the_full_ones_the_same():
-    models, found = make_models("tiny", CPU, torch.float32), []
-    shape = Shape("tiny", 24, 3, 2)
+@pytest.fixture
+def sides():
+    """Of the tiny models, without CTranslate2, and what they produced so far."""
+    models, made = make_models("tiny", "float32", CPU), []
     for model in models:
         generate = model.generate
-        model.generate = lambda *a, generate=generate, **k: found.append(generate(*a, **k)) or found[-1]
-    for function in sides(models, shape, make_source(shape, CPU, torch.float32), 6, [2]).values():
-        function()
-    assert [each.shape[1] for each in found] == [7] * len(SIDES)
-    assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
+        model.generate = lambda *a, generate=generate, **k: made.append(generate(*a, **k)) or made[-1]
+    functions = make_sides(models, SHAPE, Options(r=(2,), device="none"))[1]
+    return functions, models[1], made
+
+
+def test_every_side_has_its_row(tmp_path):
+    """approx has a row per sentence encoder; CTranslate2 is there where it is installed."""
+    path = tmp_path / "new" / "benchmark.csv"
+    shapes = ["--sources", "2", "--r", "2", "--tokens", "4", "5", "--beams", "4", "--precision", "float32", "int8"]
+    main(["--quick", *shapes, "--repeats", "3", "--csv", str(path)])
+    rows = list(csv.DictReader(path.open(encoding="utf-8")))
+    names = ["encoder", *KINDS, "generate", "shared", *(f"approx r2, {kind}" for kind in KINDS), "mean_key r2"]
+    for precision in ("float32", "int8"):
+        for tokens in ("4", "5"):
+            found = [row for row in rows if (row["precision"], row["tokens"]) == (precision, tokens)]
+            assert [row["side"] for row in found if row["side"] != "CTranslate2"] == names
+            assert all(float(row["end to end_mean"]) > 0 for row in found[4:])
+            assert all(float(row["seconds_mean"]) > 0 for row in found[:4])
+            assert float(found[4]["x generate_mean"]) == 1
+
+
+def test_all_sides_decode_as_many_tokens_and_the_full_ones_the_same(sides):
+    functions, _, made = sides
+    assert list(functions) == SIDES and {decode() for decode in functions.values()} == {6}
+    assert torch.equal(made[0], made[1])
+
+
+def test_selection_of_a_side_reaches_the_model(sides):
+    functions, ours, _ = sides
+    for side, selection in (("shared", Selection("full")), ("approx r2", Selection("approx", 2))):
+        functions[side]()
+        assert ours.selection == selection
 
 
 def test_sources_are_ragged_and_valid():
-    source = make_source(Shape("tiny", 24, 1, 3), CPU, torch.float32)
-    sentences = sentences_of(source.sentence_ids, source.attention_mask)
-    assert source.attention_mask.sum(1).tolist() == [24, 23, 22]
+    tokens, sentence_ids = make_source(SHAPE._replace(sources=3))
+    sentences = sentences_of(sentence_ids, (sentence_ids >= 0).long())
+    assert (sentence_ids >= 0).sum(1).tolist() == [24, 23, 22] and tokens.shape == sentence_ids.shape
     assert sentences.exists.sum(1).tolist() == [6, 6, 6]
 
 
+@pytest.mark.parametrize(("precision", "tolerance"), [("packed", 1e-5), ("bf16", 0.1), ("int8", 0.1)])
+def test_models_of_other_precisions_compute_nearly_the_same(precision, tolerance):
+    """And not exactly: a conversion that does nothing would fail."""
+    ids = torch.randint(4, 60, (2, 7))
+    torch.manual_seed(3)
+    exact = make_models("tiny", "float32", CPU)[1]
+    torch.manual_seed(3)
+    other = make_models("tiny", precision, CPU)[1]
+    expected, found = (model(ids, decoder_input_ids=ids).logits.float() for model in (exact, other))
+    torch.testing.assert_close(found, expected, atol=tolerance, rtol=0)
+    kinds = {type(module).__name__ for module in other.modules()}
+    assert (
+        "Linear" not in kinds or precision == "int8" and any("quantized" in type(m).__module__ for m in other.modules())
+    )
+
+
+def test_int8_is_for_the_cpu():
+    with pytest.raises(ValueError, match="--precision int8 is for the CPU"):
+        convert(torch.nn.Linear(2, 2, device="meta"), "int8")
+
+
+def test_rounds_time_every_function_in_turn():
+    calls = []
+    functions = {name: lambda name=name: calls.append(name) for name in "abc"}
+    seconds = time_rounds(functions, 3, "cpu")
+    assert "".join(calls) == "cab" + "abc" + "bca" + "cab" and {len(values) for values in seconds.values()} == {3}
+
+
 def test_ratios_are_medians_within_rounds():
-    """A machine that is slow in one round slows both sides down; end to end the sentence encoder counts."""
-    peak = Timing("", 2.0, 0.0, 3, 2**20, (1.0, 2.0, 4.0))
-    half = Timing("", 1.5, 0.0, 3, 2**20, (0.5, 1.5, 2.0))
-    measured = {"generate": Measured(peak, peak), "shared": Measured(peak, peak), "approx r2": Measured(half, half)}
-    seconds = {"encoder": 1.0, "gru": 0.5, "mean": 0.0, "attention": 0.1}
-    parts = {name: Timing("", value, 0.0, 3, None, ()) for name, value in seconds.items()}
-    rows = {row["side"]: row for row in decode_rows(Shape("tiny", 24, 4, 1), 5, measured, parts)}
+    """A machine that is slow in one round slows both sides down; end to end encoder and sentence encoder count."""
+    slow, half = np.array([1.0, 2.0, 4.0]), np.array([0.5, 1.5, 2.0])
+    seconds = {"encoder": np.ones(3), "gru": np.full(3, 0.5), "mean": np.zeros(3), "attention": np.full(3, 0.1)}
+    seconds |= {"generate": slow, "shared": slow, "approx r2": half, "CTranslate2": slow + 1}
+    rows = {row["side"]: row for row in decode_rows(SHAPE, seconds)}
     row = rows["approx r2, gru"]
-    assert row["whole_x_generate"] == row["step_x_shared"] == 2.0
-    assert row["end_to_end_s"] == 3.0 and row["end_to_end_x_shared"] == pytest.approx(3.0 / 3.0)
-    assert rows["approx r2, mean"]["end_to_end_x_generate"] == pytest.approx(3.0 / 2.5)
-    assert row["peak_mib"] == 1.0 and row["step_ms"] == 1500
+    assert row["decode x shared"] == {"mean": 2.0, "low": 2 / 1.5, "high": 2.0} and row["decode"]["mean"] == 1.5
+    assert row["end to end"] == {"mean": 3.0, "low": 2.0, "high": 3.5}
+    assert row["x shared"]["mean"] == pytest.approx(1.0) and row["x shared"]["high"] == pytest.approx(5 / 3.5)
+    assert rows["approx r2, mean"]["x generate"]["high"] == pytest.approx(5 / 3)
+    assert rows["CTranslate2"]["end to end"]["mean"] == 3 and rows["shared"]["x CTranslate2"]["mean"] == 1
 
 
-def test_a_step_is_from_token_to_token_without_the_first(monkeypatch):
-    layer = torch.nn.Linear(1, 1)
-    clock = Clock(layer, CPU)
-    times = iter([0.0, 9.0, 10.0, 12.0, 15.0])
-    monkeypatch.setattr(benchmark, "perf_counter", lambda: next(times))
-    for _ in range(5):
-        layer(torch.zeros(1))
-    assert clock.step() == 2.0
-
-
-def test_selection_of_a_side_reaches_the_model():
-    models = make_models("tiny", CPU, torch.float32)
-    shape = Shape("tiny", 24, 4, 1)
-    functions = sides(models, shape, make_source(shape, CPU, torch.float32), 4, [2])
-    expected = {"shared": Selection("full"), "approx r2 + one choice": Selection("approx", 2, share_beams=True)}
-    for side, selection in expected.items():
-        functions[side]()
-        assert models[1].selection == selection
-
-
-@pytest.mark.parametrize("flags", [["--repeats", "2"], ["--tokens", "3"], ["--r", "0"]])
+@pytest.mark.parametrize("flags", [["--repeats", "2"], ["--tokens", "0"], ["--r", "0"]])
 def test_bad_flags(flags, capsys):
     with pytest.raises(SystemExit):
         main(["--quick", *flags])
-    assert "need 3 repeats, 4 tokens" in capsys.readouterr().err
+    assert "need 3 repeats, and tokens" in capsys.readouterr().err
 
 
-def test_nothing_is_written_without_a_file(tmp_path, monkeypatch):
+def test_nothing_is_written_without_a_file(monkeypatch):
     """The committed results stay as they are, whatever is measured."""
-    monkeypatch.setattr(benchmark, "decoding", lambda *a: [{"table": "decode"}])
+    monkeypatch.setattr(benchmark, "decoding", lambda *a: [{"side": "x"}])
     monkeypatch.setattr(benchmark, "write_csv", lambda *a: pytest.fail("it was written"))
     main(["--quick"])

@@ -70,7 +70,7 @@ def benchmark():
 
 def test_d22_passes_are_those_of_the_three_modes(benchmark):
     """D22: no dropout, greedy. Forward+backward runs with gradients, forward without, inference step by step."""
-    bart = benchmark.make_models("tiny", torch.device("cpu"), torch.float32)[0]
+    bart = benchmark.make_models("tiny", "float32", torch.device("cpu"))[0]
     seen = []
 
     def watch(layer, arguments, keywords, output):
@@ -90,38 +90,27 @@ def test_d22_passes_are_those_of_the_three_modes(benchmark):
         assert all(parameter.grad is None for parameter in bart.parameters())
 
 
-def test_eq1_table_1_fits_the_measured_times(benchmark, monkeypatch):
+def test_eq1_table_1_fits_the_measured_times(benchmark):
     """Times by a clock of our own: each mode has its polynomial, and finds it."""
-    bart = benchmark.make_models("tiny", torch.device("cpu"), torch.float32)[0]
+    bart = benchmark.make_models("tiny", "float32", torch.device("cpu"))[0]
     known = {"forward+backward": (2.0, 0.1, 0.01), "forward": (1.0, 0.2, 0.0), "inference": (1.0, 3.0, 0.5)}
-
-    def fake(functions, repeats, warmup, device, memory):
-        assert repeats == 3 and all(callable(function) for function in functions.values())
-        times = {key: np.polyval(known[key[0]][::-1], key[1]) for key in functions}
-        return {key: benchmark.Timing(key, seconds, 0.0, 3, None, ()) for key, seconds in times.items()}
-
-    monkeypatch.setattr(benchmark, "compare", fake)
-    rows, times = benchmark.table_1(bart, 9, [2, 3, 5, 8], 3)
-    for row in rows:
-        first, linear, square = known[row["mode"]]
-        assert row["c1_s"] == pytest.approx(first) and row["r_squared"] == pytest.approx(1)
-        assert row["c2/c1_1e-3"] == pytest.approx(1e3 * linear / first)
-        assert row["c3/c1_1e-6"] == pytest.approx(1e6 * square / first, abs=1e-4)
-    assert [row["mode"] for row in rows] == list(known) and len(times) == 12
+    measure = lambda functions: {key: np.polyval(known[key[0]][::-1], [key[1]] * 3) for key in functions}  # noqa: E731
+    *times, first, second, third = benchmark.table_1(bart, [5, 9], [2, 3, 5, 8], measure)
+    for row in (first, second, third):
+        constant, linear, square = known[row["mode"]]
+        assert row["c1_s"] == pytest.approx(constant) and row["r_squared"] == pytest.approx(1)
+        assert row["c2/c1_1e-3"] == pytest.approx(1e3 * linear / constant) and row["N"] == 9
+        assert row["c3/c1_1e-6"] == pytest.approx(1e6 * square / constant, abs=1e-4)
+    assert [row["mode"] for row in (first, second, third)] == list(known) and len(times) == 12
 
 
-def test_appendix_b_keeps_apart_what_is_read_and_what_is_written(benchmark, monkeypatch):
-    bart = benchmark.make_models("tiny", torch.device("cpu"), torch.float32)[0]
-
-    def fake(functions, repeats, warmup, device, memory):
-        times = {(n, m): 2.0 + 0.5 * m + 0.1 * n + 0.02 * m * n for n, m in functions}
-        return {key: benchmark.Timing(key, seconds, 0.0, 3, None, ()) for key, seconds in times.items()}
-
-    monkeypatch.setattr(benchmark, "compare", fake)
-    [row], times = benchmark.appendix_b(bart, [6, 9, 12], [2, 3, 4], 3)
+def test_appendix_b_keeps_apart_what_is_read_and_what_is_written(benchmark):
+    bart = benchmark.make_models("tiny", "float32", torch.device("cpu"))[0]
+    measure = lambda functions: {(n, m): [2.0 + 0.5 * m + 0.1 * n + 0.02 * m * n] * 3 for n, m in functions}  # noqa: E731
+    *times, row = benchmark.appendix_b(bart, [6, 9, 12], [2, 3, 4], measure)
     found = [row[f"c{number}/c1"] for number in range(1, 7)]
     np.testing.assert_allclose(found, [1, 0.25, 0.05, 0.01, 0, 0], atol=1e-9)
-    assert {(each["N"], each["M"]) for each in times} == {(n, m) for n in (6, 9, 12) for m in (2, 3, 4)}
+    assert {(time["N"], time["M"]) for time in times} == {(n, m) for n in (6, 9, 12) for m in (2, 3, 4)}
 
 
 def test_both_tables_by_one_command(benchmark, tmp_path, capsys):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoTokenizer, BartConfig, BartForConditionalGeneration
+from transformers import BartConfig, BartForConditionalGeneration
 
 from .. import model as model_file
 from ..model import load_model
@@ -30,7 +30,7 @@ def test_the_example_of_model_py_runs(tmp_path):
     bart.generation_config.update(min_length=56, max_length=142, num_beams=4)
     bart.save_pretrained(tmp_path)
     train_tokenizer([" ".join(document)] * 4, 400).save_pretrained(tmp_path)
-    names = dict(name=str(tmp_path), load_model=load_model, AutoTokenizer=AutoTokenizer, encode=encode, torch=torch)
+    names = dict(name=str(tmp_path), load_model=load_model, encode=encode, torch=torch)
     names |= {"Splitter": Splitter, "Selection": Selection}
     exec(code, names)
     bart, ids, sentence_ids = names["bart"], names["ids"], names["sentence_ids"]

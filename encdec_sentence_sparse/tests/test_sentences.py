@@ -17,10 +17,10 @@ from ..sentences import (
     punkt_spans,
     token_sentence_ids,
 )
-from ..text import encode, ending_ids, tokenize, train_tokenizer
+from ..text import encode, make_splitter, tokenize, train_tokenizer
 
 STORIES = ["Mr. Smith saw Dr. Jones . He left .", "The U.S. team won . Mr. Brown was glad .", "It rained . We stayed ."]
-ODD = [
+ODD = (
     "Dr. e.g. i.e. U.S. Mr. etc. vs. Inc.",
     "No end",
     "...",
@@ -29,7 +29,7 @@ ODD = [
     "x",
     "One.Two.Three",
     "Ärger . 你好。 🙂 .",
-]
+)
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +49,6 @@ def punkt_tab(tmp_path, monkeypatch):
     load_punkt.cache_clear()
     yield folder
     load_punkt.cache_clear()
-
-
-@pytest.fixture
-def splitter(request, tokenizer):
-    return Splitter(request.param, eos_ids=ending_ids(tokenizer, " ."))
 
 
 def texts_of(tokenizer, encoded) -> list[str]:
@@ -96,12 +91,8 @@ def test_d7_the_end_of_text_is_a_sentence_of_its_own_or_of_the_last(tokenizer):
 def test_d8_punkt_knows_abbreviations_and_the_released_rule_does_not(tokenizer):
     """By the token rule "Mr ." ends a sentence and "?" does not; by punkt (paper) it is the other way round."""
     text = "Was Mr . Smith there ? He left ."
-    splitter = Splitter("eos-token", eos_ids=ending_ids(tokenizer, " ."))
-    assert texts_of(tokenizer, encode(tokenizer, text, 99, splitter)) == [
-        "<s> Was Mr .",
-        " Smith there ? He left .",
-        "</s>",
-    ]
+    found = encode(tokenizer, text, 99, make_splitter(tokenizer, "eos-token"))
+    assert texts_of(tokenizer, found) == ["<s> Was Mr .", " Smith there ? He left .", "</s>"]
     punkt = Splitter("nltk")
     found = encode(tokenizer, "Was Mr. Smith there? He left.", 99, punkt)
     assert texts_of(tokenizer, found) == ["<s> Was Mr. Smith there?", " He left.", "</s>"]
@@ -120,11 +111,10 @@ def test_the_released_rule_cuts_after_each_end_token():
 
 def test_end_tokens_are_found_with_and_without_a_blank(tokenizer):
     """ "." and " ." are different tokens (4 and 479 in BART): arXiv's has the blank."""
-    with_blank, without = ending_ids(tokenizer, " ."), ending_ids(tokenizer, ".")
-    assert with_blank != without
-    assert [tokenizer.decode(ids) for ids in (with_blank, without)] == [" .", "."]
+    for end in (" .", "."):
+        assert tokenizer.decode(make_splitter(tokenizer, "eos-token", "own", end).eos_ids) == end
     with pytest.raises(ValueError, match="no token 'THE END' for sentence_end: give another"):
-        ending_ids(tokenizer, "THE END")
+        make_splitter(tokenizer, "eos-token", "own", "THE END")
 
 
 def test_given_spans_find_each_sentence_in_the_joined_text():
@@ -150,7 +140,7 @@ def test_ids_have_no_gaps_and_cover_every_token(tokenizer):
     for _ in range(50):
         pieces = [rng.choice(["Mr. Smith", "", " ", "It rained .", "x", "  We  "]) for _ in range(rng.randint(1, 6))]
         for rule in RULES:
-            splitter = Splitter(rule, rng.choice(["own", "last"]), ending_ids(tokenizer, " ."))
+            splitter = make_splitter(tokenizer, rule, rng.choice(["own", "last"]))
             found = encode(tokenizer, ["It .", *pieces], rng.randint(3, 30), splitter)
             ids = found.sentence_ids
             assert len(ids) == len(found.ids) and ids[0] == 0
@@ -172,12 +162,12 @@ def test_d9_a_document_that_is_too_long_is_cut(tokenizer):
 # Documents without proper sentences
 
 
-@pytest.mark.parametrize("splitter", RULES, indirect=True)
-@pytest.mark.parametrize("text", ODD)
-def test_odd_documents_have_at_least_one_sentence(tokenizer, splitter, text):
-    found = encode(tokenizer, [text], 99, splitter)
-    assert found.sentence_ids[0] == 0 and len(found.sentence_ids) == len(found.ids)
-    assert tokenizer.decode(found.ids) == f"<s> {text}</s>"
+@pytest.mark.parametrize("rule", RULES)
+def test_odd_documents_have_at_least_one_sentence(tokenizer, rule):
+    for text in ODD:
+        found = encode(tokenizer, [text], 99, make_splitter(tokenizer, rule))
+        assert found.sentence_ids[0] == 0 and len(found.sentence_ids) == len(found.ids)
+        assert tokenizer.decode(found.ids) == f"<s> {text}</s>"
 
 
 def test_blank_texts_are_one_span_and_have_no_token_to_train_on(tokenizer):
