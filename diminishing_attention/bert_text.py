@@ -64,12 +64,18 @@ def save(tokenizer, folder: Path) -> None:
 
 def load(folder: Path):
     """Read what `save` wrote; ValueError where it is not there or cut off."""
-    from transformers import AutoTokenizer
+    return load_pretrained("AutoTokenizer", str(Path(folder, "tokenizer")))
+
+
+def load_pretrained(kind: str, name: str, **keywords):
+    """`transformers.KIND.from_pretrained(name)`; ValueError with the remedy when it is not there or does not fit."""
+    import transformers
 
     try:
-        return AutoTokenizer.from_pretrained(str(Path(folder, "tokenizer")))
-    except Exception as error:  # transformers and tokenizers raise a dozen unrelated types
-        raise ValueError(f"{folder}/tokenizer is missing or cut off ({str(error)[:200]}): train again") from None
+        return getattr(transformers, kind).from_pretrained(name, **keywords)
+    except Exception as error:  # transformers and the hub raise a dozen unrelated types
+        remedy = "make it again" if Path(name).exists() else f"give a folder, or: HF_HUB_OFFLINE=0 hf download {name}"
+        raise ValueError(f"cannot load {name!r} ({str(error).strip().splitlines()[0]}): {remedy}") from error
 
 
 def greedy_labels(sentences: Sequence[str], summary: str, most: int = 3) -> list[bool]:

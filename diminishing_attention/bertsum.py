@@ -34,7 +34,6 @@ class BertSumConfig:
     heads: int = 8
     feed_forward: int = 2048
     dropout: float = 0.2
-    positions: int = 512  # beyond the encoder's own, its last position is repeated (released PreSumm)
     label_smoothing: float = 0.0  # of the training loss of the abstractive model
     diminishing: Diminishing = Diminishing()
     renormalise: bool = False  # D1: the diminished weights need not sum to 1
@@ -50,9 +49,6 @@ def learning_rate(step: int, factor: float, warmup: int) -> float:
     number = step + 1
     # Eq. (7), (8): lr = lr~ min(step^-0.5, step warmup^-1.5)
     return factor * min(number**-0.5, number * warmup**-1.5) if warmup else factor
-
-
-# Parts
 
 
 def sinusoids(states: Tensor, first: int = 0) -> Tensor:
@@ -138,14 +134,11 @@ def initialise(module: nn.Module, width: int) -> None:
             nn.init.zeros_(part.bias)
 
 
-# The extractive model
-
-
 class BertSumExt(Encoding):
     """The probability of each sentence to be in the summary."""
 
     def __init__(self, encoder: nn.Module, config: BertSumConfig):
-        super().__init__(encoder, config.positions)
+        super().__init__(encoder)
         self.layers = nn.ModuleList(SentenceLayer(self.width, config) for _ in range(config.layers))
         self.norm = nn.LayerNorm(self.width, eps=1e-6)
         self.score = nn.Linear(self.width, 1)
@@ -170,9 +163,6 @@ class BertSumExt(Encoding):
         """Binary cross-entropy of each sentence of the batch, (sentences,)."""
         logits, labels = self.logits(batch)[batch.keep_sentences], batch.labels[batch.keep_sentences]
         return F.binary_cross_entropy_with_logits(logits.float(), labels.float(), reduction="none")
-
-
-# The abstractive model
 
 
 class Source(NamedTuple):
@@ -242,7 +232,7 @@ class BertSumExtAbs(Encoding):
     """An encoder (of a trained BertSumExt, or a BERT as it is) and a Transformer decoder."""
 
     def __init__(self, encoder: nn.Module, config: BertSumConfig, special: TargetIds):
-        super().__init__(encoder, config.positions)
+        super().__init__(encoder)
         self.special, self.heads, self.label_smoothing = special, config.heads, config.label_smoothing
         self.bos, self.eos, self.vocabulary = special.bos, special.eos, encoder.config.vocab_size
         # Section 4.2: the mechanism is in the last layer only.

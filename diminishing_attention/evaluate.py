@@ -94,9 +94,6 @@ def common_name(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else re.sub(r"[-_.]?(seed)?\d+$", "", names[0]) or names[0]
 
 
-# Scores
-
-
 def score(texts: Sequence[str], examples: Sequence[Example], lead: int = 3, is_reference: bool = False) -> Scores:
     """(n,) values of every text: ROUGE, repetition, novelty, overlap with the lead, length.
 
@@ -143,9 +140,6 @@ def summarise(of_seeds: Sequence[Scores], first: Sequence[Scores] | None = None)
             seeds = (values.mean(1) - theirs.mean(1)).tolist() if len(theirs) == len(values) else None
             result[metric] = rouge.difference(values.mean(0), theirs.mean(0)) | {"seeds": seeds}
     return result
-
-
-# The tables
 
 
 def describe(runs: dict[str, Run]) -> dict:

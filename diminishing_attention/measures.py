@@ -37,9 +37,6 @@ def novel_share(words: Sequence[str], source: Sequence[str], n: int) -> float:
     return sum(gram not in known for gram in grams) / len(grams) if grams else 0.0
 
 
-# Table 2
-
-
 def bertscore(predictions: Sequence[str], references: Sequence[str], folder: str, layer=0, device="cpu") -> list[float]:
     """BERTScore F1 x 100 of each prediction (Zhang et al. 2019), by the package bert-score.
 

@@ -29,7 +29,7 @@ from shared.data import Example, in_sentences, load
 
 from . import bert_text, bertsum, text
 from .config import LEAST, MOST, PRESETS, TrainConfig
-from .encoder import load_encoder, load_pretrained, new_encoder
+from .encoder import load_encoder, new_encoder
 from .model import PointerGenerator, PointerGeneratorConfig
 from .run import check_fields, holds_run, load_weights, one_line_errors, read_config, save_checkpoint, training
 
@@ -107,10 +107,13 @@ def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
         vocabulary = text.Vocabulary.build(texts, config.vocabulary)
         return Run(config, make_model(config, vocabulary), vocabulary)
     if config.encoder:
-        tokenizer = load_pretrained("AutoTokenizer", config.encoder)
+        tokenizer = bert_text.load_pretrained("AutoTokenizer", config.encoder)
     else:
         tokenizer = bert_text.make_tokenizer(texts, config.vocabulary, config.positions)
-    bert = load_encoder(config.encoder) if config.encoder and config.pretrained else new_encoder(len(tokenizer), config)
+    if config.encoder and config.pretrained:
+        bert = load_encoder(config.encoder, config.positions)
+    else:
+        bert = new_encoder(len(tokenizer), config)
     return Run(config, make_model(config, tokenizer, bert), tokenizer)
 
 
@@ -150,9 +153,6 @@ def load_task(config: TrainConfig, split: str, limit: int | None = None, data: s
     if missing := [example.id for example in examples if not (example.title or "").strip()]:
         raise ValueError(f"{data or config.data}: {missing[0]!r} has no field 'title': use --task summary")
     return [replace(e, summary=[e.title], references=[[e.title]], salient=None) for e in examples]
-
-
-# Training
 
 
 def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
@@ -251,9 +251,6 @@ def validation_loss(model: nn.Module, run: Run, items: Sequence) -> float:
     by_length = sorted(items, key=lambda item: len(item.source))
     batches = (by_length[first : first + size] for first in range(0, len(items), size))
     return torch.cat([model(run.text.collate(batch, device)) for batch in batches]).mean().item()
-
-
-# Command line
 
 
 # Same as l0drop/train.py:parse

@@ -99,5 +99,5 @@ def test_a_tokenizer_comes_back_from_its_folder(tokenizer, tmp_path):
     assert load(tmp_path).get_vocab() == tokenizer.get_vocab()
     (tmp_path / "tokenizer" / "tokenizer.json").write_text("{")
     for folder in (tmp_path, tmp_path / "missing"):
-        with pytest.raises(ValueError, match="tokenizer is missing or cut off"):
+        with pytest.raises(ValueError, match="cannot load '.*tokenizer'"):
             load(folder)

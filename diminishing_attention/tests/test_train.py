@@ -1,6 +1,7 @@
 """Training: presets, optimisers, batches, the two phases, resuming, several processes, and what bad input gets."""
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import asdict, replace
@@ -13,7 +14,6 @@ pytest.importorskip("shared")
 
 from accelerate.state import AcceleratorState
 from safetensors.torch import load_file
-from transformers import BertConfig, BertModel
 
 from shared.data import load, write_jsonl
 
@@ -21,6 +21,7 @@ from .. import train as training
 from ..bert_text import make_tokenizer
 from ..bertsum import learning_rate
 from ..config import PRESETS, TrainConfig
+from ..encoder import new_encoder
 from ..text import PAD, UNK, LengthBatches
 from ..train import COUNTED, begin, load_run, load_task, main, make_optimizer, parse, train
 
@@ -169,14 +170,6 @@ def test_eq7_eq8_d9_two_groups_are_two_optimisers(runs):
     assert len(encoder) + len(optimizer.param_groups[1]["params"]) == len(list(run.model.parameters()))
 
 
-def test_eq7_eq8_rates_reach_their_groups(runs):
-    """The last update's rates stand in the checkpoint: the encoder's first, then the others'."""
-    state = torch.load(runs["bertsum-abs"] / "checkpoints/00000006/optimizer.bin", weights_only=True)
-    expected = [learning_rate(5, 0.02, 4), learning_rate(5, 0.05, 4)]
-    assert [group["lr"] for group in state["param_groups"]] == expected
-    assert log(runs["bertsum-abs"])[-1]["lr"] == expected[1]
-
-
 def test_batches_hold_every_item_once_an_epoch_and_are_of_like_length(runs):
     items = load_run(runs["pointer"]).encode(load("toy:count=41,seed=1"))
     batches = LengthBatches(items, 8, 0, "target_out", 0)
@@ -205,21 +198,14 @@ def test_a_budget_of_padded_tokens_limits_batches(runs):
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_training_lowers_the_loss(tmp_path, name):
-    train(replace(CONFIGS[name], steps=40, save_every=20, dropout=0.0), tmp_path / "run")
-    first, *rows = log(tmp_path / "run")
-    assert first == {"step": 0, "examples": 24, "validation_examples": 24, "sources_cut": 24}
-    kind = "loss" if name == "bertsum-ext" else "validation_loss"  # it learns the 24 documents by heart
-    assert rows[-1][kind] < rows[0][kind]
-
-
-@pytest.mark.parametrize("name", CONFIGS)
 def test_validation_loss_is_the_mean_over_all_it_counts(runs, name):
     """Of documents (pointer), target tokens or sentences, without label smoothing: the same one by one."""
     run = load_run(runs[name])
     with torch.no_grad():
         losses = [run.model(run.text.collate([item])) for item in run.encode(load_task(run.config, "validation"))]
-    assert log(runs[name])[-1]["validation_loss"] == pytest.approx(torch.cat(losses).mean().item(), abs=2e-5)
+    first, *_, last = log(runs[name])
+    assert last["validation_loss"] == pytest.approx(torch.cat(losses).mean().item(), abs=2e-5)
+    assert first == {"step": 0, "examples": 24, "validation_examples": 24, "sources_cut": 24}
 
 
 def test_d19_accumulation_is_the_mean_of_the_micro_batches(tmp_path):
@@ -279,9 +265,7 @@ def test_two_processes_train_like_one_that_accumulates_twice_as_much(tmp_path):
 # Two phases
 
 
-@pytest.mark.parametrize(
-    "change", [{"diminishing": "dim"}, {"diminishing": "dydim"}, {"coverage": True}, {}], ids=lambda c: str(c)
-)
+@pytest.mark.parametrize("change", [{"diminishing": "dydim"}, {"coverage": True}], ids=str)
 def test_the_mechanism_is_switched_on_after_the_base(tmp_path, runs, change):
     """Same weights and words, a fresh optimiser; coverage alone brings a new parameter; training goes on."""
     config = replace(SMALL, init=str(runs["pointer"]), steps=2, **change)
@@ -319,50 +303,47 @@ def test_the_mechanism_changes_what_the_same_weights_do(runs):
     assert len({round(loss, 6) for loss in losses}) == 4
 
 
-def test_bertsum_is_trained_in_two_stages(runs, tmp_path):
+def test_bertsum_is_trained_in_two_stages(runs):
     """bertsum-abs takes the encoder of bertsum-ext, and goes on from a bertsum-abs with all weights."""
-    config = parse(["--out", "nowhere", "--init", str(runs["bertsum-ext"]), "--model", "bertsum-abs", "--heads", "4"])[
-        0
-    ]
+    flags = ["--out", "nowhere", "--init", str(runs["bertsum-ext"]), "--model", "bertsum-abs", "--heads", "4"]
+    config = parse(flags)[0]
     run = begin(config, load(DATA))
     extractive, now = weights(runs["bertsum-ext"]), run.model.state_dict()
     taken = [name for name in extractive if name.startswith("encoder.")]
     assert taken and all(torch.equal(extractive[name], now[name]) for name in taken)
     assert torch.equal(now["embedding.weight"], now["encoder.embeddings.word_embeddings.weight"])
     assert run.model.layers[0].cross_attention.heads == 4 and run.model.encoder.config.num_attention_heads == 2
-    config = replace(BERT, init=str(runs["bertsum-abs"]), diminishing="dydim", steps=1)
-    run = begin(config, load(DATA))
+    run = begin(replace(BERT, init=str(runs["bertsum-abs"]), diminishing="dydim", steps=1), load(DATA))
     assert same(run.model.state_dict(), weights(runs["bertsum-abs"]))
     assert run.model.layers[-1].diminishing.kind == "dydim" and run.model.layers[0].diminishing.kind == "none"
-    train(config, tmp_path / "run")
-    assert load_run(tmp_path / "run").config.diminishing == "dydim"
 
 
-def test_d12_the_second_phase_starts_the_schedule_anew(runs, tmp_path):
-    """D12: the first rate logged is that of a first step, not of one after the base's."""
+def test_eq7_eq8_d12_rates_reach_their_groups_and_start_anew(runs, tmp_path):
+    """The encoder's first, then the others'. D12: the second phase begins with the rate of a first step."""
     config = replace(BERT, init=str(runs["bertsum-abs"]), diminishing="dim", steps=1, warmup=50)
     train(config, tmp_path / "run")
-    assert log(tmp_path / "run")[1]["lr"] == pytest.approx(0.05 * 50**-1.5)
+    expected = [learning_rate(0, 0.02, 4), 0.05 * 50**-1.5]
+    state = torch.load(tmp_path / "run/checkpoints/00000001/optimizer.bin", weights_only=True)
+    assert [group["lr"] for group in state["param_groups"]] == pytest.approx(expected)
+    assert log(tmp_path / "run")[1]["lr"] == pytest.approx(expected[1])
 
 
 def test_a_pretrained_encoder_from_a_folder(tmp_path):
     """Its weights are the start, or its tokenizer alone; the run folder needs the encoder's folder no more."""
     folder = tmp_path / "bert"
     tokenizer = make_tokenizer([example.source for example in load(DATA)], 200, 64)
-    sizes = dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16)
-    torch.manual_seed(7)
-    BertModel(BertConfig(vocab_size=len(tokenizer), max_position_embeddings=32, **sizes)).save_pretrained(folder)
+    bert = new_encoder(len(tokenizer), replace(BERT, positions=32))
+    bert.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    before = load_file(folder / "model.safetensors")
     fresh = begin(replace(BERT, encoder=str(folder), pretrained=False, layers=3, width=32), load(DATA))
     assert len(fresh.model.encoder.encoder.layer) == 3 and fresh.tokenizer.get_vocab() == tokenizer.get_vocab()
     config = replace(BERT, encoder=str(folder), steps=1, learning_rate=1e-9, encoder_learning_rate=1e-9)
     train(config, tmp_path / "run")
     now = weights(tmp_path / "run")
-    assert all(torch.allclose(now[f"encoder.{name}"][: len(before[name])], before[name], atol=1e-6) for name in before)
+    for name, tensor in bert.state_dict().items():
+        torch.testing.assert_close(now[f"encoder.{name}"][: len(tensor)], tensor, atol=1e-6, rtol=0)
     assert len(now["encoder.embeddings.position_embeddings.weight"]) == 64  # extended
-    for file in folder.iterdir():
-        file.unlink()
+    shutil.rmtree(folder)
     assert load_run(tmp_path / "run").model.encoder.config.max_position_embeddings == 64
 
 
@@ -406,9 +387,11 @@ class Killed(BaseException):
     pass
 
 
-@pytest.mark.parametrize("name", ["pointer", "bertsum-ext", "bertsum-abs", "init", "stages"])
-@pytest.mark.parametrize("moment", ["before the first step", "in a step"])
-def test_a_killed_run_resumes_to_the_same_bits(tmp_path, monkeypatch, runs, name, moment):
+@pytest.mark.parametrize(
+    ("name", "fatal"),
+    [("pointer", 3), ("bertsum-ext", 3), ("bertsum-abs", 3), ("init", 0), ("stages", 0), ("stages", 3)],
+)
+def test_a_killed_run_resumes_to_the_same_bits(tmp_path, monkeypatch, runs, name, fatal):
     """Kill and --resume gives bitwise the weights of a run that was never killed: dropout, Adam, data order."""
     second = {
         "init": replace(SMALL, init=str(runs["pointer"]), coverage=True),
@@ -417,7 +400,6 @@ def test_a_killed_run_resumes_to_the_same_bits(tmp_path, monkeypatch, runs, name
     config, whole = (CONFIGS | second)[name], runs.get(name, tmp_path / "whole")
     if name in second:
         train(config, whole)
-    fatal = 0 if moment == "before the first step" else 3
 
     def kill(step, *arguments):
         if step == fatal:
@@ -443,11 +425,6 @@ def test_a_longer_run_is_the_one_that_was_longer_from_the_start(tmp_path, runs):
         parse(["--out", str(tmp_path / "run"), "--resume", "--hidden", "9"])
 
 
-def test_another_seed_is_another_run(tmp_path, runs):
-    train(replace(SMALL, seed=1), tmp_path / "other")
-    assert not same(weights(runs["pointer"]), weights(tmp_path / "other"))
-
-
 # Bad input
 
 
@@ -455,17 +432,10 @@ def test_another_seed_is_another_run(tmp_path, runs):
     ("change", "message"),
     [
         ({"model": "bart"}, "--model is 'bart'; it must be one of pointer, bertsum-ext, bertsum-abs"),
-        ({"diminishing": "dyn"}, "--diminishing is 'dyn'; it must be one of none, dim, dydim"),
-        ({"f": "cube"}, "--f is 'cube'; it must be one of log, sqrt, power"),
         ({"exponent": 1.5}, "exponent is 1.5; a power is concave and increasing between 0 and 1"),
         ({"steps": 0}, "--steps is 0"),
-        ({"hidden": 0}, "--hidden is 0"),
         ({"vocabulary": 4}, "--vocabulary is 4"),
-        ({"examples": -1}, "--examples is -1"),
         ({"learning_rate": float("nan")}, "--learning-rate is nan"),
-        ({"learning_rate": -1.0}, "--learning-rate is -1.0"),
-        ({"clip": float("inf")}, "--clip is inf"),
-        ({"coverage_weight": float("nan")}, "--coverage-weight is nan"),
         ({"label_smoothing": 2.0}, "--label-smoothing is 2.0"),
         ({"dropout": 2.0}, "--dropout is 2.0"),
         ({"length_penalty": 1.5}, "--length-penalty is 1.5 and average is true: add --average False"),
@@ -482,13 +452,6 @@ def test_values_out_of_range_are_refused(tmp_path, change, message):
     with pytest.raises(ValueError, match=message):
         train(replace(TrainConfig(), **change), tmp_path / "run")
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(("flag", "message"), [("--max-sour", "max-source"), ("--preset=huge", "repetition")])
-def test_unknown_flags_name_the_nearest(tmp_path, capsys, flag, message):
-    with pytest.raises(SystemExit) as stop:
-        parse(["--out", str(tmp_path / "run"), flag])
-    assert stop.value.code == 2 and message in capsys.readouterr().err
 
 
 def test_every_flag_is_explained_with_its_source(capsys):
@@ -520,19 +483,15 @@ def test_a_run_that_another_model_cannot_go_on_from(runs):
             begin(replace(config, init=str(runs[name])), load(DATA))
 
 
-def test_damaged_run_folders_are_named(tmp_path, runs):
-    for name, file in (
-        ("pointer", "tokenizer.json"),
-        ("pointer", "start.json"),
-        ("bertsum-abs", "encoder/config.json"),
-    ):
-        path = runs[name] / file
-        whole = path.read_bytes()
-        path.write_bytes(whole[:5])
-        with pytest.raises(ValueError, match="cut off|is no vocabulary"):
-            load_run(runs[name])
-        path.write_bytes(whole)
-    assert load_run(runs["bertsum-abs"]).config == BERT
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [("pointer", "tokenizer.json"), ("pointer", "start.json"), ("bertsum-abs", "encoder/config.json")],
+)
+def test_damaged_run_folders_are_named(tmp_path, runs, name, file):
+    shutil.copytree(runs[name], tmp_path / "run")
+    (tmp_path / "run" / file).write_text('{"a')
+    with pytest.raises(ValueError, match="cut off|is no vocabulary"):
+        load_run(tmp_path / "run")
 
 
 def test_bad_data_is_named_and_leaves_no_run(tmp_path, capsys):
