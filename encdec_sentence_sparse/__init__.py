@@ -5,33 +5,21 @@ sentence-level attention: exact, or approximated from one vector per sentence, s
 """
 
 from .approximator import SentenceEncoder
-from .attention import SentenceSparseAttention, SourceCache
-from .lobart import extend_positions, make_local
-from .model import SentenceSparseBart, add_approximator, approximator_parameters, freeze, load_model
-from .selection import Selection, SentenceAttention, Sentences, entropy, kl_divergence, saliency, sharpen, top_r
+from .model import SentenceSparseBart, add_approximator, freeze, load_model
+from .selection import Selection, objective, saliency, top_r
 from .sentences import Splitter
-from .text import Item, encode
+from .text import encode
 
 __all__ = [
-    "Item",
     "Selection",
-    "SentenceAttention",
     "SentenceEncoder",
-    "SentenceSparseAttention",
     "SentenceSparseBart",
-    "Sentences",
-    "SourceCache",
     "Splitter",
     "add_approximator",
-    "approximator_parameters",
     "encode",
-    "entropy",
-    "extend_positions",
     "freeze",
-    "kl_divergence",
     "load_model",
-    "make_local",
+    "objective",
     "saliency",
-    "sharpen",
     "top_r",
 ]

@@ -220,12 +220,10 @@ class SentenceSparseAttention(nn.Module):
         if keep is None:
             context = self.attend_masked(queries, memory, None, sentences.ids, cache.keep_words)
         else:
-            context = self.attend_gathered(queries, memory, keep, cache, selection.share_beams)
+            context = self.attend_gathered(queries, memory, keep, cache)
         return self.out_proj(context.transpose(1, 2).reshape(hidden_states.shape))
 
-    def attend_gathered(
-        self, queries: Tensor, memory: LayerMemory, keep: Tensor, cache: SourceCache, is_shared: bool
-    ) -> Tensor:
+    def attend_gathered(self, queries: Tensor, memory: LayerMemory, keep: Tensor, cache: SourceCache) -> Tensor:
         """Per source, fetch the words that any beam selected, and let each beam see those that it selected itself.
 
         One gather of what all beams need reads less than a gather per beam: beams mostly agree. It goes into a buffer
@@ -238,7 +236,7 @@ class SentenceSparseAttention(nn.Module):
             words = cache.gathered[: len(positions)]
             torch.index_select(memory.keys_values[source], 0, positions, out=words)  # (words, 2, D)
             keys, values = (self.split(part.unsqueeze(0)) for part in words.unbind(1))  # (1, H, words, K)
-            keep_words = None if is_shared or len(kept) == 1 else kept[:, ids[positions]]  # (Q, words)
+            keep_words = None if len(kept) == 1 else kept[:, ids[positions]]  # (Q, words)
             # Eq. (3): softmax(Q K^^T) V^ over the words of the selected sentences
             contexts.append(F.scaled_dot_product_attention(queries[source : source + 1], keys, values, keep_words))
         return torch.cat(contexts)  # (B, H, Q, K)

@@ -21,7 +21,6 @@ On the CPU seconds are CPU seconds, and freed memory stays with the process for 
 import ctypes
 import tempfile
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -44,8 +43,9 @@ from shared.rouge import table
 from shared.timing import find_device
 
 from .approximator import KINDS, SentenceEncoder
-from .cost import fit_quadratic, fit_surface
+from .cost import appendix_b, table_1
 from .model import SentenceSparseBart, add_approximator, bart_config
+from .precision import PRECISIONS, convert
 from .run import one_line_errors
 from .selection import Selection, sentences_of
 
@@ -55,7 +55,6 @@ MODELS = {  # vocabulary, width, feed-forward width, heads, layers
     "tiny": (60, 16, 32, 2, 2),
 }
 SENTENCES = {800: 29, 4000: 120, 24: 6}  # S: N; 24 is for --quick
-PRECISIONS = ("float32", "packed", "bf16", "fp16", "int8")
 TITLES = {"x generate": "generate", "x shared": "shared", "x CTranslate2": "CTranslate2"}
 
 
@@ -89,36 +88,6 @@ class Shape(NamedTuple):
 
 
 # Models
-
-
-class PackedLinear(nn.Module):
-    """An `nn.Linear` on the CPU, for inference, with its weight in oneDNN's own layout for inputs of 64 rows."""
-
-    def __init__(self, linear: nn.Linear):
-        super().__init__()
-        # No public function packs: torch.utils.mkldnn lays out the weight anew in each call.
-        self.weight, self.bias = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), 64), linear.bias
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
-
-
-def convert(model: nn.Module, precision: str) -> nn.Module:
-    """A model as it is fastest at one of PRECISIONS; int8 quantises weights ahead and inputs as they come."""
-    is_cpu = next(model.parameters()).device.type == "cpu"
-    if precision in ("packed", "int8") and not is_cpu:
-        raise ValueError(f"--precision {precision} is for the CPU: leave out --device, or take bf16")
-    if precision == "int8":
-        with warnings.catch_warnings():  # torch.ao is deprecated; without a compiler torchao is 10 times slower
-            warnings.simplefilter("ignore")
-            return torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, torch.qint8)
-    model = model.to({"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32))
-    if is_cpu and precision in ("packed", "bf16"):
-        linears = [(m, name, child) for m in model.modules() for name, child in m.named_children()]
-        for module, name, child in linears:
-            if isinstance(child, nn.Linear):
-                setattr(module, name, PackedLinear(child))
-    return model
 
 
 def make_models(name: str, precision: str, device: torch.device) -> tuple[nn.Module, SentenceSparseBart]:
@@ -276,57 +245,6 @@ def keep_memory() -> None:
         library.mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
     except (AttributeError, OSError):
         print("memory is not kept: no mallopt here")
-
-
-# Table 1 and Appendix B: how time grows with the lengths of source and summary
-
-
-def operating_modes(bart: nn.Module, source: int, target: int) -> dict[str, Callable[[], object]]:
-    """The three modes of Section 3 on one random document: N = source, M = target tokens.
-
-    D22: without dropout; inference is greedy, with a cache. Times are medians (the paper: the mean of 100 passes).
-    """
-    tokens = partial(torch.randint, 4, bart.config.vocab_size, device=bart.device)
-    document, summary = tokens((1, source)), tokens((1, target))
-
-    def forward_and_backward() -> None:
-        bart(input_ids=document, labels=summary).loss.backward()
-        bart.zero_grad(set_to_none=True)
-
-    @torch.no_grad()
-    def forward() -> None:
-        bart(input_ids=document, labels=summary)
-
-    def inference() -> None:
-        bart.generate(document, num_beams=1, do_sample=False, min_new_tokens=target, max_new_tokens=target)
-
-    return {"forward+backward": forward_and_backward, "forward": forward, "inference": inference}
-
-
-def table_1(bart: nn.Module, sources: Sequence[int], targets: Sequence[int], measure: Callable) -> list[dict]:
-    """Table 1: Eq. (1) through the median times of each mode, at the longest source."""
-    functions = {(m, t): f for t in targets for m, f in operating_modes(bart, sources[-1], t).items()}
-    seconds = {place: float(np.median(values)) for place, values in measure(functions).items()}
-    rows = [{"table": "table_1_times", "mode": m, "M": t, "seconds": value} for (m, t), value in seconds.items()]
-    for mode in dict.fromkeys(mode for mode, _ in functions):
-        fit = fit_quadratic(targets, [seconds[mode, target] for target in targets])
-        _, linear, square = fit.normalised
-        row = {"table": "table_1", "mode": mode, "N": sources[-1], "c1_s": fit.coefficients[0]}
-        rows.append(row | {"c2/c1_1e-3": 1e3 * linear, "c3/c1_1e-6": 1e6 * square, "r_squared": fit.r_squared})
-    return rows
-
-
-def appendix_b(bart: nn.Module, sources: Sequence[int], targets: Sequence[int], measure: Callable) -> list[dict]:
-    """Appendix B: six coefficients of the time of a forward and backward pass."""
-    places = list(product(sources, targets))
-    times = measure({(n, m): operating_modes(bart, n, m)["forward+backward"] for n, m in places})
-    seconds = [float(np.median(times[place])) for place in places]
-    fit = fit_surface([m for _, m in places], [n for n, _ in places], seconds)
-    rows = [
-        {"table": "appendix_b_times", "N": n, "M": m, "seconds": s} for (n, m), s in zip(places, seconds, strict=True)
-    ]
-    row = {"table": "appendix_b", "c1_s": fit.coefficients[0], "r_squared": fit.r_squared}
-    return [*rows, row | {f"c{number}/c1": value for number, value in enumerate(fit.normalised, start=1)}]
 
 
 def time_growth(options: Options) -> list[dict]:

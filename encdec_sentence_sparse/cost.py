@@ -1,12 +1,16 @@
 """How decoding time grows with the lengths of source and summary: least-squares fits of measured times.
 
-Measured times come from `python -m encdec_sentence_sparse.benchmark --table-1` or `--appendix-b`.
+`python -m encdec_sentence_sparse.benchmark --table-1 --appendix-b` measures them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
+import torch
+from torch import nn
 
 
 class Fit(NamedTuple):
@@ -48,3 +52,54 @@ def least_squares(terms: np.ndarray, seconds: Sequence[float]) -> Fit:
     rest = ((times - terms @ (solved / scale)) ** 2).sum()
     total = ((times - times.mean()) ** 2).sum()
     return Fit(solved / scale, float(1 - rest / total) if total else 1.0)
+
+
+# Measurements: `measure` gives the seconds of each of several functions, one per round
+
+
+def operating_modes(bart: nn.Module, source: int, target: int) -> dict[str, Callable[[], object]]:
+    """The three modes of Section 3 on one random document: N = source, M = target tokens.
+
+    D22: without dropout; inference is greedy, with a cache. Times are medians (the paper: the mean of 100 passes).
+    """
+    tokens = partial(torch.randint, 4, bart.config.vocab_size, device=bart.device)
+    document, summary = tokens((1, source)), tokens((1, target))
+
+    def forward_and_backward() -> None:
+        bart(input_ids=document, labels=summary).loss.backward()
+        bart.zero_grad(set_to_none=True)
+
+    @torch.no_grad()
+    def forward() -> None:
+        bart(input_ids=document, labels=summary)
+
+    def inference() -> None:
+        bart.generate(document, num_beams=1, do_sample=False, min_new_tokens=target, max_new_tokens=target)
+
+    return {"forward+backward": forward_and_backward, "forward": forward, "inference": inference}
+
+
+def table_1(bart: nn.Module, sources: Sequence[int], targets: Sequence[int], measure: Callable) -> list[dict]:
+    """Table 1: Eq. (1) through the median times of each mode, at the longest source."""
+    functions = {(m, t): f for t in targets for m, f in operating_modes(bart, sources[-1], t).items()}
+    seconds = {place: float(np.median(values)) for place, values in measure(functions).items()}
+    rows = [{"table": "table_1_times", "mode": m, "M": t, "seconds": value} for (m, t), value in seconds.items()]
+    for mode in dict.fromkeys(mode for mode, _ in functions):
+        fit = fit_quadratic(targets, [seconds[mode, target] for target in targets])
+        _, linear, square = fit.normalised
+        row = {"table": "table_1", "mode": mode, "N": sources[-1], "c1_s": fit.coefficients[0]}
+        rows.append(row | {"c2/c1_1e-3": 1e3 * linear, "c3/c1_1e-6": 1e6 * square, "r_squared": fit.r_squared})
+    return rows
+
+
+def appendix_b(bart: nn.Module, sources: Sequence[int], targets: Sequence[int], measure: Callable) -> list[dict]:
+    """Appendix B: six coefficients of the time of a forward and backward pass."""
+    places = list(product(sources, targets))
+    times = measure({(n, m): operating_modes(bart, n, m)["forward+backward"] for n, m in places})
+    seconds = [float(np.median(times[place])) for place in places]
+    fit = fit_surface([m for _, m in places], [n for n, _ in places], seconds)
+    rows = [
+        {"table": "appendix_b_times", "N": n, "M": m, "seconds": s} for (n, m), s in zip(places, seconds, strict=True)
+    ]
+    row = {"table": "appendix_b", "c1_s": fit.coefficients[0], "r_squared": fit.r_squared}
+    return [*rows, row | {f"c{number}/c1": value for number, value in enumerate(fit.normalised, start=1)}]

@@ -1,4 +1,4 @@
-"""The paper's figures, one function each: a PNG and, beside it, a CSV of the numbers that it shows.
+"""The paper's figures, one function each, from metrics files.
 
 python -m encdec_sentence_sparse.evaluate RUN [RUN...] --r 5 1 2 3 10 --map 0 --json metrics.json
 python -m encdec_sentence_sparse.figures metrics.json --out figures
@@ -10,14 +10,13 @@ XSum, Podcast and arXiv (6, 7, 8). Figure 3 is a drawing of the model and is not
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import tyro
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
-
-from shared.data import write_csv
 
 from .run import one_line_errors
 
@@ -43,13 +42,6 @@ def panels(title: str, metrics: dict, columns: int, width: float = 4.5, height: 
     data = f"{metrics['data']}, {metrics['split']}, {metrics['examples']} documents; seed of training: {seeds}"
     figure.suptitle(f"{title}\n{data}", fontsize=9)
     return figure, figure.subplots(1, columns, squeeze=False, sharey=share)[0]
-
-
-def save_figure(out: Path, name: str, figure: Figure, rows: Sequence[dict]) -> None:
-    """Write NAME.png and NAME.csv."""
-    out.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out / f"{name}.png", dpi=150)
-    write_csv(out / f"{name}.csv", rows)
 
 
 def run_label(name: str, run: dict) -> str:
@@ -80,25 +72,23 @@ def draw(axes, line: Sequence[dict], score: str, key: str, label: str) -> None:
 # Figures
 
 
-def figure_1(files: Sequence[dict], out: Path, name: str) -> None:
+def figure_1(files: Sequence[dict]) -> Figure:
     """Figure 1: sum of attention weights against the number of retained sentences, of base and sparse-tuned runs."""
-    runs, rows = {n: run for n, run in files[0]["runs"].items() if run["task"] in ("base", "sparse")}, []
+    runs = {name: run for name, run in files[0]["runs"].items() if run["task"] in ("base", "sparse")}
     if not runs:
         raise Missing("needs a base or sparse-tuned run in the first file")
     figure, [axes] = panels("Figure 1: attention that the r most salient sentences hold", files[0], 1)
-    for run_name, run in list(runs.items())[:MOST_LINES]:
-        label, numbers = run_label(run_name, run), range(1, 1 + len(run["retained"]))
-        axes.plot(numbers, run["retained"], "o-", markersize=3, label=label)
-        rows += [{"run": label, "r": r, "retained": value} for r, value in zip(numbers, run["retained"], strict=True)]
+    for name, run in list(runs.items())[:MOST_LINES]:
+        axes.plot(range(1, 1 + len(run["retained"])), run["retained"], "o-", markersize=3, label=run_label(name, run))
     axes.set(xlabel="r, retained sentences", ylabel="sum of attention weights\n(mean over layers and steps)")
     axes.set_ylim(0, 1.02)
     axes.legend(fontsize=7)
-    save_figure(out, name, figure, rows)
+    return figure
 
 
-def figure_2(files: Sequence[dict], out: Path, name: str) -> None:
+def figure_2(files: Sequence[dict]) -> Figure:
     """Figure 2: ROUGE-1 against r, full attention as a line across; a panel per file and kind of training."""
-    groups, rows = [], []
+    groups = []
     for metrics in files:
         for task in ("base", "sparse", "kl", "integrated"):
             lines = [(key, line) for key, line in curves(metrics).items() if len(line) > 1]
@@ -108,54 +98,47 @@ def figure_2(files: Sequence[dict], out: Path, name: str) -> None:
         raise Missing("needs evaluate --r with several numbers --json")
     figure, places = panels("Figure 2: ROUGE-1 against r at inference", files[0], len(groups))
     for axes, (metrics, task, lines) in zip(places, groups, strict=True):
-        known = {"data": metrics["data"], "task": task}
         full = next(row for row in metrics["systems"].values() if row["mode"] == "full")["rouge1"]
         axes.axhline(full["mean"], color="black", linestyle=":", label="first run, full")
         axes.axhspan(full["low"], full["high"], color="black", alpha=0.08)
-        rows.append(known | {"system": "full", "r": ""} | full)
         for (run, mode), line in lines:
-            label = f"{run_label(run, metrics['runs'][run])}: {mode}"
-            draw(axes, line, "rouge1", "mean", label)
-            rows += [known | {"system": label, "r": row["r"]} | row["rouge1"] for row in line]
+            draw(axes, line, "rouge1", "mean", f"{run_label(run, metrics['runs'][run])}: {mode}")
         axes.set(xlabel="r at inference", ylabel="ROUGE-1 F1, 95 % interval", title=f"{metrics['data']}, {task}")
         axes.legend(fontsize=6)
-    save_figure(out, name, figure, rows)
+    return figure
 
 
-def figure_4(files: Sequence[dict], out: Path, name: str) -> None:
+def figure_4(files: Sequence[dict]) -> Figure:
     """Figure 4: ROUGE-1 against r at inference of runs with other r in training.
 
     The paper shows the difference to the run with r 5 in training; here it is that to the first run's full attention,
     whose paired intervals `evaluate` has. Where lines cross, and by how much, is the same.
     """
-    metrics, groups, rows = files[0], {}, []
-    for (run_name, mode), line in curves(metrics).items():
-        run = metrics["runs"][run_name]
+    metrics, groups = files[0], {}
+    for (name, mode), line in curves(metrics).items():
+        run = metrics["runs"][name]
         if run["task"] == "integrated" and mode == "approx":
             groups.setdefault((run["select"], run["sentence_encoder"]), {})[run["r_train"]] = line
     groups = {key: group for key, group in groups.items() if len(group) > 1}
     if not groups:
         raise Missing("needs integrated runs with different --r in training, and the same --select, in the first file")
     figure, places = panels("Figure 4: r in training and at inference", metrics, len(groups))
-    for axes, ((select, encoder), group) in zip(places, groups.items(), strict=True):
+    for axes, (key, group) in zip(places, groups.items(), strict=True):
         for r_train, line in sorted(group.items())[:MOST_LINES]:
             draw(axes, line, "difference", "difference", f"r {r_train} in training")
-            known = {"select": select, "encoder": encoder, "r_train": r_train}
-            rows += [known | {"r": row["r"]} | row["difference"] for row in line]
         axes.set(xlabel="r at inference", ylabel="ROUGE-1 minus first run's full\nattention, 95 % interval")
-        axes.set_title(f"integrated, {select}, {encoder}", fontsize=9)
+        axes.set_title(f"integrated, {', '.join(key)}", fontsize=9)
         axes.legend(fontsize=7)
-    save_figure(out, name, figure, rows)
+    return figure
 
 
-def attention_maps(files: Sequence[dict], out: Path, name: str) -> None:
+def attention_maps(files: Sequence[dict], place: int = 0) -> Figure:
     """Figures 5-8, of files 1-4: attention over words (left) and over sentences (right) while a summary is written."""
-    place = int(name[-1]) - 5
     runs = files[place]["runs"] if place < len(files) else {}
-    shown = next((run["map"] | {"run": key} for key, run in runs.items() if "map" in run), None)
+    shown = next((run["map"] | {"run": name} for name, run in runs.items() if "map" in run), None)
     if shown is None:
         raise Missing(f"needs metrics file {place + 1}, written by evaluate --map N --json")
-    title = f"Figure {name[-1]}: {shown['run']}, full attention, mean over heads and layers"
+    title = f"Figure {5 + place}: {shown['run']}, full attention, mean over heads and layers"
     figure, (left, right) = panels(title, files[place], 2, 5, 5, share=False)
     scale = PowerNorm(0.5, 0, np.max(shown["exact"]))  # one for both
     for axes, kind, label in ((left, "word", "token of the source"), (right, "exact", "sentence of the source")):
@@ -167,15 +150,11 @@ def attention_maps(files: Sequence[dict], out: Path, name: str) -> None:
     texts = [word.replace("Ġ", "") for word in shown["target"]]
     if len(texts) <= 60:
         left.set_yticks(range(len(texts)), texts, fontsize=5)
-    cells = [(step, number) for step in range(len(texts)) for number in range(len(shown["exact"][0]))]
-    save_figure(out, name, figure, [
-        {"step": step, "word": texts[step], "sentence": number, "attention": shown["exact"][step][number]}
-        for step, number in cells
-    ])  # fmt: skip
+    return figure
 
 
 FIGURES = {"figure_1": figure_1, "figure_2": figure_2, "figure_4": figure_4}
-FIGURES |= dict.fromkeys(("figure_5", "figure_6", "figure_7", "figure_8"), attention_maps)
+FIGURES |= {f"figure_{5 + place}": partial(attention_maps, place=place) for place in range(4)}
 
 
 def read_metrics(path: Path) -> dict:
@@ -196,9 +175,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     files = [read_metrics(path) for path in options.metrics]
     if not files:
         raise ValueError("give at least one metrics file")
+    options.out.mkdir(parents=True, exist_ok=True)
     for name, draw_figure in FIGURES.items():
         try:
-            draw_figure(files, options.out, name)
+            draw_figure(files).savefig(options.out / f"{name}.png", dpi=150)
             print(f"{name}: {options.out / name}.png", flush=True)
         except Missing as reason:
             print(f"{name}: skipped, {reason}", flush=True)

@@ -49,10 +49,8 @@ class Options:
 def predict(
     run: Run, examples: Iterable[Example], selection: Selection, batch_size: int = 8, **generation
 ) -> Iterator[dict]:
-    """Summarise documents in their order, as they come.
+    """Summarise documents in their order, as they come, with `generation` in place of the model's own settings.
 
-    Args:
-        generation: arguments of `generate`, in place of the model's own.
     Yields:
         of each document id, prediction, its number of sentences, and was_cut.
     """
@@ -85,11 +83,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     generation = {name: value for name, value in flags.items() if value is not None}
     check_generation(options.model, run, generation)
     check_outputs(options.out)
-    cut = 0
+    cut, is_json = 0, options.out and options.out.suffix == ".jsonl"
     with open(options.out, "w", encoding="utf-8") if options.out else nullcontext(sys.stdout) as file:
         rows = predict(run, read_texts(options.files), selection, options.batch_size, **generation)
         for row in tqdm(rows, unit="document", disable=not options.out):
-            is_json = options.out and options.out.suffix == ".jsonl"
             print(json.dumps(row, ensure_ascii=False) if is_json else row["prediction"], file=file, flush=True)
             cut += row["was_cut"]
     if cut:

@@ -66,14 +66,7 @@ class SentenceAttention(NamedTuple):
 
 
 def saliency(word_attention: Tensor, membership: Tensor) -> Tensor:
-    """Attention that each sentence receives.
-
-    Args:
-        word_attention: (B, H, Q, S) softmax over all words.
-        membership: (B, S, N), see `Sentences`.
-    Returns:
-        (B, H, Q, N), rows sum to 1.
-    """
+    """Attention that each sentence receives: (B, H, Q, S) softmax over all words, (B, S, N) -> (B, H, Q, N)."""
     # Eq. (4): alpha^s_{m,i} = 1/Z_m sum_j exp(q_m . k_{i,j})
     return word_attention @ membership.unsqueeze(1)
 
@@ -90,12 +83,7 @@ def entropy(attention: Tensor) -> Tensor:
 
 
 def sparsity_loss(record: Sequence[SentenceAttention], is_step: Tensor) -> Tensor:
-    """L_sparse of Eq. (5): entropy of saliency, mean over heads (A.4), layers and target steps.
-
-    Args:
-        record: of all decoder layers.
-        is_step: (B, T) bool, False at padding.
-    """
+    """L_sparse of Eq. (5): entropy of saliency, mean over heads (A.4), layers and (B, T) target steps."""
     per_layer = [entropy(layer.exact.float()).mean(1) for layer in record]  # (B, T) each
     # Eq. (5): L_sparse = 1/M sum_m H(alpha^s_m)
     return torch.stack(per_layer).mean(0)[is_step].mean()
@@ -105,14 +93,9 @@ def sparsity_loss(record: Sequence[SentenceAttention], is_step: Tensor) -> Tenso
 
 
 def top_r(scores: Tensor, exists: Tensor, r: int) -> Tensor:
-    """The r sentences with the highest scores.
+    """The r sentences with the highest scores: (B, Q, N), heads already averaged, (B, N) -> (B, Q, N) bool.
 
-    Args:
-        scores: (B, Q, N), heads already averaged.
-        exists: (B, N).
-        r: at least 1; a document with fewer sentences keeps all.
-    Returns:
-        (B, Q, N) bool, True = selected.
+    A document with fewer sentences keeps all.
     """
     exists = exists.unsqueeze(1)
     best = scores.masked_fill(~exists, float("-inf")).topk(min(r, scores.size(-1)), -1).indices
@@ -173,7 +156,6 @@ def kl_loss(
     Nothing is detached: in integrated training the loss reaches the decoder through both of its arguments.
 
     Args:
-        record: of all decoder layers, with an approximation.
         is_step: (B, T) bool; exists: (B, N) bool.
         scale: "paper", or D5: "released", divided by the number of sentences and summed over layers.
     """

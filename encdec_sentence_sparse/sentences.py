@@ -17,12 +17,7 @@ ENDS = ("own", "last")
 
 @dataclass(frozen=True)
 class Splitter:
-    """How documents are split.
-
-    Raises:
-        ValueError: an unknown rule; "eos-token" without tokens; "nltk" where NLTK has no punkt model.
-        ImportError: "nltk" without nltk.
-    """
+    """How documents are split; ValueError or ImportError where that cannot be done here."""
 
     rule: str = "given"  # one of RULES. D8: released code "eos-token", whatever the paper says
     eos: str = "own"  # D7: `</s>` is a sentence of its own (released code), or belongs to the "last"
@@ -53,7 +48,7 @@ def load_punkt() -> object:
 
 
 def punkt_spans(text: str) -> list[Span]:
-    """Sentences of a text by punkt, at least one whatever the text."""
+    """Sentences of a text by punkt, at least one."""
     spans = [(start, end) for start, end in load_punkt().span_tokenize(text) if start < end]
     return spans or [(0, len(text))]
 
@@ -73,12 +68,10 @@ def token_sentence_ids(
     """The sentence of each token: 0, 1, ... without gaps; sentences without a token are not counted.
 
     A token belongs to the sentence of its last character, and what stands between two sentences to the one before.
-    `<s>` belongs to the first.
+    `<s>` belongs to the first; `eos` says where a `</s>` behind the text belongs, see `Splitter`.
 
     Args:
-        offsets: (S,) first character and end of each token.
-        is_special: (S,) true for `<s>` and `</s>`.
-        eos: of a `</s>` behind the text, see `Splitter`.
+        offsets: (S,) first character and end of each token; is_special: (S,) true for `<s>` and `</s>`.
     """
     starts, ids, sentence = [start for start, _ in spans], [], 0
     last_text = max((i for i, special in enumerate(is_special) if not special), default=-1)
@@ -87,13 +80,8 @@ def token_sentence_ids(
             sentence = max(sentence, bisect_right(starts, end - 1) - 1)
         # D7: a sentence of its own, which counts toward r.
         ids.append(len(spans) + i if special and i > last_text >= 0 and eos == "own" else sentence)
-    return without_gaps(ids)
-
-
-def without_gaps(ids: Sequence[int]) -> list[int]:
-    """Number what is in order anyhow 0, 1, ...: [2, 2, 5] -> [0, 0, 1]."""
     numbers = {sentence: number for number, sentence in enumerate(dict.fromkeys(ids))}
-    return [numbers[sentence] for sentence in ids]
+    return [numbers[sentence] for sentence in ids]  # [2, 2, 5] -> [0, 0, 1]
 
 
 def eos_token_sentences(ids: Sequence[int], eos_ids: Sequence[int]) -> list[int]:

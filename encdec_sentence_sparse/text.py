@@ -68,10 +68,8 @@ class Batch(NamedTuple):
 def encode(
     tokenizer: PreTrainedTokenizerBase, document: str | Sequence[str], max_length: int, splitter: Splitter
 ) -> Item:
-    """Tokens of a document with their sentences, cut to at most `max_length` tokens (D9).
+    """Tokens of a document (its sentences, or a text) with their sentences, cut to at most `max_length` tokens (D9).
 
-    Args:
-        document: its sentences; or a text, which the rule "given" refuses.
     Raises:
         ValueError: a text and the rule "given"; a tokenizer without offsets, or one that finds no token.
     """
@@ -105,13 +103,7 @@ def tokenize(tokenizer: PreTrainedTokenizerBase, text: str, max_length: int) -> 
 def make_splitter(
     tokenizer: PreTrainedTokenizerBase, rule: str = "given", eos: str = "own", sentence_end: str = " ."
 ) -> Splitter:
-    """How a tokenizer's documents are split, see `Splitter`.
-
-    Args:
-        sentence_end: the token that ends a sentence by the released rule, as text: "." or, after a blank, " .".
-    Raises:
-        ValueError: the rule "eos-token", and the tokenizer has no such token.
-    """
+    """How a tokenizer's documents are split; `sentence_end` is the token that ends a sentence by the released rule."""
     if rule != "eos-token":
         return Splitter(rule, eos)
     token = tokenizer.convert_tokens_to_ids(sentence_end.replace(" ", "Ġ"))

@@ -10,7 +10,8 @@ pytest.importorskip("shared")
 
 from .. import benchmark
 from ..approximator import KINDS
-from ..benchmark import Options, Shape, convert, decode_rows, main, make_models, make_sides, make_source, time_rounds
+from ..benchmark import Options, Shape, decode_rows, main, make_models, make_sides, make_source, time_rounds
+from ..precision import convert
 from ..selection import Selection, sentences_of
 
 CPU = torch.device("cpu")

@@ -6,8 +6,10 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
+from transformers import BartForConditionalGeneration
 
-from ..cost import fit_quadratic, fit_surface
+from ..cost import appendix_b, fit_quadratic, fit_surface, operating_modes, table_1
+from ..model import bart_config
 
 RNG = np.random.default_rng(0)
 LENGTHS = np.arange(50, 301, 50)
@@ -61,23 +63,19 @@ def test_too_few_lengths_leave_coefficients_open(lengths):
 
 
 @pytest.fixture
-def benchmark():
-    pytest.importorskip("shared")
-    from .. import benchmark
-
-    return benchmark
+def bart():
+    return BartForConditionalGeneration(bart_config(60, 16, 32, 2, 2, 64, forced_eos_token_id=None)).eval()
 
 
-def test_d22_passes_are_those_of_the_three_modes(benchmark):
+def test_d22_passes_are_those_of_the_three_modes(bart):
     """D22: no dropout, greedy. Forward+backward runs with gradients, forward without, inference step by step."""
-    bart = benchmark.make_models("tiny", "float32", torch.device("cpu"))[0]
     seen = []
 
     def watch(layer, arguments, keywords, output):
         seen.append((arguments[0].shape[:2], torch.is_grad_enabled(), layer.training))
 
     bart.get_decoder().layers[0].register_forward_hook(watch, with_kwargs=True)
-    modes = benchmark.operating_modes(bart, 12, 5)
+    modes = operating_modes(bart, 12, 5)
     expected = {
         "forward+backward": [((1, 5), True, False)],
         "forward": [((1, 5), False, False)],
@@ -90,12 +88,11 @@ def test_d22_passes_are_those_of_the_three_modes(benchmark):
         assert all(parameter.grad is None for parameter in bart.parameters())
 
 
-def test_eq1_table_1_fits_the_measured_times(benchmark):
+def test_eq1_table_1_fits_the_measured_times(bart):
     """Times by a clock of our own: each mode has its polynomial, and finds it."""
-    bart = benchmark.make_models("tiny", "float32", torch.device("cpu"))[0]
     known = {"forward+backward": (2.0, 0.1, 0.01), "forward": (1.0, 0.2, 0.0), "inference": (1.0, 3.0, 0.5)}
     measure = lambda functions: {key: np.polyval(known[key[0]][::-1], [key[1]] * 3) for key in functions}  # noqa: E731
-    *times, first, second, third = benchmark.table_1(bart, [5, 9], [2, 3, 5, 8], measure)
+    *times, first, second, third = table_1(bart, [5, 9], [2, 3, 5, 8], measure)
     for row in (first, second, third):
         constant, linear, square = known[row["mode"]]
         assert row["c1_s"] == pytest.approx(constant) and row["r_squared"] == pytest.approx(1)
@@ -104,16 +101,18 @@ def test_eq1_table_1_fits_the_measured_times(benchmark):
     assert [row["mode"] for row in (first, second, third)] == list(known) and len(times) == 12
 
 
-def test_appendix_b_keeps_apart_what_is_read_and_what_is_written(benchmark):
-    bart = benchmark.make_models("tiny", "float32", torch.device("cpu"))[0]
+def test_appendix_b_keeps_apart_what_is_read_and_what_is_written(bart):
     measure = lambda functions: {(n, m): [2.0 + 0.5 * m + 0.1 * n + 0.02 * m * n] * 3 for n, m in functions}  # noqa: E731
-    *times, row = benchmark.appendix_b(bart, [6, 9, 12], [2, 3, 4], measure)
+    *times, row = appendix_b(bart, [6, 9, 12], [2, 3, 4], measure)
     found = [row[f"c{number}/c1"] for number in range(1, 7)]
     np.testing.assert_allclose(found, [1, 0.25, 0.05, 0.01, 0, 0], atol=1e-9)
     assert {(time["N"], time["M"]) for time in times} == {(n, m) for n in (6, 9, 12) for m in (2, 3, 4)}
 
 
-def test_both_tables_by_one_command(benchmark, tmp_path, capsys):
+def test_both_tables_by_one_command(tmp_path, capsys):
+    pytest.importorskip("shared")
+    from .. import benchmark
+
     path = tmp_path / "new" / "b.csv"
     benchmark.main(["--quick", "--table-1", "--appendix-b", "--repeats", "3", "--csv", str(path)])
     rows = list(csv.DictReader(path.open(encoding="utf-8")))

@@ -155,8 +155,7 @@ def test_d13_beams_share_one_choice_on_request(model, documents, mode):
         assert (scores[:, 0].argmax(-1) != best).any()  # the first beam alone would have chosen otherwise
     for fast in (own, one):
         expected = attention.attend_masked(queries, memory, fast, sentences.ids, (sentences.ids >= 0)[:, None, None])
-        is_shared = fast is one
-        torch.testing.assert_close(attention.attend_gathered(queries, memory, fast, cache, is_shared), expected)
+        torch.testing.assert_close(attention.attend_gathered(queries, memory, fast, cache), expected)
 
 
 def test_share_beams_needs_beams_that_are_known(model, documents):
