@@ -122,15 +122,15 @@ def sparsity_by_label(outputs: Sequence[Output], labels: Sequence[Sequence[str]]
     return {label: 100 * pruned[label] / total[label] for label in total}
 
 
-def labels_of(run: Run, examples: Sequence[Example], stanza: str = "") -> dict[str, list[list[str]]]:
-    """A label for every source token, where the data has them or Stanza gives them, EOS not included.
+def labels_of(run: Run, examples: Sequence[Example], tags: Sequence | None = None) -> dict[str, list[list[str]]]:
+    """A label for every source token, as far as `tags` (of `tag_sources`) and the data know it; EOS not included.
 
     Returns:
         "type": one of patterns.UNIT_TYPES (Figure 5); "kind": that of the sentence it stands in, known on toy.
     """
     tokenizer, labels = run.tokenizer, {}
-    if stanza or all(example.pos for example in examples):
-        pairs = zip(examples, tag_sources(examples, stanza), strict=True)
+    if tags:
+        pairs = zip(examples, tags, strict=True)
         labels["type"] = [source_types(tokenizer, example.source, spans)[0] for example, spans in pairs]
     if all(example.kinds for example in examples):
         pairs = [(unit_starts(tokenizer, e.source), label_spans(e.document, e.kinds)) for e in examples]
@@ -217,6 +217,7 @@ def evaluate(
         metric = "bleu" if all(len(example.document + example.summary) == 2 for example in examples) else "rougeLsum"
     if metric == "rougeLsum":
         rouge.check_references(examples)
+    tags = tag_sources(examples, stanza) if stanza or all(example.pos for example in examples) else None
     decodes, systems, texts = {}, {}, {}
     for name, run in runs.items():
         items, started = run.encode(examples, stanza), time.perf_counter()
@@ -226,7 +227,7 @@ def evaluate(
         outputs = [output for _, output in sorted(ready)]
         seconds, gated = time.perf_counter() - started, run.config.l0drop != "none"
         systems[name] = {"seed": run.config.seed, "lambda": run.config.l0_weight if gated else None, "seconds": seconds}
-        layers, labels = sparsity(outputs), labels_of(run, examples, stanza)
+        layers, labels = sparsity(outputs), labels_of(run, examples, tags)
         systems[name] |= {"sparsity": layers[-1], "sparsity_by_layer": layers}
         systems[name] |= {f"sparsity_by_{key}": sparsity_by_label(outputs, labels[key]) for key in labels}
         systems[name]["sources_cut"] = sum(item.was_cut for item in items)
