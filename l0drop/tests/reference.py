@@ -4,7 +4,6 @@ Written from the paper's equations and from `facts` about the released code, not
 dictionary of arrays under the model's parameter names (`numpy_weights`).
 """
 
-import itertools
 import math
 
 import numpy as np
@@ -149,7 +148,7 @@ def algorithm1(
     return sum(p / sum(powers) * v for p, v in zip(powers, values, strict=True))  # line 8
 
 
-# Objective and schedule
+# Objective
 
 
 def label_smoothed_loss(logits: np.ndarray, target: list[int], smoothing: float) -> float:
@@ -161,12 +160,6 @@ def label_smoothed_loss(logits: np.ndarray, target: list[int], smoothing: float)
             share = smoothing / len(row) + (1 - smoothing) * (word == token)
             total -= share * log_p[word]
     return total / len(target)
-
-
-def inverse_square_root_rate(update: int, width: int, warmup: int, factor: float = 1.0) -> float:
-    """Learning rate of update 1, 2, ...: rises linearly for `warmup` updates, then falls as update^-0.5."""
-    peak = factor / math.sqrt(width) / math.sqrt(warmup)
-    return peak * update / warmup if update <= warmup else peak * math.sqrt(warmup / update)
 
 
 # Search
@@ -198,16 +191,3 @@ def beam_search(
                     candidates.append((prefix + [token], score + log_probability))
         going = sorted(candidates, key=lambda candidate: -candidate[1])[:beam]
     return max(finished, key=lambda hypothesis: hypothesis[1])
-
-
-def best_of_all(
-    next_log_probabilities, words: list[int], limit: int, alpha: float, eos: int
-) -> tuple[list[int], float]:
-    """The best of every output of at most `limit` tokens, eos included, each scored from its first token."""
-    scored = []
-    for length in range(limit):
-        prefixes = [list(words) for words in itertools.product(words, repeat=length)]
-        for prefix in prefixes:
-            score = sum(next_log_probabilities([prefix[:i]])[0][token] for i, token in enumerate(prefix + [eos]))
-            scored.append((prefix + [eos], normalised(score, length + 1, alpha)))
-    return max(scored, key=lambda hypothesis: hypothesis[1])

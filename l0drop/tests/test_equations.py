@@ -1,5 +1,6 @@
 """Every numbered equation and Algorithm 1, against the slow restatement in reference.py or a closed form."""
 
+import itertools
 import math
 
 import numpy as np
@@ -13,7 +14,7 @@ from ..model import EOS, PAD, Attention, dense_memory, objective, translation_lo
 from . import reference
 
 LOG_ALPHAS = [-6.0, -4.0, -2.5, -2.3, -1.0, 0.0, 0.7, 1.0, 2.3, 2.5, 4.0, 6.0]
-SAMPLES = 1_000_000
+SAMPLES = 300_000
 
 
 def tolerance(range_of_values: float = 1.0, samples: int = SAMPLES, failures: float = 1e-6) -> float:
@@ -61,15 +62,6 @@ def test_eq1_heads_biases_and_masked_positions(model):
     np.testing.assert_allclose(attention.output(attended)[0].detach(), expected, atol=1e-5)
 
 
-def test_eq1_gradient():
-    """Autograd through Eq. (1) agrees with finite differences of it."""
-    attention = Attention(4, heads=2, dropout=0.0).double()
-    memory = torch.randn(1, 3, 4).double().requires_grad_()
-    x = torch.randn(1, 2, 4).double().requires_grad_()
-    bias = tensor([[0, 0.7, -torch.inf]]).double()
-    assert torch.autograd.gradcheck(lambda x, m: attention(x, *attention.project(m), bias), (x, memory))
-
-
 def test_eq2_encoder(make_model, ragged):
     """A padded batch gives, row by row, what the unpadded loops give."""
     model = make_model(l0drop="none")
@@ -97,25 +89,8 @@ def test_eq4_states_times_gates(layer, training):
     states = torch.randn(3, 7, 16)
     gated, gate, _ = layer(states)
     assert 0 < (gate == 0).sum() < gate.numel() and ((gate > 0) & (gate < 1)).any()
-    for row in range(3):
-        for i in range(7):
-            torch.testing.assert_close(gated[row, i], gate[row, i] * states[row, i], rtol=0, atol=0)
-
-
-def test_eq4_gradient_reaches_states_and_predictor(layer):
-    """d(g x)/dx has two terms, g itself and x dg/dx; compared with finite differences at test time."""
-    layer.double().eval()
-    states = torch.randn(1, 5, 16).double() * 0.3
-    states.requires_grad_()
-    pull = torch.randn(1, 5, 16).double()
-    (layer(states)[0] * pull).sum().backward()
-    with torch.no_grad():
-        for i, d in [(0, 0), (2, 5), (4, 15)]:
-            step = torch.zeros_like(states)
-            step[0, i, d] = 1e-2
-            numeric = ((layer(states + step)[0] - layer(states - step)[0]) * pull).sum() / 2e-2
-            assert states.grad[0, i, d].item() == pytest.approx(numeric.item(), rel=1e-3, abs=1e-4)
-    assert layer.predictor.weight.grad.abs().sum() > 0
+    for row, i in itertools.product(range(3), range(7)):
+        assert torch.equal(gated[row, i], gate[row, i] * states[row, i])
 
 
 @pytest.mark.parametrize("log_alpha", [-4.0, -1.0, 0.0, 1.0, 4.0])
@@ -127,16 +102,6 @@ def test_eq5_frequencies_of_exact_zero_and_one(log_alpha):
     assert abs((sampled == 1).double().mean().item() - reference.one_probability(log_alpha)) < tolerance()
 
 
-@pytest.mark.parametrize("beta, epsilon", [(0.3, 0.05), (1.5, 0.4)])
-def test_eq5_other_shapes(beta, epsilon):
-    """beta and epsilon act as in the closed form, away from their default values too."""
-    sampled = gates.sample_gates(torch.full((SAMPLES,), 0.5), beta, epsilon)
-    closed = reference.closed_probability(0.5, beta, epsilon)
-    assert abs((sampled == 0).double().mean().item() - closed) < tolerance()
-    assert gates.open_probability(tensor(0.5), beta, epsilon).item() == pytest.approx(1 - closed, abs=1e-6)
-    assert abs(sampled.double().mean().item() - reference.mean_gate(0.5, beta, epsilon)) < tolerance()
-
-
 def test_eq5_independent_gates():
     """Every gate has noise of its own: the mean of gates from one draw is close to the expectation, and pairs vary."""
     sampled = gates.sample_gates(torch.zeros(1000, 1000))
@@ -146,13 +111,13 @@ def test_eq5_independent_gates():
 
 
 def test_eq5_random_in_training_deterministic_in_evaluation(layer):
-    """Two passes differ in training; in evaluation they are the same, and the same as Eq. (13)."""
+    """Two passes differ in training; in evaluation both are Eq. (13)."""
     states = torch.randn(2, 50, 16)
     layer.train()
     assert not torch.equal(layer(states)[1], layer(states)[1])
     layer.eval()
     _, gate, log_alpha = layer(states)
-    assert torch.equal(gate, layer(states)[1]) and torch.equal(gate, gates.expected_gates(log_alpha))
+    assert torch.equal(gate, gates.expected_gates(log_alpha))
 
 
 def test_eq5_mean_gradient_is_the_gradient_of_the_mean():
@@ -184,7 +149,7 @@ def test_eq6_eq7_eq8_samples_for_given_noise():
 @pytest.mark.parametrize("log_alpha", [-2.0, 0.0, 1.5])
 def test_eq6_eq7_density_of_figure_3(log_alpha):
     """The stretched density holds p(g = 0) left of 0, p(g = 1) right of 1, and 1 in all; epsilon = 0 is Eq. (6)."""
-    steps = 400_000
+    steps = 100_000
     point = (torch.arange(steps, dtype=torch.float64) + 0.5) / steps * 1.2 - 0.1
     mass = stretched_density(point, log_alpha) * 1.2 / steps
     assert mass.sum().item() == pytest.approx(1, abs=1e-3)
@@ -228,10 +193,9 @@ def test_eq9_location_is_a_dot_product(bias):
         torch.nn.init.constant_(layer.predictor.bias, 0.9)
     log_alpha = layer(states)[2]
     weight = layer.predictor.weight.double().flatten().tolist()
-    for row in range(2):
-        for i in range(5):
-            dot = sum(x * w for x, w in zip(states[row, i].tolist(), weight, strict=True))
-            assert log_alpha[row, i].item() == pytest.approx(dot + 0.9 * bias, abs=1e-5)
+    for row, i in itertools.product(range(2), range(5)):
+        dot = sum(x * w for x, w in zip(states[row, i].tolist(), weight, strict=True))
+        assert log_alpha[row, i].item() == pytest.approx(dot + 0.9 * bias, abs=1e-5)
 
 
 def test_d3_predictor_as_released():
@@ -260,15 +224,6 @@ def test_eq10_sum_over_real_tokens():
     for row in range(3):
         real = log_alpha[row][keep[row]].tolist()
         assert got[row].item() == pytest.approx(reference.expected_open(real), abs=1e-5)
-
-
-def test_eq10_counts_open_gates():
-    """L0 is what it says: the mean number of sampled gates that are not 0 (Hoeffding bound, 1e-6)."""
-    log_alpha = torch.randn(1, 10) * 2
-    sampled = gates.sample_gates(log_alpha.expand(SAMPLES // 10, 10))
-    counted = (sampled != 0).sum(-1).double().mean().item()
-    penalty = gates.l0_penalty(log_alpha, torch.ones(1, 10, dtype=torch.bool), "sum").item()
-    assert abs(counted - penalty) < tolerance(10, SAMPLES // 10)
 
 
 def test_eq10_gradient():
@@ -331,15 +286,6 @@ def test_eq12_label_smoothed_loss(smoothing):
         assert got[row].item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_eq12_padding_has_no_gradient():
-    """Logits at padded target positions get none, those at real ones sum to zero over the vocabulary."""
-    logits = torch.randn(2, 4, 11, requires_grad=True)
-    target = tensor([[4, 5, 6, EOS], [8, EOS, PAD, PAD]])
-    translation_loss(logits, target).sum().backward()
-    assert (logits.grad[target == PAD] == 0).all() and (logits.grad[target != PAD] != 0).all()
-    assert logits.grad.sum(-1).abs().max() < 1e-6
-
-
 @pytest.mark.parametrize("reduction", ["token_mean", "sum"])
 @pytest.mark.parametrize("place", ["none", "output", "every"])
 def test_eq12_objective_is_loss_plus_lambda_penalty(make_model, ragged, targets, place, reduction):
@@ -375,29 +321,13 @@ def test_eq12_gradient_flows_through_sampled_gates(make_model, ragged, targets):
     assert bias.grad.item() == pytest.approx(numeric, rel=0.02)
 
 
-def test_eq12_penalty_alone_closes_gates(layer):
-    """Descending on L0 alone drives the expected gates to exactly 0; ascending would open them."""
-    states, keep = torch.randn(2, 6, 16) + 1, torch.ones(2, 6, dtype=torch.bool)
-    optimizer = torch.optim.Adam(layer.parameters(), lr=0.1)
-    for _ in range(80):
-        _, _, log_alpha = layer(states)
-        optimizer.zero_grad()
-        gates.l0_penalty(log_alpha, keep).sum().backward()
-        optimizer.step()
-    assert (layer.eval()(states)[1] == 0).all()
-
-
 def test_eq13_check_values():
-    """g-hat at five locations."""
+    """g-hat at five locations, exactly 0 and 1 at the ends; the formula, without a beta in it, over the whole range."""
     got = gates.expected_gates(tensor([-4.0, -1.0, 0.0, 1.0, 4.0]))
     torch.testing.assert_close(got, tensor([0, 0.22273, 0.5, 0.77727, 1]), rtol=0, atol=5e-6)
     assert got[0] == 0 and got[4] == 1
-
-
-def test_eq13_expected_gates():
-    """The formula, without a beta in it, over the whole range."""
-    for value, got in zip(LOG_ALPHAS, gates.expected_gates(tensor(LOG_ALPHAS)).tolist(), strict=True):
-        assert got == pytest.approx(reference.expected_gate(value), abs=1e-6)
+    expected = [reference.expected_gate(value) for value in LOG_ALPHAS]
+    assert gates.expected_gates(tensor(LOG_ALPHAS)).tolist() == pytest.approx(expected, abs=1e-6)
 
 
 def test_eq13_thresholds():
@@ -465,34 +395,6 @@ def test_algorithm1_memory_of_a_ragged_batch():
     torch.testing.assert_close(counts.sum(1), KEEP.sum(1).float())
 
 
-def test_algorithm1_length_is_the_longest_row_and_one():
-    """R = 1 + the most states that a row retains."""
-    memory = gates.compress(torch.randn(3, 8, 4), GATES[[0, 2, 3]], KEEP[[0, 2, 3]])
-    assert memory.states.shape == (3, 4, 4)
-
-
-def test_algorithm1_nothing_pruned_has_no_dummy():
-    """Footnote 4 avoided: a batch in which nothing is pruned is its own memory, without an extra position."""
-    states, chosen = torch.randn(2, 8, 4), [1, 4]
-    memory = gates.compress(states, GATES[chosen], KEEP[chosen])
-    dense = dense_memory(states, KEEP[chosen])
-    assert torch.equal(memory.states[0], states[0]) and torch.equal(memory.log_counts, dense.log_counts)
-
-
-def test_algorithm1_equals_attention_over_gated_states(make_model, targets):
-    """The whole decoder, four heads and biases: logits over the compressed memory = logits over the zeros (1e-5)."""
-    model = make_model(l0drop="none", width=16)
-    states = torch.randn(6, 8, 16) * GATES.unsqueeze(-1)
-    target = targets[[0, 1, 2, 3, 0, 1]]
-    compressed, dense = gates.compress(states, GATES, KEEP), dense_memory(states, KEEP)
-    got, expected = (model.decode(target, model.project(memory))[0] for memory in (compressed, dense))
-    torch.testing.assert_close(got, expected, rtol=0, atol=1e-5)
-    for row in range(6):  # and so for each row alone, where the memory has another length
-        alone = gates.compress(states[row : row + 1], GATES[row : row + 1], KEEP[row : row + 1])
-        logits = model.decode(target[row : row + 1], model.project(alone))[0]
-        torch.testing.assert_close(logits[0], expected[row], rtol=0, atol=1e-5)
-
-
 def test_not_algorithm1_without_counts_or_dummy(make_model, targets):
     """Counting the dummy once, or forgetting it, is not the same: the counts do change the output."""
     model = make_model(l0drop="none")
@@ -505,14 +407,15 @@ def test_not_algorithm1_without_counts_or_dummy(make_model, targets):
         assert (model.decode(target, model.project(other))[0] - expected).abs().max() > 1e-2
 
 
-def test_algorithm1_gradients_equal_those_of_the_dense_form(make_model, targets):
-    """Both forms have the same derivative with respect to the kept states."""
-    model, gradients = make_model(l0drop="none"), []
+def test_algorithm1_equals_attention_over_gated_states(make_model, targets):
+    """The whole decoder, heads and biases: same logits as over the zeros, same derivative by the kept states."""
+    model, gradients, logits = make_model(l0drop="none"), [], []
     states = torch.randn(6, 8, 16)
     for build in (lambda s: gates.compress(s, GATES, KEEP), lambda s: dense_memory(s, KEEP)):
         leaf = (states * GATES.unsqueeze(-1)).requires_grad_()
-        logits, _ = model.decode(targets[[0, 1, 2, 3, 0, 1]], model.project(build(leaf)))
-        logits.square().mean().backward()
+        logits.append(model.decode(targets[[0, 1, 2, 3, 0, 1]], model.project(build(leaf)))[0])
+        logits[-1].square().mean().backward()
         gradients.append(leaf.grad[(GATES != 0) & KEEP])
+    torch.testing.assert_close(*logits, rtol=0, atol=1e-5)
     torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-6)
     assert gradients[0].abs().sum() > 0

@@ -16,19 +16,22 @@ pytest.importorskip("shared")
 
 from accelerate.state import AcceleratorState  # noqa: E402
 from accelerate.utils import set_seed  # noqa: E402
-from safetensors.torch import load_file  # noqa: E402
+from safetensors.torch import load_file, save_file  # noqa: E402
 
 from shared.data import load  # noqa: E402
 
 from .. import train as training  # noqa: E402
 from ..model import Transformer, translation_loss  # noqa: E402
-from ..text import collate, encode_examples  # noqa: E402
+from ..text import collate  # noqa: E402
 from ..train import TrainConfig, l0_weight, learning_rate, load_run, main, parse, save_average, train  # noqa: E402
 
 SMALL = TrainConfig(
     data="toy:count=24,seed=5", width=16, feed_forward=16, heads=2, encoder_layers=1, decoder_layers=1, vocabulary=300,
     residual_dropout=0.1, batch_tokens=150, steps=6, save_every=2, average_last=2,
 )  # fmt: skip
+
+
+FAST = replace(SMALL, steps=20, save_every=20, learning_rate=0.2, warmup=1)  # enough for the penalty to close gates
 
 
 def flags_of(config: TrainConfig) -> list[str]:
@@ -47,11 +50,19 @@ def same_weights(one: Path, other: Path) -> bool:
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory) -> Path:
-    """A finished baseline run."""
-    run_dir = tmp_path_factory.mktemp("runs") / "base"
-    train(replace(SMALL, l0drop="none"), run_dir)
-    return run_dir
+def whole(tmp_path_factory) -> dict[str, Path]:
+    """Finished runs: a baseline, one with gates from scratch, one that fine-tunes the baseline."""
+    folder = tmp_path_factory.mktemp("runs")
+    base = replace(SMALL, l0drop="none")
+    configs = {"base": base, "scratch": SMALL, "init": replace(SMALL, init=str(folder / "base"))}
+    for name, config in configs.items():
+        train(config, folder / name)
+    return {name: folder / name for name in configs}
+
+
+@pytest.fixture
+def base(whole) -> Path:
+    return whole["base"]
 
 
 # Schedules
@@ -76,23 +87,20 @@ def test_lambda_is_constant_or_rises_linearly():
     assert [l0_weight(step, TrainConfig(l0_weight=0.3, l0_start=5)) for step in (4, 5)] == [0, 0.3]
 
 
-@pytest.mark.parametrize(("last", "averaged"), [(5, (18, 20)), (1, (20,))])
-def test_d13_average_of_the_last_checkpoints_of_the_last_tenth(tmp_path, last, averaged):
+@pytest.mark.parametrize(
+    ("last", "steps", "averaged"), [(5, 20, [19, 20]), (3, 11, [10, 11]), (1, 11, [11]), (5, 2, [2])]
+)
+def test_d13_average_of_the_last_checkpoints_of_the_last_tenth(tmp_path, last, steps, averaged):
     """Appendix A averages the last five of a long run; of a short one the earlier part is left out."""
-    config = replace(SMALL, l0drop="none", steps=20, save_every=1, average_last=last)
-    train(replace(config, save_every=2), tmp_path / "run")
-    kept = {int(path.name): path for path in (tmp_path / "run" / "checkpoints").glob("[0-9]*")}
-    assert sorted(kept) == [12, 14, 16, 18, 20][-last:]
-    weights = [load_file(kept[step] / "model.safetensors") for step in averaged if step > 18] or None
-    saved = load_file(tmp_path / "run" / "model.safetensors")
-    for name, value in saved.items():
-        torch.testing.assert_close(value, torch.stack([w[name] for w in weights]).mean(0))
-    save_average(tmp_path / "run", replace(config, steps=10))  # a run of 10: its last tenth begins behind step 9
-    mean = load_file(tmp_path / "run" / "model.safetensors")
-    several = [load_file(path / "model.safetensors") for path in kept.values()]
-    for name, value in mean.items():
-        torch.testing.assert_close(value, torch.stack([w[name] for w in several]).mean(0))
-    assert last == 1 or any((mean[name] != saved[name]).any() for name in mean)
+    for step in range(1, steps + 1):
+        (tmp_path / "checkpoints" / f"{step:08d}").mkdir(parents=True)
+        save_file({"x": torch.tensor([step, -1.0])}, tmp_path / "checkpoints" / f"{step:08d}" / "model.safetensors")
+    save_average(tmp_path, replace(SMALL, steps=steps, average_last=last))
+    assert load_file(tmp_path / "model.safetensors")["x"].tolist() == [sum(averaged) / len(averaged), -1]
+
+
+def test_as_many_checkpoints_are_kept_as_are_averaged(whole):
+    assert sorted(path.name for path in (whole["scratch"] / "checkpoints").glob("[0-9]*")) == ["00000004", "00000006"]
 
 
 # A run
@@ -100,14 +108,11 @@ def test_d13_average_of_the_last_checkpoints_of_the_last_tenth(tmp_path, last, a
 
 def test_d15_the_penalty_closes_gates_and_an_open_start_delays_it(tmp_path):
     """With a large lambda training prunes; with lambda = 0 it does not; gates that start open stay open longer."""
-    pruned = {}
-    for weight, start in ((0.0, 0.0), (30.0, 0.0), (0.0, 3.0)):
-        config = replace(
-            SMALL, l0_weight=weight, gate_start=start, steps=60, save_every=60, learning_rate=0.1, warmup=1
-        )
-        train(config, tmp_path / f"{weight} {start}")
-        pruned[weight, start] = log(tmp_path / f"{weight} {start}")[-1]["zero"]
-    assert pruned[0.0, 3.0] < 0.1 < pruned[0.0, 0.0] < 0.7 and pruned[30.0, 0.0] > 0.9
+    pruned = []
+    for weight, start in ((0.0, 3.0), (0.0, 0.0), (30.0, 0.0)):
+        train(replace(FAST, l0_weight=weight, gate_start=start), tmp_path / f"{weight} {start}")
+        pruned.append(log(tmp_path / f"{weight} {start}")[-1]["zero"])
+    assert pruned[0] < 0.1 < pruned[1] < 0.9 < pruned[2]
 
 
 def test_d19_the_gates_stay_where_they_start_until_lambda_rises(tmp_path):
@@ -136,16 +141,13 @@ def test_the_optimizer_is_the_papers(tmp_path, monkeypatch):
     assert made[0].param_groups[0]["lr"] == pytest.approx(learning_rate(2, SMALL))
 
 
-def test_validation_loss_is_not_smoothed_and_uses_expected_gates(tmp_path):
+def test_validation_loss_is_not_smoothed_and_uses_expected_gates(whole):
     """The number in log.jsonl: mean over sentences of the unsmoothed loss per token, gates as at test time."""
-    train(replace(SMALL, steps=2, average_last=1), tmp_path / "run")
-    run = load_run(tmp_path / "run")
-    items = encode_examples(load(SMALL.data, "validation"), run.tokenizer, SMALL.max_source, SMALL.max_target)
-    losses = []
-    for item in items:
+    run, losses = load_run(whole["scratch"]), []
+    for item in run.encode(load(SMALL.data, "validation")):
         batch = collate([item])
         losses.append(translation_loss(run.model(batch.source, batch.target_input)[0], batch.target, smoothing=0.0))
-    assert log(tmp_path / "run")[-1]["validation_loss"] == pytest.approx(torch.cat(losses).mean().item(), rel=1e-4)
+    assert log(whole["scratch"])[-1]["validation_loss"] == pytest.approx(torch.cat(losses).mean().item(), rel=1e-4)
 
 
 def test_a_training_step_is_adam_on_eq12(tmp_path):
@@ -157,7 +159,7 @@ def test_a_training_step_is_adam_on_eq12(tmp_path):
     set_seed(config.seed)
     model = Transformer(config.model_config(run.tokenizer.get_vocab_size()))
     optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate(0, config), betas=(0.9, 0.98), eps=1e-8)
-    batch = collate(encode_examples(load(SMALL.data, "train"), run.tokenizer, SMALL.max_source, SMALL.max_target))
+    batch = collate(run.encode(load(SMALL.data, "train")))
     logits, _ = model(batch.source, batch.target_input)
     translation_loss(logits, batch.target, smoothing=0.1).mean().backward()
     optimizer.step()
@@ -172,10 +174,9 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("kind", ["scratch", "init"])
 @pytest.mark.parametrize("at", [0, 3])
-def test_a_killed_run_resumes_to_the_same_bits(tmp_path, monkeypatch, base, kind, at):
+def test_a_killed_run_resumes_to_the_same_bits(tmp_path, monkeypatch, whole, kind, at):
     """Dropout, gates, Adam and data order; before the first checkpoint too, and from a base run's weights."""
-    config = SMALL if kind == "scratch" else replace(SMALL, init=str(base))
-    train(config, tmp_path / "whole")
+    config = load_run(whole[kind]).config
     schedule, steps = training.learning_rate, iter(range(100))
 
     def kill(*arguments):
@@ -188,33 +189,18 @@ def test_a_killed_run_resumes_to_the_same_bits(tmp_path, monkeypatch, base, kind
         train(config, tmp_path / "killed")
     monkeypatch.undo()
     train(config, tmp_path / "killed", resume=True)
-    assert same_weights(tmp_path / "whole", tmp_path / "killed")
-    assert log(tmp_path / "whole") == log(tmp_path / "killed")
+    assert same_weights(whole[kind], tmp_path / "killed")
+    assert log(whole[kind]) == log(tmp_path / "killed")
 
 
-def test_a_run_can_be_lengthened_and_evaluated_in_progress(tmp_path, capsys):
-    config = replace(SMALL, average_last=1)
-    train(replace(config, steps=8), tmp_path / "whole")
-    train(replace(config, steps=4), tmp_path / "run")
-    main(["--out", str(tmp_path / "run"), "--resume", "--steps", "8"])
-    assert same_weights(tmp_path / "whole", tmp_path / "run")
-    assert f"{tmp_path / 'run'}: 8 steps, validation loss" in capsys.readouterr().out
+def test_a_run_can_be_lengthened_and_evaluated_in_progress(tmp_path, capsys, whole):
+    train(replace(SMALL, steps=4), tmp_path / "run")
+    main(["--out", str(tmp_path / "run"), "--resume", "--steps", "6"])
+    assert same_weights(whole["scratch"], tmp_path / "run")
+    assert f"{tmp_path / 'run'}: 6 steps, validation loss" in capsys.readouterr().out
     (tmp_path / "run" / "model.safetensors").unlink()
     load_run(tmp_path / "run")
     assert "is not finished: reading" in capsys.readouterr().err
-
-
-def test_accumulation_is_a_larger_batch(tmp_path):
-    """Two micro-batches an update are not one; the data order is the same, so half as many updates see the same."""
-    config = replace(SMALL, l0drop="none", residual_dropout=0.0, average_last=1)
-    train(replace(config, steps=2, accumulate=2), tmp_path / "two")
-    train(replace(config, steps=2), tmp_path / "one")
-    assert not same_weights(tmp_path / "one", tmp_path / "two")
-
-
-def test_another_seed_is_another_run(tmp_path, base):
-    train(replace(SMALL, l0drop="none", seed=1), tmp_path / "other")
-    assert not same_weights(base, tmp_path / "other")
 
 
 def test_fine_tuning_starts_from_the_baseline(tmp_path, base):
@@ -239,17 +225,22 @@ def test_flags_that_do_not_fit_the_base_are_refused(tmp_path, base, capsys, flag
 
 
 def test_character_level_and_patterns_train(tmp_path):
-    """Section 5's characters and Section 7's patterns go the whole way; a pattern's dropped units are kept on disk."""
+    """Section 5's characters and Section 7's patterns go the whole way; a pattern's dropped units are kept on disk.
+
+    What is cut is counted.
+    """
     for name, flags in {"char": {"units": "char"}, "freq": {"l0drop": "none", "pattern": "freq"}}.items():
-        train(replace(SMALL, steps=2, max_source=700, positions=1000, **flags), tmp_path / name)
+        train(replace(SMALL, steps=2, max_source=20, **flags), tmp_path / name)
     assert load_run(tmp_path / "char").dropped == set() and len(load_run(tmp_path / "freq").dropped) > 0
     vocabulary = load_run(tmp_path / "char").tokenizer.get_vocab()
     assert all(len(unit) == 1 for unit in vocabulary if not unit.startswith("<"))
+    row = log(tmp_path / "freq")[0]
+    assert row["sources_cut"] == row["examples"] == 24
 
 
 def test_bfloat16_trains(tmp_path):
     AcceleratorState._reset_state(True)  # it holds the precision of the first Accelerator of a process
-    train(replace(SMALL, mixed_precision="bf16"), tmp_path / "run")
+    train(replace(SMALL, mixed_precision="bf16", steps=2), tmp_path / "run")
     AcceleratorState._reset_state(True)
     assert math.isfinite(log(tmp_path / "run")[-1]["loss"])
 
@@ -353,36 +344,24 @@ def test_missing_entmax_is_said_before_any_work(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_presets_hold_the_papers_values():
+@pytest.mark.parametrize(
+    ("preset", "values"),
+    [
+        ("paper", dict(
+            width=512, feed_forward=2048, heads=8, encoder_layers=6, decoder_layers=6, batch_tokens=25_000, warmup=4000,
+            steps=300_000, learning_rate=1.0, label_smoothing=0.1, average_last=5, beam=4, length_penalty=0.6,
+            residual_dropout=0.1, attention_dropout=0.1, vocabulary=32_000, l0_weight=0.3, data="wmt14-en-de",
+            extra_length=50, l0_reduction="token_mean", gate_bias=True, gate_start=0.0, mask_closed_in_training=False,
+        )),
+        ("paper-char", dict(units="char", batch_tokens=85_000, length_penalty=1.0, l0_weight=0.02)),
+        ("paper-cnndm", dict(attention_dropout=0.3, residual_dropout=0.5, max_source=400, steps=80_000)),
+        ("paper-wikisum", dict(max_source=2048, steps=100_000)),
+    ],
+)  # fmt: skip
+def test_presets_hold_the_papers_values(preset, values):
     """Appendix A; Section 5 for characters; lambda of Table 1."""
-    paper = parse(["--out", "nowhere", "--preset", "paper"])[0]
-    assert (paper.width, paper.feed_forward, paper.heads, paper.encoder_layers, paper.decoder_layers) == (
-        512,
-        2048,
-        8,
-        6,
-        6,
-    )
-    assert (paper.batch_tokens, paper.warmup, paper.steps, paper.learning_rate) == (25_000, 4000, 300_000, 1.0)
-    assert (paper.label_smoothing, paper.average_last, paper.beam, paper.length_penalty) == (0.1, 5, 4, 0.6)
-    assert (paper.residual_dropout, paper.attention_dropout, paper.vocabulary, paper.l0_weight) == (
-        0.1,
-        0.1,
-        32_000,
-        0.3,
-    )
-    assert (paper.data, paper.extra_length, paper.l0_reduction, paper.gate_bias) == (
-        "wmt14-en-de",
-        50,
-        "token_mean",
-        True,
-    )
-    char = parse(["--out", "nowhere", "--preset", "paper-char"])[0]
-    assert (char.units, char.batch_tokens, char.length_penalty, char.l0_weight) == ("char", 85_000, 1.0, 0.02)
-    news = parse(["--out", "nowhere", "--preset", "paper-cnndm"])[0]
-    assert (news.attention_dropout, news.residual_dropout, news.max_source, news.steps) == (0.3, 0.5, 400, 80_000)
-    wiki = parse(["--out", "nowhere", "--preset", "paper-wikisum"])[0]
-    assert (wiki.max_source, wiki.steps) == (2048, 100_000)
+    config = vars(parse(["--out", "nowhere", "--preset", preset])[0])
+    assert {name: config[name] for name in values} == values
 
 
 def test_presets_are_valid():
@@ -436,9 +415,3 @@ def test_bad_data_is_named_and_leaves_no_run(tmp_path, capsys):
         error = capsys.readouterr().err
         assert error.startswith("error: ") and "train.jsonl:2" in error and field in error
         assert [path.name for path in tmp_path.iterdir()] == ["data"]
-
-
-def test_long_sources_are_cut_and_counted(tmp_path):
-    train(replace(SMALL, max_source=20, steps=2), tmp_path / "run")
-    row = log(tmp_path / "run")[0]
-    assert row["sources_cut"] == row["examples"] == 24
