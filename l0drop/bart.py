@@ -94,7 +94,8 @@ class GatedBart(nn.Module):
         if not hasattr(layers[0], "encoder_attn"):
             raise ValueError(f"{type(bart).__name__} is not built like BART: its decoder layers have no `encoder_attn`")
         self.bart, self.freeze = bart.requires_grad_(not freeze), freeze
-        self.l0drop = nn.ModuleList([L0Drop(bart.config.d_model, bias, start)] if gate else [])
+        self.width = bart.config.d_model
+        self.l0drop = nn.ModuleList([L0Drop(self.width, bias, start)] if gate else [])
         self.special = bart.config.pad_token_id, bart.config.decoder_start_token_id, bart.config.eos_token_id
 
     def train(self, mode: bool = True) -> "GatedBart":

@@ -173,7 +173,7 @@ class Transformer(nn.Module):
 
     def __init__(self, config: ModelConfig):
         super().__init__()
-        self.config = config
+        self.config, self.width = config, config.width
         self.embedding = nn.Embedding(config.vocabulary, config.width, padding_idx=PAD)  # tied: source, target, output
         self.register_buffer("position_table", sinusoids(config.positions, config.width), persistent=False)
         self.dropout = nn.Dropout(config.residual_dropout)

@@ -32,15 +32,10 @@ from .text import Batch, Item, TokenBatches, collate, encode_examples, train_tok
 if TYPE_CHECKING:
     from .bart import GatedBart
 
-SIZES = (
-    "units",
-    "vocabulary",
-    "width",
-    "feed_forward",
-    "heads",
-    "encoder_layers",
-    "decoder_layers",
-)  # a model's for good
+# Of a model for good.
+SIZES = ("units", "vocabulary", "width", "feed_forward", "heads", "encoder_layers", "decoder_layers")
+# What a pretrained model has its own of, or has no place for.
+NOT_PRETRAINED = (*SIZES, "residual_dropout", "attention_dropout", "cross_attention", "pattern")
 
 
 @dataclass(frozen=True)
@@ -95,10 +90,9 @@ class TrainConfig:
 
     def check(self) -> None:
         """ValueError for a value out of range, or values that contradict each other."""
-        positive = ("width", "feed_forward", "heads", "encoder_layers", "decoder_layers", "positions",
-                    "steps", "batch_tokens", "accumulate", "warmup", "average_last", "save_every", "beam")  # fmt: skip
+        positive = (*SIZES[2:], "positions", "steps", "batch_tokens", "accumulate", "warmup", "average_last")
         least = {"max_source": 2, "max_target": 2, "gate_start": -10, "vocabulary": 8}  # 2: a token and </s>
-        least |= dict.fromkeys(positive, 1)
+        least |= dict.fromkeys((*positive, "save_every", "beam"), 1)
         check_fields(self, least, dict.fromkeys(("residual_dropout", "attention_dropout", "label_smoothing"), 1))
         if self.pattern != "none" and self.l0drop != "none":
             raise ValueError(f"--pattern {self.pattern} takes the place of the gates: add --l0drop none")
@@ -106,14 +100,7 @@ class TrainConfig:
             raise ValueError(f"--max-source and --max-target must not exceed --positions, which is {self.positions}")
         self.model_config(self.vocabulary)  # its own checks
         if self.model:
-            own = (
-                *SIZES,
-                "residual_dropout",
-                "attention_dropout",
-                "cross_attention",
-                "pattern",
-                "mask_closed_in_training",
-            )
+            own = (*NOT_PRETRAINED, "mask_closed_in_training")
             if given := [name for name in own if getattr(self, name) != getattr(TrainConfig, name)]:
                 raise ValueError(f"--{given[0].replace('_', '-')} does not go with --model: leave it out")
             if self.l0drop == "every":
@@ -177,17 +164,11 @@ class Run(NamedTuple):
     dropped: set[int]  # token ids that the run's frequency pattern drops
     first_step: int  # updates behind the weights that this run started from
 
-    @property
-    def width(self) -> int:
-        """D of the model."""
-        return self.model.bart.config.d_model if self.config.model else self.config.width
-
     def encode(self, examples: Sequence[Example], stanza: str = "") -> list[Item]:
         """Examples as token ids, cut to size, with the pattern's choice; `stanza` replaces the run's folder."""
-        config, stanza = self.config, stanza or self.config.stanza
-        sizes = config.max_source, config.max_target
-        end = self.model.special[2]
-        return encode_examples(examples, self.tokenizer, *sizes, config.pattern, self.dropped, stanza, end)
+        config, end = self.config, self.model.special[2]
+        pattern = config.pattern, self.dropped, stanza or config.stanza
+        return encode_examples(examples, self.tokenizer, config.max_source, config.max_target, *pattern, end)
 
     def collate(self, items: Sequence[Item]) -> Batch:
         """A batch on the model's device, with the special tokens of the model."""
@@ -220,32 +201,28 @@ def load_run(folder: str | Path) -> Run:
     return Run(config, model.eval(), tokenizer, set(start["dropped"]), start["first_step"])
 
 
-def new_model(config: TrainConfig, tokenizer: Tokenizer, folder: Path) -> "Transformer | GatedBart":
-    """The model of a config with new weights; of a pretrained one, `folder` holds the configuration."""
+def new_model(config: TrainConfig, tokenizer: Tokenizer, pretrained=None) -> "Transformer | GatedBart":
+    """The model of a config with new weights; or the pretrained one, by itself or by its configuration's folder."""
     if not config.model:
         return Transformer(config.model_config(tokenizer.get_vocab_size()))
     from .bart import GatedBart, from_config
 
-    return GatedBart(from_config(folder), config.l0drop != "none", config.gate_bias, config.gate_start, config.freeze)
+    bart = from_config(pretrained) if isinstance(pretrained, Path) else pretrained
+    return GatedBart(bart, config.l0drop != "none", config.gate_bias, config.gate_start, config.freeze)
 
 
 def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
-    """A new model and tokenizer, or those of the run that `config.init` names with new gates.
-
-    Raises:
-        ValueError: flags that do not fit the base run.
-    """
+    """A new model and tokenizer, or those of the run that `config.init` names with new gates; ValueError if unfit."""
     if config.model and not config.init:
-        from .bart import GatedBart, load_pretrained
+        from .bart import load_pretrained
 
         bart, tokenizer = load_pretrained(config.model, config.max_source)
-        model = GatedBart(bart, config.l0drop != "none", config.gate_bias, config.gate_start, config.freeze)
-        return Run(config, model, tokenizer, set(), 0)
+        return Run(config, new_model(config, tokenizer, bart), tokenizer, set(), 0)
     if not config.init:
         texts = [text for example in examples for text in (example.source, example.target)]
         tokenizer = train_tokenizer(texts, config.units, config.vocabulary)
-        model = Transformer(config.model_config(tokenizer.get_vocab_size()))
-        return Run(config, model, tokenizer, dropped_units(examples, tokenizer, config.pattern), 0)
+        dropped = dropped_units(examples, tokenizer, config.pattern)
+        return Run(config, new_model(config, tokenizer), tokenizer, dropped, 0)
     base = load_run(config.init)
     for name in ("model", *SIZES):
         if getattr(config, name) != (value := getattr(base.config, name)):
@@ -303,7 +280,7 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
         for step in range(progress["step"], config.steps):
             weight = l0_weight(step, config)
             for group in optimizer.param_groups:
-                group["lr"] = learning_rate(step, config, start.first_step, start.width)
+                group["lr"] = learning_rate(step, config, start.first_step, start.model.width)
             model.train()
             for _ in range(config.accumulate):
                 batch = next(stream)
