@@ -68,18 +68,15 @@ def read_config(run_folder, config_type):
 def load_weights(model, run_folder, name="model.safetensors"):
     """Fill a model with a run's weights or, said on stderr, with the last checkpoint's of one still in training.
 
-    Raises:
-        ValueError: a missing or cut-off file, names or sizes that differ, NaN or infinite numbers.
+    ValueError: a missing or cut-off file, names or sizes that differ, NaN or infinite numbers.
     """
     if not (path := Path(run_folder, name)).exists():
         path = max(Path(run_folder, "checkpoints").glob("[0-9]*"), default=path.parent) / "model.safetensors"
         print(f"{run_folder} is not finished: reading {path}", file=sys.stderr)
     try:
-        missing, unknown = load_model(model, path, strict=False)
+        load_model(model, path)
     except Exception as error:  # safetensors and torch raise types of their own
         raise ValueError(f"{path} is missing, cut off or does not fit config.json: {str(error)[:200]}") from None
-    if wrong := sorted({*missing, *unknown}):
-        raise ValueError(f"{path} does not fit config.json: {wrong[0]} is missing or unknown, one of {len(wrong)}")
     if bad := [name for name, tensor in model.state_dict().items() if not tensor.isfinite().all()]:
         raise ValueError(f"{path}: {bad[0]} holds NaN or infinite numbers: the training went wrong")
 
@@ -87,12 +84,10 @@ def load_weights(model, run_folder, name="model.safetensors"):
 def save_checkpoint(accelerator, run_folder, progress, keep=1):
     """Write checkpoints/STEP and log.jsonl, and remove all but the last `keep` checkpoints.
 
-    Args:
-        progress: what accelerate does not save, as JSON: "step", "log" (rows), and what else the training needs.
-    Raises:
-        OSError: no room or no right to write; the checkpoint before it is whole.
+    `progress` is what accelerate does not save, as JSON: "step", "log" (rows), and what else the training needs.
+    OSError: no room or no right to write; the checkpoint before it is whole.
     """
-    unfinished, checkpoints = run_folder / "checkpoints" / "unfinished", run_folder / "checkpoints"
+    checkpoints, unfinished = run_folder / "checkpoints", run_folder / "checkpoints/unfinished"
     try:
         accelerator.save_state(str(unfinished))
         accelerator.wait_for_everyone()
@@ -102,8 +97,7 @@ def save_checkpoint(accelerator, run_folder, progress, keep=1):
             (checkpoints / "log").write_text("".join(json.dumps(row) + "\n" for row in progress["log"]))
             os.replace(checkpoints / "log", run_folder / "log.jsonl")
             for path in sorted(checkpoints.glob("[0-9]*"))[:-keep]:
-                os.replace(path, unfinished)
-                shutil.rmtree(unfinished)
+                shutil.rmtree(path)
     except Exception as error:  # torch and safetensors raise types of their own for a full disk
         raise OSError(f"{checkpoints} cannot be written ({error}): make room, then --resume") from None
 
@@ -125,13 +119,12 @@ def load_checkpoint(accelerator, run_folder):
 
 def holds_run(out, resume):
     """Whether the folder `out` holds a run to go on with; ValueError if that, or what else it holds, is not wanted."""
-    if (out / "config.json").exists():
-        if not resume:
-            raise ValueError(f"{out} already holds a run: add --resume to go on with it, or choose another --out")
-        return True
-    if out.is_file() or (out.is_dir() and any(out.iterdir())):
+    exists = (out / "config.json").exists()
+    if exists and not resume:
+        raise ValueError(f"{out} already holds a run: add --resume to go on with it, or choose another --out")
+    if not exists and (out.is_file() or (out.is_dir() and any(out.iterdir()))):
         raise ValueError(f"{out} exists and is not a run: choose another --out")
-    return False
+    return exists
 
 
 @contextlib.contextmanager
@@ -139,13 +132,8 @@ def training(accelerator, out, config, progress, write_files):
     """Hold the run folder `out` for one training: load its last checkpoint, or start it. Yields the progress.
 
     A new run is written as OUT.unfinished and renamed: what has a config.json has a checkpoint, and a start that
-    fails leaves nothing.
-
-    Args:
-        progress: of a new run, see `save_checkpoint`.
-        write_files: function of a folder that puts there what a new run holds beside, such as its tokenizer.
-    Raises:
-        ValueError: another process trains in the folder; its checkpoint is damaged.
+    fails leaves nothing. It begins with `progress` (see `save_checkpoint`); `write_files(folder)` writes what else it
+    holds, such as a tokenizer. ValueError: another process trains in the folder; its checkpoint is damaged.
     """
     exists = (out / "config.json").exists()
     folder = out if exists else out.with_name(out.name + ".unfinished")
@@ -155,9 +143,6 @@ def training(accelerator, out, config, progress, write_files):
         if accelerator.is_main_process:
             folder.mkdir(parents=True, exist_ok=True)
             lock.acquire(timeout=0)
-    except Timeout:
-        raise ValueError(f"another process trains in {out}: wait for it, or choose another --out") from None
-    try:
         if exists:
             progress = load_checkpoint(accelerator, out)
         else:
@@ -165,13 +150,15 @@ def training(accelerator, out, config, progress, write_files):
         if accelerator.is_main_process:
             if not exists:
                 write_files(folder)
-            text = json.dumps({"package": NAME, "config": asdict(config)}, indent=1)
-            (folder / "config.unfinished").write_text(text + "\n", encoding="utf-8")
+            text = json.dumps({"package": NAME, "config": asdict(config)}, indent=1) + "\n"
+            (folder / "config.unfinished").write_text(text, encoding="utf-8")
             os.replace(folder / "config.unfinished", folder / "config.json")  # a longer run has more steps than before
             os.replace(folder, out)
         accelerator.wait_for_everyone()
         yield progress
+    except Timeout:
+        raise ValueError(f"another process trains in {out}: wait for it, or choose another --out") from None
     finally:
-        lock.release()
-        if not exists and accelerator.is_main_process:
+        if lock.is_locked and not exists:
             shutil.rmtree(folder, ignore_errors=True)
+        lock.release()
