@@ -7,8 +7,10 @@ All sides of a comparison are timed in one run, interleaved; a ratio is the medi
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Literal
 
@@ -25,11 +27,10 @@ from .model import BALANCED, Attention, EncoderLayer, ModelConfig
 from .run import one_line_errors
 
 SIZES = {"default": {}, "balanced": BALANCED}  # Section 5.1
-SYSTEMS = {  # the rows of Tables 2 and 3
-    "Dot Product(8)": dict(attention="dot", heads=8),
-    "Dot Product(1)": dict(attention="dot"),
-} | {name: dict(attention=kind) for kind, name in ATTENTION_NAMES.items() if kind != "dot"}
+PARTS = {"attention": Attention, "layer": EncoderLayer}
 REFERENCE = "Dot Product(1)"
+SYSTEMS = {"Dot Product(8)": dict(attention="dot", heads=8), REFERENCE: dict(attention="dot")}  # rows of Tables 2 and 3
+SYSTEMS |= {name: dict(attention=kind) for kind, name in ATTENTION_NAMES.items() if kind != "dot"}
 PRECISIONS = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -39,7 +40,7 @@ class Options:
 
     lengths: tuple[int, ...] = (8, 32, 64, 128, 256, 512)  # units of a document
     sizes: tuple[Literal[tuple(SIZES)], ...] = tuple(SIZES)  # Section 5.1
-    parts: tuple[Literal["attention", "layer"], ...] = ("attention", "layer")  # layer: feed-forward and norms too
+    parts: tuple[Literal[tuple(PARTS)], ...] = tuple(PARTS)  # layer: feed-forward and norms too
     modes: tuple[Literal["inference", "training"], ...] = ("inference", "training")
     width: int = 768  # D
     documents: int = 4  # in a batch
@@ -55,30 +56,19 @@ def inputs(units: int, width: int, documents: int, like: Tensor) -> tuple[Tensor
     """Full documents: states, keep, and matrices whose rows sum to 1."""
     torch.manual_seed(0)
     states = torch.randn(documents, units, width)
-    matrix = torch.rand(documents, units, units)
-    matrix = matrix / matrix.sum(-1, keepdim=True)
+    matrix = torch.rand(documents, units, units).softmax(-1)
     return states.to(like), torch.ones(documents, units, dtype=torch.bool, device=like.device), matrix.to(like)
 
 
-def forward(layer: torch.nn.Module, states: Tensor, keep: Tensor, matrix: Tensor) -> Callable[[], None]:
-    """What is timed as inference."""
-
-    def run() -> None:
-        with torch.inference_mode():
-            layer(states, keep, matrix)
-
-    return run
+@torch.inference_mode()
+def inference(layer: torch.nn.Module, states: Tensor, keep: Tensor, matrix: Tensor) -> None:
+    layer(states, keep, matrix)
 
 
-def backward(layer: torch.nn.Module, states: Tensor, keep: Tensor, matrix: Tensor) -> Callable[[], None]:
-    """What is timed as training: forward and backward, gradients of weights and states."""
-    states = states.clone().requires_grad_()
-
-    def run() -> None:
-        layer.zero_grad()
-        layer(states, keep, matrix).sum().backward()
-
-    return run
+def training(layer: torch.nn.Module, states: Tensor, keep: Tensor, matrix: Tensor) -> None:
+    """Forward and backward, gradients of weights and states."""
+    layer.zero_grad()
+    layer(states.detach().requires_grad_(), keep, matrix).sum().backward()
 
 
 def measure(options: Options, part: str, size: str, mode: str, units: int) -> list[dict]:
@@ -87,9 +77,9 @@ def measure(options: Options, part: str, size: str, mode: str, units: int) -> li
     arguments = inputs(units, options.width, options.documents, like)
     sides = {}
     for name, values in SYSTEMS.items():
-        config = ModelConfig(width=options.width, **SIZES[size] | values)
-        layer = (EncoderLayer if part == "layer" else Attention)(config).to(like)
-        sides[name] = (forward if mode == "inference" else backward)(layer.train(mode == "training"), *arguments)
+        layer = PARTS[part](ModelConfig(width=options.width, **SIZES[size] | values)).to(like)
+        layer.train(mode == "training")
+        sides[name] = partial(training if mode == "training" else inference, layer, *arguments)
     timings = compare(sides, options.repeats, device=options.device)
     rows = []
     for name, timing in timings.items():
@@ -117,12 +107,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     check_outputs(options.csv)
     torch.set_num_threads(options.threads)
     rows = []
-    for part in options.parts:
-        for size in options.sizes:
-            for mode in options.modes:
-                for units in options.lengths:
-                    print(f"{part}, {size}, {mode}, {units} units", file=sys.stderr)
-                    rows += measure(options, part, size, mode, units)
+    for setting in product(options.parts, options.sizes, options.modes, options.lengths):
+        print(*setting, "units", file=sys.stderr)
+        rows += measure(options, *setting)
     if options.csv:
         write_csv(options.csv, rows)
     columns = ("part", "size", "mode", "units", "system", "ms", "IQR ms", "dot product(1) / this", "peak MiB")

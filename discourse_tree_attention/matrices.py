@@ -33,7 +33,7 @@ def heads(tree: Node) -> np.ndarray:
     """
     head: dict[tuple[int, int], int] = {}  # of each span
     for node in nodes(tree):
-        head[node.first, node.last] = node.first - 1
+        head[node.first, node.last] = node.first - 1  # an EDU heads itself
         if node.children:
             # Section 4.1: the head of a relation is its Nucleus, of two nuclei the left one.
             left, right = node.children
@@ -56,14 +56,14 @@ def post_edit(heads: np.ndarray, sentence: np.ndarray) -> np.ndarray:
     Of the EDUs of a sentence that depend on another sentence or on nothing, the one with the fewest steps to a root of
     the document stays (of several the leftmost), and the others become its dependents.
 
-    No circle can arise: every edge leads to an EDU that is nearer to a root of the old tree or, if it is new, as near;
-    and the target of a new edge has kept its old one.
+    No circle can arise: an old edge leads to an EDU nearer to a root of the old tree, a new one to an EDU that is as
+    near and has kept its old edge.
 
     Args:
         heads: (N,) parents, as `heads` returns them.
         sentence: (N,) index of each EDU's sentence.
     Returns:
-        (N,) parents; some roots may have become dependents.
+        (N,) parents.
     """
     sentence = check_sentence(sentence, len(heads))
     # Section 4.1: "single-rooted sentence sub-trees".
@@ -99,17 +99,35 @@ def d_tree(tree: Node, sentence: np.ndarray | None = None) -> np.ndarray:
     return matrix
 
 
+def promotion(tree: Node, sentence: np.ndarray | None = None, sentences: int = 0) -> np.ndarray:
+    """How salient a tree says that each EDU is, without a model (Marcu 2000): minus its promotion's depth.
+
+    An EDU is promoted up the tree as long as it is in the Nucleus, so to the nearest Satellite above it, or the root.
+
+    Args:
+        sentence, sentences: see `sentence_matrix`; then a sentence is as salient as the best of its EDUs.
+    Returns:
+        (N,) or (sentences,) whole numbers, 0 the most salient.
+    """
+    salience = np.zeros(tree.last)
+    stack = [(tree, 0, 0)]  # a node, its depth, and the depth that its most salient EDUs are promoted to
+    while stack:
+        node, depth, top = stack.pop()
+        stack += [(child, depth + 1, top if child.nucleus else depth + 1) for child in node.children]
+        if not node.children:
+            salience[node.first - 1] = -top
+    if sentence is None:
+        return salience
+    best = np.full(sentences, salience.min() - 1)  # of a sentence without EDUs
+    np.maximum.at(best, sentence, salience)
+    return best
+
+
 # Sections 4.2 and 4.3: C-Tree
 
 
 def level_sum(tree: Node, nuclearity: bool = False) -> np.ndarray:
-    """Sum of all M^L: (N, N) integers, symmetric.
-
-    Without nuclearity, entry (i, j) counts the nodes that hold both EDU i and EDU j.
-
-    Args:
-        nuclearity: Section 4.3 instead of Section 4.2.
-    """
+    """Sum of all M^L, those of Section 4.3 with nuclearity: (N, N) integers, symmetric."""
     total = np.zeros((tree.last, tree.last), dtype=np.int64)
     # D14: a leaf counts at its own level, not at those below it too (released code).
     for node in nodes(tree):
@@ -127,21 +145,13 @@ def normalize(matrix: np.ndarray) -> np.ndarray:
 
 
 def c_tree(tree: Node) -> np.ndarray:
-    """C-Tree: attention by the number of constituents that two EDUs share.
-
-    Returns:
-        (N, N) float32, rows sum to 1.
-    """
+    """C-Tree: attention by the number of constituents that two EDUs share; (N, N) float32, rows sum to 1."""
     # Section 4.2: A = normalize(sum_L M^L)
     return normalize(level_sum(tree))
 
 
 def c_tree_nuclearity(tree: Node) -> np.ndarray:
-    """C-Tree w/Nuc: the same where a Nucleus counts twice.
-
-    Returns:
-        (N, N) float32, rows sum to 1.
-    """
+    """C-Tree w/Nuc: the same where a Nucleus counts twice; (N, N) float32, rows sum to 1."""
     # Section 4.3: A = normalize(sum_L M^L) with M^L of 0, 1 and 2
     return normalize(level_sum(tree, nuclearity=True))
 
@@ -179,20 +189,14 @@ def sentence_matrix(
 
 
 def build_matrix(
-    kind: str,
-    tree: Node,
-    sentence: np.ndarray | None,
-    level: str,
-    sentences: int | None = None,
-    post_editing: bool = True,
+    kind: str, tree: Node, sentence: np.ndarray | None, level: str, sentences=None, post_editing: bool = True
 ) -> np.ndarray:
     """Attention matrix of a document.
 
     Args:
         kind: one of MATRICES.
-        sentence: (N,) index of each EDU's sentence; may be None at EDU level, where only D-Tree uses it.
-        level: "edu" or "sentence".
-        sentences: see `sentence_matrix`.
+        sentence, sentences: see `sentence_matrix`; may be None at EDU level, where only D-Tree uses them.
+        level: one of LEVELS.
         post_editing: of D-Tree (D2); the released code has none.
     Returns:
         (N, N) or (sentences, sentences) float32, rows sum to 1.

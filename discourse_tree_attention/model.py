@@ -35,13 +35,15 @@ class ModelConfig:
     width: int = 768  # D, that of the unit encoder (bert-base)
     layers: int = 2  # D19: released code
     heads: int = 1  # Tables 2 and 3: 8 for one of the dot products, else 1
-    head_width: int = 64  # d_k = d_v = d_q (Section 5.1)
+    head_width: int = 64  # d_v, and without key_width d_k = d_q (Section 5.1)
+    key_width: int = 0  # d_k = d_q of the dot product; 0 = the head width, as in the paper
     feed_forward: int = 3072  # d_inner of the feed-forward block (Section 5.1)
     dense_inner: int = 512  # inner width of Dense (footnote 2); 0 = the head width (released code, D3)
     max_units: int = 512  # longest document that Dense and Random have weights for (released code)
     positions: int = 1000  # length of the position table (released code)
     dropout: float = 0.1  # released code
     classifier: int = 100  # hidden width of the MLP that scores a unit (released code)
+    standardize: bool = False  # unit vectors with mean 0 and spread 1 in each coordinate (D24)
 
     def __post_init__(self):
         if self.attention not in ATTENTIONS:
@@ -51,8 +53,8 @@ class ModelConfig:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if self.width % 2:
             raise ValueError(f"width is {self.width}; the position table needs an even number")
-        if self.dense_inner < 0 or not 0 <= self.dropout < 1:
-            raise ValueError(f"dense_inner {self.dense_inner} must be at least 0, dropout {self.dropout} in [0, 1)")
+        if self.dense_inner < 0 or self.key_width < 0 or not 0 <= self.dropout < 1:
+            raise ValueError("dense_inner and key_width must be at least 0, dropout in [0, 1)")
         if self.attention in (*TREES, "none") and self.heads > 1:
             raise ValueError(f"{self.attention} has the same weights in every head: use heads = 1 (Section 5.2)")
 
@@ -69,8 +71,8 @@ class DotProduct(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.heads = config.heads
-        self.query = projection(config)
-        self.key = projection(config)
+        self.query = projection(config, config.key_width or config.head_width)
+        self.key = projection(config, config.key_width or config.head_width)
 
     def forward(self, states: Tensor, keep: Tensor, matrix: Tensor | None) -> Tensor:
         query = split_heads(self.query(states), self.heads)  # (B, H, N, K)
@@ -141,12 +143,7 @@ def attention_weights(config: ModelConfig) -> nn.Module:
 
 
 def masked_softmax(logits: Tensor, keep: Tensor) -> Tensor:
-    """Softmax over the real units: rows sum to 1, padding gets exactly 0.
-
-    Args:
-        logits: (B or 1, H, N, N).
-        keep: (B, N).
-    """
+    """Softmax over the real units of (B or 1, H, N, N) logits: rows sum to 1, padding gets exactly 0."""
     return logits.masked_fill(~keep[:, None, None], -math.inf).softmax(-1)
 
 
@@ -155,10 +152,10 @@ def split_heads(states: Tensor, heads: int) -> Tensor:
     return states.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
-def projection(config: ModelConfig) -> nn.Linear:
-    """D -> H K, initialised as in the released code (D19): standard deviation sqrt(2 / (D + K))."""
-    linear = nn.Linear(config.width, config.heads * config.head_width)
-    nn.init.normal_(linear.weight, std=math.sqrt(2 / (config.width + config.head_width)))
+def projection(config: ModelConfig, width: int) -> nn.Linear:
+    """D -> H K for heads of a width K, initialised as released (D19): standard deviation sqrt(2 / (D + K))."""
+    linear = nn.Linear(config.width, config.heads * width)
+    nn.init.normal_(linear.weight, std=math.sqrt(2 / (config.width + width)))
     return linear
 
 
@@ -172,7 +169,7 @@ class Attention(nn.Module):
         super().__init__()
         self.heads = config.heads
         self.attend = attention_weights(config)
-        self.value = projection(config)
+        self.value = projection(config, config.head_width)
         self.output = nn.Linear(config.heads * config.head_width, config.width)
         nn.init.xavier_normal_(self.output.weight)
         self.dropout = nn.Dropout(config.dropout)
@@ -213,6 +210,7 @@ class Summarizer(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.config = config
+        self.standardize = Standardize(config.width) if config.standardize else nn.Identity()
         self.register_buffer("position_table", sinusoids(config.positions, config.width), persistent=False)
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
         self.classifier = nn.Sequential(
@@ -230,17 +228,34 @@ class Summarizer(nn.Module):
             keep: (B, N) bool, True at real units; at least one in each row.
             matrix: (B, N, N) attention from the documents' trees, for tree attention.
         Returns:
-            (B, N) log-odds that the summary takes the unit; meaningless at padding.
+            (B, N) scores, log-odds that the summary takes the unit; meaningless at padding.
         Raises:
             ValueError: more units than the position table or the attention has places for.
         """
         check_length(units.size(1), self.config)
-        # Section 3, Figure 2: document encoder, then an MLP with a sigmoid (which is in the loss).
         # D19: positions are added without scaling the vectors and without dropout (released code).
-        states = (units + self.position_table[: units.size(1)]) * keep[..., None]  # (B, N, D)
+        states = (self.standardize(units) + self.position_table[: units.size(1)]) * keep[..., None]  # (B, N, D)
         for layer in self.layers:
             states = layer(states, keep, matrix)
         return self.classifier(states).squeeze(-1)
+
+
+class Standardize(nn.Module):
+    """Unit vectors with mean 0 and spread 1 in each coordinate (D24); `fit` is called once, before the training."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(width))
+        self.register_buffer("spread", torch.ones(width))
+
+    def fit(self, vectors: Tensor) -> None:
+        """Take mean and spread of the (n, D) vectors of the training documents' units."""
+        # D24: or the encoder's vectors, which are alike, drown under the positions that are added to them.
+        self.mean.copy_(vectors.mean(0))
+        self.spread.copy_(vectors.std(0).clamp_min(1e-6))  # a coordinate may be constant
+
+    def forward(self, units: Tensor) -> Tensor:
+        return (units - self.mean) / self.spread
 
 
 def longest_document(config: ModelConfig) -> int:
@@ -252,10 +267,9 @@ def longest_document(config: ModelConfig) -> int:
 def check_length(units: int, config: ModelConfig) -> None:
     """ValueError when a document is longer than the model's tables."""
     if units > longest_document(config):
-        fields = "positions (and max_units)" if config.max_units < config.positions else "positions"
         raise ValueError(
             f"a document of {units} units is longer than the {longest_document(config)} that {config.attention} "
-            f"attention has places for: cut it, or train a model with larger {fields}"
+            f"attention has places for: cut it, or train a model with larger positions and max_units"
         )
 
 

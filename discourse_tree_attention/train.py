@@ -9,7 +9,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, make_dataclass, replace
+from dataclasses import dataclass, field, make_dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
@@ -24,24 +24,15 @@ from torch.utils.data import DataLoader
 from tqdm import tqdm
 
 from shared import rouge
-from shared.data import SPLITS, Example, in_sentences, load
+from shared.data import Example, in_sentences, load
 
-from .documents import (
-    Corpus,
-    Document,
-    DocumentBatches,
-    choose_documents,
-    collate,
-    extract,
-    make_document,
-    prepare,
-    score_documents,
-)
+from . import documents
+from .documents import Corpus, Document, DocumentBatches, choose_documents, extract, make_document, score_documents
 from .matrices import LEVELS
 from .model import ATTENTIONS, TREES, ModelConfig, Summarizer, extraction_loss
 from .run import check_fields, holds_run, load_weights, one_line_errors, read_config, save_checkpoint, training
 from .selection import UNITS_TAKEN
-from .units import UnitEncoder, load_encoder, random_encoder
+from .units import POOLINGS, UnitEncoder, load_encoder, random_encoder
 
 
 @dataclass(frozen=True)
@@ -57,6 +48,8 @@ class TrainConfig:
     examples_seed: int = 0
     # Unit encoder
     encoder: str = ""  # any encoder of transformers, by name or folder; empty = a small random one (D9)
+    pooling: Literal[POOLINGS] = "cls"  # a unit's vector: first token (Section 3), or mean over its tokens (D23)
+    standardize: bool = False  # vectors with mean 0 and spread 1, as they are in the training documents (D24)
     max_tokens: int = 128  # longest unit in word pieces, longer ones are cut
     max_pieces: int = 0  # longest document in word pieces, then units are cut (released code: 1000); 0 = no limit
     cache: str = ""  # folder where unit vectors are kept; empty = "cache" beside the run folder
@@ -67,7 +60,8 @@ class TrainConfig:
     heads: int = 1  # Tables 2 and 3: 8 for one of the dot products
     layers: int = 2  # released code
     balanced: bool = False  # the second setting of Section 5.1: sizes that put the weight on the attention
-    head_width: int = 0  # 0 = Section 5.1: 64; balanced 2/3 of the encoder's width (512 at bert-base, D16)
+    head_width: int = 0  # d_v; 0 = Section 5.1: 64; balanced 2/3 of the encoder's width (512 at bert-base, D16)
+    key_width: int = 0  # d_k of the dot product; 0 = d_v (Section 5.1)
     feed_forward: int = 0  # 0 = Section 5.1: 4 times the encoder's width (3072 at bert-base, D16); balanced 2/3 of it
     dense_inner: int = 512  # footnote 2 (D3)
     max_units: int = 512  # released code: longest document of Dense and Random
@@ -89,9 +83,8 @@ class TrainConfig:
 
     def check(self) -> None:
         """ValueError for a value out of range, or values that contradict each other."""
-        positive = ("heads", "layers", "max_units", "positions", "classifier", "steps", "batch_size", "warmup",
-                    "save_every")  # fmt: skip
-        least = dict.fromkeys(positive, 1) | {"max_tokens": 3}  # [CLS], a word piece, [SEP]
+        least = dict.fromkeys(("steps", "batch_size", "warmup", "save_every"), 1)
+        least["max_tokens"] = 3  # [CLS], a word piece, [SEP]
         check_fields(self, least, {"dropout": 0.99, "seed": 2**32 - 1})
         if self.folds and not 0 <= self.fold < self.folds >= 3:
             raise ValueError(f"--fold {self.fold} of --folds {self.folds}: need 3 folds or more, counted from 0")
@@ -103,12 +96,11 @@ class TrainConfig:
 
     def model_config(self, width: int) -> ModelConfig:
         """The model's part of the fields, with the encoder's width D."""
-        shared_fields = {field.name for field in fields(ModelConfig)} & {field.name for field in fields(self)}
-        values = {name: getattr(self, name) for name in shared_fields} | {"width": width}
+        values = {name: value for name, value in vars(self).items() if name in ModelConfig.__dataclass_fields__}
         # D16: the paper's sizes belong to D = 768; another width gets them in proportion, but heads of 64 as usual.
         values["head_width"] = self.head_width or (2 * width // 3 if self.balanced else 64)
         values["feed_forward"] = self.feed_forward or (2 * width // 3 if self.balanced else 4 * width)
-        return ModelConfig(**values)
+        return ModelConfig(**values, width=width)
 
     @property
     def count(self) -> int:
@@ -123,13 +115,8 @@ PAPER = dict(  # Section 5.1 and released code; the data as a folder of JSON lin
 GUM = dict(  # this repository's (D20): 200 long documents, the paper's sizes on an encoder of width 384
     data="gum", folds=5, steps=240, batch_size=8, learning_rate=0.002, warmup=50, save_every=20, mixed_precision="bf16",
 )  # fmt: skip
-PRESETS = {
-    "tiny": {},
-    "gum": GUM,
-    "gum-balanced": GUM | dict(balanced=True),
-    "paper": PAPER,
-    "paper-balanced": PAPER | dict(balanced=True),
-}
+PRESETS = {"tiny": {}, "gum": GUM, "paper": PAPER}
+PRESETS |= {f"{name}-balanced": PRESETS[name] | dict(balanced=True) for name in ("gum", "paper")}
 
 
 def learning_rate(step: int, config: TrainConfig) -> float:
@@ -147,44 +134,29 @@ class Run(NamedTuple):
 
 
 def load_run(folder: str | Path) -> Run:
-    """Read a run; the model is in eval mode on the CPU. Of a run in training, the last checkpoint, said on stderr.
-
-    Raises:
-        ValueError: not a run folder, one of another package or version, a cut-off file, NaN in the weights.
-    """
+    """Read a run; the model is in eval mode on the CPU. Of a run in training, the last checkpoint, said on stderr."""
     config = read_config(folder, TrainConfig)
-    encoder = load_encoder(config.encoder or str(Path(folder, "encoder")), config.max_tokens)
+    encoder = load_encoder(config.encoder or str(Path(folder, "encoder")), config.max_tokens, config.pooling)
     model = Summarizer(config.model_config(encoder.width))
     load_weights(model, folder)
     return Run(config, model.eval(), encoder)
 
 
 def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
-    """A new model with its encoder, or those of the run that `config.init` names; its schedule starts anew.
-
-    Raises:
-        ValueError: no such encoder, or flags that do not fit the base run.
-    """
-    if config.init:
-        base = load_run(config.init)
-        kept = ("encoder", "max_tokens", "layers", "heads", "balanced", "head_width", "feed_forward", "dense_inner")
-        for name in (*kept, "max_units", "positions", "classifier"):
-            if getattr(config, name) != getattr(base.config, name):
-                flag = "--" + name.replace("_", "-")
-                raise ValueError(f"{flag}: {config.init} has {getattr(base.config, name)!r}, leave it out")
-        model = Summarizer(config.model_config(base.encoder.width))
-        try:
-            model.load_state_dict(base.model.state_dict())
-        except RuntimeError:
-            names = f"--attention {config.attention} and {base.config.attention}, that of {config.init},"
-            raise ValueError(f"{names} have other weights: choose another --attention or --init") from None
-        return Run(config, model, base.encoder)
-    if config.encoder:
-        encoder = load_encoder(config.encoder, config.max_tokens)
+    """A new model with its encoder, or those of the run that `config.init` names; ValueError where flags do not fit."""
+    if config.encoder or config.init:
+        folder = config.encoder or str(Path(config.init, "encoder"))
+        encoder = load_encoder(folder, config.max_tokens, config.pooling)
     else:
         texts = [sentence for example in examples for sentence in example.document]
-        encoder = random_encoder(texts, max_tokens=config.max_tokens)
-    return Run(config, Summarizer(config.model_config(encoder.width)), encoder)
+        encoder = random_encoder(texts, max_tokens=config.max_tokens, pooling=config.pooling)
+    model = Summarizer(config.model_config(encoder.width))
+    if config.init:
+        try:
+            load_weights(model, config.init)
+        except ValueError as error:
+            raise ValueError(f"--init {config.init}: leave out flags that change the model: {error}") from None
+    return Run(config, model, encoder)
 
 
 def read_documents(
@@ -196,13 +168,27 @@ def read_documents(
     identity, times = Counter(example.id for example in examples).most_common(1)[0]
     if times > 1:
         raise ValueError(f"{data}: the id {identity!r} is in both {' and '.join(splits)}; folds need unique ids")
-    folders = [Path(data).with_suffix(""), *(Path(data, name) for name in sum(SPLITS, ()))]
-    documents = []
-    for example in tqdm(examples, "units", leave=False):
-        files = [folder / f"{example.id}.dis" for folder in folders]
-        where = next((str(file) for file in files if file.is_file()), f"{data}: {example.id}")
-        documents.append(make_document(example, level, where))
-    return examples, documents
+    rows = tqdm(examples, "units", leave=False)
+    return examples, [make_document(example, level, f"{data}: {example.id}.dis") for example in rows]
+
+
+def prepare(config: TrainConfig, out: Path, resume: bool, accelerator) -> tuple[Run, Corpus, Corpus, list]:
+    """What a training starts from: the run, its training and validation documents, and the latter's references."""
+    read = partial(read_documents, config.data, level=config.level, folds=config.folds)
+    examples, of_training = read("train")
+    tests, of_validation = (examples, of_training) if config.folds else read("validation")
+    rouge.check_references(tests)
+    start = load_run(out) if resume else begin(config, examples)
+    start.encoder.to(accelerator.device)
+    cache = config.cache or out.parent / "cache"
+    bar = partial(tqdm, desc="unit vectors", disable=not accelerator.is_main_process, leave=False)
+    with accelerator.main_process_first():  # the others find its unit vectors in the cache
+        both = [documents.prepare(some, config, start.encoder, cache, bar) for some in (of_training, of_validation)]
+    corpus = both[0].select(choose_documents(config, "train", len(examples)))
+    chosen = choose_documents(config, "validation", len(tests))
+    if config.standardize and not (resume or config.init):
+        start.model.standardize.fit(torch.from_numpy(np.concatenate(corpus.vectors)))
+    return start, corpus, both[1].select(chosen), [tests[i].references for i in chosen]
 
 
 def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
@@ -216,35 +202,18 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     config.check()
     out = Path(out)
     resume = holds_run(out, resume)
-    accelerator = Accelerator(
-        mixed_precision=config.mixed_precision,
-        cpu=not torch.accelerator.is_available(),  # or several processes would each believe to be alone
-        dataloader_config=DataLoaderConfiguration(even_batches=False),
-    )
+    # Without a GPU it must be told, or several processes would each believe to be alone.
+    settings = {"cpu": not torch.accelerator.is_available(), "mixed_precision": config.mixed_precision}
+    accelerator = Accelerator(**settings, dataloader_config=DataLoaderConfiguration(even_batches=False))
     set_seed(config.seed)
-    read = partial(read_documents, config.data, level=config.level, folds=config.folds)
-    examples, documents = read("train")
-    tests, test_documents = (examples, documents) if config.folds else read("validation")
-    rouge.check_references(tests)
-    start = load_run(out) if resume else begin(config, examples)
+    start, corpus, validation, references = prepare(config, out, resume, accelerator)
     if accelerator.num_processes > 1:
         set_seed(config.seed, device_specific=True)  # each process draws its own dropout
-    start.encoder.to(accelerator.device)
-    with accelerator.main_process_first():  # the others find its unit vectors in the cache
-        bar = partial(tqdm, desc="unit vectors", disable=not accelerator.is_main_process, leave=False)
-        cache = config.cache or out.parent / "cache"
-        corpus, validation = (prepare(d, config, start.encoder, cache, bar) for d in (documents, test_documents))
-    corpus = corpus.select(choose_documents(config, "train", len(examples)))
-    chosen = choose_documents(config, "validation", len(tests))
-    validation, references = validation.select(chosen), [tests[i].references for i in chosen]
-    labels = np.concatenate([document.labels for document in corpus.documents])
-    if not labels.any():
-        raise ValueError(f"{config.data}: no unit shares a word with its summary, there is nothing to learn")
-    positive_weight = float((~labels).sum() / labels.sum())  # D12
+    positive_weight = documents.positive_weight(corpus.documents)
     batches = DocumentBatches(corpus.documents, config.batch_size, config.seed)
     # The loader's own generator, or starting it would draw from the one that dropout draws from.
     loader = DataLoader(
-        range(len(corpus.documents)), batch_sampler=batches, collate_fn=partial(collate, corpus),
+        range(len(corpus.documents)), batch_sampler=batches, collate_fn=partial(documents.collate, corpus),
         generator=torch.Generator(),
     )  # fmt: skip
     # Released code: Adam, beta 0.9 and 0.999, eps 1e-9.
@@ -256,8 +225,8 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
             start.encoder.save(folder / "encoder")
 
     cut = sum(document.was_cut for document in corpus.documents)
-    counts = {"documents": len(corpus.documents), "documents_cut": cut, "positive_weight": positive_weight}
-    progress = {"step": 0, "best": -1.0, "log": [{"step": 0} | counts]}
+    first = {"step": 0, "documents": len(corpus.documents), "documents_cut": cut, "positive_weight": positive_weight}
+    progress = {"step": 0, "best": -1.0, "log": [first]}
     with (
         training(accelerator, out, config, progress, write_files) as progress,
         tqdm(total=config.steps, initial=progress["step"], disable=not accelerator.is_main_process) as bar,

@@ -60,33 +60,25 @@ def pair(left: Node, right: Node) -> Node:
 
 
 def check_tree(tree: Node, where: str = "tree") -> None:
-    """Check that a tree is one: binary, spans tile, nuclearity known, EDUs 1 to n.
-
-    Raises:
-        ValueError: it is not; names `where` and the span at fault.
-    """
+    """ValueError that names `where` and the span at fault, unless a tree is binary and its spans tile EDUs 1 to n."""
     if tree.nucleus is not None or tree.first != 1:
         raise ValueError(f"{where}: a tree has a root without a sibling, and its first EDU is 1, not {tree.first}")
     for node in nodes(tree):
         if problem := problem_of(node):
-            raise ValueError(f"{where}: span {span(node)} {problem}")
+            raise ValueError(f"{where}: span {node.first}-{node.last} {problem}")
 
 
 def problem_of(node: Node) -> str:
     """What is wrong with a node and its children; empty when nothing is."""
-    match node.children:
-        case ():
-            return "has no children but more than one EDU" if node.first != node.last else ""
-        case (left, right):
-            if right.first != left.last + 1:
-                return f"has children that are not side by side: {span(left)} and {span(right)}"
-            if (node.first, node.last) != (left.first, right.last):
-                return f"has children that cover {left.first}-{right.last}"
-            if None in (left.nucleus, right.nucleus):
-                return "has a Root inside it"
-            return "" if left.nucleus or right.nucleus else "has no Nucleus among its children"
-    return f"has {len(node.children)} children; a binary tree is needed"
-
-
-def span(node: Node) -> str:
-    return f"{node.first}-{node.last}"
+    if not node.children:
+        return "has no children but more than one EDU" if node.first != node.last else ""
+    if len(node.children) != 2:
+        return f"has {len(node.children)} children; a binary tree is needed"
+    left, right = node.children
+    if right.first != left.last + 1:
+        return f"has children that are not side by side: {left.first}-{left.last} and {right.first}-{right.last}"
+    if (node.first, node.last) != (left.first, right.last):
+        return f"has children that cover {left.first}-{right.last}"
+    if None in (left.nucleus, right.nucleus):
+        return "has a Root inside it"
+    return "" if left.nucleus or right.nucleus else "has no Nucleus among its children"

@@ -1,5 +1,6 @@
 """Documents: units, labels, required units, matrices, the corpus and its batches."""
 
+from itertools import islice
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,12 +13,12 @@ from ..documents import (
     cut_document,
     document_matrix,
     make_document,
+    positive_weight,
     prepare,
     sentence_of_edus,
-    spell,
 )
 from ..formats import read_brackets, read_dis
-from ..matrices import c_tree, d_tree
+from ..matrices import c_tree
 from ..model import ModelConfig
 from ..units import load_encoder
 
@@ -34,11 +35,20 @@ TREE = """( Root (span 1 4)
 """
 EDUS = ["the mayor said", "that a storm came .", "if it stays ,", "schools close ."]
 SENTENCES = ["the mayor said that a storm came .", "if it stays , schools close ."]
+TWO_ROOTS = """( Root (span 1 2)
+  ( Nucleus (leaf 1) (rel2par joint) (text _!it rained ,_!) ) ( Nucleus (leaf 2) (rel2par joint) (text _!it blew ._!) )
+)"""
 
 
 def example(**changes):
     fields = dict(id="one", document=SENTENCES, edus=EDUS, tree=TREE, summary=["a storm came ."])
     return SimpleNamespace(**fields | changes)
+
+
+def two_roots():
+    """A document whose one sentence has two roots."""
+    edus = ["it rained ,", "it blew ."]
+    return make_document(example(document=["it rained , it blew ."], edus=edus, tree=TWO_ROOTS), "edu")
 
 
 def test_units_of_both_levels():
@@ -53,14 +63,16 @@ def test_units_of_both_levels():
 
 def test_d17_restriction_follows_the_tree_before_its_post_editing():
     """D17: two roots within one sentence: post-editing hangs one on the other, but no relation says that it must."""
-    tree = """( Root (span 1 2)
-      ( Nucleus (leaf 1) (rel2par joint) (text _!it rained ,_!) )
-      ( Nucleus (leaf 2) (rel2par joint) (text _!it blew ._!) )
-    )"""
-    edus = ["it rained ,", "it blew ."]
-    document = make_document(example(document=["it rained , it blew ."], edus=edus, tree=tree), "edu")
-    assert document.required == [[], []]
-    np.testing.assert_array_equal(document_matrix(document, "d_tree", "edu"), [[1, 0], [1, 0]])
+    assert two_roots().required == [[], []]
+    np.testing.assert_array_equal(document_matrix(two_roots(), "d_tree", "edu"), [[1, 0], [1, 0]])
+
+
+def test_d12_positive_weight_is_negatives_per_positive():
+    """D12: over all training documents, of the level's own units."""
+    assert positive_weight([make_document(example(), "edu"), two_roots()]) == 4 / 2
+    assert positive_weight([make_document(example(), "sentence")]) == 1
+    with pytest.raises(ValueError, match="no unit of the training documents shares a word with its summary"):
+        positive_weight([two_roots()])
 
 
 def test_sentence_level_needs_no_tree_but_edu_level_does():
@@ -74,14 +86,12 @@ def test_sentence_level_needs_no_tree_but_edu_level_does():
 
 
 def test_a_tree_of_another_text_is_refused():
-    with pytest.raises(ValueError, match="data/3.dis: EDU 2 is 'that a storm came .' in the tree and 'x' in the text"):
-        make_document(example(edus=["the mayor said", "x", *EDUS[2:]]), "edu", "data/3.dis")
-    with pytest.raises(ValueError, match="one: the tree has 4 EDUs, the document 3"):
-        make_document(example(edus=EDUS[1:]), "edu")
+    with pytest.raises(ValueError, match="data/3.dis: the tree has 4 EDUs, the document 3"):
+        make_document(example(edus=EDUS[1:]), "edu", "data/3.dis")
     with pytest.raises(ValueError, match="one: .*ifitstays,schoolsclo' in the EDUs, '.*whenitstays"):
-        make_document(
-            example(document=["the mayor said that a storm came .", "when it stays , schools close ."]), "edu"
-        )
+        make_document(example(document=[SENTENCES[0], "when it stays , schools close ."]), "edu")
+    with pytest.raises(ValueError, match="one:.*is the file cut"):
+        make_document(example(tree=TREE[:200]), "edu")
 
 
 def test_a_tree_without_texts_takes_the_documents_edus():
@@ -95,51 +105,20 @@ def test_edus_find_their_sentence_by_their_characters():
     sentences = ["He said", "that it rained, and", "", "left.", "Then all left ."]
     edus = ["He", "said that it rained ,", "and  left .", "Then\nall", "left ."]
     np.testing.assert_array_equal(sentence_of_edus(edus, sentences, "doc"), [0, 0, 1, 4, 4])
-
-
-@pytest.mark.parametrize(
-    ("edus", "message"),
-    [
-        (["a b", "x d"], "doc: EDUs and text are not the same: 'abxd' in the EDUs, 'abcd' in the text"),
-        (["a b", "c"], "doc: EDUs and text are not the same: 'abc' in the EDUs, 'abcd' in the text"),
-        (["a b c", "d", "e"], "doc: EDUs and text are not the same: 'abcde' in the EDUs, 'abcd' in the text"),
-        (["a b", "", "c d"], "doc: EDU 2 has no words"),
-    ],
-)
-def test_bad_input_edus_of_another_text(edus, message):
-    with pytest.raises(ValueError, match=f"^{message}"):
-        sentence_of_edus(edus, ["a b", "c d"], "doc")
-
-
-def test_parts_are_spelled_as_the_text():
-    text = '"It rained,"  he said; we\ndidn\'t go.'
-    parts = ['" It rained , "', "he said ;", "we did n't go ."]
-    assert spell(parts, text, "doc") == ['"It rained,"', "he said;", "we\ndidn't go."]
-    with pytest.raises(ValueError, match="doc: EDUs and text are not the same"):
-        spell(parts[:2], text, "doc")
-
-
-def test_a_cut_tree_is_refused():
-    with pytest.raises(ValueError, match="one:.*is the file cut"):
-        make_document(example(tree=TREE[:200]), "edu")
-
-
-def test_an_unknown_level_is_refused():
-    with pytest.raises(ValueError, match="level is 'word'; use edu or sentence"):
-        make_document(example(), "word")
+    for edus, message in ((["a b"], "EDUs and text are not the same: 'ab' in the"), (["a", "", "c"], "EDU 2 has no")):
+        with pytest.raises(ValueError, match=f"^doc: {message}"):
+            sentence_of_edus(edus, ["a", "c"], "doc")
 
 
 def test_d10_the_matrix_of_a_cut_document_is_normalised_again():
     """D10: the rows of the first units sum to 1 after the others have gone."""
     document = cut_document(make_document(example(), "edu"), 3)
-    assert document.units == EDUS[:3] and document.required == [[], [0], []]
+    assert document.units == EDUS[:3] and document.required == [[], [0], []] and document.was_cut
     matrix, whole = document_matrix(document, "c_tree", "edu"), c_tree(read_dis(TREE))
     np.testing.assert_allclose(matrix, whole[:3, :3] / whole[:3, :3].sum(1, keepdims=True), rtol=1e-6)
     assert cut_document(document, 3) is document
-    alone = cut_document(make_document(example(), "edu"), 1)
-    for kind in ("d_tree", "c_tree"):  # a unit whose head was cut off attends to itself
-        assert document_matrix(alone, kind, "edu").tolist() == [[1.0]]
-    np.testing.assert_allclose(document_matrix(document, "d_tree", "edu").sum(1), 1)
+    # A unit whose head was cut off attends to itself.
+    assert document_matrix(document, "d_tree", "edu").tolist() == [[1, 0, 0], [1, 0, 0], [0, 0, 1]]
 
 
 class Config(SimpleNamespace):
@@ -156,23 +135,12 @@ class Config(SimpleNamespace):
 def corpus(folder, level="edu", **changes):
     """Three documents, the second of one EDU."""
     single = example(id="two", document=["x ."], edus=["x ."], tree="( Root (leaf 1) (text _!x ._!) )")
-    examples = [example(), single, example(id="three")]
-    documents = [make_document(e, level) for e in examples]
+    documents = [make_document(e, level) for e in (example(), single, example(id="three"))]
     return prepare(documents, Config(level=level, **changes), load_encoder(str(folder)), cache="")
 
 
-def test_limit_a_document_of_one_unit(encoder_folder):
-    """One EDU, one sentence: it attends to itself at either level."""
-    for level in ("edu", "sentence"):
-        for attention in ("d_tree", "c_tree", "c_tree_nuclearity"):
-            own = corpus(encoder_folder, level, attention=attention)
-            assert own.matrices[1].tolist() == [[1.0]]
-
-
 def test_batches_hold_each_documents_own_vectors_and_matrix(encoder_folder):
-    own = corpus(encoder_folder)
-    encoder = load_encoder(str(encoder_folder))
-    batch = collate(own, [1, 0])
+    batch, encoder = collate(corpus(encoder_folder), [1, 0]), load_encoder(str(encoder_folder))
     assert batch.keep.tolist() == [[True, False, False, False], [True] * 4]
     np.testing.assert_allclose(batch.units[1].numpy(), encoder.encode(EDUS), atol=1e-5)
     np.testing.assert_allclose(batch.units[0, 0].numpy(), encoder.encode(["x ."])[0], atol=1e-5)
@@ -184,8 +152,7 @@ def test_batches_hold_each_documents_own_vectors_and_matrix(encoder_folder):
 
 def test_from_data_to_attention_a_dependent_attends_to_its_head(encoder_folder, make_model):
     """The whole path, data -> matrix -> batch -> X_out: EDU 2 receives the value of its head 1, not the other way."""
-    own = corpus(encoder_folder, attention="d_tree")
-    batch = collate(own, [1, 0])
+    batch = collate(corpus(encoder_folder, attention="d_tree"), [1, 0])
     assert batch.matrix[1].tolist() == [[1, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1], [1, 0, 0, 0]]  # row = dependent
     layer = make_model("d_tree").layers[0].attention
     mixed = layer(batch.units, batch.keep, batch.matrix)[1]
@@ -196,15 +163,12 @@ def test_from_data_to_attention_a_dependent_attends_to_its_head(encoder_folder, 
     assert sentences.matrix[0].tolist() == [[1.0, 0.0], [0.5, 0.5]]  # EDU 4 hangs on sentence 1, EDU 3 on EDU 4
 
 
-def test_post_editing_is_an_option(encoder_folder):
+def test_d2_post_editing_is_an_option(encoder_folder):
     """D2: of two roots in one sentence the second hangs on the first; released code: each attends to itself."""
-    tree = read_dis("( Root (span 1 2) ( Nucleus (leaf 1) (rel2par joint) ) ( Nucleus (leaf 2) (rel2par joint) ) )")
-    document = make_document(example(document=["a b"], edus=["a", "b"], tree=None), "edu", tree=tree)
     for post_editing, expected in ((True, [[1, 0], [1, 0]]), (False, [[1, 0], [0, 1]])):
         config = Config(attention="d_tree", post_editing=post_editing)
-        own = prepare([document], config, load_encoder(str(encoder_folder)), cache="")
+        own = prepare([two_roots()], config, load_encoder(str(encoder_folder)), cache="")
         assert own.matrices[0].tolist() == expected
-    np.testing.assert_array_equal(d_tree(tree), np.eye(2))
 
 
 def test_shuffled_trees_keep_the_shape_but_not_the_place(encoder_folder):
@@ -220,9 +184,10 @@ def test_shuffled_trees_keep_the_shape_but_not_the_place(encoder_folder):
 def test_batches_cover_each_document_once_an_epoch():
     sizes = [5, 9, 1, 7, 3, 3, 8]
     batches = DocumentBatches([SimpleNamespace(units=[""] * size) for size in sizes], 3, seed=0)
-    epochs = [batches.epoch(number) for number in (0, 0, 1)]
-    assert epochs[0] == epochs[1] != epochs[2] and sorted(sum(epochs[2], [])) == list(range(7))
-    parts = sorted((sorted(sizes[i] for i in batch) for batch in epochs[0]), key=min)
-    assert parts == [[1, 3, 3], [5, 7, 8], [9]]
-    endless = iter(batches)
-    assert [next(endless) for _ in range(6)] == epochs[0] + epochs[2]
+    stream = list(islice(batches, 6))
+    epochs = [stream[:3], stream[3:]]
+    assert stream == list(islice(batches, 6)) and epochs[0] != epochs[1]
+    for epoch in epochs:
+        assert sorted(sum(epoch, [])) == list(range(7))
+        parts = sorted((sorted(sizes[i] for i in batch) for batch in epoch), key=min)
+        assert parts == [[1, 3, 3], [5, 7, 8], [9]]

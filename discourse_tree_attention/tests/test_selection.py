@@ -1,13 +1,12 @@
 """Selection, dependency restriction, lead and oracle."""
 
-import itertools
 import random
 
 import numpy as np
 import pytest
 
 from ..matrices import heads
-from ..selection import f1, join_units, lead, ngrams, oracle, overlap_table, required_units, select
+from ..selection import join_units, ngrams, oracle, required_units, select
 from . import reference_trees as reference
 from .test_matrices import from_one, some_tree
 
@@ -21,7 +20,7 @@ def test_select_takes_the_best_in_document_order():
     assert select([1.0, 2.0], [[], []], 6) == [0, 1]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_section_5_1_required_units_against_recursion(seed):
     tree, sentence = some_tree(seed)
     parents = reference.hirao(tree)
@@ -67,11 +66,6 @@ def test_join_units_puts_the_parts_of_a_sentence_together():
     assert join_units(units, [0, 0, 0, 1], [0, 2, 3]) == ["He said so they left .", "Nobody came ."]
 
 
-def test_lead():
-    assert lead(FREE, 3) == [0, 1, 2]
-    assert lead(FREE, 10) == list(range(6))
-
-
 def rouge_by_hand(texts, reference, n):
     """ROUGE-n F1 of some units, by clipped counts."""
     wanted, had = ngrams(reference, n), sum((ngrams(text, n) for text in texts), start=ngrams("", n))
@@ -86,18 +80,7 @@ def random_document(seed):
     return units, " ".join(rng.choices("a b c d".split(), k=6))
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_f1_against_counting(seed):
-    units, reference = random_document(seed)
-    for n in (1, 2):
-        chosen = np.array([[bool(k >> i & 1) for i in range(6)] for k in range(64)])
-        values = f1(chosen, *overlap_table(units, reference, n))
-        for row, value in zip(chosen, values, strict=True):
-            texts = [unit for unit, taken in zip(units, row, strict=True) if taken]
-            assert value == pytest.approx(rouge_by_hand(texts, reference, n), abs=1e-12)
-
-
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_d7_oracle_is_the_greedy_search(seed):
     """D7: one unit at a time, the one that raises R-1 + R-2 F1 most, until nothing does or `most` are taken."""
     units, reference = random_document(seed)
@@ -123,16 +106,3 @@ def test_oracle_picks_bring_their_required_units():
 
 def test_limit_oracle_of_nothing_in_common_is_empty():
     assert oracle(["a b", "c"], "x y z", [[], []], 5) == []
-
-
-def test_oracle_beats_every_single_unit_and_no_more_than_the_best_set():
-    for seed in range(10):
-        units, reference = random_document(seed)
-
-        def value(chosen, units=units, reference=reference):
-            return sum(rouge_by_hand([units[i] for i in chosen], reference, n) for n in (1, 2))
-
-        own = value(oracle(units, reference, FREE, 6))
-        assert own >= max(value([i]) for i in range(6)) - 1e-12
-        subsets = itertools.chain.from_iterable(itertools.combinations(range(6), k) for k in range(7))
-        assert own <= max(map(value, subsets)) + 1e-12

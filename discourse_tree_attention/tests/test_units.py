@@ -1,6 +1,5 @@
 """Unit encoder and the arrays kept on disk."""
 
-import os
 import shutil
 
 import numpy as np
@@ -8,7 +7,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from ..units import UnitEncoder, batches_by_length, cached_vectors, load_encoder, random_encoder
+from .. import units
+from ..units import UnitEncoder, cached_vectors, load_encoder, random_encoder
 
 TEXTS = ["a storm hit the town .", "nobody", "officials said nobody was hurt .", "hurt , hurt , hurt", "the town ."]
 
@@ -16,7 +16,7 @@ TEXTS = ["a storm hit the town .", "nobody", "officials said nobody was hurt .",
 def test_vector_is_the_first_token_of_the_last_layer_of_the_unit_alone(encoder_folder):
     """Section 3: hidden state of the first token in the last layer; released code: [CLS] unit [SEP], by itself."""
     encoder = load_encoder(str(encoder_folder))
-    vectors = encoder.encode(TEXTS, batch_tokens=16)
+    vectors = encoder.encode(TEXTS, batch_size=2)
     for text, vector in zip(TEXTS, vectors, strict=True):
         ids = encoder.tokenizer(text, return_tensors="pt").input_ids
         assert encoder.tokenizer.convert_ids_to_tokens(ids[0].tolist())[0] == "[CLS]"
@@ -25,10 +25,14 @@ def test_vector_is_the_first_token_of_the_last_layer_of_the_unit_alone(encoder_f
         np.testing.assert_allclose(vector, states[0, 0].numpy(), atol=1e-5)
 
 
-def test_vectors_differ_between_units(encoder_folder):
-    vectors = load_encoder(str(encoder_folder)).encode(TEXTS)
-    distances = np.linalg.norm(vectors[:, None] - vectors[None], axis=-1)
-    assert (distances[~np.eye(len(TEXTS), dtype=bool)] > 0.1).all()
+def test_d23_mean_pooling_is_the_mean_over_the_units_own_tokens(encoder_folder):
+    """D23: special tokens count, padding does not."""
+    encoder = load_encoder(str(encoder_folder), pooling="mean")
+    for text, vector in zip(TEXTS, encoder.encode(TEXTS), strict=True):
+        with torch.no_grad():
+            states = encoder.model(**encoder.tokenizer(text, return_tensors="pt")).last_hidden_state[0]
+        np.testing.assert_allclose(vector, states.mean(0).numpy(), atol=1e-5)
+    assert encoder.fingerprint() != load_encoder(str(encoder_folder)).fingerprint()
 
 
 def test_d6_the_encoder_stays_in_eval_mode_and_frozen(encoder_folder):
@@ -60,18 +64,11 @@ def test_long_units_are_cut(encoder_folder):
     assert torch.equal(once, longer)  # [CLS] a storm hit the [SEP]
 
 
-def test_batches_cover_all_units_within_the_budget():
-    lengths = [3, 9, 1, 7, 7, 2, 30, 5]
-    batches = list(batches_by_length(lengths, 16))
-    assert sorted(sum(batches, [])) == list(range(8))
-    assert all(len(batch) == 1 or max(lengths[i] for i in batch) * len(batch) <= 16 for batch in batches)
-    assert list(batches_by_length([], 16)) == []
-
-
 def test_cached_vectors_are_computed_once(encoder_folder, tmp_path, monkeypatch):
     encoder = load_encoder(str(encoder_folder))
+    monkeypatch.setattr(units, "CHUNK", 2)  # they are written in parts
     first = cached_vectors(encoder, TEXTS, tmp_path)
-    np.testing.assert_array_equal(first, encoder.encode(TEXTS))
+    np.testing.assert_allclose(first, encoder.encode(TEXTS), atol=1e-6)
     monkeypatch.setattr(UnitEncoder, "encode", None)
     np.testing.assert_array_equal(cached_vectors(encoder, TEXTS, tmp_path), first)
     assert isinstance(first, np.memmap) and not first.flags.writeable
@@ -95,34 +92,14 @@ def test_cached_vectors_of_another_encoder_or_text_are_not_taken(encoder_folder,
     assert again.fingerprint() == load_encoder(str(encoder_folder)).fingerprint() != shorter.fingerprint()
 
 
-def test_an_encoder_saved_without_its_pooler_has_one_fingerprint(encoder_folder, tmp_path):
-    """A part that transformers would make up at every loading must not change the key."""
-    from transformers import AutoModel, AutoTokenizer
-
-    model = AutoModel.from_pretrained(encoder_folder)
-    model.pooler = None
-    model.save_pretrained(tmp_path)
-    AutoTokenizer.from_pretrained(encoder_folder).save_pretrained(tmp_path)
-    fingerprints = {load_encoder(str(folder)).fingerprint() for folder in (tmp_path, tmp_path, encoder_folder)}
-    assert len(fingerprints) == 1
-
-
-def test_a_computation_that_fails_leaves_nothing(encoder_folder, tmp_path, monkeypatch):
-    """Ctrl-C while units are encoded; a disk without room, which is said before anything is computed."""
-
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left on device")])
+def test_a_computation_that_fails_leaves_nothing(encoder_folder, tmp_path, monkeypatch, error):
     def stop(*_, **__):
-        raise KeyboardInterrupt
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
+        raise error
 
     encoder = load_encoder(str(encoder_folder))
     monkeypatch.setattr(UnitEncoder, "encode", stop)
-    with pytest.raises(KeyboardInterrupt):
-        cached_vectors(encoder, TEXTS, tmp_path)
-    monkeypatch.setattr(UnitEncoder, "encode", None)
-    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(error if isinstance(error, type) else OSError):
         cached_vectors(encoder, TEXTS, tmp_path)
     assert list(tmp_path.iterdir()) == []
 

