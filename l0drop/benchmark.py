@@ -61,6 +61,7 @@ SHAPES = {  # Table 1 and Appendix A: batch 10; the share that L0Drop pruned
 QUICK = Shape(2, 24, 0.5, 8)
 
 
+@tyro.conf.configure(tyro.conf.FlagCreatePairsOff)
 @dataclass
 class Options:
     """The command line."""
@@ -190,10 +191,7 @@ def keep_memory() -> None:
 
 @one_line_errors
 def main(arguments: list[str] | None = None) -> None:
-    options = tyro.cli(
-        Options, prog=f"python -m {__package__}.benchmark", description=__doc__, args=arguments,
-        config=(tyro.conf.FlagCreatePairsOff,),
-    )  # fmt: skip
+    options = tyro.cli(Options, prog=f"python -m {__package__}.benchmark", description=__doc__, args=arguments)
     if options.repeats < 3:
         raise ValueError(f"--repeats is {options.repeats}; a median needs at least 3")
     if wrong := set(options.shapes) - set(SHAPES):

@@ -33,6 +33,7 @@ from .train import Run, load_run
 SAMPLES = 1000  # of the tests and intervals of BLEU
 
 
+@tyro.conf.configure(tyro.conf.FlagCreatePairsOff)
 @dataclass
 class Options:
     """The command line."""
@@ -270,10 +271,7 @@ def load_runs(paths: Sequence[Path], device: str) -> dict[str, Run]:
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    options = tyro.cli(
-        Options, prog=f"python -m {__package__}.evaluate", description=__doc__, args=arguments,
-        config=(tyro.conf.FlagCreatePairsOff,),
-    )  # fmt: skip
+    options = tyro.cli(Options, prog=f"python -m {__package__}.evaluate", description=__doc__, args=arguments)
     if not options.runs:
         raise ValueError("give at least one run folder")
     runs = load_runs(options.runs, options.device)

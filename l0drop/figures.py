@@ -258,9 +258,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     others = {name: run for name, run in both.items() if name not in runs}
     for name, run in both.items():
         if run.config.model:
-            raise ValueError(
-                f"{name} is a pretrained model: figures of attention are drawn of Transformers of ours alone"
-            )
+            raise ValueError(f"{name} is a pretrained model: the figures of runs show our own Transformers alone")
         if name in runs and not run.model.l0drop:
             raise ValueError(f"--run {name} has no L0Drop layer; give it as --baseline or --sparse")
         if name in others and (run.model.l0drop or run.config.pattern != "none"):

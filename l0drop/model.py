@@ -276,9 +276,7 @@ def sinusoids(length: int, width: int) -> Tensor:
     return torch.cat([angles.sin(), angles.cos()], -1)
 
 
-def translation_loss(
-    logits: Tensor, target: Tensor, smoothing: float = 0.1, reduction: str = "token_mean", pad: int = PAD
-) -> Tensor:
+def translation_loss(logits: Tensor, target: Tensor, smoothing=0.1, reduction="token_mean", pad=PAD) -> Tensor:
     """L_MLE of each sentence: label-smoothed cross-entropy, mean (D2) or, as Eq. (12) prints it, sum over its tokens.
 
     Args:
@@ -294,13 +292,7 @@ def translation_loss(
 
 
 def objective(
-    logits: Tensor,
-    target: Tensor,
-    encoding: Encoding,
-    l0_weight: float,
-    smoothing: float = 0.1,
-    reduction: str = "token_mean",
-    pad: int = PAD,
+    logits: Tensor, target: Tensor, encoding: Encoding, l0_weight: float, smoothing=0.1, reduction="token_mean", pad=PAD
 ) -> Tensor:
     """The bound of Eq. (12) with one gate sample, per sentence (B,).  `l0_weight` is the paper's lambda >= 0."""
     mle = translation_loss(logits, target, smoothing, reduction, pad)

@@ -26,6 +26,7 @@ from .run import one_line_errors
 from .train import Run, load_run
 
 
+@tyro.conf.configure(tyro.conf.FlagCreatePairsOff)
 @dataclass
 class Options:
     """The command line."""
@@ -72,10 +73,7 @@ def bracket_pruned(tokenizer: Tokenizer, source: str, pruned: Sequence[bool]) ->
 
 @one_line_errors
 def main(arguments: list[str] | None = None) -> None:
-    options = tyro.cli(
-        Options, prog=f"python -m {__package__}.predict", description=__doc__, args=arguments,
-        config=(tyro.conf.FlagCreatePairsOff,),
-    )  # fmt: skip
+    options = tyro.cli(Options, prog=f"python -m {__package__}.predict", description=__doc__, args=arguments)
     run = load_run(options.run)
     convert(run.model.to(find_device(options.device)), options.precision)
     check_outputs(options.out)

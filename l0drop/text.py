@@ -120,6 +120,14 @@ def encode_examples(
     return items
 
 
+def dropped_units(examples: Sequence, tokenizer: Tokenizer, pattern: str) -> set[int]:
+    """Token ids that a frequency pattern drops, counted on the training sources; empty for other patterns."""
+    if pattern not in patterns.SHARES:
+        return set()
+    sources = [encoding.ids for encoding in tokenizer.encode_batch([example.source for example in examples])]
+    return patterns.dropped_by_frequency(sources, patterns.SHARES[pattern], rarest=pattern == "inv_freq")
+
+
 class Batch(NamedTuple):
     source: Tensor  # (B, S)
     target_input: Tensor  # (B, T), BOS first

@@ -27,7 +27,7 @@ from shared.data import Example, load
 from . import patterns
 from .model import Encoding, ModelConfig, Transformer, objective, translation_loss
 from .run import check_fields, holds_run, load_weights, one_line_errors, read_config, save_checkpoint, training
-from .text import Batch, Item, TokenBatches, collate, encode_examples, train_tokenizer
+from .text import Batch, Item, TokenBatches, collate, dropped_units, encode_examples, train_tokenizer
 
 if TYPE_CHECKING:
     from .bart import GatedBart
@@ -140,9 +140,8 @@ def learning_rate(step: int, config: TrainConfig, first_step: int = 0, width: in
     """Inverse square root of the running step with linear warm-up (Appendix A); fine-tuning counts on (D6).
 
     Args:
-        step: updates done in this run.
-        first_step: updates of the runs that `init` builds on.
-        width: D, where it is not the config's but a pretrained model's.
+        step, first_step: updates done in this run, and in those that `init` builds on.
+        width: D of a pretrained model.
     """
     number = first_step + step + 1
     return config.learning_rate * (width or config.width) ** -0.5 * min(number**-0.5, number * config.warmup**-1.5)
@@ -234,14 +233,6 @@ def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
         raise ValueError(f"{config.init} does not fit --l0drop {config.l0drop}: it has no place for {', '.join(other)}")
     dropped = dropped_units(examples, base.tokenizer, config.pattern)
     return Run(config, model, base.tokenizer, dropped, base.first_step + base.config.steps)
-
-
-def dropped_units(examples: Sequence[Example], tokenizer: Tokenizer, pattern: str) -> set[int]:
-    """Token ids that the run's frequency pattern drops, counted on the training sources; empty for other patterns."""
-    if pattern not in patterns.SHARES:
-        return set()
-    sources = [encoding.ids for encoding in tokenizer.encode_batch([example.source for example in examples])]
-    return patterns.dropped_by_frequency(sources, patterns.SHARES[pattern], rarest=pattern == "inv_freq")
 
 
 def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:

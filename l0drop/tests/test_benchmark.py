@@ -8,9 +8,7 @@ import torch
 
 pytest.importorskip("shared")
 
-from .. import benchmark
-from ..benchmark import BEAM, QUICK, SHAPES, close_gates, decode_rows, fix_gates, main, make_sides, measure, spread
-from ..model import ModelConfig
+from ..benchmark import BEAM, QUICK, SHAPES, close_gates, decode_rows, fix_gates, main, measure, spread
 from ..search import generate
 
 
@@ -71,28 +69,13 @@ def test_gates_close_exactly_the_share_of_table_1():
 
 
 def test_what_is_timed_is_algorithm_1_over_a_whole_decode(make_model):
-    """Given gates decide what is pruned; pruned, dense, shared and expanded find the same output."""
-    model = make_model(vocabulary=30)
-    gates = (torch.arange(9) % 2).float().expand(2, 9)
-    fix_gates(model, gates)
-    source = torch.randint(4, 30, (2, 9))
-    found = {
-        (prune, share): generate(model, source, prune=prune, share=share, extra_length=-3, min_length=6)
-        for prune in (True, False)
-        for share in (True, False)
-    }
-    assert {key: value.memory_length for key, value in found.items()} == {
-        (True, True): 5, (True, False): 5, (False, True): 9, (False, False): 9,
-    }  # fmt: skip
-    scores = torch.stack([value.hypotheses.scores for value in found.values()])
-    assert (scores - scores[0]).abs().max() < 1e-4
-    assert {value.hypotheses.tokens.size(1) for value in found.values()} == {6}
-
-
-def test_every_side_decodes_all_tokens():
-    options = benchmark.Options(quick=True)
-    sides = make_sides(ModelConfig(**benchmark.TINY), QUICK, options)
-    assert {name: decode() for name, decode in sides.items()} == dict.fromkeys(sides, QUICK.tokens)
+    """Given gates decide what is pruned; every output has the length that is asked for."""
+    model, source = make_model(vocabulary=30), torch.randint(4, 30, (2, 9))
+    fix_gates(model, (torch.arange(9) % 2).float().expand(2, 9))
+    pruned, dense = (generate(model, source, prune=p, extra_length=-3, min_length=6) for p in (True, False))
+    assert (pruned.memory_length, dense.memory_length) == (5, 9)
+    assert pruned.hypotheses.tokens.size(1) == dense.hypotheses.tokens.size(1) == 6
+    torch.testing.assert_close(pruned.hypotheses.scores, dense.hypotheses.scores, rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize(
