@@ -40,21 +40,17 @@ def make_tokenizer(texts: Iterable[str], size: int, longest: int):
 
     The trainer of `tokenizers` is not used: it breaks ties at random, so that no run could be repeated.
     """
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
+    from transformers import BertTokenizer
 
-    normalizer, splitter = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
-    split = (splitter.pre_tokenize_str(normalizer.normalize_str(text)) for text in texts)
+    bert = BertTokenizer(vocab={"[UNK]": 0}).backend_tokenizer
+    split = (bert.pre_tokenizer.pre_tokenize_str(bert.normalizer.normalize_str(text)) for text in texts)
     counts = Counter(word for row in split for word, _ in row)
     letters = sorted({letter for word in counts for letter in word})
-    special = dict(pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]")
-    pieces = [*special.values(), *TARGET_TOKENS, *letters, *(f"##{letter}" for letter in letters)]
+    special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *TARGET_TOKENS)
+    pieces = [*special, *letters, *(f"##{letter}" for letter in letters)]
     rest = [word for word in sorted(counts, key=lambda word: (-counts[word], word)) if word not in set(pieces)]
     known = [*pieces, *rest[: max(size - len(pieces), 0)]]
-    numbers = {piece: number for number, piece in enumerate(known)}
-    tokenizer = Tokenizer(models.WordPiece(numbers, unk_token="[UNK]"))
-    tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.decoder = normalizer, splitter, decoders.WordPiece()
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=longest, **special)
+    return BertTokenizer(vocab={piece: i for i, piece in enumerate(known)}, model_max_length=longest)
 
 
 def save(tokenizer, folder: Path) -> None:

@@ -31,17 +31,11 @@ def concave(x: Tensor, f: str = "log", exponent: float = 0.5) -> Tensor:
 
 
 def concave_gain(x: Tensor, a: Tensor, f: str = "log", exponent: float = 0.5) -> Tensor:
-    """f(x + a) - f(x), elementwise, without the difference of two nearly equal numbers.
-
-    Args:
-        x: >= 0, what there is.
-        a: >= 0, what comes to it; where it is 0, the result is exactly 0.
-    """
+    """f(x + a) - f(x), elementwise, x and a >= 0, without the difference of two nearly equal numbers."""
     if f == "log":
         return torch.log1p(a / (1 + x))
     if f == "sqrt":
-        base = 1 + x
-        return a / (torch.sqrt(base + a) + torch.sqrt(base))
+        return a / (torch.sqrt(1 + x + a) + torch.sqrt(1 + x))
     return (1 + x) ** exponent * torch.expm1(exponent * torch.log1p(a / (1 + x)))
 
 
@@ -49,10 +43,7 @@ def coverage_value(attention: Tensor, f: str = "log", exponent: float = 0.5, con
     """Submodular coverage of each token after each step, (..., T, S) -> (..., T, S).
 
     Monotone and submodular in the set of weights: of all sets within a budget, S* = argmax F(S), Eq. (1), a greedy
-    choice reaches 1 - 1/e of the best.
-
-    Args:
-        constant: C.
+    choice reaches 1 - 1/e of the best. `constant` is C.
     """
     # Eq. (9): F(A_i^t) = f(sum of a_i^t' over t' = 0..t) + C
     return concave(widen(attention).cumsum(-2), f, exponent) + constant

@@ -109,19 +109,18 @@ def bars(metrics: dict, out: Path, name: str) -> str:
 
 @torch.inference_mode()
 def read_attention(folder: Path, document: int | None) -> tuple[list[str], list[str], np.ndarray, np.ndarray]:
-    """Decode a test document, then read what each step attended to off the coverage that the decoder carries.
+    """Decode a test document, and read what each step of its summary attends to.
 
     Args:
         document: its number; None = the shortest.
     Returns:
-        outputs (T,) and source tokens (S,) as texts; softmax attention and the run's weights, (T, S), of BERTSum the
-        mean of the heads of the last layer.
+        outputs (T,) and source tokens (S,) as texts; softmax attention and the run's weights, (T, S).
     Raises:
-        ValueError: a run without a decoder, no such document, or an empty summary.
+        ValueError: a run that is no pointer-generator, no such document, or an empty summary.
     """
     run = load_run(folder)
-    if run.config.model == "bertsum-ext":
-        raise ValueError(f"{folder} has no decoder whose attention could be drawn: take another run")
+    if run.config.model != "pointer":
+        raise ValueError(f"{folder} holds a {run.config.model}: take a run of the pointer-generator")
     examples = load_task(run.config, "test")
     if document is None:
         document = min(range(len(examples)), key=lambda i: len(examples[i].source))
@@ -132,15 +131,9 @@ def read_attention(folder: Path, document: int | None) -> tuple[list[str], list[
     [tokens] = beam_search(run.model, batch, never=run.text.never(run.tokenizer), **options).tokens
     if not tokens:
         raise ValueError(f"{folder} writes nothing for document {document}: take another --document")
-    source, past = run.model.start(batch)
-    attention, weights = [], []
-    for token in [run.model.bos, *tokens[:-1]]:
-        before = past.attended
-        _, past = run.model.step(torch.tensor([token]), source, past)
-        attention.append(past.attended.coverage - before.coverage)
-        weights.append(run.config.mechanism().step(attention[-1], before)[0])
-    grids = [torch.stack(rows).view(len(tokens), -1, len(item.source)).mean(1).numpy() for rows in (attention, weights)]
-    return *(run.text.pieces(run.tokenizer, item, ids) for ids in (tokens, item.source)), *grids
+    steps = run.model.run(batch._replace(target_in=torch.tensor([[run.model.bos, *tokens[:-1]]])))
+    outputs, words = (run.text.pieces(run.tokenizer, item, ids) for ids in (tokens, item.extended_source))
+    return outputs, words, steps.attention[0].numpy(), steps.gain[0].numpy()
 
 
 def attention_map(run: Path, document: int | None, out: Path) -> str:

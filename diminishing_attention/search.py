@@ -30,29 +30,19 @@ def length_norm(length: int, length_penalty: float, average: bool) -> float:
 
 @torch.inference_mode()
 def beam_search(
-    model: nn.Module,
-    batch: NamedTuple,
-    beam: int = 4,
-    length_penalty: float = 0.0,
-    average: bool = False,
-    trigram_blocking: bool = False,
-    min_length: int = 0,
-    max_length: int = 100,
-    never: Sequence[int] = (),
-) -> Hypotheses:
+    model: nn.Module, batch: NamedTuple, beam: int = 4, length_penalty: float = 0.0, average: bool = False,
+    trigram_blocking: bool = False, min_length: int = 0, max_length: int = 100, never: Sequence[int] = (),
+) -> Hypotheses:  # fmt: skip
     """Best output of each source by log p / length_norm.
 
     D16: the end is a candidate for every open hypothesis at every step, beside the W continuations, and the search
     goes on until none can win; released decoders stop at W finished hypotheses, and the end takes one of W places.
-
-    The search stops when no open hypothesis can beat the best finished one, so going on would not change the result,
-    and the result of a source does not depend on what else is in the batch.
+    So the result of a source does not depend on what else is in the batch.
 
     Args:
         model: in eval mode.
         beam: open hypotheses per source (Section 4.2: 6; See et al.: 4).
-        length_penalty: alpha (Section 4.2: 1.5; 0 = none).
-        average: divide by the length instead.
+        length_penalty, average: see `length_norm` (Section 4.2: 1.5).
         trigram_blocking: no three tokens twice in an output (Paulus et al. 2018).
         min_length, max_length: of an output, its end included; the last token can only be the end.
         never: tokens that are never written, besides `model.bos`: padding, and <unk> where words can be copied.
@@ -109,12 +99,7 @@ def check(model: nn.Module, beam: int, length_penalty: float, min_length: int, m
 
 
 def best_continuations(log_p: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The W best of all continuations of a source's W hypotheses: scores, beams they continue, tokens; (B, W) each.
-
-    Args:
-        log_p: (B, W, V).
-        scores: (B, W) of the hypotheses so far.
-    """
+    """Of log_p (B, W, V) and scores (B, W) the W best continuations: scores, beams they continue, tokens; (B, W)."""
     beam = scores.size(1)
     # The W best of each beam hold the W best of all: small sums instead of one over B x W x V.
     log_p, token = log_p.topk(beam)  # (B, W, W)
@@ -123,13 +108,9 @@ def best_continuations(log_p: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, T
 
 
 def block_trigrams(log_p: Tensor, tokens: Tensor) -> None:
-    """Forbid, in place, the tokens that would make a trigram of the same hypothesis a second time.
+    """Forbid in log_p (rows, V), in place, what would make a trigram of tokens (rows, t) a second time.
 
     D10: trigrams of tokens, which are word pieces in BERTSum; released PreSumm joins the pieces to words first.
-
-    Args:
-        log_p: (rows, V).
-        tokens: (rows, t), begin included.
     """
     if tokens.size(1) < 3:
         return

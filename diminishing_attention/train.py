@@ -10,8 +10,10 @@ import json
 import math
 import os
 import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, field, fields, make_dataclass, replace
+from itertools import pairwise
 from logging import getLogger
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
@@ -20,18 +22,19 @@ import torch
 import tyro
 from accelerate import Accelerator, DataLoaderConfiguration
 from accelerate.utils import set_seed
+from safetensors.torch import save_model
 from torch import nn
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 from transformers import AutoConfig, AutoModel, logging
 
-from shared.data import Example, in_sentences, load
+from shared.data import Example, in_sentences, load, write_json
 
-from . import bert_text, bertsum, text
+from . import bert_text, bertsum, released, text
 from .config import LEAST, MOST, PRESETS, TrainConfig
 from .encoder import load_encoder, new_encoder
 from .model import PointerGenerator, PointerGeneratorConfig
-from .run import check_fields, holds_run, load_weights, one_line_errors, read_config, save_checkpoint, training
+from .run import NAME, check_fields, holds_run, load_weights, one_line_errors, read_config, save_checkpoint, training
 
 TEXT = {"pointer": text, "bertsum-ext": bert_text, "bertsum-abs": bert_text}  # model: how it reads and writes text
 COUNTED = {"pointer": "target_out", "bertsum-ext": "source", "bertsum-abs": "target"}  # by --batch-tokens
@@ -288,11 +291,38 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[TrainConfig, Path, bo
     return options.config, options.out, options.resume
 
 
+def convert(source: str, encoder: str) -> str:
+    """presumm:FILE or pointer_summarizer:FILE -> FILE.run, a run folder with its weights; other texts as they are.
+
+    Args:
+        encoder: whose configuration and WordPieces a checkpoint of PreSumm has.
+    """
+    kind, _, file = source.partition(":")
+    if kind not in released.NAMES:
+        return source
+    out = Path(f"{file}.run")
+    if not out.exists():
+        found = released.read(kind, Path(file), encoder)
+        config = TrainConfig(**PRESETS[found.preset] | found.values)
+        model = make_model(config, found.tokenizer, found.bert and AutoModel.from_config(found.bert))
+        released.fill(model, found.weights, file)
+        folder = Path(f"{out}.unfinished")
+        folder.mkdir(exist_ok=True)
+        Run(config, model, found.tokenizer).write_files(folder)
+        save_model(model, str(folder / "model.safetensors"))
+        write_json(folder / "config.json", {"package": NAME, "config": asdict(config)})
+        os.replace(folder, out)
+        print(f"{file}: its weights, and nothing else of it, were read into {out}", file=sys.stderr)
+    return str(out)
+
+
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     logging.set_verbosity_error()  # what an encoder lacks is checked here
     logging.disable_progress_bar()
-    train(*parse(arguments))
+    given = sys.argv[1:] if arguments is None else arguments
+    encoder = dict(pairwise(given)).get("--encoder", "bert-base-uncased")
+    train(*parse([convert(text, encoder) for text in given]))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """What the tests share: one thread, no network, and small random models that do something worth testing."""
 
 import os
+from pathlib import Path
 from types import SimpleNamespace
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -8,6 +9,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import pytest
 import torch
 
+from ..config import TrainConfig
 from ..diminishing import Diminishing
 from ..model import PointerGenerator, PointerGeneratorConfig
 from ..text import Item, Vocabulary, collate, encode_examples
@@ -71,3 +73,26 @@ def make_pointer():
         return model
 
     return make
+
+
+# A run of the smallest sizes, for the tests that train.
+SMALL = TrainConfig(
+    data="toy:count=24,seed=5", vocabulary=120, embedding=8, hidden=8, batch_size=8, steps=6, save_every=2, beam=2,
+    max_target=30, max_source=60, max_length=10,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory):
+    """trained(config, name): the folder of that name with the config's finished run; each is trained once."""
+    folders = {}
+
+    def train_once(config: TrainConfig, name: str = "run") -> Path:
+        from ..train import train
+
+        if (config, name) not in folders:
+            folders[config, name] = tmp_path_factory.mktemp("runs") / name
+            train(config, folders[config, name])
+        return folders[config, name]
+
+    return train_once

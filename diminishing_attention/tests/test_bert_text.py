@@ -3,8 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
+from transformers import BertTokenizer
 
 from ..bert_text import (
     TARGET_TOKENS,
@@ -23,12 +22,9 @@ def make_example(document, summary, salient=None) -> SimpleNamespace:
 
 
 @pytest.fixture(scope="module")
-def tokenizer() -> PreTrainedTokenizerFast:
+def tokenizer() -> BertTokenizer:
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *TARGET_TOKENS, *"the storm hit town . it rained".split()]
-    tokenizer = Tokenizer(models.WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
-    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
-    names = dict(pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]")
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
+    return BertTokenizer(vocab={word: i for i, word in enumerate(words)})
 
 
 def test_every_sentence_has_its_cls_and_segments_take_turns(tokenizer):
@@ -42,7 +38,7 @@ def test_every_sentence_has_its_cls_and_segments_take_turns(tokenizer):
     assert tokenizer.convert_ids_to_tokens(item.target) == (
         "[unused0] it rained . [unused2] the storm [unused1]".split()
     )
-    assert decode(tokenizer, item, item.target) == "it rained .\nthe storm"
+    assert decode(tokenizer, item, item.target) == "it rained.\nthe storm"
     assert encode_examples([example], tokenizer, 99, 99)[0].labels == [False] * 3  # nobody asked
 
 
@@ -73,9 +69,8 @@ def test_greedy_labels_raise_rouge_one_sentence_at_a_time():
 
 
 def test_a_tokenizer_without_target_tokens_is_refused():
-    plain = Tokenizer(models.WordPiece({"[UNK]": 0, "[PAD]": 1}, unk_token="[UNK]"))
     with pytest.raises(ValueError, match=r"the tokenizer lacks \[unused0\], \[unused1\], \[unused2\] or padding"):
-        target_ids(PreTrainedTokenizerFast(tokenizer_object=plain, unk_token="[UNK]", pad_token="[PAD]"))
+        target_ids(BertTokenizer(vocab={"[UNK]": 0, "[PAD]": 1}))
 
 
 def test_greedy_labels_are_of_sets_of_one_and_two_words():

@@ -15,13 +15,11 @@ from shared.data import load
 
 from ..figures import attention_map, bars, figure_1, main, read_attention
 from ..search import beam_search
-from ..train import TrainConfig, load_run, train
+from ..train import load_run
+from .conftest import SMALL
 
-DATA = "toy:count=8,seed=5"
-POINTER = TrainConfig(
-    data=DATA, vocabulary=120, embedding=8, hidden=8, batch_size=4, steps=2, max_target=30, max_source=60, beam=2,
-    min_length=4, max_length=8, diminishing="dim",
-)  # fmt: skip
+DATA = SMALL.data
+POINTER = replace(SMALL, diminishing="dim", min_length=4)
 
 
 def rows_of(path) -> list[dict]:
@@ -70,37 +68,26 @@ def test_figures_2_and_3_show_the_files_numbers(tmp_path):
     assert len({row["system"] for row in rows_of(tmp_path / "figure_2.csv")}) == 6
 
 
-@pytest.mark.parametrize("model", ["pointer", "bertsum-abs"])
-def test_the_map_shows_the_attention_of_the_decoded_summary(tmp_path, model):
-    """Rows of softmax attention sum to 1; the weights are log gains of it, per head; the outputs are the summary's."""
-    bert = dict(width=16, layers=1, heads=2, feed_forward=16, decoder_layers=2, positions=64)
-    config = replace(POINTER, model=model, **(bert if model != "pointer" else {}))
-    train(config, tmp_path / "run")
-    outputs, words, attention, weights = read_attention(tmp_path / "run", 1)
-    run = load_run(tmp_path / "run")
+def test_the_map_shows_the_attention_of_the_decoded_summary(tmp_path, trained):
+    """Rows of softmax attention sum to 1; the weights are log gains of it; the outputs are the summary's."""
+    folder = trained(POINTER)
+    outputs, words, attention, weights = read_attention(folder, 1)
+    run = load_run(folder)
     [item] = run.encode(load(DATA, "test")[1:2])
-    search = dict(beam=2, average=True, min_length=4, max_length=8, never=run.text.never(run.tokenizer))
+    search = dict(beam=2, average=True, min_length=4, max_length=10, never=run.text.never(run.tokenizer))
     [tokens] = beam_search(run.model, run.text.collate([item]), **search).tokens
     assert outputs == run.text.pieces(run.tokenizer, item, tokens) and len(words) == len(item.source)
     assert attention.shape == weights.shape == (len(outputs), len(words))
-    torch.testing.assert_close(torch.tensor(attention).sum(-1), torch.ones(len(outputs)), atol=1e-4, rtol=1e-4)
-    if model == "pointer":
-        before = torch.tensor(attention).double().cumsum(0) - torch.tensor(attention)
-        expected = torch.log((1 + before + torch.tensor(attention)) / (1 + before))
-        torch.testing.assert_close(torch.tensor(weights).double(), expected, atol=1e-5, rtol=1e-4)
-        batch = run.text.collate([item])._replace(target_in=torch.tensor([[run.model.bos, *tokens[:-1]]]))
-        with torch.no_grad():
-            steps = run.model.run(batch)
-        torch.testing.assert_close(torch.tensor(attention), steps.attention[0], atol=1e-5, rtol=1e-4)
-    else:
-        assert (weights.sum(-1) < attention.sum(-1)).all()
-    path = attention_map(tmp_path / "run", 1, tmp_path / "out")
-    assert len(rows_of(tmp_path / "out" / "attention_map.csv")) == len(outputs) * len(words)
-    assert (tmp_path / "out" / "attention_map.png").exists() and path.endswith("attention_map.png")
-    with pytest.raises(ValueError, match="there is no test document 8; there are 8, from 0"):
-        read_attention(tmp_path / "run", 8)
+    attention, weights = torch.tensor(attention).double(), torch.tensor(weights).double()
+    torch.testing.assert_close(attention.sum(-1), torch.ones(len(outputs)).double(), atol=1e-4, rtol=1e-4)
+    before = attention.cumsum(0) - attention
+    torch.testing.assert_close(weights, torch.log((1 + before + attention) / (1 + before)), atol=1e-5, rtol=1e-4)
+    path = attention_map(folder, None, tmp_path / "out")
     shortest = min(load(DATA, "test"), key=lambda e: len(e.source))
-    assert len(read_attention(tmp_path / "run", None)[1]) == min(len(run.encode([shortest])[0].source), 60)
+    columns = {row["position"] for row in rows_of(tmp_path / "out" / "attention_map.csv")}
+    assert len(columns) == min(len(run.encode([shortest])[0].source), 60) and path.endswith("attention_map.png")
+    with pytest.raises(ValueError, match="there is no test document 24; there are 24, from 0"):
+        read_attention(folder, 24)
 
 
 def test_main_draws_what_there_is_and_names_bad_files(tmp_path, capsys):

@@ -13,22 +13,16 @@ pytest.importorskip("shared")
 from shared.data import Example
 
 from ..predict import decode_all, main, predict
-from ..train import TrainConfig, load_run, train
+from ..train import load_run
+from .conftest import SMALL
 
-SMALL = TrainConfig(
-    data="toy:count=12,seed=5", vocabulary=120, embedding=8, hidden=8, steps=2, beam=2, min_length=4, max_length=8,
-    max_source=12, max_target=30,
-)  # fmt: skip
 TEXTS = ["Mara Kelman opened a bridge . It rained .", "One .", "A storm hit the town hall today . " * 4]
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory) -> dict[str, Path]:
-    top = tmp_path_factory.mktemp("runs")
-    bert = dict(width=16, layers=1, heads=2, feed_forward=16, decoder_layers=1, model="bertsum-ext", max_source=60)
-    for name, config in (("pg", SMALL), ("ext", replace(SMALL, **bert))):
-        train(config, top / name)
-    return {name: top / name for name in ("pg", "ext")}
+@pytest.fixture
+def runs(trained) -> dict[str, Path]:
+    bert = dict(width=16, layers=1, heads=2, feed_forward=16, decoder_layers=1, model="bertsum-ext")
+    return {"pg": trained(replace(SMALL, max_source=12, min_length=4)), "ext": trained(replace(SMALL, **bert))}
 
 
 def test_documents_come_out_in_their_order_as_if_alone(runs):
