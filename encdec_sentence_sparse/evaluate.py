@@ -30,10 +30,10 @@ from .model import load_model
 from .run import one_line_errors
 from .selection import MODES, PHI, Selection, SentenceAttention
 from .sentences import RULES
+from .tables import METRICS, TABLES, length_rows, retained_attention, system_rows
 from .text import Item, collate, tokenize
 from .train import Run, TrainConfig, encode_examples, load_run, quiet
 
-METRICS = {"rouge1": "R-1", "rouge2": "R-2", "rougeLsum": "R-L"}  # D20: rouge-score (the paper: pyrouge)
 RELEASED = dict(num_beams=4, length_penalty=2.0, no_repeat_ngram_size=3)  # A.3; released configurations
 DECODING = {
     "own": {},  # the model's own generation settings
@@ -42,13 +42,6 @@ DECODING = {
     "paper-podcast": RELEASED | dict(min_length=56, max_length=144),
 }
 FLAGS = {"beam": "num_beams"} | {name: name for name in DECODING["paper"] if name != "num_beams"}
-TABLES = {  # what a run of each task is decoded under, and the paper's tables that show it
-    "base": {"full": "2, 3", "ideal": "2, 3", "random": "2, 3, 5", "mean_key": "", "model_free": "6"},
-    "sparse": {"full": "2", "ideal": "2", "random": "2, 5"},
-    "kl": {"full": "", "approx": "3, 6"},
-    "integrated": {"full": "", "approx": "3, 6"},
-}
-VARIANTS = {"ideal": "Int-Idl", "approx": "Int-Apx", "mix": "Int-Mix"}
 PRECISIONS = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -96,11 +89,7 @@ def load_run_or_bart(name: str, sentences: str = "given") -> Run:
 def selections_of(
     name: str, run: Run, modes: Sequence[str], rs: Sequence[int], share_beams: bool, seed: int
 ) -> dict[str, Selection]:
-    """Under which selections a run is decoded, by the system's name (RUN.MODE.rR, also a file's), "full" first.
-
-    Raises:
-        ValueError: mode "approx" for a run without an approximator.
-    """
+    """Under which selections a run is decoded, by the system's name (RUN.MODE.rR, also a file's), "full" first."""
     chosen = [mode for mode in modes or TABLES[run.config.task] if mode != "full"]
     if "approx" in chosen and run.model.sentence_encoder is None:
         raise ValueError(f"{name} has no approximator: leave mode 'approx' out, or give a run of --task kl")
@@ -138,7 +127,6 @@ def decode(
 
     Args:
         files: one per selection; gets the predictions as they come, with the ids and references of `examples`.
-        generation: arguments of `generate`, such as num_beams and max_length, in place of the model's own.
     Returns:
         the texts of each selection; Figure 1, the mean over documents of `retained_attention` in mode "full".
     """
@@ -169,17 +157,6 @@ def read_again(run: Run, source: dict, rows: Tensor) -> tuple[list[SentenceAtten
     return record, rows[:, 1:] != run.model.config.pad_token_id
 
 
-def retained_attention(record: Sequence[SentenceAttention], is_step: Tensor) -> np.ndarray:
-    """Figure 1: sum of the attention weights of the 1, 2, ..., N most salient sentences: (B, N), rising to 1.
-
-    A.4: heads are averaged before the summation. D21: then the mean over layers and the steps of the own summary.
-    """
-    weights = torch.stack([layer.exact.float().mean(1) for layer in record])  # (layers, B, T, N)
-    sums = weights.sort(-1, descending=True).values.cumsum(-1).mean(0)  # (B, T, N)
-    shares = is_step / is_step.sum(1, keepdim=True).clamp_min(1)  # (B, T)
-    return torch.einsum("btn,bt->bn", sums, shares).cpu().numpy()
-
-
 @torch.inference_mode()
 def attention_map(run: Run, item: Item, **generation) -> dict:
     """Figures 5-8: attention of full decoding on one document, averaged over heads (Appendix E), D21: and layers."""
@@ -207,16 +184,13 @@ def evaluate(
     predictions: Path | None = None,
     **generation,
 ) -> dict:
-    """Decode and score runs on the same examples.
+    """Decode and score runs on the same examples; every number in one JSON object.
 
     Args:
         runs: the first is the one whose full attention all are compared with.
-        modes, r, share_beams, seed: as in `selections_of`.
         map_example: keep the first run's attention on this example.
         predictions: folder for SYSTEM.jsonl with the outputs, written as they come.
         generation: arguments of `generate`, in place of each model's own.
-    Returns:
-        every number in one JSON object.
     """
     rouge.check_references(examples)
     selections = {name: selections_of(name, run, modes, r, share_beams, seed) for name, run in runs.items()}
@@ -277,34 +251,6 @@ def describe(run: Run, examples: Sequence[Example], items: Sequence[Item]) -> di
     }
 
 
-def title(run: dict) -> str:
-    """A run as the paper calls it."""
-    trained = {
-        "base": "Vanilla",
-        "sparse": f"L_A-tuned, gamma {run['gamma']:g}",
-        "kl": "KL-only",
-        "integrated": f"{VARIANTS.get(run['select'])}, r {run['r_train']}",
-    }[run["task"]]
-    return trained + (f", {run['sentence_encoder']}" if run["sentence_encoder"] else "")
-
-
-def report(metrics: dict) -> str:
-    """All systems, with the tables of the paper that have them, and Table 4: what the runs read."""
-    systems, read = [], []
-    for name, row in metrics["systems"].items():
-        run = metrics["runs"][row["run"]]
-        systems.append(
-            {"system": name, "the paper's": title(run), "table": TABLES[run["task"]].get(row["mode"], "")}
-            | {shown: row[metric] for metric, shown in METRICS.items()}
-            | {"R-1 minus first full": row["difference"], "R-1 minus own full": row["cost"]}
-        )
-    for name, run in metrics["runs"].items():
-        lengths = {"N": run["source_tokens"], "N1": run["source_sentences"], "M": run["target_tokens"]}
-        read.append({"run": name} | lengths | {"N/M": lengths["N"] / lengths["M"], "cut": run["sources_cut"]})
-    last = f"{metrics['examples']} examples, 95 % intervals; {metrics['signature']}"
-    return f"Tables 2, 3, 5, 6\n{rouge.table(systems)}\n\nTable 4\n{rouge.table(read)}\n\n{last}"
-
-
 # Command line
 
 
@@ -344,8 +290,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise ValueError(f"--map {options.map}: there are {len(examples)} examples, counted from 0")
     chosen = dict(modes=options.modes, r=options.r, share_beams=options.share_beams, seed=options.seed)
     systems = [system for name, run in runs.items() for system in selections_of(name, run, *chosen.values())]
-    outputs = [options.predictions / f"{system}.jsonl" for system in systems] if options.predictions else []
-    check_outputs(options.json, options.csv, *outputs)
+    check_outputs(
+        options.json, options.csv, *(options.predictions / f"{s}.jsonl" for s in systems if options.predictions)
+    )
     flags = {name: getattr(options, flag) for flag, name in FLAGS.items()}
     generation = DECODING[options.decoding] | {name: value for name, value in flags.items() if value is not None}
     metrics = {"data": data, "split": options.split} | evaluate(
@@ -358,7 +305,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         hidden = ("retained", "map")
         runs = {name: {k: v for k, v in run.items() if k not in hidden} for name, run in metrics["runs"].items()}
         write_csv(options.csv, [{"system": s} | runs[row["run"]] | row for s, row in metrics["systems"].items()])
-    print(report(metrics))
+    print(f"Tables 2, 3, 5, 6\n{rouge.table(system_rows(metrics))}\n\nTable 4\n{rouge.table(length_rows(metrics))}\n")
+    print(f"{len(examples)} examples, 95 % intervals; {metrics['signature']}")
 
 
 if __name__ == "__main__":

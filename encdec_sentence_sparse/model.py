@@ -24,11 +24,12 @@ from .attention import SentenceSparseAttention, SourceCache
 from .lobart import make_local
 from .selection import PHASES, Selection, SentenceAttention, Sentences, sentences_of
 
-# Arguments of `generate` that read what is not there: the source is in the cache, and its tokens are not handed on.
-NOT_SUPPORTED = (
-    "assistant_model", "encoder_no_repeat_ngram_size", "encoder_repetition_penalty", "inputs", "inputs_embeds",
-    "past_key_values", "prompt_lookup_num_tokens", "record",
-)  # fmt: skip
+NOT_SUPPORTED = {  # argument of `generate`: the value at which it does nothing
+    "assistant_model": None, "cache_implementation": None, "encoder_no_repeat_ngram_size": 0,
+    "encoder_repetition_penalty": 1.0, "guidance_scale": 1.0, "inputs": None, "inputs_embeds": None,
+    "negative_prompt_ids": None, "output_attentions": False, "past_key_values": None,
+    "prompt_lookup_num_tokens": None, "record": None, "trust_remote_code": False, "use_mtp": False,
+}  # fmt: skip
 
 
 class SentenceSparseBart(BartForConditionalGeneration):
@@ -78,15 +79,9 @@ class SentenceSparseBart(BartForConditionalGeneration):
             if encoder_outputs is None:
                 encoder_outputs = self.get_encoder()(input_ids=input_ids, attention_mask=attention_mask)
             sentences = self.find_sentences(encoder_outputs[0], sentence_ids, attention_mask, record is not None)
-        return super().forward(
-            attention_mask=attention_mask,
-            encoder_outputs=encoder_outputs,
-            past_key_values=past_key_values,
-            sentences=sentences,
-            selection=self.selection,
-            record=record,
-            **keywords,
-        )
+        theirs = dict(attention_mask=attention_mask, encoder_outputs=encoder_outputs, past_key_values=past_key_values)
+        ours = dict(sentences=sentences, selection=self.selection, record=record)
+        return super().forward(**theirs, **ours, **keywords)
 
     def find_sentences(
         self, states: Tensor, sentence_ids: Tensor | None, attention_mask: Tensor | None, is_recorded: bool = False
@@ -122,17 +117,24 @@ class SentenceSparseBart(BartForConditionalGeneration):
         use_cache: bool = True,
         **generation,
     ):
-        """`generate` of transformers with the sources kept once; its keyword arguments but those of NOT_SUPPORTED.
+        """`generate` of transformers with the sources kept once, in a cache of their own.
 
         Args:
             attention_mask: (B, S); left out, <pad> in input_ids is padding, as in transformers.
             encoder_outputs: in place of input_ids, where the documents are already encoded; stays as it is.
             use_cache: False = the masked form, every step from the beginning.
+            generation: keyword arguments of transformers' `generate`, generation_config too. Not supported are what
+                reads the source's tokens or other prompts (encoder_no_repeat_ngram_size, encoder_repetition_penalty,
+                guidance_scale, inputs, inputs_embeds, negative_prompt_ids, prompt_lookup_num_tokens), what brings a
+                cache or a loop of its own (assistant_model, cache_implementation, past_key_values, trust_remote_code,
+                use_mtp), and what is not computed or would grow with each step (output_attentions, record).
         Raises:
-            ValueError: as in `forward`; an argument of NOT_SUPPORTED.
+            ValueError: as in `forward`; an argument that is not supported, given here or by a generation_config.
         """
-        if refused := [name for name in NOT_SUPPORTED if generation.get(name) is not None]:
-            raise ValueError(f"generate does not support {refused[0]} here: the source is in a cache of its own")
+        settings = generation.get("generation_config") or self.generation_config
+        for name, neutral in NOT_SUPPORTED.items():
+            if generation.get(name, getattr(settings, name, None)) not in (None, neutral):
+                raise ValueError(f"generate does not support {name} here: the source is in a cache of its own")
         if attention_mask is None and input_ids is not None:
             attention_mask = (input_ids != self.config.pad_token_id).long()
         if encoder_outputs is None:

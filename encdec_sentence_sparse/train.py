@@ -130,11 +130,8 @@ PRESETS = {
 
 
 def learning_rate(step: int, config: TrainConfig) -> float:
-    """The rate of update `step` (from 0). A.3: factor * min(n^-0.5, n * warmup^-1.5), at most factor * warmup^-0.5.
-
-    `config.learning_rate` is that highest value. D15: n counts updates (released code: documents, two to an update).
-    """
-    n = step + 1
+    """The rate of update `step`, from 0. A.3: factor * min(n^-0.5, n * warmup^-1.5); `config` has its maximum."""
+    n = step + 1  # D15: updates (released code: documents, two to an update)
     return config.learning_rate * min((config.warmup / n) ** 0.5, n / config.warmup)
 
 
@@ -171,11 +168,7 @@ class Run(NamedTuple):
 
 
 def load_run(folder: str | Path) -> Run:
-    """Read a run; the model is in eval mode on the CPU. Of a run in training, the last checkpoint, said on stderr.
-
-    Raises:
-        ValueError: not a run folder, one of another package or version, a cut-off file, NaN in the weights.
-    """
+    """Read a run, in eval mode; of one in training the last checkpoint. ValueError: no run, or a damaged one."""
     config, folder = read_config(folder, TrainConfig), Path(folder)
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(folder / "tokenizer"))
@@ -188,16 +181,12 @@ def load_run(folder: str | Path) -> Run:
 
 
 def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
-    """What a new run starts from: a run (`init`), a BART of transformers (`model`) or a small new BART.
-
-    Raises:
-        ValueError: flags that do not fit what it starts from.
-    """
+    """What a new run starts from: a run (`init`), a BART (`model`) or a small new one, which the flags must fit."""
     if config.init:
         base, model, tokenizer = load_run(config.init)
-        for name in ("model", *SIZES, "attention_window", "extend_positions"):
-            is_new = name in ("attention_window", "extend_positions") and not getattr(base, name)
-            if getattr(config, name) != getattr(base, name) and not is_new:
+        new = [name for name in ("attention_window", "extend_positions") if getattr(base, name)]
+        for name in ("model", *SIZES, *new):
+            if getattr(config, name) != getattr(base, name):
                 flag = "--" + name.replace("_", "-")
                 raise ValueError(f"{flag}: {config.init} has {getattr(base, name)!r}, leave it out")
     elif config.model:
@@ -219,18 +208,15 @@ def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
         add_approximator(model, config.sentence_encoder)
     if config.task == "integrated" and model.sentence_encoder is None:
         raise ValueError("--task integrated needs an approximator: give --init a run of --task kl")
-    for name in ("max_source", "max_target"):
-        if getattr(config, name) > (positions := model.config.max_position_embeddings):
-            flag = "--" + name.replace("_", "-")
-            raise ValueError(f"{flag} is {getattr(config, name)}, the model has {positions} positions: lower it")
+    positions = model.config.max_position_embeddings
+    for flag, length in (("--max-source", config.max_source), ("--max-target", config.max_target)):
+        if length > positions:
+            raise ValueError(f"{flag} is {length}, the model has {positions} positions: lower it")
     return Run(config, model, tokenizer)
 
 
 def encode_examples(examples: Sequence[Example], run: Run) -> list[Item]:
-    """Examples as token ids, cut to the run's lengths.
-
-    By the rule "given" a document that came as one string is split, each by itself (D8).
-    """
+    """Examples as token ids, cut to the run's lengths; D8: by the rule "given" a string is split, each by itself."""
     splitter, items = run.splitter, []
     for example in in_sentences(examples) if splitter.rule == "given" else examples:
         item = encode(run.tokenizer, example.document, run.config.max_source, splitter)
@@ -268,8 +254,11 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     model, optimizer, loader = accelerator.prepare(start.model, optimizer, loader)
     epoch = -(-batches.per_epoch // (config.accumulate * accelerator.num_processes))
     save_every, mix_steps = config.save_every or epoch, config.mix_steps or epoch
+    cut = sum(item.was_cut for item in items)
+    counts = {"step": 0, "examples": len(items), "validation_examples": len(validation), "sources_cut": cut}
+    progress = {"step": 0, "best": None, "without_gain": 0, "log": [counts]}
     with (
-        training(accelerator, out, config, new_progress(items, validation), start.write_files) as progress,
+        training(accelerator, out, config, progress, start.write_files) as progress,
         tqdm(total=config.steps, initial=progress["step"], disable=not accelerator.is_main_process) as bar,
     ):
         stream = iter(accelerator.skip_first_batches(loader, progress["step"] * config.accumulate))
@@ -299,10 +288,7 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
             if bad := [name for name, value in row.items() if not math.isfinite(value)]:
                 raise ValueError(f"{bad[0]} is {row[bad[0]]} at step {row['step']}; {out} keeps its last checkpoint")
             if is_checkpoint:
-                progress = validated(progress, row)
-                if config.patience and not progress["without_gain"] and accelerator.is_main_process:
-                    save_weights(start.model, out, "best.safetensors")
-                save_checkpoint(accelerator, out, progress)
+                progress = checkpoint(accelerator, start.model, out, progress, row, config.patience > 0)
     if accelerator.is_main_process:
         if config.patience:
             load_weights(start.model, out, "best.safetensors")
@@ -345,19 +331,18 @@ def validation_losses(
     return totals
 
 
-def new_progress(items: Sequence[Item], validation: Sequence[Item]) -> dict:
-    """Progress of a run before its first update."""
-    cut = sum(item.was_cut for item in items)
-    counts = {"step": 0, "examples": len(items), "validation_examples": len(validation), "sources_cut": cut}
-    return {"step": 0, "best": None, "without_gain": 0, "log": [counts]}
-
-
-def validated(progress: dict, row: dict) -> dict:
-    """Progress after a validation, whose losses are in `row`."""
+def checkpoint(
+    accelerator: Accelerator, model: SentenceSparseBart, out: Path, progress: dict, row: dict, keep_best: bool
+) -> dict:
+    """Save a run after a validation, whose losses are in `row`, and its weights if they are the best; the progress."""
     is_better = progress["best"] is None or row["validation_loss"] < progress["best"]
-    gain = {"best": row["validation_loss"], "without_gain": 0}
-    same = {"best": progress["best"], "without_gain": progress["without_gain"] + 1}
-    return {"step": row["step"], "log": [*progress["log"], row]} | (gain if is_better else same)
+    if is_better and keep_best and accelerator.is_main_process:
+        save_weights(model, out, "best.safetensors")
+    best, without_gain = (row["validation_loss"], 0) if is_better else (progress["best"], progress["without_gain"] + 1)
+    log = [*progress["log"], row]
+    progress = {"step": row["step"], "best": best, "without_gain": without_gain, "log": log}
+    save_checkpoint(accelerator, out, progress)
+    return progress
 
 
 def save_weights(model: SentenceSparseBart, out: Path, name: str) -> None:

@@ -6,24 +6,26 @@ import torch
 from torch import Tensor, nn
 from transformers import BartConfig, logging
 
-from ..model import SentenceSparseBart
+from ..model import SentenceSparseBart, add_approximator, approximator_parameters
 
 torch.set_num_threads(1)
-huggingface_hub.constants.HF_HUB_OFFLINE = (
-    True  # the package has imported it by now: too late for an environment variable
-)
+huggingface_hub.constants.HF_HUB_OFFLINE = True  # it was imported by now: too late for an environment variable
 logging.set_verbosity_error()
 logging.disable_progress_bar()
-
-SIZES = dict(
-    vocab_size=31, d_model=16, encoder_layers=2, decoder_layers=2, encoder_ffn_dim=24, decoder_ffn_dim=24,
-    encoder_attention_heads=2, decoder_attention_heads=2, max_position_embeddings=32, init_std=0.4,
-)  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
 def seeded():
     torch.manual_seed(0)
+
+
+def make_config() -> BartConfig:
+    """A BART of 2 + 2 layers, 4 heads, D 16, 32 positions, whose attention is sharp."""
+    return BartConfig(
+        vocab_size=31, d_model=16, encoder_layers=2, decoder_layers=2, encoder_ffn_dim=24, decoder_ffn_dim=24,
+        encoder_attention_heads=4, decoder_attention_heads=4, max_position_embeddings=32, init_std=0.4,
+        attention_dropout=0.1, dropout=0.1,
+    )  # fmt: skip
 
 
 def roughen(model: nn.Module) -> nn.Module:
@@ -35,30 +37,21 @@ def roughen(model: nn.Module) -> nn.Module:
     return model.eval()
 
 
-@pytest.fixture
-def config() -> BartConfig:
-    """A BART of 2 + 2 layers, 2 heads, D 16, 32 positions, without dropout, whose attention is sharp."""
-    return BartConfig(dropout=0.0, **SIZES)
+def rough_model(kind: str | None = None, copied: bool = False) -> SentenceSparseBart:
+    """Ours of that config, with biases and, unless they are to be copies, maps unlike the word-level ones."""
+    model = roughen(SentenceSparseBart(make_config()))
+    if kind:
+        add_approximator(model, kind)
+        with torch.no_grad():
+            for parameter in () if copied else approximator_parameters(model):
+                parameter += 0.5 * torch.randn_like(parameter)
+    return model.eval()
 
 
 @pytest.fixture
-def model(config) -> SentenceSparseBart:
-    """That BART with our attention, no approximator."""
-    torch.manual_seed(1)
-    return roughen(SentenceSparseBart(config))
-
-
-@pytest.fixture
-def ragged() -> dict[str, Tensor]:
-    """Three documents of 14, 9 and 11 tokens in 5, 2 and 4 sentences, `</s>` a sentence of its own in the first two."""
-    torch.manual_seed(2)
-    sentence_ids = torch.tensor(
-        [
-            [0, 0, 0, 1, 1, 1, 1, 2, 2, 3, 3, 3, 3, 4],
-            [0, 0, 0, 0, 0, 0, 0, 0, 1, -1, -1, -1, -1, -1],
-            [0, 0, 1, 2, 2, 2, 2, 3, 3, 3, 3, -1, -1, -1],
-        ]
-    )
-    attention_mask = (sentence_ids >= 0).long()
-    input_ids = torch.randint(4, 31, sentence_ids.shape).where(sentence_ids >= 0, 1)
-    return {"input_ids": input_ids, "attention_mask": attention_mask, "sentence_ids": sentence_ids}
+def documents() -> dict[str, Tensor]:
+    """Three documents of 5, 3 and 4 sentences; 12, 7 and 9 tokens."""
+    rows = [[0, 0, 0, 1, 2, 2, 2, 2, 3, 3, 4, 4], [0, 0, 1, 1, 1, 2, 2], [0, 1, 1, 1, 2, 2, 3, 3, 3]]
+    ids = torch.tensor([row + [-1] * (12 - len(row)) for row in rows])
+    tokens = torch.randint(4, 31, ids.shape).where(ids >= 0, 1)
+    return {"input_ids": tokens, "attention_mask": (ids >= 0).long(), "sentence_ids": ids}

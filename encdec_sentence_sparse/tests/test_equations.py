@@ -13,7 +13,6 @@ from ..model import SentenceSparseBart, add_approximator
 from ..selection import (
     PHI,
     Selection,
-    approximate_attention,
     entropy,
     feature_sums,
     kl_divergence,
@@ -27,7 +26,7 @@ from ..selection import (
     top_r,
 )
 from . import reference
-from .test_model import make_config, rough_model
+from .conftest import make_config, rough_model, roughen
 
 IDS = [[0, 0, 0, 1, 2, 2, 2, 2, 3, 3, 4, 4], [0, 0, 1, 1, 1, 2, 2, -1, -1, -1, -1, -1]]
 NUMPY_PHI = {"elu": lambda x: x + 1 if x > 0 else math.exp(x), "exp": math.exp, "relu": lambda x: max(x, 0.0)}
@@ -134,18 +133,6 @@ def test_eq6_heads_are_averaged_before_the_top_r():
     attention.word_attention = lambda *_: word
     keep = attention.select(torch.zeros(1, 1, 16), torch.zeros(1, 3, 1, 4), None, one, Selection("ideal", 1), range(1))
     assert keep[0, 0].tolist() == [False, False, False, True]
-
-
-def test_eq6_heads_of_a_layer_attend_to_one_subset(attention, sentences):
-    states, asking = (torch.randn(2, length, 16, dtype=torch.float64) for length in (12, 7))
-    record = []
-    sentences = sentences._replace(encoded=torch.randn(2, 5, 16).double())
-    run_layer(attention, asking, states, sentences, Selection("ideal", r=1), record)
-    (found,) = record
-    assert (found.keep.sum(-1) == 1).all()
-    best = found.exact.mean(1).argmax(-1)
-    assert found.keep.gather(-1, best.unsqueeze(-1)).all()
-    assert (found.exact.argmax(-1) != best.unsqueeze(1)).any()  # some head alone would have chosen otherwise
 
 
 def test_eq7_eq8_eq9_approximate_attention(attention, sentences):
@@ -255,20 +242,6 @@ def test_mean_key_attention(sentences):
     torch.testing.assert_close(found, saliency(logits.softmax(-1), sentences.membership))  # then it is exact
 
 
-def test_mean_pooling_with_fresh_maps_is_the_mean_key():
-    """A.1: fresh maps are the word-level ones, so the approximator of mean states is q . mean key."""
-    model = rough_model("mean", copied=True)
-    ids = torch.tensor(IDS)
-    states, asking = torch.randn(2, 12, 16), torch.randn(2, 7, 16)
-    sentences = model.find_sentences(states, ids, (ids >= 0).long(), is_recorded=True)
-    attention, record = model.attentions[0], []
-    run_layer(attention, asking, states, sentences, Selection(), record)
-    queries, keys = attention.split(attention.q_proj(asking)) / 2, attention.split(attention.k_proj(states))
-    means = mean_keys(keys, sentences.membership)
-    expected = approximate_attention(queries, means, sentences.exists)
-    torch.testing.assert_close(record[0].approximate, expected)
-
-
 def test_d1_heads_of_sentence_keys_are_split_as_those_of_words(attention):
     """The released code reshapes (N, D) to (H, N, K), which puts chunk (h N + n) mod H of another sentence there."""
     encoded = torch.randn(1, 3, 16, dtype=torch.float64)
@@ -279,11 +252,7 @@ def test_d1_heads_of_sentence_keys_are_split_as_those_of_words(attention):
 
 
 def test_d2_biases_come_along():
-    bart = BartForConditionalGeneration(make_config())
-    with torch.no_grad():
-        for name, parameter in bart.named_parameters():
-            if name.endswith("bias"):
-                parameter.normal_()
+    bart = roughen(BartForConditionalGeneration(make_config()))
     model = SentenceSparseBart(make_config())
     model.load_state_dict(bart.state_dict())
     add_approximator(model, "gru")

@@ -19,16 +19,14 @@ from ..evaluate import (
     attention_map,
     check_generation,
     decode,
-    encode_batch,
     evaluate,
     load_run_or_bart,
     main,
-    read_again,
     retained_attention,
     selections_of,
-    title,
 )
 from ..selection import Selection, SentenceAttention
+from ..tables import title
 from ..text import Item
 from ..train import Run, TrainConfig, encode_examples, load_run, train
 from .test_train import DATA, SMALL, save_bart
@@ -89,24 +87,6 @@ def test_a_batch_is_decoded_as_its_documents_alone_under_each_selection(kl, item
             rows = kl.model.generate(ids, **source, do_sample=False, **GENERATION)
             [expected] = kl.tokenizer.batch_decode(rows, skip_special_tokens=True)
             assert text == " ".join(expected.split())
-
-
-def test_reading_again_sees_the_choices_of_decoding(kl, items):
-    """Greedy: the sentences that `generate` kept at each step, recorded while it ran, are those read again."""
-    source = encode_batch(kl, [max(items, key=lambda item: item.sentence_ids[-1])])
-    for mode in ("ideal", "random", "approx", "mean_key"):
-        kl.model.selection = Selection(mode, 2)
-        chosen = [[] for _ in kl.model.attentions]
-        for attention, kept in zip(kl.model.attentions, chosen, strict=True):
-            select = attention.select
-            attention.select = lambda *a, select=select, kept=kept: kept.append(select(*a)) or kept[-1]
-        rows = kl.model.generate(**source, do_sample=False, num_beams=1, max_length=7)
-        for attention in kl.model.attentions:
-            del attention.select
-        record, is_step = read_again(kl, source, rows)
-        for layer, kept in zip(record, chosen, strict=True):
-            assert torch.equal(torch.cat(kept, 1), layer.keep)
-        assert is_step.all() and is_step.size(1) == len(chosen[0])
 
 
 def test_d21_retained_attention_averages_heads_first():

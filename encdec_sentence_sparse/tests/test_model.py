@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 import torch
 from torch import Tensor
-from transformers import BartConfig, BartForConditionalGeneration
+from transformers import BartConfig, BartForConditionalGeneration, GenerationConfig
 from transformers.modeling_outputs import BaseModelOutput
 
 from ..approximator import SentenceEncoder
@@ -20,6 +20,7 @@ from ..model import (
 )
 from ..selection import MODES, Selection, saliency, sentences_of
 from ..text import train_tokenizer
+from .conftest import make_config, rough_model, roughen
 
 BEAM = dict(
     num_beams=3, max_new_tokens=10, min_new_tokens=4, no_repeat_ngram_size=3, length_penalty=2.0,
@@ -27,41 +28,9 @@ BEAM = dict(
 )  # fmt: skip
 
 
-def make_config() -> BartConfig:
-    return BartConfig(
-        vocab_size=31, d_model=16, encoder_layers=2, decoder_layers=2, encoder_ffn_dim=24, decoder_ffn_dim=24,
-        encoder_attention_heads=4, decoder_attention_heads=4, max_position_embeddings=32, init_std=0.4,
-        attention_dropout=0.1, dropout=0.1,
-    )  # fmt: skip
-
-
-def rough_model(kind: str | None = None, copied: bool = False) -> SentenceSparseBart:
-    """A small model in eval mode whose attention is sharp, with biases, and with maps unlike the word-level ones."""
-    model = SentenceSparseBart(make_config())
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if name.endswith("bias"):
-                parameter += 0.3 * torch.randn_like(parameter)
-    if kind:
-        add_approximator(model, kind)
-        with torch.no_grad():
-            for parameter in () if copied else approximator_parameters(model):
-                parameter += 0.5 * torch.randn_like(parameter)
-    return model.eval()
-
-
 @pytest.fixture
 def model() -> SentenceSparseBart:
     return rough_model("gru")
-
-
-@pytest.fixture
-def documents() -> dict[str, Tensor]:
-    """Three documents of 5, 3 and 4 sentences."""
-    rows = [[0, 0, 0, 1, 2, 2, 2, 2, 3, 3, 4, 4], [0, 0, 1, 1, 1, 2, 2], [0, 1, 1, 1, 2, 2, 3, 3, 3]]
-    ids = torch.tensor([row + [-1] * (12 - len(row)) for row in rows])
-    tokens = torch.randint(4, 31, ids.shape).where(ids >= 0, 1)
-    return {"input_ids": tokens, "attention_mask": (ids >= 0).long(), "sentence_ids": ids}
 
 
 def rows(documents: dict[str, Tensor], chosen) -> dict[str, Tensor]:
@@ -230,8 +199,18 @@ def test_sampling_and_several_results_are_those_of_transformers(model, documents
 @pytest.mark.parametrize("argument", NOT_SUPPORTED)
 def test_what_generate_cannot_do_is_refused(model, documents, argument):
     """What would read the source's tokens, or a cache of its own, would else be dropped in silence."""
-    with pytest.raises(ValueError, match=f"generate does not support {argument} here"):
+    message = f"generate does not support {argument} here"
+    with pytest.raises(ValueError, match=message):
         model.generate(**documents, **{argument: 2})
+    if hasattr(model.generation_config, argument):
+        with pytest.raises(ValueError, match=message):
+            model.generate(**documents, generation_config=GenerationConfig(**{argument: 2}))
+        setattr(model.generation_config, argument, 2)
+        with pytest.raises(ValueError, match=message):
+            model.generate(**documents)
+        setattr(model.generation_config, argument, NOT_SUPPORTED[argument])
+        assert len(model.generate(**documents, max_new_tokens=2)) == 3
+    assert argument in SentenceSparseBart.generate.__doc__
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -262,20 +241,6 @@ def test_params_of_the_paper():
     assert sum(p.numel() for p in SentenceEncoder("attention", 16).parameters()) == 16 * 16 + 16 + 16
 
 
-@pytest.mark.parametrize("phase", ["base", "sparse", "kl", "integrated"])
-def test_freeze(model, phase):
-    freeze(model, phase)
-    theta = {id(parameter) for parameter in approximator_parameters(model)}
-    for name, parameter in model.named_parameters():
-        if id(parameter) in theta:
-            expected = phase in ("kl", "integrated")
-        elif ".decoder.layers." in name:
-            expected = phase != "kl"
-        else:
-            expected = phase in ("base", "sparse")
-        assert parameter.requires_grad == expected, name
-
-
 def test_saved_and_loaded_again(model, documents, tmp_path):
     model.selection = Selection("approx", r=2)
     before = model.generate(**documents, **BEAM).sequences_scores
@@ -288,11 +253,7 @@ def test_saved_and_loaded_again(model, documents, tmp_path):
 
 def test_any_bart_of_transformers_is_loaded_with_its_biases(documents, tmp_path):
     """What `facebook/bart-large-cnn` is on a connected machine: a folder saved by transformers itself."""
-    bart = BartForConditionalGeneration(make_config()).eval()
-    with torch.no_grad():
-        for name, parameter in bart.named_parameters():
-            if name.endswith("bias"):
-                parameter.normal_()
+    bart = roughen(BartForConditionalGeneration(make_config()))
     bart.save_pretrained(tmp_path / "bart")
     train_tokenizer(["a storm"], 300).save_pretrained(tmp_path / "bart")
     model, _ = load_model(str(tmp_path / "bart"))
@@ -305,20 +266,18 @@ def test_any_bart_of_transformers_is_loaded_with_its_biases(documents, tmp_path)
     assert all(torch.equal(tensor, again.state_dict()[name]) for name, tensor in bart.state_dict().items())
 
 
-def test_approx_without_an_approximator(documents):
-    model = rough_model()
-    model.selection = Selection("approx")
-    with pytest.raises(ValueError, match="mode 'approx' needs an approximator: load a run of --task kl"):
-        model.generate(**documents)
-
-
-def test_a_selection_without_sentences(documents):
-    model = rough_model()
-    model.selection = Selection("ideal")
-    with pytest.raises(ValueError, match="give sentence_ids"):
-        model.generate(documents["input_ids"], attention_mask=documents["attention_mask"])
-    model.selection = Selection()  # full attention needs none
-    assert len(model.generate(documents["input_ids"], attention_mask=documents["attention_mask"])) == 3
+def test_what_a_selection_needs(documents):
+    """An approximator, sentences; full attention needs neither."""
+    model, plain = rough_model(), {name: documents[name] for name in ("input_ids", "attention_mask")}
+    for mode, message in (
+        ("approx", "mode 'approx' needs an approximator: load a run"),
+        ("ideal", "give sentence_ids"),
+    ):
+        model.selection = Selection(mode)
+        with pytest.raises(ValueError, match=message):
+            model.generate(**plain)
+    model.selection = Selection()
+    assert len(model.generate(**plain, max_new_tokens=3)) == 3
 
 
 @pytest.mark.parametrize(
@@ -357,12 +316,3 @@ def test_unknown_sentence_encoder_and_phase(model):
         add_approximator(model, "cnn")
     with pytest.raises(ValueError, match="phase is 'all'; use one of base, sparse, kl, integrated"):
         freeze(model, "all")
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_one_sentence_documents(model, mode):
-    """Nothing to choose: full attention."""
-    documents = {"input_ids": torch.randint(4, 31, (2, 6)), "sentence_ids": torch.zeros(2, 6, dtype=torch.long)}
-    full = model.generate(**documents, **BEAM).sequences_scores
-    model.selection = Selection(mode, r=1)
-    torch.testing.assert_close(model.generate(**documents, **BEAM).sequences_scores, full)

@@ -12,7 +12,6 @@ from ..sentences import (
     RULES,
     Splitter,
     eos_token_sentences,
-    given_spans,
     load_punkt,
     punkt_spans,
     token_sentence_ids,
@@ -115,11 +114,6 @@ def test_end_tokens_are_found_with_and_without_a_blank(tokenizer):
         assert tokenizer.decode(make_splitter(tokenizer, "eos-token", "own", end).eos_ids) == end
     with pytest.raises(ValueError, match="no token 'THE END' for sentence_end: give another"):
         make_splitter(tokenizer, "eos-token", "own", "THE END")
-
-
-def test_given_spans_find_each_sentence_in_the_joined_text():
-    sentences = ["Ab c.", "d", "efg . h"]
-    assert [" ".join(sentences)[start:end] for start, end in given_spans(sentences)] == sentences
 
 
 # From characters to tokens
