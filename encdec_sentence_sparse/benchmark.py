@@ -274,6 +274,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     find_device(options.device)
     check_outputs(options.csv)
     keep_memory()
+    transformers.logging.disable_progress_bar()  # of the engine's conversion
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
     rows = (time_growth if options.table_1 or options.appendix_b else decoding)(options)
