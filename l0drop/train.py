@@ -238,8 +238,7 @@ def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
 def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     """Train and write the run folder `out`; `resume` goes on after the last checkpoint, to the same bits.
 
-    Raises:
-        ValueError: bad values or data, a folder that cannot be used, a loss that is not finite; nothing is lost.
+    ValueError for bad values or data, a folder that cannot be used, a loss that is not finite; nothing is lost.
     """
     config.check()
     out, resume = Path(out), holds_run(Path(out), resume)
@@ -257,11 +256,9 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     batches = TokenBatches(items, config.batch_tokens, config.seed)
     # The loader's own generator, or starting it would draw from the one that dropout and gates draw from.
     loader = DataLoader(items, batch_sampler=batches, collate_fn=start.collate, generator=torch.Generator())
-    # Appendix A: Adam, beta1 = 0.9, beta2 = 0.98; released code: eps 1e-8.
-    trained = [parameter for parameter in start.model.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.Adam(trained, lr=0.0, betas=(0.9, 0.98), eps=1e-8)
+    # Appendix A: Adam, beta1 = 0.9, beta2 = 0.98; released code: eps 1e-8. A frozen model's weights have no gradient.
+    optimizer = torch.optim.Adam(start.model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-8)
     model, optimizer, loader = accelerator.prepare(start.model, optimizer, loader)
-
     counts = {"step": 0, "examples": len(items), "sources_cut": sum(item.was_cut for item in items)}
     with (
         training(accelerator, out, config, {"step": 0, "log": [counts]}, start.write_files) as progress,
@@ -278,8 +275,8 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
                 with accelerator.accumulate(model):
                     logits, encoding = model(batch.source, batch.target_input, batch.rule_keep)
                     # Eq. (12), mean over the sentences of a micro-batch (D14).
-                    rates = weight, config.label_smoothing, config.l0_reduction
-                    loss = objective(logits, batch.target, encoding, *rates, start.model.special[0]).mean()
+                    options = config.label_smoothing, config.l0_reduction, start.model.special[0]
+                    loss = objective(logits, batch.target, encoding, weight, *options).mean()
                     accelerator.backward(loss)
                     if step < config.l0_start:  # D19: until then the gates stay where they started
                         start.model.l0drop.zero_grad()

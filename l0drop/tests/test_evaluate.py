@@ -183,6 +183,20 @@ def test_main_writes_table_json_csv_and_predictions(runs, tmp_path, capsys):
     assert [row["seed"] for row in rows] == ["0"] * 3 and [row["lambda"] for row in rows] == ["", "0.3", ""]
 
 
+def test_outputs_are_scored_against_their_own_references(runs, monkeypatch):
+    """Batches are decoded in the order of length; texts are scored in that of the examples."""
+
+    def decode_backwards(run, items, *options, **search):
+        for i in reversed(range(len(items))):
+            yield i, Output([5 + i], 0.0, [[False] * len(items[i].source)])
+
+    seen, run = {}, load_run(runs / "base")
+    monkeypatch.setattr(module, "decode", decode_backwards)
+    monkeypatch.setattr(module, "rouge_l", lambda texts, examples: seen.update(texts) or rouge_l(texts, examples))
+    module.evaluate({"base": run}, load(DATA, "test", 3))
+    assert seen["base"] == [run.tokenizer.decode([5 + i]) for i in range(3)]
+
+
 def test_predictions_are_there_before_the_end(runs, tmp_path, monkeypatch):
     """What was decoded when a decode is killed stays, line by line."""
     real, calls = module.generate, iter(range(10))
