@@ -41,34 +41,19 @@ def runs(trained) -> dict[str, Path]:
     return folders
 
 
-def loaded(runs: dict[str, Path], *names: str) -> dict:
-    return {name: load_run(runs[name]) for name in names}
-
-
 def test_runs_that_differ_in_the_seed_alone_are_one_system(runs):
-    systems = group(loaded(runs, "dim-0", "pg-1", "pg-0", "dim-1"))
-    assert {name: list(members) for name, members in systems.items()} == {
-        "dim": ["dim-0", "dim-1"], "pg": ["pg-1", "pg-0"],
-    }  # fmt: skip
-    assert list(group(loaded(runs, "pg-0"))) == ["pg-0"]
-    names = ["pg-seed1", "pg_2", "7"]
-    assert [common_name([name, name]) for name in names] == ["pg", "pg", "7"]
-
-
-def test_the_same_run_twice_and_names_alike_are_refused(runs, tmp_path):
-    run = load_run(runs["pg-0"])
-    with pytest.raises(ValueError, match="have the same configuration and seed: give one of them"):
-        group({"pg-0": run, "again": run})
-    with pytest.raises(ValueError, match="two of pg are called alike: rename their run folders"):
-        group({"pg-0": run, "pg-1": load_run(runs["pg-1"]), "pg": load_run(runs["dim-0"])})
-
-
-def test_the_base_of_a_run_is_part_of_what_it_is(runs):
-    """The same second phase on another base is another system; the seeds and the folders are not."""
-    one, other = load_run(runs["dim-1"]), load_run(runs["dim-0"])
-    assert list(group({"dim-1": one, "dim-0": other})) == ["dim"]
+    """Seeds and folders aside, a run is its configuration and that of the runs that it goes on from."""
+    loaded = {name: load_run(runs[name]) for name in ("dim-0", "pg-1", "pg-0", "dim-1")}
+    systems = {name: list(members) for name, members in group(loaded).items()}
+    assert systems == {"dim": ["dim-0", "dim-1"], "pg": ["pg-1", "pg-0"]}
+    assert [common_name([name, name]) for name in ("pg-seed1", "pg_2", "7")] == ["pg", "pg", "7"]
+    one, other, base = loaded["dim-1"], loaded["dim-0"], loaded["pg-0"]
     changed = one._replace(base=[one.base[0] | {"steps": 99}])
     assert list(group({"dim-1": changed, "dim-0": other})) == ["dim-1", "dim-0"]
+    with pytest.raises(ValueError, match="have the same configuration and seed: give one of them"):
+        group({"pg-0": base, "again": base})
+    with pytest.raises(ValueError, match="two of pg are called alike: rename their run folders"):
+        group({"pg-0": base, "pg-1": loaded["pg-1"], "pg": other})
 
 
 def test_intervals_and_p_are_over_documents_of_the_means_over_seeds():
@@ -97,22 +82,14 @@ def test_scores_of_one_text_by_hand():
     assert found["lead_rouge1"][0] == pytest.approx(100 * 2 * (3 / 6) * (3 / 9) / (3 / 6 + 3 / 9))
     reference = score(["a storm hit ."], [example(document, ["a storm hit ."])], is_reference=True)
     assert "rouge1" not in reference and reference["repetition1"][0] == 0
-
-
-def test_a_document_without_a_full_stop_ends(runs):
-    """ROUGE-L takes the square of a sentence's length: a lead has at most 1,000 words of each."""
-    document = ["word " * 200_000]
-    assert [len(sentence.split()) for sentence in lead_of(example(document, ["r"]), 3)] == [1000]
+    # ROUGE-L takes the square of a sentence's length: without a full stop a lead has at most 1,000 words.
+    assert [len(sentence.split()) for sentence in lead_of(example(["word " * 200_000], ["r"]), 3)] == [1000]
 
 
 def test_decoding_keeps_the_order_and_each_document_is_decoded_as_if_alone(runs):
     run, examples = load_run(runs["dim-0"]), load(DATA, "test")
     together = decode_all(run, examples, batch_size=5)
     assert together == [decode_all(run, [e], batch_size=1)[0] for e in examples]
-    items = run.encode(examples[:1])
-    search = dict(beam=2, average=True, max_length=10, never=run.text.never(run.tokenizer))
-    [tokens] = beam_search(run.model, run.text.collate(items), **search).tokens
-    assert together[0] == run.text.decode(run.tokenizer, items[0], tokens)
 
 
 def test_flags_of_decoding_reach_the_search(runs, monkeypatch):
@@ -191,16 +168,14 @@ def test_d17_tables_over_seeds_with_ablation(runs, tmp_path, capsys):
 def test_table_2_asks_both_packages_with_every_text(runs, monkeypatch, capsys):
     """The texts, references and folders reach them; their values reach the table."""
     calls = []
-    monkeypatch.setattr(
-        evaluation.measures, "bertscore", lambda *a: calls.append(("bert", a)) or [80.0 + i for i in range(len(a[0]))]
-    )
-    monkeypatch.setattr(
-        evaluation.measures, "moverscore", lambda *a: calls.append(("mover", a)) or [10.0 * a[3]] * len(a[0])
-    )
+    scores = {"bertscore": lambda *a: [80.0, 81.0, 82.0], "moverscore": lambda *a: [10.0 * a[3]] * 3}
+    for name, give in scores.items():
+        record = lambda *a, name=name, give=give: calls.append((name, a)) or give(*a)  # noqa: E731
+        monkeypatch.setattr(evaluation.measures, name, record)
     main([str(runs["pg-0"]), "--limit", "3", "--bertscore", "B", "--bertscore-layer", "2", "--moverscore", "M"])
     targets = [e.target for e in load(DATA, "test", 3)]
     of_run = calls[3:]  # the first three are the lead's
-    assert [name for name, _ in of_run] == ["bert", "mover", "mover"]
+    assert [name for name, _ in of_run] == ["bertscore", "moverscore", "moverscore"]
     assert all(list(arguments[1]) == targets for _, arguments in of_run)
     assert of_run[0][1][2:4] == ("B", 2) and of_run[2][1][2:4] == ("M", 2)
     printed = capsys.readouterr().out

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ..model import PointerGenerator
-from ..search import beam_search, best_continuations, block_trigrams, length_norm
+from ..search import beam_search, block_trigrams
 from ..text import BOS, EOS, PAD, UNK, Batch, Item, collate
 
 SYSTEMS = [("none", {}), ("none", {"coverage": True}), ("dim", {}), ("dydim", {})]
@@ -146,21 +146,6 @@ def test_d16_the_search_goes_on_while_a_longer_output_can_win():
     assert long.tokens == [[2, 3]]
     assert long.scores.item() == pytest.approx(torch.tensor(0.45).log().item() / (8 / 6) ** 1.5, abs=1e-6)
     assert beam_search(model, chain_batch(1), beam=2, average=True).tokens == [[2, 3]]
-
-
-def test_length_norms_by_hand():
-    assert length_norm(1, 1.5, False) == 1 and length_norm(7, 0.0, False) == 1 and length_norm(7, 1.5, True) == 7
-    assert length_norm(7, 2.0, False) == pytest.approx(4.0)
-
-
-def test_best_continuations_are_those_of_all_pairs():
-    log_p, scores = torch.randn(3, 4, 9), torch.randn(3, 4)
-    log_p[0, :, 2:] = -torch.inf  # fewer live continuations than beams
-    found, origin, token = best_continuations(log_p, scores)
-    want = (log_p + scores.unsqueeze(-1)).flatten(1).topk(4).values
-    assert torch.equal(found, want)
-    for row, beam in itertools.product(range(3), range(4)):
-        assert found[row, beam] == (scores[row, origin[row, beam]] + log_p[row, origin[row, beam], token[row, beam]])
 
 
 def test_d10_blocking_is_of_tokens_and_of_each_hypothesis_by_itself():

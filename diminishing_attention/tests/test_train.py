@@ -117,9 +117,6 @@ def test_the_small_presets():
     pinned("bertsum-ext", model="bertsum-ext", **small)
     pinned("bertsum-abs", model="bertsum-abs", **small)
     assert len(PRESETS) == 8  # and no other
-
-
-def test_defaults_of_the_mechanism_are_the_papers():
     config = TrainConfig()
     assert (config.f, config.f1, config.f2, config.exponent, config.coverage_weight) == ("log", "sqrt", "log", 0.6, 1)
 
