@@ -6,7 +6,7 @@ holds to be salient: -inf is added to their logits elsewhere. No weight of the s
 
 from .masking import PAPER_DECODING, PAPER_HEADS, PAPER_THRESHOLDS, keep_at_least, mask_heads, uniform_heads
 from .model import Tagger, best_threshold, tagging_loss
-from .oracle import longest_common_runs, newsroom_fragments, oracle_labels, token_labels, word_spans
+from .oracle import oracle_labels, token_labels, word_spans
 from .text import encode_document, transfer_scores
 
 __all__ = [
@@ -17,9 +17,7 @@ __all__ = [
     "best_threshold",
     "encode_document",
     "keep_at_least",
-    "longest_common_runs",
     "mask_heads",
-    "newsroom_fragments",
     "oracle_labels",
     "tagging_loss",
     "token_labels",

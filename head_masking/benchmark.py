@@ -3,17 +3,14 @@
 python -m head_masking.benchmark --csv benchmark.csv
 
 Models of the shapes of bart-base and bart-large with random weights decode documents of random tokens, whole decodes
-with the encoder in them, to a fixed number of tokens:
-
-    plain        `generate` as it is
-    one layer    all heads of layer 1 masked, the paper's choice for CNN/DailyMail
-    all layers   all heads of all layers masked, each document with labels of its own
+with the encoder in them, to a fixed number of tokens: plain; all heads of layer 1 masked, the paper's choice for
+CNN/DailyMail; all heads of all layers masked, each document with labels of its own.
 """
 
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 import transformers
@@ -32,18 +29,11 @@ from .sweep import all_heads
 BEAM, LENGTH, TOKENS = 4, 800, 60  # beams; tokens of a document, of a summary
 SALIENT = 0.2  # share of the tokens that masked heads see
 DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-
-
-class Shape(NamedTuple):
-    """Sizes of a BART."""
-
-    layers: int  # of the encoder, and as many of the decoder
-    width: int
-    heads: int
-    vocabulary: int = 50_265
-
-
-SHAPES = {"bart-base": Shape(6, 768, 12), "bart-large": Shape(12, 1024, 16), "quick": Shape(2, 16, 4, 100)}
+SHAPES = {  # layers of the encoder, and as many of the decoder; width; heads; vocabulary
+    "bart-base": (6, 768, 12, 50_265),
+    "bart-large": (12, 1024, 16, 50_265),
+    "quick": (2, 16, 4, 100),
+}
 
 
 @dataclass
@@ -59,22 +49,13 @@ class Options:
     csv: Path | None = None  # write the table here
 
 
-def make_model(shape: Shape, positions: int, device: torch.device, dtype: torch.dtype) -> BartForConditionalGeneration:
+def make_model(shape: str, positions: int) -> BartForConditionalGeneration:
     """A BART with random weights, in eval mode."""
-    config = BartConfig(
-        vocab_size=shape.vocabulary, d_model=shape.width, max_position_embeddings=positions,
-        encoder_layers=shape.layers, encoder_attention_heads=shape.heads, encoder_ffn_dim=4 * shape.width,
-        decoder_layers=shape.layers, decoder_attention_heads=shape.heads, decoder_ffn_dim=4 * shape.width,
-        forced_eos_token_id=None,
-    )  # fmt: skip
-    with torch.device(device):
-        return BartForConditionalGeneration(config).to(dtype).eval()
-
-
-def make_documents(batch: int, length: int, vocabulary: int) -> tuple[Tensor, Tensor]:
-    """(B, S) random tokens, and (B, S) True at the share SALIENT of them that masked heads see."""
-    order = torch.rand(batch, length).argsort(-1)
-    return torch.randint(4, vocabulary, (batch, length)), order < max(round(SALIENT * length), 1)
+    layers, width, heads, vocabulary = SHAPES[shape]
+    sizes = {"layers": layers, "attention_heads": heads, "ffn_dim": 4 * width}
+    sizes = {f"{side}_{name}": size for name, size in sizes.items() for side in ("encoder", "decoder")}
+    sizes |= {"vocab_size": vocabulary, "d_model": width, "max_position_embeddings": positions}
+    return BartForConditionalGeneration(BartConfig(forced_eos_token_id=None, **sizes)).eval()
 
 
 def sides(model: nn.Module, ids: Tensor, keep: Tensor, tokens: int) -> dict[str, partial]:
@@ -87,28 +68,28 @@ def sides(model: nn.Module, ids: Tensor, keep: Tensor, tokens: int) -> dict[str,
 @torch.inference_mode()
 def decode(model: nn.Module, ids: Tensor, heads: dict, keep: Tensor, tokens: int) -> Tensor:
     """Encode and decode so many tokens; without heads, nothing of ours runs."""
-    lengths = {"min_new_tokens": tokens, "max_new_tokens": tokens}
-    generate = partial(
-        model.generate, ids, attention_mask=torch.ones_like(ids), num_beams=BEAM, do_sample=False, **lengths
-    )
+    settings = {"num_beams": BEAM, "do_sample": False, "min_new_tokens": tokens, "max_new_tokens": tokens}
+    generate = partial(model.generate, ids, attention_mask=torch.ones_like(ids), **settings)
     if not heads:
         return generate()
     with mask_heads(model, heads, keep):
         return generate()
 
 
-def measure(name: str, batch: int, length: int, tokens: int, options: Options) -> list[dict[str, object]]:
+def measure(shape: str, batch: int, length: int, tokens: int, options: Options) -> list[dict[str, object]]:
     """All sides at one shape and batch size."""
-    device, shape = find_device(options.device), SHAPES[name]
-    model = make_model(shape, max(length, tokens + 2), device, DTYPES[options.precision])
-    ids, keep = (x.to(device) for x in make_documents(batch, length, shape.vocabulary))
+    device = find_device(options.device)
+    model = make_model(shape, max(length, tokens + 2)).to(device, DTYPES[options.precision])
+    ids = torch.randint(4, model.config.vocab_size, (batch, length)).to(device)
+    keep = (torch.rand(batch, length).argsort(-1) < max(round(SALIENT * length), 1)).to(device)
     timings = compare(sides(model, ids, keep, tokens), options.repeats, 1, device, memory=False)
+    about = {"shape": shape, "batch": batch, "S": length, "T": tokens, "beam": BEAM}
+    about |= {"device": options.device, "precision": options.precision}
     rows = []
     for side, timing in timings.items():
         middle, spread = ratio(timings, side, "plain")
-        row = {"shape": name, "batch": batch, "S": length, "T": tokens, "beam": BEAM, "side": side}
-        row |= {"median_s": timing.median, "iqr_s": timing.iqr, "over_plain": middle, "over_plain_iqr": spread}
-        rows.append(row | {"device": options.device, "precision": options.precision})
+        row = {"side": side, "median_s": timing.median, "iqr_s": timing.iqr, "over_plain": middle}
+        rows.append(about | row | {"over_plain_iqr": spread})
     return rows
 
 
@@ -125,8 +106,7 @@ def main(arguments: list[str] | None = None) -> None:
     transformers.logging.set_verbosity_error()
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    shapes = ("quick",) if options.quick else options.shapes
-    sizes = (16, 4) if options.quick else (LENGTH, TOKENS)
+    shapes, sizes = (("quick",), (16, 4)) if options.quick else (options.shapes, (LENGTH, TOKENS))
     rows = [row for shape in shapes for batch in options.batches for row in measure(shape, batch, *sizes, options)]
     if options.csv:
         write_csv(options.csv, rows)

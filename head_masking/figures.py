@@ -17,7 +17,6 @@ from pathlib import Path
 import numpy as np
 import tyro
 from matplotlib.axes import Axes
-from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
 
 from shared.data import check_outputs, write_csv
@@ -26,7 +25,7 @@ from .focus import CATEGORIES
 from .run import one_line_errors
 
 METRICS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeLsum": "ROUGE-L"}
-PLACES = ("CNN/DailyMail", "XSum", "NYT")  # which the files stand for, in this order
+OVER = {"mean": "over uniform attention", "over_plain": "over the plain model"}
 LINES = 6  # of one panel, at most: of more layers the bottom one, the top one, and some between
 
 
@@ -36,8 +35,6 @@ class Missing(Exception):
 
 @dataclass
 class Options:
-    """The command line."""
-
     metrics: tyro.conf.Positional[tuple[Path, ...]]  # JSON files of evaluate.py
     out: Path  # folder to write to
 
@@ -51,18 +48,17 @@ def analyses(metrics: Sequence[dict], key: str, places: Sequence[int]) -> list[t
                 corpus = f"{analysis['data']}, {analysis['documents']} {analysis['split']} documents"
                 found.append((f"{name} (seed {analysis['seed']})\n{corpus}", analysis))
     if not found:
-        wanted = "the first file" if 0 in places else f"a file in the place of {PLACES[places[0]]}"
         flag = "--focus" if key == "focus" else "--sweep"
-        raise Missing(f"needs {wanted}, written by {__package__}.evaluate {flag} --json")
+        raise Missing(f"needs file {places[0] + 1}, written by {__package__}.evaluate {flag} --json")
     return found
 
 
-def save_figure(out: Path, name: str, figure: Figure, rows: Sequence[dict]) -> Path:
-    """Write NAME.png and NAME.csv; returns the path of the PNG."""
-    figure.savefig(out / f"{name}.png", dpi=150)
-    one_line = lambda value: value.replace("\n", " on ") if isinstance(value, str) else value  # noqa: E731
-    write_csv(out / f"{name}.csv", [{column: one_line(value) for column, value in row.items()} for row in rows])
-    return out / f"{name}.png"
+def save_figure(out: Path, number: int, figure: Figure, rows: Sequence[dict]) -> Path:
+    """Write figure_N.png and figure_N.csv; returns the path of the PNG."""
+    path = out / f"figure_{number}.png"
+    figure.savefig(path, dpi=150)
+    write_csv(path.with_suffix(".csv"), [row | {"system": row["system"].replace("\n", " on ")} for row in rows])
+    return path
 
 
 def panels(title: str, rows: int, columns: int, width: float = 4.0) -> tuple[Figure, np.ndarray]:
@@ -72,23 +68,15 @@ def panels(title: str, rows: int, columns: int, width: float = 4.0) -> tuple[Fig
     return figure, figure.subplots(rows, columns, squeeze=False)
 
 
-def heat_map(axes: Axes, rows: Sequence[dict], column: str, title: str, largest: float, diverging: bool = False):
-    """One cell for each head (x) of each layer (y, the bottom layer at the bottom); returns the image.
-
-    Args:
-        largest: the end of the scale, which all panels of a figure share.
-    """
+def heat_map(axes: Axes, rows: Sequence[dict], column: str, title: str, low: float, high: float, colours: str):
+    """One cell for each head (x) of each layer (y, the bottom layer at the bottom); returns the image."""
     grid = np.full((max(row["layer"] for row in rows), 1 + max(row["head"] for row in rows)), np.nan)
     for row in rows:
         grid[row["layer"] - 1, row["head"]] = row[column]
-    look = {"cmap": "Blues", "vmin": 0, "vmax": largest}
-    if diverging:
-        look = {"cmap": "RdBu_r", "norm": TwoSlopeNorm(0, -largest, largest)}
-    axes.set_xticks(range(grid.shape[1]))
     axes.set_yticks(range(grid.shape[0]), range(1, grid.shape[0] + 1))
-    axes.set(xlabel="head", ylabel="layer")
+    axes.set(xlabel="head", ylabel="layer", xticks=range(grid.shape[1]))
     axes.set_title(title, fontsize=8)
-    return axes.imshow(grid, origin="lower", aspect="auto", **look)
+    return axes.imshow(grid, origin="lower", aspect="auto", vmin=low, vmax=high, cmap=colours)
 
 
 # Figures
@@ -97,38 +85,34 @@ def heat_map(axes: Axes, rows: Sequence[dict], column: str, title: str, largest:
 def effects(metrics: Sequence[dict], out: Path, number: int, places: Sequence[int]) -> Path:
     """Figures 2 and 6: ROUGE-1 F1 of oracle masks on each head, over uniform attention and over the plain model."""
     found = analyses(metrics, "effects", places)
-    title = f"Figure {number}: gain in ROUGE-1 F1 by oracle masks on one head"
-    every = [row for _, analysis in found for row in analysis["effects"]]
-    columns = {"mean": "over uniform attention", "over_plain": "over the plain model"}
-    columns = {column: over for column, over in columns.items() if all(column in row for row in every)}
-    figure, grid = panels(title, len(found), len(columns))
-    largest = max(abs(row[column]) for row in every for column in columns) or 1.0
+    rows = [{"system": name} | row for name, analysis in found for row in analysis["effects"]]
+    largest = max(abs(row[column]) for row in rows for column in OVER) or 1.0
+    figure, grid = panels(f"Figure {number}: gain in ROUGE-1 F1 by oracle masks on one head", len(found), len(OVER))
     for line, (name, analysis) in zip(grid, found, strict=True):
-        for axes, (column, over) in zip(line, columns.items(), strict=True):
-            image = heat_map(axes, analysis["effects"], column, f"{over}\n{name}", largest, diverging=True)
+        for axes, (column, over) in zip(line, OVER.items(), strict=True):
+            image = heat_map(axes, analysis["effects"], column, f"{over}\n{name}", -largest, largest, "RdBu_r")
     figure.colorbar(image, ax=grid, label="ROUGE-1 F1 points")
-    return save_figure(out, f"figure_{number}", figure, [{"system": n} | r for n, a in found for r in a["effects"]])
+    return save_figure(out, number, figure, rows)
 
 
 def synergy(metrics: Sequence[dict], out: Path, number: int, places: Sequence[int]) -> Path:
     """Figures 3 and 7: heads added one by one, over both baselines; all heads together and the sum of the parts."""
-    found = analyses(metrics, "synergy", places)
+    found, rows = analyses(metrics, "synergy", places), []
     figure, grid = panels(f"Figure {number}: heads masked together, by oracle masks", len(found), 3)
-    rows = []
     for (left, middle, right), (name, analysis) in zip(grid, found, strict=True):
-        draw_steps(left, analysis["synergy"], "mean", "over uniform attention")
-        draw_steps(middle, analysis["synergy"], "over_plain", "over the plain model")
+        draw_steps(left, analysis["synergy"], "mean")
+        draw_steps(middle, analysis["synergy"], "over_plain")
         draw_parts(right, analysis["parts"])
         left.set_title(name, fontsize=8)
         middle.set_title("dotted: the head added has no effect alone", fontsize=8)
         rows += [{"system": name, "side": "left"} | row for row in analysis["synergy"]]
         for row in analysis["parts"]:
-            for side in ("together", "parts"):
-                rows.append({"system": name, "side": f"right, {side}", "layer": row["layer"]} | row[side])
-    return save_figure(out, f"figure_{number}", figure, rows)
+            about = {"system": name, "layer": row["layer"]}
+            rows += [about | {"side": f"right, {side}"} | row[side] for side in ("together", "parts")]
+    return save_figure(out, number, figure, rows)
 
 
-def draw_steps(axes: Axes, rows: Sequence[dict], column: str, over: str) -> None:
+def draw_steps(axes: Axes, rows: Sequence[dict], column: str) -> None:
     """A line per layer, at most LINES; dotted where the head added has no effect by itself."""
     layers = sorted({row["layer"] for row in rows})
     for layer in [layers[i] for i in sorted(set(np.linspace(0, len(layers) - 1, LINES).round().astype(int)))]:
@@ -138,38 +122,32 @@ def draw_steps(axes: Axes, rows: Sequence[dict], column: str, over: str) -> None
             ends = [before["count"], after["count"]], [before[column], after[column]]
             style = "-" if after["added_effect"] > 0 else ":"
             axes.plot(*ends, style, marker="o", markersize=3, color=line.get_color())
-    axes.set_xticks(range(1, 1 + max(row["count"] for row in rows)))
     axes.axhline(0, color="gray", linewidth=0.5)
-    axes.set(xlabel="heads masked, best first", ylabel=f"ROUGE-1 F1 {over}")
+    axes.set(xlabel="heads masked, best first", ylabel=f"ROUGE-1 F1 {OVER[column]}")
     axes.legend(fontsize=7)
 
 
 def draw_parts(axes: Axes, rows: Sequence[dict]) -> None:
     """Two bars per layer with their 95 % intervals; the legend stands above them."""
+    layers = np.array([row["layer"] for row in rows])
     for shift, key, label in ((-0.2, "together", "all heads masked"), (0.2, "parts", "sum over heads")):
-        means = np.array([row[key]["mean"] for row in rows])
-        spread = [means - [row[key]["low"] for row in rows], [row[key]["high"] for row in rows] - means]
-        axes.bar([row["layer"] + shift for row in rows], means, 0.4, yerr=np.maximum(spread, 0), label=label)
-    axes.set_xticks([row["layer"] for row in rows])
-    axes.set(xlabel="layer", ylabel="ROUGE-1 recall over uniform attention")
+        mean, low, high = (np.array([row[key][end] for row in rows]) for end in ("mean", "low", "high"))
+        axes.bar(layers + shift, mean, 0.4, yerr=np.maximum([mean - low, high - mean], 0), label=label)
+    axes.set(xlabel="layer", ylabel="ROUGE-1 recall over uniform attention", xticks=layers)
     axes.legend(fontsize=7, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
 
 
 def focus(metrics: Sequence[dict], out: Path, number: int, place: int, categories: Sequence[str]) -> Path:
     """Figures 4, 8, 9 and 10: share of the attendees of each category, per head and layer, on one scale."""
-    found = analyses(metrics, "focus", [place])
-    known = [kind for kind in categories if all(kind in row for _, a in found for row in a["focus"])]
-    title = f"Figure {number}: attendees, % of generated pieces\n{found[0][0]}"
-    columns = len(known) if len(known) < 5 else 3
-    figure, grid = panels(title, -(-len(known) // columns) * len(found), columns, 3.0)
-    largest = max(row[kind] for _, analysis in found for row in analysis["focus"] for kind in known) or 1.0
-    cells = [(analysis["focus"], kind) for _, analysis in found for kind in known]
-    for axes, (rows, kind) in zip(grid.flat, cells, strict=False):
-        image = heat_map(axes, rows, kind, kind.replace("non_copy", "non-copy").replace("_", " ").upper(), largest)
-    for axes in list(grid.flat)[len(cells) :]:
-        axes.set_axis_off()
+    name, analysis = analyses(metrics, "focus", [place])[0]
+    known = [kind for kind in categories if kind in analysis["focus"][0]]
+    largest = max(row[kind] for row in analysis["focus"] for kind in known) or 1.0
+    figure, grid = panels(f"Figure {number}: attendees, % of generated pieces\n{name}", 1, len(known), 3.0)
+    for axes, kind in zip(grid.flat, known, strict=True):
+        title = kind.replace("non_copy", "non-copy").replace("_", " ").upper()
+        image = heat_map(axes, analysis["focus"], kind, title, 0, largest, "Blues")
     figure.colorbar(image, ax=grid, label="%")
-    return save_figure(out, f"figure_{number}", figure, [{"system": n} | r for n, a in found for r in a["focus"]])
+    return save_figure(out, number, figure, [{"system": name} | row for row in analysis["focus"]])
 
 
 def limited_data(metrics: Sequence[dict], out: Path) -> Path:
@@ -183,17 +161,19 @@ def limited_data(metrics: Sequence[dict], out: Path) -> Path:
     rows = []
     for axes, (metric, title) in zip(grid.flat, METRICS.items(), strict=True):
         for is_masked, label in ((False, "no masking"), (True, "attention head masking")):
-            curve = [row for row in systems if (row["labels"] != "plain") == is_masked]
-            curve.sort(key=lambda row: row["trained_on"])
-            sizes, values = [row["trained_on"] for row in curve], [row[metric] for row in curve]
-            axes.plot(sizes, [value["mean"] for value in values], "o-", label=label)
-            axes.vlines(sizes, [v["low"] for v in values], [v["high"] for v in values], colors="gray", alpha=0.5)
-            for row, value in zip(curve, values, strict=True):
-                about = {"examples": row["trained_on"], "seed": row["seed"], "system": label, "heads": row["heads"]}
-                rows.append(about | {"metric": title} | value)
+            points = [
+                {"system": label, "examples": row["trained_on"], "seed": row["seed"], "heads": row["heads"]}
+                | {"metric": title, **row[metric]}
+                for row in sorted(systems, key=lambda row: row["trained_on"])
+                if (row["labels"] != "plain") == is_masked
+            ]
+            sizes, mean, low, high = ([p[key] for p in points] for key in ("examples", "mean", "low", "high"))
+            axes.plot(sizes, mean, "o-", label=label)
+            axes.vlines(sizes, low, high, colors="gray", alpha=0.5)
+            rows += points
         axes.set(xscale="log", xlabel="training examples", ylabel=f"{title} F1, 95 % interval")
         axes.legend(fontsize=7)
-    return save_figure(out, "figure_5", figure, rows)
+    return save_figure(out, 5, figure, rows)
 
 
 FIGURES = {
@@ -209,19 +189,16 @@ FIGURES = {
 }
 
 
-def read_metrics(path: Path) -> dict:
-    """What evaluate.py --json wrote; ValueError that names the file."""
-    try:
-        metrics = json.loads(path.read_text(encoding="utf-8"))
-        return metrics | {"systems": dict(metrics["systems"]), "analysis": dict(metrics["analysis"])}
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is not what {__package__}.evaluate --json writes ({error!r})") from None
-
-
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     options = tyro.cli(Options, prog=f"python -m {__package__}.figures", description=__doc__, args=arguments)
-    metrics = [read_metrics(path) for path in options.metrics]
+    metrics = []
+    for path in options.metrics:
+        try:
+            metrics.append(json.loads(path.read_text(encoding="utf-8")))
+            metrics[-1]["systems"].values(), metrics[-1]["analysis"].values()
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{path} is not what {__package__}.evaluate --json writes ({error!r})") from None
     check_outputs(options.out / "figure_2.csv")
     for number, draw in FIGURES.items():
         try:

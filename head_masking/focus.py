@@ -9,10 +9,14 @@ import numpy as np
 import torch
 from torch import nn
 
+from .loading import Run
 from .oracle import Span, overlaps, word_spans
+from .sweep import Setting, decode, encode
+from .text import Document, by_length, pad
 
 CONTENT_TAGS = ("NN", "VB", "JJ", "RB")  # begins of the Penn tags of nouns, verbs, adjectives and adverbs
 CATEGORIES = ("copy_salient", "non_copy_salient", "copy_content", "non_copy_content", "first", "last")
+Tags = Sequence[tuple[int, int, str]]  # (first character, end, Penn tag) of the words of a text
 
 
 class Reading(NamedTuple):
@@ -23,7 +27,7 @@ class Reading(NamedTuple):
     offsets: Sequence[Span]  # (S,) first character and end of each token; (0, 0) for special tokens
     summary: Sequence[int]  # (T + 1,) the generated tokens, from the decoder's start token on
     reference: str
-    tags: Sequence[tuple[int, int, str]] | None = None  # (first character, end, Penn tag) of words; None = unknown
+    tags: Tags | None = None  # None = unknown
 
 
 def attention_focus(model: nn.Module, tokenizer, readings: Sequence[Reading], batch_size: int = 8) -> dict:
@@ -39,9 +43,8 @@ def attention_focus(model: nn.Module, tokenizer, readings: Sequence[Reading], ba
     """
     counts, pieces = {}, 0
     for reading, attended in zip(readings, attendees(model, readings, batch_size), strict=True):
-        found, steps = tally(attended, reading, generated_words(tokenizer, reading.summary))
-        for category, count in found.items():
-            counts[category] = counts.get(category, 0) + count
+        of_reading, steps = tally(attended, reading, generated_words(tokenizer, reading.summary))
+        counts = {category: counts.get(category, 0) + count for category, count in of_reading.items()}
         pieces += steps
     has_tags = all(reading.tags is not None for reading in readings)
     known = [category for category in (*CATEGORIES, "special") if has_tags or "content" not in category]
@@ -49,22 +52,21 @@ def attention_focus(model: nn.Module, tokenizer, readings: Sequence[Reading], ba
 
 
 @torch.inference_mode()
-def attendees(model: nn.Module, readings: Sequence[Reading], batch_size: int = 8) -> Iterator[np.ndarray]:
+def attendees(model: nn.Module, readings: Sequence[Reading], batch_size: int = 8) -> list[np.ndarray]:
     """(L, H, T) for every reading: the source position to which the step that emits summary[t + 1] attends most."""
+    inputs = [reading.summary[:-1] for reading in readings]  # the query that reads token t emits token t + 1
+    attended, padding = [None] * len(readings), model.config.pad_token_id
     with eager(model):
-        for start in range(0, len(readings), batch_size):
-            batch = readings[start : start + batch_size]
-            inputs = [reading.summary[:-1] for reading in batch]  # the query that reads token t emits token t + 1
+        for numbers, ids, keep in by_length([r.ids for r in readings], batch_size, padding, model.device):
+            decoder_ids = pad([inputs[i] for i in numbers], padding).to(model.device)
             output = model(
-                input_ids=pad([reading.ids for reading in batch], model.config.pad_token_id, model.device),
-                attention_mask=pad([[1] * len(reading.ids) for reading in batch], 0, model.device),
-                decoder_input_ids=pad(inputs, model.config.pad_token_id, model.device),
-                output_attentions=True,
+                input_ids=ids, attention_mask=keep.long(), decoder_input_ids=decoder_ids, output_attentions=True,
                 use_cache=False,
-            )
+            )  # fmt: skip
             most = torch.stack([layer.argmax(-1) for layer in output.cross_attentions], 1)  # (B, L, H, T)
-            for row, read in zip(most.cpu().numpy(), inputs, strict=True):
-                yield row[..., : len(read)]
+            for i, of_document in zip(numbers, most.cpu().numpy(), strict=True):
+                attended[i] = of_document[..., : len(inputs[i])]
+    return attended
 
 
 @contextmanager
@@ -78,12 +80,6 @@ def eager(model: nn.Module) -> Iterator[None]:
         model.set_attn_implementation(before)
 
 
-def pad(rows: Sequence[Sequence[int]], value: int, device: torch.device) -> torch.Tensor:
-    """(B, longest), padded on the right."""
-    width = max(map(len, rows))
-    return torch.tensor([[*row, *[value] * (width - len(row))] for row in rows], device=device)
-
-
 def generated_words(tokenizer, summary: Sequence[int]) -> list[str | None]:
     """(T,) for each generated token, the start token left out, the word that it is a piece of; None if of none."""
     tokens = summary[1:]
@@ -91,7 +87,7 @@ def generated_words(tokenizer, summary: Sequence[int]) -> list[str | None]:
     ends = [len(text) for text in texts]
     spans = word_spans(texts[-1])
     words = overlaps(spans, list(zip(ends, ends[1:], strict=False)))
-    return [texts[-1][slice(*spans[found[0]])].lower() if found else None for found in words]
+    return [texts[-1][slice(*spans[of_token[0]])].lower() if of_token else None for of_token in words]
 
 
 def tally(attended: np.ndarray, reading: Reading, generated: Sequence[str | None]) -> tuple[dict[str, np.ndarray], int]:
@@ -131,35 +127,26 @@ def tally(attended: np.ndarray, reading: Reading, generated: Sequence[str | None
 # Parts of speech
 
 
-def content_words(spans: Sequence[Span], tags: Sequence[tuple[int, int, str]]) -> list[bool]:
+def content_words(spans: Sequence[Span], tags: Tags) -> list[bool]:
     """For each word whether it overlaps a tag of a noun, verb, adjective or adverb."""
     return [any(tags[tag][2].startswith(CONTENT_TAGS) for tag in found) for found in overlaps(tags, spans)]
 
 
-def place_tags(source: str, tags: Sequence[str]) -> list[tuple[int, int, str]]:
-    """(first character, end, tag) of the words of a text that blanks part."""
+def place_tags(source: str, tags: Sequence[str]) -> Tags:
+    """The tags of a text whose words are parted by blanks, with their places."""
     return [(*match.span(), tag) for match, tag in zip(re.finditer(r"\S+", source), tags, strict=True)]
 
 
-def stanza_tags(sources: Sequence[str], folder: str = "") -> list[list[tuple[int, int, str]]]:
-    """(first character, end, Penn tag) of every text's words, by Stanza.
-
-    Args:
-        folder: of Stanza's models; empty = its default.
-    Raises:
-        ImportError, ValueError: Stanza or its English models are not there.
-    """
-    try:
-        import stanza
-    except ImportError as error:
-        raise ImportError("--stanza needs the package: pip install stanza") from error
-    where = {"dir": folder} if folder else {}
-    try:
-        nlp = stanza.Pipeline("en", processors="tokenize,pos", download_method=None, verbose=False, **where)
-    except Exception as error:  # Stanza raises several types of its own
-        raise ValueError(
-            f'no Stanza English models in {folder or "its default folder"}: run python -c "import stanza; '
-            "stanza.download('en', processors='tokenize,pos')\" or give --stanza FOLDER"
-        ) from error
-    documents = nlp.bulk_process([stanza.Document([], text=source) for source in sources])
-    return [[(t.start_char, t.end_char, t.words[0].xpos) for s in d.sentences for t in s.tokens] for d in documents]
+def focus_rows(
+    run: Run, examples: Sequence, documents: Sequence[Document], batch_size: int = 32, **generation
+) -> list[dict]:
+    """Figures 4, 8, 9 and 10: a row per head; there is no CONTENT category unless all examples have `pos`."""
+    batches, plain = encode(run.model, documents, batch_size), {"": Setting("plain")}
+    summaries = {i: row for _, i, row, _ in decode(run, documents, plain, batches, **generation)}
+    readings = [
+        Reading(e.source, d.ids, d.offsets, summaries[i], e.target, e.pos and place_tags(e.source, sum(e.pos, [])))
+        for i, (e, d) in enumerate(zip(examples, documents, strict=True))
+    ]
+    shares = attention_focus(run.model, run.tokenizer, readings)
+    heads = np.ndindex(shares["special"].shape)
+    return [{"layer": i + 1, "head": h} | {kind: float(s[i, h]) for kind, s in shares.items()} for i, h in heads]

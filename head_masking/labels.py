@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
+from zlib import crc32
 
 import torch
-from transformers import PreTrainedTokenizerBase
 
+from .loading import Run
 from .masking import keep_at_least
-from .model import Tagger, token_f1
+from .model import token_f1
 from .oracle import Span, oracle_labels, token_labels, word_spans
-from .sweep import Document
-from .text import encode_document, transfer_scores
+from .text import Document, by_length, encode_document, transfer_scores
 
 
 class Labels(NamedTuple):
@@ -26,52 +26,40 @@ class Tagged(NamedTuple):
 
     scores: list[float]  # of the tagger's own tokens, in [0, 1]
     offsets: list[Span]  # of these tokens
+    threshold: float  # the decision boundary
 
 
 @torch.inference_mode()
-def tag(
-    tagger: Tagger, tokenizer: PreTrainedTokenizerBase, max_source: int, texts: Sequence[str], batch_size: int = 16
-) -> list[Tagged]:
-    """Scores of all texts, in batches of like length; what stands beyond `max_source` tokens has none."""
-    from tqdm import tqdm
-
-    documents = [encode_document(tokenizer, text, max_source) for text in texts]
-    by_length = sorted(range(len(texts)), key=lambda i: len(documents[i].ids))
-    tagged: list[Tagged | None] = [None] * len(texts)
-    device, padding = next(tagger.parameters()).device, tokenizer.pad_token_id
-    starts = range(0, len(texts), batch_size)
-    for start in tqdm(starts, "tagging", unit="batch", leave=False, disable=len(starts) < 2):
-        numbers = by_length[start : start + batch_size]
-        lengths = torch.tensor([len(documents[i].ids) for i in numbers], device=device)
-        keep = torch.arange(int(lengths.max()), device=device) < lengths.unsqueeze(-1)  # (B, S)
-        ids = [documents[i].ids + [padding] * (keep.size(1) - len(documents[i].ids)) for i in numbers]
-        scores = tagger(torch.tensor(ids, device=device), keep).sigmoid().tolist()
-        for i, row in zip(numbers, scores, strict=True):
-            tagged[i] = Tagged(row[: len(documents[i].ids)], documents[i].offsets)
+def tag(run: Run, texts: Sequence[str], batch_size: int = 16) -> list[Tagged]:
+    """What a tagger says of all texts; what stands beyond its `max_source` tokens has no score."""
+    documents = [encode_document(run.tokenizer, text, run.config.max_source) for text in texts]
+    threshold = run.model.threshold
+    tagged: list = [None] * len(texts)
+    rows, padding = [document.ids for document in documents], run.tokenizer.pad_token_id
+    for numbers, ids, keep in by_length(rows, batch_size, padding, threshold.device):
+        for i, scores in zip(numbers, run.model(ids, keep).sigmoid().tolist(), strict=True):
+            tagged[i] = Tagged(scores[: len(rows[i])], documents[i].offsets, round(threshold.item(), 4))
     return tagged
 
 
-def selected_words(text: str, tagged: Tagged, threshold: float) -> str:
+def selected_words(text: str, tagged: Tagged) -> str:
     """The words that a tagger selects, as a text: Section 5 gives its ROUGE-1."""
     spans = word_spans(text)
-    scores = transfer_scores(*tagged, spans, spans)
-    return " ".join(text[a:b] for (a, b), score in zip(spans, scores, strict=True) if score > threshold)
+    scores = transfer_scores(tagged.scores, tagged.offsets, spans, spans)
+    return " ".join(text[a:b] for (a, b), score in zip(spans, scores, strict=True) if score > tagged.threshold)
 
 
-def tagging_quality(tagged: Sequence[Tagged], threshold: float, examples: Sequence, labels: Labels) -> dict[str, float]:
-    """Percentages against the oracle labels: F1, precision and recall of tokens, those without text left out.
-
-    "token_f1_of_all" is the F1 of tagging every token.
-    """
-    scores, truth = [], []
-    for example, of_example in zip(examples, tagged, strict=True):
+def tagging_quality(tagged: Sequence[Tagged], examples: Sequence, labels: Labels) -> dict[str, float]:
+    """Percentages of the tokens that have text, against the oracle labels; "token_f1_of_all": of tagging them all."""
+    pairs = []  # score and label of each token
+    for example, (scores, offsets, _) in zip(examples, tagged, strict=True):
         spans = oracle_labels(example.source, example.target, labels.method, labels.min_run)
-        is_text = [start < end for start, end in of_example.offsets]
-        scores += [score for score, real in zip(of_example.scores, is_text, strict=True) if real]
-        truth += [x for x, real in zip(token_labels(spans, of_example.offsets), is_text, strict=True) if real]
-    scores, truth = torch.tensor(scores), torch.tensor(truth)
-    predicted = scores > threshold
-    hits, share = (predicted & truth).sum().item(), truth.float().mean().item()
+        tokens = zip(scores, token_labels(spans, offsets), offsets, strict=True)
+        pairs += [(score, label) for score, label, (start, end) in tokens if start < end]
+    scores, truth = (torch.tensor(column) for column in zip(*pairs, strict=True))
+    threshold = tagged[0].threshold
+    predicted, share = scores > threshold, truth.float().mean().item()
+    hits = (predicted & truth).sum().item()
     return {
         "threshold": threshold,
         "token_f1": 100 * token_f1(scores, truth, threshold),
@@ -84,46 +72,33 @@ def tagging_quality(tagged: Sequence[Tagged], threshold: float, examples: Sequen
     }
 
 
+def read_documents(
+    run: Run, examples: Iterable, labels: Labels, tagged: Mapping[str, Sequence[Tagged]] = {}, oracle: bool = True
+) -> list[Document]:
+    """Documents as a summariser reads them, with masks by the reference and by taggers.
+
+    Args:
+        examples: with `source` and `target`.
+        tagged: name of a tagger -> what `tag` returned; its masks are called system:NAME.
+        oracle: make the masks by the reference, too.
+    """
+    documents = []
+    for i, example in enumerate(examples):
+        document, keep = encode_document(run.tokenizer, example.source, run.config.max_source), {}
+        seed = crc32(example.source.encode())  # not the number: batches of one or of many documents give the same
+        if oracle:
+            spans = oracle_labels(example.source, example.target, labels.method, labels.min_run)
+            scores = [float(label) for label in token_labels(spans, document.offsets)]
+            keep["oracle"] = kept(scores, 0.0, labels.min_keep, seed)
+        for name, of_all in tagged.items():
+            scores, offsets, threshold = of_all[i]
+            scores = transfer_scores(scores, offsets, word_spans(example.source), document.offsets)
+            keep[f"system:{name}"] = kept(scores, threshold, labels.min_keep, seed)
+        documents.append(document._replace(keep=keep))
+    return documents
+
+
 def kept(scores: Sequence[float], threshold: float, min_keep: int, seed: int) -> list[bool]:
     """`keep_at_least` of one document; what it draws at random depends on the seed alone."""
     generator = torch.Generator().manual_seed(seed)
     return keep_at_least(torch.tensor([scores]), threshold, min_keep=min_keep, generator=generator)[0].tolist()
-
-
-def kind_of(tagger: str) -> str:
-    """The name of a tagger's labels in a Setting."""
-    return f"system:{tagger}"
-
-
-def read_documents(
-    tokenizer: PreTrainedTokenizerBase,
-    max_source: int,
-    examples: Iterable,
-    labels: Labels,
-    tagged: Mapping[str, tuple[float, Sequence[Tagged]]] = {},
-    oracle: bool = True,
-) -> tuple[list[Document], list[list[Span]], int]:
-    """Documents as the summariser reads them, with masks by the reference and by taggers.
-
-    Args:
-        tokenizer, max_source: the summariser's.
-        examples: with `source` and `target`.
-        tagged: name of a tagger -> its decision boundary, and what `tag` returned.
-        oracle: make the masks by the reference, too.
-    Returns:
-        the documents; the offsets of their tokens; how many had to be cut.
-    """
-    documents, offsets, cut = [], [], 0
-    for i, example in enumerate(examples):
-        text, keep = encode_document(tokenizer, example.source, max_source), {}
-        if oracle:
-            spans = oracle_labels(example.source, example.target, labels.method, labels.min_run)
-            scores = [float(label) for label in token_labels(spans, text.offsets)]
-            keep["oracle"] = kept(scores, 0.0, labels.min_keep, i)
-        for name, (threshold, of_all) in tagged.items():
-            scores = transfer_scores(*of_all[i], word_spans(example.source), text.offsets)
-            keep[kind_of(name)] = kept(scores, threshold, labels.min_keep, i)
-        documents.append(Document(text.ids, keep))
-        offsets.append(text.offsets)
-        cut += text.was_cut
-    return documents, offsets, cut

@@ -7,7 +7,7 @@ Works on any encoder-decoder of transformers whose decoder layers have an `encod
 eager and sdpa attention. No weight is touched; on leaving the `with` the model is as it was.
 
 Name in code       Paper        Shape               Meaning
-keep               -            (B, S), (B, H, S)   True = salient, the masked heads may attend to it
+keep               -            (B, S)              True = salient, the masked heads may attend to it
 m                  m            (B*beams, 1, 1, S)  0, or -inf at padding; what the model hands to its attention
 m_tilde            m-tilde      (B*beams, H, 1, S)  0 if kept, -inf if hidden
 memory             -            (B*beams, S, D)     the encoder's states, repeated for the beams by `generate`
@@ -22,18 +22,15 @@ from torch import Tensor, nn
 Heads = Mapping[int, Iterable[int]]  # layer, from 1 = bottom -> heads, from 0
 
 
-def masking_hook(keep: Tensor) -> Callable:
-    """A hook that adds m-tilde inside the softmax of a cross-attention.
-
-    Args:
-        keep: (B, H, S) bool; all True for a head that is not chosen.
-    """
+def masking_hook(keep: Tensor, is_chosen: Tensor) -> Callable:
+    """A hook that adds m-tilde inside the softmax of a cross-attention; `is_chosen` (H, 1) says to which heads."""
 
     def hide(attention: nn.Module, arguments: tuple, keywords: dict) -> tuple[tuple, dict]:
         memory = keywords["key_value_states"]  # (B*beams, S, D)
-        salient = keep.to(memory.device).repeat_interleave(len(memory) // len(keep), dim=0).unsqueeze(2)
+        salient = keep.to(memory.device).repeat_interleave(len(memory) // len(keep), dim=0)  # (B*beams, S)
+        hidden = ~salient[:, None, None] & is_chosen.to(memory.device).unsqueeze(-1)  # (B*beams, H, 1, S)
         m = additive(keywords.get("attention_mask"), memory)
-        m_tilde = torch.zeros(salient.shape, dtype=m.dtype, device=m.device).masked_fill(~salient, float("-inf"))
+        m_tilde = torch.zeros(hidden.shape, dtype=m.dtype, device=m.device).masked_fill(hidden, float("-inf"))
         # Eq. (1): softmax(q K^T / sqrt(d_k) + m + m-tilde) V
         return arguments, keywords | {"attention_mask": m + m_tilde}  # (B*beams, H, 1, S)
 
@@ -53,42 +50,29 @@ def mask_heads(model: nn.Module, heads: Heads, keep: Tensor) -> Iterator[None]:
     """Inside the `with`, the chosen heads attend to the kept positions alone. May be nested.
 
     Args:
-        keep: (B, S) bool, True = attendable: one row per document, S positions with special tokens and padding; or
-            (B, H, S), a mask for each head, those not chosen ignored. Padding is hidden whatever `keep` says.
+        keep: (B, S) bool, True = attendable: one row per document, S positions with special tokens and padding.
+            Padding is hidden whatever `keep` says.
     Raises:
         ValueError: no such layer or head, a model without cross-attention or with another than eager or sdpa
             attention, a `keep` that does not fit the documents, a document that loses all positions.
     """
     attentions = cross_attentions(model, heads)
+
+    def when_encoded(encoder: nn.Module, arguments: tuple, output) -> None:
+        check_keep(keep, *output[0].shape[:2], beams=False)
+
+    def when_decoded(decoder: nn.Module, arguments: tuple, keywords: dict) -> None:
+        check_keep(keep, *keywords["encoder_hidden_states"].shape[:2], keywords.get("encoder_attention_mask"))
+
+    check_keep(keep)
     with ExitStack() as undo:
-        masks = {}
-        for layer, (attention, chosen) in attentions.items():
-            masks[layer] = per_head(keep, attention.num_heads, chosen)
-            hook = masking_hook(masks[layer])
-            undo.callback(attention.register_forward_pre_hook(hook, with_kwargs=True).remove)
-        check(masks)
-
-        def when_encoded(encoder: nn.Module, arguments: tuple, output) -> None:
-            check(masks, *output[0].shape[:2], beams=False)
-
-        def when_decoded(decoder: nn.Module, arguments: tuple, keywords: dict) -> None:
-            check(masks, *keywords["encoder_hidden_states"].shape[:2], keywords.get("encoder_attention_mask"))
-
-        if masks:
+        if attentions:
             undo.callback(model.get_encoder().register_forward_hook(when_encoded).remove)
             undo.callback(model.get_decoder().register_forward_pre_hook(when_decoded, with_kwargs=True).remove)
+        for attention, is_chosen in attentions:
+            hook = masking_hook(keep, is_chosen)
+            undo.callback(attention.register_forward_pre_hook(hook, with_kwargs=True).remove)
         yield
-
-
-def per_head(keep: Tensor, heads: int, chosen: list[int]) -> Tensor:
-    """`keep` as (B, H, S), True throughout for heads that are not chosen; ValueError for another type or shape."""
-    is_mask = isinstance(keep, Tensor) and keep.dtype == torch.bool and keep.dim() in (2, 3)
-    if not is_mask or (keep.dim() == 3 and keep.size(1) != heads):
-        given = f"{keep.dtype} {tuple(keep.shape)}" if isinstance(keep, Tensor) else type(keep).__name__
-        raise ValueError(f"keep must be a bool tensor (B, S) or (B, {heads}, S), True = attendable, got {given}")
-    is_chosen = torch.zeros(heads, 1, dtype=torch.bool, device=keep.device)
-    is_chosen[chosen] = True
-    return ~is_chosen | (keep.unsqueeze(1) if keep.dim() == 2 else keep)
 
 
 @contextmanager
@@ -98,19 +82,17 @@ def uniform_heads(model: nn.Module, heads: Heads) -> Iterator[None]:
     D10: r_uni is uniform on the same heads alone, the other heads are as they were.
     """
     with ExitStack() as undo:
-        for attention, chosen in cross_attentions(model, heads).values():
-            undo.callback(attention.q_proj.register_forward_hook(blanking_hook(attention, chosen)).remove)
+        for attention, is_chosen in cross_attentions(model, heads):
+            undo.callback(attention.q_proj.register_forward_hook(blanking_hook(is_chosen)).remove)
         yield
 
 
-def blanking_hook(attention: nn.Module, chosen: list[int]) -> Callable:
+def blanking_hook(is_chosen: Tensor) -> Callable:
     """A hook that makes the chosen heads' queries zero: q K^T is the same everywhere."""
-    device = attention.q_proj.weight.device
-    is_blank = torch.zeros(attention.num_heads, attention.head_dim, dtype=torch.bool, device=device)
-    is_blank[chosen] = True
 
     def blank(projection: nn.Module, arguments: tuple, queries: Tensor) -> Tensor:
-        return queries.masked_fill(is_blank.flatten(), 0.0)  # (B*beams, T, H*K)
+        by_head = queries.unflatten(-1, (len(is_chosen), -1))  # (B*beams, T, H, K)
+        return by_head.masked_fill(is_chosen.to(queries.device), 0.0).flatten(-2)
 
     return blank
 
@@ -174,52 +156,52 @@ PAPER_THRESHOLDS = {"cnn_dailymail": 0.20, "nyt": 0.24, "xsum": 0.18}  # Section
 # What is refused
 
 
-def cross_attentions(model: nn.Module, heads: Heads) -> dict[int, tuple[nn.Module, list[int]]]:
-    """layer -> its cross-attention and the heads chosen there; raises ValueError for what the model does not have."""
+def cross_attentions(model: nn.Module, heads: Heads) -> list[tuple[nn.Module, Tensor]]:
+    """Of each layer its cross-attention, and (H, 1) True at the heads chosen; ValueError for what is not there."""
     layers = getattr(model.get_decoder(), "layers", []) if model.config.is_encoder_decoder else []
     if not layers or not hasattr(layers[0], "encoder_attn"):
         raise ValueError(f"{type(model).__name__} has no cross-attention `decoder.layers[i].encoder_attn`: use BART")
     if (implementation := model.config._attn_implementation) not in ("eager", "sdpa"):
         raise ValueError(f"{implementation} takes no mask per head: call model.set_attn_implementation('sdpa')")
-    attentions = {}
+    attentions = []
     for layer, chosen in heads.items():
         if not isinstance(layer, int) or not isinstance(chosen, Iterable):
             example = f"got {{{layer!r}: {chosen!r}}}"
             raise ValueError(f"heads must map layers to lists of heads, as {{1: [0, 3]}}, {example}")
         if not 1 <= layer <= len(layers):
             raise ValueError(f"layer {layer} does not exist: layers are 1 (bottom) to {len(layers)}")
-        attention, chosen = layers[layer - 1].encoder_attn, sorted(set(chosen))
-        if wrong := [head for head in chosen if not 0 <= head < attention.num_heads]:
-            raise ValueError(f"layer {layer} has no head {wrong[0]}: heads are 0 to {attention.num_heads - 1}")
-        attentions[layer] = attention, chosen
+        attention, chosen = layers[layer - 1].encoder_attn, set(chosen)
+        every = range(attention.num_heads)
+        if wrong := sorted(chosen - set(every)):
+            raise ValueError(f"layer {layer} has no head {wrong[0]}: heads are 0 to {every[-1]}")
+        attentions.append((attention, torch.tensor([[head in chosen] for head in every])))
     return attentions
 
 
-def check(
-    masks: dict[int, Tensor], documents: int = 0, positions: int = 0, is_real: Tensor | None = None, beams: bool = True
+def check_keep(
+    keep: Tensor, documents: int = 0, positions: int = 0, is_real: Tensor | None = None, beams: bool = True
 ) -> None:
-    """ValueError if the masks (B, H, S) do not fit what the model reads, or leave a head without a position.
+    """ValueError if `keep` does not fit what the model reads, or leaves a document without a position.
 
     Args:
-        masks: by layer.
         documents, positions: what the model reads; 0 = not known yet.
         is_real: (documents, positions), 0 at padding; None = no padding, or not known yet.
         beams: documents may be repeated for their beams.
     """
-    for layer, mask in masks.items():
-        rows, length = len(mask), mask.size(-1)
-        if documents and (positions != length or documents % rows or (documents != rows and not beams)):
-            raise ValueError(
-                f"keep is for {rows} documents of {length} positions, the model reads {documents} of {positions}: "
-                "give one label per token, <s>, </s> and padding included"
-            )
-        if is_real is not None:
-            mask = mask & is_real[:: documents // rows, None].bool().to(mask.device)
-        for document, head in (~mask.any(-1)).nonzero().tolist()[:1]:  # its softmax would be NaN
-            raise ValueError(
-                f"keep hides all positions of document {document} from head {head} of layer {layer}: "
-                "make keep by keep_at_least(scores, threshold)"
-            )
+    if not (isinstance(keep, Tensor) and keep.dtype == torch.bool and keep.dim() == 2):
+        given = f"{keep.dtype} {tuple(keep.shape)}" if isinstance(keep, Tensor) else type(keep).__name__
+        raise ValueError(f"keep must be a bool tensor (B, S), True = attendable, got {given}")
+    rows, length = keep.shape
+    if documents and (positions != length or documents % rows or (documents != rows and not beams)):
+        raise ValueError(
+            f"keep is for {rows} documents of {length} positions, the model reads {documents} of {positions}: "
+            "give one label per token, <s>, </s> and padding included"
+        )
+    if is_real is not None:
+        keep = keep & is_real[:: documents // rows].bool().to(keep.device)
+    if not keep.any(-1).all():  # the softmax over nothing is NaN
+        document = (~keep.any(-1)).nonzero()[0].item()
+        raise ValueError(f"keep hides all positions of document {document}: make keep by keep_at_least")
 
 
 def check_scores(scores: Tensor, threshold: float, is_padding: Tensor, min_keep: int) -> None:

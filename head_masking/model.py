@@ -1,6 +1,6 @@
 """The tagger that finds the salient source tokens (Section 5). The paper's idea, masking by it, is in masking.py."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -22,14 +22,7 @@ class Tagger(nn.Module):
         train_encoder: D12: train the encoder, too.
     """
 
-    def __init__(
-        self,
-        encoder: nn.Module,
-        hidden: int = 512,
-        activation: str = "tanh",
-        dropout: float = 0.1,
-        train_encoder: bool = False,
-    ):
+    def __init__(self, encoder: nn.Module, hidden=512, activation="tanh", dropout=0.1, train_encoder=False):
         super().__init__()
         if activation not in ACTIVATIONS:
             raise ValueError(f"activation is {activation!r}; use one of {', '.join(ACTIVATIONS)}")
@@ -45,28 +38,23 @@ class Tagger(nn.Module):
         self.encoder.train(mode and self.train_encoder)
         return self
 
-    def forward(self, input_ids: Tensor, keep: Tensor, states: Tensor | None = None) -> Tensor:
-        """Logits of the tokens.
+    def forward(self, input_ids: Tensor, keep: Tensor) -> Tensor:
+        """Logits of the tokens, from overlapping windows of the encoder.
 
         Args:
             input_ids: (B, S), padded on the right; S may be more than the encoder has positions.
             keep: (B, S) bool, True at real tokens.
-            states: (B, S, D) what `states` made of them before; None = make them.
         Returns:
             (B, S) logits; those of padding mean nothing.
         """
-        return self.perceptron(self.states(input_ids, keep) if states is None else states).squeeze(-1)
-
-    def states(self, input_ids: Tensor, keep: Tensor) -> Tensor:
-        """(B, S, D) states of the encoder, from overlapping windows; 0 at padding."""
         width = self.encoder.config.hidden_size
         states = torch.zeros(*input_ids.shape, width, device=input_ids.device, dtype=self.encoder.dtype)
         for start, end, first in windows(input_ids.size(1)):
             rows = keep[:, first:end].any(-1)  # a short document has no part in the later windows
-            real = keep[rows, start:end]
-            output = self.encoder(input_ids=input_ids[rows, start:end], attention_mask=real.long()).last_hidden_state
-            states[rows, first:end] = (output * real.unsqueeze(-1))[:, first - start :].to(states.dtype)
-        return states
+            real = keep[rows, start:end].long()
+            output = self.encoder(input_ids=input_ids[rows, start:end], attention_mask=real).last_hidden_state
+            states[rows, first:end] = output[:, first - start :].to(states.dtype)
+        return self.perceptron(states).squeeze(-1)  # (B, S)
 
 
 def windows(length: int, size: int = 512) -> list[tuple[int, int, int]]:
@@ -84,26 +72,9 @@ def tagging_loss(logits: Tensor, labels: Tensor, keep: Tensor) -> Tensor:
     """Binary cross-entropy, mean over the real tokens, special tokens included (Appendix A, released code).
 
     Args:
-        logits: (B, S).
-        labels: (B, S) bool, True = in the summary.
-        keep: (B, S) bool, True at real tokens.
+        logits, labels, keep: (B, S); labels are True in the summary, keep at real tokens.
     """
     return F.binary_cross_entropy_with_logits(logits[keep], labels[keep].to(logits.dtype))
-
-
-def word_scores(scores: Sequence[float], word_ids: Sequence[Sequence[int]], words: int) -> list[float]:
-    """Highest score among the pieces of each word (released code); 0 for a word without pieces.
-
-    Args:
-        scores: of the tokens.
-        word_ids: for each token the words that it is a piece of: none for special tokens, mostly one.
-        words: how many words there are.
-    """
-    highest = [0.0] * words
-    for score, token_words in zip(scores, word_ids, strict=True):
-        for word in token_words:
-            highest[word] = max(highest[word], score)
-    return highest
 
 
 THRESHOLDS = [step / 100 for step in range(10, 41)]  # Section 5: 0.1 to 0.4, step 0.01
@@ -117,10 +88,44 @@ def token_f1(scores: Tensor, labels: Tensor, threshold: float) -> float:
 
 
 def best_threshold(scores: Tensor, labels: Tensor) -> tuple[float, float]:
-    """The decision boundary with the highest F1, of equal ones the lowest (Section 5), and that F1.
-
-    Args:
-        scores: (n,) probabilities of tokens.
-        labels: (n,) bool.
-    """
+    """The decision boundary with the highest F1, of equal ones the lowest (Section 5), and that F1; (n,) tokens."""
     return max(((threshold, token_f1(scores, labels, threshold)) for threshold in THRESHOLDS), key=lambda best: best[1])
+
+
+# Training, of the tagger and of a summariser to be masked
+
+
+def forward(model: nn.Module, batch: Mapping[str, Tensor], task: str) -> Tensor:
+    """Logits of the summaries' tokens (B, T, V), or of the source tokens' labels (B, S)."""
+    if task == "tagger":
+        return model(batch["input_ids"], batch["attention_mask"].bool()).float()
+    return model(**batch).logits.float()
+
+
+def objective(logits: Tensor, batch: Mapping[str, Tensor], task: str, smoothing: float = 0.0) -> Tensor:
+    """Cross-entropy of the summaries' tokens, or of the source tokens' labels (Appendix A); D13: a batch's mean."""
+    if task == "tagger":
+        return tagging_loss(logits, batch["labels"] == 1, batch["attention_mask"].bool())
+    return F.cross_entropy(logits.flatten(0, 1), batch["labels"].flatten(), label_smoothing=smoothing)
+
+
+@torch.no_grad()
+def validate(
+    model: nn.Module, items: Sequence[dict], task: str, batch_size: int, to_batch: Callable
+) -> dict[str, float]:
+    """Mean loss of all tokens in eval mode; of a tagger also the best decision boundary, which it keeps, and its F1."""
+    model.eval()
+    device, total, tokens, scores, labels = next(model.parameters()).device, 0.0, 0, [], []
+    for start in range(0, len(items), batch_size):
+        batch = to_batch(items[start : start + batch_size]).to(device)
+        logits, is_label = forward(model, batch, task), batch["labels"] != -100
+        total += objective(logits, batch, task).item() * is_label.sum().item()
+        tokens += is_label.sum().item()
+        if task == "tagger":
+            scores.append(logits[is_label].sigmoid().cpu())
+            labels.append(batch["labels"][is_label].cpu() == 1)
+    if task == "summarizer":
+        return {"validation_loss": total / tokens}
+    threshold, f1 = best_threshold(torch.cat(scores), torch.cat(labels))
+    model.threshold.fill_(threshold)
+    return {"validation_loss": total / tokens, "threshold": threshold, "token_f1": 100 * f1}

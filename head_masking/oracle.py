@@ -1,8 +1,9 @@
 """Which words of a document its reference summary takes: oracle labels, by aligning the two (Section 4.1)."""
 
-import heapq
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+from itertools import takewhile
 
 WORD = re.compile(r"\w+|[^\w\s]")  # D4: a word is letters and digits, or one other sign
 Span = tuple[int, int]  # first character, end (exclusive)
@@ -26,72 +27,44 @@ def longest_common_runs(source: Sequence[str], summary: Sequence[str], min_lengt
     Returns:
         for each source word, True = in a marked run.
     """
-    if min_length < 1:
-        raise ValueError(f"min_length is {min_length}: a run has at least 1 word")
-    source, summary = [word.lower() for word in source], [word.lower() for word in summary]
-    heap = [(-length, i, j) for i, j, length in maximal_runs(source, summary) if length >= min_length]
-    heapq.heapify(heap)
-    in_source, in_summary = [False] * len(source), [False] * len(summary)  # removed
-    while heap:
-        negative, i, j = heapq.heappop(heap)
-        # A piece of a run is shorter than the run, so what is popped whole is the longest that is left.
-        is_taken = [in_source[i + k] or in_summary[j + k] for k in range(-negative)]
-        if any(is_taken):
-            for start, end in gaps(is_taken):
-                if end - start >= min_length:
-                    heapq.heappush(heap, (start - end, i + start, j + start))
-        else:
-            in_source[i : i - negative] = [True] * -negative
-            in_summary[j : j - negative] = [True] * -negative
-    return in_source
+    source, summary = comparable(source, summary, min_length)
+    marked = [False] * len(source)
+    while True:
+        i, j, length = SequenceMatcher(None, source, summary, autojunk=False).find_longest_match()
+        if length < min_length:
+            return marked
+        marked[i : i + length] = [True] * length
+        source[i : i + length], summary[j : j + length] = [""] * length, [None] * length  # equal to no word
 
 
-def maximal_runs(source: Sequence[str], summary: Sequence[str]) -> Iterator[tuple[int, int, int]]:
-    """(start in source, start in summary, length) of every common run that cannot be extended."""
-    places: dict[str, list[int]] = {}
-    for i, word in enumerate(source):
-        places.setdefault(word, []).append(i)
-    for j, word in enumerate(summary):
-        for i in places.get(word, []):
-            if not (i and j and source[i - 1] == summary[j - 1]):
-                yield i, j, common_length(source, summary, i, j)
-
-
-def common_length(source: Sequence[str], summary: Sequence[str], i: int, j: int) -> int:
-    """How many words are the same from source[i] and summary[j] on."""
-    length = 0
-    while i + length < len(source) and j + length < len(summary) and source[i + length] == summary[j + length]:
-        length += 1
-    return length
-
-
-def gaps(is_taken: Sequence[bool]) -> Iterator[tuple[int, int]]:
-    """Start and end of every stretch of False."""
-    start = 0
-    for end, taken in enumerate([*is_taken, True]):
-        if taken:
-            if end > start:
-                yield start, end
-            start = end + 1
+def longest_common_subsequences(source: Sequence[str], summary: Sequence[str], min_length: int = 1) -> list[bool]:
+    """The words of Section 4.1 taken literally (D3): as `longest_common_runs`, but a subsequence may have gaps."""
+    source, summary = comparable(source, summary, min_length)
+    marked = [False] * len(source)
+    while True:
+        longest = [()] * (len(summary) + 1)  # of the source so far and the first words of the summary: (i, j) of each
+        for i, word in enumerate(source):
+            if word in summary:
+                before, longest = longest, [()]
+                for j, other in enumerate(summary):
+                    with_word = (*before[j], (i, j)) if word == other else ()
+                    longest.append(max(before[j + 1], longest[j], with_word, key=len))
+        if len(longest[-1]) < min_length:
+            return marked
+        for i, j in longest[-1]:
+            marked[i], source[i], summary[j] = True, "", None
 
 
 def newsroom_fragments(source: Sequence[str], summary: Sequence[str], min_length: int = 1) -> list[bool]:
-    """Extractive fragments of Grusky et al. (2018), the released labels' namesake: the other reading of Section 4.1.
+    """Extractive fragments of Grusky et al. (2018), the released labels' namesake: another reading of Section 4.1.
 
     From left to right over the summary: mark the longest run of the document that begins here (of equally long ones the
     first) and go on behind it; where there is none, go on by a word.
-
-    Args and Returns: as in `longest_common_runs`.
     """
-    if min_length < 1:
-        raise ValueError(f"min_length is {min_length}: a run has at least 1 word")
-    source, summary = [word.lower() for word in source], [word.lower() for word in summary]
-    places: dict[str, list[int]] = {}
-    for i, word in enumerate(source):
-        places.setdefault(word, []).append(i)
+    source, summary = comparable(source, summary, min_length)
     marked, j = [False] * len(source), 0
     while j < len(summary):
-        lengths = {i: common_length(source, summary, i, j) for i in places.get(summary[j], [])}
+        lengths = {i: common_length(source[i:], summary[j:]) for i, word in enumerate(source) if word == summary[j]}
         best = max(lengths, key=lengths.get, default=0)  # max takes the first of equals
         length = lengths.get(best, 0)
         if length >= min_length:
@@ -100,25 +73,33 @@ def newsroom_fragments(source: Sequence[str], summary: Sequence[str], min_length
     return marked
 
 
-METHODS = {"runs": longest_common_runs, "newsroom": newsroom_fragments}
+def comparable(source: Sequence[str], summary: Sequence[str], min_length: int) -> tuple[list, list]:
+    """The words in lower case, in lists that may be changed; ValueError for min_length < 1."""
+    if min_length < 1:
+        raise ValueError(f"min_length is {min_length}: a run has at least 1 word")
+    return [word.lower() for word in source], [word.lower() for word in summary]
 
 
-def oracle_labels(
-    document: str, summary: str, method: str = "runs", min_length: int = 1
-) -> list[tuple[int, int, bool]]:
+def common_length(one: Sequence[str], other: Sequence[str]) -> int:
+    """How many words the two begin with alike."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+METHODS = {"runs": longest_common_runs, "newsroom": newsroom_fragments, "lcs": longest_common_subsequences}
+
+
+def oracle_labels(document: str, summary: str, method="runs", min_length=1) -> list[tuple[int, int, bool]]:
     """(first character, end, label) of each word of the document; True = the summary takes it.
 
-    Args:
-        method: "runs" or "newsroom".
     Raises:
-        ValueError: unknown method, min_length < 1.
+        ValueError: not one of METHODS, min_length < 1.
     """
     if method not in METHODS:
         raise ValueError(f"oracle method {method!r}: use one of {', '.join(METHODS)}")
     spans = word_spans(document)
     source, target = ([text[start:end] for start, end in word_spans(text)] for text in (document, summary))
     labels = METHODS[method](source, target, min_length)
-    return [(start, end, label) for (start, end), label in zip(spans, labels, strict=True)]
+    return [(*span, label) for span, label in zip(spans, labels, strict=True)]
 
 
 def overlaps(spans: Sequence[Sequence[int]], offsets: Sequence[Span]) -> list[list[int]]:
@@ -128,24 +109,20 @@ def overlaps(spans: Sequence[Sequence[int]], offsets: Sequence[Span]) -> list[li
         spans: words as (first character, end, ...), in order, none overlapping.
         offsets: (first character, end) of each token, in order; (0, 0) = special token.
     """
-    first, found = 0, []
+    first, words = 0, []
     for start, end in offsets:
         while start < end and first < len(spans) and spans[first][1] <= start:
             first += 1
         last = first
         while last < len(spans) and spans[last][0] < end:
             last += 1
-        found.append(list(range(first, last)) if start < end else [])
-    return found
+        words.append(list(range(first, last)) if start < end else [])
+    return words
 
 
 def token_labels(spans: Sequence[tuple[int, int, bool]], offsets: Sequence[Span]) -> list[bool]:
-    """Labels of words -> labels of tokens: True = the token overlaps a True word.
+    """Labels of words, as `oracle_labels` returns them -> labels of tokens: True = it overlaps a True word.
 
     D1: special tokens, whose offsets are (0, 0), are False: a masked head does not attend to `<s>` and `</s>`.
-
-    Args:
-        spans: as `oracle_labels` returns them.
-        offsets: as a fast tokenizer returns them with return_offsets_mapping=True.
     """
     return [any(spans[word][2] for word in words) for words in overlaps(spans, offsets)]

@@ -6,7 +6,7 @@ python -m head_masking.predict facebook/bart-large-cnn notes.txt --keep-words st
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import islice
@@ -19,14 +19,13 @@ from tqdm import tqdm
 from shared.data import Example, check_outputs, read_texts
 from shared.timing import find_device
 
-from .evaluate import read_summaries, tag_all
-from .labels import Labels, Tagged, kind_of, read_documents
-from .oracle import word_spans
-from .run import one_line_errors
+from .labels import Labels, Tagged, read_documents, tag
+from .loading import Run
+from .oracle import overlaps, word_spans
+from .run import check_fields, one_line_errors
 from .sweep import Setting, decode, encode, find_heads
-from .train import Run, load_run, load_summarizer
-
-DEFAULT_LABELS = Labels()
+from .text import Document
+from .train import load_run, load_summarizer
 
 
 @dataclass
@@ -37,6 +36,7 @@ class Options:
     files: tyro.conf.Positional[tuple[Path, ...]] = ()  # text, a document per line, or .jsonl; none: standard input
     tagger: Path | None = None  # run of a tagger: masked heads see the words that it selects
     keep_words: tuple[str, ...] = ()  # or: masked heads see these words
+    keep_spans: Path | None = None  # or: what this file says; a line per document, [[first character, end], ...]
     heads: str = "top"  # what to mask: 1:0-3,2:1,3, "top" (layer, all heads), or a data set of Appendix B
     threshold: float | None = None  # decision boundary in [0, 1); default: the tagger's own
     min_keep: int = 5  # tokens that a masked head sees, at least (released code: 5)
@@ -46,54 +46,76 @@ class Options:
     device: str = "cpu"
 
 
+Mark = Callable[[str], Tagged]  # a text -> what of it the masked heads may see
+
+
 def predict(
     run: Run,
     examples: Iterable[Example],
-    tagger: Run | None = None,
-    keep_words: Sequence[str] = (),
+    mark: Mark | None = None,
     heads: str = "top",
-    labels: Labels = DEFAULT_LABELS,
+    min_keep: int = 5,
     both: bool = False,
     batch_size: int = 8,
 ) -> Iterator[dict]:
     """Summarise documents in their order, as they come, under the model's own generation settings.
 
     Args:
-        tagger: what masked heads may see; without it `keep_words`; without both no head is masked.
-        both: decode without masks, too.
+        mark: called once for each document, in order; None = no head is masked.
     Yields:
-        of each document id, prediction, kept (the words that masked heads see), plain (with `both`), was_cut.
+        of each document id, prediction, kept (the words that masked heads see), was_cut; plain if `both` are wanted.
     """
     examples, heads = iter(examples), find_heads(heads, run.model)
+    settings = {"masked": Setting("system:own", heads) if mark else Setting("plain")}
+    settings |= {"plain": Setting("plain")} if both else {}
     while batch := list(islice(examples, batch_size)):
-        tagged = {}
-        if tagger:
-            tagged = {"tagger": tag_all(tagger, batch)}
-        elif keep_words:
-            tagged = {"tagger": (0.5, [mark_words(example.source, keep_words) for example in batch])}
-        documents, offsets, _ = read_documents(run.tokenizer, run.config.max_source, batch, labels, tagged, False)
-        setting = Setting(kind_of("tagger"), heads) if tagged else Setting("plain")
-        [encoded] = encode(run.model, documents, batch_size)
-        masked = read_summaries(run, decode(run.model, documents, encoded, setting))
-        plain = read_summaries(run, decode(run.model, documents, encoded, Setting("plain"))) if both else masked
-        place = {number: row for row, number in enumerate(encoded.numbers)}
-        for i, example in enumerate(batch):
-            keep = documents[i].keep.get(setting.kind, [False] * len(offsets[i]))
-            kept = [span for span, is_kept in zip(offsets[i], keep, strict=True) if is_kept]
-            row = {"id": example.id, "prediction": masked[place[i]], "kept": words_at(example.source, kept)}
-            row |= {"plain": plain[place[i]]} if both else {}
-            yield row | {"was_cut": max(end for _, end in offsets[i]) < len(example.source.rstrip())}
+        tagged = {"own": [mark(example.source) for example in batch]} if mark else {}
+        documents = read_documents(run, batch, Labels(min_keep=min_keep), tagged, oracle=False)
+        decoded = decode(run, documents, settings, encode(run.model, documents, batch_size))
+        summaries = {(name, i): text for name, i, _, text in decoded}
+        for i, (example, document) in enumerate(zip(batch, documents, strict=True)):
+            keep = document.keep.get("system:own", [False] * len(document.ids))
+            kept = words_at(example.source, document, keep)
+            row = {"id": example.id, "prediction": summaries["masked", i], "kept": kept}
+            row |= {"plain": summaries["plain", i]} if both else {}
+            yield row | {"was_cut": document.was_cut}
 
 
-def mark_words(text: str, words: Sequence[str]) -> Tagged:
-    """Score 1 for the words of a text that are among `words`, in any case of letters."""
-    spans, wanted = word_spans(text), {word.lower() for word in words}
-    return Tagged([float(text[start:end].lower() in wanted) for start, end in spans], spans)
+def mark_words(words: Iterable[str]) -> Mark:
+    """Marks these words, in any case of letters."""
+    wanted = {word.lower() for word in words}
+
+    def mark(text: str) -> Tagged:
+        spans = word_spans(text)
+        return Tagged([float(text[start:end].lower() in wanted) for start, end in spans], spans, 0.5)
+
+    return mark
 
 
-def words_at(text: str, kept: Sequence[tuple[int, int]]) -> list[str]:
+def mark_spans(path: Path) -> Mark:
+    """Marks the words that the next line of a file touches, [[first character, end], ...]; ValueError names a line."""
+    lines = enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+
+    def mark(text: str) -> Tagged:
+        number, line = next(lines, (0, ""))
+        try:
+            spans = sorted((start, end) for start, end in json.loads(line))
+            places = [0, *(place for span in spans for place in span), len(text)]
+            if places != sorted(places):
+                raise ValueError("outside the text, or overlapping")
+        except (ValueError, TypeError) as error:
+            where = f"{path}:{number}" if number else f"{path} has too few lines"
+            raise ValueError(f"{where}: write [[first character, end], ...] for each document ({error})") from None
+        return Tagged([1.0] * len(spans), spans, 0.5)
+
+    return mark
+
+
+def words_at(text: str, document: Document, keep: Sequence[bool]) -> list[str]:
     """The words of a text of which a kept token is a piece."""
-    return [text[a:b] for a, b in word_spans(text) if any(a < end and start < b for start, end in kept)]
+    spans = word_spans(text)
+    pairs = zip(overlaps(spans, document.offsets), keep, strict=True)
+    return [text[slice(*spans[i])] for i in sorted({i for words, is_kept in pairs if is_kept for i in words})]
 
 
 @one_line_errors
@@ -104,24 +126,24 @@ def main(arguments: list[str] | None = None) -> None:
         Options, prog=f"python -m {__package__}.predict", description=__doc__, args=arguments,
         config=(tyro.conf.FlagCreatePairsOff,),
     )  # fmt: skip
-    if options.tagger and options.keep_words:
-        raise ValueError("--tagger and --keep-words both say what to keep: give one of the two")
-    if options.batch_size < 1 or options.min_keep < 0:
-        raise ValueError("--batch-size must be at least 1, --min-keep at least 0")
-    if options.threshold is not None and not 0 <= options.threshold < 1:
-        raise ValueError(f"--threshold is {options.threshold}; it must be in [0, 1)")
-    device, run = find_device(options.device), load_summarizer(options.model)
+    if sum(map(bool, (options.tagger, options.keep_words, options.keep_spans))) > 1:
+        raise ValueError("--tagger, --keep-words and --keep-spans all say what to keep: give one of them")
+    check_fields(options, {"batch_size": 1}, {"threshold": 0.999})
+    device, run, mark = find_device(options.device), load_summarizer(options.model), None
     run.model.to(device)
-    tagger = load_run(options.tagger, "tagger") if options.tagger else None
-    if tagger:
+    if options.tagger:
+        tagger = load_run(options.tagger, "tagger")
         tagger.model.to(device)
         if options.threshold is not None:
             tagger.model.threshold.fill_(options.threshold)
+        mark = lambda text: tag(tagger, [text])[0]  # noqa: E731
+    elif options.keep_words:
+        mark = mark_words(options.keep_words)
+    elif options.keep_spans:
+        mark = mark_spans(options.keep_spans)
     check_outputs(options.out)
-    rows = predict(
-        run, read_texts(options.files), tagger, options.keep_words, options.heads, Labels(min_keep=options.min_keep),
-        options.both, options.batch_size,
-    )  # fmt: skip
+    examples = read_texts(options.files)
+    rows = predict(run, examples, mark, options.heads, options.min_keep, options.both, options.batch_size)
     with open(options.out, "w", encoding="utf-8") if options.out else nullcontext(sys.stdout) as file:
         for row in tqdm(rows, unit="document", disable=not options.out):
             if options.out and options.out.suffix == ".jsonl":

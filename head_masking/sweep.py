@@ -6,17 +6,20 @@ killed and started again.
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
+from zlib import crc32
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput
 
+from .loading import Run
 from .masking import PAPER_HEADS, Heads, cross_attentions, mask_heads, uniform_heads
+from .text import Document, by_length, pad
 
 Scores = dict[str, np.ndarray]  # metric -> (n,) a value per document, or a difference of two
 
@@ -40,11 +43,7 @@ def write_heads(heads: Heads) -> str:
 
 
 def read_heads(text: str) -> dict[int, list[int]]:
-    """The inverse of `write_heads`: a part without a layer belongs to the layer before it.
-
-    Raises:
-        ValueError: text of another form.
-    """
+    """The inverse of `write_heads`; a part without a layer belongs to that before it. ValueError for other text."""
     heads: dict[int, set[int]] = {}
     layer = None
     try:
@@ -69,13 +68,9 @@ def all_heads(model: nn.Module) -> dict[int, list[int]]:
 
 
 def find_heads(text: str, model: nn.Module) -> str:
-    """--heads as a Setting has it: LAYER:HEADS, a data set of Appendix B, or "top": all heads of the top layer.
-
-    Raises:
-        ValueError: text of another form, heads that the model does not have.
-    """
-    every = all_heads(model)
-    heads = {max(every): every[max(every)]} if text == "top" else PAPER_HEADS.get(text) or read_heads(text)
+    """--heads as a Setting has it: LAYER:HEADS, a data set of Appendix B, or "top": all heads of the top layer."""
+    top, heads = list(all_heads(model).items())[-1]
+    heads = {top: heads} if text == "top" else PAPER_HEADS.get(text) or read_heads(text)
     cross_attentions(model, heads)
     return write_heads(heads)
 
@@ -83,134 +78,148 @@ def find_heads(text: str, model: nn.Module) -> str:
 # Decoding
 
 
-class Document(NamedTuple):
-    """A document as the model reads it."""
-
-    ids: Sequence[int]  # (S,) tokens, special ones included
-    keep: Mapping[str, Sequence[bool]] = {}  # kind of labels -> (S,) True = masked heads may attend to this token
-
-
-class Encoded(NamedTuple):
-    """A batch of documents of like length."""
-
-    numbers: list[int]  # which documents
-    keep: Tensor  # (B, S) True at real tokens
-    states: Tensor  # (B, S, D) what the encoder made of them
+Batch = tuple[list[int], Tensor, Tensor]  # numbers of documents; (B, S) True at real tokens; (B, S, D) states
 
 
 @torch.inference_mode()
-def encode(model: nn.Module, documents: Sequence[Document], batch_size: int = 32) -> Iterator[Encoded]:
-    """Encode documents once for all settings; what is not kept by the caller is freed."""
-    by_length = sorted(range(len(documents)), key=lambda i: len(documents[i].ids))
-    for start in range(0, len(documents), batch_size):
-        numbers = by_length[start : start + batch_size]
-        ids = pad([documents[i].ids for i in numbers], model.config.pad_token_id, model.device)
-        is_real = pad([[1] * len(documents[i].ids) for i in numbers], 0, model.device)
-        yield Encoded(
-            numbers, is_real.bool(), model.get_encoder()(input_ids=ids, attention_mask=is_real).last_hidden_state
-        )
+def encode(model: nn.Module, documents: Sequence[Document], batch_size: int = 32) -> Iterator[Batch]:
+    """Encode documents once for all settings, those of like length together; what the caller does not keep is freed."""
+    rows = [document.ids for document in documents]
+    for numbers, ids, keep in by_length(rows, batch_size, model.config.pad_token_id, model.device):
+        yield numbers, keep, model.get_encoder()(input_ids=ids, attention_mask=keep.long()).last_hidden_state
 
 
-def pad(rows: Sequence[Sequence[int]], value: int, device: torch.device) -> Tensor:
-    """(B, longest), padded on the right."""
-    width = max(map(len, rows))
-    return torch.tensor([[*row, *[value] * (width - len(row))] for row in rows], device=device)
-
-
-def masked_as(
-    model: nn.Module, documents: Sequence[Document], setting: Setting, numbers: Sequence[int]
-) -> AbstractContextManager:
+def masked_as(model: nn.Module, documents: Sequence[Document], setting: Setting) -> AbstractContextManager:
     """The context in which the model decodes these documents as the setting says."""
     if setting.kind == "plain" or not setting.heads:
         return nullcontext()
     heads = read_heads(setting.heads)
     if setting.kind == "uniform":
         return uniform_heads(model, heads)
-    return mask_heads(model, heads, pad([documents[i].keep[setting.kind] for i in numbers], False, model.device))
+    return mask_heads(model, heads, pad([d.keep[setting.kind] for d in documents], False).to(model.device))
 
 
 @torch.inference_mode()
 def decode(
-    model: nn.Module, documents: Sequence[Document], batch: Encoded, setting: Setting, **generation
-) -> list[list[int]]:
-    """Token ids of each summary of a batch, from the decoder's start token on, without padding.
+    run: Run, documents: Sequence[Document], settings: Mapping[str, Setting], batches: Iterable[Batch], **generation
+) -> Iterator[tuple[str, int, list[int], str]]:
+    """Summaries as they come; each batch is decoded under all settings before the next one is asked for.
 
     Args:
         generation: arguments of `generate`, such as num_beams; what is not given is the model's own.
+    Yields:
+        name of the setting; number of the document; token ids from the decoder's start token on, without padding; text.
     """
-    memory = BaseModelOutput(last_hidden_state=batch.states)  # a new one each time: `generate` repeats it for the beams
-    with masked_as(model, documents, setting, batch.numbers):
-        rows = model.generate(
-            encoder_outputs=memory, attention_mask=batch.keep.long(), do_sample=False, **generation
-        ).tolist()
-    for row in rows:
-        while row[-1] == model.config.pad_token_id:
-            row.pop()
-    return rows
+    for numbers, keep, states in batches:
+        for name, setting in settings.items():
+            memory = BaseModelOutput(last_hidden_state=states)  # a new one, for `generate` repeats it for the beams
+            with masked_as(run.model, [documents[i] for i in numbers], setting):
+                rows = run.model.generate(
+                    encoder_outputs=memory, attention_mask=keep.long(), do_sample=False, **generation
+                ).tolist()
+            for i, row in zip(numbers, rows, strict=True):
+                while row[-1] == run.model.config.pad_token_id:
+                    row.pop()
+                yield name, i, row, " ".join(run.tokenizer.decode(row, skip_special_tokens=True).split())
+
+
+def settings_of(name: str, taggers: Sequence[str], heads: str, oracle: bool) -> dict[str, Setting]:
+    """The rows of Table 1 (and 3): baseline, oracle masking if asked for, masking by each tagger."""
+    settings = {name: Setting("plain")} | ({f"{name}+oracle": Setting("oracle", heads)} if oracle else {})
+    return settings | {f"{name}+{tagger}": Setting(f"system:{tagger}", heads) for tagger in taggers}
+
+
+def collect(
+    decoded: Iterable, settings: Iterable[str], examples: Sequence, folder: Path | None = None
+) -> dict[str, list[str]]:
+    """What `decode` yields -> a text per example, by setting; written to SETTING.jsonl of a folder as it comes."""
+    texts = {name: [""] * len(examples) for name in settings}
+    with ExitStack() as stack:
+        paths = {name: folder / f"{name}.jsonl" for name in texts if folder}
+        files = {name: stack.enter_context(open(path, "w", encoding="utf-8")) for name, path in paths.items()}
+        for name, i, _, text in decoded:
+            texts[name][i] = text
+            if files:
+                row = {"id": examples[i].id, "prediction": text, "reference": examples[i].target}
+                print(json.dumps(row, ensure_ascii=False), file=files[name], flush=True)
+    return texts
 
 
 # The file of results
 
 
 class Sweep:
-    """Scores by setting, from a file if it holds them, else by decoding."""
+    """Scores by setting, from a file if it holds them, else by decoding.
 
-    def __init__(
-        self,
-        path: Path,
-        decode: Callable[[Setting], list[str]],
-        score: Callable[[list[str]], Scores],
-        depends: Mapping[str, int] = {},
-    ):
-        """Read what the file has; a last line that is half-written is dropped.
+    Args:
+        path: the file; lines that are cut off or of something else do not count.
+        measure: setting -> scores; it decodes.
+        depends: kind of setting -> a checksum of all that its results depend on.
+    """
 
-        Args:
-            decode: setting -> a text per document.
-            score: those texts -> values per document.
-            depends: kind of setting -> a checksum of all that its results depend on; lines of another one do not count.
-        Raises:
-            ValueError: names the line that is not one of ours.
-        """
-        self.path, self.decode, self.score, self.depends, self.known = path, decode, score, depends, {}
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
-        if lines and not lines[-1].endswith("\n"):
-            path.write_text("".join(lines[:-1]), encoding="utf-8")
-        for number, line in enumerate(filter(lambda line: line.endswith("\n"), lines), start=1):
-            try:
+    def __init__(self, path: Path, measure: Callable[[Setting], Scores], depends: Mapping[str, int] = {}):
+        self.path, self.measure, self.depends, self.known = path, measure, depends, {}
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        for line in text.splitlines():
+            with suppress(ValueError, KeyError, TypeError, AttributeError):
                 row = json.loads(line)
-                if row["depends"] == depends.get(row["kind"], 0):
-                    scores = {metric: np.array(values, dtype=float) for metric, values in row["scores"].items()}
-                    self.known[Setting(row["kind"], row["heads"])] = scores
-            except (ValueError, KeyError, TypeError, AttributeError):
-                raise ValueError(f"{path}:{number} is not a line of a sweep: remove the line or the file") from None
+                scores = {metric: np.array(values, dtype=float) for metric, values in row["scores"].items()}
+                self.known[row["kind"], row["heads"], row["depends"]] = scores
+        if text and not text.endswith("\n"):
+            path.write_text(text + "\n", encoding="utf-8")
 
     def run(self, settings: Iterable[Setting], title: str = "") -> list[Scores]:
         """Scores of the settings, in their order; what the file does not hold yet is decoded and written to it."""
         from tqdm import tqdm
 
         settings = list(settings)
-        missing = [setting for setting in dict.fromkeys(settings) if setting not in self.known]
+        keys = {setting: (*setting, self.depends.get(setting.kind, 0)) for setting in settings}
+        missing = [setting for setting, key in keys.items() if key not in self.known]
         for setting in tqdm(missing, title, unit="setting", disable=not missing):
-            scores = self.known[setting] = self.score(self.decode(setting))
-            row = setting._asdict() | {"depends": self.depends.get(setting.kind, 0)}
+            scores = self.known[keys[setting]] = self.measure(setting)
+            row = dict(zip(("kind", "heads", "depends"), keys[setting], strict=True))
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("a", encoding="utf-8") as file:
                 print(json.dumps(row | {"scores": {m: values.tolist() for m, values in scores.items()}}), file=file)
-        return [self.known[setting] for setting in settings]
+        return [self.known[keys[setting]] for setting in settings]
+
+
+def checksums(run: Run, examples: Sequence, documents: Sequence[Document], generation: dict) -> dict[str, int]:
+    """Kind of setting -> a checksum of the weights, texts, references, masks and flags that its results depend on."""
+    weights = sum(weight.detach().double().abs().sum().item() for weight in run.model.parameters())
+    common = [weights, generation, run.model.generation_config.to_diff_dict(), [d.ids for d in documents]]
+    common += [example.references for example in examples]
+    masks = {kind: [document.keep[kind] for document in documents] for kind in documents[0].keep}
+    kinds = {"plain": None, "uniform": None} | masks
+    return {kind: crc32(json.dumps([common, keep], default=str).encode()) for kind, keep in kinds.items()}
 
 
 # What the paper makes of it
 
 
+def sample(examples: Sequence, count: int, seed: int = 0) -> list:
+    """Section 4: `count` random examples, in their order; all if there are no more."""
+    chosen = np.random.default_rng(seed).choice(len(examples), min(count, len(examples)), replace=False)
+    return [examples[i] for i in sorted(chosen)]
+
+
+Effects = Mapping[tuple[int, int], Scores]  # (layer, head) -> what `gains` has of this head alone
+
+
 def gains(sweep: Sweep, sets_of_heads: Sequence[Heads], title: str = "") -> list[Scores]:
-    """r_ora - r_uni for every set of heads and every document: oracle masks, uniform weights on the same heads."""
+    """r_ora - r_uni for every set of heads and every document: oracle masks, uniform weights on the same heads.
+
+    "over_plain" is the other reading of an improvement (D10): in ROUGE-1 F1 over the model as it is.
+    """
     texts = [write_heads(heads) for heads in sets_of_heads]
-    scores = sweep.run([Setting(kind, text) for text in texts for kind in ("oracle", "uniform")], title)
-    pairs = zip(scores[::2], scores[1::2], strict=True)
-    return [{metric: oracle[metric] - uniform[metric] for metric in oracle} for oracle, uniform in pairs]
-
-
-Effects = Mapping[tuple[int, int], Scores]  # (layer, head) -> r_ora - r_uni of every document
+    plain, *scores = sweep.run(
+        [Setting("plain"), *(Setting(kind, text) for text in texts for kind in ("oracle", "uniform"))], title
+    )
+    return [
+        {metric: oracle[metric] - uniform[metric] for metric in oracle}
+        | {"over_plain": oracle["rouge1"] - plain["rouge1"]}
+        for oracle, uniform in zip(scores[::2], scores[1::2], strict=True)
+    ]
 
 
 def content_selection_effects(sweep: Sweep, heads: Heads) -> Effects:
@@ -220,34 +229,24 @@ def content_selection_effects(sweep: Sweep, heads: Heads) -> Effects:
     return dict(zip(pairs, of_heads, strict=True))
 
 
-def ranked(effects: Effects, layer: int, metric: str = "rouge1") -> list[int]:
-    """The heads of a layer, that of the largest effect first, of equal ones the lower."""
-    means = {head: values[metric].mean() for (of_layer, head), values in effects.items() if of_layer == layer}
-    return sorted(means, key=lambda head: (-means[head], head))
+def ranked(effects: Effects) -> dict[int, list[int]]:
+    """The heads of each layer, that of the largest mean effect on ROUGE-1 first, of equal ones the lower."""
+    order = sorted(effects, key=lambda place: (place[0], -effects[place]["rouge1"].mean(), place[1]))
+    return {layer: [head for _, head in places] for layer, places in groupby(order, key=lambda place: place[0])}
 
 
-class Step(NamedTuple):
-    """A layer's best heads masked together."""
+def synergy(sweep: Sweep, effects: Effects) -> dict[tuple[int, tuple[int, ...]], Scores]:
+    """Heads added one by one in the order of their individual effect, layer by layer (Section 4.2; Figures 3, 7).
 
-    layer: int
-    heads: tuple[int, ...]  # in the order in which they were added
-    gain: Scores  # r_ora - r_uni of all of them together
-    last_gain: float  # mean individual effect of the head added last
-
-
-def synergy(sweep: Sweep, effects: Effects, metric: str = "rouge1") -> list[Step]:
-    """Heads added one by one in the order of their individual effect, layer by layer (Section 4.2; Figures 3, 7)."""
-    chosen = []
-    for layer in sorted({layer for layer, _ in effects}):
-        order = ranked(effects, layer, metric)
-        chosen += [(layer, tuple(order[:count])) for count in range(1, len(order) + 1)]
-    of_sets = gains(sweep, [{layer: heads} for layer, heads in chosen], "heads together")
-    last = [float(effects[layer, heads[-1]][metric].mean()) for layer, heads in chosen]
-    return [Step(*heads, gain, mean) for heads, gain, mean in zip(chosen, of_sets, last, strict=True)]
+    Returns:
+        (layer, heads in the order in which they were added) -> what `gains` has of them together.
+    """
+    sets = [(layer, tuple(order[: n + 1])) for layer, order in ranked(effects).items() for n in range(len(order))]
+    return dict(zip(sets, gains(sweep, [{layer: heads} for layer, heads in sets], "heads together"), strict=True))
 
 
 def sum_of_parts(effects: Effects, layer: int) -> Scores:
-    """The sum of the individual effects of a layer's heads, for every document (right side of Figures 3 and 7)."""
+    """The sum of the individual effects of a layer's heads, for every document (Section 4.2; right of Figure 3)."""
     parts = [values for (of_layer, _), values in effects.items() if of_layer == layer]
     return {metric: sum(part[metric] for part in parts) for metric in parts[0]}
 
@@ -267,8 +266,7 @@ def select_heads(
         heads); and the scores of all that was tried.
     """
     candidates = []
-    for layer in sorted({layer for layer, _ in effects}):
-        order = ranked(effects, layer)
+    for layer, order in ranked(effects).items():
         counts = [*range(group, len(order), group), len(order)]
         candidates += [write_heads({layer: order[:count]}) for count in counts]
     scores = sweep.run([Setting(labels, text) for text in candidates], "choice of heads")

@@ -1,6 +1,6 @@
 """Text -> token ids with their places in the text, and what is known of one tokenizer's tokens for another's."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import NamedTuple
 
@@ -11,8 +11,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from .model import word_scores
-from .oracle import Span, overlaps
+from .oracle import Span, oracle_labels, overlaps, token_labels
 
 SPECIAL = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}  # ids 0-3, as in BART
 
@@ -34,15 +33,16 @@ def train_tokenizer(texts: Sequence[str], vocabulary: int) -> PreTrainedTokenize
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **SPECIAL)
 
 
-class Encoded(NamedTuple):
-    """A text as tokens."""
+class Document(NamedTuple):
+    """A text as a model reads it."""
 
     ids: list[int]  # (S,) special tokens included
     offsets: list[Span]  # (S,) first character and end of each token; (0, 0) for special tokens
     was_cut: bool
+    keep: Mapping[str, Sequence[bool]] = {}  # kind of labels -> (S,) True = masked heads may attend to this token
 
 
-def encode_document(tokenizer: PreTrainedTokenizerBase, text: str, max_length: int) -> Encoded:
+def encode_document(tokenizer: PreTrainedTokenizerBase, text: str, max_length: int) -> Document:
     """Token ids and offsets, cut to at most `max_length` tokens; a "</s>" that stands in the text is text.
 
     Raises:
@@ -50,16 +50,14 @@ def encode_document(tokenizer: PreTrainedTokenizerBase, text: str, max_length: i
     """
     if not tokenizer.is_fast:
         raise ValueError(f"{type(tokenizer).__name__} gives no offsets: load the model's fast tokenizer")
-    ids_and_offsets = tokenizer(text, return_offsets_mapping=True, split_special_tokens=True, verbose=False)
-    was_cut = len(ids_and_offsets["input_ids"]) > max_length
-    if was_cut:
-        ids_and_offsets = tokenizer(
-            text, return_offsets_mapping=True, split_special_tokens=True, truncation=True, max_length=max_length
-        )
-    offsets = [tuple(offset) for offset in ids_and_offsets["offset_mapping"]]
+    parts = tokenizer(
+        [text], max_length=max_length, truncation=True, return_overflowing_tokens=True, return_offsets_mapping=True,
+        split_special_tokens=True,
+    )  # fmt: skip
+    offsets = [tuple(offset) for offset in parts["offset_mapping"][0]]
     if not any(start < end for start, end in offsets):
         raise ValueError(f"no token in the document {text[:40]!r}: leave it out")
-    return Encoded(ids_and_offsets["input_ids"], offsets, was_cut)
+    return Document(parts["input_ids"][0], offsets, was_cut=len(parts["input_ids"]) > 1)
 
 
 def transfer_scores(
@@ -75,47 +73,55 @@ def transfer_scores(
         spans: the words, `oracle.word_spans(text)`.
         target_offsets: of the summariser's tokens.
     """
-    of_words = word_scores(scores, overlaps(spans, offsets), len(spans))
-    return [max((of_words[word] for word in words), default=0.0) for words in overlaps(spans, target_offsets)]
+    highest = [0.0] * len(spans)
+    for score, words in zip(scores, overlaps(spans, offsets), strict=True):
+        for word in words:
+            highest[word] = max(highest[word], score)
+    return [max((highest[word] for word in words), default=0.0) for words in overlaps(spans, target_offsets)]
 
 
-# What is trained on
+# Batches
 
 
-class Item(NamedTuple):
-    """A document to train on."""
-
-    source: list[int]  # (S,) token ids
-    target: list[int]  # (T,) token ids of the summary, or (S,) the oracle label of each source token
-    was_cut: bool
-    states: Tensor | None = None  # (S, D) the frozen encoder's, where they are made once
+def pad(rows: Sequence[Sequence[int]], value: int) -> Tensor:
+    """(B, longest), padded on the right."""
+    return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=value)
 
 
-class Batch(NamedTuple):
-    source: Tensor  # (B, S), padded on the right
-    keep: Tensor  # (B, S) True at real tokens
-    target: Tensor  # (B, T), or (B, S) of labels; -100 at padding
-    states: Tensor | None  # (B, S, D), 0 at padding
+def by_length(
+    rows: Sequence[Sequence[int]], size: int, padding: int, device: torch.device
+) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+    """Rows of like length together: their numbers, token ids (B, S), and keep (B, S), True at real tokens."""
+    order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
+    for start in range(0, len(rows), size):
+        numbers = order[start : start + size]
+        keep = pad([[True] * len(rows[i]) for i in numbers], False)
+        yield numbers, pad([rows[i] for i in numbers], padding).to(device), keep.to(device)
 
 
-def collate(items: Sequence[Item], padding: int) -> Batch:
-    def pad(rows: list[list[int]], value: int) -> Tensor:
-        return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=value)
+def encode_examples(tokenizer: PreTrainedTokenizerBase, examples: Sequence, config) -> tuple[list[dict], int]:
+    """What is trained on, and how many sources were cut; `config` is a TrainConfig.
 
-    return Batch(
-        pad([item.source for item in items], padding),
-        pad([[1] * len(item.source) for item in items], 0).bool(),
-        pad([item.target for item in items], -100),
-        None if items[0].states is None else pad_sequence([item.states for item in items], batch_first=True),
-    )
+    "labels" are token ids of the summary or, of a tagger, the oracle label of each token of the source.
+    """
+    items, cut = [], 0
+    for example in examples:
+        source = encode_document(tokenizer, example.source, config.max_source)
+        if config.task == "summarizer":
+            labels = encode_document(tokenizer, example.target, config.max_target).ids
+        else:
+            spans = oracle_labels(example.source, example.target, config.oracle, config.min_run)
+            labels = [int(label) for label in token_labels(spans, source.offsets)]
+        items.append({"input_ids": source.ids, "labels": labels})
+        cut += source.was_cut
+    return items, cut
 
 
 class LengthBatches:
     """Endless lists of item indices, each of documents of like length: the batch sampler of a `DataLoader`."""
 
-    def __init__(self, items: Sequence[Item], batch_size: int, seed: int):
-        self.lengths, self.batch_size, self.seed = np.array([len(item.source) for item in items]), batch_size, seed
-        self.per_epoch = -(-len(items) // batch_size)
+    def __init__(self, items: Sequence[dict], batch_size: int, seed: int):
+        self.lengths, self.batch_size, self.seed = np.array([len(i["input_ids"]) for i in items]), batch_size, seed
 
     def __iter__(self) -> Iterator[list[int]]:
         for number in count():

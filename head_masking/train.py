@@ -11,31 +11,33 @@ import argparse
 import logging
 import math
 import os
-import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, make_dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 import torch
 import transformers
 import tyro
 from accelerate import Accelerator, DataLoaderConfiguration
-from accelerate.utils import send_to_device, set_seed
-from safetensors.torch import save_model
-from torch import Tensor, nn
-from torch.nn import functional as F
+from accelerate.utils import set_seed
 from torch.utils.data import DataLoader
 from tqdm import tqdm
-from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    DataCollatorForSeq2Seq,
+    GenerationConfig,
+)
 
 from shared.data import Example, load, read_jsonl
 
-from .model import Tagger, best_threshold, tagging_loss
-from .oracle import oracle_labels, token_labels
+from .loading import Run, from_folder, from_transformers, is_run, new_bart, new_tagger, write_weights
+from .model import forward, objective, validate
 from .run import check_fields, holds_run, load_weights, one_line_errors, read_config, save_checkpoint, training
-from .text import Batch, Item, LengthBatches, collate, encode_document, train_tokenizer
+from .text import LengthBatches, encode_examples, train_tokenizer
 
 
 @dataclass(frozen=True)
@@ -65,17 +67,14 @@ class TrainConfig:
     hidden: int = 512  # width between the two layers (released code)
     activation: Literal["tanh", "relu"] = "tanh"  # between the two layers: Section 5; released code: "relu"
     tagger_dropout: float = 0.1  # on the encoder's states (released code)
-    oracle: Literal["runs", "newsroom"] = "runs"  # how training labels are made: "runs" as in Section 4.1
+    oracle: Literal["runs", "newsroom", "lcs"] = "runs"  # how training labels are made: "runs" as in Section 4.1
     min_run: int = 1  # words; shorter runs are not labelled
-    keep_states: bool = True  # make a fixed encoder's states once and keep them in memory (4 S D bytes each)
     # Optimisation
     steps: int = 1500  # updates at most
     batch_size: int = 32  # documents of a micro-batch of one process
     accumulate: int = 1  # micro-batches per update and process
     learning_rate: float = 1e-3  # the highest (Appendix A: 5e-4 for the tagger)
-    schedule: Literal["inverse_sqrt", "polynomial", "constant"] = (
-        "inverse_sqrt"  # "polynomial" = linear to 0 (released)
-    )
+    schedule: Literal["inverse_sqrt", "polynomial", "constant"] = "inverse_sqrt"  # released: "polynomial", linear to 0
     warmup: int = 100  # updates
     weight_decay: float = 0.0  # of AdamW (released code: 0.01)
     clip: float = 1.0  # norm of the gradient; 0 = off
@@ -86,8 +85,7 @@ class TrainConfig:
 
     def check(self) -> None:
         """ValueError for a value out of range, or values that contradict each other."""
-        positive = ("width", "feed_forward", "heads", "layers", "positions", "hidden", "min_run", "steps", "batch_size",
-                    "accumulate", "warmup")  # fmt: skip
+        positive = "width feed_forward heads layers positions hidden min_run steps batch_size accumulate warmup".split()
         least = dict.fromkeys(positive, 1) | {"max_source": 3, "max_target": 3, "vocabulary": 260}  # <s>, a token, </s>
         shares = ("dropout", "tagger_dropout", "label_smoothing", "learning_rate")
         check_fields(self, least, dict.fromkeys(shares, 1))
@@ -110,7 +108,7 @@ SUMMARIZER = dict(  # fairseq's instructions for BART on CNN/DailyMail; Appendix
 TAGGER = dict(  # Appendix A; released code: weight decay, clip, schedule, warm-up and number of updates
     task="tagger", data="cnn_dailymail", encoder="roberta-base", steps=12_000, batch_size=32, accumulate=4,
     learning_rate=5e-4, schedule="polynomial", warmup=500, weight_decay=0.01, clip=0.1, save_every=0, patience=2,
-    keep_states=False, mixed_precision="fp16",
+    mixed_precision="fp16",
 )  # fmt: skip
 PRESETS = {
     "tiny": {},
@@ -124,35 +122,14 @@ PRESETS = {
 }
 
 
-def learning_rate(step: int, config: TrainConfig) -> float:
-    """The rate of update `step` (from 0): linear warm-up, then the schedule."""
-    number = step + 1
-    if number < config.warmup:
-        return config.learning_rate * number / config.warmup
-    if config.schedule == "inverse_sqrt":
-        return config.learning_rate * (config.warmup / number) ** 0.5
-    if config.schedule == "polynomial":
-        return config.learning_rate * (config.steps - step) / max(config.steps - config.warmup + 1, 1)
-    return config.learning_rate
-
-
-# Models
-
-
-class Run(NamedTuple):
-    """A trained model, from a run folder or from transformers."""
-
-    config: TrainConfig
-    model: PreTrainedModel | Tagger
-    tokenizer: transformers.PreTrainedTokenizerBase
-    trained_on: int | None = None  # documents; None = not known
+OF_THE_MODEL = "task model encoder vocabulary width feed_forward heads layers positions hidden activation train_encoder"
+BEST = "best.safetensors"  # of a run that may stop early
+WEIGHTS = {"summarizer": "model/model.safetensors", "tagger": "model.safetensors"}  # where transformers looks for them
 
 
 def load_run(folder: str | Path, task: str = "") -> Run:
-    """Read a run; the model is in eval mode on the CPU. Of a run in training, the last checkpoint, said on stderr.
+    """Read a run of a task, or of any; in eval mode on the CPU. Of a run in training, the last checkpoint.
 
-    Args:
-        task: what the run must have trained; empty = either.
     Raises:
         ValueError: not a run folder, one of another package, version or task, a cut-off file, NaN in the weights.
     """
@@ -162,85 +139,27 @@ def load_run(folder: str | Path, task: str = "") -> Run:
     sizes = from_folder(AutoConfig, folder / "model")
     if config.task == "summarizer":
         model = AutoModelForSeq2SeqLM.from_config(sizes, dtype=torch.float32)
-        model.generation_config = from_folder(transformers.GenerationConfig, folder / "model")
-        load_weights(model, folder, "model/model.safetensors")
+        model.generation_config = from_folder(GenerationConfig, folder / "model")
     else:
         model = new_tagger(config, AutoModel.from_config(sizes, dtype=torch.float32))
-        load_weights(model, folder)
+    load_weights(model, folder, WEIGHTS[config.task])
     tokenizer, log = from_folder(AutoTokenizer, folder / "tokenizer"), read_jsonl(folder / "log.jsonl")
     return Run(config, model.eval(), tokenizer, log[0].get("examples") if log else None)
 
 
 def load_summarizer(name: str | Path) -> Run:
-    """The run of a summarizer, or any encoder-decoder of transformers by its name or folder, in eval mode on the CPU.
-
-    Raises:
-        ValueError: a run of another task or package; a name out of reach; weights that do not fit the model.
-    """
+    """The run of a summarizer, or any encoder-decoder of transformers by its name or folder."""
     if is_run(name):
         return load_run(name, "summarizer")
     model, tokenizer = from_transformers(AutoModelForSeq2SeqLM, str(name))
     return Run(TrainConfig(model=str(name), max_source=model.config.max_position_embeddings), model, tokenizer)
 
 
-def is_run(name: str | Path) -> bool:
-    """Whether this is a run folder of one of our packages; a folder of transformers has a config.json, too."""
-    path = Path(name, "config.json")
-    return path.exists() and '"package"' in path.read_text(encoding="utf-8", errors="replace")
-
-
-def from_folder(kind: type, name: str | Path, **options):
-    """`kind.from_pretrained(name)`; ValueError with the remedy when it is not there or does not fit."""
-    try:
-        return kind.from_pretrained(name, **options)
-    except Exception as error:  # transformers and the hub raise a dozen unrelated types
-        remedy = "make it again" if Path(name).exists() else f"give a folder, or: HF_HUB_OFFLINE=0 hf download {name}"
-        raise ValueError(f"cannot load {str(name)!r} ({str(error).strip().splitlines()[0][:150]}): {remedy}") from error
-
-
-def from_transformers(kind: type, name: str) -> tuple[PreTrainedModel, transformers.PreTrainedTokenizerBase]:
-    """A model and its tokenizer; ValueError where transformers would fill weights at random, or they are NaN."""
-    model, info = from_folder(kind, name, dtype=torch.float32, output_loading_info=True)
-    wrong = sorted(map(str, [*info["missing_keys"], *info["mismatched_keys"]]))
-    wrong = [key for key in wrong if "pooler." not in key]  # of BERT; nothing here reads it
-    if wrong or not all(weight.isfinite().all() for weight in model.parameters()):
-        raise ValueError(
-            f"{name}: {wrong[0] + ' is missing' if wrong else 'a weight is NaN or infinite'}: get it again"
-        )
-    return model.eval(), from_folder(AutoTokenizer, name)
-
-
-def new_tagger(config: TrainConfig, model: PreTrainedModel) -> Tagger:
-    """A new perceptron on a model, or on its encoder."""
-    encoder = model.get_encoder() if model.config.is_encoder_decoder else model
-    encoder.pooler = None
-    return Tagger(encoder, config.hidden, config.activation, config.tagger_dropout, config.train_encoder)
-
-
-def new_bart(config: TrainConfig, vocabulary: int) -> transformers.BartForConditionalGeneration:
-    """A small BART with random weights."""
-    sizes = transformers.BartConfig(
-        vocab_size=vocabulary, d_model=config.width, encoder_layers=config.layers, decoder_layers=config.layers,
-        encoder_attention_heads=config.heads, decoder_attention_heads=config.heads,
-        encoder_ffn_dim=config.feed_forward, decoder_ffn_dim=config.feed_forward,
-        max_position_embeddings=config.positions, dropout=config.dropout, attention_dropout=config.dropout,
-        init_std=config.width**-0.5,  # BART's own 0.02 is for large widths: here attention would stay flat for long
-    )  # fmt: skip
-    model = transformers.BartForConditionalGeneration(sizes)
-    model.generation_config.update(num_beams=5, max_length=min(config.max_target, config.positions))
-    return model
-
-
 def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
-    """A new model and its tokenizer, or those of the run that `config.init` names.
-
-    Raises:
-        ValueError: flags that do not fit the base run or the model.
-    """
+    """A new model, or that of the run that `config.init` names; ValueError for flags that do not fit it."""
     if config.init:
         base = load_run(config.init)
-        for name in ("task", "model", "encoder", "vocabulary", "width", "feed_forward", "heads", "layers", "positions",
-                     "hidden", "activation", "train_encoder"):  # fmt: skip
+        for name in OF_THE_MODEL.split():
             if getattr(config, name) != (value := getattr(base.config, name)):
                 raise ValueError(f"--{name.replace('_', '-')}: {config.init} has {value!r}, leave it out")
         return base._replace(config=config)
@@ -258,75 +177,36 @@ def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
     return Run(config, new_bart(config, len(tokenizer)), tokenizer)
 
 
-def encode(run: Run, examples: Sequence[Example]) -> list[Item]:
-    """Token ids with the summary's, or with the oracle labels of a tagger's tokens (Section 5)."""
-    items, config = [], run.config
-    for example in examples:
-        ids, offsets, was_cut = encode_document(run.tokenizer, example.source, config.max_source)
-        if config.task == "summarizer":
-            target = encode_document(run.tokenizer, example.target, config.max_target).ids
-        else:
-            spans = oracle_labels(example.source, example.target, config.oracle, config.min_run)
-            target = [int(label) for label in token_labels(spans, offsets)]
-        items.append(Item(ids, target, was_cut))
-    return items
-
-
-@torch.no_grad()
-def with_states(tagger: Tagger, items: Sequence[Item], device: torch.device) -> list[Item]:
-    """The items with the states of the fixed encoder, so that no update has to make them again."""
-    tagger.to(device).eval()
-    batches = (collate([item], 0) for item in tqdm(items, "encoding", unit="document", leave=False))
-    states = (tagger.states(batch.source.to(device), batch.keep.to(device))[0].cpu() for batch in batches)
-    return [item._replace(states=of_item) for item, of_item in zip(items, states, strict=True)]
-
-
 # Training
 
 
-def forward(model: nn.Module, batch: Batch, config: TrainConfig) -> Tensor:
-    """Logits of the summaries' tokens (B, T, V), or of the source tokens' labels (B, S)."""
-    if config.task == "tagger":
-        return model(batch.source, batch.keep, batch.states).float()
-    return model(input_ids=batch.source, attention_mask=batch.keep.long(), labels=batch.target).logits.float()
+def learning_rate(step: int, config: TrainConfig) -> float:
+    """The rate of update `step` (from 0): linear warm-up, then the schedule."""
+    number, peak = step + 1, config.learning_rate
+    if number < config.warmup:
+        return peak * number / config.warmup
+    match config.schedule:
+        case "inverse_sqrt":
+            return peak * (config.warmup / number) ** 0.5
+        case "polynomial":
+            return peak * (config.steps - step) / max(config.steps - config.warmup + 1, 1)
+        case "constant":
+            return peak
 
 
-def objective(logits: Tensor, batch: Batch, config: TrainConfig, smoothing: float = 0.0) -> Tensor:
-    """Cross-entropy of the summaries' tokens, or of the source tokens' labels (Appendix A); D13: a batch's mean."""
-    if config.task == "tagger":
-        return tagging_loss(logits, batch.target == 1, batch.keep)
-    return F.cross_entropy(logits.flatten(0, 1), batch.target.flatten(), label_smoothing=smoothing)
+def without_gain(log: Sequence[dict]) -> int:
+    """How many validations there were after the best one; Appendix A stops by it."""
+    losses = [row["validation_loss"] for row in log if "validation_loss" in row]
+    return len(losses) - 1 - losses.index(min(losses)) if losses else 0
 
 
-@torch.no_grad()
-def validate(model: nn.Module, items: Sequence[Item], config: TrainConfig, to_batch: Callable) -> dict[str, float]:
-    """Mean loss of all tokens in eval mode; of a tagger also the best decision boundary, which it keeps, and its F1."""
-    model.eval()
-    device, total, tokens, scores, labels = next(model.parameters()).device, 0.0, 0, [], []
-    for indices in LengthBatches(items, config.batch_size, seed=0).epoch(0):
-        batch = send_to_device(to_batch([items[i] for i in indices]), device)
-        logits, count = forward(model, batch, config), int((batch.target != -100).sum())
-        total, tokens = total + objective(logits, batch, config).item() * count, tokens + count
-        if config.task == "tagger":
-            scores.append(logits[batch.keep].sigmoid().cpu())
-            labels.append(batch.target[batch.keep].cpu() == 1)
-    if config.task == "summarizer":
-        return {"validation_loss": total / tokens}
-    threshold, f1 = best_threshold(torch.cat(scores), torch.cat(labels))
-    model.threshold.fill_(threshold)
-    return {"validation_loss": total / tokens, "threshold": threshold, "token_f1": 100 * f1}
-
-
-def write_weights(model: nn.Module, path: Path) -> None:
-    """Write a file of weights under another name, then rename it."""
-    unfinished = path.with_name("unfinished")
-    if isinstance(model, PreTrainedModel):
-        model.save_pretrained(unfinished)
-        os.replace(unfinished / "model.safetensors", path)
-        shutil.rmtree(unfinished)
-    else:
-        save_model(model, str(unfinished))
-        os.replace(unfinished, path)
+def new_accelerator(config: TrainConfig) -> Accelerator:
+    return Accelerator(
+        mixed_precision=config.mixed_precision,
+        gradient_accumulation_steps=config.accumulate,
+        cpu=not torch.accelerator.is_available(),  # or several processes would each believe to be alone
+        dataloader_config=DataLoaderConfiguration(even_batches=False),
+    )
 
 
 def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
@@ -338,48 +218,29 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
         ValueError: bad values or data, a folder that cannot be used, a loss that is not finite; nothing is lost.
     """
     config.check()
-    out = Path(out)
+    out, accelerator = Path(out), new_accelerator(config)
     resume = holds_run(out, resume)
-    accelerator = Accelerator(
-        mixed_precision=config.mixed_precision,
-        gradient_accumulation_steps=config.accumulate,
-        cpu=not torch.accelerator.is_available(),  # or several processes would each believe to be alone
-        dataloader_config=DataLoaderConfiguration(even_batches=False),
-    )
     set_seed(config.seed)
-    examples = load(config.data, "train", config.examples or None)
+    examples, checked = load(config.data, "train", config.examples or None), load(config.data, "validation")
     start = load_run(out)._replace(config=config) if resume else begin(config, examples)
-    items, validation = encode(start, examples), encode(start, load(config.data, "validation"))
-    if config.task == "tagger" and config.keep_states and not config.train_encoder:
-        items, validation = (with_states(start.model, part, accelerator.device) for part in (items, validation))
+    (items, cut), (validation, _) = (encode_examples(start.tokenizer, part, config) for part in (examples, checked))
     set_seed(config.seed, device_specific=True)  # each process draws its own dropout
-    batches = LengthBatches(items, config.batch_size, config.seed)
-    to_batch = partial(collate, padding=start.tokenizer.pad_token_id)
+    batches, to_batch = LengthBatches(items, config.batch_size, config.seed), DataCollatorForSeq2Seq(start.tokenizer)
     # The loader's own generator, or starting it would draw from the one that dropout draws from.
     loader = DataLoader(items, batch_sampler=batches, collate_fn=to_batch, generator=torch.Generator())
     trained = [parameter for parameter in start.model.parameters() if parameter.requires_grad]
     # Released code: Adam with betas (0.9, 0.999), eps 1e-8.
     optimizer = torch.optim.AdamW(trained, lr=0.0, betas=(0.9, 0.999), eps=1e-8, weight_decay=config.weight_decay)
     model, optimizer, loader = accelerator.prepare(start.model, optimizer, loader)
-    save_every = config.save_every or -(-batches.per_epoch // (config.accumulate * accelerator.num_processes))
-    final = out / ("model/model.safetensors" if config.task == "summarizer" else "model.safetensors")
-
-    def write_files(folder: Path) -> None:
-        start.tokenizer.save_pretrained(folder / "tokenizer")
-        start.tokenizer.save_pretrained(folder / "model")
-        (start.model.encoder if config.task == "tagger" else start.model).config.save_pretrained(folder / "model")
-        if config.task == "summarizer":
-            start.model.generation_config.save_pretrained(folder / "model")
-
-    counts = {"step": 0, "examples": len(items), "sources_cut": sum(item.was_cut for item in items)}
-    progress = {"step": 0, "best": None, "without_gain": 0, "log": [counts]}
+    epoch = -(-len(items) // (config.batch_size * config.accumulate * accelerator.num_processes))  # updates
+    counts = {"step": 0, "examples": len(items), "sources_cut": cut}
     with (
-        training(accelerator, out, config, progress, write_files) as progress,
+        training(accelerator, out, config, {"step": 0, "log": [counts]}, start.write_files) as progress,
         tqdm(total=config.steps, initial=progress["step"], disable=not accelerator.is_main_process) as bar,
     ):
         stream = iter(accelerator.skip_first_batches(loader, progress["step"] * config.accumulate))
         for step in range(progress["step"], config.steps):
-            if config.patience and progress["without_gain"] >= config.patience:
+            if config.patience and without_gain(progress["log"]) >= config.patience:
                 break
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(step, config)
@@ -387,8 +248,8 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
             for _ in range(config.accumulate):
                 batch = next(stream)
                 with accelerator.accumulate(model):
-                    logits = forward(model, batch, config)
-                    loss = objective(logits, batch, config, config.label_smoothing)  # Section 5, Appendix A
+                    logits = forward(model, batch, config.task)
+                    loss = objective(logits, batch, config.task, config.label_smoothing)  # Section 5, Appendix A
                     accelerator.backward(loss)
                     if config.clip and accelerator.sync_gradients:
                         accelerator.clip_grad_norm_(trained, config.clip)
@@ -399,25 +260,24 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
                 raise ValueError(f"the loss is {row['loss']} at step {step + 1}; {out} keeps its last checkpoint")
             bar.update()
             bar.set_postfix(loss=f"{row['loss']:.3f}", refresh=False)
-            if row["step"] % save_every == 0 or row["step"] == config.steps:
-                plain = accelerator.unwrap_model(model)
-                row |= validate(plain, validation, config, to_batch)
-                is_better = progress["best"] is None or row["validation_loss"] < progress["best"]
-                if config.patience and is_better and accelerator.is_main_process:
-                    write_weights(plain, final.with_name("best.safetensors"))
-                best = row["validation_loss"] if is_better else progress["best"]
-                without_gain = 0 if is_better else progress["without_gain"] + 1
-                progress = {"step": row["step"], "best": best, "without_gain": without_gain,
-                            "log": [*progress["log"], row]}  # fmt: skip
+            if row["step"] % (config.save_every or epoch) == 0 or row["step"] == config.steps:
+                row |= validate(start.model, validation, config.task, config.batch_size, to_batch)
+                progress = {"step": row["step"], "log": [*progress["log"], row]}
+                if config.patience and not without_gain(progress["log"]) and accelerator.is_main_process:
+                    write_weights(start.model, out / BEST)
                 save_checkpoint(accelerator, out, progress)
     if accelerator.is_main_process:
-        if not config.patience:
-            write_weights(accelerator.unwrap_model(model), final)
-        elif final.with_name("best.safetensors").exists():
-            os.replace(final.with_name("best.safetensors"), final)
-        last = progress["log"][-1]
-        print(f"{out}: {last['step']} steps, validation loss {last['validation_loss']:.3f}")
-        print(f"next: python -m {__package__}.evaluate {'--tagger ' if config.task == 'tagger' else ''}{out}")
+        finish(start, out, progress["log"][-1])
+
+
+def finish(run: Run, out: Path, last: dict) -> None:
+    """Put the last weights where they belong or, with early stopping, the best; say what to do next."""
+    if not run.config.patience:
+        write_weights(run.model, out / WEIGHTS[run.config.task])
+    elif (out / BEST).exists():  # no more once a run is finished
+        os.replace(out / BEST, out / WEIGHTS[run.config.task])
+    print(f"{out}: {last['step']} steps, validation loss {last['validation_loss']:.3f}")
+    print(f"next: python -m {__package__}.evaluate {'--tagger ' if run.config.task == 'tagger' else ''}{out}")
 
 
 # Command line

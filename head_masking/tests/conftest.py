@@ -77,9 +77,9 @@ def runs(tmp_path_factory):
     from .test_train import SMALL, TAGGER
 
     folder = tmp_path_factory.mktemp("runs")
-    train(replace(SMALL, layers=2, heads=4, max_target=24), folder / "base")
+    train(SMALL, folder / "base")
     train(replace(SMALL, examples=12, steps=2, seed=1), folder / "half")
-    tagger = replace(TAGGER, encoder=str(folder / "base"), save_every=6)
+    tagger = replace(TAGGER, encoder=str(folder / "base"))
     train(tagger, folder / "tagger")
     train(replace(tagger, examples=12, steps=6, max_source=40, min_run=2, oracle="newsroom"), folder / "weak")
     return folder

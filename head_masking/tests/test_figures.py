@@ -12,7 +12,7 @@ pytest.importorskip("matplotlib")
 from matplotlib.figure import Figure
 
 from .. import figures
-from ..figures import Missing, draw_steps, focus, heat_map, limited_data, main
+from ..figures import draw_steps, focus, heat_map, limited_data, main
 
 PACKAGE = figures.__package__
 
@@ -31,23 +31,12 @@ def metrics(shift: float = 0.0) -> dict:
     places = [(layer, head) for layer in (1, 2) for head in (0, 1)]
     kinds = ["copy_salient", "non_copy_salient", "copy_content", "non_copy_content", "first", "last", "special"]
     effects = [{"layer": i, "head": h} | mean(10 * i - 12 * h + shift) | {"over_plain": -h} for i, h in places]
-    steps = [
-        {"layer": i, "count": h + 1, "added": h, "added_effect": 10 * i - 12 * h, "over_plain": 0.5}
-        | mean(i + h + shift)
-        for i, h in places
-    ]
+    steps = [{"layer": i, "count": h + 1, "added": h, "over_plain": 0.5} | mean(i + h + shift) for i, h in places]
+    steps = [step | {"added_effect": effect["mean"] - shift} for step, effect in zip(steps, effects, strict=True)]
     parts = [{"layer": i, "together": mean(5.0 * i), "parts": mean(4.0 * i + shift), "p": 0.5} for i in (1, 2)]
     focus = [{"layer": i, "head": h} | {kind: 10.0 * i + h + n for n, kind in enumerate(kinds)} for i, h in places]
-    analysis = {
-        "documents": 9,
-        "data": "toy",
-        "split": "validation",
-        "seed": 0,
-        "effects": effects,
-        "synergy": steps,
-        "parts": parts,
-        "focus": focus,
-    }
+    analysis = {"documents": 9, "data": "toy", "split": "validation", "seed": 0}
+    analysis |= {"effects": effects, "synergy": steps, "parts": parts, "focus": focus}
     systems = {"a": system("plain", 100, 30), "b": system("plain", 10, 20)}
     systems |= {"a+t": system("system:t", 100, 35), "b+t": system("system:t", 10, 25), "o": system("oracle", 10, 99)}
     about = {"data": "toy", "split": "test", "examples": 9}
@@ -98,10 +87,10 @@ def test_what_cannot_be_drawn_says_what_it_needs(tmp_path, capsys):
     main([str(tmp_path / "metrics.json"), "--out", str(tmp_path)])
     lines = dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines())
     assert lines["figure 2"].endswith("figure_2.png")
-    assert lines["figure 3"] == f"skipped, needs the first file, written by {PACKAGE}.evaluate --sweep --json"
-    assert lines["figure 4"] == f"skipped, needs the first file, written by {PACKAGE}.evaluate --focus --json"
+    assert lines["figure 3"] == f"skipped, needs file 1, written by {PACKAGE}.evaluate --sweep --json"
+    assert lines["figure 4"] == f"skipped, needs file 1, written by {PACKAGE}.evaluate --focus --json"
     assert "different numbers of training examples" in lines["figure 5"]
-    assert "a file in the place of XSum" in lines["figure 6"] and "a file in the place of NYT" in lines["figure 9"]
+    assert "needs file 2" in lines["figure 6"] and "needs file 3" in lines["figure 9"]
 
 
 def test_content_categories_are_left_out_where_they_are_unknown(tmp_path):
@@ -115,15 +104,15 @@ def test_content_categories_are_left_out_where_they_are_unknown(tmp_path):
 def test_heat_map_has_the_bottom_layer_at_the_bottom():
     axes = Figure().subplots()
     rows = [{"layer": 1, "head": 0, "x": -4.0}, {"layer": 1, "head": 1, "x": 1.0}, {"layer": 2, "head": 0, "x": 2.0}]
-    image = heat_map(axes, rows, "x", "title", 4.0, diverging=True)
+    image = heat_map(axes, rows, "x", "title", -4.0, 4.0, "RdBu_r")
     np.testing.assert_array_equal(image.get_array().filled(99), [[-4, 1], [2, 99]])
-    assert image.origin == "lower" and (image.norm.vmin, image.norm.vcenter, image.norm.vmax) == (-4, 0, 4)
+    assert image.origin == "lower" and (image.norm.vmin, image.norm.vmax) == (-4, 4)
     assert [label.get_text() for label in axes.get_yticklabels()] == ["1", "2"]
 
 
 def test_steps_without_an_effect_of_their_own_are_dotted():
     axes = Figure().subplots()
-    draw_steps(axes, metrics()["analysis"]["run"]["synergy"], "mean", "over uniform attention")
+    draw_steps(axes, metrics()["analysis"]["run"]["synergy"], "mean")
     drawn = {tuple(line.get_ydata()): line.get_linestyle() for line in axes.lines if len(set(line.get_ydata())) == 2}
     assert drawn == {(1.0, 2.0): ":", (2.0, 3.0): "-"}
 
@@ -131,7 +120,7 @@ def test_steps_without_an_effect_of_their_own_are_dotted():
 def test_at_most_six_layers_are_drawn_the_top_and_the_bottom_among_them():
     axes = Figure().subplots()
     rows = [{"layer": layer, "count": n, "added_effect": 1, "mean": n} for layer in range(1, 13) for n in (1, 2)]
-    draw_steps(axes, rows, "mean", "over uniform attention")
+    draw_steps(axes, rows, "mean")
     names = [text.get_text() for text in axes.get_legend().get_texts()]
     assert len(names) == 6 and names[0] == "layer 1" and names[-1] == "layer 12"
 
@@ -173,8 +162,3 @@ def test_a_file_of_another_sort_is_named(tmp_path, text, capsys):
             main([str(tmp_path / name), "--out", str(tmp_path)])
         error = capsys.readouterr().err
         assert error.startswith("error: ") and message in error and error.count("\n") == 1
-
-
-def test_a_figure_without_its_place_is_missing(tmp_path):
-    with pytest.raises(Missing):
-        figures.FIGURES[8]([metrics()], tmp_path)

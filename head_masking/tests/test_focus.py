@@ -1,8 +1,5 @@
 """Attendees of the heads, against one step at a time and cases counted by hand."""
 
-import sys
-import types
-
 import numpy as np
 import pytest
 import torch
@@ -15,7 +12,6 @@ from ..focus import (
     content_words,
     generated_words,
     place_tags,
-    stanza_tags,
     tally,
 )
 from ..masking import mask_heads
@@ -33,7 +29,7 @@ def tokenizer():
 
 def reading(tokenizer, source: str, summary: str, reference: str, tags=None) -> Reading:
     """The summary after the decoder's start token, as `generate` writes it."""
-    ids, offsets, _ = encode_document(tokenizer, source, 100)
+    ids, offsets, *_ = encode_document(tokenizer, source, 100)
     return Reading(source, ids, offsets, [2, *tokenizer(summary)["input_ids"]], reference, tags)
 
 
@@ -169,30 +165,3 @@ def test_content_words_are_nouns_verbs_adjectives_and_adverbs():
     assert content_words([span[:2] for span in spans], spans) == [True] * 5 + [False] * 6
     with pytest.raises(ValueError, match="zip"):
         place_tags("two words", ["NN"])
-
-
-def test_stanza_tags_are_placed_by_character(monkeypatch):
-    """A stand-in for Stanza, whose tokens carry character offsets."""
-
-    class Pipeline:
-        def __init__(self, language, **options):
-            if options.get("dir") == "missing":
-                raise FileNotFoundError("resources.json")
-            assert options["download_method"] is None  # never the network
-
-        def bulk_process(self, documents):
-            def token(start, end, tag):
-                return types.SimpleNamespace(start_char=start, end_char=end, words=[types.SimpleNamespace(xpos=tag)])
-
-            sentence = types.SimpleNamespace(tokens=[token(0, 3, "DT"), token(4, 8, "NNS")])
-            return [types.SimpleNamespace(sentences=[sentence]) for _ in documents]
-
-    stanza = types.ModuleType("stanza")
-    stanza.Pipeline, stanza.Document = Pipeline, lambda sentences, text: text
-    monkeypatch.setitem(sys.modules, "stanza", stanza)
-    assert stanza_tags(["The dogs"]) == [[(0, 3, "DT"), (4, 8, "NNS")]]
-    with pytest.raises(ValueError, match="stanza.download.*--stanza FOLDER"):
-        stanza_tags(["The dogs"], "missing")
-    monkeypatch.setitem(sys.modules, "stanza", None)
-    with pytest.raises(ImportError, match="pip install stanza"):
-        stanza_tags(["The dogs"])

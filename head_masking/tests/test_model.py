@@ -6,14 +6,12 @@ import random
 import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import BartConfig, BartModel, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
-from ..masking import keep_at_least, mask_heads
-from ..model import THRESHOLDS, Tagger, best_threshold, tagging_loss, token_f1, windows, word_scores
-from ..oracle import oracle_labels, overlaps, token_labels, word_spans
+from ..model import THRESHOLDS, Tagger, best_threshold, tagging_loss, windows
+from ..oracle import overlaps
 from ..text import encode_document, train_tokenizer, transfer_scores
 from . import reference
-from .conftest import SIZES, roughen
 
 TEXTS = ["the storm hit Norwick on Monday .", "Norwick was hit by the storm .", "nobody was hurt on Monday ."] * 4
 
@@ -50,6 +48,8 @@ def test_default_sizes_are_the_released_ones(encoder):
     layers = Tagger(encoder).perceptron
     assert (layers[0].p, layers[1].in_features, layers[1].out_features, layers[3].out_features) == (0.1, 16, 512, 1)
     assert isinstance(layers[2], torch.nn.Tanh)
+    with pytest.raises(ValueError, match="'gelu'; use one of tanh, relu"):
+        Tagger(encoder, activation="gelu")
 
 
 def test_only_the_perceptron_is_trained_and_the_encoder_stays_in_eval_mode(encoder):
@@ -59,12 +59,8 @@ def test_only_the_perceptron_is_trained_and_the_encoder_stays_in_eval_mode(encod
     tagging_loss(tagger(ids, keep), keep, keep).backward()
     with_gradient = {name for name, parameter in tagger.named_parameters() if parameter.grad is not None}
     assert with_gradient == {f"perceptron.{layer}.{kind}" for layer in (1, 3) for kind in ("weight", "bias")}
-    assert torch.equal(tagger.states(ids, keep), tagger.states(ids, keep))  # the encoder's dropout of 0.1 is off
-
-
-def test_unknown_activation_is_refused(encoder):
-    with pytest.raises(ValueError, match="'gelu'; use one of tanh, relu"):
-        Tagger(encoder, activation="gelu")
+    tagger.perceptron.eval()
+    assert torch.equal(tagger(ids, keep), tagger(ids, keep))  # the encoder's dropout of 0.1 is off
 
 
 def test_a_document_alone_is_a_row_of_a_padded_batch(tagger):
@@ -75,14 +71,6 @@ def test_a_document_alone_is_a_row_of_a_padded_batch(tagger):
         alone = tagger(ids[row : row + 1, :length], keep[row : row + 1, :length])[0]
         torch.testing.assert_close(together[row, :length], alone, atol=1e-4, rtol=1e-4)
     assert together.isfinite().all()
-
-
-def test_the_encoder_half_of_a_bart(ragged):
-    tagger = Tagger(roughen(BartModel(BartConfig(**SIZES))).get_encoder(), hidden=8).eval()
-    logits = tagger(ragged["input_ids"], ragged["attention_mask"].bool())
-    expected = tagger.perceptron(tagger.encoder(**ragged).last_hidden_state).squeeze(-1)
-    keep = ragged["attention_mask"].bool()
-    torch.testing.assert_close(logits[keep], expected[keep])
 
 
 # Windows
@@ -99,16 +87,16 @@ def test_d7_windows_of_512_overlap_by_256():
         assert taken == list(range(length))
 
 
-def test_d7_states_of_a_long_document_are_those_of_its_windows(tagger, encoder):
+def test_d7_logits_of_a_long_document_are_those_of_its_windows(tagger, encoder):
     ids, keep = tokens(900)
-    states = tagger.states(ids, keep)[0]
+    logits = tagger(ids, keep)[0]
 
     def encode(start, end):
-        return encoder(ids[:, start:end]).last_hidden_state[0]
+        return tagger.perceptron(encoder(ids[:, start:end]).last_hidden_state[0]).squeeze(-1)
 
-    torch.testing.assert_close(states[:512], encode(0, 512))
-    torch.testing.assert_close(states[512:768], encode(256, 768)[256:])
-    torch.testing.assert_close(states[768:], encode(512, 900)[256:])
+    torch.testing.assert_close(logits[:512], encode(0, 512))
+    torch.testing.assert_close(logits[512:768], encode(256, 768)[256:])
+    torch.testing.assert_close(logits[768:], encode(512, 900)[256:])
 
 
 # Loss, threshold, words
@@ -139,35 +127,12 @@ def test_section_5_best_threshold_is_found_by_trying_all():
     assert (THRESHOLDS[0], THRESHOLDS[-1], len(THRESHOLDS)) == (0.1, 0.4, 31)  # Section 5
 
 
-def test_token_f1_by_hand_and_at_its_limits():
-    scores, labels = torch.tensor([0.9, 0.6, 0.2, 0.5]), torch.tensor([True, False, True, False])
-    assert token_f1(scores, labels, 0.5) == pytest.approx(2 * 0.5 * 0.5 / (0.5 + 0.5))  # 0.5 is not above 0.5
-    assert token_f1(scores, labels, 0.95) == 0.0
-    assert token_f1(scores, torch.zeros(4, dtype=torch.bool), 0.5) == 0.0
-
-
-def test_d8_a_word_has_the_highest_score_of_its_pieces():
-    assert word_scores([0.9, 0.7, 0.2, 0.1, 0.8], [[], [0], [0], [1], [1, 2]], 4) == [0.7, 0.8, 0.8, 0.0]
-
-
 def test_d8_scores_go_from_one_tokenizer_to_the_other_through_words():
     """Text "unhurt man", pieces un|hurt|man there and unh|urt| man here, special tokens on both sides."""
     spans = [(0, 6), (7, 10)]
     ours = transfer_scores([0.9, 0.3, 0.6, 0.1, 0.9], [(0, 0), (0, 2), (2, 6), (7, 10), (0, 0)], spans,
                            [(0, 0), (0, 3), (3, 6), (6, 10), (10, 11), (0, 0)])  # fmt: skip
     assert ours == [0.0, 0.6, 0.6, 0.1, 0.0, 0.0]
-
-
-def test_d8_labels_survive_the_way_through_another_tokenizer():
-    """Oracle labels of one tokenizer's tokens, handed over to another's, are the oracle labels there."""
-    text = " ".join(TEXTS[:3])
-    one, other = train_tokenizer(TEXTS, 280), train_tokenizer(["zzz"], 261)
-    labels = oracle_labels(text, TEXTS[1])
-    first, second = encode_document(one, text, 999), encode_document(other, text, 999)
-    scores = [float(label) for label in token_labels(labels, first.offsets)]
-    moved = transfer_scores(scores, first.offsets, word_spans(text), second.offsets)
-    assert [score > 0 for score in moved] == token_labels(labels, second.offsets)
-    assert len(first.ids) < len(second.ids) and 0 < sum(moved) < len(moved)
 
 
 def test_overlaps_equal_the_plain_double_loop():
@@ -190,7 +155,7 @@ def test_trained_tokenizer_is_like_barts(tmp_path):
     text = "Norwick, naïve  storm."
     for each in (tokenizer, reload(tokenizer, tmp_path)):
         assert (each.bos_token_id, each.pad_token_id, each.eos_token_id, each.unk_token_id) == (0, 1, 2, 3)
-        ids, offsets, was_cut = encode_document(each, text, 50)
+        ids, offsets, was_cut, _ = encode_document(each, text, 50)
         assert (ids[0], ids[-1], was_cut) == (0, 2, False) and offsets[0] == offsets[-1] == (0, 0)
         assert text[slice(*offsets[1])] == "Norwick"
         assert not any(text[start:end].startswith(" ") for start, end in offsets)
@@ -209,7 +174,7 @@ def test_special_tokens_in_a_text_are_text():
     """A "</s>" in a document does not become the end of it, whether it is cut or not."""
     tokenizer = train_tokenizer(TEXTS, 400)
     for longest in (50, 12):
-        ids, _, was_cut = encode_document(tokenizer, "storm </s> hit <pad> Norwick", longest)
+        ids, _, was_cut, _ = encode_document(tokenizer, "storm </s> hit <pad> Norwick", longest)
         assert [ids.count(special) for special in (0, 1, 2)] == [1, 0, 1] and was_cut == (longest == 12)
 
 
@@ -231,22 +196,3 @@ def test_tokenizers_without_offsets_and_empty_documents_are_refused():
     words.post_processor = processors.TemplateProcessing("<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
     with pytest.raises(ValueError, match="no token in the document ' '"):
         encode_document(PreTrainedTokenizerFast(tokenizer_object=words), " ", 5)
-
-
-def test_from_text_to_a_masked_head(bart):
-    """The whole way: oracle labels of two documents, padded, masked; all-zero labels fall back and do not fail."""
-    tokenizer = train_tokenizer(TEXTS, 280)
-    bart.resize_token_embeddings(len(tokenizer))
-    documents = [encode_document(tokenizer, text, 32) for text in (TEXTS[0], "xyz xyz")]
-    labels = [
-        token_labels(oracle_labels(t, TEXTS[1]), d.offsets)
-        for t, d in zip((TEXTS[0], "xyz xyz"), documents, strict=True)
-    ]
-    assert any(labels[0]) and not any(labels[1])
-    longest = max(len(each.ids) for each in documents)
-    pad = lambda rows, value: torch.tensor([list(row) + [value] * (longest - len(row)) for row in rows])  # noqa: E731
-    input_ids, scores = pad([each.ids for each in documents], 1), pad(labels, False).float()
-    keep = keep_at_least(scores, 0.5, input_ids == 1)
-    with mask_heads(bart, {1: range(4)}, keep):
-        output = bart.generate(input_ids, attention_mask=(input_ids != 1).long(), num_beams=2, max_new_tokens=4)
-    assert output.size(0) == 2 and not keep[input_ids == 1].any()

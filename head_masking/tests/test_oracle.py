@@ -1,10 +1,19 @@
 """Oracle labels: runs and fragments against slow restatements, words, and the way to a tokenizer's tokens."""
 
 import random
+from collections import Counter
 
 import pytest
 
-from ..oracle import longest_common_runs, newsroom_fragments, oracle_labels, token_labels, word_spans
+from ..oracle import (
+    METHODS,
+    longest_common_runs,
+    longest_common_subsequences,
+    newsroom_fragments,
+    oracle_labels,
+    token_labels,
+    word_spans,
+)
 from . import reference
 
 
@@ -46,10 +55,24 @@ def test_d3_runs_are_contiguous_not_subsequences():
     assert marked(longest_common_runs, "a b c d e", "a c e", min_length=2) == "_ _ _ _ _"
 
 
-def test_ties_go_to_the_first_in_the_document_then_in_the_summary():
-    assert marked(longest_common_runs, "x y p x y", "x y") == "x y _ _ _"
-    # "a b" and "b c" are as long; the first in the document is "b c", though it comes later in the summary.
-    assert marked(longest_common_runs, "b c q a b", "a b c") == "b c _ a _"
+def test_d3_subsequences_have_gaps():
+    """The paper's words taken literally: "a c e" is one subsequence of length 3; what is taken is not taken again."""
+    assert marked(longest_common_subsequences, "a b c d e", "a c e", min_length=3) == "a _ c _ e"
+    assert marked(longest_common_subsequences, "c x a b c", "c a b", min_length=3) == "c _ a b _"
+    assert marked(longest_common_subsequences, "b a a", "a b a") == "b a a"  # "a a", then "b"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_d3_a_first_subsequence_is_as_long_as_any(seed):
+    """Against all subsequences of a short summary, and to the end: with length 1 every common word is marked."""
+    rng = random.Random(seed)
+    for _ in range(40):
+        source, summary = (rng.choices("abcd", k=rng.randint(0, size)) for size in (9, 6))
+        longest = reference.longest_subsequence(source, summary)
+        assert not any(longest_common_subsequences(source, summary, longest + 1))
+        assert sum(longest_common_subsequences(source, summary, max(longest, 1))) >= longest
+        common = sum((Counter(source) & Counter(summary)).values())
+        assert sum(longest_common_subsequences(source, summary)) == common
 
 
 def test_what_is_removed_is_a_barrier_and_used_once():
@@ -59,25 +82,14 @@ def test_what_is_removed_is_a_barrier_and_used_once():
     assert marked(longest_common_runs, "a a a", "a a") == "a a _"
 
 
-def test_fragments_go_left_to_right_and_may_use_a_word_twice():
-    """The Newsroom variant: "the" is labelled again by another "the" of the summary; the runs take another one."""
-    source, summary = "the cat saw the dog", "the bird met the cow"
-    assert marked(newsroom_fragments, source, summary) == "the _ _ _ _"
-    assert marked(longest_common_runs, source, summary) == "the _ _ the _"
-    assert marked(newsroom_fragments, "a b x b c d", "a b c d") == "a b _ _ c d"
-    assert marked(longest_common_runs, "a b x b c d", "a b c d") == "a _ _ b c d"
-
-
-def test_case_does_not_matter_but_words_do():
-    assert marked(longest_common_runs, "The Cat sat", "the cats SAT") == "The _ sat"
-    assert marked(newsroom_fragments, "The Cat sat", "the cats SAT") == "The _ sat"
-
-
-@pytest.mark.parametrize("method", [longest_common_runs, newsroom_fragments])
+@pytest.mark.parametrize("method", METHODS.values())
 def test_limits(method):
     assert method([], ["a"]) == [] and method(["a"], []) == [False]
     assert method("a b c".split(), "a b c".split()) == [True] * 3
     assert method("a b c".split(), "d e".split()) == [False] * 3
+    assert marked(method, "The Cat sat", "the cats SAT") == "The _ sat"  # case does not matter
+    with pytest.raises(ValueError, match="min_length is 0"):
+        method(["a"], ["a"], 0)
 
 
 # Words, labels, tokens
@@ -102,12 +114,9 @@ def test_oracle_labels_are_of_words_with_their_places():
     assert [start for start, _, label in fragments if label] == [12, document.index("safe")]
 
 
-def test_bad_arguments_are_refused():
-    with pytest.raises(ValueError, match="'lcs': use one of runs, newsroom"):
-        oracle_labels("a", "a", method="lcs")
-    for method in ("runs", "newsroom"):
-        with pytest.raises(ValueError, match="min_length is 0"):
-            oracle_labels("a", "a", method, min_length=0)
+def test_unknown_methods_are_refused():
+    with pytest.raises(ValueError, match="'other': use one of runs, newsroom, lcs"):
+        oracle_labels("a", "a", method="other")
 
 
 def test_a_token_has_the_label_of_a_word_that_it_touches():
@@ -115,13 +124,9 @@ def test_a_token_has_the_label_of_a_word_that_it_touches():
     spans = [(0, 5, True), (6, 9, False), (9, 10, True)]  # "abcde fgh."
     offsets = [(0, 2), (2, 5), (5, 6), (5, 8), (8, 10), (10, 11)]
     assert token_labels(spans, offsets) == [True, True, False, False, True, False]
+    assert token_labels(spans, offsets[:1]) == [True]  # the document was cut
 
 
 def test_d1_special_tokens_are_hidden():
     """`<s>` and `</s>` have the offsets (0, 0), which is where the first word begins, too."""
     assert token_labels([(0, 3, True)], [(0, 0), (0, 3), (0, 0)]) == [False, True, False]
-
-
-def test_token_labels_of_a_document_that_was_cut():
-    assert token_labels([(0, 1, False), (2, 3, True), (4, 5, True)], [(0, 1), (2, 3)]) == [False, True]
-    assert token_labels([], [(0, 0)]) == [False]

@@ -11,8 +11,9 @@ pytest.importorskip("shared")
 
 from shared.data import Example
 
+from ..labels import tag
 from ..masking import keep_at_least, mask_heads
-from ..predict import main, predict
+from ..predict import main, mark_spans, mark_words, predict
 from ..sweep import all_heads
 from ..train import load_run, load_summarizer
 
@@ -54,19 +55,34 @@ def test_texts_are_summarised_in_their_order_with_and_without_masks(base, runs):
         scores[:, [0, -1]] = 0
         return keep_at_least(scores, tagger.model.threshold.item())
 
-    rows = list(predict(base, examples(), tagger, both=True, batch_size=2))
+    mark = lambda text: tag(tagger, [text])[0]  # noqa: E731
+    rows = list(predict(base, examples(), mark, both=True, batch_size=2))
     assert [row["id"] for row in rows] == ["0", "1", "2"] and not any(row["was_cut"] for row in rows)
     assert [row["plain"] for row in rows] == [alone(base, text, top) for text in TEXTS]
     assert [row["prediction"] for row in rows] == [alone(base, text, top, keep) for text in TEXTS]
-    assert list(predict(base, examples(), tagger, both=True, batch_size=1)) == rows
+    assert list(predict(base, examples(), mark, both=True, batch_size=1)) == rows
 
 
 def test_words_of_ones_own_are_kept(base):
-    first, _, last = predict(base, examples(), keep_words=["STORM", "town", "bridges"], both=True)
+    first, _, last = predict(base, examples(), mark_words(["STORM", "town", "bridges"]), both=True)
     assert set(first["kept"]) >= {"storm", "town"}
     assert "bridges" in last["kept"] and first["prediction"] != first["plain"]
     plain = next(predict(base, examples()))
     assert plain["prediction"] == first["plain"] and plain["kept"] == []
+
+
+def test_spans_of_ones_own_are_kept(base, tmp_path):
+    """A line per document, in their order, also over batches; a word that a span touches counts as a whole."""
+    path = tmp_path / "spans.jsonl"
+    path.write_text("[[2, 7], [18, 20]]\n[]\n[[0, 11]]\n")
+    rows = [list(predict(base, examples(), mark_spans(path), min_keep=1, batch_size=n)) for n in (1, 2)]
+    assert rows[0] == rows[1] and rows[0][0]["kept"] == ["storm", "town"] and rows[0][2]["kept"] == ["two", "bridges"]
+    words = predict(base, examples(), mark_words(["storm", "town"]), min_keep=1)
+    assert next(words)["prediction"] == rows[0][0]["prediction"]
+    for line in ("", "[[9]]", "[[0, 99]]", "[[5, 2]]", "[[0, 3], [2, 4]]", "no", '[["a", 1]]'):
+        path.write_text("[]\n" + line)
+        with pytest.raises(ValueError, match=r"spans.jsonl(:2| has too few lines): write \[\["):
+            list(predict(base, examples(), mark_spans(path), batch_size=1))
 
 
 def test_input_is_streamed(base):
@@ -99,7 +115,8 @@ def test_lines_of_standard_input_and_json_lines(runs, tmp_path, monkeypatch, cap
     [
         (["{runs}/tagger"], "holds a tagger"),
         (["{runs}/base", "--tagger", "{runs}/half"], "holds a summarizer"),
-        (["{runs}/base", "--tagger", "{runs}/tagger", "--keep-words", "a"], "give one of the two"),
+        (["{runs}/base", "--tagger", "{runs}/tagger", "--keep-words", "a"], "give one of them"),
+        (["{runs}/base", "--keep-spans", "{runs}/gone.jsonl"], "gone.jsonl"),
         (["{runs}/base", "{runs}/gone.txt"], "gone.txt"),
         (["{runs}/base", "--threshold", "nan"], "--threshold is nan"),
         (["{runs}/base", "--device", "foo"], "--device foo"),

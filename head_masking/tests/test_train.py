@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import asdict, replace
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -12,49 +13,43 @@ import torch
 
 pytest.importorskip("shared")
 
-from accelerate.state import AcceleratorState
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForSeq2SeqLM, BartConfig, BartForConditionalGeneration, BertConfig
+from transformers import AutoModelForSeq2SeqLM, BertConfig
 from transformers import BertModel as Bert
 
 from shared.data import load
 
 from .. import train as training
-from ..masking import PAPER_HEADS, mask_heads
-from ..model import best_threshold
+from ..model import best_threshold, objective
 from ..oracle import oracle_labels, token_labels
-from ..text import Item, LengthBatches, encode_document, train_tokenizer
+from ..text import LengthBatches, encode_document, train_tokenizer
 from ..train import TrainConfig, learning_rate, load_run, load_summarizer, main, parse, train
 
 DATA = "toy:count=24,seed=5"
 SMALL = TrainConfig(
-    data=DATA, width=16, feed_forward=16, heads=2, layers=1, vocabulary=500, dropout=0.1, batch_size=8, steps=6,
-    save_every=2, warmup=2,
+    data=DATA, width=16, feed_forward=16, heads=4, layers=2, vocabulary=500, dropout=0.1, batch_size=8, steps=6,
+    save_every=2, warmup=2, max_target=24,
 )  # fmt: skip
 TAGGER = TrainConfig(
     task="tagger", data=DATA, hidden=8, batch_size=8, steps=12, save_every=3, warmup=1, learning_rate=0.01
 )
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory) -> Path:
+@pytest.fixture
+def base(runs) -> Path:
     """A finished summarizer."""
-    out = tmp_path_factory.mktemp("runs") / "base"
-    train(SMALL, out)
-    return out
+    return runs / "base"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def tagger_config(base) -> TrainConfig:
     return replace(TAGGER, encoder=str(base))
 
 
-@pytest.fixture(scope="module")
-def tagger_run(tagger_config, tmp_path_factory) -> Path:
+@pytest.fixture
+def tagger_run(runs) -> Path:
     """A finished tagger."""
-    out = tmp_path_factory.mktemp("runs") / "tagger"
-    train(tagger_config, out)
-    return out
+    return runs / "tagger"
 
 
 def log(out: Path) -> list[dict]:
@@ -85,24 +80,16 @@ def test_learning_rates():
 
 
 def test_batches_hold_every_item_once_an_epoch_and_are_of_like_length():
-    items = [Item([0] * length, [0], False) for length in range(1, 42)]
-    batches = LengthBatches(items, 8, seed=0)
-    for epoch in (0, 1):
-        lengths = [[1 + i for i in batch] for batch in batches.epoch(epoch)]
-        assert len(lengths) == batches.per_epoch == 6 and sorted(sum(lengths, [])) == list(range(1, 42))
-        assert max(max(batch) - min(batch) for batch in lengths) < 30
-    assert batches.epoch(0) != batches.epoch(1) and LengthBatches(items, 8, seed=1).epoch(0) != batches.epoch(0)
-    stream = iter(batches)
-    assert [next(stream) for _ in range(7)] == [*batches.epoch(0), batches.epoch(1)[0]]
+    """Endlessly, in another order each epoch and with another seed."""
+    items = [{"input_ids": [0] * length} for length in range(1, 42)]
+    first, second, other = ([*islice(LengthBatches(items, 8, seed), 12)] for seed in (0, 0, 1))
+    for batches in (first[:6], first[6:]):
+        assert sorted(sum(batches, [])) == list(range(41))
+        assert max(max(batch) - min(batch) for batch in batches) < 30
+    assert first[:6] != first[6:] and first == second != other
 
 
 # What is learned
-
-
-def test_training_lowers_the_loss_of_both_tasks(base, tagger_run):
-    for out in (base, tagger_run):
-        losses = [row["validation_loss"] for row in log(out)[1:]]
-        assert losses[-1] < losses[0]
 
 
 def test_the_loss_is_the_mean_cross_entropy_of_the_summary(base):
@@ -110,10 +97,11 @@ def test_the_loss_is_the_mean_cross_entropy_of_the_summary(base):
     run, total, tokens = load_run(base), 0.0, 0
     for example in load(DATA, "validation"):
         source = torch.tensor([encode_document(run.tokenizer, example.source, 1024).ids])
-        target = torch.tensor([encode_document(run.tokenizer, example.target, 256).ids])
+        target = torch.tensor([encode_document(run.tokenizer, example.target, 24).ids])
         total += run.model(input_ids=source, labels=target).loss.item() * target.size(1)
         tokens += target.size(1)
-    assert log(base)[-1]["validation_loss"] == pytest.approx(total / tokens, abs=2e-4)
+    losses = [row["validation_loss"] for row in log(base)[1:]]
+    assert losses[-1] == pytest.approx(total / tokens, abs=2e-4) and losses[-1] < losses[0]
 
 
 def test_a_summarizer_loads_as_any_model_of_transformers(base):
@@ -122,29 +110,8 @@ def test_a_summarizer_loads_as_any_model_of_transformers(base):
     plain = AutoModelForSeq2SeqLM.from_pretrained(base / "model")
     for other in (plain, load_summarizer(base / "model").model):
         assert equal(run.model.state_dict(), other.state_dict())
-        assert (other.generation_config.num_beams, other.generation_config.max_length) == (5, 256)
+        assert (other.generation_config.num_beams, other.generation_config.max_length) == (5, 24)
     assert not run.model.training and len(run.tokenizer) == run.model.config.vocab_size and run.trained_on == 24
-    ids = torch.tensor([encode_document(run.tokenizer, "the storm hit Norwick .", 99).ids])
-    with mask_heads(run.model, {1: [0]}, torch.ones_like(ids).bool()):
-        assert run.model.generate(ids, num_beams=2, max_new_tokens=3).size(0) == 1
-
-
-def test_bart_large_cnn_of_that_structure_from_a_folder(tmp_path):
-    """12 layers of 16 heads, saved and loaded by name of folder: the heads of Appendix B can be masked."""
-    config = BartConfig(vocab_size=300, d_model=32, encoder_ffn_dim=8, decoder_ffn_dim=8, max_position_embeddings=64)
-    BartForConditionalGeneration(config).save_pretrained(tmp_path)
-    train_tokenizer(["a storm hit the town ."], 300).save_pretrained(tmp_path)
-    _, model, tokenizer, _ = load_summarizer(tmp_path)
-    model.set_attn_implementation("eager")
-    inputs = tokenizer(["a storm hit the town .", "a storm ."], return_tensors="pt", padding=True)
-    keep = torch.zeros_like(inputs.input_ids).bool()
-    keep[:, 2] = True
-    for heads in PAPER_HEADS.values():
-        (layer, chosen) = next(iter(heads.items()))
-        with mask_heads(model, heads, keep):
-            output = model(**inputs, decoder_input_ids=inputs.input_ids[:, :1], output_attentions=True)
-        weight = output.cross_attentions[layer - 1][:, :, 0, 2]
-        assert sorted(set((weight == 1).all(0).nonzero().flatten().tolist())) == sorted(chosen)
 
 
 def test_a_summarizer_is_fine_tuned_from_a_folder(base, tmp_path):
@@ -162,7 +129,7 @@ def test_tagger_learns_oracle_labels_and_finds_its_threshold(tagger_run):
     """The boundary with the best F1 on the validation data, computed here again from the loaded tagger."""
     run, scores, labels = load_run(tagger_run), [], []
     for example in load(DATA, "validation"):
-        ids, offsets, _ = encode_document(run.tokenizer, example.source, 1024)
+        ids, offsets, *_ = encode_document(run.tokenizer, example.source, 1024)
         scores.append(run.model(torch.tensor([ids]), torch.ones(1, len(ids)).bool())[0].sigmoid())
         labels += token_labels(oracle_labels(example.source, example.target), offsets)
     scores, labels = torch.cat(scores).detach(), torch.tensor(labels)
@@ -182,14 +149,6 @@ def test_a_tagger_needs_its_encoders_run_no_more(base, tagger_config, tmp_path, 
     monkeypatch.chdir("/")
     tagger, encoder = load_run(tmp_path / "tagger").model, load_summarizer(base).model.get_encoder()
     assert equal(tagger.encoder.state_dict(), encoder.state_dict())
-
-
-def test_states_kept_in_memory_change_nothing(tagger_config, tagger_run, tmp_path):
-    """Encoding once or at every update: the same training but for rounding."""
-    train(replace(tagger_config, keep_states=False), tmp_path / "run")
-    one, other = weights(tagger_run), weights(tmp_path / "run")
-    for name in one:
-        torch.testing.assert_close(one[name], other[name], atol=1e-4, rtol=1e-3)
 
 
 def test_d12_the_encoder_is_trained_if_asked(tagger_config, tagger_run, tmp_path):
@@ -233,52 +192,44 @@ def test_early_stopping_takes_the_best_weights(tagger_config, tmp_path, monkeypa
 
 def test_an_epoch_between_checkpoints_and_fewer_examples(tagger_config, tmp_path):
     """save_every 0 validates after each epoch; --examples limits the training data (Figure 5)."""
-    train(replace(tagger_config, save_every=0, examples=17, steps=7), tmp_path / "run")
+    train(replace(tagger_config, save_every=0, examples=17, steps=7, max_source=20), tmp_path / "run")
     first, *rows = log(tmp_path / "run")
-    assert first == {"step": 0, "examples": 17, "sources_cut": 0}
+    assert first == {"step": 0, "examples": 17, "sources_cut": 17}
     assert [row["step"] for row in rows] == [3, 6, 7]
 
 
-def test_d13_accumulation_is_nearly_a_larger_batch(tagger_config, tmp_path):
-    """D13: the mean of micro-batches, not the mean over the tokens of the update."""
-    config = replace(tagger_config, tagger_dropout=0.0, steps=3)
-    for name, change in (("one", {"batch_size": 24}), ("two", {"batch_size": 12, "accumulate": 2}), ("half", {})):
-        train(replace(config, **{"batch_size": 12} | change), tmp_path / name)
-    one, two, half = (weights(tmp_path / name)["perceptron.1.weight"] for name in ("one", "two", "half"))
-    assert (one - two).abs().max() < 0.3 * (one - half).abs().max()
-
-
-def test_clipping_limits_the_gradient_and_0_turns_it_off(tagger_config, tmp_path):
-    for clip in (0, 1e9, 0.01):
-        train(replace(tagger_config, clip=clip), tmp_path / str(clip))
-    off, free, hard = (weights(tmp_path / str(clip)) for clip in (0, 1e9, 0.01))
-    assert equal(off, free) and not equal(free, hard)
-
-
-def test_optimizer_is_the_released_one(tagger_config, tmp_path, monkeypatch):
-    seen, adam = {}, torch.optim.AdamW
+def test_d13_an_update_is_the_mean_over_micro_batches_clipped(tagger_config, tmp_path, monkeypatch):
+    """D13, and the released optimiser: one update of AdamW by the mean of two micro-batches' gradients."""
+    seen, adam, clipped = {}, torch.optim.AdamW, []
     monkeypatch.setattr(torch.optim, "AdamW", lambda p, **options: seen.update(options) or adam(p, **options))
-    train(replace(tagger_config, steps=1, weight_decay=0.01), tmp_path / "run")
+    clip = training.Accelerator.clip_grad_norm_
+    monkeypatch.setattr(training.Accelerator, "clip_grad_norm_", lambda *a: clipped.append(a[2]) or clip(*a))
+    config = replace(tagger_config, tagger_dropout=0.0, steps=2, weight_decay=0.01)
+    config = replace(config, batch_size=12)
+    train(replace(config, batch_size=24, clip=2.0), tmp_path / "one")
+    train(replace(config, accumulate=2, clip=0.0), tmp_path / "two")
+    train(replace(config, clip=1e9), tmp_path / "half")
+    one, two, half = (weights(tmp_path / name)["perceptron.1.weight"] for name in ("one", "two", "half"))
+    assert (one - two).abs().mean() < 0.3 * (one - half).abs().mean()
     assert seen == {"lr": 0.0, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01}
+    assert clipped == [2.0, 2.0, 1e9, 1e9]  # 0 turns it off, once an update
 
 
 def test_two_processes_train_like_one_that_accumulates_twice_as_much(tmp_path):
-    """Two CPU processes make the update of one process with twice the batch (not of one with half of it)."""
+    """Two CPU processes make the update of one process with twice the batch."""
     top = Path(training.__file__).parents[len(training.__name__.split(".")) - 1]
     config = replace(SMALL, data="toy:count=12", dropout=0.0, steps=2, batch_size=4, max_source=40)
     train(replace(config, accumulate=2), tmp_path / "one")
-    train(config, tmp_path / "half")
     changed = {name: value for name, value in asdict(config).items() if value != getattr(TrainConfig(), name)}
     flags = [text for name, value in changed.items() for text in ("--" + name.replace("_", "-"), str(value))]
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     command = [*launch, "-m", training.__name__, "--out", tmp_path / "two", *flags]
     done = subprocess.run(command, cwd=top, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    one, two, half = (weights(tmp_path / run) for run in ("one", "two", "half"))
+    one, two = (weights(tmp_path / run) for run in ("one", "two"))
     for name in one:
         if not name.endswith("k_proj.bias"):  # its gradient is zero (softmax is shift-invariant): Adam scales rounding
             torch.testing.assert_close(one[name], two[name], rtol=1e-3, atol=1e-4)
-    assert (one["model.shared.weight"] - half["model.shared.weight"]).abs().max() > 1e-3
 
 
 # Resuming
@@ -288,13 +239,12 @@ class Killed(BaseException):
     pass
 
 
-@pytest.mark.parametrize("task", ["summarizer", "tagger", "init", "patience"])
-@pytest.mark.parametrize("step", [0, 4])
+@pytest.mark.parametrize(("task", "step"), [("summarizer", 4), ("tagger", 0), ("init", 4), ("patience", 4)])
 def test_a_killed_run_resumes_to_the_same_bits(tmp_path, monkeypatch, base, tagger_config, task, step):
     """Kill and --resume gives bitwise the weights of a run that was never killed, also before its first checkpoint."""
     config = {
         "summarizer": SMALL,
-        "tagger": replace(tagger_config, keep_states=False, train_encoder=True, steps=6),
+        "tagger": replace(tagger_config, train_encoder=True, steps=6),
         "init": replace(SMALL, init=str(base)),
         "patience": replace(tagger_config, patience=2, save_every=2, learning_rate=0.3),
     }[task]
@@ -336,11 +286,6 @@ def test_init_takes_weights_and_values_of_its_run(base, tagger_run, tmp_path):
     train(replace(load_run(tagger_run).config, init=str(tagger_run), steps=1), tmp_path / "tagger")
 
 
-def test_another_seed_is_another_run(tmp_path, base):
-    train(replace(SMALL, seed=1), tmp_path / "other")
-    assert not equal(weights(base), weights(tmp_path / "other"))
-
-
 # Presets and bad input
 
 
@@ -354,7 +299,7 @@ def test_presets_hold_the_papers_values():
     tagger = dict(
         task="tagger", data="cnn_dailymail", encoder="roberta-base", steps=12_000, batch_size=32, accumulate=4,
         learning_rate=5e-4, schedule="polynomial", warmup=500, weight_decay=0.01, clip=0.1, save_every=0, patience=2,
-        keep_states=False, mixed_precision="fp16",
+        mixed_precision="fp16",
     )  # fmt: skip
     assert training.PRESETS == {
         "tiny": {},
@@ -377,15 +322,12 @@ def test_presets_hold_the_papers_values():
         ({"task": "tagger"}, "a tagger needs --encoder"),
         ({"encoder": "x"}, "--encoder has no meaning for --task summarizer"),
         ({"task": "tagger", "encoder": "x", "model": "x"}, "--model has no meaning for --task tagger"),
-        ({"steps": 0}, "--steps is 0"),
-        ({"clip": -1.0}, "--clip is -1"),
         ({"learning_rate": float("nan")}, "--learning-rate is nan"),
-        ({"learning_rate": 1e30}, "--learning-rate is 1e"),
         ({"dropout": 2.0}, "--dropout is 2"),
         ({"vocabulary": 1}, "--vocabulary is 1"),
         ({"max_source": 2}, "--max-source is 2"),
         ({"max_source": 2000}, "must not exceed --positions, which is 1024"),
-        ({"oracle": "lcs"}, "one of runs, newsroom"),
+        ({"oracle": "other"}, "one of runs, newsroom, lcs"),
         ({"heads": 3}, "--width 128 is not a multiple of --heads 3"),
     ],
 )
@@ -396,7 +338,7 @@ def test_values_out_of_range_are_refused_and_leave_nothing(tmp_path, change, mes
 
 
 def test_a_loss_that_is_not_finite_stops_the_training(tagger_config, tmp_path, monkeypatch):
-    monkeypatch.setattr(training, "tagging_loss", lambda logits, *_: logits.sum() * float("nan"))
+    monkeypatch.setattr(training, "objective", lambda logits, *_: logits.sum() * float("nan"))
     with pytest.raises(ValueError, match="the loss is nan at step 1; .* keeps its last checkpoint"):
         train(tagger_config, tmp_path / "run")
     assert (tmp_path / "run/checkpoints/00000000").exists()
@@ -428,55 +370,20 @@ def test_weights_that_do_not_fit_are_refused_and_not_filled_at_random(base, tmp_
         lambda: load_run(tmp_path / "run"),
         lambda: train(replace(TAGGER, encoder=str(tmp_path / "run/model")), tmp_path / "new"),
     ):
-        with pytest.raises(ValueError, match="fc1.weight is missing|NaN"):
+        with pytest.raises(ValueError, match="fc1.weight|NaN"):
             load_it()
     assert not (tmp_path / "new").exists()
 
 
-def test_runs_of_the_wrong_sort_are_named(tmp_path, base, tagger_run):
-    with pytest.raises(ValueError, match="holds a summarizer; give the run of a tagger"):
-        load_run(base, "tagger")
-    with pytest.raises(ValueError, match="holds a tagger; give the run of a summarizer"):
-        load_summarizer(tagger_run)
-    with pytest.raises(ValueError, match="holds a tagger; give the run of a summarizer"):
-        train(replace(TAGGER, encoder=str(tagger_run)), tmp_path / "run")
-    with pytest.raises(ValueError, match="not a run folder"):
-        load_run(tmp_path)
-
-
-def test_bad_data_is_named_and_leaves_no_run(tmp_path, capsys):
-    data = tmp_path / "data"
-    data.mkdir()
-    (data / "train.jsonl").write_text('{"source": "a b", "target": "c"}\n{"source": "a b"}\n')
-    with pytest.raises(SystemExit):
-        main(["--out", str(tmp_path / "run"), "--data", str(data)])
-    error = capsys.readouterr().err
-    assert "train.jsonl:2" in error and "target" in error and not (tmp_path / "run").exists()
-
-
-def test_long_documents_are_cut_and_counted(tmp_path):
-    train(replace(SMALL, max_source=20, steps=1), tmp_path / "run")
-    row = log(tmp_path / "run")[0]
-    assert row["sources_cut"] == row["examples"] == 24
-
-
-def test_mixed_precision_trains_like_float32(tmp_path, base):
-    """bfloat16 autocast: other numbers, nearly the same losses."""
-    AcceleratorState._reset_state(True)  # accelerate keeps one precision per process
-    try:
-        train(replace(SMALL, mixed_precision="bf16"), tmp_path / "run")
-    finally:
-        AcceleratorState._reset_state(True)
-    losses = [[row["loss"] for row in log(out)[1:]] for out in (base, tmp_path / "run")]
-    assert losses[0] != losses[1] and losses[0] == pytest.approx(losses[1], rel=0.02)
-
-
-def test_label_smoothing_is_in_training_alone(tmp_path):
-    """Before the first update has any effect, the training loss is the smoothed one and validation is not."""
-    config = replace(SMALL, data="toy:count=8", dropout=0.0, learning_rate=1e-12, steps=1, save_every=1)
-    rows = {}
-    for smoothing in (0.0, 0.9):
-        train(replace(config, label_smoothing=smoothing), tmp_path / str(smoothing))
-        rows[smoothing] = log(tmp_path / str(smoothing))[-1]
-    assert rows[0.0]["validation_loss"] == rows[0.9]["validation_loss"]
-    assert abs(rows[0.0]["loss"] - rows[0.9]["loss"]) > 1e-3
+def test_label_smoothing_is_in_training_alone(base, monkeypatch):
+    """The training loss is the smoothed one, validation is not."""
+    logits, target = torch.randn(2, 3, 7), torch.tensor([[1, 2, -100], [3, -100, -100]])
+    batch, rows = {"labels": target}, logits[target != -100].log_softmax(-1)
+    chosen = rows.gather(-1, target[target != -100, None]).mean()
+    assert objective(logits, batch, "summarizer").item() == pytest.approx(-chosen.item())
+    smooth = objective(logits, batch, "summarizer", 0.1).item()
+    assert smooth == pytest.approx(-(0.9 * chosen + 0.1 * rows.mean()).item())
+    seen = []
+    monkeypatch.setattr(training, "objective", lambda *a: seen.append(a[3]) or objective(*a))
+    train(replace(SMALL, init=str(base), steps=1, label_smoothing=0.3), base.parent / "smooth")
+    assert seen == [0.3]
