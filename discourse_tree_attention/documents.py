@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import NamedTuple
+from os import PathLike
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ from .matrices import build_matrix, heads
 from .model import TREES, Summarizer, longest_document
 from .selection import ORACLE_UNITS, join_units, oracle, required_units, select
 from .trees import Node
-from .units import UnitEncoder, cached_vectors
+from .units import UnitEncoder, cached_array, cached_vectors
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no single truth value
@@ -29,6 +30,35 @@ class Document:
     tree: Node | None  # over the EDUs
     edu_sentence: np.ndarray | None  # (EDUs,) index of each EDU's sentence
     was_cut: bool = False
+
+
+def make_documents(examples: Sequence, level: str, data: str, cache: str | PathLike, progress: Callable = iter) -> list:
+    """The `Document`s of a corpus, whose oracles are found once.
+
+    Args:
+        data: where the examples are from, for errors.
+        cache: folder where the oracles are kept; empty = they are not.
+        progress: wraps the documents whose oracles are sought, e.g. `tqdm`.
+    """
+    bare = [make_document(replace(example, summary=[]), level, f"{data}: {example.id}.dis") for example in examples]
+    rows = [(document, " ".join(example.summary)) for document, example in zip(bare, examples, strict=True)]
+
+    def write(file: BinaryIO) -> None:
+        np.save(file, np.concatenate([find_labels(*row, level) for row in progress(rows)]))
+
+    if not cache:
+        return [replace(document, labels=find_labels(document, summary, level)) for document, summary in rows]
+    key = ((level, document.units, document.required, summary) for document, summary in rows)
+    ends = np.cumsum([len(document.units) for document in bare])
+    labels = np.split(np.array(cached_array(cache, key, write)), ends[:-1])
+    return [replace(document, labels=own) for document, own in zip(bare, labels, strict=True)]
+
+
+def find_labels(document: Document, summary: str, level: str) -> np.ndarray:
+    """(N,) bool, True at the units that the oracle takes."""
+    labels = np.zeros(len(document.units), dtype=bool)
+    labels[oracle(document.units, summary, document.required, ORACLE_UNITS[level])] = True
+    return labels
 
 
 def make_document(example, level: str, where: str = "", tree: Node | None = None) -> Document:
@@ -61,10 +91,10 @@ def make_document(example, level: str, where: str = "", tree: Node | None = None
     if level == "edu" and tree is not None:
         # D17: of the dependency tree before its post-editing.
         required = required_units(heads(tree), sentence)
-    labels = np.zeros(len(units), dtype=bool)
-    if example.summary:
-        labels[oracle(units, " ".join(example.summary), required, ORACLE_UNITS[level])] = True
-    return Document(example.id, units, sentence, required, labels, tree, edu_sentence)
+    document = Document(example.id, units, sentence, required, np.zeros(len(units), dtype=bool), tree, edu_sentence)
+    if not example.summary:
+        return document
+    return replace(document, labels=find_labels(document, " ".join(example.summary), level))
 
 
 def sentence_of_edus(edus: Sequence[str], sentences: Sequence[str], where: str = "document") -> np.ndarray:

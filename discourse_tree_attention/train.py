@@ -27,7 +27,7 @@ from shared import rouge
 from shared.data import Example, in_sentences, load
 
 from . import documents
-from .documents import Corpus, Document, DocumentBatches, choose_documents, extract, make_document, score_documents
+from .documents import Corpus, Document, DocumentBatches, choose_documents, extract, score_documents
 from .matrices import LEVELS
 from .model import ATTENTIONS, TREES, ModelConfig, Summarizer, extraction_loss
 from .run import check_fields, holds_run, load_weights, one_line_errors, read_config, save_checkpoint, training
@@ -160,7 +160,7 @@ def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
 
 
 def read_documents(
-    data: str, split: str, level: str, folds: int = 0, limit: int | None = None
+    data: str, split: str, level: str, folds: int = 0, limit: int | None = None, cache: str | Path = ""
 ) -> tuple[list[Example], list[Document]]:
     """Examples and their documents; with folds, all of train and validation. Errors name the tree's file."""
     splits = ("train", "validation") if folds else (split,)
@@ -168,19 +168,18 @@ def read_documents(
     identity, times = Counter(example.id for example in examples).most_common(1)[0]
     if times > 1:
         raise ValueError(f"{data}: the id {identity!r} is in both {' and '.join(splits)}; folds need unique ids")
-    rows = tqdm(examples, "units", leave=False)
-    return examples, [make_document(example, level, f"{data}: {example.id}.dis") for example in rows]
+    return examples, documents.make_documents(examples, level, data, cache, partial(tqdm, desc="oracles", leave=False))
 
 
 def prepare(config: TrainConfig, out: Path, resume: bool, accelerator) -> tuple[Run, Corpus, Corpus, list]:
     """What a training starts from: the run, its training and validation documents, and the latter's references."""
-    read = partial(read_documents, config.data, level=config.level, folds=config.folds)
+    cache = config.cache or out.parent / "cache"
+    read = partial(read_documents, config.data, level=config.level, folds=config.folds, cache=cache)
     examples, of_training = read("train")
     tests, of_validation = (examples, of_training) if config.folds else read("validation")
     rouge.check_references(tests)
     start = load_run(out) if resume else begin(config, examples)
     start.encoder.to(accelerator.device)
-    cache = config.cache or out.parent / "cache"
     bar = partial(tqdm, desc="unit vectors", disable=not accelerator.is_main_process, leave=False)
     with accelerator.main_process_first():  # the others find its unit vectors in the cache
         both = [documents.prepare(some, config, start.encoder, cache, bar) for some in (of_training, of_validation)]

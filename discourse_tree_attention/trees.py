@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 
-@dataclass(frozen=True, eq=False)  # to compare or hash by value would be recursive
+@dataclass(frozen=True, eq=False, slots=True)  # to compare or hash by value would be recursive
 class Node:
     """A node of a binary RST tree. EDUs are counted from 1 and spans are inclusive, as published."""
 

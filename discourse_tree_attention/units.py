@@ -5,8 +5,9 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import torch
@@ -143,28 +144,40 @@ def cached_vectors(
 ) -> np.ndarray:
     """Vectors of all units of a corpus, computed once: (n, D) float32, memory-mapped, read-only.
 
-    The file's name is a hash of the encoder and of all texts, so that vectors of another encoder or of changed texts
-    are never taken for these. It is written under a temporary name and renamed.
-
     Args:
-        folder: where the file is kept; empty = the vectors are computed in memory.
-    Raises:
-        OSError: the disk has no room for them.
-        ValueError: the file is there but cut off.
+        folder: where they are kept (`cached_array`); empty = they are computed in memory.
     """
     if not folder:
         return encoder.encode(texts, progress=progress)
-    key, shape = json.dumps([encoder.fingerprint(), list(texts)]), (len(texts), encoder.width)
-    path = Path(folder, f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.npy")
+
+    def write(file: BinaryIO) -> None:
+        header = {"descr": "<f4", "fortran_order": False, "shape": (len(texts), encoder.width)}
+        np.lib.format.write_array_header_1_0(file, header)
+        for start in range(0, len(texts), CHUNK):
+            file.write(encoder.encode(texts[start : start + CHUNK], progress=progress).tobytes())
+
+    return cached_array(folder, (encoder.fingerprint(), *texts), write)
+
+
+def cached_array(folder: str | os.PathLike, key: Iterable, write: Callable[[BinaryIO], None]) -> np.ndarray:
+    """The array that `write` puts into a .npy file, once: memory-mapped, read-only.
+
+    The file is written under a temporary name and renamed to a hash of the key's parts, which JSON must know.
+
+    Raises:
+        OSError: the disk has no room for it.
+        ValueError: the file is there but cut off.
+    """
+    digest = hashlib.sha256()
+    for part in key:
+        digest.update(json.dumps(part).encode())
+    path = Path(folder, f"{digest.hexdigest()[:32]}.npy")
     temporary = path.with_suffix(f".unfinished{os.getpid()}")
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with open(temporary, "wb") as file:
-                header = {"descr": "<f4", "fortran_order": False, "shape": shape}
-                np.lib.format.write_array_header_1_0(file, header)
-                for start in range(0, len(texts), CHUNK):
-                    file.write(encoder.encode(texts[start : start + CHUNK], progress=progress).tobytes())
+                write(file)
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)

@@ -1,5 +1,6 @@
 """Documents: units, labels, required units, matrices, the corpus and its batches."""
 
+from dataclasses import dataclass
 from itertools import islice
 from types import SimpleNamespace
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from .. import documents
 from ..documents import (
     DocumentBatches,
     collate,
@@ -135,8 +137,8 @@ class Config(SimpleNamespace):
 def corpus(folder, level="edu", **changes):
     """Three documents, the second of one EDU."""
     single = example(id="two", document=["x ."], edus=["x ."], tree="( Root (leaf 1) (text _!x ._!) )")
-    documents = [make_document(e, level) for e in (example(), single, example(id="three"))]
-    return prepare(documents, Config(level=level, **changes), load_encoder(str(folder)), cache="")
+    own = [make_document(e, level) for e in (example(), single, example(id="three"))]
+    return prepare(own, Config(level=level, **changes), load_encoder(str(folder)), cache="")
 
 
 def test_batches_hold_each_documents_own_vectors_and_matrix(encoder_folder):
@@ -191,3 +193,28 @@ def test_batches_cover_each_document_once_an_epoch():
         assert sorted(sum(epoch, [])) == list(range(7))
         parts = sorted((sorted(sizes[i] for i in batch) for batch in epoch), key=min)
         assert parts == [[1, 3, 3], [5, 7, 8], [9]]
+
+
+@dataclass
+class Given:
+    id: str
+    summary: list
+    document: tuple = tuple(SENTENCES)
+    edus: tuple = tuple(EDUS)
+    tree: str = TREE
+
+
+def test_oracles_are_found_once(tmp_path, monkeypatch):
+    """The second time they come from the cache; those of other summaries do not."""
+
+    def labels(*summaries):
+        data = [Given(str(n), [summary]) for n, summary in enumerate(summaries)]
+        return [document.labels.tolist() for document in documents.make_documents(data, "edu", "data", tmp_path)]
+
+    summaries = ("a storm came .", "it stays")
+    first = labels(*summaries)
+    assert first == [make_document(example(summary=[summary]), "edu").labels.tolist() for summary in summaries]
+    monkeypatch.setattr(documents, "oracle", None)
+    assert labels(*summaries) == first
+    with pytest.raises(TypeError):
+        labels("a storm came .", "schools close .")

