@@ -67,7 +67,7 @@ class TrainConfig:
     mask_closed_in_training: bool = False  # released code: true
     l0_weight: float = 0.3  # lambda of Eq. (12); Table 1: 0.3
     l0_warmup: int = 0  # steps over which lambda rises linearly; 0 = constant, as in fine-tuning (Section 6)
-    l0_start: int = 0  # steps before that rise, with lambda = 0 (released code: 0)
+    l0_start: int = 0  # steps before that rise: lambda is 0, D19: the gates are held open (released: 0)
     l0_reduction: Literal["token_mean", "sum"] = "token_mean"  # released code; "sum": Eq. (12) as printed
     pattern: Literal[patterns.PATTERNS] = "none"  # a rule of Section 7 instead of gates
     stanza: str = ""  # folder of Stanza models, for sources without tags; empty = Stanza's own folder
@@ -269,6 +269,8 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
             weight = l0_weight(step, config)
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(step, config, start.first_step, start.model.width)
+            for layer in start.model.l0drop:
+                layer.held_open = step < config.l0_start  # D19
             model.train()
             for _ in range(config.accumulate):
                 batch = next(stream)
@@ -278,8 +280,6 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
                     options = config.label_smoothing, config.l0_reduction, start.model.special[0]
                     loss = objective(logits, batch.target, encoding, weight, *options).mean()
                     accelerator.backward(loss)
-                    if step < config.l0_start:  # D19: until then the gates stay where they started
-                        start.model.l0drop.zero_grad()
                     optimizer.step()
                     optimizer.zero_grad()
             row = {"step": step + 1, "loss": loss.item(), "lambda": weight, "zero": share_of_zeros(encoding)}

@@ -114,13 +114,14 @@ def test_d15_the_penalty_closes_gates_and_an_open_start_delays_it(tmp_path):
     assert pruned[0] < 0.1 < pruned[1] < 0.9 < pruned[2]
 
 
-def test_d19_the_gates_stay_where_they_start_until_lambda_rises(tmp_path):
-    """The rest of the model trains from the first step on."""
-    train(replace(SMALL, l0_start=4, gate_start=3.0, average_last=3), tmp_path / "run")
+def test_d19_the_gates_are_held_open_until_lambda_rises(tmp_path):
+    """Even gates that start closed, and the encoder cannot close them; the rest trains from the first step on."""
+    train(replace(SMALL, l0_start=4, gate_start=-5.0, average_last=3), tmp_path / "run")
+    assert [row.get("zero", 0) > 0.5 for row in log(tmp_path / "run")] == [False, False, False, True]
     states = [load_file(path) for path in sorted((tmp_path / "run/checkpoints").glob("*/model.safetensors"))]
     gate = [state["l0drop.0.predictor.weight"] for state in states]
     assert len(states) == 3 and torch.equal(gate[0], gate[1]) and not torch.equal(gate[1], gate[2])
-    assert [state["l0drop.0.predictor.bias"].item() == 3 for state in states] == [True, True, False]
+    assert [state["l0drop.0.predictor.bias"].item() == -5 for state in states] == [True, True, False]
     assert not torch.equal(states[0]["embedding.weight"], states[1]["embedding.weight"])
 
 
