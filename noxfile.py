@@ -103,8 +103,8 @@ for path in sorted(pathlib.Path(folder).glob("*.py")):
 sys.exit(pytest.main([folder, "--collect-only", "-qq"]))
 """
 RUNNERS = ("train.py", "evaluate.py", "predict.py", "figures.py", "benchmark.py")  # may import shared
-
-LONG_TESTS = ("train", "evaluate", "figures", "benchmark")
+# Left to a package's own session, to keep `standalone` short; its test_predict.py trains, loads and predicts.
+NOT_STANDALONE = ("train", "evaluate", "figures", "benchmark", "run")
 
 # Tests never reach the network, open no window, and use one thread: on a busy machine two are slower.
 TEST_ENV = {
@@ -223,8 +223,7 @@ def standalone(session: nox.Session, package: str) -> None:
         with session.chdir(top):
             session.run(python, "-c", IMPORT_ALONE, copied, *RUNNERS, silent=True, **options)
             shutil.copytree(ROOT / "shared", top / "shared", ignore=skip_caches)
-            # The longest tests run in the package's own session alone; test_predict.py trains, loads and predicts.
-            skip = [f"--ignore={copied}/tests/test_{name}.py" for name in LONG_TESTS]
+            skip = [f"--ignore={copied}/tests/test_{name}.py" for name in NOT_STANDALONE]
             session.run(python, "-m", "pytest", f"{copied}/tests", *skip, *session.posargs, **options)
 
 
