@@ -20,7 +20,6 @@ from pathlib import Path
 import torch
 import tyro
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from shared import rouge
 from shared.data import check_outputs, write_csv
@@ -30,14 +29,8 @@ from .diminishing import Diminishing
 from .model import PointerGenerator, PointerGeneratorConfig
 from .run import check_fields, one_line_errors
 from .search import beam_search
-from .text import BOS, PAD, UNK, Batch
+from .text import BOS, PAD, UNK, Batch, Item, collate
 
-SYSTEMS = {
-    "ours": {},
-    "ours + DimAttn": {"diminishing": Diminishing("dim")},
-    "ours + DyDimAttn": {"diminishing": Diminishing("dydim")},
-    "ours + coverage": {"coverage": True},
-}
 UNKNOWN = 10  # unknown words of a document
 
 
@@ -78,19 +71,28 @@ def plain_losses(model: PointerGenerator, batch: Batch, project_once: bool = Fal
     return torch.stack(losses, 1).sum(1) / batch.keep_target.sum(1)
 
 
+SIDES = {  # of a training step: what the model has, and what gives its losses
+    "plain loop": ({}, plain_losses),
+    "projected once": ({}, partial(plain_losses, project_once=True)),
+    "ours": ({}, PointerGenerator.forward),
+    "ours + DimAttn": ({"diminishing": Diminishing("dim")}, PointerGenerator.forward),
+    "ours + DyDimAttn": ({"diminishing": Diminishing("dydim")}, PointerGenerator.forward),
+    "ours + coverage": ({"coverage": True}, PointerGenerator.forward),
+}
+
+
 def make_batch(documents: int, options: Options) -> Batch:
     """Random words; every document has UNKNOWN unknown ones, and each third target word is copied from it."""
-    source = torch.randint(4, options.vocabulary, (documents, options.source))
-    extended, unknown = source.clone(), min(UNKNOWN, options.source)
-    extended[:, :unknown] = options.vocabulary + torch.arange(unknown)
-    source[:, :unknown] = UNK
-    target = torch.randint(4, options.vocabulary, (documents, options.target))
-    target[:, ::3] = extended[:, torch.randint(options.source, (target[:, ::3].size(1),))]
-    target_in = F.pad(target[:, :-1], (1, 0), value=BOS)
-    target_in = target_in.masked_fill(target_in >= options.vocabulary, UNK)
-    keep, keep_target = torch.ones_like(source).bool(), torch.ones_like(target).bool()
-    tensors = (source, extended, keep, target_in, target, keep_target)
-    return Batch(*(tensor.to(options.device) for tensor in tensors), unknown)
+    items = []
+    for _ in range(documents):
+        source = torch.randint(4, options.vocabulary, (options.source,))
+        extended = torch.cat([options.vocabulary + torch.arange(UNKNOWN), source[UNKNOWN:]])[: options.source]
+        target = torch.randint(4, options.vocabulary, (options.target,))
+        target[::3] = extended[torch.randint(options.source, target[::3].shape)]
+        source[:UNKNOWN], known = UNK, torch.where(target < options.vocabulary, target, UNK)
+        rows = source.tolist(), extended.tolist(), ["word"] * UNKNOWN, [BOS, *known[:-1].tolist()], target.tolist()
+        items.append(Item(*rows, was_cut=False))
+    return collate(items, options.device)
 
 
 def make_model(options: Options, **system) -> PointerGenerator:
@@ -100,12 +102,12 @@ def make_model(options: Options, **system) -> PointerGenerator:
     return PointerGenerator(config).to(options.device)
 
 
-def make_update(model: PointerGenerator, losses: Callable[[], Tensor]) -> Callable[[], None]:
+def make_update(model: PointerGenerator, losses: Callable, batch: Batch) -> Callable[[], None]:
     """One training step with See et al.'s optimiser."""
     optimizer = torch.optim.Adagrad(model.parameters(), lr=0.15, initial_accumulator_value=0.1)
 
     def update() -> None:
-        losses().mean().backward()
+        losses(model, batch).mean().backward()
         for part in model.parts():
             nn.utils.clip_grad_norm_(part, 2.0)
         optimizer.step()
@@ -116,14 +118,8 @@ def make_update(model: PointerGenerator, losses: Callable[[], Tensor]) -> Callab
 
 def training_sides(options: Options) -> dict[str, Callable[[], object]]:
     """Training steps of the plain loops and of our systems."""
-    batch, sides = make_batch(options.batch_size, options), {}
-    for name, project_once in (("plain loop", False), ("projected once", True)):
-        model = make_model(options)
-        sides[name] = make_update(model, partial(plain_losses, model, batch, project_once))
-    for name, system in SYSTEMS.items():
-        model = make_model(options, **system)
-        sides[name] = make_update(model, partial(model, batch))
-    return sides
+    batch = make_batch(options.batch_size, options)
+    return {name: make_update(make_model(options, **system), losses, batch) for name, (system, losses) in SIDES.items()}
 
 
 def decoding_sides(options: Options) -> dict[str, Callable[[], object]]:

@@ -177,11 +177,6 @@ def never(tokenizer) -> tuple[int, ...]:
     return (tokenizer.pad_token_id, tokenizer.unk_token_id)
 
 
-def pieces(tokenizer, item: Item, ids: Sequence[int]) -> list[str]:
-    """A text for each token id of a document or its summary."""
-    return tokenizer.convert_ids_to_tokens(list(ids))
-
-
 def decode(tokenizer, item: Item, ids: Sequence[int]) -> str:
     """Token ids of an output -> text, its sentences parted by line breaks."""
     special, sentences = target_ids(tokenizer), [[]]

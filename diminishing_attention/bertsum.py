@@ -233,8 +233,8 @@ class BertSumExtAbs(Encoding):
 
     def __init__(self, encoder: nn.Module, config: BertSumConfig, special: TargetIds):
         super().__init__(encoder)
-        self.special, self.heads, self.label_smoothing = special, config.heads, config.label_smoothing
         self.bos, self.eos, self.vocabulary = special.bos, special.eos, encoder.config.vocab_size
+        self.heads, self.label_smoothing = config.heads, config.label_smoothing
         # Section 4.2: the mechanism is in the last layer only.
         kinds = [Diminishing()] * (config.layers - 1) + [config.diminishing]
         self.layers = nn.ModuleList(DecoderLayer(self.width, config, kind) for kind in kinds)

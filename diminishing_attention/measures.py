@@ -104,9 +104,8 @@ def encode(texts: Sequence[str], folder: str, device: str = "cpu") -> list[tuple
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).to(device).eval()
     longest, encoded = min(tokenizer.model_max_length, model.config.max_position_embeddings), []
     for text in texts:
-        batch = tokenizer(
-            text, truncation=True, max_length=longest, return_tensors="pt", return_special_tokens_mask=True
-        ).to(device)
+        options = dict(max_length=longest, return_tensors="pt", return_special_tokens_mask=True)
+        batch = tokenizer(text, truncation=True, **options).to(device)
         is_text = batch.pop("special_tokens_mask")[0] == 0
         layers = model(**batch, output_hidden_states=True).hidden_states[-5:]
         states = torch.stack(layers).mean(0)[0, is_text].cpu().double()

@@ -22,6 +22,7 @@ import torch
 import tyro
 from accelerate import Accelerator, DataLoaderConfiguration
 from accelerate.utils import set_seed
+from filelock import FileLock
 from safetensors.torch import save_model
 from torch import nn
 from torch.utils.data import DataLoader
@@ -300,19 +301,19 @@ def convert(source: str, encoder: str) -> str:
     kind, _, file = source.partition(":")
     if kind not in released.NAMES:
         return source
-    out = Path(f"{file}.run")
-    if not out.exists():
-        found = released.read(kind, Path(file), encoder)
-        config = TrainConfig(**PRESETS[found.preset] | found.values)
-        model = make_model(config, found.tokenizer, found.bert and AutoModel.from_config(found.bert))
-        released.fill(model, found.weights, file)
-        folder = Path(f"{out}.unfinished")
-        folder.mkdir(exist_ok=True)
-        Run(config, model, found.tokenizer).write_files(folder)
-        save_model(model, str(folder / "model.safetensors"))
-        write_json(folder / "config.json", {"package": NAME, "config": asdict(config)})
-        os.replace(folder, out)
-        print(f"{file}: its weights, and nothing else of it, were read into {out}", file=sys.stderr)
+    out, unfinished = Path(f"{file}.run"), Path(f"{file}.unfinished")
+    with FileLock(f"{file}.lock"):  # the processes of one training come here together
+        if not out.exists():
+            found = released.read(kind, Path(file), encoder)
+            config = TrainConfig(**PRESETS[found.preset] | found.values)
+            model = make_model(config, found.tokenizer, found.bert and AutoModel.from_config(found.bert))
+            released.fill(model, found.weights, file)
+            unfinished.mkdir(exist_ok=True)
+            Run(config, model, found.tokenizer).write_files(unfinished)
+            save_model(model, str(unfinished / "model.safetensors"))
+            write_json(unfinished / "config.json", {"package": NAME, "config": asdict(config)})
+            os.replace(unfinished, out)
+            print(f"{file}: its weights, and nothing else of it, were read into {out}", file=sys.stderr)
     return str(out)
 
 

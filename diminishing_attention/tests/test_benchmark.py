@@ -10,7 +10,7 @@ pytest.importorskip("shared")
 
 from ..benchmark import (
     QUICK,
-    SYSTEMS,
+    SIDES,
     Options,
     decoding_sides,
     main,
@@ -38,7 +38,7 @@ def test_the_whole_run_has_a_row_per_side(tmp_path, capsys):
     arguments = [piece for name, value in TINY.items() for piece in ("--" + name.replace("_", "-"), str(value))]
     main([*arguments, "--repeats", "3", "--warmup", "0", "--csv", str(tmp_path / "new/benchmark.csv")])
     rows = list(csv.DictReader((tmp_path / "new/benchmark.csv").open(encoding="utf-8")))
-    assert [row["side"] for row in rows] == ["plain loop", "projected once", *SYSTEMS, "together", "one by one"]
+    assert [row["side"] for row in rows] == [*SIDES, "together", "one by one"]
     assert all(row["source"] == "14" and row["repeats"] == "3" for row in rows)
     assert all(float(row["times_baseline"]) == 1 for row in rows if row["side"] == row["baseline"])
     assert "| plain loop" in capsys.readouterr().out
@@ -74,6 +74,6 @@ def test_an_update_is_see_et_als():
     (gradient,) = torch.autograd.grad(1e3 * model(batch).mean(), weight)
     parts = torch.autograd.grad(1e3 * model(batch).mean(), list(model.reduce.parameters()))
     gradient = gradient * min(1.0, 2.0 / torch.stack([g.norm() for g in parts]).norm().item())
-    make_update(model, lambda: 1e3 * model(batch).mean())()
+    make_update(model, lambda model, batch: 1e3 * model(batch), batch)()
     assert torch.allclose(weight, before - 0.15 * gradient / (0.1 + gradient**2).sqrt(), atol=1e-4)
     assert model.reduce.hidden.weight.grad is None
