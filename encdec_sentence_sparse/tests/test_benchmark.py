@@ -11,7 +11,6 @@ pytest.importorskip("shared")
 from .. import benchmark
 from ..approximator import KINDS
 from ..benchmark import Options, Shape, decode_rows, main, make_models, make_sides, make_source, time_rounds
-from ..precision import convert
 from ..selection import Selection, sentences_of
 
 CPU = torch.device("cpu")
@@ -80,11 +79,6 @@ def test_models_of_other_precisions_compute_nearly_the_same(precision, tolerance
     assert (
         "Linear" not in kinds or precision == "int8" and any("quantized" in type(m).__module__ for m in other.modules())
     )
-
-
-def test_int8_is_for_the_cpu():
-    with pytest.raises(ValueError, match="--precision int8 is for the CPU"):
-        convert(torch.nn.Linear(2, 2, device="meta"), "int8")
 
 
 def test_rounds_time_every_function_in_turn():

@@ -45,12 +45,6 @@ def test_six_coefficients_of_appendix_b():
     assert fit.normalised[3] > fit.normalised[4]  # the paper's c4 = 2 c5: cross-attention costs more
 
 
-def test_limit_equal_times_are_a_constant():
-    fit = fit_quadratic([1, 2, 3, 4], [2.0] * 4)
-    np.testing.assert_allclose(fit.coefficients, [2, 0, 0], atol=1e-12)
-    assert fit.r_squared == 1.0
-
-
 @pytest.mark.parametrize("lengths", [[1, 2], [5, 5, 5, 9], [7, 7, 7]])
 def test_too_few_lengths_leave_coefficients_open(lengths):
     with pytest.raises(ValueError, match=r"leave 3 coefficients open: measure at more lengths"):
