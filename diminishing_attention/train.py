@@ -240,11 +240,15 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
                 progress = {"step": row["step"], "log": [*progress["log"], row]}
                 save_checkpoint(accelerator, out, progress)
     if accelerator.is_main_process:
-        shutil.copyfile(out / f"checkpoints/{config.steps:08d}/model.safetensors", out / "unfinished")
-        os.replace(out / "unfinished", out / "model.safetensors")
-        last = progress["log"][-1]
-        print(f"{out}: {last['step']} steps, validation loss {last['validation_loss']:.3f}")
-        print(f"next: python -m {__package__}.evaluate {out}")
+        finish(out, progress["log"][-1])
+
+
+def finish(out: Path, last: dict) -> None:
+    """The last checkpoint's weights become the run's."""
+    shutil.copyfile(out / f"checkpoints/{last['step']:08d}/model.safetensors", out / "unfinished")
+    os.replace(out / "unfinished", out / "model.safetensors")
+    print(f"{out}: {last['step']} steps, validation loss {last['validation_loss']:.3f}")
+    print(f"next: python -m {__package__}.evaluate {out}")
 
 
 @torch.inference_mode()
@@ -293,11 +297,7 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[TrainConfig, Path, bo
 
 
 def convert(source: str, encoder: str) -> str:
-    """presumm:FILE or pointer_summarizer:FILE -> FILE.run, a run folder with its weights; other texts as they are.
-
-    Args:
-        encoder: whose configuration and WordPieces a checkpoint of PreSumm has.
-    """
+    """presumm:FILE (with the encoder's WordPieces) or pointer_summarizer:FILE -> FILE.run; other texts as they are."""
     kind, _, file = source.partition(":")
     if kind not in released.NAMES:
         return source

@@ -86,10 +86,12 @@ def test_scores_of_one_text_by_hand():
     assert [len(sentence.split()) for sentence in lead_of(example(["word " * 200_000], ["r"]), 3)] == [1000]
 
 
-def test_decoding_keeps_the_order_and_each_document_is_decoded_as_if_alone(runs):
+def test_decoding_keeps_the_order_and_each_document_is_decoded_as_if_alone(runs, monkeypatch):
     run, examples = load_run(runs["dim-0"]), load(DATA, "test")
     together = decode_all(run, examples, batch_size=5)
     assert together == [decode_all(run, [e], batch_size=1)[0] for e in examples]
+    monkeypatch.setattr(prediction, "decode", lambda run, examples: [(2, "c"), (0, "a"), (1, "b")])
+    assert decode_all(run, examples[:3]) == ["a", "b", "c"]
 
 
 def test_flags_of_decoding_reach_the_search(runs, monkeypatch):

@@ -143,19 +143,6 @@ def test_d6_first_context_and_coverage_are_zero(make_pointer, batch):
     assert len(calls) == batch.target_in.size(1)
 
 
-def test_beams_of_a_source_read_the_same_document(make_pointer, batch):
-    """Rows are sources x beams; three beams with the same history equal one."""
-    model = make_pointer("dydim", coverage=True)
-    rows = torch.arange(4).repeat_interleave(3)
-    with torch.no_grad():
-        source, single = model.start(batch)
-        several = single.reorder(rows)
-        for tokens in batch.target_in.unbind(1)[:4]:
-            want, single = model.step(tokens, source, single)
-            found, several = model.step(tokens[rows], source, several)
-            assert torch.allclose(found, want[rows], atol=1e-5)
-
-
 def count(**config) -> int:
     with torch.device("meta"):
         return sum(p.numel() for p in PointerGenerator(PointerGeneratorConfig(**config)).parameters())
