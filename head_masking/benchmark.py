@@ -7,6 +7,7 @@ with the encoder in them, to a fixed number of tokens: plain; all heads of layer
 CNN/DailyMail; all heads of all layers masked, each document with labels of its own.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -58,22 +59,17 @@ def make_model(shape: str, positions: int) -> BartForConditionalGeneration:
     return BartForConditionalGeneration(BartConfig(forced_eos_token_id=None, **sizes)).eval()
 
 
-def sides(model: nn.Module, ids: Tensor, keep: Tensor, tokens: int) -> dict[str, partial]:
-    """The decodes to be compared, by name."""
-    every = all_heads(model)
-    chosen = {"plain": {}, "one layer": {1: every[1]}, "all layers": every}
-    return {name: partial(decode, model, ids, heads, keep, tokens) for name, heads in chosen.items()}
-
-
-@torch.inference_mode()
-def decode(model: nn.Module, ids: Tensor, heads: dict, keep: Tensor, tokens: int) -> Tensor:
-    """Encode and decode so many tokens; without heads, nothing of ours runs."""
+def sides(model: nn.Module, ids: Tensor, keep: Tensor, tokens: int) -> dict[str, Callable]:
+    """Whole decodes of so many tokens, by name; in the plain one nothing of ours runs."""
     settings = {"num_beams": BEAM, "do_sample": False, "min_new_tokens": tokens, "max_new_tokens": tokens}
     generate = partial(model.generate, ids, attention_mask=torch.ones_like(ids), **settings)
-    if not heads:
-        return generate()
-    with mask_heads(model, heads, keep):
-        return generate()
+
+    def masked(heads: dict) -> Tensor:
+        with mask_heads(model, heads, keep):
+            return generate()
+
+    every = all_heads(model)
+    return {"plain": generate, "one layer": partial(masked, {1: every[1]}), "all layers": partial(masked, every)}
 
 
 def measure(shape: str, batch: int, length: int, tokens: int, options: Options) -> list[dict[str, object]]:

@@ -3,7 +3,7 @@
 python -m head_masking.evaluate runs/hm-base --tagger runs/hm-tagger --heads 1:0-3 --oracle                # Table 1
 python -m head_masking.evaluate runs/hm-base --tagger runs/hm-tagger --select --sweep --focus --json m.json
 python -m head_masking.evaluate runs/hm-base --data toy:domain=nature --tagger runs/t100 runs/t1000 --heads 1:0-3
-python -m head_masking.evaluate runs/b500 runs/b4000 --tagger runs/t500 runs/t4000 --heads 1:0-3           # Figure 5
+python -m head_masking.evaluate runs/b500 --tagger runs/t500 --heads 1:0-3 --json 500.json           # of Figure 5
 python -m head_masking.evaluate --tagger runs/hm-tagger --data aclsum                          # the tagger by itself
 """
 
@@ -30,7 +30,7 @@ from .loading import Run, is_run
 from .masking import PAPER_DECODING
 from .oracle import METHODS
 from .run import check_fields, one_line_errors
-from .sweep import Effects, Scores, Setting, Sweep, all_heads, collect, decode, encode, find_heads, sample, settings_of
+from .sweep import Effects, Scores, Setting, Sweep, all_heads, collect, decode, encode, find_heads, settings_of
 from .train import load_run, load_summarizer
 
 METRICS = {"rouge1": "R-1", "rouge2": "R-2", "rougeLsum": "R-L"}  # papers' ROUGE-L is that over sentences
@@ -44,11 +44,12 @@ class Options:
     """The command line."""
 
     runs: tyro.conf.Positional[tuple[str, ...]] = ()  # summarisers: runs, folders or names of transformers' models
-    tagger: tuple[Path, ...] = ()  # runs of taggers; with several summarisers, one for each
+    tagger: tuple[Path, ...] = ()  # runs of taggers; each masks each summariser
     heads: str = ""  # what to mask: 1:0-3,2:1,3, "top" (layer, all heads), or a data set of Appendix B, such as xsum
     select: bool = False  # choose the heads greedily on the analysis set with the first tagger (Section 5)
     group: int = 4  # heads that --select adds at a time (Section 5: 4)
     oracle: bool = False  # also mask by labels made from the reference
+    flip: tuple[float, ...] = ()  # with --oracle: also by labels of which these shares of the words are flipped
     sweep: bool = False  # effects of single heads and of heads together (Figures 2, 3, 6, 7)
     focus: bool = False  # what the heads attend to (Figures 4, 8-10); CONTENT needs data with a field `pos`
     analysis: int = 1000  # random examples for --select, --sweep and --focus (Section 4: 1,000)
@@ -76,8 +77,8 @@ class Options:
             raise ValueError("give the run of a summariser, or --tagger RUN")
         if any(len({Path(name).name for name in names}) < len(names) for names in (self.runs, self.tagger)):
             raise ValueError("two runs have folders of the same name; rename one")
-        if len(self.runs) > 1 and len(self.tagger) not in (0, len(self.runs)):
-            raise ValueError(f"{len(self.runs)} summarisers and {len(self.tagger)} taggers: give one tagger for each")
+        if self.flip and not (self.oracle and all(0 < share < 1 for share in self.flip)):
+            raise ValueError("--flip takes shares between 0 and 1, and --oracle beside it")
         if self.select and (self.heads or not self.tagger):
             raise ValueError("--select searches heads by the labels of a tagger: give --tagger RUN and no --heads")
         if self.runs and (self.tagger or self.oracle) and not (self.heads or self.select):
@@ -97,10 +98,8 @@ class Options:
     def labels(self, taggers: Mapping[str, Run]) -> Labels:
         """How labels are made: as the flags say, else as the first tagger learned them."""
         method, min_run = [*((run.config.oracle, run.config.min_run) for run in taggers.values()), ("runs", 1)][0]
-        return Labels(method if self.method == "as-trained" else self.method, self.min_run or min_run, self.min_keep)
-
-
-# Scores
+        method = method if self.method == "as-trained" else self.method
+        return Labels(method, self.min_run or min_run, self.min_keep, self.flip)
 
 
 def score(texts: Sequence[str], examples: Sequence[Example]) -> Scores:
@@ -140,7 +139,6 @@ def evaluate(
     """Decode without masks, with oracle masks and with those of taggers, and score.
 
     Args:
-        summarizers: of several, each has the tagger in its place.
         heads: name of a summariser -> the heads to mask, as `write_heads` writes them.
         oracle: mask by labels from the reference, too.
         predictions: folder for SYSTEM.jsonl.
@@ -154,17 +152,17 @@ def evaluate(
     rows = {name: tagger_row(taggers[name], of_all, examples, labels) for name, of_all in tagged.items()}
     metrics = {"examples": len(examples), "generation": generation, "labels": labels._asdict(), "taggers": rows}
     metrics |= {"signature": rouge.signature(len(examples)), "sources_cut": {}, "systems": {}}
-    for number, (name, run) in enumerate(summarizers.items()):
-        used = taggers_of(number, len(summarizers), tagged)
-        documents = read_documents(run, examples, labels, used, oracle)
+    for name, run in summarizers.items():
+        documents = read_documents(run, examples, labels, tagged, oracle)
         metrics["sources_cut"][name] = sum(document.was_cut for document in documents)
-        settings = settings_of(name, used, heads.get(name, ""), oracle)
+        settings = settings_of(name, tagged, heads.get(name, ""), labels.oracles() if oracle else ())
         batches = tqdm(encode(run.model, documents, batch_size), "decoding", unit="batch", leave=False)
         texts = collect(decode(run, documents, settings, batches, **generation), settings, examples, predictions)
         scores = {system: score(texts[system], examples) for system in settings}
         for system, (kind, masked) in settings.items():
             row = {"summarizer": name, "seed": run.config.seed, "trained_on": run.trained_on, "labels": kind}
-            row |= {"heads": masked} | compare(scores[system], None if system == name else scores[name])
+            row |= {"heads": masked, "flipped": labels.oracles().get(kind)}
+            row |= compare(scores[system], None if system == name else scores[name])
             metrics["systems"][system] = row
     return metrics
 
@@ -174,11 +172,6 @@ def tagger_row(run: Run, tagged: Sequence[Tagged], examples: Sequence[Example], 
     words = [selected_words(example.source, of_one) for example, of_one in zip(examples, tagged, strict=True)]
     row = tagging_quality(tagged, examples, labels) | {"rouge1": rouge.interval(score(words, examples)["rouge1"])}
     return row | {"trained_on": run.trained_on, "seed": run.config.seed}
-
-
-def taggers_of(number: int, summarizers: int, taggers: Mapping) -> Mapping:
-    """The taggers of a summariser: all of them, or of several summarisers the one in its place."""
-    return dict(list(taggers.items())[number : number + 1]) if summarizers > 1 else taggers
 
 
 # The analysis set: Figures 2-4, 6-10 and the choice of heads
@@ -227,10 +220,9 @@ def synergy_rows(sweep: Sweep, effects: Effects) -> tuple[list[dict], list[dict]
     """Figures 3 and 7. Left: a row per layer and number of heads. Right: a row per layer, in ROUGE-1 recall."""
     left, right = [], []
     for (layer, heads), gain in sweeps.synergy(sweep, effects).items():
-        alone = effects[layer, heads[-1]]["rouge1"].mean()
-        left.append(
-            {"layer": layer, "count": len(heads), "added": heads[-1], "added_effect": alone} | improvement(gain)
-        )
+        row = {"layer": layer, "count": len(heads), "added": heads[-1]}
+        row |= {"added_effect": effects[layer, heads[-1]]["rouge1"].mean()}
+        left.append(row | improvement(gain))
         if len(heads) == sum(of_layer == layer for of_layer, _ in effects):
             together, parts = (g["rouge1_recall"] for g in (gain, sweeps.sum_of_parts(effects, layer)))
             values = {"together": rouge.interval(together), "parts": rouge.interval(parts)}
@@ -238,26 +230,14 @@ def synergy_rows(sweep: Sweep, effects: Effects) -> tuple[list[dict], list[dict]
     return left, right
 
 
-def refuse_overlap(chosen_on: Sequence[Example], tested_on: Sequence[Example]) -> None:
-    """ValueError if heads would be chosen on documents that are then tested."""
-    if same := {example.source for example in chosen_on} & {example.source for example in tested_on}:
-        raise ValueError(
-            f"--select would choose heads on {len(same)} documents that are then tested: give another "
-            "--analysis-split or --split, or a folder with validation.jsonl and test.jsonl"
-        )
-
-
-# The command
-
-
 def tables(metrics: dict) -> str:
     """Table 1 (and 3) by comparison with the summariser without masks; then the taggers."""
-    rows = [
-        {"system": name, "heads": row["heads"] or None}
-        | {title: row[metric] for metric, title in METRICS.items()}
-        | {"R-1, difference": (row["difference"] or {}).get("rouge1"), f"p < {SIGNIFICANT}": row["marks"] or None}
-        for name, row in metrics["systems"].items()
-    ]
+    rows = []
+    for name, row in metrics["systems"].items():
+        scores = {title: row[metric] for metric, title in METRICS.items()}
+        scores |= {"R-1, difference": row["difference"] and row["difference"]["rouge1"]}
+        marks = {f"p < {SIGNIFICANT}": row["marks"] or None}
+        rows.append({"system": name, "heads": row["heads"] or None} | scores | marks)
     taggers = [{"tagger": n} | {t: row[k] for k, t in TAGGER.items()} for n, row in metrics["taggers"].items()]
     chosen = {name: found["selection"] for name, found in metrics["analysis"].items() if "selection" in found}
     notes = [f"{name}: heads {of_run['heads']} chosen with {of_run['tagger']}" for name, of_run in chosen.items()]
@@ -287,19 +267,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     heads = {name: find_heads(options.heads, run.model) for name, run in summarizers.items() if options.heads}
     data = options.data or next(iter([*summarizers.values(), *taggers.values()])).config.data
     examples = load(data, options.split, options.limit)
-    used = [taggers_of(number, len(summarizers), taggers) for number in range(len(summarizers))]
-    systems = [s for name, t in zip(summarizers, used, strict=True) for s in settings_of(name, t, "", options.oracle)]
+    kinds = options.labels(taggers).oracles() if options.oracle else ()
+    systems = [system for name in summarizers for system in settings_of(name, taggers, "", kinds)]
     outputs = [options.predictions / f"{system}.jsonl" for system in systems] if options.predictions else []
     check_outputs(options.json, options.csv, options.sweep_file, *outputs)
     rouge.check_references(examples)
     analysis = {}
     if options.select or options.sweep or options.focus:
-        analysed = sample(load(data, options.analysis_split, options.limit), options.analysis)
+        analysed = sweeps.sample(load(data, options.analysis_split, options.limit), options.analysis)
         rouge.check_references(analysed)
         if options.select:
-            refuse_overlap(analysed, examples)
-        for (name, run), of_run in zip(summarizers.items(), used, strict=True):
-            analysis[name] = analyse(run, analysed, of_run, options) | {"data": data}
+            sweeps.refuse_overlap(analysed, examples)
+        for name, run in summarizers.items():
+            analysis[name] = analyse(run, analysed, taggers, options) | {"data": data}
             if options.select:
                 heads[name] = analysis[name]["selection"]["heads"]
     metrics = evaluate(
@@ -311,9 +291,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         write_json(options.json, metrics)
     if options.csv:
         rows = [{"system": name} | row for name, row in metrics["systems"].items()]
-        write_csv(
-            options.csv, rows + [{"system": n, "labels": "tagger"} | row for n, row in metrics["taggers"].items()]
-        )
+        rows += [{"system": name, "labels": "tagger"} | row for name, row in metrics["taggers"].items()]
+        write_csv(options.csv, rows)
     print(tables(metrics))
 
 

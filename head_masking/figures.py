@@ -53,7 +53,12 @@ def analyses(metrics: Sequence[dict], key: str, places: Sequence[int]) -> list[t
     return found
 
 
-def save_figure(out: Path, number: int, figure: Figure, rows: Sequence[dict]) -> Path:
+def corpora(metrics: Sequence[dict]) -> str:
+    """What the files were tested on."""
+    return ", ".join(sorted({f"{file['data']} {file['split']}, {file['examples']} documents" for file in metrics}))
+
+
+def save_figure(out: Path, number: int | str, figure: Figure, rows: Sequence[dict]) -> Path:
     """Write figure_N.png and figure_N.csv; returns the path of the PNG."""
     path = out / f"figure_{number}.png"
     figure.savefig(path, dpi=150)
@@ -153,11 +158,10 @@ def focus(metrics: Sequence[dict], out: Path, number: int, place: int, categorie
 def limited_data(metrics: Sequence[dict], out: Path) -> Path:
     """Figure 5: ROUGE over the number of training examples, with and without masking by the tagger."""
     systems = [row for file in metrics for row in file["systems"].values()]
-    systems = [row for row in systems if row["labels"] != "oracle" and row["trained_on"]]
+    systems = [row for row in systems if not row["labels"].startswith("oracle") and row["trained_on"]]
     if len({row["trained_on"] for row in systems}) < 2:
         raise Missing(f"needs {__package__}.evaluate --json on summarisers with different numbers of training examples")
-    corpora = ", ".join(sorted({f"{file['data']} {file['split']}, {file['examples']} documents" for file in metrics}))
-    figure, grid = panels(f"Figure 5: different sizes of training data\n{corpora}", 1, len(METRICS), 3.4)
+    figure, grid = panels(f"Figure 5: different sizes of training data\n{corpora(metrics)}", 1, len(METRICS), 3.4)
     rows = []
     for axes, (metric, title) in zip(grid.flat, METRICS.items(), strict=True):
         for is_masked, label in ((False, "no masking"), (True, "attention head masking")):
@@ -176,6 +180,24 @@ def limited_data(metrics: Sequence[dict], out: Path) -> Path:
     return save_figure(out, 5, figure, rows)
 
 
+def flipped_labels(metrics: Sequence[dict], out: Path) -> Path:
+    """Not in the paper: gain by oracle masks over the plain model, and the share of their labels that is flipped."""
+    systems = [row for file in metrics for row in file["systems"].values() if row.get("flipped") is not None]
+    if not any(row["flipped"] for row in systems):
+        raise Missing(f"needs {__package__}.evaluate --oracle --flip 0.1 0.3 --json")
+    figure, [[axes]] = panels(f"Gain over the plain model by oracle masks with errors\n{corpora(metrics)}", 1, 1)
+    rows = [{"system": row["summarizer"], "flipped": row["flipped"]} | row["difference"]["rouge1"] for row in systems]
+    rows.sort(key=lambda row: row["flipped"])
+    for name in dict.fromkeys(row["system"] for row in rows):
+        points = [row for row in rows if row["system"] == name]
+        share, gain, low, high = (np.array([p[k] for p in points]) for k in ("flipped", "difference", "low", "high"))
+        axes.errorbar(share, gain, [gain - low, high - gain], marker="o", label=name)
+    axes.axhline(0, color="gray", linewidth=0.5)
+    axes.set(xlabel="share of flipped words", ylabel="ROUGE-1 F1 points, 95 % interval")
+    axes.legend(fontsize=7)
+    return save_figure(out, "flipped_labels", figure, rows)
+
+
 FIGURES = {
     2: partial(effects, number=2, places=[0]),
     3: partial(synergy, number=3, places=[0]),
@@ -186,6 +208,7 @@ FIGURES = {
     8: partial(focus, number=8, place=1, categories=CATEGORIES),
     9: partial(focus, number=9, place=2, categories=CATEGORIES),
     10: partial(focus, number=10, place=0, categories=["non_copy_content", "last"]),
+    "flipped_labels": flipped_labels,
 }
 
 

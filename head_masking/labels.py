@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
+import numpy as np
 import torch
 
 from .loading import Run
@@ -19,6 +20,11 @@ class Labels(NamedTuple):
     method: str = "runs"  # of oracle.METHODS
     min_run: int = 1  # words
     min_keep: int = 5  # released code: what a masked head sees at least
+    flips: tuple[float, ...] = ()  # also oracle labels of which these shares of words are flipped at random
+
+    def oracles(self) -> dict[str, float]:
+        """Kind of oracle labels -> share of the words whose label is flipped."""
+        return {"oracle": 0.0} | {f"oracle-{share:g}": share for share in self.flips}
 
 
 class Tagged(NamedTuple):
@@ -86,10 +92,12 @@ def read_documents(
     for i, example in enumerate(examples):
         document, keep = encode_document(run.tokenizer, example.source, run.config.max_source), {}
         seed = crc32(example.source.encode())  # not the number: batches of one or of many documents give the same
-        if oracle:
-            spans = oracle_labels(example.source, example.target, labels.method, labels.min_run)
-            scores = [float(label) for label in token_labels(spans, document.offsets)]
-            keep["oracle"] = kept(scores, 0.0, labels.min_keep, seed)
+        spans = oracle_labels(example.source, example.target, labels.method, labels.min_run) if oracle else []
+        for kind, share in labels.oracles().items() if oracle else ():
+            is_flipped = np.random.default_rng(seed).random(len(spans)) < share
+            flipped = [(a, b, label != flip) for (a, b, label), flip in zip(spans, is_flipped, strict=True)]
+            scores = [float(label) for label in token_labels(flipped, document.offsets)]
+            keep[kind] = kept(scores, 0.0, labels.min_keep, seed)
         for name, of_all in tagged.items():
             scores, offsets, threshold = of_all[i]
             scores = transfer_scores(scores, offsets, word_spans(example.source), document.offsets)

@@ -123,9 +123,9 @@ def decode(
                 yield name, i, row, " ".join(run.tokenizer.decode(row, skip_special_tokens=True).split())
 
 
-def settings_of(name: str, taggers: Sequence[str], heads: str, oracle: bool) -> dict[str, Setting]:
+def settings_of(name: str, taggers: Iterable[str], heads: str, oracles: Iterable[str]) -> dict[str, Setting]:
     """The rows of Table 1 (and 3): baseline, oracle masking if asked for, masking by each tagger."""
-    settings = {name: Setting("plain")} | ({f"{name}+oracle": Setting("oracle", heads)} if oracle else {})
+    settings = {name: Setting("plain")} | {f"{name}+{kind}": Setting(kind, heads) for kind in oracles}
     return settings | {f"{name}+{tagger}": Setting(f"system:{tagger}", heads) for tagger in taggers}
 
 
@@ -201,6 +201,15 @@ def sample(examples: Sequence, count: int, seed: int = 0) -> list:
     """Section 4: `count` random examples, in their order; all if there are no more."""
     chosen = np.random.default_rng(seed).choice(len(examples), min(count, len(examples)), replace=False)
     return [examples[i] for i in sorted(chosen)]
+
+
+def refuse_overlap(chosen_on: Sequence, tested_on: Sequence) -> None:
+    """ValueError if heads would be chosen on documents that are then tested."""
+    if same := {example.source for example in chosen_on} & {example.source for example in tested_on}:
+        raise ValueError(
+            f"--select would choose heads on {len(same)} documents that are then tested: give another "
+            "--analysis-split or --split, or a folder with validation.jsonl and test.jsonl"
+        )
 
 
 Effects = Mapping[tuple[int, int], Scores]  # (layer, head) -> what `gains` has of this head alone

@@ -59,17 +59,6 @@ def common_runs(source, summary, min_length=1):
             free_source[i + k] = free_summary[j + k] = False
 
 
-def longest_subsequence(source, summary):
-    """Length of the longest common subsequence: try every choice of words of the summary."""
-    best = 0
-    for choice in range(2 ** len(summary)):
-        words = [word for j, word in enumerate(summary) if choice >> j & 1]
-        rest = iter(source)
-        if all(word in rest for word in words):
-            best = max(best, len(words))
-    return best
-
-
 def fragments(source, summary, min_length=1):
     """Extractive fragments: try every length at every place of the source."""
     source, summary = [w.lower() for w in source], [w.lower() for w in summary]

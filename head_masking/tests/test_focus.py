@@ -84,11 +84,6 @@ def test_generated_pieces_have_their_words(tokenizer):
     assert len(kept) > 4  # some word has several pieces
 
 
-def test_letters_of_several_bytes_do_not_shift_the_words(tokenizer):
-    words = generated_words(tokenizer, [2, *tokenizer("né Mara née")["input_ids"]])
-    assert {word for word in words if word} == {"né", "mara", "née"} and words[-2] in ("née", None)
-
-
 def by_hand(categories: dict) -> dict[str, list]:
     return {kind: counts[0].tolist() for kind, counts in categories.items()}
 
