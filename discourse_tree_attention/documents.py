@@ -51,7 +51,7 @@ def make_documents(examples: Sequence, level: str, data: str, cache: str | PathL
     key = ((level, document.units, document.required, summary) for document, summary in rows)
     ends = np.cumsum([len(document.units) for document in bare])
     labels = np.split(np.array(cached_array(cache, key, write)), ends[:-1])
-    return [replace(document, labels=own) for document, own in zip(bare, labels, strict=True)]
+    return [replace(document, labels=part) for document, part in zip(bare, labels, strict=True)]
 
 
 def find_labels(document: Document, summary: str, level: str) -> np.ndarray:

@@ -144,7 +144,7 @@ def score(documents: Sequence[Document], texts: list, scores: Sequence[np.ndarra
     """METRICS of each document."""
     values = rouge.score(texts, [references[document.id] for document in documents])
     rows = zip(documents, scores, *(values[metric] for metric in ROUGE), strict=True)
-    return {document.id: np.array([*of_rouge, *ranking(own, document.labels)]) for document, own, *of_rouge in rows}
+    return {d.id: np.array([*of_rouge, *ranking(unit_scores, d.labels)]) for d, unit_scores, *of_rouge in rows}
 
 
 def ranking(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
@@ -170,9 +170,9 @@ def baselines(documents: Sequence[Document], config: TrainConfig, references: di
             sentence = document.edu_sentence if config.level == "sentence" else None
             salience = promotion(document.tree, sentence, len(first))
             picks.append((select(salience, document.required, config.count), salience))
-        for (texts, scores), (taken, own) in zip(rows.values(), picks, strict=False):
+        for (texts, scores), (taken, unit_scores) in zip(rows.values(), picks, strict=False):
             texts.append(join_units(document.units, document.sentence, taken))
-            scores.append(own)
+            scores.append(unit_scores)
     return {name: {"runs": []} | intervals(score(documents, *row, references)) for name, row in rows.items()}
 
 
@@ -184,8 +184,9 @@ def mean_of_runs(runs: Sequence[Values]) -> Values:
 
 def intervals(values: Values) -> dict[str, dict | None]:
     """{"rouge1": {mean, low, high}, ...} over the documents that have a value."""
-    columns = [column[np.isfinite(column)] for column in np.array(list(values.values())).T]
-    return {name: rouge.interval(own) if len(own) else None for name, own in zip(METRICS, columns, strict=True)}
+    columns = dict(zip(METRICS, np.array(list(values.values())).T, strict=True))
+    known = {metric: column[np.isfinite(column)] for metric, column in columns.items()}
+    return {metric: rouge.interval(column) if len(column) else None for metric, column in known.items()}
 
 
 def compare(means: dict[str, Values]) -> dict[str, dict | None]:

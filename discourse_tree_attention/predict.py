@@ -53,11 +53,11 @@ def predict(run: Run, examples: Iterable[Example], tree: Node | None = None, whe
     with contextlib.ExitStack() as stack:
         parse = None
         for example in examples:
-            own = tree
-            if own is None and example.tree is None and (run.config.level == "edu" or run.config.attention in TREES):
+            parsed = tree
+            if tree is None and example.tree is None and (run.config.level == "edu" or run.config.attention in TREES):
                 parse = parse or stack.enter_context(discourse_parser())
-                own = parse(example.source, example.id)
-            document = new_document(example, run.config.level, own, where or example.id)
+                parsed = parse(example.source, example.id)
+            document = new_document(example, run.config.level, parsed, where or example.id)
             corpus = prepare([document], run.config, run.encoder, cache="")
             (document,), (scores,) = corpus.documents, score_documents(run.model, corpus)
             prediction = extract(document, scores, run.config)
