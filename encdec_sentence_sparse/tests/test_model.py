@@ -232,10 +232,10 @@ def test_what_a_selection_needs(documents):
     ):
         model.selection = Selection(mode)
         with pytest.raises(ValueError, match=message):
-            model.generate(**plain)
+            model.generate(**plain, max_new_tokens=3)
     model.selection = Selection("ideal", share_beams=True)
     with pytest.raises(ValueError, match="share_beams needs the cache"):
-        model.generate(**documents, use_cache=False)
+        model.generate(**documents, use_cache=False, max_new_tokens=3)
     model.selection = Selection()
     assert len(model.generate(**plain, max_new_tokens=3)) == 3
 
