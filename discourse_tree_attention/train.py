@@ -187,7 +187,25 @@ def prepare(config: TrainConfig, out: Path, resume: bool, accelerator) -> tuple[
     chosen = choose_documents(config, "validation", len(tests))
     if config.standardize and not (resume or config.init):
         start.model.standardize.fit(torch.from_numpy(np.concatenate(corpus.vectors)))
+    if accelerator.num_processes > 1:
+        set_seed(config.seed, device_specific=True)  # each process draws its own dropout
     return start, corpus, both[1].select(chosen), [tests[i].references for i in chosen]
+
+
+def endless_loader(corpus: Corpus, config: TrainConfig) -> DataLoader:
+    """Batches of a corpus, epoch after epoch."""
+    batches = DocumentBatches(corpus.documents, config.batch_size, config.seed)
+    # Its own generator, or starting the loader would draw from the one that dropout draws from.
+    return DataLoader(
+        range(len(corpus.documents)), batch_sampler=batches, collate_fn=partial(documents.collate, corpus),
+        generator=torch.Generator(),
+    )  # fmt: skip
+
+
+def save_encoder(run: Run, folder: Path) -> None:
+    """Put the encoder into a new run folder, unless it has a name or folder of its own."""
+    if not run.config.encoder:
+        run.encoder.save(folder / "encoder")
 
 
 def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
@@ -206,28 +224,16 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     accelerator = Accelerator(**settings, dataloader_config=DataLoaderConfiguration(even_batches=False))
     set_seed(config.seed)
     start, corpus, validation, references = prepare(config, out, resume, accelerator)
-    if accelerator.num_processes > 1:
-        set_seed(config.seed, device_specific=True)  # each process draws its own dropout
     positive_weight = documents.positive_weight(corpus.documents)
-    batches = DocumentBatches(corpus.documents, config.batch_size, config.seed)
-    # The loader's own generator, or starting it would draw from the one that dropout draws from.
-    loader = DataLoader(
-        range(len(corpus.documents)), batch_sampler=batches, collate_fn=partial(documents.collate, corpus),
-        generator=torch.Generator(),
-    )  # fmt: skip
+    loader = endless_loader(corpus, config)
     # Released code: Adam, beta 0.9 and 0.999, eps 1e-9.
     optimizer = torch.optim.Adam(start.model.parameters(), lr=0.0, betas=(0.9, 0.999), eps=1e-9)
     model, optimizer, loader = accelerator.prepare(start.model, optimizer, loader)
-
-    def write_files(folder: Path) -> None:
-        if not config.encoder:
-            start.encoder.save(folder / "encoder")
-
     cut = sum(document.was_cut for document in corpus.documents)
     first = {"step": 0, "documents": len(corpus.documents), "documents_cut": cut, "positive_weight": positive_weight}
     progress = {"step": 0, "best": -1.0, "log": [first]}
     with (
-        training(accelerator, out, config, progress, write_files) as progress,
+        training(accelerator, out, config, progress, partial(save_encoder, start)) as progress,
         tqdm(total=config.steps, initial=progress["step"], disable=not accelerator.is_main_process) as bar,
     ):
         stream = iter(accelerator.skip_first_batches(loader, progress["step"]))
