@@ -130,7 +130,7 @@ def test_section_5_best_threshold_is_found_by_trying_all():
 def test_d8_scores_go_from_one_tokenizer_to_the_other_through_words():
     """Text "unhurt man", pieces un|hurt|man there and unh|urt| man here, special tokens on both sides."""
     spans = [(0, 6), (7, 10)]
-    ours = transfer_scores([0.9, 0.3, 0.6, 0.1, 0.9], [(0, 0), (0, 2), (2, 6), (7, 10), (0, 0)], spans,
+    ours = transfer_scores([0.9, 0.6, 0.3, 0.1, 0.9], [(0, 0), (0, 2), (2, 6), (7, 10), (0, 0)], spans,
                            [(0, 0), (0, 3), (3, 6), (6, 10), (10, 11), (0, 0)])  # fmt: skip
     assert ours == [0.0, 0.6, 0.6, 0.1, 0.0, 0.0]
 
