@@ -11,7 +11,7 @@ PACKAGE/tests/mutants.txt holds blocks of four lines, `-` being one whole line o
 
 Each mutant is written into a copy of the repository and the suite is run on it until the first failure, the test files
 that name or import the changed file first. Killed means that a test failed or the suite ran over its time; an error
-before any test ran (a mutant that is no Python) counts as a mistake in mutants.txt. A `-` line that is not found exactly
+before any test ran (a mutant that is no Python) counts as a mistake in mutants.txt. A `-` line that is not found just
 once is one too. The suite must pass without mutants.
 """
 
