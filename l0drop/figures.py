@@ -235,7 +235,7 @@ def figure_5(out: Path, name: str, metrics: dict, key: str, order: Sequence[str]
     """Figure 5: sparsity of each type (or, on toy, kind of sentence) of source encoding against the overall one."""
     systems = [row for row in metrics["systems"] if key in row]
     if not systems:
-        print(f"{name}: not drawn, {metrics['note']} has no labels for it: evaluate with --stanza FOLDER")
+        print(f"{name}: not drawn, {metrics['note']} has no labels for it (types: evaluate --stanza FOLDER)")
         return
     title = f"Figure 5: sparsity by {key.rpartition('_')[2]}\n{metrics['note']}, seed {systems[0]['seed']}"
     figure, [axes] = new_figure(title, "sparsity, % of all source encodings", "sparsity within the group, %")
