@@ -125,7 +125,7 @@ def figure_2(out: Path, systems: dict[str, Run], items: Sequence[Item]) -> None:
         for label, red in zip(axes.get_xticklabels(), is_pruned, strict=False):
             label.set_color("red" if red else "black")
         axes.set_title(name, fontsize=9)
-    figure.suptitle("Figure 2: attention of output (y) to source tokens (x); red: pruned by L0Drop", fontsize=9)
+    figure.suptitle("Figure 2: attention of output (y)\nto source tokens (x); red: pruned", fontsize=9)
     save_figure(out, "figure_2", figure, rows)
 
 
