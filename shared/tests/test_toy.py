@@ -164,6 +164,14 @@ def test_tree_is_a_binary_dis_tree_over_the_edus(stories):
         assert set(sentence_spans(story)) <= {node[1:3] for node in tree}  # each sentence is a subtree
 
 
+def test_a_remark_follows_its_fact(stories):
+    for story in stories:
+        for i, (text, kind) in enumerate(zip(story["document"], story["kinds"], strict=True)):
+            if kind == "detail" and not FIRST_MENTION.match(text):
+                (name,) = re.findall(r"\b[A-Z]\w+", text)
+                assert name in story["document"][i - 1].split() and i
+
+
 def test_tags_are_penn_tags_one_a_token(stories):
     for story in stories:
         for sentence, tags in zip(story["document"], story["pos"], strict=True):
@@ -171,6 +179,8 @@ def test_tags_are_penn_tags_one_a_token(stories):
                 assert tag in PENN
                 assert (tag == "NNP") == token[0].isupper()
                 assert not token.isdigit() or tag == "CD"
+            pairs = zip(["", *sentence.split()], tags, strict=False)
+            assert all(tag != "VBD" for before, tag in pairs if before in ("had", "were"))
     told = {"officials": "NNS", "confirmed": "VBD", "that": "IN"}
     story = next(s for s in generate("train", 200) if any(" were " in text for text in s["document"]))
     for sentence, tags in zip(story["document"], story["pos"], strict=True):
