@@ -127,7 +127,7 @@ class GatedBart(nn.Module):
     def generate(
         self, source: Tensor, rule_keep: None = None, prune: bool = True, beam: int | None = None, **generation
     ) -> Generation:
-        """As `search.generate`, by the model's own `generate` and its own settings where none are given.
+        """As `search.generate`, by the model's own `generate`, with its own settings where none are given; without scores.
 
         Args:
             source: (B, S) token ids.
@@ -140,9 +140,9 @@ class GatedBart(nn.Module):
         memory = dense_memory(encoding.states, encoding.keep)
         if prune and encoding.gates:
             memory = compress(encoding.states, encoding.gates[-1], encoding.keep)
-        output = generate_from(self.bart, memory, return_dict_in_generate=True, output_scores=True, **generation)
-        scores = output.get("sequences_scores", torch.full((len(source),), torch.nan))  # greedy search has none
-        return Generation(Hypotheses(output.sequences, scores), encoding, memory.states.size(1))
+        tokens = generate_from(self.bart, memory, **generation)
+        no_scores = torch.full((len(source),), torch.nan)  # for them `generate` would keep the logits of every step
+        return Generation(Hypotheses(tokens, no_scores), encoding, memory.states.size(1))
 
 
 def from_config(folder: Path) -> PreTrainedModel:

@@ -31,7 +31,7 @@ class L0Drop(nn.Module):
         start: D15: where that bias starts; 0 as released, 3 starts with open gates.
     """
 
-    held_open = False  # True: every gate is 1, whatever the predictor says
+    held_open = False  # D19: True = every gate is 1, whatever the predictor says
 
     def __init__(self, width: int, bias: bool = True, start: float = 0.0):
         super().__init__()
@@ -52,7 +52,7 @@ class L0Drop(nn.Module):
         log_alpha = self.predictor(states.to(self.predictor.weight.dtype)).squeeze(-1).float()  # (B, S)
         # Eq. (5) in training, Eq. (13) at test time.
         gates = sample_gates(log_alpha) if self.training else expected_gates(log_alpha)
-        if self.held_open:  # D19
+        if self.held_open:
             gates = torch.ones_like(gates)
         # Eq. (4): L0Drop(x_i) = g_i x_i.
         return gates.unsqueeze(-1).to(states.dtype) * states, gates, log_alpha

@@ -27,10 +27,11 @@ class PackedLinear(nn.Module):
         return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
 
 
-def convert(model: Transformer, precision: str, pack: bool = True) -> Transformer:
+def convert(model: nn.Module, precision: str, pack: bool = True) -> nn.Module:
     """Make a model on its device ready to decode at a precision, in place.
 
     Args:
+        model: a `Transformer`, or a `bart.GatedBart`.
         precision: one of PRECISIONS.
         pack: pack weights where there is a gain: float32 and bf16 on the CPU.
     Raises:

@@ -203,7 +203,6 @@ def test_eq11_gated_bart_reads_gated_states(bart, batch):
     assert (gated - plain).abs().max() > 0.1
     pruned, full = (model.generate(source, None, prune, beam=3, max_new_tokens=8) for prune in (True, False))
     assert torch.equal(pruned.hypotheses.tokens, full.hypotheses.tokens)
-    torch.testing.assert_close(pruned.hypotheses.scores, full.hypotheses.scores, atol=1e-5, rtol=0)
     assert (pruned.memory_length, full.memory_length) == (8, 9)
 
 
@@ -258,8 +257,11 @@ def bart_folder(bart, bart_tokenizer, tmp_path) -> Path:
 
 
 @pytest.mark.parametrize("bart", ["sdpa"], indirect=True)
-@pytest.mark.parametrize("flags", [["--gate-start", "1"], ["--freeze", "True"], ["--l0drop", "none"]])
-def test_train_evaluate_and_predict_with_a_pretrained_model(bart_folder, flags, capsys):
+@pytest.mark.parametrize(
+    ("flags", "precision"),
+    [(["--gate-start", "1"], "bf16"), (["--freeze", "True"], "int8"), (["--l0drop", "none"], "float32")],
+)
+def test_train_evaluate_and_predict_with_a_pretrained_model(bart_folder, flags, precision, capsys):
     pytest.importorskip("shared")
     from .. import evaluate, predict, train
 
@@ -287,7 +289,7 @@ def test_train_evaluate_and_predict_with_a_pretrained_model(bart_folder, flags, 
     assert run.model.bart.generation_config.num_beams == 2
     (bart_folder / "text.txt").write_text("a b c\nc b\n")
     capsys.readouterr()
-    predict.main([str(out), str(bart_folder / "text.txt"), "--show-pruned", "--precision", "bf16"])
+    predict.main([str(out), str(bart_folder / "text.txt"), "--show-pruned", "--precision", precision])
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 4 and lines[0].replace("[", "").replace("]", "") == "a b c"
 
