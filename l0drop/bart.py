@@ -127,7 +127,7 @@ class GatedBart(nn.Module):
     def generate(
         self, source: Tensor, rule_keep: None = None, prune: bool = True, beam: int | None = None, **generation
     ) -> Generation:
-        """As `search.generate`, by the model's own `generate`, with its own settings where none are given; without scores.
+        """As `search.generate`, by the model's own `generate` and its own settings; without scores.
 
         Args:
             source: (B, S) token ids.
