@@ -27,7 +27,7 @@ from . import patterns
 from .precision import PRECISIONS, convert
 from .run import one_line_errors
 from .search import generate
-from .text import Item, label_spans, source_types, tag_sources, unit_starts
+from .text import Item, dialogue_kinds, is_dialogue, label_spans, source_types, tag_sources, unit_starts
 from .train import Run, load_run
 
 SAMPLES = 1000  # of the tests and intervals of BLEU
@@ -127,7 +127,8 @@ def labels_of(run: Run, examples: Sequence[Example], tags: Sequence | None = Non
     """A label for every source token, as far as `tags` (of `tag_sources`) and the data know it; EOS not included.
 
     Returns:
-        "type": one of patterns.UNIT_TYPES (Figure 5); "kind": that of the sentence it stands in, known on toy.
+        "type": one of patterns.UNIT_TYPES (Figure 5); "kind": that of the sentence it stands in, known on toy, or that
+        of the word in a dialogue, where every turn is "Name: text" (`text.dialogue_kinds`).
     """
     tokenizer, labels = run.tokenizer, {}
     if tags:
@@ -136,6 +137,9 @@ def labels_of(run: Run, examples: Sequence[Example], tags: Sequence | None = Non
     if all(example.kinds for example in examples):
         pairs = [(unit_starts(tokenizer, e.source), label_spans(e.document, e.kinds)) for e in examples]
         labels["kind"] = [patterns.tags_of_units(starts, spans) for starts, spans in pairs]
+    elif tags and all(is_dialogue(example.document) for example in examples):
+        pairs = zip(examples, tags, strict=True)
+        labels["kind"] = [dialogue_kinds(tokenizer, example.document, spans) for example, spans in pairs]
     return labels
 
 

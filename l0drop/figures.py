@@ -32,6 +32,7 @@ from .train import Run
 
 THRESHOLD = 0.6  # captions of Figures 1 and 7: the share of source words that receive less
 EDGES = np.append(np.arange(51) / 10, np.inf)  # bins of Figures 1 and 7; the last is open
+KINDS = ("main", "repeat", "detail", "filler", "speaker", "interjection", "punctuation", "function", "content", "other")
 LONGEST = 24  # source tokens of the sentence that Figure 2 shows, at most, if there is such a sentence
 
 
@@ -239,7 +240,7 @@ def figure_5(out: Path, name: str, metrics: dict, key: str, order: Sequence[str]
         return
     title = f"Figure 5: sparsity by {key.rpartition('_')[2]}\n{metrics['note']}, seed {systems[0]['seed']}"
     figure, [axes] = new_figure(title, "sparsity, % of all source encodings", "sparsity within the group, %")
-    for label, marker in zip(order, "os^vDx", strict=False):
+    for label, marker in zip(order, "os^vDxP*<>", strict=False):
         if any(label in row[key] for row in systems):
             shares = [row[key].get(label, np.nan) for row in systems]
             axes.plot([row["sparsity"] for row in systems], shares, f"{marker}-", label=label)
@@ -267,7 +268,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if files:
         figure_4(options.out, files)
         figure_5(options.out, "figure_5", files[0], "sparsity_by_type", UNIT_TYPES)
-        figure_5(options.out, "figure_5_kinds", files[0], "sparsity_by_kind", ("main", "repeat", "detail", "filler"))
+        figure_5(options.out, "figure_5_kinds", files[0], "sparsity_by_kind", KINDS)
     if not both:
         return
     config = next(iter(both.values())).config

@@ -146,7 +146,7 @@ class Past:
 
     def reorder(self, rows: Tensor) -> None:
         """Row i becomes what row rows[i] was."""
-        self.tensors = [tensor[rows] for tensor in self.tensors]
+        self.tensors = [tensor.index_select(0, rows) for tensor in self.tensors]
 
 
 class Projected(NamedTuple):

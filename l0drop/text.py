@@ -1,6 +1,7 @@
 """Text -> token ids -> batches: tokenizer, part-of-speech tags, patterns, and the stream of training batches."""
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import NamedTuple
@@ -64,6 +65,22 @@ def source_types(tokenizer: Tokenizer, source: str, spans: list[Span]) -> tuple[
     tags = patterns.tags_of_units(unit_starts(tokenizer, source), spans)
     tags = ["" if word is None else tag for word, tag in zip(words, tags, strict=True)]  # "": a pretrained model's <s>
     return patterns.unit_types(words, tags), tags
+
+
+def is_dialogue(document: Sequence[str]) -> bool:
+    """Whether every sentence is a turn, "Name: text"."""
+    return all(re.match(r"[^:]{1,40}:", turn) for turn in document)
+
+
+def dialogue_kinds(tokenizer: Tokenizer, turns: Sequence[str], spans: list[Span]) -> list[str]:
+    """Kind of every unit of a dialogue: "speaker" in the name that opens a turn, its colon included, "interjection" in
+    a word tagged UH (hi, yeah, thanks), else the group of the word's tag."""
+    starts = unit_starts(tokenizer, " ".join(turns))
+    names = [(first, first + turn.index(":") + 1) for (first, _, turn) in label_spans(turns, turns)]
+    speakers = {start for start in starts for first, end in names if first <= start < end}
+    tags = patterns.tags_of_units(starts, spans)
+    groups = ["interjection" if tag == "UH" else patterns.tag_group(tag) for tag in tags]
+    return ["speaker" if start in speakers else group for start, group in zip(starts, groups, strict=True)]
 
 
 def tag_sources(examples: Sequence, folder: str = "") -> list[list[Span]]:

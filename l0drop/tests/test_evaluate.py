@@ -103,6 +103,19 @@ def test_labels_of_units_follow_the_words(runs):
         sentence += token == "▁."
 
 
+def test_labels_of_dialogues_tell_speakers_from_words(runs):
+    """The name that opens a turn and its colon are "speaker", later ones are not; UH is an interjection."""
+    run, turns = load_run(runs / "base"), ["Tom: Hi Ann .", "Ann: at 5 : Tom it"]
+    dialogue, words = Example("", turns, ["-"], [["-"]]), re.finditer(r"\w+|[^\w ]", " ".join(turns))
+    starts, tags = [word.start() for word in words], "NNP : UH NNP . NNP : IN CD : NNP PRP".split()
+    spans = list(zip(starts, [*starts[1:], 99], tags, strict=True))
+    kinds = "speaker speaker interjection content punctuation speaker speaker function other punctuation content other"
+    [labels] = labels_of(run, [dialogue], [spans])["kind"]
+    for start, label in zip(text.unit_starts(run.tokenizer, dialogue.source), labels, strict=True):
+        assert label == kinds.split()[max(i for i, first in enumerate(starts) if first <= start)]
+    assert "kind" not in labels_of(run, [replace(dialogue, document=["Tom: Hi .", "no name"])], [spans])
+
+
 def test_gates_that_are_half_open_are_not_pruned(items):
     """Sparsity counts gates that are exactly 0 (Section 6), not small ones."""
     run, encoded = items
