@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from os import PathLike
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -32,47 +32,40 @@ class Document:
     was_cut: bool = False
 
 
-def make_documents(examples: Sequence, level: str, data: str, cache: str | PathLike, progress: Callable = iter) -> list:
-    """The `Document`s of a corpus, whose oracles are found once.
+def make_documents(examples: Sequence, config, cache: str | PathLike = "", progress: Callable = iter) -> list[Document]:
+    """The documents of a corpus, whose oracles are found once.
 
     Args:
-        data: where the examples are from, for errors.
+        config: a `TrainConfig`.
         cache: folder where the oracles are kept; empty = they are not.
         progress: wraps the documents whose oracles are sought, e.g. `tqdm`.
     """
-    bare = [make_document(replace(example, summary=[]), level, f"{data}: {example.id}.dis") for example in examples]
+    bare = [make_document(example, config, f"{config.data}: {example.id}.dis") for example in examples]
     rows = [(document, " ".join(example.summary)) for document, example in zip(bare, examples, strict=True)]
 
-    def write(file: BinaryIO) -> None:
-        np.save(file, np.concatenate([find_labels(*row, level) for row in progress(rows)]))
+    def labels() -> np.ndarray:
+        """Of the units of all documents, in one row."""
+        picks = [oracle(d.units, summary, d.required, ORACLE_UNITS[config.level]) for d, summary in progress(rows)]
+        return np.concatenate([np.isin(np.arange(len(d.units)), units) for d, units in zip(bare, picks, strict=True)])
 
-    if not cache:
-        return [replace(document, labels=find_labels(document, summary, level)) for document, summary in rows]
-    key = ((level, document.units, document.required, summary) for document, summary in rows)
-    ends = np.cumsum([len(document.units) for document in bare])
-    labels = np.split(np.array(cached_array(cache, key, write)), ends[:-1])
-    return [replace(document, labels=part) for document, part in zip(bare, labels, strict=True)]
-
-
-def find_labels(document: Document, summary: str, level: str) -> np.ndarray:
-    """(N,) bool, True at the units that the oracle takes."""
-    labels = np.zeros(len(document.units), dtype=bool)
-    labels[oracle(document.units, summary, document.required, ORACLE_UNITS[level])] = True
-    return labels
+    key = ((config.level, document.units, document.required, summary) for document, summary in rows)
+    known = np.array(cached_array(cache, key, lambda file: np.save(file, labels()))) if cache else labels()
+    parts = np.split(known, np.cumsum([len(document.units) for document in bare])[:-1])
+    return [replace(document, labels=part) for document, part in zip(bare, parts, strict=True)]
 
 
-def make_document(example, level: str, where: str = "", tree: Node | None = None) -> Document:
-    """Cut an example into units, find its oracle.
+def make_document(example, config, where: str = "", tree: Node | None = None) -> Document:
+    """Cut an example into units; its oracle is left out.
 
     Args:
-        example: a `shared.data.Example`, or anything with its fields id, document, edus, tree, summary.
-        level: "edu" or "sentence".
+        example: a `shared.data.Example`, or anything with its fields id, document, edus, tree.
+        config: a `TrainConfig`.
         where: what errors name, such as the tree's file; default: the example's id.
         tree: instead of the text in the example's field.
     Raises:
         ValueError: EDUs are asked for and not there, or tree, EDUs and sentences do not fit each other.
     """
-    where, edus = where or example.id, example.edus
+    where, edus, level = where or example.id, example.edus, config.level
     if tree is None and example.tree is not None:
         tree = read_dis(example.tree, where)
     if edus is None and level == "edu":
@@ -83,18 +76,13 @@ def make_document(example, level: str, where: str = "", tree: Node | None = None
     if tree is not None and tree.last != len(edus):
         raise ValueError(f"{where}: the tree has {tree.last} EDUs, the document {len(edus)}")
     edu_sentence = None if edus is None else sentence_of_edus(edus, example.document, where)
-    if level == "sentence":
-        units, sentence = list(example.document), np.arange(len(example.document))
-    else:
-        units, sentence = list(edus), edu_sentence
+    edu = list(edus or []), edu_sentence
+    units, sentence = edu if level == "edu" else (list(example.document), np.arange(len(example.document)))
     required = [[] for _ in units]
     if level == "edu" and tree is not None:
-        # D17: of the dependency tree before its post-editing.
-        required = required_units(heads(tree), sentence)
-    document = Document(example.id, units, sentence, required, np.zeros(len(units), dtype=bool), tree, edu_sentence)
-    if not example.summary:
-        return document
-    return replace(document, labels=find_labels(document, " ".join(example.summary), level))
+        # D17: not of the post-edited tree, but of one where a right nucleus needs the left one, as DiscoBERT's.
+        required = required_units(heads(tree, config.right_nuclei), sentence)
+    return Document(example.id, units, sentence, required, np.zeros(len(units), dtype=bool), tree, edu_sentence)
 
 
 def sentence_of_edus(edus: Sequence[str], sentences: Sequence[str], where: str = "document") -> np.ndarray:
@@ -154,9 +142,7 @@ class Corpus:
         return Corpus(*(None if part is None else [part[i] for i in indices] for part in vars(self).values()))
 
 
-def prepare(
-    documents: Sequence[Document], config, encoder: UnitEncoder, cache: str, progress: Callable = iter
-) -> Corpus:
+def prepare(documents: list[Document], config, encoder: UnitEncoder, cache: str, progress: Callable = iter) -> Corpus:
     """Cut documents to what the model can read, and give them vectors and matrices.
 
     Args:
@@ -169,7 +155,7 @@ def prepare(
     ends = np.cumsum([len(document.units) for document in documents])
     matrices = None
     if config.attention in TREES:
-        matrices = [document_matrix(d, config.attention, config.level, config.post_editing) for d in documents]
+        matrices = [document_matrix(d, config.attention, config.level, config.post_edit) for d in documents]
         if config.shuffle_trees:  # the control in which the tree says nothing about its units
             rng = np.random.default_rng(config.seed)
             orders = [rng.permutation(len(document.units)) for document in documents]

@@ -7,27 +7,24 @@ Runs whose folders differ only in numbers at the end (tree-seed0, tree-fold1-see
 several of them read counts once, with the mean of its values.
 """
 
-import json
 import re
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TextIO
 
 import numpy as np
 import tyro
 from tqdm import tqdm
 
 from shared import rouge
-from shared.data import Example, check_outputs, write_csv, write_json
+from shared.data import Example, check_outputs, write_csv, write_json, write_jsonl
 from shared.timing import find_device
 
-from .documents import Corpus, Document, choose_documents, extract, make_document, prepare, score_documents
-from .matrices import promotion
+from .documents import Document, choose_documents, extract, make_documents, prepare, score_documents
 from .model import count_parameters
 from .run import one_line_errors
+from .salience import probe, tree_scalars
 from .selection import join_units, select
 from .train import Run, TrainConfig, load_run, read_documents
 
@@ -70,7 +67,7 @@ def evaluate(
         examples: the test data; for runs with folds all of train and validation.
         split: of runs with folds.
         cache: folder of unit vectors; empty = they are not kept.
-        predictions: folder for NAME.jsonl with the summaries of each run, written as they come.
+        predictions: folder for NAME.jsonl with the summaries of each run, written before the next.
         documents: those of the examples, where they are made already.
     Raises:
         ValueError: systems at both levels or on different documents; a reference that ROUGE cannot read.
@@ -78,26 +75,31 @@ def evaluate(
     check_runs(runs)
     rouge.check_references(examples)
     config = next(iter(runs.values())).config
-    documents = documents or [make_document(example, config.level) for example in examples]
+    documents = documents or make_documents(examples, config)
     references = {example.id: example.references for example in examples}
     values: dict[str, Values] = {}
     systems = {name: {"runs": []} for name in map(system_of, runs)}
     for name, run in runs.items():
-        corpus = prepare(documents, run.config, run.encoder, cache, partial(tqdm, desc="unit vectors", leave=False))
-        corpus = corpus.select(choose_documents(run.config, split, len(documents)))
-        with open(predictions / f"{name}.jsonl", "w", encoding="utf-8") if predictions else nullcontext() as file:
-            values[name] = score(corpus.documents, *summarize(run, corpus, file), references)
-        settings = {"attention": attention_name(run.config), "heads": run.config.heads}
+        own = run.config
+        corpus = prepare(documents, own, run.encoder, cache, partial(tqdm, desc="unit vectors", leave=False))
+        corpus = corpus.select(choose_documents(own, split, len(documents)))
+        scores = score_documents(run.model, corpus)
+        texts = [extract(document, row, own) for document, row in zip(corpus.documents, scores, strict=True)]
+        if predictions:
+            pairs = zip(corpus.documents, texts, strict=True)
+            write_jsonl(predictions / f"{name}.jsonl", ({"id": d.id, "prediction": text} for d, text in pairs))
+        values[name] = score(corpus.documents, texts, scores, references)
+        settings = {"attention": attention_name(own), "heads": own.heads, "examples": own.examples}
         parameters = zip(("attention_parameters", "parameters"), count_parameters(run.model), strict=True)
-        row = {"run": name, "seed": run.config.seed, "fold": run.config.fold if run.config.folds else None}
-        row["documents_cut"] = sum(document.was_cut for document in corpus.documents)
+        numbers = {"fold": own.fold if own.folds else None, "draw": own.examples_seed if own.examples else None}
+        row = {"run": name, "seed": own.seed, "documents_cut": sum(d.was_cut for d in corpus.documents)} | numbers
         systems[system_of(name)] |= settings | dict(parameters)
         systems[system_of(name)]["runs"].append(row | intervals(values[name]))
     means = {name: mean_of_runs([values[run] for run in values if system_of(run) == name]) for name in systems}
     for name, differences in compare(means).items():
         systems[name] |= intervals(means[name]) | {"difference": differences}
     tested = next(iter(means.values()))
-    rows = baselines([document for document in documents if document.id in tested], config, references)
+    rows = baselines(documents, config, references, tested)
     return {
         "data": config.data, "split": split, "level": config.level, "documents": len(tested),
         "signature": rouge.signature(len(tested)), "systems": rows | systems,
@@ -110,8 +112,9 @@ def check_runs(runs: dict[str, Run]) -> None:
         raise ValueError("give at least one run folder")
     first: dict[str, TrainConfig] = {}
     for name, run in runs.items():
-        if run.config.level != next(iter(runs.values())).config.level:
-            raise ValueError("EDU and sentence summaries do not go into one table: give runs of one --level")
+        one = next(iter(runs.values())).config
+        if (run.config.level, run.config.right_nuclei) != (one.level, one.right_nuclei):
+            raise ValueError("runs of one table need the same --level (EDUs or sentences) and --right-nuclei")
         same = replace(run.config, seed=0, fold=0, examples_seed=0, cache="", init="")
         if first.setdefault(system_of(name), same) != same:
             raise ValueError(f"{name} is not the model of the others called {system_of(name)}: rename its folder")
@@ -126,18 +129,6 @@ def attention_name(config: TrainConfig) -> str:
     """As Tables 2 and 3 call it."""
     heads = f"({config.heads})" if config.attention == "dot" else ""
     return ATTENTION_NAMES[config.attention] + heads + (", shuffled" if config.shuffle_trees else "")
-
-
-def summarize(run: Run, corpus: Corpus, file: TextIO | None = None) -> tuple[list[list[str]], list[np.ndarray]]:
-    """Summaries as lists of sentences, and the units' scores; with `file`, summaries are written there as they come."""
-    scores = score_documents(run.model, corpus)
-    texts = []
-    for document, values in zip(corpus.documents, scores, strict=True):
-        texts.append(extract(document, values, run.config))
-        if file:
-            row = {"id": document.id, "prediction": texts[-1]}
-            print(json.dumps(row, ensure_ascii=False), file=file, flush=True)
-    return texts, scores
 
 
 def score(documents: Sequence[Document], texts: list, scores: Sequence[np.ndarray], references: dict) -> Values:
@@ -157,20 +148,24 @@ def ranking(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
     return 50 * (1 + above.mean()), 100 * precision[hits].mean()
 
 
-def baselines(documents: Sequence[Document], config: TrainConfig, references: dict) -> dict[str, dict]:
-    """Lead, Oracle (Lead where it takes nothing) and, where all documents have trees, the tree without a model."""
-    rows = {f"Lead{config.count}": ([], []), "Oracle": ([], [])}
-    if all(document.tree for document in documents):
-        rows["Tree alone"] = ([], [])
+def baselines(documents: Sequence[Document], config: TrainConfig, references: dict, tested: Container) -> dict:
+    """Lead, Oracle (Lead where it takes nothing), the tree alone and, with folds, its probe; of the ids `tested`."""
+    rows: dict[str, tuple[list, list]] = {}
+    trees, probed = all(document.tree for document in documents), {}
+    for fold in range(config.folds if trees else 0):
+        of_fold = replace(config, fold=fold, examples=0)
+        parts = (choose_documents(of_fold, name, len(documents)) for name in ("train", "test"))
+        probed |= probe(*([documents[i] for i in part] for part in parts), config.level)
+    documents = [document for document in documents if document.id in tested]
     for document in documents:
         first = -np.arange(len(document.units))
-        lead = list(range(min(config.count, len(first))))
-        picks = [(lead, first), (np.flatnonzero(document.labels).tolist() or lead, document.labels.astype(int))]
-        if document.tree:
-            sentence = document.edu_sentence if config.level == "sentence" else None
-            salience = promotion(document.tree, sentence, len(first))
-            picks.append((select(salience, document.required, config.count), salience))
-        for (texts, scores), (taken, unit_scores) in zip(rows.values(), picks, strict=False):
+        lead, labels = list(range(min(config.count, len(first)))), document.labels.astype(int)
+        picks = {f"Lead{config.count}": (lead, first), "Oracle": (np.flatnonzero(labels).tolist() or lead, labels)}
+        ranked = {"Tree alone": tree_scalars(document, config.level)[:, 0]} if trees else {}
+        ranked |= {"Tree probe": probed[document.id]} if probed else {}
+        picks |= {name: (select(values, document.required, config.count), values) for name, values in ranked.items()}
+        for name, (taken, unit_scores) in picks.items():
+            texts, scores = rows.setdefault(name, ([], []))
             texts.append(join_units(document.units, document.sentence, taken))
             scores.append(unit_scores)
     return {name: {"runs": []} | intervals(score(documents, *row, references)) for name, row in rows.items()}
@@ -264,7 +259,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     outputs = [options.predictions / f"{name}.jsonl" for name in runs] if options.predictions else []
     check_outputs(options.json, options.csv, *outputs)
     cache = options.cache or config.cache or options.runs[0].parent / "cache"
-    examples, documents = read_documents(config.data, options.split, config.level, config.folds, options.limit, cache)
+    examples, documents = read_documents(config, options.split, options.limit, cache)
     metrics = evaluate(runs, examples, options.split, cache, options.predictions, documents)
     if options.json:
         write_json(options.json, metrics)

@@ -1,4 +1,4 @@
-"""Figures 4 and 5 (trees and their matrices), and the ROUGE of metrics files.
+"""Figures 4 and 5 (trees and their matrices), and of metrics files ROUGE, of runs with --examples its curve.
 
 python -m discourse_tree_attention.figures metrics.json --out figures        # and a worked tree of five EDUs
 python -m discourse_tree_attention.figures --tree FILE.dis --out figures     # another tree
@@ -21,9 +21,7 @@ from .run import one_line_errors
 from .trees import Node, nodes
 
 LARGEST_WITH_NUMBERS = 8  # units of a matrix whose cells have their values written in
-WORKED_TREE = (
-    """[[[1,1],"N"], [[2,2],"S"], [[1,2],"N"], [[3,3],"S"], [[1,3],"N"], [[4,4],"N"], [[5,5],"N"], [[4,5],"S"]]"""
-)
+WORKED_TREE = '[[[1,1],"N"], [[2,2],"S"], [[1,2],"N"], [[3,3],"S"], [[1,3],"N"], [[4,4],"N"], [[5,5],"N"], [[4,5],"S"]]'
 
 
 @dataclass
@@ -110,6 +108,25 @@ def figure_rouge(metrics: dict) -> Figure:
     return figure
 
 
+def figure_low_resource(metrics: dict) -> Figure:
+    """Section 5.2: ROUGE-1 by the number of training documents; a dot is a draw of them, a line the draws' mean."""
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    axes = figure.subplots()
+    curves: dict[str, list[tuple[int, float]]] = {}
+    for system in metrics["systems"].values():
+        if system.get("examples"):
+            draws = [(system["examples"], run["rouge1"]["mean"]) for run in system["runs"]]
+            curves[system["attention"]] = curves.get(system["attention"], []) + draws
+    for attention, draws in curves.items():
+        sizes, values = np.transpose(draws)
+        (dots,) = axes.plot(sizes, values, ".")
+        means = [values[sizes == size].mean() for size in np.unique(sizes)]
+        axes.plot(np.unique(sizes), means, color=dots.get_color(), label=attention)
+    axes.set(xscale="log", xlabel="training documents", ylabel="ROUGE-1", title=f"{metrics['data']}: low resource")
+    axes.legend()
+    return figure
+
+
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     options = tyro.cli(
@@ -121,7 +138,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     figures = {"figure_4": figure_4(tree, name), "figure_5": figure_5(tree, name)}
     for path in options.metrics:
         try:
-            figures[f"rouge_{path.stem}"] = figure_rouge(json.loads(path.read_text(encoding="utf-8")))
+            metrics = json.loads(path.read_text(encoding="utf-8"))
+            figures[f"rouge_{path.stem}"] = figure_rouge(metrics)
+            if any(system.get("examples") for system in metrics["systems"].values()):
+                figures[f"low_resource_{path.stem}"] = figure_low_resource(metrics)
         except (KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
             raise ValueError(f"{path} is not what evaluate --json writes: {error!r}") from None
     options.out.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Discourse trees as they are published: .dis of RST-DT and GUM, the bracket JSON of the paper's code, NLTK trees.
+"""Discourse trees as they are published: .dis of RST-DT and GUM, .rs3, brackets of the paper's code, NLTK trees.
 
 None of this needs torch, so that a parser's environment can write trees: `write_dis(read_nltk(tree))`.
 """
@@ -8,8 +8,10 @@ import os
 import re
 from collections.abc import Sequence
 from itertools import accumulate
+from operator import attrgetter
 from os.path import commonprefix
 from pathlib import Path
+from xml.etree import ElementTree
 
 from .trees import Node, check_tree, join
 
@@ -21,7 +23,7 @@ NLTK_LABEL = re.compile(r"(.+)\[([NS])\]\[([NS])\]")
 
 def read_tree(path: str | os.PathLike) -> Node:
     """Read a tree from a file by its suffix; ValueError that names the file and the place where it is none."""
-    readers = {".dis": read_dis, ".json": read_brackets, ".brackets": read_brackets}
+    readers = {".dis": read_dis, ".rs3": read_rs3, ".json": read_brackets, ".brackets": read_brackets}
     path = Path(path)
     if path.suffix not in readers:
         raise ValueError(f"{path}: no tree format {path.suffix!r}; use {', '.join(readers)}")
@@ -108,6 +110,45 @@ def write_dis(tree: Node, texts: Sequence[str] | None = None) -> str:
         marked = "" if text is None else f"(text _!{text}_!)"
         lines.append(" ".join(part for part in (head, f"(leaf {node.first})", relation, marked, ")") if part))
     return "\n".join(lines) + "\n"
+
+
+# <segment id="1" parent="9" relname="span">It rained</segment> ... <group id="9" type="multinuc"/>
+
+
+def read_rs3(text: str, where: str = "tree") -> Node:
+    """Read .rs3 of RSTTool and rstWeb, where a Satellite hangs on its Nucleus, and a Nucleus on the group of both.
+
+    Of many children it makes what `read_dis` makes. ValueError names `where` and the place.
+    """
+    try:
+        xml = ElementTree.fromstring(text)
+    except ElementTree.ParseError as error:
+        raise ValueError(f"{where}: no XML ({error}): is the file cut?") from None
+    of_nuclei = {rel.get("name") for rel in xml.iter("rel") if rel.get("type") == "multinuc"}
+    items = {item.get("id"): item for item in xml.iter() if item.tag in ("segment", "group")}
+    below, order = {name: [] for name in items}, []
+    for name, item in items.items():
+        below.get(item.get("parent"), order).append(name)
+    roots = len(order)
+    for name in order:  # which grows: what hangs on an item comes after it
+        order += below[name]
+    if roots != 1 or len(order) != len(items):
+        raise ValueError(f"{where}: {roots} roots and {len(items) - len(order)} nodes in a circle; one root is needed")
+    parts: dict[str, list[Node]] = {name: [] for name in items}
+    for number, segment in enumerate(xml.iter("segment"), 1):
+        parts[segment.get("id")].append(Node(number, number, True, text=clean(segment.text or "")))
+    for name in reversed(order):
+        nuclei, satellites = ([part for part in parts[name] if part.nucleus is role] for role in (True, False))
+        if not nuclei:
+            raise ValueError(f"{where}: group {name!r} has no nucleus")
+        relation, parent = items[name].get("relname", "span"), items.get(items[name].get("parent"))
+        several = parent is not None and parent.get("type") == "multinuc"
+        nucleus = None if parent is None else relation == "span" or (several and relation in of_nuclei)
+        inner = join(sorted(nuclei, key=attrgetter("first")), True)  # before what hangs on it
+        node = join(sorted([inner, *satellites], key=attrgetter("first")), nucleus, relation)
+        parts.get(items[name].get("parent"), []).append(node)
+    check_tree(node, where)
+    return node
 
 
 # [[[1, 1], "Nucleus"], [[2, 2], "Satellite"], ...]

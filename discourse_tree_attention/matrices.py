@@ -22,12 +22,14 @@ LEVELS = ("edu", "sentence")
 # Section 4.1: D-Tree
 
 
-def heads(tree: Node) -> np.ndarray:
+def heads(tree: Node, right_nuclei: bool = False) -> np.ndarray:
     """Dependency tree of a constituency tree, by the rule of Hirao et al. (2013).
 
     The head of a node is the head of its left child, or of its right child if the left one is a Satellite. An EDU
     depends on the head of the parent of the nearest Satellite above it (or of itself, if it is one).
 
+    Args:
+        right_nuclei: of two nuclei the right one depends on the left one's head, so that there is one root (D17).
     Returns:
         (N,) parent of each EDU, counted from 0; a root has itself.
     """
@@ -44,7 +46,10 @@ def heads(tree: Node) -> np.ndarray:
     stack: list[tuple[Node, int | None]] = [(tree, None)]  # a node, and what its EDUs depend on
     while stack:
         node, parent = stack.pop()
-        stack += [(child, parent if child.nucleus else head[node.first, node.last]) for child in node.children]
+        for child in node.children:
+            is_head = head[child.first, child.last] == head[node.first, node.last]
+            hangs = not (is_head if right_nuclei else child.nucleus)
+            stack.append((child, head[node.first, node.last] if hangs else parent))
         if not node.children and parent is not None:
             parents[node.first - 1] = parent
     return parents
@@ -65,7 +70,6 @@ def post_edit(heads: np.ndarray, sentence: np.ndarray) -> np.ndarray:
     Returns:
         (N,) parents.
     """
-    sentence = check_sentence(sentence, len(heads))
     # Section 4.1: "single-rooted sentence sub-trees".
     # D2: the paper names the method only; this is its plainest reading, which changes no edge that it need not.
     top = (sentence[heads] != sentence) | (heads == np.arange(len(heads)))
@@ -90,37 +94,11 @@ def d_tree(tree: Node, sentence: np.ndarray | None = None) -> np.ndarray:
     Returns:
         (N, N) float32 of 0 and 1: row = dependent, column = head; one 1 in each row.
     """
-    parents = heads(tree)
-    if sentence is not None:
-        parents = post_edit(parents, sentence)
+    parents = heads(tree) if sentence is None else post_edit(heads(tree), sentence)
     # Section 4.1: columns are heads, rows dependents; "the root is considered head and dependent of itself".
     matrix = np.zeros((len(parents), len(parents)), dtype=np.float32)
     matrix[np.arange(len(parents)), parents] = 1
     return matrix
-
-
-def promotion(tree: Node, sentence: np.ndarray | None = None, sentences: int = 0) -> np.ndarray:
-    """How salient a tree says that each EDU is, without a model (Marcu 2000): minus its promotion's depth.
-
-    An EDU is promoted up the tree as long as it is in the Nucleus, so to the nearest Satellite above it, or the root.
-
-    Args:
-        sentence, sentences: see `sentence_matrix`; then a sentence is as salient as the best of its EDUs.
-    Returns:
-        (N,) or (sentences,) whole numbers, 0 the most salient.
-    """
-    salience = np.zeros(tree.last)
-    stack = [(tree, 0, 0)]  # a node, its depth, and the depth that its most salient EDUs are promoted to
-    while stack:
-        node, depth, top = stack.pop()
-        stack += [(child, depth + 1, top if child.nucleus else depth + 1) for child in node.children]
-        if not node.children:
-            salience[node.first - 1] = -top
-    if sentence is None:
-        return salience
-    best = np.full(sentences, salience.min() - 1)  # of a sentence without EDUs
-    np.maximum.at(best, sentence, salience)
-    return best
 
 
 # Sections 4.2 and 4.3: C-Tree
@@ -175,7 +153,6 @@ def sentence_matrix(
     Returns:
         (sentences, sentences) float32. A sentence without EDUs attends to itself.
     """
-    sentence = check_sentence(sentence, len(matrix), sentences)
     indicator = np.zeros((sentences or sentence.max() + 1, len(matrix)))  # (sentences, N)
     indicator[sentence, np.arange(len(matrix))] = 1
     # Section 4.4: A_s = I A_e I^T
@@ -191,15 +168,13 @@ def sentence_matrix(
 def build_matrix(
     kind: str, tree: Node, sentence: np.ndarray | None, level: str, sentences=None, post_editing: bool = True
 ) -> np.ndarray:
-    """Attention matrix of a document.
+    """Attention matrix of a document: (N, N) or (sentences, sentences) float32, rows sum to 1.
 
     Args:
         kind: one of MATRICES.
         sentence, sentences: see `sentence_matrix`; may be None at EDU level, where only D-Tree uses them.
         level: one of LEVELS.
         post_editing: of D-Tree (D2); the released code has none.
-    Returns:
-        (N, N) or (sentences, sentences) float32, rows sum to 1.
     Raises:
         ValueError: kind or level is not known, or the sentences are needed.
     """
@@ -210,14 +185,3 @@ def build_matrix(
     edited = kind == "d_tree" and post_editing
     matrix = d_tree(tree, sentence) if edited else MATRICES[kind](tree)
     return matrix if level == "edu" else sentence_matrix(matrix, sentence, sentences=sentences)
-
-
-def check_sentence(sentence: np.ndarray, edus: int, sentences: int | None = None) -> np.ndarray:
-    """The sentence of each EDU as an array; ValueError unless it is one index from 0 for each of them."""
-    sentence = np.asarray(sentence)
-    if sentence.shape != (edus,):
-        raise ValueError(f"sentence has the shape {sentence.shape}; one index for each of the {edus} EDUs is needed")
-    if sentence.min() < 0 or (sentences and sentence.max() >= sentences):
-        known = f" of {sentences}" if sentences else ""
-        raise ValueError(f"sentence has the indices {sentence.min()} to {sentence.max()}{known}, counted from 0")
-    return sentence

@@ -213,12 +213,8 @@ class Summarizer(nn.Module):
         self.standardize = Standardize(config.width) if config.standardize else nn.Identity()
         self.register_buffer("position_table", sinusoids(config.positions, config.width), persistent=False)
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
-        self.classifier = nn.Sequential(
-            nn.Linear(config.width, config.classifier),
-            nn.ReLU(),
-            nn.Dropout(config.dropout),
-            nn.Linear(config.classifier, 1),
-        )
+        hidden, last = nn.Linear(config.width, config.classifier), nn.Linear(config.classifier, 1)
+        self.classifier = nn.Sequential(hidden, nn.ReLU(), nn.Dropout(config.dropout), last)
 
     def forward(self, units: Tensor, keep: Tensor, matrix: Tensor | None = None) -> Tensor:
         """Score every unit of every document.
@@ -232,7 +228,9 @@ class Summarizer(nn.Module):
         Raises:
             ValueError: more units than the position table or the attention has places for.
         """
-        check_length(units.size(1), self.config)
+        if units.size(1) > (longest := longest_document(self.config)):
+            what = f"{units.size(1)} units is longer than the {longest} that {self.config.attention} attention"
+            raise ValueError(f"a document of {what} has places for: cut it, or train with larger positions, max_units")
         # D19: positions are added without scaling the vectors and without dropout (released code).
         states = (self.standardize(units) + self.position_table[: units.size(1)]) * keep[..., None]  # (B, N, D)
         for layer in self.layers:
@@ -264,15 +262,6 @@ def longest_document(config: ModelConfig) -> int:
     return min(config.positions, config.max_units) if bounded else config.positions
 
 
-def check_length(units: int, config: ModelConfig) -> None:
-    """ValueError when a document is longer than the model's tables."""
-    if units > longest_document(config):
-        raise ValueError(
-            f"a document of {units} units is longer than the {longest_document(config)} that {config.attention} "
-            f"attention has places for: cut it, or train a model with larger positions and max_units"
-        )
-
-
 def sinusoids(positions: int, width: int) -> Tensor:
     """(positions, width) table of Vaswani et al. (2017), sines at even and cosines at odd places."""
     angles = torch.arange(positions)[:, None] * torch.exp(torch.arange(0, width, 2) * (-math.log(1e4) / width))
@@ -286,8 +275,7 @@ def extraction_loss(scores: Tensor, labels: Tensor, keep: Tensor, positive_weigh
         scores, labels, keep: (B, N); labels in {0, 1}.
         positive_weight: weight of the units that the summary takes; released code: negatives / positives.
     """
-    labels = labels.to(scores.dtype)
-    weight = torch.tensor(positive_weight, dtype=scores.dtype, device=scores.device)
+    labels, weight = labels.to(scores.dtype), scores.new_tensor(positive_weight)
     return F.binary_cross_entropy_with_logits(scores[keep], labels[keep], pos_weight=weight, reduction="sum")
 
 

@@ -1,10 +1,9 @@
 """Extract summaries of plain text with a run, along a discourse tree.
 
-python -m discourse_tree_attention.predict runs/tree NEW.txt --tree NEW.dis      # one document and its tree
+python -m discourse_tree_attention.predict runs/tree NEW.txt --tree NEW.dis      # one document and its tree (.rs3 too)
 python -m discourse_tree_attention.predict runs/tree notes.txt --out notes.jsonl # a document per line, parsed here
 
-A run at sentence level whose attention reads no tree needs none. All others do: --tree, a field "tree" of JSON lines,
-or the parser of parse.py, which is used where no tree is given.
+A run at sentence level may read no tree. Others take --tree, the field "tree" of JSON lines, or the parser of parse.py.
 """
 
 import contextlib
@@ -25,7 +24,7 @@ from .formats import read_tree, spell
 from .model import TREES
 from .parse import discourse_parser
 from .run import one_line_errors
-from .train import Run, load_run
+from .train import Run, TrainConfig, load_run
 from .trees import Node, leaves
 
 
@@ -35,7 +34,7 @@ class Options:
 
     run: tyro.conf.Positional[Path]  # run folder
     files: tyro.conf.Positional[tuple[Path, ...]] = ()  # text, a document per line, or .jsonl; none: standard input
-    tree: Path | None = None  # .dis; all of the one FILE is then one document
+    tree: Path | None = None  # .dis or .rs3 of the one FILE, a document; or brackets, and FILE has an EDU a line
     units: int = 0  # EDUs or sentences of a summary; 0 = as the run was trained for
     out: Path | None = None  # a line per document, or .jsonl with all that is known; none: standard output
     device: str = "cpu"
@@ -57,33 +56,34 @@ def predict(run: Run, examples: Iterable[Example], tree: Node | None = None, whe
             if tree is None and example.tree is None and (run.config.level == "edu" or run.config.attention in TREES):
                 parse = parse or stack.enter_context(discourse_parser())
                 parsed = parse(example.source, example.id)
-            document = new_document(example, run.config.level, parsed, where or example.id)
+            document = new_document(example, run.config, parsed, where or example.id)
             corpus = prepare([document], run.config, run.encoder, cache="")
             (document,), (scores,) = corpus.documents, score_documents(run.model, corpus)
             prediction = extract(document, scores, run.config)
             yield {"id": document.id, "prediction": prediction, "was_cut": document.was_cut}
 
 
-def new_document(example: Example, level: str, tree: Node | None, where: str) -> Document:
+def new_document(example: Example, config: TrainConfig, tree: Node | None, where: str) -> Document:
     """A document in sentences, its EDUs spelled as its text; ValueError that names the file of another text's tree."""
     if tree is not None:
-        texts = [leaf.text for leaf in leaves(tree)]
-        if None in texts:  # the bracket format has no texts
-            raise ValueError(f"{where} has no text at its leaves, so that its EDUs are unknown: use .dis")
+        texts = [leaf.text for leaf in leaves(tree) if leaf.text is not None] or example.edus or []
         example = replace(example, edus=spell(texts, example.source, where), tree=None)
-    (example,) = in_sentences([replace(example, summary=[])])
-    return make_document(example, level, where, tree)
+    (example,) = in_sentences([example])
+    return make_document(example, config, where, tree)
 
 
-def read_examples(options: Options, has_tree: bool) -> Iterable[Example]:
-    """The documents of the files; with a tree, all lines are one document."""
+def read_examples(options: Options, tree: Node | None) -> Iterable[Example]:
+    """The documents of the files; with a tree, all lines are one document, and its EDUs if the tree has no texts."""
     examples = read_texts(options.files)
-    if not has_tree:
+    if tree is None:
         return examples
     lines = list(examples)
     if not lines:
         raise ValueError(f"{options.files[0] if options.files else 'standard input'} is empty")
-    return [replace(lines[0], document=[part for line in lines for part in split_sentences(line.source)])]
+    texts = [line.source for line in lines]
+    if leaves(tree)[0].text is None:  # brackets
+        return [replace(lines[0], document=split_sentences(" ".join(texts)), edus=texts)]
+    return [replace(lines[0], document=[sentence for text in texts for sentence in split_sentences(text)])]
 
 
 @one_line_errors
@@ -101,7 +101,7 @@ def main(arguments: list[str] | None = None) -> None:
     run = run._replace(config=replace(run.config, units_taken=options.units or run.config.units_taken))
     device = find_device(options.device)
     run.model.to(device), run.encoder.to(device)
-    examples = read_examples(options, tree is not None)
+    examples = read_examples(options, tree)
     check_outputs(options.out)
     with open(options.out, "w", encoding="utf-8") if options.out else contextlib.nullcontext(sys.stdout) as file:
         rows = predict(run, examples, tree, str(options.tree or ""))

@@ -55,7 +55,7 @@ class TrainConfig:
     cache: str = ""  # folder where unit vectors are kept; empty = "cache" beside the run folder
     # Model: see ModelConfig; the width is the encoder's
     attention: Literal[ATTENTIONS] = "c_tree_nuclearity"
-    post_editing: bool = True  # of d_tree: one root per sentence (Section 4.1); released code: none (D2)
+    post_edit: bool = True  # of d_tree: one root per sentence (Section 4.1); released code: none (D2)
     shuffle_trees: bool = False  # control: the matrix of each tree with its units in random order
     heads: int = 1  # Tables 2 and 3: 8 for one of the dot products
     layers: int = 2  # released code
@@ -78,6 +78,7 @@ class TrainConfig:
     mixed_precision: Literal["no", "bf16"] = "no"  # of the forward pass
     seed: int = 0
     # Summaries; evaluate.py and predict.py take these from here
+    right_nuclei: bool = True  # an EDU brings its ancestors in the sentence, of two nuclei the right one the left (D17)
     units_taken: int = 0  # 0 = 6 EDUs or 3 sentences (Section 5.1)
     max_words: int = 0  # a summary that has this many words is complete (released code: 80); 0 = no limit
 
@@ -90,8 +91,8 @@ class TrainConfig:
             raise ValueError(f"--fold {self.fold} of --folds {self.folds}: need 3 folds or more, counted from 0")
         if self.shuffle_trees and self.attention not in TREES:
             raise ValueError(f"--shuffle-trees is a control of trees; --attention {self.attention} reads no tree")
-        if not self.post_editing and self.attention != "d_tree":
-            raise ValueError(f"--post-editing is for --attention d_tree, not {self.attention}")
+        if not self.post_edit and self.attention != "d_tree":
+            raise ValueError(f"--post-edit is for --attention d_tree, not {self.attention}")
         self.model_config(768)  # its own checks
 
     def model_config(self, width: int) -> ModelConfig:
@@ -144,12 +145,10 @@ def load_run(folder: str | Path) -> Run:
 
 def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
     """A new model with its encoder, or those of the run that `config.init` names; ValueError where flags do not fit."""
-    if config.encoder or config.init:
-        folder = config.encoder or str(Path(config.init, "encoder"))
-        encoder = load_encoder(folder, config.max_tokens, config.pooling)
-    else:
-        texts = [sentence for example in examples for sentence in example.document]
-        encoder = random_encoder(texts, max_tokens=config.max_tokens, pooling=config.pooling)
+    texts = [sentence for example in examples for sentence in example.document]
+    folder = config.encoder or (config.init and str(Path(config.init, "encoder")))
+    make = partial(load_encoder, folder) if folder else partial(random_encoder, texts)
+    encoder = make(max_tokens=config.max_tokens, pooling=config.pooling)
     model = Summarizer(config.model_config(encoder.width))
     if config.init:
         try:
@@ -160,21 +159,21 @@ def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
 
 
 def read_documents(
-    data: str, split: str, level: str, folds: int = 0, limit: int | None = None, cache: str | Path = ""
+    config: TrainConfig, split: str, limit: int | None = None, cache: str | Path = ""
 ) -> tuple[list[Example], list[Document]]:
     """Examples and their documents; with folds, all of train and validation. Errors name the tree's file."""
-    splits = ("train", "validation") if folds else (split,)
-    examples = in_sentences(example for name in splits for example in load(data, name, limit))
+    splits = ("train", "validation") if config.folds else (split,)
+    examples = in_sentences(example for name in splits for example in load(config.data, name, limit))
     identity, times = Counter(example.id for example in examples).most_common(1)[0]
     if times > 1:
-        raise ValueError(f"{data}: the id {identity!r} is in both {' and '.join(splits)}; folds need unique ids")
-    return examples, documents.make_documents(examples, level, data, cache, partial(tqdm, desc="oracles", leave=False))
+        raise ValueError(f"{config.data}: the id {identity!r} is in both {' and '.join(splits)}; folds need unique ids")
+    return examples, documents.make_documents(examples, config, cache, partial(tqdm, desc="oracles", leave=False))
 
 
 def prepare(config: TrainConfig, out: Path, resume: bool, accelerator) -> tuple[Run, Corpus, Corpus, list]:
     """What a training starts from: the run, its training and validation documents, and the latter's references."""
     cache = config.cache or out.parent / "cache"
-    read = partial(read_documents, config.data, level=config.level, folds=config.folds, cache=cache)
+    read = partial(read_documents, config, cache=cache)
     examples, of_training = read("train")
     tests, of_validation = (examples, of_training) if config.folds else read("validation")
     rouge.check_references(tests)
@@ -202,12 +201,6 @@ def endless_loader(corpus: Corpus, config: TrainConfig) -> DataLoader:
     )  # fmt: skip
 
 
-def save_encoder(run: Run, folder: Path) -> None:
-    """Put the encoder into a new run folder, unless it has a name or folder of its own."""
-    if not run.config.encoder:
-        run.encoder.save(folder / "encoder")
-
-
 def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     """Train and write the run folder `out`; model.safetensors has the weights with the best ROUGE-2 in validation.
 
@@ -232,8 +225,9 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     cut = sum(document.was_cut for document in corpus.documents)
     first = {"step": 0, "documents": len(corpus.documents), "documents_cut": cut, "positive_weight": positive_weight}
     progress = {"step": 0, "best": -1.0, "log": [first]}
+    write_files = lambda folder: config.encoder or start.encoder.save(folder / "encoder")  # noqa: E731
     with (
-        training(accelerator, out, config, progress, partial(save_encoder, start)) as progress,
+        training(accelerator, out, config, progress, write_files) as progress,
         tqdm(total=config.steps, initial=progress["step"], disable=not accelerator.is_main_process) as bar,
     ):
         stream = iter(accelerator.skip_first_batches(loader, progress["step"]))

@@ -109,8 +109,7 @@ def load_encoder(name_or_path: str, max_tokens: int = 128, pooling: str = "cls")
         raise ValueError(f"the encoder {name_or_path!r} lacks weights, which would be random: {missing[0]} and others")
     if model.config.is_encoder_decoder:
         model = model.get_encoder()
-    if getattr(model, "pooler", None) is not None:
-        model.pooler = None  # not used; where a checkpoint has none, it would be random and the fingerprint with it
+    model.pooler = None  # not used; where a checkpoint has none, it would be random and the fingerprint with it
     if not all(tensor.isfinite().all() for tensor in model.parameters()):
         raise ValueError(f"the encoder {name_or_path!r} holds NaN or infinite weights")
     return UnitEncoder(model, tokenizer, max_tokens, pooling)

@@ -85,6 +85,16 @@ def hirao(tree):
     return parents
 
 
+def discobert(tree):
+    """{EDU: parent}, 0 of the root: the head of the smallest constituent around the EDU that has another head."""
+    heads = {frozenset(edus): head_of(edus, constituents(tree)) for edus, _, _ in constituents(tree)}
+    parents = {}
+    for edu in range(1, tree.last + 1):
+        other = [edus for edus, head in heads.items() if edu in edus and head != edu]
+        parents[edu] = heads[min(other, key=len)] if other else 0
+    return parents
+
+
 def steps_to_root(parents, edu):
     return 0 if parents[edu] == 0 else 1 + steps_to_root(parents, parents[edu])
 

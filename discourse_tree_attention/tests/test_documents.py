@@ -1,6 +1,5 @@
 """Documents: units, labels, required units, matrices, the corpus and its batches."""
 
-from dataclasses import dataclass
 from itertools import islice
 from types import SimpleNamespace
 
@@ -47,14 +46,19 @@ def example(**changes):
     return SimpleNamespace(**fields | changes)
 
 
-def two_roots():
+def two_roots(**options):
     """A document whose one sentence has two roots."""
     edus = ["it rained ,", "it blew ."]
-    return make_document(example(document=["it rained , it blew ."], edus=edus, tree=TWO_ROOTS), "edu")
+    return labelled(example(document=["it rained , it blew ."], edus=edus, tree=TWO_ROOTS), **options)
+
+
+def labelled(example, level="edu", **options):
+    """A document with its oracle."""
+    return documents.make_documents([example], Config(level=level, **options))[0]
 
 
 def test_units_of_both_levels():
-    edu, sentence = make_document(example(), "edu"), make_document(example(), "sentence")
+    edu, sentence = labelled(example()), labelled(example(), "sentence")
     assert edu.units == EDUS and edu.sentence.tolist() == [0, 0, 1, 1]
     assert sentence.units == SENTENCES and sentence.sentence.tolist() == [0, 1]
     # Heads (Hirao): 1 is the root, 2 hangs on 1, 4 on 1, 3 on 4; only 1 and 4 are within the sentence of the dependent.
@@ -63,42 +67,42 @@ def test_units_of_both_levels():
     assert sentence.labels.tolist() == [True, False]
 
 
-def test_d17_restriction_follows_the_tree_before_its_post_editing():
-    """D17: two roots within one sentence: post-editing hangs one on the other, but no relation says that it must."""
-    assert two_roots().required == [[], []]
+def test_d17_the_right_one_of_two_nuclei_needs_the_left_one():
+    """D17: as in DiscoBERT; the paper's "ancestors" alone are an option. Post-editing has no part in it."""
+    assert two_roots().required == [[], [0]] and two_roots(right_nuclei=False).required == [[], []]
     np.testing.assert_array_equal(document_matrix(two_roots(), "d_tree", "edu"), [[1, 0], [1, 0]])
 
 
 def test_d12_positive_weight_is_negatives_per_positive():
     """D12: over all training documents, of the level's own units."""
-    assert positive_weight([make_document(example(), "edu"), two_roots()]) == 4 / 2
-    assert positive_weight([make_document(example(), "sentence")]) == 1
+    assert positive_weight([labelled(example()), two_roots()]) == 4 / 2
+    assert positive_weight([labelled(example(), "sentence")]) == 1
     with pytest.raises(ValueError, match="no unit of the training documents shares a word with its summary"):
         positive_weight([two_roots()])
 
 
 def test_sentence_level_needs_no_tree_but_edu_level_does():
     bare = example(edus=None, tree=None)
-    document = make_document(bare, "sentence")
+    document = make_document(bare, Config(level="sentence"))
     assert document.units == SENTENCES and document.tree is None
     with pytest.raises(ValueError, match="one has no EDUs: give it a discourse tree"):
-        make_document(bare, "edu")
+        make_document(bare, Config())
     with pytest.raises(ValueError, match="document 'one' has no discourse tree, which c_tree attention needs"):
         document_matrix(document, "c_tree", "sentence")
 
 
 def test_a_tree_of_another_text_is_refused():
     with pytest.raises(ValueError, match="data/3.dis: the tree has 4 EDUs, the document 3"):
-        make_document(example(edus=EDUS[1:]), "edu", "data/3.dis")
+        make_document(example(edus=EDUS[1:]), Config(), "data/3.dis")
     with pytest.raises(ValueError, match="one: .*ifitstays,schoolsclo' in the EDUs, '.*whenitstays"):
-        make_document(example(document=[SENTENCES[0], "when it stays , schools close ."]), "edu")
+        make_document(example(document=[SENTENCES[0], "when it stays , schools close ."]), Config())
     with pytest.raises(ValueError, match="one:.*is the file cut"):
-        make_document(example(tree=TREE[:200]), "edu")
+        make_document(example(tree=TREE[:200]), Config())
 
 
 def test_a_tree_without_texts_takes_the_documents_edus():
     brackets = read_brackets('[[[1,1],"N"], [[2,2],"S"], [[1,2],"N"], [[3,3],"S"], [[4,4],"N"], [[3,4],"S"]]')
-    document = make_document(example(tree=None), "edu", tree=brackets)
+    document = make_document(example(tree=None), Config(), tree=brackets)
     assert document.units == EDUS and document.required == [[], [0], [3], []]
 
 
@@ -114,7 +118,7 @@ def test_edus_find_their_sentence_by_their_characters():
 
 def test_d10_the_matrix_of_a_cut_document_is_normalised_again():
     """D10: the rows of the first units sum to 1 after the others have gone."""
-    document = cut_document(make_document(example(), "edu"), 3)
+    document = cut_document(make_document(example(), Config()), 3)
     assert document.units == EDUS[:3] and document.required == [[], [0], []] and document.was_cut
     matrix, whole = document_matrix(document, "c_tree", "edu"), c_tree(read_dis(TREE))
     np.testing.assert_allclose(matrix, whole[:3, :3] / whole[:3, :3].sum(1, keepdims=True), rtol=1e-6)
@@ -127,8 +131,8 @@ class Config(SimpleNamespace):
     """What `prepare` reads of a TrainConfig."""
 
     def __init__(self, **changes):
-        fields = dict(attention="c_tree", level="edu", max_pieces=0, shuffle_trees=False, seed=1, post_editing=True)
-        super().__init__(**fields | changes)
+        fields = dict(attention="c_tree", level="edu", max_pieces=0, shuffle_trees=False, seed=1, post_edit=True)
+        super().__init__(**fields | dict(data="data", right_nuclei=True) | changes)
 
     def model_config(self, width):
         return ModelConfig(attention=self.attention, width=width, head_width=4, feed_forward=8)
@@ -137,7 +141,7 @@ class Config(SimpleNamespace):
 def corpus(folder, level="edu", **changes):
     """Three documents, the second of one EDU."""
     single = example(id="two", document=["x ."], edus=["x ."], tree="( Root (leaf 1) (text _!x ._!) )")
-    own = [make_document(e, level) for e in (example(), single, example(id="three"))]
+    own = [labelled(e, level) for e in (example(), single, example(id="three"))]
     return prepare(own, Config(level=level, **changes), load_encoder(str(folder)), cache="")
 
 
@@ -167,8 +171,8 @@ def test_from_data_to_attention_a_dependent_attends_to_its_head(encoder_folder, 
 
 def test_d2_post_editing_is_an_option(encoder_folder):
     """D2: of two roots in one sentence the second hangs on the first; released code: each attends to itself."""
-    for post_editing, expected in ((True, [[1, 0], [1, 0]]), (False, [[1, 0], [0, 1]])):
-        config = Config(attention="d_tree", post_editing=post_editing)
+    for post_edit, expected in ((True, [[1, 0], [1, 0]]), (False, [[1, 0], [0, 1]])):
+        config = Config(attention="d_tree", post_edit=post_edit)
         own = prepare([two_roots()], config, load_encoder(str(encoder_folder)), cache="")
         assert own.matrices[0].tolist() == expected
 
@@ -195,25 +199,16 @@ def test_batches_cover_each_document_once_an_epoch():
         assert parts == [[1, 3, 3], [5, 7, 8], [9]]
 
 
-@dataclass
-class Given:
-    id: str
-    summary: list
-    document: tuple = tuple(SENTENCES)
-    edus: tuple = tuple(EDUS)
-    tree: str = TREE
-
-
 def test_oracles_are_found_once(tmp_path, monkeypatch):
     """The second time they come from the cache; those of other summaries do not."""
 
     def labels(*summaries):
-        data = [Given(str(n), [summary]) for n, summary in enumerate(summaries)]
-        return [document.labels.tolist() for document in documents.make_documents(data, "edu", "data", tmp_path)]
+        data = [example(id=str(n), summary=[summary]) for n, summary in enumerate(summaries)]
+        return [document.labels.tolist() for document in documents.make_documents(data, Config(), tmp_path)]
 
     summaries = ("a storm came .", "it stays")
     first = labels(*summaries)
-    assert first == [make_document(example(summary=[summary]), "edu").labels.tolist() for summary in summaries]
+    assert first == [labelled(example(summary=[summary])).labels.tolist() for summary in summaries]
     monkeypatch.setattr(documents, "oracle", None)
     assert labels(*summaries) == first
     with pytest.raises(TypeError):

@@ -29,7 +29,7 @@ def folder(tmp_path_factory):
         "tree-seed0": dict(attention="d_tree"),
         "tree-seed1": dict(attention="d_tree", seed=1),
         "sentences": dict(level="sentence", attention="c_tree"),
-        **{f"c-fold{fold}": dict(attention="c_tree", data="toy:count=9", folds=3, fold=fold) for fold in range(3)},
+        **{f"c-fold{n}": dict(attention="c_tree", data="toy:count=9", folds=3, fold=n, examples=5) for n in range(3)},
     }.items():
         train(TrainConfig(**SMALL | changes), folder / name)
     return folder
@@ -42,7 +42,7 @@ def runs(folder):
 
 @pytest.fixture(scope="module")
 def examples():
-    return read_documents(SMALL["data"], "test", "edu")[0]
+    return read_documents(TrainConfig(SMALL["data"]), "test")[0]
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +88,7 @@ def test_metrics_have_every_number_in_one_shape(metrics, runs, examples):
     # In these stories only the tree tells what the summary takes, and the promotion of its nuclei says part of it.
     assert systems["Tree alone"]["auc"]["low"] > 55
     assert [run["seed"] for run in systems["tree"]["runs"]] == [0, 1]
+    assert systems["tree"]["examples"] == 0 and systems["tree"]["runs"][0]["draw"] is None
     assert systems["dot"]["attention"] == "Dot Product(8)" and systems["dot"]["heads"] == 8
     assert systems["Oracle"]["rouge1"]["mean"] > max(s["rouge1"]["mean"] for n, s in systems.items() if n != "Oracle")
     json.dumps(metrics, allow_nan=False)
@@ -115,11 +116,12 @@ def test_folds_are_one_system_and_each_document_is_tested_once(folder, tmp_path,
     paths = [str(folder / f"c-fold{fold}") for fold in range(3)]
     main([*paths, "--json", str(tmp_path / "m.json")])
     metrics = json.loads((tmp_path / "m.json").read_text())
-    assert list(metrics["systems"]) == ["Lead6", "Oracle", "Tree alone", "c"] and metrics["documents"] == 18
-    assert [run["fold"] for run in metrics["systems"]["c"]["runs"]] == [0, 1, 2]
+    assert list(metrics["systems"]) == ["Lead6", "Oracle", "Tree alone", "Tree probe", "c"]
+    assert metrics["documents"] == 18 and metrics["systems"]["c"]["examples"] == 5
+    assert [(run["fold"], run["draw"]) for run in metrics["systems"]["c"]["runs"]] == [(0, 0), (1, 0), (2, 0)]
     other = {"c-fold0": load_run(folder / "c-fold0"), "d": load_run(folder / "c-fold1")}  # as many documents
     with pytest.raises(ValueError, match="d was tested on other documents than c"):
-        evaluate(other, read_documents("toy:count=9", "test", "edu", folds=3)[0])
+        evaluate(other, read_documents(TrainConfig("toy:count=9", folds=3), "test")[0])
 
 
 def test_systems_are_told_by_their_names():
@@ -168,7 +170,7 @@ def test_a_reference_that_rouge_cannot_read_is_named_before_the_work(runs, examp
         ([], [], "run"),
         (["no"], [], "no is not a run folder"),
         (["dot", "../runs0/dot"], [], "two runs have folders of the same name"),
-        (["dot", "sentences"], [], "do not go into one table"),
+        (["dot", "sentences"], [], "need the same --level"),
         (["dot", "c-fold0"], [], "trained on different data: say with --data"),
         (["c-fold0"], ["--limit", "3"], "--split test or validation, no --limit"),
         (["dot"], ["--limit", "0"], "limit must be at least 1"),

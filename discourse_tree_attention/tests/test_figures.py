@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("shared")
 pytest.importorskip("matplotlib")
 
-from ..figures import figure_4, figure_5, figure_rouge, main
+from ..figures import figure_4, figure_5, figure_low_resource, figure_rouge, main
 from ..formats import read_dis
 from ..matrices import c_tree, c_tree_nuclearity, d_tree
 from .test_documents import TREE
@@ -39,6 +39,25 @@ def test_rouge_of_a_metrics_file():
     for axes in figure.axes:
         (bars,) = axes.containers
         assert bars[2][0].get_segments()[0].tolist() == [[1.0, 0.0], [4.0, 0.0]] and bars[0].get_xdata()[0] == 2.0
+
+
+def test_low_resource_has_a_line_for_each_attention(tmp_path):
+    """Section 5.2: five draws at each number of documents, whatever the order of the runs."""
+
+    def system(attention, examples, *draws):
+        runs = [{"seed": 0, "rouge1": VALUE | {"mean": mean}} for mean in draws]
+        return SYSTEM | {"runs": runs, "attention": attention, "examples": examples}
+
+    systems = {"tree-n100": system("D-Tree", 100, 5.0, 9.0), "dot-n20": system("Dot Product(1)", 20, 1.0)}
+    systems |= {"tree-n20": system("D-Tree", 20, 2.0, 4.0), "tree": system("D-Tree", 0, 50.0), "Lead6": SYSTEM}
+    (axes,) = figure_low_resource(METRICS | {"systems": systems}).axes
+    lines = {line.get_label(): line.get_xydata().tolist() for line in axes.lines if line.get_marker() == "None"}
+    assert lines == {"D-Tree": [[20, 3], [100, 7]], "Dot Product(1)": [[20, 1]]}
+    dots = [point for line in axes.lines if line.get_marker() == "." for point in line.get_xydata().tolist()]
+    assert sorted(dots) == [[20, 1], [20, 2], [20, 4], [100, 5], [100, 9]]
+    (tmp_path / "m.json").write_text(json.dumps(METRICS | {"systems": systems}))
+    main([str(tmp_path / "m.json"), "--out", str(tmp_path)])
+    assert (tmp_path / "low_resource_m.png").exists()
 
 
 def test_command_line_and_bad_input(tmp_path, capsys):

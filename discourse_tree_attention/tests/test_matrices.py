@@ -15,9 +15,9 @@ from ..matrices import (
     heads,
     level_sum,
     post_edit,
-    promotion,
     sentence_matrix,
 )
+from ..salience import promotion
 from ..trees import Node
 from . import reference_trees as reference
 
@@ -206,14 +206,6 @@ def test_limit_all_nuclei():
     np.testing.assert_array_equal(promotion(tree), np.zeros(4))
 
 
-def test_promotion_is_that_of_marcu():
-    """An EDU is in the promotion set of each node above it as long as it is Nucleus there; the highest one counts."""
-    np.testing.assert_array_equal(promotion(FIVE), [0, -3, -2, -1, -1])
-    np.testing.assert_array_equal(promotion(FOUR), [0, 0, 0, -2])
-    # Of a sentence the best EDU; one without EDUs comes last.
-    np.testing.assert_array_equal(promotion(FIVE, np.array([0, 0, 2, 2, 2]), 4), [0, -4, -1, -4])
-
-
 def test_the_release_does_not_post_edit():
     """D2: post_editing=False is the form of the released code."""
     tree, sentence = some_tree(4, 20)
@@ -229,12 +221,6 @@ def test_bad_input():
             build_matrix(kind, FIVE, None, level)
     with pytest.raises(ValueError, match="sentence level needs to know the sentence of each EDU"):
         build_matrix("c_tree", FIVE, None, "sentence")
-    with pytest.raises(ValueError, match=r"sentence has the shape \(4,\); one index for each of the 5 EDUs"):
-        build_matrix("d_tree", FIVE, np.zeros(4, int), "edu")
-    with pytest.raises(ValueError, match="sentence has the indices -1 to 0, counted from 0"):
-        d_tree(FIVE, np.array([-1, 0, 0, 0, 0]))
-    with pytest.raises(ValueError, match="sentence has the indices 0 to 2 of 2, counted from 0"):
-        sentence_matrix(c_tree(FIVE), np.array([0, 0, 1, 1, 2]), sentences=2)
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -11,7 +11,6 @@ from ..model import (
     TREES,
     ModelConfig,
     Summarizer,
-    check_length,
     count_parameters,
     extraction_loss,
     longest_document,
@@ -206,7 +205,6 @@ def test_a_document_longer_than_the_tables_is_refused(make_model):
     for attention, longest in (("dense", 24), ("learned_random", 24), ("dot", 40), ("c_tree", 40)):
         model = make_model(attention)
         assert longest_document(model.config) == longest
-        check_length(longest, model.config)
         units, keep = torch.zeros(1, longest + 1, 16), torch.ones(1, longest + 1, dtype=torch.bool)
         with pytest.raises(ValueError, match=f"a document of {longest + 1} units is longer than the {longest}.*cut it"):
             model(units, keep, torch.zeros(1, longest + 1, longest + 1))

@@ -10,9 +10,11 @@ import pytest
 pytest.importorskip("shared")
 
 
+from ..formats import read_dis
 from ..predict import main
 from ..train import main as train_main
-from .test_parse import TEXT
+from .reference_trees import rs3
+from .test_parse import EDUS, TEXT
 
 DIS = """( Root (span 1 3)
   ( Satellite (leaf 1) (rel2par attribution) (text _!Officials said_!) )
@@ -65,6 +67,19 @@ def test_the_example_of_the_readme(runs, capsys):
     assert summary in text and len(summary) < 60
     with pytest.raises(SystemExit):
         main([str(runs / "edu"), "--units", "-1"])
+
+
+@pytest.mark.parametrize("suffix", [".rs3", ".json"])
+def test_trees_of_other_formats(runs, files, tmp_path, capsys, suffix):
+    """.rs3 of the same tree; brackets have no texts, so each line is an EDU. The summary is that of .dis."""
+    main([str(runs / "edu"), *files])
+    expected = capsys.readouterr().out
+    roles = '[[[1,1],"S"], [[2,2],"N"], [[3,3],"S"], [[2,3],"N"]]'
+    (tmp_path / f"new{suffix}").write_text(rs3(read_dis(DIS)) if suffix == ".rs3" else roles)
+    if suffix == ".json":
+        Path(files[0]).write_text("\n".join(EDUS) + "\n")
+    main([str(runs / "edu"), files[0], "--tree", str(tmp_path / f"new{suffix}")])
+    assert capsys.readouterr().out == expected
 
 
 def test_json_lines_with_trees(runs, tmp_path, capsys):
@@ -123,7 +138,9 @@ def test_errors_name_the_tree_file(runs, files, tmp_path, capsys):
     (tmp_path / "new.dis").write_text(DIS[:90])
     assert "new.dis:2: 1 brackets are still open" in message(files)
     (tmp_path / "new.json").write_text('[[[1, 1], "Satellite"], [[2, 2], "Nucleus"]]')
-    assert "new.json has no text at its leaves" in message([files[0], "--tree", str(tmp_path / "new.json")])
+    assert "new.json: the tree has 2 EDUs, the document 1" in message([files[0], "--tree", str(tmp_path / "new.json")])
+    (tmp_path / "new.rs3").write_text("<rst>")
+    assert "new.rs3: no XML" in message([files[0], "--tree", str(tmp_path / "new.rs3")])
     assert "give one FILE" in message([files[0], *files])
     (tmp_path / "new.txt").write_text("")
     (tmp_path / "new.dis").write_text(DIS)

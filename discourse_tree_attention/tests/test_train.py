@@ -159,7 +159,7 @@ def test_it_learns_what_the_tree_says(tmp_path):
     config = TrainConfig(data="toy:signal=0,count=300", attention="d_tree", **sizes)
     train(config, tmp_path / "run")
     run = load_run(tmp_path / "run")
-    _, documents = read_documents(config.data, "test", "edu", limit=100)
+    _, documents = read_documents(config, "test", limit=100)
     corpus = prepare(documents, config, run.encoder, "")
     picked, chance = 0.0, 0.0
     for document, scores in zip(corpus.documents, score_documents(run.model, corpus), strict=True):
@@ -199,7 +199,7 @@ def test_folds_part_the_corpus():
         assert [len(part) for part in parts] == [18, 6, 6] and len(set.union(*parts)) == 30
         tests.append(parts[2])
     assert len(set.union(*tests)) == 30
-    assert len(read_documents("toy:count=15", "test", "edu", folds=5)[1]) == 30
+    assert len(read_documents(TrainConfig("toy:count=15", folds=5), "test")[1]) == 30
 
 
 def test_examples_are_drawn_by_their_seed():
@@ -213,7 +213,7 @@ def test_examples_are_drawn_by_their_seed():
 
 def test_documents_are_cut_at_the_word_pieces_and_counted(run_dir):
     run = load_run(run_dir)
-    _, documents = read_documents(SMALL["data"], "test", "edu")
+    _, documents = read_documents(TrainConfig(SMALL["data"]), "test")
     corpus = prepare(documents, replace(run.config, max_pieces=40), run.encoder, "")
     for document in corpus.documents:
         assert sum(map(len, run.encoder.tokenizer(document.units).input_ids)) <= 40 and document.was_cut
@@ -228,7 +228,7 @@ def test_a_document_too_long_for_the_tables_is_cut_and_counted(tmp_path):
 def test_a_document_that_is_one_string_is_split_into_sentences(tmp_path):
     row = {"id": "d", "document": "It rained. We stayed. They left.", "summary": "We stayed."}
     (tmp_path / "train.jsonl").write_text(json.dumps(row))
-    _, documents = read_documents(str(tmp_path), "train", "sentence")
+    _, documents = read_documents(TrainConfig(str(tmp_path), "sentence"), "train")
     assert documents[0].units == ["It rained.", "We stayed.", "They left."]
     assert documents[0].labels.tolist() == [False, True, False]
 
@@ -254,7 +254,8 @@ def test_d20_presets_hold_these_values(tmp_path):
         assert config == replace(defaults, **values)
     assert (defaults.layers, defaults.dropout, defaults.classifier, defaults.dense_inner) == (2, 0.1, 100, 512)
     assert (defaults.max_units, defaults.positions, defaults.max_tokens) == (512, 1000, 128)
-    assert defaults.post_editing and defaults.pooling == "cls" and not (defaults.standardize or defaults.key_width)
+    assert defaults.post_edit and defaults.right_nuclei
+    assert defaults.pooling == "cls" and not (defaults.standardize or defaults.key_width)
 
 
 def test_d16_sizes_keep_the_papers_proportions():
@@ -281,7 +282,7 @@ def test_d16_sizes_keep_the_papers_proportions():
         (["--folds", "2"], "need 3 folds or more"),
         (["--folds", "5", "--fold", "5"], "--fold 5 of --folds 5"),
         (["--shuffle-trees", "True", "--attention", "dot"], "--attention dot reads no tree"),
-        (["--post-editing", "False"], "--post-editing is for --attention d_tree"),
+        (["--post-edit", "False"], "--post-edit is for --attention d_tree"),
         (["--heads", "8"], "the same weights in every head"),
         (["--encoder", "/no/encoder", "--data", "toy:count=3"], "no encoder '/no/encoder'"),
         (["--data", "/no/data"], "no file or folder '/no/data'"),
@@ -330,7 +331,7 @@ def test_d24_vectors_are_standardized_by_the_training_documents_alone(tmp_path):
     config = small(data="toy:count=9", folds=3, standardize=True, pooling="mean", steps=1)
     train(config, tmp_path / "run")
     run = load_run(tmp_path / "run")
-    _, documents = read_documents(config.data, "train", "edu", folds=3)
+    _, documents = read_documents(config, "train")
     corpus = prepare(documents, config, run.encoder, "").select(choose_documents(config, "train", len(documents)))
     vectors = torch.from_numpy(np.concatenate(corpus.vectors))
     torch.testing.assert_close(run.model.standardize.mean, vectors.mean(0), atol=1e-5, rtol=1e-4)

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ..formats import read_brackets, read_dis, read_nltk, read_tree, spell, write_dis
+from ..formats import read_brackets, read_dis, read_nltk, read_rs3, read_tree, spell, write_dis
 from ..matrices import heads
 from ..trees import Node, check_tree, leaves, nodes
-from .reference_trees import brackets, chain, random_tree
+from .reference_trees import brackets, chain, random_tree, rs3
 
 RST_DT = """( Root (span 1 5)
   ( Nucleus (span 1 4) (rel2par span)
@@ -33,6 +33,33 @@ GUM_STYLE = """( Root (span 1 3)
   )
 )
 """  # noqa: W291
+RS3 = """<rst><header><relations>
+  <rel name="list" type="rst"/> <rel name="list" type="multinuc"/> <rel name="reason" type="rst"/>
+</relations></header><body>
+  <group id="10" type="multinuc" parent="12" relname="span"/>
+  <segment id="1" parent="10" relname="reason">News</segment>
+  <segment id="2" parent="10" relname="list">Prices &lt; wages
+    rose ,</segment>
+  <segment id="3" parent="10" relname="list">rain fell</segment>
+  <segment id="4" parent="11" relname="span">and we left</segment>
+  <segment id="5" parent="4" relname="list">for ever .</segment>
+  <segment id="6" parent="10" relname="reason">The end .</segment>
+  <group id="11" type="span" parent="10" relname="list"/> <group id="12" type="span"/>
+</body></rst>
+"""
+ITS_TWIN = """( Root (span 1 6)
+  ( Satellite (leaf 1) (rel2par reason) (text _!News_!) )
+  ( Nucleus (span 2 5) (rel2par span)
+    ( Nucleus (leaf 2) (rel2par list) (text _!Prices < wages rose ,_!) )
+    ( Nucleus (leaf 3) (rel2par list) (text _!rain fell_!) )
+    ( Nucleus (span 4 5) (rel2par list)
+      ( Nucleus (leaf 4) (rel2par span) (text _!and we left_!) )
+      ( Satellite (leaf 5) (rel2par list) (text _!for ever ._!) )
+    )
+  )
+  ( Satellite (leaf 6) (rel2par reason) (text _!The end ._!) )
+)
+"""
 
 
 def shape(node):
@@ -88,6 +115,29 @@ def test_nodes_of_many_children_become_right_branching(roles, expected):
     assert all(node.relation == ("r" if node.nucleus is False else "span") for node in nodes(tree)) or "S" not in roles
 
 
+def test_rs3_is_the_tree_of_its_dis_twin():
+    """What hangs on a group of several nuclei is a satellite of all; a relation's kind may depend on the place."""
+    assert shape(read_rs3(RS3)) == "(S1 N(N(N2 N(N3 N(N4 S5))) S6))"
+    assert values(read_rs3(RS3)) == values(read_dis(ITS_TWIN))
+    assert values(read_rs3('<rst><segment id="7">Alone .</segment></rst>')) == values(Node(1, 1, None, text="Alone ."))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("</body>", "", "doc: no XML .*is the file cut"),
+        (' parent="12" relname="span"', "", "doc: 2 roots and 0 nodes in a circle; one root is needed"),
+        ('parent="4"', 'parent="5"', "doc: 1 roots and 1 nodes in a circle"),
+        (RS3[5:-7], "", "doc: 0 roots"),
+        ('id="10" type="multinuc"', 'id="10" type="span"', "doc: group '10' has no nucleus"),
+        ('parent="4"', 'parent="2"', "doc: span 2-5 has children that are not side by side: 2-2 and 5-5"),
+    ],
+)
+def test_bad_input_rs3(old, new, message):
+    with pytest.raises(ValueError, match=message):
+        read_rs3(RS3.replace(old, new), "doc")
+
+
 def test_limit_one_edu():
     tree = Node(1, 1, None, text="Alone .")
     assert values(read_dis(write_dis(tree))) == values(tree)
@@ -107,7 +157,7 @@ def test_brackets_of_the_released_code():
 def test_every_format_gives_back_a_random_tree(seed):
     tree = random_tree(np.random.default_rng(seed), 2 + 4 * seed)
     check_tree(tree)
-    assert values(read_dis(write_dis(tree))) == values(tree)
+    assert values(read_dis(write_dis(tree))) == values(read_rs3(rs3(tree))) == values(tree)
     assert shape(read_brackets(json.dumps(brackets(tree)))) == shape(tree)
 
 
@@ -115,7 +165,7 @@ def test_every_format_gives_back_a_random_tree(seed):
 def test_limit_trees_as_deep_as_long(right_branching):
     """Nothing is recursive."""
     tree = chain(1500, right_branching)
-    assert values(read_dis(write_dis(tree))) == values(tree) and len(repr(tree)) < 200
+    assert values(read_dis(write_dis(tree))) == values(read_rs3(rs3(tree))) == values(tree) and len(repr(tree)) < 200
     items = [[[n.first, n.last], "N" if n.nucleus else "S"] for n in nodes(tree)][:-1]
     assert heads(read_brackets(json.dumps(items))).tolist() == heads(tree).tolist()
     deep = Tree("List[N][N]", ["w", "w"])
@@ -159,10 +209,10 @@ def test_bad_input_nltk():
         read_nltk(Tree("List[S][S]", ["a", "b"]), "doc")
 
 
-@pytest.mark.parametrize("suffix", [".dis", ".json", ".brackets"])
+@pytest.mark.parametrize("suffix", [".dis", ".rs3", ".json", ".brackets"])
 def test_read_tree_goes_by_the_suffix(tmp_path, suffix):
     path = tmp_path / f"wsj_0601.out{suffix}"
-    text = {".dis": GUM_STYLE}.get(suffix, '[[[1, 1], "S"], [[2, 2], "N"]]')
+    text = {".dis": GUM_STYLE, ".rs3": RS3}.get(suffix, '[[[1, 1], "S"], [[2, 2], "N"]]')
     path.write_text(text, encoding="utf-8")
     assert shape(read_tree(path))[:2] == "(S"
     path.write_text(text[:-4], encoding="utf-8")
@@ -172,7 +222,7 @@ def test_read_tree_goes_by_the_suffix(tmp_path, suffix):
 
 def test_read_tree_refuses_other_files(tmp_path):
     (tmp_path / "a.xml").write_text("<rst/>")
-    with pytest.raises(ValueError, match=r"a\.xml: no tree format '\.xml'; use \.dis, \.json, \.brackets"):
+    with pytest.raises(ValueError, match=r"a\.xml: no tree format '\.xml'; use \.dis, \.rs3, \.json, \.brackets"):
         read_tree(tmp_path / "a.xml")
     (tmp_path / "a.dis").write_bytes("( Root (leaf 1) (text _!é_!) )".encode("latin-1"))
     with pytest.raises(ValueError, match=r"a\.dis is not UTF-8 at byte 24"):
@@ -195,7 +245,7 @@ def test_trees_are_read_without_torch():
 BRACKETS = '[[[1, 1], "Satellite", "x"], [[2, 2], "Nucleus", "span"]]'
 
 
-@pytest.mark.parametrize(("reader", "text"), [(read_dis, RST_DT), (read_brackets, BRACKETS)])
+@pytest.mark.parametrize(("reader", "text"), [(read_dis, RST_DT), (read_rs3, RS3), (read_brackets, BRACKETS)])
 def test_bad_input_a_file_cut_anywhere(reader, text):
     text = text.removesuffix("\n")
     reader(text)
