@@ -18,7 +18,7 @@ from ..documents import (
     prepare,
     sentence_of_edus,
 )
-from ..formats import read_brackets, read_dis
+from ..formats import read_dis
 from ..matrices import c_tree
 from ..model import ModelConfig
 from ..units import load_encoder
@@ -98,12 +98,6 @@ def test_a_tree_of_another_text_is_refused():
         make_document(example(document=[SENTENCES[0], "when it stays , schools close ."]), Config())
     with pytest.raises(ValueError, match="one:.*is the file cut"):
         make_document(example(tree=TREE[:200]), Config())
-
-
-def test_a_tree_without_texts_takes_the_documents_edus():
-    brackets = read_brackets('[[[1,1],"N"], [[2,2],"S"], [[1,2],"N"], [[3,3],"S"], [[4,4],"N"], [[3,4],"S"]]')
-    document = make_document(example(tree=None), Config(), tree=brackets)
-    assert document.units == EDUS and document.required == [[], [0], [3], []]
 
 
 def test_edus_find_their_sentence_by_their_characters():

@@ -124,6 +124,20 @@ def test_folds_are_one_system_and_each_document_is_tested_once(folder, tmp_path,
         evaluate(other, read_documents(TrainConfig("toy:count=9", folds=3), "test")[0])
 
 
+def test_the_probe_is_fitted_on_each_folds_training_documents(monkeypatch):
+    calls = []
+
+    def probe(training, tested, level):
+        calls.append([{document.id for document in part} for part in (training, tested)])
+        return {document.id: np.zeros(len(document.units)) for document in tested}
+
+    monkeypatch.setattr(module, "probe", probe)
+    examples, documents = read_documents(config := TrainConfig("toy:count=9", folds=3, fold=1, examples=2), "train")
+    module.baselines(documents, config, {e.id: e.references for e in examples}, {documents[0].id})
+    assert [(len(training), len(tested), training & tested) for training, tested in calls] == [(6, 6, set())] * 3
+    assert len(set.union(*(tested for _, tested in calls))) == 18
+
+
 def test_systems_are_told_by_their_names():
     names = ("tree-seed1", "tree-fold10-seed2", "tree-draw2", "tree_3", "c_tree", "v2")
     assert [system_of(name) for name in names] == ["tree"] * 4 + ["c_tree", "v2"]

@@ -10,9 +10,8 @@ from .test_matrices import FIVE, FOUR, some_tree
 
 
 def document(tree, name="d", labels=(), units=4):
-    return SimpleNamespace(
-        id=name, tree=tree, labels=np.array(labels), units=[""] * units, edu_sentence=np.array([0, 0, 2, 2, 2])
-    )
+    sentence = np.array([0, 0, 2, 2, 2])
+    return SimpleNamespace(id=name, tree=tree, labels=np.array(labels), units=[""] * units, edu_sentence=sentence)
 
 
 def test_promotion_is_that_of_marcu():

@@ -2,7 +2,6 @@
 
 import random
 
-import numpy as np
 import pytest
 
 from ..matrices import heads
@@ -27,12 +26,6 @@ def test_section_5_1_required_units_against_recursion(seed):
     for right_nuclei, parents in ((False, reference.hirao(tree)), (True, reference.discobert(tree))):
         for edu, found in enumerate(required_units(heads(tree, right_nuclei), sentence), 1):
             assert [other + 1 for other in found] == reference.needed(parents, from_one(sentence), edu)
-
-
-def test_section_5_1_required_units_are_recursive_and_end_with_the_sentence():
-    parents = np.array([0, 0, 1, 2, 3])
-    assert required_units(parents, np.array([0, 1, 1, 1, 2])) == [[], [], [1], [2, 1], []]
-    assert required_units(parents, np.zeros(5, int)) == [[], [0], [1, 0], [2, 1, 0], [3, 2, 1, 0]]
 
 
 def test_section_5_1_ancestors_come_with_a_unit():

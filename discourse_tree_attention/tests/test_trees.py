@@ -36,8 +36,7 @@ GUM_STYLE = """( Root (span 1 3)
 RS3 = """<rst><header><relations>
   <rel name="list" type="rst"/> <rel name="list" type="multinuc"/> <rel name="reason" type="rst"/>
 </relations></header><body>
-  <group id="10" type="multinuc" parent="12" relname="span"/>
-  <segment id="1" parent="10" relname="reason">News</segment>
+  <group id="10" type="multinuc" parent="12" relname="span"/> <segment id="1" parent="10" relname="reason">News</segment>
   <segment id="2" parent="10" relname="list">Prices &lt; wages
     rose ,</segment>
   <segment id="3" parent="10" relname="list">rain fell</segment>
@@ -47,19 +46,12 @@ RS3 = """<rst><header><relations>
   <group id="11" type="span" parent="10" relname="list"/> <group id="12" type="span"/>
 </body></rst>
 """
-ITS_TWIN = """( Root (span 1 6)
-  ( Satellite (leaf 1) (rel2par reason) (text _!News_!) )
-  ( Nucleus (span 2 5) (rel2par span)
-    ( Nucleus (leaf 2) (rel2par list) (text _!Prices < wages rose ,_!) )
-    ( Nucleus (leaf 3) (rel2par list) (text _!rain fell_!) )
-    ( Nucleus (span 4 5) (rel2par list)
+ITS_TWIN = """( Root (span 1 6) ( Satellite (leaf 1) (rel2par reason) (text _!News_!) )
+  ( Nucleus (span 2 5) (rel2par span) ( Nucleus (leaf 2) (rel2par list) (text _!Prices < wages rose ,_!) )
+    ( Nucleus (leaf 3) (rel2par list) (text _!rain fell_!) ) ( Nucleus (span 4 5) (rel2par list)
       ( Nucleus (leaf 4) (rel2par span) (text _!and we left_!) )
-      ( Satellite (leaf 5) (rel2par list) (text _!for ever ._!) )
-    )
-  )
-  ( Satellite (leaf 6) (rel2par reason) (text _!The end ._!) )
-)
-"""
+      ( Satellite (leaf 5) (rel2par list) (text _!for ever ._!) ) ) )
+  ( Satellite (leaf 6) (rel2par reason) (text _!The end ._!) ) )"""
 
 
 def shape(node):
@@ -143,14 +135,6 @@ def test_limit_one_edu():
     assert values(read_dis(write_dis(tree))) == values(tree)
     assert values(read_brackets("[]")) == values(read_brackets('[[[1, 1], "Nucleus"]]')) == values(Node(1, 1, None))
     assert values(read_nltk(Tree("n/a", ["Alone ."]))) == values(tree)
-
-
-def test_brackets_of_the_released_code():
-    text = """[[[1,1],"Nucleus"], [[2,2],"Satellite"], [[1,2],"Nucleus"], [[3,3],"Satellite"], [[1,3],"Nucleus"],
-        [[4,4],"Nucleus"], [[5,5],"Nucleus"], [[4,5],"Satellite"]]"""
-    assert shape(read_brackets(text)) == "(N(N(N1 S2) S3) S(N4 N5))"
-    short = read_brackets(text.replace("ucleus", "").replace("atellite", ""))
-    assert values(short) == values(read_brackets(text))
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -262,14 +246,11 @@ def test_bad_input_a_file_cut_anywhere(reader, text):
         ("Nucleus (leaf 1)", "Nucleous (leaf 1)", r"doc:3: '\( Nucleous \(\.\.\.\).*no node \(Root, Nucleus"),
         ("(leaf 1)", "(leaf one)", r"doc:3: '\( leaf one \)' is no node"),
         ("(span 3 4)", "(span 3 5)", r"doc:8: span 3-5 has children that cover 3-4"),
-        ("(span 1 4)", "(span 1 3)", r"doc:9: span 1-3 has children that cover 1-4"),
         ("(leaf 2)", "(leaf 1)", r"doc: span 1-4 has children that are not side by side: 1-1 and 3-4"),
-        ("(leaf 5)", "(leaf 6)", r"doc:11: span 1-5 has children that cover 1-6"),
         ("Nucleus (leaf 3)", "Satellite (leaf 3)", r"doc: span 3-4 has no Nucleus among its children"),
         ("Nucleus (leaf 1)", "Root (leaf 1)", r"doc: span 1-4 has a Root inside it"),
         ("( Root", "( Nucleus", r"doc: a tree has a root without a sibling"),
         ("( Root", "x ( Root", r"doc:11: one tree '\( Root ... \)' is needed and nothing else"),
-        (") )//TT_ERR", ") )\n)\n", r"doc:13: one tree"),
         ("(span 1 4)", "", r"doc:9: span 0-0 has children that cover 1-4"),
         ("(leaf 5)", "(span 4 5)", r"doc: span 4-5 has no children but more than one EDU"),
     ],
@@ -299,9 +280,6 @@ def test_bad_input_dis_numbers_from_one_and_is_something():
         ('[[[1, 1], "N"], [[2, 2], "N"], [[1, 3], "N"], [[4, 4], "N"]]', "doc: span 1-3 has children that cover 1-2"),
         ('[[[1, 1], "N"], [[2, 2], "N"], [[3, 3], "N"]]', "doc: span 1-3 has 3 children; a binary"),
         ('[[[1, 1], "N"], [[2, 2], "N"], [[1, 2], "N"]]', "doc: span 1-2 has 1 children"),
-        ('[[[1, 1], "N"], [[3, 3], "N"]]', "doc: span 1-3 has children that are not side by side: 1-1 and 3-3"),
-        ('[[[1, 1], "S"], [[2, 2], "S"]]', "doc: span 1-2 has no Nucleus"),
-        ('[[[2, 2], "N"], [[3, 3], "N"]]', "doc: a tree has .* its first EDU is 1, not 2"),
         ("[" * 100_000, "doc: no JSON"),
     ],
 )
