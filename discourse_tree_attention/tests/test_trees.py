@@ -36,7 +36,7 @@ GUM_STYLE = """( Root (span 1 3)
 RS3 = """<rst><header><relations>
   <rel name="list" type="rst"/> <rel name="list" type="multinuc"/> <rel name="reason" type="rst"/>
 </relations></header><body>
-  <group id="10" type="multinuc" parent="12" relname="span"/> <segment id="1" parent="10" relname="reason">News</segment>
+  <group id="10" type="multinuc" parent="12" relname="span"/> <segment id="1" parent="10" relname="reason">New</segment>
   <segment id="2" parent="10" relname="list">Prices &lt; wages
     rose ,</segment>
   <segment id="3" parent="10" relname="list">rain fell</segment>
@@ -46,7 +46,7 @@ RS3 = """<rst><header><relations>
   <group id="11" type="span" parent="10" relname="list"/> <group id="12" type="span"/>
 </body></rst>
 """
-ITS_TWIN = """( Root (span 1 6) ( Satellite (leaf 1) (rel2par reason) (text _!News_!) )
+ITS_TWIN = """( Root (span 1 6) ( Satellite (leaf 1) (rel2par reason) (text _!New_!) )
   ( Nucleus (span 2 5) (rel2par span) ( Nucleus (leaf 2) (rel2par list) (text _!Prices < wages rose ,_!) )
     ( Nucleus (leaf 3) (rel2par list) (text _!rain fell_!) ) ( Nucleus (span 4 5) (rel2par list)
       ( Nucleus (leaf 4) (rel2par span) (text _!and we left_!) )
