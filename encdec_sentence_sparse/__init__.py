@@ -4,22 +4,17 @@ At every decoding step, each decoder layer attends to the words of a few source 
 sentence-level attention: exact, or approximated from one vector per sentence, so that the other words are never read.
 """
 
-from .approximator import SentenceEncoder
 from .model import SentenceSparseBart, add_approximator, freeze, load_model
-from .selection import Selection, objective, saliency, top_r
-from .sentences import Splitter
+from .selection import Selection, objective, top_r
 from .text import encode
 
 __all__ = [
     "Selection",
-    "SentenceEncoder",
     "SentenceSparseBart",
-    "Splitter",
     "add_approximator",
     "encode",
     "freeze",
     "load_model",
     "objective",
-    "saliency",
     "top_r",
 ]

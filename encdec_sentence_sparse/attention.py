@@ -1,12 +1,5 @@
 """Encoder-decoder attention over the selected sentences, and the cache that keeps every source once.
 
-Glossary
-    hidden             decoder states                     (B, Q, D), Q = T steps, or W beams while decoding
-    queries            q_m, per head                      (B, H, Q, K)
-    sentence_keys      what a query is compared with      (B, H, N, K)
-    scores             alpha^s_m or what stands for it    (B, Q, N), heads averaged
-    keep               I^r_m, the selected sentences      (B, Q, N) bool
-
 There are two paths, tested equal. `forward` (training, `use_cache=False`) computes the selection as a mask over all
 words: easy to read and to train through, and no faster than full attention. `decode_step` keeps keys and values once
 per source, and fetches only the words of the sentences that a beam selected.
@@ -59,6 +52,8 @@ class SourceCache(EncoderDecoderCache):
         has_padding = min(self.lengths) < sentences.ids.size(1)
         self.keep_words = (sentences.ids >= 0)[:, None, None] if has_padding else None  # (B, 1, 1, S)
         self.gathered = torch.empty_like(memories[0].keys_values[0])  # (S, 2, D), overwritten by every gather
+        longest = sentences.membership.float().sum(1).sort(descending=True).values  # (B, N)
+        self.most_words = longest.cumsum(1).amax(0).long().tolist()  # (N,) that 1, 2, ..., N sentences can have
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         self.self_attention_cache.reorder_cache(beam_idx)
@@ -219,8 +214,11 @@ class SentenceSparseAttention(nn.Module):
         keep = self.select(hidden, queries, memory, sentences, selection, steps)
         if keep is None:
             context = self.attend_masked(queries, memory, None, sentences.ids, cache.keep_words)
-        else:
+        elif keep.device.type == "cpu":
             context = self.attend_gathered(queries, memory, keep, cache)
+        else:
+            words = cache.most_words[min(selection.r * keep.size(1), keep.size(2)) - 1]
+            context = self.attend_gathered_at_once(queries, memory, keep, sentences.ids, words)
         return self.out_proj(context.transpose(1, 2).reshape(hidden_states.shape))
 
     def attend_gathered(self, queries: Tensor, memory: LayerMemory, keep: Tensor, cache: SourceCache) -> Tensor:
@@ -240,3 +238,19 @@ class SentenceSparseAttention(nn.Module):
             # Eq. (3): softmax(Q K^^T) V^ over the words of the selected sentences
             contexts.append(F.scaled_dot_product_attention(queries[source : source + 1], keys, values, keep_words))
         return torch.cat(contexts)  # (B, H, Q, K)
+
+    def attend_gathered_at_once(
+        self, queries: Tensor, memory: LayerMemory, keep: Tensor, sentence_ids: Tensor, words: int
+    ) -> Tensor:
+        """The same for all sources together, without a number that a GPU would have to wait for.
+
+        Args:
+            words: how many to fetch of each source; no source may need more.
+        """
+        is_read = keep.any(1).gather(1, sentence_ids.clamp_min(0)) & (sentence_ids >= 0)  # (B, S)
+        positions = is_read.byte().topk(words, 1).indices  # (B, words): what is read, and then what is not
+        documents = torch.arange(len(sentence_ids), device=keep.device).unsqueeze(1)
+        keys, values = (self.split(part) for part in memory.keys_values[documents, positions].unbind(2))
+        sentences = sentence_ids.gather(1, positions).clamp_min(0).unsqueeze(1).expand(-1, keep.size(1), -1)
+        keep_words = keep.gather(2, sentences) & is_read.gather(1, positions).unsqueeze(1)  # (B, Q, words)
+        return F.scaled_dot_product_attention(queries, keys, values, keep_words.unsqueeze(1))

@@ -2,6 +2,7 @@
 
 python -m encdec_sentence_sparse.benchmark --csv runs/benchmark.csv
 python -m encdec_sentence_sparse.benchmark --models base --precision packed int8       # CTranslate2 beside it
+python -m encdec_sentence_sparse.benchmark --models base --tokens 24 96 192 --lengths 800 1600 2400 3200 4000
 python -m encdec_sentence_sparse.benchmark --models base --table-1 --appendix-b      # how time grows with the lengths
 
 Random weights of BART's sizes, documents of the lengths of Table 4 (CNN/DailyMail and arXiv, the latter cut):
@@ -13,9 +14,11 @@ Random weights of BART's sizes, documents of the lengths of Table 4 (CNN/DailyMa
     CTranslate2    its engine of the same BART, where it is installed, at float32 and int8; it has no local attention
 
 A decode starts from encoder states and makes `--tokens` tokens. End to end are the encoder (LoBART's beyond 1,024
-tokens), the sentence encoder and the decode of a round. Every side runs once a round, each round in another order; a
-number is the median over the rounds, a ratio the median of the ratios within rounds, with its lowest and highest value.
-On the CPU seconds are CPU seconds, and freed memory stays with the process for all sides (`keep_memory`).
+tokens), the sentence encoder and the decode; "pays after" so many tokens a sentence encoder has won its time back.
+Attention's parts, of all layers and tokens at the first r, stand beside their cost by Section 4.1. Every side runs
+once a round, each round in another order; a number is the median over the rounds, a ratio the median of the ratios
+within rounds, with its lowest and highest value. On the CPU seconds are CPU seconds, and freed memory stays with the
+process for all sides (`keep_memory`).
 """
 
 import ctypes
@@ -43,7 +46,7 @@ from shared.rouge import table
 from shared.timing import find_device
 
 from .approximator import KINDS, SentenceEncoder
-from .cost import appendix_b, table_1
+from .cost import appendix_b, attention_costs, attention_parts, table_1
 from .model import SentenceSparseBart, add_approximator, bart_config
 from .precision import PRECISIONS, convert
 from .run import one_line_errors
@@ -54,8 +57,8 @@ MODELS = {  # vocabulary, width, feed-forward width, heads, layers
     "large": (50265, 1024, 4096, 16, 12),
     "tiny": (60, 16, 32, 2, 2),
 }
-SENTENCES = {800: 29, 4000: 120, 24: 6}  # S: N; 24 is for --quick
-TITLES = {"x generate": "generate", "x shared": "shared", "x CTranslate2": "CTranslate2"}
+SENTENCES = {800: 29, 4000: 120, 24: 6}  # S: N; 24 is for --quick; any other has a sentence per 30 words
+PARTS = ("encoder", *KINDS, "sentence level", "word level", "all words")
 
 
 @dataclass
@@ -63,7 +66,7 @@ class Options:
     """The command line."""
 
     models: tuple[Literal["base", "large"], ...] = ("base", "large")
-    lengths: tuple[Literal[800, 4000], ...] = (800, 4000)  # words of a document; CNN/DailyMail and arXiv
+    lengths: tuple[int, ...] = (800, 4000)  # words of a document, 60 to 4096; CNN/DailyMail and arXiv
     beams: tuple[int, ...] = (1, 4)
     sources: tuple[int, ...] = (1,)  # documents decoded at a time
     r: tuple[int, ...] = (5, 10, 30)  # sentences to attend to
@@ -86,8 +89,9 @@ class Shape(NamedTuple):
     beams: int
     tokens: int
 
-
-# Models
+    @property
+    def sentences(self) -> int:
+        return SENTENCES.get(self.length, self.length // 30)
 
 
 def make_models(name: str, precision: str, device: torch.device) -> tuple[nn.Module, SentenceSparseBart]:
@@ -123,7 +127,7 @@ def make_source(shape: Shape) -> tuple[Tensor, Tensor]:
     ids = torch.full((shape.sources, shape.length), -1)
     for document in range(shape.sources):
         length = round(shape.length * (1 - 0.05 * document))
-        sentences = round(SENTENCES[shape.length] * length / shape.length)
+        sentences = round(shape.sentences * length / shape.length)
         ends = np.sort(rng.choice(np.arange(1, length), sentences - 1, replace=False))
         ids[document, :length] = torch.from_numpy(np.searchsorted(ends, np.arange(length), side="right"))
     return torch.randint(4, MODELS[shape.model][0], ids.shape), ids
@@ -133,13 +137,11 @@ def make_source(shape: Shape) -> tuple[Tensor, Tensor]:
 
 
 def make_sides(models: tuple, shape: Shape, options: Options) -> tuple[dict[str, Callable], dict[str, Callable]]:
-    """What runs once per document, by part, and a whole decode from encoder states, by side."""
+    """The parts of a summary (attention's at the first r), and a whole decode from encoder states, by side."""
     bart, ours = models
     tokens, sentence_ids = (tensor.to(ours.device) for tensor in make_source(shape))
     attention_mask = (sentence_ids >= 0).long()
-    config = bart_config(*MODELS[shape.model], 4096)
-    if shape.length > 1024:
-        config.attention_window = 1024
+    config = bart_config(*MODELS[shape.model], 4096, attention_window=1024 if shape.length > 1024 else None)
     encoder = convert(SentenceSparseBart(config).get_encoder().to(ours.device).eval(), shape.precision)
     read = partial(encoder, input_ids=tokens, attention_mask=attention_mask)
     states = read()[0]
@@ -147,6 +149,9 @@ def make_sides(models: tuple, shape: Shape, options: Options) -> tuple[dict[str,
     parts = {"encoder": read}
     for kind in KINDS:
         parts[kind] = partial(SentenceEncoder(kind, config.d_model).to(states).eval(), states, sentences)
+    ours.selection = Selection("approx", min(options.r[0], shape.sentences - 1))
+    cache, hidden = ours.project(states, sentence_ids, attention_mask), torch.randn_like(states[:, : shape.beams])
+    parts |= attention_parts(ours, cache, hidden, shape.tokens)
     flags = dict(num_beams=shape.beams, do_sample=False, min_new_tokens=shape.tokens, max_new_tokens=shape.tokens)
 
     def decode(model: nn.Module, selection: Selection | None = None) -> int:
@@ -198,9 +203,20 @@ def spread(values: np.ndarray) -> dict[str, float]:
     return {"mean": float(np.median(values)), "low": float(values.min()), "high": float(values.max())}
 
 
+def part_rows(shape: Shape, r: int, seconds: dict[str, np.ndarray]) -> list[dict]:
+    """A row per part, its seconds beside its cost by Section 4.1, for one document."""
+    _, width, _, _, layers = MODELS[shape.model]
+    numbers = (shape.length, shape.sentences, shape.tokens * shape.beams, min(r, shape.sentences - 1))
+    costs, rows = attention_costs(width, layers, *numbers), []
+    for part in PARTS:
+        row = {"side": part} | shape._asdict() | {"seconds": spread(seconds[part])} | costs.get(part, {})
+        rows.append(row | {"share of the encoder": spread(seconds[part] / seconds["encoder"])})
+    return rows
+
+
 def decode_rows(shape: Shape, seconds: dict[str, np.ndarray]) -> list[dict]:
     """A row per side, of approx one per sentence encoder: the decode, and end to end how many times as fast it is."""
-    decodes = {side: values for side, values in seconds.items() if side not in ("encoder", *KINDS)}
+    decodes = {side: values for side, values in seconds.items() if side not in PARTS}
     whole = {}
     for side, values in decodes.items():
         for kind in KINDS if side.startswith("approx") else [None]:
@@ -211,8 +227,12 @@ def decode_rows(shape: Shape, seconds: dict[str, np.ndarray]) -> list[dict]:
         decode = decodes[name.partition(",")[0]]
         row = shape._asdict() | {"side": name, "decode": None if name == "CTranslate2" else spread(decode)}
         row["decode x shared"] = spread(decodes["shared"] / decode) if row["decode"] else None
+        gain = (decodes["shared"] - decode) / shape.tokens
+        if kind := name.partition(", ")[2]:
+            row["pays after"] = spread(np.divide(seconds[kind], gain, out=np.full_like(gain, np.inf), where=gain > 0))
         row["end to end"] = spread(values)
-        rows.append(row | {t: spread(whole[other] / values) if other in whole else None for t, other in TITLES.items()})
+        others = [other for other in ("generate", "shared", "CTranslate2") if other in whole]
+        rows.append(row | {f"x {other}": spread(whole[other] / values) for other in others})
     return rows
 
 
@@ -229,11 +249,9 @@ def decoding(options: Options) -> list[dict]:
             made = {side: decode() for side, decode in sides.items()}
             assert set(made.values()) == {tokens}, made
             seconds = time_rounds(parts | sides, options.repeats, options.device)
-            new = [{"side": part} | shape._asdict() for part in parts]
-            new = [row | {"share of the encoder": spread(seconds[row["side"]] / seconds["encoder"])} for row in new]
-            new = [row | {"seconds": spread(seconds[row["side"]])} for row in new] + decode_rows(shape, seconds)
-            print(table(new), "\n", flush=True)
-            rows += new
+            for new in (part_rows(shape, options.r[0], seconds), decode_rows(shape, seconds)):
+                print(table(new), "\n", flush=True)
+                rows += new
     return rows
 
 
@@ -271,6 +289,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )  # fmt: skip
     if options.repeats < 3 or min(*options.tokens, *options.r, *options.beams, *options.sources) < 1:
         raise ValueError("need 3 repeats, and tokens, r, beams and sources of at least 1")
+    if not 60 <= min(options.lengths) <= max(options.lengths) < 4097:
+        raise ValueError("--lengths must be 60 to 4096 words")
     find_device(options.device)
     check_outputs(options.csv)
     keep_memory()

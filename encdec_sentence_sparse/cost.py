@@ -1,4 +1,4 @@
-"""How decoding time grows with the lengths of source and summary: least-squares fits of measured times.
+"""What selection costs by Section 4.1, and how decoding time grows with the lengths: fits of measured times.
 
 `python -m encdec_sentence_sparse.benchmark --table-1 --appendix-b` measures them.
 """
@@ -10,7 +10,24 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
+
+from .attention import SourceCache
+from .model import SentenceSparseBart
+
+
+def attention_costs(width: int, layers: int, words: int, sentences: int, steps: int, r: int) -> dict[str, dict]:
+    """Section 4.1: the parts of M N1 + k_w M r N2 + k_e N1 N2, for each sentence encoder, and of full attention.
+
+    The unit is pD + q in all layers: p a multiplication, and q, an exponential, counted as one. As there, the maps W^Q
+    and W^K are left out. `words` is N1 N2, `sentences` N1, `steps` M, times the beams.
+    """
+    unit, k_w = layers * (width + 1), (2 * width + 1) / (width + 1)
+    encoders = {"gru": (30 + 2 * sentences / words) * width**2, "mean": width, "attention": (width + 2) * width}
+    parts = {kind: (multiplications / unit, words) for kind, multiplications in encoders.items()}
+    parts |= {"sentence level": (1, steps * sentences), "word level": (k_w, steps * r * words / sentences)}
+    parts["all words"] = k_w, steps * words
+    return {part: {"k": k, "10^9 multiplications": 1e-9 * k * times * unit} for part, (k, times) in parts.items()}
 
 
 class Fit(NamedTuple):
@@ -44,9 +61,8 @@ def fit_surface(targets: Sequence[float], sources: Sequence[float], seconds: Seq
 def least_squares(terms: np.ndarray, seconds: Sequence[float]) -> Fit:
     """(n, terms) and (n,) -> (P^T P)^-1 P^T t of Appendix B; ValueError where the lengths leave coefficients open."""
     times, scale = np.asarray(seconds, dtype=float), np.abs(terms).max(0)
-    solved, _, rank, _ = np.linalg.lstsq(
-        terms / scale, times, rcond=None
-    )  # without the normal equations' loss of digits
+    # Without the normal equations' loss of digits:
+    solved, _, rank, _ = np.linalg.lstsq(terms / scale, times, rcond=None)
     if rank < terms.shape[1]:
         raise ValueError(f"{len(times)} times leave {terms.shape[1]} coefficients open: measure at more lengths")
     rest = ((times - terms @ (solved / scale)) ** 2).sum()
@@ -55,6 +71,19 @@ def least_squares(terms: np.ndarray, seconds: Sequence[float]) -> Fit:
 
 
 # Measurements: `measure` gives the seconds of each of several functions, one per round
+
+
+def attention_parts(model: SentenceSparseBart, cache: SourceCache, hidden: Tensor, tokens: int) -> dict[str, Callable]:
+    """Section 4.1: the choice of sentences for (B, W, D) states, and attention to the words, for all tokens."""
+    queries, ids = model.attentions[0].split(hidden), cache.sentences.ids
+    layers = list(zip(model.attentions, cache.memories, strict=True))
+    choose = lambda a, memory: a.select(hidden, queries, memory, cache.sentences, model.selection, range(1))  # noqa: E731
+    keep = choose(*layers[0])
+    return {
+        "sentence level": lambda: [choose(*layer) for layer in layers * tokens],
+        "word level": lambda: [a.attend_gathered(queries, memory, keep, cache) for a, memory in layers * tokens],
+        "all words": lambda: [a.attend_masked(queries, m, None, ids, cache.keep_words) for a, m in layers * tokens],
+    }
 
 
 def operating_modes(bart: nn.Module, source: int, target: int) -> dict[str, Callable[[], object]]:

@@ -73,9 +73,6 @@ class Options:
     device: str = "cpu"
 
 
-# What is decoded
-
-
 def load_run_or_bart(name: str, sentences: str = "given") -> Run:
     """`load_run` of a run folder; else a BART of transformers, which reads as many tokens as it can."""
     saved = Path(name, "config.json")
@@ -100,9 +97,6 @@ def selections_of(
                 label = f"{mode}-{phi}" if mode == "model_free" else mode
                 selections[f"{name}.{label}.r{r}"] = Selection(mode, r, phi, share_beams, seed)
     return selections
-
-
-# Decoding
 
 
 def encode_batch(run: Run, items: Sequence[Item]) -> dict:
@@ -169,9 +163,6 @@ def attention_map(run: Run, item: Item, **generation) -> dict:
     return {"source": source, "target": target, "sentence_ids": item.sentence_ids} | rounded
 
 
-# Evaluation
-
-
 def evaluate(
     runs: dict[str, Run],
     examples: Sequence[Example],
@@ -199,7 +190,7 @@ def evaluate(
     metrics |= {"signature": rouge.signature(len(examples)), "runs": {}, "systems": {}}
     references, first = [example.references for example in examples], None
     for name, run in runs.items():
-        items, full = encode_examples(examples, run), None
+        items, full = list(encode_examples(examples, run)), None
         with ExitStack() as stack:
             paths = [predictions / f"{system}.jsonl" for system in selections[name]] if predictions else []
             files = [stack.enter_context(path.open("w", encoding="utf-8")) for path in paths]
@@ -251,9 +242,6 @@ def describe(run: Run, examples: Sequence[Example], items: Sequence[Item]) -> di
     }
 
 
-# Command line
-
-
 def load_runs(options: Options) -> dict[str, Run]:
     """The runs by their folders' names; a BART reads what the first run beside it does, unless flags say otherwise."""
     if not options.runs:
@@ -262,7 +250,7 @@ def load_runs(options: Options) -> dict[str, Run]:
         raise ValueError("two runs have folders of the same name; rename one")
     runs = {name: load_run_or_bart(name, options.sentences or "given") for name in options.runs}
     trained = [run.config for name, run in runs.items() if run.config.model != name]
-    taken = ("data",) if options.sentences else ("data", "sentences", "eos", "sentence_end")
+    taken = ("data",) if options.sentences else ("data", "sentences")
     for name, run in runs.items():
         if run.config.model == name and trained:
             config = replace(run.config, **{key: getattr(trained[0], key) for key in taken})

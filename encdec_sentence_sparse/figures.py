@@ -69,9 +69,6 @@ def draw(axes, line: Sequence[dict], score: str, key: str, label: str) -> None:
     axes.xaxis.get_major_locator().set_params(integer=True)
 
 
-# Figures
-
-
 def figure_1(files: Sequence[dict]) -> Figure:
     """Figure 1: sum of attention weights against the number of retained sentences, of base and sparse-tuned runs."""
     runs = {name: run for name, run in files[0]["runs"].items() if run["task"] in ("base", "sparse")}

@@ -2,7 +2,7 @@
 
     bart, tokenizer = load_model(name)  # facebook/bart-large-cnn, or a folder
     document = ["A storm hit Norwick on Monday.", "Nobody was hurt.", "Schools stay closed until Friday."]
-    item = encode(tokenizer, document, 1024, Splitter("given"))  # or a text and Splitter("nltk")
+    item = encode(tokenizer, document, 1024)  # or a text and rule="nltk"
     ids, sentence_ids = torch.tensor([item.ids]), torch.tensor([item.sentence_ids])  # (B, S) each
     bart.selection = Selection("mean_key", r=2)  # needs no training; "approx" is the paper's learned choice
     summary = bart.generate(ids, sentence_ids=sentence_ids, num_beams=4, min_length=0, max_length=30)
@@ -176,6 +176,17 @@ def freeze(model: SentenceSparseBart, phase: str) -> None:
         model.get_decoder().layers.requires_grad_(True)
     for parameter in approximator_parameters(model):
         parameter.requires_grad_(phase in ("kl", "integrated"))
+
+
+def take_turns(model: SentenceSparseBart, step: int) -> None:
+    """D23, interleaved updates: drop the gradients of theta~ at even updates, and all others at odd ones.
+
+    So Eq. (13) moves the decoder at a fixed theta~, and then Eq. (14) moves theta~ at the new decoder.
+    """
+    theta = set(map(id, approximator_parameters(model)))
+    for parameter in model.parameters():
+        if (id(parameter) in theta) == (step % 2 == 0):
+            parameter.grad = None
 
 
 def bart_config(

@@ -31,8 +31,7 @@ def convert(model: nn.Module, precision: str) -> nn.Module:
             return torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, torch.qint8)
     model = model.to({"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32))
     if is_cpu and precision in ("packed", "bf16"):
-        linears = [(m, name, child) for m in model.modules() for name, child in m.named_children()]
-        for module, name, child in linears:
-            if isinstance(child, nn.Linear):
-                setattr(module, name, PackedLinear(child))
+        children = [(module, *named) for module in model.modules() for named in module.named_children()]
+        for module, name, linear in (child for child in children if isinstance(child[2], nn.Linear)):
+            setattr(module, name, PackedLinear(linear))
     return model

@@ -57,7 +57,7 @@ def predict(
     run.model.selection = selection
     examples = iter(examples)
     while batch := list(islice(examples, batch_size)):
-        items = encode_examples(batch, run)
+        items = list(encode_examples(batch, run))
         source = collate(items, run.model.config.pad_token_id).to(run.model.device).source()
         rows = run.model.generate(**source, do_sample=False, **generation)
         texts = run.tokenizer.batch_decode(rows, skip_special_tokens=True)

@@ -198,7 +198,7 @@ def objective(
             divergence = kl_loss(record, is_step, exists, temperature, kl_scale)
             # Eq. (12): L_I = L_xent + lambda L_KL
             loss = cross_entropy + kl_weight * divergence
-            # One backward pass gives both gradients, and one step of Adam takes both (D23).
+            # One backward pass gives both gradients, and one step of Adam takes both (D23) or one (model.take_turns).
             # Eq. (13): the decoder's gradient is that of L_xent + lambda L_KL.
             # Eq. (14): theta~'s gradient is that of lambda L_KL: the top-r choice passes none of L_xent on.
             return {"loss": loss, "xent": cross_entropy, "kl": divergence}

@@ -1,7 +1,8 @@
 """Text -> token ids and the sentence of each token -> batches."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from .sentences import Splitter, eos_token_sentences, given_spans, punkt_spans, token_sentence_ids
+from .sentences import RULES, given_spans, punkt_spans, token_sentence_ids
 
 SPECIAL = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}  # ids 0-3, as in BART
 
@@ -42,6 +43,46 @@ class Item(NamedTuple):
     target: list[int] = []  # (T,)
 
 
+class StoredItems(Sequence):
+    """Items in a folder, each read from the disk when it is asked for.
+
+    If the folder is not there, what `read` gives is written first, one by one.
+    """
+
+    def __init__(self, folder: Path, read: Callable[[], Iterable[Item]]):
+        if not folder.exists():
+            self.write(read(), folder.with_name(f"{folder.name}.unfinished")).rename(folder)
+        self.sizes = np.load(folder / "sizes.npy")  # (items, 3), see `sizes_of`
+        self.ends = (self.sizes @ [2, 1, 0]).cumsum()
+        self.numbers = np.memmap(folder / "numbers", np.int32, "r")
+
+    @staticmethod
+    def write(items: Iterable[Item], folder: Path) -> Path:
+        folder.mkdir(exist_ok=True)
+        with (folder / "numbers").open("wb") as file:
+            sizes = []
+            for item in items:
+                file.write(np.int32([*item.ids, *item.sentence_ids, *item.target]))
+                sizes.append(sizes_of([item])[0])
+        np.save(folder / "sizes.npy", sizes)
+        return folder
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __getitem__(self, i: int) -> Item:
+        source, target, was_cut = self.sizes[i].tolist()
+        numbers = self.numbers[self.ends[i] - 2 * source - target : self.ends[i]].tolist()
+        return Item(numbers[:source], numbers[source : 2 * source], bool(was_cut), numbers[2 * source :])
+
+
+def sizes_of(items: Sequence[Item]) -> np.ndarray:
+    """(items, 3): tokens of the source, tokens of the summary, 1 = was cut."""
+    if isinstance(items, StoredItems):
+        return items.sizes
+    return np.array([(len(item.ids), len(item.target), item.was_cut) for item in items])
+
+
 class Batch(NamedTuple):
     """Items side by side, padded."""
 
@@ -66,15 +107,18 @@ class Batch(NamedTuple):
 
 
 def encode(
-    tokenizer: PreTrainedTokenizerBase, document: str | Sequence[str], max_length: int, splitter: Splitter
+    tokenizer: PreTrainedTokenizerBase, document: str | Sequence[str], max_length: int, rule: str = "given"
 ) -> Item:
     """Tokens of a document (its sentences, or a text) with their sentences, cut to at most `max_length` tokens (D9).
 
     Raises:
-        ValueError: a text and the rule "given"; a tokenizer without offsets, or one that finds no token.
+        ValueError: unknown rule; a text and the rule "given"; a tokenizer without offsets, or one that finds no token.
+        ImportError: the rule "nltk" without NLTK.
     """
+    if rule not in RULES:
+        raise ValueError(f"sentences is {rule!r}; use one of {', '.join(RULES)}")
     if isinstance(document, str):
-        if splitter.rule == "given":
+        if rule == "given":
             raise ValueError("the document is one string: give a list of its sentences, or the rule 'nltk'")
         document = [document]
     text = " ".join(document)
@@ -82,10 +126,8 @@ def encode(
     ids, is_special = encoded["input_ids"], encoded["special_tokens_mask"]
     if all(is_special):
         raise ValueError(f"no token in the document {text[:40]!r}: leave it out")
-    if splitter.rule == "eos-token":
-        return Item(ids, eos_token_sentences(ids, splitter.eos_ids), was_cut)
-    spans = given_spans(document) if splitter.rule == "given" else punkt_spans(text)
-    return Item(ids, token_sentence_ids(encoded["offset_mapping"], spans, is_special, splitter.eos), was_cut)
+    spans = given_spans(document) if rule == "given" else punkt_spans(text)
+    return Item(ids, token_sentence_ids(encoded["offset_mapping"], spans, is_special), was_cut)
 
 
 def tokenize(tokenizer: PreTrainedTokenizerBase, text: str, max_length: int) -> tuple[dict, bool]:
@@ -100,24 +142,12 @@ def tokenize(tokenizer: PreTrainedTokenizerBase, text: str, max_length: int) -> 
     return encoded, was_cut
 
 
-def make_splitter(
-    tokenizer: PreTrainedTokenizerBase, rule: str = "given", eos: str = "own", sentence_end: str = " ."
-) -> Splitter:
-    """How a tokenizer's documents are split; `sentence_end` is the token that ends a sentence by the released rule."""
-    if rule != "eos-token":
-        return Splitter(rule, eos)
-    token = tokenizer.convert_tokens_to_ids(sentence_end.replace(" ", "Ġ"))
-    if token is None or token == tokenizer.unk_token_id:
-        raise ValueError(f"the tokenizer has no token {sentence_end!r} for sentence_end: give another, or nltk")
-    return Splitter(rule, eos, (token,))
-
-
 class Batches:
     """Endless lists of item indices, of documents of like length: the batch sampler of a `DataLoader`."""
 
     def __init__(self, items: Sequence[Item], batch_size: int, seed: int):
         self.batch_size, self.seed = batch_size, seed
-        self.lengths = np.array([len(item.ids) for item in items])
+        self.lengths = sizes_of(items)[:, 0]
         self.per_epoch = -(-len(items) // batch_size)
 
     def __iter__(self) -> Iterator[list[int]]:

@@ -7,13 +7,15 @@ python -m encdec_sentence_sparse.train --task integrated --out runs/sparse-apx -
 """
 
 import argparse
+import json
 import logging
 import math
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, make_dataclass, replace
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
@@ -22,6 +24,7 @@ import torch
 import tyro
 from accelerate import Accelerator, DataLoaderConfiguration
 from accelerate.utils import set_seed
+from filelock import FileLock
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from tqdm import tqdm
@@ -32,11 +35,11 @@ from shared.data import Example, in_sentences, load
 
 from .approximator import KINDS
 from .lobart import extend_positions, make_local
-from .model import SentenceSparseBart, add_approximator, bart_config, freeze, load_model
+from .model import SentenceSparseBart, add_approximator, bart_config, freeze, load_model, take_turns
 from .run import check_fields, holds_run, load_weights, one_line_errors, read_config, save_checkpoint, training
 from .selection import PHASES, Selection, ideal_probability, objective
-from .sentences import ENDS, RULES, Splitter
-from .text import Batch, Batches, Item, collate, encode, make_splitter, tokenize, train_tokenizer
+from .sentences import RULES
+from .text import Batch, Batches, Item, StoredItems, collate, encode, sizes_of, tokenize, train_tokenizer
 
 
 @dataclass(frozen=True)
@@ -47,11 +50,10 @@ class TrainConfig:
     # Data
     data: str = "toy"  # anything shared.data.load takes
     examples: int = 0  # train on the first so many; 0 = all
+    cache: str = ""  # folder that keeps tokenised data between runs, to be read as needed; none: all in memory
     max_source: int = 1024  # tokens, <s> and </s> included. D9: longer documents are cut, 4096 for LoBART
     max_target: int = 256  # tokens; longer summaries are cut (released code: 200, arXiv 400)
-    sentences: Literal[RULES] = "given"  # the data's own (whole strings are split), the paper's nltk, or released code
-    eos: Literal[ENDS] = "own"  # D7: </s> is a sentence of its own (released code) or of the last; not with eos-token
-    sentence_end: str = " ."  # token that ends a sentence with --sentences eos-token (released code: "." or " .")
+    sentences: Literal[RULES] = "given"  # the data's own (whole strings are split), or the paper's nltk
     # The model to start from; neither: a small new BART
     init: str = ""  # run folder: its weights and, unless flags override them, its values
     model: str = ""  # BART of transformers, name or folder (the paper's: facebook/bart-large-cnn, bart-large-xsum)
@@ -74,6 +76,7 @@ class TrainConfig:
     select: Literal["ideal", "approx", "mix"] = "approx"  # of integrated: Int-Idl, Int-Apx or Int-Mix, Section 4.3
     r: int = 5  # of integrated: sentences that a step attends to; Section 4.4
     mix_steps: int = 0  # updates until mix is approx alone; 0 = an epoch, Section 4.3
+    updates: Literal["joint", "interleaved"] = "joint"  # of integrated; D23: interleaved = decoder and theta~ in turns
     # Optimisation
     steps: int = 1500  # updates at most
     batch_size: int = 32  # documents of a micro-batch of one process
@@ -111,10 +114,10 @@ SIZES = ("vocabulary", "width", "feed_forward", "heads", "layers", "positions", 
 EFFECT = {  # of what only some tasks read
     "gamma": ("sparse",), "sentence_encoder": ("kl",), "temperature": ("kl", "integrated"),
     "kl_scale": ("kl", "integrated"), "kl_weight": ("integrated",), "select": ("integrated",),
-    "mix_steps": ("integrated",),
+    "mix_steps": ("integrated",), "updates": ("integrated",),
 }  # fmt: skip
 PAPER = dict(  # A.3; an epoch of CNN/DailyMail, in which all of the paper's training converged; r* of Section 4.4
-    data="cnn_dailymail", model="facebook/bart-large-cnn", sentences="nltk", sentence_end=".", max_target=200, r=5,
+    data="cnn_dailymail", model="facebook/bart-large-cnn", sentences="nltk", max_target=200, r=5, cache="runs/tokens",
     batch_size=1, accumulate=2, learning_rate=0.002 * 20_000**-0.5, warmup=20_000, clip=0.0, save_every=20_000,
     patience=3, steps=143_556,
 )  # fmt: skip
@@ -124,7 +127,7 @@ PRESETS = {
     "paper": PAPER,
     "paper-sparse": PAPER | dict(task="sparse", save_every=25_000),  # released code
     "paper-xsum": PAPER | dict(data="xsum", model="facebook/bart-large-xsum", r=10, steps=102_022),
-    "paper-arxiv": LOBART | dict(data="arxiv", max_target=400, sentence_end=" .", steps=101_518),
+    "paper-arxiv": LOBART | dict(data="arxiv", max_target=400, steps=101_518),
     "paper-podcast": LOBART | dict(data="podcast", steps=30_207),  # data: a folder of JSONL
 }
 
@@ -155,10 +158,6 @@ class Run(NamedTuple):
     config: TrainConfig
     model: SentenceSparseBart
     tokenizer: PreTrainedTokenizerBase
-
-    @property
-    def splitter(self) -> Splitter:
-        return make_splitter(self.tokenizer, self.config.sentences, self.config.eos, self.config.sentence_end)
 
     def write_files(self, folder: Path) -> None:
         """Write what `load_run` reads beside config.json and the weights."""
@@ -215,14 +214,28 @@ def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
     return Run(config, model, tokenizer)
 
 
-def encode_examples(examples: Sequence[Example], run: Run) -> list[Item]:
+def encode_examples(examples: Iterable[Example], run: Run) -> Iterator[Item]:
     """Examples as token ids, cut to the run's lengths; D8: by the rule "given" a string is split, each by itself."""
-    splitter, items = run.splitter, []
-    for example in in_sentences(examples) if splitter.rule == "given" else examples:
-        item = encode(run.tokenizer, example.document, run.config.max_source, splitter)
+    rule = run.config.sentences
+    for example in in_sentences(examples) if rule == "given" else examples:
+        item = encode(run.tokenizer, example.document, run.config.max_source, rule)
         target, _ = tokenize(run.tokenizer, example.target, run.config.max_target)
-        items.append(item._replace(target=target["input_ids"]))
-    return items
+        yield item._replace(target=target["input_ids"])
+
+
+def read_items(config: TrainConfig, run: Run, split: str, examples: Sequence[Example] = ()) -> Sequence[Item]:
+    """A split as token ids; with `config.cache` from the disk, where the first run puts it. `examples`: if known."""
+    limit = (config.examples or None) if split == "train" else None
+    read = lambda: encode_examples(examples or load(config.data, split, limit), run)  # noqa: E731
+    if not config.cache:
+        return list(read())
+    files = [path.stat().st_mtime_ns for path in (Path(config.data), *Path(config.data).glob("*")) if path.exists()]
+    reads = [config.data, files, split, limit, config.max_source, config.max_target, config.sentences]
+    key = sha256(json.dumps([*reads, run.tokenizer.backend_tokenizer.to_str()]).encode()).hexdigest()[:16]
+    folder = Path(config.cache, f"{split}-{key}")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{folder}.lock"):  # the first run writes, others wait
+        return StoredItems(folder, lambda: tqdm(read(), f"reading {split}"))
 
 
 # Training
@@ -240,11 +253,11 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     out = Path(out)
     resume = holds_run(out, resume)
     accelerator = make_accelerator(config)
-    examples = load(config.data, "train", config.examples or None)
+    examples = () if resume or config.init or config.model else load(config.data, "train", config.examples or None)
     start = load_run(out) if resume else begin(config, examples)
     freeze(start.model, config.task)
     set_seed(config.seed, device_specific=True)  # each process draws its own dropout
-    items, validation = (encode_examples(part, start) for part in (examples, load(config.data, "validation")))
+    items, validation = read_items(config, start, "train", examples), read_items(config, start, "validation")
     batches = Batches(items, config.batch_size, config.seed)
     join = partial(collate, padding=start.tokenizer.pad_token_id)
     # The loader's own generator, or starting it would draw from the one that dropout draws from.
@@ -254,7 +267,7 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     model, optimizer, loader = accelerator.prepare(start.model, optimizer, loader)
     epoch = -(-batches.per_epoch // (config.accumulate * accelerator.num_processes))
     save_every, mix_steps = config.save_every or epoch, config.mix_steps or epoch
-    cut = sum(item.was_cut for item in items)
+    cut = int(sizes_of(items)[:, 2].sum())
     counts = {"step": 0, "examples": len(items), "validation_examples": len(validation), "sources_cut": cut}
     progress = {"step": 0, "best": None, "without_gain": 0, "log": [counts]}
     with (
@@ -275,6 +288,8 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
                     # D18: Eq. (5), (11) or (12), mean over the target tokens of a micro-batch.
                     losses = batch_losses(model, batch, config)
                     accelerator.backward(losses["loss"])
+                    if config.updates == "interleaved":
+                        take_turns(start.model, step)
                     if config.clip and accelerator.sync_gradients:
                         accelerator.clip_grad_norm_(model.parameters(), config.clip)
                     optimizer.step()
@@ -321,10 +336,10 @@ def validation_losses(
 ) -> dict[str, float]:
     """Mean over target tokens of the losses, in eval mode; every process computes all of it."""
     model.eval()
-    by_length = sorted(items, key=lambda item: len(item.ids))
-    totals, tokens = {}, sum(len(item.target) for item in items)
+    sources, targets, _ = sizes_of(items).T
+    by_length, totals, tokens = sources.argsort(kind="stable"), {}, int(targets.sum())
     for start in range(0, len(items), config.batch_size):
-        batch = join(by_length[start : start + config.batch_size]).to(model.device)
+        batch = join([items[i] for i in by_length[start : start + config.batch_size]]).to(model.device)
         for name, loss in batch_losses(model, batch, config).items():
             share = (batch.labels != -100).sum().item() / tokens
             totals[f"validation_{name}"] = totals.get(f"validation_{name}", 0.0) + loss.item() * share
@@ -353,9 +368,6 @@ def save_weights(model: SentenceSparseBart, out: Path, name: str) -> None:
         shutil.rmtree(out / "unfinished")
     except Exception as error:  # safetensors raises types of its own for a full disk
         raise OSError(f"{out / name} cannot be written ({error}): make room, then --resume") from None
-
-
-# Command line
 
 
 def quiet() -> None:

@@ -10,7 +10,8 @@ pytest.importorskip("shared")
 
 from .. import benchmark
 from ..approximator import KINDS
-from ..benchmark import Options, Shape, decode_rows, main, make_models, make_sides, make_source, time_rounds
+from ..benchmark import PARTS, Options, Shape, decode_rows, main, make_models, make_sides, make_source, time_rounds
+from ..cost import attention_costs
 from ..selection import Selection, sentences_of
 
 CPU = torch.device("cpu")
@@ -35,14 +36,19 @@ def test_every_side_has_its_row(tmp_path):
     shapes = ["--sources", "2", "--r", "2", "--tokens", "4", "5", "--beams", "4", "--precision", "float32", "int8"]
     main(["--quick", *shapes, "--repeats", "3", "--csv", str(path)])
     rows = list(csv.DictReader(path.open(encoding="utf-8")))
-    names = ["encoder", *KINDS, "generate", "shared", *(f"approx r2, {kind}" for kind in KINDS), "mean_key r2"]
+    sides = ["generate", "shared", *(f"approx r2, {kind}" for kind in KINDS), "mean_key r2"]
     for precision in ("float32", "int8"):
         for tokens in ("4", "5"):
             found = [row for row in rows if (row["precision"], row["tokens"]) == (precision, tokens)]
-            assert [row["side"] for row in found if row["side"] != "CTranslate2"] == names
-            assert all(float(row["end to end_mean"]) > 0 for row in found[4:])
-            assert all(float(row["seconds_mean"]) > 0 for row in found[:4])
-            assert float(found[4]["x generate_mean"]) == 1
+            assert [row["side"] for row in found if row["side"] != "CTranslate2"] == [*PARTS, *sides]
+            parts, wholes = found[: len(PARTS)], found[len(PARTS) :]
+            assert all(float(row["end to end_mean"]) > 0 for row in wholes) and float(wholes[0]["x generate_mean"]) == 1
+            assert all(float(row["seconds_mean"]) > 0 for row in parts)
+            costs = attention_costs(16, 2, 24, 6, 4 * int(tokens), 2)
+            found = {row["side"]: float(row["10^9 multiplications"]) for row in parts[1:]}
+            assert found == pytest.approx(
+                {part: cost["10^9 multiplications"] for part, cost in costs.items()}, rel=1e-4
+            )
 
 
 def test_all_sides_decode_as_many_tokens_and_the_full_ones_the_same(sides):
@@ -92,21 +98,23 @@ def test_ratios_are_medians_within_rounds():
     """A machine that is slow in one round slows both sides down; end to end encoder and sentence encoder count."""
     slow, half = np.array([1.0, 2.0, 4.0]), np.array([0.5, 1.5, 2.0])
     seconds = {"encoder": np.ones(3), "gru": np.full(3, 0.5), "mean": np.zeros(3), "attention": np.full(3, 0.1)}
-    seconds |= {"generate": slow, "shared": slow, "approx r2": half, "CTranslate2": slow + 1}
+    seconds |= {"generate": slow, "shared": slow, "approx r2": half, "approx r9": slow, "CTranslate2": slow + 1}
     rows = {row["side"]: row for row in decode_rows(SHAPE, seconds)}
     row = rows["approx r2, gru"]
     assert row["decode x shared"] == {"mean": 2.0, "low": 2 / 1.5, "high": 2.0} and row["decode"]["mean"] == 1.5
+    assert row["pays after"] == {"mean": 6.0, "low": 1.5, "high": 6.0}  # 0.5 s, of which 6 tokens save 0.5, 0.5, 2
     assert row["end to end"] == {"mean": 3.0, "low": 2.0, "high": 3.5}
     assert row["x shared"]["mean"] == pytest.approx(1.0) and row["x shared"]["high"] == pytest.approx(5 / 3.5)
     assert rows["approx r2, mean"]["x generate"]["high"] == pytest.approx(5 / 3)
+    assert rows["approx r9, mean"]["pays after"]["low"] == np.inf and "pays after" not in rows["shared"]
     assert rows["CTranslate2"]["end to end"]["mean"] == 3 and rows["shared"]["x CTranslate2"]["mean"] == 1
 
 
-@pytest.mark.parametrize("flags", [["--repeats", "2"], ["--tokens", "0"], ["--r", "0"]])
+@pytest.mark.parametrize("flags", [["--repeats", "2"], ["--tokens", "0"], ["--r", "0"], ["--lengths", "59", "99"]])
 def test_bad_flags(flags, capsys):
     with pytest.raises(SystemExit):
         main(["--quick", *flags])
-    assert "need 3 repeats, and tokens" in capsys.readouterr().err
+    assert ("must be 60 to 4096" if "59" in flags else "need 3 repeats, and tokens") in capsys.readouterr().err
 
 
 def test_nothing_is_written_without_a_file(monkeypatch):

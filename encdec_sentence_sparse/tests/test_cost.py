@@ -2,14 +2,18 @@
 
 import csv
 from collections import Counter
+from itertools import product
 
 import numpy as np
 import pytest
 import torch
 from transformers import BartForConditionalGeneration
 
-from ..cost import appendix_b, fit_quadratic, fit_surface, operating_modes, table_1
+from ..approximator import KINDS, SentenceEncoder
+from ..cost import appendix_b, attention_costs, attention_parts, fit_quadratic, fit_surface, operating_modes, table_1
 from ..model import bart_config
+from ..selection import Selection
+from .conftest import rough_model
 
 RNG = np.random.default_rng(0)
 LENGTHS = np.arange(50, 301, 50)
@@ -51,6 +55,37 @@ def test_too_few_lengths_leave_coefficients_open(lengths):
         fit_quadratic(lengths, np.ones(len(lengths)))
     with pytest.raises(ValueError, match=r"leave 6 coefficients open"):
         fit_surface([1, 2, 3, 1, 2, 3], [5] * 6, np.ones(6))
+
+
+def test_costs_of_section_4_1():
+    """The paper's terms one by one; k_e of the GRU is its number of weights, each used once for a word."""
+    D, layers, N, N1, M, r = 8, 3, 60, 5, 7, 2
+    costs = {part: cost["10^9 multiplications"] * 1e9 for part, cost in attention_costs(D, layers, N, N1, M, r).items()}
+    loops = lambda *counts: sum(1 for _ in product(*map(range, counts)))  # noqa: E731
+    assert costs["sentence level"] == pytest.approx(layers * (loops(M, N1, D) + loops(M, N1)))
+    assert costs["word level"] == pytest.approx(layers * (2 * loops(M, r, N // N1, D) + loops(M, r, N // N1)))
+    assert costs["all words"] == pytest.approx(layers * (2 * loops(M, N, D) + loops(M, N)))
+    for kind in KINDS:
+        weights = {name: p.numel() for name, p in SentenceEncoder(kind, D).named_parameters() if "weight" in name}
+        per_sentence = N1 * weights.pop("projection.weight", 0)
+        expected = N * (sum(weights.values()) + (0 if kind == "gru" else D)) + per_sentence
+        assert costs[kind] == pytest.approx(expected)
+    k = {part: cost["k"] for part, cost in attention_costs(1024, 12, 800, 29, 60, 5).items()}
+    assert k["word level"] == pytest.approx(2, abs=1e-3) and k["sentence level"] == 1 and 2500 < k["gru"] < 2700
+
+
+def test_measured_parts_are_those_of_a_decode(documents):
+    """As often as layers times tokens; the gathered words give what the mask gives."""
+    model = rough_model("gru")
+    model.selection = Selection("approx", r=2)
+    states = model.get_encoder()(documents["input_ids"], attention_mask=documents["attention_mask"])[0]
+    cache = model.project(states, documents["sentence_ids"], documents["attention_mask"])
+    hidden = torch.randn(3, 4, 16)
+    choices, read, full = (part() for part in attention_parts(model, cache, hidden, 5).values())
+    queries, ids = model.attentions[0].split(hidden), documents["sentence_ids"]
+    masked = model.attentions[0].attend_masked(queries, cache.memories[0], choices[0], ids, cache.keep_words)
+    torch.testing.assert_close(read[0], masked)
+    assert [len(part) for part in (choices, read, full)] == [2 * 5] * 3 and not torch.allclose(full[0], masked)
 
 
 # The passes, and the tables that the benchmark writes

@@ -15,6 +15,7 @@ from shared import rouge
 from shared.data import Example, load
 
 from .. import evaluate as evaluation
+from .. import text as text_file
 from ..evaluate import (
     attention_map,
     check_generation,
@@ -34,10 +35,6 @@ from .test_train import DATA, SMALL, save_bart
 
 QUICK = ["--data", DATA, "--limit", "5", "--max-length", "9", "--beam", "2", "--batch-size", "3", "--r", "2", "1"]
 GENERATION = dict(num_beams=2, max_length=9)
-
-
-def example(source: list[str], target: str) -> Example:
-    return Example(id=source[0], document=source, summary=[target], references=[[target]])
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +63,7 @@ def kl(runs) -> Run:
 
 @pytest.fixture(scope="module")
 def items(kl, examples) -> list[Item]:
-    return encode_examples(examples, kl)
+    return list(encode_examples(examples, kl))
 
 
 # Decoding
@@ -185,7 +182,7 @@ def test_all_tables_by_one_command(runs, tmp_path, capsys, examples):
         texts[name] = [{row["id"]: row["prediction"] for row in rows}[e.id] for e in examples]
     assert texts["kl.full"] == texts["base.full"]  # KL-only leaves the summariser as it is
     run = load_run(runs / "apx")
-    [approx], _ = decode(run, encode_examples(examples, run), [Selection("approx", 1)], 5, **GENERATION)
+    [approx], _ = decode(run, list(encode_examples(examples, run)), [Selection("approx", 1)], 5, **GENERATION)
     assert texts["apx.approx.r1"] == approx
 
     values = {name: rouge.score(found, [e.references for e in examples])["rouge1"] for name, found in texts.items()}
@@ -225,7 +222,7 @@ def test_systems_are_compared_with_full_attention_of_the_first_run_and_of_their_
     assert [row["cost"]["difference"] for row in systems.values()] == [0, -25, 0, -25]
 
 
-def test_a_bart_that_is_no_run(tmp_path, examples, runs, capsys):
+def test_a_bart_that_is_no_run(tmp_path, examples, runs, capsys, monkeypatch):
     """Its positions are the limit, its own generation settings the default, and its rule that of the run beside it."""
     save_bart(tmp_path / "bart")
     run = load_run_or_bart(str(tmp_path / "bart"))
@@ -233,13 +230,14 @@ def test_a_bart_that_is_no_run(tmp_path, examples, runs, capsys):
     assert {len(item.ids) for item in encode_examples(examples, run)} <= set(range(257))
     main([str(tmp_path / "bart"), *QUICK, "--modes", "mean_key"])
     assert "bart.mean_key.r1" in capsys.readouterr().out
-    train(replace(SMALL, steps=1, sentences="eos-token"), tmp_path / "dots")
+    monkeypatch.setattr(text_file, "punkt_spans", lambda document: [(0, len(document))])
+    train(replace(SMALL, steps=1, sentences="nltk"), tmp_path / "dots")
     names = (str(tmp_path / "bart"), str(tmp_path / "dots"))
-    rules = lambda **flags: [run.splitter.rule for run in evaluation.load_runs(evaluation.Options(**flags)).values()]  # noqa: E731
+    rules = lambda **flags: [r.config.sentences for r in evaluation.load_runs(evaluation.Options(**flags)).values()]  # noqa: E731
     with pytest.raises(SystemExit):
         main(names[:1])
     assert "bart is not a run that knows its data: give --data" in capsys.readouterr().err
-    assert rules(runs=names) == ["eos-token"] * 2 and rules(runs=names, sentences="given") == ["given", "eos-token"]
+    assert rules(runs=names) == ["nltk"] * 2 and rules(runs=names, sentences="given") == ["given", "nltk"]
 
 
 def test_decoding_settings_are_those_of_the_released_configurations():
@@ -278,4 +276,4 @@ def test_bad_requests_end_with_a_message_before_any_work(runs, flags, message, c
 def test_a_reference_that_rouge_cannot_read_is_found_before_decoding(kl, monkeypatch):
     monkeypatch.setattr(evaluation, "decode", lambda *a, **k: pytest.fail("it was decoded"))
     with pytest.raises(ValueError, match="one: the reference '...' has no word"):
-        evaluate({"kl": kl}, [example(["one", "two"], "...")])
+        evaluate({"kl": kl}, [Example("1", ["one", "two"], ["..."], [["..."]])])

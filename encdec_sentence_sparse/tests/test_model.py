@@ -10,13 +10,7 @@ from transformers import BartConfig, BartForConditionalGeneration, GenerationCon
 from transformers.modeling_outputs import BaseModelOutput
 
 from ..approximator import SentenceEncoder
-from ..model import (
-    NOT_SUPPORTED,
-    SentenceSparseBart,
-    approximator_parameters,
-    freeze,
-    load_model,
-)
+from ..model import NOT_SUPPORTED, SentenceSparseBart, approximator_parameters, freeze, load_model
 from ..selection import MODES, Selection, saliency, sentences_of
 from ..text import train_tokenizer
 from .conftest import make_config, rough_model
@@ -124,6 +118,26 @@ def test_d13_beams_share_one_choice_on_request(model, documents, mode):
     for fast in (own, one):
         expected = attention.attend_masked(queries, memory, fast, sentences.ids, (sentences.ids >= 0)[:, None, None])
         torch.testing.assert_close(attention.attend_gathered(queries, memory, fast, cache), expected)
+        at_once = attention.attend_gathered_at_once(queries, memory, fast, sentences.ids, cache.most_words[3])
+        torch.testing.assert_close(at_once, expected)
+
+
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "random"])
+def test_a_gpu_waits_for_nothing_in_a_step(model, documents, mode):
+    """On the meta device, where no number can be read; it fetches as many words as the longest sentences have."""
+    selection = model.selection = Selection(mode, r=1)
+    states = model.get_encoder()(documents["input_ids"], attention_mask=documents["attention_mask"])[0]
+    cache, attention = (
+        model.project(states, documents["sentence_ids"], documents["attention_mask"]),
+        model.attentions[0],
+    )
+    assert cache.most_words == [4, 7, 9, 11, 12]  # longest first: 4 3 2 2 1, 3 2 2, 3 3 2 1
+    on_meta = lambda parts: type(parts)(*(part if part is None else part.to("meta") for part in parts))  # noqa: E731
+    cache.memories, cache.sentences = [on_meta(cache.memories[0])], on_meta(cache.sentences)
+    cache.keep_words, seen, fetch = cache.keep_words.to("meta"), [], attention.attend_gathered_at_once
+    attention.attend_gathered_at_once = lambda *given: seen.append(given[-1]) or fetch(*given)
+    output = attention.to("meta").decode_step(torch.empty(6, 1, 16, device="meta"), cache, selection)
+    assert output.shape == (6, 1, 16) and seen == ([] if mode == "full" else [7])  # 2 beams, a sentence each
 
 
 def test_words_that_no_step_selects_have_no_influence(model, documents):

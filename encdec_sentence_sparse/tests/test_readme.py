@@ -12,7 +12,6 @@ from transformers import BartConfig, BartForConditionalGeneration
 from .. import model as model_file
 from ..model import load_model
 from ..selection import Selection
-from ..sentences import Splitter
 from ..text import encode, train_tokenizer
 
 FOLDER = Path(__file__).resolve().parents[1]
@@ -28,8 +27,7 @@ def test_the_example_of_model_py_runs(tmp_path):
     bart.generation_config.update(min_length=56, max_length=142, num_beams=4)
     bart.save_pretrained(tmp_path)
     train_tokenizer([" ".join(document)] * 4, 400).save_pretrained(tmp_path)
-    names = dict(name=str(tmp_path), load_model=load_model, encode=encode, torch=torch)
-    names |= {"Splitter": Splitter, "Selection": Selection}
+    names = dict(name=str(tmp_path), load_model=load_model, encode=encode, torch=torch, Selection=Selection)
     exec(code, names)
     bart, ids, sentence_ids = names["bart"], names["ids"], names["sentence_ids"]
     assert len(document) == 3 and sentence_ids.max() == 3 and names["summary"].shape[1] <= 30

@@ -8,15 +8,8 @@ import pytest
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
-from ..sentences import (
-    RULES,
-    Splitter,
-    eos_token_sentences,
-    load_punkt,
-    punkt_spans,
-    token_sentence_ids,
-)
-from ..text import encode, make_splitter, tokenize, train_tokenizer
+from ..sentences import RULES, load_punkt, punkt_spans, token_sentence_ids
+from ..text import encode, tokenize, train_tokenizer
 
 STORIES = ["Mr. Smith saw Dr. Jones . He left .", "The U.S. team won . Mr. Brown was glad .", "It rained . We stayed ."]
 
@@ -54,56 +47,30 @@ def texts_of(tokenizer, encoded) -> list[str]:
 def test_given_sentences_stay_as_they_are(tokenizer):
     """Full stops and abbreviations do not matter; `<s>` belongs to the first sentence."""
     document = ["Mr. Smith saw", "Dr. Jones . He left .", "We"]
-    found = encode(tokenizer, document, 99, Splitter("given"))
+    found = encode(tokenizer, document, 99)
     assert texts_of(tokenizer, found) == ["<s> Mr. Smith saw", " Dr. Jones . He left .", " We", "</s>"]
-    one = encode(tokenizer, [" ".join(document)], 99, Splitter("given"))
+    one = encode(tokenizer, [" ".join(document)], 99)
     assert one.ids == found.ids and set(one.sentence_ids) == {0, 1}
 
 
 def test_a_text_is_never_silently_one_sentence(tokenizer):
     with pytest.raises(ValueError, match="the document is one string: give a list of its sentences, or the rule 'nlt"):
-        encode(tokenizer, "It rained . We stayed .", 99, Splitter("given"))
-    assert max(encode(tokenizer, "It rained . We stayed .", 99, Splitter("nltk")).sentence_ids) == 2
+        encode(tokenizer, "It rained . We stayed .", 99)
+    assert max(encode(tokenizer, "It rained . We stayed .", 99, "nltk").sentence_ids) == 2
 
 
-def test_d7_the_end_of_text_is_a_sentence_of_its_own_or_of_the_last(tokenizer):
-    """Released code: `</s>` is one, which counts toward r; the flag puts it into the last. `<s>` is in the first."""
-    document = ["It rained .", "We stayed ."]
-    own = encode(tokenizer, document, 99, Splitter("given", eos="own"))
-    last = encode(tokenizer, document, 99, Splitter("given", eos="last"))
-    assert own.ids == last.ids and own.sentence_ids[:-1] == last.sentence_ids[:-1]
-    assert (own.sentence_ids[0], own.sentence_ids[-2:], last.sentence_ids[-2:]) == (0, [1, 2], [1, 1])
-    with pytest.raises(ValueError, match="eos is 'first'; use one of own, last"):
-        Splitter("given", eos="first")
+def test_d7_the_end_of_text_is_a_sentence_of_its_own(tokenizer):
+    """As in the released code: `</s>` is one, which counts toward r. `<s>` is in the first."""
+    ids = encode(tokenizer, ["It rained .", "We stayed ."], 99).sentence_ids
+    assert (ids[0], ids[-2:]) == (0, [1, 2])
+    with pytest.raises(ValueError, match="sentences is 'first'; use one of given, nltk"):
+        encode(tokenizer, ["It rained ."], 99, "first")
 
 
-def test_d8_punkt_knows_abbreviations_and_the_released_rule_does_not(tokenizer):
-    """By the token rule "Mr ." ends a sentence and "?" does not; by punkt (paper) it is the other way round."""
-    text = "Was Mr . Smith there ? He left ."
-    found = encode(tokenizer, text, 99, make_splitter(tokenizer, "eos-token"))
-    assert texts_of(tokenizer, found) == ["<s> Was Mr .", " Smith there ? He left .", "</s>"]
-    punkt = Splitter("nltk")
-    found = encode(tokenizer, "Was Mr. Smith there? He left.", 99, punkt)
+def test_d8_punkt_knows_abbreviations(tokenizer):
+    """And that "?" ends a sentence."""
+    found = encode(tokenizer, "Was Mr. Smith there? He left.", 99, "nltk")
     assert texts_of(tokenizer, found) == ["<s> Was Mr. Smith there?", " He left.", "</s>"]
-
-
-def test_the_released_rule_cuts_after_each_end_token():
-    """Restated: the number of ends before a token. A `</s>` behind a full stop is alone, behind a cut text not."""
-    assert eos_token_sentences([0, 7, 4, 8, 9, 4, 2], [4]) == [0, 0, 0, 1, 1, 1, 2]
-    assert eos_token_sentences([0, 7, 4, 8, 9, 2], [4]) == [0, 0, 0, 1, 1, 1]
-    rng = random.Random(0)
-    for _ in range(20):
-        ids = [rng.choice([0, 2, 4, 5, 6, 479]) for _ in range(12)]
-        expected = [sum(token in (2, 4, 479) for token in ids[:i]) for i in range(12)]
-        assert eos_token_sentences(ids, [4, 479]) == expected
-
-
-def test_end_tokens_are_found_with_and_without_a_blank(tokenizer):
-    """ "." and " ." are different tokens (4 and 479 in BART): arXiv's has the blank."""
-    for end in (" .", "."):
-        assert tokenizer.decode(make_splitter(tokenizer, "eos-token", "own", end).eos_ids) == end
-    with pytest.raises(ValueError, match="no token 'THE END' for sentence_end: give another"):
-        make_splitter(tokenizer, "eos-token", "own", "THE END")
 
 
 # From characters to tokens
@@ -115,7 +82,6 @@ def test_tokens_belong_to_the_sentence_of_their_last_character():
     offsets = [(0, 0), (0, 2), (2, 5), (5, 8), (8, 12), (12, 14), (13, 15), (15, 20), (0, 0)]
     is_special = [1, 0, 0, 0, 0, 0, 0, 0, 1]
     assert token_sentence_ids(offsets, spans, is_special) == [0, 0, 0, 1, 1, 1, 2, 2, 3]
-    assert token_sentence_ids(offsets, spans, is_special, "last") == [0, 0, 0, 1, 1, 1, 2, 2, 2]
 
 
 def test_ids_have_no_gaps_and_cover_every_token(tokenizer):
@@ -124,8 +90,7 @@ def test_ids_have_no_gaps_and_cover_every_token(tokenizer):
     for _ in range(50):
         pieces = [rng.choice(["Mr. Smith", "", " ", "It rained .", "x", "  We  "]) for _ in range(rng.randint(1, 6))]
         for rule in RULES:
-            splitter = make_splitter(tokenizer, rule, rng.choice(["own", "last"]))
-            found = encode(tokenizer, ["It .", *pieces], rng.randint(3, 30), splitter)
+            found = encode(tokenizer, ["It .", *pieces], rng.randint(3, 30), rule)
             ids = found.sentence_ids
             assert len(ids) == len(found.ids) and ids[0] == 0
             assert all(after - before in (0, 1) for before, after in zip(ids, ids[1:], strict=False))
@@ -134,9 +99,9 @@ def test_ids_have_no_gaps_and_cover_every_token(tokenizer):
 def test_d9_a_document_that_is_too_long_is_cut(tokenizer):
     """Its first tokens with their sentences, and `</s>`."""
     document = ["It rained .", "We stayed .", "He left ."]
-    whole = encode(tokenizer, document, 99, Splitter("given"))
+    whole = encode(tokenizer, document, 99)
     for length in range(3, len(whole.ids) + 1):
-        found = encode(tokenizer, document, length, Splitter("given"))
+        found = encode(tokenizer, document, length)
         assert found.was_cut == (length < len(whole.ids))
         assert found.ids == [*whole.ids[: length - 1], 2]
         assert found.sentence_ids[:-1] == whole.sentence_ids[: length - 1]
@@ -147,16 +112,15 @@ def test_d9_a_document_that_is_too_long_is_cut(tokenizer):
 
 
 def test_blank_texts_are_one_span_and_have_no_token_to_train_on(tokenizer):
-    splitter = Splitter("nltk")
     assert [punkt_spans(text) for text in ("", "  ", "x")] == [[(0, 0)], [(0, 2)], [(0, 1)]]
     for document in ("", [""]):
         with pytest.raises(ValueError, match="no token in the document '': leave it out"):
-            encode(tokenizer, document, 99, splitter)
+            encode(tokenizer, document, 99, "nltk")
 
 
 def test_special_tokens_in_a_text_are_text(tokenizer):
     """A "</s>" that stands in the document neither ends a sentence nor becomes one."""
-    found = encode(tokenizer, ["a </s> b", "c"], 99, Splitter("given"))
+    found = encode(tokenizer, ["a </s> b", "c"], 99)
     assert found.ids.count(2) == 1 and max(found.sentence_ids) == 2
     assert tokenize(tokenizer, "a </s> b", 99)[0]["input_ids"].count(2) == 1
 
@@ -167,7 +131,7 @@ def test_a_tokenizer_without_offsets_is_refused():
 
     slow = Slow(tokenizer_object=Tokenizer(models.BPE()))
     with pytest.raises(ValueError, match="Slow gives no offsets: load the model's fast tokenizer"):
-        encode(slow, ["a b"], 9, Splitter("given"))
+        encode(slow, ["a b"], 9)
 
 
 # The punkt model
@@ -182,7 +146,7 @@ def test_nltks_own_model_is_used_and_its_absence_said(punkt_tab, monkeypatch):
     load_punkt.cache_clear()
     monkeypatch.setattr(nltk.data, "path", [])
     with pytest.raises(ValueError, match="no punkt model on this machine: python -m nltk.downloader punkt_tab"):
-        Splitter("nltk")
+        punkt_spans(text)
     import_it = builtins.__import__
 
     def without_nltk(name, *others):
@@ -192,4 +156,4 @@ def test_nltks_own_model_is_used_and_its_absence_said(punkt_tab, monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", without_nltk)
     with pytest.raises(ImportError, match="the rule 'nltk' needs NLTK: pip install"):
-        Splitter("nltk")
+        punkt_spans(text)

@@ -1,6 +1,7 @@
 """Training all tasks: the losses, what learns and what stays, resuming, run folders, and what bad input gets."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,7 @@ pytest.importorskip("shared")
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSeq2SeqLM, BartConfig, BartForConditionalGeneration, BertConfig, BertModel
 
-from shared.data import Example, load
+from shared.data import Example, load, write_jsonl
 
 from .. import train as training
 from ..evaluate import load_run_or_bart
@@ -50,8 +51,8 @@ TINY = replace(SMALL, dropout=0.0, steps=2)
 def runs(tmp_path_factory) -> dict[str, Path]:
     """A finished run of each task, each from the one before where it needs one."""
     folder = tmp_path_factory.mktemp("runs")
-    train(replace(SMALL, eos="last"), folder / "base")
-    base = replace(SMALL, eos="last", init=str(folder / "base"))
+    train(SMALL, folder / "base")
+    base = replace(SMALL, init=str(folder / "base"))
     train(replace(base, task="sparse"), folder / "sparse")
     train(replace(base, task="kl", learning_rate=0.01), folder / "kl")
     train(
@@ -265,6 +266,20 @@ def test_frozen_parts_stay_bit_for_bit_the_same(runs, task, start):
     assert expected - still <= changed(before, after) <= expected
 
 
+def test_d23_interleaved_updates_move_the_decoder_and_then_the_approximator(runs, tmp_path):
+    """One after the other, each with the gradient it has alone; joint, both move in one update."""
+    config = replace(config_of(runs["kl"]), init=str(runs["kl"]), task="integrated", r=2, clip=0.0)
+    for steps, updates in ((1, "interleaved"), (2, "interleaved"), (1, "joint")):
+        train(replace(config, steps=steps, updates=updates), tmp_path / f"{updates}{steps}")
+    start = weights(runs["kl"])
+    first, second, joint = (weights(tmp_path / name) for name in ("interleaved1", "interleaved2", "joint1"))
+    theta = {name for name in start if name.startswith("sentence_encoder") or ".sentence_" in name}
+    decoder = {name for name in start if "decoder.layers" in name} - theta
+    assert changed(start, first) <= decoder and len(changed(start, first)) > 40
+    assert changed(first, second) <= theta and len(changed(first, second)) > 20
+    assert not changed({name: joint[name] for name in decoder}, first) and changed(start, joint) & theta
+
+
 def test_d14_every_dropout_site_has_the_models_rate(runs):
     """The GRU's is config.dropout (released: 0.1 on bart-large-cnn); cross-attention's is on in training only."""
     _, model, batch = prepared(runs["kl"])
@@ -301,7 +316,7 @@ def test_d18_micro_batches_count_alike(tmp_path, monkeypatch):
     train(replace(TINY, steps=1, clip=0, accumulate=2, save_every=1), tmp_path / "two")
     monkeypatch.undo()
     start = begin(TINY, load(DATA, "train"))
-    items, grads = encode_examples(load(DATA, "train"), start), []
+    items, grads = list(encode_examples(load(DATA, "train"), start)), []
     for indices, _ in zip(Batches(items, 8, 0), range(2), strict=False):
         start.model.zero_grad()
         batch = collate([items[i] for i in indices], 1)
@@ -395,10 +410,9 @@ def test_a_run_hands_on_its_weights_its_tokenizer_and_its_values(runs):
     """--init takes all values of its run but those that flags name; what is learned next starts from its weights."""
     given = ["--task", "sparse", "--out", "x", "--init", str(runs["base"]), "--gamma", "0.5"]
     base, config = config_of(runs["base"]), parse(given)[0]
-    assert config == replace(base, task="sparse", init=str(runs["base"]), gamma=0.5) and base.eos == "last"
-    run, start = load_run(runs["base"]), begin(replace(config, eos="own"), [])
+    assert config == replace(base, task="sparse", init=str(runs["base"]), gamma=0.5) and base.max_source == 120
+    run, start = load_run(runs["base"]), begin(config, [])
     assert not changed(run.model.state_dict(), start.model.state_dict())
-    assert (start.splitter.eos, run.splitter.eos) == ("own", "last")
     assert start.tokenizer.get_vocab() == run.tokenizer.get_vocab()
     assert load_run(runs["integrated"]).model.config.sentence_encoder == "gru"
 
@@ -446,7 +460,9 @@ def test_any_bart_from_a_folder(tmp_path, capsys):
     """It is tuned by --model, with its weights and generation settings, and evaluated as it is by load_bart."""
     bart = save_bart(tmp_path / "bart")
     run = load_run_or_bart(str(tmp_path / "bart"))
-    assert run.splitter.rule == "given" and run.config.max_source == 256 and run.model.generation_config.num_beams == 3
+    assert (
+        run.config.sentences == "given" and run.config.max_source == 256 and run.model.generation_config.num_beams == 3
+    )
     ids = torch.randint(4, 300, (1, 9))
     theirs = bart.eval()(ids, decoder_input_ids=ids).logits
     torch.testing.assert_close(run.model(ids, decoder_input_ids=ids).logits, theirs)
@@ -490,6 +506,38 @@ def test_lobart_is_trained_on_and_kept(runs, tmp_path):
     assert model.get_encoder()._forward_pre_hooks
     with pytest.raises(ValueError, match="--attention-window: .* has 16, leave it out"):
         begin(replace(long, init=str(tmp_path / "base"), attention_window=8), [])
+
+
+# Data on disk
+
+
+def test_stored_items_are_read_again_as_long_as_they_fit(runs, tmp_path, monkeypatch):
+    """The same run, bit for bit; the data set is not loaded again, unless it or how it is read has changed."""
+    folder, loads = tmp_path / "own", []
+    folder.mkdir()
+    for split in ("train", "validation"):
+        rows = [{"document": example.document, "summary": example.summary} for example in load(DATA, split)]
+        write_jsonl(folder / f"{split}.jsonl", rows)
+    monkeypatch.setattr(training, "load", lambda *a: loads.append(a[1]) or load(*a))
+    plain = replace(config_of(runs["base"]), data=str(folder), init=str(runs["base"]), max_source=40, steps=3)
+    stored = replace(plain, cache=str(tmp_path / "cache"))
+    train(plain, tmp_path / "plain")
+    for name in ("first", "second"):
+        train(stored, tmp_path / name)
+    assert loads == ["train", "validation"] * 2
+    for name in ("first", "second"):
+        assert not changed(weights(tmp_path / "plain"), weights(tmp_path / name))
+        assert log(tmp_path / name) == log(tmp_path / "plain") and log(tmp_path / name)[0]["sources_cut"] > 0
+    run = load_run(tmp_path / "first")
+    assert [*training.read_items(stored, run, "train")] == [*encode_examples(load(str(folder), "train"), run)]
+    assert len(loads) == 4
+    for other in (replace(stored, max_source=30), replace(stored, examples=5), replace(stored, max_target=9)):
+        loads.clear()
+        training.read_items(other, run, "train")
+        assert loads == ["train"]
+    os.utime(folder / "train.jsonl", (1, 1))
+    training.read_items(stored, run, "train")
+    assert loads == ["train"] * 2
 
 
 # Resuming
@@ -585,12 +633,12 @@ def test_presets_hold_the_papers_values():
     assert (config.save_every, config.temperature, config.kl_weight, config.clip) == (20_000, 0.5, 0.2, 0)
     assert (config.max_source, config.max_target, config.r, config.steps) == (1024, 200, 5, 143_556)
     assert config.learning_rate == pytest.approx(0.002 / 20_000**0.5)
-    assert (config.sentence_encoder, config.sentence_end, config.mixed_precision) == ("gru", ".", "no")
+    assert (config.sentence_encoder, config.cache, config.mixed_precision) == ("gru", "runs/tokens", "no")
     rows = {
         "paper-sparse": dict(task="sparse", save_every=25_000, gamma=0.1),
         "paper-xsum": dict(data="xsum", model="facebook/bart-large-xsum", r=10, steps=102_022, max_target=200),
-        "paper-arxiv": dict(data="arxiv", max_source=4096, max_target=400, r=30, steps=101_518, sentence_end=" ."),
-        "paper-podcast": dict(data="podcast", max_source=4096, max_target=200, r=30, steps=30_207, sentence_end="."),
+        "paper-arxiv": dict(data="arxiv", max_source=4096, max_target=400, r=30, steps=101_518),
+        "paper-podcast": dict(data="podcast", max_source=4096, max_target=200, r=30, steps=30_207),
     }
     for preset, values in rows.items():
         config = TrainConfig(**PRESETS[preset])
@@ -600,11 +648,11 @@ def test_presets_hold_the_papers_values():
         assert (config.attention_window, config.extend_positions) == ((1024, 4096) if is_long else (0, 0))
     assert PRESETS["tiny"] == {} and set(PRESETS) == {"tiny", "paper", *rows}
     tiny = dict(
-        task="base", data="toy", examples=0, max_source=1024, max_target=256, sentences="given", eos="own",
-        sentence_end=" .", init="", model="", attention_window=0, extend_positions=0, vocabulary=1000, width=128,
+        task="base", data="toy", examples=0, cache="", max_source=1024, max_target=256, sentences="given",
+        init="", model="", attention_window=0, extend_positions=0, vocabulary=1000, width=128,
         feed_forward=512, heads=4, layers=2, positions=1024, dropout=0.0, gamma=0.1, sentence_encoder="gru",
-        temperature=0.5, kl_scale="paper", kl_weight=0.2, select="approx", r=5, mix_steps=0, steps=1500, batch_size=32,
-        accumulate=1, learning_rate=1e-3, warmup=100, clip=1.0, save_every=100, patience=0,
+        temperature=0.5, kl_scale="paper", kl_weight=0.2, select="approx", r=5, mix_steps=0, updates="joint",
+        steps=1500, batch_size=32, accumulate=1, learning_rate=1e-3, warmup=100, clip=1.0, save_every=100, patience=0,
         mixed_precision="no", seed=0,
     )  # fmt: skip
     assert asdict(TrainConfig()) == tiny
@@ -633,8 +681,8 @@ def test_d8_documents_of_one_string_are_split_each_by_itself(runs):
     """Sentences that are given stay, a whole string is split; NLTK splits them all when they are encoded."""
     given = ["A storm hit Norwick", "today. Nobody was hurt."]
     texts = [given, ["It rained. We left. He stayed."]]
-    examples, run = [Example(text[0], text, ["R."], [["R."]]) for text in texts], load_run(runs["base"])  # eos: last
-    assert [item.sentence_ids[-1] + 1 for item in encode_examples(examples, run)] == [2, 3]
+    examples, run = [Example(text[0], text, ["R."], [["R."]]) for text in texts], load_run(runs["base"])
+    assert [item.sentence_ids[-1] + 1 for item in encode_examples(examples, run)] == [3, 4]
 
 
 @pytest.mark.parametrize("name", ["tokenizer/tokenizer.json", "model/config.json", "model/model.safetensors"])
