@@ -99,10 +99,9 @@ def evaluate(
     for name, differences in compare(means).items():
         systems[name] |= intervals(means[name]) | {"difference": differences}
     tested = next(iter(means.values()))
-    rows = baselines(documents, config, references, tested)
     return {
-        "data": config.data, "split": split, "level": config.level, "documents": len(tested),
-        "signature": rouge.signature(len(tested)), "systems": rows | systems,
+        "data": config.data, "split": split, "level": config.level, "signature": rouge.signature(len(tested)),
+        "documents": len(tested), "systems": baselines(documents, config, references, tested) | systems,
     }  # fmt: skip
 
 
@@ -110,11 +109,10 @@ def check_runs(runs: dict[str, Run]) -> None:
     """ValueError where runs cannot stand in one table, or one system has runs of different models."""
     if not runs:
         raise ValueError("give at least one run folder")
+    if len({(run.config.level, run.config.right_nuclei) for run in runs.values()}) > 1:
+        raise ValueError("runs of one table need the same --level (EDUs or sentences) and --right-nuclei")
     first: dict[str, TrainConfig] = {}
     for name, run in runs.items():
-        one = next(iter(runs.values())).config
-        if (run.config.level, run.config.right_nuclei) != (one.level, one.right_nuclei):
-            raise ValueError("runs of one table need the same --level (EDUs or sentences) and --right-nuclei")
         same = replace(run.config, seed=0, fold=0, examples_seed=0, cache="", init="")
         if first.setdefault(system_of(name), same) != same:
             raise ValueError(f"{name} is not the model of the others called {system_of(name)}: rename its folder")
@@ -242,7 +240,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         Options, prog=f"python -m {__package__}.evaluate", description=__doc__, args=arguments,
         config=(tyro.conf.FlagCreatePairsOff,),
     )  # fmt: skip
-    runs = {path.name: load_run(path) for path in options.runs}
+    device, runs, known = find_device(options.device), {}, {}  # runs share an encoder, or it fills the memory
+    for path in options.runs:
+        run = load_run(path)
+        run.model.to(device)
+        key = run.config.encoder or path, run.config.max_tokens, run.config.pooling
+        runs[path.name] = run._replace(encoder=known.setdefault(key, run.encoder.to(device)))
     if len(runs) < len(options.runs):
         raise ValueError("two runs have folders of the same name; rename one")
     check_runs(runs)
@@ -253,9 +256,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise ValueError("the runs were trained on different data: say with --data which to test on")
     if config.folds and (options.limit or options.split not in ("validation", "test")):
         raise ValueError("runs with --folds are tested on their own fold: --split test or validation, no --limit")
-    device = find_device(options.device)
-    for run in runs.values():
-        run.model.to(device), run.encoder.to(device)
     outputs = [options.predictions / f"{name}.jsonl" for name in runs] if options.predictions else []
     check_outputs(options.json, options.csv, *outputs)
     cache = options.cache or config.cache or options.runs[0].parent / "cache"

@@ -47,8 +47,7 @@ def heads(tree: Node, right_nuclei: bool = False) -> np.ndarray:
     while stack:
         node, parent = stack.pop()
         for child in node.children:
-            is_head = head[child.first, child.last] == head[node.first, node.last]
-            hangs = not (is_head if right_nuclei else child.nucleus)
+            hangs = head[child.first, child.last] != head[node.first, node.last] if right_nuclei else not child.nucleus
             stack.append((child, head[node.first, node.last] if hangs else parent))
         if not node.children and parent is not None:
             parents[node.first - 1] = parent

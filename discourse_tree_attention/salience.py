@@ -41,8 +41,7 @@ def probe(training: Sequence[Document], tested: Sequence[Document], level: str) 
     def features(documents: Sequence[Document]) -> np.ndarray:
         return np.insert(np.concatenate([tree_scalars(document, level) for document in documents]), 0, 1, axis=1)
 
-    x, labels = features(training), np.concatenate([document.labels for document in training])
-    weights = np.zeros(5)
+    x, labels, weights = features(training), np.concatenate([document.labels for document in training]), np.zeros(5)
     for _ in range(20):  # Newton's method; a ridge of 1 keeps the weights finite
         p = 1 / (1 + np.exp(-x @ weights))
         weights += np.linalg.solve(x.T * (p * (1 - p)) @ x + np.eye(5), x.T @ (labels - p) - weights)

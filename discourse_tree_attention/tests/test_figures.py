@@ -53,8 +53,7 @@ def test_low_resource_has_a_line_for_each_attention(tmp_path):
     (axes,) = figure_low_resource(METRICS | {"systems": systems}).axes
     lines = {line.get_label(): line.get_xydata().tolist() for line in axes.lines if line.get_marker() == "None"}
     assert lines == {"D-Tree": [[20, 3], [100, 7]], "Dot Product(1)": [[20, 1]]}
-    dots = [point for line in axes.lines if line.get_marker() == "." for point in line.get_xydata().tolist()]
-    assert sorted(dots) == [[20, 1], [20, 2], [20, 4], [100, 5], [100, 9]]
+    assert sum(len(line.get_xydata()) for line in axes.lines if line.get_marker() == ".") == 5  # a dot for each draw
     (tmp_path / "m.json").write_text(json.dumps(METRICS | {"systems": systems}))
     main([str(tmp_path / "m.json"), "--out", str(tmp_path)])
     assert (tmp_path / "low_resource_m.png").exists()
