@@ -275,5 +275,5 @@ def test_bad_requests_end_with_a_message_before_any_work(runs, flags, message, c
 
 def test_a_reference_that_rouge_cannot_read_is_found_before_decoding(kl, monkeypatch):
     monkeypatch.setattr(evaluation, "decode", lambda *a, **k: pytest.fail("it was decoded"))
-    with pytest.raises(ValueError, match="one: the reference '...' has no word"):
+    with pytest.raises(ValueError, match="1: the reference '...' has no word"):
         evaluate({"kl": kl}, [Example("1", ["one", "two"], ["..."], [["..."]])])
