@@ -65,6 +65,7 @@ class Options:
     decoding: Literal["own", "cnn_dailymail", "nyt", "xsum"] = "own"  # the model's own settings, or Appendix A's
     beam: int | None = None  # default: that of --decoding
     max_length: int | None = None  # tokens; default: that of --decoding
+    no_repeat_ngram_size: int | None = None  # so many words never twice in this order; default: that of --decoding
     batch_size: int = 32  # documents per batch
     device: str = "cpu"
     json: Path | None = None  # write every number here; figures.py reads it
@@ -92,7 +93,7 @@ class Options:
 
     def generation(self) -> dict[str, float]:
         """Arguments of `generate`."""
-        given = {"num_beams": self.beam, "max_length": self.max_length}
+        given = dict(num_beams=self.beam, max_length=self.max_length, no_repeat_ngram_size=self.no_repeat_ngram_size)
         return PAPER_DECODING.get(self.decoding, {}) | {k: v for k, v in given.items() if v is not None}
 
     def labels(self, taggers: Mapping[str, Run]) -> Labels:
@@ -212,22 +213,24 @@ def analyse(run: Run, examples: Sequence[Example], taggers: Mapping[str, Run], o
 
 
 def improvement(gain: Scores) -> dict:
-    """D10: ROUGE-1 F1 over uniform weights on the same heads, with its interval, and over the plain model."""
-    return rouge.interval(gain["rouge1"]) | {"over_plain": gain["over_plain"].mean()}
+    """D10: in ROUGE-1 F1 over uniform weights on the same heads, and over the plain model."""
+    return {"over_uniform": rouge.interval(gain["rouge1"]), "over_plain": rouge.interval(gain["over_plain"])}
 
 
 def synergy_rows(sweep: Sweep, effects: Effects) -> tuple[list[dict], list[dict]]:
-    """Figures 3 and 7. Left: a row per layer and number of heads. Right: a row per layer, in ROUGE-1 recall."""
-    left, right = [], []
+    """Figures 3 and 7: a row per layer and number of heads; a row per layer and baseline (D10), in ROUGE-1 recall."""
+    steps, totals = [], []
     for (layer, heads), gain in sweeps.synergy(sweep, effects).items():
         row = {"layer": layer, "count": len(heads), "added": heads[-1]}
         row |= {"added_effect": effects[layer, heads[-1]]["rouge1"].mean()}
-        left.append(row | improvement(gain))
+        steps.append(row | improvement(gain))
         if len(heads) == sum(of_layer == layer for of_layer, _ in effects):
-            together, parts = (g["rouge1_recall"] for g in (gain, sweeps.sum_of_parts(effects, layer)))
-            values = {"together": rouge.interval(together), "parts": rouge.interval(parts)}
-            right.append({"layer": layer} | values | {"p": rouge.paired_test(together, parts)})
-    return left, right
+            parts = sweeps.sum_of_parts(effects, layer)
+            for over, metric in (("over_uniform", "rouge1_recall"), ("over_plain", "recall_over_plain")):
+                row = {"layer": layer, "over": over, "together": rouge.interval(gain[metric])}
+                row |= {"parts": rouge.interval(parts[metric]), "p": rouge.paired_test(gain[metric], parts[metric])}
+                totals.append(row)
+    return steps, totals
 
 
 def tables(metrics: dict) -> str:
@@ -239,8 +242,11 @@ def tables(metrics: dict) -> str:
         marks = {f"p < {SIGNIFICANT}": row["marks"] or None}
         rows.append({"system": name, "heads": row["heads"] or None} | scores | marks)
     taggers = [{"tagger": n} | {t: row[k] for k, t in TAGGER.items()} for n, row in metrics["taggers"].items()]
-    chosen = {name: found["selection"] for name, found in metrics["analysis"].items() if "selection" in found}
-    notes = [f"{name}: heads {of_run['heads']} chosen with {of_run['tagger']}" for name, of_run in chosen.items()]
+    notes = []
+    for name, chosen in ((n, a["selection"]) for n, a in metrics["analysis"].items() if "selection" in a):
+        value = {row["heads"]: row["rouge1"] + row["rouge2"] for row in chosen["tried"]}
+        worse = "; without masks it did better (D11)" if value[""] >= value[chosen["heads"]] else ""
+        notes.append(f"{name}: heads {chosen['heads']} chosen with {chosen['tagger']}{worse}")
     cut = f"{metrics['examples']} examples, {max(metrics['sources_cut'].values(), default=0)} cut"
     notes += [f"{BETTER} better, {WORSE} worse than without masks\n{cut}; {metrics['signature']}"]
     return "\n\n".join([*(rouge.table(table) for table in (rows, taggers) if table), *notes])

@@ -25,7 +25,7 @@ from .focus import CATEGORIES
 from .run import one_line_errors
 
 METRICS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeLsum": "ROUGE-L"}
-OVER = {"mean": "over uniform attention", "over_plain": "over the plain model"}
+OVER = {"over_uniform": "over uniform attention", "over_plain": "over the plain model"}
 LINES = 6  # of one panel, at most: of more layers the bottom one, the top one, and some between
 
 
@@ -91,29 +91,30 @@ def effects(metrics: Sequence[dict], out: Path, number: int, places: Sequence[in
     """Figures 2 and 6: ROUGE-1 F1 of oracle masks on each head, over uniform attention and over the plain model."""
     found = analyses(metrics, "effects", places)
     rows = [{"system": name} | row for name, analysis in found for row in analysis["effects"]]
-    largest = max(abs(row[column]) for row in rows for column in OVER) or 1.0
+    largest = max(abs(row[column]["mean"]) for row in rows for column in OVER) or 1.0
     figure, grid = panels(f"Figure {number}: gain in ROUGE-1 F1 by oracle masks on one head", len(found), len(OVER))
     for line, (name, analysis) in zip(grid, found, strict=True):
         for axes, (column, over) in zip(line, OVER.items(), strict=True):
-            image = heat_map(axes, analysis["effects"], column, f"{over}\n{name}", -largest, largest, "RdBu_r")
+            means = [row | row[column] for row in analysis["effects"]]
+            image = heat_map(axes, means, "mean", f"{over}\n{name}", -largest, largest, "RdBu_r")
     figure.colorbar(image, ax=grid, label="ROUGE-1 F1 points")
     return save_figure(out, number, figure, rows)
 
 
 def synergy(metrics: Sequence[dict], out: Path, number: int, places: Sequence[int]) -> Path:
-    """Figures 3 and 7: heads added one by one, over both baselines; all heads together and the sum of the parts."""
+    """Figures 3 and 7: heads added one by one; all together beside the sum of the parts; both over both baselines."""
     found, rows = analyses(metrics, "synergy", places), []
-    figure, grid = panels(f"Figure {number}: heads masked together, by oracle masks", len(found), 3)
-    for (left, middle, right), (name, analysis) in zip(grid, found, strict=True):
-        draw_steps(left, analysis["synergy"], "mean")
-        draw_steps(middle, analysis["synergy"], "over_plain")
-        draw_parts(right, analysis["parts"])
-        left.set_title(name, fontsize=8)
-        middle.set_title("dotted: the head added has no effect alone", fontsize=8)
+    figure, grid = panels(f"Figure {number}: heads masked together, by oracle masks", len(found), 2 * len(OVER), 3.4)
+    for line, (name, analysis) in zip(grid, found, strict=True):
+        for left, right, column in zip(line[::2], line[1::2], OVER, strict=True):
+            draw_steps(left, analysis["synergy"], column)
+            draw_parts(right, [row for row in analysis["parts"] if row["over"] == column], column)
+        line[0].set_title(name, fontsize=8)
+        line[2].set_title("dotted: the head added has no effect alone", fontsize=8)
         rows += [{"system": name, "side": "left"} | row for row in analysis["synergy"]]
         for row in analysis["parts"]:
             about = {"system": name, "layer": row["layer"]}
-            rows += [about | {"side": f"right, {side}"} | row[side] for side in ("together", "parts")]
+            rows += [about | {"side": f"right, {side}", row["over"]: row[side]} for side in ("together", "parts")]
     return save_figure(out, number, figure, rows)
 
 
@@ -122,9 +123,9 @@ def draw_steps(axes: Axes, rows: Sequence[dict], column: str) -> None:
     layers = sorted({row["layer"] for row in rows})
     for layer in [layers[i] for i in sorted(set(np.linspace(0, len(layers) - 1, LINES).round().astype(int)))]:
         steps = [row for row in rows if row["layer"] == layer]
-        [line] = axes.plot(steps[0]["count"], steps[0][column], "o", markersize=3, label=f"layer {layer}")
+        [line] = axes.plot(steps[0]["count"], steps[0][column]["mean"], "o", markersize=3, label=f"layer {layer}")
         for before, after in zip(steps, steps[1:], strict=False):
-            ends = [before["count"], after["count"]], [before[column], after[column]]
+            ends = [before["count"], after["count"]], [before[column]["mean"], after[column]["mean"]]
             style = "-" if after["added_effect"] > 0 else ":"
             axes.plot(*ends, style, marker="o", markersize=3, color=line.get_color())
     axes.axhline(0, color="gray", linewidth=0.5)
@@ -132,13 +133,13 @@ def draw_steps(axes: Axes, rows: Sequence[dict], column: str) -> None:
     axes.legend(fontsize=7)
 
 
-def draw_parts(axes: Axes, rows: Sequence[dict]) -> None:
+def draw_parts(axes: Axes, rows: Sequence[dict], column: str) -> None:
     """Two bars per layer with their 95 % intervals; the legend stands above them."""
     layers = np.array([row["layer"] for row in rows])
     for shift, key, label in ((-0.2, "together", "all heads masked"), (0.2, "parts", "sum over heads")):
         mean, low, high = (np.array([row[key][end] for row in rows]) for end in ("mean", "low", "high"))
         axes.bar(layers + shift, mean, 0.4, yerr=np.maximum([mean - low, high - mean], 0), label=label)
-    axes.set(xlabel="layer", ylabel="ROUGE-1 recall over uniform attention", xticks=layers)
+    axes.set(xlabel="layer", ylabel=f"ROUGE-1 recall {OVER[column]}", xticks=layers)
     axes.legend(fontsize=7, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
 
 
@@ -156,7 +157,7 @@ def focus(metrics: Sequence[dict], out: Path, number: int, place: int, categorie
 
 
 def limited_data(metrics: Sequence[dict], out: Path) -> Path:
-    """Figure 5: ROUGE over the number of training examples, with and without masking by the tagger."""
+    """Figure 5: ROUGE over the number of training examples, with and without masking by the tagger; all seeds."""
     systems = [row for file in metrics for row in file["systems"].values()]
     systems = [row for row in systems if not row["labels"].startswith("oracle") and row["trained_on"]]
     if len({row["trained_on"] for row in systems}) < 2:
@@ -164,16 +165,17 @@ def limited_data(metrics: Sequence[dict], out: Path) -> Path:
     figure, grid = panels(f"Figure 5: different sizes of training data\n{corpora(metrics)}", 1, len(METRICS), 3.4)
     rows = []
     for axes, (metric, title) in zip(grid.flat, METRICS.items(), strict=True):
-        for is_masked, label in ((False, "no masking"), (True, "attention head masking")):
+        for is_masked, label, colour in ((False, "no masking", "C0"), (True, "attention head masking", "C1")):
             points = [
                 {"system": label, "examples": row["trained_on"], "seed": row["seed"], "heads": row["heads"]}
                 | {"metric": title, **row[metric]}
                 for row in sorted(systems, key=lambda row: row["trained_on"])
                 if (row["labels"] != "plain") == is_masked
             ]
-            sizes, mean, low, high = ([p[key] for p in points] for key in ("examples", "mean", "low", "high"))
-            axes.plot(sizes, mean, "o-", label=label)
-            axes.vlines(sizes, low, high, colors="gray", alpha=0.5)
+            sizes, mean, low, high = (np.array([p[k] for p in points]) for k in ("examples", "mean", "low", "high"))
+            axes.errorbar(sizes, mean, [mean - low, high - mean], fmt="o", color=colour, markersize=3, alpha=0.5)
+            of_size = {size: mean[sizes == size].mean() for size in sizes}  # over the seeds
+            axes.plot([*of_size], [*of_size.values()], color=colour, label=label)
             rows += points
         axes.set(xscale="log", xlabel="training examples", ylabel=f"{title} F1, 95 % interval")
         axes.legend(fontsize=7)

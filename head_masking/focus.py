@@ -1,8 +1,8 @@
 """Which source words the heads look at while a summary is written (Section 4.3; Figures 4, 8, 9 and 10)."""
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import NamedTuple
 
 import numpy as np
@@ -56,7 +56,9 @@ def attendees(model: nn.Module, readings: Sequence[Reading], batch_size: int = 8
     """(L, H, T) for every reading: the source position to which the step that emits summary[t + 1] attends most."""
     inputs = [reading.summary[:-1] for reading in readings]  # the query that reads token t emits token t + 1
     attended, padding = [None] * len(readings), model.config.pad_token_id
-    with eager(model):
+    with ExitStack() as undo:
+        undo.callback(model.set_attn_implementation, model.config._attn_implementation)
+        model.set_attn_implementation("eager")  # sdpa has no weights to return, and does not say so
         for numbers, ids, keep in by_length([r.ids for r in readings], batch_size, padding, model.device):
             decoder_ids = pad([inputs[i] for i in numbers], padding).to(model.device)
             output = model(
@@ -67,17 +69,6 @@ def attendees(model: nn.Module, readings: Sequence[Reading], batch_size: int = 8
             for i, of_document in zip(numbers, most.cpu().numpy(), strict=True):
                 attended[i] = of_document[..., : len(inputs[i])]
     return attended
-
-
-@contextmanager
-def eager(model: nn.Module) -> Iterator[None]:
-    """Inside the `with` the model returns attention weights: sdpa has none to return, and does not say so."""
-    before = model.config._attn_implementation
-    model.set_attn_implementation("eager")
-    try:
-        yield
-    finally:
-        model.set_attn_implementation(before)
 
 
 def generated_words(tokenizer, summary: Sequence[int]) -> list[str | None]:

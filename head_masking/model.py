@@ -57,7 +57,10 @@ class Tagger(nn.Module):
         return self.perceptron(states).squeeze(-1)  # (B, S)
 
 
-def windows(length: int, size: int = 512) -> list[tuple[int, int, int]]:
+WINDOW = 512  # tokens
+
+
+def windows(length: int, size: int = WINDOW) -> list[tuple[int, int, int]]:
     """D7: (start, end, first position taken) of each window on a document, as released.
 
     Windows begin every `size` / 2 tokens. All of the first is taken and the second half of the others, so that each

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher
-from itertools import takewhile
+from os.path import commonprefix  # of any two lists
 
 WORD = re.compile(r"\w+|[^\w\s]")  # D4: a word is letters and digits, or one other sign
 Span = tuple[int, int]  # first character, end (exclusive)
@@ -64,7 +64,8 @@ def newsroom_fragments(source: Sequence[str], summary: Sequence[str], min_length
     source, summary = comparable(source, summary, min_length)
     marked, j = [False] * len(source), 0
     while j < len(summary):
-        lengths = {i: common_length(source[i:], summary[j:]) for i, word in enumerate(source) if word == summary[j]}
+        starts = [i for i, word in enumerate(source) if word == summary[j]]
+        lengths = {i: len(commonprefix([source[i:], summary[j:]])) for i in starts}
         best = max(lengths, key=lengths.get, default=0)  # max takes the first of equals
         length = lengths.get(best, 0)
         if length >= min_length:
@@ -78,11 +79,6 @@ def comparable(source: Sequence[str], summary: Sequence[str], min_length: int) -
     if min_length < 1:
         raise ValueError(f"min_length is {min_length}: a run has at least 1 word")
     return [word.lower() for word in source], [word.lower() for word in summary]
-
-
-def common_length(one: Sequence[str], other: Sequence[str]) -> int:
-    """How many words the two begin with alike."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 METHODS = {"runs": longest_common_runs, "newsroom": newsroom_fragments, "lcs": longest_common_subsequences}

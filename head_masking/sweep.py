@@ -218,7 +218,7 @@ Effects = Mapping[tuple[int, int], Scores]  # (layer, head) -> what `gains` has 
 def gains(sweep: Sweep, sets_of_heads: Sequence[Heads], title: str = "") -> list[Scores]:
     """r_ora - r_uni for every set of heads and every document: oracle masks, uniform weights on the same heads.
 
-    "over_plain" is the other reading of an improvement (D10): in ROUGE-1 F1 over the model as it is.
+    D10, the other reading of an improvement: "over_plain" in F1, "recall_over_plain", both over the model as it is.
     """
     texts = [write_heads(heads) for heads in sets_of_heads]
     plain, *scores = sweep.run(
@@ -227,6 +227,7 @@ def gains(sweep: Sweep, sets_of_heads: Sequence[Heads], title: str = "") -> list
     return [
         {metric: oracle[metric] - uniform[metric] for metric in oracle}
         | {"over_plain": oracle["rouge1"] - plain["rouge1"]}
+        | {"recall_over_plain": oracle["rouge1_recall"] - plain["rouge1_recall"]}
         for oracle, uniform in zip(scores[::2], scores[1::2], strict=True)
     ]
 

@@ -124,11 +124,8 @@ class LengthBatches:
         self.lengths, self.batch_size, self.seed = np.array([len(i["input_ids"]) for i in items]), batch_size, seed
 
     def __iter__(self) -> Iterator[list[int]]:
-        for number in count():
-            yield from self.epoch(number)
-
-    def epoch(self, number: int) -> list[list[int]]:
-        rng = np.random.default_rng((self.seed, number))
-        by_length = np.argsort(self.lengths * rng.uniform(0.8, 1.2, len(self.lengths)), kind="stable").tolist()
-        batches = [by_length[i : i + self.batch_size] for i in range(0, len(by_length), self.batch_size)]
-        return [batches[i] for i in rng.permutation(len(batches))]
+        for epoch in count():
+            rng = np.random.default_rng((self.seed, epoch))
+            by_length = np.argsort(self.lengths * rng.uniform(0.8, 1.2, len(self.lengths)), kind="stable").tolist()
+            batches = [by_length[i : i + self.batch_size] for i in range(0, len(by_length), self.batch_size)]
+            yield from (batches[i] for i in rng.permutation(len(batches)))

@@ -35,7 +35,7 @@ from transformers import (
 from shared.data import Example, load, read_jsonl
 
 from .loading import Run, from_folder, from_transformers, is_run, new_bart, new_tagger, write_weights
-from .model import forward, objective, validate
+from .model import WINDOW, forward, objective, validate
 from .run import check_fields, holds_run, load_weights, one_line_errors, read_config, save_checkpoint, training
 from .text import LengthBatches, encode_examples, train_tokenizer
 
@@ -163,18 +163,18 @@ def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
             if getattr(config, name) != (value := getattr(base.config, name)):
                 raise ValueError(f"--{name.replace('_', '-')}: {config.init} has {value!r}, leave it out")
         return base._replace(config=config)
-    if config.task == "tagger":
-        run = load_run(config.encoder, "summarizer") if is_run(config.encoder) else None
-        model, tokenizer = run[1:3] if run else from_transformers(AutoModel, config.encoder)
-        return Run(config, new_tagger(config, model), tokenizer)
-    if config.model:
-        model, tokenizer = from_transformers(AutoModelForSeq2SeqLM, config.model)
-        if (longest := max(config.max_source, config.max_target)) > (places := model.config.max_position_embeddings):
-            raise ValueError(f"--max-source or --max-target is {longest}, the model has {places} positions: lower it")
-        return Run(config, model, tokenizer)
-    texts = [text for example in examples for text in (example.source, example.target)]
-    tokenizer = train_tokenizer(texts, config.vocabulary)
-    return Run(config, new_bart(config, len(tokenizer)), tokenizer)
+    if not config.encoder and not config.model:
+        tokenizer = train_tokenizer([text for e in examples for text in (e.source, e.target)], config.vocabulary)
+        return Run(config, new_bart(config, len(tokenizer)), tokenizer)
+    if config.encoder and is_run(config.encoder):
+        _, model, tokenizer, _ = load_run(config.encoder, "summarizer")
+    else:
+        kind = AutoModel if config.encoder else AutoModelForSeq2SeqLM
+        model, tokenizer = from_transformers(kind, config.encoder or config.model)
+    longest = min(config.max_source, WINDOW) if config.encoder else max(config.max_source, config.max_target)
+    if longest > (places := getattr(model.config, "max_position_embeddings", longest)):  # T5 has no such number
+        raise ValueError(f"--max-source or --max-target needs {longest} positions, the model has {places}: lower it")
+    return Run(config, new_tagger(config, model) if config.encoder else model, tokenizer)
 
 
 # Training

@@ -9,9 +9,7 @@ from torch import Tensor
 from transformers import BartConfig, BartForConditionalGeneration, BertConfig, BertModel, logging
 
 torch.set_num_threads(1)
-huggingface_hub.constants.HF_HUB_OFFLINE = (
-    True  # the package has imported it by now: too late for an environment variable
-)
+huggingface_hub.constants.HF_HUB_OFFLINE = True  # the package has imported it: too late for an environment variable
 logging.set_verbosity_error()
 logging.disable_progress_bar()
 

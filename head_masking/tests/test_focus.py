@@ -41,12 +41,8 @@ def readings(bart, tokenizer) -> list[Reading]:
         reading(tokenizer, "halls", "halls opened .", "halls"),
         reading(tokenizer, "Mara slept .", "opened", "slept"),
     ]
-    return [
-        each._replace(
-            ids=[i % 31 for i in each.ids[:30]], offsets=each.offsets[:30], summary=[i % 31 for i in each.summary]
-        )
-        for each in found
-    ]
+    ids = [{"ids": [i % 31 for i in r.ids[:30]], "summary": [i % 31 for i in r.summary]} for r in found]
+    return [r._replace(offsets=r.offsets[:30], **changed) for r, changed in zip(found, ids, strict=True)]
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 3])
@@ -84,10 +80,6 @@ def test_generated_pieces_have_their_words(tokenizer):
     assert len(kept) > 4  # some word has several pieces
 
 
-def by_hand(categories: dict) -> dict[str, list]:
-    return {kind: counts[0].tolist() for kind, counts in categories.items()}
-
-
 def test_categories_by_hand():
     """One layer, two heads, three steps, one of them not a word. Words are tokens here, between <s> and </s>."""
     spans = [(0, 0), *((a, b) for a, b, _ in place_tags(STORY, TAGS)), (0, 0)]
@@ -96,7 +88,7 @@ def test_categories_by_hand():
     attended = np.array([[[5, 2, 3], [1, 7, 8]]])
     found, steps = tally(attended, case, ["mara", None, "opened"])
     assert steps == 2
-    assert by_hand(found) == {
+    assert {kind: counts[0].tolist() for kind, counts in found.items()} == {
         "copy_salient": [1, 1],  # Mara while writing mara
         "non_copy_salient": [1, 0],  # halls while writing opened
         "copy_content": [1, 1],

@@ -120,7 +120,7 @@ def test_a_summarizer_is_fine_tuned_from_a_folder(base, tmp_path):
     before, after = weights(base), weights(tmp_path / "run")
     assert before.keys() == after.keys()
     assert all(torch.allclose(before[name], after[name], atol=1e-9) for name in before)
-    with pytest.raises(ValueError, match="is 2000, the model has 1024 positions"):
+    with pytest.raises(ValueError, match="needs 2000 positions, the model has 1024"):
         train(replace(SMALL, model=str(base / "model"), max_source=2000), tmp_path / "long")
     assert not (tmp_path / "long").exists()
 
@@ -166,8 +166,11 @@ def test_any_encoder_of_transformers(tmp_path):
     folder = tmp_path / "bert"
     tokenizer = train_tokenizer([example.source for example in load(DATA)], 400)
     sizes = dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16)
-    Bert(BertConfig(vocab_size=len(tokenizer), **sizes), add_pooling_layer=False).save_pretrained(folder)
+    Bert(BertConfig(vocab_size=len(tokenizer), max_position_embeddings=99, **sizes)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    with pytest.raises(ValueError, match="needs 512 positions, the model has 99: lower it"):
+        train(replace(TAGGER, encoder=str(folder)), tmp_path / "run")
+    Bert(BertConfig(vocab_size=len(tokenizer), **sizes), add_pooling_layer=False).save_pretrained(folder)
     flags = ["--encoder", str(folder), "--data", DATA, "--steps", "2"]
     main(["--preset", "tagger", "--out", str(tmp_path / "run"), *flags])
     run = load_run(tmp_path / "run", "tagger")
