@@ -24,11 +24,7 @@ class TargetIds(NamedTuple):
 
 
 def target_ids(tokenizer) -> TargetIds:
-    """The ids of TARGET_TOKENS and of padding.
-
-    Raises:
-        ValueError: the tokenizer does not know them.
-    """
+    """The ids of TARGET_TOKENS and of padding; ValueError: the tokenizer does not know them."""
     ids = [tokenizer.convert_tokens_to_ids(token) for token in TARGET_TOKENS]
     if tokenizer.pad_token_id is None or any(i in (None, tokenizer.unk_token_id) for i in ids):
         raise ValueError(f"the tokenizer lacks {', '.join(TARGET_TOKENS)} or padding: take a BERT's")
@@ -117,6 +113,7 @@ def encode_examples(examples: Sequence, tokenizer, max_source: int, max_target: 
         max_target: tokens of the summary, begin and end included.
         with_labels: the data's salient sentences where it has them, else the greedy choice by the summary.
     """
+    # D22: short sentences stay, for a turn of a dialogue is one; PreSumm drops those of up to five words.
     special, items = target_ids(tokenizer), []
     for example in examples:
         labels = [False] * len(example.document)

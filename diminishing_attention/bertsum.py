@@ -108,10 +108,11 @@ class FeedForward(nn.Module):
 
 
 class SentenceLayer(nn.Module):
-    """A Transformer layer over the sentences of a document."""
+    """A Transformer layer over a document's sentences; the first one has no norm in front (released PreSumm)."""
 
-    def __init__(self, width: int, config: BertSumConfig):
+    def __init__(self, width: int, config: BertSumConfig, is_first: bool):
         super().__init__()
+        self.is_first = is_first
         self.norm = nn.LayerNorm(width, eps=1e-6)
         self.attention = Attention(width, config.heads, config.dropout)
         self.feed_forward = FeedForward(width, config.feed_forward, config.dropout)
@@ -119,7 +120,8 @@ class SentenceLayer(nn.Module):
 
     def forward(self, states: Tensor, keep: Tensor) -> Tensor:
         """(B, N, D) -> (B, N, D); keep: (B, 1, 1, N)."""
-        return self.feed_forward(states + self.dropout(self.attention(self.norm(states), keep)))
+        normed = states if self.is_first else self.norm(states)
+        return self.feed_forward(states + self.dropout(self.attention(normed, keep)))
 
 
 def initialise(module: nn.Module, width: int) -> None:
@@ -139,7 +141,7 @@ class BertSumExt(Encoding):
 
     def __init__(self, encoder: nn.Module, config: BertSumConfig):
         super().__init__(encoder)
-        self.layers = nn.ModuleList(SentenceLayer(self.width, config) for _ in range(config.layers))
+        self.layers = nn.ModuleList(SentenceLayer(self.width, config, not i) for i in range(config.layers))
         self.norm = nn.LayerNorm(self.width, eps=1e-6)
         self.score = nn.Linear(self.width, 1)
         initialise(self.layers, self.width)
@@ -244,11 +246,6 @@ class BertSumExtAbs(Encoding):
         self.embedding = nn.Embedding.from_pretrained(words.detach().clone(), freeze=False)  # its own, and the output's
         self.output_bias = nn.Parameter(torch.zeros_like(words[:, 0]))
         self.dropout = nn.Dropout(config.dropout)
-
-    def take_encoder(self, encoder: nn.Module) -> None:
-        """Start from the encoder of a trained extractive model."""
-        self.encoder.load_state_dict(encoder.state_dict())
-        self.embedding.weight.data.copy_(encoder.embeddings.word_embeddings.weight)
 
     def embed(self, tokens: Tensor, first: int = 0) -> Tensor:
         """(B, T) ids at the positions first, first + 1, ... -> (B, T, D)."""

@@ -64,6 +64,7 @@ class TrainConfig:
     beam: int = 4  # See et al.; Section 4.2: 6 with DimAttn and DyDimAttn; PreSumm 5
     length_penalty: float = 0.0  # alpha of Wu et al.; Section 4.2: 1.5; 0 = none
     average: bool = True  # maximise the mean log-probability of a token instead (See et al.)
+    released: bool = False  # D16, D21: end the search, and take the mean, as pointer_summarizer does
     trigram_blocking: bool = False  # Section 4.2: true with DimAttn and DyDimAttn
     min_length: int = 0  # tokens, the end included (See et al.: 35 words)
     max_length: int = 80  # tokens, the end included (See et al.: 100)
@@ -114,7 +115,8 @@ PAPER_BERTSUM = dict(  # Section 2.3; Liu & Lapata (2019), whose hyper-parameter
     model="bertsum-abs", data="cnn_dailymail", encoder="bert-base-uncased", width=768, heads=8, feed_forward=2048,
     decoder_layers=6, dropout=0.2, label_smoothing=0.1, max_source=512, max_target=140, steps=200_000,
     batch_tokens=140, batch_size=6, accumulate=20,  # PreSumm: 140 target tokens, 5 micro-batches, 4 GPUs
-    learning_rate=0.1, warmup=10_000, encoder_learning_rate=2e-3, encoder_warmup=20_000, clip=0.0, beam=5,
+    learning_rate=0.1, warmup=10_000,  # the paper's; PreSumm's command has 0.2
+    encoder_learning_rate=2e-3, encoder_warmup=20_000, clip=0.0, beam=5,
     average=False, length_penalty=0.95, trigram_blocking=True, min_length=51, max_length=200, save_every=2000,
     validation_examples=1000,
 )  # fmt: skip
@@ -131,9 +133,10 @@ PRESETS = {
         accumulate=6, learning_rate=2e-3, encoder_warmup=10_000,
     ),
     "paper-bertsum-abs": PAPER_BERTSUM,
-    # The 6-layer Transformer of Table 1, PreSumm's TransformerAbs: one rate for all of it, BERT's WordPieces.
+    # The 6-layer Transformer of Table 1: PreSumm's TransformerAbs, one rate, BERT's WordPieces. Its width there is 512;
+    # Table 1's parameters are those of 768.
     "paper-transformer": PAPER_BERTSUM | dict(
-        pretrained=False, layers=6, dropout=0.1, learning_rate=0.05, encoder_learning_rate=0.05, warmup=8000,
-        encoder_warmup=8000,
+        pretrained=False, layers=6, dropout=0.1, batch_tokens=300, learning_rate=0.05, encoder_learning_rate=0.05,
+        warmup=8000, encoder_warmup=8000,
     ),
 }  # fmt: skip

@@ -9,8 +9,7 @@ from .bert_text import Batch, load_pretrained
 def load_encoder(name: str, positions: int) -> nn.Module:
     """A pretrained BERT with at least so many positions: the last one is repeated (released PreSumm).
 
-    Raises:
-        ValueError: it is no BERT, lacks weights, which transformers would draw at random, or has NaN.
+    ValueError: it is no BERT, lacks weights, which transformers would draw at random, or has NaN.
     """
     encoder, report = load_pretrained("AutoModel", name, dtype=torch.float32, output_loading_info=True)
     weights, table = encoder.state_dict(), "embeddings.position_embeddings.weight"

@@ -23,7 +23,7 @@ from shared.timing import find_device
 
 from . import measures
 from .measures import split_words
-from .predict import DECODING, decode_all
+from .predict import DECODING, Decoding, decode_all
 from .run import one_line_errors
 from .train import Run, load_run, load_task
 
@@ -38,8 +38,8 @@ PASSED = ("predictions", "ablation", "bertscore", "bertscore_layer", "moverscore
 Scores = dict[str, np.ndarray]  # metric: (n,) values of the documents
 
 
-@dataclass
-class Options:
+@dataclass(kw_only=True)
+class Options(Decoding):
     """The command line."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]  # run folders; differences and p refer to the first system
@@ -54,26 +54,18 @@ class Options:
     bertscore_layer: int = 0  # layer of it; 0 = the last (the paper: roberta-large, 17)
     moverscore: str = ""  # Table 2: encoder of transformers, for MoverScore
     lead: int = 3  # sentences of the lead baseline
-    sentences: int = 3  # sentences of an extractive summary
-    beam: int | None = None  # default: the run's, as below
-    length_penalty: float | None = None  # takes the place of the average
-    average: bool | None = None
-    trigram_blocking: bool | None = None
-    min_length: int | None = None
-    max_length: int | None = None
-    batch_size: int = 16  # documents decoded at a time; outputs do not depend on it
-    device: str = "cpu"
 
 
 def group(runs: dict[str, Run]) -> dict[str, dict[str, Run]]:
     """Systems: {name: {run folder's name: run}}, each of the runs that differ in nothing but the seed.
 
-    Raises:
-        ValueError: two equal runs, or systems of one name.
+    So do those that they go on from. ValueError: two equal runs, or systems of one name.
     """
     members: dict[str, dict[str, Run]] = {}
     for name, run in runs.items():
-        members.setdefault(identity(run), {})[name] = run
+        configs = [vars(run.config), *run.base]
+        identity = [{k: v for k, v in config.items() if k not in ("seed", "init")} for config in configs]
+        members.setdefault(json.dumps(identity), {})[name] = run
     for seeds in members.values():
         if len({run.config.seed for run in seeds.values()}) < len(seeds):
             raise ValueError(f"{', '.join(seeds)} have the same configuration and seed: give one of them")
@@ -81,12 +73,6 @@ def group(runs: dict[str, Run]) -> dict[str, dict[str, Run]]:
     if len(systems) < len(members):
         raise ValueError(f"two of {', '.join(systems)} are called alike: rename their run folders")
     return systems
-
-
-def identity(run: Run) -> str:
-    """What a run and those it goes on from are, but for their seeds and folders."""
-    configs = [vars(run.config), *run.base]
-    return json.dumps([{k: v for k, v in config.items() if k not in ("seed", "init")} for config in configs])
 
 
 def common_name(names: Sequence[str]) -> str:
@@ -277,11 +263,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     examples = load_task(config, options.split, options.limit, data)
     outputs = [options.predictions / f"{name}.jsonl" for name in runs] if options.predictions else []
     check_outputs(options.json, options.csv, *outputs)
-    search = {name: value for name in DECODING if (value := getattr(options, name)) is not None}
-    if search.get("length_penalty") and options.average is None:  # one takes the place of the other
-        search["average"] = False
-    given = {name: getattr(options, name) for name in PASSED}
-    metrics = {"data": data, "split": options.split} | evaluate(runs, examples, **given, **search)
+    given = {name: getattr(options, name) for name in PASSED} | options.search()
+    metrics = {"data": data, "split": options.split} | evaluate(runs, examples, **given)
     if options.json:
         write_json(options.json, metrics)
     if options.csv:

@@ -25,23 +25,37 @@ from .run import one_line_errors
 from .search import beam_search
 from .train import Run, load_run
 
-DECODING = ("beam", "length_penalty", "average", "trigram_blocking", "min_length", "max_length")  # of TrainConfig
+DECODING = ("beam", "length_penalty", "average", "released", "trigram_blocking", "min_length", "max_length")
 
 
-@dataclass
-class Options:
-    """The command line."""
+@dataclass(kw_only=True)
+class Decoding:
+    """Flags of decoding."""
 
-    run: tyro.conf.Positional[Path]  # run folder
-    files: tyro.conf.Positional[tuple[Path, ...]] = ()  # text, a document per line, or .jsonl; none: standard input
-    out: Path | None = None  # a line per document, or .jsonl with all that is known; none: standard output
     sentences: int = 3  # sentences of an extractive summary
     beam: int | None = None  # default: the run's, as below
+    length_penalty: float | None = None  # takes the place of the average
+    average: bool | None = None
+    released: bool | None = None
     trigram_blocking: bool | None = None
     min_length: int | None = None
     max_length: int | None = None
     batch_size: int = 16  # documents decoded at a time; outputs do not depend on it
     device: str = "cpu"
+
+    def search(self) -> dict:
+        """Those of DECODING that were given."""
+        given = {name: value for name in DECODING if (value := getattr(self, name)) is not None}
+        return ({"average": False} if self.length_penalty else {}) | given
+
+
+@dataclass(kw_only=True)
+class Options(Decoding):
+    """The command line."""
+
+    run: tyro.conf.Positional[Path]  # run folder
+    files: tyro.conf.Positional[tuple[Path, ...]] = ()  # text, a document per line, or .jsonl; none: standard input
+    out: Path | None = None  # a line per document, or .jsonl with all that is known; none: standard output
 
 
 def decode(run: Run, examples: Sequence[Example], batch_size=16, sentences=3, **search) -> Iterator[tuple[int, str]]:
@@ -117,10 +131,10 @@ def main(arguments: list[str] | None = None) -> None:
     run = load_run(options.run)
     run.model.to(find_device(options.device))
     check_outputs(options.out)
-    search = {name: value for name in DECODING if (value := getattr(options, name, None)) is not None}
     cut = 0
     with open(options.out, "w", encoding="utf-8") if options.out else nullcontext(sys.stdout) as file:
-        rows = predict(run, read_texts(options.files), options.batch_size, sentences=options.sentences, **search)
+        search = options.search() | {"sentences": options.sentences}
+        rows = predict(run, read_texts(options.files), options.batch_size, **search)
         for row in tqdm(rows, unit="document", disable=not options.out):
             cut += row["was_cut"]
             is_json = options.out and options.out.suffix == ".jsonl"

@@ -21,7 +21,8 @@ NAMES = {  # patterns of the names there, and ours, tried in turn; no name: drop
         (r"^encoder\.W_h\.", "encoder.project."), (r"^reduce\.reduce_h\.", "reduce.hidden."),
         (r"^reduce\.reduce_c\.", "reduce.cell."), (r"attention_network\.W_c\.", "coverage."),
         (r"attention_network\.decode_proj\.", "query."), (r"attention_network\.v\.", "score."),
-        (r"^decoder\.x_context\.", "decoder.merge."), (r"^(decoder\.lstm\.\w+)_l0$", r"\1"),
+        (r"^decoder\.x_context\.", "decoder.merge."), (r"(\.lstm\.\w+)_l0$", r"\1"),
+        (r"\.lstm\.(\w+)_l0_reverse$", r".reverse_lstm.\1"),
         (r"^decoder\.p_gen_linear\.", "decoder.switch."), (r"^decoder\.out1\.", "decoder.inner."),
         (r"^decoder\.out2\.", "decoder.output."),
     ),
@@ -75,11 +76,7 @@ def rename(weights: dict[str, Tensor], kind: str) -> dict[str, Tensor]:
 
 
 def read(kind: str, path: Path, encoder: str) -> Checkpoint:
-    """A checkpoint of NAMES' kind.
-
-    Raises:
-        ValueError: another file, one without what lies beside it, or another size.
-    """
+    """A checkpoint of NAMES' kind; ValueError: another file, one without what lies beside it, or another size."""
     try:
         return read_presumm(path, encoder) if kind == "presumm" else read_pointer_summarizer(path)
     except (KeyError, TypeError, AttributeError) as error:

@@ -20,24 +20,26 @@ class Hypotheses(NamedTuple):
     scores: Tensor  # (B,) what the search maximises; -inf and no tokens where nothing could end
 
 
-def length_norm(length: int, length_penalty: float, average: bool) -> float:
+def length_norm(length: int, length_penalty: float, average: bool, released: bool = False) -> float:
     """What a sum of log-probabilities is divided by; `length` counts the end.
 
-    ((5 + length) / 6)^length_penalty (Wu et al. 2016), or with `average` the length itself (See et al.).
+    ((5 + length) / 6)^length_penalty (Wu et al. 2016), or with `average` the length itself (See et al.); D21: in the
+    released code with the start.
     """
-    return float(length) if average else ((5 + length) / 6) ** length_penalty
+    return float(length + released) if average else ((5 + length) / 6) ** length_penalty
 
 
 @torch.inference_mode()
 def beam_search(
     model: nn.Module, batch: NamedTuple, beam: int = 4, length_penalty: float = 0.0, average: bool = False,
     trigram_blocking: bool = False, min_length: int = 0, max_length: int = 100, never: Sequence[int] = (),
+    released: bool = False,
 ) -> Hypotheses:  # fmt: skip
     """Best output of each source by log p / length_norm.
 
     D16: the end is a candidate for every open hypothesis at every step, beside the W continuations, and the search
-    goes on until none can win; released decoders stop at W finished hypotheses, and the end takes one of W places.
-    So the result of a source does not depend on what else is in the batch.
+    goes on until none can win. `released`, as pointer_summarizer: only an end above the W-th continuation counts, and
+    a source is done with W of them. The result of a source does not depend on the rest of the batch.
 
     Args:
         model: in eval mode.
@@ -45,6 +47,7 @@ def beam_search(
         length_penalty, average: see `length_norm` (Section 4.2: 1.5).
         trigram_blocking: no three tokens twice in an output (Paulus et al. 2018).
         min_length, max_length: of an output, its end included; the last token can only be the end.
+        released: search as the released code does.
         never: tokens that are never written, besides `model.bos`: padding, and <unk> where words can be copied.
     Raises:
         ValueError: the model is in training mode, or an argument out of range.
@@ -59,6 +62,7 @@ def beam_search(
     scores[:, 0] = 0  # the W empty hypotheses are the same one: it counts once
     best_tokens: list[list[int]] = [[] for _ in range(sources)]
     best_scores = torch.full((sources,), -torch.inf, device=first.device)
+    finished, enough = torch.zeros_like(first), beam if released else beam * max_length  # (B,) ends that counted
     forbidden = [model.bos, *never]
     for length in range(1, max_length + 1):
         log_p, past = model.step(tokens[..., -1].flatten(), source, past)
@@ -68,18 +72,23 @@ def beam_search(
         if trigram_blocking:
             block_trigrams(log_p, tokens.flatten(0, 1))
 
+        scores, origin, token = best_continuations(log_p.view(sources, beam, -1), scores)
+        if released and length < max_length:  # what is still open at the last length ends there
+            ends = ends.masked_fill(ends <= scores[:, -1:], -torch.inf)
+
         # Close: the best hypothesis that ends here replaces the best finished one if it scores higher.
-        closed, beams = (ends / length_norm(length, length_penalty, average)).max(-1)  # (B,)
-        better = (closed > best_scores) & (length >= min_length)
+        closed, beams = (ends / length_norm(length, length_penalty, average, released)).max(-1)  # (B,)
+        is_open = (finished < enough) & (length >= min_length)
+        better = (closed > best_scores) & is_open
+        finished += (ends > -torch.inf).sum(-1) * is_open
         best_scores = torch.where(better, closed, best_scores)
         for row in better.nonzero().flatten().tolist():
             best_tokens[row] = tokens[row, beams[row], 1:].tolist()
 
         # Go on with the W best continuations, unless none can win any more: log-probabilities only fall and the norm
         # only grows, so score / norm(max_length) bounds all that a hypothesis can become.
-        scores, origin, token = best_continuations(log_p.view(sources, beam, -1), scores)
-        bound = scores[:, 0] / length_norm(max_length, length_penalty, average)
-        if not (bound > best_scores).any():
+        bound = scores[:, 0] / length_norm(max_length, length_penalty, average, released)
+        if not ((bound > best_scores) & (finished < enough)).any():
             break
         tokens = torch.cat([tokens[first.unsqueeze(-1), origin], token.unsqueeze(-1)], -1)
         past = past.reorder((first.unsqueeze(-1) * beam + origin).flatten())  # (B*W,) rows of the whole batch

@@ -124,10 +124,8 @@ def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
 def go_on(config: TrainConfig) -> Run:
     """The weights and words of the run that `config.init` names, with this config's mechanism.
 
-    D12: weights alone are taken over; optimiser, learning rates and their warm-up start anew.
-
-    Raises:
-        ValueError: flags that do not fit the base run.
+    D12: weights alone are taken over; optimiser, learning rates and their warm-up start anew. ValueError: flags that
+    do not fit the base run.
     """
     base = load_run(config.init)
     is_same = base.config.model == config.model
@@ -136,21 +134,14 @@ def go_on(config: TrainConfig) -> Run:
     for name in ENCODER + SIZES * is_same:
         if getattr(config, name) != (value := getattr(base.config, name)):
             raise ValueError(f"--{name.replace('_', '-')}: {config.init} has {value!r}, leave it out")
-    bert = None if config.model == "pointer" else AutoModel.from_config(base.model.encoder.config)
-    model = make_model(config, base.tokenizer, bert)
+    model = make_model(config, base.tokenizer, base.model.encoder)  # a BERTSum goes on with this encoder
     if is_same:
         model.load_state_dict(base.model.state_dict(), strict=False)  # coverage has a parameter that comes or goes
-    else:
-        model.take_encoder(base.model.encoder)
     return Run(config, model, base.tokenizer, [asdict(base.config), *base.base])
 
 
 def load_task(config: TrainConfig, split: str, limit: int | None = None, data: str = "") -> list[Example]:
-    """Examples of the run's task, documents in sentences; `data` in place of the run's.
-
-    Raises:
-        ValueError: the task is titles, and an example has none.
-    """
+    """Examples of the run's task, documents in sentences; `data` in place of the run's; ValueError: no title."""
     examples = in_sentences(load(data or config.data, split, limit))
     if config.task == "summary":
         return examples

@@ -53,16 +53,16 @@ class Pointer:
 
     def encode(self, source: list[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Encoder states (S, 2H); first hidden state and cell of the decoder."""
-        names = ["weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"]
+        names = ["weight_ih", "weight_hh", "bias_ih", "bias_hh"]
         halves, last = [], []
-        for suffix, order in (("", source), ("_reverse", source[::-1])):
-            weights = [self.weights[f"encoder.lstm.{name}{suffix}"] for name in names]
+        for lstm_name, order in (("lstm", source), ("reverse_lstm", source[::-1])):
+            weights = [self.weights[f"encoder.{lstm_name}.{name}"] for name in names]
             hidden = cell = np.zeros(weights[1].shape[1])
             states = []
             for word in order:
                 hidden, cell = lstm(self.weights["encoder.embedding.weight"][word], hidden, cell, weights)
                 states.append(hidden)
-            halves.append(states if not suffix else states[::-1])
+            halves.append(states if order is source else states[::-1])
             last.append((hidden, cell))
         hidden, cell = (np.concatenate(pair) for pair in zip(*last, strict=True))
         hidden = np.maximum(self.linear("reduce.hidden", hidden), 0)

@@ -27,7 +27,7 @@ def tokenizer() -> BertTokenizer:
     return BertTokenizer(vocab={word: i for i, word in enumerate(words)})
 
 
-def test_every_sentence_has_its_cls_and_segments_take_turns(tokenizer):
+def test_d22_every_sentence_has_its_cls_and_segments_take_turns(tokenizer):
     example = make_example(["The storm .", "It rained .", "Storm"], ["It rained .", "The storm"], [True, False, True])
     [item] = encode_examples([example], tokenizer, 99, 99, with_labels=True)
     assert tokenizer.convert_ids_to_tokens(item.source) == (

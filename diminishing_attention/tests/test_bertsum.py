@@ -106,6 +106,17 @@ def test_a_sentence_is_read_at_its_own_cls():
     torch.testing.assert_close(model.logits(batch)[0], model.score(model.norm(states)).squeeze(-1))
 
 
+def test_the_first_sentence_layer_alone_has_no_norm_in_front():
+    """Released PreSumm: its norm is there, and counts in the parameters, but does nothing."""
+    model = BertSumExt(small_encoder(), BertSumConfig(layers=2, heads=4, feed_forward=24)).eval()
+    batch, logits = collate([make_item(4, 2, 1, sentences=3)]), []
+    for layer in (None, 0, 1):
+        if layer is not None:
+            model.layers[layer].norm.weight.data *= 3
+        logits.append(model.logits(batch))
+    assert torch.equal(logits[0], logits[1]) and (logits[2] - logits[1]).abs().max() > 1e-3
+
+
 def test_extractive_loss_is_the_cross_entropy_of_real_sentences(monkeypatch):
     model = BertSumExt(small_encoder(), BertSumConfig(layers=1, heads=4, feed_forward=24))
     batch = collate([make_item(3, 2, 1, sentences=3), make_item(3, 2, 2, sentences=1)])

@@ -82,8 +82,6 @@ def test_scores_of_one_text_by_hand():
     assert found["lead_rouge1"][0] == pytest.approx(100 * 2 * (3 / 6) * (3 / 9) / (3 / 6 + 3 / 9))
     reference = score(["a storm hit ."], [example(document, ["a storm hit ."])], is_reference=True)
     assert "rouge1" not in reference and reference["repetition1"][0] == 0
-    # ROUGE-L takes the square of a sentence's length: without a full stop a lead has at most 1,000 words.
-    assert [len(sentence.split()) for sentence in lead_of(example(["word " * 200_000], ["r"]), 3)] == [1000]
 
 
 def test_decoding_keeps_the_order_and_each_document_is_decoded_as_if_alone(runs, monkeypatch):
@@ -100,7 +98,7 @@ def test_flags_of_decoding_reach_the_search(runs, monkeypatch):
     run, examples = load_run(runs["pg-0"]), load(DATA, "test", 1)
     list(decode(run, examples, 1, beam=3, length_penalty=1.5, trigram_blocking=True))
     expected = {"beam": 3, "length_penalty": 1.5, "trigram_blocking": True, "average": True, "never": (0, 1)}
-    assert seen == [expected | {"min_length": 0, "max_length": 10}]
+    assert seen == [expected | {"released": False, "min_length": 0, "max_length": 10}]
 
 
 def test_a_length_penalty_takes_the_place_of_the_average(runs, monkeypatch):
@@ -212,6 +210,16 @@ def test_outputs_and_references_are_checked_before_decoding(runs, tmp_path, caps
     with pytest.raises(SystemExit):
         main([str(runs["pg-0"]), "--data", str(tmp_path / "data.jsonl")])
     assert "empty: the reference '...' has no word" in capsys.readouterr().err
+
+
+def test_a_document_of_200_000_words_without_a_full_stop_ends(runs, tmp_path):
+    """ROUGE-L takes the square of a sentence's length: of one without a full stop a lead has at most 1,000 words."""
+    document = "word " * 200_000
+    assert [len(sentence.split()) for sentence in lead_of(example([document], ["r"]), 3)] == [1000]
+    (tmp_path / "data.jsonl").write_text(json.dumps({"source": document, "target": "A word."}))
+    main([str(runs["pg-0"]), "--data", str(tmp_path / "data.jsonl"), "--json", str(tmp_path / "m.json")])
+    metrics = json.loads((tmp_path / "m.json").read_text())
+    assert metrics["lead_row"]["words"]["mean"] == 1000 and metrics["examples"] == 1
 
 
 def test_predictions_are_written_as_they_come(runs, tmp_path):

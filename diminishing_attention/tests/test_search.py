@@ -148,6 +148,41 @@ def test_d16_the_search_goes_on_while_a_longer_output_can_win():
     assert beam_search(model, chain_batch(1), beam=2, average=True).tokens == [[2, 3]]
 
 
+def slow_released(log_p: torch.Tensor, beam: int, min_length: int) -> tuple[list[int], float]:
+    """pointer_summarizer's search: the best continuations in their order are results or go on, until there are W."""
+    hypotheses, results = [([0], 0.0)], []
+    for _ in range(59):
+        every = [([*h, w], s + log_p[h[-1], w].item()) for h, s in hypotheses for w in range(1, len(log_p))]
+        hypotheses = []
+        for tokens, score in sorted(every, key=lambda pair: -pair[1]):
+            if tokens[-1] != 1:
+                hypotheses.append((tokens, score))
+            elif len(tokens) - 1 >= min_length:
+                results.append((tokens, score))
+            if beam in (len(hypotheses), len(results)):
+                break
+        if len(results) == beam:
+            break
+    tokens, score = max(results, key=lambda pair: pair[1] / len(pair[0]))
+    return tokens[1:-1], score / len(tokens)
+
+
+def test_d16_d21_the_released_search_ends_with_its_first_outputs_and_its_mean_counts_the_start():
+    torch.manual_seed(2)
+    outputs, ours = [], []
+    for trial in range(12):
+        logits = 2 * torch.randn(9, 9)
+        logits[1:, 1] = 3.5  # or the released search may not end
+        log_p = logits.log_softmax(-1)
+        model, options = Chain(log_p).eval(), dict(beam=3, min_length=trial % 4, max_length=60, average=True)
+        tokens, score = slow_released(log_p, 3, trial % 4)
+        found = beam_search(model, chain_batch(2), released=True, **options)
+        assert found.tokens == [tokens] * 2 and found.scores.tolist() == pytest.approx([score] * 2, rel=1e-5)
+        outputs.append(tokens)
+        ours.append(beam_search(model, chain_batch(1), **options).tokens[0])
+    assert sum(map(len, outputs)) < sum(map(len, ours))  # the exact search goes on
+
+
 def test_d10_blocking_is_of_tokens_and_of_each_hypothesis_by_itself():
     generator = torch.Generator().manual_seed(0)
     tokens = torch.randint(4, 7, (40, 9), generator=generator)

@@ -99,10 +99,10 @@ def test_the_papers_bertsum_is_presumms():
 
 
 def test_the_papers_transformer_is_presumms():
-    """TransformerAbs: six new layers, BERT's WordPieces, one rate 0.05 with 8,000 updates of warm-up, dropout 0.1."""
+    """TransformerAbs: six new layers, BERT's WordPieces, one rate, 8,000 updates of warm-up, 300 target tokens."""
     pinned(
         "paper-transformer", **BERTSUM_PAPER, model="bertsum-abs", pretrained=False, layers=6, decoder_layers=6,
-        dropout=0.1, steps=200_000, batch_tokens=140, batch_size=6, accumulate=20, learning_rate=0.05, warmup=8000,
+        dropout=0.1, steps=200_000, batch_tokens=300, batch_size=6, accumulate=20, learning_rate=0.05, warmup=8000,
         encoder_learning_rate=0.05, encoder_warmup=8000,
     )  # fmt: skip
 
