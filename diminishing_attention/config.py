@@ -133,8 +133,7 @@ PRESETS = {
         accumulate=6, learning_rate=2e-3, encoder_warmup=10_000,
     ),
     "paper-bertsum-abs": PAPER_BERTSUM,
-    # The 6-layer Transformer of Table 1: PreSumm's TransformerAbs, one rate, BERT's WordPieces. Its width there is 512;
-    # Table 1's parameters are those of 768.
+    # Table 1's 6-layer Transformer: PreSumm's TransformerAbs, one rate, WordPieces; width 768 by its parameters, 512
     "paper-transformer": PAPER_BERTSUM | dict(
         pretrained=False, layers=6, dropout=0.1, batch_tokens=300, learning_rate=0.05, encoder_learning_rate=0.05,
         warmup=8000, encoder_warmup=8000,

@@ -23,8 +23,7 @@ class Hypotheses(NamedTuple):
 def length_norm(length: int, length_penalty: float, average: bool, released: bool = False) -> float:
     """What a sum of log-probabilities is divided by; `length` counts the end.
 
-    ((5 + length) / 6)^length_penalty (Wu et al. 2016), or with `average` the length itself (See et al.); D21: in the
-    released code with the start.
+    ((5 + length) / 6)^length_penalty (Wu et al. 2016), or with `average` the length (See et al.), released + 1 (D21).
     """
     return float(length + released) if average else ((5 + length) / 6) ** length_penalty
 

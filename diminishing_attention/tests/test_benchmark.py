@@ -8,17 +8,7 @@ import torch
 
 pytest.importorskip("shared")
 
-from ..benchmark import (
-    QUICK,
-    SIDES,
-    Options,
-    decoding_sides,
-    main,
-    make_batch,
-    make_model,
-    make_update,
-    plain_losses,
-)
+from ..benchmark import QUICK, SIDES, Options, decoding_sides, main, make_batch, make_model, make_update, plain_losses
 from ..model import PointerGenerator
 
 TINY = dict(

@@ -5,16 +5,7 @@ from types import SimpleNamespace
 import pytest
 from transformers import BertTokenizer
 
-from ..bert_text import (
-    TARGET_TOKENS,
-    decode,
-    encode_examples,
-    greedy_labels,
-    load,
-    make_tokenizer,
-    save,
-    target_ids,
-)
+from ..bert_text import TARGET_TOKENS, decode, encode_examples, greedy_labels, load, make_tokenizer, save, target_ids
 
 
 def make_example(document, summary, salient=None) -> SimpleNamespace:
@@ -35,9 +26,8 @@ def test_d22_every_sentence_has_its_cls_and_segments_take_turns(tokenizer):
     )
     assert item.segments == [0] * 5 + [1] * 5 + [0] * 3 and item.starts == [0, 5, 10]
     assert item.labels == [True, False, True] and not item.was_cut
-    assert tokenizer.convert_ids_to_tokens(item.target) == (
-        "[unused0] it rained . [unused2] the storm [unused1]".split()
-    )
+    target = "[unused0] it rained . [unused2] the storm [unused1]"
+    assert tokenizer.convert_ids_to_tokens(item.target) == target.split()
     assert decode(tokenizer, item, item.target) == "it rained.\nthe storm"
     assert encode_examples([example], tokenizer, 99, 99)[0].labels == [False] * 3  # nobody asked
 
@@ -53,10 +43,8 @@ def test_long_documents_are_cut_and_still_end_in_sep(tokenizer):
 
 
 def test_a_document_of_unknown_words_alone_and_labels_that_the_data_lacks(tokenizer):
-    examples = [
-        make_example(["xx yy zz"], ["the town"]),
-        make_example(["It rained.", "The storm hit."], ["the storm hit town"]),
-    ]
+    other = make_example(["It rained.", "The storm hit."], ["the storm hit town"])
+    examples = [make_example(["xx yy zz"], ["the town"]), other]
     unknown, labelled = encode_examples(examples, tokenizer, 99, 99, with_labels=True)
     assert unknown.source == [2, 1, 1, 1, 3] and labelled.labels == [False, True]
 

@@ -39,9 +39,7 @@ def roughen(model: torch.nn.Module) -> torch.nn.Module:
 
 
 def small_model(kind: str = "none", **changes) -> BertSumExtAbs:
-    config = BertSumConfig(
-        layers=2, heads=4, feed_forward=24, diminishing=Diminishing(kind), **changes
-    )  # fmt: skip
+    config = BertSumConfig(layers=2, heads=4, feed_forward=24, diminishing=Diminishing(kind), **changes)
     return roughen(BertSumExtAbs(small_encoder(), config, SPECIAL))
 
 
@@ -110,11 +108,11 @@ def test_the_first_sentence_layer_alone_has_no_norm_in_front():
     """Released PreSumm: its norm is there, and counts in the parameters, but does nothing."""
     model = BertSumExt(small_encoder(), BertSumConfig(layers=2, heads=4, feed_forward=24)).eval()
     batch, logits = collate([make_item(4, 2, 1, sentences=3)]), []
-    for layer in (None, 0, 1):
-        if layer is not None:
-            model.layers[layer].norm.weight.data *= 3
-        logits.append(model.logits(batch))
-    assert torch.equal(logits[0], logits[1]) and (logits[2] - logits[1]).abs().max() > 1e-3
+    for layer in model.layers:
+        before = model.logits(batch)
+        layer.norm.weight.data *= 3
+        logits.append((model.logits(batch) - before).abs().max())
+    assert logits[0] == 0 and logits[1] > 1e-3
 
 
 def test_extractive_loss_is_the_cross_entropy_of_real_sentences(monkeypatch):
@@ -203,8 +201,7 @@ def test_steps_with_a_cache_are_the_whole_at_once(batch, kind):
 
 def test_bertsum_with_dydim_learns_summaries_by_heart(batch):
     """Gradients reach everything through the diminished attention, and beam search writes what was learned."""
-    config = BertSumConfig(layers=2, heads=4, feed_forward=24, dropout=0.0,
-                           diminishing=Diminishing("dydim"))  # fmt: skip
+    config = BertSumConfig(layers=2, heads=4, feed_forward=24, dropout=0.0, diminishing=Diminishing("dydim"))
     model = BertSumExtAbs(small_encoder(), config, SPECIAL).eval()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     for _ in range(120):
@@ -232,11 +229,6 @@ def test_beam_search_scores_are_those_of_teacher_forcing(batch, kind):
         alone = collate([items[row]])
         torch.testing.assert_close(beam_search(model, alone, beam=4, max_length=12, min_length=6).scores[0],
                                    found.scores[row], atol=1e-4, rtol=1e-5)  # fmt: skip
-
-
-def test_the_mechanism_changes_the_output(batch):
-    plain, dim, dydim = (logits_of(small_model(kind), batch).log_softmax(-1) for kind in KINDS)
-    assert min((a - b).abs().max() for a, b in ((plain, dim), (plain, dydim), (dim, dydim))) > 1e-3
 
 
 def seen_weights(model: BertSumExtAbs, batch) -> Tensor:

@@ -118,11 +118,8 @@ def test_presumms_summarizer_goes_on_with_diminishing_attention(presumm_file, tm
     main(["--out", str(tmp_path / "run"), "--init", f"presumm:{file}", *flags, *small, "--learning-rate", "0"])
     assert "were read into" in capsys.readouterr().err
     run = load_run(tmp_path / "run")
-    assert (
-        run.config.diminishing == "dydim"
-        and run.config.beam == 5
-        and run.model.layers[1].feed_forward.inner.out_features == 24
-    )
+    inner = run.model.layers[1].feed_forward.inner
+    assert (run.config.diminishing, run.config.beam, inner.out_features) == ("dydim", 5, 24)
     state = run.model.state_dict()
     mapped = rename(theirs, "presumm")
     assert mapped.keys() == state.keys() and all(torch.equal(mapped[name], state[name]) for name in state)

@@ -163,8 +163,8 @@ def slow_released(log_p: torch.Tensor, beam: int, min_length: int) -> tuple[list
                 break
         if len(results) == beam:
             break
-    tokens, score = max(results, key=lambda pair: pair[1] / len(pair[0]))
-    return tokens[1:-1], score / len(tokens)
+    score, tokens = max((score / len(tokens), tokens) for tokens, score in results)
+    return tokens[1:-1], score
 
 
 def test_d16_d21_the_released_search_ends_with_its_first_outputs_and_its_mean_counts_the_start():

@@ -442,11 +442,8 @@ def test_a_run_that_another_model_cannot_go_on_from(runs):
 
 
 def test_damaged_run_folders_are_named(tmp_path, runs):
-    for name, file in (
-        ("pointer", "tokenizer.json"),
-        ("pointer", "start.json"),
-        ("bertsum-abs", "encoder/config.json"),
-    ):
+    files = {"tokenizer.json": "pointer", "start.json": "pointer", "encoder/config.json": "bertsum-abs"}
+    for file, name in files.items():
         folder = shutil.copytree(runs[name], tmp_path / Path(file).stem)
         (folder / file).write_text('{"a')
         with pytest.raises(ValueError, match="cut off|is no vocabulary"):
