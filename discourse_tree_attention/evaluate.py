@@ -29,13 +29,12 @@ from .selection import join_units, select
 from .train import Run, TrainConfig, load_run, read_documents
 
 ROUGE = {"rouge1": "R-1", "rouge2": "R-2", "rougeLsum": "R-L"}  # the paper's L is over sentences
-# Do the scores rank the oracle's units above the others (AUC, average precision)? Do they follow the tree?
-METRICS = ROUGE | {"auc": "AUC", "ap": "AP", "tree": "tree order"}
+METRICS = ROUGE | {"auc": "AUC", "ap": "AP"}  # the last two: do the scores rank the oracle's units above the others?
 ATTENTION_NAMES = {  # the rows of Tables 2 and 3
     "dot": "Dot Product", "dense": "Dense", "learned_random": "Learned Random", "fixed_random": "Fixed Random",
     "none": "No attention", "d_tree": "D-Tree", "c_tree": "C-Tree", "c_tree_nuclearity": "C-Tree w/Nuc",
 }  # fmt: skip
-Values = dict[str, np.ndarray]  # document id -> (6,) METRICS x 100
+Values = dict[str, np.ndarray]  # document id -> (5,) METRICS x 100
 
 
 @dataclass
@@ -89,7 +88,7 @@ def evaluate(
         if predictions:
             pairs = zip(corpus.documents, texts, strict=True)
             write_jsonl(predictions / f"{name}.jsonl", ({"id": d.id, "prediction": text} for d, text in pairs))
-        values[name] = score(corpus.documents, texts, scores, references, config.level)
+        values[name] = score(corpus.documents, texts, scores, references)
         settings = {"attention": attention_name(own), "heads": own.heads, "examples": own.examples}
         parameters = zip(("attention_parameters", "parameters"), count_parameters(run.model), strict=True)
         numbers = {"fold": own.fold if own.folds else None, "draw": own.examples_seed if own.examples else None}
@@ -130,58 +129,44 @@ def attention_name(config: TrainConfig) -> str:
     return ATTENTION_NAMES[config.attention] + heads + (", shuffled" if config.shuffle_trees else "")
 
 
-def score(
-    documents: Sequence[Document], texts: list, scores: Sequence[np.ndarray], references: dict, level: str
-) -> Values:
+def score(documents: Sequence[Document], texts: list, scores: Sequence[np.ndarray], references: dict) -> Values:
     """METRICS of each document."""
-    columns = rouge.score(texts, [references[document.id] for document in documents])
-    values: Values = {}
-    for document, row, *of_rouge in zip(documents, scores, *(columns[metric] for metric in ROUGE), strict=True):
-        tree = agreement(row, tree_scalars(document, level)[:, 0]) if document.tree else np.nan
-        values[document.id] = np.array([*of_rouge, *ranking(row, document.labels), tree])
-    return values
+    values = rouge.score(texts, [references[document.id] for document in documents])
+    rows = zip(documents, scores, *(values[metric] for metric in ROUGE), strict=True)
+    return {d.id: np.array([*of_rouge, *ranking(unit_scores, d.labels)]) for d, unit_scores, *of_rouge in rows}
 
 
 def ranking(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
     """AUC and average precision of a document's (N,) unit scores; NaN where the oracle takes all units or none."""
     if labels.all() or not labels.any():
         return np.nan, np.nan
+    above = np.sign(scores[labels][:, None] - scores[~labels])  # (taken, not taken): 1, 0 (a tie) or -1
     hits = labels[np.argsort(-scores, kind="stable")]
     precision = np.cumsum(hits) / np.arange(1, len(hits) + 1)
-    return agreement(scores, labels), 100 * precision[hits].mean()
-
-
-def agreement(scores: np.ndarray, truth: np.ndarray) -> float:
-    """Per cent of the pairs that `truth` (N,) orders which the scores (N,) order alike, a tie being half a pair.
-
-    With labels as the truth this is the AUC; 50 is chance. NaN where the truth orders no pair.
-    """
-    order = np.sign(np.subtract.outer(truth, truth, dtype=float))
-    alike = np.sign(np.subtract.outer(scores, scores)) * order
-    return 50 * (1 + alike.sum() / abs(order).sum()) if order.any() else np.nan
+    return 50 * (1 + above.mean()), 100 * precision[hits].mean()
 
 
 def baselines(documents: Sequence[Document], config: TrainConfig, references: dict, tested: Container) -> dict:
     """Lead, Oracle (Lead where it takes nothing), the tree alone and, with folds, its probe; of the ids `tested`."""
     rows: dict[str, tuple[list, list]] = {}
-    level, trees, probed = config.level, all(document.tree for document in documents), {}
+    trees, probed = all(document.tree for document in documents), {}
     for fold in range(config.folds if trees else 0):
         of_fold = replace(config, fold=fold, examples=0)
         parts = (choose_documents(of_fold, name, len(documents)) for name in ("train", "test"))
-        probed |= probe(*([documents[i] for i in part] for part in parts), level)
+        probed |= probe(*([documents[i] for i in part] for part in parts), config.level)
     documents = [document for document in documents if document.id in tested]
     for document in documents:
         first = -np.arange(len(document.units))
         lead, labels = list(range(min(config.count, len(first)))), document.labels.astype(int)
         picks = {f"Lead{config.count}": (lead, first), "Oracle": (np.flatnonzero(labels).tolist() or lead, labels)}
-        ranked = {"Tree alone": tree_scalars(document, level)[:, 0]} if trees else {}
+        ranked = {"Tree alone": tree_scalars(document, config.level)[:, 0]} if trees else {}
         ranked |= {"Tree probe": probed[document.id]} if probed else {}
         picks |= {name: (select(values, document.required, config.count), values) for name, values in ranked.items()}
         for name, (taken, unit_scores) in picks.items():
             texts, scores = rows.setdefault(name, ([], []))
             texts.append(join_units(document.units, document.sentence, taken))
             scores.append(unit_scores)
-    return {name: {"runs": []} | intervals(score(documents, *row, references, level)) for name, row in rows.items()}
+    return {name: {"runs": []} | intervals(score(documents, *row, references)) for name, row in rows.items()}
 
 
 def mean_of_runs(runs: Sequence[Values]) -> Values:

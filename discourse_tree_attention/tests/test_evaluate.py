@@ -14,7 +14,7 @@ from shared import rouge
 from shared.data import read_jsonl
 
 from .. import evaluate as module
-from ..evaluate import METRICS, agreement, compare, evaluate, main, ranking, system_of, table
+from ..evaluate import METRICS, compare, evaluate, main, ranking, system_of, table
 from ..train import TrainConfig, load_run, read_documents, train
 
 SMALL = dict(data="toy:signal=0,count=20", steps=4, batch_size=8, save_every=4, head_width=8, feed_forward=16)
@@ -60,13 +60,6 @@ def test_ranking_by_hand():
         assert np.isnan(ranking(scores, same)).all()
 
 
-def test_agreement_with_a_tree_by_hand():
-    """Of the five pairs that the truth orders three are ordered alike, one is tied, one is the other way round."""
-    truth, scores = np.array([0.0, -1.0, -1.0, -2.0]), np.array([0.5, 0.5, 0.1, 0.2])
-    assert agreement(scores, truth) == pytest.approx(100 * (3 + 0.5) / 5)
-    assert agreement(truth, truth) == 100 and np.isnan(agreement(scores, np.zeros(4)))
-
-
 def test_d22_differences_are_tested_by_the_papers_bootstrap_and_corrected_for_their_number():
     """D22: p of a two-sided paired bootstrap; Holm: the smallest p times the number of systems, and so on."""
     rng, ids = np.random.default_rng(1), [f"{i:03d}" for i in range(80)]
@@ -88,12 +81,12 @@ def test_metrics_have_every_number_in_one_shape(metrics, runs, examples):
     systems = metrics["systems"]
     assert list(systems) == ["Lead6", "Oracle", "Tree alone", "dot", "tree"] and metrics["documents"] == 20
     for system in systems.values():
-        for metric in METRICS:  # the paper's ROUGE-L is over sentences
+        for metric in ("rouge1", "rouge2", "rougeLsum", "auc", "ap"):  # the paper's ROUGE-L is over sentences
             assert set(system[metric]) == {"mean", "low", "high"}
     assert systems["dot"]["difference"] is None and systems["Oracle"]["auc"]["mean"] == 100
     assert set(systems["tree"]["difference"]["auc"]) == {"difference", "low", "high", "p", "p_holm"}
     # In these stories only the tree tells what the summary takes, and the promotion of its nuclei says part of it.
-    assert systems["Tree alone"]["auc"]["low"] > 55 and systems["Tree alone"]["tree"]["mean"] == 100
+    assert systems["Tree alone"]["auc"]["low"] > 55
     assert [run["seed"] for run in systems["tree"]["runs"]] == [0, 1]
     assert systems["tree"]["examples"] == 0 and systems["tree"]["runs"][0]["draw"] is None
     assert systems["dot"]["attention"] == "Dot Product(8)" and systems["dot"]["heads"] == 8
@@ -103,9 +96,9 @@ def test_metrics_have_every_number_in_one_shape(metrics, runs, examples):
 
 def test_rouge_l_is_over_sentences():
     """Rouge-L of Tables 2 and 3: two sentences in the other order keep their sequences."""
-    document = SimpleNamespace(id="a", labels=np.array([True, False]), tree=None)
-    found = module.score([document], [["d e f", "a b c"]], [np.array([2, 1])], {"a": [["a b c", "d e f"]]}, "edu")
-    assert found["a"].tolist()[2:5] == pytest.approx([100, 100, 100]) and np.isnan(found["a"][5])
+    document = SimpleNamespace(id="a", labels=np.array([True, False]))
+    found = module.score([document], [["d e f", "a b c"]], [np.array([2, 1])], {"a": [["a b c", "d e f"]]})
+    assert found["a"].tolist()[2:] == pytest.approx([100, 100, 100])
 
 
 def test_a_document_that_several_runs_read_counts_once_with_their_mean(metrics, runs, examples):
