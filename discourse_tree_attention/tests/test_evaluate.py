@@ -183,7 +183,7 @@ def test_a_reference_that_rouge_cannot_read_is_named_before_the_work(runs, examp
     [
         ([], [], "run"),
         (["no"], [], "no is not a run folder"),
-        (["dot", "../runs0/dot"], [], "two runs have folders of the same name"),
+        (["dot", "c-fold0/../dot"], [], "two runs have folders of the same name"),
         (["dot", "sentences"], [], "need the same --level"),
         (["dot", "c-fold0"], [], "trained on different data: say with --data"),
         (["c-fold0"], ["--limit", "3"], "--split test or validation, no --limit"),
