@@ -9,7 +9,8 @@ A training step is forward, backward, clipping and Adagrad on random documents o
     projected once    the same, with the source projected once
     ours              `PointerGenerator`; with DimAttn, DyDimAttn, or coverage
 
-and beam search decodes documents together, or one after the other, to a fixed number of tokens.
+and beam search decodes documents together, or one after the other, to a fixed number of tokens. Seconds are medians
+with the lowest and highest round, on one thread of the CPU they are CPU seconds.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +24,7 @@ from torch import Tensor, nn
 
 from shared import rouge
 from shared.data import check_outputs, write_csv
-from shared.timing import compare, find_device, ratio
+from shared.timing import find_device, keep_memory, peak_bytes, spread, time_rounds
 
 from .diminishing import Diminishing
 from .model import PointerGenerator, PointerGeneratorConfig
@@ -133,14 +134,13 @@ def decoding_sides(options: Options) -> dict[str, Callable[[], object]]:
 
 
 def measure(options: Options) -> list[dict]:
-    """A row per side: median, spread, peak memory, and its time over that of the baseline, within rounds."""
+    """A row per side: seconds, peak memory, and its time over that of the baseline, within rounds."""
     rows = []
     for sides, baseline in ((training_sides(options), "ours"), (decoding_sides(options), "together")):
-        timings = compare(sides, options.repeats, options.warmup, options.device)
-        for name, timing in timings.items():
-            times, spread = ratio(timings, name, baseline)
-            row = {"side": name, "median_s": timing.median, "iqr_s": timing.iqr, "peak_mib": timing.peak_bytes / 2**20}
-            rows.append(row | {"baseline": baseline, "times_baseline": times, "times_iqr": spread})
+        seconds = time_rounds(sides, options.repeats, options.warmup, options.device)
+        for name, side in sides.items():
+            row = {"side": name, "seconds": spread(seconds[name]), "peak_mib": peak_bytes(side, options.device) / 2**20}
+            rows.append(row | {"baseline": baseline, "times_baseline": spread(seconds[name] / seconds[baseline])})
     return rows
 
 
@@ -154,6 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     check_fields(options, dict.fromkeys(sizes, 1) | {"vocabulary": 5, "target": 2, "repeats": 3}, {})
     find_device(options.device)
     check_outputs(options.csv)
+    keep_memory()
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
     rows = measure(options)

@@ -3,7 +3,8 @@
 python -m discourse_tree_attention.benchmark --repeats 9 --documents 1
 python -m discourse_tree_attention.benchmark --quick
 
-All sides of a comparison are timed in one run, interleaved; a ratio is the median of the ratios within rounds.
+All sides of a comparison are timed in one run, interleaved; a ratio is the median of the ratios within rounds, with the
+lowest and highest. On one thread of the CPU time is CPU time.
 """
 
 import sys
@@ -20,7 +21,7 @@ from torch import Tensor
 
 from shared import rouge
 from shared.data import check_outputs, write_csv
-from shared.timing import compare, find_device, ratio
+from shared.timing import find_device, keep_memory, peak_bytes, spread, time_rounds
 
 from .evaluate import ATTENTION_NAMES
 from .model import BALANCED, Attention, EncoderLayer, ModelConfig
@@ -80,13 +81,11 @@ def measure(options: Options, part: str, size: str, mode: str, units: int) -> li
         layer = PARTS[part](ModelConfig(width=options.width, **SIZES[size] | values)).to(like)
         layer.train(mode == "training")
         sides[name] = partial(training if mode == "training" else inference, layer, *arguments)
-    timings = compare(sides, options.repeats, device=options.device)
-    rows = []
-    for name, timing in timings.items():
-        times, spread = ratio(timings, REFERENCE, name)
+    seconds, rows = time_rounds(sides, options.repeats, 2, options.device), []
+    for name, own in seconds.items():
         row = {"part": part, "size": size, "mode": mode, "units": units, "system": name}
-        row |= {"ms": 1e3 * timing.median, "IQR ms": 1e3 * timing.iqr, "dot product(1) / this": times}
-        row |= {"IQR of the ratio": spread, "peak MiB": timing.peak_bytes / 2**20, "documents": options.documents}
+        row |= {"ms": spread(1e3 * own), "dot product(1) / this": spread(seconds[REFERENCE] / own)}
+        row |= {"peak MiB": peak_bytes(sides[name], options.device) / 2**20, "documents": options.documents}
         rows.append(row | {"repeats": options.repeats, "device": options.device, "precision": options.precision})
     return rows
 
@@ -105,6 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise ValueError(f"--lengths go to {ModelConfig.max_units}: Dense and Random have weights for no more")
     find_device(options.device)
     check_outputs(options.csv)
+    keep_memory()
     torch.set_num_threads(options.threads)
     rows = []
     for setting in product(options.parts, options.sizes, options.modes, options.lengths):
@@ -112,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         rows += measure(options, *setting)
     if options.csv:
         write_csv(options.csv, rows)
-    columns = ("part", "size", "mode", "units", "system", "ms", "IQR ms", "dot product(1) / this", "peak MiB")
+    columns = ("part", "size", "mode", "units", "system", "ms", "dot product(1) / this", "peak MiB")
     print(rouge.table([{column: row[column] for column in columns} for row in rows]))
     print(f"torch {torch.__version__}, {options.device}, {options.threads} thread(s), {options.precision}")
 

@@ -17,13 +17,11 @@ A decode starts from encoder states and makes `--tokens` tokens. End to end are 
 tokens), the sentence encoder and the decode; "pays after" so many tokens a sentence encoder has won its time back.
 Attention's parts, of all layers and tokens at the first r, stand beside their cost by Section 4.1. Every side runs
 once a round, each round in another order; a number is the median over the rounds, a ratio the median of the ratios
-within rounds, with its lowest and highest value. On the CPU seconds are CPU seconds, and freed memory stays with the
-process for all sides (`keep_memory`).
+within rounds, with its lowest and highest value. On one thread of the CPU seconds are CPU seconds; freed memory stays
+with the process for all sides.
 """
 
-import ctypes
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -43,7 +41,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from shared.data import check_outputs, write_csv
 from shared.rouge import table
-from shared.timing import find_device
+from shared.timing import find_device, keep_memory, spread, time_rounds
 
 from .approximator import KINDS, SentenceEncoder
 from .cost import appendix_b, attention_costs, attention_parts, table_1
@@ -184,25 +182,6 @@ def by_ctranslate2(translator, tokens: Tensor, attention_mask: Tensor, shape: Sh
 # Measuring
 
 
-def time_rounds(functions: dict, repeats: int, device: str) -> dict:
-    """(repeats,) seconds of each function, a round each after one that does not count."""
-    clock, names = time.process_time if device == "cpu" else time.perf_counter, list(functions)
-    seconds = {name: np.zeros(repeats) for name in names}
-    for number in range(-1, repeats):
-        for name in np.roll(np.arange(len(names)), -number):
-            start = clock()
-            functions[names[name]]()
-            if device == "cuda":
-                torch.cuda.synchronize()
-            seconds[names[name]][number] = clock() - start
-    return seconds
-
-
-def spread(values: np.ndarray) -> dict[str, float]:
-    """Median, lowest and highest: with 7 rounds the latter two hold the true median with 98 % probability."""
-    return {"mean": float(np.median(values)), "low": float(values.min()), "high": float(values.max())}
-
-
 def part_rows(shape: Shape, r: int, seconds: dict[str, np.ndarray]) -> list[dict]:
     """A row per part, its seconds beside its cost by Section 4.1, for one document."""
     _, width, _, _, layers = MODELS[shape.model]
@@ -248,21 +227,11 @@ def decoding(options: Options) -> list[dict]:
             parts, sides = make_sides(models, shape, options)
             made = {side: decode() for side, decode in sides.items()}
             assert set(made.values()) == {tokens}, made
-            seconds = time_rounds(parts | sides, options.repeats, options.device)
+            seconds = time_rounds(parts | sides, options.repeats, device=options.device)
             for new in (part_rows(shape, options.r[0], seconds), decode_rows(shape, seconds)):
                 print(table(new), "\n", flush=True)
                 rows += new
     return rows
-
-
-def keep_memory() -> None:
-    """Let the C library keep freed memory, so that no side spends its time in page faults (glibc; else nothing)."""
-    try:
-        library = ctypes.CDLL(None)
-        library.mallopt(-4, 0)  # M_MMAP_MAX: no block of its own for large arrays
-        library.mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
-    except (AttributeError, OSError):
-        print("memory is not kept: no mallopt here")
 
 
 def time_growth(options: Options) -> list[dict]:

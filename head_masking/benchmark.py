@@ -21,7 +21,7 @@ from transformers import BartConfig, BartForConditionalGeneration
 
 from shared import rouge
 from shared.data import check_outputs, write_csv
-from shared.timing import compare, find_device, ratio
+from shared.timing import find_device, keep_memory, spread, time_rounds
 
 from .masking import mask_heads
 from .run import one_line_errors
@@ -78,15 +78,14 @@ def measure(shape: str, batch: int, length: int, tokens: int, options: Options) 
     model = make_model(shape, max(length, tokens + 2)).to(device, DTYPES[options.precision])
     ids = torch.randint(4, model.config.vocab_size, (batch, length)).to(device)
     keep = (torch.rand(batch, length).argsort(-1) < max(round(SALIENT * length), 1)).to(device)
-    timings = compare(sides(model, ids, keep, tokens), options.repeats, 1, device, memory=False)
+    seconds = time_rounds(sides(model, ids, keep, tokens), options.repeats, device=device)
     about = {"shape": shape, "batch": batch, "S": length, "T": tokens, "beam": BEAM}
     about |= {"device": options.device, "precision": options.precision}
-    rows = []
-    for side, timing in timings.items():
-        middle, spread = ratio(timings, side, "plain")
-        row = {"side": side, "median_s": timing.median, "iqr_s": timing.iqr}
-        rows.append(about | row | {"over_plain": middle, "over_plain_iqr": spread})
-    return rows
+    plain = seconds["plain"]
+    return [
+        about | {"side": side, "seconds": spread(own), "over_plain": spread(own / plain)}
+        for side, own in seconds.items()
+    ]
 
 
 @one_line_errors
@@ -99,6 +98,7 @@ def main(arguments: list[str] | None = None) -> None:
         raise ValueError("--repeats must be at least 3, --batches at least 1")
     find_device(options.device)
     check_outputs(options.csv)
+    keep_memory()
     transformers.logging.set_verbosity_error()
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -108,7 +108,7 @@ def main(arguments: list[str] | None = None) -> None:
         write_csv(options.csv, rows)
     print(rouge.table(rows))
     versions = f"torch {torch.__version__}, transformers {transformers.__version__}"
-    print(f"seconds of a whole decode, one thread, median of {options.repeats} rounds; {versions}")
+    print(f"seconds of a whole decode, one thread, median [lowest, highest] of {options.repeats} rounds; {versions}")
 
 
 if __name__ == "__main__":

@@ -5,14 +5,12 @@ python -m l0drop.benchmark --csv results.csv                      # hours; --qui
 A decode is encoder, gates, compression and beam search of ten sources, with random weights of the paper's size and
 gates that close the paper's share of the positions. Peers: `generate` of `transformers` and, where it is installed,
 CTranslate2, with a BART of our sizes. A number is the median over the rounds, a ratio the median of the ratios within
-rounds, each with its lowest and highest value. On the CPU, seconds are CPU seconds, and freed memory stays with the
-process for all sides (`keep_memory`).
+rounds, each with its lowest and highest value. On one thread of the CPU seconds are CPU seconds; freed memory stays
+with the process for all sides.
 """
 
 import copy
-import ctypes
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -29,7 +27,7 @@ from transformers import BartConfig, BartForConditionalGeneration, PreTrainedTok
 
 from shared.data import check_outputs, write_csv
 from shared.rouge import table
-from shared.timing import find_device
+from shared.timing import find_device, keep_memory, spread, time_rounds
 
 from .model import ModelConfig, Transformer
 from .precision import PRECISIONS, convert, swap_linears
@@ -148,25 +146,6 @@ def make_sides(config: ModelConfig, shape: Shape, options: Options) -> dict[str,
     return {name: make(*name.split(", ")) for name in options.sides or names}
 
 
-def measure(functions: dict[str, Callable[[], object]], repeats: int, device: str) -> dict[str, np.ndarray]:
-    """(repeats,) seconds of each function, a round each; every round starts one function later."""
-    names, seconds = list(functions), {name: [] for name in functions}
-    clock = time.process_time if device == "cpu" else time.perf_counter
-    for number in range(repeats):
-        for name in names[number % len(names) :] + names[: number % len(names)]:
-            start = clock()
-            functions[name]()
-            if device == "cuda":
-                torch.cuda.synchronize()
-            seconds[name].append(clock() - start)
-    return {name: np.array(values) for name, values in seconds.items()}
-
-
-def spread(values: np.ndarray) -> dict[str, float]:
-    """Median, lowest and highest: with 7 rounds the latter two hold the true median with 98 % probability."""
-    return {"mean": float(np.median(values)), "low": float(values.min()), "high": float(values.max())}
-
-
 def decode_rows(shape: Shape, seconds: dict[str, np.ndarray]) -> list[dict]:
     """A row per side: seconds, and how many times faster than `generate` and CTranslate2 at its precision it is."""
     rows = []
@@ -177,16 +156,6 @@ def decode_rows(shape: Shape, seconds: dict[str, np.ndarray]) -> list[dict]:
             row[title] = spread(seconds[other] / own) if other in seconds else None
         rows.append(row)
     return rows
-
-
-def keep_memory() -> None:
-    """Let the C library keep freed memory, so that no side spends its time in page faults (glibc; else nothing)."""
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(-4, 0)  # M_MMAP_MAX: no block of its own for large arrays
-        mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
-    except (AttributeError, OSError):
-        print("memory is not kept: no mallopt here")
 
 
 @one_line_errors
@@ -204,9 +173,9 @@ def main(arguments: list[str] | None = None) -> None:
     config, rows = ModelConfig(**TINY if options.quick else {}), []
     for shape in [QUICK] if options.quick else [SHAPES[length] for length in options.shapes]:
         sides = make_sides(config, shape, options)
-        lengths = {name: decode() for name, decode in sides.items()}  # warm-up
+        lengths = {name: decode() for name, decode in sides.items()}
         assert set(lengths.values()) == {shape.tokens}, lengths
-        rows += decode_rows(shape, measure(sides, options.repeats, options.device))
+        rows += decode_rows(shape, time_rounds(sides, options.repeats, 0, options.device))
         print(table(rows[-len(sides) :]), "\n", flush=True)
     if options.csv:
         run = {"device": options.device, "threads": options.threads, "repeats": options.repeats}

@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 from shared import rouge
 from shared.data import Example, check_outputs, load, split_sentences, write_csv, write_json
-from shared.timing import compare, find_device
+from shared.timing import find_device, spread, time_rounds
 
 from . import patterns
 from .precision import PRECISIONS, convert
@@ -238,8 +238,9 @@ def evaluate(
         systems[name]["sources_cut"] = sum(item.was_cut for item in items)
         texts[name] = [run.tokenizer.decode(output.tokens) for output in outputs]
     if repeats >= 3:
-        for name, timing in compare(decodes, repeats=repeats, warmup=0, memory=False).items():
-            systems[name] |= {"seconds": timing.median, "seconds_iqr": timing.iqr}
+        device = next(next(iter(runs.values())).model.parameters()).device
+        for name, seconds in time_rounds(decodes, repeats, 0, device).items():
+            systems[name] |= {"seconds": np.median(seconds), "rounds": spread(seconds)}
     quality, signature = (bleu if metric == "bleu" else rouge_l)(texts, examples)
     first = next(iter(systems.values()))["seconds"]
     for name, system in systems.items():

@@ -16,7 +16,7 @@ def test_rows_have_every_system_and_are_relative_to_the_dot_product(tmp_path, ca
     main([*arguments, "--csv", str(tmp_path / "b.csv")])
     rows = list(csv.DictReader((tmp_path / "b.csv").open()))
     assert len(rows) == 2 * len(SYSTEMS) == 18
-    assert all(float(row["dot product(1) / this"]) == 1 for row in rows if row["system"] == "Dot Product(1)")
+    assert all(float(row["dot product(1) / this_mean"]) == 1 for row in rows if row["system"] == "Dot Product(1)")
     assert "1 thread(s), float32" in capsys.readouterr().out
 
 

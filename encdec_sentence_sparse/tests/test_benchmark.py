@@ -10,7 +10,7 @@ pytest.importorskip("shared")
 
 from .. import benchmark
 from ..approximator import KINDS
-from ..benchmark import PARTS, Options, Shape, decode_rows, main, make_models, make_sides, make_source, time_rounds
+from ..benchmark import PARTS, Options, Shape, decode_rows, main, make_models, make_sides, make_source
 from ..cost import attention_costs
 from ..selection import Selection, sentences_of
 
@@ -85,13 +85,6 @@ def test_models_of_other_precisions_compute_nearly_the_same(precision, tolerance
     assert (
         "Linear" not in kinds or precision == "int8" and any("quantized" in type(m).__module__ for m in other.modules())
     )
-
-
-def test_rounds_time_every_function_in_turn():
-    calls = []
-    functions = {name: lambda name=name: calls.append(name) for name in "abc"}
-    seconds = time_rounds(functions, 3, "cpu")
-    assert "".join(calls) == "cab" + "abc" + "bca" + "cab" and {len(values) for values in seconds.values()} == {3}
 
 
 def test_ratios_are_medians_within_rounds():

@@ -8,7 +8,7 @@ import torch
 
 pytest.importorskip("shared")
 
-from ..benchmark import BEAM, QUICK, SHAPES, close_gates, decode_rows, fix_gates, main, measure, spread
+from ..benchmark import BEAM, QUICK, SHAPES, close_gates, decode_rows, fix_gates, main
 from ..search import generate
 
 
@@ -47,13 +47,6 @@ def test_ratios_are_taken_within_rounds_and_at_equal_precision():
     assert rows["shared, pruned, int8"]["x CTranslate2"]["mean"] == 2.0
     assert rows["shared, pruned"]["x expanded"]["mean"] == 2.0
     assert decode_rows(QUICK, {"shared": np.ones(3)})[0]["x generate"] is None
-
-
-def test_rounds_start_with_another_side_each_time():
-    calls = []
-    seconds = measure({name: lambda name=name: calls.append(name) for name in "abc"}, 3, "cpu")
-    assert calls == list("abc" + "bca" + "cab") and all(len(values) == 3 for values in seconds.values())
-    assert spread(np.array([3.0, 1.0, 2.0])) == {"mean": 2.0, "low": 1.0, "high": 3.0}
 
 
 def test_gates_close_exactly_the_share_of_table_1():

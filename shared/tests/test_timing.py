@@ -1,5 +1,6 @@
 """timing.py against a fake clock and a fake CUDA device: what is timed, in which order, and when it synchronises."""
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -15,7 +16,8 @@ class FakeMachine:
     def __init__(self, monkeypatch):
         self.now, self.pending, self.log = 0.0, 0.0, []
         self.held = self.peak = 1000
-        monkeypatch.setattr(timing.time, "perf_counter", self.read)
+        monkeypatch.setattr(timing.time, "process_time", self.read)
+        monkeypatch.setattr(timing.time, "perf_counter", lambda: 10 * self.read())
         monkeypatch.setattr(torch.cuda, "synchronize", self.synchronize)
         monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: setattr(self, "peak", self.held))
         monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: self.held)
@@ -47,39 +49,45 @@ def machine(monkeypatch):
     return FakeMachine(monkeypatch)
 
 
-def test_median_and_iqr_are_of_the_timed_runs_only(machine):
+def test_the_timed_rounds_alone_count(machine):
     slow_start = machine.function("a", 100.0, 100.0, 1.0, 2.0, 3.0, 4.0, 5.0)
-    result = timing.compare({"a": slow_start}, repeats=5, warmup=2, memory=False)["a"]
-    assert result.times == (1.0, 2.0, 3.0, 4.0, 5.0)
-    assert (result.name, result.median, result.iqr, result.n) == ("a", 3.0, 2.0, 5)  # quartiles 2 and 4
-    assert result.peak_bytes is None
+    seconds = timing.time_rounds({"a": slow_start}, repeats=5, warmup=2)["a"]
+    assert seconds.tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
 
 
-def test_runs_are_interleaved_and_every_round_starts_one_later(machine):
-    timing.compare({name: machine.function(name, 1.0) for name in "abc"}, repeats=4, warmup=0, memory=False)
+def test_every_round_starts_one_function_later(machine):
+    timing.time_rounds({name: machine.function(name, 1.0) for name in "abc"}, repeats=4, warmup=0)
     assert "".join(entry for entry in machine.log if entry != "clock") == "abcbcacababc"
 
 
-def test_ratio_is_the_median_of_the_ratios_of_each_round(machine):
+def test_a_ratio_within_rounds_is_not_the_ratio_of_the_medians(machine):
     functions = {"fast": machine.function("fast", 1.0, 2.0, 10.0), "slow": machine.function("slow", 4.0, 4.0, 30.0)}
-    timings = timing.compare(functions, repeats=3, warmup=0, memory=False)
-    middle, iqr = timing.ratio(timings, "slow", "fast")
-    assert middle == pytest.approx(3.0)  # of 4, 2, 3; the ratio of the medians would be 4 / 2 = 2
-    assert iqr == pytest.approx(1.0)  # quartiles 3.5 and 2.5
+    seconds = timing.time_rounds(functions, repeats=3, warmup=0)
+    assert timing.spread(seconds["slow"] / seconds["fast"]) == {"mean": 3.0, "low": 2.0, "high": 4.0}  # 4 / 2 = 2
+    assert timing.spread(np.array([5.0, 1.0, 2.0, 3.0])) == {"mean": 2.5, "low": 1.0, "high": 5.0}
+
+
+def test_seconds_are_cpu_seconds_on_one_thread_only(machine):
+    """The wall clock of this machine runs ten times as fast."""
+    assert timing.time_rounds({"a": machine.function("a", 1.0)}, repeats=3)["a"].tolist() == [1.0] * 3
+    torch.set_num_threads(2)
+    try:
+        assert timing.time_rounds({"a": machine.function("a", 1.0)}, repeats=3)["a"].tolist() == [10.0] * 3
+    finally:
+        torch.set_num_threads(1)
 
 
 def test_cuda_is_synchronised_before_and_after_every_call(machine):
     run = machine.function("a", 1.0, queued=7.0)
-    result = timing.compare({"a": run}, repeats=3, warmup=1, device="cuda:0", memory=False)["a"]
+    seconds = timing.time_rounds({"a": run}, repeats=3, warmup=1, device="cuda:0")["a"]
     assert machine.log == ["sync cuda:0", "clock", "a", "sync cuda:0", "clock"] * 4
-    assert result.times == (8.0, 8.0, 8.0)  # the queued work belongs to the call that queued it
+    assert seconds.tolist() == [80.0] * 3  # of the wall clock; the queued work belongs to the call that queued it
 
 
 def test_cuda_peak_is_above_what_was_held_before(machine):
     machine.peak = 10**9  # of something earlier
-    functions = {"a": machine.function("a", 1.0, allocated=300), "b": machine.function("b", 1.0, allocated=50)}
-    timings = timing.compare(functions, repeats=3, device="cuda")
-    assert (timings["a"].peak_bytes, timings["b"].peak_bytes) == (300, 50)
+    assert timing.peak_bytes(machine.function("a", 1.0, allocated=300), "cuda") == 300
+    assert timing.peak_bytes(machine.function("b", 1.0, allocated=50), "cuda") == 50
 
 
 def test_cpu_peak_counts_what_is_held_at_the_same_time():
@@ -93,10 +101,9 @@ def test_cpu_peak_counts_what_is_held_at_the_same_time():
         torch.empty(8 * million, dtype=torch.uint8)
         return torch.empty(4 * million, dtype=torch.uint8)
 
-    timings = timing.compare({"together": together, "in turn": in_turn, "none": lambda: None}, repeats=3)
-    assert timings["together"].peak_bytes == pytest.approx(12 * million, rel=0.01)
-    assert timings["in turn"].peak_bytes == pytest.approx(8 * million, rel=0.01)
-    assert timings["none"].peak_bytes == 0
+    assert timing.peak_bytes(together) == pytest.approx(12 * million, rel=0.01)
+    assert timing.peak_bytes(in_turn) == pytest.approx(8 * million, rel=0.01)
+    assert timing.peak_bytes(lambda: None) == 0
 
 
 @pytest.mark.parametrize(
@@ -110,7 +117,7 @@ def test_cpu_peak_counts_what_is_held_at_the_same_time():
 )
 def test_refuses(arguments, message):
     with pytest.raises(ValueError, match=message):
-        timing.compare(**{"functions": {"a": lambda: pytest.fail("must not run")}, **arguments})
+        timing.time_rounds(**{"functions": {"a": lambda: pytest.fail("must not run")}, **arguments})
 
 
 def test_find_device_gives_one_that_computes_and_names_the_flag_of_others(monkeypatch):
