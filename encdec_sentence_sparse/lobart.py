@@ -6,32 +6,53 @@ window away (512 on either side of it at paper size), and positions 1024 ... 409
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers.models.bart.modeling_bart import BartPreTrainedModel
 
 
-def local_mask(attention_mask: Tensor, window: int) -> Tensor:
-    """(B, S) 1 = token -> (B, 1, S, S) bool, True = attend.
+class LocalAttention(nn.Module):
+    """Self-attention of an encoder layer within a window; takes the place of BART's, whose projections it takes over.
 
     Token i sees token j if |i - j| <= window / 2 and j is no padding. It always sees itself: a row without any token
-    to see would give NaN.
+    to see would give NaN. Tokens are read half a window at a time, so that time and memory grow with S, not S^2.
     """
-    positions = torch.arange(attention_mask.size(1), device=attention_mask.device)
-    distance = (positions - positions.unsqueeze(1)).abs()  # (S, S)
-    return (distance <= window // 2) & attention_mask[:, None, None].bool() | (distance == 0)
+
+    def __init__(self, attention: nn.Module, window: int):
+        super().__init__()
+        self.q_proj, self.k_proj = attention.q_proj, attention.k_proj
+        self.v_proj, self.out_proj = attention.v_proj, attention.out_proj
+        self.heads, self.dropout, self.reach = attention.num_heads, attention.dropout, window // 2
+        self.train(attention.training)
+
+    def forward(self, hidden_states: Tensor, attention_mask: Tensor, **unused) -> tuple[Tensor, None]:
+        """(B, S, D) -> (B, S, D); attention_mask (B, 1, 1, S) bool, True = token."""
+        projections = (self.q_proj, self.k_proj, self.v_proj)
+        queries, keys, values = (f(hidden_states).unflatten(-1, (self.heads, -1)).transpose(1, 2) for f in projections)
+        positions = torch.arange(hidden_states.size(1), device=hidden_states.device)
+        contexts = []
+        for start in range(0, hidden_states.size(1), max(self.reach, 1)):
+            rows = slice(start, start + max(self.reach, 1))
+            seen = slice(max(start - self.reach, 0), rows.stop + self.reach)
+            distance = (positions[rows].unsqueeze(1) - positions[seen]).abs()
+            keep = (distance <= self.reach) & attention_mask[..., seen] | (distance == 0)  # (B, 1, rows, seen)
+            parts = queries[:, :, rows], keys[:, :, seen], values[:, :, seen]
+            contexts.append(F.scaled_dot_product_attention(*parts, keep, self.dropout if self.training else 0.0))
+        return self.out_proj(torch.cat(contexts, 2).transpose(1, 2).flatten(2)), None
 
 
 def make_local(model: BartPreTrainedModel, window: int) -> None:
     """Local attention in every layer of the encoder: `window` is even, in tokens; config.attention_window says so."""
 
-    def restrict(encoder: nn.Module, arguments: tuple, keywords: dict) -> tuple[tuple, dict]:
+    def keep_tokens(encoder: nn.Module, arguments: tuple, keywords: dict) -> tuple[tuple, dict]:
         attention_mask = keywords.get("attention_mask")
         if attention_mask is None:
             attention_mask = torch.ones_like(keywords["input_ids"])
-        keep = local_mask(attention_mask, window)
-        logits = torch.zeros(keep.shape, dtype=encoder.dtype, device=keep.device)
-        return arguments, keywords | {"attention_mask": logits.masked_fill(~keep, float("-inf"))}
+        return arguments, keywords | {"attention_mask": attention_mask[:, None, None].bool()}  # as it is to the layers
 
-    model.get_encoder().register_forward_pre_hook(restrict, with_kwargs=True)
+    encoder = model.get_encoder()
+    encoder.register_forward_pre_hook(keep_tokens, with_kwargs=True)
+    for layer in encoder.layers:
+        layer.self_attn = LocalAttention(layer.self_attn, window)
     model.config.attention_window = window
 
 

@@ -4,9 +4,10 @@ import copy
 
 import pytest
 import torch
+from torch.nn import functional as F
 from transformers import BartForConditionalGeneration
 
-from ..lobart import extend_positions, local_mask, make_local
+from ..lobart import LocalAttention, extend_positions, make_local
 from ..model import SentenceSparseBart
 from .conftest import make_config, roughen
 
@@ -31,15 +32,33 @@ def states(model: torch.nn.Module, input_ids: torch.Tensor, attention_mask: torc
 
 
 @pytest.mark.parametrize("window", [2, 4, 10, 22, 100])
-def test_mask_is_a_band_without_padding(documents, window):
-    """From the definition: i sees j if |i - j| <= window / 2 and j is no padding; padding sees itself."""
-    keep = documents["attention_mask"]
-    found = local_mask(keep, window)
+def test_a_layer_sees_a_band_without_padding(bart, documents, window):
+    """Against attention to all words with the mask of the definition; padding sees itself."""
+    layer, keep = bart.get_encoder().layers[0].self_attn, documents["attention_mask"].bool()
+    band = torch.zeros(3, 1, 12, 12, dtype=torch.bool)
     for document in range(3):
         for i in range(12):
             for j in range(12):
-                expected = (abs(i - j) <= window / 2 and bool(keep[document, j])) or i == j
-                assert found[document, 0, i, j] == expected
+                band[document, 0, i, j] = abs(i - j) <= window / 2 and keep[document, j] or i == j
+    states = torch.randn(3, 12, 16)
+    mask = torch.zeros(band.shape).masked_fill(~band, float("-inf"))
+    expected = layer(states, attention_mask=mask)[0]
+    found = LocalAttention(layer, window)(states, keep[:, None, None])[0]
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_what_a_layer_computes_grows_with_the_length_not_with_its_square(monkeypatch):
+    """At most three halves of a window of keys for each half of one."""
+    bart, sizes = roughen(BartForConditionalGeneration(make_config())), []
+    layer, attend = LocalAttention(bart.get_encoder().layers[0].self_attn, 8), F.scaled_dot_product_attention
+
+    def record(queries, keys, *others):
+        sizes.append((queries.size(2), keys.size(2)))
+        return attend(queries, keys, *others)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", record)
+    layer(torch.randn(1, 31, 16), torch.ones(1, 1, 1, 31, dtype=torch.bool))
+    assert sizes == [(4, 8), *[(4, 12)] * 5, (4, 11), (3, 7)]
 
 
 def test_a_token_has_influence_within_the_window_and_none_beyond():
