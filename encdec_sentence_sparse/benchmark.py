@@ -2,7 +2,7 @@
 
 python -m encdec_sentence_sparse.benchmark --csv runs/benchmark.csv
 python -m encdec_sentence_sparse.benchmark --models base --precision packed int8       # CTranslate2 beside it
-python -m encdec_sentence_sparse.benchmark --models base --tokens 24 96 192 --lengths 800 1600 2400 3200 4000
+python -m encdec_sentence_sparse.benchmark --models base --tokens 24 96 192 --sides approx
 python -m encdec_sentence_sparse.benchmark --models base --table-1 --appendix-b      # how time grows with the lengths
 
 Random weights of BART's sizes, documents of the lengths of Table 4 (CNN/DailyMail and arXiv, the latter cut):
@@ -56,6 +56,7 @@ MODELS = {  # vocabulary, width, feed-forward width, heads, layers
     "tiny": (60, 16, 32, 2, 2),
 }
 SENTENCES = {800: 29, 4000: 120, 24: 6}  # S: N; 24 is for --quick; any other has a sentence per 30 words
+SIDES = ("generate", "approx", "mean_key", "CTranslate2")
 PARTS = ("encoder", *KINDS, "sentence level", "word level", "all words")
 
 
@@ -70,6 +71,7 @@ class Options:
     r: tuple[int, ...] = (5, 10, 30)  # sentences to attend to
     tokens: tuple[int, ...] = (24,)  # of a summary
     repeats: int = 7  # timed rounds, at least 3
+    sides: tuple[Literal[SIDES], ...] = SIDES  # beside shared, which always runs
     precision: tuple[Literal[PRECISIONS], ...] = ("float32",)  # packed: float32, weights laid out for oneDNN
     threads: int = 1
     device: Literal["cpu", "cuda"] = "cpu"
@@ -158,10 +160,11 @@ def make_sides(models: tuple, shape: Shape, options: Options) -> tuple[dict[str,
         outputs = BaseModelOutput(states)
         return model.generate(encoder_outputs=outputs, attention_mask=attention_mask, **given, **flags).size(1) - 1
 
-    sides = {"generate": partial(decode, bart), "shared": partial(decode, ours, Selection("full"))}
-    for mode, r in product(("approx", "mean_key"), options.r):
+    sides = {"generate": partial(decode, bart)} if "generate" in options.sides else {}
+    sides["shared"] = partial(decode, ours, Selection("full"))
+    for mode, r in product([mode for mode in ("approx", "mean_key") if mode in options.sides], options.r):
         sides[f"{mode} r{r}"] = partial(decode, ours, Selection(mode, r))
-    if shape.precision in ("float32", "int8") and options.device == "cpu":
+    if "CTranslate2" in options.sides and shape.precision in ("float32", "int8") and options.device == "cpu":
         try:
             engine = make_translator(shape.model, shape.precision, options.threads)
             sides["CTranslate2"] = partial(by_ctranslate2, engine, tokens, attention_mask, shape)

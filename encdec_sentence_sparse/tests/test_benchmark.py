@@ -51,6 +51,15 @@ def test_every_side_has_its_row(tmp_path):
             )
 
 
+def test_sides_can_be_left_out_but_for_the_shared_cache(tmp_path):
+    main(
+        ["--quick", "--sides", "approx", "--r", "2", "--beams", "1", "--repeats", "3", "--csv", str(tmp_path / "b.csv")]
+    )
+    rows = list(csv.DictReader((tmp_path / "b.csv").open(encoding="utf-8")))
+    assert [row["side"] for row in rows] == [*PARTS, "shared", *(f"approx r2, {kind}" for kind in KINDS)]
+    assert float(rows[-1]["x shared_mean"]) > 0 and "x generate_mean" not in rows[-1]
+
+
 def test_all_sides_decode_as_many_tokens_and_the_full_ones_the_same(sides):
     functions, _, made = sides
     assert list(functions) == SIDES and {decode() for decode in functions.values()} == {6}
