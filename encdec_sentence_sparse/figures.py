@@ -84,23 +84,24 @@ def figure_1(files: Sequence[dict]) -> Figure:
 
 
 def figure_2(files: Sequence[dict]) -> Figure:
-    """Figure 2: ROUGE-1 against r, full attention as a line across; a panel per file and kind of training."""
+    """Figure 2: ROUGE-1 against r, full attention as a line across; panels per file: as trained, and tuned for it."""
     groups = []
     for metrics in files:
-        for task in ("base", "sparse", "kl", "integrated"):
+        for tasks in (("base", "kl"), ("sparse",), ("integrated",)):
             lines = [(key, line) for key, line in curves(metrics).items() if len(line) > 1]
-            lines = [(key, line) for key, line in lines if metrics["runs"][key[0]]["task"] == task]
-            groups += [(metrics, task, lines[i : i + MOST_LINES - 1]) for i in range(0, len(lines), MOST_LINES - 1)]
+            lines = [(key, line) for key, line in lines if metrics["runs"][key[0]]["task"] in tasks]
+            groups += [(metrics, tasks, lines[i : i + MOST_LINES - 1]) for i in range(0, len(lines), MOST_LINES - 1)]
     if not groups:
         raise Missing("needs evaluate --r with several numbers --json")
-    figure, places = panels("Figure 2: ROUGE-1 against r at inference", files[0], len(groups))
-    for axes, (metrics, task, lines) in zip(places, groups, strict=True):
+    figure, places = panels("Figure 2: ROUGE-1 against r at inference", files[0], len(groups), 3.5, share=False)
+    for axes, (metrics, tasks, lines) in zip(places, groups, strict=True):
         full = next(row for row in metrics["systems"].values() if row["mode"] == "full")["rouge1"]
         axes.axhline(full["mean"], color="black", linestyle=":", label="first run, full")
         axes.axhspan(full["low"], full["high"], color="black", alpha=0.08)
         for (run, mode), line in lines:
             draw(axes, line, "rouge1", "mean", f"{run_label(run, metrics['runs'][run])}: {mode}")
-        axes.set(xlabel="r at inference", ylabel="ROUGE-1 F1, 95 % interval", title=f"{metrics['data']}, {task}")
+        axes.set(xlabel="r at inference", ylabel="ROUGE-1 F1, 95 % interval")
+        axes.set_title(f"{metrics['data'].partition(':')[0]}: {', '.join(tasks)}", fontsize=9)
         axes.legend(fontsize=6)
     return figure
 
