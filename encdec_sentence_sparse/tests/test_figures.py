@@ -66,7 +66,7 @@ def test_figure_1_shows_base_and_tuned_runs():
 
 
 def test_figure_2_has_a_curve_for_each_system_with_several_r():
-    """By rising r, panels per file and training; single points and other phi are not curves; full attention is a line."""
+    """By rising r, panels per file; single points and other phi are not curves; full attention is a line."""
     panels = figure_2([metrics(), metrics(1)]).axes
     assert [axes.get_title() for axes in panels] == [
         f"toy{n}: {tasks}" for n in (0, 1) for tasks in ("base, kl", "integrated")
