@@ -30,8 +30,8 @@ class LocalAttention(nn.Module):
         queries, keys, values = (f(hidden_states).unflatten(-1, (self.heads, -1)).transpose(1, 2) for f in projections)
         positions = torch.arange(hidden_states.size(1), device=hidden_states.device)
         contexts = []
-        for start in range(0, hidden_states.size(1), max(self.reach, 1)):
-            rows = slice(start, start + max(self.reach, 1))
+        for start in range(0, hidden_states.size(1), self.reach):
+            rows = slice(start, start + self.reach)
             seen = slice(max(start - self.reach, 0), rows.stop + self.reach)
             distance = (positions[rows].unsqueeze(1) - positions[seen]).abs()
             keep = (distance <= self.reach) & attention_mask[..., seen] | (distance == 0)  # (B, 1, rows, seen)
@@ -47,7 +47,8 @@ def make_local(model: BartPreTrainedModel, window: int) -> None:
         attention_mask = keywords.get("attention_mask")
         if attention_mask is None:
             attention_mask = torch.ones_like(keywords["input_ids"])
-        return arguments, keywords | {"attention_mask": attention_mask[:, None, None].bool()}  # as it is to the layers
+        # With four dimensions BART hands it to the layers as it is.
+        return arguments, keywords | {"attention_mask": attention_mask[:, None, None].bool()}
 
     encoder = model.get_encoder()
     encoder.register_forward_pre_hook(keep_tokens, with_kwargs=True)

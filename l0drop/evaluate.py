@@ -238,7 +238,7 @@ def evaluate(
         systems[name]["sources_cut"] = sum(item.was_cut for item in items)
         texts[name] = [run.tokenizer.decode(output.tokens) for output in outputs]
     if repeats >= 3:
-        device = next(next(iter(runs.values())).model.parameters()).device
+        device = next(run.model.parameters()).device
         for name, seconds in time_rounds(decodes, repeats, 0, device).items():
             systems[name] |= {"seconds": np.median(seconds), "rounds": spread(seconds)}
     quality, signature = (bleu if metric == "bleu" else rouge_l)(texts, examples)

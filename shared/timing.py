@@ -49,7 +49,7 @@ def time_rounds(
 
 
 def spread(values: np.ndarray) -> dict[str, float]:
-    """Median, lowest and highest: with 7 rounds the latter two hold the true median with 98 % probability."""
+    """Median, lowest and highest, as `rouge.table` prints them; of 7 rounds they hold the true median with 98 %."""
     return {"mean": float(np.median(values)), "low": float(values.min()), "high": float(values.max())}
 
 
