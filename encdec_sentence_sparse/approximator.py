@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_sequence
 
-from .selection import Sentences
+from .selection import Sentences, sentence_means
 
 KINDS = ("gru", "mean", "attention")
 
@@ -39,9 +39,12 @@ class SentenceEncoder(nn.Module):
 
         D4: "k_{i,j}" of Eq. (10) are the encoder states, the same for all layers (released code), not a layer's keys.
         """
-        if self.kind == "gru":
-            return self.read(states, sentences)
-        return self.weights(states, sentences).to(states.dtype) @ states
+        match self.kind:
+            case "gru":
+                return self.read(states, sentences)
+            case "attention":
+                return self.weights(states, sentences).to(states.dtype) @ states
+        return sentence_means(states, sentences.membership)
 
     def read(self, states: Tensor, sentences: Sentences) -> Tensor:
         """The GRU over all sentences of the batch at once, without padding."""
@@ -55,9 +58,6 @@ class SentenceEncoder(nn.Module):
 
     def weights(self, states: Tensor, sentences: Sentences) -> Tensor:
         """(B, N, S) share of each word in its sentence's vector, rows sum to 1 or, without a sentence, to 0."""
-        belongs = sentences.membership.transpose(1, 2)
-        if self.kind == "mean":
-            return belongs / belongs.sum(-1, keepdim=True).clamp_min(1)
         scores = self.score(torch.tanh(self.hidden(states))).transpose(1, 2)  # (B, 1, S)
-        is_other = belongs == 0
+        is_other = sentences.membership.transpose(1, 2) == 0
         return scores.masked_fill(is_other, torch.finfo(scores.dtype).min).softmax(-1).masked_fill(is_other, 0)

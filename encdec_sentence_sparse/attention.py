@@ -2,7 +2,7 @@
 
 There are two paths, tested equal. `forward` (training, `use_cache=False`) computes the selection as a mask over all
 words: easy to read and to train through, and no faster than full attention. `decode_step` keeps keys and values once
-per source, and fetches only the words of the sentences that a beam selected.
+per source, makes those of a sentence when a beam first selects it, and fetches only the words of selected sentences.
 """
 
 import copy
@@ -21,10 +21,10 @@ from .selection import (
     approximate_attention,
     feature_sums,
     mean_key_attention,
-    mean_keys,
     model_free_scores,
     random_scores,
     saliency,
+    sentence_means,
     top_r,
 )
 
@@ -36,6 +36,7 @@ class LayerMemory(NamedTuple):
 
     keys_values: Tensor  # (B, S, 2, D): key and value of a word side by side, so that one gather fetches both
     sentence_keys: Tensor | None  # (B, H, N, K), of the modes that compare a query with one vector per sentence
+    made: Tensor | None = None  # (B, N) bool: sentences whose keys and values are there; None = all
 
 
 class SourceCache(EncoderDecoderCache):
@@ -45,9 +46,9 @@ class SourceCache(EncoderDecoderCache):
     self-attention part has to move.
     """
 
-    def __init__(self, config: BartConfig, memories: list[LayerMemory], sentences: Sentences):
+    def __init__(self, config: BartConfig, memories: list[LayerMemory], sentences: Sentences, states: Tensor):
         super().__init__(DynamicCache(config=config), DynamicCache(config=config))
-        self.memories, self.sentences = memories, sentences
+        self.memories, self.sentences, self.states = memories, sentences, states  # states: (B, S, D)
         self.lengths = (sentences.ids >= 0).sum(1).tolist()  # (B,) tokens
         has_padding = min(self.lengths) < sentences.ids.size(1)
         self.keep_words = (sentences.ids >= 0)[:, None, None] if has_padding else None  # (B, 1, 1, S)
@@ -114,18 +115,38 @@ class SentenceSparseAttention(nn.Module):
         context = self.attend_masked(queries, memory, keep, sentences.ids, (sentences.ids >= 0)[:, None, None])
         return self.out_proj(context.transpose(1, 2).reshape(hidden_states.shape)), None
 
-    def project(self, states: Tensor, sentences: Sentences, selection: Selection) -> LayerMemory:
-        """What does not depend on the query, from the encoder states (B, S, D)."""
-        keys = self.k_proj(states)  # (B, S, D)
-        keys_values = torch.stack([keys, self.v_proj(states)], 2)  # (B, S, 2, D)
+    def project(self, states: Tensor, sentences: Sentences, selection: Selection, is_lazy: bool = False) -> LayerMemory:
+        """What does not depend on the query, from the encoder states (B, S, D).
+
+        Args:
+            is_lazy: leave keys and values to `make`, in the modes that can choose sentences without them.
+        """
+        is_lazy = is_lazy and selection.mode in ("random", "approx", "mean_key")
+        made = torch.zeros_like(sentences.exists) if is_lazy else None
+        shape = *states.shape[:2], 2, states.size(2)
+        keys_values = states.new_empty(shape) if is_lazy else self.keys_values(states)
         match selection.mode:
             case "approx":
-                return LayerMemory(keys_values, self.sentence_keys(sentences.encoded))
-            case "mean_key":
-                return LayerMemory(keys_values, mean_keys(self.split(keys), sentences.membership))
+                sentence_keys = self.sentence_keys(sentences.encoded)
+            case "mean_key":  # W is linear: it maps the mean state to the mean key
+                sentence_keys = self.split(self.k_proj(sentence_means(states, sentences.membership)))
             case "model_free":
-                return LayerMemory(keys_values, feature_sums(self.split(keys), sentences.membership, selection.phi))
-        return LayerMemory(keys_values, None)
+                sentence_keys = feature_sums(self.split(keys_values[:, :, 0]), sentences.membership, selection.phi)
+            case _:
+                sentence_keys = None
+        return LayerMemory(keys_values, sentence_keys, made)
+
+    def keys_values(self, states: Tensor) -> Tensor:
+        """(..., D) encoder states -> (..., 2, D)."""
+        return torch.stack([self.k_proj(states), self.v_proj(states)], -2)
+
+    def make(self, memory: LayerMemory, cache: SourceCache, source: int, chosen: Tensor) -> None:
+        """Keys and values of the sentences of one source that were not chosen, (N,) bool, in an earlier step."""
+        is_new = chosen & ~memory.made[source]
+        positions = is_new[cache.sentences.ids[source, : cache.lengths[source]]].nonzero().squeeze(1)
+        if len(positions):
+            memory.keys_values[source, positions] = self.keys_values(cache.states[source, positions])
+            memory.made[source] |= chosen
 
     def sentence_keys(self, encoded: Tensor) -> Tensor:
         """The approximator's keys: (B, N, D) -> (B, H, N, K)."""
@@ -230,7 +251,10 @@ class SentenceSparseAttention(nn.Module):
         contexts = []
         for source, length in enumerate(cache.lengths):
             ids, kept = cache.sentences.ids[source, :length], keep[source]  # (S,), (Q, N)
-            positions = kept.any(0)[ids].nonzero().squeeze(1)  # (words,)
+            chosen = kept.any(0)  # (N,)
+            if memory.made is not None:
+                self.make(memory, cache, source, chosen)
+            positions = chosen[ids].nonzero().squeeze(1)  # (words,)
             words = cache.gathered[: len(positions)]
             torch.index_select(memory.keys_values[source], 0, positions, out=words)  # (words, 2, D)
             keys, values = (self.split(part.unsqueeze(0)) for part in words.unbind(1))  # (1, H, words, K)

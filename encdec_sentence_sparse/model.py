@@ -101,11 +101,14 @@ class SentenceSparseBart(BartForConditionalGeneration):
         return sentences._replace(encoded=encoder(states, sentences)) if encodes else sentences
 
     @torch.no_grad()
-    def project(self, states: Tensor, sentence_ids: Tensor | None, attention_mask: Tensor | None) -> SourceCache:
-        """A new cache with the keys and values of encoded documents (B, S, D), each once."""
+    def project(
+        self, states: Tensor, sentence_ids: Tensor | None, attention_mask: Tensor | None, is_lazy: bool = False
+    ) -> SourceCache:
+        """A new cache of encoded documents (B, S, D); `is_lazy`: keys and values are made when they are first read."""
         sentences = self.find_sentences(states, sentence_ids, attention_mask)
-        memories = [attention.project(states, sentences, self.selection) for attention in self.attentions]
-        return SourceCache(self.config, memories, sentences)
+        is_lazy &= states.device.type == "cpu" and self.selection.r < sentences.exists.size(1)
+        memories = [attention.project(states, sentences, self.selection, is_lazy) for attention in self.attentions]
+        return SourceCache(self.config, memories, sentences, states)
 
     @torch.no_grad()
     def generate(
@@ -143,7 +146,7 @@ class SentenceSparseBart(BartForConditionalGeneration):
         if not use_cache:
             source = dict(attention_mask=attention_mask, sentence_ids=sentence_ids, use_cache=False)
             return super().generate(encoder_outputs=BaseModelOutput(states), **source, **generation)
-        cache = self.project(states, sentence_ids, attention_mask)
+        cache = self.project(states, sentence_ids, attention_mask, is_lazy=True)
         # `generate` repeats its inputs for every beam: one position stands for the source, which is in the cache.
         stand_in = dict(encoder_outputs=BaseModelOutput(states[:, :1]), attention_mask=cache.sentences.ids[:, :1] + 1)
         return super().generate(past_key_values=cache, **stand_in, **generation)

@@ -239,10 +239,10 @@ def model_free_scores(queries: Tensor, sums: Tensor, phi: str) -> Tensor:
 # Beyond the paper: the mean key of each sentence, without training
 
 
-def mean_keys(keys: Tensor, membership: Tensor) -> Tensor:
-    """Mean key of each sentence: (B, H, S, K) and (B, S, N) -> (B, H, N, K)."""
-    shares = membership / membership.sum(1, keepdim=True).clamp_min(1)  # (B, S, N)
-    return shares.transpose(1, 2).unsqueeze(1) @ keys
+def sentence_means(vectors: Tensor, membership: Tensor) -> Tensor:
+    """Mean over the words of each sentence: (B, S, D) and (B, S, N) -> (B, N, D), 0 for one that does not exist."""
+    belongs = membership.transpose(1, 2)
+    return belongs / belongs.sum(-1, keepdim=True).clamp_min(1) @ vectors
 
 
 def mean_key_attention(queries: Tensor, means: Tensor, membership: Tensor, exists: Tensor) -> Tensor:

@@ -17,10 +17,10 @@ from ..selection import (
     feature_sums,
     kl_divergence,
     mean_key_attention,
-    mean_keys,
     model_free_scores,
     random_scores,
     saliency,
+    sentence_means,
     sentences_of,
     sharpen,
     top_r,
@@ -230,7 +230,7 @@ def test_eq18_eq19_model_free_scores(sentences, phi):
 
 def test_mean_key_attention(sentences):
     queries, keys = torch.randn(2, 3, 4, 5).double(), torch.randn(2, 3, 12, 5).double()
-    means = mean_keys(keys, sentences.membership)
+    means = torch.stack([sentence_means(of_head, sentences.membership) for of_head in keys.unbind(1)], 1)
     found = mean_key_attention(queries, means, sentences.membership, sentences.exists)
     for document, length in enumerate((12, 7)):
         expected = reference.mean_key(

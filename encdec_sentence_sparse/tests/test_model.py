@@ -11,7 +11,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from ..approximator import SentenceEncoder
 from ..model import NOT_SUPPORTED, SentenceSparseBart, approximator_parameters, freeze, load_model
-from ..selection import MODES, Selection, saliency, sentences_of
+from ..selection import MODES, Selection, random_scores, saliency, sentences_of, top_r
 from ..text import train_tokenizer
 from .conftest import make_config, rough_model
 
@@ -120,6 +120,17 @@ def test_d13_beams_share_one_choice_on_request(model, documents, mode):
         torch.testing.assert_close(attention.attend_gathered(queries, memory, fast, cache), expected)
         at_once = attention.attend_gathered_at_once(queries, memory, fast, sentences.ids, cache.most_words[3])
         torch.testing.assert_close(at_once, expected)
+
+
+def test_keys_and_values_are_made_once_and_of_selected_sentences_alone(model, documents):
+    model.selection, read = Selection("random", r=1), []
+    for projection in (model.attentions[1].k_proj, model.attentions[1].v_proj):
+        projection.register_forward_hook(lambda module, inputs, output: read.append(inputs[0].numel() // 16))
+    model.generate(**documents, num_beams=3, min_new_tokens=3, max_new_tokens=3)
+    sentences = sentences_of(documents["sentence_ids"], documents["attention_mask"])
+    keep = top_r(random_scores(sentences.ids, 5, layer=1, steps=range(3), seed=0), sentences.exists, 1)
+    words = int((sentences.membership @ keep.any(1).float().unsqueeze(-1)).sum())  # of what some step selects
+    assert sum(read) == 2 * words < 2 * sentences.membership.sum()
 
 
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "random"])
@@ -234,7 +245,7 @@ def test_saved_and_loaded_again(model, documents, tmp_path):
     train_tokenizer(["a storm"], 300).save_pretrained(tmp_path / "model")
     loaded, _ = load_model(str(tmp_path / "model"))
     loaded.selection = Selection("approx", r=2)
-    assert torch.equal(loaded.generate(**documents, **BEAM).sequences_scores, before)
+    torch.testing.assert_close(loaded.generate(**documents, **BEAM).sequences_scores, before)
 
 
 def test_what_a_selection_needs(documents):
