@@ -2,6 +2,7 @@
 
 import csv
 from collections import Counter
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -10,7 +11,16 @@ import torch
 from transformers import BartForConditionalGeneration
 
 from ..approximator import KINDS, SentenceEncoder
-from ..cost import appendix_b, attention_costs, attention_parts, fit_quadratic, fit_surface, operating_modes, table_1
+from ..cost import (
+    appendix_b,
+    attention_costs,
+    attention_parts,
+    coefficients,
+    fit_quadratic,
+    fit_surface,
+    operating_modes,
+    table_1,
+)
 from ..model import bart_config
 from ..selection import Selection
 from .conftest import rough_model
@@ -124,10 +134,24 @@ def test_eq1_table_1_fits_the_measured_times(bart):
     *times, first, second, third = table_1(bart, [5, 9], [2, 3, 5, 8], measure)
     for row in (first, second, third):
         constant, linear, square = known[row["mode"]]
-        assert row["c1_s"] == pytest.approx(constant) and row["r_squared"] == pytest.approx(1)
-        assert row["c2/c1_1e-3"] == pytest.approx(1e3 * linear / constant) and row["N"] == 9
-        assert row["c3/c1_1e-6"] == pytest.approx(1e6 * square / constant, abs=1e-4)
+        assert row["c1_us"] == pytest.approx(dict.fromkeys(("mean", "low", "high"), 1e6 * constant))
+        assert row["c2/c1"] == pytest.approx(linear / constant) and row["N"] == 9
+        assert row["c3/c1"] == pytest.approx(square / constant, abs=1e-9) and row["r_squared"] == pytest.approx(1)
     assert [row["mode"] for row in (first, second, third)] == list(known) and len(times) == 12
+
+
+def test_intervals_of_the_coefficients():
+    """Of rounds with noise around a polynomial: they hold it, and narrow with the noise and with more rounds."""
+    rng, exact = np.random.default_rng(0), 2.0 + 0.5 * LENGTHS + 0.01 * LENGTHS**2
+    width = lambda row: (row["c2_us"]["high"] - row["c2_us"]["low"]) / 1e6  # noqa: E731
+    rows = [
+        coefficients(partial(fit_quadratic, LENGTHS), exact + rng.normal(0, noise, (rounds, len(LENGTHS))))
+        for noise, rounds in ((10.0, 9), (1.0, 9), (1.0, 99))
+    ]
+    assert width(rows[0]) > 5 * width(rows[1]) > 10 * width(rows[2]) > 0
+    for row in rows:
+        assert row["c2_us"]["low"] < 0.5e6 < row["c2_us"]["high"] and row["c1/c1"] == 1
+        assert row["c2_us"]["low"] < row["c2_us"]["mean"] < row["c2_us"]["high"]
 
 
 def test_appendix_b_keeps_apart_what_is_read_and_what_is_written(bart):
