@@ -148,7 +148,8 @@ def make_sides(models: tuple, shape: Shape, options: Options) -> tuple[dict[str,
     sentences = sentences_of(sentence_ids, attention_mask, states.dtype)
     parts = {"encoder": read}
     for kind in KINDS:
-        parts[kind] = partial(SentenceEncoder(kind, config.d_model).to(states).eval(), states, sentences)
+        sentence_encoder = convert(SentenceEncoder(kind, config.d_model).to(states).eval(), shape.precision)
+        parts[kind] = partial(sentence_encoder, states, sentences)
     ours.selection = Selection("approx", min(options.r[0], shape.sentences - 1))
     cache, hidden = ours.project(states, sentence_ids, attention_mask), torch.randn_like(states[:, : shape.beams])
     parts |= attention_parts(ours, cache, hidden, shape.tokens)

@@ -22,13 +22,13 @@ class PackedLinear(nn.Module):
 
 def convert(model: nn.Module, precision: str) -> nn.Module:
     """A model as it is fastest at one of PRECISIONS; int8 quantises weights ahead and inputs as they come."""
-    is_cpu = next(model.parameters()).device.type == "cpu"
+    is_cpu = all(parameter.device.type == "cpu" for parameter in model.parameters())
     if precision in ("packed", "int8") and not is_cpu:
         raise ValueError(f"--precision {precision} is for the CPU: leave out --device, or take bf16")
     if precision == "int8":
         with warnings.catch_warnings():  # torch.ao is deprecated; without a compiler torchao is 10 times slower
             warnings.simplefilter("ignore")
-            return torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, torch.qint8)
+            return torch.ao.quantization.quantize_dynamic(model, {nn.Linear, nn.GRU}, torch.qint8)
     model = model.to({"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32))
     if is_cpu and precision in ("packed", "bf16"):
         children = [(module, *named) for module in model.modules() for named in module.named_children()]
