@@ -119,7 +119,7 @@ class SentenceSparseAttention(nn.Module):
         """What does not depend on the query, from the encoder states (B, S, D).
 
         Args:
-            is_lazy: leave keys and values to `make`, in the modes that can choose sentences without them.
+            is_lazy: leave keys and values to `fill`, in the modes that can choose sentences without them.
         """
         is_lazy = is_lazy and selection.mode in ("random", "approx", "mean_key")
         made = torch.zeros_like(sentences.exists) if is_lazy else None
@@ -140,7 +140,7 @@ class SentenceSparseAttention(nn.Module):
         """(..., D) encoder states -> (..., 2, D)."""
         return torch.stack([self.k_proj(states), self.v_proj(states)], -2)
 
-    def make(self, memory: LayerMemory, cache: SourceCache, source: int, chosen: Tensor) -> None:
+    def fill(self, memory: LayerMemory, cache: SourceCache, source: int, chosen: Tensor) -> None:
         """Keys and values of the sentences of one source that were not chosen, (N,) bool, in an earlier step."""
         is_new = chosen & ~memory.made[source]
         positions = is_new[cache.sentences.ids[source, : cache.lengths[source]]].nonzero().squeeze(1)
@@ -253,7 +253,7 @@ class SentenceSparseAttention(nn.Module):
             ids, kept = cache.sentences.ids[source, :length], keep[source]  # (S,), (Q, N)
             chosen = kept.any(0)  # (N,)
             if memory.made is not None:
-                self.make(memory, cache, source, chosen)
+                self.fill(memory, cache, source, chosen)
             positions = chosen[ids].nonzero().squeeze(1)  # (words,)
             words = cache.gathered[: len(positions)]
             torch.index_select(memory.keys_values[source], 0, positions, out=words)  # (words, 2, D)
