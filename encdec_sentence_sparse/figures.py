@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from textwrap import fill
 
 import numpy as np
 import tyro
@@ -40,7 +41,7 @@ def panels(title: str, metrics: dict, columns: int, width: float = 4.5, height: 
     figure = Figure((max(width * columns, 5), height), layout="constrained")
     seeds = ", ".join(map(str, sorted({run["seed"] for run in metrics["runs"].values()})))
     data = f"{metrics['data']}, {metrics['split']}, {metrics['examples']} documents; seed of training: {seeds}"
-    figure.suptitle(f"{title}\n{data}", fontsize=9)
+    figure.suptitle(f"{title}\n{fill(data, int(14 * figure.get_figwidth()))}", fontsize=9)
     return figure, figure.subplots(1, columns, squeeze=False, sharey=share)[0]
 
 
