@@ -10,7 +10,7 @@ A training step is forward, backward, clipping and Adagrad on random documents o
     ours              `PointerGenerator`; with DimAttn, DyDimAttn, or coverage
 
 and beam search decodes documents together, or one after the other, to a fixed number of tokens. Seconds are medians
-with the lowest and highest round; on one thread of the CPU they are CPU seconds.
+with their interval (`timing.spread`); on one thread of the CPU they are CPU seconds.
 """
 
 from collections.abc import Callable, Sequence

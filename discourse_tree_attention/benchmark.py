@@ -3,8 +3,8 @@
 python -m discourse_tree_attention.benchmark --repeats 9 --documents 1
 python -m discourse_tree_attention.benchmark --quick
 
-All sides of a comparison are timed in one run, interleaved; a ratio is the median of the ratios within rounds, with the
-lowest and highest. On one thread of the CPU, times are CPU times.
+All sides of a comparison are timed in one run, interleaved; a ratio is the median of the ratios within rounds, with its
+interval (`timing.spread`). On one thread of the CPU, times are CPU times.
 """
 
 import sys

@@ -17,7 +17,7 @@ A decode starts from encoder states and makes `--tokens` tokens. End to end are 
 tokens), the sentence encoder and the decode; "pays after" so many tokens a sentence encoder has won its time back.
 Attention's parts, of all layers and tokens at the first r, stand beside their cost by Section 4.1. Every side runs
 once a round, each round in another order; a number is the median over the rounds, a ratio the median of the ratios
-within rounds, with its lowest and highest value. On one thread of the CPU seconds are CPU seconds; freed memory stays
+within rounds, with its interval (`timing.spread`). On one thread of the CPU seconds are CPU seconds; freed memory stays
 with the process for all sides.
 """
 

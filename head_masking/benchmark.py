@@ -108,7 +108,7 @@ def main(arguments: list[str] | None = None) -> None:
         write_csv(options.csv, rows)
     print(rouge.table(rows))
     versions = f"torch {torch.__version__}, transformers {transformers.__version__}"
-    print(f"seconds of a whole decode, one thread, median [lowest, highest] of {options.repeats} rounds; {versions}")
+    print(f"seconds of a whole decode, one thread, median of {options.repeats} rounds and its interval; {versions}")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ python -m l0drop.benchmark --csv results.csv                      # hours; --qui
 A decode is encoder, gates, compression and beam search of ten sources, with random weights of the paper's size and
 gates that close the paper's share of the positions. Peers: `generate` of `transformers` and, where it is installed,
 CTranslate2, with a BART of our sizes. A number is the median over the rounds, a ratio the median of the ratios within
-rounds, each with its lowest and highest value. On one thread of the CPU seconds are CPU seconds; freed memory stays
+rounds, each with its interval (`timing.spread`). On one thread of the CPU seconds are CPU seconds; freed memory stays
 with the process for all sides.
 """
 

@@ -67,6 +67,13 @@ def test_a_ratio_within_rounds_is_not_the_ratio_of_the_medians(machine):
     assert timing.spread(np.array([5.0, 1.0, 2.0, 3.0])) == {"mean": 2.5, "low": 1.0, "high": 5.0}
 
 
+def test_the_interval_holds_the_median_with_95_percent():
+    """By ranks: of n values, low and high leave out so many that the median lies beyond them with at most 5 %."""
+    ends = {n: timing.spread(np.random.default_rng(n).permutation(n) + 1.0) for n in (7, 8, 9, 11, 12, 25)}
+    ranks = {n: (end["low"], end["high"]) for n, end in ends.items()}
+    assert ranks == {7: (1, 7), 8: (1, 8), 9: (2, 8), 11: (2, 10), 12: (3, 10), 25: (8, 18)}  # tables of the sign test
+
+
 def test_seconds_are_cpu_seconds_on_one_thread_only(machine):
     """The wall clock of this machine runs ten times as fast."""
     assert timing.time_rounds({"a": machine.function("a", 1.0)}, repeats=3)["a"].tolist() == [1.0] * 3
