@@ -79,7 +79,7 @@ def measure(shape: str, batch: int, length: int, tokens: int, options: Options) 
     ids = torch.randint(4, model.config.vocab_size, (batch, length)).to(device)
     keep = (torch.rand(batch, length).argsort(-1) < max(round(SALIENT * length), 1)).to(device)
     seconds = time_rounds(sides(model, ids, keep, tokens), options.repeats, device=device)
-    about = {"shape": shape, "batch": batch, "S": length, "T": tokens, "beam": BEAM}
+    about = {"shape": shape, "batch": batch, "rounds": options.repeats, "S": length, "T": tokens, "beam": BEAM}
     about |= {"device": options.device, "precision": options.precision}
     plain = seconds["plain"]
     return [
