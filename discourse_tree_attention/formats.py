@@ -6,14 +6,14 @@ None of this needs torch, so that a parser's environment can write trees: `write
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from operator import attrgetter
 from os.path import commonprefix
 from pathlib import Path
 from xml.etree import ElementTree
 
-from .trees import Node, check_tree, join
+from .trees import Node, check_tree, join, leaves, with_texts
 
 ROLES = {"Root": None, "Nucleus": True, "Satellite": False}
 NUCLEARITY = {"Nucleus": True, "N": True, "Satellite": False, "S": False}
@@ -89,8 +89,8 @@ def clean(text: str) -> str:
     return " ".join(text.strip().removesuffix("<P>").split())
 
 
-def write_dis(tree: Node, texts: Sequence[str] | None = None) -> str:
-    """Write a tree as GUM's are, or with these texts; ValueError where `read_dis` would not give back an EDU's text."""
+def write_dis(tree: Node) -> str:
+    """Write a tree as GUM's are; ValueError where `read_dis` would not give back an EDU's text."""
     names = {nucleus: role for role, nucleus in ROLES.items()}
     lines, stack = [], [(tree, "")]
     while stack:
@@ -104,7 +104,7 @@ def write_dis(tree: Node, texts: Sequence[str] | None = None) -> str:
             lines.append(f"{head} (span {node.first} {node.last}) {relation}")
             stack += [(None, indent), *((child, indent + "  ") for child in reversed(node.children))]
             continue
-        text = texts[node.first - 1] if texts else node.text
+        text = node.text
         if text is not None and ("_!" in text or clean(text) != text):
             raise ValueError(f"EDU {node.first} cannot stand in a .dis file: {text!r} has _!, <P> or many blanks")
         marked = "" if text is None else f"(text _!{text}_!)"
@@ -217,9 +217,14 @@ def letters(text: str) -> str:
     return "".join(text.split())
 
 
-def check_same_text(edus: Sequence[str], text: Sequence[str], where: str) -> None:
-    """ValueError that names the first place where EDUs and text differ, blanks apart."""
-    one, other = letters(" ".join(edus)), letters(" ".join(text))
+def letters_and_digits(text: str) -> str:
+    """A text without blanks and punctuation, of which parsers make their own: straight quotes, "--" of a dash."""
+    return re.sub(r"[\W_]", "", text)
+
+
+def check_same_text(edus: Sequence[str], text: Sequence[str], where: str, form: Callable[[str], str] = letters) -> None:
+    """ValueError that names the first place where EDUs and text differ in `form`."""
+    one, other = form(" ".join(edus)), form(" ".join(text))
     if one != other:
         same = len(commonprefix([one, other]))
         part = slice(max(0, same - 20), same + 20)
@@ -229,18 +234,19 @@ def check_same_text(edus: Sequence[str], text: Sequence[str], where: str) -> Non
         )
 
 
-def spell(edus: Sequence[str], text: str, where: str) -> list[str]:
-    """The pieces of `text` that its EDUs are, in whole words as `text` spells them: "Monday ." becomes "Monday."
+def spell(tree: Node, text: str, where: str) -> Node:
+    """The tree with whole words of `text` as its EDUs, spelled as there: "Monday ." becomes "Monday."
 
-    An EDU that ends within a word has it whole. ValueError where the EDUs are not the text, or one has no word then.
+    An EDU that ends within a word has it whole; one that is left without a word goes. ValueError where the EDUs are not
+    the text, punctuation apart.
     """
-    check_same_text(edus, [text], where)
-    words, ends = text.split(), list(accumulate(len(letters(edu)) for edu in edus))
+    edus = [leaf.text for leaf in leaves(tree)]
+    form = letters if letters(" ".join(edus)) == letters(text) else letters_and_digits
+    check_same_text(edus, [text], where, form)
+    words, ends = text.split(), list(accumulate(len(form(edu)) for edu in edus))
     pieces, edu = [[] for _ in edus], 0
-    for word, start in zip(words, accumulate(map(len, words), initial=0), strict=False):
-        while start >= ends[edu]:
+    for word, start in zip(words, accumulate((len(form(word)) for word in words), initial=0), strict=False):
+        while edu + 1 < len(edus) and start >= ends[edu]:
             edu += 1
         pieces[edu].append(word)
-    if [] in pieces:
-        raise ValueError(f"{where}: EDU {pieces.index([]) + 1} of the tree has no whole word of the text")
-    return [" ".join(words) for words in pieces]
+    return with_texts(tree, [" ".join(words) for words in pieces])

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from .formats import read_nltk, spell, write_dis
-from .trees import Node, leaves
+from .trees import Node
 
 
 @contextlib.contextmanager
@@ -86,9 +86,8 @@ def parse_corpus(path: Path, out: Path, progress: Callable = iter) -> list[str]:
     with discourse_parser() as parse:
         for name in progress([name for name in texts if not (out / f"{name}.dis").exists()]):
             try:
-                tree = parse(texts[name], name)
-                edus = spell([leaf.text for leaf in leaves(tree)], texts[name], name)
-                (out / f"{name}.unfinished").write_text(write_dis(tree, edus), encoding="utf-8")
+                tree = spell(parse(texts[name], name), texts[name], name)
+                (out / f"{name}.unfinished").write_text(write_dis(tree), encoding="utf-8")
                 os.replace(out / f"{name}.unfinished", out / f"{name}.dis")
             except ValueError as error:
                 problems.append(str(error))

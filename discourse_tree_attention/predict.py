@@ -65,9 +65,9 @@ def predict(run: Run, examples: Iterable[Example], tree: Node | None = None, whe
 
 def new_document(example: Example, config: TrainConfig, tree: Node | None, where: str) -> Document:
     """A document in sentences, its EDUs spelled as its text; ValueError that names the file of another text's tree."""
-    if tree is not None:
-        texts = [leaf.text for leaf in leaves(tree) if leaf.text is not None] or example.edus or []
-        example = replace(example, edus=spell(texts, example.source, where), tree=None)
+    if tree is not None and leaves(tree)[0].text is not None:  # brackets have none: the lines are the EDUs
+        tree = spell(tree, example.source, where)
+        example = replace(example, edus=[leaf.text for leaf in leaves(tree)], tree=None)
     (example,) = in_sentences([example])
     return make_document(example, config, where, tree)
 

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from ..formats import read_brackets, read_dis, read_nltk, read_rs3, read_tree, spell, write_dis
 from ..matrices import heads
-from ..trees import Node, check_tree, leaves, nodes
+from ..trees import Node, check_tree, leaves, nodes, with_texts
 from .reference_trees import brackets, chain, random_tree, rs3
 
 RST_DT = """( Root (span 1 5)
@@ -288,12 +289,47 @@ def test_bad_input_brackets(text, message):
         read_brackets(text, "doc")
 
 
+def row_tree(*edus):
+    """EDUs in a row under one root, of which the first is the nucleus of all others."""
+    tree = Node(1, 1, True, text=edus[0])
+    for number, edu in enumerate(edus[1:], 2):
+        right = Node(number, number, False, f"relation-{number}", text=edu)
+        tree = Node(1, number, True, children=(tree, right))
+    return replace(tree, nucleus=None)
+
+
+def spelled(text, *edus):
+    return [leaf.text for leaf in leaves(spell(row_tree(*edus), text, "doc"))]
+
+
 def test_edus_are_spelled_as_the_text_in_whole_words():
     text = '"It rained,"  he said; we\ndidn\'t go.'
     parts = ['" It rained , "', "he said ;", "we did n't go ."]
-    assert spell(parts, text, "doc") == ['"It rained,"', "he said;", "we didn't go."]
+    assert spelled(text, *parts) == ['"It rained,"', "he said;", "we didn't go."]
     with pytest.raises(ValueError, match="doc: EDUs and text are not the same"):
-        spell(parts[:2], text, "doc")
-    assert spell(["It rained", "— we stayed"], "It rained—we stayed", "doc") == ["It rained—we", "stayed"]
-    with pytest.raises(ValueError, match="doc: EDU 2 of the tree has no whole word of the text"):
-        spell(["did", "n't", "go"], "didn't go", "doc")
+        spelled(text, *parts[:2])
+    assert spelled("It rained—we stayed", "It rained", "— we stayed") == ["It rained—we", "stayed"]
+    assert spelled("It rained — we stayed", "It rained —", "we stayed") == ["It rained —", "we stayed"]
+
+
+def test_a_parsers_own_punctuation_is_no_other_text():
+    """Straight quotes, dashes of two strokes, a full stop after "etc."; the text's own stay, wherever they stand."""
+    text = "“It rained”, he’d said --- of rain, etc."
+    assert spelled(text, '" It rained " ,', "he 'd said", "-- of rain , etc. .") == [
+        "“It rained”,", "he’d said", "--- of rain, etc.",
+    ]  # fmt: skip
+    assert spelled("Is it … so?", "Is it", "...", "so ?") == ["Is it", "… so?"]
+    with pytest.raises(ValueError, match="doc: EDUs and text are not the same: 'Itrained' in the EDUs, 'Itpoured'"):
+        spelled("It “poured”", 'It "', 'rained"')
+
+
+@pytest.mark.parametrize("gone", [1, 2, 3])
+def test_an_edu_without_a_whole_word_goes_and_its_sibling_takes_the_place_of_both(gone):
+    edus = ["did", "n't", "go"]
+    texts = ["" if number == gone else edu for number, edu in enumerate(edus, 1)]
+    tree = with_texts(row_tree(*edus), texts)
+    check_tree(tree)
+    left, right = tree.children
+    assert [left.text, right.text] == [text for text in texts if text] and (left.nucleus, right.nucleus) == (True, False)
+    assert right.relation == ("relation-2" if gone == 3 else "relation-3") and tree.nucleus is None
+    assert spelled("didn't go", *edus) == ["didn't", "go"] and spelled("didn't", "did", "n't") == ["didn't"]
