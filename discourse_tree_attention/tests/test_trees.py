@@ -318,6 +318,7 @@ def test_a_parsers_own_punctuation_is_no_other_text():
     assert spelled(text, '" It rained " ,', "he 'd said", "-- of rain , etc. .") == [
         "“It rained”,", "he’d said", "--- of rain, etc.",
     ]  # fmt: skip
+    assert spelled("It is so …", "It is so", "...") == ["It is so", "…"]
     assert spelled("Is it … so?", "Is it", "...", "so ?") == ["Is it", "… so?"]
     with pytest.raises(ValueError, match="doc: EDUs and text are not the same: 'Itrained' in the EDUs, 'Itpoured'"):
         spelled("It “poured”", 'It "', 'rained"')
