@@ -83,6 +83,7 @@ def measure(options: Options, part: str, size: str, mode: str, units: int) -> li
         sides[name] = partial(training if mode == "training" else inference, layer, *arguments)
     seconds, rows = time_rounds(sides, options.repeats, 2, options.device), []
     for name, own in seconds.items():
+        sides[name].args[0].zero_grad()  # or the call would free what the profiler never saw
         row = {"part": part, "size": size, "mode": mode, "units": units, "system": name}
         row |= {"ms": spread(1e3 * own), "dot product(1) / this": spread(seconds[REFERENCE] / own)}
         row |= {"peak MiB": peak_bytes(sides[name], options.device) / 2**20, "documents": options.documents}

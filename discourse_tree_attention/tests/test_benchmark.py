@@ -17,6 +17,8 @@ def test_rows_have_every_system_and_are_relative_to_the_dot_product(tmp_path, ca
     rows = list(csv.DictReader((tmp_path / "b.csv").open()))
     assert len(rows) == 2 * len(SYSTEMS) == 18
     assert all(float(row["dot product(1) / this_mean"]) == 1 for row in rows if row["system"] == "Dot Product(1)")
+    memory = {row["system"]: float(row["peak MiB"]) for row in rows if row["units"] == "32"}
+    assert memory["C-Tree"] == memory["C-Tree w/Nuc"] == memory["D-Tree"] < memory["Dot Product(1)"]
     assert "1 thread(s), float32" in capsys.readouterr().out
 
 
