@@ -31,7 +31,7 @@ SIZES = {"default": {}, "balanced": BALANCED}  # Section 5.1
 PARTS = {"attention": Attention, "layer": EncoderLayer}
 REFERENCE = "Dot Product(1)"
 SYSTEMS = {"Dot Product(8)": dict(attention="dot", heads=8), REFERENCE: dict(attention="dot")}  # rows of Tables 2 and 3
-SYSTEMS |= {name: dict(attention=kind) for kind, name in ATTENTION_NAMES.items() if kind != "dot"}
+SYSTEMS |= {name: dict(attention=kind) for kind, name in ATTENTION_NAMES.items() if kind not in ("dot", "previous")}
 PRECISIONS = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 

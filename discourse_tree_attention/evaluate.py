@@ -33,6 +33,7 @@ METRICS = ROUGE | {"auc": "AUC", "ap": "AP"}  # the last two: do the scores rank
 ATTENTION_NAMES = {  # the rows of Tables 2 and 3
     "dot": "Dot Product", "dense": "Dense", "learned_random": "Learned Random", "fixed_random": "Fixed Random",
     "none": "No attention", "d_tree": "D-Tree", "c_tree": "C-Tree", "c_tree_nuclearity": "C-Tree w/Nuc",
+    "previous": "Previous unit",  # D25
 }  # fmt: skip
 Values = dict[str, np.ndarray]  # document id -> (5,) METRICS x 100
 

@@ -133,7 +133,14 @@ def c_tree_nuclearity(tree: Node) -> np.ndarray:
     return normalize(level_sum(tree, nuclearity=True))
 
 
-MATRICES = {"d_tree": d_tree, "c_tree": c_tree, "c_tree_nuclearity": c_tree_nuclearity}
+def previous(tree: Node) -> np.ndarray:
+    """A control: each EDU attends to the one before it, the first to itself (D25). The tree gives their number."""
+    matrix = np.eye(tree.last, k=-1, dtype=np.float32)
+    matrix[0, 0] = 1
+    return matrix
+
+
+MATRICES = {"d_tree": d_tree, "c_tree": c_tree, "c_tree_nuclearity": c_tree_nuclearity, "previous": previous}
 
 
 # Section 4.4: sentences

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-TREES = ("d_tree", "c_tree", "c_tree_nuclearity")
+TREES = ("d_tree", "c_tree", "c_tree_nuclearity", "previous")
 ATTENTIONS = ("dot", "dense", "learned_random", "fixed_random", "none", *TREES)
 
 

@@ -175,6 +175,11 @@ def test_d15_the_root_weighs_one_limit_two_edus():
     np.testing.assert_array_equal(d_tree(tree), [[0, 1], [0, 1]])
 
 
+def test_d25_the_control_attends_to_the_unit_before():
+    expected = [[1, 0, 0, 0, 0], [1, 0, 0, 0, 0], [0, 1, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 0, 1, 0]]
+    np.testing.assert_array_equal(build_matrix("previous", FIVE, None, "edu"), expected)
+
+
 @pytest.mark.parametrize("kind", MATRICES)
 def test_limit_one_edu_and_one_sentence(kind):
     for level in ("edu", "sentence"):
