@@ -133,8 +133,11 @@ def c_tree_nuclearity(tree: Node) -> np.ndarray:
     return normalize(level_sum(tree, nuclearity=True))
 
 
+# A control, not in the paper
+
+
 def previous(tree: Node) -> np.ndarray:
-    """A control: each EDU attends to the one before it, the first to itself (D25). The tree gives their number."""
+    """Each EDU attends to the one before it, the first to itself (D25): what is the neighbour worth, without a tree?"""
     matrix = np.eye(tree.last, k=-1, dtype=np.float32)
     matrix[0, 0] = 1
     return matrix

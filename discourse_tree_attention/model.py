@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-TREES = ("d_tree", "c_tree", "c_tree_nuclearity", "previous")
+TREES = ("d_tree", "c_tree", "c_tree_nuclearity", "previous")  # those with a matrix of their own (matrices.py)
 ATTENTIONS = ("dot", "dense", "learned_random", "fixed_random", "none", *TREES)
 
 
