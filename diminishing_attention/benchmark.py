@@ -66,7 +66,7 @@ def plain_losses(model: PointerGenerator, batch: Batch, project_once: bool = Fal
     for t, tokens in enumerate(batch.target_in.unbind(1)):
         if not (project_once or t == 0):
             source = source._replace(features=model.encoder.project(source.states))
-        step, past = model.decoder(tokens, source, past)
+        step, past = model.decoder(model.decoder.embed(tokens), source, past)
         p = model.distribution(step, source).gather(1, batch.target_out[:, t : t + 1]).squeeze(1)
         losses.append(-torch.log(p + model.config.epsilon) * batch.keep_target[:, t])
     return torch.stack(losses, 1).sum(1) / batch.keep_target.sum(1)

@@ -161,9 +161,12 @@ class Decoder(nn.Module):
         # Eq. (4): a^t = softmax of the scores
         return masked_softmax(scores, source.keep.unsqueeze(1)).view(-1, S)
 
-    def forward(self, tokens: Tensor, source: Source, past: Past) -> tuple[Step, Past]:
-        """One step of all rows: (rows,) numbers of the words before, also V and above -> step and next past."""
-        word = self.embedding(tokens.masked_fill(tokens >= self.embedding.num_embeddings, UNK))
+    def embed(self, tokens: Tensor) -> Tensor:
+        """Numbers of words, also V and above, which are <unk> -> (..., embedding)."""
+        return self.embedding(tokens.masked_fill(tokens >= self.embedding.num_embeddings, UNK))
+
+    def forward(self, word: Tensor, source: Source, past: Past) -> tuple[Step, Past]:
+        """One step of all rows: (rows, embedding) of the words before -> step and next past."""
         x = self.merge(torch.cat([past.context, word], -1))  # (rows, embedding)
         hidden, cell = self.lstm(x, (past.hidden, past.cell))
         # Eq. (2): c^t, the sum of the attention before t, is past.attended.coverage.
@@ -217,8 +220,8 @@ class PointerGenerator(nn.Module):
         """All decoder steps with the summary as input; (B, T, ...) each."""
         source, past = self.start(batch)
         steps = []
-        for tokens in batch.target_in.unbind(1):
-            step, past = self.decoder(tokens, source, past)
+        for word in self.decoder.embed(batch.target_in).unbind(1):  # at once, for one gradient
+            step, past = self.decoder(word, source, past)
             steps.append(step)
         return Step(*(torch.stack(tensors, 1) for tensors in zip(*steps, strict=True)))
 
@@ -246,7 +249,7 @@ class PointerGenerator(nn.Module):
         Returns:
             (rows, V + E) log-probabilities, which sum to less than 1 under diminishing attention; the next past.
         """
-        step, past = self.decoder(tokens, source, past)
+        step, past = self.decoder(self.decoder.embed(tokens), source, past)
         return self.distribution(step, source).log(), past
 
     def distribution(self, step: Step, source: Source) -> Tensor:

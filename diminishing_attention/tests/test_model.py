@@ -57,7 +57,7 @@ def test_eq2_eq3_coverage_reaches_the_attention_and_leaves_out_the_step_itself(m
         inside = inside + covered.unsqueeze(-1) * decoder.coverage.weight[:, 0]
         want = masked_softmax(inside.tanh() @ decoder.score.weight[0], batch.keep)
         assert torch.allclose(decoder.attend(hidden, cell, covered, source), want, atol=1e-6)
-        step, after = decoder(batch.target_in[:, 0], source, past)
+        step, after = decoder(decoder.embed(batch.target_in[:, 0]), source, past)
     assert not past.attended.coverage.any() and torch.equal(after.attended.coverage, step.attention)
 
 
@@ -90,7 +90,7 @@ def test_d1_copy_distribution_is_diminished_and_not_renormalised(make_pointer, b
     with torch.no_grad():
         source, past = model.start(batch)
         for tokens in batch.target_in.unbind(1):
-            step, after = model.decoder(tokens, source, past)
+            step, after = model.decoder(model.decoder.embed(tokens), source, past)
             log_p, past = model.step(tokens, source, past)
             p_gen, total = step.p_gen, step.gain.sum(-1)
             assert torch.allclose(log_p.exp().sum(-1), p_gen + (1 - p_gen) * total, atol=1e-5)
@@ -124,7 +124,10 @@ def test_the_next_input_is_unk_whichever_unknown_word_was_copied(make_pointer, v
     assert (batch.source == UNK).all() and batch.target_out[0, 0] == len(vocabulary) + 1
     with torch.no_grad():
         source, past = model.start(batch)
-        copied = [model.decoder(torch.tensor([number]), source, past)[0].words for number in (UNK, 19, 20)]
+        copied = [
+            model.decoder(model.decoder.embed(torch.tensor([number])), source, past)[0].words
+            for number in (UNK, 19, 20)
+        ]
     assert torch.equal(copied[0], copied[1]) and torch.equal(copied[0], copied[2])
 
 
