@@ -184,8 +184,7 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     check_fields(config, LEAST, MOST)
     config.check()
     getLogger("accelerate").setLevel("ERROR")  # it says at each checkpoint that a tied tensor is stored once
-    out = Path(out)
-    resume = holds_run(out, resume)
+    out, resume = Path(out), holds_run(Path(out), resume)
     accelerator = Accelerator(
         mixed_precision=config.mixed_precision,
         gradient_accumulation_steps=config.accumulate,
