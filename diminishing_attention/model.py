@@ -157,7 +157,7 @@ class Decoder(nn.Module):
         if self.coverage is not None:
             inner = inner + self.coverage(coverage.view(B, -1, S, 1))
         # Eq. (3): u^T tanh(W_e e_i + W_d d_t + W_c c_i^t + b)
-        scores = self.score(torch.tanh(inner)).squeeze(-1)  # (B, W, S)
+        scores = self.score(inner.tanh_()).squeeze(-1)  # (B, W, S)
         # Eq. (4): a^t = softmax of the scores
         return masked_softmax(scores, source.keep.unsqueeze(1)).view(-1, S)
 
@@ -250,7 +250,7 @@ class PointerGenerator(nn.Module):
             (rows, V + E) log-probabilities, which sum to less than 1 under diminishing attention; the next past.
         """
         step, past = self.decoder(self.decoder.embed(tokens), source, past)
-        return self.distribution(step, source).log(), past
+        return self.distribution(step, source).log_(), past
 
     def distribution(self, step: Step, source: Source) -> Tensor:
         """P(w) of all words, (rows, V + E)."""
@@ -258,7 +258,7 @@ class PointerGenerator(nn.Module):
         p_vocab = self.decoder.output(step.words).float().softmax(-1)  # (rows, V)
         extended = source.extended.repeat_interleave(len(p_gen) // len(source.keep), 0)  # (rows, S)
         # P(w) = p_gen P_vocab(w) + (1 - p_gen) (sum of a_i over the places i of w), equation 9 of See et al.
-        return F.pad(p_gen * p_vocab, (0, source.extra)).scatter_add(1, extended, (1 - p_gen) * step.gain)
+        return F.pad(p_gen * p_vocab, (0, source.extra)).scatter_add_(1, extended, (1 - p_gen) * step.gain)
 
     def parts(self) -> list[list[nn.Parameter]]:
         """Parameters whose gradients are clipped together: encoder, reducer, decoder (released code)."""

@@ -111,11 +111,11 @@ def test_the_small_presets():
     pinned("tiny")
     pinned("repetition", data="toy:repetition=0.8,min_facts=3,max_facts=4,signal=0.5", steps=400)
     small = dict(
-        max_source=512, max_target=60, learning_rate=0.05, warmup=200, encoder_learning_rate=0.002, encoder_warmup=400,
+        max_source=512, max_target=60, warmup=200, encoder_learning_rate=0.01, encoder_warmup=200,
         clip=0.0, beam=5, vocabulary=1000, dropout=0.1, label_smoothing=0.1, steps=1500,
     )  # fmt: skip
-    pinned("bertsum-ext", model="bertsum-ext", **small)
-    pinned("bertsum-abs", model="bertsum-abs", **small)
+    pinned("bertsum-ext", model="bertsum-ext", learning_rate=0.014, **small)
+    pinned("bertsum-abs", model="bertsum-abs", learning_rate=0.03, **small)
     assert len(PRESETS) == 8  # and no other
     config = TrainConfig()
     assert (config.f, config.f1, config.f2, config.exponent, config.coverage_weight) == ("log", "sqrt", "log", 0.6, 1)
