@@ -107,7 +107,7 @@ PAPER = dict(  # See et al. (2017), as in the public code that Section 4.2 names
     batch_size=8, optimizer="adagrad", learning_rate=0.15, accumulator=0.1, clip=2.0, save_every=5000, beam=4,
     min_length=36, max_length=100, validation_examples=1000,
 )  # fmt: skip
-BERTSUM = dict(  # this repository's: a new small encoder on toy; rates of a trained encoder are a tenth (RESULTS.md)
+BERTSUM = dict(  # this repository's: a new small encoder on toy; a trained one wants a lower rate (RESULTS.md)
     max_source=512, max_target=60, learning_rate=0.03, warmup=200, encoder_learning_rate=0.01, encoder_warmup=200,
     clip=0.0, beam=5, vocabulary=1000, dropout=0.1, label_smoothing=0.1, steps=1500,
 )  # fmt: skip

@@ -157,7 +157,7 @@ class Decoder(nn.Module):
         if self.coverage is not None:
             inner = inner + self.coverage(coverage.view(B, -1, S, 1))
         # Eq. (3): u^T tanh(W_e e_i + W_d d_t + W_c c_i^t + b)
-        scores = self.score(inner.tanh_()).squeeze(-1)  # (B, W, S)
+        scores = self.score(inner.tanh_()).squeeze(-1)  # (B, W, S); in place, the largest tensor of a step
         # Eq. (4): a^t = softmax of the scores
         return masked_softmax(scores, source.keep.unsqueeze(1)).view(-1, S)
 
