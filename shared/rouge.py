@@ -15,13 +15,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache, partial
 from importlib.metadata import version
+from types import SimpleNamespace
 
 import numpy as np
+from nltk.stem.porter import PorterStemmer
 from rouge_score.rouge_scorer import RougeScorer
+from rouge_score.tokenize import tokenize
 
 METRICS = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 WORD = re.compile("[a-z0-9]")  # in lower case
+STEMMER = SimpleNamespace(stem=lru_cache(100_000)(PorterStemmer().stem))  # stems are half of the time: each word once
 
 
 def score(predictions: Sequence, references: Sequence, stemmer: bool = True) -> dict[str, np.ndarray]:
@@ -39,7 +44,8 @@ def score(predictions: Sequence, references: Sequence, stemmer: bool = True) -> 
     """
     if not len(predictions) or len(predictions) != len(references):
         raise ValueError(f"need as many predictions as references, got {len(predictions)} and {len(references)}")
-    scorer = RougeScorer(METRICS, use_stemmer=stemmer)
+    tokenizer = SimpleNamespace(tokenize=partial(tokenize, stemmer=STEMMER if stemmer else None))
+    scorer = RougeScorer(METRICS, tokenizer=tokenizer)
     values = np.zeros((len(METRICS), len(predictions)))
     for n, (prediction, reference) in enumerate(zip(predictions, references, strict=True)):
         several = isinstance(reference, list) and any(isinstance(text, list) for text in reference)
