@@ -78,8 +78,9 @@ def evaluate(
     config = next(iter(runs.values())).config
     documents = documents or make_documents(examples, config)
     references = {example.id: example.references for example in examples}
-    values: dict[str, Values] = {}
-    systems = {name: {"runs": []} for name in map(system_of, runs)}
+    values, cut = {}, {}
+    systems: dict[str, dict] = {name: {"seeds": []} for name in map(system_of, runs)}
+    parts: dict[tuple, list[str]] = {}  # of each system, seed and draw the runs, one a fold
     for name, run in runs.items():
         own = run.config
         corpus = prepare(documents, own, run.encoder, cache, partial(tqdm, desc="unit vectors", leave=False))
@@ -90,12 +91,14 @@ def evaluate(
             pairs = zip(corpus.documents, texts, strict=True)
             write_jsonl(predictions / f"{name}.jsonl", ({"id": d.id, "prediction": text} for d, text in pairs))
         values[name] = score(corpus.documents, texts, scores, references)
+        cut[name] = sum(document.was_cut for document in corpus.documents)
         settings = {"attention": attention_name(own), "heads": own.heads, "examples": own.examples}
         parameters = zip(("attention_parameters", "parameters"), count_parameters(run.model), strict=True)
-        numbers = {"fold": own.fold if own.folds else None, "draw": own.examples_seed if own.examples else None}
-        row = {"run": name, "seed": own.seed, "documents_cut": sum(d.was_cut for d in corpus.documents)} | numbers
         systems[system_of(name)] |= settings | dict(parameters)
-        systems[system_of(name)]["runs"].append(row | intervals(values[name]))
+        parts.setdefault((system_of(name), own.seed, own.examples_seed if own.examples else None), []).append(name)
+    for (name, seed, draw), folds in parts.items():
+        row = {"seed": seed, "draw": draw, "runs": len(folds), "documents_cut": sum(cut[run] for run in folds)}
+        systems[name]["seeds"].append(row | intervals(mean_of_runs([values[run] for run in folds])))
     means = {name: mean_of_runs([values[run] for run in values if system_of(run) == name]) for name in systems}
     for name, differences in compare(means).items():
         systems[name] |= intervals(means[name]) | {"difference": differences}
@@ -167,7 +170,7 @@ def baselines(documents: Sequence[Document], config: TrainConfig, references: di
             texts, scores = rows.setdefault(name, ([], []))
             texts.append(join_units(document.units, document.sentence, taken))
             scores.append(unit_scores)
-    return {name: {"runs": []} | intervals(score(documents, *row, references)) for name, row in rows.items()}
+    return {name: {"seeds": []} | intervals(score(documents, *row, references)) for name, row in rows.items()}
 
 
 def mean_of_runs(runs: Sequence[Values]) -> Values:
@@ -224,14 +227,13 @@ def table(metrics: dict) -> str:
 
 
 def csv_rows(metrics: dict) -> list[dict]:
-    """A row per system over all its runs, and per run where it has several."""
+    """A row per system, and per seed and draw where it has several."""
     rows = []
     for name, system in metrics["systems"].items():
-        runs = system["runs"]
-        seeds = " ".join(dict.fromkeys(str(run["seed"]) for run in runs))
-        known = {key: value for key, value in system.items() if value and key != "runs"}
-        rows.append({"system": name, "seed": seeds, "fold": "all", "runs": len(runs)} | known)
-        rows += [{"system": name} | run for run in runs if len(runs) > 1]
+        seeds = system["seeds"]
+        total = {"seed": " ".join(str(row["seed"]) for row in seeds), "runs": sum(row["runs"] for row in seeds)}
+        rows.append({"system": name} | total | {key: v for key, v in system.items() if v and key != "seeds"})
+        rows += [{"system": name} | row for row in seeds if len(seeds) > 1]
     return rows
 
 

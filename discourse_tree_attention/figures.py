@@ -102,7 +102,7 @@ def figure_rouge(metrics: dict) -> Figure:
         axes.errorbar(mean, list(systems), xerr=[mean - low, high - mean], fmt="k.", capsize=3)
         axes.set(xlabel=f"{label}, 95 % interval")
     figure.axes[0].invert_yaxis()
-    seeds = " ".join(sorted({str(run["seed"]) for system in systems.values() for run in system["runs"]}))
+    seeds = " ".join(sorted({str(row["seed"]) for system in systems.values() for row in system["seeds"]}))
     note = f"{metrics['data']}, {metrics['split']}, {metrics['documents']} documents, {metrics['level']} level"
     figure.suptitle(f"{note}, seeds {seeds}", fontsize=10)
     return figure
@@ -115,7 +115,7 @@ def figure_low_resource(metrics: dict) -> Figure:
     curves: dict[str, list[tuple[int, float]]] = {}
     for system in metrics["systems"].values():
         if system.get("examples"):
-            draws = [(system["examples"], run["rouge1"]["mean"]) for run in system["runs"]]
+            draws = [(system["examples"], row["rouge1"]["mean"]) for row in system["seeds"]]
             curves[system["attention"]] = curves.get(system["attention"], []) + draws
     for attention, draws in curves.items():
         sizes, values = np.transpose(draws)

@@ -87,8 +87,8 @@ def test_metrics_have_every_number_in_one_shape(metrics, runs, examples):
     assert set(systems["tree"]["difference"]["auc"]) == {"difference", "low", "high", "p", "p_holm"}
     # In these stories only the tree tells what the summary takes, and the promotion of its nuclei says part of it.
     assert systems["Tree alone"]["auc"]["low"] > 55
-    assert [run["seed"] for run in systems["tree"]["runs"]] == [0, 1]
-    assert systems["tree"]["examples"] == 0 and systems["tree"]["runs"][0]["draw"] is None
+    assert [(row["seed"], row["draw"], row["runs"]) for row in systems["tree"]["seeds"]] == [(0, None, 1), (1, None, 1)]
+    assert systems["tree"]["examples"] == 0
     assert systems["dot"]["attention"] == "Dot Product(8)" and systems["dot"]["heads"] == 8
     assert systems["Oracle"]["rouge1"]["mean"] > max(s["rouge1"]["mean"] for n, s in systems.items() if n != "Oracle")
     json.dumps(metrics, allow_nan=False)
@@ -103,7 +103,7 @@ def test_rouge_l_is_over_sentences():
 
 def test_a_document_that_several_runs_read_counts_once_with_their_mean(metrics, runs, examples):
     """In whatever order a run gives its documents."""
-    one, two = metrics["systems"]["tree"]["runs"]
+    one, two = metrics["systems"]["tree"]["seeds"]
     assert metrics["systems"]["tree"]["rouge1"]["mean"] == pytest.approx(
         (one["rouge1"]["mean"] + two["rouge1"]["mean"]) / 2
     )
@@ -118,7 +118,12 @@ def test_folds_are_one_system_and_each_document_is_tested_once(folder, tmp_path,
     metrics = json.loads((tmp_path / "m.json").read_text())
     assert list(metrics["systems"]) == ["Lead6", "Oracle", "Tree alone", "Tree probe", "c"]
     assert metrics["documents"] == 18 and metrics["systems"]["c"]["examples"] == 5
-    assert [(run["fold"], run["draw"]) for run in metrics["systems"]["c"]["runs"]] == [(0, 0), (1, 0), (2, 0)]
+    (row,) = metrics["systems"]["c"]["seeds"]  # one seed, one draw: a row over its folds
+    assert (row["seed"], row["draw"], row["runs"], row["auc"]) == (0, 0, 3, metrics["systems"]["c"]["auc"])
+    folds = {path: load_run(path) for path in paths}
+    drawn = {f"{path}-draw1": run._replace(config=replace(run.config, examples_seed=1)) for path, run in folds.items()}
+    rows = evaluate(folds | drawn, read_documents(folds[paths[0]].config, "test")[0])["systems"].popitem()[1]["seeds"]
+    assert [(row["seed"], row["draw"], row["runs"]) for row in rows] == [(0, 0, 3), (0, 1, 3)]
     other = {"c-fold0": load_run(folder / "c-fold0"), "d": load_run(folder / "c-fold1")}  # as many documents
     with pytest.raises(ValueError, match="d was tested on other documents than c"):
         evaluate(other, read_documents(TrainConfig("toy:count=9", folds=3), "test")[0])
@@ -152,9 +157,9 @@ def test_command_line_writes_table_csv_json_and_predictions(folder, tmp_path, ca
     metrics = json.loads(out["json"].read_text())
     assert printed == table(metrics) + "\n" and "n 7" in printed and "| D-Tree " in printed
     rows = list(csv.DictReader(out["csv"].open()))
-    assert [(row["system"], row["seed"], row["runs"] or row["run"]) for row in rows] == [
+    assert [(row["system"], row["seed"], row["runs"]) for row in rows] == [
         ("Lead6", "", "0"), ("Oracle", "", "0"), ("Tree alone", "", "0"), ("dot", "0", "1"), ("tree", "0 1", "2"),
-        ("tree", "0", "tree-seed0"), ("tree", "1", "tree-seed1"),
+        ("tree", "0", "1"), ("tree", "1", "1"),
     ]  # fmt: skip
     assert float(rows[4]["rouge1_mean"]) == pytest.approx(metrics["systems"]["tree"]["rouge1"]["mean"], rel=1e-4)
     predictions = read_jsonl(tmp_path / "p" / "tree-seed1.jsonl")

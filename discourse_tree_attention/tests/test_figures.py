@@ -14,7 +14,7 @@ from ..matrices import c_tree, c_tree_nuclearity, d_tree
 from .test_documents import TREE
 
 VALUE = {"mean": 2.0, "low": 1.0, "high": 4.0}
-SYSTEM = {"runs": [{"seed": 3}], "rouge1": VALUE, "rouge2": VALUE, "rougeLsum": VALUE}
+SYSTEM = {"seeds": [{"seed": 3}], "rouge1": VALUE, "rouge2": VALUE, "rougeLsum": VALUE}
 METRICS = {"data": "toy", "split": "test", "level": "edu", "documents": 9, "systems": {"a": SYSTEM, "b": SYSTEM}}
 
 
@@ -42,11 +42,11 @@ def test_rouge_of_a_metrics_file():
 
 
 def test_low_resource_has_a_line_for_each_attention(tmp_path):
-    """Section 5.2: five draws at each number of documents, whatever the order of the runs."""
+    """Section 5.2: five draws at each number of documents, whatever their order."""
 
     def system(attention, examples, *draws):
-        runs = [{"seed": 0, "rouge1": VALUE | {"mean": mean}} for mean in draws]
-        return SYSTEM | {"runs": runs, "attention": attention, "examples": examples}
+        seeds = [{"seed": 0, "rouge1": VALUE | {"mean": mean}} for mean in draws]
+        return SYSTEM | {"seeds": seeds, "attention": attention, "examples": examples}
 
     systems = {"tree-n100": system("D-Tree", 100, 5.0, 9.0), "dot-n20": system("Dot Product(1)", 20, 1.0)}
     systems |= {"tree-n20": system("D-Tree", 20, 2.0, 4.0), "tree": system("D-Tree", 0, 50.0), "Lead6": SYSTEM}
