@@ -4,7 +4,8 @@ python -m discourse_tree_attention.parse notes.txt --out trees           # a doc
 python -m discourse_tree_attention.parse texts --out trees               # of texts/NAME.txt: trees/NAME.dis
 python -m discourse_tree_attention.parse data/train.jsonl --out data/train     # of each row's "document": ID.dis
 
-Trees that are there already are not made again. Their EDUs are spelled as the text.
+Trees that are there already are not made again. Their EDUs are spelled as the text. A document that cannot be parsed is
+named: most have a sentence of about 100 words or more, which the parser loses; cut it in two.
 """
 
 import argparse
