@@ -13,7 +13,6 @@ import numpy as np
 import tyro
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from PIL import Image
 
 from .evaluate import ROUGE
 from .formats import read_brackets, read_tree
@@ -145,6 +144,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 figures[f"low_resource_{path.stem}"] = figure_low_resource(metrics)
         except (KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
             raise ValueError(f"{path} is not what evaluate --json writes: {error!r}") from None
+    from PIL import Image  # comes with matplotlib
+
     options.out.mkdir(parents=True, exist_ok=True)
     for name, figure in figures.items():
         file = options.out / f"{name}.png"
