@@ -5,7 +5,7 @@ python -m discourse_tree_attention.parse texts --out trees               # of te
 python -m discourse_tree_attention.parse data/train.jsonl --out data/train     # of each row's "document": ID.dis
 
 Trees that are there already are not made again. Their EDUs are spelled as the text. A document that cannot be parsed is
-named: most have a sentence of about 100 words or more, which the parser loses; cut it in two.
+named: most have a sentence of 80 words or more, which the parser loses; cut it in two.
 """
 
 import argparse
