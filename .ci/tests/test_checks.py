@@ -102,6 +102,13 @@ def test_mutants_tell_killed_survived_and_broken(tmp_path, capsys, old, new, cod
     assert verdict in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("listing", sorted(HERE.parent.glob("*/tests/mutants.txt")), ids=lambda path: path.parts[-3])
+def test_mutants_of_the_packages_stand_in_their_files(listing):
+    for mutant in mutants.read_mutants(listing):
+        text = (listing.parents[1] / mutant.file).read_text(encoding="utf-8")
+        assert mutants.apply(mutant, text) != text
+
+
 def test_mutants_end_what_never_ends(tmp_path, capsys, monkeypatch):
     model = "import subprocess\n\ndef wait():\n    subprocess.run(['sleep', '0'])\n"
     tests = "from ..model import wait\n\ndef test_wait():\n    wait()\n"
