@@ -151,15 +151,23 @@ class Decoder(nn.Module):
     def attend(self, hidden: Tensor, cell: Tensor, coverage: Tensor, source: Source) -> Tensor:
         """Attention of the beams of each document, (rows, S)."""
         B, S = source.keep.shape
-        features = source.features.unsqueeze(1)  # (B, 1, S, 2H)
-        query = self.query(torch.cat([hidden, cell], -1)).view(B, -1, 1, features.size(-1))  # (B, W, 1, 2H)
-        inner = features + query  # (B, W, S, 2H)
-        if self.coverage is not None:
-            inner = inner + self.coverage(coverage.view(B, -1, S, 1))
-        # Eq. (3): u^T tanh(W_e e_i + W_d d_t + W_c c_i^t + b)
-        scores = self.score(inner.tanh_()).squeeze(-1)  # (B, W, S); in place, the largest tensor of a step
+        query = self.query(torch.cat([hidden, cell], -1)).view(B, -1, 1, source.features.size(-1))  # (B, W, 1, 2H)
+        parts = source.features.unsqueeze(1), query, coverage.view(B, -1, S, 1)
+        if torch.is_inference_mode_enabled() and hidden.device.type == "cpu":
+            # Document by document, W x S x 2H numbers stay in the cache: a beam search takes 0.85 of the time.
+            scores = torch.cat([self.scores(*one) for one in zip(*(part.split(1) for part in parts), strict=True)])
+        else:
+            scores = self.scores(*parts)
         # Eq. (4): a^t = softmax of the scores
         return masked_softmax(scores, source.keep.unsqueeze(1)).view(-1, S)
+
+    def scores(self, features: Tensor, query: Tensor, coverage: Tensor) -> Tensor:
+        """(B, 1, S, 2H), (B, W, 1, 2H), (B, W, S, 1) -> (B, W, S)."""
+        inner = features + query  # (B, W, S, 2H)
+        if self.coverage is not None:
+            inner = inner + self.coverage(coverage)
+        # Eq. (3): u^T tanh(W_e e_i + W_d d_t + W_c c_i^t + b)
+        return self.score(inner.tanh_()).squeeze(-1)  # in place, the largest tensor of a step
 
     def embed(self, tokens: Tensor) -> Tensor:
         """Numbers of words, also V and above, which are <unk> -> (..., embedding)."""
