@@ -153,21 +153,19 @@ class Decoder(nn.Module):
         B, S = source.keep.shape
         query = self.query(torch.cat([hidden, cell], -1)).view(B, -1, 1, source.features.size(-1))  # (B, W, 1, 2H)
         parts = source.features.unsqueeze(1), query, coverage.view(B, -1, S, 1)
-        if torch.is_inference_mode_enabled() and hidden.device.type == "cpu":
-            # Document by document, W x S x 2H numbers stay in the cache: a beam search takes 0.85 of the time.
-            scores = torch.cat([self.scores(*one) for one in zip(*(part.split(1) for part in parts), strict=True)])
-        else:
-            scores = self.scores(*parts)
-        # Eq. (4): a^t = softmax of the scores
-        return masked_softmax(scores, source.keep.unsqueeze(1)).view(-1, S)
 
-    def scores(self, features: Tensor, query: Tensor, coverage: Tensor) -> Tensor:
-        """(B, 1, S, 2H), (B, W, 1, 2H), (B, W, S, 1) -> (B, W, S)."""
-        inner = features + query  # (B, W, S, 2H)
-        if self.coverage is not None:
-            inner = inner + self.coverage(coverage)
-        # Eq. (3): u^T tanh(W_e e_i + W_d d_t + W_c c_i^t + b)
-        return self.score(inner.tanh_()).squeeze(-1)  # in place, the largest tensor of a step
+        def scores(features: Tensor, query: Tensor, coverage: Tensor) -> Tensor:
+            inner = features + query  # (B, W, S, 2H)
+            if self.coverage is not None:
+                inner = inner + self.coverage(coverage)
+            # Eq. (3): u^T tanh(W_e e_i + W_d d_t + W_c c_i^t + b)
+            return self.score(inner.tanh_()).squeeze(-1)  # (B, W, S); in place, the largest tensor of a step
+
+        # When searching, document by document: W x S x 2H numbers stay in the cache, 0.85 of the time in all.
+        one_by_one = torch.is_inference_mode_enabled() and hidden.device.type == "cpu"
+        pieces = zip(*(part.split(1 if one_by_one else B) for part in parts), strict=True)
+        # Eq. (4): a^t = softmax of the scores
+        return masked_softmax(torch.cat([scores(*piece) for piece in pieces]), source.keep.unsqueeze(1)).view(-1, S)
 
     def embed(self, tokens: Tensor) -> Tensor:
         """Numbers of words, also V and above, which are <unk> -> (..., embedding)."""
