@@ -61,6 +61,15 @@ def test_eq2_eq3_coverage_reaches_the_attention_and_leaves_out_the_step_itself(m
     assert not past.attended.coverage.any() and torch.equal(after.attended.coverage, step.attention)
 
 
+def test_attention_document_by_document_is_that_of_all_together(make_pointer, batch):
+    model = make_pointer(coverage=True)
+    source, _ = model.start(batch)
+    hidden, cell, covered = torch.randn(12, 5), torch.randn(12, 5), torch.rand(12, 13)  # three beams of four documents
+    together = model.decoder.attend(hidden, cell, covered, source)
+    with torch.inference_mode():  # as when searching
+        assert torch.allclose(model.decoder.attend(hidden, cell, covered, source), together, atol=1e-6)
+
+
 def test_eq5_weight_of_the_coverage_loss(make_pointer, batch):
     without, once, thrice = (make_pointer(coverage=True, coverage_weight=weight)(batch) for weight in (0.0, 1.0, 3.0))
     assert torch.allclose(thrice - without, 3 * (once - without), rtol=1e-4) and (once > without).any()
