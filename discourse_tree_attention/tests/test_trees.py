@@ -265,7 +265,8 @@ def test_bad_input_dis(old, new, message):
 def test_bad_input_dis_numbers_from_one_and_is_something():
     with pytest.raises(ValueError, match="^doc: a tree has .* its first EDU is 1, not 2"):
         read_dis("( Root (leaf 2) (text _!w_!) )", "doc")
-    for text in ("", "word"):
+    tree = "( Root (leaf 1) (text _!w_!) )"
+    for text in ("", "word", f"{tree} )", f"{tree} word", f"{tree} {tree}"):
         with pytest.raises(ValueError, match="^doc:1: one tree .* is the file cut"):
             read_dis(text, "doc")
     for text in ("a _! b", "a <P>", "a  b", " a", "a\nb"):
