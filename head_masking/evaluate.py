@@ -45,7 +45,7 @@ class Options:
 
     runs: tyro.conf.Positional[tuple[str, ...]] = ()  # summarisers: runs, folders or names of transformers' models
     tagger: tuple[Path, ...] = ()  # runs of taggers; each masks each summariser
-    heads: str = ""  # what to mask: 1:0-3,2:1,3, "top" (layer, all heads), or a data set of Appendix B, such as xsum
+    heads: str = ""  # 1:0-3,2:1,3, "top" (layer, all heads) or data of Appendix B; default: the model's, or top (D14)
     select: bool = False  # choose the heads greedily on the analysis set with the first tagger (Section 5)
     group: int = 4  # heads that --select adds at a time (Section 5: 4)
     oracle: bool = False  # also mask by labels made from the reference
@@ -82,8 +82,6 @@ class Options:
             raise ValueError("--flip takes shares between 0 and 1, and --oracle beside it")
         if self.select and (self.heads or not self.tagger):
             raise ValueError("--select searches heads by the labels of a tagger: give --tagger RUN and no --heads")
-        if self.runs and (self.tagger or self.oracle) and not (self.heads or self.select):
-            raise ValueError("which heads are to be masked? give --heads LAYER:HEADS, e.g. 1:0-3, or --select")
         if not self.data and not is_run(first := [*self.runs, *self.tagger][0]):
             raise ValueError(f"{first} is not a run of {__package__}.train that knows its data: give --data")
         if (self.sweep or self.select) and not self.sweep_file and (len(self.runs) != 1 or not is_run(self.runs[0])):
@@ -270,7 +268,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise ValueError(f"--max-length is {longest}, the model has {places[0]} positions: lower it")
     for run in taggers.values() if options.threshold is not None else ():
         run.model.threshold.fill_(options.threshold)
-    heads = {name: find_heads(options.heads, run.model) for name, run in summarizers.items() if options.heads}
+    masked = summarizers if options.heads or options.tagger or options.oracle else {}
+    heads = {name: find_heads(options.heads or sweeps.default_heads(run), run.model) for name, run in masked.items()}
     data = options.data or next(iter([*summarizers.values(), *taggers.values()])).config.data
     examples = load(data, options.split, options.limit)
     kinds = options.labels(taggers).oracles() if options.oracle else ()

@@ -23,7 +23,7 @@ from .labels import Labels, Tagged, read_documents, tag
 from .loading import Run
 from .oracle import overlaps, word_spans
 from .run import check_fields, one_line_errors
-from .sweep import Setting, decode, encode, find_heads
+from .sweep import Setting, decode, default_heads, encode, find_heads
 from .text import Document
 from .train import load_run, load_summarizer
 
@@ -37,7 +37,7 @@ class Options:
     tagger: Path | None = None  # run of a tagger: masked heads see the words that it selects
     keep_words: tuple[str, ...] = ()  # or: masked heads see these words
     keep_spans: Path | None = None  # or: what this file says; a line per document, [[first character, end], ...]
-    heads: str = "top"  # what to mask: 1:0-3,2:1,3, "top" (layer, all heads), or a data set of Appendix B
+    heads: str = ""  # 1:0-3,2:1,3, "top" (layer, all heads) or data of Appendix B; default: the model's, or top (D14)
     threshold: float | None = None  # decision boundary in [0, 1); default: the tagger's own
     min_keep: int = 5  # tokens that a masked head sees, at least (released code: 5)
     both: bool = False  # print the summary without masks, too, and what was kept
@@ -53,7 +53,7 @@ def predict(
     run: Run,
     examples: Iterable[Example],
     mark: Mark | None = None,
-    heads: str = "top",
+    heads: str = "",
     min_keep: int = 5,
     both: bool = False,
     batch_size: int = 8,
@@ -62,10 +62,11 @@ def predict(
 
     Args:
         mark: called once for each document, in order; None = no head is masked.
+        heads: as --heads; "" = `default_heads`.
     Yields:
-        of each document id, prediction, kept (the words that masked heads see), was_cut; plain if `both` are wanted.
+        of each document id, prediction, heads (masked), kept (words they see), was_cut; plain if `both` are wanted.
     """
-    examples, heads = iter(examples), find_heads(heads, run.model)
+    examples, heads = iter(examples), find_heads(heads or default_heads(run), run.model)
     settings = {"masked": Setting("system:own", heads) if mark else Setting("plain")}
     settings |= {"plain": Setting("plain")} if both else {}
     while batch := list(islice(examples, batch_size)):
@@ -76,7 +77,7 @@ def predict(
         for i, (example, document) in enumerate(zip(batch, documents, strict=True)):
             keep = document.keep.get("system:own", [False] * len(document.ids))
             kept = words_at(example.source, document, keep)
-            row = {"id": example.id, "prediction": summaries["masked", i], "kept": kept}
+            row = {"id": example.id, "prediction": summaries["masked", i], "heads": heads if mark else "", "kept": kept}
             row |= {"plain": summaries["plain", i]} if both else {}
             yield row | {"was_cut": document.was_cut}
 

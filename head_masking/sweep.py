@@ -75,6 +75,13 @@ def find_heads(text: str, model: nn.Module) -> str:
     return write_heads(heads)
 
 
+def default_heads(run: Run) -> str:
+    """The data set of Appendix B whose heads are masked in a run's model, or "top"."""
+    is_large = list(all_heads(run.model).values()) == 12 * [list(range(16))]
+    # D14: where Appendix B names no heads, those of the top layer.
+    return run.config.data if is_large and run.config.data in PAPER_HEADS else "top"
+
+
 # Decoding
 
 

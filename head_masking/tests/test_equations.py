@@ -267,7 +267,7 @@ def test_attention_that_takes_no_mask_is_refused(bart, keep):
 
 
 def test_paper_heads_fit_bart_large():
-    """Appendix B on the structure of facebook/bart-large: 12 layers, 16 heads."""
+    """Appendix B on the structure of facebook/bart-large: 12 layers, 16 heads; released scripts count layers from 1."""
     with torch.device("meta"):
         model = BartForConditionalGeneration(BartConfig())
     assert {name: list(heads) for name, heads in PAPER_HEADS.items()} == {"cnn_dailymail": [1], "nyt": [3], "xsum": [3]}
@@ -280,9 +280,11 @@ def test_paper_heads_fit_bart_large():
 
 
 def test_d5_decoding_presets_hold_appendix_a_and_no_repeated_trigram():
-    values = {name: tuple(p.values()) for name, p in PAPER_DECODING.items()}
-    assert values == {"cnn_dailymail": (5, 2.0, 55, 140, 3), "nyt": (5, 1.5, 0, 140, 3), "xsum": (6, 1.0, 10, 60, 3)}
-    assert PAPER_THRESHOLDS == {"cnn_dailymail": 0.20, "nyt": 0.24, "xsum": 0.18}
+    """Appendix A: beam, length penalty, least and greatest length; D5, released scripts: no trigram twice."""
+    names = ("num_beams", "length_penalty", "min_length", "max_length", "no_repeat_ngram_size")
+    values = {"cnn_dailymail": (5, 2.0, 55, 140, 3), "nyt": (5, 1.5, 0, 140, 3), "xsum": (6, 1.0, 10, 60, 3)}
+    assert PAPER_DECODING == {data: dict(zip(names, of_data, strict=True)) for data, of_data in values.items()}
+    assert PAPER_THRESHOLDS == {"cnn_dailymail": 0.20, "nyt": 0.24, "xsum": 0.18}  # Section 5
 
 
 # The fallback

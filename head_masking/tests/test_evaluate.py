@@ -188,6 +188,13 @@ def test_table_1_by_one_command(runs, tmp_path, capsys, examples):
         assert written[name][examples[i].id] == row
 
 
+def test_d14_without_heads_those_of_the_top_layer_are_masked(runs, tmp_path):
+    """D14: Appendix B names no heads for a small model; without labels no heads are sought."""
+    main([str(runs / "base"), "--oracle", *QUICK, "--json", str(tmp_path / "m.json")])
+    systems = json.loads((tmp_path / "m.json").read_text())["systems"]
+    assert {name: row["heads"] for name, row in systems.items()} == {"base": "", "base+oracle": "2:0-3"}
+
+
 def test_analysis_by_one_command_resumes(runs, tmp_path, monkeypatch):
     """Sweep, choice of heads with the first tagger and focus; a second start decodes for the focus and table alone."""
     path, calls, beams = tmp_path / "m.json", [], []
@@ -319,7 +326,6 @@ def test_oracle_labels_are_made_as_the_first_tagger_learned_them(runs):
         ([], "give the run of a summariser"),
         (["{runs}/tagger", "--data", DATA], "holds a tagger; give the run of a summarizer"),
         (["{runs}/base", "--tagger", "{runs}/half", "--heads", "1:0"], "holds a summarizer; give the run of a tagger"),
-        (["{runs}/base", "--tagger", "{runs}/tagger"], "which heads are to be masked"),
         (["{runs}/base", "--select"], "give --tagger RUN"),
         (["{runs}/base", "--flip", "0.3"], "and --oracle beside it"),
         (["{runs}/base", "--tagger", "{runs}/tagger", "--select", "--heads", "1:0"], "and no --heads"),

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import torch
+from transformers import BartConfig, BartForConditionalGeneration
 
 pytest.importorskip("shared")
 
@@ -61,6 +62,24 @@ def test_texts_are_summarised_in_their_order_with_and_without_masks(base, runs):
     assert [row["plain"] for row in rows] == [alone(base, text, top) for text in TEXTS]
     assert [row["prediction"] for row in rows] == [alone(base, text, top, keep) for text in TEXTS]
     assert list(predict(base, examples(), mark, both=True, batch_size=1)) == rows
+
+
+@pytest.mark.parametrize(
+    ("name", "heads"),
+    [("bart-large-cnn", "1:0-15"), ("bart-large-xsum", "3:1-4,6-9,11,13-15"), ("bart-large", "12:0-15")],
+)
+def test_d14_models_of_the_hub_are_masked_as_in_appendix_b(base, tmp_path, name, heads):
+    """D14: a folder of that name with 12 layers of 16 heads, as facebook/bart-large has; --heads overrides it."""
+    sizes = dict(d_model=16, decoder_layers=12, decoder_attention_heads=16)
+    sizes |= dict(encoder_layers=1, encoder_attention_heads=2, encoder_ffn_dim=8, decoder_ffn_dim=8)
+    model = BartForConditionalGeneration(BartConfig(vocab_size=len(base.tokenizer), **sizes))
+    model.generation_config.update(max_length=4)
+    for part in (model, base.tokenizer):
+        part.save_pretrained(tmp_path / name)
+    run, mark = load_summarizer(tmp_path / name), mark_words(["storm"])
+    assert next(predict(run, examples()[:1], mark))["heads"] == heads
+    assert next(predict(run, examples()[:1], mark, "2:3"))["heads"] == "2:3"
+    assert next(predict(run, examples()[:1]))["heads"] == ""
 
 
 def test_words_of_ones_own_are_kept(base):

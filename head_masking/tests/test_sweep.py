@@ -20,6 +20,7 @@ from ..sweep import (
     collect,
     content_selection_effects,
     decode,
+    default_heads,
     encode,
     find_heads,
     ranked,
@@ -31,6 +32,7 @@ from ..sweep import (
     write_heads,
 )
 from ..text import Document
+from ..train import TrainConfig
 
 LENGTHS = (9, 4, 7, 6, 9)
 FLAGS = dict(num_beams=2, max_new_tokens=8)
@@ -90,6 +92,25 @@ def test_heads_of_a_model(bart):
             find_heads(text, bart)
     with pytest.raises(ValueError, match="no cross-attention"):
         all_heads(BertModel(BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, vocab_size=9)))
+
+
+@pytest.mark.parametrize(
+    ("data", "layers", "heads"),
+    [
+        ("cnn_dailymail", 12, "1:0-15"),
+        ("nyt", 12, "3:3-4,6-15"),
+        ("xsum", 12, "3:1-4,6-9,11,13-15"),
+        ("samsum", 12, "12:0-15"),
+        ("", 12, "12:0-15"),
+        ("xsum", 6, "6:0-15"),
+    ],
+)
+def test_d14_default_heads_are_those_of_appendix_b(data, layers, heads):
+    """D14: of a BART-large by the data that it learned; of other data or another size all heads of the top layer."""
+    with torch.device("meta"):
+        model = BartForConditionalGeneration(BartConfig(decoder_layers=layers))
+    run = Run(TrainConfig(data=data), model, None)
+    assert find_heads(default_heads(run), model) == heads
 
 
 # Decoding

@@ -293,16 +293,19 @@ def test_init_takes_weights_and_values_of_its_run(base, tagger_run, tmp_path):
 
 
 def test_presets_hold_the_papers_values():
-    """Appendix A, fairseq's instructions for BART, and the released scripts: every value of every preset."""
-    bart = dict(
-        data="cnn_dailymail", model="facebook/bart-large", max_source=1024, max_target=1024, label_smoothing=0.1,
-        steps=20_000, batch_size=2, accumulate=32, learning_rate=3e-5, schedule="polynomial", warmup=500,
-        weight_decay=0.01, clip=0.1, save_every=0, patience=2, mixed_precision="fp16",
+    """Every value of every preset, with its source."""
+    data = dict(data="cnn_dailymail", save_every=0, patience=2)  # Appendix A: 2 epochs without improvement
+    fairseq = dict(schedule="polynomial", warmup=500, weight_decay=0.01, clip=0.1, mixed_precision="fp16")
+    bart = data | fairseq | dict(  # Appendix A: fairseq's instructions for BART
+        model="facebook/bart-large", max_source=1024, max_target=1024, label_smoothing=0.1, learning_rate=3e-5,
+        steps=20_000, batch_size=2, accumulate=32,
     )  # fmt: skip
-    tagger = dict(
-        task="tagger", data="cnn_dailymail", encoder="roberta-base", steps=12_000, batch_size=32, accumulate=4,
-        learning_rate=5e-4, schedule="polynomial", warmup=500, weight_decay=0.01, clip=0.1, save_every=0, patience=2,
-        mixed_precision="fp16",
+    tagger = data | fairseq | dict(  # these five values are also the released script's for the tagger
+        task="tagger",
+        encoder="roberta-base",  # Section 5: RoBERTa; released code: the base size
+        learning_rate=5e-4,  # Appendix A
+        steps=12_000,  # released script
+        batch_size=32, accumulate=4,  # Appendix A: 128
     )  # fmt: skip
     assert training.PRESETS == {
         "tiny": {},
@@ -314,9 +317,12 @@ def test_presets_hold_the_papers_values():
         "paper-tagger-nyt": tagger | {"data": "nyt"},
         "paper-tagger-xsum": tagger | {"data": "xsum"},
     }
+    assert tagger["batch_size"] * tagger["accumulate"] == 128
     config = TrainConfig(**tagger)
-    assert (config.hidden, config.tagger_dropout, config.activation, config.train_encoder) == (512, 0.1, "tanh", False)
     config.check()
+    assert (config.hidden, config.tagger_dropout, config.max_source) == (512, 0.1, 1024)  # released code
+    assert config.activation == "tanh"  # Section 5; D6: released code has ReLU
+    assert not config.train_encoder  # Appendix A: RoBERTa is fixed
 
 
 @pytest.mark.parametrize(
