@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 UNITS_TAKEN = {"edu": 6, "sentence": 3}  # Section 5.1
-ORACLE_UNITS = {"edu": 10, "sentence": 5}  # most units that the oracle starts from (released data preparation)
+ORACLE_UNITS = {"edu": 10, "sentence": 5}  # most picks of the oracle (released data preparation)
 
 
 def select(scores: Sequence[float], required: Sequence[Sequence[int]], count: int, lengths=None, max_words=0) -> list:
@@ -66,10 +66,12 @@ def ngrams(text: str, n: int) -> Counter:
 def oracle(units: Sequence[str], reference: str, required: Sequence[Sequence[int]], most: int) -> list[int]:
     """Greedy oracle: add the unit that raises ROUGE-1 F1 + ROUGE-2 F1 most, until none does (D7).
 
+    A pick is a unit with those that it requires, so that an oracle may have more units than picks.
+
     Args:
         units: (N,) texts.
         required: see `select`; a pick brings its required units.
-        most: picks at most.
+        most: picks at most; ORACLE_UNITS.
     Returns:
         indices of the units, in the order of the document; empty when no unit shares a word with the reference.
     """

@@ -73,7 +73,7 @@ class TrainConfig:
     steps: int = 600  # updates (released code: 24,000)
     batch_size: int = 32  # documents, per process (released code: 32)
     learning_rate: float = 0.01  # factor of min(n^-0.5, n warmup^-1.5) (Section 5.1; D11)
-    warmup: int = 200  # updates (released code: 2,400)
+    warmup: int = 200  # updates (released code: 2,400; D26)
     save_every: int = 100  # updates between validations, of which the best stays (released code: 300)
     mixed_precision: Literal["no", "bf16"] = "no"  # of the forward pass
     seed: int = 0
@@ -109,9 +109,11 @@ class TrainConfig:
         return self.units_taken or UNITS_TAKEN[self.level]
 
 
-PAPER = dict(  # Section 5.1 and released code; the data as a folder of JSON lines with trees beside them
-    data="cnn_dailymail_trees", encoder="bert-base-uncased", steps=24_000, batch_size=32, learning_rate=0.01,
-    warmup=2400, save_every=300, max_pieces=1000, max_words=80,
+PAPER = dict(
+    data="cnn_dailymail_trees", encoder="bert-base-uncased",  # CNN/DM with trees; Section 3: BERT; released code
+    learning_rate=0.01,  # Section 5.1, D11
+    warmup=2400,  # D26: Section 5.1 says "standard", released code 2,400
+    steps=24_000, batch_size=32, save_every=300, max_pieces=1000, max_words=80,  # released code
 )  # fmt: skip
 GUM = dict(  # this repository's (D20): 200 long documents, the paper's sizes on an encoder of width 384
     data="gum", folds=5, steps=240, batch_size=8, learning_rate=0.002, warmup=50, save_every=20, mixed_precision="bf16",
@@ -219,7 +221,7 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     start, corpus, validation, references = prepare(config, out, resume, accelerator)
     positive_weight = documents.positive_weight(corpus.documents)
     loader = endless_loader(corpus, config)
-    # Released code: Adam, beta 0.9 and 0.999, eps 1e-9.
+    # D26: betas and eps of the released code; those of Vaswani et al. (2017) are 0.9, 0.98 and 1e-9.
     optimizer = torch.optim.Adam(start.model.parameters(), lr=0.0, betas=(0.9, 0.999), eps=1e-9)
     model, optimizer, loader = accelerator.prepare(start.model, optimizer, loader)
     cut = sum(document.was_cut for document in corpus.documents)

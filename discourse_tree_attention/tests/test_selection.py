@@ -5,7 +5,7 @@ import random
 import pytest
 
 from ..matrices import heads
-from ..selection import join_units, ngrams, oracle, required_units, select
+from ..selection import ORACLE_UNITS, join_units, ngrams, oracle, required_units, select
 from . import reference_trees as reference
 from .test_matrices import from_one, some_tree
 
@@ -87,7 +87,9 @@ def test_d7_oracle_is_the_greedy_search(seed):
         assert oracle(units, reference, FREE, most) == sorted(chosen)
 
 
-def test_oracle_picks_bring_their_required_units():
+def test_d7_oracle_picks_bring_their_required_units():
+    """D7: one pick is two EDUs where one depends on the other; 10 picks of EDUs, 5 of sentences (released data)."""
+    assert ORACLE_UNITS == {"edu": 10, "sentence": 5}
     units = ["who is old ,", "the mayor", "opened the bridge", "rain fell"]
     assert oracle(units, "mayor opened the bridge", [[], [], [1], []], 1) == [1, 2]
     assert oracle(units, "mayor opened the bridge", [[]] * 4, 1) == [2]

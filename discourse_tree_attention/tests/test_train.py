@@ -177,8 +177,8 @@ def test_d11_learning_rate_is_a_factor():
     assert learning_rate(1599, config) == pytest.approx(0.01 / 40)
 
 
-def test_adam_as_released(tmp_path, monkeypatch):
-    """Released code: beta 0.9 and 0.999, eps 1e-9; the rate of each step is that of the schedule."""
+def test_d26_adam_as_released(tmp_path, monkeypatch):
+    """D26, released code: beta 0.9 and 0.999, eps 1e-9; the rate of each step is that of the schedule."""
     made, adam = [], torch.optim.Adam
     monkeypatch.setattr(torch.optim, "Adam", lambda *a, **k: made.append(adam(*a, **k)) or made[-1])
     train(small(steps=2), tmp_path / "run")
@@ -239,9 +239,15 @@ def test_section_5_1_six_edus_or_three_sentences():
 
 
 def test_d20_presets_hold_these_values(tmp_path):
-    """Section 5.1 and released code; D20: this repository's values for GUM."""
-    paper = dict(data="cnn_dailymail_trees", encoder="bert-base-uncased", steps=24_000, batch_size=32, warmup=2400,
-                 learning_rate=0.01, save_every=300, max_pieces=1000, max_words=80)  # fmt: skip
+    """Each value with its source; D20: this repository's values for GUM."""
+    paper = dict(
+        data="cnn_dailymail_trees",  # Section 5.1: CNN/DM
+        encoder="bert-base-uncased",  # Section 3: BERT; released code
+        learning_rate=0.01,  # Section 5.1; D11: a factor
+        warmup=2400,  # D26: released code; Section 5.1: "standard"
+        steps=24_000, batch_size=32, save_every=300, max_pieces=1000,  # released code; D20
+        max_words=80,  # released code; D8
+    )  # fmt: skip
     gum = dict(data="gum", folds=5, steps=240, batch_size=8, learning_rate=0.002, warmup=50, save_every=20,
                mixed_precision="bf16")  # fmt: skip
     balanced = dict(balanced=True)
