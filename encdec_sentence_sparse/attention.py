@@ -216,13 +216,17 @@ class SentenceSparseAttention(nn.Module):
     def recorded(
         self, hidden: Tensor, queries: Tensor, memory: LayerMemory, keep: Tensor | None, sentences: Sentences
     ) -> SentenceAttention:
-        """What `record` gets; the approximation too, whatever the mode: training compares it with the exact one."""
-        word, approximate = self.word_attention(queries, memory, sentences), None
+        """What `record` gets; the approximation too, whatever the mode: training compares it with the exact one.
+
+        It holds sums over sentences alone: the attention to all words, (B, H, T, S), is gone before the next layer's.
+        """
+        exact = saliency(self.word_attention(queries, memory, sentences), sentences.membership)
+        approximate = None
         if sentences.encoded is not None:
             approximate = self.approximate(hidden, self.sentence_keys(sentences.encoded), sentences.exists)
         if keep is None:
             keep = sentences.exists.unsqueeze(1).expand(-1, hidden.size(1), -1)
-        return SentenceAttention(word, saliency(word, sentences.membership), approximate, keep)
+        return SentenceAttention(exact, approximate, keep)
 
     def decode_step(self, hidden_states: Tensor, cache: SourceCache, selection: Selection) -> Tensor:
         """The fast path, one step of `generate`: (B * W, 1, D) -> (B * W, 1, D)."""

@@ -38,6 +38,7 @@ RELEASED = dict(num_beams=4, length_penalty=2.0, no_repeat_ngram_size=3)  # A.3;
 DECODING = {
     "own": {},  # the model's own generation settings
     "paper": RELEASED | dict(min_length=50, max_length=200),
+    "paper-xsum": RELEASED | dict(min_length=11, max_length=62),  # D27: the lengths of facebook/bart-large-xsum
     "paper-arxiv": RELEASED | dict(min_length=56, max_length=400),
     "paper-podcast": RELEASED | dict(min_length=56, max_length=144),
 }
@@ -156,9 +157,11 @@ def attention_map(run: Run, item: Item, **generation) -> dict:
     """Figures 5-8: attention of full decoding on one document, averaged over heads (Appendix E), D21: and layers."""
     source, run.model.selection = encode_batch(run, [item]), Selection("full")
     rows = run.model.generate(**source, do_sample=False, **generation)
-    record, _ = read_again(run, source, rows)
-    maps = {kind: torch.stack([getattr(layer, kind).float() for layer in record]) for kind in ("word", "exact")}
-    rounded = {kind: values.mean((0, 2))[0].cpu().numpy().round(5).tolist() for kind, values in maps.items()}
+    words, rounded = torch.arange(len(item.ids), device=rows.device).unsqueeze(0), {}  # each token its own sentence
+    for kind, ids in (("word", words), ("exact", source["sentence_ids"])):
+        record, _ = read_again(run, source | {"sentence_ids": ids}, rows)
+        values = torch.stack([layer.exact.float() for layer in record]).mean((0, 2))[0]  # (T, S) or (T, N)
+        rounded[kind] = values.cpu().numpy().round(5).tolist()
     source, target = (run.tokenizer.convert_ids_to_tokens(ids) for ids in (item.ids, rows[0, 1:]))
     return {"source": source, "target": target, "sentence_ids": item.sentence_ids} | rounded
 

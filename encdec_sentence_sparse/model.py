@@ -170,12 +170,12 @@ def freeze(model: SentenceSparseBart, phase: str) -> None:
     """Let only those parameters learn that a training phase, one of PHASES, updates.
 
     "base" and "sparse" (Eq. (5)): all but an approximator. "kl" (Eq. (11)): the approximator. "integrated" (Eq. (12)):
-    the approximator and the decoder's layers; encoder, embeddings and the decoder's embedding norm stay, as released.
+    the approximator and the decoder's layers.
     """
     if phase not in PHASES:
         raise ValueError(f"phase is {phase!r}; use one of {', '.join(PHASES)}")
     model.requires_grad_(phase in ("base", "sparse"))
-    if phase == "integrated":
+    if phase == "integrated":  # D26: without embeddings, positions and the norm after them (layernorm_embedding)
         model.get_decoder().layers.requires_grad_(True)
     for parameter in approximator_parameters(model):
         parameter.requires_grad_(phase in ("kl", "integrated"))

@@ -56,7 +56,6 @@ class Sentences(NamedTuple):
 class SentenceAttention(NamedTuple):
     """What one decoder layer attended to, before the selection and after it."""
 
-    word: Tensor  # (B, H, Q, S) softmax over all words, Eq. (2)
     exact: Tensor  # (B, H, Q, N) saliency, Eq. (4)
     approximate: Tensor | None  # (B, H, Q, N) Eq. (7), of a model with an approximator
     keep: Tensor  # (B, Q, N) bool, the selected sentences

@@ -4,6 +4,11 @@ python -m encdec_sentence_sparse.train --task base --out runs/sparse-base
 python -m encdec_sentence_sparse.train --task sparse --out runs/sparse-0.1 --init runs/sparse-base --steps 300
 python -m encdec_sentence_sparse.train --task kl --out runs/sparse-kl --init runs/sparse-base --steps 500
 python -m encdec_sentence_sparse.train --task integrated --out runs/sparse-apx --init runs/sparse-kl --select approx
+
+The paper's chain: KL-only on a fine-tuned BART, then integrated with all of its values. LoBART is trained before (D24).
+
+python -m encdec_sentence_sparse.train --preset paper --out runs/kl
+python -m encdec_sentence_sparse.train --init runs/kl --task integrated --select approx --out runs/apx
 """
 
 import argparse
@@ -82,7 +87,7 @@ class TrainConfig:
     batch_size: int = 32  # documents of a micro-batch of one process
     accumulate: int = 1  # micro-batches per update and process
     learning_rate: float = 1e-3  # the highest
-    warmup: int = 100  # updates, linear, then the inverse square root; A.3: 20,000
+    warmup: int = 100  # updates, linear, then the inverse square root; A.3: 20,000 documents
     clip: float = 1.0  # norm of the gradient; 0 = off, as in the paper
     save_every: int = 100  # updates between checkpoints, each with a validation; 0 = an epoch
     patience: int = 0  # stop after so many validations without improvement, take the best; 0 = never, take the last
@@ -116,16 +121,20 @@ EFFECT = {  # of what only some tasks read
     "kl_scale": ("kl", "integrated"), "kl_weight": ("integrated",), "select": ("integrated",),
     "mix_steps": ("integrated",), "updates": ("integrated",),
 }  # fmt: skip
-PAPER = dict(  # A.3; an epoch of CNN/DailyMail, in which all of the paper's training converged; r* of Section 4.4
-    data="cnn_dailymail", model="facebook/bart-large-cnn", sentences="nltk", max_target=200, r=5, cache="runs/tokens",
-    batch_size=1, accumulate=2, learning_rate=0.002 * 20_000**-0.5, warmup=20_000, clip=0.0, save_every=20_000,
-    patience=3, steps=143_556,
+# A.5: KL-only, where the paper's chain begins; integrated training is --init of that run and reads r (r*, Section 4.4).
+# A.3; steps: an epoch of A.2's documents, in which all of the paper's training converged; max_target: released code.
+PAPER = dict(
+    task="kl", data="cnn_dailymail", model="facebook/bart-large-cnn", sentences="nltk", max_target=200, r=5,
+    batch_size=1, accumulate=2, learning_rate=0.002 * 20_000**-0.5, clip=0.0, patience=3, steps=143_556,
+    warmup=10_000, save_every=10_000,  # D15: A.3's 20,000 steps are documents, two to an update
+    cache="runs/tokens",
 )  # fmt: skip
-LOBART = PAPER | dict(max_source=4096, attention_window=1024, extend_positions=4096, r=30)  # D24: released r is 5
+# D24: the fine-tuned LoBART that the KL run starts from is trained first; r 30 in training (released code: 5)
+LOBART = PAPER | dict(task="base", max_source=4096, attention_window=1024, extend_positions=4096, r=30)
 PRESETS = {
     "tiny": {},
     "paper": PAPER,
-    "paper-sparse": PAPER | dict(task="sparse", save_every=25_000),  # released code
+    "paper-sparse": PAPER | dict(task="sparse", save_every=12_500),  # released code: 25,000 documents (D15)
     "paper-xsum": PAPER | dict(data="xsum", model="facebook/bart-large-xsum", r=10, steps=102_022),
     "paper-arxiv": LOBART | dict(data="arxiv", max_target=400, steps=101_518),
     "paper-podcast": LOBART | dict(data="podcast", steps=30_207),  # data: a folder of JSONL
@@ -134,7 +143,7 @@ PRESETS = {
 
 def learning_rate(step: int, config: TrainConfig) -> float:
     """The rate of update `step`, from 0. A.3: factor * min(n^-0.5, n * warmup^-1.5); `config` has its maximum."""
-    n = step + 1  # D15: updates (released code: documents, two to an update)
+    n = step + 1  # D15: updates, and so is `warmup` (released code: both in documents, two to an update)
     return config.learning_rate * min((config.warmup / n) ** 0.5, n / config.warmup)
 
 

@@ -2,12 +2,14 @@
 
 import csv
 import json
+import weakref
 from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from transformers import BartForConditionalGeneration
 
 pytest.importorskip("shared")
 
@@ -16,6 +18,7 @@ from shared.data import Example, load
 
 from .. import evaluate as evaluation
 from .. import text as text_file
+from ..attention import SentenceSparseAttention
 from ..evaluate import (
     attention_map,
     check_generation,
@@ -95,15 +98,36 @@ def test_padding_is_no_step(kl, items):
     assert record[0].exact.shape[:3] == (2, 2, 5) and len(record) == 2
 
 
+def test_attention_to_all_words_lives_in_one_layer_at_a_time(kl, items, monkeypatch):
+    """What is kept of a layer has the size of its sentences, (B, H, T, N), and is no view of what has words."""
+    made, attend = [], SentenceSparseAttention.word_attention
+
+    def watched(*given):
+        assert not any(words() is not None for words in made)
+        words = attend(*given)
+        made.append(weakref.ref(words))
+        return words
+
+    monkeypatch.setattr(SentenceSparseAttention, "word_attention", watched)
+    source, kl.model.selection = encode_batch(kl, items[:3]), Selection("full")
+    record, _ = read_again(kl, source, torch.full((3, 9), 5))
+    sentences = int(source["sentence_ids"].max()) + 1
+    assert len(made) == len(record) == 2 and sentences < source["sentence_ids"].size(1) / 4
+    for layer in record:
+        assert layer.exact.shape == layer.approximate.shape == (3, 2, 8, sentences)
+        kept = [part.untyped_storage().nbytes() for part in layer]
+        assert kept[:2] == [3 * 2 * 8 * sentences * 4] * 2 and kept[2] <= 3 * 8 * sentences and len(kept) == 3
+
+
 def test_d21_retained_attention_averages_heads_first():
     """D21, A.4: heads that look at different sentences retain less together than each alone; padding steps are out."""
     exact = torch.tensor([[[0.9, 0.1, 0.0], [0.2, 0.2, 0.6]], [[0.1, 0.9, 0.0], [0.2, 0.2, 0.6]]])  # (H, T, N)
-    record = [SentenceAttention(None, exact.unsqueeze(0), None, None)]
+    record = [SentenceAttention(exact.unsqueeze(0), None, None)]
     curve = retained_attention(record, torch.tensor([[True, False]]))
     np.testing.assert_allclose(curve, [[0.5, 1.0, 1.0]], atol=1e-6)  # not 0.9
     curve = retained_attention(record, torch.tensor([[True, True]]))
     np.testing.assert_allclose(curve, [[0.55, 0.9, 1.0]], atol=1e-6)  # (0.5 + 0.6) / 2: each step has its own order
-    second = SentenceAttention(None, torch.tensor([[[[1.0, 0, 0], [0, 1.0, 0]]]]), None, None)
+    second = SentenceAttention(torch.tensor([[[[1.0, 0, 0], [0, 1.0, 0]]]]), None, None)
     curve = retained_attention([record[0], second], torch.tensor([[True, True]]))
     np.testing.assert_allclose(curve, [[0.775, 0.95, 1.0]], atol=1e-6)
 
@@ -118,11 +142,16 @@ def test_retained_attention_of_a_batch_knows_no_padding(kl, items):
     assert together[-1] == pytest.approx(1.0, abs=1e-5) and len({len(curve) for curve in alone}) > 1
 
 
-def test_d21_maps_of_words_and_sentences_add_up_to_one_and_agree(kl, items):
-    """D21: means over heads and layers. The weights of a sentence's words add up to the sentence's."""
+def test_d21_maps_of_words_and_sentences_add_up_to_one_and_agree(runs, kl, items):
+    """D21: transformers' cross-attention, mean over heads and layers. A sentence has the sum of its words' weights."""
     found = attention_map(kl, items[1], **GENERATION)
     words, sentences = np.array(found["word"]), np.array(found["exact"])
     assert words.shape == (len(found["target"]), len(found["source"]))
+    plain = BartForConditionalGeneration.from_pretrained(runs / "base" / "model", attn_implementation="eager").eval()
+    target = torch.tensor([[2, *kl.tokenizer.convert_tokens_to_ids(found["target"])]])
+    theirs = plain(torch.tensor([items[1].ids]), decoder_input_ids=target[:, :-1], output_attentions=True)
+    expected = torch.stack(theirs.cross_attentions).mean((0, 2))[0]
+    np.testing.assert_allclose(words, expected.detach().numpy(), atol=1e-4)
     for number in range(sentences.shape[1]):
         inside = np.array(found["sentence_ids"]) == number
         np.testing.assert_allclose(words[:, inside].sum(1), sentences[:, number], atol=1e-3)
@@ -240,9 +269,14 @@ def test_a_bart_that_is_no_run(tmp_path, examples, runs, capsys, monkeypatch):
     assert rules(runs=names) == ["nltk"] * 2 and rules(runs=names, sentences="given") == ["given", "nltk"]
 
 
-def test_decoding_settings_are_those_of_the_released_configurations():
-    """A.3: beam 4, length penalty 2.0; released code: lengths by corpus, no trigram twice."""
-    lengths = {"paper": (50, 200), "paper-arxiv": (56, 400), "paper-podcast": (56, 144)}
+def test_d27_decoding_settings_are_those_of_the_released_configurations():
+    """A.3: beam 4, length penalty 2.0 for all; released code: lengths by corpus, no trigram twice.
+
+    D27: XSum's lengths are those of facebook/bart-large-xsum: fairseq's 10 and 60, with the first token and the last.
+    So its mean summary (Table 4: 27.9 tokens) is allowed, which CNN/DailyMail's 50 rule out.
+    """
+    lengths = {"paper": (50, 200), "paper-xsum": (11, 62), "paper-arxiv": (56, 400), "paper-podcast": (56, 144)}
+    assert set(evaluation.DECODING) == {"own", *lengths} and lengths["paper-xsum"][0] < 27.9 < lengths["paper"][0]
     for name, (low, high) in lengths.items():
         expected = dict(num_beams=4, length_penalty=2.0, min_length=low, max_length=high, no_repeat_ngram_size=3)
         assert evaluation.DECODING[name] == expected

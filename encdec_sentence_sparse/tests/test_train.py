@@ -40,6 +40,29 @@ from ..train import (
 )
 
 DATA = "toy:count=16,seed=5"
+PAPERS = {  # the first is whole, but for what the tiny run has, too; the others name what differs
+    "paper": dict(
+        task="kl",  # A.5: integrated training starts from it
+        data="cnn_dailymail", model="facebook/bart-large-cnn",  # A.1: a BART that is fine-tuned already
+        sentences="nltk",  # A.2
+        batch_size=1, accumulate=2, patience=3,  # A.3
+        warmup=10_000, save_every=10_000,  # A.3: 20,000, which are documents in the released code: D15
+        learning_rate=pytest.approx(0.002 / 20_000**0.5),  # A.3, at its highest
+        clip=0.0, max_target=200,  # released code
+        steps=143_556,  # A.2: 287,113 documents, two to an update; A.3: one epoch
+        r=5, kl_weight=0.2, temperature=0.5,  # Section 4.4, A.5
+        max_source=1024, sentence_encoder="gru", mixed_precision="no", cache="runs/tokens",
+    ),
+    "paper-sparse": dict(task="sparse", save_every=12_500, gamma=0.1),  # released code: 25,000 documents
+    "paper-xsum": dict(data="xsum", model="facebook/bart-large-xsum", r=10, steps=102_022),  # 204,045 documents
+    "paper-arxiv": dict(  # Section 2; 203,037 documents; released code: 400 tokens
+        task="base", data="arxiv", max_source=4096, attention_window=1024, extend_positions=4096, r=30, max_target=400,
+        steps=101_518,
+    ),
+    "paper-podcast": dict(  # Section 2; 60,415 documents
+        task="base", data="podcast", max_source=4096, attention_window=1024, extend_positions=4096, r=30, steps=30_207,
+    ),
+}  # fmt: skip
 SMALL = TrainConfig(
     data=DATA, width=16, feed_forward=16, heads=2, layers=2, vocabulary=400, dropout=0.1, batch_size=8, steps=6,
     save_every=2, warmup=2, max_source=120,
@@ -199,13 +222,17 @@ def test_eq13_eq14_d23_gradients_of_one_backward_pass(runs):
 # The schedule and the choice of the mode
 
 
-def test_d15_the_rate_of_a3_counts_updates():
-    """0.002 * min(n^-0.5, n * 20000^-1.5) at update n, whatever the number of documents in it."""
-    config, _, _ = parse(["--out", "nowhere", "--task", "kl", "--preset", "paper"])
-    assert config.accumulate == 2
-    for n in (1, 5, 19_999, 20_000, 20_001, 100_000):
-        expected = 0.002 * min(n**-0.5, n * 20_000**-1.5)
-        assert learning_rate(n - 1, config) == pytest.approx(expected, rel=1e-9)
+def test_d15_the_rate_and_the_validations_of_a3_count_documents():
+    """0.002 * min(n^-0.5, n * 20000^-1.5) where n documents have been read, two to an update; so with validations."""
+    configs = {preset: parse(["--out", "nowhere", "--preset", preset])[0] for preset in PRESETS if preset != "tiny"}
+    for preset, config in configs.items():
+        documents = config.batch_size * config.accumulate
+        assert documents == 2
+        for n in (2, 6, 19_998, 20_000, 20_002, 200_000):
+            expected = 0.002 * min(n**-0.5, n * 20_000**-1.5)
+            assert learning_rate(n // documents - 1, config) == pytest.approx(expected, rel=1e-9)
+        assert config.save_every * documents == (25_000 if preset == "paper-sparse" else 20_000)
+        assert config.patience == 3
 
 
 def test_d17_mix_is_drawn_once_an_update():
@@ -245,8 +272,8 @@ def test_an_update_uses_its_selection_and_validation_that_of_inference(runs, tmp
 
 
 @pytest.mark.parametrize(("task", "start"), [("sparse", "base"), ("kl", "base"), ("integrated", "kl")])
-def test_frozen_parts_stay_bit_for_bit_the_same(runs, task, start):
-    """sparse: all learn; kl: the approximator alone; integrated: it and the decoder's layers."""
+def test_d26_frozen_parts_stay_bit_for_bit_the_same(runs, task, start):
+    """sparse: all learn; kl: the approximator alone; integrated: it and the decoder's layers, without the norm."""
     after = weights(runs[task])
     if task == "kl":  # the approximator was not there before: what it was, a fresh take-over says
         model = begin(config_of(runs["kl"]), []).model
@@ -264,6 +291,8 @@ def test_frozen_parts_stay_bit_for_bit_the_same(runs, task, start):
     # The gradient of a key's bias is zero but for rounding, since softmax does not see a shift.
     still = {name for name in expected if name.endswith("k_proj.bias") or name.endswith("sentence_k.bias")}
     assert expected - still <= changed(before, after) <= expected
+    outside = {f"model.decoder.{name}" for name in ("layernorm_embedding.weight", "embed_positions.weight")}
+    assert outside <= set(after) and (outside <= changed(before, after)) == (task == "sparse")
 
 
 def test_d23_interleaved_updates_move_the_decoder_and_then_the_approximator(runs, tmp_path):
@@ -626,26 +655,14 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_checkpoint(tmp_path)
 
 
 def test_presets_hold_the_papers_values():
-    """A.3, A.5 and r* of Section 4.4; an epoch of each corpus; lengths and validations of the released code."""
-    config = TrainConfig(**PRESETS["paper"])
-    assert (config.data, config.model, config.sentences) == ("cnn_dailymail", "facebook/bart-large-cnn", "nltk")
-    assert (config.batch_size, config.accumulate, config.warmup, config.patience) == (1, 2, 20_000, 3)
-    assert (config.save_every, config.temperature, config.kl_weight, config.clip) == (20_000, 0.5, 0.2, 0)
-    assert (config.max_source, config.max_target, config.r, config.steps) == (1024, 200, 5, 143_556)
-    assert config.learning_rate == pytest.approx(0.002 / 20_000**0.5)
-    assert (config.sentence_encoder, config.cache, config.mixed_precision) == ("gru", "runs/tokens", "no")
-    rows = {
-        "paper-sparse": dict(task="sparse", save_every=25_000, gamma=0.1),
-        "paper-xsum": dict(data="xsum", model="facebook/bart-large-xsum", r=10, steps=102_022, max_target=200),
-        "paper-arxiv": dict(data="arxiv", max_source=4096, max_target=400, r=30, steps=101_518),
-        "paper-podcast": dict(data="podcast", max_source=4096, max_target=200, r=30, steps=30_207),
-    }
-    for preset, values in rows.items():
+    """A.3, A.5 and r* of Section 4.4; an epoch of each corpus (A.2); lengths and validations of the released code."""
+    for preset, values in PAPERS.items():
         config = TrainConfig(**PRESETS[preset])
         config.check()
-        assert {name: getattr(config, name) for name in values} == values
-        is_long = config.max_source == 4096  # D24: r 30 in training, too
-        assert (config.attention_window, config.extend_positions) == ((1024, 4096) if is_long else (0, 0))
+        assert asdict(config) == asdict(TrainConfig()) | PAPERS["paper"] | values, preset
+    long = [preset for preset, values in PRESETS.items() if values.get("attention_window")]
+    assert long == ["paper-arxiv", "paper-podcast"]  # D24: LoBART is trained first, with the r 30 of all its runs
+    rows = [preset for preset in PAPERS if preset != "paper"]
     assert PRESETS["tiny"] == {} and set(PRESETS) == {"tiny", "paper", *rows}
     tiny = dict(
         task="base", data="toy", examples=0, cache="", max_source=1024, max_target=256, sentences="given",
@@ -656,6 +673,36 @@ def test_presets_hold_the_papers_values():
         mixed_precision="no", seed=0,
     )  # fmt: skip
     assert asdict(TrainConfig()) == tiny
+
+
+@pytest.mark.parametrize("preset", ["paper", "paper-xsum", "paper-arxiv", "paper-podcast"])
+def test_d24_the_chain_of_the_paper(tmp_path, preset):
+    """A.5: KL-only, then integrated from it, with the corpus' values in both; LoBART (D24) is trained before them.
+
+    All of them are made, on a small BART and small data; all other values are the preset's.
+    """
+    save_bart(tmp_path / "bart")
+    small = dict(model=str(tmp_path / "bart"), data="toy:count=4", sentences="given", cache="", steps=1, max_source=100)
+    chain = [(("--preset", preset), {}), (("--task", "integrated", "--select", "approx"), {"task": "integrated"})]
+    if PAPERS[preset].get("attention_window"):
+        small |= dict(extend_positions=400)
+        chain.insert(1, (("--task", "kl"), {"task": "kl"}))
+    flags = [text for name, value in small.items() for text in ("--" + name.replace("_", "-"), str(value))]
+    expected, first = asdict(TrainConfig()) | PAPERS["paper"] | PAPERS[preset] | small, None
+    chain[0] = ((*chain[0][0], *flags), {})
+    for number, (given, values) in enumerate(chain):
+        out = tmp_path / str(number)
+        start = ["--init", str(first)] if first else []
+        main([*given, *start, "--out", str(out)])
+        expected |= values | {"init": str(first) if first else ""}
+        assert asdict(config_of(out)) == expected
+        first = out
+    assert [config_of(tmp_path / str(number)).task for number in range(len(chain))][-2:] == ["kl", "integrated"]
+    last = config_of(first)
+    assert (last.select, last.kl_weight, last.temperature, last.updates) == ("approx", 0.2, 0.5, "joint")
+    kl, integrated = weights(tmp_path / str(len(chain) - 2)), weights(first)
+    frozen = {name for name in kl if "sentence_" not in name and "decoder.layers" not in name}
+    assert not changed(kl, integrated) & frozen and changed(kl, integrated) - frozen
 
 
 def test_another_model_than_a_bart_is_refused(tmp_path):
