@@ -64,7 +64,7 @@ class TrainConfig:
     beam: int = 4  # See et al.; Section 4.2: 6 with DimAttn and DyDimAttn; PreSumm 5
     length_penalty: float = 0.0  # alpha of Wu et al.; Section 4.2: 1.5; 0 = none
     average: bool = True  # maximise the mean log-probability of a token instead (See et al.)
-    released: bool = False  # D16, D21: end the search, and take the mean, as pointer_summarizer does
+    released: bool = False  # D16, D21: end the search, and take the mean, as pointer_summarizer or PreSumm does
     trigram_blocking: bool = False  # Section 4.2: true with DimAttn and DyDimAttn
     min_length: int = 0  # tokens, the end included (See et al.: 35 words)
     max_length: int = 80  # tokens, the end included (See et al.: 100)
@@ -98,8 +98,8 @@ class TrainConfig:
 
 # The least values of fields whose least is not 0, and the largest of those that have one.
 POSITIVE = ("max_source", "max_target", "embedding", "hidden", "width", "layers", "heads", "feed_forward", "positions",
-            "decoder_layers", "steps", "batch_size", "accumulate", "save_every", "beam", "max_length")  # fmt: skip
-LEAST = dict.fromkeys(POSITIVE, 1) | {"vocabulary": 5}  # four special tokens and a word
+            "decoder_layers", "steps", "batch_size", "accumulate", "save_every", "beam")  # fmt: skip
+LEAST = dict.fromkeys(POSITIVE, 1) | {"vocabulary": 5, "max_length": 2}  # four special tokens and a word; D16
 MOST = {"dropout": 1, "label_smoothing": 1}
 
 PAPER = dict(  # See et al. (2017), as in the public code that Section 4.2 names

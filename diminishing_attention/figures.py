@@ -21,9 +21,8 @@ from shared.data import write_csv
 
 from .diminishing import Diminishing, effective_coverage
 from .measures import LENGTHS, NOVEL
-from .predict import DECODING
+from .predict import DECODING, search_batch
 from .run import one_line_errors
-from .search import beam_search
 from .train import load_run, load_task
 
 MECHANISMS = {  # what Figure 1 compares
@@ -128,7 +127,7 @@ def read_attention(folder: Path, document: int | None) -> tuple[list[str], list[
         raise ValueError(f"there is no test document {document}; there are {len(examples)}, from 0")
     [item] = run.encode(examples[document : document + 1])
     batch, options = run.text.collate([item]), {name: getattr(run.config, name) for name in DECODING}
-    [tokens] = beam_search(run.model, batch, never=run.text.never(run.tokenizer), **options).tokens
+    [tokens] = search_batch(run, batch, **options).tokens
     if not tokens:
         raise ValueError(f"{folder} writes nothing for document {document}: take another --document")
     steps = run.model.run(batch._replace(target_in=torch.tensor([[run.model.bos, *tokens[:-1]]])))

@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 import tyro
@@ -22,7 +23,8 @@ from shared.timing import find_device
 from .bertsum import BertSumExt
 from .measures import ngrams, split_words
 from .run import one_line_errors
-from .search import beam_search
+from .search import Hypotheses, beam_search
+from .search_released import released_search
 from .train import Run, load_run
 
 DECODING = ("beam", "length_penalty", "average", "released", "trigram_blocking", "min_length", "max_length")
@@ -75,10 +77,17 @@ def decode(run: Run, examples: Sequence[Example], batch_size=16, sentences=3, **
             chosen = [examples[i] for i in indices]
             yield from zip(indices, extract(run.model, batch, chosen, sentences, options["trigram_blocking"]))  # noqa: B905
             continue
-        # D10: a blocked trigram is of tokens, in BERTSum of word pieces. D21: <unk> is never written.
-        hypotheses = beam_search(run.model, batch, never=run.text.never(run.tokenizer), **options)
-        for i, tokens in zip(indices, hypotheses.tokens, strict=True):
+        for i, tokens in zip(indices, search_batch(run, batch, **options).tokens, strict=True):
             yield i, run.text.decode(run.tokenizer, items[i], tokens)
+
+
+def search_batch(run: Run, batch: NamedTuple, released: bool, **options) -> Hypotheses:
+    """Best outputs of a batch by the search of this repository, or of the code that the run's model comes from."""
+    # D10: a blocked trigram is of tokens, in BERTSum of word pieces. D21: <unk> is never written.
+    options["never"] = run.text.never(run.tokenizer)
+    if released:
+        return released_search(run.model, batch, presumm=run.config.model != "pointer", **options)
+    return beam_search(run.model, batch, **options)
 
 
 @torch.inference_mode()

@@ -1,12 +1,15 @@
 """Beam search against enumeration, a slow search, and re-scoring; each source by itself; blocking."""
 
 import itertools
+import math
+from functools import partial
 
 import pytest
 import torch
 
 from ..model import PointerGenerator
 from ..search import beam_search, block_trigrams
+from ..search_released import released_search
 from ..text import BOS, EOS, PAD, UNK, Batch, Item, collate
 
 SYSTEMS = [("none", {}), ("none", {"coverage": True}), ("dim", {}), ("dydim", {})]
@@ -53,7 +56,7 @@ def test_full_width_equals_enumeration_of_a_five_word_vocabulary(make_small, kin
     for seed in range(2):
         model, item = make_small(kind, seed, **config)
         alive = [4, 5, 6, 7, 260]
-        every = [list(s) for n in range(4) for s in itertools.product(alive, repeat=n)]
+        every = [list(s) for n in range(1, 4) for s in itertools.product(alive, repeat=n)]
         norms = {"alpha": search.get("length_penalty", 0.0), "average": search.get("average", False)}
         values = {
             tuple(s): normed(log_p, len(s) + 1, **norms)
@@ -138,21 +141,146 @@ def test_limit_where_nothing_can_end():
 def test_d16_the_search_goes_on_while_a_longer_output_can_win():
     """With alpha 1.5 a finished short output is beaten by a longer one; without, it is not."""
     log_p = torch.full((4, 4), -torch.inf)
-    log_p[0, 1], log_p[0, 2] = torch.tensor([0.55, 0.45]).log()
-    log_p[2, 3] = log_p[3, 1] = 0.0
+    log_p[2, 1], log_p[2, 3] = torch.tensor([0.52, 0.48]).log()
+    log_p[0, 2] = log_p[3, 1] = 0.0
     model = Chain(log_p).eval()
-    assert beam_search(model, chain_batch(1), beam=2).tokens == [[]]
+    assert beam_search(model, chain_batch(1), beam=2).tokens == [[2]]
     long = beam_search(model, chain_batch(1), beam=2, length_penalty=1.5)
     assert long.tokens == [[2, 3]]
-    assert long.scores.item() == pytest.approx(torch.tensor(0.45).log().item() / (8 / 6) ** 1.5, abs=1e-6)
+    assert long.scores.item() == pytest.approx(torch.tensor(0.48).log().item() / (8 / 6) ** 1.5, abs=1e-6)
     assert beam_search(model, chain_batch(1), beam=2, average=True).tokens == [[2, 3]]
 
 
-def slow_released(log_p: torch.Tensor, beam: int, min_length: int) -> tuple[list[int], float]:
-    """pointer_summarizer's search: the best continuations in their order are results or go on, until there are W."""
+def slow_search(
+    next_log_p, beam: int, norm, min_length: int, max_length: int, transformers: bool = False
+) -> tuple[list[int], float]:
+    """D16 on lists, to the longest length: the best output and its score.
+
+    With `transformers` by its rule: an end counts among the W best, and what is open at the longest length is a result.
+    """
+    hypotheses, results = [([], 0.0)], []
+    for length in range(1, max_length + 1):
+        every = [
+            ([*tokens, word], score + log_p)
+            for tokens, score in hypotheses
+            for word, log_p in enumerate(next_log_p(tokens))
+            if log_p > -torch.inf and word != 0 and (word != 1 or length >= max(min_length, 2))
+        ]
+        if length == max_length and not transformers:
+            every = [(tokens, score) for tokens, score in every if tokens[-1] == 1]
+        best = sorted(every, key=lambda pair: -pair[1])[: 2 * beam]
+        closed = best[:beam] if transformers else best
+        if length < max_length or not transformers:
+            closed = [(tokens, score) for tokens, score in closed if tokens[-1] == 1]
+        results += [(score / norm(length), [token for token in tokens if token != 1]) for tokens, score in closed]
+        hypotheses = [pair for pair in best if pair[0][-1] != 1][:beam]
+    score, tokens = max(results)
+    return tokens, score
+
+
+@pytest.mark.parametrize("norms", [{}, {"length_penalty": 0.6}, {"length_penalty": 1.5}, {"average": True}], ids=str)
+def test_d16_the_search_equals_lists(norms):
+    torch.manual_seed(3)
+    lengths = set()
+    for trial in range(30):
+        logits = 1.5 * torch.randn(9, 9)
+        logits[:, 1] -= trial % 5 - 1
+        log_p, beam, min_length = logits.log_softmax(-1), trial % 4 + 1, trial % 3 * 2
+        options = dict(beam=beam, min_length=min_length, max_length=8, **norms)
+        found = beam_search(Chain(log_p).eval(), chain_batch(2), **options)
+        tokens, score = slow_search(
+            lambda tokens, log_p=log_p: log_p[tokens[-1] if tokens else 0].tolist(),
+            beam,
+            lambda n: normed(1.0, 1) / normed(1.0, n, norms.get("length_penalty", 0.0), "average" in norms),
+            min_length,
+            8,
+        )
+        assert found.tokens == [tokens] * 2 and found.scores.tolist() == pytest.approx([score] * 2, rel=1e-5)
+        lengths.add(len(tokens))
+    assert len(lengths) > 3 and 0 not in lengths
+
+
+def test_d16_what_an_output_is_worth():
+    """The empty output is the most probable one of both models, and no search returns it; nor a cut one."""
+    log_p = torch.full((12, 12), 0.998 / 10).log()
+    log_p[:, 1] = math.log(0.002)
+    for norms in ({}, {"length_penalty": 0.6}, {"average": True}):
+        found = beam_search(Chain(log_p).eval(), chain_batch(1), max_length=9, **norms)
+        assert len(found.tokens[0]) == 8  # an end of probability 0.002 is never one of eight best of eleven
+    # The words 2, ..., 11 in their order and then the end, each as probable as all of nine words that lead nowhere.
+    walk = torch.zeros(21, 21)
+    walk[:, 12:], walk[:, 1] = 0.499 / 9, 0.002
+    walk[12:, 12:] = 0.998 / 9
+    for before, word in zip([0, *range(2, 11)], range(2, 12), strict=True):
+        walk[before, word] = 0.499
+    walk[11, 1] = 0.501
+    found = beam_search(Chain(walk.log()).eval(), chain_batch(1), max_length=20)
+    assert found.tokens == [list(range(2, 12))] and found.scores.item() < math.log(0.002)
+
+
+class Bart(torch.nn.Module):
+    """A BART of transformers as a model of the search; its past is the tokens before, without a cache."""
+
+    bos, eos = 0, 1
+
+    def __init__(self, bart: torch.nn.Module):
+        super().__init__()
+        self.bart, self.vocabulary = bart, bart.config.vocab_size
+
+    def start(self, batch):
+        states = self.bart.get_encoder()(input_ids=batch.source).last_hidden_state
+        return states, Rows(torch.zeros(len(states), 0, dtype=torch.long))
+
+    def step(self, tokens, states, past):
+        prefix = torch.cat([past.rows, tokens.unsqueeze(1)], 1)
+        states = states.repeat_interleave(len(prefix) // len(states), 0)
+        logits = self.bart(encoder_outputs=(states,), decoder_input_ids=prefix).logits[:, -1]
+        return logits.log_softmax(-1), Rows(prefix)
+
+
+def test_d16_equals_generate_of_transformers_where_their_rules_are_the_same():
+    """transformers closes ends of the W best only, and leaves open what is open at the longest length."""
+    transformers = pytest.importorskip("transformers")
+    same, lengths = 0, set()
+    for seed in range(8):
+        torch.manual_seed(seed)
+        config = transformers.BartConfig(
+            vocab_size=60, d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2, pad_token_id=0,
+            decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16, max_position_embeddings=40, init_std=1.0,
+            bos_token_id=0, eos_token_id=1, decoder_start_token_id=0, forced_eos_token_id=None,
+        )  # fmt: skip
+        bart = transformers.BartForConditionalGeneration(config).eval()
+        bart.final_logits_bias[:, 1] = 6.0
+        beam, average, sources = seed % 3 + 2, seed % 2 == 1, torch.randint(2, 60, (4, 6))
+        theirs = bart.generate(
+            sources, num_beams=beam, do_sample=False, early_stopping="never", length_penalty=float(average),
+            min_new_tokens=1, max_new_tokens=8, suppress_tokens=[0], output_scores=True, return_dict_in_generate=True,
+        )  # fmt: skip
+        model = Bart(bart).eval()
+        found = beam_search(model, chain_batch(4)._replace(source=sources), beam, average=average, max_length=8)
+        for row, source in enumerate(sources):
+
+            @torch.no_grad()
+            def next_log_p(tokens, source=source, bart=bart):
+                logits = bart(input_ids=source[None], decoder_input_ids=torch.tensor([[0, *tokens]])).logits
+                return logits[0, -1].log_softmax(-1).tolist()
+
+            norm = (lambda n: n) if average else lambda n: 1
+            tokens, score = slow_search(next_log_p, beam, norm, 0, 8)
+            assert found.tokens[row] == tokens and found.scores[row].item() == pytest.approx(score, abs=1e-4)
+            if slow_search(next_log_p, beam, norm, 0, 8, transformers=True)[0] == tokens:
+                assert [token for token in theirs.sequences[row].tolist() if token > 1] == tokens
+                assert theirs.sequences_scores[row].item() == pytest.approx(score, abs=1e-4)
+                same += 1
+                lengths.add(len(tokens))
+    assert same > 9 and len(lengths) > 3, (same, lengths)
+
+
+def slow_pointer_summarizer(log_p: list[list[float]], beam: int, min_length: int, max_length: int, _: float):
+    """The best continuations in their order are results or go on, until there are W of the one or the other."""
     hypotheses, results = [([0], 0.0)], []
-    for _ in range(59):
-        every = [([*h, w], s + log_p[h[-1], w].item()) for h, s in hypotheses for w in range(1, len(log_p))]
+    for _ in range(max_length):
+        every = [([*h, w], s + p) for h, s in hypotheses for w, p in enumerate(log_p[h[-1]]) if w != 0]
         hypotheses = []
         for tokens, score in sorted(every, key=lambda pair: -pair[1]):
             if tokens[-1] != 1:
@@ -163,24 +291,92 @@ def slow_released(log_p: torch.Tensor, beam: int, min_length: int) -> tuple[list
                 break
         if len(results) == beam:
             break
-    score, tokens = max((score / len(tokens), tokens) for tokens, score in results)
-    return tokens[1:-1], score
+    score, tokens = max((score / len(tokens), tokens) for tokens, score in results or hypotheses)
+    return [token for token in tokens if token > 1], score, not results
 
 
-def test_d16_d21_the_released_search_ends_with_its_first_outputs_and_its_mean_counts_the_start():
+def slow_presumm(log_p: list[list[float]], beam: int, min_length: int, max_length: int, alpha: float):
+    """The W best go on, ends included; the search ends when the best one does, or at the longest length."""
+    hypotheses, results = [([0], 0.0)], []
+    for length in range(1, max_length + 1):
+        every = [([*h, w], s + p) for h, s in hypotheses for w, p in enumerate(log_p[h[-1]]) if w != 0]
+        every = [(tokens, score) for tokens, score in every if length >= min_length or tokens[-1] != 1]
+        hypotheses = sorted(every, key=lambda pair: -pair[1])[:beam]
+        is_done = hypotheses[0][0][-1] == 1 or length == max_length
+        results += [(normed(s, length, alpha), h) for h, s in hypotheses if is_done or h[-1] == 1]
+        if is_done:
+            break
+    score, tokens = max(results)
+    return [token for token in tokens if token > 1], score, length == max_length
+
+
+@pytest.mark.parametrize("slow", [slow_pointer_summarizer, slow_presumm])
+def test_d16_d21_the_released_searches_equal_lists(slow):
     torch.manual_seed(2)
-    outputs, ours = [], []
-    for trial in range(12):
+    outputs, ours, at_the_limit = [], [], 0
+    for trial in range(40):
         logits = 2 * torch.randn(9, 9)
-        logits[1:, 1] = 3.5  # or the released search may not end
-        log_p = logits.log_softmax(-1)
-        model, options = Chain(log_p).eval(), dict(beam=3, min_length=trial % 4, max_length=60, average=True)
-        tokens, score = slow_released(log_p, 3, trial % 4)
-        found = beam_search(model, chain_batch(2), released=True, **options)
+        logits[:, 1] += trial % 5 - 1
+        log_p, presumm, alpha = logits.log_softmax(-1), slow is slow_presumm, trial % 2 * 0.95
+        beam, min_length, max_length = trial % 3 + 2, trial % 4, 4 + trial % 5
+        options = dict(beam=beam, min_length=min_length, max_length=max_length, average=not presumm)
+        options["length_penalty"] = alpha * presumm
+        tokens, score, is_cut = slow(log_p.tolist(), beam, min_length, max_length, alpha)
+        model = Chain(log_p).eval()
+        found = released_search(model, chain_batch(2), presumm=presumm, **options)
         assert found.tokens == [tokens] * 2 and found.scores.tolist() == pytest.approx([score] * 2, rel=1e-5)
         outputs.append(tokens)
         ours.append(beam_search(model, chain_batch(1), **options).tokens[0])
-    assert sum(map(len, outputs)) < sum(map(len, ours))  # the exact search goes on
+        at_the_limit += is_cut
+    assert 3 < at_the_limit < 37 and len(set(map(len, outputs))) > 4 and outputs != ours
+
+
+def test_d16_the_released_searches_at_the_longest_length():
+    """Open hypotheses are outputs; pointer_summarizer drops them once there is a result, PreSumm compares."""
+    log_p = torch.tensor([[0, 0.1, 0.6, 0.3]] * 4).log()  # begin, end, two words
+    model, one, options = Chain(log_p).eval(), chain_batch(1), dict(max_length=2, average=True)
+    for presumm in (False, True):
+        assert released_search(model, one, presumm, beam=1, **options).tokens == [[2, 2]]
+    assert beam_search(model, one, beam=1, **options).tokens == [[2]]
+    log_p[0] = torch.tensor([0, 0.4, 0.6, 0]).log()
+    log_p[2] = torch.tensor([0, 0, 0.9, 0.1]).log()
+    assert released_search(model, one, False, beam=2, **options).tokens == [[]]
+    assert released_search(model, one, True, beam=2, **options).tokens == [[2, 2]]
+
+
+class Chains(Chain):
+    """A chain of its own for each source."""
+
+    def step(self, tokens, source, state):
+        return self.log_p[state.rows, tokens].clone(), state
+
+
+@pytest.mark.parametrize("rule", [None, False, True], ids=["ours", "pointer_summarizer", "presumm"])
+def test_d16_sources_that_end_at_different_steps_are_searched_as_if_alone(rule):
+    torch.manual_seed(4)
+    search = beam_search if rule is None else partial(released_search, presumm=rule)
+    logits = 2 * torch.randn(40, 9, 9)
+    logits[:, :, 1] += torch.arange(40).unsqueeze(1) % 5 - 1
+    log_p, options = logits.log_softmax(-1), dict(beam=3, max_length=9, length_penalty=1.0)
+    together = search(Chains(log_p).eval(), chain_batch(40), **options)
+    alone = [search(Chain(matrix).eval(), chain_batch(1), **options) for matrix in log_p]
+    assert together.tokens == [found.tokens[0] for found in alone] and len(set(map(len, together.tokens))) > 4
+    assert together.scores.tolist() == pytest.approx([found.scores.item() for found in alone], abs=1e-5)
+
+
+@pytest.mark.parametrize("presumm", [False, True])
+def test_d16_the_released_searches_move_the_past_with_its_beam(make_pointer, items, presumm):
+    ended = 0
+    for seed in range(3):
+        model = make_pointer("dydim", seed, epsilon=0.0)
+        model.decoder.output.bias.data[EOS] += 6
+        options = dict(beam=3, max_length=9, min_length=4, trigram_blocking=True, never=NEVER)
+        found = released_search(model, collate(items), presumm, **options)
+        for item, tokens, score in zip(items, found.tokens, found.scores.tolist(), strict=True):
+            if len(tokens) < 9:  # ended, not open at the longest length
+                ended += 1
+                assert score == pytest.approx(rescore(model, item, [tokens])[0], abs=1e-4)
+    assert ended > 3
 
 
 def test_d10_blocking_is_of_tokens_and_of_each_hypothesis_by_itself():
@@ -211,8 +407,8 @@ def test_never_and_lengths(make_pointer, batch):
     [
         (dict(beam=20), "beam is 20; it must be from 1 to the vocabulary's 19 tokens"),
         (dict(length_penalty=-0.1), "length_penalty is -0.1; it must be at least 0"),
-        (dict(max_length=0), "max_length is 0; it must be at least 1"),
-        (dict(max_length=4, min_length=5), "max_length is 4; it must be at least 1 and min_length = 5"),
+        (dict(max_length=1), "max_length is 1; it must be at least 2"),
+        (dict(max_length=4, min_length=5), "max_length is 4; it must be at least 2 and min_length = 5"),
     ],
 )
 def test_bad_arguments_are_refused(make_pointer, batch, arguments, message):
