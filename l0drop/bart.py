@@ -148,7 +148,7 @@ class GatedBart(nn.Module):
 def from_config(folder: Path) -> PreTrainedModel:
     """A model with new weights and the settings of `generate`, from the configuration files in a folder."""
     try:
-        bart = AutoModelForSeq2SeqLM.from_config(AutoConfig.from_pretrained(folder))
+        bart = AutoModelForSeq2SeqLM.from_config(AutoConfig.from_pretrained(folder, trust_remote_code=False))
         bart.generation_config = GenerationConfig.from_pretrained(folder)
     except Exception as error:  # transformers raises many types
         raise ValueError(f"{folder} is missing or cut off: {str(error)[:200]}") from None
@@ -168,7 +168,8 @@ def load_pretrained(name: str, max_source: int = 0):
     from tokenizers import Tokenizer, processors
 
     try:
-        bart, wrapped = AutoModelForSeq2SeqLM.from_pretrained(name), AutoTokenizer.from_pretrained(name)
+        bart = AutoModelForSeq2SeqLM.from_pretrained(name, trust_remote_code=False)
+        wrapped = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
         tokenizer = Tokenizer.from_str(wrapped.backend_tokenizer.to_str())
         if len(wrapped) <= len(wrapped.all_special_tokens):  # what transformers makes up without tokenizer files
             raise ValueError("its tokenizer has no words")

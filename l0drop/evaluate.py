@@ -5,6 +5,7 @@ python -m l0drop.evaluate runs/base runs/l0 --repeats 7          # Table 1, agai
 """
 
 import json
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,11 +13,10 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import tyro
-from sacrebleu.metrics import BLEU
 from tqdm import tqdm
 
 from shared import rouge
@@ -24,11 +24,10 @@ from shared.data import Example, check_outputs, load, split_sentences, write_csv
 from shared.timing import find_device, spread, time_rounds
 
 from . import patterns
-from .precision import PRECISIONS, convert
-from .run import one_line_errors
-from .search import generate
-from .text import Item, dialogue_kinds, is_dialogue, label_spans, source_types, tag_sources, unit_starts
-from .train import Run, load_run
+from .decode import Output, decode, decode_all
+from .loading import Run, load_run
+from .run import Positive, check_fields, one_line_errors, read_flags
+from .text import dialogue_kinds, is_dialogue, label_spans, source_types, tag_sources, unit_starts
 
 SAMPLES = 1000  # of the tests and intervals of BLEU
 
@@ -41,58 +40,18 @@ class Options:
     runs: tyro.conf.Positional[tuple[Path, ...]]  # run folders; differences and speed-up refer to the first
     data: str = ""  # anything shared.data.load takes; default: the first run's
     split: str = "test"
-    limit: int | None = None  # first N examples only
+    limit: Positive | None = None  # first N examples only
     json: Path | None = None  # write every number here
     csv: Path | None = None  # write a row per system here
     predictions: Path | None = None  # folder for the outputs, a .jsonl per run
-    repeats: int = 1  # timed decodes; at least 3 to report a median
+    repeats: Positive = 1  # timed decodes; at least 3 to report a median
     dense: bool = False  # attend to all gated states instead of Algorithm 1's memory
     metric: Literal["auto", "bleu", "rougeLsum"] = "auto"  # auto: BLEU where document and summary are one string each
     stanza: str = ""  # folder of Stanza models, to count sparsity by type on sources without tags
-    batch_size: int = 32  # sources per batch (Table 1: 32 and 10)
-    beam: int | None = None  # default: the run's
+    batch_size: Positive = 32  # sources per batch (Table 1: 32 and 10)
+    beam: Positive | None = None  # default: the run's
     length_penalty: float | None = None  # default: the run's
-    precision: Literal[PRECISIONS] = "float32"  # of decoding; float32 and bf16 are packed on the CPU
     device: str = "cpu"
-
-
-class Output(NamedTuple):
-    """What decoding one example gave."""
-
-    tokens: list[int]  # without EOS
-    score: float  # length-normalised log-probability
-    pruned: list[list[bool]]  # (L0Drop layers, S): which source encodings were dropped; without gates, by the pattern
-
-
-def decode(
-    run: Run, items: Sequence[Item], batch_size: int = 32, prune: bool = True, **search
-) -> Iterator[tuple[int, Output]]:
-    """Decode items in batches of similar length; yields (index, output) as they are done.
-
-    Args:
-        prune: Algorithm 1; False attends to all gated states, with the same outputs.
-        search: beam, length_penalty, extra_length; the run's, or pretrained model's, where None or not given.
-    """
-    search = {name: value for name, value in search.items() if value is not None}
-    if not run.config.model:  # a pretrained model has its own values
-        search = {name: getattr(run.config, name) for name in ("beam", "length_penalty", "extra_length")} | search
-    by_length = sorted(range(len(items)), key=lambda i: len(items[i].source))
-    for start in range(0, len(items), batch_size):
-        indices = by_length[start : start + batch_size]
-        batch = run.collate([items[i] for i in indices])
-        rule_keep = batch.rule_keep if run.config.pattern != "none" else None
-        decoder = run.model.generate if run.config.model else partial(generate, run.model)
-        hypotheses, encoding, _ = decoder(batch.source, rule_keep, prune, **search)
-        closed = [gates == 0 for gates in encoding.gates] or [~batch.rule_keep]
-        for row, i in enumerate(indices):
-            tokens = [token for token in hypotheses.tokens[row].tolist() if token not in run.model.special]
-            pruned = [layer[row, : len(items[i].source)].tolist() for layer in closed]
-            yield i, Output(tokens, hypotheses.scores[row].item(), pruned)
-
-
-def decode_all(run: Run, items: Sequence[Item], *options, **search) -> list[Output]:
-    """`decode` in the items' order."""
-    return [output for _, output in sorted(decode(run, items, *options, **search))]
 
 
 def save_each(
@@ -151,6 +110,8 @@ def bleu(predictions: dict[str, Sequence[str]], examples: Sequence[Example]) -> 
     Returns:
         per system "bleu" {mean, low, high} and "difference" {difference, low, high, p}, None for the first system.
     """
+    from sacrebleu.metrics import BLEU
+
     metric, rng, counts, systems = BLEU(), np.random.default_rng(0), {}, {}
     references = [[[" ".join(reference)] for reference in example.references] for example in examples]
     for name, texts in predictions.items():
@@ -174,6 +135,8 @@ def bleu(predictions: dict[str, Sequence[str]], examples: Sequence[Example]) -> 
 
 def corpus_bleu(counts: np.ndarray) -> float:
     """BLEU of sentences from their (n, 10) matches and n-grams of orders 1 to 4, length and reference length."""
+    from sacrebleu.metrics import BLEU
+
     total = counts.sum(0)
     return BLEU.compute_bleu(total[:4].tolist(), total[4:8].tolist(), *total[8:].tolist(), smooth_method="exp").score
 
@@ -276,16 +239,15 @@ def load_runs(paths: Sequence[Path], device: str) -> dict[str, Run]:
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    options = tyro.cli(Options, prog=f"python -m {__package__}.evaluate", description=__doc__, args=arguments)
+    options = read_flags(Options, arguments, prog=f"python -m {__package__}.evaluate", description=__doc__)
+    check_fields(options)
     if not options.runs:
         raise ValueError("give at least one run folder")
+    outputs = [options.predictions / f"{path.name}.jsonl" for path in options.runs] if options.predictions else []
+    check_outputs(options.json, options.csv, *outputs, inputs=[options.data])
     runs = load_runs(options.runs, options.device)
-    for run in runs.values():
-        convert(run.model, options.precision)
     data = options.data or next(iter(runs.values())).config.data
     examples = load(data, options.split, options.limit)
-    outputs = [options.predictions / f"{name}.jsonl" for name in runs] if options.predictions else []
-    check_outputs(options.json, options.csv, *outputs)
     metrics = {"data": data, "split": options.split} | evaluate(
         runs, examples, options.repeats, not options.dense, options.batch_size, options.stanza, options.metric,
         options.predictions, beam=options.beam, length_penalty=options.length_penalty,
@@ -295,6 +257,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.csv:
         write_csv(options.csv, [{"system": name} | system for name, system in metrics["systems"].items()])
     print(table(metrics))
+    if cut := sum(system["sources_cut"] for system in metrics["systems"].values()):
+        print(f"{cut} sources were cut to --max-source tokens", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
-from typing import Literal
 
 import tyro
 from tokenizers import Tokenizer
@@ -20,10 +19,9 @@ from tqdm import tqdm
 from shared.data import Example, check_outputs, read_texts
 from shared.timing import find_device
 
-from .evaluate import decode_all
-from .precision import PRECISIONS, convert
-from .run import one_line_errors
-from .train import Run, load_run
+from .decode import decode_all
+from .loading import Run, load_run
+from .run import Positive, check_fields, one_line_errors, read_flags
 
 
 @tyro.conf.configure(tyro.conf.FlagCreatePairsOff)
@@ -35,8 +33,7 @@ class Options:
     files: tyro.conf.Positional[tuple[Path, ...]] = ()  # text, a document per line, or .jsonl; none: standard input
     out: Path | None = None  # a line per document, or .jsonl with all that is known; none: standard output
     show_pruned: bool = False  # print each source, its pruned words in [brackets], before its output
-    batch_size: int = 16  # documents decoded at a time; outputs do not depend on it
-    precision: Literal[PRECISIONS] = "float32"  # of decoding
+    batch_size: Positive = 16  # documents decoded at a time (at a terminal 1); outputs do not depend on it
     device: str = "cpu"
 
 
@@ -73,18 +70,23 @@ def bracket_pruned(tokenizer: Tokenizer, source: str, pruned: Sequence[bool]) ->
 
 @one_line_errors
 def main(arguments: list[str] | None = None) -> None:
-    options = tyro.cli(Options, prog=f"python -m {__package__}.predict", description=__doc__, args=arguments)
+    options = read_flags(Options, arguments, prog=f"python -m {__package__}.predict", description=__doc__)
+    check_fields(options)
+    check_outputs(options.out, inputs=options.files)
     run = load_run(options.run)
-    convert(run.model.to(find_device(options.device)), options.precision)
-    check_outputs(options.out)
+    run.model.to(find_device(options.device))
+    examples, cut = read_texts(options.files), 0
+    size = 1 if not options.files and sys.stdin.isatty() else options.batch_size
     with open(options.out, "w", encoding="utf-8") if options.out else nullcontext(sys.stdout) as file:
-        rows = predict(run, read_texts(options.files), options.batch_size)
-        for row in tqdm(rows, unit="document", disable=not options.out):
+        for row in tqdm(predict(run, examples, size), unit="document", disable=not options.out):
             if options.out and options.out.suffix == ".jsonl":
                 line = json.dumps(row, ensure_ascii=False)
             else:
                 line = f"{row['source']}\n  {row['prediction']}" if options.show_pruned else row["prediction"]
             print(line, file=file, flush=True)
+            cut += row["was_cut"]
+    if cut:
+        print(f"{cut} documents were cut to --max-source {run.config.max_source} tokens", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -36,18 +36,19 @@ def beam_search(
 ) -> Hypotheses:
     """Best hypothesis of each source by log p / ((5 + length) / 6)^length_penalty.
 
-    The search stops when no open hypothesis can beat the best finished one, so going on would not change the result,
-    and the result of a source does not depend on what else is in the batch.
+    D7: an end closes a hypothesis only where it is among the 2W best continuations of its source, and is never the
+    first token (released code). The search stops when no open hypothesis can beat the best finished one, so going on
+    would not change the result, and the result of a source does not depend on what else is in the batch.
 
     Args:
         model: in eval mode.
         memory: `model.project(model.make_memory(encoding))`: one row per source, or one per beam (see `generate`).
-        limits: (B,) longest output of each source, EOS included; the last position can only be EOS (D7).
+        limits: (B,) longest output of each source, EOS included; at the last position EOS closes at any rank (D7).
         beam: W >= 1 open hypotheses per source.
         length_penalty: alpha (Appendix A: 0.6; Section 5: 1.0 for characters).
-        min_length: no EOS before this many tokens (0 = the paper; benchmarks fix the length with it).
+        min_length: least tokens of an output, EOS included; at least 2 (benchmarks fix the length with it).
     Raises:
-        ValueError: beam < 1, length_penalty < 0, a limit below 1 or min_length, or one beyond the position table.
+        ValueError: beam < 1, length_penalty < 0, a limit below 2 or min_length, or one beyond the position table.
     """
     check_search(beam, length_penalty, limits, min_length, model.config.positions)
     longest, device, sources = int(limits.max()), limits.device, limits.size(0)
@@ -60,11 +61,16 @@ def beam_search(
     past = None
     for length in range(1, longest + 1):
         logits, past = model.decode(tokens[..., -1:].flatten(0, 1), memory, past)
-        totals = next_token(logits, length < min_length).view(sources, beam, -1)  # (B, W, V)
+        totals = next_token(logits, length < max(min_length, 2)).view(sources, beam, -1)  # (B, W, V)
         totals += scores.unsqueeze(-1)
+        best, choice = totals.flatten(1).topk(2 * beam)  # (B, 2W)
+        origin, token = choice // logits.size(-1), choice % logits.size(-1)  # the beam continued, by what
 
-        # Close: the best hypothesis that ends here replaces the best finished one if it scores higher.
-        closed, row = (totals[..., EOS] / length_norm(length, length_penalty)).max(-1)  # (B,)
+        # Close: an end that is among the 2W best, or that the limit forces, ends a hypothesis. The best one replaces
+        # the best finished one if it scores higher.
+        ends = totals[..., EOS]  # (B, W)
+        counts = (ends >= best[:, -1:]) | (length == limits).unsqueeze(-1)  # D7
+        closed, row = (ends.masked_fill(~counts, -torch.inf) / length_norm(length, length_penalty)).max(-1)  # (B,)
         better = (closed > best_scores) & (length <= limits)
         best_scores = torch.where(better, closed, best_scores)
         best_tokens[better, : length - 1] = tokens[source_index, row, 1:][better]
@@ -72,12 +78,11 @@ def beam_search(
 
         # Go on with the W best continuations that do not end, unless none can win any more: log-probabilities only
         # fall and the norm only grows, so score / norm(limit) bounds all that a hypothesis can become.
-        totals[..., EOS] = -torch.inf
-        scores, choice = totals.flatten(1).topk(beam)  # (B, W)
+        scores, rank = best.masked_fill(token == EOS, -torch.inf).topk(beam)  # (B, W)
         bound = scores[:, 0] / length_norm(limits, length_penalty)
         if not ((bound > best_scores) & (length < limits)).any():
             break
-        origin, token = choice // logits.size(-1), choice % logits.size(-1)  # (B, W) the beam continued, by what
+        origin, token = origin.gather(1, rank), token.gather(1, rank)  # (B, W)
         tokens = torch.cat([tokens[source_index.unsqueeze(-1), origin], token.unsqueeze(-1)], -1)
         rows = (source_index.unsqueeze(-1) * beam + origin).flatten()  # (B*W,) origin among all rows of the batch
         for layer in past:
@@ -86,7 +91,7 @@ def beam_search(
 
 
 def check_search(beam: int, length_penalty: float, limits: Tensor, min_length: int, positions: int) -> None:
-    shortest, least = int(limits.min()), max(min_length, 1)
+    shortest, least = int(limits.min()), max(min_length, 2)
     if beam < 1:
         raise ValueError(f"beam is {beam}; it must be at least 1")
     if length_penalty < 0:  # the bound that ends the search needs a norm that grows

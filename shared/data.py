@@ -31,6 +31,10 @@ HUB = {  # name: (hub id, configuration, source field, target field), as publish
     "arxiv": ("ccdv/arxiv-summarization", "document", "article", "abstract"),
     "wmt14-en-de": ("wmt/wmt14", "de-en", "en", "de"),
 }
+ELSEWHERE = {  # what presets of the papers name and only a folder of JSON lines can bring
+    "wikisum": "the ranked WikiSum of Liu and Lapata 2019 (github.com/nlpyang/hiersumm)",
+    "podcast": "the Spotify Podcast transcripts (TREC 2020, on request)",
+}
 REFERENCES = ("references", "summary", "target")  # fields of a row, the first that is there counts
 LABELS = {"pos": list[str], "salient": bool, "salient_tokens": list[bool], "kinds": str}  # per sentence; list: per word
 
@@ -97,7 +101,8 @@ def load(name_or_path: str | os.PathLike, split: str = "train", limit: int | Non
     elif Path(name).is_file():
         rows = _with_trees(Path(name))
     else:
-        raise ValueError(f"no file or folder {name!r}; known names are toy, aclsum, {', '.join(HUB)}")
+        where = f"; it is not on the hub: give a folder made from {ELSEWHERE[name]}" if name in ELSEWHERE else ""
+        raise ValueError(f"no file or folder {name!r}{where}; known names are toy, aclsum, {', '.join(HUB)}")
     examples = [_example(row, where) for where, row in islice(rows, limit)]
     if not examples:
         raise ValueError(f"{name}: split {split!r} is empty")
@@ -115,7 +120,7 @@ def read_texts(paths: Sequence[str | os.PathLike] = ()) -> Iterator[Example]:
     Args:
         paths: files; none or "-" is standard input, where a line that begins with {" is read as JSON.
     Raises:
-        ValueError: at once, no such file; later, broken data, with file, line and field.
+        ValueError: at once, no such file or a broken first text; later, broken data, with file, line and field.
     """
     names = [os.fspath(path) for path in paths or ["-"]]
     for name in names:
@@ -123,7 +128,8 @@ def read_texts(paths: Sequence[str | os.PathLike] = ()) -> Iterator[Example]:
             raise ValueError(f"no file {name!r} to read texts from")
     jsonl = (".jsonl", ".jsonl.gz")
     rows = chain.from_iterable(_with_trees(Path(n)) if n.endswith(jsonl) else _text_lines(n) for n in names)
-    return (_example({k: v for k, v in row.items() if k not in REFERENCES} | {"summary": "-"}, at) for at, row in rows)
+    texts = (_example({k: v for k, v in row.items() if k not in REFERENCES} | {"summary": "-"}, at) for at, row in rows)
+    return chain(list(islice(texts, 1)), texts)  # the first one is read before the caller opens an output
 
 
 @functools.cache
@@ -161,8 +167,17 @@ def in_sentences(examples: Iterable[Example]) -> list[Example]:
     ]
 
 
-def check_outputs(*paths: Path | None) -> None:
-    """Make the folders of output files and try to write there: OSError before hours of work, not after them."""
+def check_outputs(*paths: Path | None, inputs: Sequence[str | os.PathLike] = ()) -> None:
+    """Make the folders of output files and try to write there: OSError before hours of work, not after them.
+
+    Raises:
+        ValueError: an output is one of the inputs, or two outputs are one file, links and other spellings included.
+    """
+    taken = [os.path.realpath(path) for path in inputs if path and os.path.isfile(path)]
+    for path in filter(None, paths):
+        if any(_same(path, other) for other in taken):
+            raise ValueError(f"{path} would be overwritten: it is an input or another output; choose another name")
+        taken.append(os.path.realpath(path))
     for path in filter(None, paths):
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
@@ -171,6 +186,12 @@ def check_outputs(*paths: Path | None) -> None:
             path.open("a").close()
         _write(f"{path}.test{os.getpid()}", "")
         os.remove(f"{path}.test{os.getpid()}")
+
+
+def _same(path: str | os.PathLike, other: str) -> bool:
+    """Whether two paths are one file, by name or by a hard link."""
+    both_exist = os.path.exists(path) and os.path.exists(other)
+    return os.path.realpath(path) == other or (both_exist and os.path.samefile(path, other))
 
 
 def write_json(path: str | os.PathLike, value: Any) -> None:

@@ -18,15 +18,12 @@ from collections.abc import Sequence
 from functools import lru_cache, partial
 from importlib.metadata import version
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
-from nltk.stem.porter import PorterStemmer
-from rouge_score.rouge_scorer import RougeScorer
-from rouge_score.tokenize import tokenize
 
 METRICS = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 WORD = re.compile("[a-z0-9]")  # in lower case
-STEMMER = SimpleNamespace(stem=lru_cache(100_000)(PorterStemmer().stem))  # stems are half of the time: each word once
 
 
 def score(predictions: Sequence, references: Sequence, stemmer: bool = True) -> dict[str, np.ndarray]:
@@ -44,8 +41,7 @@ def score(predictions: Sequence, references: Sequence, stemmer: bool = True) -> 
     """
     if not len(predictions) or len(predictions) != len(references):
         raise ValueError(f"need as many predictions as references, got {len(predictions)} and {len(references)}")
-    tokenizer = SimpleNamespace(tokenize=partial(tokenize, stemmer=STEMMER if stemmer else None))
-    scorer = RougeScorer(METRICS, tokenizer=tokenizer)
+    scorer = _scorer(stemmer)
     values = np.zeros((len(METRICS), len(predictions)))
     for n, (prediction, reference) in enumerate(zip(predictions, references, strict=True)):
         several = isinstance(reference, list) and any(isinstance(text, list) for text in reference)
@@ -55,6 +51,17 @@ def score(predictions: Sequence, references: Sequence, stemmer: bool = True) -> 
         best = scorer.score_multi(texts, _lines(prediction))
         values[:, n] = [100 * best[metric].fmeasure for metric in METRICS]
     return dict(zip(METRICS, values, strict=True))
+
+
+@lru_cache
+def _scorer(stemmer: bool) -> Any:
+    """The scorer of `rouge-score`, imported when it is needed; each word is stemmed once, which is half of the time."""
+    from nltk.stem.porter import PorterStemmer
+    from rouge_score.rouge_scorer import RougeScorer
+    from rouge_score.tokenize import tokenize
+
+    stem = SimpleNamespace(stem=lru_cache(100_000)(PorterStemmer().stem)) if stemmer else None
+    return RougeScorer(METRICS, tokenizer=SimpleNamespace(tokenize=partial(tokenize, stemmer=stem)))
 
 
 def check_references(examples: Sequence) -> None:

@@ -170,13 +170,23 @@ def normalised(score: float, length: int, alpha: float) -> float:
 
 
 def beam_search(
-    next_log_probabilities, beam: int, limit: int, alpha: float, eos: int, forbidden: list[int], min_length: int = 0
+    next_log_probabilities,
+    beam: int,
+    limit: int,
+    alpha: float,
+    eos: int,
+    forbidden: list[int],
+    min_length: int = 0,
+    ends: int = 0,
 ) -> tuple[list[int], float]:
     """Beam search of one sentence, hypotheses as lists, without early stopping.
+
+    As released (D7): an end counts among the 2W best continuations alone, and never first.
 
     Args:
         next_log_probabilities: list of prefixes -> list of rows of V log-probabilities.
         limit: longest output with eos.
+        ends: an end counts among so many best; 0 = 2W.
     Returns:
         best finished hypothesis with eos, and its normalised score.
     """
@@ -185,9 +195,13 @@ def beam_search(
         candidates = []
         for (prefix, score), row in zip(going, next_log_probabilities([p for p, _ in going]), strict=True):
             for token, log_probability in enumerate(row):
-                if token == eos and length >= min_length:
-                    finished.append((prefix + [eos], normalised(score + log_probability, length, alpha)))
-                elif token != eos and token not in forbidden:
+                if token not in forbidden and (token != eos or length >= max(min_length, 2)):
                     candidates.append((prefix + [token], score + log_probability))
-        going = sorted(candidates, key=lambda candidate: -candidate[1])[:beam]
+        candidates.sort(key=lambda candidate: -candidate[1])
+        if length == limit:  # nothing but the end can come
+            candidates = [candidate for candidate in candidates if candidate[0][-1] == eos]
+        best = candidates[: 2 * beam]
+        counted = best[: ends or len(best)]
+        finished += [(tokens, normalised(score, length, alpha)) for tokens, score in counted if tokens[-1] == eos]
+        going = [candidate for candidate in best if candidate[0][-1] != eos][:beam]
     return max(finished, key=lambda hypothesis: hypothesis[1])

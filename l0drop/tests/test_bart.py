@@ -4,6 +4,7 @@ import itertools
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -22,9 +23,12 @@ from transformers import (
 )
 from transformers.modeling_outputs import BaseModelOutput
 
+from .. import search
 from ..bart import GatedBart, counted_attention, generate_pruned, load_pretrained, prune
 from ..gates import L0Drop, open_probability
 from ..model import objective
+from ..search import beam_search
+from . import reference
 
 BEAMS = dict(
     num_beams=4, do_sample=False, min_new_tokens=3, max_new_tokens=8, return_dict_in_generate=True, output_scores=True
@@ -311,3 +315,62 @@ def test_flags_that_do_not_go_with_a_pretrained_model(tmp_path, capsys, flags, m
     with pytest.raises(SystemExit):
         main(["--out", str(tmp_path / "run"), "--data", "toy:count=2", *flags])
     assert message in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+class Prefixes:
+    """The past of `SearchedBart`: all tokens so far."""
+
+    tokens = None
+
+    def reorder(self, rows: Tensor) -> None:
+        self.tokens = self.tokens[rows]
+
+
+class SearchedBart:
+    """A BART as `beam_search` wants a model; without a cache. `memory` is one source (1, S)."""
+
+    config = SimpleNamespace(positions=32)
+
+    def __init__(self, bart: BartForConditionalGeneration):
+        self.bart = bart
+
+    def decode(self, target: Tensor, memory: Tensor, past: list | None) -> tuple[Tensor, list]:
+        past = past or [Prefixes()]
+        tokens = past[0].tokens
+        past[0].tokens = target if tokens is None else torch.cat([tokens, target], 1)
+        return self.bart(memory.expand(len(target), -1), decoder_input_ids=past[0].tokens).logits[:, -1:], past
+
+
+@torch.inference_mode()
+def test_d7_the_search_is_that_of_transformers_where_their_rules_are_the_same(bart, monkeypatch):
+    """D7: `generate` takes an end among the W best, `beam_search` among the 2W: equal where that makes no difference.
+
+    The special tokens are l0drop's (PAD 0, BOS 1, EOS 2), the norm is that of `generate`: both search one BART alike.
+    """
+    for module in (search, reference):
+        monkeypatch.setattr(module, "length_norm", lambda length, alpha: length**alpha, raising=False)
+    monkeypatch.setattr(reference, "normalised", lambda score, length, alpha: score / length**alpha)
+    options = dict(num_beams=3, do_sample=False, length_penalty=1.0, max_new_tokens=24, min_new_tokens=1,
+                   early_stopping="never", decoder_start_token_id=1, bos_token_id=1, pad_token_id=0, eos_token_id=2,
+                   forced_eos_token_id=None, suppress_tokens=[0, 1], return_dict_in_generate=True,
+                   output_scores=True)  # fmt: skip
+    searched, lengths = SearchedBart(bart), set()
+    bart.lm_head.weight = nn.Parameter(0.5 * bart.lm_head.weight)  # less sure of itself
+    bart.model.decoder.embed_positions.weight.data *= 4  # what comes depends on where it comes
+    for number, source in enumerate(torch.randint(4, 31, (12, 1, 6), generator=torch.Generator().manual_seed(3))):
+        bart.final_logits_bias[0, 2] = number % 4 + 2  # ends late, ends early
+
+        def scorer(prefixes, source=source):
+            target = torch.tensor([[1, *prefix] for prefix in prefixes])
+            return searched.decode(target, source, None)[0][:, -1].log_softmax(-1).tolist()
+
+        wide, narrow = (reference.beam_search(scorer, 3, 24, 1.0, 2, [0, 1], ends=ends) for ends in (6, 3))
+        found = beam_search(searched, source, torch.tensor([24]), 3, 1.0)
+        tokens = [token for token in found.tokens[0].tolist() if token]
+        assert tokens == wide[0]
+        theirs = bart.generate(source, attention_mask=torch.ones_like(source), **options)
+        if wide == narrow and theirs.sequences[0, -1] == 2:  # theirs may be cut at the longest length, ours must end
+            assert tokens == theirs.sequences[0].tolist()[1:]
+            assert found.scores[0].item() == pytest.approx(theirs.sequences_scores[0].item(), abs=1e-4)
+            lengths.add(len(tokens))
+    assert len(lengths) >= 2, lengths

@@ -30,7 +30,8 @@ from ..evaluate import (  # noqa: E402
 )
 from ..model import EOS  # noqa: E402
 from ..text import encode_examples  # noqa: E402
-from ..train import load_run, train  # noqa: E402
+from ..loading import load_run  # noqa: E402
+from ..train import train  # noqa: E402
 from .test_train import SMALL  # noqa: E402
 
 DATA = "toy:count=12,seed=9"

@@ -383,7 +383,7 @@ def teacher(model, source: torch.Tensor):
 @torch.inference_mode()
 def test_beam_search_is_the_naive_one(make_model, ragged, seed, least, alpha):
     """Same hypotheses and scores as lists, teacher forcing and one memory per beam."""
-    model, limits = make_model(seed), tensor([11, 9, 7, 12] if least else [9, 3, 1, 12])
+    model, limits = make_model(seed), tensor([11, 9, 7, 12] if least else [9, 3, 2, 12])
     found = beam_search(model, memory_of(model, model.encode(ragged)), limits, 4, alpha, least)
     for row, limit in enumerate(limits.tolist()):
         scorer = teacher(model, ragged[row][ragged[row] != PAD])
@@ -430,16 +430,41 @@ def test_beam_search_over_random_bigrams(speak, beam, alpha):
 
 
 def test_search_waits_for_what_the_length_norm_will_give(speak):
-    """An end of probability .55 at once loses to a sure sentence of six words that begins with .45."""
+    """An end of probability .55 after one word loses to a sure sentence of five more that begins with .45."""
     probabilities = torch.full((8, 8), 1e-9)
-    probabilities[BOS, EOS], probabilities[BOS, 3] = 0.55, 0.45
-    for word, following in ((3, 4), (4, 5), (5, 6), (6, 7), (7, EOS)):
+    probabilities[BOS, 7], probabilities[7, EOS], probabilities[7, 3] = 1.0, 0.55, 0.45
+    for word, following in ((3, 4), (4, 5), (5, 6), (6, EOS)):
         probabilities[word, following] = 1.0
     table = probabilities.log().expand(12, 8, 8)
     for beam in (1, 4):
-        assert speak(table, beam, 1.0)[0] == [3, 4, 5, 6, 7, EOS]
-        assert speak(table, beam, 0.0)[0] == [EOS]
+        assert speak(table, beam, 1.0)[0] == [7, 3, 4, 5, 6, EOS]
+        assert speak(table, beam, 0.0)[0] == [7, EOS]
     assert length_norm(1, 0.6) == 1 and length_norm(7, 1.0) == 2 and length_norm(19, 0.5) == 2
+
+
+@pytest.mark.parametrize("beam", [1, 2, 4])
+def test_d7_an_unlikely_end_does_not_make_the_output_empty(speak, beam):
+    """D7: an end of probability .002 at each step, five words of .1996: the output is as long as it may be.
+
+    By its probability alone the empty output would be the best one, and one of a word the next.
+    """
+    probabilities = torch.full((8, 8), 0.998 / 5)
+    probabilities[:, EOS] = 0.002
+    for limit in (3, 12):
+        assert len(speak(probabilities.log().expand(limit, 8, 8), beam, 0.6)[0]) == limit
+    probabilities[:, EOS] = 0.9  # the likeliest of all, and yet not the first
+    assert len(speak(probabilities.log().expand(12, 8, 8), beam, 0.6)[0]) == 2
+
+
+@pytest.mark.parametrize("share, counted", [(0.16, True), (0.14, False)])
+def test_d7_an_end_counts_among_the_2w_best(speak, share, counted):
+    """D7: of beam 2 an end counts as the fourth best continuation, not as the fifth."""
+    probabilities = torch.full((8, 8), 1e-9)
+    probabilities[BOS, 3] = probabilities[4, 5] = probabilities[5, 6] = 1.0
+    probabilities[3, 4:8] = tensor([0.3, 0.2, 0.18, 0.15])
+    probabilities[3, EOS], probabilities[6, EOS], probabilities[6, 6] = share, 0.001, 0.999
+    tokens, _ = speak(probabilities.log().expand(6, 8, 8), 2, 0.0)
+    assert (tokens == [3, EOS]) == counted
 
 
 @pytest.mark.parametrize("place", ["output", "none"])
@@ -464,14 +489,14 @@ def test_d7_limits_are_per_source(make_model, ragged):
     """D7: each output ends with EOS within its own limit, and at the limit EOS is all that can come."""
     reached = 0
     for seed in (1, 3, 6):
-        model, limits = make_model(seed), tensor([6, 2, 1, 9])
+        model, limits = make_model(seed), tensor([6, 3, 2, 9])
         model.embedding.weight.data[EOS] = -model.decoder[-1].norms[-1].bias.data  # an unlikely end
         found = beam_search(model, memory_of(model, model.encode(ragged)), limits, 4, 1.0)
         for row, limit in enumerate(limits.tolist()):
             tokens = words(found.tokens[row])
             assert len(tokens) <= limit and tokens[-1] == EOS and EOS not in tokens[:-1]
-            reached += len(tokens) == limit > 1
-        assert words(found.tokens[2]) == [EOS]
+            reached += len(tokens) == limit > 2
+        assert len(words(found.tokens[2])) == 2
     assert reached
 
 
@@ -514,7 +539,7 @@ def test_half_precision_decodes(make_model, ragged, dtype, tolerance, prune):
         (dict(beam=0), "beam is 0; it must be at least 1"),
         (dict(length_penalty=-1.0), "length_penalty is -1.0; it must be at least 0"),  # the stopping bound rests on it
         (dict(extra_length=0, min_length=99), "a limit of 1 tokens leaves no output of at least 99"),
-        (dict(extra_length=-4), "a limit of -3 tokens leaves no output of at least 1"),
+        (dict(extra_length=-4), "a limit of -3 tokens leaves no output of at least 2"),
     ],
 )
 def test_search_refuses(model, ragged, options, message):

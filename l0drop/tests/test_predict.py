@@ -14,10 +14,11 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 from shared.data import read_texts  # noqa: E402
 
 from .. import evaluate  # noqa: E402
-from ..evaluate import Output, decode_all  # noqa: E402
+from ..decode import Output, decode_all  # noqa: E402
 from ..predict import bracket_pruned, main, predict  # noqa: E402
 from ..text import encode_examples, train_tokenizer  # noqa: E402
-from ..train import load_run, train  # noqa: E402
+from ..loading import load_run  # noqa: E402
+from ..train import train  # noqa: E402
 from .test_train import SMALL  # noqa: E402
 
 TEXTS = ["in Brenton two halls were built .", "Anna   slept .", "no town was named by anyone at all ."]

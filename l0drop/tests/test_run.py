@@ -1,4 +1,4 @@
-"""run.py: flags in range, run folders, checkpoints, errors of one line. The same file in every package."""
+"""run.py: flags, ranges, run folders, checkpoints, errors of one line. It is the same file in every package."""
 
 import errno
 import io
@@ -6,6 +6,8 @@ import json
 import os
 import pickle
 import shutil
+import signal
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -13,6 +15,7 @@ from typing import Literal
 import pytest
 import torch
 from accelerate import Accelerator
+from filelock import FileLock
 from safetensors.torch import load_file, save
 from torch import nn
 
@@ -21,8 +24,11 @@ from .. import run
 
 @dataclass(frozen=True)
 class Config:
-    steps: int = 3
-    rate: float = 0.1
+    steps: run.Positive = 3
+    rate: run.Share = 0.1
+    init: str = ""
+    fast: bool = False
+    limit: int | None = None
     kind: Literal["a", "b"] = "a"
     sizes: tuple[int, ...] = (1, 2)
 
@@ -45,19 +51,20 @@ def new_model() -> nn.Module:
     return nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5))
 
 
-def train(out: Path, config: Config = Config()) -> Path:
+def train(out: Path, config: Config = Config(), data: str = "d", exists: bool | None = None) -> Path:
     """Fit a linear map to noise, one step per checkpoint."""
     torch.manual_seed(0)
     accelerator, model = Accelerator(cpu=True), new_model()
     model, optimizer = accelerator.prepare(model, torch.optim.Adam(model.parameters()))
-    new = {"step": 0, "log": []}
-    with run.training(accelerator, out, config, new, lambda folder: (folder / "words").write_text("x")) as progress:
+    new, exists = {"step": 0, "log": [], "data": data}, run.holds_run(out, True) if exists is None else exists
+    write = lambda folder: (folder / "words").write_text("x")  # noqa: E731
+    with run.training(accelerator, out, config, new, write, exists, keep=2) as progress:
         for step in range(progress["step"], config.steps):
             loss = (model(torch.rand(2, 3)) - 1).square().mean()
             accelerator.backward(loss)
             optimizer.step()
             optimizer.zero_grad()
-            progress = {"step": step + 1, "log": [*progress["log"], {"step": step + 1, "loss": loss.item()}]}
+            progress |= {"step": step + 1, "log": [*progress["log"], {"step": step + 1, "loss": loss.item()}]}
             run.save_checkpoint(accelerator, out, progress, keep=2)
     shutil.copy(out / f"checkpoints/{config.steps:08d}/model.safetensors", out)
     return out
@@ -81,16 +88,68 @@ def finished(tmp_path, trained) -> Path:
 @pytest.mark.parametrize(
     ("name", "values", "must_be"),
     [
-        ("rate", [float("nan"), float("inf"), -1.0, 1.5], "a finite number from 0 to 1"),
-        ("steps", [0, float("inf")], "a finite number of at least 1"),
+        ("rate", [float("nan"), float("inf"), -1.0, 1.5, 1e300, "x"], "a finite number from 0 to 1"),
+        ("steps", [0, float("inf"), 2.5, True, 10**12], "a whole number from 1 to 1,000,000,000"),
+        ("limit", [-1, "2"], "a whole number from 0 to 1,000,000,000"),
+        ("sizes", [(1, -1)], "a whole number from 0 to 1,000,000,000"),
         ("kind", ["c"], "one of a, b"),
+        ("fast", [1, "yes"], "True or False"),
+        ("init", [3], "text"),
     ],
 )
-def test_values_that_are_not_finite_out_of_range_or_no_choice_are_refused(name, values, must_be):
-    run.check_fields(Config(), {"steps": 1}, {"rate": 1})
+def test_values_of_another_type_not_finite_out_of_range_or_no_choice_are_refused(name, values, must_be):
+    run.check_fields(Config(limit=3))
     for value in values:
-        with pytest.raises(ValueError, match=f"^--{name} is {value!r}; it must be {must_be}$"):
-            run.check_fields(Config(**{name: value}), {"steps": 1}, {"rate": 1})
+        with pytest.raises(ValueError, match=f"^--{name} is .*; it must be {must_be}$"):
+            run.check_fields(Config(**{name: value}))
+
+
+PRESETS = {"tiny": {}, "long": {"steps": 9}, "tuned": {"init": "a run of --preset long", "rate": 0.5}}
+
+
+def parse(*arguments: str):
+    return run.parse([str(a) for a in arguments], Config, PRESETS, "Train.")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--ratee", "1"], r"Unrecognized options: --ratee.* \(perhaps you meant --rate\); --help explains every flag"),
+        (["--rate", "x"], "--rate"),
+        (["--kind", "c"], "invalid choice 'c'"),
+        (["--preset", "huge"], "--preset is 'huge'; it must be one of tiny, long, tuned"),
+        (["--preset", "tuned"], "--preset tuned starts from a run of --preset long: add --init RUN"),
+        (["--init", ""], "--init is empty"),
+    ],
+)
+def test_a_wrong_flag_is_one_line(flags, message, tmp_path):
+    with pytest.raises(ValueError, match=message) as error:
+        parse("--out", tmp_path / "new", *flags)
+    assert "\n" not in str(error.value)
+
+
+def test_values_come_from_the_preset_from_the_run_of_init_or_from_the_run_itself(tmp_path, finished):
+    new = tmp_path / "new"
+    assert parse("--out", new) == (Config(), new, False)
+    assert parse("--out", new, "--preset", "long", "--rate", "0.3")[0] == Config(steps=9, rate=0.3)
+    run.write_config(finished, Config(kind="b", steps=3))
+    assert parse("--out", new, "--init", finished)[0] == Config(kind="b", init=str(finished))
+    tuned = Config(kind="b", rate=0.5, init=str(finished))
+    assert parse("--out", new, "--init", finished, "--preset", "tuned")[0] == tuned
+    assert parse("--out", finished, "--resume") == (Config(kind="b"), finished, True)
+    assert parse("--out", finished, "--resume", "--steps", "7")[0] == Config(kind="b", steps=7)
+
+
+def test_resume_names_the_flags_that_contradict_the_run_and_no_others(tmp_path, finished):
+    run.write_config(finished, Config(rate=0.7, kind="b"))
+    for flags in (["--rate", "0.1"], ["--steps", "2"], ["--rate", "0.1", "--kind", "b"]):
+        with pytest.raises(ValueError, match=f"leave out {flags[0][2:]}$"):
+            parse("--out", finished, "--resume", *flags)
+    with pytest.raises(ValueError, match="leave out init$"):
+        parse("--out", finished, "--resume", "--init", tmp_path)
+    with pytest.raises(ValueError, match="leave out rate, kind"):
+        parse("--out", finished, "--resume", "--preset", "long")
+    assert parse("--out", finished, "--resume", "--preset", "long", "--rate", "0.7", "--kind", "b")[0].steps == 9
 
 
 def stop(error):
@@ -103,8 +162,18 @@ def test_foreseen_errors_are_one_line_a_closed_pipe_none_and_mistakes_keep_their
             run.one_line_errors(stop)(error)
         text = capsys.readouterr().err
         assert exit.value.code == code and text.startswith("error: ") and text.count("\n") == 1
-    with pytest.raises(SystemExit, match="--resume"):
+    with pytest.raises(SystemExit, match="^stopped$"):
         run.one_line_errors(stop)(KeyboardInterrupt())
+    monkeypatch.setattr(stop, "__module__", "package.train")
+    with pytest.raises(SystemExit, match="stopped; the training goes on .* with --resume"):
+        run.one_line_errors(stop)(KeyboardInterrupt())
+    with pytest.raises(SystemExit):
+        run.one_line_errors(stop)(ModuleNotFoundError("No module named 'shared'", name="shared"))
+    assert "need the folder `shared`" in capsys.readouterr().err
+    with monkeypatch.context() as patch, pytest.raises(SystemExit):
+        patch.setattr(sys, "stdout", None)
+        run.one_line_errors(lambda _: pytest.fail("began"))([])
+    assert "standard output is closed" in capsys.readouterr().err
     with pytest.raises(ZeroDivisionError):
         run.one_line_errors(stop)(ZeroDivisionError())
     redirected = []
@@ -132,7 +201,7 @@ def test_a_run_killed_at_any_write_resumes_to_the_same_bits(tmp_path, monkeypatc
     with pytest.raises(Killed):
         train(out)
     monkeypatch.undo()
-    assert out.exists() == (out / "config.json").exists() and len(list(tmp_path.iterdir())) <= 1
+    assert out.exists() == (out / "config.json").exists()
     assert_same_run(train(out), trained)
     assert [path.name for path in sorted((out / "checkpoints").iterdir())] == ["00000002", "00000003"]
 
@@ -168,7 +237,7 @@ def test_a_folder_in_use_is_refused(tmp_path, finished):
 @pytest.mark.parametrize(("held", "out"), [("run", "run"), ("new.unfinished", "new")])
 def test_two_processes_cannot_train_in_one_folder(tmp_path, finished, held, out):
     (tmp_path / held).mkdir(exist_ok=True)
-    with run.FileLock(tmp_path / held / ".lock"):
+    with FileLock(tmp_path / held / ".lock"):
         with pytest.raises(ValueError, match="another process trains in"):
             train(tmp_path / out, Config(steps=4))
         assert (tmp_path / held).exists()  # the other's
@@ -178,8 +247,10 @@ def test_two_processes_cannot_train_in_one_folder(tmp_path, finished, held, out)
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"package": "other", "config": {}}', "belongs to the package 'other'"),
-        ('{"package": "NAME", "config": {"colour": 1}}', "config.json is cut off, .*colour"),
+        ('{"package": "other", "config": {"colour": 1}}', "of the package 'other'"),
+        ('{"package": "NAME", "config": {"steps": "abc"}}', "--steps is 'abc'"),
+        ('{"package": "NAME", "config": ' + "[" * 100_000, "config.json is cut off"),
+        ('{"package": "NAME", "config": {"colour": 1}}', "config.json is cut off .*colour"),
         ('{"package": "NAME", "config": 3}', "config.json is cut off"),
         ('{"package": "NAME"}', "config.json is cut off"),
         ("[]", "config.json is cut off"),
@@ -239,3 +310,54 @@ def test_another_number_of_processes_is_named(finished):
     shutil.copy(state, state.with_name("random_states_1.pkl"))
     with pytest.raises(ValueError, match="2 processes wrote it, 1 would read it"):
         train(finished, Config(steps=4))
+
+
+def test_a_run_folder_that_was_removed_stops_its_training(tmp_path, monkeypatch):
+    original = run.save_checkpoint
+
+    def save_after_a_move(accelerator, folder, progress, keep=1):
+        if progress["step"] == 2:
+            folder.rename(tmp_path / "moved")
+        original(accelerator, folder, progress, keep)
+
+    monkeypatch.setattr(run, "save_checkpoint", save_after_a_move)
+    with pytest.raises(ValueError, match="was moved or removed while it was trained"):
+        train(tmp_path / "run")
+    assert not (tmp_path / "run").exists() and (tmp_path / "moved/checkpoints/00000001").exists()
+
+
+def test_a_run_that_another_process_made_meanwhile_is_not_taken_over(tmp_path, finished):
+    before = (finished / "config.json").read_bytes()
+    with pytest.raises(ValueError, match="was made or removed by another process meanwhile"):
+        train(finished, Config(rate=0.9), exists=False)
+    assert (finished / "config.json").read_bytes() == before
+
+
+def test_other_training_data_are_noticed(finished):
+    with pytest.raises(ValueError, match="the training data are no longer those"):
+        train(finished, Config(steps=4), data="other")
+    assert run.fingerprint(["a", "b"]) == run.fingerprint(["a", "b"]) != run.fingerprint(["a", "c"])
+
+
+def test_a_folder_of_somebody_elses_is_not_emptied(tmp_path):
+    (tmp_path / "run.unfinished").mkdir()
+    (tmp_path / "run.unfinished/thesis.txt").write_text("x")
+    with pytest.raises(ValueError, match="exists and is no start of a run"):
+        train(tmp_path / "run")
+    assert (tmp_path / "run.unfinished/thesis.txt").read_text() == "x"
+
+
+def test_the_log_is_whole_after_a_kill_before_it_was_written(tmp_path, finished):
+    (finished / "log.jsonl").write_text("")
+    (finished / "checkpoints/00000001").mkdir()
+    train(finished)
+    assert len((finished / "log.jsonl").read_text().splitlines()) == 3
+    assert not (finished / "checkpoints/00000001").exists()
+
+
+def test_a_terminated_command_ends_as_an_interrupted_one(monkeypatch):
+    set_to = {}
+    monkeypatch.setattr(signal, "getsignal", lambda number: signal.SIG_DFL)
+    monkeypatch.setattr(signal, "signal", set_to.__setitem__)
+    run.one_line_errors(lambda _: None)([])
+    assert set_to[signal.SIGTERM] is set_to[signal.SIGHUP] is signal.default_int_handler

@@ -1,7 +1,7 @@
 """The paper's figures, one function each: a PNG and, beside it, a CSV of the numbers that it shows.
 
-python -m l0drop.figures metrics.json --out figures                                # Figures 3, 4, 5
-python -m l0drop.figures metrics.json --out figures --run runs/l0 --baseline runs/base   # Figures 1, 2, 6, 7, 8 too
+python -m l0drop.experiments.figures metrics.json --out figures                                # Figures 3, 4, 5
+python -m l0drop.experiments.figures metrics.json --out figures --run runs/l0 --baseline runs/base   # 1, 2, 6, 7, 8
 
 Figures 4 and 5 show the metrics of a lambda sweep, Figure 8 every --run; 2, 6 and 7 show the first --run. What they
 measure is in measures.py. Several metrics files are several seeds: Figure 4 has a line for each.
@@ -20,15 +20,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from shared.data import Example, load, write_csv
+from shared.timing import find_device
 
-from .evaluate import decode_all, load_runs
-from .gates import BETA, EPSILON, open_probability
+from ..decode import decode_all
+from ..evaluate import load_runs
+from ..gates import BETA, EPSILON, open_probability
+from ..loading import Run
+from ..model import EOS
+from ..patterns import UNIT_TYPES
+from ..run import Positive, check_fields, one_line_errors, read_flags
+from ..text import Item
+from .entmax import load_entmax
 from .measures import attention_maps, encode_all, mean_entropies, places_in_words, stretched_density, summed_attention
-from .model import EOS
-from .patterns import UNIT_TYPES
-from .run import one_line_errors
-from .text import Item
-from .train import Run
 
 THRESHOLD = 0.6  # captions of Figures 1 and 7: the share of source words that receive less
 EDGES = np.append(np.arange(51) / 10, np.inf)  # bins of Figures 1 and 7; the last is open
@@ -44,10 +47,10 @@ class Options:
     out: Path  # folder to write to
     run: tuple[Path, ...] = ()  # L0Drop runs; Figures 2, 6 and 7 show the first, Figure 8 all
     baseline: Path | None = None  # a run without gates, for Figures 1, 2 and 8
-    sparse: Path | None = None  # a run with --cross-attention entmax, for Figure 2
+    sparse: Path | None = None  # a run of experiments/entmax.py, for Figure 2
     data: str = ""  # default: the first run's
     split: str = "test"
-    limit: int | None = None  # first N examples only
+    limit: Positive | None = None  # first N examples only
     device: str = "cpu"
 
 
@@ -252,9 +255,13 @@ def figure_5(out: Path, name: str, metrics: dict, key: str, order: Sequence[str]
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    options = tyro.cli(Options, prog=f"python -m {__package__}.figures", description=__doc__, args=arguments)
+    options = read_flags(Options, arguments, prog=f"python -m {__package__}.figures", description=__doc__)
+    check_fields(options)
     files = [read_metrics(path) for path in options.metrics]
-    both = load_runs([*options.run, *filter(None, (options.baseline, options.sparse))], options.device)
+    both = load_runs([*options.run, *filter(None, [options.baseline])], options.device)
+    if options.sparse:
+        both[options.sparse.name] = load_entmax(options.sparse)
+        both[options.sparse.name].model.to(find_device(options.device))
     runs = {path.name: both[path.name] for path in options.run}
     others = {name: run for name, run in both.items() if name not in runs}
     for name, run in both.items():

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from ..precision import PRECISIONS, PackedLinear, convert
-from ..search import generate
+from ...experiments.precision import PRECISIONS, PackedLinear, convert
+from ...search import generate
 
 
 def test_packed_weights_give_the_same_numbers():

@@ -8,8 +8,8 @@ import torch
 
 pytest.importorskip("shared")
 
-from ..benchmark import BEAM, QUICK, SHAPES, close_gates, decode_rows, fix_gates, main
-from ..search import generate
+from ...experiments.benchmark import BEAM, QUICK, SHAPES, close_gates, decode_rows, fix_gates, main
+from ...search import generate
 
 
 @pytest.fixture(scope="module")

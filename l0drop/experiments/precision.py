@@ -2,14 +2,25 @@
 
 `convert(model, "float32")` packs every weight once as oneDNN wants it (the same numbers but for rounding), "bf16" and
 "fp16" cast the model, "int8" quantises weights ahead and inputs as they come. The gates' predictor stays as it is.
+
+python -m l0drop.experiments.precision runs/base runs/l0 --csv precision.csv     # the quality at each of them
 """
 
+import copy
 import warnings
+from dataclasses import dataclass
+from pathlib import Path
 
 import torch
+import tyro
 from torch import Tensor, nn
 
-from .model import Transformer
+from shared.data import check_outputs, load, write_csv
+from shared.rouge import table
+
+from ..evaluate import evaluate, load_runs
+from ..model import Transformer
+from ..run import Positive, check_fields, one_line_errors, read_flags
 
 PRECISIONS = ("float32", "bf16", "fp16", "int8")
 ROWS = 64  # of the inputs that packed weights are laid out for; others work, more slowly
@@ -70,3 +81,42 @@ def swap(weight: Tensor, bias: Tensor | None, precision: str) -> nn.Module:
     with warnings.catch_warnings():  # torch.ao is deprecated; without a compiler torchao is 10 times slower here
         warnings.simplefilter("ignore")
         return torch.ao.quantization.quantize_dynamic(nn.Sequential(linear), {nn.Linear}, torch.qint8)[0]
+
+
+@dataclass
+class Options:
+    """The command line."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]  # run folders
+    data: str = ""  # anything shared.data.load takes; default: the first run's
+    split: str = "test"
+    limit: Positive | None = None  # first N examples only
+    precisions: tuple[str, ...] = ("float32", "bf16", "int8")
+    csv: Path | None = None  # write a row per run and precision here
+    device: str = "cpu"
+
+
+@one_line_errors
+def main(arguments: list[str] | None = None) -> None:
+    options = read_flags(Options, arguments, prog=f"python -m {__package__}.precision", description=__doc__)
+    check_fields(options)
+    if wrong := set(options.precisions) - set(PRECISIONS):
+        raise ValueError(f"--precisions {wrong.pop()}: choose from {', '.join(PRECISIONS)}")
+    if not options.runs:
+        raise ValueError("give at least one run folder")
+    check_outputs(options.csv, inputs=[options.data])
+    runs, rows = load_runs(options.runs, options.device), []
+    data = options.data or next(iter(runs.values())).config.data
+    examples = load(data, options.split, options.limit)
+    for precision in options.precisions:
+        converted = {n: run._replace(model=convert(copy.deepcopy(run.model), precision)) for n, run in runs.items()}
+        metrics = evaluate(converted, examples)
+        for name, system in metrics["systems"].items():
+            rows.append({"system": name, "precision": precision, metrics["metric"]: system[metrics["metric"]]})
+    print(table(rows))
+    if options.csv:
+        write_csv(options.csv, rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,6 @@
 """What pruning and sharing save: whole decodes, all sides in one run, against the engines that people use.
 
-python -m l0drop.benchmark --csv results.csv                      # hours; --quick: seconds, does it run
+python -m l0drop.experiments.benchmark --csv results.csv                      # hours; --quick: seconds, does it run
 
 A decode is encoder, gates, compression and beam search of ten sources, with random weights of the paper's size and
 gates that close the paper's share of the positions. Peers: `generate` of `transformers` and, where it is installed,
@@ -29,10 +29,10 @@ from shared.data import check_outputs, write_csv
 from shared.rouge import table
 from shared.timing import find_device, keep_memory, spread, time_rounds
 
-from .model import ModelConfig, Transformer
+from ..model import ModelConfig, Transformer
+from ..run import Positive, check_fields, one_line_errors, read_flags
+from ..search import generate
 from .precision import PRECISIONS, convert, swap_linears
-from .run import one_line_errors
-from .search import generate
 
 BEAM = 4  # Appendix A
 TINY = dict(vocabulary=100, width=16, feed_forward=32, heads=2, encoder_layers=1, decoder_layers=1)  # for --quick
@@ -65,11 +65,11 @@ class Options:
     """The command line."""
 
     shapes: tuple[int, ...] = tuple(SHAPES)  # source lengths: 400, 2048
-    repeats: int = 7  # rounds
+    repeats: Positive = 7  # rounds
     sides: tuple[str, ...] = ()  # names of sides; default: all
     csv: Path | None = None  # write every number here
     quick: bool = False  # tiny model and sources: does it run, nothing more
-    threads: int = 1
+    threads: Positive = 1
     device: Literal["cpu", "cuda"] = "cpu"
 
 
@@ -160,7 +160,8 @@ def decode_rows(shape: Shape, seconds: dict[str, np.ndarray]) -> list[dict]:
 
 @one_line_errors
 def main(arguments: list[str] | None = None) -> None:
-    options = tyro.cli(Options, prog=f"python -m {__package__}.benchmark", description=__doc__, args=arguments)
+    options = read_flags(Options, arguments, prog=f"python -m {__package__}.benchmark", description=__doc__)
+    check_fields(options)
     if options.repeats < 3:
         raise ValueError(f"--repeats is {options.repeats}; a median needs at least 3")
     if wrong := set(options.shapes) - set(SHAPES):

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .gates import BETA, EPSILON
-from .model import EOS, Attention, Transformer
-from .text import Item, collate
+from ..gates import BETA, EPSILON
+from ..model import EOS, Attention, Transformer
+from ..text import Item, collate
 
 PLACES = 5  # equal parts of a word in Figure 6
 
@@ -41,7 +41,7 @@ def recorded(attentions: Sequence[Attention]) -> Iterator[list[Tensor]]:
 
     def record(attention: Attention, inputs: tuple) -> None:
         x, keys, _, bias = inputs
-        collected.append(attention.weights(x, keys, bias))
+        collected.append(attention.weights(attention.split_heads(attention.query(x)), keys, bias))
 
     with ExitStack() as hooks:
         for attention in attentions:

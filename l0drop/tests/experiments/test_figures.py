@@ -19,8 +19,9 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 
 from shared.data import load  # noqa: E402
 
-from .. import evaluate, figures  # noqa: E402
-from ..measures import (  # noqa: E402
+from ... import evaluate
+from ...experiments import figures  # noqa: E402
+from ...experiments.measures import (  # noqa: E402
     attention_maps,
     encode_all,
     mean_entropies,
@@ -28,10 +29,11 @@ from ..measures import (  # noqa: E402
     recorded,
     summed_attention,
 )
-from ..model import EOS  # noqa: E402
-from ..text import Item  # noqa: E402
-from ..train import load_run, train  # noqa: E402
-from .test_train import SMALL  # noqa: E402
+from ...model import EOS  # noqa: E402
+from ...text import Item  # noqa: E402
+from ...loading import load_run
+from ...train import train  # noqa: E402
+from ..test_train import SMALL  # noqa: E402
 
 DATA = "toy:count=12,seed=9"  # other stories than the runs are trained on
 EXAMPLES = 5
