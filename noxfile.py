@@ -5,6 +5,7 @@ import importlib.util
 import logging
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -29,82 +30,23 @@ PACKAGES = {
 PAPERS = [name for name in PACKAGES if name != "shared"]
 # What a package's tests try if it is there, beyond its requirements.
 OPTIONAL = {
-    "shared": ["datasets", "aclsum; python_version >= '3.11'"],
-    "diminishing_attention": ["bert-score", "POT", "aclsum; python_version >= '3.11'"],  # Table 2, data
+    "shared": ["datasets", "aclsum"],
+    "diminishing_attention": ["bert-score", "POT", "aclsum"],  # Table 2, data
     "discourse_tree_attention": ["rst2dep", "depedit"],  # another conversion of trees, to compare with
 }
-# A toy corpus in which a summariser trained without its signal copies well and does not know what matters.
-HARD_TOY = "toy:names=10,min_sentences=8,max_sentences=8,min_facts=2,max_facts=2,other_facts=2,repetition=0"
-# What `demo` runs: a package's modules with their arguments. `train --resume` does not train a finished run again.
-# `predict` reads runs/story.txt (one toy story, on one line) or runs/story.jsonl (the same with its tree).
-DEMOS = {
-    "l0drop": (
-        "train --out runs/l0drop-base --l0drop none --resume",
-        "train --out runs/l0drop --init runs/l0drop-base --l0drop output --l0-weight 0.5 --steps 400 --resume",
-        "evaluate runs/l0drop-base runs/l0drop --json runs/l0drop/metrics.json",
-        "figures runs/l0drop/metrics.json --run runs/l0drop --baseline runs/l0drop-base --out figures/l0drop",
-        "predict runs/l0drop runs/story.txt --show-pruned",
-    ),
-    "head_masking": (
-        f"train --out runs/head-masking --data {HARD_TOY},signal=0 --width 64 --feed-forward 256 --steps 800 --resume",
-        f"train --preset tagger --out runs/head-masking-tagger --encoder runs/head-masking --data {HARD_TOY} "
-        "--steps 300 --resume",
-        f"evaluate runs/head-masking --tagger runs/head-masking-tagger --data {HARD_TOY} --heads top --oracle --sweep "
-        "--focus --analysis 60 --limit 150 --json runs/head-masking.json",
-        "figures runs/head-masking.json --out figures/head_masking",
-        "predict runs/head-masking runs/story.txt --tagger runs/head-masking-tagger --both",
-    ),
-    "encdec_sentence_sparse": (
-        "train --out runs/sparse-base --data toy:max_sentences=8,names=20 --batch-size 16 --steps 900 --save-every 300 "
-        "--resume",
-        "train --task kl --out runs/sparse-kl --init runs/sparse-base --steps 100 --warmup 20 --resume",
-        "train --task integrated --out runs/sparse-apx --init runs/sparse-kl --r 4 --steps 100 --warmup 20 "
-        "--learning-rate 3e-4 --resume",
-        "evaluate runs/sparse-base runs/sparse-kl runs/sparse-apx --r 4 2 1 --limit 50 --map 0 --json runs/sparse.json",
-        "figures runs/sparse.json --out figures/encdec_sentence_sparse",
-        "predict runs/sparse-apx runs/story.txt",
-    ),
-    "diminishing_attention": (
-        "train --preset repetition --out runs/pg --resume",
-        "train --out runs/pg-more --init runs/pg --steps 100 --resume",
-        "train --out runs/pg-cov --init runs/pg --coverage True --steps 100 --resume",
-        "train --out runs/pg-dim --init runs/pg --diminishing dim --steps 100 --resume",
-        "train --out runs/pg-dydim --init runs/pg --diminishing dydim --steps 100 --resume",
-        "evaluate runs/pg-more runs/pg runs/pg-cov runs/pg-dim runs/pg-dydim --limit 200 --json runs/pg.json",
-        "figures runs/pg.json --run runs/pg-dim --out figures/diminishing_attention",
-        "predict runs/pg-dim runs/story.txt",
-    ),
-    "discourse_tree_attention": (
-        "train --out runs/discourse-dot --attention dot --resume",
-        "train --out runs/discourse-tree --attention d_tree --resume",
-        "train --out runs/discourse-shuffled --attention d_tree --shuffle-trees True --resume",
-        "evaluate runs/discourse-dot runs/discourse-tree runs/discourse-shuffled --json runs/discourse.json",
-        "figures runs/discourse.json --out figures/discourse_tree_attention",
-        "predict runs/discourse-tree discourse_tree_attention/tests/storm.txt "
-        "--tree discourse_tree_attention/tests/storm.dis --units 1",
-    ),
-}
-WRITE_STORY = """
-import json, pathlib
-from shared.toy import generate
-story, folder = generate("test", 1)[0], pathlib.Path("runs")
-folder.mkdir(exist_ok=True)
-(folder / "story.txt").write_text(" ".join(story["document"]) + "\\n", encoding="utf-8")
-(folder / "story.jsonl").write_text(json.dumps(story) + "\\n", encoding="utf-8")
-"""
 # Imports the modules of a copied package that must not want `shared`, which is not there, and its tests: those that do
 # want it leave themselves out.
 IMPORT_ALONE = """
 import importlib, pathlib, sys, pytest
-folder, *runners = sys.argv[1:]
-for path in sorted(pathlib.Path(folder).glob("*.py")):
-    if path.name not in runners:
+folder, *skip = sys.argv[1:]
+for path in sorted(pathlib.Path(folder).rglob("*.py")):
+    if path.name not in skip and not {"tests", "experiments"} & set(path.parts):
         importlib.import_module(".".join(path.with_suffix("").parts).removesuffix(".__init__"))
 sys.exit(pytest.main([folder, "--collect-only", "-qq"]))
 """
-RUNNERS = ("train.py", "evaluate.py", "predict.py", "figures.py", "benchmark.py")  # may import shared
+NOT_ALONE = ("train.py", "evaluate.py", "predict.py", "lesson.py")  # want shared; or run for long
 # Left to a package's own session, to keep `standalone` short; its test_predict.py trains, loads and predicts.
-NOT_STANDALONE = ("train", "evaluate", "figures", "benchmark", "run")
+NOT_STANDALONE = ("train", "evaluate", "run", "lesson", "readme")
 
 # Tests never reach the network, open no window, and use one thread: on a busy machine two are slower.
 TEST_ENV = {
@@ -113,6 +55,12 @@ TEST_ENV = {
     "TOKENIZERS_PARALLELISM": "false",
     "MPLBACKEND": "Agg",
     "OMP_NUM_THREADS": "1",
+}
+
+# The instructions of other CPUs: most laptops' (no AVX-512), and still older ones' in oneDNN.
+PORTABLE = {
+    "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "DNNL_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"},
+    "sse41": {"DNNL_MAX_CPU_ISA": "SSE41"},
 }
 
 HAS_UV = bool(shutil.which(os.environ.get("UV", "uv")) or importlib.util.find_spec("uv"))
@@ -183,7 +131,7 @@ def lint(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def trace(session: nox.Session) -> None:
-    """Check that each equation and deviation in a README has its line of code and a test, and the other way."""
+    """Check that each equation and deviation in a PAPER.md has its line of code and a test, and the other way."""
     session.run(sys.executable, ".ci/trace.py", *PAPERS, external=True)
 
 
@@ -205,26 +153,44 @@ for package_name in PACKAGES:
 @nox.session(venv_backend="none")
 @nox.parametrize("package", PAPERS, ids=PAPERS)
 def standalone(session: nox.Session, package: str) -> None:
-    """Copy, rename and nest a package's folder: its idea files import alone, its tests (without the longest) pass."""
+    """Copy, rename and nest a package's folder, whole and without experiments/: it imports alone, its tests pass."""
     python = package_python(session, package)
-    # Outside the repository, where neither `shared` nor the settings of pyproject.toml can be found by accident.
-    with tempfile.TemporaryDirectory() as folder:
-        top = Path(folder)
-        nest = top / "vendor" / "inner"
-        nest.mkdir(parents=True)
-        (top / "pytest.ini").write_text("[pytest]\n")
-        (nest / "__init__.py").touch()
-        (nest.parent / "__init__.py").touch()
-        skip_caches = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / package, nest / f"{package}_copied", ignore=skip_caches)
-        # The path is for the commands that a test starts as processes of their own.
-        options = {"env": {**TEST_ENV, "PYTHONPATH": folder}, "external": True}
-        copied = f"vendor/inner/{package}_copied"
-        with session.chdir(top):
-            session.run(python, "-c", IMPORT_ALONE, copied, *RUNNERS, silent=True, **options)
-            shutil.copytree(ROOT / "shared", top / "shared", ignore=skip_caches)
-            skip = [f"--ignore={copied}/tests/test_{name}.py" for name in NOT_STANDALONE]
-            session.run(python, "-m", "pytest", f"{copied}/tests", *skip, *session.posargs, **options)
+    for whole in (True, False):
+        # Outside the repository, where neither `shared` nor the settings of pyproject.toml can be found by accident.
+        with tempfile.TemporaryDirectory() as folder:
+            top = Path(folder)
+            nest = top / "vendor" / "inner"
+            nest.mkdir(parents=True)
+            (top / "pytest.ini").write_text("[pytest]\n")
+            (nest / "__init__.py").touch()
+            (nest.parent / "__init__.py").touch()
+            skip = shutil.ignore_patterns("__pycache__", *([] if whole else ["experiments"]))
+            shutil.copytree(ROOT / package, nest / f"{package}_copied", ignore=skip)
+            # The path is for the commands that a test starts as processes of their own.
+            options = {"env": {**TEST_ENV, "PYTHONPATH": folder}, "external": True}
+            copied = f"vendor/inner/{package}_copied"
+            with session.chdir(top):
+                session.run(python, "-c", IMPORT_ALONE, copied, *NOT_ALONE, silent=True, **options)
+                shutil.copytree(ROOT / "shared", top / "shared", ignore=skip)
+                left = [f"--ignore={copied}/tests/test_{name}.py" for name in NOT_STANDALONE]
+                left += [f"--ignore={copied}/tests/experiments"]
+                if whole:  # the laboratory's tests run in the package's own session; here they are only collected
+                    session.run(
+                        python, "-m", "pytest", "--collect-only", "-qq", f"{copied}/tests", silent=True, **options
+                    )
+                session.run(python, "-m", "pytest", f"{copied}/tests", *left, *session.posargs, **options)
+
+
+@nox.session
+@nox.parametrize("package", PAPERS, ids=PAPERS)
+def lesson(session: nox.Session, package: str) -> None:
+    """Run a lesson, which shows a paper's effect in seconds: nox -s lesson -- l0drop; --write executes its notebook."""
+    rest = [argument for argument in session.posargs if argument != "--write"]
+    if rest and package not in rest:
+        session.skip(f"asked for: {', '.join(rest)}")
+    install(session, "-r", f"{package}/requirements.txt", "matplotlib", "jupytext", "nbclient", "ipykernel")
+    mode = "write" if "--write" in session.posargs else "check"
+    session.run("python", ".ci/lesson.py", mode, package, env=TEST_ENV)
 
 
 @nox.session(venv_backend="none", default=False)
@@ -236,17 +202,36 @@ def mutants(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", default=False)
 def demo(session: nox.Session) -> None:
-    """Train a tiny preset, print its table, draw its figures, predict a text: nox -s demo -- l0drop [train flags]."""
+    """Run the commands of a README's demo, three CPU minutes: train, see the effect, predict: nox -s demo -- l0drop."""
     name, rest = chosen_package(session)
     python = package_python(session, name)
-    session.run(python, "-c", WRITE_STORY, external=True)
-    for command in DEMOS[name]:
-        module, *arguments = command.split() + (rest if command.startswith("train") else [])
-        session.run(python, "-m", f"{name}.{module}", *arguments, env={"MPLBACKEND": "Agg"}, external=True)
+    for command in demo_commands(name):
+        # A second demo goes on where the first one ended.
+        again = ["--resume", *rest] if ".train " in command else []
+        arguments = [*shlex.split(command, comments=True)[1:], *again]
+        session.run(python, *arguments, env=TEST_ENV, external=True)
+
+
+def demo_commands(name: str) -> list[str]:
+    """The lines of the block below <!-- demo --> in a package's README: each is a `python -m ...`."""
+    text = (ROOT / name / "README.md").read_text(encoding="utf-8")
+    block = re.search(r"<!-- demo -->\s*```\w*\n(.*?)```", text, re.DOTALL)
+    if not block:
+        raise ValueError(f"{name}/README.md has no block below <!-- demo -->")
+    return re.sub(r"\\\n\s*", "", block[1]).strip().splitlines()
+
+
+@nox.session(venv_backend="none", default=False)
+@nox.parametrize("cpu", list(PORTABLE), ids=list(PORTABLE))
+def portable(session: nox.Session, cpu: str) -> None:
+    """Run a package's tests with the instructions of another CPU: nox -s portable -- l0drop."""
+    name, rest = chosen_package(session)
+    env = TEST_ENV | PORTABLE[cpu]
+    session.run(package_python(session, name), "-m", "pytest", f"{name}/tests", *rest, env=env, external=True)
 
 
 @nox.session(venv_backend="none", default=False)
 def bench(session: nox.Session) -> None:
     """Measure the costs that a package's paper claims, all sides in one run: nox -s bench -- l0drop."""
     name, rest = chosen_package(session)
-    session.run(package_python(session, name), "-m", f"{name}.benchmark", *rest, external=True)
+    session.run(package_python(session, name), "-m", f"{name}.experiments.benchmark", *rest, external=True)

@@ -1,16 +1,17 @@
 """Check the import rules of the packages, and that code which is to be the same is.
 
-    python .ci/imports.py [PACKAGE ...]        default: every folder that holds a model.py
+    python .ci/imports.py [PACKAGE ...]        default: every folder that holds a run.py
 
 - A package imports its own modules relatively, and no other paper's package at all: the folder can be copied.
-- `shared` and what it needs is imported by train.py, evaluate.py, predict.py, figures.py and benchmark.py only; a test
-  that needs it says `pytest.importorskip("shared")` first.
-- model.py and the mechanisms import the standard library, torch, numpy and transformers, nothing else at the top;
-  what one option alone needs is imported inside a function, or in a file of the library's name (entmax.py). text.py
-  may import `tokenizers`, run.py `accelerate`, `filelock` and `safetensors`. None of them imports run.py, or one of
-  the five above, which may want `shared`.
+- The ground floor, all that is not in experiments/, imports nothing of experiments/, and neither do its tests, which
+  are all but tests/experiments/. Nothing on it imports train.py.
+- `shared` and what it needs is imported by train.py, evaluate.py, predict.py and experiments/ only; a test that needs
+  it says `pytest.importorskip("shared")` first.
+- The idea and the model import the standard library, torch, numpy and transformers, nothing else at the top; what one
+  option alone needs is imported inside a function. They import none of PLUMBING. text.py and loading.py may import
+  `tokenizers`, config.py and loading.py run.py. lesson.py imports the package by its name, as its readers do.
 - What is imported at the top is named in the package's requirements.txt.
-- run.py and tests/test_run.py are the same files in all packages, byte for byte.
+- run.py is the same file in all packages, byte for byte.
 - `# Same as l0drop/model.py:name` just above a function or class, at both: they are equal but for docstrings and
   comments. Two packages that have a function of some length alike say so.
 """
@@ -20,10 +21,16 @@ import re
 import sys
 from pathlib import Path
 
-RUNNERS = {"train.py", "evaluate.py", "predict.py", "figures.py", "benchmark.py"}
+RUNNERS = {"train.py", "evaluate.py", "predict.py"}  # and experiments/: may import shared
+PLUMBING = {"config", "loading", "decode", "run", "train", "evaluate", "predict"}
 MECHANISM_LIBRARIES = {"torch", "numpy", "transformers"}
-EXTRA_LIBRARIES = {"text.py": {"tokenizers"}, "run.py": {"accelerate", "filelock", "safetensors"}}
-COPIES = ("run.py", "tests/test_run.py")
+EXTRA_LIBRARIES = {
+    "text.py": {"tokenizers"},
+    "loading.py": {"tokenizers", "safetensors"},
+    "run.py": {"tyro"},
+    "lesson.py": {"matplotlib"},
+}
+COPIES = ("run.py",)
 LONG = 8  # lines
 TWIN = re.compile(r"#\s*Same as ([\w/]+\.py):(\w+)")
 
@@ -51,26 +58,38 @@ def relatively_imported(tree: ast.AST) -> list[tuple[int, str]]:
 def check_imports(path: Path, package: str, packages: set[str]) -> list[str]:
     """Broken import rules of one file."""
     text, problems = path.read_text(encoding="utf-8"), []
-    in_tests = path.parent.name == "tests"
-    mechanism = not in_tests and path.name not in RUNNERS
-    for line, name in relatively_imported(ast.parse(text)) if mechanism else []:
-        if f"{name}.py" in RUNNERS | {"run.py"}:
-            problems.append(f"{path}:{line}: {path.name} must not import {name}.py, which wants more libraries")
+    parts = path.parts[path.parts.index(package) + 1 :]
+    in_tests, in_laboratory, is_lesson = "tests" in parts, "experiments" in parts, parts == ("lesson.py",)
+    mechanism = not (in_tests or in_laboratory or path.name in RUNNERS)
+    idea = mechanism and path.stem not in PLUMBING | {"lesson"}
+    for line, name in relatively_imported(ast.parse(text)):
+        top = name.split(".")[0]
+        if top == "experiments" and not in_laboratory:
+            problems.append(f"{path}:{line}: the ground floor must not import experiments/")
+        elif top == "train" and not (in_tests or in_laboratory):
+            problems.append(f"{path}:{line}: {path.name} must not import train.py, which is the loop and nothing else")
+        elif top in PLUMBING and idea:
+            problems.append(f"{path}:{line}: {path.name} must not import {top}.py: the idea stands below it")
+        elif f"{top}.py" in RUNNERS and mechanism:
+            problems.append(f"{path}:{line}: {path.name} must not import {top}.py, which wants shared")
     for line, name, at_top in imported(ast.parse(text)):
         where = f"{path}:{line}: "
         if name == package:
-            problems.append(f"{where}import {name} relatively (from . or from ..), so that the folder can be renamed")
+            if not is_lesson:
+                problems.append(
+                    f"{where}import {name} relatively (from . or from ..), so that the folder can be renamed"
+                )
         elif name in packages:
             problems.append(f"{where}{package} must not import {name}: write it twice and declare it (Same as)")
         elif name == "shared" and in_tests:
             if 'importorskip("shared")' not in "\n".join(text.splitlines()[: line - 1]):
                 problems.append(f'{where}say pytest.importorskip("shared") first')
         elif name == "shared" and mechanism:
-            problems.append(f"{where}only {', '.join(sorted(RUNNERS))} import shared")
+            problems.append(f"{where}only {', '.join(sorted(RUNNERS))} and experiments/ import shared")
         elif at_top and mechanism:
-            allowed = MECHANISM_LIBRARIES | EXTRA_LIBRARIES.get(path.name, {path.stem})
+            allowed = MECHANISM_LIBRARIES | EXTRA_LIBRARIES.get(path.name, set())
             if name not in allowed and name not in sys.stdlib_module_names:
-                problems.append(f"{where}{path.name} imports {name}; a mechanism has {', '.join(sorted(allowed))}")
+                problems.append(f"{where}{path.name} imports {name}; it may import {', '.join(sorted(allowed))}")
     return problems
 
 
@@ -79,7 +98,7 @@ def check_requirements(package: str, root: Path) -> list[str]:
     listing, problems = root / package / "requirements.txt", []
     named = re.findall(r"^[\w.-]+", listing.read_text(encoding="utf-8"), re.M) if listing.exists() else None
     known = {name.lower().replace("-", "_") for name in named or []} | {"shared", package, *sys.stdlib_module_names}
-    for path in sorted((root / package).glob("*.py")) if named else []:
+    for path in files_of(root / package) if named else []:
         for line, name, at_top in imported(ast.parse(path.read_text(encoding="utf-8"))):
             if at_top and name not in known:
                 problems.append(f"{path}:{line}: {name} is not in {package}/requirements.txt")
@@ -127,15 +146,24 @@ def check_twins(path: Path, root: Path) -> list[str]:
     return problems
 
 
+def files_of(folder: Path) -> list[Path]:
+    """The code of a package without its tests."""
+    return [path for path in sorted(folder.rglob("*.py")) if "tests" not in path.parts]
+
+
 def check_duplicates(packages: list[str], root: Path) -> list[str]:
     """Functions of more than LONG lines, docstring apart, that two packages have alike and do not declare as twins."""
     seen, problems = {}, []
-    for path in (path for package in packages for path in sorted((root / package).glob("*.py"))):
+    for path in (path for package in packages for path in files_of(root / package)):
         declared = {name for _, name, *_ in declared_twins(path)}
         for node in ast.parse(path.read_text(encoding="utf-8")).body if path.name not in COPIES else []:
             text = definition(path, node.name) if isinstance(node, ast.FunctionDef) else ""
             first = seen.setdefault(text, path)
-            if text.count("\n") >= LONG and first.parent != path.parent and node.name not in declared:
+            if (
+                text.count("\n") >= LONG
+                and first.relative_to(root).parts[0] != path.relative_to(root).parts[0]
+                and node.name not in declared
+            ):
                 problems.append(f"{path}:{node.lineno}: {node.name} is the same as in {first}: say so (# Same as)")
     return problems
 
@@ -152,7 +180,7 @@ def check_copies(packages: list[str], root: Path) -> list[str]:
 
 
 def main(arguments: list[str], root: Path = Path(".")) -> int:
-    found = sorted(path.parent.name for path in root.glob("*/model.py"))
+    found = sorted(path.parent.name for path in root.glob("*/run.py"))
     problems = check_copies(found, root) + check_duplicates(found, root)
     for package in arguments or found:
         problems += check_requirements(package, root)

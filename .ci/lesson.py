@@ -68,7 +68,9 @@ def main(mode: str, package: str) -> None:
     if mode == "write":
         write(folder)
     else:
-        subprocess.run([sys.executable, "-m", f"{package}.lesson"], cwd=ROOT, check=True, env=os.environ | {"MPLBACKEND": "Agg"})
+        subprocess.run(
+            [sys.executable, "-m", f"{package}.lesson"], cwd=ROOT, check=True, env=os.environ | {"MPLBACKEND": "Agg"}
+        )
     if found := problems(folder):
         sys.exit("\n".join(found))
 

@@ -1,8 +1,8 @@
-"""Trace every equation, algorithm and deviation of a package from its README to code and test, and back.
+"""Trace every equation, algorithm and deviation of a package from its PAPER.md to code and test, and back.
 
-    python .ci/trace.py [PACKAGE ...]        default: every folder that holds a model.py
+    python .ci/trace.py [PACKAGE ...]        default: every folder that holds a run.py
 
-What a README says (tables under their `##` headings; a cell may name several places or tests):
+What a PAPER.md says (tables under their `##` headings; a cell may name several places or tests):
 
     ## Equations
     <!-- trace: Eq. 1-13, Algorithm 1 -->       optional: each of these must have a row
@@ -24,8 +24,8 @@ What must then hold:
   for the package's own paper: another paper's equation is written "equation 3 of Louizos et al.";
 - where a paper numbers no equations, the first cell, the code and the test (`test_section_4_2_`) say `Section 4.2`; not
   the other way, since code may name a section for other reasons;
-- every `D1` of the README stands in a comment or docstring of the code and in a test that asserts (or in that test's
-  name, `test_d1_`), and every `D1:` of the code stands in the README.
+- every `D1` of PAPER.md stands in a comment or docstring of the code and in a test that asserts (or in that test's
+  name, `test_d1_`), and every `D1:` of the code stands in PAPER.md.
 
 Standard library only, so that it runs where nothing is installed.
 """
@@ -119,7 +119,7 @@ class Package:
     """One package folder, and what is wrong with it in `problems`."""
 
     def __init__(self, folder: Path):
-        self.folder, self.problems = folder, []
+        self.folder, self.page, self.problems = folder, folder / "PAPER.md", []
         self.code, self.tests = {}, {}  # file -> source; name of a test -> (source, dotted name)
         for path in sorted(folder.rglob("*.py")):
             source = Source(path)
@@ -133,9 +133,9 @@ class Package:
         self.problems.append(f"{path.relative_to(self.folder.parent)}:{line}: {text}")
 
     def section(self, title: str) -> list[tuple[int, str]]:
-        """Return the numbered lines of the README below one heading."""
-        readme = self.folder / "README.md"
-        lines = readme.read_text(encoding="utf-8").splitlines() if readme.is_file() else []
+        """Return the numbered lines of PAPER.md below one heading."""
+        page = self.page
+        lines = page.read_text(encoding="utf-8").splitlines() if page.is_file() else []
         inside, found = False, []
         for number, line in enumerate(lines, start=1):
             if line.startswith("## "):
@@ -144,7 +144,7 @@ class Package:
             elif inside:
                 found.append((number, line))
         if not found:
-            self.problem(readme, 1, f'no section "## {title}"; write it (see .ci/trace.py for its form)')
+            self.problem(page, 1, f'no section "## {title}"; write it (see .ci/trace.py for its form)')
         return found
 
     def tested(self, label: str, names: list[str]) -> bool:
@@ -160,30 +160,30 @@ class Package:
 
     def check_row(self, line: int, row: str) -> set[str]:
         """Check one row of the table of equations and return its labels."""
-        readme = self.folder / "README.md"
+        page = self.page
         here = labels(row.split("|")[1]) | sections(row.split("|")[1])
         if not here:
             forms = '"Eq. 7", "Eq. 4-6", "Algorithm 1" or "Section 4.2"'
-            self.problem(readme, line, f"the first cell names no equation; write {forms}")
+            self.problem(page, line, f"the first cell names no equation; write {forms}")
         marked, places, tests = set(), PLACE.findall(row), TEST.findall(row)
         for file, name in places:
             if file not in self.code or name not in self.code[file].definitions:
-                self.problem(readme, line, f"there is no {file}:{name}; correct the row")
+                self.problem(page, line, f"there is no {file}:{name}; correct the row")
             else:
                 marked |= labels(self.code[file].prose_of(name)) | sections(self.code[file].prose_of(name))
         for name in tests:
             if name not in self.tests:
-                self.problem(readme, line, f"there is no {name} in tests/; correct the row or write the test")
+                self.problem(page, line, f"there is no {name} in tests/; correct the row or write the test")
             elif not asserts(self.tests[name][0].definitions[self.tests[name][1]]):
-                self.problem(readme, line, f"{name} asserts nothing or is skipped; make it assert")
+                self.problem(page, line, f"{name} asserts nothing or is skipped; make it assert")
         for label in sorted(here):
             if label not in marked:
                 mark = re.sub(r"Eq\. (.*)", r"Eq. (\1)", label)
                 where = " or ".join(f"{file}:{name}" for file, name in places) or "(no `file.py:name` in the row)"
-                self.problem(readme, line, f'{label}: no mark "# {mark}" in {where}; put it above the line of code')
+                self.problem(page, line, f'{label}: no mark "# {mark}" in {where}; put it above the line of code')
             if not self.tested(label, tests):
                 named = " or ".join(tests) or "(none in the row)"
-                self.problem(readme, line, f"{label}: no asserting test with this number in its name or text: {named}")
+                self.problem(page, line, f"{label}: no asserting test with this number in its name or text: {named}")
         return here
 
     def check_equations(self) -> set[str]:
@@ -195,21 +195,25 @@ class Package:
         for number, line in lines:
             if declared := re.match(r"<!--\s*trace:(.*)-->", line):
                 for label in sorted((labels(declared[1]) | sections(declared[1])) - rows):
-                    self.problem(self.folder / "README.md", number, f"{label} is declared but has no row; write one")
+                    self.problem(self.page, number, f"{label} is declared but has no row; write one")
         for source in self.code.values():
             for number, text in source.prose:
                 for label in sorted(labels(text) - rows):
-                    self.problem(source.path, number, f"{label} has no row in the README's table of equations; add it")
+                    self.problem(
+                        source.path, number, f"{label} has no row in the table of equations of PAPER.md; add it"
+                    )
         for name, (source, dotted) in self.tests.items():
             for label in sorted(labels_of_name(name) - rows):
                 if not label.startswith("D"):
                     line = source.definitions[dotted].lineno
-                    self.problem(source.path, line, f"{name}: {label} has no row in the README's table; add or rename")
+                    self.problem(
+                        source.path, line, f"{name}: {label} has no row in the table of PAPER.md; add or rename"
+                    )
         return rows
 
     def check_deviations(self) -> set[str]:
-        """Check the deviations both ways and return those of the README."""
-        readme, listed, untraced = self.folder / "README.md", {}, set()
+        """Check the deviations both ways and return those of PAPER.md."""
+        page, listed, untraced = self.page, {}, set()
         for number, line in self.section("Deviations"):
             if found := re.match(r"[|*\-\s]*(D\d+)\b", line):
                 listed[found[1]] = number
@@ -220,23 +224,25 @@ class Package:
                 for label in sorted({f"D{digits}" for digits in DEVIATION.findall(text)}):
                     marked.add(label)
                     if label not in listed:
-                        self.problem(source.path, number, f"{label} is not in the README's Deviations; add it there")
+                        self.problem(source.path, number, f"{label} is not in PAPER.md's Deviations; add it there")
         for label, number in listed.items():
             if label not in marked | untraced:
-                self.problem(readme, number, f'{label}: no mark "# {label}: ..." in the code; put it where it deviates')
+                self.problem(page, number, f'{label}: no mark "# {label}: ..." in the code; put it where it deviates')
             if label not in untraced and not self.tested(label, list(self.tests)):
-                self.problem(readme, number, f"{label}: no asserting test names it; write test_{label.lower()}_...")
+                self.problem(page, number, f"{label}: no asserting test names it; write test_{label.lower()}_...")
         return set(listed)
 
 
 def main(arguments: list[str]) -> int:
     """Check the packages, print what is missing and a count for each; return 1 if anything is."""
-    parser = argparse.ArgumentParser(description="Trace equations, algorithms and deviations between README and code.")
-    parser.add_argument("packages", nargs="*", help="package folders below the root; default: those with a model.py")
+    parser = argparse.ArgumentParser(
+        description="Trace equations, algorithms and deviations between PAPER.md and code."
+    )
+    parser.add_argument("packages", nargs="*", help="package folders below the root; default: those with a run.py")
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent)
     options = parser.parse_args(arguments)
     failed = False
-    for name in options.packages or sorted(path.parent.name for path in options.root.glob("*/model.py")):
+    for name in options.packages or sorted(path.parent.name for path in options.root.glob("*/run.py")):
         package = Package(options.root / name)
         rows, deviations = package.check_equations(), package.check_deviations()
         algorithms = sum(label.startswith("Algorithm") for label in rows)

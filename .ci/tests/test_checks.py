@@ -20,8 +20,14 @@ imports, mutants, trace = load("imports"), load("mutants"), load("trace")
 
 def package(root: Path, name: str = "paper", **files: str) -> Path:
     """Write a package; in a file's name `__` stands for a slash, and `_py`, `_md`, `_txt` for its ending."""
-    (root / name / "tests").mkdir(parents=True)
-    for path, text in {"__init___py": "", "model_py": "import torch\n", "tests____init___py": "", **files}.items():
+    (root / name / "tests").mkdir(parents=True, exist_ok=True)
+    for path, text in {
+        "__init___py": "",
+        "model_py": "import torch\n",
+        "run_py": "import json\n",
+        "tests____init___py": "",
+        **files,
+    }.items():
         stem, ending = path.replace("tests__", "tests/").rsplit("_", 1)
         (root / name / f"{stem}.{ending}").write_text(text)
     return root
@@ -34,25 +40,31 @@ TWIN = '# Same as paper/model.py:f\ndef f(x):\n    """Doc."""\n    return x\n'
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"model_py": "import shared.data\n"}, "only benchmark.py"),
-        ({"model_py": "def f():\n    from shared import data\n"}, "only benchmark.py"),
+        ({"model_py": "import shared.data\n"}, "only evaluate.py"),
+        ({"model_py": "def f():\n    from shared import data\n"}, "only evaluate.py"),
+        ({"lesson_py": "from shared import data\n"}, "only evaluate.py"),
         ({"model_py": "from paper import gates\n"}, "relatively"),
         ({"tests__test_a_py": "from paper import gates\n"}, "relatively"),
-        ({"model_py": "from .train import train\n"}, "must not import train.py"),
+        ({"loading_py": "from .train import train\n"}, "must not import train.py"),
+        ({"evaluate_py": "from .train import train\n"}, "must not import train.py"),
         ({"__init___py": "from . import model, train\n"}, "must not import train.py"),
-        ({"model_py": "from .run import load_weights\n"}, "must not import run.py"),
-        ({"model_py": "from . import predict\n"}, "must not import predict.py"),
-        ({"run_py": "from shared.data import load\n"}, "only benchmark.py"),
+        ({"model_py": "from .run import load_weights\n"}, "must not import run.py: the idea"),
+        ({"gates_py": "from . import config\n"}, "must not import config.py: the idea"),
+        ({"decode_py": "from . import predict\n"}, "must not import predict.py, which wants shared"),
+        ({"train_py": "from .experiments import figures\n"}, "must not import experiments/"),
+        ({"model_py": "def f():\n    from .experiments.entmax import g\n"}, "must not import experiments/"),
+        ({"tests__test_a_py": "from ..experiments import figures\n"}, "must not import experiments/"),
+        ({"run_py": "from shared.data import load\n"}, "only evaluate.py"),
         ({"run_py": "from .train import train\n"}, "must not import train.py"),
         ({"requirements_txt": "# tyro\ntorchvision\n"}, "paper/model.py:1: torch is not in paper/requirements.txt"),
-        ({"run_py": "import transformers, tyro\n"}, "run.py imports tyro"),
+        ({"run_py": "import accelerate, tyro\n"}, "run.py imports accelerate"),
         ({"run_py": "import torch\n"}, "paper/run.py:1: not the same file"),
         ({"text_py": LONG.format("another word")}, "paper/text.py:1: long is the same as in"),
-        ({"tests__test_run_py": "import torch\n"}, "paper/tests/test_run.py:1: not the same file"),
         ({"train_py": "from other.model import x\n"}, "must not import other"),
         ({"gates_py": "import pandas\n"}, "gates.py imports pandas"),
         ({"tests__test_a_py": "from shared import rouge\n"}, "importorskip"),
         ({"model_py": "# Same as other/model.py:f\ndef f(x):\n    return x + 1\n"}, "no longer the same"),
+        ({"model_py": "# Same as other/model.py:f\ndef f(x):\n    return y\n"}, "no longer the same"),
         ({"model_py": "# Same as other/model.py:g\ndef g(x):\n    return x\n"}, "no such twin"),
         ({"model_py": "# Same as other/text.py:h\ndef h(x):\n    return x\n"}, "does not say '# Same as' in turn"),
         ({"model_py": "# Same as other/model.py:f\n\ndef f(x):\n    return x\n"}, "does not stand just above"),
@@ -66,22 +78,25 @@ def test_imports_finds_each_broken_rule(tmp_path, capsys, files, message):
 
 
 def test_imports_passes_what_is_allowed(tmp_path):
-    run = "from accelerate import utils\nimport filelock, safetensors, torch\n"
+    run = "import json\nimport tyro\n\ndef save():\n    import accelerate\n"
     package(tmp_path, "other", model_py=TWIN, run_py=run, text_py="# Same as paper/gates.py:long\n" + LONG)
+    (tmp_path / "paper/experiments").mkdir(parents=True)
+    (tmp_path / "paper/experiments/figures.py").write_text("import matplotlib\nfrom shared import data\n")
     files = {
-        "requirements_txt": "torch>=2\nnumpy\nfilelock>=3\nsafetensors\naccelerate[x]\nTyro\ntqdm # bars\nentmax\n",
+        "requirements_txt": "torch>=2\nnumpy\nTyro\ntqdm # bars\nmatplotlib\nentmax\n",
         "run_py": run,
         "predict_py": "import tyro\nfrom shared.data import load\nfrom .run import load_weights\n",
         "model_py": "import math\nimport numpy\n\n# Same as other/model.py:f\ndef f(x):\n    return x\n",
         "gates_py": "def g():\n    import entmax\n# Same as other/text.py:long\n" + LONG,
-        "entmax_py": "from entmax import entmax_bisect\n",
+        "loading_py": "from .run import load_weights\nfrom .model import f\n",
+        "lesson_py": "import matplotlib\nfrom paper import model\n",
         "train_py": "import tqdm\nfrom shared.data import load\n",
         "tests__test_a_py": 'import pytest\npytest.importorskip("shared")\nfrom shared import rouge\n',
     }
     assert imports.main(["paper"], package(tmp_path, **files)) == 0
 
 
-MODEL = "def half(x):\n    return x / 2\n\ndef unused(x):\n    return x * 1\n"
+MODEL = "def half(x):\n    return x / 2\n\ndef unused(x):\n    return x * 1\n\ndef z(x):\n    y = 1\n    y = 1\n"
 TESTS = "from ..model import half\n\ndef test_half():\n    assert half(4) == 2\n"
 
 
@@ -92,6 +107,7 @@ TESTS = "from ..model import half\n\ndef test_half():\n    assert half(4) == 2\n
         ("return x * 1", "return x + 0", 1, "SURVIVED"),
         ("return x / 2", "return x /", 1, "ERROR"),
         ("return y", "return x", 1, "found 0 times"),
+        ("y = 1", "y = 2", 1, "found 2 times"),
         ("def half(x):", "def haif(x):", 1, "ERROR"),
     ],
 )
@@ -192,7 +208,7 @@ def test_d1_is_three():
 
 
 def traced(root: Path, capsys, readme: str = README, code: str = CODE, suite: str = SUITE) -> tuple[int, str]:
-    package(root, README_md=readme, model_py=code, tests__test_all_py=suite)
+    package(root, PAPER_md=readme, model_py=code, tests__test_all_py=suite)
     status = trace.main(["paper", "--root", str(root)])
     return status, capsys.readouterr().out
 
@@ -207,27 +223,28 @@ def test_trace_passes_a_package_in_order(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("file", "old", "new", "message"),
     [
-        ("readme", "## Equations", "## Formulas", 'README.md:1: no section "## Equations"'),
-        ("readme", "| Eq. 1 |", "| first |", "README.md:8: the first cell names no equation"),
-        ("readme", "Eq. 1-3,", "Eq. 1-4,", "README.md:5: Eq. 4 is declared but has no row"),
-        ("readme", "model.py:add", "model.py:sum", "README.md:9: there is no model.py:sum"),
-        ("readme", "`model.py:add`", "add", "README.md:9: Eq. 2: no mark"),
-        ("readme", "`test_eq1_twice`", "`test_eq1_thrice`", "README.md:8: there is no test_eq1_thrice"),
+        ("readme", "## Equations", "## Formulas", 'PAPER.md:1: no section "## Equations"'),
+        ("readme", "| Eq. 1 |", "| first |", "PAPER.md:8: the first cell names no equation"),
+        ("readme", "Eq. 1-3,", "Eq. 1-4,", "PAPER.md:5: Eq. 4 is declared but has no row"),
+        ("readme", "model.py:add", "model.py:sum", "PAPER.md:9: there is no model.py:sum"),
+        ("readme", "`model.py:add`", "add", "PAPER.md:9: Eq. 2: no mark"),
+        ("readme", "`test_eq1_twice`", "`test_eq1_thrice`", "PAPER.md:8: there is no test_eq1_thrice"),
         ("readme", "`test_eq1_twice`", "yes", "Eq. 1: no asserting test"),
-        ("readme", ", `test_sum_of_three`", "", "README.md:9: Eq. 3: no asserting test"),
+        ("readme", ", `test_sum_of_three`", "", "PAPER.md:9: Eq. 3: no asserting test"),
         ("readme", "| Eq. 1 |", "| Eq. 4 |", "model.py:8: Eq. 1 has no row"),
-        ("readme", "| D1 |", "| D3 |", "model.py:9: D1 is not in the README"),
-        ("readme", "| D1 |", "| D3 |", 'README.md:16: D3: no mark "# D3: ..." in the code'),
-        ("code", "Eq. (1).", "Twice.", 'README.md:8: Eq. 1: no mark "# Eq. (1)" in model.py:Layer.twice'),
+        ("readme", "| D1 |", "| D3 |", "model.py:9: D1 is not in PAPER.md"),
+        ("readme", "| D1 |", "| D3 |", 'PAPER.md:16: D3: no mark "# D3: ..." in the code'),
+        ("code", "Eq. (1).", "Twice.", 'PAPER.md:8: Eq. 1: no mark "# Eq. (1)" in model.py:Layer.twice'),
         ("code", "Eq. (2)-(3)", "Eq. (2)", "Eq. 3: no mark"),
         ("code", "START = 0  # Algorithm 1", "START = 0", "Algorithm 1: no mark"),
         ("code", "equation 7 of", "Eq. (7) of", "model.py:1: Eq. 7 has no row"),
-        ("code", "# D1: not three", "", "README.md:16: D1: no mark"),
-        ("code", "# D1", "# D4", "model.py:9: D4 is not in the README"),
+        ("code", "# D1: not three", "", "PAPER.md:16: D1: no mark"),
+        ("code", "# D1", "# D4", "model.py:9: D4 is not in PAPER.md"),
         ("suite", "assert add(1, 1) == 2", "add(1, 1)", "test_eq2_sum asserts nothing"),
         ("suite", "assert add(1, 1) == 2", "assert True", "test_eq2_sum asserts nothing"),
         ("suite", "def test_eq2_sum", "@pytest.mark.skip\ndef test_eq2_sum", "asserts nothing or is skipped"),
-        ("suite", "def test_d1_is_three", "def test_is_three", "README.md:16: D1: no asserting test names it"),
+        ("suite", "def test_eq2_sum", "@pytest.mark.xfail\ndef test_eq2_sum", "asserts nothing or is skipped"),
+        ("suite", "def test_d1_is_three", "def test_is_three", "PAPER.md:16: D1: no asserting test names it"),
         ("suite", "def test_d1_is_three", "def test_eq5_d1", "test_eq5_d1: Eq. 5 has no row"),
     ],
 )
@@ -236,6 +253,14 @@ def test_trace_finds_each_gap(tmp_path, capsys, file, old, new, message):
     assert texts[file].count(old) == 1
     status, output = traced(tmp_path, capsys, **{file: texts[file].replace(old, new)})
     assert status == 1 and message in output
+
+
+def test_trace_fails_whichever_package_has_a_gap(tmp_path, capsys):
+    """The first of two as well as the last."""
+    traced(tmp_path, capsys)
+    package(tmp_path, "wrong", PAPER_md=README.replace("| D1 |", "| D3 |"), model_py=CODE, tests__test_all_py=SUITE)
+    for packages in (["paper", "wrong"], ["wrong", "paper"]):
+        assert trace.main([*packages, "--root", str(tmp_path)]) == 1
 
 
 SECTIONS = {

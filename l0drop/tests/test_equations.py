@@ -9,8 +9,7 @@ import torch
 from torch import tensor
 
 from .. import gates
-from ..measures import stretched_density
-from ..model import EOS, PAD, Attention, dense_memory, objective, translation_loss
+from ..model import EOS, PAD, Attention, dense_memory, fused_attention, objective, translation_loss
 from . import reference
 
 LOG_ALPHAS = [-6.0, -4.0, -2.5, -2.3, -1.0, 0.0, 0.7, 1.0, 2.3, 2.5, 4.0, 6.0]
@@ -58,8 +57,22 @@ def test_eq1_heads_biases_and_masked_positions(model):
     expected = reference.multi_head(w, "decoder.0.cross_attention", x[0].double().numpy(), seen, heads=4)
     np.testing.assert_allclose(got, expected, atol=1e-5)
     keys, values = attention.project(memory)
-    attended = (attention.weights(x, keys, bias) @ values).transpose(1, 2).flatten(2)
+    queries = attention.split_heads(attention.query(x))
+    attended = (attention.weights(queries, keys, bias) @ values).transpose(1, 2).flatten(2)
     np.testing.assert_allclose(attention.output(attended)[0].detach(), expected, atol=1e-5)
+
+
+def test_eq1_the_fused_call_is_the_readable_one():
+    """Eq. (1): what decodes is what trains, padding and counts included, gradients too."""
+    queries, keys, values = (torch.randn(2, 4, n, 8, requires_grad=True) for n in (3, 6, 6))
+    bias = torch.randn(2, 1, 1, 6).masked_fill(torch.rand(2, 1, 1, 6) < 0.3, -torch.inf)
+    attention, weight = Attention(32, 4, 0.0), torch.randn(2, 4, 3, 8)
+    for counts in (None, bias):
+        readable = attention.weights(queries, keys, counts) @ values
+        fused = fused_attention(queries, keys, values, counts)
+        torch.testing.assert_close(fused, readable, rtol=1e-5, atol=1e-6)
+        gradients = [torch.autograd.grad((out * weight).sum(), (queries, keys, values)) for out in (readable, fused)]
+        torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-5)
 
 
 def test_eq2_encoder(make_model, ragged):
@@ -144,20 +157,6 @@ def test_eq6_eq7_eq8_samples_for_given_noise():
                 assert slope == pytest.approx(numeric, abs=1e-4)
             elif got in (0, 1):
                 assert slope == 0
-
-
-@pytest.mark.parametrize("log_alpha", [-2.0, 0.0, 1.5])
-def test_eq6_eq7_density_of_figure_3(log_alpha):
-    """The stretched density holds p(g = 0) left of 0, p(g = 1) right of 1, and 1 in all; epsilon = 0 is Eq. (6)."""
-    steps = 100_000
-    point = (torch.arange(steps, dtype=torch.float64) + 0.5) / steps * 1.2 - 0.1
-    mass = stretched_density(point, log_alpha) * 1.2 / steps
-    assert mass.sum().item() == pytest.approx(1, abs=1e-3)
-    assert mass[point < 0].sum().item() == pytest.approx(reference.closed_probability(log_alpha), abs=1e-3)
-    assert mass[point > 1].sum().item() == pytest.approx(reference.one_probability(log_alpha), abs=1e-3)
-    unit = (point + 0.1) / 1.2
-    binary = stretched_density(unit, log_alpha, epsilon=0.0)
-    torch.testing.assert_close(binary / 1.2, stretched_density(point, log_alpha))
 
 
 def test_eq6_noise_never_overflows():

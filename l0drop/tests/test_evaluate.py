@@ -12,25 +12,27 @@ import torch
 
 pytest.importorskip("shared")
 
+import numpy as np  # noqa: E402
 import sacrebleu  # noqa: E402
 
 from shared.data import Example, load  # noqa: E402
 
+from .. import decode as decoding  # noqa: E402
 from .. import evaluate as module  # noqa: E402
 from .. import text  # noqa: E402
+from ..decode import Output, decode_all  # noqa: E402
 from ..evaluate import (  # noqa: E402
-    Output,
     bleu,
-    decode_all,
     labels_of,
     main,
     rouge_l,
     sparsity,
     sparsity_by_label,
+    with_interval,
 )
+from ..loading import load_run  # noqa: E402
 from ..model import EOS  # noqa: E402
 from ..text import encode_examples  # noqa: E402
-from ..loading import load_run  # noqa: E402
 from ..train import train  # noqa: E402
 from .test_train import SMALL  # noqa: E402
 
@@ -83,7 +85,7 @@ def test_sparsity_counts_every_encoding_with_eos():
 
 
 def test_sparsity_by_label_leaves_eos_out():
-    outputs = [Output([], 0.0, [[True, False, True, True]]), Output([], 0.0, [[False, True]])]
+    outputs = [Output([], 0.0, [[False] * 4, [True, False, True, True]]), Output([], 0.0, [[False] * 2, [False, True]])]
     shares = sparsity_by_label(outputs, [["noun", "verb", "noun", "cut off"], ["verb"]])
     assert shares == {"noun": 100.0, "verb": 0.0}
 
@@ -169,6 +171,50 @@ def test_rouge_l_is_over_sentences():
     assert systems["b"]["difference"]["difference"] == pytest.approx(-40)
     whole = example("x", "red cats sleep. dogs bark.")  # a reference of one string is split, too
     assert rouge_l({"a": ["dogs bark. red cats sleep."]}, [whole])[0]["a"]["rougeLsum"]["mean"] == pytest.approx(100.0)
+    # Of "the cat sat" each sentence of the reference finds its own part; as one sentence it would find but one of them.
+    parts = example("x", "a dog ran. the cat sat.")
+    assert rouge_l({"a": ["the cat sat. a dog ran."]}, [parts])[0]["a"]["rougeLsum"]["mean"] == pytest.approx(100.0)
+
+
+def test_intervals_hold_95_percent():
+    assert with_interval("mean", 3.0, np.arange(1001.0)) == {"mean": 3.0, "low": 25.0, "high": 975.0}
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ([], {"prune": True, "beam": 4, "length_penalty": 0.6, "examples": 12}),
+        (["--dense"], {"prune": False}),
+        (["--beam", "2", "--length-penalty", "1.5"], {"beam": 2, "length_penalty": 1.5}),
+        (["--limit", "3", "--split", "validation"], {"examples": 3, "split": "validation"}),
+        (["--batch-size", "5"], {"rows": 5}),
+        (["--metric", "bleu"], {"metric": "bleu"}),
+    ],
+)
+def test_every_option_changes_what_it_says(runs, tmp_path, monkeypatch, flags, expected):
+    seen, real, real_load = {}, decoding.generate, module.load
+
+    def generate(model, source, rule_keep, prune, **search):
+        seen.setdefault("rows", len(source))
+        seen.update(prune=prune, **search)
+        return real(model, source, rule_keep, prune, **search)
+
+    monkeypatch.setattr(decoding, "generate", generate)
+    monkeypatch.setattr(module, "load", lambda data, split, n: seen.update(split=split) or real_load(data, split, n))
+    main([str(runs / "l0"), "--data", DATA, "--json", str(tmp_path / "m.json"), *flags])
+    seen |= {key: value for key, value in json.loads((tmp_path / "m.json").read_text()).items() if key != "split"}
+    assert {name: seen[name] for name in expected} == expected
+
+
+def test_an_output_that_is_the_data_is_refused_before_it_is_opened(runs, tmp_path, capsys):
+    (tmp_path / "data.jsonl").write_text('{"source": "a", "target": "b"}\n')
+    (tmp_path / "link.jsonl").symlink_to(tmp_path / "data.jsonl")
+    for flags in (["--json", "data.jsonl"], ["--csv", "link.jsonl"], ["--json", "x.json", "--csv", "./x.json"]):
+        names = [flag if flag.startswith("--") else str(tmp_path / flag) for flag in flags]
+        with pytest.raises(SystemExit):
+            main([str(runs / "base"), "--data", str(tmp_path / "data.jsonl"), *names])
+        assert "would be overwritten" in capsys.readouterr().err
+    assert "source" in (tmp_path / "data.jsonl").read_text()
 
 
 def test_main_writes_table_json_csv_and_predictions(runs, tmp_path, capsys):
@@ -213,8 +259,8 @@ def test_outputs_are_scored_against_their_own_references(runs, monkeypatch):
 
 def test_predictions_are_there_before_the_end(runs, tmp_path, monkeypatch):
     """What was decoded when a decode is killed stays, line by line."""
-    real, calls = module.generate, iter(range(10))
-    monkeypatch.setattr(module, "generate", lambda *a, **k: real(*a, **k) if next(calls) < 2 else 1 / 0)
+    real, calls = decoding.generate, iter(range(10))
+    monkeypatch.setattr(decoding, "generate", lambda *a, **k: real(*a, **k) if next(calls) < 2 else 1 / 0)
     with pytest.raises(ZeroDivisionError):
         main([str(runs / "base"), "--data", DATA, "--batch-size", "2", "--predictions", str(tmp_path / "p")])
     assert len((tmp_path / "p" / "base.jsonl").read_text().splitlines()) == 4
@@ -236,7 +282,7 @@ def test_predictions_are_there_before_the_end(runs, tmp_path, monkeypatch):
     ],
 )
 def test_bad_requests_end_with_a_message_before_decoding(runs, flags, message, capsys, monkeypatch):
-    monkeypatch.setattr(module, "generate", lambda *a, **k: 1 / 0)
+    monkeypatch.setattr(decoding, "generate", lambda *a, **k: 1 / 0)
     row = {"document": ["两只狗。", "好。"], "summary": "两只狗。"}
     (runs / "chinese.jsonl").write_text(json.dumps(row), encoding="utf-8")
     with pytest.raises(SystemExit):

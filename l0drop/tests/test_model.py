@@ -6,7 +6,6 @@ from torch import tensor
 
 from .. import search
 from ..gates import dense_memory
-from ..measures import recorded
 from ..model import BOS, EOS, PAD, Attention, ModelConfig, Transformer, sinusoids
 from ..search import beam_search, generate, length_norm
 from . import reference
@@ -94,8 +93,6 @@ def test_d10_gates_after_every_encoder_layer(make_model, ragged):
     "change, message",
     [
         (dict(l0drop="outputs"), "l0drop is 'outputs'; use 'none', 'output' or 'every'"),
-        (dict(cross_attention="sparsemax"), "cross_attention is 'sparsemax'; use"),
-        (dict(cross_attention="entmax", l0drop="output"), "counts need a softmax"),
         (dict(width=30, heads=4), "width 30 must be even and a multiple of heads 4"),
         (dict(width=15, heads=5), "width 15 must be even"),
     ],
@@ -151,6 +148,7 @@ def test_d18_counts_are_rounded_in_bfloat16_only(make_model):
     """log(1463) = 7.288 becomes 7.281 in bfloat16, so the dummy gets up to 0.7 % too little; float32 is exact."""
     attention = make_model().decoder[0].cross_attention
     x, zeros, other = torch.randn(1, 2, 16), torch.zeros(1, 1463, 16), torch.randn(1, 3, 16)
+    x = attention.split_heads(attention.query(x))
     dense_keys, _ = attention.project(torch.cat([zeros, other], 1))
     dense = attention.weights(x, dense_keys, None)[..., :1463].sum(-1)
     keys, _ = attention.project(torch.cat([zeros[:, :1], other], 1))
@@ -325,22 +323,6 @@ def test_batch_of_one_is_a_row_of_a_padded_batch(make_model, ragged, targets, pl
         tokens, score = generate(model, alone, min_length=5, extra_length=6).hypotheses
         assert words(tokens[0]) == words(found.tokens[row])
         assert score.item() == pytest.approx(found.scores[row].item(), abs=5e-5)
-
-
-def test_entmax_attention_is_sparse(make_model, ragged, targets):
-    """Correia et al.: weights sum to one, some real positions have exactly none, padding never has any."""
-    pytest.importorskip("entmax")
-    model = make_model(l0drop="none", cross_attention="entmax", attention_dropout=0.5)
-    with recorded([model.decoder[0].cross_attention]) as seen:
-        logits, encoding = model(ragged, targets)
-    torch.testing.assert_close(seen[0].sum(-1), torch.ones(4, 4, 6), rtol=0, atol=1e-4)
-    assert (seen[0] == 0)[0].any() and (seen[0].transpose(1, 3)[~encoding.keep] == 0).all()
-    logits.square().mean().backward()
-    assert (model.decoder[0].cross_attention.entmax_alpha.grad != 0).any()
-    for attention in attentions(model):
-        attention.dropout *= attention is model.decoder[0].cross_attention
-    assert torch.equal(logits, model(ragged, targets)[0])
-    assert not torch.equal(model.train()(ragged, targets)[0], logits)
 
 
 def test_sequences_beyond_the_position_table(model, ragged):

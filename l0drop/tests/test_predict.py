@@ -13,11 +13,11 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 
 from shared.data import read_texts  # noqa: E402
 
-from .. import evaluate  # noqa: E402
+from .. import decode as decoding  # noqa: E402
 from ..decode import Output, decode_all  # noqa: E402
+from ..loading import load_run  # noqa: E402
 from ..predict import bracket_pruned, main, predict  # noqa: E402
 from ..text import encode_examples, train_tokenizer  # noqa: E402
-from ..loading import load_run  # noqa: E402
 from ..train import train  # noqa: E402
 from .test_train import SMALL  # noqa: E402
 
@@ -59,7 +59,7 @@ def test_each_document_gets_its_own_output(run_dir, text_file, monkeypatch):
         for i in reversed(range(len(items))):
             yield i, Output([5 + i], 0.0, [[False] * len(items[i].source)])
 
-    monkeypatch.setattr(evaluate, "decode", decode_backwards)
+    monkeypatch.setattr(decoding, "decode", decode_backwards)
     run = load_run(run_dir)
     rows = list(predict(run, read_texts([text_file])))
     assert [row["prediction"] for row in rows] == [run.tokenizer.decode([5 + i]) for i in range(3)]
@@ -78,11 +78,44 @@ def test_standard_input_and_json_lines(run_dir, tmp_path, capsys, monkeypatch):
 
 def test_outputs_stream(run_dir, text_file, tmp_path, monkeypatch):
     """What was decoded before an error is in the file."""
-    real, calls = evaluate.generate, iter(range(9))
-    monkeypatch.setattr(evaluate, "generate", lambda *a, **k: real(*a, **k) if next(calls) < 2 else 1 / 0)
+    real, calls = decoding.generate, iter(range(9))
+    monkeypatch.setattr(decoding, "generate", lambda *a, **k: real(*a, **k) if next(calls) < 2 else 1 / 0)
     with pytest.raises(ZeroDivisionError):
         main([str(run_dir), str(text_file), "--batch-size", "1", "--out", str(tmp_path / "out.txt")])
     assert len((tmp_path / "out.txt").read_text().splitlines()) == 2
+
+
+def test_an_output_that_is_an_input_is_refused_and_an_old_output_survives_a_typo(run_dir, text_file, tmp_path, capsys):
+    before, old = text_file.read_text(), tmp_path / "old.txt"
+    old.write_text("hours of work\n")
+    for arguments in ([str(text_file), "--out", str(text_file)], [str(tmp_path / "typo.txt"), "--out", str(old)]):
+        with pytest.raises(SystemExit):
+            main([str(run_dir), *arguments])
+    assert text_file.read_text() == before and old.read_text() == "hours of work\n"
+    assert "would be overwritten" in capsys.readouterr().err
+
+
+def test_at_a_terminal_each_line_is_answered_as_it_comes(run_dir, capsys, monkeypatch):
+    """A generator stands for the keyboard: the second line is typed when the first answer is there."""
+
+    class Keyboard(io.StringIO):
+        def isatty(self):
+            return True
+
+        def __next__(self):
+            line = super().__next__()
+            if line.startswith("b"):
+                assert capsys.readouterr().out.count("\n") == 1
+            return line
+
+    monkeypatch.setattr("sys.stdin", Keyboard("a cat\nb cat\nc cat\n"))
+    main([str(run_dir)])
+
+
+def test_documents_that_were_cut_are_counted(run_dir, tmp_path, capsys):
+    (tmp_path / "long.txt").write_text("word " * 2000 + "\nshort\n")
+    main([str(run_dir), str(tmp_path / "long.txt")])
+    assert "1 documents were cut to --max-source" in capsys.readouterr().err
 
 
 def test_pruned_words_stand_in_brackets(run_dir, text_file, capsys):

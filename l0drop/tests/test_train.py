@@ -22,7 +22,7 @@ from shared.data import load  # noqa: E402
 from .. import train as training  # noqa: E402
 from ..config import PRESETS, TrainConfig, l0_weight, learning_rate  # noqa: E402
 from ..loading import load_run  # noqa: E402
-from ..model import Transformer, translation_loss  # noqa: E402
+from ..model import Encoding, Transformer, translation_loss  # noqa: E402
 from ..run import parse as parse_flags  # noqa: E402
 from ..run import write_config
 from ..text import collate  # noqa: E402
@@ -39,9 +39,7 @@ def parse(flags):
 
 
 # Enough for the penalty to close gates.
-FAST = replace(
-    SMALL, steps=20, save_every=20, average_last=1, learning_rate=0.2, warmup=1
-)
+FAST = replace(SMALL, steps=20, save_every=20, average_last=1, learning_rate=0.2, warmup=1)
 
 
 def flags_of(config: TrainConfig) -> list[str]:
@@ -232,6 +230,8 @@ def test_fine_tuning_starts_from_the_baseline(tmp_path, base):
     train(replace(config, learning_rate=0.0), tmp_path / "tuned")
     tuned, untuned = load_run(tmp_path / "tuned"), load_run(base)
     assert tuned.first_step == 6 and untuned.first_step == 0
+    train(replace(config, init=str(tmp_path / "tuned"), steps=1), tmp_path / "again")
+    assert load_run(tmp_path / "again").first_step == 8  # of both before it
     assert tuned.tokenizer.to_str() == untuned.tokenizer.to_str()
     before, after = untuned.model.state_dict(), tuned.model.state_dict()
     assert all(torch.equal(after[name], before[name]) for name in before)
@@ -243,6 +243,13 @@ def test_flags_that_do_not_fit_the_base_are_refused(tmp_path, base, capsys, flag
     with pytest.raises(SystemExit):
         main(["--out", str(tmp_path / "run"), "--init", str(base), *flags])
     assert f"error: {flags[0]}: {base} has" in capsys.readouterr().err and not (tmp_path / "run").exists()
+
+
+def test_the_logged_share_of_zeros_is_of_real_tokens():
+    keep = torch.tensor([[True, True, True, False]])
+    gates = torch.tensor([[0.0, 0.5, 1.0, 0.0]])
+    assert training.share_of_zeros(Encoding(None, keep, [gates], [])) == pytest.approx(1 / 3)
+    assert training.share_of_zeros(Encoding(None, keep, [], [])) == 0
 
 
 def test_character_level_and_patterns_train(tmp_path):
@@ -384,9 +391,7 @@ def test_presets_hold_the_papers_values(tmp_path, preset):
 
 def test_wikisum_says_what_to_get(tmp_path):
     """Not on the hub: the line names what to get."""
-    with pytest.raises(
-        ValueError, match="not on the hub: give a folder made from the ranked WikiSum"
-    ):
+    with pytest.raises(ValueError, match="not on the hub: give a folder made from the ranked WikiSum"):
         train(parse(["--out", "nowhere", "--preset", "paper-wikisum"])[0], tmp_path / "run")
 
 

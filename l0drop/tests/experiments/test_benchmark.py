@@ -8,7 +8,20 @@ import torch
 
 pytest.importorskip("shared")
 
-from ...experiments.benchmark import BEAM, QUICK, SHAPES, close_gates, decode_rows, fix_gates, main
+from ...experiments import benchmark
+from ...experiments.benchmark import (
+    BEAM,
+    QUICK,
+    SHAPES,
+    TINY,
+    Options,
+    close_gates,
+    decode_rows,
+    fix_gates,
+    main,
+    make_sides,
+)
+from ...model import ModelConfig
 from ...search import generate
 
 
@@ -47,6 +60,41 @@ def test_ratios_are_taken_within_rounds_and_at_equal_precision():
     assert rows["shared, pruned, int8"]["x CTranslate2"]["mean"] == 2.0
     assert rows["shared, pruned"]["x expanded"]["mean"] == 2.0
     assert decode_rows(QUICK, {"shared": np.ones(3)})[0]["x generate"] is None
+
+
+def test_every_side_is_what_its_name_says(monkeypatch):
+    """Which products are swapped, at which precision, and what `generate` is asked for."""
+    swapped, converted, asked = [], [], []
+    real_swap, real_convert, real_generate = benchmark.swap_linears, benchmark.convert, benchmark.generate
+    monkeypatch.setattr(benchmark, "swap_linears", lambda m, p: swapped.append(p) or real_swap(m, p))
+
+    def convert(model, precision, pack):
+        converted.append((precision, pack))
+        return real_convert(model, precision, pack)
+
+    monkeypatch.setattr(benchmark, "convert", convert)
+
+    def generate(model, source, rule, prune, share, **rest):
+        asked.append((prune, share))
+        return real_generate(model, source, rule, prune, share, **rest)
+
+    monkeypatch.setattr(benchmark, "generate", generate)
+    for name, products, ours, flags in (
+        ("generate", [], [], []),
+        ("generate, packed", ["float32"], [], []),
+        ("generate, int8", ["int8"], [], []),
+        ("generate, bf16", [], [], []),
+        ("expanded", [], [("float32", False)], [(False, False)]),
+        ("expanded, pruned", [], [("float32", False)], [(True, False)]),
+        ("shared", [], [("float32", False)], [(False, True)]),
+        ("shared, pruned, packed", [], [("float32", True)], [(True, True)]),
+        ("shared, int8", [], [("int8", False)], [(False, True)]),
+        ("shared, pruned, bf16", [], [("bf16", True)], [(True, True)]),
+    ):
+        [side] = make_sides(ModelConfig(**TINY), QUICK, Options(sides=(name,))).values()
+        assert side() == QUICK.tokens
+        assert (swapped, converted, asked) == (products, ours, flags), name
+        swapped.clear(), converted.clear(), asked.clear()
 
 
 def test_gates_close_exactly_the_share_of_table_1():

@@ -19,7 +19,8 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 
 from shared.data import load  # noqa: E402
 
-from ... import evaluate
+from ... import evaluate  # noqa: E402
+from ...decode import decode_all  # noqa: E402
 from ...experiments import figures  # noqa: E402
 from ...experiments.measures import (  # noqa: E402
     attention_maps,
@@ -29,9 +30,9 @@ from ...experiments.measures import (  # noqa: E402
     recorded,
     summed_attention,
 )
+from ...loading import load_run
 from ...model import EOS  # noqa: E402
 from ...text import Item  # noqa: E402
-from ...loading import load_run
 from ...train import train  # noqa: E402
 from ..test_train import SMALL  # noqa: E402
 
@@ -158,7 +159,7 @@ def read_csv(path) -> list[dict]:
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """A baseline and two L0Drop runs, hardly trained, with gates drawn at random so that some are closed."""
-    folder, small = tmp_path_factory.mktemp("runs"), replace(SMALL, steps=2, extra_length=0)
+    folder, small = tmp_path_factory.mktemp("runs"), replace(SMALL, steps=2, average_last=1, extra_length=0)
     train(replace(small, l0drop="none"), folder / "base")
     train(replace(small, l0_weight=0.2), folder / "l0")
     train(replace(small, l0_weight=0.9, units="char", max_source=90), folder / "char")
@@ -182,13 +183,21 @@ def drawn(runs, tmp_path_factory):
 
 
 @pytest.fixture
+def panels(monkeypatch):
+    """The panels of the figure that a drawing function saved last, and its rows."""
+    saved = {}
+    monkeypatch.setattr(figures, "save_figure", lambda out, name, figure, rows: saved.update(figure=figure, rows=rows))
+    return lambda: (saved["figure"].axes, saved["rows"])
+
+
+@pytest.fixture
 def corpus(runs):
     """The baseline and the L0Drop run, their items, and their outputs."""
 
     def give(name):
         run = load_run(runs / name)
         items = run.encode(load(DATA, "test", EXAMPLES))
-        return run, items, evaluate.decode_all(run, items)
+        return run, items, decode_all(run, items)
 
     return give
 
@@ -329,3 +338,71 @@ def test_bad_input_has_a_clear_error(runs, tmp_path, capsys):
         with pytest.raises(SystemExit):
             figures.main(arguments + out)
         assert re.search(f"error: .*{message}", capsys.readouterr().err)
+
+
+# What the axes show is what the rows say
+
+
+def test_bars_of_figures_1_and_7_are_shares_of_the_retained(panels, corpus, tmp_path):
+    run, items, _ = corpus("l0")
+    figures.figure_1_or_7(tmp_path, 7, "l0", run, items, "toy")
+    [axes], rows = panels()
+    heights, counts = [bar.get_height() for bar in axes.patches], [row["encodings"] for row in rows]
+    assert sum(heights) == pytest.approx(100)
+    assert heights == pytest.approx([100 * count / sum(counts) for count in counts])
+    assert [bar.get_x() for bar in axes.patches] == pytest.approx([row["from"] for row in rows])
+    assert "target tokens" in axes.get_xlabel() and axes.get_ylabel().endswith("%")
+
+
+def test_figure_2_marks_the_pruned_tokens_red(panels, corpus, tmp_path):
+    (base, items, _), (l0, *_) = corpus("base"), corpus("l0")
+    figures.figure_2(tmp_path, {"base": base, "l0": l0}, items)
+    axes, rows = panels()
+    for panel in axes[:2]:
+        for place, label in enumerate(panel.get_xticklabels()):
+            row = next(row for row in rows if row["source_position"] == place)
+            assert label.get_text() == row["source"]
+            assert label.get_color() == ("red" if row["pruned"] else "black")
+
+
+def test_figure_4_has_sparsity_on_x_and_the_interval_as_bars(panels, drawn, tmp_path):
+    figures.figure_4(tmp_path, [figures.read_metrics(drawn.out.parent / "m.json")])
+    [axes], rows = panels()
+    [container] = axes.containers
+    line, _, [bars] = container.lines
+    assert list(line.get_xdata()) == [row["sparsity"] for row in rows]
+    assert list(line.get_ydata()) == [row["mean"] for row in rows]
+    for segment, row in zip(bars.get_segments(), rows, strict=True):
+        assert segment[:, 1] == pytest.approx([row["low"], row["high"]])
+    assert "sparsity" in axes.get_xlabel() and "95 % interval" in axes.get_ylabel()
+
+
+def test_figure_5_has_a_curve_per_type_over_the_overall_sparsity(panels, drawn, tmp_path):
+    metrics = figures.read_metrics(drawn.out.parent / "m.json")
+    figures.figure_5(tmp_path, "figure_5", metrics, "sparsity_by_type", figures.UNIT_TYPES)
+    [axes], rows = panels()
+    for line in axes.lines[:-1]:
+        assert list(line.get_xdata()) == [row["sparsity"] for row in rows]
+        assert list(line.get_ydata()) == [row.get(line.get_label(), math.nan) for row in rows]
+    assert len(axes.lines) > 3 and axes.get_xlabel().startswith("sparsity, % of all")
+
+
+def test_figure_6_has_a_bar_per_place(panels, runs, tmp_path):
+    run, examples = load_run(runs / "char"), load(DATA, "test", EXAMPLES)
+    figures.figure_6(tmp_path, "char", run, examples, run.encode(examples), "toy")
+    [above, below], rows = panels()
+    inside = [row for row in rows if row["place"][0].isdigit()]
+    total = sum(row["pruned"] for row in inside)
+    assert [bar.get_height() for bar in above.patches] == pytest.approx([100 * r["pruned"] / total for r in inside])
+    assert [bar.get_height() for bar in below.patches] == pytest.approx([100 * r["rate"] for r in rows])
+
+
+def test_figure_8_has_sparsity_on_x_and_entropy_on_y(panels, corpus, runs, tmp_path):
+    (base, items, _), (l0, *_) = corpus("base"), corpus("l0")
+    figures.figure_8(tmp_path, {"l0": l0}, base, items, "toy")
+    axes, [row] = panels()
+    for panel, kind in zip(axes, ("retained", "pruned"), strict=True):
+        assert kind in panel.get_title()
+        for line, column in zip(panel.lines, (kind, f"baseline_{kind}"), strict=True):
+            assert (list(line.get_xdata()), list(line.get_ydata())) == ([row["sparsity"]], [row[column]])
+    assert axes[1].get_xlabel().startswith("sparsity") and axes[0].get_ylabel() == "entropy, nats"

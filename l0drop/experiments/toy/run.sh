@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# The toy corpus, where the truth is known. In the repository's top folder: l0drop/experiments/toy/run.sh (an hour a seed)
+set -euo pipefail
+OUT=l0drop/experiments/toy R=runs/l0-toy
+run() { python -m "l0drop.$1" "${@:2}"; }
+for s in 0 1 2; do
+  run train --out $R/base-$s --l0drop none --seed $s --resume
+  F=(--init $R/base-$s --steps 400 --seed $s --resume)
+  run train --out $R/longer-$s "${F[@]}"
+  run train --out $R/l0-$s "${F[@]}" --l0drop output --l0-weight 0.5
+  run train --out $R/base-1600-$s --l0drop none --steps 1600 --seed $s --resume
+  run train --out $R/scratch-$s --l0drop output --l0-weight 0.5 --l0-start 1000 --steps 1600 --seed $s --resume
+  run evaluate $R/longer-$s $R/l0-$s $R/base-1600-$s $R/scratch-$s --json $R/toy_$s.json --csv $OUT/toy_seed$s.csv
+done
+run experiments.figures $R/toy_0.json --out $R/figures   # figure_5_kinds
