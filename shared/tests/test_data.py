@@ -18,7 +18,7 @@ import pytest
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 from shared import data, toy  # noqa: E402
-from shared.data import HUB, Example, load, read_jsonl, read_texts, write_jsonl  # noqa: E402
+from shared.data import HUB, Example, check_outputs, load, read_jsonl, read_texts, split_sentences, write_jsonl  # noqa: E402
 
 ROW = {"document": ["The cat sat .", "It was wet ."], "summary": ["A wet cat ."]}
 POS = [["DT", "NN", "VBD", "."], ["PRP", "VBD", "JJ", "."]]
@@ -569,3 +569,43 @@ def test_rows_read_back_the_same_and_a_failed_write_leaves_the_old_file(tmp_path
     assert read_jsonl(path) == rows and list(tmp_path.iterdir()) == [path]
     with pytest.raises(ValueError, match=r"out.jsonl:2: malformed JSON"):
         read_jsonl(write(path, {"id": 1}, "{"))
+
+
+def test_an_output_that_is_an_input_or_another_output_is_refused_before_it_is_opened(tmp_path):
+    """By its name, another spelling, a symbolic and a hard link."""
+    data = tmp_path / "data.jsonl"
+    data.write_text("precious")
+    (tmp_path / "soft").symlink_to(data)
+    (tmp_path / "hard").hardlink_to(data)
+    for path in (data, tmp_path / "x/../data.jsonl", tmp_path / "soft", tmp_path / "hard"):
+        with pytest.raises(ValueError, match="would be overwritten: it is an input or another output"):
+            check_outputs(path, inputs=[str(data)])
+    with pytest.raises(ValueError, match="would be overwritten"):
+        check_outputs(tmp_path / "new.csv", tmp_path / "y/../new.csv")
+    assert data.read_text() == "precious" and not (tmp_path / "new.csv").exists()
+    check_outputs(tmp_path / "a.csv", None, tmp_path / "b.csv", inputs=["", "toy", str(data)])
+
+
+def test_the_first_text_is_read_before_the_caller_opens_an_output(tmp_path):
+    (tmp_path / "bad.jsonl").write_text("{broken")
+    with pytest.raises(ValueError, match="bad.jsonl:1: malformed JSON"):
+        read_texts([tmp_path / "bad.jsonl"])  # not only when it is iterated over
+    (tmp_path / "good.txt").write_text("one\ntwo\n")
+    assert [example.source for example in read_texts([tmp_path / "good.txt"])] == ["one", "two"]
+
+
+@pytest.mark.parametrize(("name", "what"), [("wikisum", "Liu and Lapata 2019"), ("podcast", "TREC 2020")])
+def test_data_that_are_not_on_the_hub_say_what_to_get(name, what):
+    with pytest.raises(ValueError, match=f"not on the hub: give a folder made from .*{what}"):
+        load(name)
+
+
+def test_sentences_end_at_full_stops_question_and_exclamation_marks_alone(monkeypatch):
+    """The rule without NLTK: not at a colon, a semicolon, or a point inside a number."""
+    monkeypatch.setitem(sys.modules, "nltk", None)
+    data._sentence_splitter.cache_clear()
+    try:
+        text = "Note: it cost 3.5 dollars; cheap. Really? Yes! Good"
+        assert split_sentences(text) == ["Note: it cost 3.5 dollars; cheap.", "Really?", "Yes!", "Good"]
+    finally:
+        data._sentence_splitter.cache_clear()
