@@ -32,7 +32,7 @@ from shared.timing import find_device, keep_memory, spread, time_rounds
 from ..model import ModelConfig, Transformer
 from ..run import Positive, check_fields, one_line_errors, read_flags
 from ..search import generate
-from .precision import PRECISIONS, convert, swap_linears
+from .precision import PRECISIONS, convert, packs_bfloat16, swap_linears
 
 BEAM = 4  # Appendix A
 TINY = dict(vocabulary=100, width=16, feed_forward=32, heads=2, encoder_layers=1, decoder_layers=1)  # for --quick
@@ -141,6 +141,9 @@ def make_sides(config: ModelConfig, shape: Shape, options: Options) -> dict[str,
     if not find_spec("ctranslate2"):
         print("CTranslate2 is not installed (pip install ctranslate2): its rows are left out")
         names = tuple(name for name in names if "CTranslate2" not in name)
+    if device.type == "cpu" and not packs_bfloat16():
+        print("this CPU has no bfloat16: the rows of our own decoder in it are left out")
+        names = tuple(name for name in names if "bf16" not in name or name.startswith("generate"))
     if unknown := set(options.sides) - set(names):
         raise ValueError(f"--sides {', '.join(unknown)}: choose from {', '.join(names)}")
     return {name: make(*name.split(", ")) for name in options.sides or names}

@@ -32,10 +32,23 @@ class PackedLinear(nn.Module):
     def __init__(self, weight: Tensor, bias: Tensor | None):
         super().__init__()
         # No public function packs: torch.utils.mkldnn lays out the weight anew in each call.
-        self.weight, self.bias = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), ROWS), bias
+        try:
+            self.weight, self.bias = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), ROWS), bias
+        except RuntimeError as error:  # older CPUs cannot compute in bfloat16
+            kind = str(weight.dtype).removeprefix("torch.")
+            raise ValueError(f"this CPU cannot pack {kind} weights: use float32 or int8 ({error})") from None
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
+
+
+def packs_bfloat16() -> bool:
+    """Whether this CPU can compute in bfloat16."""
+    try:
+        PackedLinear(torch.ones(2, 2, dtype=torch.bfloat16), None)
+    except ValueError:
+        return False
+    return True
 
 
 def convert(model: nn.Module, precision: str, pack: bool = True) -> nn.Module:
