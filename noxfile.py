@@ -188,6 +188,8 @@ def lesson(session: nox.Session, package: str) -> None:
     rest = [argument for argument in session.posargs if argument != "--write"]
     if rest and package not in rest:
         session.skip(f"asked for: {', '.join(rest)}")
+    if not (ROOT / package / "lesson.py").exists():
+        session.skip(f"{package} has no lesson yet")
     install(session, "-r", f"{package}/requirements.txt", "matplotlib", "jupytext", "nbclient", "ipykernel")
     mode = "write" if "--write" in session.posargs else "check"
     session.run("python", ".ci/lesson.py", mode, package, env=TEST_ENV)

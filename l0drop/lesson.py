@@ -1,237 +1,180 @@
 # %% [markdown]
-# # A network learns which words need not be read
-# A decoder that translates or summarises looks back, at every step, at the encoding of every source word.
+# # A network learns which words its decoder need not read
+# A decoder that translates or summarises looks, at every step, at the encoding of every source word.
 # Can the network itself find out which encodings nobody needs, and drop them before the decoder starts?
 #
-# Paper: [On Sparsifying Encoder Outputs in Sequence-to-Sequence Models](https://aclanthology.org/2021.findings-acl.255/),
-# Zhang, Titov & Sennrich (2021).
-
+# Paper: [On Sparsifying Encoder Outputs ...](https://aclanthology.org/2021.findings-acl.255/), Zhang et al. (2021).
 # %%
 import sys
 
 sys.path.insert(0, "..")  # the notebook lies in the package's folder
-
 import matplotlib.pyplot as plt
 import torch
 
-from l0drop import (
-    L0Drop,
-    ModelConfig,
-    Transformer,
-    compress,
-    dense_memory,
-    expected_gates,
-    l0_penalty,
-    objective,
-    open_probability,
-    sample_gates,
-)
+from l0drop import ModelConfig, Transformer, generate, objective
+from l0drop.gates import L0Drop, compress, dense_memory, l0_penalty, open_probability, sample_gates
 
 torch.set_num_threads(1)
-torch.set_printoptions(precision=3, sci_mode=False)
 seed = 0
 torch.manual_seed(seed)
-
-SPECIAL = ["", "", ".", ""]  # padding, start, end, unknown: the ids that the package reserves
 FILLER = "the a of to in and is it on at as by or so an if".split()
-NOUNS = (
-    "lake wolf king ship tree gold horse river tower bread knife storm crown apple glass stone ghost paper moon bell"
-)
-WORDS = SPECIAL + FILLER + NOUNS.split()  # a vocabulary of 40
-FIRST, END, LENGTH, WANTED = 20, 2, 20, 4  # the first noun, the full stop, words, nouns
+NOUNS = "lake wolf king ship tree gold horse river tower bread knife storm crown apple glass stone ghost door moon bell"
+WORDS = ["", "", ".", "", *FILLER, *NOUNS.split()]  # 40; ids 0 to 3 are the package's padding, start, end, unknown
+NOUN = WORDS.index("lake")  # the first noun
 
 
 def sentences(count, generator):
-    """Sources (count, 21): 4 content words among 16 words of filler. Targets (count, 5): the content words. Both end."""
-    filler = torch.randint(len(SPECIAL), FIRST, (count, LENGTH), generator=generator)
-    content = torch.randint(FIRST, len(WORDS), (count, WANTED), generator=generator)
-    places = torch.rand(count, LENGTH, generator=generator).topk(WANTED).indices.sort().values
-    end = torch.full((count, 1), END)
-    return torch.cat([filler.scatter(1, places, content), end], 1), torch.cat([content, end], 1)
+    """Sources (count, 21) of 16 fillers, 4 nouns among them, and "."; decoder inputs and targets (count, 5)."""
+    filler = torch.randint(4, NOUN, (count, 20), generator=generator)
+    nouns = torch.randint(NOUN, 40, (count, 4), generator=generator)
+    places = torch.rand(count, 20, generator=generator).topk(4).indices.sort().values
+    start, end = torch.full((count, 1), 1), torch.full((count, 1), 2)
+    source = torch.cat([filler.scatter(1, places, nouns), end], 1)
+    return source, torch.cat([start, nouns], 1), torch.cat([nouns, end], 1)
 
 
-source, target = (rows[0].tolist() for rows in sentences(1, torch.Generator().manual_seed(seed)))
-axes = plt.figure(figsize=(8, 2.2), layout="constrained").gca()
-for step, word in enumerate(target):
-    x = 4 + 3 * step
-    axes.text(x, -0.08, WORDS[word], ha="center", va="top", color="tab:blue", weight="bold")
-    for place, other in enumerate(source):
-        axes.plot([place, x], [1, 0], color="tab:blue" if other == word else "0.8", zorder=1 + (other == word), lw=1)
-for place, word in enumerate(source):
-    axes.text(place, 1.08, WORDS[word], ha="center", size=8, weight="bold" if word >= FIRST else "normal")
-axes.set(
-    ylim=(-0.3, 1.3), title=f"To write {len(target)} tokens, a decoder reads {len(source)} encodings at every step"
-)
+test = sentences(500, torch.Generator().manual_seed(seed + 1000))
+axes = plt.figure(figsize=(8, 2), layout="constrained").gca()
+for place, word in enumerate(test[0][0]):
+    axes.text(place, 1.06, WORDS[word], ha="center", size=9, weight="bold" if word >= NOUN else "normal")
+    axes.plot([place, 10], [1, 0.1], color="tab:blue" if word == test[2][0, 0] else "0.8")
+axes.text(10, 0, f'to write "{WORDS[test[2][0, 0]]}"', ha="center", va="top", color="tab:blue")
+axes.set(ylim=(-0.2, 1.2), title="For each word that it writes, a decoder reads 21 encodings; it needs one")
 axes.axis("off")
 plt.show()
-
 # %% [markdown]
-# The task of this lesson: read 20 words and a full stop, write the four nouns and a full stop. Nobody tells the network
-# which of its 40 words are nouns. Guess: how many of the 21 encodings can go before it makes more mistakes?
-#
+# The task: read 20 words and a full stop, write the four nouns and a full stop. Nobody tells the network which of its
+# words are nouns. Guess: how many of the 21 encodings can go before it makes more mistakes?
 # ## 1. A gate for every encoding
-# The encoder turns word $i$ into a vector $x_i$, its *encoding*. A *gate* $g_i$ between 0 and 1 multiplies it. A gate of
-# 0 is closed: the encoding is pruned. A learned vector $w$ looks at the encoding and says how open the gate should be:
-# $\log\alpha_i$, a large number for open, a negative one for closed.
-# $$\mathrm{L0Drop}(x_i) = g_i x_i \quad (4) \qquad \log\alpha_i = x_i w^T \quad (9)$$
-# When the trained network is used, the gate is a curve that is cut off at 0 and at 1. Here $\sigma$ is the sigmoid,
-# $\sigma(z) = 1 / (1 + e^{-z})$, and $\epsilon = 0.1$ says how far the curve is stretched beyond 0 and 1:
+# The encoder turns word $i$ into a vector $x_i$, its *encoding*. A *gate* $g_i$ between 0 and 1 multiplies it. At 0 the
+# gate is closed: the encoding is *pruned*. A learned vector $w$ says how open the gate of an encoding is, by a number
+# $\log\alpha_i$, large for open, negative for closed:
+# $$\mathrm{L0Drop}(x_i) = g_i x_i \quad (4) \qquad\qquad \log\alpha_i = x_i w^T \quad (9)$$
+# After training it is a sigmoid, $\sigma(z) = 1 / (1 + e^{-z})$, stretched by $\epsilon = 0.1$ beyond 0 and 1, cut off:
 # $$\hat g_i = \min(1, \max(0, \sigma(\log\alpha_i)(1 + 2\epsilon) - \epsilon)) \quad (13)$$
 # Take $w = (1, -1)$ and the encodings $(4, 0)$, $(1, 1)$, $(0, 4)$. Which one is pruned?
-
 # %%
 layer = L0Drop(2, bias=False).eval()
 layer.predictor.weight.data = torch.tensor([[1.0, -1.0]])
 gated, gates, log_alpha = layer(torch.tensor([[[4.0, 0.0], [1.0, 1.0], [0.0, 4.0]]]))
-print("log alpha ", log_alpha[0].tolist())
-print("gates     ", gates[0].tolist())
-print("gated     ", gated[0].tolist())
-
+print("log alpha", log_alpha[0].tolist(), " gates", gates[0].tolist(), " gated", gated[0].tolist())
 # %% [markdown]
-# The third: $\sigma(-4) = 0.018$, and $0.018 \cdot 1.2 - 0.1$ is below 0. In the middle $0.5 \cdot 1.2 - 0.1 = 0.5$.
-#
+# The third: $\sigma(-4) = 0.018$, and $0.018 \cdot 1.2 - 0.1$ is below 0. For the second, $0.5 \cdot 1.2 - 0.1 = 0.5$.
 # ## 2. Gates that roll dice
-# A closed gate hides its word: training would never see that the word was needed. So in training every gate is drawn at
-# random, and $\log\alpha_i$ only loads the dice. Draw $u$ between 0 and 1. $\beta = 2/3$, the *temperature*, pushes the
-# sample $s_i$ towards 0 and 1. Then stretch it and cut it off, as before:
+# Behind a gate that is always closed, training would never see that the word was needed. So training *draws* each gate,
+# and $\log\alpha_i$ loads the dice. Draw $u$ between 0 and 1. A *temperature* $\beta = 2/3$ pushes the sample $s_i$
+# towards 0 and 1. Stretch it and cut it off as before:
 # $$s_i = \sigma\Big(\big(\log\tfrac{u}{1-u} + \log\alpha_i\big) / \beta\Big) \quad (6) \qquad
 # g_i = \min(1, \max(0, s_i (1 + 2\epsilon) - \epsilon)) \quad (7, 8)$$
-# For $\log\alpha_i = 0$ and $u = 0.2$: $u/(1-u) = 1/4$, its power $1/\beta = 1.5$ is $1/8$, so $s_i = 1/9$ and $g_i = 0.033$.
-# What happens at $u = 0.1$, where $s_i = 1/28$?
-
+# Let $\log\alpha_i = 0$. For $u = 0.2$ we have $u/(1-u) = 1/4$, to the power $1/\beta = 1.5$ that is $1/8$, so
+# $s_i = 1/9$ and $g_i = 0.033$. For $u = 0.1$ we have $s_i = 1/28$. Is that gate closed?
 # %%
 print(sample_gates(torch.zeros(5), uniform=torch.tensor([0.1, 0.2, 0.5, 0.8, 0.9])))
-
 # %% [markdown]
-# It is closed, exactly. How often does that happen? The chance $p(g_i = 0)$ has a closed form, so the number of gates
-# that we expect to be open is a sum that can be made smaller by training, no dice needed:
+# Closed, exactly. We know the chance $p(g_i = 0)$ of that, and so the number of gates that we expect to be open:
 # $$p(g_i = 0) = \sigma\big(\beta \log\tfrac{\epsilon}{1 + \epsilon} - \log\alpha_i\big) \qquad
 # L_0 = \sum_i 1 - p(g_i = 0) \quad (10)$$
-# For $\log\alpha_i = 0$ a gate is open with chance $1 / (1 + 11^{-2/3}) = 0.832$. Two views: the formula, and 100,000 draws.
-
+# For $\log\alpha_i = 0$ a gate is open with chance $1 / (1 + 11^{-2/3}) = 0.832$. Two views: formula, 100,000 draws.
 # %%
 log_alpha = torch.tensor([[-4.0, -1.0, 0.0, 4.0]])
-draws = sample_gates(log_alpha.expand(100_000, -1))
-print("gate in use   ", expected_gates(log_alpha)[0])
-print("chance of open", open_probability(log_alpha)[0])
-print("drawn open    ", (draws > 0).float().mean(0))
-print("L0, their sum ", l0_penalty(log_alpha, torch.ones(1, 4, dtype=torch.bool), "sum"))
-assert torch.allclose((draws > 0).float().mean(0), open_probability(log_alpha)[0], atol=0.01)
-
+drawn_open = (sample_gates(log_alpha.expand(100_000, -1)) > 0).float().mean(0)
+print("chance of open", open_probability(log_alpha)[0], " drawn open", drawn_open)
+print(f"L0, the sum of the chances: {l0_penalty(log_alpha, torch.ones(1, 4) > 0, 'sum').item():.3f}")
+assert torch.allclose(drawn_open, open_probability(log_alpha)[0], atol=0.01)
 # %% [markdown]
-# Training now makes two things small at once: the usual loss of the words that are written, $L_\mathrm{MLE}$, and the
-# number of open gates. $\lambda$ is the price of an open gate (`objective` below; it takes means over tokens for sums):
+# Training lowers the loss of the written words, $L_\mathrm{MLE}$, and the number of open gates, at $\lambda$ for each:
 # $$L = L_\mathrm{MLE} + \lambda L_0 \quad (12)$$
-#
-# ## 3. Pruned rows need no place
-# Attention compares the decoder's query $q$ with every row, and a pruned row is all zeros. So all pruned rows get the same
-# weight, and *one* zero row that counts $c$ times can stand for them (Algorithm 1). With $e_i$ for row $i$ times $q$:
+# `objective`, below, is this with means over tokens instead of sums.
+# ## 3. Pruned rows need no room
+# Attention multiplies the decoder's *query* with each row; $e_i$ is the result for row $i$. All pruned rows are zeros,
+# so all get the same weight $a_i$. *One* zero row that counts $c$ times can stand for them (Algorithm 1):
 # $$a_i = c_i \exp(e_i) / \textstyle\sum_k c_k \exp(e_k)$$
-# Four rows of one number, $q = 1$: three zeros and $\log 3$. The weights are $1, 1, 3, 1$ over 6. What if one row counts 3?
-
+# Four rows of one number, and the query is 1: $\log 3$ and three zeros. The weights are 3, 1, 1, 1, divided by 6. Now
+# one zero row counts 3. What does $\log 3$ get?
 # %%
-rows, is_word = torch.tensor([1.0, 1.0, 3.0, 1.0]).log().view(1, 4, 1), torch.ones(1, 4, dtype=torch.bool)
-dense = dense_memory(rows, is_word)  # all rows, each counts once
-short = compress(rows, torch.tensor([[0.0, 0.0, 1.0, 0.0]]), is_word)  # the gates: only the third row is open
-for name, memory in {"all rows   ": dense, "Algorithm 1": short}.items():
-    logits = memory.states[..., 0] + memory.log_counts  # e_i + log c_i, as c exp(e) = exp(e + log c)
-    print(name, "counts", memory.log_counts.exp()[0], "weights", logits.softmax(-1)[0])
-
+rows, keep = torch.tensor([3.0, 1.0, 1.0, 1.0]).log().view(1, 4, 1), torch.ones(1, 4) > 0  # keep: no padding
+for memory in dense_memory(rows, keep), compress(rows, torch.tensor([[1.0, 0.0, 0.0, 0.0]]), keep):
+    logits = memory.states[..., 0] + memory.log_counts  # c exp(e) = exp(e + log c)
+    print("counts", memory.log_counts.exp()[0].tolist(), " weights", logits.softmax(-1)[0])
 # %% [markdown]
-# Two rows instead of four, and $\log 3$ keeps its weight of one half. The zeros share the other half.
-#
+# One half, as before. Two rows instead of four (the zero row comes first).
 # ## 4. The effect
 # Two Transformers of one encoder and one decoder layer start from the same weights and see the same sentences. One has
 # gates. They are held open for 300 updates, until the decoder can read. Then they roll, and $\lambda = 1$.
-# Guess: how many of the 16 words of filler go, how many of the nouns, and does that cost mistakes?
+# Guess: how much of the filler will be pruned, how many nouns, and what will it cost?
 
 
 # %%
-def start_after(target):
-    """What the decoder reads while it learns to write `target`: a start symbol (id 1), then all tokens but the last."""
-    return torch.cat([torch.ones_like(target[:, :1]), target[:, :-1]], 1)
-
-
 @torch.no_grad()
 def measure(model, rule_keep=None):
-    """Percentages on 500 new sentences: pruned filler, pruned nouns, tokens told right after the right ones before."""
-    source, target = sentences(500, torch.Generator().manual_seed(seed + 1000))
-    logits, encoding = model.eval()(source, start_after(target), rule_keep)
-    is_pruned = encoding.gates[-1] == 0 if encoding.gates else source < 0  # no id is: nothing is pruned
-    is_pruned = is_pruned if rule_keep is None else ~rule_keep
-    is_filler, is_noun = (source >= len(SPECIAL)) & (source < FIRST), source >= FIRST
-    shares = is_pruned[is_filler], is_pruned[is_noun], logits.argmax(-1) == target
+    """Percentages of the test: filler pruned, nouns pruned, tokens told right (each after the right ones before it)."""
+    source, target_input, target = test
+    logits, encoding = model.eval()(source, target_input, rule_keep)
+    keep = rule_keep if rule_keep is not None else encoding.gates[-1] > 0 if encoding.gates else source > 0
+    shares = ~keep[(source > 3) & (source < NOUN)], ~keep[source >= NOUN], logits.argmax(-1) == target
     return [100 * share.float().mean().item() for share in shares]
 
 
-def train(gates, price=1.0, held_open=300, updates=800):
+def train(l0drop, price=1.0, held_open=300):
     torch.manual_seed(seed)
-    sizes = dict(vocabulary=len(WORDS), width=32, feed_forward=64, heads=2, encoder_layers=1, decoder_layers=1)
-    model = Transformer(ModelConfig(**sizes, residual_dropout=0.0, attention_dropout=0.0, l0drop=gates))
+    sizes = dict(vocabulary=40, width=32, feed_forward=64, heads=2, encoder_layers=1, decoder_layers=1)
+    model = Transformer(ModelConfig(**sizes, residual_dropout=0.0, attention_dropout=0.0, l0drop=l0drop))
     optimizer, generator = torch.optim.Adam(model.parameters(), 3e-3), torch.Generator().manual_seed(seed)
-    print(f"{'with gates' if model.l0drop else 'without gates'}:  update  filler pruned  nouns pruned  tokens right")
-    for update in range(updates):
+    for update in range(800):
         for layer in model.train().l0drop:
             layer.held_open = update < held_open
-        source, target = sentences(32, generator)
-        logits, encoding = model(source, start_after(target))
+        source, target_input, target = sentences(32, generator)
+        logits, encoding = model(source, target_input)
         loss = objective(logits, target, encoding, price * (update >= held_open)).mean()  # Eq. (12)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        if (update + 1) % 100 == 0:
-            print("{:22}{:13.0f} %{:12.0f} %{:12.0f} %".format(update + 1, *measure(model)))
+        if update % 100 == 99 and model.l0drop:
+            print(f"{update + 1} updates: pruned filler, pruned nouns, tokens right", *map(round, measure(model)))
     return model
 
 
 control, model = train("none"), train("output")
-
-# %% [markdown]
-# Nobody named the nouns: a gate that stays closed saves its price, and only a noun's absence costs more than that.
-# Is the choice any good? A second control keeps 4 *random* rows for the decoder without gates, as many as the nouns.
-
-# %%
-at_random = torch.rand(500, LENGTH + 1).argsort(-1) < WANTED  # True at 4 places of each sentence
-results = {"without gates": measure(control), "with gates": measure(model), "4 random rows": measure(control, at_random)}
-print(f"{'':14}filler pruned  nouns pruned  tokens right")
+random_rows = torch.rand(500, 21).argsort(-1) < 4  # a second control: 4 of 21, as many as there are nouns
+results = {"no gates": measure(control), "gates": measure(model), "4 random rows": measure(control, random_rows)}
 for system, shares in results.items():
-    print("{:14}{:11.0f} %{:12.0f} %{:12.0f} %".format(system, *shares))
-filler, nouns, right = results["with gates"]
-assert filler > 90 and nouns < 10
-assert right > 85 and right > results["without gates"][2] - 5
-assert results["4 random rows"][2] < 60
-
+    print("{:15}filler pruned {:3.0f} %   nouns pruned {:3.0f} %   tokens right {:3.0f} %".format(system, *shares))
+filler, nouns, right = results["gates"]
+assert filler > 90 and nouns < 10 and right > max(85, results["no gates"][2] - 5, results["4 random rows"][2] + 20)
 # %% [markdown]
-# Two views again, now in the trained network: the decoder reads all 21 rows with their zeros, or Algorithm 1's few.
-
-# %%
-source, target = sentences(500, torch.Generator().manual_seed(seed + 1000))
-with torch.no_grad():
-    encoding = model.encode(source)
-    zeros, few = (model.make_memory(encoding, prune=prune) for prune in (False, True))
-    logits = [model.decode(start_after(target), model.project(memory))[0] for memory in (zeros, few)]
-print(f"{zeros.states.size(1)} rows or {few.states.size(1)}: the logits differ by {(logits[0] - logits[1]).abs().max():.0e}")
-assert few.states.size(1) < 10 and torch.allclose(*logits, atol=1e-4)
-
-# %% [markdown]
+# A closed gate saves its price; only behind a noun does it cost more than that. Not any four rows will do.
+# Two views again: the trained decoder reads all 21 rows, zeros included, or Algorithm 1's few.
 # ## 5. The picture that stays
-
 # %% tags=["picture"]
+encoding = model.encode(test[0])
+memories = [model.make_memory(encoding, prune=prune) for prune in (False, True)]
+dense, few = (model.decode(test[1], model.project(memory))[0] for memory in memories)
+print("rows:", [memory.states.size(1) for memory in memories], " largest difference:", (dense - few).abs().max().item())
+assert memories[1].states.size(1) < 10 and torch.allclose(dense, few, atol=1e-4)
+outputs = generate(model, test[0][:7]).hypotheses.tokens[:, :4]  # written from the rows that are left
 axes = plt.figure(figsize=(8, 3.2), layout="constrained").gca()
-outputs = generate(model, source[:7]).hypotheses.tokens  # written from the rows that are left, nothing given
-for line, (words, gates, output, wanted) in enumerate(zip(source, encoding.gates[-1], outputs, target)):
-    column = 0
-    for word, gate in zip(words, gates):
-        style = {"color": "0.75"} if gate == 0 else {"color": "black", "weight": "bold"}
-        axes.text(column, line, WORDS[word], family="monospace", size=9, **style)
-        column += len(WORDS[word]) + 1
-    column = 74
-    for place, word in enumerate(output.tolist()[:WANTED]):
-        colour = "tab:blue" if word == wanted[place] else "tab:red"
-        axes.text(column, line, WORDS[word], family="monospace", size=9, color=colour)
-        column += len(WORDS[word]) + 1
-axes.text(0, -1, "source: grey is pruned, black is what the decoder reads", size=9)
-axes.text(74, -1, "it writes", size=9, color="tab:blue")
-axes.set(xlim=(0, 97), ylim=(6.5, -1.7), title="Gates learned which words the decoder need not read")
+for line, output in enumerate(outputs):
+    read = ["black" if gate > 0 else "0.7" for gate in encoding.gates[-1][line]]
+    told = ["tab:blue" if is_right else "tab:red" for is_right in output == test[2][line, :4]]
+    for x, words, colours in (0, test[0][line], read), (77, output, told):
+        for word, colour in zip(words, colours, strict=True):
+            weight = "bold" if colour == "black" else "normal"
+            axes.text(x, line, WORDS[word], family="monospace", size=9, color=colour, weight=weight)
+            x += len(WORDS[word]) + 1
+axes.text(0, -1, "source (grey: pruned; black: what the decoder reads)")
+axes.text(77, -1, "output (red: wrong)", color="tab:blue")
+axes.set(xlim=(0, 101), ylim=(6.5, -1.7), title="The gates learned which words the decoder need not read")
 axes.axis("off")
 plt.show()
+# %% [markdown]
+# ## 6. At full size
+# A trained Transformer goes on with gates, $\lambda = 0.3$ (Table 1). WikiSum: 71.5 % pruned, ROUGE-L 38.75 after 39.20, 1.65
+# times as fast. Code: `gates.py`, `model.py`, `train.py`. Our numbers: `experiments/RESULTS.md`.
+# ## Try (the asserts hold for the settings above)
+# 1. The gates roll before the decoder can read: `held_open=0`. What is left?
+#    <details><summary>Answer</summary> Nothing. 25 % are right: each full stop, and some nouns by chance.</details>
+# 2. The paper's price: `price=0.3`. Is less pruned?
+#    <details><summary>Answer</summary> Nothing is. All gates are wide open, where the price has almost no slope: stuck.
+#    37 of 40 seeds prune the filler; with $\lambda = 1$ it is 39 of 40.</details>
+# 3. The one that prunes nouns, too: `seed = 11`, 87 % of them. How can 81 % of the tokens be right?
+#    <details><summary>Answer</summary> The encoder copies nouns to other rows: even 4 random ones give 66 %.</details>
