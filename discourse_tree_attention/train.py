@@ -282,7 +282,7 @@ def save_best(model: Summarizer, out: Path) -> None:
 # Command line
 
 
-# Same as l0drop/train.py:parse
+# Same as head_masking/train.py:parse
 def parse(arguments: Sequence[str] | None = None) -> tuple[TrainConfig, Path, bool]:
     """Command line -> config, run folder, resume. What is not given comes from the preset, or from the run of --init.
 

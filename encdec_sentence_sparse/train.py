@@ -386,7 +386,7 @@ def quiet() -> None:
     logging.getLogger("accelerate").setLevel(logging.ERROR)
 
 
-# Same as l0drop/train.py:parse
+# Same as head_masking/train.py:parse
 def parse(arguments: Sequence[str] | None = None) -> tuple[TrainConfig, Path, bool]:
     """Command line -> config, run folder, resume. What is not given comes from the preset, or from the run of --init.
 

@@ -1,7 +1,7 @@
 """Figures 4 and 5 (trees and their matrices), and of metrics files ROUGE, of runs with --examples its curve.
 
-python -m discourse_tree_attention.figures metrics.json --out figures        # and a worked tree of five EDUs
-python -m discourse_tree_attention.figures --tree FILE.dis --out figures     # another tree
+python -m discourse_tree_attention.experiments.figures metrics.json --out figures  # a worked tree
+python -m discourse_tree_attention.experiments.figures --tree FILE.dis --out figures  # another tree
 """
 
 import json
@@ -14,11 +14,11 @@ import tyro
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from .evaluate import ROUGE
-from .formats import read_brackets, read_tree
-from .matrices import c_tree, c_tree_nuclearity, d_tree, heads
-from .run import one_line_errors
-from .trees import Node, nodes
+from ..evaluate import ROUGE
+from ..formats import read_brackets, read_tree
+from ..matrices import c_tree, c_tree_nuclearity, d_tree, heads
+from ..run import one_line_errors
+from ..trees import Node, nodes
 
 LARGEST_WITH_NUMBERS = 8  # units of a matrix whose cells have their values written in
 WORKED_TREE = '[[[1,1],"N"], [[2,2],"S"], [[1,2],"N"], [[3,3],"S"], [[1,3],"N"], [[4,4],"N"], [[5,5],"N"], [[4,5],"S"]]'

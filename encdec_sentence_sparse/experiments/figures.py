@@ -1,7 +1,7 @@
 """The paper's figures, one function each, from metrics files.
 
 python -m encdec_sentence_sparse.evaluate RUN [RUN...] --r 5 1 2 3 10 --map 0 --json metrics.json
-python -m encdec_sentence_sparse.figures metrics.json --out figures
+python -m encdec_sentence_sparse.experiments.figures metrics.json --out figures
 
 A metrics file per data set: the first stands where the paper has CNN/DailyMail (Figures 1, 4 and 5), the others for
 XSum, Podcast and arXiv (6, 7, 8). Figure 3 is a drawing of the model and is not made.
@@ -19,7 +19,7 @@ import tyro
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
-from .run import one_line_errors
+from ..run import one_line_errors
 
 MOST_LINES = 6  # in one panel
 

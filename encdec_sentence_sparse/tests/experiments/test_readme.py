@@ -9,12 +9,12 @@ import pytest
 import torch
 from transformers import BartConfig, BartForConditionalGeneration
 
-from .. import model as model_file
-from ..model import load_model
-from ..selection import Selection
-from ..text import encode, train_tokenizer
+from ... import model as model_file
+from ...model import load_model
+from ...selection import Selection
+from ...text import encode, train_tokenizer
 
-FOLDER = Path(__file__).resolve().parents[1]
+FOLDER = Path(__file__).resolve().parents[2]
 
 
 def test_the_example_of_model_py_runs(tmp_path):
@@ -41,15 +41,18 @@ def test_the_example_of_model_py_runs(tmp_path):
 
 def commands() -> list[tuple[str, list[str]]]:
     """Program and flags of every command in README.md and RESULTS.md that stands on its own."""
-    text = (FOLDER / "README.md").read_text(encoding="utf-8") + (FOLDER / "RESULTS.md").read_text(encoding="utf-8")
-    lines = re.findall(r"(?:^|`)python -m encdec_sentence_sparse\.(\w+) ([^`\n]*)", text, re.MULTILINE)
+    pages = (FOLDER / "README.md", FOLDER / "experiments" / "RESULTS.md")
+    text = "".join(page.read_text(encoding="utf-8") for page in pages if page.exists()).replace("\\\n", "")
+    pattern = r"(?:^|`)python -m encdec_sentence_sparse\.(?:experiments\.)?(\w+) ([^`\n]*)"
+    lines = re.findall(pattern, text, re.MULTILINE)
     return [(program, shlex.split(flags)) for program, flags in lines]
 
 
 def test_commands_have_flags_that_exist(monkeypatch, tmp_path):
     """Every command is parsed by the program that it names, and gets as far as what it reads."""
     pytest.importorskip("shared")
-    from .. import benchmark, evaluate, figures, predict, train
+    from ... import evaluate, predict, train
+    from ...experiments import benchmark, figures
 
     class Parsed(BaseException):
         pass

@@ -1,9 +1,9 @@
 """What sentence selection buys: whole summaries by every side in one run, and what the sentence encoders cost.
 
-python -m encdec_sentence_sparse.benchmark --csv runs/benchmark.csv
-python -m encdec_sentence_sparse.benchmark --models base --precision packed int8       # CTranslate2 beside it
-python -m encdec_sentence_sparse.benchmark --models base --tokens 24 96 192 --sides approx
-python -m encdec_sentence_sparse.benchmark --models base --table-1 --appendix-b      # how time grows with the lengths
+python -m encdec_sentence_sparse.experiments.benchmark --csv runs/benchmark.csv
+python -m encdec_sentence_sparse.experiments.benchmark --models base --precision packed int8   # CTranslate2
+python -m encdec_sentence_sparse.experiments.benchmark --models base --tokens 24 96 192 --sides approx
+python -m encdec_sentence_sparse.experiments.benchmark --models base --table-1 --appendix-b  # growth
 
 Random weights of BART's sizes, documents of the lengths of Table 4 (CNN/DailyMail and arXiv, the latter cut):
 
@@ -43,12 +43,12 @@ from shared.data import check_outputs, write_csv
 from shared.rouge import table
 from shared.timing import find_device, keep_memory, spread, time_rounds
 
-from .approximator import KINDS, SentenceEncoder
+from ..approximator import KINDS, SentenceEncoder
+from ..model import SentenceSparseBart, add_approximator, bart_config
+from ..run import one_line_errors
+from ..selection import Selection, sentences_of
 from .cost import appendix_b, attention_costs, attention_parts, table_1
-from .model import SentenceSparseBart, add_approximator, bart_config
 from .precision import PRECISIONS, convert
-from .run import one_line_errors
-from .selection import Selection, sentences_of
 
 MODELS = {  # vocabulary, width, feed-forward width, heads, layers
     "base": (50265, 768, 3072, 12, 6),

@@ -9,12 +9,12 @@ import torch
 
 pytest.importorskip("shared")
 
-from .. import benchmark
-from ..approximator import KINDS, SentenceEncoder
-from ..benchmark import PARTS, Options, Shape, decode_rows, main, make_models, make_sides, make_source
-from ..cost import attention_costs
-from ..precision import convert
-from ..selection import Selection, sentences_of
+from ...approximator import KINDS, SentenceEncoder
+from ...experiments import benchmark
+from ...experiments.benchmark import PARTS, Options, Shape, decode_rows, main, make_models, make_sides, make_source
+from ...experiments.cost import attention_costs
+from ...experiments.precision import convert
+from ...selection import Selection, sentences_of
 
 CPU = torch.device("cpu")
 SIDES = ["generate", "shared", "approx r2", "mean_key r2"]

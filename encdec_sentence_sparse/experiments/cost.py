@@ -1,6 +1,6 @@
 """What selection costs by Section 4.1, and how decoding time grows with the lengths: fits of measured times.
 
-`python -m encdec_sentence_sparse.benchmark --table-1 --appendix-b` measures them.
+`python -m encdec_sentence_sparse.experiments.benchmark --table-1 --appendix-b` measures them.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .attention import SourceCache
-from .model import SentenceSparseBart
+from ..attention import SourceCache
+from ..model import SentenceSparseBart
 
 
 def attention_costs(width: int, layers: int, words: int, sentences: int, steps: int, r: int) -> dict[str, dict]:

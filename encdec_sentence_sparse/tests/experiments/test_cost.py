@@ -10,8 +10,8 @@ import pytest
 import torch
 from transformers import BartForConditionalGeneration
 
-from ..approximator import KINDS, SentenceEncoder
-from ..cost import (
+from ...approximator import KINDS, SentenceEncoder
+from ...experiments.cost import (
     appendix_b,
     attention_costs,
     attention_parts,
@@ -21,9 +21,9 @@ from ..cost import (
     operating_modes,
     table_1,
 )
-from ..model import bart_config
-from ..selection import Selection
-from .conftest import rough_model
+from ...model import bart_config
+from ...selection import Selection
+from ..conftest import rough_model
 
 RNG = np.random.default_rng(0)
 LENGTHS = np.arange(50, 301, 50)
@@ -164,7 +164,7 @@ def test_appendix_b_keeps_apart_what_is_read_and_what_is_written(bart):
 
 def test_both_tables_by_one_command(tmp_path, capsys):
     pytest.importorskip("shared")
-    from .. import benchmark
+    from ...experiments import benchmark
 
     path = tmp_path / "new" / "b.csv"
     benchmark.main(["--quick", "--table-1", "--appendix-b", "--repeats", "3", "--csv", str(path)])

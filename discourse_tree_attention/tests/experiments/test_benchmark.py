@@ -7,8 +7,8 @@ import torch
 
 pytest.importorskip("shared")
 
-from ..benchmark import SYSTEMS, inference, inputs, main, training
-from ..model import Attention, EncoderLayer, ModelConfig
+from ...experiments.benchmark import SYSTEMS, inference, inputs, main, training
+from ...model import Attention, EncoderLayer, ModelConfig
 
 
 def test_rows_have_every_system_and_are_relative_to_the_dot_product(tmp_path, capsys):

@@ -8,10 +8,10 @@ import pytest
 pytest.importorskip("shared")
 pytest.importorskip("matplotlib")
 
-from ..figures import figure_4, figure_5, figure_low_resource, figure_rouge, main
-from ..formats import read_dis
-from ..matrices import c_tree, c_tree_nuclearity, d_tree
-from .test_documents import TREE
+from ...experiments.figures import figure_4, figure_5, figure_low_resource, figure_rouge, main
+from ...formats import read_dis
+from ...matrices import c_tree, c_tree_nuclearity, d_tree
+from ..test_documents import TREE
 
 VALUE = {"mean": 2.0, "low": 1.0, "high": 4.0}
 SYSTEM = {"seeds": [{"seed": 3}], "rouge1": VALUE, "rouge2": VALUE, "rougeLsum": VALUE}

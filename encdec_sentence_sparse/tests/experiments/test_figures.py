@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("shared")
 pytest.importorskip("matplotlib")
 
-from ..figures import Missing, attention_maps, figure_1, figure_2, figure_4, main
+from ...experiments.figures import Missing, attention_maps, figure_1, figure_2, figure_4, main
 
 
 def system(run: str, mode: str, r: int, value: float, **more) -> dict:

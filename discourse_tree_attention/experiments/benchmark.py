@@ -1,7 +1,7 @@
 """Time and memory of one encoder layer, or of its attention alone, by attention type and document length.
 
-python -m discourse_tree_attention.benchmark --repeats 9 --documents 1
-python -m discourse_tree_attention.benchmark --quick
+python -m discourse_tree_attention.experiments.benchmark --repeats 9 --documents 1
+python -m discourse_tree_attention.experiments.benchmark --quick
 
 All sides of a comparison are timed in one run, interleaved; a ratio is the median of the ratios within rounds, with its
 interval (`timing.spread`). On one thread of the CPU, times are CPU times.
@@ -23,9 +23,9 @@ from shared import rouge
 from shared.data import check_outputs, write_csv
 from shared.timing import find_device, keep_memory, peak_bytes, spread, time_rounds
 
-from .evaluate import ATTENTION_NAMES
-from .model import BALANCED, Attention, EncoderLayer, ModelConfig
-from .run import one_line_errors
+from ..evaluate import ATTENTION_NAMES
+from ..model import BALANCED, Attention, EncoderLayer, ModelConfig
+from ..run import one_line_errors
 
 SIZES = {"default": {}, "balanced": BALANCED}  # Section 5.1
 PARTS = {"attention": Attention, "layer": EncoderLayer}
