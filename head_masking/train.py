@@ -286,7 +286,8 @@ def finish(run: Run, out: Path, last: dict) -> None:
 # Command line
 
 
-# Same as l0drop/train.py:parse
+# Same as encdec_sentence_sparse/train.py:parse
+# Same as discourse_tree_attention/train.py:parse
 def parse(arguments: Sequence[str] | None = None) -> tuple[TrainConfig, Path, bool]:
     """Command line -> config, run folder, resume. What is not given comes from the preset, or from the run of --init.
 

@@ -1,6 +1,6 @@
 """What masking costs: decodes with and without masked heads, all sides measured in one run.
 
-python -m head_masking.benchmark --csv benchmark.csv
+python -m head_masking.experiments.benchmark --csv benchmark.csv
 
 Models of the shapes of bart-base and bart-large with random weights decode documents of random tokens, whole decodes
 with the encoder in them, to a fixed number of tokens: plain; all heads of layer 1 masked, the paper's choice for
@@ -23,9 +23,9 @@ from shared import rouge
 from shared.data import check_outputs, write_csv
 from shared.timing import find_device, keep_memory, spread, time_rounds
 
-from .masking import mask_heads
-from .run import one_line_errors
-from .sweep import all_heads
+from ..masking import mask_heads
+from ..run import one_line_errors
+from ..sweep import all_heads
 
 BEAM, LENGTH, TOKENS = 4, 800, 60  # beams; tokens of a document, of a summary
 SALIENT = 0.2  # share of the tokens that masked heads see

@@ -11,8 +11,8 @@ pytest.importorskip("matplotlib")
 
 from matplotlib.figure import Figure
 
-from .. import figures
-from ..figures import draw_steps, focus, heat_map, limited_data, main
+from ...experiments import figures
+from ...experiments.figures import draw_steps, focus, heat_map, limited_data, main
 
 PACKAGE = figures.__package__
 

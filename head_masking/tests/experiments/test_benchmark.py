@@ -9,8 +9,8 @@ import torch
 
 pytest.importorskip("shared")
 
-from .. import benchmark
-from ..benchmark import main, make_model, sides
+from ...experiments import benchmark
+from ...experiments.benchmark import main, make_model, sides
 
 
 def test_every_side_has_its_row(tmp_path, capsys, monkeypatch):

@@ -1,8 +1,8 @@
 """The paper's figures, one function each: a PNG and, beside it, a CSV of the numbers that it shows.
 
 python -m head_masking.evaluate runs/hm-base --sweep --focus --json metrics.json
-python -m head_masking.figures metrics.json --out figures                                  # Figures 2, 3, 4, 10
-python -m head_masking.figures metrics.json other.json --out figures                       # and 6, 7, 8
+python -m head_masking.experiments.figures metrics.json --out figures  # Figures 2, 3, 4, 10
+python -m head_masking.experiments.figures metrics.json other.json --out figures  # and 6, 7, 8
 
 The first file stands where the paper has CNN/DailyMail (Figures 2-5, 10), the second for XSum (6-8), the third for NYT
 (6, 7, 9). Figure 5 shows the systems of all files.
@@ -21,8 +21,8 @@ from matplotlib.figure import Figure
 
 from shared.data import check_outputs, write_csv
 
-from .focus import CATEGORIES
-from .run import one_line_errors
+from ..focus import CATEGORIES
+from ..run import one_line_errors
 
 METRICS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeLsum": "ROUGE-L"}
 OVER = {"over_uniform": "over uniform attention", "over_plain": "over the plain model"}
