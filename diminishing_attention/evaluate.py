@@ -1,43 +1,42 @@
-"""Decode and score: Tables 1 to 4, and the numbers behind Figures 2 and 3.
+"""Decode and score runs: Tables 1, 3 and 4, and the numbers behind Figures 2 and 3.
 
 python -m diminishing_attention.evaluate runs/pg runs/pg-dim                                             # Tables 1, 3
 python -m diminishing_attention.evaluate runs/pg-0 runs/pg-1 runs/pg-2 runs/dim-0 runs/dim-1 runs/dim-2  # over seeds
 python -m diminishing_attention.evaluate runs/pg runs/pg-dim --ablation --json metrics.json              # and Table 4
-python -m diminishing_attention.evaluate runs/pg runs/pg-dim --bertscore FOLDER --moverscore FOLDER      # and Table 2
 
 Runs that differ in nothing but the seed are one system: a document's score is the mean over its seeds.
 """
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import tyro
+from tqdm import tqdm
 
 from shared import rouge
-from shared.data import Example, check_outputs, split_sentences, write_csv, write_json
+from shared.data import Example, check_outputs, in_sentences, load, split_sentences, write_csv, write_json
 from shared.timing import find_device
 
-from . import measures
-from .measures import split_words
-from .predict import DECODING, Decoding, decode_all
-from .run import one_line_errors
-from .train import Run, load_run, load_task
+from .decode import DECODING, Decoding, Output, decode
+from .loading import Run, for_task, load_run
+from .run import Positive, check_fields, one_line_errors, read_flags
+from .text import ngrams, split_words
 
 ROUGE = {"rouge1": "R-1", "rouge2": "R-2", "rougeLsum": "R-L"}  # papers' ROUGE-L is that over sentences
-REPETITION = {f"repetition{n}": f"{n}-gram" for n in measures.LENGTHS}
-NOVELTY = {f"novel{n}": f"{n}-gram" for n in measures.NOVEL}
+REPETITION = {f"repetition{n}": f"{n}-gram" for n in (1, 2, 3, 4, 5)}  # Figure 2
+NOVELTY = {f"novel{n}": f"{n}-gram" for n in (1, 2, 3, 4)}  # Figure 3
 OVERLAP = {f"lead_{metric}": name for metric, name in ROUGE.items()}
-MODEL_BASED = {"bertscore": "BERTScore F1", "moverscore1": "MoverScore 1-gram", "moverscore2": "MoverScore 2-gram"}
-
-PASSED = ("predictions", "ablation", "bertscore", "bertscore_layer", "moverscore", "lead", "sentences", "batch_size")
-
 Scores = dict[str, np.ndarray]  # metric: (n,) values of the documents
+Measure = Callable[[Sequence[str], Sequence[str]], Sequence[float]]  # texts and references -> values
 
 
+@tyro.conf.configure(tyro.conf.FlagCreatePairsOff)
 @dataclass(kw_only=True)
 class Options(Decoding):
     """The command line."""
@@ -45,15 +44,12 @@ class Options(Decoding):
     runs: tyro.conf.Positional[tuple[Path, ...]]  # run folders; differences and p refer to the first system
     data: str = ""  # anything shared.data.load takes; default: the first run's
     split: str = "test"
-    limit: int | None = None  # first N examples only
-    json: Path | None = None  # write every number here; figures.py reads it
+    limit: Positive | None = None  # first N examples only
+    json: Path | None = None  # write every number here; experiments/figures.py reads it
     csv: Path | None = None  # write a row per system and seed here
     predictions: Path | None = None  # folder for the outputs, a .jsonl per run
     ablation: bool = False  # Table 4: decode each system three times more
-    bertscore: str = ""  # Table 2: encoder of transformers, for bert-score
-    bertscore_layer: int = 0  # layer of it; 0 = the last (the paper: roberta-large, 17)
-    moverscore: str = ""  # Table 2: encoder of transformers, for MoverScore
-    lead: int = 3  # sentences of the lead baseline
+    lead: Positive = 3  # sentences of the lead baseline
 
 
 def group(runs: dict[str, Run]) -> dict[str, dict[str, Run]]:
@@ -80,6 +76,19 @@ def common_name(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else re.sub(r"[-_.]?(seed)?\d+$", "", names[0]) or names[0]
 
 
+def repetition_ratio(words: Sequence[str], n: int) -> float:
+    """Duplicate n-grams / n-grams (Figure 2), 0-1. A text without n-grams repeats nothing: 0."""
+    # D11: every occurrence after the first is a duplicate.
+    grams = ngrams(words, n)
+    return 1 - len(set(grams)) / len(grams) if grams else 0.0
+
+
+def novel_share(words: Sequence[str], source: Sequence[str], n: int) -> float:
+    """Share of the n-grams, 0-1, that do not stand in the source (Figure 3, Section 4.4); without n-grams 0."""
+    grams, known = ngrams(words, n), set(ngrams(source, n))
+    return sum(gram not in known for gram in grams) / len(grams) if grams else 0.0
+
+
 def score(texts: Sequence[str], examples: Sequence[Example], lead: int = 3, is_reference: bool = False) -> Scores:
     """(n,) values of every text: ROUGE, repetition, novelty, overlap with the lead, length.
 
@@ -93,9 +102,9 @@ def score(texts: Sequence[str], examples: Sequence[Example], lead: int = 3, is_r
         values = rouge.score(sentences, [example.references for example in examples])
         scores |= {metric: values[metric] for metric in ROUGE}
     for n, metric in enumerate(REPETITION, 1):
-        scores[metric] = 100 * np.array([measures.repetition_ratio(w, n) for w in words])
+        scores[metric] = 100 * np.array([repetition_ratio(w, n) for w in words])
     for n, metric in enumerate(NOVELTY, 1):
-        scores[metric] = 100 * np.array([measures.novel_share(*pair, n) for pair in zip(words, sources, strict=True)])
+        scores[metric] = 100 * np.array([novel_share(*pair, n) for pair in zip(words, sources, strict=True)])
     overlap = rouge.score(sentences, [lead_of(example, lead) for example in examples])
     scores |= {f"lead_{metric}": overlap[metric] for metric in ROUGE}
     return scores | {"words": np.array([len(w) for w in words], dtype=float)}
@@ -138,45 +147,58 @@ def describe(runs: dict[str, Run]) -> dict:
     return row | {"parameters": parameters, "parameters_listed": parameters + twice} | seeds
 
 
+def decode_all(run: Run, examples: Sequence[Example], path: Path | None = None, **options) -> list[Output]:
+    """`decode` in the examples' order, with progress; each prediction is written to `path` as it comes."""
+    outputs: list = [None] * len(examples)
+    with open(path, "w", encoding="utf-8") if path else nullcontext() as file:
+        for i, output in tqdm(decode(run, examples, **options), total=len(examples), leave=False):
+            outputs[i] = output
+            row = {"id": examples[i].id, "prediction": output.text, "reference": examples[i].target}
+            if file:
+                print(json.dumps(row, ensure_ascii=False), file=file, flush=True)
+    return outputs
+
+
 def evaluate(
-    runs: dict[str, Run], examples: Sequence[Example], predictions: Path | None = None, ablation: bool = False,
-    bertscore: str = "", bertscore_layer: int = 0, moverscore: str = "", lead: int = 3, **options,
-) -> dict:  # fmt: skip
-    """Decode and score runs on the same examples.
+    runs: dict[str, Run],
+    examples: Sequence[Example],
+    predictions: Path | None = None,
+    ablation: bool = False,
+    lead: int = 3,
+    more: Mapping[str, Measure] | None = None,
+    **options,
+) -> dict:
+    """Decode and score runs on the same examples; every number in one JSON object.
 
     Args:
         runs: by name; the differences of the other systems refer to the first one's system.
         predictions: folder for NAME.jsonl with the outputs of each run, written as they come.
         ablation: Table 4 too, see `ablate`.
-        bertscore, bertscore_layer, moverscore: encoders of transformers for Table 2.
         lead: sentences of the lead baseline.
+        more: further measures by name, of texts and references (experiments/measures.py: Table 2).
         options: as in `decode`.
-    Returns:
-        every number in one JSON object.
     """
     rouge.check_references(examples)
-    systems, device = group(runs), next(next(iter(runs.values())).model.parameters()).device
+    references, more = [example.target for example in examples], more or {}
 
     def measure(texts: Sequence[str]) -> Scores:
-        scores, references = score(texts, examples, lead), [example.target for example in examples]
-        if bertscore:
-            scores["bertscore"] = np.array(measures.bertscore(texts, references, bertscore, bertscore_layer, device))
-        for n in (1, 2) if moverscore else ():
-            scores[f"moverscore{n}"] = np.array(measures.moverscore(texts, references, moverscore, n, device))
-        return scores
+        further = {name: np.array(function(texts, references)) for name, function in more.items()}
+        return score(texts, examples, lead) | further
 
     search = {name: value for name, value in options.items() if name in DECODING}
     metrics = {"examples": len(examples), "lead": lead, "decoding": search, "signature": rouge.signature(len(examples))}
     leads, targets = ["\n".join(lead_of(e, lead)) for e in examples], ["\n".join(e.summary) for e in examples]
     metrics["lead_row"] = summarise([measure(leads)])
     metrics["reference_row"] = summarise([score(targets, examples, lead, is_reference=True)])
-    metrics |= {"systems": {}, "ablation": {}}
+    metrics |= {"more": list(more), "systems": {}, "ablation": {}}
     first = None
-    for system, members in systems.items():
+    for system, members in group(runs).items():
         paths = {name: predictions / f"{name}.jsonl" if predictions else None for name in members}
-        of_seeds = [measure(decode_all(run, examples, paths[name], **options)) for name, run in members.items()]
+        outputs = [decode_all(run, examples, paths[name], **options) for name, run in members.items()]
+        of_seeds = [measure([output.text for output in seed]) for seed in outputs]
+        row = describe(members) | {"sources_cut": sum(output.was_cut for output in outputs[0])}
         difference = summarise(of_seeds, first) if first else None
-        metrics["systems"][system] = describe(members) | {"scores": summarise(of_seeds), "difference": difference}
+        metrics["systems"][system] = row | {"scores": summarise(of_seeds), "difference": difference}
         first = first or of_seeds
         if ablation:
             metrics["ablation"][system] = ablate(members, examples, lead, **options)
@@ -191,7 +213,8 @@ def ablate(runs: dict[str, Run], examples: Sequence[Example], lead: int, **optio
     settings = {"only": plain, "+ length norm.": normed, "+ trigram blocking": normed | {"trigram_blocking": True}}
     rows = {}
     for name, setting in settings.items():
-        of_seeds = [score(decode_all(run, examples, **options | setting), examples, lead) for run in runs.values()]
+        outputs = [decode_all(run, examples, **options | setting) for run in runs.values()]
+        of_seeds = [score([output.text for output in seed], examples, lead) for seed in outputs]
         rows[name] = setting | {"scores": summarise(of_seeds)}
     return rows
 
@@ -202,10 +225,11 @@ def tables(metrics: dict) -> str:
     scores = {name: row["scores"] for name, row in systems.items()}
     with_lead, with_reference = {lead: metrics["lead_row"]} | scores, {"reference": metrics["reference_row"]} | scores
     more = ROUGE | {"repetition3": "repeated 3-grams %", "novel2": "novel 2-grams %"}
+    model_based = {name: name for name in metrics["more"]}
     sizes = {name: row | {"parameters": f"{systems[name]['parameters']:,}"} for name, row in scores.items()}
     parts = [
         table("Table 1: ROUGE", {lead: metrics["lead_row"]} | sizes, ROUGE | {"parameters": "parameters"}),
-        table("Table 2: model-based scores", with_lead, MODEL_BASED),
+        table("Table 2: model-based scores", with_lead, model_based),
         table(f"Table 3: ROUGE against {lead}", with_reference, OVERLAP),
     ]
     for name, rows in metrics["ablation"].items():
@@ -219,7 +243,7 @@ def tables(metrics: dict) -> str:
     first = f"Minus {next(iter(systems))}"
     intervals = "[low, high]: 95 % interval over documents (bootstrap), p: approximate randomisation"
     parts += [
-        table(first, gains, more | MODEL_BASED),
+        table(first, gains, more | model_based),
         table(f"{first}, seed by seed", by_seed, more),
         table("Figure 2: repeated n-grams, %", with_reference, REPETITION),
         table("Figure 3: n-grams that are not in the source, %", with_reference, NOVELTY | {"words": "words"}),
@@ -247,29 +271,42 @@ def csv_rows(metrics: dict) -> Iterator[dict]:
                 yield {"system": row_name, "seed": seed} | means
 
 
-@one_line_errors
-def main(arguments: Sequence[str] | None = None) -> None:
-    options = tyro.cli(Options, prog=f"python -m {__package__}.evaluate", description=__doc__, args=arguments,
-                       config=(tyro.conf.FlagCreatePairsOff,))  # fmt: skip
-    if min(options.lead, options.sentences, options.batch_size) < 1:
-        raise ValueError("--lead, --sentences and --batch-size must be at least 1")
-    if not options.runs or len({path.name for path in options.runs}) < len(options.runs):
+def load_runs(paths: Sequence[Path], device: str) -> dict[str, Run]:
+    """Runs on a device, by the names of their folders; ValueError: none, or two of the same name."""
+    if not paths or len({path.name for path in paths}) < len(paths):
         raise ValueError("give at least one run folder, and no two of the same name: rename one")
-    runs = {path.name: load_run(path) for path in options.runs}
+    runs = {path.name: load_run(path) for path in paths}
     for run in runs.values():
-        run.model.to(find_device(options.device))
+        run.model.to(find_device(device))
+    group(runs)  # refuses what it cannot tell apart before hours of decoding
+    return runs
+
+
+def run_options(options: Options, more: Mapping[str, Measure] | None = None) -> None:
+    """Do what the command line asks for; `more` as in `evaluate`."""
+    check_fields(options)
+    outputs = [options.predictions / f"{path.name}.jsonl" for path in options.runs] if options.predictions else []
+    check_outputs(options.json, options.csv, *outputs, inputs=[options.data])
+    given = {name: getattr(options, name) for name in ("predictions", "ablation", "lead", "sentences", "batch_size")}
+    given |= options.search()
+    runs = load_runs(options.runs, options.device)
     config = next(iter(runs.values())).config
     data = options.data or config.data
-    examples = load_task(config, options.split, options.limit, data)
-    outputs = [options.predictions / f"{name}.jsonl" for name in runs] if options.predictions else []
-    check_outputs(options.json, options.csv, *outputs)
-    given = {name: getattr(options, name) for name in PASSED} | options.search()
-    metrics = {"data": data, "split": options.split} | evaluate(runs, examples, **given)
+    examples = for_task(in_sentences(load(data, options.split, options.limit)), config.task)
+    metrics = {"data": data, "split": options.split} | evaluate(runs, examples, more=more, **given)
     if options.json:
         write_json(options.json, metrics)
     if options.csv:
         write_csv(options.csv, csv_rows(metrics))
     print(tables(metrics))
+    for name, system in metrics["systems"].items():
+        if system["sources_cut"]:
+            print(f"{name}: {system['sources_cut']} documents were cut to --max-source tokens", file=sys.stderr)
+
+
+@one_line_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    run_options(read_flags(Options, arguments, prog=f"python -m {__package__}.evaluate", description=__doc__))
 
 
 if __name__ == "__main__":

@@ -28,6 +28,16 @@ def words(text: str) -> list[str]:
     return WORD.findall(text.lower())
 
 
+def split_words(text: str) -> list[str]:
+    """Lower-cased words alone, for counting: runs of letters and digits; other signs do not count."""
+    return re.findall(r"[^\W_]+", text.lower())
+
+
+def ngrams(words: Sequence[str], n: int) -> list[tuple[str, ...]]:
+    """All n-grams in order; none when there are fewer than n words."""
+    return [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+
+
 class Vocabulary:
     """Words and their numbers: SPECIAL first, then the most frequent words."""
 

@@ -5,7 +5,16 @@ from types import SimpleNamespace
 import pytest
 from transformers import BertTokenizer
 
-from ..bert_text import TARGET_TOKENS, decode, encode_examples, greedy_labels, load, make_tokenizer, save, target_ids
+from ..bertsum.bert_text import (
+    TARGET_TOKENS,
+    decode,
+    encode_examples,
+    greedy_labels,
+    load,
+    make_tokenizer,
+    save,
+    target_ids,
+)
 
 
 def make_example(document, summary, salient=None) -> SimpleNamespace:

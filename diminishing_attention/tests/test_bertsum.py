@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from transformers import BertConfig, BertModel
 
-from ..bert_text import Item, TargetIds, collate
-from ..bertsum import BertSumConfig, BertSumExt, BertSumExtAbs, initialise, learning_rate, sinusoids
+from ..bertsum.bert_text import Item, TargetIds, collate
+from ..bertsum.bertsum import BertSumConfig, BertSumExt, BertSumExtAbs, initialise, learning_rate, sinusoids
+from ..bertsum.encoder import load_encoder
 from ..diminishing import Diminishing
-from ..encoder import load_encoder
 from ..search import beam_search
 from .reference import dim_attention, dynamic_attention
 

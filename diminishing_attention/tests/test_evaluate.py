@@ -15,13 +15,24 @@ pytest.importorskip("shared")
 from shared import rouge
 from shared.data import Example, load
 
+from .. import decode as decoding
 from .. import evaluate as evaluation
-from .. import predict as prediction
-from ..evaluate import common_name, group, lead_of, main, score, summarise
-from ..predict import decode, decode_all, extract
+from ..decode import Output, decode, extract
+from ..evaluate import (
+    common_name,
+    decode_all,
+    group,
+    in_lines,
+    lead_of,
+    main,
+    novel_share,
+    repetition_ratio,
+    score,
+    summarise,
+)
+from ..loading import load_run
 from ..search import beam_search
 from ..search_released import released_search
-from ..train import load_run
 from .conftest import SMALL
 
 DATA = SMALL.data
@@ -88,14 +99,16 @@ def test_scores_of_one_text_by_hand():
 def test_decoding_keeps_the_order_and_each_document_is_decoded_as_if_alone(runs, monkeypatch):
     run, examples = load_run(runs["dim-0"]), load(DATA, "test")
     together = decode_all(run, examples, batch_size=5)
+    assert len({output.text for output in together}) >= 3
     assert together == [decode_all(run, [e], batch_size=1)[0] for e in examples]
-    monkeypatch.setattr(prediction, "decode", lambda run, examples: [(2, "c"), (0, "a"), (1, "b")])
-    assert decode_all(run, examples[:3]) == ["a", "b", "c"]
+    rows = [Output("a", False), Output("b", True), Output("c", False)]
+    monkeypatch.setattr(evaluation, "decode", lambda run, examples: [(i, rows[i]) for i in (2, 0, 1)])
+    assert decode_all(run, examples[:3]) == rows
 
 
 def test_flags_of_decoding_reach_the_search(runs, monkeypatch):
     seen = []
-    monkeypatch.setattr(prediction, "beam_search", lambda *a, **k: seen.append(k) or beam_search(*a, **k))
+    monkeypatch.setattr(decoding, "beam_search", lambda *a, **k: seen.append(k) or beam_search(*a, **k))
     run, examples = load_run(runs["pg-0"]), load(DATA, "test", 1)
     list(decode(run, examples, 1, beam=3, length_penalty=1.5, trigram_blocking=True))
     expected = {"beam": 3, "length_penalty": 1.5, "trigram_blocking": True, "average": True, "never": (0, 1)}
@@ -104,7 +117,7 @@ def test_flags_of_decoding_reach_the_search(runs, monkeypatch):
 
 def test_d16_released_ends_as_the_code_that_the_model_comes_from(trained, monkeypatch):
     seen = []
-    monkeypatch.setattr(prediction, "released_search", lambda *a, **k: seen.append(k) or released_search(*a, **k))
+    monkeypatch.setattr(decoding, "released_search", lambda *a, **k: seen.append(k) or released_search(*a, **k))
     bert = dict(model="bertsum-abs", width=16, layers=1, heads=2, feed_forward=16, decoder_layers=1)
     for config in (SMALL, replace(SMALL, **bert)):
         run = load_run(trained(config, config.model))
@@ -112,16 +125,19 @@ def test_d16_released_ends_as_the_code_that_the_model_comes_from(trained, monkey
     assert [options["presumm"] for options in seen] == [False, True] and seen[1]["max_length"] == 5
 
 
-def test_a_length_penalty_takes_the_place_of_the_average(runs, monkeypatch):
-    """As flag it switches the run's average off, unless that is asked for too."""
+def test_a_length_penalty_takes_the_place_of_the_average(runs, monkeypatch, capsys):
+    """As flag it switches the run's average off, and the other way; both at once are refused."""
     seen = []
-    monkeypatch.setattr(evaluation, "evaluate", lambda *a, **options: seen.append(options) or {})
+    monkeypatch.setattr(evaluation, "evaluate", lambda *a, **options: seen.append(options) or {"systems": {}})
     monkeypatch.setattr(evaluation, "tables", str)
-    for flags in (["1.5"], ["1.5", "--average", "True"], ["0"]):
-        main([str(runs["pg-0"]), "--length-penalty", *flags])
-    assert [(options["length_penalty"], options.get("average")) for options in seen] == [
-        (1.5, False), (1.5, True), (0, None),
+    for flags in (["--length-penalty", "1.5"], ["--length-penalty", "0"], ["--average", "True"]):
+        main([str(runs["pg-0"]), *flags])
+    assert [(options.get("length_penalty"), options.get("average")) for options in seen] == [
+        (1.5, False), (0, None), (0, True),
     ]  # fmt: skip
+    with pytest.raises(SystemExit):
+        main([str(runs["pg-0"]), "--length-penalty", "1.5", "--average", "True"])
+    assert "--average True and --length-penalty exclude each other" in capsys.readouterr().err
 
 
 def test_extractive_summaries_are_the_most_probable_sentences_in_their_order():
@@ -177,29 +193,88 @@ def test_d17_tables_over_seeds_with_ablation(runs, tmp_path, capsys):
     assert {row["system"] for row in table} >= {"lead", "reference", "pg", "dim only"}
 
 
-def test_table_2_asks_both_packages_with_every_text(runs, monkeypatch, capsys):
-    """The texts, references and folders reach them; their values reach the table."""
-    calls = []
-    scores = {"bertscore": lambda *a: [80.0, 81.0, 82.0], "moverscore": lambda *a: [10.0 * a[3]] * 3}
-    for name, give in scores.items():
-        record = lambda *a, name=name, give=give: calls.append((name, a)) or give(*a)  # noqa: E731
-        monkeypatch.setattr(evaluation.measures, name, record)
-    main([str(runs["pg-0"]), "--limit", "3", "--bertscore", "B", "--bertscore-layer", "2", "--moverscore", "M"])
-    targets = [e.target for e in load(DATA, "test", 3)]
-    of_run = calls[3:]  # the first three are the lead's
-    assert [name for name, _ in of_run] == ["bertscore", "moverscore", "moverscore"]
-    assert all(list(arguments[1]) == targets for _, arguments in of_run)
-    assert of_run[0][1][2:4] == ("B", 2) and of_run[2][1][2:4] == ("M", 2)
-    printed = capsys.readouterr().out
-    assert "Table 2" in printed and "81.00" in printed and "20.00" in printed
+def test_d11_repetition_counts_every_occurrence_after_the_first():
+    """D11: "a man a plan a canal a plan": 1-grams a 4, plan 2, man, canal; of 2-grams "a plan" twice."""
+    words = "a man a plan a canal a plan".split()
+    assert repetition_ratio(words, 1) == pytest.approx(4 / 8)
+    assert repetition_ratio(words, 2) == pytest.approx(1 / 7)
+    assert repetition_ratio(["a"] * 5, 3) == pytest.approx(2 / 3) and repetition_ratio([], 1) == 0
+
+
+def test_novel_ngrams_are_those_that_the_source_lacks():
+    source = "the cat sat on the mat".split()
+    summary = "the cat sat on a mat".split()
+    assert novel_share(summary, source, 1) == pytest.approx(1 / 6)  # "a"
+    assert novel_share(summary, source, 2) == pytest.approx(2 / 5)  # "on a", "a mat"
+    assert novel_share("mat the cat".split(), source, 2) == pytest.approx(1 / 2)  # words of the source in a new order
+    assert novel_share(source, source, 3) == 0 and novel_share(["dog"], source, 1) == 1 and novel_share([], [], 1) == 0
+
+
+def test_a_line_of_an_output_is_split_further():
+    assert in_lines("One is here. Two went.\nThree") == ["One is here.", "Two went.", "Three"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ([], {"split": "test", "examples": 24, "lead": 3, "beam": 2, "released": False, "rows": 16, "sentences": 3}),
+        (["--split", "validation", "--limit", "5"], {"split": "validation", "examples": 5}),
+        (["--lead", "1", "--batch-size", "4", "--sentences", "2"], {"lead": 1, "rows": 4, "sentences": 2}),
+        (["--beam", "3", "--min-length", "2", "--max-length", "7"], {"beam": 3, "min_length": 2, "max_length": 7}),
+        (["--trigram-blocking", "True", "--released", "True"], {"trigram_blocking": True, "released": True}),
+    ],
+)
+def test_every_option_changes_what_it_says(runs, tmp_path, monkeypatch, flags, expected):
+    seen, real_load, real = {}, load, decode
+
+    def search(run, batch, **options):
+        seen.setdefault("rows", len(batch.source))
+        seen.update(options)
+        return decoding_search(run, batch, **options)
+
+    def record(run, examples, batch_size=16, sentences=3, **options):
+        seen.update(sentences=sentences)
+        return real(run, examples, batch_size, sentences, **options)
+
+    decoding_search = decoding.search_batch
+    monkeypatch.setattr(decoding, "search_batch", search)
+    monkeypatch.setattr(evaluation, "decode", record)
+    monkeypatch.setattr(evaluation, "load", lambda data, *a: seen.update(split=a[0]) or real_load(data, *a))
+    main([str(runs["pg-0"]), "--json", str(tmp_path / "m.json"), *flags])
+    metrics = json.loads((tmp_path / "m.json").read_text())
+    assert metrics["split"] == seen["split"]
+    seen |= {name: metrics[name] for name in ("examples", "lead")}
+    assert {name: seen[name] for name in expected} == expected
+
+
+def test_an_output_that_is_the_data_is_refused_before_it_is_opened(runs, tmp_path, capsys):
+    (tmp_path / "data.jsonl").write_text('{"source": "a", "target": "b"}\n')
+    (tmp_path / "link.jsonl").symlink_to(tmp_path / "data.jsonl")
+    for flags in (["--json", "data.jsonl"], ["--csv", "link.jsonl"], ["--json", "x.json", "--csv", "./x.json"]):
+        names = [flag if flag.startswith("--") else str(tmp_path / flag) for flag in flags]
+        with pytest.raises(SystemExit):
+            main([str(runs["pg-0"]), "--data", str(tmp_path / "data.jsonl"), *names])
+        assert "would be overwritten" in capsys.readouterr().err
+    assert "source" in (tmp_path / "data.jsonl").read_text()
+
+
+def test_documents_that_were_cut_are_counted(trained, capsys):
+    run = trained(replace(SMALL, max_source=20))
+    main([str(run), "--limit", "3"])
+    assert f"{run.name}: 3 documents were cut to --max-source tokens" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--lead", "0"], "--lead, --sentences and --batch-size must be at least 1"),
+        (["--lead", "0"], "--lead is 0; it must be a whole number from 1"),
+        (["--sentences", "0"], "--sentences is 0"),
+        (["--batch-size", "-1"], "--batch-size is -1"),
+        (["--min-length", "-1"], "--min-length is -1"),
+        (["--length-penalty", "nan"], "--length-penalty is nan"),
+        (["--length-penalty", "1e9"], "--length-penalty is 1000000000.0"),
         (["--beam", "200"], "beam is 200; it must be from 1 to the vocabulary's 120 tokens"),
-        (["--length-penalty", "-1"], "length_penalty is -1.0; it must be at least 0"),
+        (["--length-penalty", "-1"], "--length-penalty is -1.0; it must be a finite number from 0 to 10"),
         (["--device", "foo"], "--device foo cannot be used here"),
         (["{tmp}"], "is not a run folder"),
     ],
@@ -213,7 +288,7 @@ def test_bad_flags_end_with_one_line(runs, tmp_path, capsys, flags, message):
 
 def test_outputs_and_references_are_checked_before_decoding(runs, tmp_path, capsys, monkeypatch):
     """An output that cannot be written, a reference that ROUGE cannot read: nothing is decoded for them."""
-    monkeypatch.setattr(prediction, "beam_search", lambda *a, **k: pytest.fail("decoded"))
+    monkeypatch.setattr(decoding, "beam_search", lambda *a, **k: pytest.fail("decoded"))
     for flag in ("--json", "--csv"):
         with pytest.raises(SystemExit) as stop:
             main([str(runs["pg-0"]), "--limit", "2", flag, str(tmp_path)])
@@ -245,6 +320,6 @@ def test_predictions_are_written_as_they_come(runs, tmp_path):
         return search(*arguments, **options)
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(prediction, "beam_search", interrupt)
+        patch.setattr(decoding, "beam_search", interrupt)
         decode_all(run, examples, tmp_path / "p.jsonl", batch_size=1)
     assert len((tmp_path / "p.jsonl").read_text().splitlines()) == 2

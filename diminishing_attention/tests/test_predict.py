@@ -12,8 +12,8 @@ pytest.importorskip("shared")
 
 from shared.data import Example
 
-from ..predict import decode_all, main, predict
-from ..train import load_run
+from ..loading import load_run
+from ..predict import main, predict
 from .conftest import SMALL
 
 TEXTS = ["Mara Kelman opened a bridge . It rained .", "One .", "A storm hit the town hall today . " * 4]
@@ -30,7 +30,9 @@ def test_documents_come_out_in_their_order_as_if_alone(runs):
     examples = [Example(str(n), [text.strip()], ["-"], [["-"]]) for n, text in enumerate(TEXTS)]
     rows = list(predict(run, iter(examples), batch_size=2))
     assert [row["id"] for row in rows] == ["0", "1", "2"] and [row["was_cut"] for row in rows] == [False, False, True]
-    assert [row["prediction"] for row in rows] == [decode_all(run, [example])[0] for example in examples]
+    alone = [next(predict(run, [example], batch_size=1)) for example in examples]
+    assert [row["prediction"] for row in rows] == [row["prediction"] for row in alone]
+    assert len({row["prediction"] for row in rows}) > 1
     assert list(predict(run, examples[:1], max_length=4)) != rows[:1]
 
 
@@ -39,7 +41,7 @@ def test_lines_in_lines_out(runs, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(TEXTS)))
     main([str(runs["pg"])])
     printed = capsys.readouterr()
-    assert len(printed.out.splitlines()) == 3 and "1 documents were cut to 12 tokens" in printed.err
+    assert len(printed.out.splitlines()) == 3 and "1 documents were cut to --max-source 12 tokens" in printed.err
     (tmp_path / "in.txt").write_text("\n".join(TEXTS))
     main([str(runs["pg"]), str(tmp_path / "in.txt"), "--out", str(tmp_path / "out.txt")])
     assert (tmp_path / "out.txt").read_text() == printed.out
@@ -54,7 +56,42 @@ def test_jsonl_of_sources_gives_jsonl(runs, tmp_path):
     assert row["id"] == "x" and len(lines) == 2 and set(lines) < {"One is here.", "Two went.", "Three came."}
 
 
-@pytest.mark.parametrize(("flags", "code"), [(["--device", "foo"], 2), (["--out", "{tmp}"], 1), (["nothing.txt"], 2)])
+def test_an_output_that_is_an_input_is_refused_and_one_is_opened_late(runs, tmp_path, capsys):
+    """`predict F --out F` leaves F; a name that is not there leaves an older --out."""
+    for name in ("in.txt", "old.txt"):
+        (tmp_path / name).write_text(TEXTS[0])
+    for files in (["in.txt", "--out", "in.txt"], ["in.txt", "--out", "./in.txt"], ["typo.txt", "--out", "old.txt"]):
+        with pytest.raises(SystemExit):
+            main([str(runs["pg"]), *(name if name[0] == "-" else f"{tmp_path}/{name}" for name in files)])
+    assert (tmp_path / "in.txt").read_text() == (tmp_path / "old.txt").read_text() == TEXTS[0]
+    assert "would be overwritten" in capsys.readouterr().err
+
+
+def test_at_a_terminal_each_line_is_answered_as_it_comes(runs, monkeypatch, capsys):
+    """The second line is read after the first one's summary was written."""
+    answered = []
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+        def readline(self, *arguments):
+            answered.append(len(capsys.readouterr().out.splitlines()))
+            return super().readline(*arguments)
+
+        def __next__(self):
+            answered.append(len(capsys.readouterr().out.splitlines()))
+            return super().__next__()
+
+    monkeypatch.setattr(sys, "stdin", Terminal("\n".join(TEXTS)))
+    main([str(runs["pg"])])
+    assert answered[:3] == [0, 0, 1] or answered[:3] == [0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("flags", "code"),
+    [(["--device", "foo"], 2), (["--out", "{tmp}"], 1), (["nothing.txt"], 2), (["--batch-size", "0"], 2)],
+)
 def test_what_cannot_be_read_or_written_is_one_line(runs, tmp_path, capsys, flags, code):
     with pytest.raises(SystemExit) as stop:
         main([str(runs["pg"]), *(flag.format(tmp=tmp_path) for flag in flags)])

@@ -28,25 +28,22 @@ def test_the_example_of_copy_it_runs_and_its_steps_are_the_whole():
 def test_the_commands_parse_and_the_second_phases_are_the_papers(tmp_path, monkeypatch):
     """Every command has flags that exist, with values that are allowed; a base's config.json stands for its run."""
     pytest.importorskip("shared")
-    import tyro
-
-    from .. import evaluate, figures, predict
-    from ..run import NAME
-    from ..train import PRESETS, TrainConfig, parse
+    from .. import evaluate, predict
+    from ..config import PRESETS, TrainConfig
+    from ..run import NAME, parse, read_flags
 
     monkeypatch.chdir(tmp_path)
     configs = {Path("runs/base"): TrainConfig(**PRESETS["paper"])}
     commands = re.findall(r"^python -m diminishing_attention\.(\w+) (.*?)(?:  +#.*)?$", README, re.MULTILINE)
-    assert len(commands) > 8
+    assert len(commands) > 8  # those of the laboratory are tested there
     for module, arguments in commands:
         if module != "train":
-            options = {"evaluate": evaluate, "figures": figures, "predict": predict}[module].Options
-            tyro.cli(options, args=shlex.split(arguments))
+            read_flags({"evaluate": evaluate, "predict": predict}[module].Options, shlex.split(arguments))
             continue
         for folder, config in configs.items():
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "config.json").write_text(json.dumps({"package": NAME, "config": asdict(config)}))
-        config, out, _ = parse(shlex.split(arguments))
+        config, out, _ = parse(shlex.split(arguments), TrainConfig, PRESETS, "")
         config.check()
         configs[out] = config
     paper, decoding = configs[Path("runs/base")], dict(beam=6, average=False, length_penalty=1.5, trigram_blocking=True)

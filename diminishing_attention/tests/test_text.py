@@ -4,7 +4,21 @@ import json
 
 import pytest
 
-from ..text import BOS, EOS, PAD, SPECIAL, UNK, Vocabulary, collate, decode, load, save, words
+from ..text import (
+    BOS,
+    EOS,
+    PAD,
+    SPECIAL,
+    UNK,
+    Vocabulary,
+    collate,
+    decode,
+    load,
+    ngrams,
+    save,
+    split_words,
+    words,
+)
 from .conftest import encode
 
 
@@ -91,3 +105,8 @@ def test_bad_vocabularies_are_refused(tmp_path):
             load(tmp_path)
     with pytest.raises(ValueError, match="missing.tokenizer.json is no vocabulary"):
         load(tmp_path / "missing")
+
+
+def test_ngrams_and_words():
+    assert ngrams("a b c".split(), 2) == [("a", "b"), ("b", "c")] and ngrams(["a"], 2) == []
+    assert split_words("It's 12 Halls, in Mar_wick .") == ["it", "s", "12", "halls", "in", "mar", "wick"]

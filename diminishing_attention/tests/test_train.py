@@ -15,15 +15,17 @@ pytest.importorskip("shared")
 from accelerate.state import AcceleratorState
 from safetensors.torch import load_file
 
-from shared.data import load, write_jsonl
+from shared.data import in_sentences, load, write_jsonl
 
 from .. import train as training
-from ..bert_text import make_tokenizer
-from ..bertsum import learning_rate
+from ..bertsum.bert_text import make_tokenizer
+from ..bertsum.bertsum import learning_rate
+from ..bertsum.encoder import new_encoder
 from ..config import PRESETS, TrainConfig
-from ..encoder import new_encoder
+from ..loading import begin, for_task, load_run
+from ..run import parse as parse_flags
 from ..text import PAD, UNK, LengthBatches
-from ..train import COUNTED, begin, load_run, load_task, main, make_optimizer, parse, train
+from ..train import COUNTED, main, make_optimizer, train
 from .conftest import SMALL
 
 DATA = SMALL.data
@@ -40,6 +42,14 @@ CONFIGS = {"pointer": SMALL, "bertsum-abs": BERT, "bertsum-ext": EXT}
 def runs(trained) -> dict[str, Path]:
     """A finished run of each model."""
     return {name: trained(config) for name, config in CONFIGS.items()}
+
+
+def parse(arguments: list[str]) -> tuple:
+    return parse_flags(arguments, TrainConfig, PRESETS, "")
+
+
+def load_task(config: TrainConfig, split: str) -> list:
+    return for_task(in_sentences(load(config.data, split)), config.task)
 
 
 def log(run_dir: Path) -> list[dict]:
@@ -65,7 +75,8 @@ def pinned(name: str, **values) -> None:
     config = TrainConfig(**PRESETS[name])
     config.check()
     assert {k: v for k, v in asdict(config).items() if v != getattr(TrainConfig(), k)} == expected
-    assert parse(["--out", "nowhere", "--preset", name])[0] == config
+    if not config.init:
+        assert parse(["--out", "nowhere", "--preset", name])[0] == config
 
 
 def test_the_papers_pointer_generator_is_see_et_als():
@@ -107,6 +118,14 @@ def test_the_papers_transformer_is_presumms():
     )  # fmt: skip
 
 
+def test_the_second_phases_of_the_paper():
+    """Section 4.2: 600 and 800 tokens, less than 10,000 updates, beam 6, alpha 1.5, blocking. Coverage: 3,000."""
+    base, decoding = "a run of --preset paper", dict(beam=6, average=False, length_penalty=1.5, trigram_blocking=True)
+    pinned("paper-dim", init=base, steps=10_000, diminishing="dim", max_source=600, **decoding)
+    pinned("paper-dydim", init=base, steps=10_000, diminishing="dydim", max_source=800, **decoding)
+    pinned("paper-coverage", init=base, steps=3000, coverage=True)
+
+
 def test_the_small_presets():
     pinned("tiny")
     pinned("repetition", data="toy:repetition=0.8,min_facts=3,max_facts=4,signal=0.5", steps=400)
@@ -116,7 +135,7 @@ def test_the_small_presets():
     )  # fmt: skip
     pinned("bertsum-ext", model="bertsum-ext", learning_rate=0.014, **small)
     pinned("bertsum-abs", model="bertsum-abs", learning_rate=0.03, **small)
-    assert len(PRESETS) == 8  # and no other
+    assert len(PRESETS) == 11  # and no other
     config = TrainConfig()
     assert (config.f, config.f1, config.f2, config.exponent, config.coverage_weight) == ("log", "sqrt", "log", 0.6, 1)
 
@@ -269,8 +288,10 @@ def test_init_takes_the_bases_values_and_flags_override_them(runs, tmp_path):
     assert config == replace(SMALL, init=str(runs["pointer"]), diminishing="dim", steps=3, max_source=50)
     with pytest.raises(ValueError, match="--hidden: .* has 8, leave it out"):
         train(parse([*base, "--hidden", "9"])[0], tmp_path / "new")
-    with pytest.raises(ValueError, match="--preset and --init contradict each other"):
-        parse([*base, "--preset", "paper"])
+    config = parse([*base, "--preset", "paper-dydim"])[0]  # the run's values, changed by the preset's
+    assert (config.max_source, config.steps, config.hidden, config.beam) == (800, 10_000, 8, 6)
+    with pytest.raises(ValueError, match="starts from a run of --preset paper: add --init RUN"):
+        parse(["--out", "nowhere", "--preset", "paper-dydim"])
     assert not (tmp_path / "new").exists()
 
 
@@ -324,7 +345,7 @@ def test_titles_are_a_field_of_the_data(tmp_path):
     [example] = load_task(replace(SMALL, data=str(tmp_path), task="title"), "train")
     assert example.references == [["On Testing"]] and example.target == "On Testing"
     assert load_task(replace(SMALL, data=str(tmp_path)), "train")[0].target == "A test ."
-    with pytest.raises(ValueError, match="toy.*: .*has no field 'title': use --task summary"):
+    with pytest.raises(ValueError, match="the data's 'toy.*' has no field 'title': use --task summary"):
         load_task(replace(SMALL, task="title"), "train")
 
 
@@ -367,7 +388,7 @@ def test_a_killed_run_resumes_to_the_same_bits(tmp_path, monkeypatch, runs, name
             raise Killed
         return learning_rate(step, *arguments)
 
-    monkeypatch.setattr(training.bertsum, "learning_rate", kill)
+    monkeypatch.setattr(training, "learning_rate", kill)
     with pytest.raises(Killed):
         train(config, tmp_path / "killed")
     monkeypatch.undo()
@@ -390,8 +411,11 @@ def test_a_longer_run_is_the_one_that_was_longer_from_the_start(tmp_path, runs):
     ("change", "message"),
     [
         ({"model": "bart"}, "--model is 'bart'; it must be one of pointer, bertsum-ext, bertsum-abs"),
-        ({"exponent": 1.5}, "exponent is 1.5; a power is concave and increasing between 0 and 1"),
+        ({"exponent": 1.0}, "exponent is 1.0; a power is concave and increasing between 0 and 1"),
         ({"steps": 0}, "--steps is 0"),
+        ({"max_length": 1}, "--max-length is 1"),
+        ({"hidden": 10**12}, "--hidden is 1000000000000"),
+        ({"length_penalty": 1e9, "average": False}, "--length-penalty is 1000000000.0"),
         ({"vocabulary": 4}, "--vocabulary is 4"),
         ({"learning_rate": float("nan")}, "--learning-rate is nan"),
         ({"label_smoothing": 2.0}, "--label-smoothing is 2.0"),
@@ -420,10 +444,11 @@ def test_every_flag_is_explained_with_its_source(capsys):
         assert help_text in text
 
 
-def test_a_loss_that_is_not_finite_stops_the_training(tmp_path):
+def test_a_loss_that_is_not_finite_stops_the_training(tmp_path, monkeypatch):
     """The last good checkpoint stays, and says so."""
+    monkeypatch.setattr(training, "learning_rate", lambda *arguments: 1e30)
     with pytest.raises(ValueError, match="the loss is (nan|inf) at step .* keeps its last checkpoint"):
-        train(replace(SMALL, learning_rate=1e30, clip=0.0, save_every=1, steps=20), tmp_path / "run")
+        train(replace(SMALL, clip=0.0, save_every=1, steps=20), tmp_path / "run")
     assert load_run(tmp_path / "run").config.steps == 20 and not (tmp_path / "run" / "model.safetensors").exists()
 
 

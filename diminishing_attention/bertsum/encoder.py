@@ -25,6 +25,13 @@ def load_encoder(name: str, positions: int) -> nn.Module:
     return encoder
 
 
+def new_bert(config) -> nn.Module:
+    """A BERT of a configuration of transformers, with new weights."""
+    from transformers import AutoModel
+
+    return AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False)
+
+
 def new_encoder(vocabulary: int, config) -> nn.Module:
     """A BERT with new weights, of the sizes of a TrainConfig."""
     from transformers import BertConfig, BertModel

@@ -1,20 +1,34 @@
-"""Checkpoints of the public code: names and numbers of `pointer_summarizer` and PreSumm -> ours.
+"""Checkpoints of the public code, `pointer_summarizer` and PreSumm -> a run, from which train --init goes on.
 
-They are pickles, which could run code when they are opened: here they are read with `weights_only=True`, and what they
-hold beside tensors (flags, optimisers) comes as empty objects.
+python -m diminishing_attention.experiments.convert pointer_summarizer model_230000 --out runs/released
+python -m diminishing_attention.experiments.convert presumm model_step_148000.pt --out runs/released
+python -m diminishing_attention.train --out runs/dim --init runs/released --diminishing dim --steps 10000
+
+Beside a model of pointer_summarizer lies the file `vocab` of its data. The files are pickles, which could run code when
+they are opened: here they are read with `weights_only=True`, and what they hold beside tensors (flags, optimisers)
+comes as empty objects. Weights, and nothing else, are taken over.
 """
 
+import os
 import pickle
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
+import tyro
+from safetensors.torch import save_model
 from torch import Tensor, nn
 from torch.serialization import safe_globals
 
-from .bert_text import load_pretrained
-from .text import SPECIAL, Vocabulary
+from ..bertsum.bert_text import load_pretrained
+from ..bertsum.encoder import new_bert
+from ..config import PRESETS, TrainConfig
+from ..loading import Run, make_model
+from ..run import check_fields, holds_run, one_line_errors, read_flags, write_config
+from ..text import SPECIAL, Vocabulary
 
 NAMES = {  # patterns of the names there, and ours, tried in turn; no name: dropped
     "pointer_summarizer": (
@@ -77,6 +91,8 @@ def rename(weights: dict[str, Tensor], kind: str) -> dict[str, Tensor]:
 
 def read(kind: str, path: Path, encoder: str) -> Checkpoint:
     """A checkpoint of NAMES' kind; ValueError: another file, one without what lies beside it, or another size."""
+    if not path.is_file():
+        raise ValueError(f"{path} is not a file")
     try:
         return read_presumm(path, encoder) if kind == "presumm" else read_pointer_summarizer(path)
     except (KeyError, TypeError, AttributeError) as error:
@@ -119,3 +135,41 @@ def read_presumm(path: Path, encoder: str) -> Checkpoint:
               "decoder_layers": sum(name.endswith("self_norm.bias") for name in weights),
               "feed_forward": len(weights["layers.0.feed_forward.inner.bias"])}  # fmt: skip
     return Checkpoint("paper-bertsum-abs", values, weights, load_pretrained("AutoTokenizer", encoder), bert)
+
+
+@dataclass
+class Options:
+    """The command line."""
+
+    kind: tyro.conf.Positional[Literal["pointer_summarizer", "presumm"]]
+    file: tyro.conf.Positional[Path]  # checkpoint
+    out: Path  # run folder to write
+    encoder: str = "bert-base-uncased"  # of presumm: the configuration and the WordPieces of its BERT, name or folder
+
+
+def convert(kind: str, file: Path, out: Path, encoder: str = "") -> None:
+    """Write a checkpoint as the run folder `out`; ValueError: what `read` and `fill` refuse, or `out` is there."""
+    holds_run(out, resume=False)
+    checkpoint = read(kind, file, encoder)
+    config = TrainConfig(**PRESETS[checkpoint.preset] | checkpoint.values)
+    model = make_model(config, checkpoint.tokenizer, checkpoint.bert and new_bert(checkpoint.bert))
+    fill(model, checkpoint.weights, str(file))
+    unfinished = out.with_name(f"{out.name}.unfinished")
+    unfinished.mkdir(parents=True, exist_ok=True)
+    Run(config, model, checkpoint.tokenizer).write_files(unfinished)
+    save_model(model, str(unfinished / "model.safetensors"))
+    write_config(unfinished, config)
+    os.replace(unfinished, out)
+
+
+@one_line_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = read_flags(Options, arguments, prog=f"python -m {__package__}.convert", description=__doc__)
+    check_fields(options)
+    convert(options.kind, options.file, options.out, options.encoder)
+    print(f"{options.out}: the weights of {options.file}, and nothing else of it")
+    print(f"next: python -m {__package__.rpartition('.')[0]}.train --out ... --init {options.out} --diminishing dim")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,40 +1,32 @@
-"""What summaries repeat and invent (Figures 2 and 3), BERTScore and MoverScore (Table 2).
+"""Table 2: what evaluate.py says, and BERTScore and MoverScore of the same outputs.
+
+python -m diminishing_attention.experiments.measures runs/pg runs/pg-dim --bertscore FOLDER --moverscore FOLDER
 
 BERTScore needs the package `bert-score`, MoverScore `POT`; both take any encoder that transformers loads.
 """
 
 import math
-import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import torch
+import tyro
 
-LENGTHS = (1, 2, 3, 4, 5)  # n-grams of Figure 2
-NOVEL = (1, 2, 3, 4)  # n-grams of Figure 3
-
-
-def split_words(text: str) -> list[str]:
-    """Lower-cased words: runs of letters and digits; other signs do not count."""
-    return re.findall(r"[^\W_]+", text.lower())
+from .. import evaluate
+from ..bertsum.bert_text import load_pretrained
+from ..run import one_line_errors, read_flags
 
 
-def ngrams(words: Sequence[str], n: int) -> list[tuple[str, ...]]:
-    """All n-grams in order; none when there are fewer than n words."""
-    return [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+@tyro.conf.configure(tyro.conf.FlagCreatePairsOff)
+@dataclass(kw_only=True)
+class Options(evaluate.Options):
+    """The command line."""
 
-
-def repetition_ratio(words: Sequence[str], n: int) -> float:
-    """Duplicate n-grams / n-grams (Figure 2), 0-1. A text without n-grams repeats nothing: 0."""
-    # D11: every occurrence after the first is a duplicate.
-    grams = ngrams(words, n)
-    return 1 - len(set(grams)) / len(grams) if grams else 0.0
-
-
-def novel_share(words: Sequence[str], source: Sequence[str], n: int) -> float:
-    """Share of the n-grams, 0-1, that do not stand in the source (Figure 3, Section 4.4); without n-grams 0."""
-    grams, known = ngrams(words, n), set(ngrams(source, n))
-    return sum(gram not in known for gram in grams) / len(grams) if grams else 0.0
+    bertscore: str = ""  # encoder of transformers, for bert-score (the paper: roberta-large)
+    bertscore_layer: int = 0  # layer of it; 0 = the last (the paper: 17)
+    moverscore: str = ""  # encoder of transformers, for MoverScore
 
 
 def bertscore(predictions: Sequence[str], references: Sequence[str], folder: str, layer=0, device="cpu") -> list[float]:
@@ -51,9 +43,7 @@ def bertscore(predictions: Sequence[str], references: Sequence[str], folder: str
         from bert_score import score
     except ImportError as error:
         raise ImportError("--bertscore needs a package: pip install bert-score") from error
-    from transformers import AutoConfig
-
-    layer = layer or AutoConfig.from_pretrained(folder).num_hidden_layers
+    layer = layer or load_pretrained("AutoConfig", folder).num_hidden_layers
     try:
         _, _, f1 = score(list(predictions), list(references), model_type=str(folder), num_layers=layer, device=device)
     except OverflowError as error:
@@ -99,9 +89,7 @@ def encode(texts: Sequence[str], folder: str, device: str = "cpu") -> list[tuple
 
     D13: a state is the mean of the last five layers.
     """
-    from transformers import AutoModel, AutoTokenizer
-
-    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).to(device).eval()
+    tokenizer, model = load_pretrained("AutoTokenizer", folder), load_pretrained("AutoModel", folder).to(device).eval()
     longest, encoded = min(tokenizer.model_max_length, model.config.max_position_embeddings), []
     for text in texts:
         options = dict(max_length=longest, return_tensors="pt", return_special_tokens_mask=True)
@@ -126,3 +114,26 @@ def ngram_states(states: torch.Tensor, weights: Sequence[float], n: int) -> tupl
     masses, windows = weights.unfold(0, n, 1), states.unfold(0, n, 1)  # (W, n), (W, D, n)
     total = masses.sum(-1)  # (W,)
     return total / total.sum(), torch.einsum("wdn,wn->wd", windows, masses) / total.unsqueeze(-1)
+
+
+def chosen(options: Options) -> dict[str, evaluate.Measure]:
+    """The measures that were asked for, by the names of their columns."""
+    measures: dict[str, evaluate.Measure] = {}
+    if options.bertscore:
+        rest = dict(folder=options.bertscore, layer=options.bertscore_layer, device=options.device)
+        measures["bertscore"] = partial(bertscore, **rest)
+    for n in (1, 2) if options.moverscore else ():
+        measures[f"moverscore{n}"] = partial(moverscore, folder=options.moverscore, n=n, device=options.device)
+    return measures
+
+
+@one_line_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = read_flags(Options, arguments, prog=f"python -m {__package__}.measures", description=__doc__)
+    if not (measures := chosen(options)):
+        raise ValueError("give --bertscore FOLDER, --moverscore FOLDER or both: evaluate has all the rest")
+    evaluate.run_options(options, measures)
+
+
+if __name__ == "__main__":
+    main()

@@ -8,8 +8,18 @@ import torch
 
 pytest.importorskip("shared")
 
-from ..benchmark import QUICK, SIDES, Options, decoding_sides, main, make_batch, make_model, make_update, plain_losses
-from ..model import PointerGenerator
+from ...experiments.benchmark import (
+    QUICK,
+    SIDES,
+    Options,
+    decoding_sides,
+    main,
+    make_batch,
+    make_model,
+    make_update,
+    plain_losses,
+)
+from ...model import PointerGenerator
 
 TINY = dict(
     hidden=6, embedding=5, vocabulary=60, source=14, target=7, batch_size=3, documents=4, beam=3, decode_tokens=5

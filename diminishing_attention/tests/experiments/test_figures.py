@@ -13,10 +13,10 @@ pytest.importorskip("matplotlib")
 
 from shared.data import load
 
-from ..figures import attention_map, bars, figure_1, main, read_attention
-from ..search import beam_search
-from ..train import load_run
-from .conftest import SMALL
+from ...experiments.figures import attention_map, bars, figure_1, main, read_attention
+from ...loading import load_run
+from ...search import beam_search
+from ..conftest import SMALL
 
 DATA = SMALL.data
 POINTER = replace(SMALL, diminishing="dim", min_length=4)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .text import pad
+from ..text import pad
 
 TARGET_TOKENS = ("[unused0]", "[unused1]", "[unused2]")  # begin, end, between sentences (released PreSumm)
 
@@ -60,14 +60,24 @@ def load(folder: Path):
 
 
 def load_pretrained(kind: str, name: str, **keywords):
-    """`transformers.KIND.from_pretrained(name)`; ValueError with the remedy when it is not there or does not fit."""
+    """`transformers.KIND.from_pretrained(name)`; no code of a model folder ever runs.
+
+    ValueError: it is not there or does not fit, with the remedy; a tokenizer without its files, of whose configuration
+    alone transformers would make one that knows no word.
+    """
     import transformers
 
+    transformers.logging.set_verbosity_error()  # what an encoder lacks is checked in encoder.py and run.py
+    transformers.logging.disable_progress_bar()
     try:
-        return getattr(transformers, kind).from_pretrained(name, **keywords)
+        loaded = getattr(transformers, kind).from_pretrained(name, trust_remote_code=False, **keywords)
+        if kind == "AutoTokenizer" and len(loaded) <= len(loaded.all_special_tokens):
+            raise ValueError("its tokenizer has no words")
+        return loaded
     except Exception as error:  # transformers and the hub raise a dozen unrelated types
         remedy = "make it again" if Path(name).exists() else f"give a folder, or: HF_HUB_OFFLINE=0 hf download {name}"
-        raise ValueError(f"cannot load {name!r} ({str(error).strip().splitlines()[0]}): {remedy}") from error
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        raise ValueError(f"cannot load {name!r} ({reason[0]}): {remedy}") from error
 
 
 def greedy_labels(sentences: Sequence[str], summary: str, most: int = 3) -> list[bool]:

@@ -7,31 +7,9 @@ import pytest
 import torch
 from transformers import AutoTokenizer, BertConfig, BertModel
 
-from .. import measures
-from ..bert_text import make_tokenizer
-from ..measures import encode, moverscore, ngram_states, ngrams, novel_share, repetition_ratio, split_words
-
-WORDS = "a man a plan a canal a plan".split()  # 1-grams: a 4, plan 2, man, canal; 2-grams: "a plan" 2
-
-
-def test_d11_repetition_counts_every_occurrence_after_the_first():
-    assert repetition_ratio(WORDS, 1) == pytest.approx(4 / 8)
-    assert repetition_ratio(WORDS, 2) == pytest.approx(1 / 7)
-    assert repetition_ratio(["a"] * 5, 3) == pytest.approx(2 / 3) and repetition_ratio([], 1) == 0
-
-
-def test_novel_ngrams_are_those_that_the_source_lacks():
-    source = "the cat sat on the mat".split()
-    summary = "the cat sat on a mat".split()
-    assert novel_share(summary, source, 1) == pytest.approx(1 / 6)  # "a"
-    assert novel_share(summary, source, 2) == pytest.approx(2 / 5)  # "on a", "a mat"
-    assert novel_share("mat the cat".split(), source, 2) == pytest.approx(1 / 2)  # words of the source in a new order
-    assert novel_share(source, source, 3) == 0 and novel_share(["dog"], source, 1) == 1 and novel_share([], [], 1) == 0
-
-
-def test_ngrams_and_words():
-    assert ngrams("a b c".split(), 2) == [("a", "b"), ("b", "c")] and ngrams(["a"], 2) == []
-    assert split_words("It's 12 Halls, in Mar_wick .") == ["it", "s", "12", "halls", "in", "mar", "wick"]
+from ...bertsum.bert_text import make_tokenizer
+from ...experiments import measures
+from ...experiments.measures import encode, moverscore, ngram_states
 
 
 @pytest.fixture(scope="module")

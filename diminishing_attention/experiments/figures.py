@@ -1,8 +1,8 @@
 """The paper's figures, one function each: a PNG and, beside it, a CSV of the numbers that it shows.
 
 python -m diminishing_attention.evaluate runs/pg runs/pg-dim --json metrics.json
-python -m diminishing_attention.figures metrics.json --out figures                        # Figures 1 to 3
-python -m diminishing_attention.figures metrics.json --run runs/pg-dim --out figures      # and a map of one document
+python -m diminishing_attention.experiments.figures metrics.json --out figures                     # Figures 1 to 3
+python -m diminishing_attention.experiments.figures metrics.json --run runs/pg-dim --out figures   # and a map
 
 Figure 1 is a closed form; Figures 2 and 3 show what diminishing_attention.evaluate --json wrote.
 """
@@ -10,20 +10,19 @@ Figure 1 is a closed form; Figures 2 and 3 show what diminishing_attention.evalu
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import torch
 import tyro
-from matplotlib.figure import Figure
 
-from shared.data import write_csv
+from shared.data import in_sentences, load, write_csv
 
-from .diminishing import Diminishing, effective_coverage
-from .measures import LENGTHS, NOVEL
-from .predict import DECODING, search_batch
-from .run import one_line_errors
-from .train import load_run, load_task
+from ..decode import DECODING, search_batch
+from ..diminishing import Diminishing, effective_coverage
+from ..loading import for_task, load_run
+from ..run import check_fields, one_line_errors, read_flags
 
 MECHANISMS = {  # what Figure 1 compares
     "attention": Diminishing(),
@@ -32,6 +31,7 @@ MECHANISMS = {  # what Figure 1 compares
     "DyDimAttn": Diminishing("dydim"),
 }
 MOST = 6  # systems in one figure
+STEPS, WORDS = 15, 30  # of the map
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Options:
     document: int | None = None  # which test document, from 0; default: the shortest
 
 
-def save_figure(out: Path, name: str, figure: Figure, rows: Sequence[dict]) -> str:
+def save_figure(out: Path, name: str, figure, rows: Sequence[dict]) -> str:
     """Write NAME.png and NAME.csv; returns the path of the PNG."""
     out.mkdir(parents=True, exist_ok=True)
     figure.savefig(out / f"{name}.png", dpi=150)
@@ -53,7 +53,9 @@ def save_figure(out: Path, name: str, figure: Figure, rows: Sequence[dict]) -> s
 
 
 def panels(title: str, columns: int, width: float, height: float = 3.4) -> tuple:
-    """A figure with axes beside each other."""
+    """A figure of matplotlib with axes beside each other."""
+    from matplotlib.figure import Figure
+
     figure = Figure((width * columns, height), layout="constrained")
     figure.suptitle(title, fontsize=10)
     return figure, *figure.subplots(1, columns, squeeze=False)[0]
@@ -78,8 +80,8 @@ def figure_1(out: Path) -> str:
 
 
 FIGURES = {  # name: title, prefix of the metrics, n, axis
-    "figure_2": ("Figure 2: repetition", "repetition", LENGTHS, "duplicates, % of n-grams"),
-    "figure_3": ("Figure 3: abstractiveness", "novel", NOVEL, "not in the source, % of n-grams"),
+    "figure_2": ("Figure 2: repetition (lower is better)", "repetition", (1, 2, 3, 4, 5), "duplicates, % of n-grams"),
+    "figure_3": ("Figure 3: abstractiveness", "novel", (1, 2, 3, 4), "not in the source, % of n-grams"),
 }
 
 
@@ -88,8 +90,9 @@ def bars(metrics: dict, out: Path, name: str) -> str:
     title, prefix, lengths, label = FIGURES[name]
     shown = dict(list(metrics["systems"].items())[: MOST - 1])
     systems = {n: row["scores"] for n, row in shown.items()} | {"reference": metrics["reference_row"]}
-    seeds = sorted({seed for row in shown.values() for seed in row["seeds"]})
-    corpus = f"{metrics['data']}, {metrics['split']}, {metrics['examples']} documents, seeds {seeds}"
+    seeds = {n: len(row["seeds"]) for n, row in shown.items()}
+    labels = {n: f"{n} ({seeds[n]} seed{'s' * (seeds[n] > 1)})" if n in seeds else n for n in systems}
+    corpus = f"{metrics['data']}, {metrics['split']}, {metrics['examples']} documents"
     figure, axes = panels(f"{title}\n{corpus}", 1, 6.4)
     width, rows = 0.8 / len(systems), []
     for number, (system, scores) in enumerate(systems.items()):
@@ -97,7 +100,7 @@ def bars(metrics: dict, out: Path, name: str) -> str:
         mean, low, high = values.T
         places = np.array(lengths) + (number - (len(systems) - 1) / 2) * width
         spread = np.maximum([mean - low, high - mean], 0)
-        axes.bar(places, mean, width, yerr=spread, error_kw={"linewidth": 0.8}, label=system)
+        axes.bar(places, mean, width, yerr=spread, error_kw={"linewidth": 0.8}, label=labels[system])
         rows += [{"system": system, "n": n, "mean": m, "low": a, "high": b}
                  for n, (m, a, b) in zip(lengths, values.tolist(), strict=True)]  # fmt: skip
     axes.set_xticks(list(lengths), [f"{n}-gram" for n in lengths])
@@ -120,7 +123,7 @@ def read_attention(folder: Path, document: int | None) -> tuple[list[str], list[
     run = load_run(folder)
     if run.config.model != "pointer":
         raise ValueError(f"{folder} holds a {run.config.model}: take a run of the pointer-generator")
-    examples = load_task(run.config, "test")
+    examples = for_task(in_sentences(load(run.config.data, "test")), run.config.task)
     if document is None:
         document = min(range(len(examples)), key=lambda i: len(examples[i].source))
     if not 0 <= document < len(examples):
@@ -136,16 +139,27 @@ def read_attention(folder: Path, document: int | None) -> tuple[list[str], list[
 
 
 def attention_map(run: Path, document: int | None, out: Path) -> str:
-    """Not in the paper: softmax attention and weights of a run over the words of one test document."""
+    """Not in the paper: softmax attention and weights of a run, of the last STEPS words of one summary.
+
+    Shown are the WORDS source words that these steps attend to most; the box is the one whose weight falls most. The
+    CSV has all steps and words.
+    """
+    from matplotlib.patches import Rectangle
+
     steps, words, attention, weights = read_attention(run, document)
-    title = f"{run.name}: document {'(the shortest)' if document is None else document} of its test split"
-    figure, *grids = panels(title, 2, 1.5 + 0.09 * len(words), 1.6 + 0.11 * len(steps))
-    for axes, grid, name in zip(grids, (attention, weights), ("softmax attention", "diminished weights"), strict=True):
+    last = slice(max(len(steps) - STEPS, 0), len(steps))
+    columns = np.sort(np.argsort(-attention[last].sum(0), kind="stable")[:WORDS])
+    shown = [grid[last][:, columns] for grid in (attention, weights)]
+    title = f"{run.name}: a word that has been attended to weighs less (box: the largest fall)"
+    figure, *grids = panels(title, 2, 4.5, 1.8 + 0.2 * len(shown[0]))
+    t, s = np.unravel_index((shown[0] - shown[1]).argmax(), shown[0].shape)
+    for axes, grid, name in zip(grids, shown, ("softmax attention", "weights that the run uses"), strict=True):
         image = axes.imshow(grid, aspect="auto", cmap="Blues", vmin=0, vmax=1)
-        axes.set_yticks(range(len(steps)), steps, fontsize=5)
-        axes.set_xticks(range(len(words)), words, fontsize=4, rotation=90)
-        axes.set(xlabel="source token", ylabel="output token")
+        axes.set_yticks(range(len(grid)), steps[last], fontsize=8)
+        axes.set_xticks(range(len(columns)), [words[i] for i in columns], fontsize=8, rotation=90)
+        axes.set(xlabel="source word", ylabel="output word")
         axes.set_title(name, fontsize=9)
+        axes.add_patch(Rectangle((s - 0.5, t - 0.5), 1, 1, fill=False, edgecolor="tab:red", linewidth=2))
     figure.colorbar(image, ax=grids)
     rows = [
         {"step": t, "output": steps[t], "position": s, "source": words[s], "attention": float(attention[t, s]),
@@ -158,16 +172,20 @@ def read_metrics(path: Path) -> dict:
     """What diminishing_attention.evaluate --json wrote; ValueError that names the file."""
     try:
         metrics = json.loads(path.read_text(encoding="utf-8"))
-        systems = {name: {k: row[k] for k in ("scores", "seeds")} for name, row in metrics["systems"].items()}
+        systems = {name: {"scores": row["scores"], "seeds": list(row["seeds"])}
+                   for name, row in metrics["systems"].items()}  # fmt: skip
+        of_all = [row["scores"] for row in systems.values()] + [metrics["reference_row"]]
+        for scores, (_, prefix, lengths, _) in product(of_all, FIGURES.values()):
+            [float(scores[f"{prefix}{n}"][key]) for n in lengths for key in ("mean", "low", "high")]
         return {name: metrics[name] for name in ("data", "split", "examples", "reference_row")} | {"systems": systems}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} is not what {__package__}.evaluate --json writes ({error!r})") from None
+        raise ValueError(f"{path} is not what evaluate --json writes ({error!r})") from None
 
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    options = tyro.cli(Options, prog=f"python -m {__package__}.figures", description=__doc__, args=arguments,
-                       config=(tyro.conf.FlagCreatePairsOff,))  # fmt: skip
+    options = read_flags(Options, arguments, prog=f"python -m {__package__}.figures", description=__doc__)
+    check_fields(options)
     metrics = read_metrics(options.metrics) if options.metrics else None
     print(figure_1(options.out))
     for name in FIGURES:

@@ -1,6 +1,6 @@
 """BERTSum (Liu & Lapata 2019) with diminishing attention in the last decoder layer's cross-attention (Section 4.2).
 
-The paper's own idea is in diminishing.py, the text in bert_text.py.
+The paper's own idea is in ../diminishing.py, the text in bert_text.py.
 
     B documents   S source tokens   N sentences   T target tokens   H heads   D width   K = D / H   V vocabulary
     W beams of a document, beside each other; rows = B x W
@@ -18,10 +18,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..diminishing import Diminishing, DiminishingState
+from ..model import masked_softmax, rescale
 from .bert_text import Batch, TargetIds
-from .diminishing import Diminishing, DiminishingState
 from .encoder import Encoding
-from .model import masked_softmax, rescale
 
 KeysValues = tuple[Tensor, Tensor]  # of one layer
 

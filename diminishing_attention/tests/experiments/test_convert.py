@@ -11,14 +11,16 @@ from transformers import BertConfig, BertModel
 
 pytest.importorskip("shared")
 
-from ..bert_text import Item as BertItem
-from ..bert_text import collate as bert_collate
-from ..bert_text import make_tokenizer
-from ..released import load_safely, rename
-from ..text import UNK, collate
-from ..train import convert, load_run, main
-from .conftest import encode
-from .reference import Pointer
+from ...bertsum.bert_text import Item as BertItem
+from ...bertsum.bert_text import collate as bert_collate
+from ...bertsum.bert_text import make_tokenizer
+from ...experiments.convert import convert, load_safely, rename
+from ...experiments.convert import main as convert_main
+from ...loading import load_run
+from ...text import UNK, collate
+from ...train import main
+from ..conftest import encode
+from ..reference import Pointer
 
 WORDS = [f"word{n}" for n in range(15)]
 V, E, H, D, FF = 19, 6, 5, 16, 24
@@ -77,7 +79,9 @@ def pointer_file(tmp_path):
 def test_a_pointer_summarizer_computes_with_its_own_numbers(pointer_file):
     """Weights by name, words in the order of its file `vocab`; <unk> and <pad> change places."""
     theirs = torch.load(pointer_file, weights_only=True)
-    run = load_run(convert(f"pointer_summarizer:{pointer_file}", ""))
+    out = pointer_file.with_name("run")
+    convert("pointer_summarizer", pointer_file, out)
+    run = load_run(out)
     assert run.tokenizer.known[4:] == WORDS and run.config.coverage and run.config.hidden == 5
     table = theirs["encoder_state_dict"]["embedding.weight"]
     assert torch.equal(run.model.encoder.embedding.weight[[1, 0, 2, 3, 4]], table[:5])
@@ -111,12 +115,13 @@ def presumm_file(tmp_path, monkeypatch):
 
 
 def test_presumms_summarizer_goes_on_with_diminishing_attention(presumm_file, tmp_path, capsys):
-    """The paper's second experiment: `--init presumm:FILE`, flags on top; every weight arrives."""
+    """The paper's second experiment: convert, then --init with flags on top; every weight arrives."""
     file, theirs, encoder = presumm_file
     flags = ["--encoder", encoder, "--data", "toy:count=4", "--diminishing", "dydim", "--steps", "1", "--warmup", "1"]
     small = ["--max-source", "40", "--batch-size", "2", "--accumulate", "1", "--encoder-learning-rate", "0"]
-    main(["--out", str(tmp_path / "run"), "--init", f"presumm:{file}", *flags, *small, "--learning-rate", "0"])
-    assert "were read into" in capsys.readouterr().err
+    convert_main(["presumm", str(file), "--out", str(tmp_path / "theirs"), "--encoder", encoder])
+    assert "and nothing else of it" in capsys.readouterr().out
+    main(["--out", str(tmp_path / "run"), "--init", str(tmp_path / "theirs"), *flags, *small, "--learning-rate", "0"])
     run = load_run(tmp_path / "run")
     inner = run.model.layers[1].feed_forward.inner
     assert (run.config.diminishing, run.config.beam, inner.out_features) == ("dydim", 5, 24)
@@ -146,5 +151,6 @@ def test_foreign_files_are_one_line(pointer_file, capsys):
     torch.save({"weights": torch.ones(2)}, pointer_file.with_name("other.pt"))
     for name, message in (("other.pt", "it lacks 'encoder_state_dict'"), (pointer_file.name, "has 1 words")):
         with pytest.raises(SystemExit):
-            main(["--out", "nowhere", "--init", f"pointer_summarizer:{pointer_file.with_name(name)}"])
-        assert message in capsys.readouterr().err and not list(pointer_file.parent.glob("*.run*"))
+            path = pointer_file.with_name(name)
+            convert_main(["pointer_summarizer", str(path), "--out", str(path.with_name("run"))])
+        assert message in capsys.readouterr().err and not list(pointer_file.parent.glob("run*"))

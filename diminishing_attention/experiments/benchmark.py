@@ -1,6 +1,6 @@
 """What training and decoding of the pointer-generator cost: all sides measured in one run.
 
-python -m diminishing_attention.benchmark --csv benchmark.csv
+python -m diminishing_attention.experiments.benchmark --csv benchmark.csv
 
 A training step is forward, backward, clipping and Adagrad on random documents of full length:
 
@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import torch
 import tyro
@@ -26,30 +27,31 @@ from shared import rouge
 from shared.data import check_outputs, write_csv
 from shared.timing import find_device, keep_memory, peak_bytes, spread, time_rounds
 
-from .diminishing import Diminishing
-from .model import PointerGenerator, PointerGeneratorConfig
-from .run import check_fields, one_line_errors
-from .search import beam_search
-from .text import BOS, PAD, UNK, Batch, Item, collate
+from ..diminishing import Diminishing
+from ..model import PointerGenerator, PointerGeneratorConfig
+from ..run import Positive, Range, Size, check_fields, one_line_errors, read_flags
+from ..search import beam_search
+from ..text import BOS, PAD, UNK, Batch, Item, collate
 
 UNKNOWN = 10  # unknown words of a document
 
 
+@tyro.conf.configure(tyro.conf.FlagCreatePairsOff)
 @dataclass
 class Options:
     """The command line; sizes default to the paper's."""
 
-    hidden: int = 256
-    embedding: int = 128
-    vocabulary: int = 50_000
-    source: int = 400  # tokens
-    target: int = 100  # tokens
-    batch_size: int = 8
-    documents: int = 16  # decoded
-    beam: int = 6
-    decode_tokens: int = 20
-    threads: int = 1
-    repeats: int = 7  # timed rounds, at least 3
+    hidden: Size = 256
+    embedding: Size = 128
+    vocabulary: Annotated[int, Range(5, 10**6)] = 50_000
+    source: Positive = 400  # tokens
+    target: Annotated[int, Range(2, 10**6)] = 100  # tokens
+    batch_size: Positive = 8
+    documents: Positive = 16  # decoded
+    beam: Positive = 6
+    decode_tokens: Positive = 20
+    threads: Positive = 1
+    repeats: Annotated[int, Range(3, 10**6)] = 7  # timed rounds, at least 3
     warmup: int = 1  # rounds before them that are not timed
     device: str = "cpu"
     quick: bool = False  # small sizes, to see that it runs: no claim
@@ -146,12 +148,10 @@ def measure(options: Options) -> list[dict]:
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    options = tyro.cli(Options, prog=f"python -m {__package__}.benchmark", description=__doc__, args=arguments,
-                       config=(tyro.conf.FlagCreatePairsOff,))  # fmt: skip
+    options = read_flags(Options, arguments, prog=f"python -m {__package__}.benchmark", description=__doc__)
+    check_fields(options)
     if options.quick:
         options = replace(options, **QUICK)
-    sizes = [name for name, value in vars(options).items() if type(value) is int and name != "warmup"]
-    check_fields(options, dict.fromkeys(sizes, 1) | {"vocabulary": 5, "target": 2, "repeats": 3}, {})
     find_device(options.device)
     check_outputs(options.csv)
     keep_memory()

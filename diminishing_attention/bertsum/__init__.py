@@ -1,0 +1,1 @@
+"""BERTSum, the second network of the paper: model, text, and the encoder under it."""
