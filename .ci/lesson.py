@@ -23,6 +23,7 @@ def write(folder: Path) -> None:
     """Execute lesson.py cell by cell in the package's folder, where a reader opens it; raises what a cell raises."""
     from nbclient import NotebookClient
 
+    os.environ["PYTHONWARNINGS"] = "ignore"  # of libraries about this machine
     notebook = jupytext.read(folder / "lesson.py")
     for number, cell in enumerate(notebook.cells):
         cell["id"] = f"cell-{number}"  # the same at every run

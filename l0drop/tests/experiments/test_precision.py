@@ -4,6 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+pytest.importorskip("shared")
+
 from ...experiments.precision import PRECISIONS, PackedLinear, convert, packs_bfloat16
 from ...model import ModelConfig, Transformer
 from ...search import generate
