@@ -5,9 +5,11 @@ A run folder holds config.json, log.jsonl, the model, and checkpoints/STEP/: acc
 
 import argparse
 import contextlib
+import errno
 import functools
 import hashlib
 import io
+import itertools
 import json
 import os
 import re
@@ -45,28 +47,40 @@ def one_line_errors(main):
         for stream in (sys.stdin, sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(encoding="utf-8")  # whatever the locale
-        for name in ("SIGTERM", "SIGHUP"):
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
             number = getattr(signal, name, None)
             with contextlib.suppress(ValueError):  # not the main thread
                 if number and signal.getsignal(number) is signal.SIG_DFL:
                     signal.signal(number, signal.default_int_handler)
         try:
-            if sys.stdout is None:
-                raise OSError("standard output is closed")
+            if sys.stdout is None or sys.stderr is None:
+                raise OSError("standard output or standard error is closed")
             main(arguments)
             sys.stdout.flush()
         except BrokenPipeError:  # the reader has gone; Python must not write the rest at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        except (ValueError, ImportError, OSError, MemoryError) as error:
-            if isinstance(error, ModuleNotFoundError) and error.name == "shared":
-                error = "the commands need the folder `shared` of the repository beside this package"
-            print("error:", " ".join(str(error).split()) or type(error).__name__, file=sys.stderr)
-            sys.exit(1 if isinstance(error, OSError) else 2)
+        except (ValueError, ImportError, OSError, MemoryError, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and not re.search("out of memory|allocate memory", str(error)):
+                raise
+            end_in_one_line(error)
         except KeyboardInterrupt:
-            training = main.__module__.endswith(".train")
+            spec = main.__globals__.get("__spec__")  # of `python -m`, where the module's name is __main__
+            training = (spec.name if spec else "").endswith(".train")
             sys.exit("stopped" + "; the training goes on from its last checkpoint with --resume" * training)
 
     return run
+
+
+def end_in_one_line(error):
+    """Say the error and exit: 2, or 1 where the system failed."""
+    said = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, ModuleNotFoundError) and error.name == "shared":
+        said = "the commands need the folder `shared` of the repository beside this package"
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:  # Python would write the rest at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    if sys.stderr:
+        print("error:", said, file=sys.stderr)
+    sys.exit(1 if isinstance(error, OSError) else 2)
 
 
 def check_fields(config):
@@ -98,8 +112,11 @@ def read_flags(options, arguments=None, **settings):
     except SystemExit as end:
         if not end.code:  # --help
             raise
-        lines = [line.strip(" \t-─│╭╮╰╯├┤") for line in said.getvalue().splitlines()]  # of a box
-        _, message, *_ = filter(None, lines)
+        boxes = said.getvalue().split("╰")
+        box = next((box for box in boxes if "Unrecognized" in box), boxes[0])
+        _, message, *rest = filter(None, (line.strip(" \t─│╭╮╯├┤") for line in box.splitlines()))
+        if message.startswith("Missing from"):
+            message = "missing " + " ".join(itertools.takewhile(lambda line: "For full helptext" not in line, rest))
         meant = re.search(r"Perhaps you meant:[\s│]*(--[\w-]+)", said.getvalue())
         hint = f" (perhaps you meant {meant[1]})" if meant else ""
         raise ValueError(f"{message}{hint}; --help explains every flag") from None
@@ -160,6 +177,12 @@ def parse(arguments, config_type, presets, description):
     return options.config, options.out, options.resume
 
 
+def at_a_time(files, batch_size):
+    """How many documents `predict` decodes together: one where somebody types them and waits for each."""
+    typed = all(str(file) == "-" for file in files) and sys.stdin is not None and sys.stdin.isatty()
+    return 1 if typed else batch_size
+
+
 def fingerprint(examples):
     """A hash of the training data, by which a run that goes on knows them again."""
     digest = hashlib.sha256()
@@ -213,21 +236,30 @@ def save_checkpoint(accelerator, run_folder, progress, keep=1):
     """Write checkpoints/STEP and log.jsonl, and remove all but the last `keep` checkpoints.
 
     `progress` is what accelerate does not save, as JSON: "step", "log" (rows), and what else the training needs.
-    ValueError: the run folder was moved or removed. OSError: no room or no right to write; the checkpoint before it
-    is whole.
+    ValueError: the run folder was moved or removed, or another is in its place. OSError: no room or no right to write;
+    the checkpoint before it is whole.
     """
     checkpoints, unfinished = run_folder / "checkpoints", run_folder / "checkpoints/unfinished"
-    if progress["step"] and not (run_folder / "config.json").exists():
+    if "folder" in progress and progress["folder"] != identity(run_folder):
         raise ValueError(f"{run_folder} was moved or removed while it was trained: the training stops")
     try:
         accelerator.save_state(str(unfinished))
         accelerator.wait_for_everyone()
         if accelerator.is_main_process:
             (unfinished / "progress.json").write_text(json.dumps(progress))
+            for path in unfinished.iterdir():  # on the disk, before the name says that it is whole
+                with open(path, "r+b") as file:
+                    os.fsync(file.fileno())
             os.replace(unfinished, checkpoints / f"{progress['step']:08d}")
             tidy(run_folder, progress, keep)
     except Exception as error:  # torch and safetensors raise types of their own for a full disk
         raise OSError(f"{checkpoints} cannot be written ({error}): make room, then --resume") from None
+
+
+def identity(run_folder):
+    """What tells a run folder from another of its name; None where there is no run."""
+    config = Path(run_folder, "config.json")
+    return [os.stat(run_folder).st_ino, config.stat().st_mtime_ns] if config.exists() else None
 
 
 def tidy(run_folder, progress, keep):
@@ -309,7 +341,7 @@ def training(accelerator, out, config, progress, write_files, exists, keep=1):
             write_config(folder, config)  # a longer run has more steps than before
             os.replace(folder, out)
         accelerator.wait_for_everyone()
-        yield progress
+        yield progress | {"folder": identity(out)}
     except Timeout:
         raise ValueError(f"another process trains in {out}: wait for it, or choose another --out") from None
     finally:

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from accelerate import Accelerator, DataLoaderConfiguration
-from accelerate.utils import set_seed
 from safetensors.torch import load_file, save
 from torch.utils.data import DataLoader
 from tqdm import tqdm
@@ -30,6 +28,9 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
 
     ValueError for bad values or data, a folder that cannot be used, a loss that is not finite; nothing is lost.
     """
+    from accelerate import Accelerator, DataLoaderConfiguration  # here, for --help answers without it
+    from accelerate.utils import set_seed
+
     config.check()
     out, exists = Path(out), holds_run(Path(out), resume)
     accelerator = Accelerator(

@@ -16,14 +16,12 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import torch
 import tyro
-from tokenizers import Tokenizer, models
 from torch import Tensor
-from transformers import BartConfig, BartForConditionalGeneration, PreTrainedTokenizerFast
 
 from shared.data import check_outputs, write_csv
 from shared.rouge import table
@@ -33,6 +31,9 @@ from ..model import ModelConfig, Transformer
 from ..run import Positive, check_fields, one_line_errors, read_flags
 from ..search import generate
 from .precision import PRECISIONS, convert, packs_bfloat16, swap_linears
+
+if TYPE_CHECKING:
+    from transformers import BartForConditionalGeneration
 
 BEAM = 4  # Appendix A
 TINY = dict(vocabulary=100, width=16, feed_forward=32, heads=2, encoder_layers=1, decoder_layers=1)  # for --quick
@@ -85,8 +86,10 @@ def close_gates(shape: Shape) -> Tensor:
     return gates.view(shape.sources, shape.length)
 
 
-def make_bart(config: ModelConfig) -> BartForConditionalGeneration:
+def make_bart(config: ModelConfig) -> "BartForConditionalGeneration":
     """A BART of the sizes of our model, random weights, in eval mode."""
+    from transformers import BartConfig, BartForConditionalGeneration
+
     return BartForConditionalGeneration(BartConfig(
         vocab_size=config.vocabulary, d_model=config.width, activation_function="relu", max_position_embeddings=4096,
         encoder_layers=config.encoder_layers, encoder_ffn_dim=config.feed_forward, encoder_attention_heads=config.heads,
@@ -94,9 +97,11 @@ def make_bart(config: ModelConfig) -> BartForConditionalGeneration:
     )).eval()  # fmt: skip
 
 
-def make_translator(bart: BartForConditionalGeneration, precision: str, threads: int):
+def make_translator(bart: "BartForConditionalGeneration", precision: str, threads: int):
     """CTranslate2's engine of a BART."""
     import ctranslate2
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
 
     words = {f"w{i}": i for i in range(bart.config.vocab_size)}
     special = {"bos_token": "w0", "pad_token": "w1", "eos_token": "w2", "unk_token": "w3"}

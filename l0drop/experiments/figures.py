@@ -12,12 +12,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 import tyro
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from shared.data import Example, load, write_csv
 from shared.timing import find_device
@@ -32,6 +31,10 @@ from ..run import Positive, check_fields, one_line_errors, read_flags
 from ..text import Item
 from .entmax import load_entmax
 from .measures import attention_maps, encode_all, mean_entropies, places_in_words, stretched_density, summed_attention
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 THRESHOLD = 0.6  # captions of Figures 1 and 7: the share of source words that receive less
 EDGES = np.append(np.arange(51) / 10, np.inf)  # bins of Figures 1 and 7; the last is open
@@ -54,8 +57,10 @@ class Options:
     device: str = "cpu"
 
 
-def new_figure(title: str, x: str, y: str, rows: int = 1) -> tuple[Figure, list[Axes]]:
+def new_figure(title: str, x: str, y: str, rows: int = 1) -> "tuple[Figure, list[Axes]]":
     """A figure of one or two panels above each other."""
+    from matplotlib.figure import Figure
+
     figure = Figure((6.4, 2.4 + 1.8 * rows), layout="constrained")
     figure.suptitle(title, fontsize=10)
     panels = list(figure.subplots(rows, sharex=True, squeeze=False).flat)
@@ -65,7 +70,7 @@ def new_figure(title: str, x: str, y: str, rows: int = 1) -> tuple[Figure, list[
     return figure, panels
 
 
-def save_figure(out: Path, name: str, figure: Figure, rows: Sequence[dict]) -> None:
+def save_figure(out: Path, name: str, figure: "Figure", rows: Sequence[dict]) -> None:
     """Write NAME.png and NAME.csv and say so."""
     out.mkdir(parents=True, exist_ok=True)
     figure.savefig(out / f"{name}.png", dpi=150)
@@ -103,6 +108,8 @@ def figure_2(out: Path, systems: dict[str, Run], items: Sequence[Item]) -> None:
     Args:
         systems: the L0Drop run last; its gates colour the tokens.
     """
+    from matplotlib.figure import Figure
+
     *_, gated = systems.values()
     pruned, _ = encode_all(gated.model, items)
     chosen, maps, rows = choose_sentence(pruned), {}, []

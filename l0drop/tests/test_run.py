@@ -9,7 +9,9 @@ import shutil
 import signal
 import sys
 from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Literal
 
 import pytest
@@ -114,18 +116,25 @@ def parse(*arguments: str):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--ratee", "1"], r"Unrecognized options: --ratee.* \(perhaps you meant --rate\); --help explains every flag"),
+        (
+            ["--ratee", "1"],
+            r"^Unrecognized options: --ratee.* \(perhaps you meant --rate\); --help explains every flag",
+        ),
         (["--rate", "x"], "--rate"),
         (["--kind", "c"], "invalid choice 'c'"),
         (["--preset", "huge"], "--preset is 'huge'; it must be one of tiny, long, tuned"),
         (["--preset", "tuned"], "--preset tuned starts from a run of --preset long: add --init RUN"),
         (["--init", ""], "--init is empty"),
+        (["--steps"], "Missing value for argument '--steps'"),
+        (["--out"], "--out: expected one argument"),
     ],
 )
 def test_a_wrong_flag_is_one_line(flags, message, tmp_path):
     with pytest.raises(ValueError, match=message) as error:
         parse("--out", tmp_path / "new", *flags)
     assert "\n" not in str(error.value)
+    with pytest.raises(ValueError, match=r"^missing --out PATH run folder .*Unrecognized options: --ratee"):
+        parse("--ratee", "1")
 
 
 def test_values_come_from_the_preset_from_the_run_of_init_or_from_the_run_itself(tmp_path, finished):
@@ -157,30 +166,48 @@ def stop(error):
 
 
 def test_foreseen_errors_are_one_line_a_closed_pipe_none_and_mistakes_keep_their_traceback(capsys, monkeypatch):
-    for error, code in ((ValueError("two\nlines"), 2), (ImportError("x"), 2), (OSError(errno.ENOSPC, "No space"), 1)):
+    allocation = RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 10 bytes")
+    for error, code in ((ValueError("two\nlines"), 2), (ImportError("x"), 2), (OSError("x"), 1), (allocation, 2)):
         with pytest.raises(SystemExit) as exit:
             run.one_line_errors(stop)(error)
         text = capsys.readouterr().err
         assert exit.value.code == code and text.startswith("error: ") and text.count("\n") == 1
-    with pytest.raises(SystemExit, match="^stopped$"):
-        run.one_line_errors(stop)(KeyboardInterrupt())
-    monkeypatch.setattr(stop, "__module__", "package.train")
-    with pytest.raises(SystemExit, match="stopped; the training goes on .* with --resume"):
-        run.one_line_errors(stop)(KeyboardInterrupt())
     with pytest.raises(SystemExit):
         run.one_line_errors(stop)(ModuleNotFoundError("No module named 'shared'", name="shared"))
     assert "need the folder `shared`" in capsys.readouterr().err
-    with monkeypatch.context() as patch, pytest.raises(SystemExit):
-        patch.setattr(sys, "stdout", None)
-        run.one_line_errors(lambda _: pytest.fail("began"))([])
-    assert "standard output is closed" in capsys.readouterr().err
-    with pytest.raises(ZeroDivisionError):
-        run.one_line_errors(stop)(ZeroDivisionError())
+    for error in (ZeroDivisionError(), RuntimeError("shapes differ")):
+        with pytest.raises(type(error)):
+            run.one_line_errors(stop)(error)
     redirected = []
     with monkeypatch.context() as patch:  # pytest needs dup2 itself
         patch.setattr(os, "dup2", lambda source, target: redirected.append(target) or os.close(source))
         run.one_line_errors(stop)(BrokenPipeError())
-    assert redirected == [1]
+        with pytest.raises(SystemExit, match="1"):  # a full disk: what is not written yet must not be tried again
+            run.one_line_errors(stop)(OSError(errno.ENOSPC, "No space"))
+    assert redirected == [1, 1]
+
+
+def test_a_closed_stream_is_said_on_the_other_one_and_nothing_begins(capsys, monkeypatch):
+    for stream in ("stdout", "stderr"):
+        with monkeypatch.context() as patch, pytest.raises(SystemExit, match="1"):
+            patch.setattr(sys, stream, None)
+            run.one_line_errors(lambda _: pytest.fail("began"))([])
+    assert capsys.readouterr().err == "error: standard output or standard error is closed\n"
+
+
+def test_an_interrupted_command_speaks_of_itself(monkeypatch):
+    for name, said in (("package.train", "stopped; the training goes on .* with --resume"), ("p.predict", "stopped$")):
+        with monkeypatch.context() as patch, pytest.raises(SystemExit, match=said):
+            patch.setitem(stop.__globals__, "__spec__", ModuleSpec(name, None))  # as `python -m` has it
+            run.one_line_errors(stop)(KeyboardInterrupt())
+
+
+def test_documents_that_are_typed_are_answered_one_by_one(monkeypatch):
+    for is_typed, files, size in ((True, (), 1), (True, ("-",), 1), (True, ("notes.txt",), 16), (False, (), 16)):
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda is_typed=is_typed: is_typed))
+        assert run.at_a_time(files, 16) == size
+    monkeypatch.setattr(sys, "stdin", None)
+    assert run.at_a_time((), 16) == 16
 
 
 @pytest.mark.parametrize("write", range(12))
@@ -312,18 +339,33 @@ def test_another_number_of_processes_is_named(finished):
         train(finished, Config(steps=4))
 
 
-def test_a_run_folder_that_was_removed_stops_its_training(tmp_path, monkeypatch):
+@pytest.mark.parametrize("another", [False, True])
+def test_a_run_folder_that_was_moved_stops_its_training_though_another_run_has_its_name(tmp_path, monkeypatch, another):
     original = run.save_checkpoint
 
     def save_after_a_move(accelerator, folder, progress, keep=1):
         if progress["step"] == 2:
             folder.rename(tmp_path / "moved")
+            if another:
+                shutil.copytree(tmp_path / "moved", folder)
         original(accelerator, folder, progress, keep)
 
     monkeypatch.setattr(run, "save_checkpoint", save_after_a_move)
     with pytest.raises(ValueError, match="was moved or removed while it was trained"):
         train(tmp_path / "run")
-    assert not (tmp_path / "run").exists() and (tmp_path / "moved/checkpoints/00000001").exists()
+    assert not (tmp_path / "run/checkpoints/00000002").exists() and (tmp_path / "run").exists() == another
+    assert (tmp_path / "moved/checkpoints/00000001").exists()
+
+
+def test_a_checkpoint_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    """Or a power failure could leave a whole name and half a file."""
+    events, sync, replace = [], os.fsync, os.replace
+    monkeypatch.setattr(run.os, "fsync", lambda file: events.append("sync") or sync(file))
+    monkeypatch.setattr(run.os, "replace", lambda a, b: events.append(Path(b).name) or replace(a, b))
+    out = train(tmp_path / "run", Config(steps=1))
+    files = len(list((out / "checkpoints/00000001").iterdir()))
+    assert files > 3 and events.count("sync") == 2 * files and events[:files] == ["sync"] * files
+    assert events[files] == "00000000"
 
 
 def test_a_run_that_another_process_made_meanwhile_is_not_taken_over(tmp_path, finished):
@@ -360,4 +402,4 @@ def test_a_terminated_command_ends_as_an_interrupted_one(monkeypatch):
     monkeypatch.setattr(signal, "getsignal", lambda number: signal.SIG_DFL)
     monkeypatch.setattr(signal, "signal", set_to.__setitem__)
     run.one_line_errors(lambda _: None)([])
-    assert set_to[signal.SIGTERM] is set_to[signal.SIGHUP] is signal.default_int_handler
+    assert set_to == dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), signal.default_int_handler)
