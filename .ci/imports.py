@@ -33,7 +33,7 @@ EXTRA_LIBRARIES = {
     "lesson.py": {"matplotlib"},
 }
 COPIES = ("run.py",)
-ONE_FLOOR = {"encdec_sentence_sparse", "head_masking", "discourse_tree_attention"}
+ONE_FLOOR = {"encdec_sentence_sparse", "head_masking"}
 LONG = 8  # lines
 TWIN = re.compile(r"#\s*Same as ([\w/]+\.py):(\w+)")
 

@@ -1,9 +1,9 @@
 """Documents as the model reads them: units with their vectors, labels and attention matrix, and batches of them."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from os import PathLike
 from typing import NamedTuple
 
 import numpy as np
@@ -12,10 +12,10 @@ from torch import Tensor
 
 from .formats import check_same_text, letters, read_dis
 from .matrices import build_matrix, heads
-from .model import TREES, Summarizer, longest_document
-from .selection import ORACLE_UNITS, join_units, oracle, required_units, select
+from .model import TREES, longest_document
+from .selection import ORACLE_UNITS, oracle, required_units, restriction_heads
 from .trees import Node
-from .units import UnitEncoder, cached_array, cached_vectors
+from .units import UnitEncoder, cached_vectors
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no single truth value
@@ -32,26 +32,23 @@ class Document:
     was_cut: bool = False
 
 
-def make_documents(examples: Sequence, config, cache: str | PathLike = "", progress: Callable = iter) -> list[Document]:
-    """The documents of a corpus, whose oracles are found once.
+def make_documents(examples: Sequence, config, progress: Callable = iter) -> list[Document]:
+    """The documents of a corpus with their oracles.
 
     Args:
         config: a `TrainConfig`.
-        cache: folder where the oracles are kept; empty = they are not.
         progress: wraps the documents whose oracles are sought, e.g. `tqdm`.
+    Raises:
+        ValueError: see `make_document`; two documents have one id.
     """
-    bare = [make_document(example, config, f"{config.data}: {example.id}.dis") for example in examples]
-    rows = [(document, " ".join(example.summary)) for document, example in zip(bare, examples, strict=True)]
-
-    def labels() -> np.ndarray:
-        """Of the units of all documents, in one row."""
-        picks = [oracle(d.units, summary, d.required, ORACLE_UNITS[config.level]) for d, summary in progress(rows)]
-        return np.concatenate([np.isin(np.arange(len(d.units)), units) for d, units in zip(bare, picks, strict=True)])
-
-    key = ((config.level, document.units, document.required, summary) for document, summary in rows)
-    known = np.array(cached_array(cache, key, lambda file: np.save(file, labels()))) if cache else labels()
-    parts = np.split(known, np.cumsum([len(document.units) for document in bare])[:-1])
-    return [replace(document, labels=part) for document, part in zip(bare, parts, strict=True)]
+    documents = []
+    for example in progress(examples):
+        document = make_document(example, config, f"{config.data}: {example.id}.dis")
+        units = oracle(document.units, " ".join(example.summary), document.required, ORACLE_UNITS[config.level])
+        documents.append(replace(document, labels=np.isin(np.arange(len(document.units)), units)))
+    if twice := [identity for identity, times in Counter(document.id for document in documents).items() if times > 1]:
+        raise ValueError(f"{config.data}: the id {twice[0]!r} is in both train and validation; folds need unique ids")
+    return documents
 
 
 def make_document(example, config, where: str = "", tree: Node | None = None) -> Document:
@@ -81,7 +78,7 @@ def make_document(example, config, where: str = "", tree: Node | None = None) ->
     required = [[] for _ in units]
     if level == "edu" and tree is not None:
         # D17: not of the post-edited tree, but of one where a right nucleus needs the left one, as DiscoBERT's.
-        required = required_units(heads(tree, config.right_nuclei), sentence)
+        required = required_units((restriction_heads if config.right_nuclei else heads)(tree), sentence)
     return Document(example.id, units, sentence, required, np.zeros(len(units), dtype=bool), tree, edu_sentence)
 
 
@@ -236,24 +233,3 @@ def collate(corpus: Corpus, indices: Sequence[int], device: str | torch.device =
         if matrix is not None:
             matrix[row, :size, :size] = torch.from_numpy(corpus.matrices[index])
     return Batch(units.to(device), keep.to(device), labels.to(device), None if matrix is None else matrix.to(device))
-
-
-@torch.inference_mode()
-def score_documents(model: Summarizer, corpus: Corpus, batch_size: int = 32) -> list[np.ndarray]:
-    """Score of every unit of every document, in the order of the corpus; the model is put into eval mode."""
-    model.eval()
-    by_length = sorted(range(len(corpus.documents)), key=lambda i: len(corpus.documents[i].units))
-    scores: list[np.ndarray] = [np.empty(0)] * len(by_length)
-    for start in range(0, len(by_length), batch_size):
-        indices = by_length[start : start + batch_size]
-        batch = collate(corpus, indices, next(model.parameters()).device)
-        for row, i in zip(model(batch.units, batch.keep, batch.matrix).float().cpu().numpy(), indices, strict=True):
-            scores[i] = row[: len(corpus.documents[i].units)]
-    return scores
-
-
-def extract(document: Document, scores: np.ndarray, config) -> list[str]:
-    """The summary that some scores give, as a list of sentences."""
-    lengths = [len(unit.split()) for unit in document.units]
-    taken = select(scores, document.required, config.count, lengths, config.max_words)
-    return join_units(document.units, document.sentence, taken)

@@ -1,4 +1,4 @@
-"""Extract and score: Tables 2 and 3, with Lead, Oracle and the tree alone.
+"""Extract and score: Tables 2 and 3, with Lead and Oracle.
 
 python -m discourse_tree_attention.evaluate runs/tree runs/dot                 # some runs
 python -m discourse_tree_attention.evaluate runs/gum/c_tree-fold*              # folds of one model: one system
@@ -8,6 +8,7 @@ several of them read counts once, with the mean of its values.
 """
 
 import re
+import sys
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,15 +19,16 @@ import tyro
 from tqdm import tqdm
 
 from shared import rouge
-from shared.data import Example, check_outputs, write_csv, write_json, write_jsonl
+from shared.data import Example, check_outputs, in_sentences, load, write_csv, write_json, write_jsonl
 from shared.timing import find_device
 
-from .documents import Document, choose_documents, extract, make_documents, prepare, score_documents
+from .config import TrainConfig
+from .decode import extract, score_documents
+from .documents import Document, choose_documents, make_documents, prepare
+from .loading import Run, load_run
 from .model import count_parameters
-from .run import one_line_errors
-from .salience import probe, tree_scalars
-from .selection import join_units, select
-from .train import Run, TrainConfig, load_run, read_documents
+from .run import Positive, check_fields, one_line_errors, read_flags
+from .selection import join_units
 
 ROUGE = {"rouge1": "R-1", "rouge2": "R-2", "rougeLsum": "R-L"}  # the paper's L is over sentences
 METRICS = ROUGE | {"auc": "AUC", "ap": "AP"}  # the last two: do the scores rank the oracle's units above the others?
@@ -38,6 +40,7 @@ ATTENTION_NAMES = {  # the rows of Tables 2 and 3
 Values = dict[str, np.ndarray]  # document id -> (5,) METRICS x 100
 
 
+@tyro.conf.configure(tyro.conf.FlagCreatePairsOff)
 @dataclass
 class Options:
     """The command line."""
@@ -45,7 +48,7 @@ class Options:
     runs: tyro.conf.Positional[tuple[Path, ...]]  # run folders, all of one level; differences refer to the first
     data: str = ""  # anything shared.data.load takes; default: that of the runs
     split: str = "test"
-    limit: int | None = None  # first N documents only
+    limit: Positive | None = None  # first N documents only
     cache: str = ""  # folder of unit vectors; default: that of the first run
     json: Path | None = None  # write every number here
     csv: Path | None = None  # write a row per system and seed here
@@ -59,7 +62,6 @@ def evaluate(
     split: str = "test",
     cache: str | Path = "",
     predictions: Path | None = None,
-    documents: Sequence[Document] | None = None,
 ) -> dict:
     """Score runs and baselines on the same documents: every number in one JSON object.
 
@@ -69,14 +71,13 @@ def evaluate(
         split: of runs with folds.
         cache: folder of unit vectors; empty = they are not kept.
         predictions: folder for NAME.jsonl with the summaries of each run, written before the next.
-        documents: those of the examples, where they are made already.
     Raises:
         ValueError: systems at both levels or on different documents; a reference that ROUGE cannot read.
     """
     check_runs(runs)
     rouge.check_references(examples)
     config = next(iter(runs.values())).config
-    documents = documents or make_documents(examples, config)
+    documents = make_documents(examples, config, partial(tqdm, desc="oracles", leave=False))
     references = {example.id: example.references for example in examples}
     values, cut = {}, {}
     systems: dict[str, dict] = {name: {"seeds": []} for name in map(system_of, runs)}
@@ -151,26 +152,17 @@ def ranking(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
 
 
 def baselines(documents: Sequence[Document], config: TrainConfig, references: dict, tested: Container) -> dict:
-    """Lead, Oracle (Lead where it takes nothing), the tree alone and, with folds, its probe; of the ids `tested`."""
-    rows: dict[str, tuple[list, list]] = {}
-    trees, probed = all(document.tree for document in documents), {}
-    for fold in range(config.folds if trees else 0):
-        of_fold = replace(config, fold=fold, examples=0)
-        parts = (choose_documents(of_fold, name, len(documents)) for name in ("train", "test"))
-        probed |= probe(*([documents[i] for i in part] for part in parts), config.level)
+    """Lead, and Oracle (Lead where it takes nothing), on the documents whose ids are in `tested`."""
     documents = [document for document in documents if document.id in tested]
-    for document in documents:
-        first = -np.arange(len(document.units))
-        lead, labels = list(range(min(config.count, len(first)))), document.labels.astype(int)
-        picks = {f"Lead{config.count}": (lead, first), "Oracle": (np.flatnonzero(labels).tolist() or lead, labels)}
-        ranked = {"Tree alone": tree_scalars(document, config.level)[:, 0]} if trees else {}
-        ranked |= {"Tree probe": probed[document.id]} if probed else {}
-        picks |= {name: (select(values, document.required, config.count), values) for name, values in ranked.items()}
-        for name, (taken, unit_scores) in picks.items():
-            texts, scores = rows.setdefault(name, ([], []))
-            texts.append(join_units(document.units, document.sentence, taken))
-            scores.append(unit_scores)
-    return {name: {"seeds": []} | intervals(score(documents, *row, references)) for name, row in rows.items()}
+    first = [-np.arange(len(document.units)) for document in documents]
+    lead = [list(range(min(config.count, len(document.units)))) for document in documents]
+    labels = [document.labels.astype(int) for document in documents]
+    best = [np.flatnonzero(taken).tolist() or units for taken, units in zip(labels, lead, strict=True)]
+    rows = {}
+    for name, picks, scores in ((f"Lead{config.count}", lead, first), ("Oracle", best, labels)):
+        texts = [join_units(d.units, d.sentence, taken) for d, taken in zip(documents, picks, strict=True)]
+        rows[name] = {"seeds": []} | intervals(score(documents, texts, scores, references))
+    return rows
 
 
 def mean_of_runs(runs: Sequence[Values]) -> Values:
@@ -237,38 +229,50 @@ def csv_rows(metrics: dict) -> list[dict]:
     return rows
 
 
-@one_line_errors
-def main(arguments: Sequence[str] | None = None) -> None:
-    options = tyro.cli(
-        Options, prog=f"python -m {__package__}.evaluate", description=__doc__, args=arguments,
-        config=(tyro.conf.FlagCreatePairsOff,),
-    )  # fmt: skip
-    device, runs, known = find_device(options.device), {}, {}  # runs share an encoder, or it fills the memory
-    for path in options.runs:
+def load_runs(paths: Sequence[Path], device: str = "cpu", data: str = "") -> dict[str, Run]:
+    """Runs by the names of their folders, on a device; runs of one encoder share it, or it would fill the memory.
+
+    Args:
+        data: what they are tested on, where it is not their own.
+    Raises:
+        ValueError: a name twice, or data that differ and none that is given.
+    """
+    runs, known, place = {}, {}, find_device(device)
+    for path in paths:
         run = load_run(path)
-        run.model.to(device)
+        run.model.to(place)
         key = run.config.encoder or path, run.config.max_tokens, run.config.pooling
-        runs[path.name] = run._replace(encoder=known.setdefault(key, run.encoder.to(device)))
-    if len(runs) < len(options.runs):
+        config = replace(run.config, data=data, folds=0) if data else run.config
+        runs[path.name] = run._replace(config=config, encoder=known.setdefault(key, run.encoder.to(place)))
+    if len(runs) < len(paths):
         raise ValueError("two runs have folders of the same name; rename one")
-    check_runs(runs)
-    for name, run in runs.items() if options.data else ():
-        runs[name] = run._replace(config=replace(run.config, data=options.data, folds=0))
-    config = next(iter(runs.values())).config
     if len({(run.config.data, run.config.folds) for run in runs.values()}) > 1:
         raise ValueError("the runs were trained on different data: say with --data which to test on")
+    return runs
+
+
+@one_line_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = read_flags(Options, arguments, prog=f"python -m {__package__}.evaluate", description=__doc__)
+    check_fields(options)
+    runs = load_runs(options.runs, options.device, options.data)
+    check_runs(runs)
+    config = next(iter(runs.values())).config
     if config.folds and (options.limit or options.split not in ("validation", "test")):
         raise ValueError("runs with --folds are tested on their own fold: --split test or validation, no --limit")
     outputs = [options.predictions / f"{name}.jsonl" for name in runs] if options.predictions else []
-    check_outputs(options.json, options.csv, *outputs)
+    check_outputs(options.json, options.csv, *outputs, inputs=[config.data, *Path(config.data).glob("*.jsonl")])
+    read = (load(config.data, name, options.limit) for name in config.splits(options.split))
+    examples = in_sentences(example for part in read for example in part)
     cache = options.cache or config.cache or options.runs[0].parent / "cache"
-    examples, documents = read_documents(config, options.split, options.limit, cache)
-    metrics = evaluate(runs, examples, options.split, cache, options.predictions, documents)
+    metrics = evaluate(runs, examples, options.split, cache, options.predictions)
     if options.json:
         write_json(options.json, metrics)
     if options.csv:
         write_csv(options.csv, csv_rows(metrics))
     print(table(metrics))
+    if cut := sum(row["documents_cut"] for system in metrics["systems"].values() for row in system["seeds"]):
+        print(f"{cut} documents, counted once a run, were cut to what the model can read", file=sys.stderr)
 
 
 if __name__ == "__main__":

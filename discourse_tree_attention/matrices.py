@@ -22,35 +22,31 @@ LEVELS = ("edu", "sentence")
 # Section 4.1: D-Tree
 
 
-def heads(tree: Node, right_nuclei: bool = False) -> np.ndarray:
+def node_heads(tree: Node) -> dict[Node, int]:
+    """The head of each node, an EDU counted from 0."""
+    head = {}
+    for node in nodes(tree):  # children first
+        if node.children:
+            # Section 4.1: the head of a relation is that of its Nucleus, of two Nuclei that of the left one.
+            left, right = node.children
+            head[node] = head[left if left.nucleus else right]
+        else:
+            head[node] = node.first - 1
+    return head
+
+
+def heads(tree: Node) -> np.ndarray:
     """Dependency tree of a constituency tree, by the rule of Hirao et al. (2013).
 
-    The head of a node is the head of its left child, or of its right child if the left one is a Satellite. An EDU
-    depends on the head of the parent of the nearest Satellite above it (or of itself, if it is one).
-
-    Args:
-        right_nuclei: of two nuclei the right one depends on the left one's head, so that there is one root (D17).
     Returns:
         (N,) parent of each EDU, counted from 0; a root has itself.
     """
-    head: dict[tuple[int, int], int] = {}  # of each span
-    for node in nodes(tree):
-        head[node.first, node.last] = node.first - 1  # an EDU heads itself
-        if node.children:
-            # Section 4.1: the head of a relation is its Nucleus, of two nuclei the left one.
-            left, right = node.children
-            child = left if left.nucleus else right
-            head[node.first, node.last] = head[child.first, child.last]
-    # D1: an EDU without a Satellite above it is a root, so a document has several where nuclei meet at the top.
-    parents = np.arange(tree.last)
-    stack: list[tuple[Node, int | None]] = [(tree, None)]  # a node, and what its EDUs depend on
-    while stack:
-        node, parent = stack.pop()
-        for child in node.children:
-            hangs = head[child.first, child.last] != head[node.first, node.last] if right_nuclei else not child.nucleus
-            stack.append((child, head[node.first, node.last] if hangs else parent))
-        if not node.children and parent is not None:
-            parents[node.first - 1] = parent
+    # D1: an EDU without a Satellite above it is a root, so a document has several where Nuclei meet at the top.
+    head, parents = node_heads(tree), np.arange(tree.last)
+    # Section 4.1: what lies in a Satellite depends on the head of the relation; inner Satellites come later and win.
+    for node in reversed(list(nodes(tree))):
+        for satellite in (child for child in node.children if not child.nucleus):
+            parents[satellite.first - 1 : satellite.last] = head[node]
     return parents
 
 

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from .matrices import node_heads
+from .trees import Node, nodes
+
 UNITS_TAKEN = {"edu": 6, "sentence": 3}  # Section 5.1
 ORACLE_UNITS = {"edu": 10, "sentence": 5}  # most picks of the oracle (released data preparation)
 
@@ -29,6 +32,21 @@ def select(scores: Sequence[float], required: Sequence[Sequence[int]], count: in
         # Section 5.1: 6 EDUs with their ancestors, or 3 sentences. D8: the ancestors count.
         taken |= {unit, *required[unit]}
     return sorted(taken)
+
+
+def restriction_heads(tree: Node) -> np.ndarray:
+    """Dependency tree of DiscoBERT's restriction: as Hirao's, but of two Nuclei the right one depends on the left one.
+
+    Returns:
+        (N,) parent of each EDU, counted from 0: the head of the smallest node around it that another EDU heads; the
+        one root has itself.
+    """
+    # D17: DiscoBERT's edges, without its conditions.
+    head, parents = node_heads(tree), np.arange(tree.last)
+    for node in reversed(list(nodes(tree))):  # parents first, so that inner nodes win
+        for child in (child for child in node.children if head[child] != head[node]):
+            parents[child.first - 1 : child.last] = head[node]
+    return parents
 
 
 def required_units(heads: np.ndarray, sentence: np.ndarray) -> list[list[int]]:

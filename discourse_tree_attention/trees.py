@@ -36,24 +36,6 @@ def leaves(tree: Node) -> list[Node]:
     return [node for node in nodes(tree) if not node.children]
 
 
-def with_texts(tree: Node, texts: Sequence[str]) -> Node:
-    """The tree over other texts; where one is empty the EDU goes, and its sibling takes the place of both."""
-    stack, count = [], 0
-    for node in nodes(tree):
-        if not node.children:
-            text = texts[node.first - 1]
-            count += bool(text)
-            stack.append(replace(node, first=count, last=count, text=text) if text else None)
-            continue
-        right, left = stack.pop(), stack.pop()
-        if left and right:
-            stack.append(replace(node, first=left.first, last=right.last, children=(left, right)))
-        else:
-            one = left or right
-            stack.append(one and replace(one, nucleus=node.nucleus, relation=node.relation))
-    return stack.pop()
-
-
 def join(children: Sequence[Node], nucleus: bool | None, relation: str = "span") -> Node:
     """A node over two or more children, made binary.
 

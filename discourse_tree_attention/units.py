@@ -5,16 +5,17 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import nn
-from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel, BertTokenizer, PreTrainedModel
-from transformers import PreTrainedTokenizerBase as Tokenizer
-from transformers.utils import logging
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+    from transformers import PreTrainedTokenizerBase as Tokenizer
 
 POOLINGS = ("cls", "mean")
 CHUNK = 65_536  # units that are encoded, then written to the cache
@@ -28,7 +29,7 @@ class UnitEncoder(nn.Module):
         pooling: "mean" takes the mean over all tokens in place of the first (D23).
     """
 
-    def __init__(self, model: PreTrainedModel, tokenizer: Tokenizer, max_tokens: int = 128, pooling: str = "cls"):
+    def __init__(self, model: "PreTrainedModel", tokenizer: "Tokenizer", max_tokens: int = 128, pooling: str = "cls"):
         super().__init__()
         self.model, self.tokenizer, self.pooling = model.requires_grad_(False), tokenizer, pooling
         self.max_tokens = min(max_tokens, getattr(model.config, "max_position_embeddings", max_tokens))
@@ -68,6 +69,8 @@ class UnitEncoder(nn.Module):
 
     def save(self, folder: Path) -> None:
         """Write what `load_encoder` reads."""
+        from transformers.utils import logging
+
         logging.disable_progress_bar()
         self.tokenizer.save_pretrained(folder)
         self.model.save_pretrained(folder)
@@ -88,14 +91,20 @@ def load_encoder(name_or_path: str, max_tokens: int = 128, pooling: str = "cls")
     """An encoder of `transformers` by name or folder (bert-base-uncased in the paper), on the CPU.
 
     Raises:
-        ValueError: it is not here, with the command that gets it; weights are missing, or NaN.
+        ValueError: it is not here, with the command that gets it; tokenizer or weights are missing, or NaN.
     """
+    from transformers import AutoModel, AutoTokenizer
+    from transformers.utils import logging
+
     logging.disable_progress_bar()
     verbosity = logging.get_verbosity()
     logging.set_verbosity_error()  # missing weights are judged below
     try:
-        tokenizer = AutoTokenizer.from_pretrained(name_or_path)
-        model, info = AutoModel.from_pretrained(name_or_path, dtype=torch.float32, output_loading_info=True)
+        # Or transformers would offer to run the folder's own code, and take the answer from the documents.
+        tokenizer = AutoTokenizer.from_pretrained(name_or_path, trust_remote_code=False)
+        model, info = AutoModel.from_pretrained(
+            name_or_path, dtype=torch.float32, output_loading_info=True, trust_remote_code=False
+        )
     except Exception as error:  # the hub, safetensors and tokenizers raise types of their own
         reason = " ".join(str(error).split())[:100]
         raise ValueError(
@@ -105,6 +114,8 @@ def load_encoder(name_or_path: str, max_tokens: int = 128, pooling: str = "cls")
         ) from None
     finally:
         logging.set_verbosity(verbosity)
+    if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
+        raise ValueError(f"the encoder {name_or_path!r} has no tokenizer: its tokenizer.json is missing or empty")
     if missing := sorted(name for name in info["missing_keys"] if "pooler" not in name):
         raise ValueError(f"the encoder {name_or_path!r} lacks weights, which would be random: {missing[0]} and others")
     if model.config.is_encoder_decoder:
@@ -121,6 +132,8 @@ def random_encoder(texts: Sequence[str], width: int = 128, seed: int = 0, **opti
     Its first token attends almost evenly to all words, so a vector is a random projection of the unit's words. Fit for
     `toy` and for tests, where nothing is downloaded; not for a result on real text.
     """
+    from transformers import BertConfig, BertModel, BertTokenizer
+
     words = Counter(word for text in texts for word in re.findall(r"\w+|[^\w\s]", text.lower()))
     characters = sorted({character for word in words for character in word})
     frequent = [word for word, _ in sorted(words.items(), key=lambda item: (-item[1], item[0]))[:4000]]
@@ -144,39 +157,24 @@ def cached_vectors(
     """Vectors of all units of a corpus, computed once: (n, D) float32, memory-mapped, read-only.
 
     Args:
-        folder: where they are kept (`cached_array`); empty = they are computed in memory.
-    """
-    if not folder:
-        return encoder.encode(texts, progress=progress)
-
-    def write(file: BinaryIO) -> None:
-        header = {"descr": "<f4", "fortran_order": False, "shape": (len(texts), encoder.width)}
-        np.lib.format.write_array_header_1_0(file, header)
-        for start in range(0, len(texts), CHUNK):
-            file.write(encoder.encode(texts[start : start + CHUNK], progress=progress).tobytes())
-
-    return cached_array(folder, (encoder.fingerprint(), *texts), write)
-
-
-def cached_array(folder: str | os.PathLike, key: Iterable, write: Callable[[BinaryIO], None]) -> np.ndarray:
-    """The array that `write` puts into a .npy file, once: memory-mapped, read-only.
-
-    The file is written under a temporary name and renamed to a hash of the key's parts, which JSON must know.
-
+        folder: where they are kept, in a file called after a hash of encoder and texts; empty = in memory alone.
     Raises:
         OSError: the disk has no room for it.
         ValueError: the file is there but cut off.
     """
-    digest = hashlib.sha256()
-    for part in key:
-        digest.update(json.dumps(part).encode())
+    if not folder:
+        return encoder.encode(texts, progress=progress)
+    digest = hashlib.sha256(json.dumps([encoder.fingerprint(), *texts]).encode())
     path = Path(folder, f"{digest.hexdigest()[:32]}.npy")
     temporary = path.with_suffix(f".unfinished{os.getpid()}")
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with open(temporary, "wb") as file:
-                write(file)
+                header = {"descr": "<f4", "fortran_order": False, "shape": (len(texts), encoder.width)}
+                np.lib.format.write_array_header_1_0(file, header)
+                for start in range(0, len(texts), CHUNK):
+                    file.write(encoder.encode(texts[start : start + CHUNK], progress=progress).tobytes())
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)

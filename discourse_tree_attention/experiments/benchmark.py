@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 import tyro
@@ -25,28 +25,30 @@ from shared.timing import find_device, keep_memory, peak_bytes, spread, time_rou
 
 from ..evaluate import ATTENTION_NAMES
 from ..model import BALANCED, Attention, EncoderLayer, ModelConfig
-from ..run import one_line_errors
+from ..run import Range, Size, check_fields, one_line_errors, read_flags
 
 SIZES = {"default": {}, "balanced": BALANCED}  # Section 5.1
 PARTS = {"attention": Attention, "layer": EncoderLayer}
 REFERENCE = "Dot Product(1)"
 SYSTEMS = {"Dot Product(8)": dict(attention="dot", heads=8), REFERENCE: dict(attention="dot")}  # rows of Tables 2 and 3
 SYSTEMS |= {name: dict(attention=kind) for kind, name in ATTENTION_NAMES.items() if kind not in ("dot", "previous")}
+Length = Annotated[int, Range(1, ModelConfig.max_units)]  # Dense and Random have weights for no more
 PRECISIONS = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
+@tyro.conf.configure(tyro.conf.FlagCreatePairsOff)
 @dataclass
 class Options:
     """The command line."""
 
-    lengths: tuple[int, ...] = (8, 32, 64, 128, 256, 512)  # units of a document
+    lengths: tuple[Length, ...] = (8, 32, 64, 128, 256, 512)  # units of a document
     sizes: tuple[Literal[tuple(SIZES)], ...] = tuple(SIZES)  # Section 5.1
     parts: tuple[Literal[tuple(PARTS)], ...] = tuple(PARTS)  # layer: feed-forward and norms too
     modes: tuple[Literal["inference", "training"], ...] = ("inference", "training")
-    width: int = 768  # D
-    documents: int = 4  # in a batch
-    repeats: int = 9  # timed rounds, at least 3
-    threads: int = 1
+    width: Size = 768  # D
+    documents: Size = 4  # in a batch
+    repeats: Annotated[int, Range(3, 1000)] = 9  # timed rounds
+    threads: Annotated[int, Range(1, 1000)] = 1
     quick: bool = False  # two short lengths at width 64, three rounds
     csv: Path | None = None  # write every number here
     device: str = "cpu"
@@ -93,16 +95,10 @@ def measure(options: Options, part: str, size: str, mode: str, units: int) -> li
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    options = tyro.cli(
-        Options, prog=f"python -m {__package__}.benchmark", description=__doc__, args=arguments,
-        config=(tyro.conf.FlagCreatePairsOff,),
-    )  # fmt: skip
+    options = read_flags(Options, arguments, prog=f"python -m {__package__}.benchmark", description=__doc__)
     if options.quick:
         options.lengths, options.width, options.repeats = (8, 32), 64, 3
-    if min(*options.lengths, options.width, options.documents, options.threads, options.repeats - 2, 512) < 1:
-        raise ValueError("lengths, width, documents and threads are at least 1, repeats at least 3")
-    if max(options.lengths) > ModelConfig.max_units:
-        raise ValueError(f"--lengths go to {ModelConfig.max_units}: Dense and Random have weights for no more")
+    check_fields(options)
     find_device(options.device)
     check_outputs(options.csv)
     keep_memory()

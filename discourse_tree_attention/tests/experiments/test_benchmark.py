@@ -2,12 +2,14 @@
 
 import csv
 
+import numpy as np
 import pytest
 import torch
 
 pytest.importorskip("shared")
 
-from ...experiments.benchmark import SYSTEMS, inference, inputs, main, training
+from ...experiments import benchmark
+from ...experiments.benchmark import REFERENCE, SYSTEMS, Options, inference, inputs, main, measure, training
 from ...model import Attention, EncoderLayer, ModelConfig
 
 
@@ -20,6 +22,33 @@ def test_rows_have_every_system_and_are_relative_to_the_dot_product(tmp_path, ca
     memory = {row["system"]: float(row["peak MiB"]) for row in rows if row["units"] == "32"}
     assert memory["C-Tree"] == memory["C-Tree w/Nuc"] == memory["D-Tree"] < memory["Dot Product(1)"]
     assert "1 thread(s), float32" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+@pytest.mark.parametrize("part", ["attention", "layer"])
+def test_a_row_says_how_many_times_faster_than_the_dot_product(monkeypatch, mode, part):
+    """Sides are of the part, the attention and the mode that their names say; dropout in training alone."""
+    seen = {}
+
+    def rounds(sides, repeats, warmup, device):
+        seen.update(sides)
+        return {name: np.full(repeats, 6.0 if name == REFERENCE else 2.0) for name in sides}
+
+    monkeypatch.setattr(benchmark, "time_rounds", rounds)
+    options = Options(width=16, documents=2, repeats=3)
+    rows = {row["system"]: row for row in measure(options, part, "balanced", mode, 5)}
+    assert rows["D-Tree"]["dot product(1) / this"]["mean"] == 3 and rows["D-Tree"]["ms"]["mean"] == 2000
+    assert rows[REFERENCE]["dot product(1) / this"]["mean"] == 1
+    for name, side in seen.items():
+        module = side.args[0]
+        assert side.func is {"inference": inference, "training": training}[mode]
+        assert type(module) is {"attention": Attention, "layer": EncoderLayer}[part]
+        assert module.training == (mode == "training") and side.args[1].shape == (2, 5, 16)
+        attention = module if part == "attention" else module.attention
+        kinds = {"Dense": "Dense", "No attention": "Identity", "Dot Product(8)": "DotProduct", "C-Tree": "Tree"}
+        assert type(attention.attend).__name__ == kinds.get(name, type(attention.attend).__name__)
+        assert attention.heads == (8 if name == "Dot Product(8)" else 1)
+        assert attention.value.out_features == 512 * attention.heads  # balanced
 
 
 @pytest.mark.parametrize("kind", [EncoderLayer, Attention])
@@ -36,8 +65,8 @@ def test_training_side_runs_backward_and_inference_does_not(kind):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--repeats", "2"], "repeats at least 3"),
-        (["--lengths", "600"], "--lengths go to 512"),
+        (["--repeats", "2"], "--repeats is 2; it must be a whole number from 3"),
+        (["--lengths", "600"], "--lengths is 600; it must be a whole number from 1 to 512"),
         (["--device", "nowhere"], "--device nowhere cannot be used"),
     ],
 )

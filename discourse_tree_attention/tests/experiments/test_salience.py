@@ -1,0 +1,89 @@
+"""What a tree says about its units without a network."""
+
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("shared")
+
+from ...config import TrainConfig
+from ...experiments.salience import main, probe, promotion, tree_scalars, values_of
+from ..test_matrices import FIVE, FOUR, some_tree
+
+
+def document(tree, name="d", labels=(), units=4):
+    sentence = np.array([0, 0, 2, 2, 2])
+    return SimpleNamespace(id=name, tree=tree, labels=np.array(labels), units=[""] * units, edu_sentence=sentence)
+
+
+def test_promotion_is_that_of_marcu():
+    """An EDU is in the promotion set of each node above it as long as it is Nucleus there; the highest one counts."""
+    np.testing.assert_array_equal(promotion(FIVE), [0, -3, -2, -1, -1])
+    np.testing.assert_array_equal(promotion(FOUR), [0, 0, 0, -2])
+
+
+def test_scalars_are_promotion_depth_dependents_and_level_sum():
+    scalars = [[0, 4, 5, 11], [-3, 4, 0, 11], [-2, 3, 0, 9], [-1, 3, 0, 8], [-1, 3, 0, 8]]
+    np.testing.assert_array_equal(tree_scalars(document(FIVE), "edu"), scalars)
+    # Of a sentence the greatest among its EDUs; one without EDUs comes last.
+    expected = [[0, 4, 5, 11], [-4, 2, -1, 7], [-1, 3, 0, 9], [-4, 2, -1, 7]]
+    np.testing.assert_array_equal(tree_scalars(document(FIVE), "sentence"), expected)
+
+
+def test_probe_is_the_most_likely_under_its_ridge():
+    """At the best weights the gradient of the log-likelihood is the ridge's; it does not see what it is tested on."""
+    rng = np.random.default_rng(0)
+    trees = [some_tree(seed, 12)[0] for seed in range(8)]
+    training = [
+        document(tree, str(n), rng.random(12) < 0.2 + 0.6 * (promotion(tree) == 0)) for n, tree in enumerate(trees)
+    ]
+    found = probe(training, training, "edu")
+    x = np.concatenate([np.insert(tree_scalars(d, "edu"), 0, 1, axis=1) for d in training])
+    scores, labels = np.concatenate(list(found.values())), np.concatenate([d.labels for d in training])
+    weights = np.linalg.lstsq(x, scores)[0]
+    np.testing.assert_allclose(x.T @ (labels - 1 / (1 + np.exp(-scores))), weights, atol=1e-6)
+    assert list(found) == list("01234567") and weights[0] == pytest.approx(scores[0] - x[0, 1:] @ weights[1:])
+    alone = probe(training[1:], [document(trees[0], "new")], "edu")
+    assert np.abs(alone["new"] - found["0"]).max() > 1e-3
+
+
+def example(name, tree, labels):
+    edus = len(labels)
+    return SimpleNamespace(
+        id=name, tree=tree, labels=np.array(labels, dtype=bool), units=[f"w{n}" for n in range(edus)],
+        sentence=np.arange(edus), required=[[] for _ in range(edus)], edu_sentence=np.arange(edus),
+    )  # fmt: skip
+
+
+def test_rows_of_a_table_by_hand(monkeypatch):
+    """The tree alone takes what is promoted highest, Lead what stands first; the probe's folds part the documents."""
+    calls, module = [], sys.modules[values_of.__module__]
+
+    def fitted(training, tested, level):
+        calls.append([{d.id for d in part} for part in (training, tested)])
+        return {d.id: np.zeros(len(d.units)) for d in tested}
+
+    monkeypatch.setattr(module, "probe", fitted)
+    documents = [example(str(n), FIVE, [0, 0, 0, 0, 1]) for n in range(6)]
+    references = {d.id: [["w0 w3 w4"]] for d in documents}
+    found = values_of(documents, TrainConfig(units_taken=3, folds=3), references)
+    assert list(found) == ["Lead3", "Tree alone", "Tree probe"]
+    # Promotion of FIVE: 0, -3, -2, -1, -1: EDUs 1, 4, 5; the last is third of five in that order.
+    assert found["Tree alone"]["0"][0] == pytest.approx(100) and found["Lead3"]["0"][0] == pytest.approx(100 / 3)
+    assert found["Tree alone"]["0"][3] == pytest.approx(100 * 2.5 / 4) and found["Lead3"]["0"][3] == 0
+    assert [(len(training), len(tested), training & tested) for training, tested in calls] == [(2, 2, set())] * 3
+    assert len(set.union(*(tested for _, tested in calls))) == 6
+
+
+def test_the_command_prints_the_rows(tmp_path, capsys):
+    main(["--data", "toy:signal=0,count=8", "--folds", "3", "--csv", str(tmp_path / "t.csv")])
+    assert "| Tree probe " in capsys.readouterr().out
+    assert [line.split(",")[0] for line in (tmp_path / "t.csv").read_text().splitlines()[1:]] == [
+        "Lead6", "Tree alone", "Tree probe",
+    ]  # fmt: skip
+    (tmp_path / "test.jsonl").write_text('{"id": "d", "document": ["a b", "c"], "summary": "a"}')
+    with pytest.raises(SystemExit):
+        main(["--data", str(tmp_path), "--level", "sentence"])
+    assert "d has no discourse tree" in capsys.readouterr().err
