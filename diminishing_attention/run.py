@@ -78,8 +78,7 @@ def end_in_one_line(error):
         said = "the commands need the folder `shared` of the repository beside this package"
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:  # Python would write the rest at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    if sys.stderr:
-        print("error:", said, file=sys.stderr)
+    print("error:", said, file=sys.stderr)  # or, where that is closed, on standard output
     sys.exit(1 if isinstance(error, OSError) else 2)
 
 
@@ -91,9 +90,11 @@ def check_fields(config):
         parts += [inner for part in parts[1:] for inner in get_args(part)]
         kind = next((part for part in parts if part in (int, float, str, bool)), None)
         low, high = next((part for part in parts if isinstance(part, Range)), DEFAULT_RANGES.get(kind, (0, 0)))
+        if value is None and type(None) in parts:  # an option that was not given
+            continue
+        if isinstance(value, tuple) != any(get_origin(part) is tuple for part in parts):
+            raise ValueError(f"{flag} is {value!r}; it must be {'one value' if isinstance(value, tuple) else 'a list'}")
         for one in value if isinstance(value, tuple) else [value]:
-            if one is None:  # an option that was not given
-                continue
             if get_origin(each.type) is Literal and one not in get_args(each.type):
                 raise ValueError(f"{flag} is {one!r}; it must be one of {', '.join(map(str, get_args(each.type)))}")
             if kind in (int, float) and not (type(one) in (int, kind) and low <= one <= high):
@@ -179,8 +180,7 @@ def parse(arguments, config_type, presets, description):
 
 def at_a_time(files, batch_size):
     """How many documents `predict` decodes together: one where somebody types them and waits for each."""
-    typed = all(str(file) == "-" for file in files) and sys.stdin is not None and sys.stdin.isatty()
-    return 1 if typed else batch_size
+    return 1 if all(str(file) == "-" for file in files) and sys.stdin and sys.stdin.isatty() else batch_size
 
 
 def fingerprint(examples):

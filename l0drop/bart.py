@@ -148,7 +148,9 @@ class GatedBart(nn.Module):
 def from_config(folder: Path) -> PreTrainedModel:
     """A model with new weights and the settings of `generate`, from the configuration files in a folder."""
     try:
-        bart = AutoModelForSeq2SeqLM.from_config(AutoConfig.from_pretrained(folder, trust_remote_code=False))
+        bart = AutoModelForSeq2SeqLM.from_config(
+            AutoConfig.from_pretrained(folder, trust_remote_code=False), trust_remote_code=False
+        )
         bart.generation_config = GenerationConfig.from_pretrained(folder)
     except Exception as error:  # transformers raises many types
         raise ValueError(f"{folder} is missing or cut off: {str(error)[:200]}") from None

@@ -59,7 +59,7 @@ class TrainConfig:
     seed: int = 0
     # Decoding defaults that evaluate.py takes from here
     beam: Positive = 4  # Appendix A
-    length_penalty: float = 0.6  # Appendix A; Section 5: 1.0 for characters
+    length_penalty: Annotated[float, Range(0, 10)] = 0.6  # Appendix A; Section 5: 1.0 for characters
     extra_length: int = 50  # outputs may be this much longer than their source (released code)
 
     def check(self) -> None:

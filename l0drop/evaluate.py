@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import tyro
@@ -24,9 +24,10 @@ from shared.data import Example, check_outputs, load, split_sentences, write_csv
 from shared.timing import find_device, spread, time_rounds
 
 from . import patterns
+from .config import TrainConfig
 from .decode import Output, decode, decode_all
 from .loading import Run, load_run
-from .run import Positive, check_fields, one_line_errors, read_flags
+from .run import Positive, Range, check_fields, one_line_errors, read_config, read_flags
 from .text import dialogue_kinds, is_dialogue, label_spans, source_types, tag_sources, unit_starts
 
 SAMPLES = 1000  # of the tests and intervals of BLEU
@@ -50,7 +51,7 @@ class Options:
     stanza: str = ""  # folder of Stanza models, to count sparsity by type on sources without tags
     batch_size: Positive = 32  # sources per batch (Table 1: 32 and 10)
     beam: Positive | None = None  # default: the run's
-    length_penalty: float | None = None  # default: the run's
+    length_penalty: Annotated[float, Range(0, 10)] | None = None  # default: the run's
     device: str = "cpu"
 
 
@@ -244,9 +245,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not options.runs:
         raise ValueError("give at least one run folder")
     outputs = [options.predictions / f"{path.name}.jsonl" for path in options.runs] if options.predictions else []
-    check_outputs(options.json, options.csv, *outputs, inputs=[options.data])
+    data = options.data or read_config(options.runs[0], TrainConfig).data
+    check_outputs(options.json, options.csv, *outputs, inputs=[data, *options.runs])
     runs = load_runs(options.runs, options.device)
-    data = options.data or next(iter(runs.values())).config.data
     examples = load(data, options.split, options.limit)
     metrics = {"data": data, "split": options.split} | evaluate(
         runs, examples, options.repeats, not options.dense, options.batch_size, options.stanza, options.metric,

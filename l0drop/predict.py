@@ -72,7 +72,7 @@ def bracket_pruned(tokenizer: Tokenizer, source: str, pruned: Sequence[bool]) ->
 def main(arguments: list[str] | None = None) -> None:
     options = read_flags(Options, arguments, prog=f"python -m {__package__}.predict", description=__doc__)
     check_fields(options)
-    check_outputs(options.out, inputs=options.files)
+    check_outputs(options.out, inputs=[options.run, *(options.files or ["-"])])
     run = load_run(options.run)
     run.model.to(find_device(options.device))
     examples, cut = read_texts(options.files), 0

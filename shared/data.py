@@ -14,6 +14,7 @@ import io
 import json
 import os
 import re
+import stat
 import sys
 import warnings
 import zlib
@@ -170,15 +171,20 @@ def in_sentences(examples: Iterable[Example]) -> list[Example]:
 def check_outputs(*paths: Path | None, inputs: Sequence[str | os.PathLike] = ()) -> None:
     """Make the folders of output files and try to write there: OSError before hours of work, not after them.
 
+    Args:
+        inputs: what the command reads: files, "-", run folders, data as `load` takes it.
     Raises:
-        ValueError: an output is one of the inputs, or two outputs are one file, links and other spellings included.
+        ValueError: an output, or the file that standard output goes to, is one of the inputs, or two outputs are one
+            file; links and other spellings included.
     """
-    taken = [os.path.realpath(path) for path in inputs if path and os.path.isfile(path)]
-    for path in filter(None, paths):
-        if any(_same(path, other) for other in taken):
+    taken, outputs = {_identity(file) for name in inputs for file in _files(os.fspath(name))}, [*filter(None, paths)]
+    for path in ["standard output", *outputs]:
+        is_file = path in outputs
+        key = _identity(path if is_file else sys.stdout) or (os.path.realpath(path) if is_file else None)
+        if key and key in taken:
             raise ValueError(f"{path} would be overwritten: it is an input or another output; choose another name")
-        taken.append(os.path.realpath(path))
-    for path in filter(None, paths):
+        taken.add(key)
+    for path in outputs:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
             if not path.is_file():  # /dev/null must not be replaced
@@ -188,10 +194,26 @@ def check_outputs(*paths: Path | None, inputs: Sequence[str | os.PathLike] = ())
         os.remove(f"{path}.test{os.getpid()}")
 
 
-def _same(path: str | os.PathLike, other: str) -> bool:
-    """Whether two paths are one file, by name or by a hard link."""
-    both_exist = os.path.exists(path) and os.path.exists(other)
-    return os.path.realpath(path) == other or (both_exist and os.path.samefile(path, other))
+def _files(name: str) -> Iterator[Any]:
+    """The files behind an input: itself, those of a folder of data, all of a run's folder; standard input for "-"."""
+    folder = Path(re.sub(r":\w+-\w+$", "", name))
+    if name == "-":
+        yield sys.stdin
+    elif name and folder.is_dir():
+        is_run, files = (folder / "config.json").exists(), [*folder.glob("*")]
+        yield from (path for path in files if is_run or path.suffix not in (".json", ".csv"))  # not names of data
+        yield from folder.glob("*/*") if is_run else ()
+    elif name:
+        yield name
+
+
+def _identity(file: Any) -> tuple[int, int] | None:
+    """What is the same for two names of a file on the disk, or for an open one; None for all else."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # not there; of a test, or closed
+        found = os.stat(file.fileno() if hasattr(file, "fileno") else os.path.realpath(file))
+        if stat.S_ISREG(found.st_mode):
+            return found.st_dev, found.st_ino
+    return None
 
 
 def write_json(path: str | os.PathLike, value: Any) -> None:
@@ -226,6 +248,8 @@ def _write(path: str | os.PathLike, text: str) -> None:
     try:
         temporary.write_text(text, encoding="utf-8", newline="\n")
         os.replace(temporary, path)
+    except OSError as error:  # it names the temporary file
+        raise type(error)(error.errno, error.strerror or str(error), os.fspath(path)) from None
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -250,6 +274,8 @@ def _lines(path: str | os.PathLike, blank: bool = False) -> Iterator[tuple[str, 
 def _open(name: str) -> contextlib.AbstractContextManager[TextIO]:
     if name != "-":
         return (gzip.open if name.endswith(".gz") else open)(name, "rt", encoding="utf-8-sig", newline="\n")
+    if sys.stdin is None:
+        raise ValueError("standard input is closed: name a file")
     if isinstance(sys.stdin, io.TextIOWrapper) and sys.stdin.encoding != "utf-8-sig":
         sys.stdin.reconfigure(encoding="utf-8-sig", errors="strict", newline="\n")
     return contextlib.nullcontext(sys.stdin)

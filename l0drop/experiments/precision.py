@@ -18,9 +18,10 @@ from torch import Tensor, nn
 from shared.data import check_outputs, load, write_csv
 from shared.rouge import table
 
+from ..config import TrainConfig
 from ..evaluate import evaluate, load_runs
 from ..model import Transformer
-from ..run import Positive, check_fields, one_line_errors, read_flags
+from ..run import Positive, check_fields, one_line_errors, read_config, read_flags
 
 PRECISIONS = ("float32", "bf16", "fp16", "int8")
 ROWS = 64  # of the inputs that packed weights are laid out for; others work, more slowly
@@ -117,9 +118,9 @@ def main(arguments: list[str] | None = None) -> None:
         raise ValueError(f"--precisions {wrong.pop()}: choose from {', '.join(PRECISIONS)}")
     if not options.runs:
         raise ValueError("give at least one run folder")
-    check_outputs(options.csv, inputs=[options.data])
+    data = options.data or read_config(options.runs[0], TrainConfig).data
+    check_outputs(options.csv, inputs=[data, *options.runs])
     runs, rows = load_runs(options.runs, options.device), []
-    data = options.data or next(iter(runs.values())).config.data
     examples = load(data, options.split, options.limit)
     for precision in options.precisions:
         converted = {n: run._replace(model=convert(copy.deepcopy(run.model), precision)) for n, run in runs.items()}

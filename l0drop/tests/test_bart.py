@@ -289,8 +289,10 @@ def test_train_evaluate_and_predict_with_a_pretrained_model(bart_folder, flags, 
     assert run.collate([item]).target_input.tolist() == [[2, 0, 4]]  # begins with BART's own start
     texts = {}
     for dense in ([], ["--dense"]):
-        evaluate.main([str(out), *dense, "--predictions", str(bart_folder), "--json", str(bart_folder / "m.json")])
-        texts[bool(dense)] = (bart_folder / "run.jsonl").read_text()
+        evaluate.main(
+            [str(out), *dense, "--predictions", str(bart_folder / "p"), "--json", str(bart_folder / "m.json")]
+        )
+        texts[bool(dense)] = (bart_folder / "p" / "run.jsonl").read_text()
     assert texts[True] == texts[False]
     assert run.model.bart.generation_config.num_beams == 2
     (bart_folder / "text.txt").write_text("a b c\nc b\n")

@@ -209,12 +209,14 @@ def test_every_option_changes_what_it_says(runs, tmp_path, monkeypatch, flags, e
 def test_an_output_that_is_the_data_is_refused_before_it_is_opened(runs, tmp_path, capsys):
     (tmp_path / "data.jsonl").write_text('{"source": "a", "target": "b"}\n')
     (tmp_path / "link.jsonl").symlink_to(tmp_path / "data.jsonl")
-    for flags in (["--json", "data.jsonl"], ["--csv", "link.jsonl"], ["--json", "x.json", "--csv", "./x.json"]):
+    config = str(runs / "base/config.json")  # joined to a folder, a whole path stays what it is
+    both = ["--json", "x.json", "--csv", "./x.json"]
+    for flags in (["--json", "data.jsonl"], ["--csv", "link.jsonl"], ["--json", config], both):
         names = [flag if flag.startswith("--") else str(tmp_path / flag) for flag in flags]
         with pytest.raises(SystemExit):
             main([str(runs / "base"), "--data", str(tmp_path / "data.jsonl"), *names])
         assert "would be overwritten" in capsys.readouterr().err
-    assert "source" in (tmp_path / "data.jsonl").read_text()
+    assert "source" in (tmp_path / "data.jsonl").read_text() and load_run(runs / "base")
 
 
 def test_main_writes_table_json_csv_and_predictions(runs, tmp_path, capsys):
@@ -279,6 +281,8 @@ def test_predictions_are_there_before_the_end(runs, tmp_path, monkeypatch):
         (["{runs}/base", "--data", DATA, "--json", "{runs}"], "is not a file"),
         (["{runs}/base", "--data", DATA, "--csv", "{runs}/base/config.json/t.csv"], "config.json"),
         (["{runs}/base", "--data", "{runs}/chinese.jsonl"], "no word of a-z or 0-9"),
+        (["{runs}/base", "--length-penalty", "1e9"], "--length-penalty is .* a finite number from 0 to 10"),
+        (["{runs}/base", "--batch-size", "0"], "--batch-size is 0; it must be a whole number from 1"),
     ],
 )
 def test_bad_requests_end_with_a_message_before_decoding(runs, flags, message, capsys, monkeypatch):

@@ -86,13 +86,13 @@ def test_outputs_stream(run_dir, text_file, tmp_path, monkeypatch):
 
 
 def test_an_output_that_is_an_input_is_refused_and_an_old_output_survives_a_typo(run_dir, text_file, tmp_path, capsys):
-    before, old = text_file.read_text(), tmp_path / "old.txt"
+    before, old, weights = text_file.read_text(), tmp_path / "old.txt", run_dir / "model.safetensors"
     old.write_text("hours of work\n")
-    for arguments in ([str(text_file), "--out", str(text_file)], [str(tmp_path / "typo.txt"), "--out", str(old)]):
+    for texts, out in ((text_file, text_file), (tmp_path / "typo.txt", old), (text_file, weights)):
         with pytest.raises(SystemExit):
-            main([str(run_dir), *arguments])
-    assert text_file.read_text() == before and old.read_text() == "hours of work\n"
-    assert "would be overwritten" in capsys.readouterr().err
+            main([str(run_dir), str(texts), "--out", str(out)])
+        assert ("no file" if out == old else "would be overwritten") in capsys.readouterr().err
+    assert text_file.read_text() == before and old.read_text() == "hours of work\n" and load_file(weights)
 
 
 def test_at_a_terminal_each_line_is_answered_as_it_comes(run_dir, capsys, monkeypatch):

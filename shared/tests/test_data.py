@@ -572,18 +572,54 @@ def test_rows_read_back_the_same_and_a_failed_write_leaves_the_old_file(tmp_path
 
 
 def test_an_output_that_is_an_input_or_another_output_is_refused_before_it_is_opened(tmp_path):
-    """By its name, another spelling, a symbolic and a hard link."""
-    data = tmp_path / "data.jsonl"
-    data.write_text("precious")
+    """By its name, another spelling, a symbolic and a hard link; as a file of a folder that is read."""
+    data = write(tmp_path / "d" / "data.jsonl", "precious")
+    inner = write(tmp_path / "run" / "model" / "config.json", "precious")
+    write(tmp_path / "run" / "config.json", "{}")
     (tmp_path / "soft").symlink_to(data)
     (tmp_path / "hard").hardlink_to(data)
-    for path in (data, tmp_path / "x/../data.jsonl", tmp_path / "soft", tmp_path / "hard"):
-        with pytest.raises(ValueError, match="would be overwritten: it is an input or another output"):
-            check_outputs(path, inputs=[str(data)])
+    for path in (data, tmp_path / "d/x/../data.jsonl", tmp_path / "soft", tmp_path / "hard"):
+        for name in (data, tmp_path / "d", f"{tmp_path}/d:en-de"):
+            with pytest.raises(ValueError, match=f"{path} would be overwritten: it is an input or another output"):
+                check_outputs(tmp_path / "a.csv", path, inputs=["toy", str(name)])
     with pytest.raises(ValueError, match="would be overwritten"):
-        check_outputs(tmp_path / "new.csv", tmp_path / "y/../new.csv")
-    assert data.read_text() == "precious" and not (tmp_path / "new.csv").exists()
-    check_outputs(tmp_path / "a.csv", None, tmp_path / "b.csv", inputs=["", "toy", str(data)])
+        check_outputs(inner, inputs=[str(tmp_path / "run")])
+    for one in (tmp_path / "new.csv", write(tmp_path / "old.csv")):
+        with pytest.raises(ValueError, match="would be overwritten"):
+            check_outputs(one, tmp_path / "y" / ".." / one.name)
+    assert data.read_text() == inner.read_text() == "precious\n" and not (tmp_path / "new.csv").exists()
+    check_outputs(
+        tmp_path / "a.csv", None, tmp_path / "b.csv", tmp_path / "d/new.csv", inputs=["", "toy", "-", tmp_path / "d"]
+    )
+    again = write(tmp_path / "d" / "metrics.json", "{}")
+    check_outputs(again, inputs=[tmp_path / "d"])  # of an earlier evaluation, beside its data
+    with pytest.raises(ValueError, match="would be overwritten"):  # in a run's folder every name may be of the run
+        check_outputs(tmp_path / "run/config.json", inputs=[tmp_path / "run"])
+
+
+def test_an_output_that_is_read_from_standard_input_or_an_input_that_standard_output_goes_to_is_refused(
+    tmp_path, monkeypatch
+):
+    notes = write(tmp_path / "notes.txt", "precious")
+    with open(notes) as stream, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdin", stream)
+        with pytest.raises(ValueError, match="notes.txt would be overwritten"):
+            check_outputs(notes, inputs=["-"])
+        check_outputs(notes, inputs=[])
+    with open(notes, "a") as stream, monkeypatch.context() as patch:  # predict RUN notes.txt >> notes.txt never ends
+        patch.setattr(sys, "stdout", stream)
+        with pytest.raises(ValueError, match="standard output would be overwritten"):
+            check_outputs(None, inputs=[notes])
+        check_outputs(tmp_path / "out.txt", inputs=["toy"])
+    assert notes.read_text() == "precious\n"
+
+
+def test_closed_standard_input_is_said_and_a_failed_write_names_the_output(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(ValueError, match="standard input is closed"):
+        read_texts()
+    with pytest.raises(FileNotFoundError, match="no/m.json'$"):
+        data.write_json(tmp_path / "no/m.json", {})
 
 
 def test_the_first_text_is_read_before_the_caller_opens_an_output(tmp_path):
