@@ -10,7 +10,9 @@
 - The idea and the model import the standard library, torch, numpy and transformers, nothing else at the top; what one
   option alone needs is imported inside a function. They import none of PLUMBING. text.py and loading.py may import
   `tokenizers`, config.py and loading.py run.py. lesson.py imports the package by its name, as its readers do.
-- What is imported at the top is named in the package's requirements.txt.
+- What is imported at the top is named in the package's requirements.txt, and is none of HEAVY but in lesson.py: those
+  libraries are imported where they are used, so that --help and a wrong flag answer at once.
+- What transformers loads through an Auto class says trust_remote_code=False: a model's folder never runs code.
 - run.py is the same file in all packages, byte for byte.
 - ONE_FLOOR names the packages whose laboratory still lies beside the paper: of them only what does not need two floors
   is checked. It is to become empty.
@@ -33,7 +35,8 @@ EXTRA_LIBRARIES = {
     "lesson.py": {"matplotlib"},
 }
 COPIES = ("run.py",)
-ONE_FLOOR = {"encdec_sentence_sparse", "head_masking"}
+ONE_FLOOR: set[str] = set()
+HEAVY = {"accelerate", "datasets", "matplotlib", "nltk", "rouge_score", "sacrebleu", "scipy", "stanza"}
 LONG = 8  # lines
 TWIN = re.compile(r"#\s*Same as ([\w/]+\.py):(\w+)")
 
@@ -58,6 +61,14 @@ def relatively_imported(tree: ast.AST) -> list[tuple[int, str]]:
     return [(node.lineno, name) for node in nodes for name in [node.module or "", *(a.name for a in node.names)]]
 
 
+def unsafe_loads(tree: ast.AST) -> list[tuple[int, str]]:
+    """Line and function of every call of an Auto class of transformers that does not refuse a model's own code."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+    loads = [(call, ast.unparse(call.func)) for call in calls if call.func.attr in ("from_pretrained", "from_config")]
+    safe = "trust_remote_code=False"
+    return [(c.lineno, f) for c, f in loads if f.startswith("Auto") and safe not in map(ast.unparse, c.keywords)]
+
+
 def check_imports(path: Path, package: str, packages: set[str]) -> list[str]:
     """Broken import rules of one file."""
     text, problems = path.read_text(encoding="utf-8"), []
@@ -77,8 +88,12 @@ def check_imports(path: Path, package: str, packages: set[str]) -> list[str]:
             problems.append(f"{path}:{line}: {path.name} must not import {top}.py: the idea stands below it")
         elif f"{top}.py" in RUNNERS and mechanism:
             problems.append(f"{path}:{line}: {path.name} must not import {top}.py, which wants shared")
+    for line, call in [] if in_tests else unsafe_loads(ast.parse(text)):
+        problems.append(f"{path}:{line}: {call} must say trust_remote_code=False")
     for line, name, at_top in imported(ast.parse(text)):
         where = f"{path}:{line}: "
+        if at_top and name in HEAVY and not (in_tests or is_lesson):
+            problems.append(f"{where}import {name} inside the function that uses it: --help must not wait for it")
         if name == package:
             if not is_lesson:
                 problems.append(

@@ -4,9 +4,9 @@ At inference, chosen cross-attention heads of a trained summariser see only the 
 holds to be salient: -inf is added to their logits elsewhere. No weight of the summariser changes.
 """
 
-from .masking import PAPER_DECODING, PAPER_HEADS, PAPER_THRESHOLDS, keep_at_least, mask_heads, uniform_heads
-from .model import Tagger, best_threshold, tagging_loss
+from .masking import PAPER_DECODING, PAPER_HEADS, PAPER_THRESHOLDS, head_mask, keep_at_least, mask_heads, uniform_heads
 from .oracle import oracle_labels, token_labels, word_spans
+from .tagger import Tagger, best_threshold, tagging_loss
 from .text import encode_document, transfer_scores
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "Tagger",
     "best_threshold",
     "encode_document",
+    "head_mask",
     "keep_at_least",
     "mask_heads",
     "oracle_labels",

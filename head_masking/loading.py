@@ -1,28 +1,56 @@
-"""Models and tokenizers: made new, loaded from transformers, and written to a run folder."""
+"""A run: begin a new one, from nothing, from another run or from a model of transformers; or load a folder's."""
 
+import json
 import os
 import shutil
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import nn
-from transformers import AutoTokenizer, BartConfig, BartForConditionalGeneration, PreTrainedModel
-from transformers import PreTrainedTokenizerBase as Tokenizer
 
-from .model import Tagger
+from .config import SIZES, TrainConfig
+from .oracle import oracle_labels, token_labels
+from .run import load_weights, read_config
+from .tagger import WINDOW, Tagger
+from .text import encode_document, train_tokenizer
+
+if TYPE_CHECKING:  # half of the time of --help
+    from transformers import BartForConditionalGeneration, PreTrainedModel, PreTrainedTokenizerBase
+
+WEIGHTS = {"summarizer": "model/model.safetensors", "tagger": "model.safetensors"}  # where transformers looks for them
+PUBLISHED = {"bart-large-cnn": "cnn_dailymail", "bart-large-xsum": "xsum"}  # BARTs of the hub, and their data
 
 
 class Run(NamedTuple):
     """A trained model, from a run folder or from transformers."""
 
-    config: Any  # a train.TrainConfig
-    model: PreTrainedModel | Tagger
-    tokenizer: Tokenizer
+    config: TrainConfig
+    model: "PreTrainedModel | Tagger"
+    tokenizer: "PreTrainedTokenizerBase"
     trained_on: int | None = None  # documents; None = not known
 
+    def encode(self, examples: Sequence) -> tuple[list[dict], int]:
+        """What is trained on, and how many sources were cut.
+
+        "labels" are token ids of the summary or, of a tagger, the oracle label of each token of the source.
+        """
+        config, items, cut = self.config, [], 0
+        for example in examples:
+            source = encode_document(self.tokenizer, example.source, config.max_source)
+            if config.task == "summarizer":
+                labels = encode_document(self.tokenizer, example.target, config.max_target).ids
+            else:
+                spans = oracle_labels(example.source, example.target, config.oracle, config.min_run)
+                labels = [int(label) for label in token_labels(spans, source.offsets)]
+            items.append({"input_ids": source.ids, "labels": labels})
+            cut += source.was_cut
+        return items, cut
+
     def write_files(self, folder: Path) -> None:
-        """What a run folder holds beside its weights."""
+        """Write what `load_run` reads beside config.json and the weights."""
         self.tokenizer.backend_tokenizer.no_truncation()  # as `encode_document` left it
         self.tokenizer.save_pretrained(folder / "tokenizer")
         self.tokenizer.save_pretrained(folder / "model")
@@ -34,7 +62,7 @@ class Run(NamedTuple):
 def write_weights(model: nn.Module, path: Path) -> None:
     """Write a file of weights under another name, then rename it."""
     unfinished = path.with_name("unfinished")
-    if isinstance(model, PreTrainedModel):
+    if hasattr(model, "save_pretrained"):  # of transformers
         model.save_pretrained(unfinished)
         os.replace(unfinished / "model.safetensors", path)
         shutil.rmtree(unfinished)
@@ -45,8 +73,120 @@ def write_weights(model: nn.Module, path: Path) -> None:
         os.replace(unfinished, path)
 
 
-def new_bart(config, vocabulary: int) -> BartForConditionalGeneration:
-    """A small BART with random weights, of the sizes that `train.TrainConfig` has."""
+# From a run folder, or from transformers
+
+
+def load_run(folder: str | Path, task: str = "") -> Run:
+    """Read a run of a task, or of any; in eval mode on the CPU. Of a run in training, the last checkpoint.
+
+    Raises:
+        ValueError: not a run folder, one of another package, version or task, a cut-off file, NaN in the weights.
+    """
+    from transformers import AutoModel, AutoModelForSeq2SeqLM
+
+    config, folder = read_config(folder, TrainConfig), Path(folder)
+    if task and config.task != task:
+        raise ValueError(f"{folder} holds a {config.task}; give the run of a {task}")
+    sizes = from_folder("AutoConfig", folder / "model")
+    kind = AutoModelForSeq2SeqLM if config.task == "summarizer" else AutoModel
+    try:
+        model = kind.from_config(sizes, dtype=torch.float32, trust_remote_code=False)
+    except Exception as error:  # transformers raises many types
+        raise ValueError(f"{folder}/model/config.json does not fit: {str(error)[:200]}") from None
+    if config.task == "summarizer":
+        model.generation_config = from_folder("GenerationConfig", folder / "model")
+    else:
+        model = new_tagger(config, model)
+    load_weights(model, folder, WEIGHTS[config.task])
+    return Run(config, model.eval(), load_tokenizer(folder / "tokenizer"), examples_of(folder))
+
+
+def examples_of(run_folder: Path) -> int | None:
+    """How many documents a run was trained on, by the first line of its log."""
+    try:
+        with (run_folder / "log.jsonl").open(encoding="utf-8") as file:
+            return json.loads(file.readline())["examples"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def load_summarizer(name: str | Path) -> Run:
+    """The run of a summarizer, or any encoder-decoder of transformers by its name or folder."""
+    if is_run(name):
+        return load_run(name, "summarizer")
+    model, tokenizer = from_transformers("AutoModelForSeq2SeqLM", str(name))
+    config = TrainConfig(model=str(name), data=PUBLISHED.get(Path(name).name, ""))  # "": what it learned is not known
+    return Run(replace(config, max_source=model.config.max_position_embeddings), model, tokenizer)
+
+
+def is_run(name: str | Path) -> bool:
+    """Whether this is a run folder of one of our packages; a folder of transformers has a config.json, too."""
+    path = Path(name, "config.json")
+    return path.is_file() and '"package"' in path.read_text(encoding="utf-8", errors="replace")
+
+
+def from_folder(kind: str, name: str | Path, **options):
+    """A class of transformers, loaded by its `from_pretrained`; ValueError with the remedy when it is not there."""
+    import transformers
+
+    if kind.startswith("Auto"):
+        options["trust_remote_code"] = False  # or it asks, and reads the answer where the documents come from
+    try:
+        return getattr(transformers, kind).from_pretrained(name, **options)
+    except Exception as error:  # transformers and the hub raise a dozen unrelated types
+        said = ([*str(error).strip().splitlines(), type(error).__name__])[0][:150]
+        remedy = "make it again" if Path(name).exists() else f"give a folder, or: HF_HUB_OFFLINE=0 hf download {name}"
+        raise ValueError(f"cannot load {str(name)!r} ({said}): {remedy}") from error
+
+
+def load_tokenizer(name: str | Path) -> "PreTrainedTokenizerBase":
+    """The fast tokenizer of a folder or a hub name; ValueError for one that transformers makes up without its file."""
+    tokenizer = from_folder("AutoTokenizer", name)
+    if len(tokenizer) <= len(tokenizer.all_special_tokens):
+        raise ValueError(f"{name}: its tokenizer has no words: tokenizer.json is missing; make it again")
+    return tokenizer
+
+
+def from_transformers(kind: str, name: str) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
+    """A model and its tokenizer; ValueError where transformers would fill weights at random, or they are NaN."""
+    model, info = from_folder(kind, name, dtype=torch.float32, output_loading_info=True)
+    wrong = sorted(map(str, [*info["missing_keys"], *info["mismatched_keys"]]))
+    wrong = [f"{key} is missing" for key in wrong if "pooler." not in key]  # of BERT; nothing here reads it
+    wrong += [f"{key} is NaN or infinite" for key, weight in model.named_parameters() if not weight.isfinite().all()]
+    if wrong:
+        raise ValueError(f"{name}: {wrong[0]}: get it again")
+    return model.eval(), load_tokenizer(name)
+
+
+# A new one
+
+
+def begin(config: TrainConfig, examples: Sequence) -> Run:
+    """A new model, or that of the run that `config.init` names; ValueError for flags that do not fit it."""
+    if config.init:
+        base = load_run(config.init)
+        for name in SIZES.split():
+            if getattr(config, name) != (value := getattr(base.config, name)):
+                raise ValueError(f"--{name.replace('_', '-')}: {config.init} has {value!r}, leave it out")
+        return base._replace(config=config)
+    if not config.encoder and not config.model:
+        tokenizer = train_tokenizer([text for e in examples for text in (e.source, e.target)], config.vocabulary)
+        return Run(config, new_bart(config, len(tokenizer)), tokenizer)
+    if config.encoder and is_run(config.encoder):
+        _, model, tokenizer, _ = load_run(config.encoder, "summarizer")
+    else:
+        kind = "AutoModel" if config.encoder else "AutoModelForSeq2SeqLM"
+        model, tokenizer = from_transformers(kind, config.encoder or config.model)
+    longest = min(config.max_source, WINDOW) if config.encoder else max(config.max_source, config.max_target)
+    if longest > (places := getattr(model.config, "max_position_embeddings", longest)):  # T5 has no such number
+        raise ValueError(f"--max-source or --max-target needs {longest} positions, the model has {places}: lower it")
+    return Run(config, new_tagger(config, model) if config.encoder else model, tokenizer)
+
+
+def new_bart(config: TrainConfig, vocabulary: int) -> "BartForConditionalGeneration":
+    """A small BART with random weights, of the config's sizes."""
+    from transformers import BartConfig, BartForConditionalGeneration
+
     sizes = BartConfig(
         vocab_size=vocabulary, d_model=config.width, encoder_layers=config.layers, decoder_layers=config.layers,
         encoder_attention_heads=config.heads, decoder_attention_heads=config.heads,
@@ -59,34 +199,8 @@ def new_bart(config, vocabulary: int) -> BartForConditionalGeneration:
     return model
 
 
-def new_tagger(config, model: PreTrainedModel) -> Tagger:
-    """A new perceptron on a model, or on its encoder; `config` as above."""
+def new_tagger(config: TrainConfig, model: "PreTrainedModel") -> Tagger:
+    """A new perceptron on a model, or on its encoder."""
     encoder = model.get_encoder() if model.config.is_encoder_decoder else model
     encoder.pooler = None
     return Tagger(encoder, config.hidden, config.activation, config.tagger_dropout, config.train_encoder)
-
-
-def from_folder(kind: type, name: str | Path, **options):
-    """`kind.from_pretrained(name)`; ValueError with the remedy when it is not there or does not fit."""
-    try:
-        return kind.from_pretrained(name, **options)
-    except Exception as error:  # transformers and the hub raise a dozen unrelated types
-        remedy = "make it again" if Path(name).exists() else f"give a folder, or: HF_HUB_OFFLINE=0 hf download {name}"
-        raise ValueError(f"cannot load {str(name)!r} ({str(error).strip().splitlines()[0][:150]}): {remedy}") from error
-
-
-def from_transformers(kind: type, name: str) -> tuple[PreTrainedModel, Tokenizer]:
-    """A model and its tokenizer; ValueError where transformers would fill weights at random, or they are NaN."""
-    model, info = from_folder(kind, name, dtype=torch.float32, output_loading_info=True)
-    wrong = sorted(map(str, [*info["missing_keys"], *info["mismatched_keys"]]))
-    wrong = [f"{key} is missing" for key in wrong if "pooler." not in key]  # of BERT; nothing here reads it
-    wrong += [f"{key} is NaN or infinite" for key, weight in model.named_parameters() if not weight.isfinite().all()]
-    if wrong:
-        raise ValueError(f"{name}: {wrong[0]}: get it again")
-    return model.eval(), from_folder(AutoTokenizer, name)
-
-
-def is_run(name: str | Path) -> bool:
-    """Whether this is a run folder of one of our packages; a folder of transformers has a config.json, too."""
-    path = Path(name, "config.json")
-    return path.exists() and '"package"' in path.read_text(encoding="utf-8", errors="replace")

@@ -28,13 +28,25 @@ def masking_hook(keep: Tensor, is_chosen: Tensor) -> Callable:
     def hide(attention: nn.Module, arguments: tuple, keywords: dict) -> tuple[tuple, dict]:
         memory = keywords["key_value_states"]  # (B*beams, S, D)
         salient = keep.to(memory.device).repeat_interleave(len(memory) // len(keep), dim=0)  # (B*beams, S)
-        hidden = ~salient[:, None, None] & is_chosen.to(memory.device).unsqueeze(-1)  # (B*beams, H, 1, S)
         m = additive(keywords.get("attention_mask"), memory)
-        m_tilde = torch.zeros(hidden.shape, dtype=m.dtype, device=m.device).masked_fill(hidden, float("-inf"))
+        m_tilde = head_mask(salient, is_chosen.to(memory.device)).to(m.dtype)
         # Eq. (1): softmax(q K^T / sqrt(d_k) + m + m-tilde) V
         return arguments, keywords | {"attention_mask": m + m_tilde}  # (B*beams, H, 1, S)
 
     return hide
+
+
+def head_mask(keep: Tensor, is_chosen: Tensor) -> Tensor:
+    """m-tilde of Eq. (1): 0 where a head may look, -inf where a chosen head must not.
+
+    Args:
+        keep: (B, S) bool, True = salient.
+        is_chosen: (H, 1) bool, True at the heads to be masked.
+    Returns:
+        (B, H, 1, S), to be added to the logits inside the softmax.
+    """
+    hidden = ~keep[:, None, None] & is_chosen.unsqueeze(-1)  # (B, H, 1, S)
+    return torch.zeros(hidden.shape, device=keep.device).masked_fill(hidden, float("-inf"))
 
 
 def additive(mask: Tensor | None, memory: Tensor) -> Tensor:

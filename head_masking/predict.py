@@ -12,22 +12,21 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-import transformers
 import tyro
-from tqdm import tqdm
 
 from shared.data import Example, check_outputs, read_texts
 from shared.timing import find_device
 
-from .labels import Labels, Tagged, read_documents, tag
-from .loading import Run
+from .config import Boundary
+from .decode import Setting, decode, default_heads, encode, find_heads, read_documents, read_selection, tag
+from .labels import Labels, Tagged
+from .loading import Run, load_run, load_summarizer
 from .oracle import overlaps, word_spans
-from .run import check_fields, one_line_errors
-from .sweep import Setting, decode, default_heads, encode, find_heads
+from .run import Positive, check_fields, one_line_errors, read_flags
 from .text import Document
-from .train import load_run, load_summarizer
 
 
+@tyro.conf.configure(tyro.conf.FlagCreatePairsOff)
 @dataclass
 class Options:
     """The command line."""
@@ -37,12 +36,14 @@ class Options:
     tagger: Path | None = None  # run of a tagger: masked heads see the words that it selects
     keep_words: tuple[str, ...] = ()  # or: masked heads see these words
     keep_spans: Path | None = None  # or: what this file says; a line per document, [[first character, end], ...]
-    heads: str = ""  # 1:0-3,2:1,3, "top" (layer, all heads) or data of Appendix B; default: the model's, or top (D14)
-    threshold: float | None = None  # decision boundary in [0, 1); default: the tagger's own
+    # 1:0-3,2:1,3, "top" (layer, all heads), data of Appendix B, or FILE.json that experiments.sweep --select wrote;
+    # default: the model's, or top (D14)
+    heads: str = ""
+    threshold: Boundary | None = None  # decision boundary in [0, 1); default: the tagger's own
     min_keep: int = 5  # tokens that a masked head sees, at least (released code: 5)
     both: bool = False  # print the summary without masks, too, and what was kept
     out: Path | None = None  # a line per document, or .jsonl with all that is known; none: standard output
-    batch_size: int = 8  # documents decoded at a time; outputs do not depend on it
+    batch_size: Positive = 8  # documents decoded at a time (at a terminal 1); outputs do not depend on it
     device: str = "cpu"
 
 
@@ -70,8 +71,8 @@ def predict(
     settings = {"masked": Setting("system:own", heads) if mark else Setting("plain")}
     settings |= {"plain": Setting("plain")} if both else {}
     while batch := list(islice(examples, batch_size)):
-        tagged = {"own": [mark(example.source) for example in batch]} if mark else {}
-        documents = read_documents(run, batch, Labels(min_keep=min_keep), tagged, oracle=False)
+        marked = [mark(example.source) for example in batch] if mark else []
+        documents = read_documents(run, batch, Labels(min_keep=min_keep), {"own": marked} if mark else {}, oracle=False)
         decoded = decode(run, documents, settings, encode(run.model, documents, batch_size))
         summaries = {(name, i): text for name, i, _, text in decoded}
         for i, (example, document) in enumerate(zip(batch, documents, strict=True)):
@@ -79,7 +80,7 @@ def predict(
             kept = words_at(example.source, document, keep)
             row = {"id": example.id, "prediction": summaries["masked", i], "heads": heads if mark else "", "kept": kept}
             row |= {"plain": summaries["plain", i]} if both else {}
-            yield row | {"was_cut": document.was_cut}
+            yield row | {"was_cut": document.was_cut or (bool(mark) and marked[i].was_cut)}
 
 
 def mark_words(words: Iterable[str]) -> Mark:
@@ -100,11 +101,11 @@ def mark_spans(path: Path) -> Mark:
     def mark(text: str) -> Tagged:
         number, line = next(lines, (0, ""))
         try:
-            spans = sorted((start, end) for start, end in json.loads(line))
+            spans = sorted((int(start), int(end)) for start, end in json.loads(line))
             places = [0, *(place for span in spans for place in span), len(text)]
             if places != sorted(places):
                 raise ValueError("outside the text, or overlapping")
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
             where = f"{path}:{number}" if number else f"{path} has too few lines"
             raise ValueError(f"{where}: write [[first character, end], ...] for each document ({error})") from None
         return Tagged([1.0] * len(spans), spans, 0.5)
@@ -121,17 +122,20 @@ def words_at(text: str, document: Document, keep: Sequence[bool]) -> list[str]:
 
 @one_line_errors
 def main(arguments: list[str] | None = None) -> None:
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    options = tyro.cli(
-        Options, prog=f"python -m {__package__}.predict", description=__doc__, args=arguments,
-        config=(tyro.conf.FlagCreatePairsOff,),
-    )  # fmt: skip
+    options = read_flags(Options, arguments, prog=f"python -m {__package__}.predict", description=__doc__)
+    check_fields(options)
     if sum(map(bool, (options.tagger, options.keep_words, options.keep_spans))) > 1:
         raise ValueError("--tagger, --keep-words and --keep-spans all say what to keep: give one of them")
-    check_fields(options, {"batch_size": 1}, {"threshold": 0.999})
-    device, run, mark = find_device(options.device), load_summarizer(options.model), None
+    check_outputs(options.out, inputs=[*options.files, options.keep_spans or "", options.heads])
+    import transformers
+    from tqdm import tqdm
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    device, run, mark, heads = find_device(options.device), load_summarizer(options.model), None, options.heads
     run.model.to(device)
+    if heads.endswith(".json"):
+        heads, _ = read_selection(heads, Path(options.model).name)
     if options.tagger:
         tagger = load_run(options.tagger, "tagger")
         tagger.model.to(device)
@@ -142,9 +146,9 @@ def main(arguments: list[str] | None = None) -> None:
         mark = mark_words(options.keep_words)
     elif options.keep_spans:
         mark = mark_spans(options.keep_spans)
-    check_outputs(options.out)
-    examples = read_texts(options.files)
-    rows = predict(run, examples, mark, options.heads, options.min_keep, options.both, options.batch_size)
+    examples, cut = read_texts(options.files), 0
+    size = 1 if not options.files and sys.stdin.isatty() else options.batch_size
+    rows = predict(run, examples, mark, heads, options.min_keep, options.both, size)
     with open(options.out, "w", encoding="utf-8") if options.out else nullcontext(sys.stdout) as file:
         for row in tqdm(rows, unit="document", disable=not options.out):
             if options.out and options.out.suffix == ".jsonl":
@@ -153,6 +157,11 @@ def main(arguments: list[str] | None = None) -> None:
                 both = f"plain:  {row.get('plain')}\nkept:   {' '.join(row['kept'])}\nmasked: "
                 line = (both if options.both else "") + row["prediction"]
             print(line, file=file, flush=True)
+            cut += row["was_cut"]
+    if cut:
+        print(
+            f"{cut} documents were cut to --max-source {run.config.max_source} tokens, or the tagger's", file=sys.stderr
+        )
 
 
 if __name__ == "__main__":

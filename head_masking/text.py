@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from .oracle import Span, oracle_labels, overlaps, token_labels
+from .oracle import Span, overlaps
 
 SPECIAL = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}  # ids 0-3, as in BART
 
@@ -97,24 +97,6 @@ def by_length(
         numbers = order[start : start + size]
         keep = pad([[True] * len(rows[i]) for i in numbers], False)
         yield numbers, pad([rows[i] for i in numbers], padding).to(device), keep.to(device)
-
-
-def encode_examples(tokenizer: PreTrainedTokenizerBase, examples: Sequence, config) -> tuple[list[dict], int]:
-    """What is trained on, and how many sources were cut; `config` is a TrainConfig.
-
-    "labels" are token ids of the summary or, of a tagger, the oracle label of each token of the source.
-    """
-    items, cut = [], 0
-    for example in examples:
-        source = encode_document(tokenizer, example.source, config.max_source)
-        if config.task == "summarizer":
-            labels = encode_document(tokenizer, example.target, config.max_target).ids
-        else:
-            spans = oracle_labels(example.source, example.target, config.oracle, config.min_run)
-            labels = [int(label) for label in token_labels(spans, source.offsets)]
-        items.append({"input_ids": source.ids, "labels": labels})
-        cut += source.was_cut
-    return items, cut
 
 
 class LengthBatches:

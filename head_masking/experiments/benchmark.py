@@ -11,21 +11,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import torch
-import transformers
 import tyro
 from torch import Tensor, nn
-from transformers import BartConfig, BartForConditionalGeneration
 
 from shared import rouge
 from shared.data import check_outputs, write_csv
 from shared.timing import find_device, keep_memory, spread, time_rounds
 
+from ..decode import all_heads
 from ..masking import mask_heads
-from ..run import one_line_errors
-from ..sweep import all_heads
+from ..run import Positive, Range, check_fields, one_line_errors, read_flags
+
+if TYPE_CHECKING:
+    from transformers import BartForConditionalGeneration
 
 BEAM, LENGTH, TOKENS = 4, 800, 60  # beams; tokens of a document, of a summary
 SALIENT = 0.2  # share of the tokens that masked heads see
@@ -37,21 +38,24 @@ SHAPES = {  # layers of the encoder, and as many of the decoder; width; heads; v
 }
 
 
+@tyro.conf.configure(tyro.conf.FlagCreatePairsOff)
 @dataclass
 class Options:
     """The command line."""
 
     shapes: tuple[Literal[tuple(SHAPES)], ...] = ("bart-base", "bart-large")
-    batches: tuple[int, ...] = (1, 4)  # documents decoded together
-    repeats: int = 7  # rounds, at least 3
+    batches: tuple[Positive, ...] = (1, 4)  # documents decoded together
+    repeats: Annotated[int, Range(3, 10**6)] = 7  # rounds, at least 3
     quick: bool = False  # a tiny model and short texts: does it run? The numbers mean nothing
     device: str = "cpu"
     precision: Literal[tuple(DTYPES)] = "float32"
     csv: Path | None = None  # write the table here
 
 
-def make_model(shape: str, positions: int) -> BartForConditionalGeneration:
+def make_model(shape: str, positions: int) -> "BartForConditionalGeneration":
     """A BART with random weights, in eval mode."""
+    from transformers import BartConfig, BartForConditionalGeneration
+
     layers, width, heads, vocabulary = SHAPES[shape]
     sizes = {"layers": layers, "attention_heads": heads, "ffn_dim": 4 * width}
     sizes = {f"{side}_{name}": size for name, size in sizes.items() for side in ("encoder", "decoder")}
@@ -90,12 +94,10 @@ def measure(shape: str, batch: int, length: int, tokens: int, options: Options) 
 
 @one_line_errors
 def main(arguments: list[str] | None = None) -> None:
-    options = tyro.cli(
-        Options, prog=f"python -m {__package__}.benchmark", description=__doc__, args=arguments,
-        config=(tyro.conf.FlagCreatePairsOff,),
-    )  # fmt: skip
-    if options.repeats < 3 or min(options.batches, default=0) < 1:
-        raise ValueError("--repeats must be at least 3, --batches at least 1")
+    options = read_flags(Options, arguments, prog=f"python -m {__package__}.benchmark", description=__doc__)
+    check_fields(options)
+    import transformers
+
     find_device(options.device)
     check_outputs(options.csv)
     keep_memory()

@@ -1,11 +1,12 @@
 """The paper's figures, one function each: a PNG and, beside it, a CSV of the numbers that it shows.
 
-python -m head_masking.evaluate runs/hm-base --sweep --focus --json metrics.json
-python -m head_masking.experiments.figures metrics.json --out figures  # Figures 2, 3, 4, 10
-python -m head_masking.experiments.figures metrics.json other.json --out figures  # and 6, 7, 8
+python -m head_masking.experiments.sweep runs/hm-base --effects --focus --json one.json
+python -m head_masking.experiments.figures one.json --out figures  # Figures 2, 3, 4, 10
+python -m head_masking.experiments.figures one.json other.json --out figures  # and 6, 7, 8
+python -m head_masking.experiments.figures 100.json 1000.json --out figures  # Figure 5, of evaluate --json
 
-The first file stands where the paper has CNN/DailyMail (Figures 2-5, 10), the second for XSum (6-8), the third for NYT
-(6, 7, 9). Figure 5 shows the systems of all files.
+The first analysis stands where the paper has CNN/DailyMail (Figures 2-4, 10), the second for XSum (6-8), the third for
+NYT (6, 7, 9). Figure 5 shows the systems of all files that evaluate wrote.
 """
 
 import json
@@ -13,16 +14,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tyro
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from shared.data import check_outputs, write_csv
 
-from ..focus import CATEGORIES
-from ..run import one_line_errors
+from ..run import one_line_errors, read_flags
+from .focus import CATEGORIES
+
+if TYPE_CHECKING:  # half of the time of --help
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 METRICS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeLsum": "ROUGE-L"}
 OVER = {"over_uniform": "over uniform attention", "over_plain": "over the plain model"}
@@ -35,30 +39,36 @@ class Missing(Exception):
 
 @dataclass
 class Options:
-    metrics: tyro.conf.Positional[tuple[Path, ...]]  # JSON files of evaluate.py
+    metrics: tyro.conf.Positional[tuple[Path, ...]]  # JSON files of sweep.py and evaluate.py
     out: Path  # folder to write to
 
 
 def analyses(metrics: Sequence[dict], key: str, places: Sequence[int]) -> list[tuple[str, dict]]:
     """Titles and analyses of the files at these places that have `key`; raises Missing if there is none."""
-    found = []
-    for file in (metrics[place] for place in places if place < len(metrics)):
+    found, files = [], [file for file in metrics if file.get("analysis")]
+    for file in (files[place] for place in places if place < len(files)):
         for name, analysis in file["analysis"].items():
             if key in analysis:
                 corpus = f"{analysis['data']}, {analysis['documents']} {analysis['split']} documents"
                 found.append((f"{name} (seed {analysis['seed']})\n{corpus}", analysis))
     if not found:
-        flag = "--focus" if key == "focus" else "--sweep"
-        raise Missing(f"needs file {places[0] + 1}, written by {__package__}.evaluate {flag} --json")
+        flag = "--focus" if key == "focus" else "--effects"
+        raise Missing(f"needs file {places[0] + 1}, written by {__package__}.sweep {flag} --json")
     return found
+
+
+def tested(metrics: Sequence[dict]) -> list[dict]:
+    """The files that evaluate wrote."""
+    return [file for file in metrics if file.get("systems")]
 
 
 def corpora(metrics: Sequence[dict]) -> str:
     """What the files were tested on."""
-    return ", ".join(sorted({f"{file['data']} {file['split']}, {file['examples']} documents" for file in metrics}))
+    names = {f"{file['data']} {file['split']}, {file['examples']} documents" for file in tested(metrics)}
+    return ", ".join(sorted(names))
 
 
-def save_figure(out: Path, number: int | str, figure: Figure, rows: Sequence[dict]) -> Path:
+def save_figure(out: Path, number: int | str, figure: "Figure", rows: Sequence[dict]) -> Path:
     """Write figure_N.png and figure_N.csv; returns the path of the PNG."""
     path = out / f"figure_{number}.png"
     figure.savefig(path, dpi=150)
@@ -66,14 +76,16 @@ def save_figure(out: Path, number: int | str, figure: Figure, rows: Sequence[dic
     return path
 
 
-def panels(title: str, rows: int, columns: int, width: float = 4.0) -> tuple[Figure, np.ndarray]:
+def panels(title: str, rows: int, columns: int, width: float = 4.0) -> "tuple[Figure, np.ndarray]":
     """A figure and its (rows, columns) axes."""
+    from matplotlib.figure import Figure
+
     figure = Figure((max(width * columns, 5), 0.8 + 3.0 * rows), layout="constrained")
     figure.suptitle(title, fontsize=10)
     return figure, figure.subplots(rows, columns, squeeze=False)
 
 
-def heat_map(axes: Axes, rows: Sequence[dict], column: str, title: str, low: float, high: float, colours: str):
+def heat_map(axes: "Axes", rows: Sequence[dict], column: str, title: str, low: float, high: float, colours: str):
     """One cell for each head (x) of each layer (y, the bottom layer at the bottom); returns the image."""
     grid = np.full((max(row["layer"] for row in rows), 1 + max(row["head"] for row in rows)), np.nan)
     for row in rows:
@@ -118,7 +130,7 @@ def synergy(metrics: Sequence[dict], out: Path, number: int, places: Sequence[in
     return save_figure(out, number, figure, rows)
 
 
-def draw_steps(axes: Axes, rows: Sequence[dict], column: str) -> None:
+def draw_steps(axes: "Axes", rows: Sequence[dict], column: str) -> None:
     """A line per layer, at most LINES; dotted where the head added has no effect by itself."""
     layers = sorted({row["layer"] for row in rows})
     for layer in [layers[i] for i in sorted(set(np.linspace(0, len(layers) - 1, LINES).round().astype(int)))]:
@@ -133,7 +145,7 @@ def draw_steps(axes: Axes, rows: Sequence[dict], column: str) -> None:
     axes.legend(fontsize=7)
 
 
-def draw_parts(axes: Axes, rows: Sequence[dict], column: str) -> None:
+def draw_parts(axes: "Axes", rows: Sequence[dict], column: str) -> None:
     """Two bars per layer with their 95 % intervals; the legend stands above them."""
     layers = np.array([row["layer"] for row in rows])
     for shift, key, label in ((-0.2, "together", "all heads masked"), (0.2, "parts", "sum over heads")):
@@ -158,7 +170,7 @@ def focus(metrics: Sequence[dict], out: Path, number: int, place: int, categorie
 
 def limited_data(metrics: Sequence[dict], out: Path) -> Path:
     """Figure 5: ROUGE over the number of training examples, with and without masking by the tagger; all seeds."""
-    systems = [row for file in metrics for row in file["systems"].values()]
+    systems = [row for file in tested(metrics) for row in file["systems"].values()]
     systems = [row for row in systems if not row["labels"].startswith("oracle") and row["trained_on"]]
     if len({row["trained_on"] for row in systems}) < 2:
         raise Missing(f"needs {__package__}.evaluate --json on summarisers with different numbers of training examples")
@@ -184,7 +196,8 @@ def limited_data(metrics: Sequence[dict], out: Path) -> Path:
 
 def flipped_labels(metrics: Sequence[dict], out: Path) -> Path:
     """Not in the paper: gain by oracle masks over the plain model, and the share of their labels that is flipped."""
-    systems = [row for file in metrics for row in file["systems"].values() if row.get("flipped") is not None]
+    systems = [row for file in tested(metrics) for row in file["systems"].values()]
+    systems = [row for row in systems if row.get("flipped") is not None]
     if not any(row["flipped"] for row in systems):
         raise Missing(f"needs {__package__}.evaluate --oracle --flip 0.1 0.3 --json")
     figure, [[axes]] = panels(f"Gain over the plain model by oracle masks with errors\n{corpora(metrics)}", 1, 1)
@@ -216,20 +229,26 @@ FIGURES = {
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    options = tyro.cli(Options, prog=f"python -m {__package__}.figures", description=__doc__, args=arguments)
+    options = read_flags(Options, arguments, prog=f"python -m {__package__}.figures", description=__doc__)
     metrics = []
     for path in options.metrics:
         try:
             metrics.append(json.loads(path.read_text(encoding="utf-8")))
-            metrics[-1]["systems"].values(), metrics[-1]["analysis"].values()
+            kinds = [metrics[-1][key] for key in ("systems", "analysis") if key in metrics[-1]]
+            if not kinds or not all(isinstance(row, dict) for rows in kinds for row in rows.values()):
+                raise ValueError("neither systems nor analyses")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{path} is not what {__package__}.evaluate --json writes ({error!r})") from None
-    check_outputs(options.out / "figure_2.csv")
+            command = f"{__package__}.sweep --json or evaluate --json"
+            raise ValueError(f"{path} is not what {command} writes ({error!r})") from None
+    check_outputs(options.out / "figure_2.csv", inputs=options.metrics)
     for number, draw in FIGURES.items():
         try:
             print(f"figure {number}: {draw(metrics, options.out)}", flush=True)
         except Missing as reason:
             print(f"figure {number}: skipped, {reason}", flush=True)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            names = ", ".join(map(str, options.metrics))
+            raise ValueError(f"figure {number} cannot be drawn from {names}: {error!r}") from None
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from transformers import BartConfig, BartForConditionalGeneration, BertConfig, BertModel, logging
 
+from ..text import Document
+
 torch.set_num_threads(1)
 huggingface_hub.constants.HF_HUB_OFFLINE = True  # the package has imported it: too late for an environment variable
 logging.set_verbosity_error()
@@ -55,6 +57,20 @@ def keep() -> Tensor:
     """(3, 9) what the masked heads may attend to in `ragged`, its padding hidden and not hidden."""
     rows = ([0, 1, 1, 0, 0, 1, 0, 1, 0], [0, 0, 1, 0, 1, 0, 0, 0, 0], [0, 1, 0, 0, 0, 0, 0, 1, 1])
     return torch.tensor(rows).bool()
+
+
+@pytest.fixture
+def documents() -> list[Document]:
+    """Documents of other lengths than one another, in an order that is not theirs by length."""
+    generator = torch.Generator().manual_seed(4)
+    found = []
+    for length in (9, 4, 7, 6, 9):
+        ids = torch.randint(4, 31, (length,), generator=generator).tolist()
+        keep = {kind: (torch.rand(length, generator=generator) < 0.4).tolist() for kind in ("oracle", "system")}
+        for labels in keep.values():
+            labels[2] = True
+        found.append(Document(ids, [], False, keep))
+    return found
 
 
 @pytest.fixture

@@ -13,13 +13,12 @@ pytest.importorskip("shared")
 from shared import rouge
 from shared.data import Example, load, write_jsonl
 
-from .. import evaluate, focus
-from .. import sweep as sweeps
-from ..evaluate import Options, compare, main, score
-from ..labels import Labels, Tagged, kept, read_documents, selected_words, tag, tagging_quality
+from .. import evaluate
+from ..decode import Setting, decode, encode, read_documents, tag
+from ..evaluate import Options, compare, labels_of, main, score
+from ..labels import Labels, Tagged, kept, selected_words, tagging_quality
+from ..loading import load_run
 from ..oracle import longest_common_runs, word_spans
-from ..sweep import Setting, Sweep, decode, encode
-from ..train import load_run
 from .test_train import DATA, SMALL
 
 QUICK = ["--data", DATA, "--limit", "5", "--max-length", "10", "--beam", "2", "--batch-size", "3"]
@@ -169,7 +168,7 @@ def test_table_1_by_one_command(runs, tmp_path, capsys, examples):
     assert systems["base"]["heads"] == "" and systems["base+weak"]["heads"] == "1:0-3,2:1"
     assert systems["base"]["difference"] is None and 0 < systems["base+weak"]["difference"]["rouge1"]["p"] <= 1
     assert metrics["taggers"]["weak"]["trained_on"] == 12 and metrics["taggers"]["tagger"]["trained_on"] == 24
-    assert 0 <= metrics["taggers"]["weak"]["rouge1"]["mean"] <= 100 and metrics["analysis"] == {}
+    assert 0 <= metrics["taggers"]["weak"]["rouge1"]["mean"] <= 100
 
     rows = list(csv.DictReader(files["csv"].open()))
     assert [row["system"] for row in rows] == [*names, "tagger", "weak"] and {row["seed"] for row in rows} == {"0"}
@@ -193,85 +192,6 @@ def test_d14_without_heads_those_of_the_top_layer_are_masked(runs, tmp_path):
     main([str(runs / "base"), "--oracle", *QUICK, "--json", str(tmp_path / "m.json")])
     systems = json.loads((tmp_path / "m.json").read_text())["systems"]
     assert {name: row["heads"] for name, row in systems.items()} == {"base": "", "base+oracle": "2:0-3"}
-
-
-def test_analysis_by_one_command_resumes(runs, tmp_path, monkeypatch):
-    """Sweep, choice of heads with the first tagger and focus; a second start decodes for the focus and table alone."""
-    path, calls, beams = tmp_path / "m.json", [], []
-
-    def counted(run, documents, settings, batches, **generation):
-        calls.extend((setting, len(documents)) for setting in settings.values())
-        beams.extend(generation["num_beams"] for _ in settings)
-        return decode(run, documents, settings, batches, **generation)
-
-    for module in (evaluate, focus):
-        monkeypatch.setattr(module, "decode", counted)
-    flags = [str(runs / "base"), "--tagger", str(runs / "tagger"), str(runs / "weak"), "--select", "--group", "2"]
-    flags += [*QUICK, "--sweep", "--focus", "--analysis", "4", "--json", str(path)]
-    main([*flags, "--sweep-file", str(tmp_path / "sweep.jsonl")])
-    first = json.loads(path.read_text())
-    found = first["analysis"]["base"]
-    settings = 2 * 2 * 4 + 2 * 2 * 3 + 1 + 2 * 2  # single heads, heads together, plain, choice
-    assert len(calls) == settings + 1 + 3 and found["documents"] == 4  # and focus, three rows of the table
-    assert beams == [1] * (settings + 1) + [2, 2, 2]
-    assert len((tmp_path / "sweep.jsonl").read_text().splitlines()) == settings
-    assert [(row["layer"], row["head"]) for row in found["effects"]] == [(i, h) for i in (1, 2) for h in range(4)]
-    assert found["selection"]["heads"] == first["systems"]["base+tagger"]["heads"]
-    assert found["selection"]["tagger"] == "tagger" and found["split"] == "validation" and found["data"] == DATA
-    tried = {row["heads"]: row["rouge1"] + row["rouge2"] for row in found["selection"]["tried"] if row["heads"]}
-    assert tried[found["selection"]["heads"]] == max(tried.values()) and len(tried) == 4
-    assert len(found["focus"]) == 8 and "copy_content" in found["focus"][0]
-    calls.clear()
-    main([*flags, "--sweep-file", str(tmp_path / "sweep.jsonl")])
-    chosen = [Setting(f"system:{tagger}", found["selection"]["heads"]) for tagger in ("tagger", "weak")]
-    assert calls == [(setting, size) for setting, size in zip(
-        [Setting("plain"), Setting("plain"), *chosen], (4, 5, 5, 5), strict=True)]  # fmt: skip
-    assert json.loads(path.read_text())["analysis"] == first["analysis"]
-
-
-def test_heads_are_not_chosen_on_documents_that_are_tested(runs, tmp_path, capsys):
-    """The same split, one file for all splits, or one document in both: refused before anything is decoded."""
-    stories = [example(text, "x") for text in ("a b", "c d", "e f")]
-    sweeps.refuse_overlap(stories[:2], stories[2:])
-    with pytest.raises(ValueError, match="choose heads on 1 documents that are then tested"):
-        sweeps.refuse_overlap(stories[:2], stories[1:])
-    one = tmp_path / "one.jsonl"
-    write_jsonl(one, [{"source": "a storm hit .", "target": "a storm ."}])
-    flags = [str(runs / "base"), "--tagger", str(runs / "tagger"), "--select", "--json", str(tmp_path / "m.json")]
-    for change in (["--analysis-split", "test"], ["--split", "validation"], ["--data", str(one)]):
-        with pytest.raises(SystemExit) as stop:
-            main([*flags, *QUICK, *change])
-        assert stop.value.code == 2 and "documents that are then tested" in capsys.readouterr().err
-    assert not (runs / "base/sweep.jsonl").exists()
-
-
-def test_d10_improvements_are_over_uniform_weights_and_over_the_plain_model(tmp_path):
-    """D10: both readings of Figure 3 stand in the rows; the right side has all heads and the sum of the parts."""
-    values = {("plain", ""): 50.0}
-    for heads, oracle, uniform in (("1:0", 53, 50), ("1:1", 51, 50), ("1:0-1", 60, 45)):
-        values |= {("oracle", heads): oracle, ("uniform", heads): uniform}
-
-    def measure(setting):
-        return {metric: np.array([0, 2.0]) + values[setting] for metric in ("rouge1", "rouge1_recall")}
-
-    sweep = Sweep(tmp_path / "s", measure)
-    effects = sweeps.content_selection_effects(sweep, {1: [0, 1]})
-    steps, totals = evaluate.synergy_rows(sweep, effects)
-    gains = [[row[over]["mean"] for over in ("over_uniform", "over_plain")] for row in steps]
-    assert gains == [[3.0, 3.0], [15.0, 10.0]] and [(row["count"], row["added"]) for row in steps] == [(1, 0), (2, 1)]
-    assert [row["added_effect"] for row in steps] == [3.0, 1.0]
-    assert [(row["layer"], row["over"], row["together"]["mean"], row["parts"]["mean"]) for row in totals] == [
-        (1, "over_uniform", 15.0, 4.0), (1, "over_plain", 10.0, 4.0)
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(("plain", "is_said"), [(60.0, True), (50.0, False)])
-def test_d11_heads_are_chosen_even_where_no_mask_is_better_and_this_is_said(plain, is_said):
-    tried = [{"heads": "", "rouge1": plain, "rouge2": 1.0}, {"heads": "1:0", "rouge1": 40.0, "rouge2": 12.0}]
-    chosen = {"selection": {"heads": "1:0", "tagger": "t", "tried": tried}}
-    metrics = {"systems": {}, "taggers": {}, "sources_cut": {}, "examples": 0, "signature": ""}
-    text = evaluate.tables(metrics | {"analysis": {"s": chosen}})
-    assert "s: heads 1:0 chosen with t" in text and ("without masks it did better" in text) == is_said
 
 
 def test_p_refers_to_the_first_system(monkeypatch):
@@ -313,9 +233,11 @@ def test_decoding_is_the_models_own_or_appendix_a():
 
 def test_oracle_labels_are_made_as_the_first_tagger_learned_them(runs):
     taggers = {name: load_run(runs / name) for name in ("weak", "tagger")}
-    assert Options().labels(taggers) == Labels("newsroom", 2, 5)
-    assert Options(method="runs", min_run=3, min_keep=0).labels(taggers) == Labels("runs", 3, 0)
-    assert Options().labels({}) == Labels("runs", 1, 5)
+    assert labels_of(Options(), taggers) == Labels("newsroom", 2, 5)
+    assert labels_of(Options(method="runs", min_run=3, min_keep=0, flip=(0.2,)), taggers) == Labels(
+        "runs", 3, 0, (0.2,)
+    )
+    assert labels_of(Options(), {}) == Labels("runs", 1, 5)
 
 
 @pytest.mark.parametrize(
@@ -326,15 +248,11 @@ def test_oracle_labels_are_made_as_the_first_tagger_learned_them(runs):
         ([], "give the run of a summariser"),
         (["{runs}/tagger", "--data", DATA], "holds a tagger; give the run of a summarizer"),
         (["{runs}/base", "--tagger", "{runs}/half", "--heads", "1:0"], "holds a summarizer; give the run of a tagger"),
-        (["{runs}/base", "--select"], "give --tagger RUN"),
         (["{runs}/base", "--flip", "0.3"], "and --oracle beside it"),
-        (["{runs}/base", "--tagger", "{runs}/tagger", "--select", "--heads", "1:0"], "and no --heads"),
         (["{runs}/base", "{runs}/../x/base"], "same name"),
         (["{runs}/base", "--oracle", "--heads", "3:0", "--data", DATA], "layer 3 does not exist"),
         (["{runs}/base", "--oracle", "--heads", "1:7", "--data", DATA], "layer 1 has no head 7"),
         (["{runs}/base", "--oracle", "--heads", "one"], "write LAYER:HEADS"),
-        (["hub/name", "--sweep", "--data", DATA], "--sweep-file"),
-        (["{runs}/base", "--sweep", "--analysis", "0"], "--analysis is 0"),
         (["{runs}/base", "--max-length", "3000"], "--max-length is 3000, the model has 1024 positions"),
         (["{runs}/base", "--tagger", "{runs}/tagger", "--heads", "1:0", "--threshold", "nan"], "--threshold is nan"),
         (["{runs}/base", "--data", "no/such/place"], "no/such/place"),

@@ -12,11 +12,10 @@ pytest.importorskip("shared")
 
 from shared.data import Example
 
-from ..labels import tag
+from ..decode import all_heads, tag
+from ..loading import load_run, load_summarizer
 from ..masking import keep_at_least, mask_heads
 from ..predict import main, mark_spans, mark_words, predict
-from ..sweep import all_heads
-from ..train import load_run, load_summarizer
 
 TEXTS = ["a storm hit the town .", "on Monday the river rose , officials said .", "two bridges were closed ."]
 

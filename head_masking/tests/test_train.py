@@ -13,6 +13,7 @@ import torch
 
 pytest.importorskip("shared")
 
+from accelerate import Accelerator
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSeq2SeqLM, BertConfig
 from transformers import BertModel as Bert
@@ -20,10 +21,13 @@ from transformers import BertModel as Bert
 from shared.data import load
 
 from .. import train as training
-from ..model import best_threshold, objective
+from ..config import PRESETS, TrainConfig, learning_rate
+from ..loading import load_run, load_summarizer
 from ..oracle import oracle_labels, token_labels
+from ..run import parse as parse_flags
+from ..tagger import best_threshold
 from ..text import LengthBatches, encode_document, train_tokenizer
-from ..train import TrainConfig, learning_rate, load_run, load_summarizer, main, parse, train
+from ..train import main, objective, train
 
 DATA = "toy:count=24,seed=5"
 SMALL = TrainConfig(
@@ -33,6 +37,10 @@ SMALL = TrainConfig(
 TAGGER = TrainConfig(
     task="tagger", data=DATA, hidden=8, batch_size=8, steps=12, save_every=3, warmup=1, learning_rate=0.01
 )
+
+
+def parse(flags: list[str]):
+    return parse_flags(flags, TrainConfig, PRESETS, training.__doc__)
 
 
 @pytest.fixture
@@ -205,17 +213,17 @@ def test_d13_an_update_is_the_mean_over_micro_batches_clipped(tagger_config, tmp
     """D13, and the released optimiser: one update of AdamW by the mean of two micro-batches' gradients."""
     seen, adam, clipped = {}, torch.optim.AdamW, []
     monkeypatch.setattr(torch.optim, "AdamW", lambda p, **options: seen.update(options) or adam(p, **options))
-    clip = training.Accelerator.clip_grad_norm_
-    monkeypatch.setattr(training.Accelerator, "clip_grad_norm_", lambda *a: clipped.append(a[2]) or clip(*a))
+    clip = Accelerator.clip_grad_norm_
+    monkeypatch.setattr(Accelerator, "clip_grad_norm_", lambda *a: clipped.append(a[2]) or clip(*a))
     config = replace(tagger_config, tagger_dropout=0.0, steps=2, weight_decay=0.01)
     config = replace(config, batch_size=12)
     train(replace(config, batch_size=24, clip=2.0), tmp_path / "one")
     train(replace(config, accumulate=2, clip=0.0), tmp_path / "two")
-    train(replace(config, clip=1e9), tmp_path / "half")
+    train(replace(config, clip=1e5), tmp_path / "half")
     one, two, half = (weights(tmp_path / name)["perceptron.1.weight"] for name in ("one", "two", "half"))
     assert (one - two).abs().mean() < 0.3 * (one - half).abs().mean()
     assert seen == {"lr": 0.0, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01}
-    assert clipped == [2.0, 2.0, 1e9, 1e9]  # 0 turns it off, once an update
+    assert clipped == [2.0, 2.0, 1e5, 1e5]  # 0 turns it off, once an update
 
 
 def test_two_processes_train_like_one_that_accumulates_twice_as_much(tmp_path):
@@ -307,7 +315,7 @@ def test_presets_hold_the_papers_values():
         steps=12_000,  # released script
         batch_size=32, accumulate=4,  # Appendix A: 128
     )  # fmt: skip
-    assert training.PRESETS == {
+    assert PRESETS == {
         "tiny": {},
         "tagger": dict(task="tagger", steps=1000, learning_rate=5e-4, schedule="constant", save_every=0, patience=2),
         "paper": bart,
@@ -393,6 +401,6 @@ def test_label_smoothing_is_in_training_alone(base, monkeypatch):
     smooth = objective(logits, batch, "summarizer", 0.1).item()
     assert smooth == pytest.approx(-(0.9 * chosen + 0.1 * rows.mean()).item())
     seen = []
-    monkeypatch.setattr(training, "objective", lambda *a: seen.append(a[3]) or objective(*a))
+    monkeypatch.setattr(training, "objective", lambda *a: seen.append(a[3:]) or objective(*a))
     train(replace(SMALL, init=str(base), steps=1, label_smoothing=0.3), base.parent / "smooth")
-    assert seen == [0.3]
+    assert [smoothing for smoothing in seen if smoothing] == [(0.3,)] and () in seen

@@ -110,8 +110,8 @@ def test_what_cannot_be_drawn_says_what_it_needs(tmp_path, capsys):
     main([str(tmp_path / "metrics.json"), "--out", str(tmp_path)])
     lines = dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines())
     assert lines["figure 2"].endswith("figure_2.png")
-    assert lines["figure 3"] == f"skipped, needs file 1, written by {PACKAGE}.evaluate --sweep --json"
-    assert lines["figure 4"] == f"skipped, needs file 1, written by {PACKAGE}.evaluate --focus --json"
+    assert lines["figure 3"] == f"skipped, needs file 1, written by {PACKAGE}.sweep --effects --json"
+    assert lines["figure 4"] == f"skipped, needs file 1, written by {PACKAGE}.sweep --focus --json"
     assert "different numbers of training examples" in lines["figure 5"]
     assert "evaluate --oracle --flip" in lines["figure flipped_labels"]
     assert "needs file 2" in lines["figure 6"] and "needs file 3" in lines["figure 9"]
@@ -155,10 +155,12 @@ def test_all_panels_of_a_figure_share_one_scale(drawn, tmp_path):
     assert "toy, 9 validation documents" in drawn[0].get_suptitle()
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"systems": {}}'])
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"systems": {"a": 3}}', '{"analysis": {"a": {"effects": []}}}'])
 def test_a_file_of_another_sort_is_named(tmp_path, text, capsys):
     (tmp_path / "m.json").write_text(text)
-    for name, message in (("m.json", f"is not what {PACKAGE}.evaluate --json writes"), ("none.json", "none.json")):
+    written = f"is not what {PACKAGE}.sweep --json or evaluate --json writes"
+    broken = "figure 2 cannot be drawn from" if "effects" in text else written
+    for name, message in (("m.json", broken), ("none.json", "none.json")):
         with pytest.raises(SystemExit):
             main([str(tmp_path / name), "--out", str(tmp_path)])
         error = capsys.readouterr().err

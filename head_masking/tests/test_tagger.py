@@ -1,0 +1,198 @@
+"""The tagger, its windows, loss and threshold; tokenizer and offsets, and one tokenizer's scores for another."""
+
+import math
+import random
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
+
+from ..oracle import overlaps
+from ..tagger import THRESHOLDS, Tagger, best_threshold, tagging_loss, windows
+from ..text import encode_document, train_tokenizer, transfer_scores
+from . import reference
+
+TEXTS = ["the storm hit Norwick on Monday .", "Norwick was hit by the storm .", "nobody was hurt on Monday ."] * 4
+
+
+@pytest.fixture
+def tagger(encoder) -> Tagger:
+    return Tagger(encoder, hidden=8).eval()
+
+
+def tokens(*lengths: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Padded ids and keep of documents of these lengths."""
+    keep = torch.arange(max(lengths)) < torch.tensor(lengths).unsqueeze(-1)
+    return torch.randint(3, 50, keep.shape).where(keep, 0), keep
+
+
+# The perceptron
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("activation", "function"), [("tanh", math.tanh), ("relu", lambda x: max(x, 0.0))])
+def test_section_5_perceptron_of_both_activations(encoder, activation, function):
+    """Two layers with tanh between; D6: the released code has ReLU."""
+    tagger = Tagger(encoder, hidden=8, activation=activation).eval()
+    ids, keep = tokens(6)
+    states = encoder(ids, keep.long()).last_hidden_state[0]
+    first, second = tagger.perceptron[1], tagger.perceptron[3]
+    for place, logit in enumerate(tagger(ids, keep)[0]):
+        hidden = [function(float(first.weight[n] @ states[place] + first.bias[n])) for n in range(8)]
+        expected = sum(float(second.weight[0, n]) * hidden[n] for n in range(8)) + float(second.bias)
+        assert logit.item() == pytest.approx(expected, abs=1e-5)
+
+
+def test_default_sizes_are_the_released_ones(encoder):
+    layers = Tagger(encoder).perceptron
+    assert (layers[0].p, layers[1].in_features, layers[1].out_features, layers[3].out_features) == (0.1, 16, 512, 1)
+    assert isinstance(layers[2], torch.nn.Tanh)
+    with pytest.raises(ValueError, match="'gelu'; use one of tanh, relu"):
+        Tagger(encoder, activation="gelu")
+
+
+def test_only_the_perceptron_is_trained_and_the_encoder_stays_in_eval_mode(encoder):
+    tagger = Tagger(encoder.train(), hidden=8).train()
+    assert not any(module.training for module in encoder.modules()) and tagger.perceptron.training
+    ids, keep = tokens(7, 4)
+    tagging_loss(tagger(ids, keep), keep, keep).backward()
+    with_gradient = {name for name, parameter in tagger.named_parameters() if parameter.grad is not None}
+    assert with_gradient == {f"perceptron.{layer}.{kind}" for layer in (1, 3) for kind in ("weight", "bias")}
+    tagger.perceptron.eval()
+    assert torch.equal(tagger(ids, keep), tagger(ids, keep))  # the encoder's dropout of 0.1 is off
+
+
+def test_a_document_alone_is_a_row_of_a_padded_batch(tagger):
+    """Also where the padded batch has more windows than the document."""
+    ids, keep = tokens(1100, 300, 600)
+    together = tagger(ids, keep)
+    for row, length in enumerate((1100, 300, 600)):
+        alone = tagger(ids[row : row + 1, :length], keep[row : row + 1, :length])[0]
+        torch.testing.assert_close(together[row, :length], alone, atol=1e-4, rtol=1e-4)
+    assert together.isfinite().all()
+
+
+# Windows
+
+
+def test_d7_windows_of_512_overlap_by_256():
+    """Facts of the released code: [0:512], [256:768], [512:1024]; all of the first, the second half of the others."""
+    assert windows(1024) == [(0, 512, 0), (256, 768, 512), (512, 1024, 768)]
+    assert windows(512) == [(0, 512, 0)] and windows(3) == [(0, 3, 0)]
+    assert windows(513) == [(0, 512, 0), (256, 513, 512)]
+    assert windows(768) == [(0, 512, 0), (256, 768, 512)]
+    for length in range(1, 2000, 37):
+        taken = [place for start, end, first in windows(length) for place in range(first, end)]
+        assert taken == list(range(length))
+
+
+def test_d7_logits_of_a_long_document_are_those_of_its_windows(tagger, encoder):
+    ids, keep = tokens(900)
+    logits = tagger(ids, keep)[0]
+
+    def encode(start, end):
+        return tagger.perceptron(encoder(ids[:, start:end]).last_hidden_state[0]).squeeze(-1)
+
+    torch.testing.assert_close(logits[:512], encode(0, 512))
+    torch.testing.assert_close(logits[512:768], encode(256, 768)[256:])
+    torch.testing.assert_close(logits[768:], encode(512, 900)[256:])
+
+
+# Loss, threshold, words
+
+
+def test_tagging_loss_is_the_mean_cross_entropy_of_real_tokens():
+    """Appendix A; padding, whatever its logit, has no part, and its gradient is zero."""
+    logits = torch.tensor([[0.5, -2.0, 3.0], [1.0, 40.0, float("nan")]], requires_grad=True)
+    labels = torch.tensor([[True, False, False], [True, True, False]])
+    keep = torch.tensor([[True, True, True], [True, False, False]])
+    loss = tagging_loss(logits, labels, keep)
+    terms = [math.log1p(math.exp(-0.5)), math.log1p(math.exp(-2)), math.log1p(math.exp(3)), math.log1p(math.exp(-1))]
+    assert loss.item() == pytest.approx(sum(terms) / 4)
+    loss.backward()
+    assert logits.grad[0, 0].item() == pytest.approx((1 / (1 + math.exp(-0.5)) - 1) / 4)
+    assert (logits.grad[1, 1:] == 0).all()
+
+
+def test_section_5_best_threshold_is_found_by_trying_all():
+    rng = random.Random(1)
+    for _ in range(20):
+        labels = [rng.random() < 0.3 for _ in range(60)]
+        scores = [min(1.0, rng.random() * (0.6 if label else 0.35)) for label in labels]
+        threshold, f1 = best_threshold(torch.tensor(scores, dtype=torch.float64), torch.tensor(labels))
+        tried = {t: reference.f1(scores, labels, t) for t in THRESHOLDS}
+        assert f1 == pytest.approx(max(tried.values())) and tried[threshold] == pytest.approx(f1)
+        assert all(tried[t] < f1 for t in THRESHOLDS if t < threshold)
+    assert (THRESHOLDS[0], THRESHOLDS[-1], len(THRESHOLDS)) == (0.1, 0.4, 31)  # Section 5
+
+
+def test_d8_scores_go_from_one_tokenizer_to_the_other_through_words():
+    """Text "unhurt man", pieces un|hurt|man there and unh|urt| man here, special tokens on both sides."""
+    spans = [(0, 6), (7, 10)]
+    ours = transfer_scores([0.9, 0.6, 0.3, 0.1, 0.9], [(0, 0), (0, 2), (2, 6), (7, 10), (0, 0)], spans,
+                           [(0, 0), (0, 3), (3, 6), (6, 10), (10, 11), (0, 0)])  # fmt: skip
+    assert ours == [0.0, 0.6, 0.6, 0.1, 0.0, 0.0]
+
+
+def test_overlaps_equal_the_plain_double_loop():
+    rng = random.Random(2)
+    for _ in range(100):
+        cuts = sorted(rng.sample(range(40), 2 * rng.randint(1, 8)))
+        spans = list(zip(cuts[::2], cuts[1::2], strict=True))
+        ends = sorted(rng.sample(range(40), rng.randint(1, 8)))
+        offsets = [(0, 0), *zip([0, *ends], ends, strict=False), (0, 0)]
+        expected = [[n for n, (s, e) in enumerate(spans) if max(s, a) < min(e, b)] for a, b in offsets]
+        assert overlaps(spans, offsets) == expected
+
+
+# Text
+
+
+def test_trained_tokenizer_is_like_barts(tmp_path):
+    """`<s> text </s>` with the ids 0 and 2, offsets without the blank, and the same again from a folder."""
+    tokenizer = train_tokenizer(TEXTS, 400)
+    text = "Norwick, naïve  storm."
+    for each in (tokenizer, reload(tokenizer, tmp_path)):
+        assert (each.bos_token_id, each.pad_token_id, each.eos_token_id, each.unk_token_id) == (0, 1, 2, 3)
+        ids, offsets, was_cut, _ = encode_document(each, text, 50)
+        assert (ids[0], ids[-1], was_cut) == (0, 2, False) and offsets[0] == offsets[-1] == (0, 0)
+        assert text[slice(*offsets[1])] == "Norwick"
+        assert not any(text[start:end].startswith(" ") for start, end in offsets)
+        assert each.decode(ids, skip_special_tokens=True).strip() == text
+    assert len(encode_document(tokenizer, "Norwick was hit by the storm .", 50).ids) == 9  # each word one token
+
+
+def reload(tokenizer, folder):
+    from transformers import AutoTokenizer
+
+    tokenizer.save_pretrained(folder)
+    return AutoTokenizer.from_pretrained(folder)
+
+
+def test_special_tokens_in_a_text_are_text():
+    """A "</s>" in a document does not become the end of it, whether it is cut or not."""
+    tokenizer = train_tokenizer(TEXTS, 400)
+    for longest in (50, 12):
+        ids, _, was_cut, _ = encode_document(tokenizer, "storm </s> hit <pad> Norwick", longest)
+        assert [ids.count(special) for special in (0, 1, 2)] == [1, 0, 1] and was_cut == (longest == 12)
+
+
+def test_a_long_document_is_cut_and_says_so():
+    tokenizer = train_tokenizer(TEXTS, 400)
+    whole, cut = (encode_document(tokenizer, TEXTS[0], n) for n in (9, 8))
+    assert not whole.was_cut and cut.was_cut
+    assert cut.ids == whole.ids[:7] + [2] and cut.offsets == whole.offsets[:7] + [(0, 0)]
+
+
+def test_tokenizers_without_offsets_and_empty_documents_are_refused():
+    class Slow:
+        is_fast = False
+
+    with pytest.raises(ValueError, match="Slow gives no offsets: load the model's fast tokenizer"):
+        encode_document(Slow(), "a", 5)
+    words = Tokenizer(models.WordLevel({"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3}, unk_token="<unk>"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    words.post_processor = processors.TemplateProcessing("<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
+    with pytest.raises(ValueError, match="no token in the document ' '"):
+        encode_document(PreTrainedTokenizerFast(tokenizer_object=words), " ", 5)
