@@ -4,6 +4,13 @@ At inference, chosen cross-attention heads of a trained summariser see only the 
 holds to be salient: -inf is added to their logits elsewhere. No weight of the summariser changes.
 """
 
+# ruff: noqa: E402
+import signal
+import sys
+
+if sys.argv[0] == "-m" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # `python -m` still imports: Ctrl-C ends it without a traceback
+
 from .masking import PAPER_DECODING, PAPER_HEADS, PAPER_THRESHOLDS, head_mask, keep_at_least, mask_heads, uniform_heads
 from .oracle import oracle_labels, token_labels, word_spans
 from .tagger import Tagger, best_threshold, tagging_loss

@@ -13,7 +13,6 @@ FOLDER = Path(__file__).resolve().parents[1]
 PACKAGE = __package__.rpartition(".")[0]
 # Together they take longer than torch itself; who needs one imports it in the function that uses it.
 HEAVY = {"accelerate", "datasets", "matplotlib", "nltk", "rouge_score", "sacrebleu", "scipy", "stanza"}
-HEAVY |= {"transformers"}  # but for the packages whose model.py is a BART
 
 
 def commands() -> list[str]:
