@@ -62,6 +62,9 @@ TWIN = '# Same as paper/model.py:f\ndef f(x):\n    """Doc."""\n    return x\n'
         ({"text_py": LONG.format("another word")}, "paper/text.py:1: long is the same as in"),
         ({"train_py": "from other.model import x\n"}, "must not import other"),
         ({"gates_py": "import pandas\n"}, "gates.py imports pandas"),
+        ({"train_py": "from accelerate import x\n"}, "import accelerate inside the function that uses it"),
+        ({"text_py": "AutoModel.from_pretrained(x, True)\n"}, "AutoModel.from_pretrained must say trust_remote_code"),
+        ({"train_py": "AutoModel.from_config(x, trust_remote_code=True)\n"}, "must say trust_remote_code=False"),
         ({"tests__test_a_py": "from shared import rouge\n"}, "importorskip"),
         ({"model_py": "# Same as other/model.py:f\ndef f(x):\n    return x + 1\n"}, "no longer the same"),
         ({"model_py": "# Same as other/model.py:f\ndef f(x):\n    return y\n"}, "no longer the same"),
@@ -81,11 +84,12 @@ def test_imports_passes_what_is_allowed(tmp_path):
     run = "import json\nimport tyro\n\ndef save():\n    import accelerate\n"
     package(tmp_path, "other", model_py=TWIN, run_py=run, text_py="# Same as paper/gates.py:long\n" + LONG)
     (tmp_path / "paper/experiments").mkdir(parents=True)
-    (tmp_path / "paper/experiments/figures.py").write_text("import matplotlib\nfrom shared import data\n")
+    (tmp_path / "paper/experiments/figures.py").write_text("import numpy\nfrom shared import data\n")
     files = {
         "requirements_txt": "torch>=2\nnumpy\nTyro\ntqdm # bars\nmatplotlib\nentmax\n",
         "run_py": run,
-        "predict_py": "import tyro\nfrom shared.data import load\nfrom .run import load_weights\n",
+        "predict_py": "import tyro\nfrom shared.data import load\nfrom .run import load_weights\n"
+        "x = [AutoModel.from_pretrained(1, trust_remote_code=False), Tokenizer.from_pretrained(1)]\n",
         "model_py": "import math\nimport numpy\n\n# Same as other/model.py:f\ndef f(x):\n    return x\n",
         "gates_py": "def g():\n    import entmax\n# Same as other/text.py:long\n" + LONG,
         "loading_py": "from .run import load_weights\nfrom .model import f\n",
