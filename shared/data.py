@@ -209,7 +209,7 @@ def _files(name: str) -> Iterator[Any]:
 
 def _identity(file: Any) -> tuple[int, int] | None:
     """What is the same for two names of a file on the disk, or for an open one; None for all else."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):  # not there; of a test, or closed
+    with contextlib.suppress(OSError, ValueError, TypeError):  # not there; of a test, or closed
         found = os.stat(file.fileno() if hasattr(file, "fileno") else os.path.realpath(file))
         if stat.S_ISREG(found.st_mode):
             return found.st_dev, found.st_ino

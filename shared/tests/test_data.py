@@ -616,6 +616,7 @@ def test_an_output_that_is_read_from_standard_input_or_an_input_that_standard_ou
 
 def test_closed_standard_input_is_said_and_a_failed_write_names_the_output(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
+    check_outputs(None, inputs=["-"])
     with pytest.raises(ValueError, match="standard input is closed"):
         read_texts()
     with pytest.raises(FileNotFoundError, match="no/m.json'$"):
