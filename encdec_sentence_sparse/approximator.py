@@ -4,7 +4,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_sequence
 
-from .selection import Sentences, sentence_means
+from .selection import sentence_means
+from .sentences import Sentences
 
 KINDS = ("gru", "mean", "attention")
 

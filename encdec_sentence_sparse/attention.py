@@ -1,23 +1,17 @@
-"""Encoder-decoder attention over the selected sentences, and the cache that keeps every source once.
+"""Encoder-decoder attention over the selected sentences, as a mask: the form to read and to train through.
 
-There are two paths, tested equal. `forward` (training, `use_cache=False`) computes the selection as a mask over all
-words: easy to read and to train through, and no faster than full attention. `decode_step` keeps keys and values once
-per source, makes those of a sentence when a beam first selects it, and fetches only the words of selected sentences.
+All words are read, and those of the sentences that were not selected get the weight 0. This is no faster than full
+attention; fast_attention.py decodes to the same numbers from the words of the selected sentences alone.
 """
 
 import copy
-from typing import NamedTuple
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers.cache_utils import DynamicCache, EncoderDecoderCache
-from transformers.models.bart.configuration_bart import BartConfig
 
 from .selection import (
     Selection,
     SentenceAttention,
-    Sentences,
     approximate_attention,
     feature_sums,
     mean_key_attention,
@@ -27,37 +21,27 @@ from .selection import (
     sentence_means,
     top_r,
 )
+from .sentences import Sentences
 
 FULL = Selection()
 
 
-class LayerMemory(NamedTuple):
-    """What one decoder layer keeps of the documents."""
+def word_attention(queries: Tensor, keys: Tensor, keep: Tensor) -> Tensor:
+    """Attention to the words that are kept: the softmax of Eq. (2) and Eq. (3).
 
-    keys_values: Tensor  # (B, S, 2, D): key and value of a word side by side, so that one gather fetches both
-    sentence_keys: Tensor | None  # (B, H, N, K), of the modes that compare a query with one vector per sentence
-    made: Tensor | None = None  # (B, N) bool: sentences whose keys and values are there; None = all
-
-
-class SourceCache(EncoderDecoderCache):
-    """A cache for `generate` that keeps each source once, however many beams it has.
-
-    `generate` moves the cache's rows when beams change places. All beams of a source read the same source, so only the
-    self-attention part has to move.
+    Args:
+        queries: (B, H, Q, K), times K ** -0.5; keys: (B, H, S, K).
+        keep: (B, 1, 1 or Q, S) bool, True = attend.
+    Returns:
+        (B, H, Q, S), rows sum to 1 over the kept words alone (D12).
     """
+    return (queries @ keys.transpose(-1, -2)).masked_fill(~keep, float("-inf")).softmax(-1)
 
-    def __init__(self, config: BartConfig, memories: list[LayerMemory], sentences: Sentences, states: Tensor):
-        super().__init__(DynamicCache(config=config), DynamicCache(config=config))
-        self.memories, self.sentences, self.states = memories, sentences, states  # states: (B, S, D)
-        self.lengths = (sentences.ids >= 0).sum(1).tolist()  # (B,) tokens
-        has_padding = min(self.lengths) < sentences.ids.size(1)
-        self.keep_words = (sentences.ids >= 0)[:, None, None] if has_padding else None  # (B, 1, 1, S)
-        self.gathered = torch.empty_like(memories[0].keys_values[0])  # (S, 2, D), overwritten by every gather
-        longest = sentences.membership.float().sum(1).sort(descending=True).values  # (B, N)
-        self.most_words = longest.cumsum(1).amax(0).long().tolist()  # (N,) that 1, 2, ..., N sentences can have
 
-    def reorder_cache(self, beam_idx: Tensor) -> None:
-        self.self_attention_cache.reorder_cache(beam_idx)
+def words_of(keep: Tensor, sentence_ids: Tensor) -> Tensor:
+    """Selected sentences -> their words: (B, Q, N) bool and (B, S) -> (B, 1, Q, S) bool."""
+    sentences = sentence_ids.clamp_min(0).unsqueeze(1).expand(-1, keep.size(1), -1)  # (B, Q, S)
+    return (keep.gather(2, sentences) & (sentence_ids >= 0).unsqueeze(1)).unsqueeze(1)
 
 
 class SentenceSparseAttention(nn.Module):
@@ -85,12 +69,19 @@ class SentenceSparseAttention(nn.Module):
         """(B, L, D) -> (B, H, L, K). D1: also for sentence keys, whose heads the released code mixes up."""
         return vectors.view(*vectors.shape[:2], self.heads, self.head_width).transpose(1, 2)
 
+    def join(self, contexts: Tensor) -> Tensor:
+        """(B, H, Q, K) -> (B, Q, D), through the output projection."""
+        return self.out_proj(contexts.transpose(1, 2).flatten(2))
+
+    def scaled_queries(self, hidden: Tensor) -> Tensor:
+        """(B, Q, D) decoder states -> (B, H, Q, K) q_m, times K ** -0.5."""
+        return self.split(self.q_proj(hidden)) * self.head_width**-0.5
+
     def forward(
         self,
         hidden_states: Tensor,
-        past_key_values: SourceCache | None = None,
-        key_value_states: Tensor | None = None,
-        sentences: Sentences | None = None,
+        key_value_states: Tensor,
+        sentences: Sentences,
         selection: Selection = FULL,
         record: list[SentenceAttention] | None = None,
         **unused,
@@ -98,55 +89,37 @@ class SentenceSparseAttention(nn.Module):
         """As BART calls it.
 
         Args:
-            hidden_states: (B, T, D), or (B * W, T, D) with a cache of B sources.
-            past_key_values: while decoding; the source is read from it, not from the arguments that follow.
-            key_value_states: (B, S, D) encoder states.
+            hidden_states: (B, T, D); key_value_states: (B, S, D) encoder states.
             record: gets this layer's SentenceAttention.
         Returns:
             As hidden_states, and None in the place of attention weights.
         """
-        if isinstance(past_key_values, SourceCache):
-            return self.decode_step(hidden_states, past_key_values, selection), None
-        memory = self.project(key_value_states, sentences, selection)
-        queries = self.split(self.q_proj(hidden_states))  # (B, H, T, K)
-        keep = self.select(hidden_states, queries, memory, sentences, selection, range(hidden_states.size(1)))
+        queries = self.scaled_queries(hidden_states)  # (B, H, T, K)
+        keys, values = self.split(self.k_proj(key_value_states)), self.split(self.v_proj(key_value_states))
+        vectors, steps = self.sentence_vectors(key_value_states, keys, sentences, selection), range(queries.size(2))
+        # Eq. (2): softmax(Q K^T) V over all words; first the weights, softmax(Q K^T)
+        weights = word_attention(queries, keys, sentences.is_word)  # (B, H, T, S)
+        keep = self.select(hidden_states, queries, weights, vectors, sentences, selection, steps)  # (B, T, N)
         if record is not None:
-            record.append(self.recorded(hidden_states, queries, memory, keep, sentences))
-        context = self.attend_masked(queries, memory, keep, sentences.ids, (sentences.ids >= 0)[:, None, None])
-        return self.out_proj(context.transpose(1, 2).reshape(hidden_states.shape)), None
+            record.append(self.recorded(hidden_states, weights, keep, sentences))
+        if keep is not None:
+            # Eq. (3): softmax(Q K^^T) V^, where K^ and V^ are of the words in I^r_m: all others get the weight 0
+            weights = word_attention(queries, keys, words_of(keep, sentences.ids))
+        context = F.dropout(weights, self.dropout, self.training) @ values  # (B, H, T, K)
+        return self.join(context), None
 
-    def project(self, states: Tensor, sentences: Sentences, selection: Selection, is_lazy: bool = False) -> LayerMemory:
-        """What does not depend on the query, from the encoder states (B, S, D).
-
-        Args:
-            is_lazy: leave keys and values to `fill`, in the modes that can choose sentences without them.
-        """
-        is_lazy = is_lazy and selection.mode in ("random", "approx", "mean_key")
-        made = torch.zeros_like(sentences.exists) if is_lazy else None
-        shape = *states.shape[:2], 2, states.size(2)
-        keys_values = states.new_empty(shape) if is_lazy else self.keys_values(states)
+    def sentence_vectors(
+        self, states: Tensor, keys: Tensor, sentences: Sentences, selection: Selection
+    ) -> Tensor | None:
+        """(B, H, N, K) one vector per sentence for the queries, in the modes that have one; from (B, S, D) states."""
         match selection.mode:
             case "approx":
-                sentence_keys = self.sentence_keys(sentences.encoded)
+                return self.sentence_keys(sentences.encoded)
             case "mean_key":  # W is linear: it maps the mean state to the mean key
-                sentence_keys = self.split(self.k_proj(sentence_means(states, sentences.membership)))
+                return self.split(self.k_proj(sentence_means(states, sentences.membership)))
             case "model_free":
-                sentence_keys = feature_sums(self.split(keys_values[:, :, 0]), sentences.membership, selection.phi)
-            case _:
-                sentence_keys = None
-        return LayerMemory(keys_values, sentence_keys, made)
-
-    def keys_values(self, states: Tensor) -> Tensor:
-        """(..., D) encoder states -> (..., 2, D)."""
-        return torch.stack([self.k_proj(states), self.v_proj(states)], -2)
-
-    def fill(self, memory: LayerMemory, cache: SourceCache, source: int, chosen: Tensor) -> None:
-        """Keys and values of the sentences of one source that were not chosen, (N,) bool, in an earlier step."""
-        is_new = chosen & ~memory.made[source]
-        positions = is_new[cache.sentences.ids[source, : cache.lengths[source]]].nonzero().squeeze(1)
-        if len(positions):
-            memory.keys_values[source, positions] = self.keys_values(cache.states[source, positions])
-            memory.made[source] |= chosen
+                return feature_sums(keys, sentences.membership, selection.phi)
+        return None
 
     def sentence_keys(self, encoded: Tensor) -> Tensor:
         """The approximator's keys: (B, N, D) -> (B, H, N, K)."""
@@ -159,126 +132,50 @@ class SentenceSparseAttention(nn.Module):
         queries = self.split(self.sentence_q(hidden)) * self.head_width**-0.5
         return approximate_attention(queries, sentence_keys, exists)
 
-    def word_attention(self, queries: Tensor, memory: LayerMemory, sentences: Sentences) -> Tensor:
-        """(B, H, Q, S) attention to all words, the softmax of Eq. (2)."""
-        keys = self.split(memory.keys_values[:, :, 0])
-        logits = queries * self.head_width**-0.5 @ keys.transpose(-1, -2)
-        return logits.masked_fill((sentences.ids < 0)[:, None, None], float("-inf")).softmax(-1)
-
     def select(
         self,
         hidden: Tensor,
         queries: Tensor,
-        memory: LayerMemory,
+        weights: Tensor | None,
+        vectors: Tensor | None,
         sentences: Sentences,
         selection: Selection,
         steps: range,
     ) -> Tensor | None:
-        """(B, Q, N) bool: the sentences that each query of target steps `steps` attends to; None = all."""
+        """The sentences that each query of target steps `steps` attends to; D13: each beam chooses for itself.
+
+        Args:
+            hidden: (B, Q, D), of which `queries` (B, H, Q, K) were made.
+            weights: (B, H, Q, S) attention to all words, of mode "ideal"; vectors: see `sentence_vectors`.
+        Returns:
+            (B, Q, N) bool; None = all.
+        """
         if selection.mode == "full" or selection.r >= sentences.exists.size(1):
             return None
-        membership, exists, scaled = sentences.membership, sentences.exists, queries * self.head_width**-0.5
+        membership, exists = sentences.membership, sentences.exists
         match selection.mode:
             case "ideal":
-                scores = saliency(self.word_attention(queries, memory, sentences), membership)
+                scores = saliency(weights, membership)
             case "random":
                 scores = random_scores(sentences.ids, exists.size(1), self.layer, steps, selection.seed)  # (B, T, N)
                 scores = scores.repeat(1, hidden.size(1) // len(steps), 1).unsqueeze(1)  # beams and heads share a draw
             case "approx":
-                scores = self.approximate(hidden, memory.sentence_keys, exists)
+                scores = self.approximate(hidden, vectors, exists)
             case "mean_key":
-                scores = mean_key_attention(scaled, memory.sentence_keys, membership, exists)
+                scores = mean_key_attention(queries, vectors, membership, exists)
             case "model_free":
-                scores = model_free_scores(scaled, memory.sentence_keys, selection.phi)
+                scores = model_free_scores(queries, vectors, selection.phi)
         scores = scores.mean(1)  # A.4: heads are averaged before the top-r, so that all of a layer share one subset
-        if selection.share_beams:  # D13
-            by_beam = scores.unflatten(1, (-1, len(steps)))  # (B, W, T, N)
-            scores = by_beam.mean(1, keepdim=True).expand_as(by_beam).flatten(1, 2)
         return top_r(scores, exists, selection.r)
 
-    def attend_masked(
-        self, queries: Tensor, memory: LayerMemory, keep: Tensor | None, sentence_ids: Tensor, keep_words: Tensor | None
-    ) -> Tensor:
-        """The teaching path: attention to all words with the others masked: (B, H, Q, K).
-
-        Args:
-            keep: (B, Q, N); None = all sentences.
-            keep_words: (B, 1, 1, S) bool, False = padding; None = there is none.
-        """
-        keys, values = (self.split(part) for part in memory.keys_values.unbind(2))
-        dropout = self.dropout if self.training else 0.0
-        if keep is not None:
-            word_sentence = sentence_ids.clamp_min(0).unsqueeze(1).expand(-1, keep.size(1), -1)  # (B, Q, S)
-            keep_words = keep_words & keep.gather(2, word_sentence).unsqueeze(1)  # (B, 1, Q, S)
-        # Eq. (2): softmax(Q K^T) V, and with a selection Eq. (3); D12: the softmax is over the kept words alone.
-        return F.scaled_dot_product_attention(queries, keys, values, keep_words, dropout)
-
-    def recorded(
-        self, hidden: Tensor, queries: Tensor, memory: LayerMemory, keep: Tensor | None, sentences: Sentences
-    ) -> SentenceAttention:
+    def recorded(self, hidden: Tensor, weights: Tensor, keep: Tensor | None, sentences: Sentences) -> SentenceAttention:
         """What `record` gets; the approximation too, whatever the mode: training compares it with the exact one.
 
         It holds sums over sentences alone: the attention to all words, (B, H, T, S), is gone before the next layer's.
         """
-        exact = saliency(self.word_attention(queries, memory, sentences), sentences.membership)
-        approximate = None
+        exact, approximate = saliency(weights, sentences.membership), None
         if sentences.encoded is not None:
             approximate = self.approximate(hidden, self.sentence_keys(sentences.encoded), sentences.exists)
         if keep is None:
             keep = sentences.exists.unsqueeze(1).expand(-1, hidden.size(1), -1)
         return SentenceAttention(exact, approximate, keep)
-
-    def decode_step(self, hidden_states: Tensor, cache: SourceCache, selection: Selection) -> Tensor:
-        """The fast path, one step of `generate`: (B * W, 1, D) -> (B * W, 1, D)."""
-        memory, sentences = cache.memories[self.layer], cache.sentences
-        end = cache.self_attention_cache.get_seq_length(self.layer)
-        steps = range(end - hidden_states.size(1), end)
-        # Beams of a source stand side by side: they become queries to one memory.
-        hidden = hidden_states.reshape(len(sentences.ids), -1, hidden_states.size(-1))  # (B, W, D)
-        queries = self.split(self.q_proj(hidden))  # (B, H, W, K)
-        keep = self.select(hidden, queries, memory, sentences, selection, steps)
-        if keep is None:
-            context = self.attend_masked(queries, memory, None, sentences.ids, cache.keep_words)
-        elif keep.device.type == "cpu":
-            context = self.attend_gathered(queries, memory, keep, cache)
-        else:
-            words = cache.most_words[min(selection.r * keep.size(1), keep.size(2)) - 1]
-            context = self.attend_gathered_at_once(queries, memory, keep, sentences.ids, words)
-        return self.out_proj(context.transpose(1, 2).reshape(hidden_states.shape))
-
-    def attend_gathered(self, queries: Tensor, memory: LayerMemory, keep: Tensor, cache: SourceCache) -> Tensor:
-        """Per source, fetch the words that any beam selected, and let each beam see those that it selected itself.
-
-        One gather of what all beams need reads less than a gather per beam: beams mostly agree. It goes into a buffer
-        that is used again and again; fresh memory would cost as much as the copy.
-        """
-        contexts = []
-        for source, length in enumerate(cache.lengths):
-            ids, kept = cache.sentences.ids[source, :length], keep[source]  # (S,), (Q, N)
-            chosen = kept.any(0)  # (N,)
-            if memory.made is not None:
-                self.fill(memory, cache, source, chosen)
-            positions = chosen[ids].nonzero().squeeze(1)  # (words,)
-            words = cache.gathered[: len(positions)]
-            torch.index_select(memory.keys_values[source], 0, positions, out=words)  # (words, 2, D)
-            keys, values = (self.split(part.unsqueeze(0)) for part in words.unbind(1))  # (1, H, words, K)
-            keep_words = None if len(kept) == 1 else kept[:, ids[positions]]  # (Q, words)
-            # Eq. (3): softmax(Q K^^T) V^ over the words of the selected sentences
-            contexts.append(F.scaled_dot_product_attention(queries[source : source + 1], keys, values, keep_words))
-        return torch.cat(contexts)  # (B, H, Q, K)
-
-    def attend_gathered_at_once(
-        self, queries: Tensor, memory: LayerMemory, keep: Tensor, sentence_ids: Tensor, words: int
-    ) -> Tensor:
-        """The same for all sources together, without a number that a GPU would have to wait for.
-
-        Args:
-            words: how many to fetch of each source; no source may need more.
-        """
-        is_read = keep.any(1).gather(1, sentence_ids.clamp_min(0)) & (sentence_ids >= 0)  # (B, S)
-        positions = is_read.byte().topk(words, 1).indices  # (B, words): what is read, and then what is not
-        documents = torch.arange(len(sentence_ids), device=keep.device).unsqueeze(1)
-        keys, values = (self.split(part) for part in memory.keys_values[documents, positions].unbind(2))
-        sentences = sentence_ids.gather(1, positions).clamp_min(0).unsqueeze(1).expand(-1, keep.size(1), -1)
-        keep_words = keep.gather(2, sentences) & is_read.gather(1, positions).unsqueeze(1)  # (B, Q, words)
-        return F.scaled_dot_product_attention(queries, keys, values, keep_words.unsqueeze(1))

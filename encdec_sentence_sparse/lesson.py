@@ -12,9 +12,9 @@ import matplotlib.pyplot as plt
 import torch
 from transformers import BartForConditionalGeneration
 
-from encdec_sentence_sparse import Selection, SentenceSparseBart, add_approximator, freeze, selection, top_r
+from encdec_sentence_sparse import Selection, SentenceSparseBart, add_approximator, selection, sentences_of, top_r
 from encdec_sentence_sparse.approximator import SentenceEncoder
-from encdec_sentence_sparse.model import approximator_parameters, bart_config
+from encdec_sentence_sparse.model import approximator_parameters, bart_config, freeze
 
 torch.set_num_threads(1)
 seed = 0
@@ -53,7 +53,7 @@ plt.show()
 # sentence has the strongest word. Is it the most salient? And what does each word get with $r = 2$?
 # %%
 products = torch.tensor([2.0, 2.0, 1.0, 4.0, 1.0]).log()  # q . k of one step with five words
-sentences = selection.sentences_of(torch.tensor([[0, 0, 0, 1, 2]]), torch.ones(1, 5))  # the sentence of each word
+sentences = sentences_of(torch.tensor([[0, 0, 0, 1, 2]]), torch.ones(1, 5))  # the sentence of each word
 word = products.softmax(-1).view(1, 1, 1, 5)  # one document, one head, one step
 exact = selection.saliency(word, sentences.membership)
 print("words:", word.flatten(), "sentences:", exact.flatten())

@@ -1,13 +1,6 @@
 """BART with sentence-sparse attention. The idea is in selection.py and attention.py; this is the BART around it.
 
-    bart, tokenizer = load_model(name)  # facebook/bart-large-cnn, or a folder
-    document = ["A storm hit Norwick on Monday.", "Nobody was hurt.", "Schools stay closed until Friday."]
-    item = encode(tokenizer, document, 1024)  # or a text and rule="nltk"
-    ids, sentence_ids = torch.tensor([item.ids]), torch.tensor([item.sentence_ids])  # (B, S) each
-    bart.selection = Selection("mean_key", r=2)  # needs no training; "approx" is the paper's learned choice
-    summary = bart.generate(ids, sentence_ids=sentence_ids, num_beams=4, min_length=0, max_length=30)
-
-Figure 3: the sentence encoder reads the encoder's states; every decoder layer has a `SentenceSparseAttention`.
+Figure 3: the sentence encoder reads the encoder's states; every decoder layer has a `FastAttention`.
 """
 
 from pathlib import Path
@@ -20,20 +13,23 @@ from transformers.models.bart.configuration_bart import BartConfig
 from transformers.models.bart.modeling_bart import BartForConditionalGeneration
 
 from .approximator import SentenceEncoder
-from .attention import SentenceSparseAttention, SourceCache
+from .fast_attention import FastAttention, SourceCache
 from .lobart import make_local
-from .selection import PHASES, Selection, SentenceAttention, Sentences, sentences_of
+from .selection import PHASES, Selection, SentenceAttention
+from .sentences import Sentences, sentences_of
 
-NOT_SUPPORTED = {  # argument of `generate`: the value at which it does nothing
-    "assistant_model": None, "cache_implementation": None, "encoder_no_repeat_ngram_size": 0,
-    "encoder_repetition_penalty": 1.0, "guidance_scale": 1.0, "inputs": None, "inputs_embeds": None,
-    "negative_prompt_ids": None, "output_attentions": False, "past_key_values": None,
-    "prompt_lookup_num_tokens": None, "record": None, "trust_remote_code": False, "use_mtp": False,
+# Arguments of `generate`, and the value at which they do nothing: what reads the source's tokens or other prompts, what
+# brings a cache or a loop of its own, and what is not computed here or would grow with each step.
+NOT_SUPPORTED = {
+    "encoder_no_repeat_ngram_size": 0, "encoder_repetition_penalty": 1.0, "guidance_scale": 1.0, "inputs": None,
+    "inputs_embeds": None, "negative_prompt_ids": None, "prompt_lookup_num_tokens": None,
+    "assistant_model": None, "cache_implementation": None, "past_key_values": None, "trust_remote_code": False,
+    "use_mtp": False, "output_attentions": False, "record": None,
 }  # fmt: skip
 
 
 class SentenceSparseBart(BartForConditionalGeneration):
-    """A BART with SentenceSparseAttention in every decoder layer. `selection` says how, and may be changed at any time.
+    """A BART with sentence-sparse attention in every decoder layer. `selection` says how; it may be changed any time.
 
     Two fields of our own are saved with its config: `sentence_encoder` (None, or a kind of approximator.KINDS) and
     `attention_window` (None, or the width of LoBART's local attention).
@@ -43,7 +39,7 @@ class SentenceSparseBart(BartForConditionalGeneration):
         super().__init__(config)
         self.selection = Selection()
         for number, layer in enumerate(self.get_decoder().layers):
-            layer.encoder_attn = SentenceSparseAttention(layer.encoder_attn, number)
+            layer.encoder_attn = FastAttention(layer.encoder_attn, number)
         self.sentence_encoder: SentenceEncoder | None = None
         if getattr(config, "attention_window", None):
             make_local(self, config.attention_window)
@@ -51,7 +47,7 @@ class SentenceSparseBart(BartForConditionalGeneration):
             add_approximator(self, config.sentence_encoder)
 
     @property
-    def attentions(self) -> list[SentenceSparseAttention]:
+    def attentions(self) -> list[FastAttention]:
         return [layer.encoder_attn for layer in self.get_decoder().layers]
 
     def forward(
@@ -74,8 +70,6 @@ class SentenceSparseBart(BartForConditionalGeneration):
         """
         sentences = None
         if not isinstance(past_key_values, SourceCache):
-            if self.selection.share_beams:
-                raise ValueError("share_beams needs the cache of `generate`, which alone knows the beams of a source")
             if encoder_outputs is None:
                 encoder_outputs = self.get_encoder()(input_ids=input_ids, attention_mask=attention_mask)
             sentences = self.find_sentences(encoder_outputs[0], sentence_ids, attention_mask, record is not None)
@@ -126,11 +120,7 @@ class SentenceSparseBart(BartForConditionalGeneration):
             attention_mask: (B, S); left out, <pad> in input_ids is padding, as in transformers.
             encoder_outputs: in place of input_ids, where the documents are already encoded; stays as it is.
             use_cache: False = the masked form, every step from the beginning.
-            generation: keyword arguments of transformers' `generate`, generation_config too. Not supported are what
-                reads the source's tokens or other prompts (encoder_no_repeat_ngram_size, encoder_repetition_penalty,
-                guidance_scale, inputs, inputs_embeds, negative_prompt_ids, prompt_lookup_num_tokens), what brings a
-                cache or a loop of its own (assistant_model, cache_implementation, past_key_values, trust_remote_code,
-                use_mtp), and what is not computed or would grow with each step (output_attentions, record).
+            generation: keyword arguments of transformers' `generate`, generation_config too, but NOT_SUPPORTED.
         Raises:
             ValueError: as in `forward`; an argument that is not supported, given here or by a generation_config.
         """
@@ -181,17 +171,6 @@ def freeze(model: SentenceSparseBart, phase: str) -> None:
         parameter.requires_grad_(phase in ("kl", "integrated"))
 
 
-def take_turns(model: SentenceSparseBart, step: int) -> None:
-    """D23, interleaved updates: drop the gradients of theta~ at even updates, and all others at odd ones.
-
-    So Eq. (13) moves the decoder at a fixed theta~, and then Eq. (14) moves theta~ at the new decoder.
-    """
-    theta = set(map(id, approximator_parameters(model)))
-    for parameter in model.parameters():
-        if (id(parameter) in theta) == (step % 2 == 0):
-            parameter.grad = None
-
-
 def bart_config(
     vocabulary: int, width: int, feed_forward: int, heads: int, layers: int, positions: int, **more
 ) -> BartConfig:
@@ -201,6 +180,13 @@ def bart_config(
     return BartConfig(vocab_size=vocabulary, d_model=width, max_position_embeddings=positions, **sides, **more)
 
 
+def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
+    """A tokenizer by hub name or folder, which runs no code of theirs; ValueError where its file is missing."""
+    if Path(name).is_dir() and not any(Path(name, file).is_file() for file in ("tokenizer.json", "vocab.json")):
+        raise ValueError("it has no tokenizer.json")  # transformers would make up one that knows no word
+    return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+
+
 def load_model(name: str) -> tuple[SentenceSparseBart, PreTrainedTokenizerBase]:
     """Any BART of transformers, or a model of this package, in eval mode, and its tokenizer, by hub name or folder.
 
@@ -208,11 +194,11 @@ def load_model(name: str) -> tuple[SentenceSparseBart, PreTrainedTokenizerBase]:
         ValueError: not there, not in reach, no BART, weights that do not fit or are not finite; says what to do.
     """
     try:
-        tokenizer, kind = AutoTokenizer.from_pretrained(name), BartConfig.get_config_dict(name)[0].get("model_type")
+        tokenizer, kind = load_tokenizer(name), BartConfig.get_config_dict(name)[0].get("model_type")
         if kind != "bart":
             raise ValueError(f"it is a {kind} model: give the name or folder of a BART")
         model, report = SentenceSparseBart.from_pretrained(
-            name, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True
+            name, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True, trust_remote_code=False
         )
     except Exception as error:  # transformers and the hub raise a dozen unrelated types
         remedy = "it is neither a run nor a BART" if Path(name).exists() else f"HF_HUB_OFFLINE=0 hf download {name}"

@@ -1,9 +1,11 @@
 """Which source sentences a decoder step attends to, and how that is learned: Sections 3 and 4, in the paper's order.
 
-Eq. (1) is in cost.py, Eq. (2), (3), (8) and (9) in attention.py, Eq. (10) in approximator.py, all others here.
+Eq. (1) is in experiments/cost.py, Eq. (2), (3), (8) and (9) in attention.py, Eq. (10) in approximator.py, all others
+here.
 
 Shapes: B documents, S source tokens, N sentences of the longest document, H heads, K head width, T target steps. The
-queries Q of a document are its T target steps in training, and its W beams while decoding.
+queries Q of a document are its T target steps in training, and its W beams while decoding. `membership` is (B, S, N),
+1.0 where a token belongs to a sentence; `exists` is (B, N), False where a document has fewer sentences.
 """
 
 from collections.abc import Sequence
@@ -32,7 +34,6 @@ class Selection:
     mode: str = "full"  # one of MODES; "ideal" is Eq. (6), "approx" Eq. (7), "model_free" Eq. (19)
     r: int = 5  # sentences; more than a document has means all of them
     phi: str = "elu"  # of model_free: "elu" (elu + 1), "exp" or "relu"
-    share_beams: bool = False  # D13: one choice for all beams of a source, by the mean of their scores (released code)
     seed: int = 0  # of random
 
     def __post_init__(self):
@@ -42,15 +43,6 @@ class Selection:
             raise ValueError(f"phi is {self.phi!r}; use one of {', '.join(PHI)}")
         if self.r < 1:
             raise ValueError(f"r is {self.r}; at least 1 sentence must be attended to")
-
-
-class Sentences(NamedTuple):
-    """The sentences of a batch of documents."""
-
-    ids: Tensor  # (B, S) sentence of each token, from 0; -1 = padding
-    membership: Tensor  # (B, S, N) 1.0 where the token belongs to the sentence
-    exists: Tensor  # (B, N) bool; False = padding of a document with fewer sentences
-    encoded: Tensor | None = None  # (B, N, D) from the sentence encoder, Eq. (10)
 
 
 class SentenceAttention(NamedTuple):
@@ -197,7 +189,7 @@ def objective(
             divergence = kl_loss(record, is_step, exists, temperature, kl_scale)
             # Eq. (12): L_I = L_xent + lambda L_KL
             loss = cross_entropy + kl_weight * divergence
-            # One backward pass gives both gradients, and one step of Adam takes both (D23) or one (model.take_turns).
+            # D23: one backward pass gives both gradients, and one step of Adam takes both (the paper: in turns).
             # Eq. (13): the decoder's gradient is that of L_xent + lambda L_KL.
             # Eq. (14): theta~'s gradient is that of lambda L_KL: the top-r choice passes none of L_xent on.
             return {"loss": loss, "xent": cross_entropy, "kl": divergence}
@@ -251,39 +243,3 @@ def mean_key_attention(queries: Tensor, means: Tensor, membership: Tensor, exist
     """
     log_words = membership.sum(1).clamp_min(1).log()[:, None, None]  # (B, 1, 1, N)
     return sentence_softmax(queries @ means.transpose(-1, -2) + log_words, exists)
-
-
-# Input
-
-
-def sentences_of(sentence_ids: Tensor, attention_mask: Tensor, dtype: torch.dtype = torch.float32) -> Sentences:
-    """Sentence ids in the forms that attention needs; ValueError where they do not cover the input.
-
-    Args:
-        sentence_ids: (B, S) int64: 0, 1, ... in reading order without gaps, and -1 at padding.
-        attention_mask: (B, S) 1 = token, 0 = padding, which is on the right.
-    """
-    check_ids(sentence_ids, attention_mask)
-    last = sentence_ids.amax(1, keepdim=True)  # (B, 1)
-    numbers = torch.arange(int(last.max()) + 1, device=sentence_ids.device)  # (N,)
-    return Sentences(sentence_ids, (sentence_ids.unsqueeze(-1) == numbers).to(dtype), numbers <= last)
-
-
-def check_ids(sentence_ids: Tensor, attention_mask: Tensor) -> None:
-    """ValueError that names the document and the position where sentence ids do not cover the input."""
-    if sentence_ids.shape != attention_mask.shape:
-        raise ValueError(f"sentence_ids {tuple(sentence_ids.shape)} must be as input_ids {tuple(attention_mask.shape)}")
-    is_token = attention_mask.bool()
-    if not is_token.any(1).all():
-        raise ValueError(f"document {is_token.any(1).tolist().index(False)} has no token")
-    was_token = F.pad(is_token, (1, 0), value=True)[:, :-1]
-    jump = sentence_ids - F.pad(sentence_ids, (1, 0), value=-1)[:, :-1]
-    problems = {
-        "has padding before a token, it must be on the right": is_token & ~was_token,
-        "belongs to no sentence: give every token the number of its sentence": is_token & (sentence_ids < 0),
-        "is padding and must have sentence id -1": ~is_token & (sentence_ids != -1),
-        "leaves a gap: ids are 0, 1, 2, ... in reading order": is_token & ((jump < 0) | (jump > 1)),
-    }
-    for problem, where in problems.items():
-        for document, position in where.nonzero()[:1].tolist():
-            raise ValueError(f"position {position} of document {document} {problem}")

@@ -1,4 +1,4 @@
-"""Where sentences begin and end: in characters, and in tokens.
+"""Where sentences begin and end: in characters, in tokens, and in the tensors that attention needs.
 
 Two rules (D8): "given" (the data's own sentences) and "nltk" (the paper's: NLTK's English punkt model).
 """
@@ -7,6 +7,11 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
 
 Span = tuple[int, int]  # first character and the one behind the last
 
@@ -56,3 +61,50 @@ def token_sentence_ids(offsets: Sequence[Span], spans: Sequence[Span], is_specia
         ids.append(len(spans) + i if special and i > last_text >= 0 else sentence)
     numbers = {sentence: number for number, sentence in enumerate(dict.fromkeys(ids))}
     return [numbers[sentence] for sentence in ids]  # [2, 2, 5] -> [0, 0, 1]
+
+
+class Sentences(NamedTuple):
+    """The sentences of a batch of documents."""
+
+    ids: Tensor  # (B, S) sentence of each token, from 0; -1 = padding
+    membership: Tensor  # (B, S, N) 1.0 where the token belongs to the sentence
+    exists: Tensor  # (B, N) bool; False = padding of a document with fewer sentences
+    encoded: Tensor | None = None  # (B, N, D) from the sentence encoder, Eq. (10)
+
+    @property
+    def is_word(self) -> Tensor:
+        """(B, 1, 1, S) bool; False = padding."""
+        return (self.ids >= 0)[:, None, None]
+
+
+def sentences_of(sentence_ids: Tensor, attention_mask: Tensor, dtype: torch.dtype = torch.float32) -> Sentences:
+    """Sentence ids in the forms that attention needs; ValueError where they do not cover the input.
+
+    Args:
+        sentence_ids: (B, S) int64: 0, 1, ... in reading order without gaps, and -1 at padding.
+        attention_mask: (B, S) 1 = token, 0 = padding, which is on the right.
+    """
+    check_ids(sentence_ids, attention_mask)
+    last = sentence_ids.amax(1, keepdim=True)  # (B, 1)
+    numbers = torch.arange(int(last.max()) + 1, device=sentence_ids.device)  # (N,)
+    return Sentences(sentence_ids, (sentence_ids.unsqueeze(-1) == numbers).to(dtype), numbers <= last)
+
+
+def check_ids(sentence_ids: Tensor, attention_mask: Tensor) -> None:
+    """ValueError that names the document and the position where sentence ids do not cover the input."""
+    if sentence_ids.shape != attention_mask.shape:
+        raise ValueError(f"sentence_ids {tuple(sentence_ids.shape)} must be as input_ids {tuple(attention_mask.shape)}")
+    is_token = attention_mask.bool()
+    if not is_token.any(1).all():
+        raise ValueError(f"document {is_token.any(1).tolist().index(False)} has no token")
+    was_token = F.pad(is_token, (1, 0), value=True)[:, :-1]
+    jump = sentence_ids - F.pad(sentence_ids, (1, 0), value=-1)[:, :-1]
+    problems = {
+        "has padding before a token, it must be on the right": is_token & ~was_token,
+        "belongs to no sentence: give every token the number of its sentence": is_token & (sentence_ids < 0),
+        "is padding and must have sentence id -1": ~is_token & (sentence_ids != -1),
+        "leaves a gap: ids are 0, 1, 2, ... in reading order": is_token & ((jump < 0) | (jump > 1)),
+    }
+    for problem, where in problems.items():
+        for document, position in where.nonzero()[:1].tolist():
+            raise ValueError(f"position {position} of document {document} {problem}")

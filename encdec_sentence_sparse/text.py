@@ -1,8 +1,7 @@
 """Text -> token ids and the sentence of each token -> batches."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -41,46 +40,6 @@ class Item(NamedTuple):
     sentence_ids: list[int]  # (S,) 0, 1, ... without gaps
     was_cut: bool
     target: list[int] = []  # (T,)
-
-
-class StoredItems(Sequence):
-    """Items in a folder, each read from the disk when it is asked for.
-
-    If the folder is not there, what `read` gives is written first, one by one.
-    """
-
-    def __init__(self, folder: Path, read: Callable[[], Iterable[Item]]):
-        if not folder.exists():
-            self.write(read(), folder.with_name(f"{folder.name}.unfinished")).rename(folder)
-        self.sizes = np.load(folder / "sizes.npy")  # (items, 3), see `sizes_of`
-        self.ends = (self.sizes @ [2, 1, 0]).cumsum()
-        self.numbers = np.memmap(folder / "numbers", np.int32, "r")
-
-    @staticmethod
-    def write(items: Iterable[Item], folder: Path) -> Path:
-        folder.mkdir(exist_ok=True)
-        with (folder / "numbers").open("wb") as file:
-            sizes = []
-            for item in items:
-                file.write(np.int32([*item.ids, *item.sentence_ids, *item.target]))
-                sizes.append(sizes_of([item])[0])
-        np.save(folder / "sizes.npy", sizes)
-        return folder
-
-    def __len__(self) -> int:
-        return len(self.sizes)
-
-    def __getitem__(self, i: int) -> Item:
-        source, target, was_cut = self.sizes[i].tolist()
-        numbers = self.numbers[self.ends[i] - 2 * source - target : self.ends[i]].tolist()
-        return Item(numbers[:source], numbers[source : 2 * source], bool(was_cut), numbers[2 * source :])
-
-
-def sizes_of(items: Sequence[Item]) -> np.ndarray:
-    """(items, 3): tokens of the source, tokens of the summary, 1 = was cut."""
-    if isinstance(items, StoredItems):
-        return items.sizes
-    return np.array([(len(item.ids), len(item.target), item.was_cut) for item in items])
 
 
 class Batch(NamedTuple):
@@ -147,7 +106,7 @@ class Batches:
 
     def __init__(self, items: Sequence[Item], batch_size: int, seed: int):
         self.batch_size, self.seed = batch_size, seed
-        self.lengths = sizes_of(items)[:, 0]
+        self.lengths = np.array([len(item.ids) for item in items])
         self.per_epoch = -(-len(items) // batch_size)
 
     def __iter__(self) -> Iterator[list[int]]:

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -45,8 +45,9 @@ from shared.timing import find_device, keep_memory, spread, time_rounds
 
 from ..approximator import KINDS, SentenceEncoder
 from ..model import SentenceSparseBart, add_approximator, bart_config
-from ..run import one_line_errors
-from ..selection import Selection, sentences_of
+from ..run import Positive, Range, check_fields, one_line_errors, read_flags
+from ..selection import Selection
+from ..sentences import sentences_of
 from .cost import appendix_b, attention_costs, attention_parts, table_1
 from .precision import PRECISIONS, convert
 
@@ -60,20 +61,24 @@ SIDES = ("generate", "approx", "mean_key", "CTranslate2")
 PARTS = ("encoder", *KINDS, "sentence level", "word level", "all words")
 
 
+@tyro.conf.configure(tyro.conf.FlagCreatePairsOff)
 @dataclass
 class Options:
     """The command line."""
 
     models: tuple[Literal["base", "large"], ...] = ("base", "large")
-    lengths: tuple[int, ...] = (800, 4000)  # words of a document, 60 to 4096; CNN/DailyMail and arXiv
-    beams: tuple[int, ...] = (1, 4)
-    sources: tuple[int, ...] = (1,)  # documents decoded at a time
-    r: tuple[int, ...] = (5, 10, 30)  # sentences to attend to
-    tokens: tuple[int, ...] = (24,)  # of a summary
-    repeats: int = 7  # timed rounds, at least 3
+    lengths: tuple[Annotated[int, Range(60, 4096)], ...] = (
+        800,
+        4000,
+    )  # words; CNN/DailyMail and arXiv
+    beams: tuple[Positive, ...] = (1, 4)
+    sources: tuple[Positive, ...] = (1,)  # documents decoded at a time
+    r: tuple[Positive, ...] = (5, 10, 30)  # sentences to attend to
+    tokens: tuple[Positive, ...] = (24,)  # of a summary
+    repeats: Annotated[int, Range(3, 1000)] = 7  # timed rounds
     sides: tuple[Literal[SIDES], ...] = SIDES  # beside shared, which always runs
     precision: tuple[Literal[PRECISIONS], ...] = ("float32",)  # packed: float32, weights laid out for oneDNN
-    threads: int = 1
+    threads: Positive = 1
     device: Literal["cpu", "cuda"] = "cpu"
     csv: Path | None = None  # write all rows here
     quick: bool = False  # a tiny model: shows that all sides run, nothing more
@@ -256,14 +261,8 @@ def time_growth(options: Options) -> list[dict]:
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    options = tyro.cli(
-        Options, prog=f"python -m {__package__}.benchmark", description=__doc__, args=arguments,
-        config=(tyro.conf.FlagCreatePairsOff,),
-    )  # fmt: skip
-    if options.repeats < 3 or min(*options.tokens, *options.r, *options.beams, *options.sources) < 1:
-        raise ValueError("need 3 repeats, and tokens, r, beams and sources of at least 1")
-    if not 60 <= min(options.lengths) <= max(options.lengths) < 4097:
-        raise ValueError("--lengths must be 60 to 4096 words")
+    options = read_flags(Options, arguments, prog=f"python -m {__package__}.benchmark", description=__doc__)
+    check_fields(options)
     find_device(options.device)
     check_outputs(options.csv)
     keep_memory()

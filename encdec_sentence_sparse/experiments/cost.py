@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..attention import SourceCache
+from ..fast_attention import SourceCache
 from ..model import SentenceSparseBart
 
 
@@ -90,14 +90,14 @@ def coefficients(fit: Callable, seconds: np.ndarray) -> dict:
 
 def attention_parts(model: SentenceSparseBart, cache: SourceCache, hidden: Tensor, tokens: int) -> dict[str, Callable]:
     """Section 4.1: the choice of sentences for (B, W, D) states, and attention to the words, for all tokens."""
-    queries, ids = model.attentions[0].split(hidden), cache.sentences.ids
+    queries = model.attentions[0].split(hidden)
     layers = list(zip(model.attentions, cache.memories, strict=True))
-    choose = lambda a, memory: a.select(hidden, queries, memory, cache.sentences, model.selection, range(1))  # noqa: E731
+    choose = lambda a, memory: a.choose(hidden, queries, memory, cache.sentences, model.selection, range(1))  # noqa: E731
     keep = choose(*layers[0])
     return {
         "sentence level": lambda: [choose(*layer) for layer in layers * tokens],
         "word level": lambda: [a.attend_gathered(queries, memory, keep, cache) for a, memory in layers * tokens],
-        "all words": lambda: [a.attend_masked(queries, m, None, ids, cache.keep_words) for a, m in layers * tokens],
+        "all words": lambda: [a.attend_all(queries, memory, cache.keep_words) for a, memory in layers * tokens],
     }
 
 

@@ -1,10 +1,11 @@
-"""The paper's figures, one function each, from metrics files.
+"""The paper's figures, one function each.
 
-python -m encdec_sentence_sparse.evaluate RUN [RUN...] --r 5 1 2 3 10 --map 0 --json metrics.json
-python -m encdec_sentence_sparse.experiments.figures metrics.json --out figures
+python -m encdec_sentence_sparse.experiments.figures toy_0.csv toy_1.csv toy_2.csv --out figures    # 2 and 4
+python -m encdec_sentence_sparse.experiments.figures --attention samsum.json dialogsum.json --out figures    # 1, 5, 6
 
-A metrics file per data set: the first stands where the paper has CNN/DailyMail (Figures 1, 4 and 5), the others for
-XSum, Podcast and arXiv (6, 7, 8). Figure 3 is a drawing of the model and is not made.
+The CSVs are of evaluate, those of one corpus and one set of r, a file per seed: a point is the mean over the seeds. The
+JSON files are of experiments.measures: the first stands where the paper has CNN/DailyMail (Figures 1 and 5), the others
+for XSum, Podcast and arXiv (6, 7, 8). Figure 3 is a drawing of the model and is not made.
 """
 
 import json
@@ -12,175 +13,196 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from textwrap import fill
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tyro
-from matplotlib.colors import PowerNorm
-from matplotlib.figure import Figure
 
-from ..run import one_line_errors
+from ..run import one_line_errors, read_flags
+from .tables import read_rows
 
-MOST_LINES = 6  # in one panel
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CURVES = {  # Figure 2: (task, mode, phi) -> label, colour, the same in all figures
+    ("base", "ideal", None): ("ideal", "black"),
+    ("kl", "approx", None): ("learned (KL-only)", "tab:blue"),
+    ("base", "mean_key", None): ("mean key", "tab:green"),
+    ("base", "model_free", "elu"): ("model-free", "tab:purple"),
+    ("base", "random", None): ("random", "tab:red"),
+}
+RED_TO_BLUE = ["tab:red", "tab:orange", "tab:green", "tab:blue", "tab:purple"]
 
 
 @dataclass
 class Options:
     """The command line."""
 
-    metrics: tyro.conf.Positional[tuple[Path, ...]]  # what encdec_sentence_sparse.evaluate --json wrote, a file each
     out: Path  # folder to write to
+    csv: tyro.conf.Positional[tuple[Path, ...]] = ()  # what evaluate --csv wrote, a file per seed: Figures 2 and 4
+    attention: tuple[Path, ...] = ()  # what experiments.measures wrote: Figures 1 and 5 to 8
 
 
 class Missing(Exception):
     """A figure cannot be drawn; the message says what it needs."""
 
 
-def panels(title: str, metrics: dict, columns: int, width: float = 4.5, height: float = 3.8, share: bool = True):
-    """A figure that names its data and seeds, and its (columns,) axes side by side."""
-    figure = Figure((max(width * columns, 5), height), layout="constrained")
-    seeds = ", ".join(map(str, sorted({run["seed"] for run in metrics["runs"].values()})))
-    data = f"{metrics['data']}, {metrics['split']}, {metrics['examples']} documents; seed of training: {seeds}"
-    figure.suptitle(f"{title}\n{fill(data, int(14 * figure.get_figwidth()))}", fontsize=9)
-    return figure, figure.subplots(1, columns, squeeze=False, sharey=share)[0]
+def one_panel(title: str, width: float = 6.0, height: float = 4.2):
+    """A figure with its title and its axes."""
+    from matplotlib.figure import Figure
+
+    figure = Figure((width, height), layout="constrained")
+    figure.suptitle(title, fontsize=11)
+    return figure, figure.subplots()
 
 
-def run_label(name: str, run: dict) -> str:
-    """A run and what makes it different from others of its task."""
-    details = {"sparse": f", gamma {run['gamma']:g}", "kl": f", {run['sentence_encoder']}"}
-    details["integrated"] = f", {run['select']}, r {run['r_train']}"
-    return name + details.get(run["task"], "")
+def over_seeds(seeds: Sequence[list[dict]], score: str, **wanted) -> dict[int, list[float]]:
+    """r -> the score of the rows that are as wanted, a number per seed, by rising r."""
+    values: dict[int, list[float]] = {}
+    for rows in seeds:
+        for row in rows:
+            if all(row[name] == value for name, value in wanted.items()):
+                values.setdefault(row["r"], []).append(row[score]["mean"])
+    return dict(sorted(values.items()))
 
 
-def curves(metrics: dict) -> dict[tuple[str, str], list[dict]]:
-    """The systems of a file as curves over r: (run, mode) -> rows by rising r."""
-    lines: dict[tuple[str, str], list[dict]] = {}
-    for row in sorted(metrics["systems"].values(), key=lambda row: row["r"]):
-        if row["mode"] != "full":
-            mode = f"{row['mode']} ({row['phi']})" if row["phi"] else row["mode"]
-            lines.setdefault((row["run"], mode), []).append(row)
-    return lines
+def draw(axes, lines: dict[tuple[str, str], dict[int, list[float]]], ylabel: str) -> None:
+    """Curves over r by (label, colour): means over seeds, bars from the lowest seed to the highest, labels at the end.
+
+    Labels that would lie on each other are moved apart.
+    """
+    for (label, colour), line in lines.items():
+        means = np.array([np.mean(values) for values in line.values()])
+        low, high = (np.array([pick(values) for values in line.values()]) for pick in (min, max))
+        bars = (means - low, high - means)
+        axes.errorbar(list(line), means, bars, fmt="o-", color=colour, markersize=4, capsize=3, label=label)
+    places = sorted({r for line in lines.values() for r in line})
+    bottom, top = axes.get_ylim()
+    height = bottom
+    for (label, colour), line in sorted(lines.items(), key=lambda item: np.mean(item[1][max(item[1])])):
+        height = max(height, np.mean(line[max(line)]))
+        axes.text(places[-1] + 0.04 * (places[-1] - places[0]), height, label, color=colour, va="center")
+        height += 0.05 * (top - bottom)
+    axes.set(xlabel="r: sentences that a step attends to", ylabel=ylabel, xticks=places)
+    axes.set_ylim(bottom, max(top, height))
+    axes.set_xlim(places[0] - 0.5, places[-1] + 0.45 * (places[-1] - places[0]) + 0.5)
 
 
-def draw(axes, line: Sequence[dict], score: str, key: str, label: str) -> None:
-    """A curve over r with its intervals."""
-    means, low, high = (np.array([row[score][name] for row in line]) for name in (key, "low", "high"))
-    places = [row["r"] for row in line]
-    axes.errorbar(places, means, (means - low, high - means), fmt="o-", markersize=3, capsize=2, label=label)
-    axes.xaxis.get_major_locator().set_params(integer=True)
-
-
-def figure_1(files: Sequence[dict]) -> Figure:
-    """Figure 1: sum of attention weights against the number of retained sentences, of base and sparse-tuned runs."""
-    runs = {name: run for name, run in files[0]["runs"].items() if run["task"] in ("base", "sparse")}
-    if not runs:
-        raise Missing("needs a base or sparse-tuned run in the first file")
-    figure, [axes] = panels("Figure 1: attention that the r most salient sentences hold", files[0], 1)
-    for name, run in list(runs.items())[:MOST_LINES]:
-        axes.plot(range(1, 1 + len(run["retained"])), run["retained"], "o-", markersize=3, label=run_label(name, run))
-    axes.set(xlabel="r, retained sentences", ylabel="sum of attention weights\n(mean over layers and steps)")
-    axes.set_ylim(0, 1.02)
-    axes.legend(fontsize=7)
+def figure_2(seeds: Sequence[list[dict]]) -> "Figure":
+    """Figure 2: ROUGE-1 against r at inference, of the base model and the learned map; full attention across."""
+    lines = {
+        (label, colour): over_seeds(seeds, "rouge1", task=task, mode=mode, phi=phi, sentence_encoder=encoder)
+        for (task, mode, phi), (label, colour) in CURVES.items()
+        for encoder in (["gru"] if task == "kl" else [None])
+    }
+    lines = {key: line for key, line in lines.items() if len(line) > 1}
+    if not lines:
+        raise Missing("needs evaluate --r with several numbers --csv, of a base or a kl run")
+    figure, axes = one_panel("Figure 2: how many sentences are enough depends on which")
+    full = np.mean(next(iter(over_seeds(seeds, "rouge1", task="base", mode="full").values())))
+    places = [pick(next(iter(lines.values()))) for pick in (min, max)]
+    axes.plot(places, [full, full], color="gray", linestyle=":")
+    axes.text(places[0], full, "all sentences", color="gray", va="bottom")
+    draw(axes, lines, "ROUGE-1; bars: lowest and highest seed")
     return figure
 
 
-def figure_2(files: Sequence[dict]) -> Figure:
-    """Figure 2: ROUGE-1 against r, full attention as a line across; panels per file: as trained, and tuned for it."""
-    groups = []
-    for metrics in files:
-        for tasks in (("base", "kl"), ("sparse",), ("integrated",)):
-            lines = [(key, line) for key, line in curves(metrics).items() if len(line) > 1]
-            lines = [(key, line) for key, line in lines if metrics["runs"][key[0]]["task"] in tasks]
-            groups += [(metrics, tasks, lines[i : i + MOST_LINES - 1]) for i in range(0, len(lines), MOST_LINES - 1)]
-    if not groups:
-        raise Missing("needs evaluate --r with several numbers --json")
-    figure, places = panels("Figure 2: ROUGE-1 against r at inference", files[0], len(groups), 3.5, share=False)
-    for axes, (metrics, tasks, lines) in zip(places, groups, strict=True):
-        full = next(row for row in metrics["systems"].values() if row["mode"] == "full")["rouge1"]
-        axes.axhline(full["mean"], color="black", linestyle=":", label="first run, full")
-        axes.axhspan(full["low"], full["high"], color="black", alpha=0.08)
-        for (run, mode), line in lines:
-            draw(axes, line, "rouge1", "mean", f"{run_label(run, metrics['runs'][run])}: {mode}")
-        axes.set(xlabel="r at inference", ylabel="ROUGE-1 F1, 95 % interval")
-        axes.set_title(f"{metrics['data'].partition(':')[0]}: {', '.join(tasks)}", fontsize=9)
-        axes.legend(fontsize=6)
-    return figure
-
-
-def figure_4(files: Sequence[dict]) -> Figure:
+def figure_4(seeds: Sequence[list[dict]]) -> "Figure":
     """Figure 4: ROUGE-1 against r at inference of runs with other r in training.
 
-    The paper shows the difference to the run with r 5 in training; here it is that to the first run's full attention,
-    whose paired intervals `evaluate` has. Where lines cross, and by how much, is the same.
+    Differences to the run with r 5 in training, as in the paper (without one: with the least r), seed by seed.
     """
-    metrics, groups = files[0], {}
-    for (name, mode), line in curves(metrics).items():
-        run = metrics["runs"][name]
-        if run["task"] == "integrated" and mode == "approx":
-            groups.setdefault((run["select"], run["sentence_encoder"]), {})[run["r_train"]] = line
-    groups = {key: group for key, group in groups.items() if len(group) > 1}
-    if not groups:
-        raise Missing("needs integrated runs with different --r in training, and the same --select, in the first file")
-    figure, places = panels("Figure 4: r in training and at inference", metrics, len(groups))
-    for axes, (key, group) in zip(places, groups.items(), strict=True):
-        for r_train, line in sorted(group.items())[:MOST_LINES]:
-            draw(axes, line, "difference", "difference", f"r {r_train} in training")
-        axes.set(xlabel="r at inference", ylabel="ROUGE-1 minus first run's full\nattention, 95 % interval")
-        axes.set_title(f"integrated, {', '.join(key)}", fontsize=9)
-        axes.legend(fontsize=7)
+    wanted = dict(task="integrated", mode="approx", select="approx", sentence_encoder="gru")
+    integrated = [row for rows in seeds for row in rows if row["task"] == "integrated"]
+    lines = {r: over_seeds(seeds, "rouge1", r_train=r, **wanted) for r in sorted({r["r_train"] for r in integrated})}
+    lines = {r: line for r, line in lines.items() if len(line) > 1}
+    if len(lines) < 2:
+        raise Missing("needs integrated runs with different --r in training, each decoded with several --r")
+    first, most = 5 if 5 in lines else min(lines), max(row["source_sentences"] for row in integrated)
+    gaps = {}
+    for (trained, line), colour in zip(lines.items(), RED_TO_BLUE, strict=False):
+        label = f"r {trained} in training" if trained <= most else "all in training"
+        pairs = {r: zip(line[r], lines[first][r], strict=True) for r in line if r in lines[first]}
+        gaps[label, colour] = {r: [score - base for score, base in pair] for r, pair in pairs.items()}
+    figure, axes = one_panel("Figure 4: r in training should be that of inference")
+    draw(axes, gaps, f"ROUGE-1 minus r {first} in training;\nbars: lowest and highest seed")
     return figure
 
 
-def attention_maps(files: Sequence[dict], place: int = 0) -> Figure:
+def figure_1(files: Sequence[dict]) -> "Figure":
+    """Figure 1: sum of attention weights against the number of retained sentences, of base and sparse-tuned runs."""
+    runs = [run for run in files[0]["runs"].values() if run["task"] in ("base", "sparse")]
+    if not runs:
+        raise Missing("needs a base or sparse-tuned run in the first file")
+    figure, axes = one_panel("Figure 1: a few sentences hold most of the attention")
+    for run, colour in zip(runs, ["black", *RED_TO_BLUE], strict=False):
+        label = "base" if run["task"] == "base" else f"gamma {run['gamma']:g}"
+        style = "--" if run["task"] == "base" else "-"  # gamma 0 may lie on the base
+        places = range(1, 1 + len(run["retained"]))
+        axes.plot(places, run["retained"], style, color=colour, label=label, marker="o", markersize=3)
+    axes.set(xlabel="r: the most salient sentences", ylabel="share of the attention\n(mean over layers and steps)")
+    axes.set_ylim(0, 1.02)
+    axes.legend(loc="lower right")
+    return figure
+
+
+def attention_maps(files: Sequence[dict], place: int = 0) -> "Figure":
     """Figures 5-8, of files 1-4: attention over words (left) and over sentences (right) while a summary is written."""
+    from matplotlib.colors import PowerNorm
+    from matplotlib.figure import Figure
+
     runs = files[place]["runs"] if place < len(files) else {}
-    shown = next((run["map"] | {"run": name} for name, run in runs.items() if "map" in run), None)
+    shown = next((run["map"] for run in runs.values() if "map" in run), None)
     if shown is None:
-        raise Missing(f"needs metrics file {place + 1}, written by evaluate --map N --json")
-    title = f"Figure {5 + place}: {shown['run']}, full attention, mean over heads and layers"
-    figure, (left, right) = panels(title, files[place], 2, 5, 5, share=False)
+        raise Missing(f"needs --attention with {place + 1} files")
+    figure = Figure((10, 5), layout="constrained")
+    figure.suptitle(f"Figure {5 + place}: which sentences each step reads ({files[place]['data'].partition(':')[0]})")
+    left, right = figure.subplots(1, 2)
     scale = PowerNorm(0.5, 0, np.max(shown["exact"]))  # one for both
+    texts = [word.replace("Ġ", "") for word in shown["target"]]
     for axes, kind, label in ((left, "word", "token of the source"), (right, "exact", "sentence of the source")):
         image = axes.imshow(shown[kind], aspect="auto", cmap="Blues", norm=scale, interpolation="nearest")
         axes.set(xlabel=label, ylabel="step")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.set_yticks(range(len(texts)), texts, fontsize=7 if len(texts) <= 40 else 4)
     figure.colorbar(image, ax=(left, right), label="attention (root scale)")
     for start in np.flatnonzero(np.diff(shown["sentence_ids"])):
         left.axvline(start + 0.5, color="gray", linewidth=0.4)
-    texts = [word.replace("Ġ", "") for word in shown["target"]]
-    if len(texts) <= 60:
-        left.set_yticks(range(len(texts)), texts, fontsize=5)
     return figure
 
 
-FIGURES = {"figure_1": figure_1, "figure_2": figure_2, "figure_4": figure_4}
-FIGURES |= {f"figure_{5 + place}": partial(attention_maps, place=place) for place in range(4)}
+OF_CSVS = {"figure_2": figure_2, "figure_4": figure_4}
+OF_ATTENTION = {"figure_1": figure_1}
+OF_ATTENTION |= {f"figure_{5 + place}": partial(attention_maps, place=place) for place in range(4)}
 
 
-def read_metrics(path: Path) -> dict:
-    """What evaluate --json wrote; raises ValueError that names the file."""
+def read_attention(path: Path) -> dict:
+    """What experiments.measures wrote; raises ValueError that names the file."""
     try:
         metrics = json.loads(path.read_text(encoding="utf-8"))
-        for row in metrics["systems"].values():
-            _ = metrics["runs"][row["run"]], row["mode"], row["r"], row["phi"], row["difference"]
-        _ = metrics["data"], metrics["split"], metrics["examples"]
+        for run in metrics["runs"].values():
+            _ = run["retained"][0], run["task"], run["gamma"]
+        _ = metrics["data"].partition, metrics["split"], metrics["examples"]
         return metrics
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} is not what {__package__}.evaluate --json writes ({error!r})") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        raise ValueError(f"{path} is not what experiments.measures writes ({error!r})") from None
 
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    options = tyro.cli(Options, prog=f"python -m {__package__}.figures", description=__doc__, args=arguments)
-    files = [read_metrics(path) for path in options.metrics]
-    if not files:
-        raise ValueError("give at least one metrics file")
+    options = read_flags(Options, arguments, prog=f"python -m {__package__}.figures", description=__doc__)
+    if not options.csv and not options.attention:
+        raise ValueError("give CSVs of evaluate, or --attention with files of experiments.measures")
+    jobs = [(OF_CSVS, [read_rows(path) for path in options.csv])] if options.csv else []
+    jobs += [(OF_ATTENTION, [read_attention(path) for path in options.attention])] if options.attention else []
     options.out.mkdir(parents=True, exist_ok=True)
-    for name, draw_figure in FIGURES.items():
-        try:
-            draw_figure(files).savefig(options.out / f"{name}.png", dpi=150)
-            print(f"{name}: {options.out / name}.png", flush=True)
-        except Missing as reason:
-            print(f"{name}: skipped, {reason}", flush=True)
+    for functions, files in jobs:
+        for name, draw_figure in functions.items():
+            try:
+                draw_figure(files).savefig(options.out / f"{name}.png", dpi=150)
+                print(f"{name}: {options.out / name}.png", flush=True)
+            except Missing as reason:
+                print(f"{name}: skipped, {reason}", flush=True)
 
 
 if __name__ == "__main__":

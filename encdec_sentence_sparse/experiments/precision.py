@@ -1,9 +1,25 @@
-"""Faster matrix products in decoding, outside the model: other number formats, and weights packed for the CPU."""
+"""Faster matrix products in decoding, outside the model: other number formats, and weights packed for the CPU.
 
+python -m encdec_sentence_sparse.experiments.precision runs/base runs/kl --csv precision.csv   # quality at each of them
+"""
+
+import copy
 import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
 import torch
+import tyro
 from torch import Tensor, nn
+
+from shared.data import check_outputs, load, write_csv
+from shared.rouge import table
+
+from ..evaluate import METRICS, evaluate
+from ..loading import load_run
+from ..run import Positive, check_fields, one_line_errors, read_flags
 
 PRECISIONS = ("float32", "packed", "bf16", "fp16", "int8")
 
@@ -14,10 +30,23 @@ class PackedLinear(nn.Module):
     def __init__(self, linear: nn.Linear):
         super().__init__()
         # No public function packs: torch.utils.mkldnn lays out the weight anew in each call.
-        self.weight, self.bias = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), 64), linear.bias
+        try:
+            self.weight, self.bias = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), 64), linear.bias
+        except RuntimeError as error:  # older CPUs cannot compute in bfloat16
+            kind = str(linear.weight.dtype).removeprefix("torch.")
+            raise ValueError(f"this CPU cannot pack {kind} weights: use float32 or int8 ({error})") from None
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
+
+
+def packs_bfloat16() -> bool:
+    """Whether this CPU can compute in bfloat16."""
+    try:
+        PackedLinear(nn.Linear(2, 2, dtype=torch.bfloat16))
+    except ValueError:
+        return False
+    return True
 
 
 def convert(model: nn.Module, precision: str) -> nn.Module:
@@ -35,3 +64,39 @@ def convert(model: nn.Module, precision: str) -> nn.Module:
         for module, name, linear in (child for child in children if isinstance(child[2], nn.Linear)):
             setattr(module, name, PackedLinear(linear))
     return model
+
+
+@dataclass
+class Options:
+    """The command line."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]  # run folders
+    data: str = ""  # anything shared.data.load takes; default: the first run's
+    split: str = "test"
+    limit: Positive | None = None  # first N examples only
+    precisions: tuple[Literal[PRECISIONS], ...] = ("float32", "bf16", "int8")
+    r: tuple[Positive, ...] = (5,)  # sentences to attend to
+    csv: Path | None = None  # write a row per system and precision here
+
+
+@one_line_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = read_flags(Options, arguments, prog=f"python -m {__package__}.precision", description=__doc__)
+    check_fields(options)
+    if not options.runs:
+        raise ValueError("give at least one run folder")
+    runs, rows = {path.name: load_run(path) for path in options.runs}, []
+    data = options.data or next(iter(runs.values())).config.data
+    check_outputs(options.csv, inputs=[data])
+    examples = load(data, options.split, options.limit)
+    for precision in options.precisions:
+        converted = {n: run._replace(model=convert(copy.deepcopy(run.model), precision)) for n, run in runs.items()}
+        for system, row in evaluate(converted, examples, r=options.r)["systems"].items():
+            rows.append({"system": system, "precision": precision} | {metric: row[metric] for metric in METRICS})
+    print(table(rows))
+    if options.csv:
+        write_csv(options.csv, rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -21,10 +21,10 @@ from ..selection import (
     random_scores,
     saliency,
     sentence_means,
-    sentences_of,
     sharpen,
     top_r,
 )
+from ..sentences import sentences_of
 from . import reference
 from .conftest import make_config, rough_model, roughen
 
@@ -130,8 +130,8 @@ def test_eq6_heads_are_averaged_before_the_top_r():
     assert word.argmax(-1).unique().tolist() == [0, 1, 2]
     ids, attention = torch.arange(4).unsqueeze(0), rough_model().attentions[0]  # sentences of one word
     one = sentences_of(ids, torch.ones_like(ids))
-    attention.word_attention = lambda *_: word
-    keep = attention.select(torch.zeros(1, 1, 16), torch.zeros(1, 3, 1, 4), None, one, Selection("ideal", 1), range(1))
+    hidden, queries = torch.zeros(1, 1, 16), torch.zeros(1, 3, 1, 4)
+    keep = attention.select(hidden, queries, word, None, one, Selection("ideal", 1), range(1))
     assert keep[0, 0].tolist() == [False, False, False, True]
 
 
@@ -165,6 +165,16 @@ def test_eq10_sentence_encoders(sentences, kind):
             words = states[document, [j for j, i in enumerate(IDS[document]) if i == n]].numpy()
             np.testing.assert_allclose(found[document, n], compute[kind](words, w), atol=1e-12)
     assert (found[1, 3:] == 0).all()
+
+
+def test_the_sentence_encoder_starts_xavier_normal():
+    """Released code: deviation (2 / (rows + columns)) ** 0.5, zero biases; a normal draw goes beyond 3 deviations."""
+    for name, parameter in SentenceEncoder("gru", 48).named_parameters():
+        if parameter.dim() == 1:
+            assert (parameter == 0).all(), name
+        else:
+            scaled = parameter / (2 / sum(parameter.shape)) ** 0.5
+            assert abs(scaled.std() - 1) < 0.08 and scaled.abs().max() > 3, name  # uniform: at most 1.74
 
 
 def test_long_sentences_in_half_precision():

@@ -10,8 +10,10 @@ from transformers import BartConfig, BartForConditionalGeneration, GenerationCon
 from transformers.modeling_outputs import BaseModelOutput
 
 from ..approximator import SentenceEncoder
+from ..attention import word_attention, words_of
 from ..model import NOT_SUPPORTED, SentenceSparseBart, approximator_parameters, freeze, load_model
-from ..selection import MODES, Selection, random_scores, saliency, sentences_of, top_r
+from ..selection import MODES, Selection, random_scores, saliency, top_r
+from ..sentences import sentences_of
 from ..text import train_tokenizer
 from .conftest import make_config, rough_model
 
@@ -57,10 +59,9 @@ def test_full_is_the_generate_of_transformers(model, documents):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("share_beams", [False, True])
-def test_a_row_of_a_batch_is_the_document_alone(model, documents, mode, share_beams):
+def test_a_row_of_a_batch_is_the_document_alone(model, documents, mode):
     """No beam reads another source, and padding sentences are never chosen."""
-    model.selection = Selection(mode, r=2, share_beams=share_beams)
+    model.selection = Selection(mode, r=2)
     together = model.generate(**documents, **BEAM)
     for document in range(3):
         alone = model.generate(**rows(documents, [document]), **BEAM)
@@ -94,32 +95,27 @@ def test_limit_of_many_sentences_is_full_attention(model, documents, mode):
 
 
 @pytest.mark.parametrize("mode", ["ideal", "approx", "mean_key"])  # model_free hardly depends on the query
-def test_d13_beams_share_one_choice_on_request(model, documents, mode):
-    """The choice is that of the mean of the beams' scores; without it each beam has its own."""
-    model.selection = Selection(mode, r=1)
+def test_d13_each_beam_chooses_for_itself(model, documents, mode):
+    """The choice of a beam is that of its query alone; the gathered words give what the mask gives."""
+    model.selection = selection = Selection(mode, r=1)
     states = model.get_encoder()(documents["input_ids"], attention_mask=documents["attention_mask"])[0]
     cache = model.project(states, documents["sentence_ids"], documents["attention_mask"])
-    attention, asking = model.attentions[0], torch.randn(3, 4, 16)  # 4 beams that ask for different things ...
-    asking[:, 0] = -5 * asking[:, 1:].sum(1)  # ... and the first one for the opposite
-    queries = attention.split(attention.q_proj(asking))
-    memory, sentences = cache.memories[0], cache.sentences
-    word = attention.word_attention(queries, memory, sentences)
-    own, one = (
-        attention.select(asking, queries, memory, sentences, Selection(mode, 1, share_beams=share), range(1))
-        for share in (False, True)
-    )
-    assert not torch.equal(own, own[:, :1].expand_as(own))
-    assert torch.equal(one, one[:, :1].expand_as(one)) and (one.sum(-1) == 1).all()
+    attention, hidden = model.attentions[0], torch.randn(3, 4, 16)  # 4 beams that ask for different things
+    queries, memory, sentences = attention.scaled_queries(hidden), cache.memories[0], cache.sentences
+    keep = attention.choose(hidden, queries, memory, sentences, selection, range(1))
+    assert not torch.equal(keep, keep[:, :1].expand_as(keep)) and (keep.sum(-1) == 1).all()
+    for beam in range(4):
+        parts = hidden[:, beam : beam + 1], queries[:, :, beam : beam + 1]
+        alone = attention.choose(*parts, memory, sentences, selection, range(1))
+        assert torch.equal(alone, keep[:, beam : beam + 1])
+    keys, values = (attention.split(part) for part in memory.keys_values.unbind(2))
     if mode == "ideal":
-        scores = saliency(word, sentences.membership).mean(1)  # (B, W, N)
-        best = scores.mean(1).argmax(-1)
-        assert one[:, 0].gather(1, best.unsqueeze(1)).all()
-        assert (scores[:, 0].argmax(-1) != best).any()  # the first beam alone would have chosen otherwise
-    for fast in (own, one):
-        expected = attention.attend_masked(queries, memory, fast, sentences.ids, (sentences.ids >= 0)[:, None, None])
-        torch.testing.assert_close(attention.attend_gathered(queries, memory, fast, cache), expected)
-        at_once = attention.attend_gathered_at_once(queries, memory, fast, sentences.ids, cache.most_words[3])
-        torch.testing.assert_close(at_once, expected)
+        scores = saliency(word_attention(queries, keys, sentences.is_word), sentences.membership).mean(1)  # (B, W, N)
+        assert torch.equal(scores.argmax(-1), keep.float().argmax(-1))
+    expected = word_attention(queries, keys, words_of(keep, sentences.ids)) @ values
+    torch.testing.assert_close(attention.attend_gathered(queries, memory, keep, cache), expected)
+    everything = word_attention(queries, keys, sentences.is_word) @ values
+    torch.testing.assert_close(attention.attend_all(queries, memory, cache.keep_words), everything)
 
 
 def test_keys_and_values_are_made_once_and_of_selected_sentences_alone(model, documents):
@@ -131,24 +127,6 @@ def test_keys_and_values_are_made_once_and_of_selected_sentences_alone(model, do
     keep = top_r(random_scores(sentences.ids, 5, layer=1, steps=range(3), seed=0), sentences.exists, 1)
     words = int((sentences.membership @ keep.any(1).float().unsqueeze(-1)).sum())  # of what some step selects
     assert sum(read) == 2 * words < 2 * sentences.membership.sum()
-
-
-@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "random"])
-def test_a_gpu_waits_for_nothing_in_a_step(model, documents, mode):
-    """On the meta device, where no number can be read; it fetches as many words as the longest sentences have."""
-    selection = model.selection = Selection(mode, r=1)
-    states = model.get_encoder()(documents["input_ids"], attention_mask=documents["attention_mask"])[0]
-    cache, attention = (
-        model.project(states, documents["sentence_ids"], documents["attention_mask"]),
-        model.attentions[0],
-    )
-    assert cache.most_words == [4, 7, 9, 11, 12]  # longest first: 4 3 2 2 1, 3 2 2, 3 3 2 1
-    on_meta = lambda parts: type(parts)(*(part if part is None else part.to("meta") for part in parts))  # noqa: E731
-    cache.memories, cache.sentences = [on_meta(cache.memories[0])], on_meta(cache.sentences)
-    cache.keep_words, seen, fetch = cache.keep_words.to("meta"), [], attention.attend_gathered_at_once
-    attention.attend_gathered_at_once = lambda *given: seen.append(given[-1]) or fetch(*given)
-    output = attention.to("meta").decode_step(torch.empty(6, 1, 16, device="meta"), cache, selection)
-    assert output.shape == (6, 1, 16) and seen == ([] if mode == "full" else [7])  # 2 beams, a sentence each
 
 
 def test_words_that_no_step_selects_have_no_influence(model, documents):
@@ -207,7 +185,6 @@ def test_what_generate_cannot_do_is_refused(model, documents, argument):
             model.generate(**documents)
         setattr(model.generation_config, argument, NOT_SUPPORTED[argument])
         assert len(model.generate(**documents, max_new_tokens=2)) == 3
-    assert argument in SentenceSparseBart.generate.__doc__
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -258,9 +235,6 @@ def test_what_a_selection_needs(documents):
         model.selection = Selection(mode)
         with pytest.raises(ValueError, match=message):
             model.generate(**plain, max_new_tokens=3)
-    model.selection = Selection("ideal", share_beams=True)
-    with pytest.raises(ValueError, match="share_beams needs the cache"):
-        model.generate(**documents, use_cache=False, max_new_tokens=3)
     model.selection = Selection()
     assert len(model.generate(**plain, max_new_tokens=3)) == 3
 

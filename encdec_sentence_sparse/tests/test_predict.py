@@ -13,10 +13,11 @@ pytest.importorskip("shared")
 from shared.data import Example
 
 from .. import predict as prediction
+from ..loading import Run, load_run
 from ..predict import main, predict
 from ..selection import Selection
 from ..text import encode
-from ..train import Run, load_run, train
+from ..train import train
 from .test_train import SMALL, save_bart
 
 TEXTS = ["A storm hit Norwick. Nobody was hurt.", "It rained. We left. He stayed."]
@@ -92,10 +93,11 @@ def test_the_selection_is_the_learned_one_or_the_mean_key(folder, tmp_path, monk
     (text := tmp_path / "a.txt").write_text(TEXTS[0])
     for model in (folder / "kl", folder / "base", tmp_path / "bart"):
         main([str(model), str(text)])
-    main([str(folder / "kl"), str(text), "--mode", "ideal", "--r", "3", "--min-length", "0"])
+    flags = ["--mode", "ideal", "--r", "3", "--min-length", "0", "--max-length", "9", "--beam", "2"]
+    main([str(folder / "kl"), str(text), *flags])
     assert seen == [
         (Selection("approx", 2), {}), (Selection("mean_key", 5), {}), (Selection("mean_key", 5), {}),
-        (Selection("ideal", 3), {"min_length": 0}),
+        (Selection("ideal", 3), {"min_length": 0, "max_length": 9, "num_beams": 2}),
     ]  # fmt: skip
 
 
@@ -109,10 +111,12 @@ def test_what_was_cut_is_said_once(folder, tmp_path, capsys):
     ("flags", "message"),
     [
         (["--mode", "approx"], "mode 'approx' needs an approximator"),
-        (["--r", "0"], "r is 0; at least 1 sentence"),
+        (["--r", "0"], "--r is 0; it must be a whole number from 1"),
         (["--min-length", "90", "--max-length", "20"], "--max-length is 20"),
         (["--out", "{folder}"], "is not a file"),
-        (["--batch-size", "0"], "--batch-size must be at least 1"),
+        (["--batch-size", "0"], "--batch-size is 0"),
+        (["--min-length", "-1"], "--min-length is -1"),
+        (["--beam", "0"], "--beam is 0"),
         (["--device", "cuda:9"], "--device cuda:9 cannot be used here"),
     ],
 )
@@ -121,3 +125,41 @@ def test_bad_requests_end_with_a_message(folder, tmp_path, capsys, flags, messag
     with pytest.raises(SystemExit) as stop:
         main([str(folder / "base"), str(tmp_path / "a.txt"), *(flag.format(folder=folder) for flag in flags)])
     assert stop.value.code in (1, 2) and message in capsys.readouterr().err
+
+
+def test_an_output_that_is_an_input_is_refused_and_a_typo_empties_nothing(folder, tmp_path, capsys):
+    """By its name, by a link, by another spelling; an older output stays where the input is not there."""
+    text, older = tmp_path / "a.txt", tmp_path / "older.txt"
+    text.write_text(TEXTS[0])
+    older.write_text("old")
+    (tmp_path / "link.txt").symlink_to(text)
+    for out in ("a.txt", "link.txt", "./a.txt"):
+        with pytest.raises(SystemExit):
+            main([str(folder / "base"), str(text), "--out", f"{tmp_path}/{out}"])
+        assert "would be overwritten" in capsys.readouterr().err and text.read_text() == TEXTS[0]
+    with pytest.raises(SystemExit):
+        main([str(folder / "base"), str(tmp_path / "b.txt"), "--out", str(older)])
+    assert older.read_text() == "old"
+
+
+def test_at_a_terminal_each_line_is_answered_as_it_comes(folder, monkeypatch):
+    """And by files, or where lines are piped in, so many at a time as --batch-size says."""
+    seen = []
+    monkeypatch.setattr(prediction, "predict", lambda run, texts, selection, size, **k: seen.append(size) or [])
+    for is_terminal in (True, False):
+        stream = io.StringIO(TEXTS[0])
+        stream.isatty = lambda answer=is_terminal: answer
+        monkeypatch.setattr(sys, "stdin", stream)
+        main([str(folder / "base"), "--batch-size", "5"])
+    assert seen == [1, 5]
+
+
+def test_how_a_barts_documents_are_split_is_said(tmp_path, monkeypatch):
+    """--sentences reaches the run; the data's own is the default."""
+    save_bart(tmp_path / "bart")
+    (tmp_path / "a.txt").write_text(TEXTS[0])
+    seen = []
+    monkeypatch.setattr(prediction, "predict", lambda run, *a, **k: seen.append(run.config.sentences) or [])
+    for flags in ([], ["--sentences", "nltk"]):
+        main([str(tmp_path / "bart"), str(tmp_path / "a.txt"), *flags])
+    assert seen == ["given", "nltk"]

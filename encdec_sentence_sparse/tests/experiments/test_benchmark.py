@@ -11,10 +11,21 @@ pytest.importorskip("shared")
 
 from ...approximator import KINDS, SentenceEncoder
 from ...experiments import benchmark
-from ...experiments.benchmark import PARTS, Options, Shape, decode_rows, main, make_models, make_sides, make_source
+from ...experiments.benchmark import (
+    PARTS,
+    Options,
+    Shape,
+    decode_rows,
+    main,
+    make_models,
+    make_sides,
+    make_source,
+    part_rows,
+)
 from ...experiments.cost import attention_costs
-from ...experiments.precision import convert
-from ...selection import Selection, sentences_of
+from ...experiments.precision import convert, packs_bfloat16
+from ...selection import Selection
+from ...sentences import sentences_of
 
 CPU = torch.device("cpu")
 SIDES = ["generate", "shared", "approx r2", "mean_key r2"]
@@ -85,6 +96,10 @@ def test_sources_are_ragged_and_valid():
 @pytest.mark.parametrize(("precision", "tolerance"), [("packed", 1e-5), ("bf16", 0.1), ("int8", 0.1)])
 def test_models_of_other_precisions_compute_nearly_the_same(precision, tolerance):
     """And not exactly: a conversion that does nothing would fail."""
+    if precision == "bf16" and not packs_bfloat16():
+        with pytest.raises(ValueError, match="this CPU cannot pack bfloat16 weights: use float32 or int8"):
+            make_models("tiny", precision, CPU)
+        return
     ids = torch.randint(4, 60, (2, 7))
     torch.manual_seed(3)
     exact = make_models("tiny", "float32", CPU)[1]
@@ -92,6 +107,7 @@ def test_models_of_other_precisions_compute_nearly_the_same(precision, tolerance
     other = make_models("tiny", precision, CPU)[1]
     expected, found = (model(ids, decoder_input_ids=ids).logits.float() for model in (exact, other))
     torch.testing.assert_close(found, expected, atol=tolerance, rtol=0)
+    assert precision == "packed" or not torch.equal(found, expected)
     kinds = {type(module).__name__ for module in other.modules()}
     assert (
         "Linear" not in kinds or precision == "int8" and any("quantized" in type(m).__module__ for m in other.modules())
@@ -128,7 +144,27 @@ def test_ratios_are_medians_within_rounds():
 def test_bad_flags(flags, capsys):
     with pytest.raises(SystemExit):
         main(["--quick", *flags])
-    assert ("must be 60 to 4096" if "59" in flags else "need 3 repeats, and tokens") in capsys.readouterr().err
+    assert f"{flags[0]} is {flags[1]}; it must be a whole number from" in capsys.readouterr().err
+
+
+def test_both_sides_have_the_precision_and_long_documents_a_local_encoder(monkeypatch):
+    """BART, which `generate` runs, is converted as ours is; beyond 1,024 words the encoder attends locally."""
+    for model in make_models("tiny", "int8", CPU):
+        assert any("quantized" in type(module).__module__ for module in model.modules())
+    seen, config_of = [], benchmark.bart_config
+    monkeypatch.setattr(benchmark, "bart_config", lambda *a, **k: seen.append(k) or config_of(*a, **k))
+    models, options = make_models("tiny", "float32", CPU), Options(r=(2,), sides=("approx",))
+    for length, window in ((24, None), (1024, None), (1025, 1024)):
+        seen.clear()
+        make_sides(models, SHAPE._replace(length=length, sources=1, tokens=2), options)
+        assert [given["attention_window"] for given in seen if "attention_window" in given] == [window]
+
+
+def test_shares_of_the_encoder_are_parts_over_the_encoder():
+    """A part that takes half as long as the encoder has the share 0.5."""
+    seconds = {part: np.full(3, 0.5) for part in PARTS} | {"encoder": np.full(3, 1.0)}
+    rows = {row["side"]: row["share of the encoder"]["mean"] for row in part_rows(SHAPE, 2, seconds)}
+    assert rows == dict.fromkeys(PARTS, 0.5) | {"encoder": 1.0}
 
 
 def test_nothing_is_written_without_a_file(monkeypatch):

@@ -11,7 +11,9 @@ import torch
 from transformers import BartForConditionalGeneration
 
 from ...approximator import KINDS, SentenceEncoder
+from ...attention import word_attention, words_of
 from ...experiments.cost import (
+    Fit,
     appendix_b,
     attention_costs,
     attention_parts,
@@ -92,8 +94,9 @@ def test_measured_parts_are_those_of_a_decode(documents):
     cache = model.project(states, documents["sentence_ids"], documents["attention_mask"])
     hidden = torch.randn(3, 4, 16)
     choices, read, full = (part() for part in attention_parts(model, cache, hidden, 5).values())
-    queries, ids = model.attentions[0].split(hidden), documents["sentence_ids"]
-    masked = model.attentions[0].attend_masked(queries, cache.memories[0], choices[0], ids, cache.keep_words)
+    keys, values = (model.attentions[0].split(part) for part in cache.memories[0].keys_values.unbind(2))
+    words = words_of(choices[0], documents["sentence_ids"])
+    masked = word_attention(model.attentions[0].split(hidden), keys, words) @ values
     torch.testing.assert_close(read[0], masked)
     assert [len(part) for part in (choices, read, full)] == [2 * 5] * 3 and not torch.allclose(full[0], masked)
 
@@ -144,6 +147,10 @@ def test_intervals_of_the_coefficients():
     """Of rounds with noise around a polynomial: they hold it, and narrow with the noise and with more rounds."""
     rng, exact = np.random.default_rng(0), 2.0 + 0.5 * LENGTHS + 0.01 * LENGTHS**2
     width = lambda row: (row["c2_us"]["high"] - row["c2_us"]["low"]) / 1e6  # noqa: E731
+    spread = coefficients(lambda times: Fit(times, 1.0), np.arange(1001.0)[:, None])["c1_us"]  # of medians, by hand
+    again = np.random.default_rng(0).integers(1001, size=(1000, 1001))
+    bounds = 1e6 * np.quantile(np.median(again, 1), [0.025, 0.975])  # 95 %
+    assert [spread["low"], spread["high"]] == pytest.approx(bounds)
     rows = [
         coefficients(partial(fit_quadratic, LENGTHS), exact + rng.normal(0, noise, (rounds, len(LENGTHS))))
         for noise, rounds in ((10.0, 9), (1.0, 9), (1.0, 99))

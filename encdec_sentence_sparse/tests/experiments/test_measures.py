@@ -1,0 +1,146 @@
+"""What is measured of attention for Figures 1 and 5 to 8."""
+
+import json
+import weakref
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from transformers import BartForConditionalGeneration
+
+pytest.importorskip("shared")
+
+from shared.data import load
+
+from ... import attention as attention_file
+from ...decode import encode_batch
+from ...experiments import measures
+from ...experiments.measures import attention_map, main, read_again, retained_attention, retained_curve
+from ...loading import Run, load_run
+from ...selection import Selection, SentenceAttention
+from ...text import Item
+from ...train import train
+from ..test_train import DATA, SMALL
+
+GENERATION = dict(num_beams=2, max_length=9)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    train(replace(SMALL, steps=2, max_source=400), folder / "base")
+    train(replace(SMALL, steps=2, max_source=400, init=str(folder / "base"), task="kl"), folder / "kl")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def kl(runs) -> Run:
+    return load_run(runs / "kl")
+
+
+@pytest.fixture(scope="module")
+def items(kl) -> list[Item]:
+    return kl.encode(load(DATA, "test", 5))
+
+
+def test_padding_is_no_step(kl, items):
+    """The steps of a summary are its words and `</s>`; those that a longer one beside it has are not."""
+    rows = torch.tensor([[2, 0, 9, 2, 1, 1], [2, 0, 9, 9, 9, 2]])
+    record, is_step = read_again(kl, encode_batch(kl, items[:2]), rows)
+    assert is_step.tolist() == [[True] * 3 + [False] * 2, [True] * 5]
+    assert record[0].exact.shape[:3] == (2, 2, 5) and len(record) == 2
+
+
+def test_attention_to_all_words_lives_in_one_layer_at_a_time(kl, items, monkeypatch):
+    """What is kept of a layer has the size of its sentences, (B, H, T, N), and is no view of what has words."""
+    made, attend = [], attention_file.word_attention
+
+    def watched(*given):
+        assert not any(words() is not None for words in made)
+        words = attend(*given)
+        made.append(weakref.ref(words))
+        return words
+
+    monkeypatch.setattr(attention_file, "word_attention", watched)
+    source, kl.model.selection = encode_batch(kl, items[:3]), Selection("full")
+    record, _ = read_again(kl, source, torch.full((3, 9), 5))
+    sentences = int(source["sentence_ids"].max()) + 1
+    assert len(made) == len(record) == 2 and sentences < source["sentence_ids"].size(1) / 4
+    for layer in record:
+        assert layer.exact.shape == layer.approximate.shape == (3, 2, 8, sentences)
+        kept = [part.untyped_storage().nbytes() for part in layer]
+        assert kept[:2] == [3 * 2 * 8 * sentences * 4] * 2 and kept[2] <= 3 * 8 * sentences and len(kept) == 3
+
+
+def test_d21_retained_attention_averages_heads_first():
+    """D21, A.4: heads that look at different sentences retain less together than each alone; padding steps are out."""
+    exact = torch.tensor([[[0.9, 0.1, 0.0], [0.2, 0.2, 0.6]], [[0.1, 0.9, 0.0], [0.2, 0.2, 0.6]]])  # (H, T, N)
+    record = [SentenceAttention(exact.unsqueeze(0), None, None)]
+    curve = retained_attention(record, torch.tensor([[True, False]]))
+    np.testing.assert_allclose(curve, [[0.5, 1.0, 1.0]], atol=1e-6)  # not 0.9
+    curve = retained_attention(record, torch.tensor([[True, True]]))
+    np.testing.assert_allclose(curve, [[0.55, 0.9, 1.0]], atol=1e-6)  # (0.5 + 0.6) / 2: each step has its own order
+    second = SentenceAttention(torch.tensor([[[[1.0, 0, 0], [0, 1.0, 0]]]]), None, None)
+    curve = retained_attention([record[0], second], torch.tensor([[True, True]]))
+    np.testing.assert_allclose(curve, [[0.775, 0.95, 1.0]], atol=1e-6)
+
+
+def test_retained_attention_of_a_batch_knows_no_padding(kl, items):
+    """The mean over the curves that documents have alone; beyond its last sentence a document retains everything."""
+    together = retained_curve(kl, items, 3, num_beams=1, max_length=6)
+    alone = [retained_curve(kl, [item], 1, num_beams=1, max_length=6) for item in items]
+    assert [len(curve) for curve in alone] == [item.sentence_ids[-1] + 1 for item in items]
+    expected = [[*curve, *[1.0] * (len(together) - len(curve))] for curve in alone]
+    np.testing.assert_allclose(together, np.mean(expected, 0), atol=1e-5)
+    assert together[-1] == pytest.approx(1.0, abs=1e-5) and len({len(curve) for curve in alone}) > 1
+
+
+def test_d21_maps_of_words_and_sentences_add_up_to_one_and_agree(runs, kl, items):
+    """D21: transformers' cross-attention, mean over heads and layers. A sentence has the sum of its words' weights."""
+    found = attention_map(kl, items[1], **GENERATION)
+    words, sentences = np.array(found["word"]), np.array(found["exact"])
+    assert words.shape == (len(found["target"]), len(found["source"]))
+    plain = BartForConditionalGeneration.from_pretrained(runs / "base" / "model", attn_implementation="eager").eval()
+    target = torch.tensor([[2, *kl.tokenizer.convert_tokens_to_ids(found["target"])]])
+    theirs = plain(torch.tensor([items[1].ids]), decoder_input_ids=target[:, :-1], output_attentions=True)
+    expected = torch.stack(theirs.cross_attentions).mean((0, 2))[0]
+    np.testing.assert_allclose(words, expected.detach().numpy(), atol=1e-4)
+    for number in range(sentences.shape[1]):
+        inside = np.array(found["sentence_ids"]) == number
+        np.testing.assert_allclose(words[:, inside].sum(1), sentences[:, number], atol=1e-3)
+    np.testing.assert_allclose(sentences.sum(1), 1, atol=1e-3)
+    assert found["source"][0] == "<s>" and found["source"][-1] == "</s>"
+
+
+def test_the_command_writes_what_the_figures_read(runs, tmp_path, capsys):
+    """A curve for each run, a map of the first; every option is used."""
+    path = tmp_path / "new" / "attention.json"
+    flags = ["--data", DATA, "--split", "validation", "--limit", "3", "--map", "2", "--no-repeat-ngram-size", "2"]
+    main([str(runs / "base"), str(runs / "kl"), *flags, "--batch-size", "2", "--json", str(path)])
+    found, printed = json.loads(path.read_text()), capsys.readouterr().out
+    assert (found["data"], found["split"], found["examples"]) == (DATA, "validation", 3)
+    assert list(found["runs"]) == ["base", "kl"] and "map" not in found["runs"]["kl"]
+    run = load_run(runs / "base")
+    examples = load(DATA, "validation", 3)
+    curve = retained_curve(run, run.encode(examples), no_repeat_ngram_size=2)
+    np.testing.assert_allclose(found["runs"]["base"]["retained"], curve, atol=1e-6)
+    assert found["runs"]["base"]["map"] == attention_map(run, run.encode(examples)[2], no_repeat_ngram_size=2)
+    assert (
+        f"base: the most salient 1, 2, 5, 10 sentences hold {curve[0]:.2f}, {curve[1]:.2f}, {curve[4]:.2f}" in printed
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--map", "5", "--limit", "5"], "there are 5 examples, counted from 0"),
+        (["--map", "-1"], "--map is -1"),
+        (["--device", "cuda:9"], "--device cuda:9 cannot be used here"),
+    ],
+)
+def test_bad_requests_end_with_a_message(runs, tmp_path, monkeypatch, capsys, flags, message):
+    monkeypatch.setattr(measures, "retained_curve", lambda *a, **k: pytest.fail("it was decoded"))
+    with pytest.raises(SystemExit):
+        main([str(runs / "base"), "--data", DATA, "--json", str(tmp_path / "x.json"), *flags])
+    assert message in capsys.readouterr().err
