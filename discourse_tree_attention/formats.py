@@ -61,9 +61,9 @@ def read_dis(text: str, where: str = "tree") -> Node:
 def dis_item(items: list, place: str) -> Node | tuple[str, object]:
     """What stood in one pair of brackets: a node, or a property of one as (name, value)."""
     match items:
-        case ["span", str(first), str(last)] if first.isdecimal() and last.isdecimal():
+        case ["span", str(first), str(last)] if is_number(first) and is_number(last):
             return "span", (int(first), int(last))
-        case ["leaf", str(number)] if number.isdecimal():
+        case ["leaf", str(number)] if is_number(number):
             return "span", (int(number), int(number))
         case ["rel2par", str(relation)]:
             return "relation", relation
@@ -84,6 +84,11 @@ def dis_item(items: list, place: str) -> Node | tuple[str, object]:
     raise ValueError(f"{place}: '( {said[:60]} )' is no node (Root, Nucleus, Satellite), span, leaf, rel2par or text")
 
 
+def is_number(text: str) -> bool:
+    """Whether a text can be the number of an EDU."""
+    return text.isdecimal() and len(text) < 10
+
+
 def clean(text: str) -> str:
     """The text of an EDU on one line, without the mark that RST-DT puts at the end of a paragraph."""
     return " ".join(text.strip().removesuffix("<P>").split())
@@ -101,6 +106,8 @@ def read_brackets(text: str, where: str = "tree") -> Node:
     stack: list[Node] = []
     try:
         for (first, last), role, *_ in json.loads(text):
+            if not type(first) is type(last) is int:
+                raise ValueError(f"{first!r} and {last!r} are no numbers of EDUs")
             below = () if first == last else tuple(stack[-2:])
             del stack[len(stack) - len(below) :]
             stack.append(Node(first, last, NUCLEARITY[role], children=below))

@@ -233,10 +233,11 @@ def test_documents_are_cut_at_the_word_pieces_and_counted(run_dir):
         assert sum(map(len, run.encoder.tokenizer(document.units).input_ids)) <= 40 and document.was_cut
 
 
-def test_a_document_too_long_for_the_tables_is_cut_and_counted(tmp_path):
+def test_a_document_too_long_for_the_tables_is_cut_and_counted(tmp_path, capsys):
     """The position table and the weights of Dense and Random have an end; longer documents lose their last units."""
     train(small(data="toy:count=4", attention="dense", max_units=10, steps=1), tmp_path / "run")
     assert log(tmp_path / "run")[0]["documents_cut"] == 4
+    assert "4 of 4 training documents were cut to what the model can read" in capsys.readouterr().out
 
 
 def test_a_document_that_is_one_string_is_split_into_sentences(tmp_path):

@@ -154,6 +154,7 @@ def test_bad_input_a_file_cut_anywhere(reader, text):
         ("_!(they fell)<P>_!", "_!(they fell)<P>", r"doc:7: '\( text _!\(they fell\)<P>"),
         ("Nucleus (leaf 1)", "Nucleous (leaf 1)", r"doc:3: '\( Nucleous \(\.\.\.\).*no node \(Root, Nucleus"),
         ("(leaf 1)", "(leaf one)", r"doc:3: '\( leaf one \)' is no node"),
+        ("(leaf 1)", f"(leaf {'9' * 5000})", r"doc:3: '\( leaf 999.*' is no node"),
         ("(span 3 4)", "(span 3 5)", r"doc:8: span 3-5 has children that cover 3-4"),
         ("(leaf 2)", "(leaf 1)", r"doc: span 1-4 has children that are not side by side: 1-1 and 3-4"),
         ("Nucleus (leaf 3)", "Satellite (leaf 3)", r"doc: span 3-4 has no Nucleus among its children"),
@@ -184,6 +185,8 @@ def test_bad_input_dis_numbers_from_one_and_is_something():
     [
         ('{"a": 1}', "doc: no JSON list of"),
         ('[[[1, 1], "Nucleous"]]', "doc: no JSON list of .*Nucleous"),
+        ('[[[1.0, 1], "N"], [[2, 2], "N"]]', "doc: no JSON list of .*1.0 and 1 are no numbers"),
+        ('[[[1, 1], ["N"]]]', "doc: no JSON list of .*unhashable"),
         ('[[[1, 1], "N"], [[2, 2], "N"], [[1, 3], "N"], [[4, 4], "N"]]', "doc: span 1-3 has children that cover 1-2"),
         ('[[[1, 1], "N"], [[2, 2], "N"], [[3, 3], "N"]]', "doc: span 1-3 has 3 children; a binary"),
         ('[[[1, 1], "N"], [[2, 2], "N"], [[1, 2], "N"]]', "doc: span 1-2 has 1 children"),

@@ -53,12 +53,15 @@ def example(name, tree, labels):
     edus = len(labels)
     return SimpleNamespace(
         id=name, tree=tree, labels=np.array(labels, dtype=bool), units=[f"w{n}" for n in range(edus)],
-        sentence=np.arange(edus), required=[[] for _ in range(edus)], edu_sentence=np.arange(edus),
+        sentence=np.arange(edus), required=[[edus - 1], *[[]] * (edus - 1)], edu_sentence=np.arange(edus),
     )  # fmt: skip
 
 
 def test_rows_of_a_table_by_hand(monkeypatch):
-    """The tree alone takes what is promoted highest, Lead what stands first; the probe's folds part the documents."""
+    """The tree alone takes what is promoted highest, Lead what stands first; the probe's folds part the documents.
+
+    The first EDU needs the last one: the tree's pick of it brings both, Lead takes it alone.
+    """
     calls, module = [], sys.modules[values_of.__module__]
 
     def fitted(training, tested, level):
