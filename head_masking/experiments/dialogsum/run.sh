@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# DialogSum by SAMSum's summariser (Table 3). After samsum/run.sh, in the top folder:
+#   head_masking/experiments/dialogsum/run.sh DIALOGSUM ENCODER     DIALOGSUM: a folder with 300 and 200 dialogues as JSON lines
+set -euo pipefail
+E="$2" OUT=head_masking/experiments/dialogsum R=runs/hm-samsum
+run() { python -m "head_masking.$1" "${@:2}"; }
+run experiments.samsum.data $R "$1"
+W=(--preset tagger --data $R/dialogues --max-source 512 --batch-size 16 --schedule inverse_sqrt --warmup 50 --patience 3
+  --encoder "$E" --steps 150 --save-every 30 --resume)
+run train --out $R/minilm-dialogues "${W[@]}" --learning-rate 1e-4 --train-encoder True --mixed-precision bf16
+run train --out $R/frozen-dialogues "${W[@]}" --learning-rate 5e-4
+TAGGERS=($R/minilm-dialogues $R/frozen-dialogues $R/minilm)
+V=(--data $R/dialogues --no-repeat-ngram-size 3)
+run experiments.sweep $R/summarizer --tagger "${TAGGERS[@]}" "${V[@]}" --select --group 1 --documents 60 --json $R/sweep-dialogues.json \
+  --sweep-file $R/sweep-dialogues.jsonl
+run evaluate $R/summarizer --tagger "${TAGGERS[@]}" "${V[@]}" --heads $R/sweep-dialogues.json --oracle --csv $OUT/table_3.csv

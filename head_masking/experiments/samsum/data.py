@@ -1,0 +1,44 @@
+"""The data of samsum/run.sh and dialogsum/run.sh: FOLDER/sam, FOLDER/turns-data (and FOLDER/dialogues).
+
+python -m head_masking.experiments.samsum.data FOLDER [DIALOGSUM]
+
+Tested are the first 400 of SAMSum's validation dialogues, for its test split is not here; the other 418 validate. What
+teaches copying alone: a summary that is a random turn of three words or more.
+"""
+
+import random
+import sys
+from pathlib import Path
+
+from shared.data import load, write_jsonl
+
+
+def write(folder, **splits):
+    folder.mkdir(parents=True, exist_ok=True)
+    for split, rows in splits.items():
+        write_jsonl(folder / f"{split}.jsonl", rows)
+
+
+def pairs(examples):
+    return [
+        {"id": e.id, "document": e.document, "references": e.references, "summary": e.references[0]} for e in examples
+    ]
+
+
+def turns(examples, times, rng):
+    chosen = [(e, [s for s in e.document if len(s.split()) > 2] or e.document) for e in examples]
+    return [
+        {"id": f"{e.id}-{n}", "document": e.document, "summary": [rng.choice(long)]}
+        for e, long in chosen
+        for n in range(times)
+    ]
+
+
+if __name__ == "__main__":
+    folder, rng = Path(sys.argv[1]), random.Random(0)
+    train, validation = load("samsum", "train"), load("samsum", "validation")
+    write(folder / "sam", train=pairs(train), validation=pairs(validation[400:]), test=pairs(validation[:400]))
+    write(folder / "turns-data", train=turns(train, 4, rng), validation=turns(validation[400:], 1, rng))
+    if len(sys.argv) > 2:  # a folder of JSON lines with 300 and 200 of DialogSum's dialogues
+        train, test = load(sys.argv[2], "train"), load(sys.argv[2], "validation")
+        write(folder / "dialogues", train=pairs(train[:240]), validation=pairs(train[240:]), test=pairs(test))

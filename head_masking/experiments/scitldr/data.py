@@ -1,0 +1,28 @@
+"""The data of scitldr/run.sh: FOLDER/abstracts, FOLDER/sentences-data, FOLDER/marked.
+
+python -m head_masking.experiments.scitldr.data SCITLDR FOLDER
+
+The training abstracts are cut in two (1,500 and 492); tested are those of dev. "marked" has, in place of the summary,
+the sentences that its source_labels mark.
+"""
+
+import random
+import sys
+from pathlib import Path
+
+from shared.data import load
+
+from ..samsum.data import pairs, turns, write
+
+
+def marked(examples):
+    picked = [(e, [s for s, is_salient in zip(e.document, e.salient, strict=True) if is_salient]) for e in examples]
+    return [{"id": e.id, "document": e.document, "summary": summary} for e, summary in picked if summary]
+
+
+if __name__ == "__main__":
+    source, folder, rng = sys.argv[1], Path(sys.argv[2]), random.Random(0)
+    train, test = load(source, "train"), load(source, "validation")
+    write(folder / "abstracts", train=pairs(train[:1500]), validation=pairs(train[1500:]), test=pairs(test))
+    write(folder / "sentences-data", train=turns(train[:1500], 12, rng), validation=turns(train[1500:], 1, rng))
+    write(folder / "marked", train=marked(train[:1500]), validation=marked(train[1500:]))
