@@ -215,10 +215,18 @@ def read_metrics(path: Path) -> dict:
     try:
         metrics = json.loads(path.read_text(encoding="utf-8"))
         rows = [{"run": k, "quality": s[metrics["metric"]]} | s for k, s in metrics["systems"].items()]
-        [(row["seed"], row["lambda"], row["quality"]["mean"]) for row in rows]
+        for row in rows:
+            shares = [row.get(f"sparsity_by_{group}", {}).values() for group in ("type", "kind")]
+            interval = (row["quality"][end] for end in ("mean", "low", "high"))
+            weight = 0 if row["lambda"] is None else row["lambda"]
+            for value in (row["seed"], weight, row["sparsity"], *interval, *shares[0], *shares[1]):
+                if type(value) not in (int, float):
+                    raise ValueError(f"{value!r} is no number")
+        if not rows:
+            raise ValueError("it has no systems")
         note = f"{metrics['data']} {metrics['split']}, {metrics['examples']} examples"
         return metrics | {"systems": sorted(rows, key=lambda row: row["sparsity"]), "note": note}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} is not what l0drop.evaluate --json writes ({error!r})") from None
 
 

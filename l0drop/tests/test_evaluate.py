@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shutil
 import sys
 import types
 from dataclasses import replace
@@ -32,6 +33,7 @@ from ..evaluate import (  # noqa: E402
 )
 from ..loading import load_run  # noqa: E402
 from ..model import EOS  # noqa: E402
+from ..run import write_config  # noqa: E402
 from ..text import encode_examples  # noqa: E402
 from ..train import train  # noqa: E402
 from .test_train import SMALL  # noqa: E402
@@ -216,6 +218,11 @@ def test_an_output_that_is_the_data_is_refused_before_it_is_opened(runs, tmp_pat
         with pytest.raises(SystemExit):
             main([str(runs / "base"), "--data", str(tmp_path / "data.jsonl"), *names])
         assert "would be overwritten" in capsys.readouterr().err
+    own = shutil.copytree(runs / "base", tmp_path / "own")  # a run of that data, which need not be named again
+    write_config(own, replace(load_run(own).config, data=str(tmp_path / "data.jsonl")))
+    with pytest.raises(SystemExit):
+        main([str(own), "--json", str(tmp_path / "data.jsonl")])
+    assert "would be overwritten" in capsys.readouterr().err
     assert "source" in (tmp_path / "data.jsonl").read_text() and load_run(runs / "base")
 
 

@@ -340,6 +340,30 @@ def test_bad_input_has_a_clear_error(runs, tmp_path, capsys):
         assert re.search(f"error: .*{message}", capsys.readouterr().err)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"sparsity": None},
+        {"sparsity": {}},
+        {"lambda": []},
+        {"seed": "0"},
+        {"bleu": {"mean": 1.0, "low": 0.5}},
+        {"bleu": {"mean": 1.0, "low": "x", "high": 2.0}},
+        {"sparsity_by_type": None},
+        {"sparsity_by_kind": {"main": []}},
+    ],
+)
+def test_metrics_with_one_wrong_value_are_named(tmp_path, change):
+    row = {"seed": 0, "lambda": None, "sparsity": 1.0, "bleu": {"mean": 1.0, "low": 0.5, "high": 2.0}}
+    about, path = {"metric": "bleu", "data": "d", "split": "test", "examples": 2}, tmp_path / "m.json"
+    path.write_text(json.dumps(about | {"systems": {"a": row}}))
+    assert figures.read_metrics(path)["systems"][0]["run"] == "a"
+    for systems in ({"a": row | change}, {}, [], None):
+        path.write_text(json.dumps(about | {"systems": systems}))
+        with pytest.raises(ValueError, match="m.json is not what l0drop.evaluate --json writes"):
+            figures.read_metrics(path)
+
+
 # What the axes show is what the rows say
 
 
