@@ -96,7 +96,10 @@ def mark_words(words: Iterable[str]) -> Mark:
 
 def mark_spans(path: Path) -> Mark:
     """Marks the words that the next line of a file touches, [[first character, end], ...]; ValueError names a line."""
-    lines = enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+    try:
+        lines = enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not UTF-8 ({error})") from None
 
     def mark(text: str) -> Tagged:
         number, line = next(lines, (0, ""))
@@ -159,9 +162,7 @@ def main(arguments: list[str] | None = None) -> None:
             print(line, file=file, flush=True)
             cut += row["was_cut"]
     if cut:
-        print(
-            f"{cut} documents were cut to --max-source {run.config.max_source} tokens, or the tagger's", file=sys.stderr
-        )
+        print(f"{cut} documents were cut to the --max-source of the model, or of the tagger", file=sys.stderr)
 
 
 if __name__ == "__main__":

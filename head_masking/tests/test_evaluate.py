@@ -46,7 +46,10 @@ def test_a_batch_is_tagged_as_its_documents_alone(runs, examples):
         ids = torch.tensor([run.tokenizer(text.source)["input_ids"]])
         expected = run.model(ids, torch.ones_like(ids, dtype=torch.bool)).sigmoid()[0].tolist()
         assert one.scores == pytest.approx(expected, abs=1e-5) and len(one.offsets) == len(one.scores)
-        assert one.threshold == pytest.approx(run.model.threshold.item())
+        assert one.threshold == pytest.approx(run.model.threshold.item()) and not one.was_cut
+    run.model.threshold.fill_(0.27)
+    [cut] = tag(run._replace(config=replace(run.config, max_source=9)), [examples[0].source])
+    assert cut.threshold == 0.27 and cut.was_cut and len(cut.scores) == 9
 
 
 def test_oracle_documents_keep_the_words_of_the_longest_runs(runs, examples):
@@ -109,14 +112,34 @@ def test_flipped_labels_differ_in_that_share_of_the_words(runs, examples):
 
 
 def test_tagging_quality_by_hand():
-    """Oracle: "red cats" of four words; the tagger says cats and dogs. Special tokens do not count."""
-    places = [(0, 0), (0, 3), (4, 8), (9, 12), (13, 17), (0, 0)]
-    tagged = Tagged([0.9, 0.2, 0.6, 0.5, 0.7, 0.9], places, 0.5)
-    quality = tagging_quality([tagged], [example("red cats and dogs", "Red cats")], Labels())
-    assert quality["token_f1"] == pytest.approx(50.0) and quality["tokens"] == 4
-    assert quality["precision"] == quality["recall"] == quality["positive_share"] == quality["predicted_share"] == 50.0
-    assert quality["token_f1_of_all"] == pytest.approx(100 * 2 / 3) and quality["threshold"] == 0.5
-    assert selected_words("red cats and dogs", tagged) == "cats dogs"
+    """Oracle: "red cats" of five words; the tagger says cats, dogs and run. Special tokens do not count."""
+    places = [(0, 0), (0, 3), (4, 8), (9, 12), (13, 17), (18, 21), (0, 0)]
+    tagged = Tagged([0.9, 0.2, 0.6, 0.5, 0.7, 0.8, 0.9], places, 0.5)
+    story = example("red cats and dogs run", "Red cats")
+    quality = tagging_quality([tagged], [story], Labels())
+    assert quality.pop("token_f1") == pytest.approx(100 * 2 / 5) and quality.pop("tokens") == 5
+    assert quality.pop("precision") == pytest.approx(100 / 3) and quality.pop("recall") == 50.0
+    assert quality.pop("positive_share") == pytest.approx(40) and quality.pop("predicted_share") == pytest.approx(60)
+    assert quality.pop("token_f1_of_all") == pytest.approx(100 * 4 / 7) and quality == {"threshold": 0.5}
+    assert selected_words("red cats and dogs run", tagged) == "cats dogs run"
+
+
+def test_the_tables_cells_are_those_of_their_titles():
+    """Each column of both tables by hand, in their order."""
+    names = ["rouge1", "token_f1", "precision", "recall", "predicted_share", "token_f1_of_all", "threshold"]
+    tagger = dict(zip(names, (11.0, 12.0, 13.0, 14.0, 15.0, 16.0, 0.17), strict=True)) | {"positive_share": 99.0}
+    system = {"heads": "1:0", "marks": "R-1*", "rouge1": 21.0, "rouge2": 22.0, "rougeLsum": 23.0}
+    system["difference"] = {"rouge1": 24.0, "rouge2": 99.0}
+    metrics = {"systems": {"s": system}, "taggers": {"t": tagger}, "examples": 5, "signature": "signed"}
+    titles, _, cells, _, tagger_titles, _, tagger_cells, *rest = evaluate.table(metrics).splitlines()
+    read = lambda line: [cell.strip() for cell in line.strip("|").split("|")]  # noqa: E731
+    assert read(titles) == ["system", "heads", "R-1", "R-2", "R-L", "R-1, difference", "p < 0.005"]
+    assert read(cells) == ["s", "1:0", "21.00", "22.00", "23.00", "24.00", "R-1*"]
+    assert read(tagger_titles) == [
+        "tagger", "R-1 of its words", "token F1", "precision", "recall", "% selected", "F1 of all", "threshold"
+    ]  # fmt: skip
+    assert read(tagger_cells) == ["t", "11.00", "12.00", "13.00", "14.00", "15.00", "16.00", "0.17"]
+    assert rest[-1] == "5 examples; signed"
 
 
 # Measures
@@ -223,6 +246,57 @@ def test_taggers_by_themselves(runs, tmp_path, capsys):
     assert "R-1 of its words" in capsys.readouterr().out
     [row] = csv.DictReader((tmp_path / "t.csv").open())
     assert (row["system"], float(row["threshold"])) == ("tagger", 0.9) and float(row["tokens"]) > 100
+
+
+def test_every_flag_reaches_what_it_says(runs, tmp_path, monkeypatch, capsys):
+    call = {}
+
+    def enough(*arguments, **generation):
+        call.update(arguments=arguments, generation=generation)
+        raise ValueError("enough")
+
+    monkeypatch.setattr(evaluate, "evaluate", enough)
+    flags = ["--heads", "1:1", "--oracle", "--flip", "0.2", "--data", DATA, "--split", "validation", "--limit", "3"]
+    flags += ["--method", "lcs", "--min-run", "2", "--min-keep", "7", "--threshold", "0.33", "--beam", "3"]
+    flags += ["--max-length", "9", "--no-repeat-ngram-size", "2", "--batch-size", "2", "--predictions", str(tmp_path)]
+    with pytest.raises(SystemExit):
+        main([str(runs / "base"), "--tagger", str(runs / "tagger"), *flags])
+    summarizers, stories, taggers, heads, oracle, labels, batch_size, predictions = call["arguments"]
+    assert list(summarizers) == ["base"] and stories == load(DATA, "validation", 3)
+    assert heads == {"base": "1:1"} and oracle and labels == Labels("lcs", 2, 7, (0.2,))
+    assert (batch_size, predictions) == (2, tmp_path) and list(taggers) == ["tagger"]
+    assert taggers["tagger"].model.threshold.item() == pytest.approx(0.33)
+    assert call["generation"] == dict(num_beams=3, max_length=9, no_repeat_ngram_size=2)
+
+
+def test_outputs_that_are_inputs_or_each_other_are_refused_and_old_ones_survive_a_typo(runs, tmp_path, capsys):
+    data, folder, old = tmp_path / "data.jsonl", tmp_path / "folder", tmp_path / "old.json"
+    for path in (data, folder / "test.jsonl"):
+        path.parent.mkdir(exist_ok=True)
+        write_jsonl(path, [{"source": "a storm hit the town .", "target": "a storm ."}])
+    (tmp_path / "link.json").symlink_to(data)
+    old.write_text("hours of work")
+    before = data.read_text()
+    for flags, message in (
+        (["--data", str(data), "--json", str(data)], "would be overwritten"),
+        (["--data", str(data), "--csv", str(tmp_path / "link.json")], "would be overwritten"),
+        (["--data", str(folder), "--json", str(folder / "test.jsonl")], "would be overwritten"),
+        (["--data", DATA, "--json", str(old), "--csv", str(tmp_path / "folder/../old.json")], "would be overwritten"),
+        (["--data", str(tmp_path / "typo"), "--json", str(old)], "typo"),
+    ):
+        with pytest.raises(SystemExit):
+            main([str(runs / "base"), *flags])
+        assert message in capsys.readouterr().err
+    assert data.read_text() == before and old.read_text() == "hours of work"
+
+
+def test_documents_that_were_cut_are_counted(runs, tmp_path, capsys):
+    data = tmp_path / "data.jsonl"
+    write_jsonl(data, [{"source": text, "target": "a storm ."} for text in ("storm " * 2000, "a storm .")])
+    flags = ["--tagger", str(runs / "weak"), "--data", str(data), "--beam", "1", "--max-length", "4"]
+    main([str(runs / "base"), *flags])
+    said = capsys.readouterr().err
+    assert "1 documents were cut to the --max-source of base" in said and "--max-source of weak" in said
 
 
 def test_decoding_is_the_models_own_or_appendix_a():

@@ -12,6 +12,7 @@ pytest.importorskip("shared")
 
 from shared.data import Example
 
+from .. import predict as predicting
 from ..decode import all_heads, tag
 from ..loading import load_run, load_summarizer
 from ..masking import keep_at_least, mask_heads
@@ -97,6 +98,9 @@ def test_spans_of_ones_own_are_kept(base, tmp_path):
     assert rows[0] == rows[1] and rows[0][0]["kept"] == ["storm", "town"] and rows[0][2]["kept"] == ["two", "bridges"]
     words = predict(base, examples(), mark_words(["storm", "town"]), min_keep=1)
     assert next(words)["prediction"] == rows[0][0]["prediction"]
+    path.write_bytes(b"\xff\xfe[]")
+    with pytest.raises(ValueError, match="spans.jsonl: not UTF-8"):
+        mark_spans(path)
     for line in ("", "[[9]]", "[[0, 99]]", "[[5, 2]]", "[[0, 3], [2, 4]]", "no", '[["a", 1]]'):
         path.write_text("[]\n" + line)
         with pytest.raises(ValueError, match=r"spans.jsonl(:2| has too few lines): write \[\["):
@@ -128,10 +132,61 @@ def test_lines_of_standard_input_and_json_lines(runs, tmp_path, monkeypatch, cap
     assert capsys.readouterr().out == ""
 
 
+def test_every_flag_reaches_what_it_says(runs, monkeypatch, tmp_path):
+    calls = []
+    monkeypatch.setattr(predicting, "predict", lambda *arguments: calls.append(arguments) or iter(()))
+    (tmp_path / "in.txt").write_text("a storm .\n")
+    flags = ["--tagger", str(runs / "tagger"), "--threshold", "0.31", "--heads", "1:2", "--min-keep", "2", "--both"]
+    main([str(runs / "base"), str(tmp_path / "in.txt"), *flags, "--batch-size", "3"])
+    [(run, texts, mark, *rest)] = calls
+    assert rest == ["1:2", 2, True, 3] and [text.source for text in texts] == ["a storm ."]
+    assert mark("a storm .").threshold == 0.31 and run.config.task == "summarizer"
+
+
+def test_an_output_that_is_an_input_is_refused_and_an_old_output_survives_a_typo(runs, tmp_path, capsys):
+    notes, spans, old = tmp_path / "notes.txt", tmp_path / "spans.jsonl", tmp_path / "old.txt"
+    notes.write_text("a storm .\n")
+    spans.write_text("[]\n")
+    old.write_text("hours of work\n")
+    for flags in ([notes, "--out", notes], [notes, "--keep-spans", spans, "--out", spans], ["typo.txt", "--out", old]):
+        with pytest.raises(SystemExit):
+            main([str(runs / "base"), *map(str, flags)])
+        assert capsys.readouterr().err.count("\n") == 1
+    assert (notes.read_text(), spans.read_text(), old.read_text()) == ("a storm .\n", "[]\n", "hours of work\n")
+
+
+def test_documents_that_model_or_tagger_cut_are_counted(runs, tmp_path, capsys):
+    (tmp_path / "long.txt").write_text("storm " * 2000 + "\nshort\n" + "storm " * 50 + "\n")
+    flags = ["--tagger", str(runs / "weak"), "--out", str(tmp_path / "out.txt")]  # weak reads 40 tokens
+    main([str(runs / "base"), str(tmp_path / "long.txt"), *flags])
+    assert "2 documents were cut to the --max-source of the model, or of the tagger" in capsys.readouterr().err
+
+
+def test_at_a_terminal_each_line_is_answered_as_it_comes(runs, capsys, monkeypatch):
+    """A generator stands for the keyboard: the second line is typed when the first answer is there."""
+
+    class Keyboard(io.StringIO):
+        def isatty(self):
+            return True
+
+        def __next__(self):
+            line = super().__next__()
+            if line.startswith("b"):
+                assert capsys.readouterr().out.count("\n") == 1
+            return line
+
+    monkeypatch.setattr(sys, "stdin", Keyboard("a cat\nb cat\nc cat\n"))
+    main([str(runs / "base")])
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
         (["{runs}/tagger"], "holds a tagger"),
+        (["{runs}/base", "--batch-size", "0"], "--batch-size is 0"),
+        (["{runs}/base", "--min-keep", "-1"], "--min-keep is -1"),
+        (["{runs}/base", "--heds", "1:0"], "perhaps you meant --heads"),
+        (["{runs}/base", "--heads", "1:0-99999999999", "{runs}/base/config.json"], "has no head"),
         (["{runs}/base", "--tagger", "{runs}/half"], "holds a summarizer"),
         (["{runs}/base", "--tagger", "{runs}/tagger", "--keep-words", "a"], "give one of them"),
         (["{runs}/base", "--keep-spans", "{runs}/gone.jsonl"], "gone.jsonl"),

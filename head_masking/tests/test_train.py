@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSeq2SeqLM, BertConfig
 from transformers import BertModel as Bert
 
-from shared.data import load
+from shared.data import load, write_jsonl
 
 from .. import train as training
 from ..config import PRESETS, TrainConfig, learning_rate
@@ -207,6 +207,8 @@ def test_an_epoch_between_checkpoints_and_fewer_examples(tagger_config, tmp_path
     first, *rows = log(tmp_path / "run")
     assert first == {"step": 0, "examples": 17, "sources_cut": 17}
     assert [row["step"] for row in rows] == [3, 6, 7]
+    train(replace(tagger_config, save_every=0, accumulate=2, steps=4), tmp_path / "accumulated")
+    assert [row["step"] for row in log(tmp_path / "accumulated")] == [0, 2, 4]  # 24 documents, 16 an update
 
 
 def test_d13_an_update_is_the_mean_over_micro_batches_clipped(tagger_config, tmp_path, monkeypatch):
@@ -346,6 +348,11 @@ def test_presets_hold_the_papers_values():
         ({"max_source": 2000}, "must not exceed --positions, which is 1024"),
         ({"oracle": "other"}, "one of runs, newsroom, lcs"),
         ({"heads": 3}, "--width 128 is not a multiple of --heads 3"),
+        ({"width": 0}, "--width is 0"),
+        ({"learning_rate": 1e300}, "--learning-rate is 1e"),
+        ({"seed": -1}, "--seed is -1"),
+        ({"min_run": 0}, "--min-run is 0"),
+        ({"steps": 10**12}, "--steps is 1000000000000"),
     ],
 )
 def test_values_out_of_range_are_refused_and_leave_nothing(tmp_path, change, message):
@@ -390,6 +397,53 @@ def test_weights_that_do_not_fit_are_refused_and_not_filled_at_random(base, tmp_
         with pytest.raises(ValueError, match="fc1.weight|NaN"):
             load_it()
     assert not (tmp_path / "new").exists()
+
+
+def test_other_training_data_are_noticed(base, tmp_path):
+    """A run goes on with the documents that it began with, or not at all."""
+    data = tmp_path / "data"
+    data.mkdir()
+    for split in ("train", "validation"):
+        write_jsonl(
+            data / f"{split}.jsonl", [{"source": f"a storm hit {n} towns .", "target": "a storm ."} for n in "123"]
+        )
+    config = replace(SMALL, init=str(base), data=str(data), steps=1)
+    train(config, tmp_path / "run")
+    (data / "train.jsonl").write_text((data / "train.jsonl").read_text().replace("storm", "flood"))
+    with pytest.raises(ValueError, match="training data are no longer those"):
+        train(replace(config, steps=2), tmp_path / "run", resume=True)
+
+
+@pytest.mark.parametrize("where", ["run", "run/model"])
+def test_code_in_a_folder_is_never_run_and_nobody_is_asked(base, tmp_path, monkeypatch, where):
+    """Not of the model's configuration, nor of the tokenizer's; the answer would be read from the documents."""
+    shutil.copytree(base, tmp_path / "run")
+    for name in ("model", "tokenizer"):
+        folder = tmp_path / "run" / name
+        (folder / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Any: pass\n")
+        for file in ("config.json", "tokenizer_config.json"):
+            if (folder / file).exists():
+                values = json.loads((folder / file).read_text())
+                kinds = ("AutoConfig", "AutoModelForSeq2SeqLM", "AutoTokenizer")
+                values |= {
+                    "model_type": "evil",
+                    "tokenizer_class": "Evil",
+                    "auto_map": dict.fromkeys(kinds, "evil.Any"),
+                }
+                (folder / file).write_text(json.dumps(values))
+    monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("asked"))
+    with pytest.raises(ValueError, match="cannot load"):
+        load_summarizer(tmp_path / where)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("where", ["run", "run/model"])
+def test_a_tokenizer_without_its_file_is_an_error(base, tmp_path, where):
+    shutil.copytree(base, tmp_path / "run")
+    for name in ("model", "tokenizer"):
+        (tmp_path / "run" / name / "tokenizer.json").unlink()
+    with pytest.raises(ValueError, match="tokenizer"):
+        load_summarizer(tmp_path / where)
 
 
 def test_label_smoothing_is_in_training_alone(base, monkeypatch):

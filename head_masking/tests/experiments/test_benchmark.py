@@ -4,6 +4,7 @@ import csv
 from contextlib import ExitStack
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 
@@ -24,6 +25,16 @@ def test_every_side_has_its_row(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(benchmark, "write_csv", lambda *_: pytest.fail("written"))
     main(flags)
     assert "all layers" in capsys.readouterr().out
+
+
+def test_a_ratio_above_one_is_slower_than_the_plain_decode(monkeypatch):
+    """Within rounds: the masked sides take two and three times as long in each."""
+    plain = np.array([1.0, 10.0, 100.0])
+    seconds = {"plain": plain, "one layer": 2 * plain, "all layers": 3 * plain}
+    monkeypatch.setattr(benchmark, "time_rounds", lambda *_, **__: seconds)
+    rows = benchmark.measure("quick", 1, 16, 4, benchmark.Options(repeats=3))
+    assert [row["over_plain"]["mean"] for row in rows] == [1, 2, 3]
+    assert [row["seconds"]["mean"] for row in rows] == [10, 20, 30]
 
 
 def test_decodes_are_masked_as_named_and_equally_long():

@@ -45,6 +45,12 @@ def metrics(shift: float = 0.0) -> dict:
     return about | {"systems": systems, "analysis": {"run": analysis}}
 
 
+def error_bars(axes) -> list[tuple[float, float, float]]:
+    """(x, low, high) of each bar of errors, in the order of drawing."""
+    segments = [segment for lines in axes.collections for segment in lines.get_segments()]
+    return [(round(x, 3), low, high) for (x, low), (_, high) in np.round(segments, 3).tolist()]
+
+
 def rows_of(path) -> list[dict]:
     return list(csv.DictReader(path.open(encoding="utf-8")))
 
@@ -81,8 +87,16 @@ def test_all_figures_from_three_files(tmp_path, capsys):
 def test_figure_5_has_a_point_for_each_size_and_seed_and_a_line_over_the_seeds(tmp_path, drawn):
     other = metrics() | {"systems": {"c": system("plain", 10, 26)}}
     path = limited_data([metrics(), other], tmp_path)
-    [line] = [line for line in drawn[0].axes[0].lines if line.get_label() == "no masking"]
-    assert list(line.get_ydata()) == [23, 30]
+    axes = drawn[0].axes[0]
+    lines = {line.get_label(): list(line.get_ydata()) for line in axes.lines if line.get_label()[0] != "_"}
+    assert lines == {"no masking": [23, 30], "attention head masking": [25, 35]}
+    assert error_bars(axes) == [(10, 19, 21), (10, 25, 27), (100, 29, 31), (10, 24, 26), (100, 34, 36)]
+    assert axes.get_xscale() == "log" and axes.get_xlabel() == "training examples"
+    assert [panel.get_ylabel() for panel in drawn[0].axes] == [
+        f"{m} F1, 95 % interval" for m in figures.METRICS.values()
+    ]
+    points = {colour: tuple(line.get_color() for line in axes.lines).count(colour) for colour in ("C0", "C1")}
+    assert points == {"C0": 2, "C1": 2}  # the points of a system have the colour of its line
     rows = [row for row in rows_of(tmp_path / "figure_5.csv") if row["metric"] == "ROUGE-2"]
     assert path.name == "figure_5.png"
     assert [(row["system"], row["examples"], float(row["mean"])) for row in rows] == [
@@ -93,12 +107,16 @@ def test_figure_5_has_a_point_for_each_size_and_seed_and_a_line_over_the_seeds(t
 
 def test_gain_against_flipped_labels(drawn, tmp_path):
     gains = {0.0: 9.0, 0.5: -2.0, 0.1: 4.0, None: 5.0}
-    rows = [{"flipped": share, "difference": {"rouge1": {"difference": g, "low": g - 1, "high": g + 1}}}
+    rows = [{"flipped": share, "difference": {"rouge1": {"difference": g, "low": g - 1, "high": g + 2}}}
             for share, g in gains.items()]  # fmt: skip
     systems = {str(n): row | {"labels": "", "summarizer": "s"} for n, row in enumerate(rows)}
     figures.FIGURES["flipped_labels"]([metrics() | {"systems": systems}], tmp_path)
-    [line] = [line for line in drawn[0].axes[0].lines if len(line.get_xdata()) == 3]
+    [axes] = drawn[0].axes
+    [line] = [line for line in axes.lines if len(line.get_xdata()) == 3]
     assert (line.get_xdata().tolist(), line.get_ydata().tolist()) == ([0, 0.1, 0.5], [9, 4, -2])
+    assert error_bars(axes) == [(0, 8, 11), (0.1, 3, 6), (0.5, -3, 0)]  # from a point below to two above
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("share of flipped words", "ROUGE-1 F1 points, 95 % interval")
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["s"]
 
 
 def test_what_cannot_be_drawn_says_what_it_needs(tmp_path, capsys):
@@ -131,6 +149,9 @@ def test_steps_without_an_effect_of_their_own_are_dotted():
     draw_steps(axes, metrics()["analysis"]["run"]["synergy"], "over_uniform")
     drawn = {tuple(line.get_ydata()): line.get_linestyle() for line in axes.lines if len(set(line.get_ydata())) == 2}
     assert drawn == {(1.0, 2.0): ":", (2.0, 3.0): "-"}
+    places = {tuple(line.get_ydata()): tuple(line.get_xdata()) for line in axes.lines if line.get_label()[0] == "_"}
+    assert places[1.0, 2.0] == places[2.0, 3.0] == (1, 2) and axes.get_xlabel() == "heads masked, best first"
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["layer 1", "layer 2"]
 
 
 def test_axes_say_over_what_and_figures_name_corpus_and_seed(drawn, tmp_path):
@@ -140,8 +161,24 @@ def test_axes_say_over_what_and_figures_name_corpus_and_seed(drawn, tmp_path):
     over = ("over uniform attention", "over the plain model")
     labels = [f"ROUGE-1 {measure} {baseline}" for baseline in over for measure in ("F1", "recall")]
     assert [axes.get_ylabel() for axes in drawn[0].axes] == labels
-    heights = [[round(bar.get_height()) for bar in axes.patches] for axes in drawn[0].axes[1::2]]
-    assert heights == [[5, 10, 4, 8], [5, 10, 5, 9]]
+    for axes, parts in zip(drawn[0].axes[1::2], ([4, 8], [5, 9]), strict=True):
+        sides = [side for side in axes.containers if hasattr(side, "patches")]
+        bars = {side.get_label(): [round(bar.get_height()) for bar in side] for side in sides}
+        assert bars == {"all heads masked": [5, 10], "sum over heads": parts}
+        legend = axes.get_legend()
+        colours = [handle.get_facecolor() for handle in legend.get_patches()]
+        assert colours == [axes.patches[0].get_facecolor(), axes.patches[2].get_facecolor()]
+        assert [text.get_text() for text in legend.get_texts()] == ["all heads masked", "sum over heads"]
+        middles = [round(bar.get_x() + bar.get_width() / 2, 3) for bar in axes.patches]
+        assert middles == [0.8, 1.8, 1.2, 2.2] and list(axes.get_xticks()) == [1, 2]
+        assert error_bars(axes) == [
+            (x, height - 1, height + 1) for x, height in zip(middles, [5, 10, *parts], strict=True)
+        ]
+    images = [axes.images[0] for axes in drawn[1].axes if axes.images]
+    assert [(image.norm.vmin, image.norm.vmax) for image in images] == [(-20, 20)] * 2  # white is no effect
+    assert [image.get_array().tolist() for image in images] == [[[10, -2], [20, 8]], [[0.5, 0.5]] * 2]
+    assert [image.cmap.name for image in images] == ["RdBu_r"] * 2
+    assert [(axes.get_xlabel(), axes.get_ylabel()) for axes in drawn[1].axes[:2]] == [("head", "layer")] * 2
     assert drawn[0].axes[0].get_title() == "run (seed 0)\ntoy, 9 validation documents"
     assert drawn[1].axes[0].get_title().startswith("over uniform attention\nrun (seed 0)")
     assert drawn[1].axes[1].get_title().startswith("over the plain model\n")
@@ -153,6 +190,11 @@ def test_all_panels_of_a_figure_share_one_scale(drawn, tmp_path):
     images = [axes.images[0] for axes in drawn[0].axes if axes.images]
     assert [(image.norm.vmin, image.norm.vmax) for image in images] == [(0, 26)] * 6
     assert "toy, 9 validation documents" in drawn[0].get_suptitle()
+    shown = {axes.get_title(): axes.images[0].get_array().tolist() for axes in drawn[0].axes if axes.images}
+    assert shown["COPY SALIENT"] == [[10, 11], [20, 21]] and shown["NON-COPY SALIENT"] == [[11, 12], [21, 22]]
+    assert shown["LAST"] == [[15, 16], [25, 26]] and list(shown) == [
+        "COPY SALIENT", "NON-COPY SALIENT", "COPY CONTENT", "NON-COPY CONTENT", "FIRST", "LAST"
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"systems": {"a": 3}}', '{"analysis": {"a": {"effects": []}}}'])
