@@ -5,6 +5,13 @@ that has been attended to gives less and less. Without parameters; in a pointer-
 of BERTSum.
 """
 
+# ruff: noqa: E402
+import signal
+import sys
+
+if sys.argv[0] == "-m" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # `python -m` still imports: Ctrl-C ends it without a traceback
+
 from .bertsum.bertsum import BertSumConfig, BertSumExt, BertSumExtAbs
 from .diminishing import Diminishing, DiminishingState, coverage_value, effective_coverage
 from .model import PointerGenerator, PointerGeneratorConfig

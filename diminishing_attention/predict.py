@@ -20,7 +20,7 @@ from shared.timing import find_device
 
 from .decode import Decoding, decode
 from .loading import Run, load_run
-from .run import check_fields, one_line_errors, read_flags
+from .run import at_a_time, check_fields, one_line_errors, read_flags
 
 
 @tyro.conf.configure(tyro.conf.FlagCreatePairsOff)
@@ -57,7 +57,7 @@ def main(arguments: list[str] | None = None) -> None:
     run = load_run(options.run)
     run.model.to(find_device(options.device))
     examples, cut = read_texts(options.files), 0
-    size = 1 if not options.files and sys.stdin.isatty() else options.batch_size
+    size = at_a_time(options.files, options.batch_size)
     with open(options.out, "w", encoding="utf-8") if options.out else nullcontext(sys.stdout) as file:
         for row in tqdm(predict(run, examples, size, **search), unit="document", disable=not options.out):
             is_json = options.out and options.out.suffix == ".jsonl"

@@ -13,8 +13,6 @@ from logging import getLogger
 from pathlib import Path
 
 import torch
-from accelerate import Accelerator, DataLoaderConfiguration
-from accelerate.utils import set_seed
 from torch import nn
 from torch.utils.data import DataLoader
 from tqdm import tqdm
@@ -35,6 +33,9 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
 
     ValueError for bad values or data, a folder that cannot be used, a loss that is not finite; nothing is lost.
     """
+    from accelerate import Accelerator, DataLoaderConfiguration  # here, for --help answers without it
+    from accelerate.utils import set_seed
+
     config.check()
     getLogger("accelerate").setLevel("ERROR")  # it says at each checkpoint that a tied tensor is stored once
     out, exists = Path(out), holds_run(Path(out), resume)

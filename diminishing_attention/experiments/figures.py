@@ -31,6 +31,8 @@ MECHANISMS = {  # what Figure 1 compares
     "DyDimAttn": Diminishing("dydim"),
 }
 MOST = 6  # systems in one figure
+# One colour for one system in all pictures, the lesson's included: plain ones in their order, then by mechanism.
+PLAIN, COLOURS = ("C0", "C9", "C2", "C5", "C6"), {"dim": "C1", "dydim": "C3", "coverage": "C4", "reference": "grey"}
 STEPS, WORDS = 15, 30  # of the map
 
 
@@ -94,13 +96,15 @@ def bars(metrics: dict, out: Path, name: str) -> str:
     labels = {n: f"{n} ({seeds[n]} seed{'s' * (seeds[n] > 1)})" if n in seeds else n for n in systems}
     corpus = f"{metrics['data']}, {metrics['split']}, {metrics['examples']} documents"
     figure, axes = panels(f"{title}\n{corpus}", 1, 6.4)
-    width, rows = 0.8 / len(systems), []
+    width, rows, plain = 0.8 / len(systems), [], iter(PLAIN)
+    kinds = {n: "coverage" if row["coverage"] else row["diminishing"] for n, row in shown.items()}
     for number, (system, scores) in enumerate(systems.items()):
+        colour = COLOURS.get(kinds.get(system, "reference")) or next(plain)
         values = np.array([[scores[f"{prefix}{n}"][key] for key in ("mean", "low", "high")] for n in lengths])
         mean, low, high = values.T
         places = np.array(lengths) + (number - (len(systems) - 1) / 2) * width
         spread = np.maximum([mean - low, high - mean], 0)
-        axes.bar(places, mean, width, yerr=spread, error_kw={"linewidth": 0.8}, label=labels[system])
+        axes.bar(places, mean, width, yerr=spread, error_kw={"linewidth": 0.8}, label=labels[system], color=colour)
         rows += [{"system": system, "n": n, "mean": m, "low": a, "high": b}
                  for n, (m, a, b) in zip(lengths, values.tolist(), strict=True)]  # fmt: skip
     axes.set_xticks(list(lengths), [f"{n}-gram" for n in lengths])
@@ -172,8 +176,8 @@ def read_metrics(path: Path) -> dict:
     """What diminishing_attention.evaluate --json wrote; ValueError that names the file."""
     try:
         metrics = json.loads(path.read_text(encoding="utf-8"))
-        systems = {name: {"scores": row["scores"], "seeds": list(row["seeds"])}
-                   for name, row in metrics["systems"].items()}  # fmt: skip
+        keys = ("scores", "seeds", "coverage", "diminishing")
+        systems = {name: {key: row[key] for key in keys} for name, row in metrics["systems"].items()}
         of_all = [row["scores"] for row in systems.values()] + [metrics["reference_row"]]
         for scores, (_, prefix, lengths, _) in product(of_all, FIGURES.values()):
             [float(scores[f"{prefix}{n}"][key]) for n in lengths for key in ("mean", "low", "high")]

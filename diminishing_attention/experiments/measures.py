@@ -43,7 +43,8 @@ def bertscore(predictions: Sequence[str], references: Sequence[str], folder: str
         from bert_score import score
     except ImportError as error:
         raise ImportError("--bertscore needs a package: pip install bert-score") from error
-    layer = layer or load_pretrained("AutoConfig", folder).num_hidden_layers
+    config = load_pretrained("AutoConfig", folder)  # also where the layer is given: it refuses a folder with code
+    layer = layer or config.num_hidden_layers
     try:
         _, _, f1 = score(list(predictions), list(references), model_type=str(folder), num_layers=layer, device=device)
     except OverflowError as error:

@@ -53,10 +53,10 @@ class Pointer:
 
     def encode(self, source: list[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Encoder states (S, 2H); first hidden state and cell of the decoder."""
-        names = ["weight_ih", "weight_hh", "bias_ih", "bias_hh"]
+        names = ["weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"]
         halves, last = [], []
-        for lstm_name, order in (("lstm", source), ("reverse_lstm", source[::-1])):
-            weights = [self.weights[f"encoder.{lstm_name}.{name}"] for name in names]
+        for way, order in (("", source), ("_reverse", source[::-1])):
+            weights = [self.weights[f"encoder.lstm.{name}{way}"] for name in names]
             hidden = cell = np.zeros(weights[1].shape[1])
             states = []
             for word in order:

@@ -9,7 +9,15 @@ from torch import Tensor
 from transformers import BertConfig, BertModel
 
 from ..bertsum.bert_text import Item, TargetIds, collate
-from ..bertsum.bertsum import BertSumConfig, BertSumExt, BertSumExtAbs, initialise, learning_rate, sinusoids
+from ..bertsum.bertsum import (
+    BertSumConfig,
+    BertSumExt,
+    BertSumExtAbs,
+    FeedForward,
+    initialise,
+    learning_rate,
+    sinusoids,
+)
 from ..bertsum.encoder import load_encoder
 from ..diminishing import Diminishing
 from ..search import beam_search
@@ -113,6 +121,14 @@ def test_the_first_sentence_layer_alone_has_no_norm_in_front():
         layer.norm.weight.data *= 3
         logits.append((model.logits(batch) - before).abs().max())
     assert logits[0] == 0 and logits[1] > 1e-3
+
+
+def test_a_feed_forward_block_drops_inside_and_at_its_end():
+    """Released PreSumm: dropout after the activation and after the second map."""
+    block, sizes = FeedForward(8, 12, 0.5), []
+    block.dropout.register_forward_hook(lambda module, inputs, output: sizes.append(inputs[0].size(-1)))
+    block(torch.randn(2, 3, 8))
+    assert sizes == [12, 8]
 
 
 def test_extractive_loss_is_the_cross_entropy_of_real_sentences(monkeypatch):

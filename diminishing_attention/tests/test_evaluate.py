@@ -193,6 +193,57 @@ def test_d17_tables_over_seeds_with_ablation(runs, tmp_path, capsys):
     assert {row["system"] for row in table} >= {"lead", "reference", "pg", "dim only"}
 
 
+ROWS = ("lead-2", "reference", "pg", "dim", "gain", "dim only")
+# Title of a table: its columns, in order, as the paper has them, and the metric in each.
+ALL = {"R-1": "rouge1", "R-2": "rouge2", "R-L": "rougeLsum"}
+SHORT = ALL | {"repeated 3-grams %": "repetition3", "novel 2-grams %": "novel2"}
+COLUMNS = {
+    "Table 1: ROUGE": ALL | {"parameters": "parameters"},
+    "Table 2: model-based scores": {"bertscore": "bertscore"},
+    "Table 3: ROUGE against lead-2": {name: f"lead_{metric}" for name, metric in ALL.items()},
+    "Table 4: ablation": SHORT | {"words": "words"},
+    "Minus pg": SHORT | {"bertscore": "bertscore"},
+    "Minus pg, seed by seed": SHORT,
+    "Figure 2: repeated n-grams, %": {f"{n}-gram": f"repetition{n}" for n in (1, 2, 3, 4, 5)},
+    "Figure 3: n-grams that are not in the source, %": {f"{n}-gram": f"novel{n}" for n in (1, 2, 3, 4)}
+    | {"words": "words"},
+}
+
+
+def test_every_cell_of_every_table_is_the_number_that_its_column_names():
+    """Of made-up numbers, each another one."""
+    names = sorted({metric for columns in COLUMNS.values() for metric in columns.values()} - {"parameters"})
+    value = {(row, metric): 100.0 * i + j for i, row in enumerate(ROWS) for j, metric in enumerate(names)}
+
+    def cell(row: str, metric: str, kind: str = "mean") -> dict:
+        return {kind: value[row, metric], "low": 0.25, "high": 0.5, "seeds": [value[row, metric], 7.0]}
+
+    def scores(row: str) -> dict:
+        return {metric: cell(row, metric) for metric in names}
+
+    gain = {metric: cell("gain", metric, "difference") | {"p": 0.125} for metric in names}
+    systems = {"pg": {"scores": scores("pg"), "difference": None, "parameters": 1234567}}
+    systems["dim"] = {"scores": scores("dim"), "difference": gain, "parameters": 7654321}
+    metrics = {"lead": 2, "examples": 5, "signature": "sig", "more": ["bertscore"], "systems": systems,
+               "lead_row": scores("lead-2"), "reference_row": scores("reference"),
+               "ablation": {"dim": {"only": {"scores": scores("dim only")}}}}  # fmt: skip
+    *printed, last = evaluation.tables(metrics).split("\n\n")
+    assert [part.split("\n")[0] for part in printed] == list(COLUMNS) and last.endswith("5 examples; sig")
+    for part, (title, columns) in zip(printed, COLUMNS.items(), strict=True):
+        head, *rows = [[text.strip() for text in line.strip("|").split("|")] for line in part.split("\n")[1:]]
+        assert head == ["system", *columns]
+        for name, *cells in rows[1:]:
+            row = "gain" if title.startswith("Minus") else name
+            for text, metric in zip(cells, columns.values(), strict=True):
+                if metric == "parameters":
+                    assert text == {"pg": "1,234,567", "dim": "7,654,321", "lead-2": "-"}[name]
+                elif title.endswith("seed by seed"):
+                    assert text == f"{value[row, metric]:+.2f}, +7.00"
+                else:
+                    sign, end = ("+", " p 0.125") if row == "gain" else ("", "")
+                    assert text == f"{value[row, metric]:{sign}.2f} [0.25, 0.50]{end}"
+
+
 def test_d11_repetition_counts_every_occurrence_after_the_first():
     """D11: "a man a plan a canal a plan": 1-grams a 4, plan 2, man, canal; of 2-grams "a plan" twice."""
     words = "a man a plan a canal a plan".split()

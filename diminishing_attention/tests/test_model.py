@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from ..diminishing import Diminishing
 from ..model import PointerGenerator, PointerGeneratorConfig, masked_softmax, pointer_loss, rescale
@@ -70,25 +69,6 @@ def test_beams_of_a_document_attend_to_it_as_they_would_alone(make_pointer, batc
     for beam in range(3):
         alone = model.decoder.attend(hidden[beam::3], cell[beam::3], covered[beam::3], source)
         assert torch.allclose(together[beam::3], alone, atol=1e-6)
-
-
-def test_the_encoder_is_torchs_bidirectional_lstm(make_pointer, batch):
-    """States and last states of a packed `nn.LSTM` with the same weights, and the gradients."""
-    encoder = make_pointer().encoder
-    lstm = nn.LSTM(6, 5, batch_first=True, bidirectional=True)
-    for ours, end in ((encoder.lstm, ""), (encoder.reverse_lstm, "_reverse")):
-        for name, value in ours.named_parameters():
-            getattr(lstm, f"{name}_l0{end}").data.copy_(value.data)
-    packed = pack_padded_sequence(encoder.embedding(batch.source), batch.keep.sum(1), True, enforce_sorted=False)
-    states, last = lstm(packed)
-    states, _ = pad_packed_sequence(states, batch_first=True)
-    found, found_last = encoder(batch.source, batch.keep)
-    torch.testing.assert_close(found * batch.keep.unsqueeze(-1), states)
-    for ours, theirs in zip(found_last, last, strict=True):
-        torch.testing.assert_close(ours, theirs.transpose(0, 1).flatten(1))
-    (states * batch.keep.unsqueeze(-1)).square().sum().backward()
-    (found * batch.keep.unsqueeze(-1)).square().sum().backward()
-    torch.testing.assert_close(encoder.reverse_lstm.weight_hh.grad, lstm.weight_hh_l0_reverse.grad)
 
 
 def test_eq5_weight_of_the_coverage_loss(make_pointer, batch):

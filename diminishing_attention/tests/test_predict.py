@@ -12,6 +12,7 @@ pytest.importorskip("shared")
 
 from shared.data import Example
 
+from .. import predict as prediction
 from ..loading import load_run
 from ..predict import main, predict
 from .conftest import SMALL
@@ -45,6 +46,18 @@ def test_lines_in_lines_out(runs, tmp_path, monkeypatch, capsys):
     (tmp_path / "in.txt").write_text("\n".join(TEXTS))
     main([str(runs["pg"]), str(tmp_path / "in.txt"), "--out", str(tmp_path / "out.txt")])
     assert (tmp_path / "out.txt").read_text() == printed.out
+
+
+def test_every_option_of_decoding_reaches_it(runs, monkeypatch):
+    flags = {"--beam": 3, "--length-penalty": 1.5, "--released": True, "--trigram-blocking": True, "--min-length": 2,
+             "--max-length": 7, "--sentences": 2, "--batch-size": 5}  # fmt: skip
+    seen = []
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(TEXTS)))
+    monkeypatch.setattr(prediction, "predict", lambda run, examples, size, **rest: seen.append((size, rest)) or [])
+    main([str(runs["pg"]), *(str(text) for pair in flags.items() for text in pair)])
+    main([str(runs["pg"]), "--average", "True"])
+    values = {flag.strip("-").replace("-", "_"): value for flag, value in flags.items() if flag != "--batch-size"}
+    assert seen == [(5, values | {"average": False}), (16, {"average": True, "length_penalty": 0.0, "sentences": 3})]
 
 
 def test_jsonl_of_sources_gives_jsonl(runs, tmp_path):

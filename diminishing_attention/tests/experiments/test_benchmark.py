@@ -3,11 +3,13 @@
 import csv
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
 pytest.importorskip("shared")
 
+from ...experiments import benchmark
 from ...experiments.benchmark import (
     QUICK,
     SIDES,
@@ -56,6 +58,26 @@ def test_the_plain_loop_computes_the_same_loss_and_gradients(project_once, calls
     pair = (torch.autograd.grad(loss, list(model.parameters())) for loss in (ours, plain))
     for one, other in zip(*pair, strict=True):
         assert torch.allclose(one, other, atol=1e-5) and one.abs().max() > 1e-6
+
+
+def test_each_side_has_the_mechanism_of_its_name():
+    mechanisms = {name: make_model(FLAGS, **system).config for name, (system, _) in SIDES.items()}
+    assert {name: (config.diminishing.kind, config.coverage) for name, config in mechanisms.items()} == {
+        "plain loop": ("none", False), "projected once": ("none", False), "ours": ("none", False),
+        "ours + DimAttn": ("dim", False), "ours + DyDimAttn": ("dydim", False), "ours + coverage": ("none", True),
+    }  # fmt: skip
+    assert [losses for _, losses in SIDES.values()][2:] == [PointerGenerator.forward] * 4
+
+
+def test_times_are_over_those_of_the_baseline(monkeypatch):
+    """A side that takes three seconds where the baseline takes two has 1.5 times its time."""
+    seconds = {
+        name: np.full(3, 2.0 if name in ("ours", "together") else 3.0) for name in (*SIDES, *decoding_sides(FLAGS))
+    }
+    monkeypatch.setattr(benchmark, "time_rounds", lambda sides, *_: {name: seconds[name] for name in sides})
+    for row in benchmark.measure(FLAGS):
+        assert row["times_baseline"]["mean"] == (1.0 if row["side"] == row["baseline"] else 1.5)
+        assert row["seconds"]["mean"] == seconds[row["side"]][0]
 
 
 def test_searches_agree():

@@ -1,0 +1,48 @@
+"""The first second of a command: what it imports to answer --help, and Ctrl-C while it does."""
+
+import ast
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("shared")
+FOLDER = Path(__file__).resolve().parents[1]
+PACKAGE = __package__.rpartition(".")[0]
+# Together they take longer than torch itself; who needs one imports it in the function that uses it.
+HEAVY = {"accelerate", "datasets", "matplotlib", "nltk", "rouge_score", "sacrebleu", "scipy", "stanza"}
+HEAVY |= {"transformers", "bert_score", "ot"}
+
+
+def commands() -> list[str]:
+    """Every module with a command line."""
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FOLDER.rglob("*.py")}
+    functions = [
+        (path, node) for path, tree in trees.items() for node in tree.body if isinstance(node, ast.FunctionDef)
+    ]
+    found = [path for path, node in functions if "one_line_errors" in map(ast.unparse, node.decorator_list)]
+    return sorted(".".join((PACKAGE, *path.relative_to(FOLDER).with_suffix("").parts)) for path in found)
+
+
+def test_no_command_imports_what_help_does_not_need():
+    names = commands()
+    assert {f"{PACKAGE}.{name}" for name in ("train", "evaluate", "predict")} <= set(
+        names
+    )  # and experiments/, if there
+    code = f"import sys, {', '.join(names)}; print(*sorted({HEAVY!r} & set(sys.modules)))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.split() == []
+
+
+@pytest.mark.skipif(signal.getsignal(signal.SIGINT) is signal.SIG_IGN, reason="Ctrl-C is ignored, as in the background")
+def test_ctrl_c_while_a_command_imports_its_libraries_shows_no_traceback():
+    command = [sys.executable, "-v", "-m", f"{PACKAGE}.train", "--help"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+        said = ""
+        for line in process.stderr:
+            if line.startswith("import 'torch.") and not said:
+                process.send_signal(signal.SIGINT)
+            said += line if said or line.startswith("import 'torch.") else ""
+    assert process.returncode == -signal.SIGINT and "Traceback" not in said
