@@ -18,11 +18,14 @@ Span = tuple[int, int, str]  # first character, end (exclusive), Penn tag of a t
 
 
 def train_tokenizer(texts: Sequence[str], units: str, vocabulary: int) -> Tokenizer:
-    """Joint byte-pair encoding of words with their leading blank; "char" is the same without any merge."""
+    """Joint byte-pair encoding of words with their leading blank; "char" is the same without any merge.
+
+    A word ends after 1,000 characters: the time of merging grows with the square of its length.
+    """
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Metaspace(), pre_tokenizers.Split(Regex(r"▁?(?:\w+|[^\w▁])"), "isolated")]
+        [pre_tokenizers.Metaspace(), pre_tokenizers.Split(Regex(r"▁?(?:\w{1,1000}|[^\w▁])"), "isolated")]
     )
     tokenizer.decoder = decoders.Metaspace()
     size = vocabulary if units == "bpe" else 0  # the alphabet is kept whatever the size

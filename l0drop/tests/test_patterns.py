@@ -1,5 +1,6 @@
 """The rules of Section 7 and the way from text to batches: tokenizer, tags, patterns, order of the data."""
 
+from collections import Counter
 from itertools import islice
 from types import SimpleNamespace
 
@@ -141,6 +142,17 @@ def test_frequent_words_are_whole_and_others_cut(words):
     pieces = words.encode("the mother").tokens
     assert pieces[0] == "▁the" and len(pieces) > 2 and "".join(pieces) == "▁the▁mother"
     assert words.get_vocab_size() == 60
+
+
+def test_a_word_ends_after_a_thousand_characters(words, characters):
+    """Or one of five megabytes, as a broken file has it, would take hours."""
+    for tokenizer in (words, characters):
+        encoding = tokenizer.encode("cat " + "cat" * 700)
+        lengths = Counter(
+            encoding.word_ids[i] for i, (start, end) in enumerate(encoding.offsets) for _ in range(start, end)
+        )
+        assert list(lengths.values())[1:] == [1001, 1000, 100]  # a blank and 2,100 characters
+        assert tokenizer.decode(encoding.ids) == "cat " + "cat" * 700
 
 
 def test_characters_are_single(characters):
