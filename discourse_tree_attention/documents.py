@@ -189,6 +189,8 @@ def choose_documents(config, split: str, total: int) -> list[int]:
         part = {"test": config.fold, "validation": (config.fold + 1) % config.folds}
         numbers = {part[split]} if split in part else set(range(config.folds)) - set(part.values())
         chosen = [i for place, i in enumerate(order) if place % config.folds in numbers]
+        if not chosen:
+            raise ValueError(f"--folds {config.folds}: {total} documents are too few for so many, a fold has none")
     if split == "train" and config.examples:
         order = np.random.default_rng(config.examples_seed).permutation(len(chosen))[: config.examples]
         chosen = [chosen[place] for place in sorted(order)]

@@ -170,21 +170,24 @@ def figure_low_resource(systems: dict, name: str) -> "Figure":
 def read_systems(path: Path) -> dict[str, dict]:
     """The systems of a table, without their seeds; ValueError that names a file which evaluate did not write."""
     try:
-        text = path.read_text(encoding="utf-8")
-        if path.suffix != ".csv":
-            return {
-                name: dict(system, rouge1=dict(system["rouge1"]))
-                for name, system in json.loads(text)["systems"].items()
-            }
-        systems = {}
-        for row in csv.DictReader(text.splitlines()):
-            if row["system"] not in systems:  # the rows below are its seeds
-                system = {"attention": row.get("attention"), "examples": int(row.get("examples") or 0)}
-                system["rouge1"] = {key: float(row[f"rouge1_{key}"]) for key in ("mean", "low", "high")}
+        text, rows = path.read_text(encoding="utf-8"), {}
+        if path.suffix == ".csv":
+            for row in csv.DictReader(text.splitlines()):
+                own = {"rouge1": {key: row[f"rouge1_{key}"] for key in ("mean", "low", "high")}}
                 if row.get("difference_rouge1_low"):
                     keys = ("difference", "low", "high")
-                    system["difference"] = {"rouge1": {key: float(row[f"difference_rouge1_{key}"]) for key in keys}}
-                systems[row["system"]] = system
+                    own["difference"] = {"rouge1": {key: row[f"difference_rouge1_{key}"] for key in keys}}
+                rows.setdefault(row["system"], row | own)  # the rows below are its seeds
+        else:
+            rows = json.loads(text)["systems"]
+        systems = {}
+        for name, row in rows.items():
+            own = {"attention": row.get("attention"), "examples": int(row.get("examples") or 0)}
+            own["rouge1"] = {key: float(row["rouge1"][key]) for key in ("mean", "low", "high")}
+            if row.get("difference"):
+                of_first = row["difference"]["rouge1"]
+                own["difference"] = {"rouge1": {key: float(of_first[key]) for key in ("difference", "low", "high")}}
+            systems[name] = own
         return systems
     except (KeyError, TypeError, ValueError, AttributeError, csv.Error) as error:
         raise ValueError(f"{path} is not what evaluate --json or --csv writes: {error!r}") from None

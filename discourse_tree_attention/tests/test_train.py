@@ -183,14 +183,6 @@ def test_it_learns_what_the_tree_says(tmp_path):
     assert picked > 4.5 * chance
 
 
-def test_d11_learning_rate_is_a_factor():
-    """D11, Section 5.1: factor times min(n^-0.5, n warmup^-1.5): rising to factor / sqrt(warmup), then falling."""
-    config = TrainConfig(learning_rate=0.01, warmup=400)
-    assert learning_rate(399, config) == pytest.approx(0.01 / 20)
-    assert learning_rate(0, config) == pytest.approx(0.01 / 400**1.5)
-    assert learning_rate(1599, config) == pytest.approx(0.01 / 40)
-
-
 def test_d26_adam_as_released(tmp_path, monkeypatch):
     """D26, released code: beta 0.9 and 0.999, eps 1e-9; the rate of each step is that of the schedule."""
     made, adam = [], torch.optim.Adam
@@ -199,30 +191,6 @@ def test_d26_adam_as_released(tmp_path, monkeypatch):
     (group,) = made[0].param_groups
     assert (group["betas"], group["eps"], group["weight_decay"]) == ((0.9, 0.999), 1e-9, 0)
     assert group["lr"] == learning_rate(1, small())
-
-
-def chosen(config, split, total):
-    return set(choose_documents(config, split, total))
-
-
-def test_folds_part_the_corpus():
-    tests = []
-    for fold in range(5):
-        config = TrainConfig(folds=5, fold=fold)
-        parts = [chosen(config, split, 30) for split in ("train", "validation", "test")]
-        assert [len(part) for part in parts] == [18, 6, 6] and len(set.union(*parts)) == 30
-        tests.append(parts[2])
-    assert len(set.union(*tests)) == 30
-    assert len(read_examples(TrainConfig("toy:count=15", folds=5), "test")) == 30
-
-
-def test_examples_are_drawn_by_their_seed():
-    """Section 5.2, low resource: another seed is another subset; validation and test data stay whole."""
-    one, two = (TrainConfig(examples=10, examples_seed=seed) for seed in (0, 1))
-    assert len(chosen(one, "train", 50)) == len(chosen(two, "train", 50)) == 10
-    assert chosen(one, "train", 50) != chosen(two, "train", 50)
-    assert len(chosen(one, "test", 50)) == 50
-    assert chosen(TrainConfig(examples=60), "train", 50) == set(range(50))  # or all that there is
 
 
 def test_documents_are_cut_at_the_word_pieces_and_counted(run_dir):
@@ -246,47 +214,6 @@ def test_a_document_that_is_one_string_is_split_into_sentences(tmp_path):
     documents = read_documents(TrainConfig(str(tmp_path), "sentence"), "train")
     assert documents[0].units == ["It rained.", "We stayed.", "They left."]
     assert documents[0].labels.tolist() == [False, True, False]
-
-
-def test_section_5_1_six_edus_or_three_sentences():
-    assert TrainConfig(level="edu").count == 6 and TrainConfig(level="sentence").count == 3
-    assert TrainConfig(level="edu", units_taken=2).count == 2
-
-
-def test_d20_presets_hold_these_values(tmp_path):
-    """Each value with its source; D20: this repository's values for GUM."""
-    paper = dict(
-        data="cnn_dailymail_trees",  # Section 5.1: CNN/DM
-        encoder="bert-base-uncased",  # Section 3: BERT; released code
-        learning_rate=0.01,  # Section 5.1; D11: a factor
-        warmup=2400,  # D26: released code; Section 5.1: "standard"
-        steps=24_000, batch_size=32, save_every=300, max_pieces=1000,  # released code; D20
-        max_words=80,  # released code; D8
-    )  # fmt: skip
-    gum = dict(data="gum", folds=5, steps=240, batch_size=8, learning_rate=0.002, warmup=50, save_every=20,
-               mixed_precision="bf16")  # fmt: skip
-    balanced = dict(balanced=True)
-    presets = {"tiny": {}, "gum": gum, "gum-balanced": gum | balanced, "paper": paper}
-    assert PRESETS == presets | {"paper-balanced": paper | balanced}
-    defaults = TrainConfig()
-    for preset, values in PRESETS.items():
-        config, *_ = parse(["--out", str(tmp_path / "new"), "--preset", preset])
-        config.check()
-        assert config == replace(defaults, **values)
-    assert (defaults.layers, defaults.dropout, defaults.classifier, defaults.dense_inner) == (2, 0.1, 100, 512)
-    assert (defaults.max_units, defaults.positions, defaults.max_tokens) == (512, 1000, 128)
-    assert defaults.post_edit and defaults.right_nuclei
-    assert defaults.pooling == "cls" and not (defaults.standardize or defaults.key_width)
-
-
-def test_d16_sizes_keep_the_papers_proportions():
-    """D16: at D = 768 Section 5.1 exactly; at another width as many times the width."""
-    for width, default, balanced in ((768, (64, 3072), (512, 512)), (384, (64, 1536), (256, 256))):
-        for given, sizes in ((False, default), (True, balanced)):
-            model = TrainConfig(balanced=given).model_config(width)
-            assert (model.width, model.head_width, model.feed_forward) == (width, *sizes)
-    model = TrainConfig(balanced=True, head_width=32, feed_forward=7).model_config(768)
-    assert (model.head_width, model.feed_forward) == (32, 7)
 
 
 # Bad input
