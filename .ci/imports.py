@@ -14,8 +14,6 @@
   libraries are imported where they are used, so that --help and a wrong flag answer at once.
 - What transformers loads through an Auto class says trust_remote_code=False: a model's folder never runs code.
 - run.py is the same file in all packages, byte for byte.
-- ONE_FLOOR names the packages whose laboratory still lies beside the paper: of them only what does not need two floors
-  is checked. It is to become empty.
 - `# Same as l0drop/model.py:name` just above a function or class, at both: they are equal but for docstrings and
   comments. Two packages that have a function of some length alike say so.
 """
@@ -35,7 +33,6 @@ EXTRA_LIBRARIES = {
     "lesson.py": {"matplotlib"},
 }
 COPIES = ("run.py",)
-ONE_FLOOR: set[str] = set()
 HEAVY = {"accelerate", "datasets", "matplotlib", "nltk", "rouge_score", "sacrebleu", "scipy", "stanza"}
 LONG = 8  # lines
 TWIN = re.compile(r"#\s*Same as ([\w/]+\.py):(\w+)")
@@ -74,8 +71,6 @@ def check_imports(path: Path, package: str, packages: set[str]) -> list[str]:
     text, problems = path.read_text(encoding="utf-8"), []
     parts = path.parts[path.parts.index(package) + 1 :]
     in_tests, in_laboratory, is_lesson = "tests" in parts, "experiments" in parts, parts == ("lesson.py",)
-    if package in ONE_FLOOR:
-        return []
     mechanism = not (in_tests or in_laboratory or path.name in RUNNERS)
     idea = mechanism and path.stem not in PLUMBING | {"lesson"}
     for line, name in relatively_imported(ast.parse(text)):
@@ -192,8 +187,7 @@ def check_copies(packages: list[str], root: Path) -> list[str]:
     """Packages whose copy of one of COPIES is missing or differs from that of most packages."""
     problems = []
     for name in COPIES:
-        whole = [package for package in packages if package not in ONE_FLOOR]
-        texts = {p: (root / p / name).read_bytes() if (root / p / name).exists() else None for p in whole}
+        texts = {p: (root / p / name).read_bytes() if (root / p / name).exists() else None for p in packages}
         usual = max(texts.values(), key=list(texts.values()).count, default=None)
         differ = [package for package, text in texts.items() if text != usual]
         problems += [f"{package}/{name}:1: not the same file as in the other packages" for package in differ]
