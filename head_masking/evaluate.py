@@ -57,7 +57,7 @@ class Options:
     oracle: bool = False  # also mask by labels made from the reference
     flip: tuple[Annotated[float, Range(0.001, 0.999)], ...] = ()  # with --oracle: these shares of its words flipped
     data: str = ""  # anything shared.data.load takes; default: the first run's
-    split: str = "test"
+    split: str = "test"  # of the data
     limit: Positive | None = None  # first N examples only
     method: Literal[("as-trained", *METHODS)] = "as-trained"  # of oracle labels; default: the first tagger's, or runs
     min_run: Positive | None = None  # words of a labelled run, at least; default: as the first tagger's, or 1
@@ -68,7 +68,7 @@ class Options:
     max_length: Positive | None = None  # tokens; default: that of --decoding
     no_repeat_ngram_size: int | None = None  # so many words never twice in this order; default: that of --decoding
     batch_size: Positive = 32  # documents per batch
-    device: str = "cpu"
+    device: str = "cpu"  # or cuda, mps
     json: Path | None = None  # write every number here; experiments/figures.py reads it
     csv: Path | None = None  # write a row per system and tagger here
     predictions: Path | None = None  # folder for the summaries, a .jsonl per system

@@ -44,7 +44,7 @@ class Options:
     both: bool = False  # print the summary without masks, too, and what was kept
     out: Path | None = None  # a line per document, or .jsonl with all that is known; none: standard output
     batch_size: Positive = 8  # documents decoded at a time (at a terminal 1); outputs do not depend on it
-    device: str = "cpu"
+    device: str = "cpu"  # or cuda, mps
 
 
 Mark = Callable[[str], Tagged]  # a text -> what of it the masked heads may see

@@ -47,7 +47,7 @@ class Options:
     batches: tuple[Positive, ...] = (1, 4)  # documents decoded together
     repeats: Annotated[int, Range(3, 10**6)] = 7  # rounds, at least 3
     quick: bool = False  # a tiny model and short texts: does it run? The numbers mean nothing
-    device: str = "cpu"
+    device: str = "cpu"  # or cuda, mps
     precision: Literal[tuple(DTYPES)] = "float32"
     csv: Path | None = None  # write the table here
 

@@ -180,7 +180,7 @@ class Options:
     tagger: tuple[Path, ...] = ()  # run of a tagger
     group: Positive = 4  # heads that --select adds at a time (Section 5: 4)
     data: str = ""  # anything shared.data.load takes; default: the first run's
-    split: str = "validation"
+    split: str = "validation"  # of the data
     limit: Positive | None = None  # first N examples only
     documents: Positive = 1000  # random ones of these (Section 4: 1,000)
     sweep_file: Path | None = None  # results so far, to go on with; default: RUN/sweep.jsonl
@@ -192,7 +192,7 @@ class Options:
     max_length: Positive | None = None  # tokens; default: that of --decoding
     no_repeat_ngram_size: int | None = None  # so many words never twice in this order; default: that of --decoding
     batch_size: Positive = 32  # documents per batch
-    device: str = "cpu"
+    device: str = "cpu"  # or cuda, mps
     json: Path | None = None  # write every number here; figures.py and evaluate --heads read it
 
     def check(self) -> None:

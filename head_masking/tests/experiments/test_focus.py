@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+pytest.importorskip("shared")
+
 from ...experiments.focus import (
     CATEGORIES,
     Reading,
