@@ -18,7 +18,7 @@ from .. import evaluate as evaluation
 from .. import text as text_file
 from ..config import TrainConfig
 from ..decode import DECODING, check_generation
-from ..evaluate import decode_all, evaluate, main, selections_of
+from ..evaluate import decode_all, describe, evaluate, main, selections_of
 from ..loading import Run, load_run, load_run_or_bart
 from ..selection import MODES, Selection
 from ..text import Item
@@ -162,6 +162,14 @@ def test_all_tables_by_one_command(runs, tmp_path, capsys, examples):
     ]
     for row in written:
         assert float(row["rouge1_mean"]) == pytest.approx(systems[row["system"]]["rouge1"]["mean"], rel=1e-4)
+
+
+def test_table_4_has_the_length_of_whole_summaries_and_of_what_was_read(kl, examples):
+    """M is not cut to --max-target; N and the number of documents that were cut are of what the model reads."""
+    short = kl._replace(config=replace(kl.config, max_target=5, max_source=50))
+    row, tokenize = describe(short, examples, short.encode(examples)), kl.tokenizer
+    assert row["target_tokens"] == np.mean([len(tokenize(e.target)["input_ids"]) for e in examples]) > 5
+    assert (row["source_tokens"], row["sources_cut"]) == (50, 5)
 
 
 def test_d20_scores_are_shared_rouge_over_sentences(kl, examples, monkeypatch):
