@@ -66,7 +66,7 @@ def convert(model: nn.Module, precision: str, pack: bool = True) -> nn.Module:
     if precision in ("bf16", "fp16"):
         model.to(torch.bfloat16 if precision == "bf16" else torch.float16)
     if precision == "int8" and not on_cpu:
-        raise ValueError("--precision int8 is for the CPU: leave out --device, or take bf16")
+        raise ValueError("int8 is for the CPU: leave out --device, or take bf16")
     if precision == "int8" or (on_cpu and pack and precision != "fp16"):
         if not isinstance(model, Transformer):  # a pretrained one, whose output product is an nn.Linear
             swap_linears(model.bart, precision)

@@ -208,6 +208,46 @@ def test_every_option_changes_what_it_says(runs, tmp_path, monkeypatch, flags, e
     assert {name: seen[name] for name in expected} == expected
 
 
+def test_stanza_and_device_reach_the_work(runs, monkeypatch):
+    seen = {}
+    monkeypatch.setattr(module, "find_device", lambda name: seen.update(device=name) or torch.device("cpu"))
+    monkeypatch.setattr(module, "tag_sources", lambda examples, folder: seen.update(stanza=folder) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        main([str(runs / "base"), "--data", DATA, "--limit", "2", "--stanza", "models", "--device", "cuda:7"])
+    assert seen == {"device": "cuda:7", "stanza": "models"}
+
+
+def test_the_table_has_each_number_under_its_name():
+    """Cells by hand; sparsity by type and kind only of what prunes."""
+
+    def cell(value: float) -> dict:
+        return {"mean": value, "low": value - 1, "high": value + 1}
+
+    scores = {"rouge1": cell(41), "rouge2": cell(22), "rougeLsum": cell(33)}
+    base = {"seconds": 2.5, "speed_up": 1.0, "sparsity": 0.0, "difference": None, "sparsity_by_type": {"content": 0.0}}
+    change = {"difference": -1.0, "low": -2.0, "high": 0.5, "p": 0.04}
+    pruned = {"seconds": 1.25, "speed_up": 2.0, "sparsity": 47.0, "difference": change}
+    pruned |= {"sparsity_by_type": {"content": 7.0, "punctuation": 90.0}, "sparsity_by_kind": {"filler": 80.0}}
+    metrics = {
+        "repeats": 7,
+        "examples": 9,
+        "signature": "SIG",
+        "systems": {"base": base | scores, "l0": pruned | scores},
+    }
+    main_table, types_, kinds, note = module.table(metrics).split("\n\n")
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in main_table.splitlines()]
+    assert rows[0] == ["system", "seconds", "speed-up", "sparsity %", "R-1", "R-2", "R-L", "difference"]
+    rouge = ["41.00 [40.00, 42.00]", "22.00 [21.00, 23.00]", "33.00 [32.00, 34.00]"]
+    assert rows[2] == ["base", "2.50", "1.00", "0.00", *rouge, "-"]
+    assert rows[3] == ["l0", "1.25", "2.00", "47.00", *rouge, "-1.00 [-2.00, 0.50] p 0.040"]
+    assert types_.splitlines()[0].split() == "| sparsity % | content | punctuation |".split()
+    assert [line.split() for line in types_.splitlines()[2:]] == ["| l0 | 7.00 | 90.00 |".split()]
+    assert kinds.splitlines()[0].split() == "| sparsity % | filler |".split() and "80.00" in kinds
+    assert note == "9 examples; seconds: median of 7 decodes; SIG"
+    once = {"repeats": 1, "examples": 9, "signature": "SIG", "systems": {"base": base | {"bleu": cell(30)}}}
+    assert "one decode, no claim" in module.table(once) and "| BLEU " in module.table(once)
+
+
 def test_an_output_that_is_the_data_is_refused_before_it_is_opened(runs, tmp_path, capsys):
     (tmp_path / "data.jsonl").write_text('{"source": "a", "target": "b"}\n')
     (tmp_path / "link.jsonl").symlink_to(tmp_path / "data.jsonl")

@@ -1,11 +1,15 @@
 """Other number formats and packed weights: what stays equal, and how near the others come."""
 
+import csv
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
 
 pytest.importorskip("shared")
 
+from ...experiments import precision as module
 from ...experiments.precision import PRECISIONS, PackedLinear, convert, packs_bfloat16
 from ...model import ModelConfig, Transformer
 from ...search import generate
@@ -52,5 +56,33 @@ def test_every_product_but_the_gates_is_swapped(make_model, ragged, precision):
 
 
 def test_int8_is_for_the_cpu(make_model):
-    with pytest.raises(ValueError, match="--precision int8 is for the CPU"):
+    with pytest.raises(ValueError, match="^int8 is for the CPU"):
         convert(make_model(3).to("meta"), "int8")
+
+
+def test_each_run_is_scored_at_each_precision_from_its_own_weights(tmp_path, monkeypatch, capsys):
+    """Rows by run and precision, the metric under its name; no conversion is of a model that was converted before."""
+
+    class FakeRun(SimpleNamespace):
+        def _replace(self, model):
+            return FakeRun(model=model)
+
+    seen = {}
+    runs = {name: FakeRun(model=[name], config=SimpleNamespace(data="d")) for name in ("a", "b")}
+    metrics = {"metric": "bleu", "systems": {n: {"bleu": {"mean": 1.5, "low": 1, "high": 2}} for n in runs}}
+    monkeypatch.setattr(module, "load_runs", lambda paths, device: seen.update(paths=paths, device=device) or runs)
+    monkeypatch.setattr(module, "read_config", lambda path, _: runs["a"].config)
+    monkeypatch.setattr(module, "load", lambda *source: seen.update(source=source) or ["examples"])
+    monkeypatch.setattr(module, "convert", lambda model, precision: model.append(precision) or model)
+    scored = []
+    monkeypatch.setattr(
+        module, "evaluate", lambda found, _: scored.append([run.model for run in found.values()]) or metrics
+    )
+    out = tmp_path / "p.csv"
+    flags = ["--split", "validation", "--limit", "3", "--precisions", "float32", "int8", "--csv", str(out)]
+    module.main(["a", "b", *flags])
+    assert scored == [[["a", "float32"], ["b", "float32"]], [["a", "int8"], ["b", "int8"]]]
+    assert seen["source"] == ("d", "validation", 3) and seen["device"] == "cpu"
+    rows = [(row["system"], row["precision"], row["bleu_mean"]) for row in csv.DictReader(out.open())]
+    assert rows == [("a", "float32", "1.5"), ("b", "float32", "1.5"), ("a", "int8", "1.5"), ("b", "int8", "1.5")]
+    assert "| a " in capsys.readouterr().out
