@@ -89,8 +89,8 @@ def test_run_folder_is_complete(run_dir, capsys):
 def test_the_best_rouge_2_stays(tmp_path, monkeypatch):
     """Released code: of all validations the weights with the best ROUGE-2 are kept; the first of equal ones."""
     values, kept = iter([7.0, 7.0, 5.0, 6.0]), []
-    # ROUGE-1 rises meanwhile: it must not count.
-    monkeypatch.setattr(module, "validate", lambda *_: {"rouge1": 9 - (value := next(values)), "rouge2": value})
+    # ROUGE-1 is higher and falls and rises otherwise: it must not count.
+    monkeypatch.setattr(module, "validate", lambda *_: {"rouge1": 99 - (value := next(values)), "rouge2": value})
     save_checkpoint = module.save_checkpoint
 
     def keep(accelerator, out, progress, *_):
