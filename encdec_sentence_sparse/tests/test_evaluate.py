@@ -172,6 +172,12 @@ def test_table_4_has_the_length_of_whole_summaries_and_of_what_was_read(kl, exam
     assert (row["source_tokens"], row["sources_cut"]) == (50, 5)
 
 
+def test_d8_a_whole_string_is_evaluated_in_sentences(kl):
+    story = Example("1", ["It rained. We left. He stayed."], ["It rained."], [["It rained."]])
+    metrics = evaluate({"kl": kl}, [story], modes=("full",), num_beams=1, max_length=4)
+    assert metrics["runs"]["kl"]["source_sentences"] == 4  # </s> is one
+
+
 def test_d20_scores_are_shared_rouge_over_sentences(kl, examples, monkeypatch):
     """D20: R-L is Lsum over sentences: those of another order, together, score 100."""
     stories = [replace(examples[0], references=[["red cats sleep and dogs bark ."]])] * 2

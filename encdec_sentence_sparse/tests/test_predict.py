@@ -47,6 +47,7 @@ def test_outputs_are_those_of_generate_in_order_whatever_the_batch(run):
     selection = Selection("approx", 2)
     rows = {size: list(predict(run, documents(), selection, size, max_length=9)) for size in (1, 2)}
     assert rows[1] == rows[2] and [row["id"] for row in rows[1]] == ["0", "1"]
+    assert run.model.selection == selection
     assert [row["sentences"] for row in rows[1]] == [3, 4]  # </s> is one
     item = encode(run.tokenizer, ["It rained.", "We left.", "He stayed."], 99)
     ids, sentence_ids = torch.tensor([item.ids]), torch.tensor([item.sentence_ids])

@@ -21,7 +21,7 @@ from shared.data import Example, in_sentences, load, write_jsonl
 from .. import model as model_file
 from .. import train as training
 from ..config import PRESETS, TrainConfig, choose_selection, learning_rate
-from ..loading import begin, load_run, load_run_or_bart
+from ..loading import Run, begin, load_run, load_run_or_bart
 from ..model import approximator_parameters, freeze
 from ..run import parse as parse_flags
 from ..run import read_config
@@ -776,6 +776,17 @@ def test_a_run_that_was_moved_stops_and_other_data_are_not_taken(tmp_path, runs,
     write_jsonl(folder / "train.jsonl", rows[:-1])
     with pytest.raises(ValueError, match="the training data are no longer those"):
         train(replace(TINY, data=str(folder), steps=4), tmp_path / "own", resume=True)
+
+
+def test_d8_training_reads_a_whole_string_in_sentences(tmp_path, monkeypatch):
+    """Both splits, by the rule "given"; each document is split by itself."""
+    seen, encode = [], Run.encode
+    rows = [{"document": "It rained. We left. He stayed.", "summary": "It rained."}] * 4
+    for split in ("train", "validation"):
+        write_jsonl(tmp_path / f"{split}.jsonl", rows)
+    monkeypatch.setattr(Run, "encode", lambda run, examples: seen.append(encode(run, examples)) or seen[-1])
+    train(replace(TINY, data=str(tmp_path), steps=1, batch_size=2), tmp_path / "run")
+    assert [[item.sentence_ids[-1] + 1 for item in items] for items in seen] == [[4] * 4] * 2  # </s> is one
 
 
 def test_cut_documents_are_said(tmp_path, capsys):
