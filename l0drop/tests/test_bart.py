@@ -1,8 +1,11 @@
 """The adapter for a `transformers` BART: compressed memory and counts against the full-length gated run."""
 
+import contextlib
+import io
 import itertools
 import json
 import shutil
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,7 +27,7 @@ from transformers import (
 from transformers.modeling_outputs import BaseModelOutput
 
 from .. import search
-from ..bart import GatedBart, counted_attention, generate_pruned, load_pretrained, prune
+from ..bart import GatedBart, counted_attention, from_config, generate_pruned, load_pretrained, prune
 from ..gates import L0Drop, open_probability
 from ..model import objective
 from ..search import beam_search
@@ -258,6 +261,23 @@ def bart_folder(bart, bart_tokenizer, tmp_path) -> Path:
     for split in ("train", "validation", "test"):
         (tmp_path / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return tmp_path
+
+
+@pytest.mark.parametrize("bart", ["sdpa"], indirect=True)
+@pytest.mark.parametrize("kind", ["bart", "unheard_of"])
+def test_a_model_folder_runs_no_code_whatever_stands_on_standard_input(bart_folder, monkeypatch, kind):
+    """transformers would ask on the terminal whether it may, and take a document for the answer."""
+    folder, ran, answers = bart_folder / "bart", bart_folder / "ran", "y\n" * 9
+    auto = {"AutoConfig": "own.Own", "AutoModelForSeq2SeqLM": "own.Own", "AutoTokenizer": ["own.Own", "own.Own"]}
+    (folder / "own.py").write_text(f"import pathlib\npathlib.Path({str(ran)!r}).touch()\nclass Own: pass\n")
+    for name in ("config.json", "tokenizer_config.json"):
+        content = json.loads((folder / name).read_text()) | {"auto_map": auto}
+        (folder / name).write_text(json.dumps(content | ({"model_type": kind} if name == "config.json" else {})))
+    monkeypatch.setattr("sys.stdin", io.StringIO(answers))
+    for load in (lambda: load_pretrained(str(folder)), lambda: from_config(folder)):
+        with contextlib.nullcontext() if kind == "bart" else pytest.raises(ValueError, match=str(folder)):
+            load()
+    assert not ran.exists() and sys.stdin.read() == answers
 
 
 @pytest.mark.parametrize("bart", ["sdpa"], indirect=True)
