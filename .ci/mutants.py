@@ -72,7 +72,7 @@ def run_suite(folder: Path, package: str, changed: str = "") -> tuple[str, str]:
         text = test.read_text(encoding="utf-8")
         return stem not in test.stem, f".{stem} import" not in text and f"import {stem}" not in text, len(text)
 
-    tests = sorted((folder / package / "tests").glob("test_*.py"), key=distance)
+    tests = sorted((folder / package / "tests").rglob("test_*.py"), key=distance)
     command = [sys.executable, "-m", "pytest", *map(str, tests), "-x", "-q", "-rfE", "-p", "no:cacheprovider"]
     # No byte code: a mutant of the same length, written within the same second, would be taken for what it replaced.
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}

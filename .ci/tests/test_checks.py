@@ -122,6 +122,16 @@ def test_mutants_tell_killed_survived_and_broken(tmp_path, capsys, old, new, cod
     assert verdict in capsys.readouterr().out
 
 
+def test_mutants_face_the_laboratorys_tests_too(tmp_path, capsys):
+    package(tmp_path, model_py=MODEL, tests__test_half_py="def test_nothing():\n    pass\n")
+    laboratory = tmp_path / "paper/tests/experiments"
+    laboratory.mkdir()
+    (laboratory / "__init__.py").touch()
+    (laboratory / "test_table.py").write_text(TESTS.replace("..model", "...model"))
+    (tmp_path / "paper/tests/mutants.txt").write_text("# a mistake\nmodel.py\n- return x / 2\n+ return x * 2\n")
+    assert mutants.main(["paper"], tmp_path) == 0, capsys.readouterr().out
+
+
 @pytest.mark.parametrize("listing", sorted(HERE.parent.glob("*/tests/mutants.txt")), ids=lambda path: path.parts[-3])
 def test_mutants_of_the_packages_stand_in_their_files(listing):
     for mutant in mutants.read_mutants(listing):
