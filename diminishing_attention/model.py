@@ -102,7 +102,8 @@ class Encoder(nn.Module):
         """(B, S) word numbers -> states (B, S, 2H), and the last hidden state and cell, (B, 2H) each."""
         lengths = keep.sum(1).clamp(min=1).cpu()  # a document without words is read as one word of padding
         packed = pack_padded_sequence(self.embedding(source), lengths, batch_first=True, enforce_sorted=False)
-        packed, last = self.lstm(packed)
+        with torch.autocast("cpu", enabled=False):  # a CPU without AVX-512 has no LSTM of bfloat16
+            packed, last = self.lstm(packed)
         states, _ = pad_packed_sequence(packed, batch_first=True, total_length=source.size(1))
         hidden, cell = (of_both.transpose(0, 1).flatten(1) for of_both in last)  # (2, B, H) -> (B, 2H)
         return states, (hidden, cell)

@@ -244,7 +244,11 @@ def test_mixed_precision_trains(tmp_path):
     AcceleratorState._reset_state(reset_partial_state=True)  # one process has one precision
     train(replace(SMALL, mixed_precision="bf16", steps=2), tmp_path / "run")
     AcceleratorState._reset_state(reset_partial_state=True)
-    assert load_run(tmp_path / "run").model.reduce.hidden.weight.dtype == torch.float32
+    run = load_run(tmp_path / "run")
+    assert run.model.reduce.hidden.weight.dtype == torch.float32
+    with torch.autocast("cpu", torch.bfloat16):  # which a CPU without AVX-512 has for maps, not for an LSTM
+        source, _ = run.model.start(run.text.collate(run.encode(load(DATA, "test", 2))))
+    assert source.features.dtype == torch.bfloat16 and source.states.dtype == torch.float32
 
 
 def test_two_processes_train_like_one_that_accumulates_twice_as_much(tmp_path):
