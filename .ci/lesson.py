@@ -24,6 +24,7 @@ def write(folder: Path) -> None:
     from nbclient import NotebookClient
 
     os.environ["PYTHONWARNINGS"] = "ignore"  # of libraries about this machine
+    os.environ.pop("MPLBACKEND", None)  # the notebook's own one keeps the pictures
     notebook = jupytext.read(folder / "lesson.py")
     for number, cell in enumerate(notebook.cells):
         cell["id"] = f"cell-{number}"  # the same at every run
