@@ -12,4 +12,4 @@ bench --models base --lengths 800 --beams 1 4 --sources 1 4 --r 10 --sides gener
 bench --models base --lengths 4000 --beams 4 --r 10 --tokens 24 96 192 --sides approx --csv $OUT/benchmark_tokens.csv
 bench --models base --lengths 1600 2400 --beams 4 --r 10 --sides approx mean_key --csv $OUT/benchmark_lengths.csv
 bench --table-1 --appendix-b --models base --repeats 6 --csv $OUT/growth.csv
-python -m encdec_sentence_sparse.experiments.memory > $OUT/memory.txt   # 4 GB more than the model
+python -m encdec_sentence_sparse.experiments.memory   # prints the line of memory.txt; 4 GB more than the model
