@@ -65,7 +65,7 @@ class TrainConfig:
     def check(self) -> None:
         """ValueError for a value out of range, or values that contradict each other."""
         check_fields(self)
-        if self.folds and not 0 <= self.fold < self.folds >= 3:
+        if (self.folds or self.fold) and not self.fold < self.folds >= 3:
             raise ValueError(f"--fold {self.fold} of --folds {self.folds}: need 3 folds or more, counted from 0")
         if self.shuffle_trees and self.attention not in TREES:
             raise ValueError(f"--shuffle-trees is a control of trees; --attention {self.attention} reads no tree")

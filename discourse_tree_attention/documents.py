@@ -184,13 +184,13 @@ def choose_documents(config, split: str, total: int) -> list[int]:
     test data, fold k + 1 the validation data, the others are for training.
     """
     chosen = list(range(total))
+    if config.folds > total:
+        raise ValueError(f"--folds {config.folds}: {total} documents are too few for so many, a fold has none")
     if config.folds:
         order = np.random.default_rng(0).permutation(total).tolist()
         part = {"test": config.fold, "validation": (config.fold + 1) % config.folds}
         numbers = {part[split]} if split in part else set(range(config.folds)) - set(part.values())
         chosen = [i for place, i in enumerate(order) if place % config.folds in numbers]
-        if not chosen:
-            raise ValueError(f"--folds {config.folds}: {total} documents are too few for so many, a fold has none")
     if split == "train" and config.examples:
         order = np.random.default_rng(config.examples_seed).permutation(len(chosen))[: config.examples]
         chosen = [chosen[place] for place in sorted(order)]

@@ -27,11 +27,15 @@ def read_tree(path: str | os.PathLike, more: dict[str, Callable] | None = None) 
     path = Path(path)
     if path.suffix not in readers:
         raise ValueError(f"{path}: no tree format {path.suffix!r}; use {', '.join(readers)}")
+    return readers[path.suffix](read_text(path), str(path))
+
+
+def read_text(path: Path) -> str:
+    """The text of a file; ValueError that names it where it is not UTF-8."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 at byte {error.start}: convert it first") from None
-    return readers[path.suffix](text, str(path))
 
 
 # ( Root (span 1 2) ( Nucleus (leaf 1) (rel2par span) (text _!..._!) ) ( Satellite ... ) )

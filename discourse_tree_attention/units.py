@@ -91,7 +91,7 @@ def load_encoder(name_or_path: str, max_tokens: int = 128, pooling: str = "cls")
     """An encoder of `transformers` by name or folder (bert-base-uncased in the paper), on the CPU.
 
     Raises:
-        ValueError: it is not here, with the command that gets it; tokenizer or weights are missing, or NaN.
+        ValueError: it is not here, with the command that gets it, or fails; tokenizer or weights are missing, or NaN.
     """
     from transformers import AutoModel, AutoTokenizer
     from transformers.utils import logging
@@ -105,6 +105,11 @@ def load_encoder(name_or_path: str, max_tokens: int = 128, pooling: str = "cls")
         model, info = AutoModel.from_pretrained(
             name_or_path, dtype=torch.float32, output_loading_info=True, trust_remote_code=False
         )
+        if model.config.is_encoder_decoder:
+            model = model.get_encoder()
+        model.pooler = None  # not used; where a checkpoint has none, it would be random and the fingerprint with it
+        encoder = UnitEncoder(model, tokenizer, max_tokens, pooling)
+        encoder(["short", "and longer"])  # without padding, or with sizes that do not fit, it would fail in the work
     except Exception as error:  # the hub, safetensors and tokenizers raise types of their own
         reason = " ".join(str(error).split())[:100]
         raise ValueError(
@@ -118,12 +123,9 @@ def load_encoder(name_or_path: str, max_tokens: int = 128, pooling: str = "cls")
         raise ValueError(f"the encoder {name_or_path!r} has no tokenizer: its tokenizer.json is missing or empty")
     if missing := sorted(name for name in info["missing_keys"] if "pooler" not in name):
         raise ValueError(f"the encoder {name_or_path!r} lacks weights, which would be random: {missing[0]} and others")
-    if model.config.is_encoder_decoder:
-        model = model.get_encoder()
-    model.pooler = None  # not used; where a checkpoint has none, it would be random and the fingerprint with it
     if not all(tensor.isfinite().all() for tensor in model.parameters()):
         raise ValueError(f"the encoder {name_or_path!r} holds NaN or infinite weights")
-    return UnitEncoder(model, tokenizer, max_tokens, pooling)
+    return encoder
 
 
 def random_encoder(texts: Sequence[str], width: int = 128, seed: int = 0, **options) -> UnitEncoder:

@@ -96,9 +96,10 @@ def measure(options: Options, part: str, size: str, mode: str, units: int) -> li
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, prog=f"python -m {__package__}.benchmark", description=__doc__)
+    check_fields(options)
     if options.quick:
         options.lengths, options.width, options.repeats = (8, 32), 64, 3
-    check_fields(options)
+    ModelConfig(width=options.width)  # its own checks
     find_device(options.device)
     check_outputs(options.csv)
     keep_memory()

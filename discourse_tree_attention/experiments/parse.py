@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+from ..formats import read_text
 from ..trees import Node
 from .formats import read_nltk, read_tree, spell, write_dis
 
@@ -61,9 +62,9 @@ def discourse_parser() -> Iterator[Callable[[str, str], Node]]:
 def read_texts(path: Path) -> Iterator[tuple[str, str]]:
     """Name and text of each document; ValueError that names the line of a row without a document."""
     if path.is_dir():
-        yield from ((file.stem, file.read_text(encoding="utf-8-sig")) for file in sorted(path.glob("*.txt")))
+        yield from ((file.stem, read_text(file)) for file in sorted(path.glob("*.txt")))
         return
-    for number, line in enumerate(path.read_text(encoding="utf-8-sig").split("\n"), 1):
+    for number, line in enumerate(read_text(path).split("\n"), 1):
         name = f"{path.stem}-{number}"
         if path.suffix == ".jsonl" and line.strip():
             try:
@@ -115,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         problems = []
         if options.tree:
-            text = " ".join(options.input.read_text(encoding="utf-8-sig").split())
+            text = " ".join(read_text(options.input).split())
             write_tree(read_tree(options.tree), text, options.input.stem, options.out)
         else:
             problems = parse_corpus(options.input, options.out, partial(tqdm, unit="document"))

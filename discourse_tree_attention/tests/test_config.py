@@ -35,6 +35,8 @@ def test_folds_part_the_corpus():
     assert len(set.union(*tests)) == 30
     with pytest.raises(ValueError, match="--folds 9: 5 documents are too few for so many, a fold has none"):
         choose_documents(TrainConfig(folds=9, fold=7), "test", 5)
+    with pytest.raises(ValueError, match="--folds 1000000000: 5 documents are too few"):  # before it fills the memory
+        choose_documents(TrainConfig(folds=10**9, fold=0), "test", 5)
     folded, plain = TrainConfig(folds=5), TrainConfig()
     assert folded.splits("test") == ("train", "validation") and plain.splits("test") == ("test",)
 

@@ -234,6 +234,7 @@ def test_a_document_that_is_one_string_is_split_into_sentences(tmp_path):
         (["--layers", "0"], "--layers is 0"),
         (["--folds", "2"], "need 3 folds or more"),
         (["--folds", "5", "--fold", "5"], "--fold 5 of --folds 5"),
+        (["--fold", "1"], "--fold 1 of --folds 0"),
         (["--shuffle-trees", "True", "--attention", "dot"], "--attention dot reads no tree"),
         (["--post-edit", "False"], "--post-edit is for --attention d_tree"),
         (["--heads", "8"], "the same weights in every head"),

@@ -152,6 +152,17 @@ def test_a_tokenizer_that_is_not_there_is_an_error(encoder_folder, tmp_path):
         load_encoder(str(tmp_path / "bare"))
 
 
+@pytest.mark.parametrize(
+    ("name", "wrong"), [("config.json", {"num_attention_heads": -1}), ("tokenizer_config.json", {"pad_token": None})]
+)
+def test_an_encoder_that_cannot_encode_is_named(encoder_folder, tmp_path, name, wrong):
+    """It loads, and would fail in the work."""
+    folder = shutil.copytree(encoder_folder, tmp_path / "folder")
+    (folder / name).write_text(json.dumps(json.loads((folder / name).read_text()) | wrong))
+    with pytest.raises(ValueError, match="no encoder '.*folder' "):
+        load_encoder(str(folder))
+
+
 @pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
 def test_no_code_of_a_folder_runs_and_nothing_is_asked(encoder_folder, tmp_path, monkeypatch, name):
     """Without trust_remote_code=False transformers would ask, and a document "y" would say yes."""

@@ -68,9 +68,12 @@ def test_training_side_runs_backward_and_inference_does_not(kind):
         (["--repeats", "2"], "--repeats is 2; it must be a whole number from 3"),
         (["--lengths", "600"], "--lengths is 600; it must be a whole number from 1 to 512"),
         (["--device", "nowhere"], "--device nowhere cannot be used"),
+        (["--width", "7"], "error: width is 7; the position table needs an even number"),
+        (["--quick", "--width", "0"], "--width is 0"),
     ],
 )
 def test_bad_flags(flags, message, capsys):
     with pytest.raises(SystemExit) as stop:
         main(flags)
-    assert stop.value.code == 2 and message in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert stop.value.code == 2 and message in error and error.count("\n") == 1

