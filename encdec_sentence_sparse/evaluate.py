@@ -25,7 +25,7 @@ from shared.data import Example, check_outputs, in_sentences, load, split_senten
 from shared.timing import find_device
 
 from .decode import DECODING, check_generation, decode, given_settings
-from .loading import Run, load_run_or_bart
+from .loading import Run, load_run_or_bart, name_of
 from .run import Positive, Range, check_fields, one_line_errors, read_flags
 from .selection import MODES, PHI, Selection
 from .sentences import RULES
@@ -180,7 +180,7 @@ def load_runs(options: Options) -> dict[str, Run]:
     """The runs by their folders' names; a BART reads what the first run beside it does, unless flags say otherwise."""
     if not options.runs:
         raise ValueError("give at least one run folder or BART")
-    if len({Path(name).name for name in options.runs}) < len(options.runs):
+    if len({*map(name_of, options.runs)}) < len(options.runs):
         raise ValueError("two runs have folders of the same name; rename one")
     runs = {name: load_run_or_bart(name, options.sentences or "given") for name in options.runs}
     trained = [run.config for name, run in runs.items() if run.config.model != name]
@@ -192,7 +192,7 @@ def load_runs(options: Options) -> dict[str, Run]:
         run.model.to(find_device(options.device))
     if not options.data and not trained:
         raise ValueError(f"{options.runs[0]} is not a run that knows its data: give --data")
-    return {Path(name).name: run for name, run in runs.items()}
+    return {name_of(name): run for name, run in runs.items()}
 
 
 @one_line_errors
@@ -204,7 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     systems = [system for name, run in runs.items() for system in selections_of(name, run, *chosen.values())]
     outputs = [options.predictions / f"{system}.jsonl" for system in systems] if options.predictions else []
     data = options.data or next(iter(runs.values())).config.data
-    check_outputs(options.json, options.csv, *outputs, inputs=[data])
+    check_outputs(options.json, options.csv, *outputs, inputs=[data, *options.runs])
     examples, generation = load(data, options.split, options.limit), given_settings(options, options.decoding)
     more = dict(batch_size=options.batch_size, predictions=options.predictions)
     metrics = {"data": data, "split": options.split} | evaluate(runs, examples, **chosen, **more, **generation)

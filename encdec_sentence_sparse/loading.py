@@ -1,7 +1,9 @@
 """A run: begin a new one, from nothing, from another run or from a BART; or load a folder's."""
 
 import logging
+import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +13,7 @@ from transformers import logging as hub_logging
 
 from .config import LONG, SIZES, TrainConfig
 from .lobart import extend_positions, make_local
-from .model import SentenceSparseBart, add_approximator, bart_config, load_model, load_tokenizer
+from .model import SentenceSparseBart, add_approximator, bart_config, check_sizes, load_model, load_tokenizer
 from .run import load_weights, read_config
 from .text import Batch, Item, collate, encode, tokenize, train_tokenizer
 
@@ -48,13 +50,14 @@ def load_run(folder: str | Path) -> Run:
     quiet()
     config, folder = read_config(folder, TrainConfig), Path(folder)
     try:
-        tokenizer = load_tokenizer(str(folder / "tokenizer"))
-        model = SentenceSparseBart(BartConfig.from_pretrained(folder / "model"))
+        tokenizer, bart = load_tokenizer(str(folder / "tokenizer")), BartConfig.from_pretrained(folder / "model")
+        check_sizes(vars(bart))
+        model = SentenceSparseBart(bart)
         model.generation_config = GenerationConfig.from_pretrained(folder / "model")
     except Exception as error:  # transformers raises a dozen unrelated types
-        raise ValueError(f"{folder}: tokenizer/ or model/*.json is missing or cut off ({error})") from None
+        raise ValueError(f"{folder}: tokenizer/ or model/*.json is missing or cut off ({str(error)[:200]})") from None
     load_weights(model, folder, "model/model.safetensors")
-    return Run(config, model.eval(), tokenizer)
+    return tried(Run(config, model.eval(), tokenizer), folder)
 
 
 def load_run_or_bart(name: str, sentences: str = "given") -> Run:
@@ -63,9 +66,35 @@ def load_run_or_bart(name: str, sentences: str = "given") -> Run:
     saved = Path(name, "config.json")
     if saved.is_file() and '"package"' in saved.read_text(encoding="utf-8", errors="replace"):
         return load_run(name)
-    model, tokenizer = load_model(name)
+    return load_bart(TrainConfig(model=name, sentences=sentences))
+
+
+def load_bart(config: TrainConfig) -> Run:
+    """The BART that `config` names, which reads as many tokens as it can."""
+    model, tokenizer = load_model(config.model)
     positions = model.config.max_position_embeddings
-    return Run(TrainConfig(model=name, sentences=sentences, max_source=positions), model, tokenizer)
+    return tried(Run(replace(config, max_source=positions), model, tokenizer), config.model)
+
+
+def name_of(folder: str | Path) -> str:
+    """How a run is called in tables and files: the last part of its folder's name, of "." too, or of a hub's name."""
+    return Path(os.path.abspath(folder)).name
+
+
+def tried(run: Run, name: str | Path) -> Run:
+    """The run, after it has written two tokens; ValueError where a file beside its weights does not fit them."""
+    try:
+        vocabulary, size = run.tokenizer.get_vocab(), run.model.config.vocab_size
+        last = max(vocabulary[word] for word in set(vocabulary) - set(run.tokenizer.all_special_tokens))
+        if last >= size:  # the <mask> of bart-large-cnn is beyond it, and in no text
+            raise ValueError(f"the tokenizer has token {last}, the model knows {size}")
+        source = run.collate([encode(run.tokenizer, ["A test."], 9)]).source()
+        rows = run.model.generate(**source, do_sample=False, max_new_tokens=2)
+        run.tokenizer.batch_decode(rows, skip_special_tokens=True)
+    except Exception as error:  # as many types as there are kinds of damage
+        hint = "are its tokenizer, config.json and generation_config.json those that were written with its weights?"
+        raise ValueError(f"{name} cannot be used ({str(error)[:200]}): {hint}") from None
+    return run
 
 
 def begin(config: TrainConfig, examples: Sequence) -> Run:
@@ -78,7 +107,7 @@ def begin(config: TrainConfig, examples: Sequence) -> Run:
                 flag = "--" + name.replace("_", "-")
                 raise ValueError(f"{flag}: {config.init} has {getattr(base, name)!r}, leave it out")
     elif config.model:
-        model, tokenizer = load_model(config.model)
+        _, model, tokenizer = load_bart(config)
     else:
         model, tokenizer = new_bart(config, [text for e in examples for text in (e.source, e.target)])
     if config.attention_window and not getattr(model.config, "attention_window", None):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.models.bart.configuration_bart import BartConfig
 from transformers.models.bart.modeling_bart import BartForConditionalGeneration
@@ -180,6 +180,14 @@ def bart_config(
     return BartConfig(vocab_size=vocabulary, d_model=width, max_position_embeddings=positions, **sides, **more)
 
 
+def check_sizes(config: dict) -> None:
+    """ValueError for a size in a BART's config.json that is none, or of no model that can be built."""
+    sides = [name for name in config if name.endswith(("coder_layers", "attention_heads", "ffn_dim"))]
+    for name in ["vocab_size", "d_model", "max_position_embeddings", *sides]:
+        if type(value := config.get(name, 1)) is not int or not 1 <= value <= 10**6:
+            raise ValueError(f"config.json: {name} is {value!r:.60}; it must be a whole number from 1 to 1,000,000")
+
+
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     """A tokenizer by hub name or folder, which runs no code of theirs; ValueError where its file is missing."""
     if Path(name).is_dir() and not any(Path(name, file).is_file() for file in ("tokenizer.json", "vocab.json")):
@@ -194,9 +202,12 @@ def load_model(name: str) -> tuple[SentenceSparseBart, PreTrainedTokenizerBase]:
         ValueError: not there, not in reach, no BART, weights that do not fit or are not finite; says what to do.
     """
     try:
-        tokenizer, kind = load_tokenizer(name), BartConfig.get_config_dict(name)[0].get("model_type")
-        if kind != "bart":
+        tokenizer, config = load_tokenizer(name), BartConfig.get_config_dict(name)[0]
+        if (kind := config.get("model_type")) != "bart":
             raise ValueError(f"it is a {kind} model: give the name or folder of a BART")
+        check_sizes(config)
+        if Path(name, "generation_config.json").exists():
+            GenerationConfig.from_pretrained(name)  # where it is cut off, transformers would take others in silence
         model, report = SentenceSparseBart.from_pretrained(
             name, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True, trust_remote_code=False
         )

@@ -66,7 +66,7 @@ def predict(
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, prog=f"python -m {__package__}.predict", description=__doc__)
     check_fields(options)
-    check_outputs(options.out, inputs=options.files)
+    check_outputs(options.out, inputs=[options.model, *(options.files or ["-"])])
     run = load_run_or_bart(options.model, options.sentences)
     run.model.to(find_device(options.device))
     mode = options.mode or ("approx" if run.model.sentence_encoder else "mean_key")

@@ -1,5 +1,6 @@
 """Text -> token ids with their places in the text, and what is known of one tokenizer's tokens for another's."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import NamedTuple
@@ -18,7 +19,10 @@ SPECIAL = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_t
 
 # Same as encdec_sentence_sparse/text.py:train_tokenizer
 def train_tokenizer(texts: Sequence[str], vocabulary: int) -> PreTrainedTokenizerFast:
-    """Byte-level byte-pair encoding in BART's manner: `<s> text </s>`, a word's leading blank belongs to it."""
+    """Byte-level byte-pair encoding in BART's manner: `<s> text </s>`, a word's leading blank belongs to it.
+
+    It learns from words of up to 1,000 characters: the time of merging grows with the square of their length.
+    """
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
     tokenizer.decoder = decoders.ByteLevel()
@@ -28,7 +32,7 @@ def train_tokenizer(texts: Sequence[str], vocabulary: int) -> PreTrainedTokenize
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.train_from_iterator((re.sub(r"\S{1000}", r"\g<0> ", text) for text in texts), trainer)
     tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), trim_offsets=True)
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **SPECIAL)
 

@@ -98,8 +98,10 @@ def figure_2(seeds: Sequence[list[dict]]) -> "Figure":
     lines = {key: line for key, line in lines.items() if len(line) > 1}
     if not lines:
         raise Missing("needs evaluate --r with several numbers --csv, of a base or a kl run")
+    if not (across := over_seeds(seeds, "rouge1", task="base", mode="full")):
+        raise Missing("needs the base run under full attention")
     figure, axes = one_panel("Figure 2: how many sentences are enough depends on which")
-    full = np.mean(next(iter(over_seeds(seeds, "rouge1", task="base", mode="full").values())))
+    full = np.mean(next(iter(across.values())))
     places = [pick(next(iter(lines.values()))) for pick in (min, max)]
     axes.plot(places, [full, full], color="gray", linestyle=":")
     axes.text(places[0], full, "all sentences", color="gray", va="bottom")
@@ -118,6 +120,8 @@ def figure_4(seeds: Sequence[list[dict]]) -> "Figure":
     lines = {r: line for r, line in lines.items() if len(line) > 1}
     if len(lines) < 2:
         raise Missing("needs integrated runs with different --r in training, each decoded with several --r")
+    if len({len(values) for line in lines.values() for values in line.values()}) > 1:
+        raise Missing("needs the same runs, decoded with the same --r, in every file")
     first, most = 5 if 5 in lines else min(lines), max(row["source_sentences"] for row in integrated)
     gaps = {}
     for (trained, line), colour in zip(lines.items(), RED_TO_BLUE, strict=False):
@@ -176,15 +180,29 @@ OF_ATTENTION = {"figure_1": figure_1}
 OF_ATTENTION |= {f"figure_{5 + place}": partial(attention_maps, place=place) for place in range(4)}
 
 
+def numbers(values: list, dimensions: int) -> np.ndarray:
+    """The finite numbers of a list, or of lists of one length; ValueError for anything else."""
+    array = np.array(values)
+    if array.ndim != dimensions or array.dtype.kind not in "fi" or not array.size or not np.isfinite(array).all():
+        raise ValueError(f"{str(values)[:40]} are not the numbers that belong there")
+    return array
+
+
 def read_attention(path: Path) -> dict:
     """What experiments.measures wrote; raises ValueError that names the file."""
     try:
         metrics = json.loads(path.read_text(encoding="utf-8"))
         for run in metrics["runs"].values():
-            _ = run["retained"][0], run["task"], run["gamma"]
+            _ = numbers(run["retained"], 1), run["task"].partition, numbers(run["gamma"], 0)
+            if "map" in run:
+                words, exact = (numbers(run["map"][kind], 2) for kind in ("word", "exact"))
+                ids, target = numbers(run["map"]["sentence_ids"], 1), run["map"]["target"]
+                if not (len(words) == len(exact) == len(target) and words.shape[1] == len(ids)):
+                    raise ValueError("its map is not of one document")
+                _ = "".join(target)
         _ = metrics["data"].partition, metrics["split"], metrics["examples"]
         return metrics
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path} is not what experiments.measures writes ({error!r})") from None
 
 

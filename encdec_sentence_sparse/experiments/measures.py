@@ -17,7 +17,7 @@ from shared.data import check_outputs, in_sentences, load, write_json
 from shared.timing import find_device
 
 from ..decode import check_generation, decode, encode_batch, given_settings
-from ..loading import Run, load_run
+from ..loading import Run, load_run, name_of
 from ..run import Positive, check_fields, one_line_errors, read_flags
 from ..selection import Selection, SentenceAttention
 from ..text import Item
@@ -88,9 +88,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     check_fields(options)
     if not options.runs:
         raise ValueError("give at least one run folder")
-    runs = {path.name: load_run(path) for path in options.runs}
+    runs = {name_of(path): load_run(path) for path in options.runs}
+    if len(runs) < len(options.runs):
+        raise ValueError("two runs have folders of the same name; rename one")
     data = options.data or next(iter(runs.values())).config.data
-    check_outputs(options.json, inputs=[data])
+    check_outputs(options.json, inputs=[data, *options.runs])
     examples, generation = load(data, options.split, options.limit), given_settings(options)
     if options.map >= len(examples):
         raise ValueError(f"--map {options.map}: there are {len(examples)} examples, counted from 0")

@@ -18,7 +18,7 @@ from shared.data import check_outputs, load, write_csv
 from shared.rouge import table
 
 from ..evaluate import METRICS, evaluate
-from ..loading import load_run
+from ..loading import load_run, name_of
 from ..run import Positive, check_fields, one_line_errors, read_flags
 
 PRECISIONS = ("float32", "packed", "bf16", "fp16", "int8")
@@ -85,9 +85,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     check_fields(options)
     if not options.runs:
         raise ValueError("give at least one run folder")
-    runs, rows = {path.name: load_run(path) for path in options.runs}, []
+    runs, rows = {name_of(path): load_run(path) for path in options.runs}, []
+    if len(runs) < len(options.runs):
+        raise ValueError("two runs have folders of the same name; rename one")
     data = options.data or next(iter(runs.values())).config.data
-    check_outputs(options.csv, inputs=[data])
+    check_outputs(options.csv, inputs=[data, *options.runs])
     examples = load(data, options.split, options.limit)
     for precision in options.precisions:
         converted = {n: run._replace(model=convert(copy.deepcopy(run.model), precision)) for n, run in runs.items()}

@@ -4,6 +4,7 @@ python -m encdec_sentence_sparse.experiments.tables encdec_sentence_sparse/exper
 """
 
 import csv
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from shared.rouge import table
 
 from ..evaluate import METRICS
 from ..run import one_line_errors, read_flags
+from ..selection import MODES
 
 TABLES = {  # the paper's tables that show a run of a task under a mode
     "base": {"full": "2, 3", "ideal": "2, 3", "random": "2, 3, 5", "model_free": "6"},
@@ -22,7 +24,16 @@ TABLES = {  # the paper's tables that show a run of a task under a mode
     "integrated": {"approx": "3, 6"},
 }
 VARIANTS = {"ideal": "Int-Idl", "approx": "Int-Apx", "mix": "Int-Mix"}
-NUMBERS = {"seed": int, "r": int, "r_train": int, "gamma": float, "sources_cut": int, "examples": int}
+
+
+def finite(text: str) -> float:
+    """A number; ValueError for NaN and infinity, too."""
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text} is not finite")
+    return number
+
+
+NUMBERS = {"seed": int, "r": int, "r_train": int, "gamma": finite, "sources_cut": int, "examples": int}
 
 
 @dataclass
@@ -40,15 +51,21 @@ def read_rows(path: Path) -> list[dict]:
     rows = []
     try:
         with open(path, encoding="utf-8", newline="") as file:
-            for flat in csv.DictReader(file):
+            for flat in csv.DictReader(file, strict=True):
                 row = {name: NUMBERS.get(name, str)(value) if value else None for name, value in flat.items()}
                 for name in [*METRICS, "difference", "cost"]:
-                    parts = [key for key in flat if key.rpartition("_")[0] == name]
-                    row[name] = {key.rpartition("_")[2]: float(row.pop(key)) for key in parts}
-                _ = row["run"], row["mode"], row["r"], row["task"], row["rouge1"]["mean"], row["difference"]["low"]
-                row |= {name: float(row[name]) for name in ("source_tokens", "source_sentences", "target_tokens")}
+                    parts = ("mean", "low", "high") if name in METRICS else ("difference", "low", "high", "p")
+                    row[name] = {part: finite(row.pop(f"{name}_{part}")) for part in parts}
+                row |= {name: finite(row[name]) for name in ("source_tokens", "source_sentences", "target_tokens")}
+                known = row["task"] in TABLES and row["mode"] in MODES and row["target_tokens"] > 0
+                known = known and {"phi", "sentence_encoder"} <= row.keys()
+                needed = ["system", "run", "r", "seed", "gamma", "sources_cut"]
+                if row["task"] == "integrated":
+                    known, needed = known and row["select"] in VARIANTS, [*needed, "r_train"]
+                if not known or None in map(row.__getitem__, needed):
+                    raise ValueError(f"line {len(rows) + 2} is no system of its")
                 rows.append(row)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, csv.Error) as error:
         raise ValueError(f"{path} is not what evaluate --csv writes ({error!r})") from None
     if not rows:
         raise ValueError(f"{path} is not what evaluate --csv writes (it has no rows)")
@@ -89,6 +106,8 @@ def length_rows(rows: Sequence[dict]) -> list[dict]:
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, prog=f"python -m {__package__}.tables", description=__doc__)
+    if not options.csv:
+        raise ValueError("give at least one CSV of evaluate")
     for path in options.csv:
         rows = read_rows(path)
         print(f"{path}: Tables 2, 3, 5, 6\n{table(system_rows(rows))}\n\nTable 4\n{table(length_rows(rows))}\n")

@@ -307,7 +307,13 @@ def test_an_output_that_is_the_data_is_refused_before_it_is_opened(runs, tmp_pat
     data = tmp_path / "data.jsonl"
     data.write_text('{"document": ["It rained.", "We left."], "summary": "rain"}\n')
     (tmp_path / "link.jsonl").symlink_to(data)
-    for flags in (["--json", "data.jsonl"], ["--csv", "link.jsonl"], ["--json", "x", "--csv", "./x"]):
+    run_file = str(runs / "base" / "model" / "config.json")
+    for flags in (
+        ["--json", "data.jsonl"],
+        ["--csv", "link.jsonl"],
+        ["--json", "x", "--csv", "./x"],
+        ["--csv", run_file],
+    ):
         names = [flag if flag.startswith("--") else str(tmp_path / flag) for flag in flags]
         with pytest.raises(SystemExit):
             main([str(runs / "base"), "--data", str(data), *names])

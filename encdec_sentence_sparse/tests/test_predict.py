@@ -134,9 +134,9 @@ def test_an_output_that_is_an_input_is_refused_and_a_typo_empties_nothing(folder
     text.write_text(TEXTS[0])
     older.write_text("old")
     (tmp_path / "link.txt").symlink_to(text)
-    for out in ("a.txt", "link.txt", "./a.txt"):
+    for out in (f"{tmp_path}/a.txt", f"{tmp_path}/link.txt", f"{tmp_path}/./a.txt", f"{folder}/base/config.json"):
         with pytest.raises(SystemExit):
-            main([str(folder / "base"), str(text), "--out", f"{tmp_path}/{out}"])
+            main([str(folder / "base"), str(text), "--out", out])
         assert "would be overwritten" in capsys.readouterr().err and text.read_text() == TEXTS[0]
     with pytest.raises(SystemExit):
         main([str(folder / "base"), str(tmp_path / "b.txt"), "--out", str(older)])

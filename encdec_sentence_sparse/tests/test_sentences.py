@@ -53,6 +53,11 @@ def test_given_sentences_stay_as_they_are(tokenizer):
     assert one.ids == found.ids and set(one.sentence_ids) == {0, 1}
 
 
+def test_a_tokenizer_learns_no_word_of_more_than_a_thousand_characters():
+    """Merging one of a megabyte, as a broken file has it, would take hours."""
+    assert 500 < max(map(len, train_tokenizer(["w" * 5000], 300).get_vocab())) <= 1001  # with its leading blank
+
+
 def test_a_text_is_never_silently_one_sentence(tokenizer):
     with pytest.raises(ValueError, match="the document is one string: give a list of its sentences, or the rule 'nlt"):
         encode(tokenizer, "It rained . We stayed .", 99)

@@ -724,6 +724,40 @@ def test_damaged_run_folders_are_named(tmp_path, runs, name):
         load_run(folder)
 
 
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("model/config.json", {"encoder_layers": 10**30}, "encoder_layers is 10+; it must be a whole number"),
+        ("model/config.json", {"decoder_attention_heads": -1}, "decoder_attention_heads is -1"),
+        ("model/config.json", {"activation_dropout": None}, "cannot be used .*: are its tokenizer"),
+        ("model/generation_config.json", {"eos_token_id": "abc"}, "cannot be used .*: are its tokenizer"),
+        ("model/generation_config.json", {"return_dict_in_generate": True}, "cannot be used .*: are its tokenizer"),
+        ("tokenizer/tokenizer_config.json", {"model_max_length": "abc"}, "cannot be used .*: are its tokenizer"),
+        ("tokenizer/tokenizer.json", {"Ġa": 400}, "the tokenizer has token 400, the model knows 400"),
+    ],
+)
+def test_a_file_that_does_not_fit_its_weights_is_named_before_any_work(tmp_path, runs, name, change, message):
+    """In a run folder and, side by side, in one of transformers, which would be decoded until it breaks or for ever."""
+    shutil.copytree(runs["base"], tmp_path / "run")
+    save_bart(tmp_path / "bart")
+    for path, load_it in ((tmp_path / "run" / name, load_run), (tmp_path / "bart" / Path(name).name, load_run_or_bart)):
+        values = json.loads(path.read_text())
+        (values["model"]["vocab"] if "vocab" in values.get("model", {}) else values).update(change)
+        path.write_text(json.dumps(values))
+        with pytest.raises(ValueError, match=message) as error:
+            load_it(str(tmp_path / path.relative_to(tmp_path).parts[0]))
+        assert len(str(error.value)) < 500
+
+
+def test_generation_settings_that_are_cut_off_are_not_replaced_by_others(tmp_path):
+    """transformers takes its defaults, and says nothing."""
+    save_bart(tmp_path)
+    path = tmp_path / "generation_config.json"
+    path.write_bytes(path.read_bytes()[:30])
+    with pytest.raises(ValueError, match="cannot load .*generation_config.json"):
+        load_run_or_bart(str(tmp_path))
+
+
 @pytest.mark.parametrize("kind", ["run", "bart"])
 def test_a_tokenizer_without_its_file_is_not_made_up(tmp_path, runs, kind):
     """transformers would make one that knows no word, and every text would be <unk>."""

@@ -136,11 +136,32 @@ def test_what_cannot_be_drawn_says_what_it_needs():
         figure_2([rows()[:1]])
     with pytest.raises(Missing, match="integrated runs with different --r in training"):
         figure_4([[row for row in rows() if row["r_train"] != 10]])
+    with pytest.raises(Missing, match="the same runs, decoded with the same --r, in every file"):
+        figure_4([rows(), [row for row in rows() if row["r_train"] != 10]])
+    with pytest.raises(Missing, match="needs the base run under full attention"):
+        figure_2([rows()[1:]])
     with pytest.raises(Missing, match="needs a base or sparse-tuned run"):
         figure_1([attention("kl") | {"runs": {"kl": attention("kl")["runs"]["base"]}}])
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"runs": {"a": {"retained": []}}, "data": "x"}'])
+BAD = {  # of the first run
+    "retained": ([], ["x"], [float("nan")], 3, None), "gamma": (None, "x", True), "task": (None, 3),
+    "map": (None, {}, {"word": [[0.5], [1]]}, {"exact": [[1, 2], [3]]}, {"target": ["x"]}, {"target": [1, 2]},
+            {"sentence_ids": [0]}, {"word": [[float("inf")] * 3] * 2}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in BAD.items() for value in values])
+def test_numbers_that_cannot_be_drawn_are_named_with_their_file(tmp_path, name, value):
+    metrics = attention()
+    first = metrics["runs"]["base"]
+    first[name] = first["map"] | value if isinstance(value, dict) and value else value
+    (tmp_path / "m.json").write_text(json.dumps(metrics))
+    with pytest.raises(ValueError, match="m.json is not what experiments.measures writes"):
+        read_attention(tmp_path / "m.json")
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"runs": {"a": {"retained": []}}, "data": "x"}', "[" * 100_000])
 def test_a_file_of_another_sort_is_named(tmp_path, text, capsys):
     (tmp_path / "m.json").write_text(text)
     for name in ("m.json", "none.json"):

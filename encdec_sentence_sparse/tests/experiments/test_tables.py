@@ -83,6 +83,21 @@ def test_a_file_of_another_sort_is_named(tmp_path, text, capsys):
         assert re.search(rf"error: .*{name} is not what evaluate --csv writes", capsys.readouterr().err)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"task": "x"}, {"mode": "x"}, {"r": None}, {"gamma": "nan"}, {"rouge1_mean": "inf"}, {"target_tokens": 0}]
+    + [{"task": "integrated"}, {"task": "integrated", "select": "mix"}, {"cost_p": ""}, {"phi": "gone"}]
+    + [{"sentence_encoder": "gone"}],
+)
+def test_a_row_that_evaluate_does_not_write_is_refused(tmp_path, change):
+    write_csv(tmp_path / "m.csv", [system("base", "full", 90.5)])
+    [row] = csv.DictReader((tmp_path / "m.csv").read_text().splitlines())
+    kept = {name: value for name, value in (row | change).items() if value != "gone"}
+    write_csv(tmp_path / "m.csv", [kept])
+    with pytest.raises(ValueError, match="m.csv is not what evaluate --csv writes"):
+        read_rows(tmp_path / "m.csv")
+
+
 def test_the_columns_are_those_of_evaluate(tmp_path):
     """What read_rows takes apart is what evaluate's own test finds in its file."""
     write_csv(tmp_path / "m.csv", [system("base", "full", 90.5)])
