@@ -6,6 +6,7 @@ python -m discourse_tree_attention.experiments.figures metrics.json --out figure
 
 import csv
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -183,14 +184,21 @@ def read_systems(path: Path) -> dict[str, dict]:
         systems = {}
         for name, row in rows.items():
             own = {"attention": row.get("attention"), "examples": int(row.get("examples") or 0)}
-            own["rouge1"] = {key: float(row["rouge1"][key]) for key in ("mean", "low", "high")}
+            own["rouge1"] = {key: number(row["rouge1"][key]) for key in ("mean", "low", "high")}
             if row.get("difference"):
                 of_first = row["difference"]["rouge1"]
-                own["difference"] = {"rouge1": {key: float(of_first[key]) for key in ("difference", "low", "high")}}
+                own["difference"] = {"rouge1": {key: number(of_first[key]) for key in ("difference", "low", "high")}}
             systems[name] = own
         return systems
-    except (KeyError, TypeError, ValueError, AttributeError, csv.Error) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, csv.Error) as error:
         raise ValueError(f"{path} is not what evaluate --json or --csv writes: {error!r}") from None
+
+
+def number(value: object) -> float:
+    """A finite number; ValueError or what else `float` raises."""
+    if not math.isfinite(value := float(value)):
+        raise ValueError(f"{value} is not finite")
+    return value
 
 
 @one_line_errors

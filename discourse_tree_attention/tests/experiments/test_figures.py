@@ -125,7 +125,9 @@ def test_command_line_and_bad_input(tmp_path, capsys):
     main([str(tmp_path / "m.json"), str(tmp_path / "low_resource_toy.json"), "--out", str(tmp_path / "out")])
     names = {"figure_4", "figure_5", "rouge_m", "rouge_low_resource_toy", "low_resource_toy"}
     assert {path.stem for path in (tmp_path / "out").iterdir()} == names
-    for text in ("[]", '{"systems": 3}', '{"systems": {"a": 1}}', '{"systems": {"a": {"rouge1": "x"}}}', "{"):
+    rows = ({"rouge1": "x"}, {"rouge1": VALUE | {"low": float("nan")}}, {"rouge1": VALUE | {"low": 10**400}})
+    texts = [json.dumps({"systems": {"a": row}}) for row in (1, *rows)]
+    for text in ("[]", '{"systems": 3}', "{", "[" * 100_000, *texts):
         (tmp_path / "m.json").write_text(text)
         with pytest.raises(SystemExit):
             main([str(tmp_path / "m.json"), "--out", str(tmp_path / "out")])
