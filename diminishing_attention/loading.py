@@ -6,6 +6,7 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
 from torch import nn
 
 from . import text
@@ -59,6 +60,8 @@ def load_run(folder: str | Path) -> Run:
         base = [dict(values) for values in json.loads((folder / "start.json").read_text(encoding="utf-8"))["base"]]
         is_bert = config.model != "pointer"
         bert = new_bert(bert_text.load_pretrained("AutoConfig", str(folder / "encoder"))) if is_bert else None
+        if is_bert:
+            bert(torch.zeros(1, 1, dtype=torch.long))  # sizes that do not fit would fail in the work
     except Exception as error:  # transformers raises many types
         raise ValueError(f"{folder}: start.json or encoder/ is missing or cut off ({str(error)[:200]})") from None
     model = make_model(config, tokenizer, bert)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import tyro
@@ -58,8 +58,10 @@ def main(arguments: list[str] | None = None) -> None:
     run.model.to(find_device(options.device))
     examples, cut = read_texts(options.files), 0
     size = at_a_time(options.files, options.batch_size)
+    rows = predict(run, examples, size, **search)
+    rows = chain(list(islice(rows, 1)), rows)  # what the model cannot do is refused before an output is opened
     with open(options.out, "w", encoding="utf-8") if options.out else nullcontext(sys.stdout) as file:
-        for row in tqdm(predict(run, examples, size, **search), unit="document", disable=not options.out):
+        for row in tqdm(rows, unit="document", disable=not options.out):
             is_json = options.out and options.out.suffix == ".jsonl"
             line = json.dumps(row, ensure_ascii=False) if is_json else row["prediction"].replace("\n", " ")
             print(line, file=file, flush=True)

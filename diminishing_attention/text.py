@@ -45,7 +45,8 @@ class Vocabulary:
         """`known`: all words in the order of their numbers; ValueError where SPECIAL is not first, or a word twice."""
         self.known = list(known)
         self.number = {word: number for number, word in enumerate(self.known)}
-        if tuple(self.known[:4]) != SPECIAL or len(self.number) < len(self.known):
+        is_text = all(isinstance(word, str) for word in self.known)
+        if tuple(self.known[:4]) != SPECIAL or len(self.number) < len(self.known) or not is_text:
             raise ValueError(f"a vocabulary begins with {' '.join(SPECIAL)} and names each word once")
 
     def __len__(self) -> int:
@@ -76,7 +77,7 @@ def load(folder: Path) -> Vocabulary:
     path = Path(folder, "tokenizer.json")
     try:
         return Vocabulary(json.loads(path.read_text(encoding="utf-8"))["words"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is no vocabulary ({error}): train again") from None
 
 

@@ -24,10 +24,11 @@ class TargetIds(NamedTuple):
 
 
 def target_ids(tokenizer) -> TargetIds:
-    """The ids of TARGET_TOKENS and of padding; ValueError: the tokenizer does not know them."""
+    """The ids of TARGET_TOKENS and of padding; ValueError: the tokenizer does not know them, or BERT's own."""
     ids = [tokenizer.convert_tokens_to_ids(token) for token in TARGET_TOKENS]
-    if tokenizer.pad_token_id is None or any(i in (None, tokenizer.unk_token_id) for i in ids):
-        raise ValueError(f"the tokenizer lacks {', '.join(TARGET_TOKENS)} or padding: take a BERT's")
+    own = (tokenizer.pad_token_id, tokenizer.unk_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id)
+    if None in own or any(i in (None, tokenizer.unk_token_id) for i in ids):
+        raise ValueError(f"the tokenizer lacks {', '.join(TARGET_TOKENS)}, padding or [CLS]: take a BERT's")
     return TargetIds(*ids, tokenizer.pad_token_id)
 
 
@@ -73,6 +74,8 @@ def load_pretrained(kind: str, name: str, **keywords):
         loaded = getattr(transformers, kind).from_pretrained(name, trust_remote_code=False, **keywords)
         if kind == "AutoTokenizer" and len(loaded) <= len(loaded.all_special_tokens):
             raise ValueError("its tokenizer has no words")
+        if kind == "AutoTokenizer":
+            pieces_of(loaded, ["what its configuration breaks, fails here"])
         return loaded
     except Exception as error:  # transformers and the hub raise a dozen unrelated types
         remedy = "make it again" if Path(name).exists() else f"give a folder, or: HF_HUB_OFFLINE=0 hf download {name}"

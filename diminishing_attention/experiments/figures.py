@@ -8,6 +8,7 @@ Figure 1 is a closed form; Figures 2 and 3 show what diminishing_attention.evalu
 """
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -178,11 +179,15 @@ def read_metrics(path: Path) -> dict:
         metrics = json.loads(path.read_text(encoding="utf-8"))
         keys = ("scores", "seeds", "coverage", "diminishing")
         systems = {name: {key: row[key] for key in keys} for name, row in metrics["systems"].items()}
+        if not all(isinstance(row["seeds"], list) and isinstance(row["diminishing"], str) for row in systems.values()):
+            raise ValueError("seeds are a list, diminishing is a text")
         of_all = [row["scores"] for row in systems.values()] + [metrics["reference_row"]]
         for scores, (_, prefix, lengths, _) in product(of_all, FIGURES.values()):
-            [float(scores[f"{prefix}{n}"][key]) for n in lengths for key in ("mean", "low", "high")]
+            values = [scores[f"{prefix}{n}"][key] for n in lengths for key in ("mean", "low", "high")]
+            if not all(type(value) in (int, float) and math.isfinite(value) for value in values):
+                raise ValueError(f"{prefix} has a value that is no finite number")
         return {name: metrics[name] for name in ("data", "split", "examples", "reference_row")} | {"systems": systems}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         raise ValueError(f"{path} is not what evaluate --json writes ({error!r})") from None
 
 

@@ -66,7 +66,7 @@ def test_greedy_labels_raise_rouge_one_sentence_at_a_time():
 
 
 def test_a_tokenizer_without_target_tokens_is_refused():
-    with pytest.raises(ValueError, match=r"the tokenizer lacks \[unused0\], \[unused1\], \[unused2\] or padding"):
+    with pytest.raises(ValueError, match=r"the tokenizer lacks \[unused0\], \[unused1\], \[unused2\], padding"):
         target_ids(BertTokenizer(vocab={"[UNK]": 0, "[PAD]": 1}))
 
 

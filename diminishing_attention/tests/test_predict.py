@@ -70,12 +70,14 @@ def test_jsonl_of_sources_gives_jsonl(runs, tmp_path):
 
 
 def test_an_output_that_is_an_input_is_refused_and_one_is_opened_late(runs, tmp_path, capsys):
-    """`predict F --out F` leaves F; a name that is not there leaves an older --out."""
+    """`predict F --out F` leaves F; a name that is not there and a beam that cannot be leave an older --out."""
     for name in ("in.txt", "old.txt"):
         (tmp_path / name).write_text(TEXTS[0])
-    for files in (["in.txt", "--out", "in.txt"], ["in.txt", "--out", "./in.txt"], ["typo.txt", "--out", "old.txt"]):
+    pairs = [("in.txt", "in.txt"), ("in.txt", "./in.txt"), ("typo.txt", "old.txt"), ("in.txt", "old.txt")]
+    for number, (name, out) in enumerate(pairs):
         with pytest.raises(SystemExit):
-            main([str(runs["pg"]), *(name if name[0] == "-" else f"{tmp_path}/{name}" for name in files)])
+            flags = ["--beam", "1000"] * (number == 3)
+            main([str(runs["pg"]), f"{tmp_path}/{name}", "--out", f"{tmp_path}/{out}", *flags])
     assert (tmp_path / "in.txt").read_text() == (tmp_path / "old.txt").read_text() == TEXTS[0]
     assert "would be overwritten" in capsys.readouterr().err
 

@@ -99,7 +99,7 @@ def test_bad_vocabularies_are_refused(tmp_path):
     path = tmp_path / "tokenizer.json"
     save(Vocabulary([*SPECIAL, "a"]), tmp_path)
     assert load(tmp_path).known == [*SPECIAL, "a"] and list(tmp_path.iterdir()) == [path]
-    for content in ("{", "[]", "{}", json.dumps({"words": ["a"]})):
+    for content in ("{", "[]", "{}", "[" * 100_000, *(json.dumps({"words": w}) for w in (["a"], [*SPECIAL, 3]))):
         path.write_text(content)
         with pytest.raises(ValueError, match=r"tokenizer\.json is no vocabulary .*: train again"):
             load(tmp_path)

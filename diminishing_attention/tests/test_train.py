@@ -477,3 +477,12 @@ def test_damaged_run_folders_are_named(tmp_path, runs):
         (folder / file).write_text('{"a')
         with pytest.raises(ValueError, match="cut off|is no vocabulary"):
             load_run(folder)
+    for file, wrong, message in (  # what loads, and would fail in the work
+        ("encoder/config.json", {"num_attention_heads": -1}, "missing or cut off"),
+        ("tokenizer/tokenizer_config.json", {"model_max_length": "x"}, "cannot load .*tokenizer"),
+        ("tokenizer/tokenizer_config.json", {"cls_token": None}, r"lacks .*\[CLS\]"),
+    ):
+        folder = shutil.copytree(runs["bertsum-abs"], tmp_path / next(iter(wrong)))
+        (folder / file).write_text(json.dumps(json.loads((folder / file).read_text()) | wrong))
+        with pytest.raises(ValueError, match=message):
+            load_run(folder)

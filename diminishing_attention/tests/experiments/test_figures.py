@@ -147,7 +147,13 @@ def test_main_draws_what_there_is_and_names_bad_files(tmp_path, capsys):
     assert str(tmp_path / "out" / "figure_3.png") in printed and "attention_map: skipped, needs --run RUN" in printed
     main(["--out", str(tmp_path / "out")])
     assert "figure_2: skipped, needs a file of evaluate --json" in capsys.readouterr().out
-    for content in ("{}", "[]", "{", json.dumps(METRICS | {"systems": {"pg": {}}})):
+    rows = [
+        METRICS["reference_row"] | {"novel2": {"mean": 1, "low": 1, "high": high}} for high in (1e999, 10**400, "1")
+    ]
+    wrong = [{"systems": {"pg": {}}}, *({"reference_row": row} for row in rows)]
+    system = next(iter(METRICS["systems"].values()))
+    wrong += [{"systems": {"pg": system | change}} for change in ({"seeds": 3}, {"diminishing": []})]
+    for content in ("{}", "[]", "{", "[" * 100_000, *(json.dumps(METRICS | change) for change in wrong)):
         path.write_text(content)
         with pytest.raises(SystemExit):
             main([str(path), "--out", str(tmp_path / "out")])
