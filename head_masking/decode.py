@@ -86,8 +86,10 @@ def read_selection(path: str | Path, name: str) -> tuple[str, set[int]]:
     """
     try:
         analysis = json.loads(Path(path).read_text(encoding="utf-8"))["analysis"][name]
-        return str(analysis["selection"]["heads"]), set(map(int, analysis["sources"]))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        heads = analysis["selection"]["heads"]
+        _ = read_heads(heads)
+        return heads, set(map(int, analysis["sources"]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         command = f"{__package__}.experiments.sweep {name} --select --json"
         raise ValueError(f"{path} is not what {command} writes ({error!r})") from None
 

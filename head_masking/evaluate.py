@@ -32,7 +32,7 @@ from .decode import (
     tag,
 )  # fmt: skip
 from .labels import Labels, Tagged, selected_words, tagging_quality
-from .loading import Run, is_run, load_run, load_summarizer
+from .loading import Run, is_run, load_run, load_summarizer, name_of
 from .masking import PAPER_DECODING
 from .oracle import METHODS
 from .run import Positive, Range, check_fields, one_line_errors, read_flags
@@ -78,7 +78,7 @@ class Options:
         check_fields(self)
         if not self.runs and not self.tagger:
             raise ValueError("give the run of a summariser, or --tagger RUN")
-        if any(len({Path(name).name for name in names}) < len(names) for names in (self.runs, self.tagger)):
+        if any(len({*map(name_of, names)}) < len(names) for names in (self.runs, self.tagger)):
             raise ValueError("two runs have folders of the same name; rename one")
         if self.flip and not self.oracle:
             raise ValueError("--flip takes shares between 0 and 1, and --oracle beside it")
@@ -101,11 +101,15 @@ def labels_of(options: Options, taggers: Mapping[str, Run]) -> Labels:
 def load_runs(options: Options) -> tuple[dict[str, Run], dict[str, Run]]:
     """The summarisers and taggers that the flags name, by the names of their folders, on the device; or ValueError."""
     device, longest = find_device(options.device), options.generation().get("max_length", 0)
-    summarizers = {Path(name).name: load_summarizer(name) for name in options.runs}
-    taggers = {path.name: load_run(path, "tagger") for path in options.tagger}
+    summarizers = {name_of(name): load_summarizer(name) for name in options.runs}
+    taggers = {name_of(path): load_run(path, "tagger") for path in options.tagger}
     for run in (*summarizers.values(), *taggers.values()):
         run.model.to(device)
-    if places := [p for run in summarizers.values() if (p := run.model.config.max_position_embeddings) < longest]:
+    if places := [
+        p
+        for run in summarizers.values()
+        if (p := getattr(run.model.config, "max_position_embeddings", longest)) < longest
+    ]:
         raise ValueError(f"--max-length is {longest}, the model has {places[0]} positions: lower it")
     for run in taggers.values() if options.threshold is not None else ():
         run.model.threshold.fill_(options.threshold)
@@ -225,7 +229,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     labels = labels_of(options, taggers)
     systems = [n for s in summarizers for n in settings_of(s, taggers, "", labels.oracles() if options.oracle else ())]
     outputs = [options.predictions / f"{system}.jsonl" for system in systems] if options.predictions else []
-    inputs = [data, *Path(data).glob("*.jsonl"), options.heads]
+    inputs = [data, *Path(data).glob("*.jsonl"), options.heads, *options.runs, *options.tagger]
     check_outputs(options.json, options.csv, *outputs, inputs=inputs)
     examples = load(data, options.split, options.limit)
     refuse_overlap(chosen_on, examples)

@@ -15,10 +15,10 @@ from .config import SIZES, TrainConfig
 from .oracle import oracle_labels, token_labels
 from .run import load_weights, read_config
 from .tagger import WINDOW, Tagger
-from .text import encode_document, train_tokenizer
+from .text import by_length, encode_document, train_tokenizer
 
 if TYPE_CHECKING:  # half of the time of --help
-    from transformers import BartForConditionalGeneration, PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import BartForConditionalGeneration, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 WEIGHTS = {"summarizer": "model/model.safetensors", "tagger": "model.safetensors"}  # where transformers looks for them
 PUBLISHED = {"bart-large-cnn": "cnn_dailymail", "bart-large-xsum": "xsum"}  # BARTs of the hub, and their data
@@ -87,7 +87,7 @@ def load_run(folder: str | Path, task: str = "") -> Run:
     config, folder = read_config(folder, TrainConfig), Path(folder)
     if task and config.task != task:
         raise ValueError(f"{folder} holds a {config.task}; give the run of a {task}")
-    sizes = from_folder("AutoConfig", folder / "model")
+    sizes = load_sizes(folder / "model")
     kind = AutoModelForSeq2SeqLM if config.task == "summarizer" else AutoModel
     try:
         model = kind.from_config(sizes, dtype=torch.float32, trust_remote_code=False)
@@ -98,15 +98,45 @@ def load_run(folder: str | Path, task: str = "") -> Run:
     else:
         model = new_tagger(config, model)
     load_weights(model, folder, WEIGHTS[config.task])
-    return Run(config, model.eval(), load_tokenizer(folder / "tokenizer"), examples_of(folder))
+    return tried(Run(config, model.eval(), load_tokenizer(folder / "tokenizer"), examples_of(folder)), folder)
+
+
+def tried(run: Run, name: str | Path) -> Run:
+    """The run, after it has read a text; ValueError where a file beside its weights is damaged or does not fit them."""
+    model, tokenizer = run.model, run.tokenizer
+    try:
+        vocabulary = tokenizer.get_vocab()
+        last = max(vocabulary[word] for word in set(vocabulary) - set(tokenizer.all_special_tokens))
+        size = getattr(model, "encoder", model).get_input_embeddings().num_embeddings
+        if last >= size:  # the <mask> of bart-large-cnn is beyond it, and in no text
+            raise ValueError(f"the tokenizer has token {last}, the model knows {size}")
+        [(_, ids, keep)] = by_length([encode_document(tokenizer, "A test.", 9).ids], 1, tokenizer.pad_token_id, "cpu")
+        if isinstance(model, Tagger):
+            model(ids, keep)
+        else:
+            rows = model.generate(ids, attention_mask=keep.long(), do_sample=False, max_new_tokens=2)
+            tokenizer.decode(rows.tolist()[0])
+    except Exception as error:  # as many types as there are kinds of damage
+        hint = "are its tokenizer, config.json and generation_config.json those that were written with its weights?"
+        raise ValueError(f"{name} cannot be used ({str(error)[:200]}): {hint}") from None
+    return run
+
+
+def load_sizes(folder: str | Path) -> "PretrainedConfig":
+    """The config of a model of transformers; ValueError for a number that no model can have."""
+    sizes = from_folder("AutoConfig", folder)
+    if wrong := [name for name, value in vars(sizes).items() if type(value) is int and value > 10**8]:
+        raise ValueError(f"{folder}: config.json has no number for {wrong[0]}: make it again")
+    return sizes
 
 
 def examples_of(run_folder: Path) -> int | None:
     """How many documents a run was trained on, by the first line of its log."""
     try:
         with (run_folder / "log.jsonl").open(encoding="utf-8") as file:
-            return json.loads(file.readline())["examples"]
-    except (OSError, ValueError, KeyError, TypeError):
+            count = json.loads(file.readline())["examples"]
+            return count if type(count) is int else None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
@@ -115,8 +145,14 @@ def load_summarizer(name: str | Path) -> Run:
     if is_run(name):
         return load_run(name, "summarizer")
     model, tokenizer = from_transformers("AutoModelForSeq2SeqLM", str(name))
-    config = TrainConfig(model=str(name), data=PUBLISHED.get(Path(name).name, ""))  # "": what it learned is not known
-    return Run(replace(config, max_source=model.config.max_position_embeddings), model, tokenizer)
+    config = TrainConfig(model=str(name), data=PUBLISHED.get(name_of(name), ""))  # "": what it learned is not known
+    places = getattr(model.config, "max_position_embeddings", config.max_source)  # T5 has no such number
+    return tried(Run(replace(config, max_source=places), model, tokenizer), name)
+
+
+def name_of(name: str | Path) -> str:
+    """How a model is called in tables and files: the last part of its folder's name, of "." too, or of a hub's name."""
+    return Path(os.path.abspath(name)).name
 
 
 def is_run(name: str | Path) -> bool:
@@ -149,6 +185,9 @@ def load_tokenizer(name: str | Path) -> "PreTrainedTokenizerBase":
 
 def from_transformers(kind: str, name: str) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
     """A model and its tokenizer; ValueError where transformers would fill weights at random, or they are NaN."""
+    load_sizes(name)
+    if Path(name, "generation_config.json").exists():
+        from_folder("GenerationConfig", name)  # where it is cut off, transformers would take others in silence
     model, info = from_folder(kind, name, dtype=torch.float32, output_loading_info=True)
     wrong = sorted(map(str, [*info["missing_keys"], *info["mismatched_keys"]]))
     wrong = [f"{key} is missing" for key in wrong if "pooler." not in key]  # of BERT; nothing here reads it
@@ -180,7 +219,9 @@ def begin(config: TrainConfig, examples: Sequence) -> Run:
     longest = min(config.max_source, WINDOW) if config.encoder else max(config.max_source, config.max_target)
     if longest > (places := getattr(model.config, "max_position_embeddings", longest)):  # T5 has no such number
         raise ValueError(f"--max-source or --max-target needs {longest} positions, the model has {places}: lower it")
-    return Run(config, new_tagger(config, model) if config.encoder else model, tokenizer)
+    return tried(
+        Run(config, new_tagger(config, model) if config.encoder else model, tokenizer), config.encoder or config.model
+    )
 
 
 def new_bart(config: TrainConfig, vocabulary: int) -> "BartForConditionalGeneration":

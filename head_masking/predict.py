@@ -20,9 +20,9 @@ from shared.timing import find_device
 from .config import Boundary
 from .decode import Setting, decode, default_heads, encode, find_heads, read_documents, read_selection, tag
 from .labels import Labels, Tagged
-from .loading import Run, load_run, load_summarizer
+from .loading import Run, load_run, load_summarizer, name_of
 from .oracle import overlaps, word_spans
-from .run import Positive, check_fields, one_line_errors, read_flags
+from .run import Positive, at_a_time, check_fields, one_line_errors, read_flags
 from .text import Document
 
 
@@ -129,7 +129,8 @@ def main(arguments: list[str] | None = None) -> None:
     check_fields(options)
     if sum(map(bool, (options.tagger, options.keep_words, options.keep_spans))) > 1:
         raise ValueError("--tagger, --keep-words and --keep-spans all say what to keep: give one of them")
-    check_outputs(options.out, inputs=[*options.files, options.keep_spans or "", options.heads])
+    read = [options.model, *(options.files or ["-"]), options.keep_spans or "", options.heads, options.tagger or ""]
+    check_outputs(options.out, inputs=read)
     import transformers
     from tqdm import tqdm
 
@@ -138,7 +139,7 @@ def main(arguments: list[str] | None = None) -> None:
     device, run, mark, heads = find_device(options.device), load_summarizer(options.model), None, options.heads
     run.model.to(device)
     if heads.endswith(".json"):
-        heads, _ = read_selection(heads, Path(options.model).name)
+        heads, _ = read_selection(heads, name_of(options.model))
     if options.tagger:
         tagger = load_run(options.tagger, "tagger")
         tagger.model.to(device)
@@ -150,7 +151,7 @@ def main(arguments: list[str] | None = None) -> None:
     elif options.keep_spans:
         mark = mark_spans(options.keep_spans)
     examples, cut = read_texts(options.files), 0
-    size = 1 if not options.files and sys.stdin.isatty() else options.batch_size
+    size = at_a_time(options.files, options.batch_size)
     rows = predict(run, examples, mark, heads, options.min_keep, options.both, size)
     with open(options.out, "w", encoding="utf-8") if options.out else nullcontext(sys.stdout) as file:
         for row in tqdm(rows, unit="document", disable=not options.out):

@@ -230,6 +230,8 @@ FIGURES = {
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, prog=f"python -m {__package__}.figures", description=__doc__)
+    if not options.metrics:
+        raise ValueError("give JSON files of sweep or evaluate")
     metrics = []
     for path in options.metrics:
         try:
@@ -237,7 +239,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             kinds = [metrics[-1][key] for key in ("systems", "analysis") if key in metrics[-1]]
             if not kinds or not all(isinstance(row, dict) for rows in kinds for row in rows.values()):
                 raise ValueError("neither systems nor analyses")
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             command = f"{__package__}.sweep --json or evaluate --json"
             raise ValueError(f"{path} is not what {command} writes ({error!r})") from None
     check_outputs(options.out / "figure_2.csv", inputs=options.metrics)
@@ -246,7 +248,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(f"figure {number}: {draw(metrics, options.out)}", flush=True)
         except Missing as reason:
             print(f"figure {number}: skipped, {reason}", flush=True)
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
+        except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
             names = ", ".join(map(str, options.metrics))
             raise ValueError(f"figure {number} cannot be drawn from {names}: {error!r}") from None
 

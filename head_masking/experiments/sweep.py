@@ -27,7 +27,7 @@ from ..config import Boundary
 from ..decode import Setting, all_heads, checksum, collect, decode, encode, read_documents, tag, write_heads
 from ..evaluate import METRICS, Scores, labels_of, load_runs, score
 from ..labels import Labels
-from ..loading import Run, is_run
+from ..loading import Run, is_run, name_of
 from ..masking import PAPER_DECODING, Heads
 from ..oracle import METHODS
 from ..run import Positive, check_fields, one_line_errors, read_flags
@@ -41,19 +41,26 @@ class Sweep:
     """Scores by setting, from a file if it holds them, else by decoding.
 
     Args:
-        path: the file; lines that are cut off or of something else do not count.
+        path: the file; lines that are cut off or of something else do not count, a file without any is refused.
         measure: setting -> scores; it decodes.
         depends: kind of setting -> a checksum of all that its results depend on.
+        documents: of how many documents there are scores; 0 = not known.
     """
 
-    def __init__(self, path: Path, measure: Callable[[Setting], Scores], depends: Mapping[str, int] = {}):
+    def __init__(
+        self, path: Path, measure: Callable[[Setting], Scores], depends: Mapping[str, int] = {}, documents: int = 0
+    ):
         self.path, self.measure, self.depends, self.known = path, measure, depends, {}
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+        if text and '"kind"' not in text:
+            raise ValueError(f"{path} holds something else than a sweep: give another --sweep-file")
         for line in text.splitlines():
-            with suppress(ValueError, KeyError, TypeError, AttributeError):
+            with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 row = json.loads(line)
                 scores = {metric: np.array(values, dtype=float) for metric, values in row["scores"].items()}
-                self.known[row["kind"], row["heads"], row["depends"]] = scores
+                is_whole = all(v.shape == (documents,) and np.isfinite(v).all() for v in scores.values())
+                if not documents or (is_whole and scores.keys() == {*METRICS, "rouge1_recall"}):
+                    self.known[row["kind"], row["heads"], row["depends"]] = scores
         if text and not text.endswith("\n"):  # a kill has cut its last line
             with path.open("a", encoding="utf-8") as file:
                 file.write("\n")
@@ -202,7 +209,7 @@ class Options:
             raise ValueError("give the run of a summariser, and --select, --effects or --focus")
         if self.select and not self.tagger:
             raise ValueError("--select searches heads by the labels of a tagger: give --tagger RUN")
-        if len({Path(name).name for name in self.runs}) < len(self.runs):
+        if len({*map(name_of, self.runs)}) < len(self.runs):
             raise ValueError("two runs have folders of the same name; rename one")
         if not self.data and not is_run(self.runs[0]):
             raise ValueError(f"{self.runs[0]} is not a run that knows its data: give --data")
@@ -235,7 +242,7 @@ def analyse(
             return score(collect(decoded, [""], examples)[""], examples)
 
         path = options.sweep_file or Path(options.runs[0]) / "sweep.jsonl"
-        sweep = Sweep(path, measure, checksums(run, examples, documents, generation))
+        sweep = Sweep(path, measure, checksums(run, examples, documents, generation), len(examples))
         effects = content_selection_effects(sweep, all_heads(run.model))
         analysis["effects"] = [
             {"layer": layer, "head": head, "rouge1_recall": gain["rouge1_recall"].mean()} | improvement(gain)
@@ -297,7 +304,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     transformers.logging.disable_progress_bar()
     summarizers, taggers = load_runs(options)
     data = options.data or next(iter(summarizers.values())).config.data
-    check_outputs(options.json, options.sweep_file, inputs=[data, *Path(data).glob("*.jsonl")])
+    inputs = [data, *Path(data).glob("*.jsonl")]
+    check_outputs(options.sweep_file, inputs=inputs)
+    check_outputs(options.json, inputs=[*inputs, *options.runs, *options.tagger, options.sweep_file or ""])
     examples = sample(load(data, options.split, options.limit), options.documents)
     rouge.check_references(examples)
     labels, analyses = labels_of(options, taggers), {}

@@ -280,6 +280,7 @@ def test_outputs_that_are_inputs_or_each_other_are_refused_and_old_ones_survive_
     for flags, message in (
         (["--data", str(data), "--json", str(data)], "would be overwritten"),
         (["--data", str(data), "--csv", str(tmp_path / "link.json")], "would be overwritten"),
+        (["--data", str(data), "--csv", str(runs / "base/log.jsonl")], "would be overwritten"),
         (["--data", str(folder), "--json", str(folder / "test.jsonl")], "would be overwritten"),
         (["--data", DATA, "--json", str(old), "--csv", str(tmp_path / "folder/../old.json")], "would be overwritten"),
         (["--data", str(tmp_path / "typo"), "--json", str(old)], "typo"),

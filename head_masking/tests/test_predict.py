@@ -148,7 +148,12 @@ def test_an_output_that_is_an_input_is_refused_and_an_old_output_survives_a_typo
     notes.write_text("a storm .\n")
     spans.write_text("[]\n")
     old.write_text("hours of work\n")
-    for flags in ([notes, "--out", notes], [notes, "--keep-spans", spans, "--out", spans], ["typo.txt", "--out", old]):
+    for flags in (
+        [notes, "--out", notes],
+        [notes, "--keep-spans", spans, "--out", spans],
+        [notes, "--out", runs / "base/log.jsonl"],
+        ["typo.txt", "--out", old],
+    ):
         with pytest.raises(SystemExit):
             main([str(runs / "base"), *map(str, flags)])
         assert capsys.readouterr().err.count("\n") == 1

@@ -149,6 +149,11 @@ def test_overlaps_equal_the_plain_double_loop():
 # Text
 
 
+def test_a_tokenizer_learns_no_word_of_more_than_a_thousand_characters():
+    """Merging one of a megabyte, as a broken file has it, would take hours."""
+    assert 500 < max(map(len, train_tokenizer(["w" * 5000], 300).get_vocab())) <= 1001  # with its leading blank
+
+
 def test_trained_tokenizer_is_like_barts(tmp_path):
     """`<s> text </s>` with the ids 0 and 2, offsets without the blank, and the same again from a folder."""
     tokenizer = train_tokenizer(TEXTS, 400)

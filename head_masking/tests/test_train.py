@@ -437,6 +437,39 @@ def test_code_in_a_folder_is_never_run_and_nobody_is_asked(base, tmp_path, monke
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("model/config.json", {"encoder_layers": 10**30}, "config.json has no number for encoder_layers"),
+        ("model/config.json", {"decoder_attention_heads": -1}, "cannot be used"),
+        ("model/generation_config.json", {"eos_token_id": "abc"}, "cannot be used .*: are its tokenizer"),
+        ("model/generation_config.json", None, "cannot load .*generation_config.json"),
+        ("tokenizer/tokenizer_config.json", {"pad_token": None}, "cannot be used"),
+        ("tokenizer/tokenizer.json", {"Ġstorm": 500}, "the tokenizer has token 500, the model knows 500"),
+    ],
+)
+def test_a_file_that_does_not_fit_its_weights_is_named_before_any_work(base, tmp_path, name, change, message):
+    """In a run, and in a folder of transformers beside it, which would be decoded until it breaks or for ever."""
+    shutil.copytree(base, tmp_path / "run")
+    for path in {tmp_path / "run" / name, tmp_path / "run/model" / Path(name).name}:
+        text = path.read_text()
+        values = json.loads(text)
+        (values["model"]["vocab"] if "vocab" in values.get("model", {}) else values).update(change or {})
+        path.write_text(json.dumps(values) if change else text[:30])
+    for where in ("run", "run/model"):
+        with pytest.raises(ValueError, match=message) as error:
+            load_summarizer(tmp_path / where)
+        assert len(str(error.value)) < 500
+
+
+def test_a_taggers_files_are_tried_too(tagger_run, tmp_path):
+    shutil.copytree(tagger_run, tmp_path / "run")
+    path = tmp_path / "run/model/config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"encoder_attention_heads": -1}))
+    with pytest.raises(ValueError, match="cannot be used"):
+        load_run(tmp_path / "run", "tagger")
+
+
 @pytest.mark.parametrize("kind", ["PreTrainedTokenizerFast", "RobertaTokenizer"])
 def test_a_tokenizer_without_its_file_is_an_error(base, tmp_path, kind):
     """Of a Roberta transformers makes one up, of five special tokens, to which every word is unknown."""

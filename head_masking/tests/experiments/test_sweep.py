@@ -64,8 +64,8 @@ class Fake:
         found = value if isinstance(value, dict) else {"rouge1": value, "rouge2": 0.0, "rouge1_recall": value}
         return {metric: np.array([value, value + 1]) for metric, value in found.items()}
 
-    def sweep(self, path, depends=None) -> Sweep:
-        return Sweep(path, self.measure, depends or {})
+    def sweep(self, path, depends=None, documents=0) -> Sweep:
+        return Sweep(path, self.measure, depends or {}, documents)
 
 
 def means(scores) -> list[float]:
@@ -92,6 +92,25 @@ def test_a_killed_sweep_goes_on_after_a_half_written_last_line(tmp_path, cut):
     assert second.asked == (SETTINGS[3:] if cut == 1 else SETTINGS[2:])
     third.sweep(path).run(SETTINGS)
     assert third.asked == []
+
+
+def test_a_file_of_something_else_is_not_written_to(tmp_path):
+    for content in (b"a thesis", b"\xff\xfe\0"):
+        (tmp_path / "thesis.txt").write_bytes(content)
+        with pytest.raises(ValueError, match="thesis.txt holds something else than a sweep"):
+            Fake().sweep(tmp_path / "thesis.txt")
+        assert (tmp_path / "thesis.txt").read_bytes() == content
+
+
+@pytest.mark.parametrize("scores", [{"rouge1": [1]}, {"rouge1": [1, 2]}, {"rouge1": [1, float("nan")]}, 3])
+def test_scores_of_other_documents_or_metrics_do_not_count(tmp_path, scores):
+    whole = dict.fromkeys(("rouge1", "rouge2", "rougeLsum", "rouge1_recall"), [3, 4])
+    row, path = {"kind": "plain", "heads": "", "depends": 0}, tmp_path / "sweep.jsonl"
+    changed = whole | scores if scores != {"rouge1": [1, 2]} and isinstance(scores, dict) else scores
+    for found, asked in ((whole, []), (changed, [Setting("plain")])):
+        path.write_text("[" * 100_000 + "\n" + json.dumps(row | {"scores": found}) + "\n")
+        (fake := Fake()).sweep(path, documents=2).run([Setting("plain")])
+        assert fake.asked == asked
 
 
 def test_results_of_something_else_are_not_taken_and_not_lost(tmp_path):
@@ -298,6 +317,7 @@ def test_the_length_penalty_of_appendix_a_does_not_count_with_one_beam():
         (["{runs}/base", "{runs}/../x/base", "--focus"], "same name"),
         (["{runs}/base", "--effects", "--documents", "0"], "--documents is 0"),
         (["{runs}/base", "--effects", "--json", "{runs}/one.jsonl", "--data", "{runs}/one.jsonl"], "overwritten"),
+        (["{runs}/base", "--effects", "--json", "{runs}/base/log.jsonl", "--data", DATA], "overwritten"),
     ],
 )
 def test_bad_requests_end_with_one_line_before_any_decoding(runs, flags, message, capsys, monkeypatch):
