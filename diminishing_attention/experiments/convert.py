@@ -10,7 +10,6 @@ comes as empty objects. Weights, and nothing else, are taken over.
 """
 
 import os
-import pickle
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -74,8 +73,9 @@ def load_safely(path: Path) -> dict:
     try:
         with safe_globals(stand_ins):
             return torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
-        raise ValueError(f"{path} is cut off, or holds more than weights: {str(error)[:200]}") from None
+    except Exception as error:  # as many types as there are kinds of damage
+        said = re.split(r"In PyTorch|This is an internal|Please", str(error))[0][:200]  # not torch's advice to trust it
+        raise ValueError(f"{path} is cut off, or holds more than weights: {said or type(error).__name__}") from None
 
 
 def rename(weights: dict[str, Tensor], kind: str) -> dict[str, Tensor]:
@@ -94,7 +94,7 @@ def read(kind: str, path: Path, encoder: str) -> Checkpoint:
         raise ValueError(f"{path} is not a file")
     try:
         return read_presumm(path, encoder) if kind == "presumm" else read_pointer_summarizer(path)
-    except (KeyError, TypeError, AttributeError) as error:
+    except (LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} is not what {kind} saves: it lacks {error}") from None
 
 
@@ -112,8 +112,11 @@ def read_pointer_summarizer(path: Path) -> Checkpoint:
     names = {f"{part}.{name}": tensor for part in ("encoder", "reduce", "decoder")
              for name, tensor in parts[f"{part}_state_dict"].items()}  # fmt: skip
     weights = rename(names, "pointer_summarizer")
-    size, embedding = weights["encoder.embedding.weight"].shape
-    words = path.with_name("vocab").read_text(encoding="utf-8").splitlines()
+    size, embedding = (weights["encoder.embedding.weight"].size(axis) for axis in (0, 1))
+    try:
+        words = path.with_name("vocab").read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path.with_name('vocab')} is not UTF-8 ({error}): convert it first") from None
     words = [line.split()[0] for line in words if len(line.split()) == 2][: size - len(SPECIAL)]
     if len(words) < size - len(SPECIAL):
         raise ValueError(f"{path.with_name('vocab')} has {len(words)} words, {path} has {size} with the special ones")

@@ -141,15 +141,24 @@ class Shell:
 
 def test_code_in_a_checkpoint_does_not_run(tmp_path, capsys):
     torch.save({"model": {}, "opt": Shell()}, tmp_path / "bad.pt")
-    with pytest.raises(ValueError, match="bad.pt is cut off, or holds more than weights"):
+    with pytest.raises(ValueError, match="bad.pt is cut off, or holds more than weights") as error:
         load_safely(tmp_path / "bad.pt")
     assert "code ran" not in capsys.readouterr().out
+    assert "weights_only" not in str(error.value)  # torch's advice to trust the file
+    for content in (b"", b"...\n", b"a\0b"):  # no pickle
+        (tmp_path / "bad.pt").write_bytes(content)
+        with pytest.raises(ValueError, match="bad.pt is cut off, or holds more than weights: ."):
+            load_safely(tmp_path / "bad.pt")
 
 
 def test_foreign_files_are_one_line(pointer_file, capsys):
     (pointer_file.parent / "vocab").write_text("one 1\n")
     torch.save({"weights": torch.ones(2)}, pointer_file.with_name("other.pt"))
-    for name, message in (("other.pt", "it lacks 'encoder_state_dict'"), (pointer_file.name, "has 1 words")):
+    torch.save(torch.ones(2), pointer_file.with_name("tensor.pt"))
+    cases = [("other.pt", "it lacks 'encoder_state_dict'"), ("tensor.pt", "is not what pointer_summarizer saves")]
+    for name, message in (*cases, (pointer_file.name, "has 1 words"), (pointer_file.name, "vocab is not UTF-8")):
+        if "UTF-8" in message:
+            (pointer_file.parent / "vocab").write_bytes(b"caf\xe9 1\n")
         with pytest.raises(SystemExit):
             path = pointer_file.with_name(name)
             convert_main(["pointer_summarizer", str(path), "--out", str(path.with_name("run"))])
