@@ -9,7 +9,6 @@ import errno
 import functools
 import hashlib
 import io
-import itertools
 import json
 import os
 import re
@@ -60,7 +59,7 @@ def one_line_errors(main):
         except BrokenPipeError:  # the reader has gone; Python must not write the rest at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         except (ValueError, ImportError, OSError, MemoryError, RuntimeError) as error:
-            if isinstance(error, RuntimeError) and not re.search("out of memory|allocate memory", str(error)):
+            if isinstance(error, RuntimeError) and not re.search("(out of|allocate) memory|recursion", str(error)):
                 raise
             end_in_one_line(error)
         except KeyboardInterrupt:
@@ -109,19 +108,18 @@ def read_flags(options, arguments=None, **settings):
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
-            result = tyro.cli(options, args=arguments, **settings)
+            return tyro.cli(options, args=arguments, **settings)
     except SystemExit as end:
         if not end.code:  # --help
             raise
         boxes = said.getvalue().split("╰")
         box = next((box for box in boxes if "Unrecognized" in box), boxes[0])
-        _, message, *rest = filter(None, (line.strip(" \t─│╭╮╯├┤") for line in box.splitlines()))
-        if message.startswith("Missing from"):
-            message = "missing " + " ".join(itertools.takewhile(lambda line: "For full helptext" not in line, rest))
+        below = re.sub("[│╭╮]", " ", box.partition("\n")[2])  # the title
+        said_first = below.partition("For full helptext" if "Missing from" in below else "───")[0]
+        message = re.sub("^Missing from .*?:", "missing", " ".join(said_first.replace("─", "").split()))
         meant = re.search(r"Perhaps you meant:[\s│]*(--[\w-]+)", said.getvalue())
         hint = f" (perhaps you meant {meant[1]})" if meant else ""
-        raise ValueError(f"{message}{hint}; --help explains every flag") from None
-    return result
+        raise ValueError(f"{message.rstrip('.')}{hint}; --help explains every flag") from None
 
 
 def parse(arguments, config_type, presets, description):
@@ -130,8 +128,7 @@ def parse(arguments, config_type, presets, description):
     What is not given comes from --preset, which may change the values of the run of --init; with --resume, from the
     run itself. A preset whose `init` says what it starts from needs --init.
 
-    Raises:
-        ValueError: a wrong flag; beside --resume, a flag that contradicts the run.
+    ValueError: a wrong flag; beside --resume, a flag that contradicts the run.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
@@ -271,8 +268,8 @@ def tidy(run_folder, progress, keep):
         shutil.rmtree(path)
 
 
-def load_checkpoint(accelerator, run_folder):
-    """Load a run's last checkpoint; returns its progress. ValueError where it is damaged or of other processes."""
+def load_checkpoint(accelerator, run_folder, begun):
+    """Load a run's last checkpoint; returns its progress, like `begun`. ValueError: damaged, or of other processes."""
     from accelerate.utils import load as load_safely
 
     folder = max(Path(run_folder, "checkpoints").glob("[0-9]*"))
@@ -283,10 +280,14 @@ def load_checkpoint(accelerator, run_folder):
         for state in states:
             load_safely(state)  # load_state would go on with other random numbers
         accelerator.load_state(str(folder))
-        return json.loads((folder / "progress.json").read_text())
+        progress = json.loads((folder / "progress.json").read_text())
+        right = all(isinstance(progress[k], float | None if v is None else type(v)) for k, v in begun.items())
+        if not right or progress["log"][-1]["step"] != progress["step"]:
+            raise ValueError("progress.json is not as a training wrote it")
+        return progress
     except Exception as error:  # as many types as there are kinds of damage
-        said = re.split(r"Please|Re-running|In PyTorch", str(error))[0][:200]  # not torch's advice to trust the file
-        raise ValueError(f"{folder} cannot be resumed: {said}") from None
+        said = re.split(r"Please|Re-running|In PyTorch", str(error) or type(error).__name__)[0][:200]  # no advice
+        raise ValueError(f"{folder} cannot be resumed ({said}): restore it, or train anew in another --out") from None
 
 
 def holds_run(out, resume):
@@ -294,7 +295,7 @@ def holds_run(out, resume):
     exists = (out / "config.json").exists()
     if exists and not resume:
         raise ValueError(f"{out} already holds a run: add --resume to go on with it, or choose another --out")
-    if not exists and (out.is_file() or (out.is_dir() and any(out.iterdir()))):
+    if not exists and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"{out} exists and is not a run: choose another --out")
     return exists
 
@@ -308,9 +309,7 @@ def training(accelerator, out, config, progress, write_files, exists, keep=1):
     is trained on; `write_files(folder)` writes what else it holds, such as a tokenizer; `exists` and `keep` are what
     `holds_run` said and `save_checkpoint` gets.
 
-    Raises:
-        ValueError: another process trains in the folder, or made a run of it meanwhile; its checkpoint is damaged; the
-            data have changed.
+    ValueError: another process trains in the folder, or made a run of it; a damaged checkpoint; data that have changed.
     """
     from filelock import FileLock, Timeout
 
@@ -319,7 +318,7 @@ def training(accelerator, out, config, progress, write_files, exists, keep=1):
     lock = FileLock(folder / ".lock")
     try:
         if accelerator.is_main_process:
-            if not exists and folder.exists() and not (folder / ".lock").exists():
+            if not exists and folder.exists() and any(folder.iterdir()) and not (folder / ".lock").exists():
                 raise ValueError(f"{folder} exists and is no start of a run: rename it, or choose another --out")
             folder.mkdir(parents=True, exist_ok=True)
             lock.acquire(timeout=0)
@@ -328,8 +327,8 @@ def training(accelerator, out, config, progress, write_files, exists, keep=1):
             shutil.rmtree(folder / "checkpoints" / ("unfinished" if exists else ""), ignore_errors=True)  # of a kill
         accelerator.wait_for_everyone()
         if exists:
-            data, progress = progress["data"], load_checkpoint(accelerator, out)
-            if progress["data"] != data:
+            new, progress = progress, load_checkpoint(accelerator, out, progress)
+            if progress["data"] != new["data"]:
                 raise ValueError(f"the training data are no longer those that {out} began with: restore them")
         else:
             save_checkpoint(accelerator, folder, progress)

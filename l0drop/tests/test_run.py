@@ -58,7 +58,10 @@ def train(out: Path, config: Config = Config(), data: str = "d", exists: bool | 
     torch.manual_seed(0)
     accelerator, model = Accelerator(cpu=True), new_model()
     model, optimizer = accelerator.prepare(model, torch.optim.Adam(model.parameters()))
-    new, exists = {"step": 0, "log": [], "data": data}, run.holds_run(out, True) if exists is None else exists
+    new, exists = (
+        {"step": 0, "log": [{"step": 0}], "data": data},
+        run.holds_run(out, True) if exists is None else exists,
+    )
     write = lambda folder: (folder / "words").write_text("x")  # noqa: E731
     with run.training(accelerator, out, config, new, write, exists, keep=2) as progress:
         for step in range(progress["step"], config.steps):
@@ -124,7 +127,7 @@ def parse(*arguments: str):
             r"^Unrecognized options: --ratee.* \(perhaps you meant --rate\); --help explains every flag",
         ),
         (["--rate", "x"], "--rate"),
-        (["--kind", "c"], "invalid choice 'c'"),
+        (["--kind", "c"], r"invalid choice 'c' .*\('a', 'b'\); --help"),
         (["--preset", "huge"], "--preset is 'huge'; it must be one of tiny, long, tuned"),
         (["--preset", "tuned"], "--preset tuned starts from a run of --preset long: add --init RUN"),
         (["--init", ""], "--init is empty"),
@@ -170,7 +173,9 @@ def stop(error):
 
 def test_foreseen_errors_are_one_line_a_closed_pipe_none_and_mistakes_keep_their_traceback(capsys, monkeypatch):
     allocation = RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 10 bytes")
-    for error, code in ((ValueError("two\nlines"), 2), (ImportError("x"), 2), (OSError("x"), 1), (allocation, 2)):
+    deep = RecursionError("maximum recursion depth exceeded while decoding a JSON array")
+    foreseen = (ValueError("two\nlines"), 2), (ImportError("x"), 2), (OSError("x"), 1), (allocation, 2), (deep, 2)
+    for error, code in foreseen:
         with pytest.raises(SystemExit) as exit:
             run.one_line_errors(stop)(error)
         text = capsys.readouterr().err
@@ -335,6 +340,16 @@ def test_a_damaged_checkpoint_is_named_and_runs_no_code(tmp_path, finished, name
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.parametrize("wrong", [{"step": "3"}, {"step": 2}, {"log": []}, {"log": [3]}, {"data": 3}])
+def test_the_progress_of_a_checkpoint_is_what_a_training_wrote(finished, wrong):
+    path = finished / "checkpoints/00000003/progress.json"
+    progress = json.loads(path.read_text())
+    for content in ({}, [], progress | wrong):
+        path.write_text(json.dumps(content))
+        with pytest.raises(ValueError, match="00000003 cannot be resumed"):
+            train(finished, Config(steps=4))
+
+
 def test_another_number_of_processes_is_named(finished):
     state = finished / "checkpoints/00000003/random_states_0.pkl"
     shutil.copy(state, state.with_name("random_states_1.pkl"))
@@ -390,13 +405,17 @@ def test_a_folder_of_somebody_elses_is_not_emptied(tmp_path):
     with pytest.raises(ValueError, match="exists and is no start of a run"):
         train(tmp_path / "run")
     assert (tmp_path / "run.unfinished/thesis.txt").read_text() == "x"
+    (tmp_path / "run.unfinished/thesis.txt").unlink()  # as a kill leaves it that came before the lock
+    assert train(tmp_path / "run")
+    with pytest.raises(ValueError, match="exists and is not a run"):
+        run.holds_run(Path(os.devnull), resume=False)
 
 
 def test_the_log_is_whole_after_a_kill_before_it_was_written(tmp_path, finished):
     (finished / "log.jsonl").write_text("")
     (finished / "checkpoints/00000001").mkdir()
     train(finished)
-    assert len((finished / "log.jsonl").read_text().splitlines()) == 3
+    assert len((finished / "log.jsonl").read_text().splitlines()) == 4
     assert not (finished / "checkpoints/00000001").exists()
 
 
