@@ -19,7 +19,6 @@ for s in 0 1 2; do
 done
 run evaluate $R/more-? $R/pg-? $R/cov-? $R/dim-? $R/dydim-? --limit 300 --csv $OUT/toy.csv
 run evaluate $R/more-? $R/dim-? $R/dim_*-? $R/dydim-? $R/dydim_*-? --limit 300 --csv $OUT/toy_functions.csv
-run evaluate $R/more-? $R/dim-? $R/dydim-? $R/dydim_swapped-? --limit 300 --csv $OUT/toy_pairs.csv   # the search of today
 run experiments.figures --run $R/dim-0 --out $OUT   # figure_1 and attention_map
 
 # BERTSum with a new small encoder.
