@@ -17,8 +17,9 @@ for s in 1 2 3; do
   run train --out $R/scratch-$s "${D[@]}" --l0drop output --l0-weight 0.6 --l0-start 3000 --steps 4500 --seed $s
   run train --out $R/base-4500-$s "${D[@]}" --l0drop none --steps 4500 --seed $s
   E=(--split $SPLIT --stanza "$STANZA")
-  run evaluate $R/longer-$s $R/l0-0.3-$s $R/l0-0.6-$s $R/l0-0.8-$s $R/l0-1.0-$s $R/l0-1.5-$s $R/every-$s "${E[@]}" \
+  run evaluate $R/longer-$s $R/l0-0.3-$s $R/l0-0.6-$s $R/l0-0.8-$s $R/l0-1.0-$s $R/l0-1.5-$s "${E[@]}" \
     --json $R/seed$s.json --csv $OUT/multi30k_seed$s.csv
+  run evaluate $R/longer-$s $R/every-$s "${E[@]}" --csv $OUT/every_seed$s.csv
   # The first table: the lambda that was chosen, on the split of the choice and on one that no choice has seen.
   for y in 2016 2017; do
     run evaluate $R/longer-$s $R/l0-0.8-$s --split test_${y}_flickr --csv $OUT/finetuned_${y}_seed$s.csv
@@ -29,9 +30,9 @@ for s in 1 2 3; do
   run evaluate $R/longer-$s $R/l0-0.8-$s --split $SPLIT --repeats 7 --csv $OUT/speed_seed$s.csv
   run experiments.precision $R/longer-$s $R/l0-0.6-$s --split $SPLIT --csv $OUT/precision_seed$s.csv
 done
-run experiments.entmax $R/base-1 --out $R/entmax
-run experiments.figures $R/seed1.json $R/seed2.json $R/seed3.json --out $OUT --baseline $R/base-1 --sparse $R/entmax \
-  --run $R/l0-0.6-1 $R/l0-0.3-1 $R/l0-0.8-1 $R/l0-1.0-1 $R/l0-1.5-1 --split $SPLIT
+run experiments.entmax $R/base-2 --out $R/entmax-2
+run experiments.figures $R/seed2.json $R/seed3.json --out $OUT --baseline $R/base-2 --sparse $R/entmax-2 \
+  --run $R/l0-0.6-2 $R/l0-0.3-2 $R/l0-0.8-2 $R/l0-1.0-2 $R/l0-1.5-2 --split $SPLIT
 # Characters: Figure 6.
 C=(--preset multi30k --data "$DATA" --mixed-precision bf16 --units char --encoder-layers 2 --decoder-layers 2
   --batch-tokens 3000 --steps 5000 --length-penalty 1.0 --l0drop none --resume)
