@@ -32,6 +32,3 @@ for s in 0 1 2; do
   done
 done
 run evaluate $R/bert-none-? $R/abs $R/bert-dim-? $R/bert-dydim-? --limit 300 --csv $OUT/toy_bertsum.csv
-run train --out $R/trans --preset bertsum-abs "${D[@]}" --layers 6 --decoder-layers 6 --learning-rate 0.01 \
-  --encoder-learning-rate 0.01
-run evaluate $R/abs $R/trans $R/ext --limit 300 --csv $OUT/toy_bertsum_before.csv
