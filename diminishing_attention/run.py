@@ -285,8 +285,8 @@ def load_checkpoint(accelerator, run_folder, begun):
         if not right or progress["log"][-1]["step"] != progress["step"]:
             raise ValueError("progress.json is not as a training wrote it")
         return progress
-    except Exception as error:  # as many types as there are kinds of damage
-        said = re.split(r"Please|Re-running|In PyTorch", str(error) or type(error).__name__)[0][:200]  # no advice
+    except Exception as error:  # as many types as there are kinds of damage; torch would advise to trust the file
+        said = re.split(r"Please|Re-running|In PyTorch", str(error) or type(error).__name__)[0][:200]
         raise ValueError(f"{folder} cannot be resumed ({said}): restore it, or train anew in another --out") from None
 
 

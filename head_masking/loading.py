@@ -126,7 +126,7 @@ def load_sizes(folder: str | Path) -> "PretrainedConfig":
     """The config of a model of transformers; ValueError for a number that no model can have."""
     sizes = from_folder("AutoConfig", folder)
     if wrong := [name for name, value in vars(sizes).items() if type(value) is int and value > 10**8]:
-        raise ValueError(f"{folder}: config.json has no number for {wrong[0]}: make it again")
+        raise ValueError(f"{folder}: config.json: {wrong[0]} is larger than that of any model: make it again")
     return sizes
 
 
@@ -219,9 +219,8 @@ def begin(config: TrainConfig, examples: Sequence) -> Run:
     longest = min(config.max_source, WINDOW) if config.encoder else max(config.max_source, config.max_target)
     if longest > (places := getattr(model.config, "max_position_embeddings", longest)):  # T5 has no such number
         raise ValueError(f"--max-source or --max-target needs {longest} positions, the model has {places}: lower it")
-    return tried(
-        Run(config, new_tagger(config, model) if config.encoder else model, tokenizer), config.encoder or config.model
-    )
+    run = Run(config, new_tagger(config, model) if config.encoder else model, tokenizer)
+    return tried(run, config.encoder or config.model)
 
 
 def new_bart(config: TrainConfig, vocabulary: int) -> "BartForConditionalGeneration":
