@@ -148,6 +148,7 @@ def prepare(documents: list[Document], config, encoder: UnitEncoder, cache: str,
     """
     limit = longest_document(config.model_config(encoder.width))
     documents = [cut_document(document, min(limit, fitting(document, config, encoder))) for document in documents]
+    documents = [replace(d, was_cut=d.was_cut or encoder.cuts(d.units)) for d in documents]
     vectors = cached_vectors(encoder, [unit for document in documents for unit in document.units], cache, progress)
     ends = np.cumsum([len(document.units) for document in documents])
     matrices = None

@@ -67,6 +67,13 @@ class UnitEncoder(nn.Module):
             vectors[batch] = self([texts[i] for i in batch]).float().cpu().numpy()
         return vectors
 
+    def cuts(self, texts: Sequence[str]) -> bool:
+        """Whether one of these units is longer than `max_tokens`, and its vector that of its beginning."""
+        long = [text for text in texts if len(text.encode()) > self.max_tokens - 3]  # a piece has at least a byte
+        return (
+            any(len(ids) > self.max_tokens for ids in self.tokenizer(long, verbose=False).input_ids) if long else False
+        )
+
     def save(self, folder: Path) -> None:
         """Write what `load_encoder` reads."""
         from transformers.utils import logging
@@ -91,7 +98,7 @@ def load_encoder(name_or_path: str, max_tokens: int = 128, pooling: str = "cls")
     """An encoder of `transformers` by name or folder (bert-base-uncased in the paper), on the CPU.
 
     Raises:
-        ValueError: it is not here, with the command that gets it, or fails; tokenizer or weights are missing, or NaN.
+        ValueError: it is not here, with the command that gets it, or fails; no tokenizer; weights missing, too many, NaN.
     """
     from transformers import AutoModel, AutoTokenizer
     from transformers.utils import logging
@@ -123,6 +130,8 @@ def load_encoder(name_or_path: str, max_tokens: int = 128, pooling: str = "cls")
         raise ValueError(f"the encoder {name_or_path!r} has no tokenizer: its tokenizer.json is missing or empty")
     if missing := sorted(name for name in info["missing_keys"] if "pooler" not in name):
         raise ValueError(f"the encoder {name_or_path!r} lacks weights, which would be random: {missing[0]} and others")
+    if more := sorted(name for name in info["unexpected_keys"] if re.search(r"layers?\.\d+\.", name)):
+        raise ValueError(f"the encoder {name_or_path!r} has weights that its config.json has no layer for: {more[0]}")
     if not all(tensor.isfinite().all() for tensor in model.parameters()):
         raise ValueError(f"the encoder {name_or_path!r} holds NaN or infinite weights")
     return encoder

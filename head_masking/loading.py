@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -191,6 +192,7 @@ def from_transformers(kind: str, name: str) -> "tuple[PreTrainedModel, PreTraine
     model, info = from_folder(kind, name, dtype=torch.float32, output_loading_info=True)
     wrong = sorted(map(str, [*info["missing_keys"], *info["mismatched_keys"]]))
     wrong = [f"{key} is missing" for key in wrong if "pooler." not in key]  # of BERT; nothing here reads it
+    wrong += [f"{key} has no layer" for key in sorted(info["unexpected_keys"]) if re.search(r"layers?\.\d", key)]
     wrong += [f"{key} is NaN or infinite" for key, weight in model.named_parameters() if not weight.isfinite().all()]
     if wrong:
         raise ValueError(f"{name}: {wrong[0]}: get it again")

@@ -213,7 +213,9 @@ def check_keep(
         keep = keep & is_real[:: documents // rows].bool().to(keep.device)
     if not keep.any(-1).all():  # the softmax over nothing is NaN
         document = (~keep.any(-1)).nonzero()[0].item()
-        raise ValueError(f"keep hides all positions of document {document}: make keep by keep_at_least")
+        raise ValueError(
+            f"keep hides all positions of document {document}: make keep by keep_at_least with min_keep above 0"
+        )
 
 
 def check_scores(scores: Tensor, threshold: float, is_padding: Tensor, min_keep: int) -> None:

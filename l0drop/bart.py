@@ -7,6 +7,7 @@ every decoder layer through a hook. With a gate of your own, the functions are e
     output = generate_pruned(bart.eval(), l0drop.eval(), input_ids, attention_mask, num_beams=4, max_new_tokens=60)
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -113,32 +114,36 @@ class GatedBart(nn.Module):
         gated, gates, log_alpha = self.l0drop[0](states)
         return Encoding(gated, keep, [gates], [log_alpha])
 
-    def forward(self, source: Tensor, target_input: Tensor, _: Tensor | None = None) -> tuple[Tensor, Encoding]:
+    def forward(self, source: Tensor, target_input: Tensor, rule_keep: Tensor | None = None) -> tuple[Tensor, Encoding]:
         """Teacher forcing: (B, S) and (B, T) token ids -> (B, T, V) logits and the encoding."""
         encoding = self.encode(source)
+        keep = encoding.keep if rule_keep is None else encoding.keep & rule_keep  # D8
         # Eq. (11): the decoder attends to the gated states, zeros included.
         output = self.bart(
-            encoder_outputs=BaseModelOutput(encoding.states), attention_mask=encoding.keep.long(),
+            encoder_outputs=BaseModelOutput(encoding.states), attention_mask=keep.long(),
             decoder_input_ids=target_input, use_cache=False,
         )  # fmt: skip
         return output.logits, encoding
 
     @torch.inference_mode()
     def generate(
-        self, source: Tensor, rule_keep: None = None, prune: bool = True, beam: int | None = None, **generation
+        self, source: Tensor, rule_keep: Tensor | None = None, prune: bool = True, beam: int | None = None, **generation
     ) -> Generation:
         """As `search.generate`, by the model's own `generate` and its own settings; without scores.
 
         Args:
             source: (B, S) token ids.
+            rule_keep: (B, S) a pattern of Section 7, as in `Transformer.make_memory`.
             prune: Algorithm 1; False attends to every gated state. The outputs are the same.
             generation: length_penalty and all else that `generate` of transformers takes.
         """
         if beam:
             generation["num_beams"] = beam
         encoding = self.encode(source)
-        memory = dense_memory(encoding.states, encoding.keep)
-        if prune and encoding.gates:
+        memory = dense_memory(encoding.states, encoding.keep if rule_keep is None else encoding.keep & rule_keep)
+        if prune and rule_keep is not None:
+            memory = compress(encoding.states, rule_keep.float(), encoding.keep, with_dummy=False)
+        elif prune and encoding.gates:
             memory = compress(encoding.states, encoding.gates[-1], encoding.keep)
         tokens = generate_from(self.bart, memory, **generation)
         no_scores = torch.full((len(source),), torch.nan)  # for them `generate` would keep the logits of every step
@@ -165,12 +170,17 @@ def load_pretrained(name: str, max_source: int = 0):
     Args:
         max_source: longest source that it is to read.
     Raises:
-        ValueError: no such model, one without a fast tokenizer (tokenizer.json), one with fewer positions.
+        ValueError: no such model; weights that are missing or NaN; no fast tokenizer (tokenizer.json); fewer positions.
     """
     from tokenizers import Tokenizer, processors
 
     try:
-        bart = AutoModelForSeq2SeqLM.from_pretrained(name, trust_remote_code=False)
+        bart, report = AutoModelForSeq2SeqLM.from_pretrained(name, trust_remote_code=False, output_loading_info=True)
+        more = [key for key in report["unexpected_keys"] if re.search(r"layers\.\d", key)]  # than its config.json has
+        if unfit := sorted([*report["missing_keys"], *more]):
+            raise ValueError(f"{unfit[0]} is {'too many' if unfit[0] in more else 'missing'} among its weights")
+        if bad := [key for key, weight in bart.named_parameters() if not weight.isfinite().all()]:
+            raise ValueError(f"{bad[0]} holds NaN or infinite numbers")
         wrapped = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
         tokenizer = Tokenizer.from_str(wrapped.backend_tokenizer.to_str())
         if len(wrapped) <= len(wrapped.all_special_tokens):  # what transformers makes up without tokenizer files

@@ -10,7 +10,7 @@ from .run import Positive, Range, Share, Size, check_fields
 # Of a model for good.
 SIZES = ("units", "vocabulary", "width", "feed_forward", "heads", "encoder_layers", "decoder_layers")
 # What a pretrained model has its own of, or has no place for.
-NOT_PRETRAINED = (*SIZES, "residual_dropout", "attention_dropout", "pattern", "mask_closed_in_training")
+NOT_PRETRAINED = (*SIZES, "residual_dropout", "attention_dropout", "mask_closed_in_training")
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,8 @@ def begin(config: TrainConfig, examples: Sequence) -> Run:
         from .bart import load_pretrained
 
         bart, tokenizer = load_pretrained(config.model, config.max_source)
-        return Run(config, new_model(config, tokenizer, bart), tokenizer, set(), 0)
+        dropped = dropped_units(examples, tokenizer, config.pattern)
+        return Run(config, new_model(config, tokenizer, bart), tokenizer, dropped, 0)
     if not config.init:
         texts = [text for example in examples for text in (example.source, example.target)]
         tokenizer = train_tokenizer(texts, config.units, config.vocabulary)

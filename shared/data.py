@@ -93,7 +93,7 @@ def load(name_or_path: str | os.PathLike, split: str = "train", limit: int | Non
         rows = _hub(name, _aliases(split)[0])
     elif parallel and Path(parallel[1]).is_dir():
         rows = _parallel(Path(parallel[1]), parallel[2], parallel[3], split)
-    elif Path(name).is_dir():
+    elif name and Path(name).is_dir():  # Path("") is where we are
         files = {path.stem: path for path in Path(name).glob("*.jsonl")}
         if not files:
             hint = f"of parallel text say the languages: {name}:en-de"

@@ -1,5 +1,7 @@
 """The BERT under both BERTSum models: any of transformers, or a new one."""
 
+import re
+
 import torch
 from torch import Tensor, nn
 
@@ -14,8 +16,9 @@ def load_encoder(name: str, positions: int) -> nn.Module:
     encoder, report = load_pretrained("AutoModel", name, dtype=torch.float32, output_loading_info=True)
     weights, table = encoder.state_dict(), "embeddings.position_embeddings.weight"
     missing = [key for key in report["missing_keys"] if "pooler" not in key]  # the pooler is never used
-    if bad := missing + [key for key, tensor in weights.items() if not tensor.isfinite().all()]:
-        raise ValueError(f"{name}: {bad[0]} is missing or not finite: take another encoder")
+    more = [key for key in report["unexpected_keys"] if re.search(r"layer\.\d", key)]  # than its config.json has layers
+    if bad := missing + more + [key for key, tensor in weights.items() if not tensor.isfinite().all()]:
+        raise ValueError(f"{name}: {bad[0]} is missing, without a layer or not finite: take another encoder")
     if table not in weights:
         raise ValueError(f"{name} has no {table}: take a BERT")
     if (more := positions - len(weights[table])) > 0:

@@ -133,6 +133,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, prog=f"python -m {__package__}.measures", description=__doc__)
     if not (measures := chosen(options)):
         raise ValueError("give --bertscore FOLDER, --moverscore FOLDER or both: evaluate has all the rest")
+    for measure in measures.values():
+        measure(["What cannot be used"], ["is said before hours of decoding."])
     evaluate.run_options(options, measures)
 
 

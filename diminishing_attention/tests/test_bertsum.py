@@ -331,8 +331,10 @@ def test_an_encoder_without_all_its_weights_is_refused(tmp_path):
     load_encoder(str(tmp_path / "pooler"), 30)
     encoder.save_pretrained(tmp_path / "part", state_dict={n: t for n, t in weights.items() if n != bias})
     encoder.save_pretrained(tmp_path / "nan", state_dict=weights | {bias: torch.full_like(weights[bias], torch.nan)})
-    for name in ("part", "nan"):
-        with pytest.raises(ValueError, match=f"{bias} is missing or not finite"):
+    encoder.config.num_hidden_layers = 0
+    encoder.save_pretrained(tmp_path / "more", state_dict=weights)
+    for name, said in {"part": bias, "nan": bias, "more": r"encoder.layer.0\.[\w.]+"}.items():
+        with pytest.raises(ValueError, match=f"{said} is missing, without a layer or not finite"):
             load_encoder(str(tmp_path / name), 30)
 
 

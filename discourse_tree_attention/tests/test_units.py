@@ -131,6 +131,24 @@ def test_weights_that_would_be_random_or_are_nan_are_refused(encoder_folder, tmp
             load_encoder(str(tmp_path))
 
 
+def test_weights_that_the_configuration_has_no_layer_for_are_refused(encoder_folder, tmp_path):
+    shutil.copytree(encoder_folder, tmp_path, dirs_exist_ok=True)
+    content = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(content | {"num_hidden_layers": content["num_hidden_layers"] - 1}))
+    with pytest.raises(ValueError, match=r"has weights that its config.json has no layer for: .*layer\.\d"):
+        load_encoder(str(tmp_path))
+
+
+def test_a_unit_that_is_cut_is_told(encoder_folder):
+    """By its pieces, [CLS] and [SEP] included, not by its characters."""
+    encoder = load_encoder(str(encoder_folder), max_tokens=8)
+    words = "the " * 30
+    pieces = len(encoder.tokenizer(words).input_ids)
+    assert pieces > 8 and encoder.cuts(["a", words]) and not encoder.cuts(["a", "the"])
+    assert UnitEncoder(encoder.model, encoder.tokenizer, pieces - 1).cuts([words])
+    assert not UnitEncoder(encoder.model, encoder.tokenizer, pieces).cuts([words])
+
+
 def test_units_are_cut_where_the_encoders_positions_end(encoder_folder):
     encoder = load_encoder(str(encoder_folder))
     assert UnitEncoder(encoder.model, encoder.tokenizer, 10_000).max_tokens == 512

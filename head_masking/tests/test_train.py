@@ -462,6 +462,16 @@ def test_a_file_that_does_not_fit_its_weights_is_named_before_any_work(base, tmp
         assert len(str(error.value)) < 500
 
 
+def test_weights_that_the_configuration_has_no_layer_for_are_refused(base, tmp_path):
+    shutil.copytree(base / "model", tmp_path / "model")
+    shutil.copytree(base / "tokenizer", tmp_path / "model", dirs_exist_ok=True)
+    path = tmp_path / "model/config.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps(content | {"encoder_layers": content["encoder_layers"] - 1}))
+    with pytest.raises(ValueError, match=r"encoder.layers.\d.[\w.]+ has no layer: get it again"):
+        load_summarizer(tmp_path / "model")
+
+
 def test_a_taggers_files_are_tried_too(tagger_run, tmp_path):
     shutil.copytree(tagger_run, tmp_path / "run")
     path = tmp_path / "run/model/config.json"

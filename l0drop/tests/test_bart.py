@@ -251,6 +251,41 @@ def test_load_pretrained_keeps_what_stands_before_a_text(bart, tmp_path, bart_to
         load_pretrained(str(tmp_path), 33)
 
 
+@pytest.mark.parametrize("bart", ["sdpa"], indirect=True)
+@pytest.mark.parametrize("damage", ["missing", "too many", "holds NaN"])
+def test_load_pretrained_fills_no_weight_at_random(bart, bart_tokenizer, tmp_path, damage):
+    weights, name = bart.state_dict(), "model.decoder.layers.1.fc1.weight"
+    changed = dict(weights) if damage == "too many" else {key: t for key, t in weights.items() if key != name}
+    bart.save_pretrained(tmp_path, state_dict=changed | ({name: weights[name] / 0} if "NaN" in damage else {}))
+    bart_tokenizer.save_pretrained(tmp_path)
+    if damage == "too many":
+        content = json.loads((tmp_path / "config.json").read_text()) | {"decoder_layers": 1}
+        (tmp_path / "config.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=rf"layers\.1\.[a-z_.0-9]+ .*{damage}"):
+        load_pretrained(str(tmp_path))
+
+
+def test_d8_what_a_pattern_drops_is_as_if_it_were_not_there(bart):
+    """Two patterns that differ by source; the decoder reads what is left of the encoder's states, and nothing else."""
+    model = GatedBart(bart, gate=False).eval()
+    source, target = torch.randint(4, 31, (2, 9)), torch.randint(4, 31, (2, 5))
+    rule = torch.tensor([[True, False] * 4 + [True], [True, True, False] * 3])
+    with torch.no_grad():
+        logits, encoding = model(source, target, rule)
+        outputs = [model.generate(source, rule, prune, beam=2, max_new_tokens=6) for prune in (True, False)]
+        for row, keep in enumerate(rule):
+            alone = BaseModelOutput(encoding.states[row : row + 1, keep])
+            expected = bart(encoder_outputs=alone, decoder_input_ids=target[row : row + 1]).logits
+            torch.testing.assert_close(logits[row : row + 1], expected)
+            tokens = bart.generate(encoder_outputs=alone, num_beams=2, max_new_tokens=6)[0].tolist()
+            for output in outputs:
+                found = output.hypotheses.tokens[row].tolist()
+                assert [t for t in found if t != 1] == [t for t in tokens if t != 1]
+    assert [output.memory_length for output in outputs] == [6, 9]
+    with torch.no_grad():
+        assert (logits - model(source, target)[0]).abs().max() > 1e-2
+
+
 @pytest.fixture
 def bart_folder(bart, bart_tokenizer, tmp_path) -> Path:
     """A pretrained model and data for it."""
@@ -282,7 +317,9 @@ def test_a_model_folder_runs_no_code_whatever_stands_on_standard_input(bart_fold
 
 @pytest.mark.parametrize("bart", ["sdpa"], indirect=True)
 @pytest.mark.parametrize(
-    "flags", [["--gate-start", "1"], ["--freeze", "True"], ["--l0drop", "none"]], ids=lambda flags: flags[0]
+    "flags",
+    [["--gate-start", "1"], ["--freeze", "True"], ["--l0drop", "none"], ["--l0drop", "none", "--pattern", "freq"]],
+    ids=lambda flags: flags[-1],
 )
 def test_train_evaluate_and_predict_with_a_pretrained_model(bart_folder, flags, capsys):
     pytest.importorskip("shared")
@@ -301,6 +338,7 @@ def test_train_evaluate_and_predict_with_a_pretrained_model(bart_folder, flags, 
     start = load_file(bart_folder / "bart/model.safetensors")
     trained = {name for name in start if not torch.equal(start[name], run.model.bart.state_dict()[name])}
     assert bool(trained) == ("--freeze" not in flags) and bool(run.model.l0drop) == ("none" not in flags)
+    assert bool(run.dropped) == ("freq" in flags)
     shutil.rmtree(bart_folder / "bart")  # a run is whole without it
     train.main([*command, "--steps", "6", "--resume"])
     run = load_run(out)
@@ -326,7 +364,6 @@ def test_train_evaluate_and_predict_with_a_pretrained_model(bart_folder, flags, 
     ("flags", "message"),
     [
         (["--model", "x", "--width", "64"], "--width does not go with --model: leave it out"),
-        (["--model", "x", "--pattern", "group", "--l0drop", "none"], "--pattern does not go with --model"),
         (["--model", "x", "--l0drop", "every"], "--l0drop every does not go with --model"),
         (["--freeze", "True"], "--freeze trains the gates of a --model alone"),
         (["--model", "no/such"], "--model no/such: no model folder or hub name"),

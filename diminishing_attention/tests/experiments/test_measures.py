@@ -93,6 +93,15 @@ def test_bertscore_is_that_of_the_package(encoder):
     assert measures.bertscore(*texts, encoder, 6)[0] == first != measures.bertscore(*texts, encoder, 5)[0]
 
 
+@pytest.mark.parametrize(("flag", "package"), [("--bertscore", "bert_score"), ("--moverscore", "ot")])
+def test_a_folder_that_cannot_be_used_is_named_before_anything_is_decoded(monkeypatch, tmp_path, capsys, flag, package):
+    pytest.importorskip(package)
+    monkeypatch.setattr(measures.evaluate, "run_options", None)  # would be a TypeError
+    with pytest.raises(SystemExit):
+        measures.main([str(tmp_path), flag, str(tmp_path / "absent")])
+    assert f"cannot load '{tmp_path / 'absent'}'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("function", "package"), [("bertscore", "bert-score"), ("moverscore", "POT")])
 def test_absent_packages_are_named_with_the_remedy(monkeypatch, function, package):
     plain = builtins.__import__
