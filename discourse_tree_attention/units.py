@@ -98,7 +98,7 @@ def load_encoder(name_or_path: str, max_tokens: int = 128, pooling: str = "cls")
     """An encoder of `transformers` by name or folder (bert-base-uncased in the paper), on the CPU.
 
     Raises:
-        ValueError: it is not here, with the command that gets it, or fails; no tokenizer; weights missing, too many, NaN.
+        ValueError: it is not here, with the command that gets it, or fails; no tokenizer; weights missing, unread, NaN.
     """
     from transformers import AutoModel, AutoTokenizer
     from transformers.utils import logging
