@@ -19,7 +19,12 @@ for s in 0 1 2; do
 done
 run experiments.tables $OUT/samsum_[012].csv
 run experiments.tables $OUT/samsum_test_[012].csv
-for p in $R/predictions $R/test; do run experiments.difference ${p}_{0,1,2} --systems apx.approx.r2 control.approx.r2; done
+for p in $R/predictions $R/test; do   # differences.csv; its Lead-3 is `shared.rouge.score` of the first three turns
+  for d in "base.ideal.r2 base.full" "base.random.r2 base.full" "base.mean_key.r2 base.full" "base.model_free-elu.r2 base.full" \
+    "base.model_free-relu.r2 base.full" "kl.approx.r2 base.full" "kl.approx.r2 base.mean_key.r2" "kl.approx.r2 base.random.r2" \
+    "apx.approx.r2 control.approx.r2" "apx.approx.r2 control.full" "control.approx.r2 control.full" "apx.approx.r2 kl.approx.r2" \
+    "control.full base.full"; do run experiments.difference ${p}_{0,1,2} --systems $d; done
+done
 # The other systems, one seed: of an earlier base (3,000 updates in place of 2,500 + 600) and r 3 are earlier_*.csv and the figures.
 C=(--steps 300 --warmup 50 --patience 0 --resume) I=(--task integrated --init $R/kl-0 --learning-rate 3e-4 "${C[@]}")
 run train --out $R/apx-r3-0 "${I[@]}" --select approx --r 3
