@@ -70,9 +70,8 @@ class UnitEncoder(nn.Module):
     def cuts(self, texts: Sequence[str]) -> bool:
         """Whether one of these units is longer than `max_tokens`, and its vector that of its beginning."""
         long = [text for text in texts if len(text.encode()) > self.max_tokens - 3]  # a piece has at least a byte
-        return (
-            any(len(ids) > self.max_tokens for ids in self.tokenizer(long, verbose=False).input_ids) if long else False
-        )
+        pieces = self.tokenizer(long, verbose=False).input_ids if long else []
+        return any(len(ids) > self.max_tokens for ids in pieces)
 
     def save(self, folder: Path) -> None:
         """Write what `load_encoder` reads."""

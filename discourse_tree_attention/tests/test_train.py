@@ -201,6 +201,15 @@ def test_documents_are_cut_at_the_word_pieces_and_counted(run_dir):
         assert sum(map(len, run.encoder.tokenizer(document.units).input_ids)) <= 40 and document.was_cut
 
 
+def test_a_document_with_a_unit_that_is_cut_counts_as_cut(run_dir):
+    run = load_run(run_dir)
+    documents = read_documents(TrainConfig(SMALL["data"]), "test")
+    longest = [max(map(len, run.encoder.tokenizer(document.units).input_ids)) for document in documents]
+    run.encoder.max_tokens = max(longest) - 1
+    corpus = prepare(documents, run.config, run.encoder, "")
+    assert [document.was_cut for document in corpus.documents] == [n == max(longest) for n in longest]
+
+
 def test_a_document_too_long_for_the_tables_is_cut_and_counted(tmp_path, capsys):
     """The position table and the weights of Dense and Random have an end; longer documents lose their last units."""
     train(small(data="toy:count=4", attention="dense", max_units=10, steps=1), tmp_path / "run")
