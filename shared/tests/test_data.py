@@ -158,6 +158,7 @@ def test_repeated_ids_empty_files_wrong_encodings_unknown_names_and_bad_knobs_ar
         (tmp_path / "twice.jsonl", {"limit": 0}, "limit must be at least 1, got 0"),
         (tmp_path / "empty.jsonl", {}, "empty.jsonl: split 'train' is empty"),
         (tmp_path / "latin.jsonl", {}, "latin.jsonl: not UTF-8 .*iconv"),
+        ("", {}, "no file or folder ''; known names"),  # not the folder where we are
         ("cnndm", {}, "no file or folder 'cnndm'; known names are toy, aclsum, cnn_dailymail, xsum"),
         ("toy:sgnal=1", {}, r"toy: bad knob \('sgnal'\); .*knobs: .*signal \(float\).*seed \(int\), count \(int\)"),
         ("toy:signal=high", {}, r"toy: bad knob \(.*'high'\)"),

@@ -19,7 +19,8 @@ for s in 0 1 2; do
 done
 run experiments.tables $OUT/samsum_[012].csv
 run experiments.tables $OUT/samsum_test_[012].csv
-for p in $R/predictions $R/test; do   # differences.csv; its Lead-3 is `shared.rouge.score` of the first three turns
+# differences.csv. Its Lead-3: d = shared.data.load(DATA, "test"); shared.rouge.score([e.document[:3] for e in d], [e.references for e in d])
+for p in $R/predictions $R/test; do
   for d in "base.ideal.r2 base.full" "base.random.r2 base.full" "base.mean_key.r2 base.full" "base.model_free-elu.r2 base.full" \
     "base.model_free-relu.r2 base.full" "kl.approx.r2 base.full" "kl.approx.r2 base.mean_key.r2" "kl.approx.r2 base.random.r2" \
     "apx.approx.r2 control.approx.r2" "apx.approx.r2 control.full" "control.approx.r2 control.full" "apx.approx.r2 kl.approx.r2" \
