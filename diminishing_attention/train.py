@@ -49,6 +49,8 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     validation = load(config.data, "validation", config.validation_examples or None)
     set_seed(config.seed)
     run = load_run(out) if exists else begin(config, examples)
+    if config.beam > (words := getattr(run.model, "vocabulary", config.beam)):
+        raise ValueError(f"--beam is {config.beam}: at most the vocabulary's {words} tokens")
     set_seed(config.seed, device_specific=True)  # each process draws its own dropout
     items, validation = run.encode(examples), run.encode(for_task(in_sentences(validation), config.task))
     batches = LengthBatches(items, config.batch_size, config.batch_tokens, COUNTED[config.model], config.seed)

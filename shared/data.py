@@ -12,6 +12,7 @@ import functools
 import gzip
 import io
 import json
+import math
 import os
 import re
 import stat
@@ -219,6 +220,17 @@ def _identity(file: Any) -> tuple[int, int] | None:
 def write_json(path: str | os.PathLike, value: Any) -> None:
     """Write JSON under a temporary name, then rename; ValueError for NaN, which is not JSON."""
     _write(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_json(path: str | os.PathLike) -> Any:
+    """What `write_json` wrote; ValueError for NaN, infinity and what is too large for a float."""
+    return json.loads(Path(path).read_text(encoding="utf-8"), parse_float=_finite, parse_constant=_finite)
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(float(text)):
+        raise ValueError(f"{text} is no number of JSON's")
+    return float(text)
 
 
 def write_jsonl(path: str | os.PathLike, rows: Iterable[dict]) -> None:

@@ -432,6 +432,7 @@ def test_a_longer_run_is_the_one_that_was_longer_from_the_start(tmp_path, runs):
         ({"model": "bertsum-ext", "diminishing": "dim"}, "bertsum-ext has no decoder whose attention could diminish"),
         ({"model": "bertsum-abs", "max_source": 600}, "--max-source is 600, positions 512: raise --positions"),
         ({"model": "bertsum-abs", "heads": 3}, "--width 128 is not a multiple of --heads 3"),
+        ({"examples": 8, "beam": 5000}, "--beam is 5000: at most the vocabulary's .* tokens"),
     ],
 )
 def test_values_out_of_range_are_refused(tmp_path, change, message):

@@ -9,7 +9,6 @@ The first analysis stands where the paper has CNN/DailyMail (Figures 2-4, 10), t
 NYT (6, 7, 9). Figure 5 shows the systems of all files that evaluate wrote.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import tyro
 
-from shared.data import check_outputs, write_csv
+from shared.data import check_outputs, read_json, write_csv
 
 from ..run import one_line_errors, read_flags
 from .focus import CATEGORIES
@@ -235,7 +234,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     metrics = []
     for path in options.metrics:
         try:
-            metrics.append(json.loads(path.read_text(encoding="utf-8")))
+            metrics.append(read_json(path))
             kinds = [metrics[-1][key] for key in ("systems", "analysis") if key in metrics[-1]]
             if not kinds or not all(isinstance(row, dict) for rows in kinds for row in rows.values()):
                 raise ValueError("neither systems nor analyses")

@@ -7,7 +7,6 @@ Figures 4 and 5 show the metrics of a lambda sweep, Figure 8 every --run; 2, 6 a
 measure is in measures.py. Several metrics files are several seeds: Figure 4 has a line for each.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ import numpy as np
 import torch
 import tyro
 
-from shared.data import Example, load, write_csv
+from shared.data import Example, load, read_json, write_csv
 from shared.timing import find_device
 
 from ..decode import decode_all
@@ -213,7 +212,7 @@ def figure_3(out: Path, log_alpha: float = 0.0) -> None:
 def read_metrics(path: Path) -> dict:
     """What l0drop.evaluate --json wrote, its systems as a list by rising sparsity; ValueError that names the file."""
     try:
-        metrics = json.loads(path.read_text(encoding="utf-8"))
+        metrics = read_json(path)
         rows = [{"run": k, "quality": s[metrics["metric"]]} | s for k, s in metrics["systems"].items()]
         for row in rows:
             shares = [row.get(f"sparsity_by_{group}", {}).values() for group in ("type", "kind")]

@@ -543,6 +543,15 @@ def test_json_is_written_whole_or_not_at_all(tmp_path):
     assert "ä" in (tmp_path / "m.json").read_text(encoding="utf-8") and len(list(tmp_path.iterdir())) == 1
 
 
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_json_has_no_number_that_is_none(tmp_path, value):
+    data.write_json(tmp_path / "m.json", {"a": [1.5, -2, "ä"]})
+    assert data.read_json(tmp_path / "m.json") == {"a": [1.5, -2, "ä"]}
+    (tmp_path / "m.json").write_text(f'{{"a": [{value}]}}')
+    with pytest.raises(ValueError, match=value):
+        data.read_json(tmp_path / "m.json")
+
+
 def test_outputs_are_tried_before_work_and_nothing_is_left(tmp_path, monkeypatch):
     (tmp_path / "old.csv").write_text("old")
     data.check_outputs(None, tmp_path / "new" / "deep" / "m.json", tmp_path / "old.csv")

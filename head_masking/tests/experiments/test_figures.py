@@ -198,7 +198,16 @@ def test_all_panels_of_a_figure_share_one_scale(drawn, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{}", "[]", '{"systems": {"a": 3}}', '{"analysis": {"a": {"effects": []}}}', "[" * 100_000]
+    "text",
+    [
+        "",
+        "{}",
+        "[]",
+        '{"systems": {"a": 3}}',
+        '{"systems": {"a": {"x": NaN}}}',
+        '{"analysis": {"a": {"effects": []}}}',
+        "[" * 100_000,
+    ],
 )
 def test_a_file_of_another_sort_is_named(tmp_path, text, capsys):
     (tmp_path / "m.json").write_text(text)

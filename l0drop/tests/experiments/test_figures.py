@@ -345,6 +345,7 @@ def test_bad_input_has_a_clear_error(runs, tmp_path, capsys):
     [
         {"sparsity": None},
         {"sparsity": {}},
+        {"sparsity": float("nan")},
         {"lambda": []},
         {"seed": "0"},
         {"bleu": {"mean": 1.0, "low": 0.5}},
