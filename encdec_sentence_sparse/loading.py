@@ -88,6 +88,8 @@ def tried(run: Run, name: str | Path) -> Run:
         last = max(vocabulary[word] for word in set(vocabulary) - set(run.tokenizer.all_special_tokens))
         if last >= size:  # the <mask> of bart-large-cnn is beyond it, and in no text
             raise ValueError(f"the tokenizer has token {last}, the model knows {size}")
+        if not isinstance(value := run.model.generation_config.use_cache, bool | None):  # 0 is now true, now false
+            raise ValueError(f"use_cache is {value!r}, not true or false")
         source = run.collate([encode(run.tokenizer, ["A test."], 9)]).source()
         rows = run.model.generate(**source, do_sample=False, max_new_tokens=2)
         run.tokenizer.batch_decode(rows, skip_special_tokens=True)

@@ -115,6 +115,8 @@ def tried(run: Run, name: str | Path) -> Run:
         if isinstance(model, Tagger):
             model(ids, keep)
         else:
+            if not isinstance(value := model.generation_config.use_cache, bool | None):  # 0 is now true, now false
+                raise ValueError(f"use_cache is {value!r}, not true or false")
             rows = model.generate(ids, attention_mask=keep.long(), do_sample=False, max_new_tokens=2)
             tokenizer.decode(rows.tolist()[0])
     except Exception as error:  # as many types as there are kinds of damage

@@ -731,6 +731,7 @@ def test_damaged_run_folders_are_named(tmp_path, runs, name):
         ("model/config.json", {"decoder_attention_heads": -1}, "decoder_attention_heads is -1"),
         ("model/config.json", {"activation_dropout": None}, "cannot be used .*: are its tokenizer"),
         ("model/generation_config.json", {"eos_token_id": "abc"}, "cannot be used .*: are its tokenizer"),
+        ("model/generation_config.json", {"use_cache": 0}, "use_cache is 0, not true or false"),
         ("model/generation_config.json", {"return_dict_in_generate": True}, "cannot be used .*: are its tokenizer"),
         ("tokenizer/tokenizer_config.json", {"model_max_length": "abc"}, "cannot be used .*: are its tokenizer"),
         ("tokenizer/tokenizer.json", {"Ġa": 400}, "the tokenizer has token 400, the model knows 400"),

@@ -443,6 +443,7 @@ def test_code_in_a_folder_is_never_run_and_nobody_is_asked(base, tmp_path, monke
         ("model/config.json", {"encoder_layers": 10**30}, "encoder_layers is larger than that of any model"),
         ("model/config.json", {"decoder_attention_heads": -1}, "cannot be used"),
         ("model/generation_config.json", {"eos_token_id": "abc"}, "cannot be used .*: are its tokenizer"),
+        ("model/generation_config.json", {"use_cache": 0}, "use_cache is 0, not true or false"),
         ("model/generation_config.json", None, "cannot load .*generation_config.json"),
         ("tokenizer/tokenizer_config.json", {"pad_token": None}, "cannot be used"),
         ("tokenizer/tokenizer.json", {"Ġstorm": 500}, "the tokenizer has token 500, the model knows 500"),
