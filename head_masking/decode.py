@@ -12,8 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from shared.data import read_json
-
 from .labels import Labels, Tagged, kept
 from .loading import Run
 from .masking import PAPER_HEADS, Heads, cross_attentions, mask_heads, uniform_heads
@@ -87,7 +85,7 @@ def read_selection(path: str | Path, name: str) -> tuple[str, set[int]]:
     ValueError for a file of something else, or of another summariser.
     """
     try:
-        analysis = read_json(path)["analysis"][name]
+        analysis = json.loads(Path(path).read_text(encoding="utf-8"))["analysis"][name]
         heads = analysis["selection"]["heads"]
         _ = read_heads(heads)
         return heads, set(map(int, analysis["sources"]))

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # DialogSum by SAMSum's summariser (Table 3). After samsum/run.sh, in the top folder:
-#   head_masking/experiments/dialogsum/run.sh DIALOGSUM ENCODER     DIALOGSUM: a folder with 300 and 200 dialogues as JSON lines
+#   head_masking/experiments/dialogsum/run.sh DIALOGSUM ENCODER SAMSUM     DIALOGSUM: a folder with 300 and 200 dialogues as JSON lines
 set -euo pipefail
 E="$2" OUT=head_masking/experiments/dialogsum R=runs/hm-samsum
 run() { python -m "head_masking.$1" "${@:2}"; }
-run experiments.samsum.data $R "$1"
+run experiments.samsum.data $R "$3" "$1"
 W=(--preset tagger --data $R/dialogues --max-source 512 --batch-size 16 --schedule inverse_sqrt --warmup 50 --patience 3
   --encoder "$E" --steps 150 --save-every 30 --resume)
 run train --out $R/minilm-dialogues "${W[@]}" --learning-rate 1e-4 --train-encoder True --mixed-precision bf16

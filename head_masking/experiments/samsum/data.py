@@ -1,8 +1,9 @@
 """The data of samsum/run.sh and dialogsum/run.sh: FOLDER/sam, FOLDER/turns-data (and FOLDER/dialogues).
 
-python -m head_masking.experiments.samsum.data FOLDER [DIALOGSUM]
+python -m head_masking.experiments.samsum.data FOLDER SAMSUM [DIALOGSUM]
 
-Tested are the first 400 of SAMSum's validation dialogues, for its test split is not here; the other 418 validate. What
+SAMSUM: "samsum", or a folder of train.jsonl, validation.jsonl and test.jsonl. The last 418 of its validation dialogues
+validate, and choose heads; the first 400 are tested where its own test split (sam-test) is kept for the headline. What
 teaches copying alone: a summary that is a random turn of three words or more.
 """
 
@@ -36,9 +37,10 @@ def turns(examples, times, rng):
 
 if __name__ == "__main__":
     folder, rng = Path(sys.argv[1]), random.Random(0)
-    train, validation = load("samsum", "train"), load("samsum", "validation")
+    train, validation, test = (load(sys.argv[2], split) for split in ("train", "validation", "test"))
     write(folder / "sam", train=pairs(train), validation=pairs(validation[400:]), test=pairs(validation[:400]))
+    write(folder / "sam-test", test=pairs(test))
     write(folder / "turns-data", train=turns(train, 4, rng), validation=turns(validation[400:], 1, rng))
-    if len(sys.argv) > 2:  # a folder of JSON lines with 300 and 200 of DialogSum's dialogues
-        train, test = load(sys.argv[2], "train"), load(sys.argv[2], "validation")
+    if len(sys.argv) > 3:  # a folder of JSON lines with 300 and 200 of DialogSum's dialogues
+        train, test = load(sys.argv[3], "train"), load(sys.argv[3], "validation")
         write(folder / "dialogues", train=pairs(train[:240]), validation=pairs(train[240:]), test=pairs(test))
