@@ -727,7 +727,8 @@ def test_damaged_run_folders_are_named(tmp_path, runs, name):
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("model/config.json", {"encoder_layers": 10**30}, "encoder_layers is 10+; it must be a whole number"),
+        ("model/config.json", {"d_model": 10**30}, "d_model is 10+; it must be a whole number"),
+        ("model/config.json", {"encoder_layers": 0}, "encoder_layers is 0; it must be a whole number"),
         ("model/config.json", {"decoder_attention_heads": -1}, "decoder_attention_heads is -1"),
         ("model/config.json", {"activation_dropout": None}, "cannot be used .*: are its tokenizer"),
         ("model/generation_config.json", {"eos_token_id": "abc"}, "cannot be used .*: are its tokenizer"),

@@ -440,7 +440,7 @@ def test_code_in_a_folder_is_never_run_and_nobody_is_asked(base, tmp_path, monke
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("model/config.json", {"encoder_layers": 10**30}, "encoder_layers is larger than that of any model"),
+        ("model/config.json", {"d_model": 10**30}, "d_model is larger than that of any model"),
         ("model/config.json", {"decoder_attention_heads": -1}, "cannot be used"),
         ("model/generation_config.json", {"eos_token_id": "abc"}, "cannot be used .*: are its tokenizer"),
         ("model/generation_config.json", {"use_cache": 0}, "use_cache is 0, not true or false"),
