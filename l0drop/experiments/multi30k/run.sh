@@ -23,9 +23,9 @@ for s in 1 2 3; do
   # The first table: the lambda that was chosen, on the split of the choice and on one that no choice has seen.
   for y in 2016 2017; do
     run evaluate $R/longer-$s $R/l0-0.8-$s --split test_${y}_flickr --csv $OUT/finetuned_${y}_seed$s.csv
+    run evaluate $R/base-4500-$s $R/scratch-$s --split test_${y}_flickr --stanza "$STANZA" --csv $OUT/scratch_${y}_seed$s.csv
     run evaluate $R/l0-0.8-$s $R/longer-$s $R/pos-$s --split test_${y}_flickr --stanza "$STANZA" --csv $OUT/pos_${y}_seed$s.csv
   done
-  run evaluate $R/base-4500-$s $R/scratch-$s "${E[@]}" --csv $OUT/scratch_seed$s.csv
   run evaluate $R/l0-0.8-$s $R/longer-$s $R/pos-$s $R/freq-$s $R/group-$s $R/inv_freq-$s "${E[@]}" --csv $OUT/rules_seed$s.csv
   run evaluate $R/longer-$s $R/l0-0.8-$s --split $SPLIT --repeats 7 --csv $OUT/speed_seed$s.csv
   run experiments.precision $R/longer-$s $R/l0-0.6-$s --split $SPLIT --csv $OUT/precision_seed$s.csv
