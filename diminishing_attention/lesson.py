@@ -176,5 +176,5 @@ print("control:", *told[text], "\nDimAttn:", *other[text], sep=" | ")
 # | DyDimAttn | 2.1 [1.8, 2.5] | -4.5 [-5.2, -3.9] | 35.2 [34.2, 36.1] | -2.4 [-3.0, -1.7] |
 # ## Try (then the last assert and the picture may not hold)
 # 1. DyDimAttn: `"DimAttn": "dydim"`. <details><summary>Answer</summary> Much the same: 2 % and 96 %. </details>
-# 2. No updates more: 0 for 60. <details><summary>Answer</summary> 7 % to 23 %, but 65 % to 72 % told. </details>
+# 2. No updates more: 0 for 60. <details><summary>Answer</summary> 7 % against 23 %, told 65 and 72 %. </details>
 # 3. In the source's order, no `rng.shuffle(trips)`. <details><summary>Answer</summary> Nobody repeats. </details>
