@@ -173,7 +173,9 @@ def test_sampling_and_several_results_are_those_of_transformers(model, documents
 @pytest.mark.parametrize("argument", NOT_SUPPORTED)
 def test_what_generate_cannot_do_is_refused(model, documents, argument):
     """What would read the source's tokens, or a cache of its own, would else be dropped in silence."""
-    value = "static" if argument == "cache_implementation" else 2
+    value = {"cache_implementation": "static", "encoder_no_repeat_ngram_size": 1}.get(argument, 2)
+    off = {"encoder_no_repeat_ngram_size": 0, "encoder_repetition_penalty": 1.0, "guidance_scale": 1.0}  # transformers'
+    off |= dict.fromkeys(("trust_remote_code", "use_mtp", "output_attentions"), False)
     message = f"generate does not support {argument} here"
     with pytest.raises(ValueError, match=message):
         model.generate(**documents, **{argument: value})
@@ -183,7 +185,7 @@ def test_what_generate_cannot_do_is_refused(model, documents, argument):
         setattr(model.generation_config, argument, value)
         with pytest.raises(ValueError, match=message):
             model.generate(**documents)
-        setattr(model.generation_config, argument, NOT_SUPPORTED[argument])
+        setattr(model.generation_config, argument, off.get(argument))
         assert len(model.generate(**documents, max_new_tokens=2)) == 3
 
 
