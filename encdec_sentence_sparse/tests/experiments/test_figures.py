@@ -129,6 +129,9 @@ def test_all_figures_by_the_command(tmp_path, capsys):
     for number in (1, 2, 4, 5, 6):
         path = tmp_path / "new" / "figures" / f"figure_{number}.png"
         assert path.read_bytes()[:4] == b"\x89PNG" and f"figure_{number}: {path}" in printed
+    for half, numbers in ((names[:2], "24"), (["--attention", *names[2:]], "15678")):
+        main([*half, "--out", str(tmp_path)])
+        assert {line.split(":")[0] for line in capsys.readouterr().out.splitlines()} == {f"figure_{n}" for n in numbers}
 
 
 def test_what_cannot_be_drawn_says_what_it_needs():
