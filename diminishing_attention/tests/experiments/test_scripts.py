@@ -41,7 +41,7 @@ def test_every_command_of_a_script_can_be_read(script, tmp_path, monkeypatch):
     (tmp_path / "bin/python").chmod(0o755)
     (tmp_path / "diminishing_attention/experiments" / script.parent.name).mkdir(parents=True)
     (tmp_path / "data").mkdir()
-    for name in ("train", "validation"):
+    for name in ("train", "validation", "test"):
         (tmp_path / f"data/{name}.jsonl").write_text("{}\n")
     environment = os.environ | {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "LOG": str(tmp_path / "log")}
     done = subprocess.run(

@@ -1,0 +1,62 @@
+"""The corpora that samsum/run.sh and scitldr/run.sh make: no document is in two splits."""
+
+import runpy
+import sys
+
+import pytest
+
+from shared.data import load, write_jsonl
+
+PACKAGE = __package__.split(".")[0]
+
+
+def ids(folder, split):
+    return [example.id for example in load(str(folder), split)]
+
+
+def dialogues(name, count):
+    rows = [dict(document=["hi .", f"we meet at {i} pm", "ok"], summary=f"they meet at {i}") for i in range(count)]
+    return [row | {"id": f"{name}-{i}"} for i, row in enumerate(rows)]
+
+
+def make(monkeypatch, module, *arguments):
+    monkeypatch.setattr(sys, "argv", [module, *map(str, arguments)])
+    runpy.run_module(f"{PACKAGE}.experiments.{module}.data", run_name="__main__")
+
+
+@pytest.mark.filterwarnings("ignore:.*found in sys.modules")
+def test_dialogues_are_divided_as_the_text_says(tmp_path, monkeypatch):
+    for folder, sizes in (("sam", dict(train=5, validation=403, test=2)), ("other", dict(train=243, validation=4))):
+        for split, count in sizes.items():
+            (tmp_path / folder).mkdir(exist_ok=True)
+            write_jsonl(tmp_path / folder / f"{split}.jsonl", dialogues(split, count))
+    make(monkeypatch, "samsum", tmp_path / "out", tmp_path / "sam", tmp_path / "other")
+    names = [f"validation-{i}" for i in range(403)]
+    out = tmp_path / "out"
+    assert ids(out / "sam", "train") == [f"train-{i}" for i in range(5)]
+    assert (ids(out / "sam", "validation"), ids(out / "sam", "test")) == (names[400:], names[:400])
+    assert ids(out / "sam-test", "test") == ["test-0", "test-1"]
+    turns = load(str(out / "turns-data"), "train")
+    assert [turn.id for turn in turns] == [f"train-{i}-{n}" for i in range(5) for n in range(4)]
+    assert {sentence for turn in turns for sentence in turn.summary} == {
+        f"we meet at {i} pm" for i in range(5)
+    }  # the one turn that is long
+    assert ids(out / "turns-data", "validation") == [f"{name}-0" for name in names[400:]]
+    assert ids(out / "dialogues", "train") == [f"train-{i}" for i in range(240)]
+    assert ids(out / "dialogues", "validation") == [f"train-{i}" for i in range(240, 243)]
+    assert ids(out / "dialogues", "test") == [f"validation-{i}" for i in range(4)]
+
+
+@pytest.mark.filterwarnings("ignore:.*found in sys.modules")
+def test_abstracts_are_divided_as_the_text_says(tmp_path, monkeypatch):
+    (tmp_path / "tldr").mkdir()
+    for split, count in (("train", 1502), ("validation", 2)):
+        rows = [row | {"salient": [False, True, False]} for row in dialogues(split, count)]
+        write_jsonl(tmp_path / "tldr" / f"{split}.jsonl", rows)
+    make(monkeypatch, "scitldr", tmp_path / "tldr", tmp_path / "out")
+    for corpus, times in (("abstracts", 0), ("sentences-data", 12), ("marked", 0)):
+        train, validation = (ids(tmp_path / "out" / corpus, split) for split in ("train", "validation"))
+        assert len(train) == 1500 * (times or 1) and train[-1] == "train-1499" + "-11" * bool(times)
+        assert validation == [f"train-{i}" + "-0" * bool(times) for i in (1500, 1501)]
+    assert ids(tmp_path / "out/abstracts", "test") == ["validation-0", "validation-1"]
+    assert load(str(tmp_path / "out/marked"), "validation")[0].summary == ["we meet at 1500 pm"]
