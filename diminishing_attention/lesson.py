@@ -166,14 +166,14 @@ print("control:", *told[text], "\nDimAttn:", *other[text], sep=" | ")
 # this task among several, to show that**: with the home said only once, or trips hardly learned, we saw no clear gain.
 # ## At full size
 # In the paper (news) ROUGE-1 rises from 36.7 to 40.0, with DyDimAttn to 40.1; decoding and source length change, too.
-# `train.py --init RUN --diminishing dim` is this second phase. On dialogues (SAMSum, three seeds, 95 % intervals, all
+# `train.py --init RUN --diminishing dim` is this second phase. On dialogues (SAMSum's test, three bases, intervals, all
 # decoded alike; `RESULTS.md`) ours repeat less, too, but their ROUGE does not gain:
 #
 # | | repeated 3-grams, % | minus control | ROUGE-1 | minus control |
 # |---|---|---|---|---|
-# | control | 6.7 [6.0, 7.4] | | 37.5 [36.5, 38.6] | |
-# | DimAttn | 1.2 [1.0, 1.4] | -5.5 [-6.2, -4.9] | 37.2 [36.1, 38.2] | -0.4 [-0.8, 0.1] |
-# | DyDimAttn | 2.1 [1.8, 2.5] | -4.5 [-5.2, -3.9] | 35.2 [34.2, 36.1] | -2.4 [-3.0, -1.7] |
+# | control | 5.6 [5.0, 6.3] | | 36.4 [35.4, 37.5] | |
+# | DimAttn | 0.8 [0.6, 1.0] | -4.8 [-5.4, -4.2] | 36.1 [35.1, 37.1] | -0.3 [-0.8, 0.1] |
+# | DyDimAttn | 1.4 [1.2, 1.7] | -4.2 [-4.8, -3.6] | 34.4 [33.5, 35.3] | -2.0 [-2.7, -1.4] |
 # ## Try (then the last assert and the picture may not hold)
 # 1. DyDimAttn: `"DimAttn": "dydim"`. <details><summary>Answer</summary> Much the same: 2 % and 96 %. </details>
 # 2. No updates more: 0 for 60. <details><summary>Answer</summary> 7 % against 23 %, told 65 and 72 %. </details>

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+pytest.importorskip("shared")
+
 from shared.data import load, write_jsonl
 
 PACKAGE = __package__.split(".")[0]
