@@ -53,7 +53,7 @@ class Vocabulary:
         return len(self.known)
 
     @classmethod
-    def build(cls, texts: Iterable[str], size: int = 50_000) -> "Vocabulary":
+    def build(cls, texts: Iterable[str], size: int) -> "Vocabulary":
         """The most frequent words of the texts; `size` counts the special tokens. Ties go by the alphabet."""
         counts = Counter(word for text in texts for word in words(text))
         ranked = sorted(counts, key=lambda word: (-counts[word], word))

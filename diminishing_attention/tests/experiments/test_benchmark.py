@@ -22,6 +22,7 @@ from ...experiments.benchmark import (
     plain_losses,
 )
 from ...model import PointerGenerator
+from ...text import UNK
 
 TINY = dict(
     hidden=6, embedding=5, vocabulary=60, source=14, target=7, batch_size=3, documents=4, beam=3, decode_tokens=5
@@ -58,6 +59,15 @@ def test_the_plain_loop_computes_the_same_loss_and_gradients(project_once, calls
     pair = (torch.autograd.grad(loss, list(model.parameters())) for loss in (ours, plain))
     for one, other in zip(*pair, strict=True):
         assert torch.allclose(one, other, atol=1e-5) and one.abs().max() > 1e-6
+
+
+def test_the_decoder_reads_no_unknown_word():
+    """A copied one is a target with a number of its own, and <unk> where it is read."""
+    for seed in range(20):
+        torch.manual_seed(seed)
+        batch = make_batch(3, FLAGS)
+        read, told = batch.target_in[:, 1:], batch.target_out[:, :-1]
+        assert torch.equal(read, torch.where(told < FLAGS.vocabulary, told, UNK)) and (told >= FLAGS.vocabulary).any()
 
 
 def test_each_side_has_the_mechanism_of_its_name():

@@ -17,7 +17,7 @@ def ids(folder, split):
 
 
 def dialogues(name, count):
-    rows = [dict(document=["hi .", f"we meet at {i} pm", "ok"], summary=f"they meet at {i}") for i in range(count)]
+    rows = [dict(document=["hi .", f"we meet {i}", "ok"], summary=f"they meet at {i}") for i in range(count)]
     return [row | {"id": f"{name}-{i}"} for i, row in enumerate(rows)]
 
 
@@ -41,7 +41,7 @@ def test_dialogues_are_divided_as_the_text_says(tmp_path, monkeypatch):
     turns = load(str(out / "turns-data"), "train")
     assert [turn.id for turn in turns] == [f"train-{i}-{n}" for i in range(5) for n in range(4)]
     assert {sentence for turn in turns for sentence in turn.summary} == {
-        f"we meet at {i} pm" for i in range(5)
+        f"we meet {i}" for i in range(5)
     }  # the one turn that is long
     assert ids(out / "turns-data", "validation") == [f"{name}-0" for name in names[400:]]
     assert ids(out / "dialogues", "train") == [f"train-{i}" for i in range(240)]
@@ -61,4 +61,4 @@ def test_abstracts_are_divided_as_the_text_says(tmp_path, monkeypatch):
         assert len(train) == 1500 * (times or 1) and train[-1] == "train-1499" + "-11" * bool(times)
         assert validation == [f"train-{i}" + "-0" * bool(times) for i in (1500, 1501)]
     assert ids(tmp_path / "out/abstracts", "test") == ["validation-0", "validation-1"]
-    assert load(str(tmp_path / "out/marked"), "validation")[0].summary == ["we meet at 1500 pm"]
+    assert load(str(tmp_path / "out/marked"), "validation")[0].summary == ["we meet 1500"]
