@@ -42,14 +42,18 @@ def text_file(tmp_path):
     return path
 
 
-def test_lines_come_out_in_order_as_evaluate_decodes_them(run_dir, text_file, capsys):
+def test_lines_come_out_in_order_as_evaluate_decodes_them(run_dir, text_file, tmp_path, capsys):
     """A line each, blank lines skipped, whatever the batch size."""
     run = load_run(run_dir)
     items = encode_examples(list(read_texts([text_file])), run.tokenizer, SMALL.max_source, SMALL.max_target)
     expected = [run.tokenizer.decode(output.tokens) for output in decode_all(run, items, 3, True)]
     for size in ("1", "2", "16"):
         main([str(run_dir), str(text_file), "--batch-size", size])
-        assert capsys.readouterr().out.splitlines() == expected
+        output, errors = capsys.readouterr()
+        assert output.splitlines() == expected and not errors
+    main([str(run_dir), str(text_file), "--out", str(tmp_path / "out.txt")])
+    assert (tmp_path / "out.txt").read_text().splitlines() == expected
+    assert "document" in capsys.readouterr().err  # a progress bar, where the lines are not to be seen
 
 
 def test_each_document_gets_its_own_output(run_dir, text_file, monkeypatch):

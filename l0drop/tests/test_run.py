@@ -262,6 +262,8 @@ def test_a_full_disk_is_said_and_keeps_the_checkpoint_before(tmp_path, finished,
 
 def test_a_folder_in_use_is_refused(tmp_path, finished):
     assert run.holds_run(finished, resume=True) and not run.holds_run(tmp_path / "new", resume=True)
+    (tmp_path / "empty").mkdir()
+    assert not run.holds_run(tmp_path / "empty", resume=False)
     with pytest.raises(ValueError, match="already holds a run: add --resume"):
         run.holds_run(finished, resume=False)
     for path in (tmp_path, finished / "words"):

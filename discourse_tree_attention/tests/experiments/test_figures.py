@@ -122,7 +122,8 @@ def test_command_line_and_bad_input(tmp_path, capsys):
     low = {"systems": {"tree-n20": system("D-Tree", 20)}}
     (tmp_path / "low_resource_toy.json").write_text(json.dumps(low))
     (tmp_path / "m.json").write_text(json.dumps(METRICS))
-    main([str(tmp_path / "m.json"), str(tmp_path / "low_resource_toy.json"), "--out", str(tmp_path / "out")])
+    for _ in range(2):  # the second time into the same folder
+        main([str(tmp_path / "m.json"), str(tmp_path / "low_resource_toy.json"), "--out", str(tmp_path / "out")])
     names = {"figure_4", "figure_5", "rouge_m", "rouge_low_resource_toy", "low_resource_toy"}
     assert {path.stem for path in (tmp_path / "out").iterdir()} == names
     rows = ({"rouge1": "x"}, {"rouge1": VALUE | {"low": float("nan")}}, {"rouge1": VALUE | {"low": 10**400}})
