@@ -74,6 +74,8 @@ run evaluate "${MEDIUM[@]}" --csv $OUT/samsum_medium.csv
 run evaluate "${MEDIUM[@]}" "${SECTION_4_2[@]}" --csv $OUT/samsum_medium_section_4_2.csv
 run evaluate "${MEDIUM[@]}" --data $R/untouched --csv $OUT/samsum_medium_test.csv
 run evaluate "${MEDIUM[@]}" --data $R/untouched "${SECTION_4_2[@]}" --csv $OUT/samsum_medium_section_4_2_test.csv
+C=($R/medium-cov-? $R/medium-dim-? --max-length 60)   # differences to coverage, in intervals.csv
+for d in $R/data $R/untouched; do run evaluate "${C[@]}" --data $d; run evaluate "${C[@]}" --data $d "${SECTION_4_2[@]}"; done
 
 # BERTSum on MiniLM; no dropout inside its attention and the eager kernel make a step a quarter faster on a CPU.
 cp -r "$MINILM" $R/encoder

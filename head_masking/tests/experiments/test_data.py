@@ -40,9 +40,8 @@ def test_dialogues_are_divided_as_the_text_says(tmp_path, monkeypatch):
     assert ids(out / "sam-test", "test") == ["test-0", "test-1"]
     turns = load(str(out / "turns-data"), "train")
     assert [turn.id for turn in turns] == [f"train-{i}-{n}" for i in range(5) for n in range(4)]
-    assert {sentence for turn in turns for sentence in turn.summary} == {
-        f"we meet {i}" for i in range(5)
-    }  # the one turn that is long
+    said = {sentence for turn in turns for sentence in turn.summary}
+    assert said == {f"we meet {i}" for i in range(5)}  # the one turn of three words
     assert ids(out / "turns-data", "validation") == [f"{name}-0" for name in names[400:]]
     assert ids(out / "dialogues", "train") == [f"train-{i}" for i in range(240)]
     assert ids(out / "dialogues", "validation") == [f"train-{i}" for i in range(240, 243)]

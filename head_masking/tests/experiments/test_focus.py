@@ -80,9 +80,8 @@ def test_generated_pieces_have_their_words(tokenizer):
     kept = [word for word in words if word is not None]
     assert list(dict.fromkeys(kept)) == ["mara", "opened", "halls", "."]
     assert len(kept) > 4  # some word has several pieces
-    assert (
-        generated_words(tokenizer, [2, *tokenizer("Mara halls")["input_ids"][:-1]])[-1] == "halls"
-    )  # ended by its length
+    ended_by_its_length = [2, *tokenizer("Mara halls")["input_ids"][:-1]]
+    assert generated_words(tokenizer, ended_by_its_length)[-1] == "halls"
 
 
 def test_categories_by_hand():
