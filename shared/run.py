@@ -1,0 +1,259 @@
+"""Run folders, checkpoints, the command line and one-line errors: what accelerate and tyro leave to do.
+
+A run folder holds config.json, log.jsonl, what `load_run` of its package reads, and checkpoints/STEP.
+"""
+
+import argparse
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import shutil
+import sys
+from dataclasses import asdict, field, fields, make_dataclass, replace
+from pathlib import Path
+from typing import Annotated, Literal, get_args
+
+import tyro
+from annotated_types import Interval
+
+
+def one_line_errors(main):
+    """Decorator of `main`: a foreseen error ends in one line and exit code 2, or 1 where the system failed."""
+
+    @functools.wraps(main)
+    def run(arguments=None):
+        try:
+            main(arguments)
+            sys.stdout.flush()
+        except BrokenPipeError:  # the reader has gone; Python must not write the rest at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        except (ValueError, ImportError, OSError, MemoryError) as error:
+            print("error:", " ".join(str(error).split()) or type(error).__name__, file=sys.stderr)
+            sys.exit(1 if isinstance(error, OSError) else 2)
+        except KeyboardInterrupt:
+            sys.exit("stopped; a training goes on from its last checkpoint with --resume")
+
+    return run
+
+
+def parts_of(kind):
+    """A type and what it is made of: of Annotated[int, Interval(ge=1)] | None also int, the interval and None."""
+    return [kind, *(part for inner in get_args(kind) for part in parts_of(inner))]
+
+
+def check(config):
+    """ValueError for a number that is NaN or outside its `Interval` (0 to 10^9); then `config.check()`."""
+    for each in fields(config):
+        value, parts = getattr(config, each.name), parts_of(each.type)
+        if {int, float}.isdisjoint(parts) or value is None:
+            continue
+        given = next((part for part in parts if isinstance(part, Interval)), Interval())
+        low = 0 if given.ge is None else given.ge
+        high = 10**9 if given.le is None else given.le
+        if wrong := [n for n in (value if isinstance(value, tuple) else [value]) if not low <= n <= high]:
+            flag = each.name.replace("_", "-")
+            raise ValueError(f"--{flag} is {wrong[0]}; it must be from {low:,} to {high:,}")
+    if hasattr(config, "check"):
+        config.check()
+
+
+def read_flags(options, arguments=None, description=""):
+    """Read a command line into the dataclass `options` by tyro, which ends with its own words for a wrong flag."""
+    prog = f"python -m {getattr(sys.modules['__main__'].__spec__, 'name', options.__module__)}"
+    pairs_off = (tyro.conf.FlagCreatePairsOff,)
+    flags = tyro.cli(options, args=arguments, prog=prog, description=description, config=pairs_off)
+    check(getattr(flags, "config", flags))
+    return flags
+
+
+def parse(arguments, config_type, presets, description):
+    """Command line of `train` -> config, run folder, resume.
+
+    What no flag gives comes from --preset, else from the run of --init; with --resume, from the run that goes on.
+    """
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for flag in ("--out", "--preset", "--init"):
+        first.add_argument(flag, nargs="?")
+    first.add_argument("--resume", action="store_true")
+    given, _ = first.parse_known_args(arguments)
+    begun = given.resume and given.out and Path(given.out, "config.json").exists()
+    default = saved = read_config(given.out, config_type) if begun else None
+    if not saved or given.preset:
+        base = read_config(given.init, config_type) if given.init else config_type()
+        default = replace(base, **presets.get(given.preset, {}))
+    flags = make_dataclass("Flags", [
+        ("out", Annotated[Path, tyro.conf.arg(help="Run folder to make.")]),
+        ("config", tyro.conf.FlagConversionOff[tyro.conf.OmitArgPrefixes[config_type]], field(default=default)),
+        ("preset", Annotated[Literal[tuple(presets)], tyro.conf.arg(help="Named set of values.")], "tiny"),
+        ("resume", Annotated[bool, tyro.conf.arg(help="Go on after the last checkpoint, if there is one.")], False),
+    ])  # fmt: skip
+    options = read_flags(flags, arguments, description)
+    if saved:
+        changed = {name for name, value in vars(options.config).items() if value != getattr(saved, name)}
+        if wrong := changed - ({"steps"} if options.config.steps > saved.steps else set()):  # more steps lengthen it
+            raise ValueError(f"--resume keeps the values of {given.out}/config.json; leave out {', '.join(wrong)}")
+    return options.config, options.out, options.resume
+
+
+@contextlib.contextmanager
+def open_output(path, overwrite=False):
+    """Yield a new text file, or standard output for None; ValueError if it exists.
+
+    To `overwrite`, a file beside it takes its name at the end, when an input of that name has been read whole.
+    """
+    if path is None:
+        yield sys.stdout
+        return
+    target = path.with_name(f"{path.name}.{os.getpid()}.unfinished") if overwrite else path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        file = target.open("x", encoding="utf-8", newline="\n")
+    except FileExistsError:
+        raise ValueError(f"{path} exists: choose another name, or add --overwrite") from None
+    with file:
+        yield file
+    os.replace(target, path)
+
+
+def read_config(run_folder, config_type):
+    """The config of a run; ValueError where there is none, or one of another package or version."""
+    try:
+        values = json.loads(Path(run_folder, "config.json").read_text(encoding="utf-8"))["config"]
+        return config_type(**{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{run_folder} is not a run folder of this package and version: {error}") from None
+
+
+def last_checkpoint(run_folder):
+    """The folder of a run's last checkpoint, whose name is eight digits; None where there is none."""
+    return max(Path(run_folder, "checkpoints").glob("[0-9]" * 8), default=None)
+
+
+def load_weights(model, run_folder, name="model.safetensors"):
+    """Fill a model with a run's weights, or its last checkpoint's; ValueError: they are damaged, do not fit, or NaN."""
+    from safetensors.torch import load_model
+
+    path = Path(run_folder, name)
+    if not path.exists() and (checkpoint := last_checkpoint(run_folder)):
+        path = checkpoint / "model.safetensors"
+        print(f"{run_folder} is not finished: reading {path}", file=sys.stderr)
+    try:
+        load_model(model, path)
+    except Exception as error:  # safetensors and torch raise types of their own
+        raise ValueError(f"{path} is missing, cut off or does not fit config.json: {str(error)[:200]}") from None
+    if bad := [name for name, tensor in model.state_dict().items() if not tensor.isfinite().all()]:
+        raise ValueError(f"{path}: {bad[0]} holds NaN or infinite numbers: the training went wrong")
+
+
+def check_folder(out, resume):
+    """Whether `out` has a checkpoint to go on from; ValueError if it exists, but is no run or not to be resumed."""
+    if os.path.lexists(out) and not resume:
+        raise ValueError(f"{out} exists: add --resume to go on with it, or choose another --out")
+    names = {path.name for path in out.iterdir()} if out.exists() else set()
+    if names - {".lock"} and "config.json" not in names:
+        raise ValueError(f"{out} exists and is not a run: choose another --out")
+    return last_checkpoint(out) is not None
+
+
+def fingerprint(examples):
+    """A hash of data, by which a run that goes on knows them again."""
+    digest = hashlib.sha256()
+    for example in examples:
+        digest.update(repr(example).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()[:16]
+
+
+class RunFolder:
+    """The folder that a training has locked; `progress` is what a kill must not lose: "step", "log" (rows), more."""
+
+    def __init__(self, accelerator, path, progress, keep):
+        self.accelerator, self.path, self.progress, self.keep = accelerator, path, progress, keep
+        self.lock = os.open(path / ".lock", os.O_RDONLY)
+
+    def write(self, name, write):
+        """On every process, call write(path) with another name in the folder; then rename what is on the disk.
+
+        ValueError: the folder was moved, or another is in its place. OSError: no room or no right to write.
+        """
+        path, lock = self.path / f"{name}.unfinished", self.path / ".lock"
+        if not (lock.exists() and os.path.samestat(os.fstat(self.lock), os.stat(lock))):
+            raise ValueError(f"{self.path} was moved or removed while it was trained: the training stops")
+        try:
+            write(path)
+            self.accelerator.wait_for_everyone()
+            if self.accelerator.is_main_process:
+                for file in path.rglob("*") if path.is_dir() else [path]:
+                    with file.open("r+b") as handle:
+                        os.fsync(handle.fileno())
+                os.replace(path, self.path / name)
+        except Exception as error:  # torch and safetensors raise types of their own for a full disk
+            raise OSError(f"{self.path / name} cannot be written ({error}): make room, then --resume") from None
+
+    def save_checkpoint(self, row):
+        """Add a row to log.jsonl, write checkpoints/STEP, and remove all but the last `keep` checkpoints."""
+        self.progress |= {"step": row["step"], "log": [*self.progress["log"], row]}
+        log = "".join(json.dumps(row) + "\n" for row in self.progress["log"])
+
+        def write(path):
+            self.accelerator.save_state(str(path))
+            (path / "progress.json").write_text(json.dumps(self.progress))
+
+        self.write("log.jsonl", lambda path: path.write_text(log))
+        self.write(f"checkpoints/{row['step']:08d}", write)
+        for path in sorted((self.path / "checkpoints").glob("[0-9]" * 8))[: -self.keep]:
+            shutil.rmtree(path, ignore_errors=True)
+        if self.accelerator.is_main_process and not sys.stderr.isatty():  # where no progress bar is seen
+            print(f"{self.path}: {json.dumps(row)}", file=sys.stderr, flush=True)
+
+    def load_checkpoint(self):
+        """Load the last checkpoint; ValueError: it is damaged, or of another number of processes."""
+        from accelerate.utils import load as load_safely
+
+        folder, processes = last_checkpoint(self.path), self.accelerator.num_processes
+        try:
+            if len(states := list(folder.glob("random_states_*.pkl"))) != processes:
+                raise ValueError(f"{len(states)} processes wrote it, {processes} would read it")
+            for state in states:
+                load_safely(state)  # load_state would log a damaged one, and go on with other random numbers
+            self.accelerator.load_state(str(folder))
+            return json.loads((folder / "progress.json").read_text())
+        except Exception as error:  # as many types as there are kinds of damage
+            raise ValueError(f"{folder} cannot be resumed ({str(error)[:200]}): train anew in another --out") from None
+
+
+@contextlib.contextmanager
+def training(accelerator, out, config, write_files, begun, data, first, keep=1, **more):
+    """Lock the run folder `out` for one training: make it, or load its last checkpoint. Yields a `RunFolder`.
+
+    Args:
+        write_files: called with a new folder, writes what stands beside the weights. begun: what `check_folder` said.
+        data: {"training": examples, "validation": examples}, by which a run that goes on knows them again.
+        first, more: first row of the log, and what else the progress begins with. keep: checkpoints to keep.
+    """
+    from filelock import FileLock, Timeout
+
+    data = {name: fingerprint(data[name]) for name in data}
+    lock = FileLock(out / ".lock")
+    try:
+        if accelerator.is_main_process:
+            out.mkdir(parents=True, exist_ok=True)
+            lock.acquire(timeout=0)
+            if check_folder(out, resume=True) != begun:
+                raise ValueError(f"another process trained in {out} meanwhile: --resume goes on with it")
+        accelerator.wait_for_everyone()
+        folder = RunFolder(accelerator, out, {"step": 0, "log": [first], "data": data, **more}, keep)
+        if begun:
+            folder.progress = folder.load_checkpoint()
+        if changed := [name for name in data if folder.progress["data"][name] != data[name]]:
+            raise ValueError(f"the {changed[0]} data are no longer those that {out} began with: restore them")
+        saved = {"package": type(config).__module__.split(".")[-2], "config": asdict(config)}  # steps may be more now
+        folder.write("config.json", lambda path: path.write_text(json.dumps(saved, indent=1) + "\n"))
+        if not begun and accelerator.is_main_process:
+            write_files(out)
+        yield folder
+    except Timeout:
+        raise ValueError(f"another process trains in {out}: wait for it, or choose another --out") from None
+    finally:
+        lock.release()
