@@ -1,6 +1,5 @@
 """Checks (*: `nox` runs all of them) and jobs (-: run when named). One of them: `nox -s NAME`, e.g. `nox -s l0drop`."""
 
-import ast
 import importlib.util
 import logging
 import os
@@ -10,8 +9,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import urllib.parse
-import urllib.request
 from pathlib import Path
 
 import nox
@@ -25,7 +22,7 @@ PACKAGES = {
     "head_masking": "content selection by masking attention heads",
     "diminishing_attention": "attention scores that diminish with repetition",
     "discourse_tree_attention": "attention heads fixed by a discourse tree",
-    "shared": "data, toy corpus, ROUGE and timing",
+    "shared": "data, toy corpus, scores, timing, run folders",
 }
 PAPERS = [name for name in PACKAGES if name != "shared"]
 # What a package's tests try if it is there, beyond its requirements.
@@ -34,19 +31,19 @@ OPTIONAL = {
     "diminishing_attention": ["bert-score", "POT", "aclsum"],  # Table 2, data
     "discourse_tree_attention": ["rst2dep", "depedit"],  # another conversion of trees, to compare with
 }
-# Imports the modules of a copied package that must not want `shared`, which is not there, and its tests: those that do
-# want it leave themselves out.
+# Of a copied package without `shared`: the modules that must not want it are imported, the commands say what they want.
 IMPORT_ALONE = """
-import importlib, pathlib, sys, pytest
-folder, *skip = sys.argv[1:]
+import importlib, pathlib, subprocess, sys
+folder = sys.argv[1]
 for path in sorted(pathlib.Path(folder).rglob("*.py")):
-    if path.name not in skip and not {"tests", "experiments"} & set(path.parts):
-        importlib.import_module(".".join(path.with_suffix("").parts).removesuffix(".__init__"))
-sys.exit(pytest.main([folder, "--collect-only", "-qq"]))
+    name = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+    if path.name in ("train.py", "evaluate.py", "predict.py"):
+        ended = subprocess.run([sys.executable, "-m", name, "--help"], capture_output=True, text=True)
+        assert ended.returncode and "shared" in ended.stderr and ended.stderr.count("\\n") == 1, ended.stderr
+    elif path.name not in ("loading.py", "decode.py", "lesson.py") and "tests" not in path.parts:
+        importlib.import_module(name)
 """
-NOT_ALONE = ("train.py", "evaluate.py", "predict.py", "lesson.py")  # want shared; or run for long
-# Left to a package's own session, to keep `standalone` short; its test_predict.py trains, loads and predicts.
-NOT_STANDALONE = ("train", "evaluate", "run", "lesson", "readme")
+NOT_STANDALONE = ("lesson", "readme")  # tests left to a package's own session
 
 # Tests never reach the network, open no window, and use one thread: on a busy machine two are slower.
 TEST_ENV = {
@@ -67,41 +64,35 @@ HAS_UV = bool(shutil.which(os.environ.get("UV", "uv")) or importlib.util.find_sp
 nox.needs_version = ">=2024.10.9"
 nox.options.default_venv_backend = "uv" if HAS_UV else "virtualenv"
 logging.getLogger("nox").addFilter(lambda record: record.msg != "uv binary not found.")  # virtualenv does as well
-# The tested versions, unless the user sets another file. A URL, because pip would split a path at its spaces.
-os.environ.setdefault("PIP_CONSTRAINT", (ROOT / ".ci" / "constraints.txt").as_uri())
 
 
 def pip_settings_for_uv() -> dict[str, str]:
-    """The settings of pip that decide what is installed, as variables of uv, which reads none of pip's itself.
-
-    A user's own UV_... variables win. pip takes the best version of all its indexes, so uv must, too.
-    """
+    """pip's settings of where packages come from as variables of uv, which reads none of pip's; a user's UV_... win."""
     command = [sys.executable, "-m", "pip", "config", "list"]
     listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout  # empty where there is no pip
-    pip = {name: ast.literal_eval(value) for name, value in re.findall(r"^global\.([\w-]+)=(.+)$", listed, re.M)}
-    for name in ("find-links", "index-url", "extra-index-url", "no-index", "cert", "constraint"):
+    pip = dict(re.findall(r"^global\.([\w-]+)='(.*)'$", listed, re.M))
+    for name in ("find-links", "index-url", "extra-index-url", "cert"):
         pip[name] = os.environ.get(f"PIP_{name.upper().replace('-', '_')}", pip.get(name, ""))
-    constraint = urllib.parse.urlsplit(pip["constraint"])
-    path = urllib.request.url2pathname(constraint.path) if constraint.scheme == "file" else pip["constraint"]
     uv = {
-        # Relative, for uv splits it at blanks, too.
-        "UV_CONSTRAINT": os.path.relpath(path, ROOT) if os.path.exists(path) else path,
         "UV_FIND_LINKS": ",".join(pip["find-links"].split()),
         "UV_DEFAULT_INDEX": pip["index-url"],
         "UV_INDEX": " ".join(pip["extra-index-url"].split()),
-        "UV_NO_INDEX": pip["no-index"],
-        "UV_INDEX_STRATEGY": "unsafe-best-match",
+        "UV_INDEX_STRATEGY": "unsafe-best-match",  # the best version of all indexes, as pip takes it
         "SSL_CERT_FILE": pip["cert"],
     }
     return {name: value for name, value in uv.items() if value and name not in os.environ}
 
 
 def install(session: nox.Session, *what: str) -> None:
-    """Install with uv or pip, whichever made the session's environment; both find the same versions."""
-    if session.venv_backend == "uv":
-        session.install(*what, env=pip_settings_for_uv())
-    else:
-        session.install(*what)
+    """Install the tested versions with uv or pip, whichever made the session's environment."""
+    env = pip_settings_for_uv() if session.venv_backend == "uv" else {}
+    session.install("-c", ".ci/constraints.txt", *what, env=env)
+
+
+def requirements(name: str) -> list[str]:
+    """Arguments of `install` for a package, its experiments included."""
+    files = [f"{name}/requirements.txt", f"{name}/experiments/requirements.txt"]
+    return [argument for file in files if (ROOT / file).exists() for argument in ("-r", file)]
 
 
 def package_python(session: nox.Session, name: str) -> str:
@@ -121,8 +112,8 @@ def chosen_package(session: nox.Session) -> tuple[str, list[str]]:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check style, the import rules, and that copies of one code are still alike; test the checks themselves."""
-    install(session, "ruff", "pytest")
+    """Check style and the import rules; test the checks themselves."""
+    install(session, "ruff", "pytest", "jupytext", "nbformat")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("python", ".ci/imports.py", *PAPERS)
@@ -139,7 +130,7 @@ def register_tests(name: str) -> None:
     """Register the session that tests one package."""
 
     def tests(session: nox.Session) -> None:
-        install(session, "-r", f"{name}/requirements.txt", "pytest", *OPTIONAL.get(name, []))
+        install(session, *requirements(name), "pytest", *OPTIONAL.get(name, []))
         session.run("python", "-m", "pytest", f"{name}/tests", *session.posargs, env=TEST_ENV)
 
     tests.__doc__ = f"Test {name}: {PACKAGES[name]}. What follows -- goes to pytest."
@@ -153,45 +144,50 @@ for package_name in PACKAGES:
 @nox.session(venv_backend="none")
 @nox.parametrize("package", PAPERS, ids=PAPERS)
 def standalone(session: nox.Session, package: str) -> None:
-    """Copy, rename and nest a package's folder, whole and without experiments/: it imports alone, its tests pass."""
+    """Copy, rename and nest a package's folder: its tests pass without `shared`, its commands run beside it."""
     python = package_python(session, package)
-    for whole in (True, False):
+    for with_shared in (False, True):
         # Outside the repository, where neither `shared` nor the settings of pyproject.toml can be found by accident.
-        with tempfile.TemporaryDirectory() as folder:
-            top = Path(folder)
-            nest = top / "vendor" / "inner"
-            nest.mkdir(parents=True)
-            (top / "pytest.ini").write_text("[pytest]\n")
-            (nest / "__init__.py").touch()
-            (nest.parent / "__init__.py").touch()
-            skip = shutil.ignore_patterns("__pycache__", *([] if whole else ["experiments"]))
-            shutil.copytree(ROOT / package, nest / f"{package}_copied", ignore=skip)
+        with tempfile.TemporaryDirectory() as folder, session.chdir(folder):
+            copied = f"vendor/inner/{package}_copied"
+            # What wants no `shared` wants no experiments/ either; with them, all tests can be collected.
+            skip = shutil.ignore_patterns("__pycache__", *([] if with_shared else ["experiments"]))
+            shutil.copytree(ROOT / package, copied, ignore=skip)
+            for path in ("vendor/__init__.py", "vendor/inner/__init__.py", "pytest.ini"):
+                Path(path).write_text("[pytest]\n" if path == "pytest.ini" else "")
             # The path is for the commands that a test starts as processes of their own.
             options = {"env": {**TEST_ENV, "PYTHONPATH": folder}, "external": True}
-            copied = f"vendor/inner/{package}_copied"
-            with session.chdir(top):
-                session.run(python, "-c", IMPORT_ALONE, copied, *NOT_ALONE, silent=True, **options)
-                shutil.copytree(ROOT / "shared", top / "shared", ignore=skip)
-                left = [f"--ignore={copied}/tests/test_{name}.py" for name in NOT_STANDALONE]
-                left += [f"--ignore={copied}/tests/experiments"]
-                if whole:  # the laboratory's tests run in the package's own session; here they are only collected
-                    session.run(
-                        python, "-m", "pytest", "--collect-only", "-qq", f"{copied}/tests", silent=True, **options
-                    )
-                session.run(python, "-m", "pytest", f"{copied}/tests", *left, *session.posargs, **options)
+            pytest = [python, "-m", "pytest", *session.posargs]
+            if with_shared:
+                shutil.copytree(ROOT / "shared", "shared", ignore=skip)
+                session.run(*pytest, "--collect-only", "-qq", copied, silent=True, **options)
+                session.run(*pytest, f"{copied}/tests/test_commands.py", **options)
+            else:
+                session.run(python, "-c", IMPORT_ALONE, copied, **options)
+                session.run(
+                    *pytest, copied, *(f"--ignore={copied}/tests/test_{n}.py" for n in NOT_STANDALONE), **options
+                )
+
+
+@nox.session(default=False)
+def together(session: nox.Session) -> None:
+    """Run the tests of all packages in one process, in both orders: none leaves anything behind for the next."""
+    optional = [name for names in OPTIONAL.values() for name in names]
+    install(session, *(argument for name in PACKAGES for argument in requirements(name)), "pytest", *optional)
+    folders = [f"{name}/tests" for name in PACKAGES]
+    for order in (folders, folders[::-1]):
+        session.run("python", "-m", "pytest", *order, *session.posargs, env=TEST_ENV)
 
 
 @nox.session
 @nox.parametrize("package", PAPERS, ids=PAPERS)
 def lesson(session: nox.Session, package: str) -> None:
-    """Run a lesson, which shows a paper's effect in seconds: nox -s lesson -- l0drop; --write executes its notebook."""
-    rest = [argument for argument in session.posargs if argument != "--write"]
-    if rest and package not in rest:
-        session.skip(f"asked for: {', '.join(rest)}")
-    if not (ROOT / package / "lesson.py").exists():
-        session.skip(f"{package} has no lesson yet")
+    """Run a lesson, which shows a paper's effect in seconds: nox -s lesson -- l0drop [--write or --seeds]."""
+    names = [argument for argument in session.posargs if not argument.startswith("--")]
+    if names and package not in names:
+        session.skip(f"asked for: {', '.join(names)}")
     install(session, "-r", f"{package}/requirements.txt", "matplotlib", "jupytext", "nbclient", "ipykernel")
-    mode = "write" if "--write" in session.posargs else "check"
+    mode = next((argument[2:] for argument in session.posargs if argument.startswith("--")), "check")
     session.run("python", ".ci/lesson.py", mode, package, env=TEST_ENV)
 
 

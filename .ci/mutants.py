@@ -85,12 +85,9 @@ def run_suite(folder: Path, package: str, changed: str = "") -> tuple[str, str]:
             os.killpg(process.pid, signal.SIGKILL)
             return "timeout", f"over {TIMEOUT} s"
     lines = output.strip().splitlines() or ["no output"]
-    failed = [line for line in lines if line.startswith("FAILED ")]
-    outcome = {0: "passed", 1: "failed"}.get(process.returncode, "error")
-    if outcome == "failed" and not failed:  # errors while collecting or in a fixture's set-up
-        failed = [line for line in lines if line.startswith("ERROR ")]
-        outcome = "failed" if any("::" in line for line in failed) else "error"
-    return outcome, (failed or lines)[0 if failed else -1].removeprefix("FAILED ").split(" - ")[0]
+    failed = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
+    outcome = {0: "passed", 1: "failed"}.get(process.returncode, "error")  # 2: errors while collecting
+    return outcome, (failed or lines)[0 if failed else -1].split(" - ")[0]
 
 
 def main(arguments: list[str], root: Path = ROOT) -> int:

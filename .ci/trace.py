@@ -1,6 +1,6 @@
 """Trace every equation, algorithm and deviation of a package from its PAPER.md to code and test, and back.
 
-    python .ci/trace.py [PACKAGE ...]        default: every folder that holds a run.py
+    python .ci/trace.py [PACKAGE ...]        default: every folder that holds a PAPER.md
 
 What a PAPER.md says (tables under their `##` headings; a cell may name several places or tests):
 
@@ -238,11 +238,11 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         description="Trace equations, algorithms and deviations between PAPER.md and code."
     )
-    parser.add_argument("packages", nargs="*", help="package folders below the root; default: those with a run.py")
+    parser.add_argument("packages", nargs="*", help="package folders below the root; default: those with a PAPER.md")
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent)
     options = parser.parse_args(arguments)
     failed = False
-    for name in options.packages or sorted(path.parent.name for path in options.root.glob("*/run.py")):
+    for name in options.packages or sorted(path.parent.name for path in options.root.glob("*/PAPER.md")):
         package = Package(options.root / name)
         rows, deviations = package.check_equations(), package.check_deviations()
         algorithms = sum(label.startswith("Algorithm") for label in rows)

@@ -1,6 +1,7 @@
-"""The checks can fail: imports.py, mutants.py and trace.py on small packages made here."""
+"""The checks can fail: imports.py, lesson.py, mutants.py and trace.py on small packages made here."""
 
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
@@ -15,86 +16,79 @@ def load(name: str):
     return module
 
 
-imports, mutants, trace = load("imports"), load("mutants"), load("trace")
+imports, lesson, mutants, trace = (load(name) for name in ("imports", "lesson", "mutants", "trace"))
 
 
 def package(root: Path, name: str = "paper", **files: str) -> Path:
     """Write a package; in a file's name `__` stands for a slash, and `_py`, `_md`, `_txt` for its ending."""
-    (root / name / "tests").mkdir(parents=True, exist_ok=True)
     for path, text in {
         "__init___py": "",
+        "PAPER_md": "",
         "model_py": "import torch\n",
-        "run_py": "import json\n",
         "tests____init___py": "",
+        "experiments____init___py": "",
         **files,
     }.items():
-        stem, ending = path.replace("tests__", "tests/").rsplit("_", 1)
+        stem, ending = re.sub("^(tests|experiments)__", r"\1/", path).rsplit("_", 1)
+        (root / name / stem).parent.mkdir(parents=True, exist_ok=True)
         (root / name / f"{stem}.{ending}").write_text(text)
     return root
-
-
-LONG = 'def long(x):\n    """{}"""\n' + "    x += 1\n" * 9
-TWIN = '# Same as paper/model.py:f\ndef f(x):\n    """Doc."""\n    return x\n'
 
 
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"model_py": "import shared.data\n"}, "only evaluate.py"),
-        ({"model_py": "def f():\n    from shared import data\n"}, "only evaluate.py"),
-        ({"lesson_py": "from shared import data\n"}, "only evaluate.py"),
-        ({"model_py": "from paper import gates\n"}, "relatively"),
-        ({"tests__test_a_py": "from paper import gates\n"}, "relatively"),
+        ({"model_py": "import shared.data\n"}, "only evaluate, loading, predict, train and experiments/"),
+        ({"model_py": "def f():\n    from shared import data\n"}, "only evaluate"),
+        ({"config_py": "from shared import run\n"}, "only evaluate"),
+        ({"decode_py": "from shared import data\n"}, "only evaluate"),
+        ({"lesson_py": "from shared import data\n"}, "only evaluate"),
+        ({"tests__test_a_py": "from shared import rouge\n"}, "importorskip"),
+        ({"config_py": "from . import loading\n"}, "must not import loading.py, which wants shared"),
+        ({"decode_py": "from . import predict\n"}, "must not import predict.py, which wants shared"),
+        ({"gates_py": "from . import config\n"}, "must not import config.py: the idea"),
+        ({"model_py": "from .loading import load_run\n"}, "must not import loading.py: the idea"),
         ({"loading_py": "from .train import train\n"}, "must not import train.py"),
         ({"evaluate_py": "from .train import train\n"}, "must not import train.py"),
         ({"__init___py": "from . import model, train\n"}, "must not import train.py"),
-        ({"model_py": "from .run import load_weights\n"}, "must not import run.py: the idea"),
-        ({"gates_py": "from . import config\n"}, "must not import config.py: the idea"),
-        ({"decode_py": "from . import predict\n"}, "must not import predict.py, which wants shared"),
         ({"train_py": "from .experiments import figures\n"}, "must not import experiments/"),
         ({"model_py": "def f():\n    from .experiments.entmax import g\n"}, "must not import experiments/"),
         ({"tests__test_a_py": "from ..experiments import figures\n"}, "must not import experiments/"),
-        ({"run_py": "from shared.data import load\n"}, "only evaluate.py"),
-        ({"run_py": "from .train import train\n"}, "must not import train.py"),
-        ({"requirements_txt": "# tyro\ntorchvision\n"}, "paper/model.py:1: torch is not in paper/requirements.txt"),
-        ({"run_py": "import accelerate, tyro\n"}, "run.py imports accelerate"),
-        ({"run_py": "import torch\n"}, "paper/run.py:1: not the same file"),
-        ({"text_py": LONG.format("another word")}, "paper/text.py:1: long is the same as in"),
+        ({"model_py": "from paper import gates\n"}, "relatively"),
+        ({"tests__test_a_py": "from paper import gates\n"}, "relatively"),
         ({"train_py": "from other.model import x\n"}, "must not import other"),
         ({"gates_py": "import pandas\n"}, "gates.py imports pandas"),
-        ({"train_py": "from accelerate import x\n"}, "import accelerate inside the function that uses it"),
+        ({"model_py": "import tokenizers\n"}, "model.py imports tokenizers"),
+        ({"requirements_txt": "# torch\ntorchvision\n"}, "paper/model.py:1: torch is not in requirements.txt"),
+        ({"train_py": "import tyro\n"}, "paper/train.py:1: tyro is not in requirements.txt"),
+        ({"experiments__a_py": "import entmax\n"}, "a.py:1: entmax is not in requirements.txt"),
+        ({"train_py": "import pandas\n", "experiments__requirements_txt": "pandas\n"}, "pandas is not in"),
+        *[({"train_py": f"import {name}\n"}, f"import {name} inside the function") for name in sorted(imports.HEAVY)],
+        ({"experiments__a_py": "import matplotlib.pyplot\n"}, "import matplotlib inside the function"),
         ({"text_py": "AutoModel.from_pretrained(x, True)\n"}, "AutoModel.from_pretrained must say trust_remote_code"),
         ({"train_py": "AutoModel.from_config(x, trust_remote_code=True)\n"}, "must say trust_remote_code=False"),
-        ({"tests__test_a_py": "from shared import rouge\n"}, "importorskip"),
-        ({"model_py": "# Same as other/model.py:f\ndef f(x):\n    return x + 1\n"}, "no longer the same"),
-        ({"model_py": "# Same as other/model.py:f\ndef f(x):\n    return y\n"}, "no longer the same"),
-        ({"model_py": "# Same as other/model.py:g\ndef g(x):\n    return x\n"}, "no such twin"),
-        ({"model_py": "# Same as other/text.py:h\ndef h(x):\n    return x\n"}, "does not say '# Same as' in turn"),
-        ({"model_py": "# Same as other/model.py:f\n\ndef f(x):\n    return x\n"}, "does not stand just above"),
     ],
 )
 def test_imports_finds_each_broken_rule(tmp_path, capsys, files, message):
-    package(tmp_path, "other", model_py=TWIN, text_py="def h(x):\n    return x\n", words_py=LONG.format("words"))
-    package(tmp_path, "third")
-    assert imports.main(["paper"], package(tmp_path, **files)) == 1
+    package(tmp_path, "other")
+    assert imports.main(["paper"], package(tmp_path, **{"requirements_txt": "torch\n"} | files)) == 1
     assert message in capsys.readouterr().out
 
 
 def test_imports_passes_what_is_allowed(tmp_path):
-    run = "import json\nimport tyro\n\ndef save():\n    import accelerate\n"
-    package(tmp_path, "other", model_py=TWIN, run_py=run, text_py="# Same as paper/gates.py:long\n" + LONG)
-    (tmp_path / "paper/experiments").mkdir(parents=True)
-    (tmp_path / "paper/experiments/figures.py").write_text("import numpy\nfrom shared import data\n")
+    package(tmp_path, "other")
     files = {
-        "requirements_txt": "torch>=2\nnumpy\nTyro\ntqdm # bars\nmatplotlib\nentmax\n",
-        "run_py": run,
-        "predict_py": "import tyro\nfrom shared.data import load\nfrom .run import load_weights\n"
+        "requirements_txt": "torch>=2\nnumpy\nTyro\nannotated-types\ntqdm # bars\nmatplotlib\n",
+        "experiments__requirements_txt": "entmax\n",
+        "experiments__a_py": "import entmax\nfrom shared import score\nfrom ..train import train\nfrom . import b\n",
+        "config_py": "from annotated_types import Interval\nfrom .model import f\n",
+        "loading_py": "from shared.run import load_weights\nfrom .config import TrainConfig\n",
+        "decode_py": "import tqdm\nfrom .loading import Run\n",
+        "train_py": "import tyro\nfrom . import loading\nfrom shared import run\ndef f():\n    import accelerate\n",
+        "predict_py": "from . import decode\n"
         "x = [AutoModel.from_pretrained(1, trust_remote_code=False), Tokenizer.from_pretrained(1)]\n",
-        "model_py": "import math\nimport numpy\n\n# Same as other/model.py:f\ndef f(x):\n    return x\n",
-        "gates_py": "def g():\n    import entmax\n# Same as other/text.py:long\n" + LONG,
-        "loading_py": "from .run import load_weights\nfrom .model import f\n",
+        "model_py": "import math\nimport numpy\n\ndef g():\n    import entmax\n",
         "lesson_py": "import matplotlib\nfrom paper import model\n",
-        "train_py": "import tqdm\nfrom shared.data import load\n",
         "tests__test_a_py": 'import pytest\npytest.importorskip("shared")\nfrom shared import rouge\n',
     }
     assert imports.main(["paper"], package(tmp_path, **files)) == 0
@@ -160,6 +154,65 @@ def test_mutants_need_a_suite_that_passes_and_a_list_that_parses(tmp_path, capsy
     assert mutants.main(["paper"], tmp_path) == 2
     assert "does not pass without mutants" in capsys.readouterr().out
     assert mutants.main([], tmp_path) == 2
+
+
+LESSON = """# %% [markdown]
+# How many?
+
+# %%
+import sys
+from pathlib import Path
+
+folder = Path(__file__).parent
+sys.path.insert(0, str(folder.parent))
+half = __import__(f"{folder.name}.model").model.half
+seed = 0
+print(half(4 + 2 * seed), Path.cwd().name == folder.parents[1].name, (folder / "tests").exists())
+
+# %% tags=["picture"]
+"""
+
+
+def written(root: Path) -> Path:
+    """A package with a lesson, and its notebook as if it had been executed."""
+    folder = package(root, model_py=MODEL, lesson_py=LESSON) / "paper"
+    notebook = lesson.jupytext.reads(LESSON, "py:percent")
+    image = {"output_type": "display_data", "data": {"image/png": "UE5H"}, "metadata": {}}
+    for cell in notebook.cells[1:]:
+        cell.execution_count, cell.outputs = 1, [lesson.nbformat.from_dict(image)]
+    lesson.nbformat.write(notebook, folder / "lesson.ipynb")
+    (folder / "lesson.png").write_bytes(b"PNG")
+    return folder
+
+
+def test_lesson_runs_in_a_renamed_copy_with_each_seed(tmp_path, capfd):
+    folder = written(tmp_path)
+    for seed in (0, 2):
+        lesson.run(folder, seed)
+    assert capfd.readouterr().out == "2.0 True False\n4.0 True False\n"
+    (folder / "lesson.py").write_text("assert False\nseed = 0\n")
+    with pytest.raises(lesson.subprocess.CalledProcessError):
+        lesson.run(folder)
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        ("lesson.py", "# How many?", "# How few?", "lesson.ipynb has other cells than lesson.py"),
+        ("lesson.py", "seed = 0", "seed = 0  #", "lesson.ipynb has other cells than lesson.py"),
+        ("lesson.ipynb", '"execution_count": 1', '"execution_count": null', "lesson.ipynb was not executed"),
+        ("lesson.png", "PNG", "GIF", "lesson.png is not the notebook's picture"),
+        ("lesson.py", "seed = 0", "seed = 0" + "\n" * 180, "lines; at most 180"),
+    ],
+)
+def test_lesson_and_its_notebook_must_agree(tmp_path, file, old, new, message):
+    folder = written(tmp_path)
+    assert lesson.problems(folder) == []
+    text = (folder / file).read_text()
+    assert old in text
+    (folder / file).write_text(text.replace(old, new, 1))
+    found = lesson.problems(folder)
+    assert any(message in line and "nox -s lesson -- paper --write" in line for line in found)
 
 
 README = """# Paper
