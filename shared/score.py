@@ -1,0 +1,225 @@
+"""From predictions to tables: scores, intervals and differences of systems, each with its seeds.
+
+python -m shared.score runs/base-1.jsonl runs/base-2.jsonl runs/l0-1.jsonl runs/l0-2.jsonl --csv table.csv
+
+`evaluate` and `predict` of a package write a line for each document:
+
+    {"id": "7", "prediction": "...", "references": [["..."]], "system": "l0", "seed": 1, "pruned": [12, 25]}
+
+Further numbers are the document's own measures: a number counts as it is, a pair [part, whole] as a share in percent
+of all documents together. A value is the mean over the seeds of a system. Its interval is over documents, by the
+percentile bootstrap; a second one is over seeds, by Student's t. p is that of approximate randomisation.
+"""
+
+import csv
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple, TextIO
+
+import numpy as np
+import tyro
+
+from . import rouge
+from .data import read_jsonl, split_sentences
+from .run import one_line_errors, open_output, read_flags
+
+SAMPLES = {"mean": 10_000, "share": 10_000, "bleu": 1000}  # resamples of an interval, random swaps of a test
+TEXT = ("id", "prediction", "references", "system", "seed")  # what is no measure of a document
+
+
+class Measure(NamedTuple):
+    """What the documents of a system add up to: (seeds, n, k) counts, and what the sum of each of the k is for."""
+
+    kind: Literal["mean", "share", "bleu"]
+    counts: np.ndarray
+
+    def of_seeds(self, documents: np.ndarray) -> np.ndarray:
+        """(seeds, ...) values of (..., n) documents, by their places."""
+        sums = self.counts[:, documents].sum(-2)  # (seeds, ..., k)
+        if self.kind == "mean":
+            return sums[..., 0] / documents.shape[-1]
+        if self.kind == "share":
+            return 100 * sums[..., 0] / sums[..., 1]
+        return np.apply_along_axis(corpus_bleu, -1, sums)
+
+    def value(self, documents: np.ndarray) -> np.ndarray:
+        """(...,) means over seeds of `of_seeds`."""
+        return self.of_seeds(documents).mean(0)
+
+
+def join(measures: Sequence[Measure], axis: int = 0) -> Measure:
+    """Several seeds of a system as one measure; with axis 1, the documents of several systems."""
+    return Measure(measures[0].kind, np.concatenate([one.counts for one in measures], axis))
+
+
+def corpus_bleu(sums: np.ndarray) -> float:
+    """BLEU of sums over sentences: matches and n-grams of orders 1 to 4, length, reference length."""
+    from sacrebleu.metrics import BLEU
+
+    whole = sums.astype(int).tolist()
+    return BLEU.compute_bleu(whole[:4], whole[4:8], *whole[8:], smooth_method="exp").score
+
+
+def bleu_counts(rows: Sequence[dict], lowercase: bool) -> list[list[float]]:
+    """(n, 10) what `corpus_bleu` takes the sums of."""
+    from sacrebleu.metrics import BLEU
+
+    metric = BLEU(lowercase=lowercase)
+    references = [[[" ".join(in_lines(reference))] for reference in row["references"]] for row in rows]
+    parts = [metric.corpus_score([row["prediction"]], own) for row, own in zip(rows, references, strict=True)]
+    return [[*part.counts, *part.totals, part.sys_len, part.ref_len] for part in parts]
+
+
+def in_lines(text: str | Sequence[str]) -> list[str]:
+    """Sentences of a prediction or a reference, both split alike: its lines, split further."""
+    parts = text.split("\n") if isinstance(text, str) else text
+    return [sentence for part in parts for sentence in split_sentences(part)]
+
+
+def measure(rows: Sequence[dict], metric: str) -> dict[str, Measure]:
+    """The measures of one run, by name; ValueError: a row lacks one."""
+    columns = {}
+    if metric == "rouge":
+        references = [[in_lines(reference) for reference in row["references"]] for row in rows]
+        values = rouge.score([in_lines(row["prediction"]) for row in rows], references)
+        columns = {name: values[name] for name in ("rouge1", "rouge2", "rougeLsum")}
+    elif metric == "bleu":
+        columns = {"bleu": bleu_counts(rows, False), "bleu_lc": bleu_counts(rows, True)}
+    for name, value in rows[0].items():
+        if name not in TEXT and not isinstance(value, str):
+            if lacking := [row["id"] for row in rows if name not in row]:
+                raise ValueError(f"{rows[0]['system']}: document {lacking[0]} has no {name!r}")
+            columns[name] = [row[name] for row in rows]
+    counts = {name: np.asarray(column, dtype=float).reshape(1, len(rows), -1) for name, column in columns.items()}
+    kinds = {1: "mean", 2: "share", 10: "bleu"}  # by k
+    return {name: Measure(kinds[own.shape[-1]], own) for name, own in counts.items()}
+
+
+def describe(of: Measure, minus: Measure | None = None, paired: bool = True) -> dict:
+    """Value with its intervals, or the difference of two systems with its p-value too; `paired`: seed by seed."""
+    from scipy.stats import bootstrap, permutation_test, t
+
+    n = of.counts.shape[1]
+    every, settings = np.arange(n), {"n_resamples": SAMPLES[of.kind], "vectorized": True, "batch": 100, "rng": 0}
+
+    def statistic(documents: np.ndarray, axis: int = -1) -> np.ndarray:
+        return of.value(documents) - (minus.value(documents) if minus else 0)
+
+    row = dict.fromkeys(("value", "low", "high"), float(statistic(every)))
+    row |= dict.fromkeys(("p", "seeds_low", "seeds_high", "seeds"))
+    if n > 1:
+        row["low"], row["high"] = bootstrap((every,), statistic, method="percentile", **settings).confidence_interval
+    if minus and len(of.counts) == len(minus.counts):
+        both = join([of, minus], axis=1)  # documents 0 to n-1, and n to 2n-1
+
+        def difference(a: np.ndarray, b: np.ndarray, axis: int = -1) -> np.ndarray:
+            return both.value(a) - both.value(b)
+
+        swaps = permutation_test((every, every + n), difference, permutation_type="samples", **settings)
+        row["p"] = float(swaps.pvalue)
+    if paired:
+        seeds = of.of_seeds(every) - (minus.of_seeds(every) if minus else 0)
+        row["seeds"] = " ".join(f"{value:.6g}" for value in seeds)
+        if len(seeds) > 1:
+            half = t.ppf(0.975, len(seeds) - 1) * seeds.std(ddof=1) / len(seeds) ** 0.5
+            row |= {"seeds_low": float(seeds.mean() - half), "seeds_high": float(seeds.mean() + half)}
+    return row
+
+
+def score(rows: Sequence[dict], metric: str = "rouge", minus: Sequence[str] = ()) -> list[dict]:
+    """Values of every system, then differences of each from those of `minus`, or from the first.
+
+    Args:
+        rows: lines as above, of all systems and seeds, on the same documents.
+        metric: "rouge", "bleu" (bleu_lc: in lower case), or "none".
+    Returns:
+        per system and measure, and per difference: system, minus, metric, what `describe` gives, documents.
+    Raises:
+        ValueError: other documents or other references, a measure that a document lacks, an unknown system.
+    """
+    runs: dict = {}
+    for row in rows:
+        runs.setdefault(row["system"], {}).setdefault(row["seed"], []).append(row)
+    systems, documents = {}, None
+    for system, seeds in runs.items():
+        of_seeds = []
+        for seed, own in seeds.items():
+            own.sort(key=lambda row: str(row["id"]))
+            keys = [(row["id"], row["references"]) for row in own]
+            documents = documents or keys
+            if keys != documents:
+                raise ValueError(f"{system}, seed {seed}: its documents are not those of the first system, each once")
+            of_seeds.append(measure(own, metric))
+        systems[system] = {name: join([of[name] for of in of_seeds]) for name in of_seeds[0]}
+    if unknown := set(minus) - set(systems):
+        raise ValueError(f"no system {unknown.pop()!r} to subtract; there are {', '.join(systems)}")
+    pairs = [(system, None) for system in systems]
+    pairs += [(system, base) for base in minus or list(systems)[:1] for system in systems if system != base]
+    table = []
+    for system, base in pairs:
+        paired = base is None or list(runs[system]) == list(runs[base])
+        for name, own in systems[system].items():
+            if base is None or name in systems[base]:
+                row = describe(own, systems[base][name] if base else None, paired)
+                table.append({"system": system, "minus": base, "metric": name} | row | {"documents": len(documents)})
+    return table
+
+
+def system_name(run: str, seed: int) -> str:
+    """Name of a run's folder without its seed: base-1 and base-2 are the system base."""
+    return re.sub(rf"[-_](seed)?{seed}$", "", run)
+
+
+def report(rows: Sequence[dict], csv_file: TextIO | None = None) -> None:
+    """Print what `score` returned: the values, the differences, the metric's signature; write all of it as CSV."""
+    for base in dict.fromkeys(row["minus"] for row in rows):
+        systems: dict = {}
+        for row in rows:
+            if row["minus"] == base:
+                cell = {"difference" if base else "mean": row["value"], "low": row["low"], "high": row["high"]}
+                p = {} if row["p"] is None else {"p": row["p"]}
+                systems.setdefault(row["system"], {})[row["metric"]] = cell | p
+        title = f"minus {base}" if base else "system"
+        print(rouge.table([{title: name} | cells for name, cells in systems.items()]), end="\n\n")
+    print(f"means over seeds, 95 % intervals over documents; {signature(rows)}")
+    if csv_file:
+        writer = csv.DictWriter(csv_file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({k: f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()} for row in rows)
+
+
+def signature(rows: Sequence[dict]) -> str:
+    """The metric's own settings and version."""
+    n, metrics = rows[0]["documents"], {row["metric"] for row in rows}
+    if "bleu" in metrics:
+        from sacrebleu.metrics import BLEU
+
+        metric = BLEU()
+        metric.corpus_score(["a"], [["a"]])  # before it, it has no signature
+        return f"BLEU {metric.get_signature()}, bleu_lc case:lc | n {n}"
+    return rouge.signature(n) if "rouge1" in metrics else f"n {n}"
+
+
+@dataclass
+class Options:
+    """The command line."""
+
+    files: tyro.conf.Positional[tuple[Path, ...]]  # JSON lines of evaluate or predict, a file a run.
+    metric: Literal["rouge", "bleu", "none"] = "rouge"  # How predictions are compared with references.
+    minus: tuple[str, ...] = ()  # Systems that the others are compared with; none: the first one.
+    csv: Path | None = None  # File for all rows, with the intervals over seeds.
+    overwrite: bool = False  # Replace that file.
+
+
+@one_line_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = read_flags(Options, arguments, __doc__)
+    rows = [{"system": file.stem, "seed": 0} | row for file in options.files for row in read_jsonl(file)]
+    with open_output(options.csv, options.overwrite) as file:
+        report(score(rows, options.metric, options.minus), file if options.csv else None)
+
+
+if __name__ == "__main__":
+    main()
