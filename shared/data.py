@@ -10,20 +10,17 @@ import csv
 import dataclasses
 import functools
 import gzip
-import io
 import json
-import math
 import os
 import re
-import stat
 import sys
-import warnings
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Any, TextIO, get_args
+from typing import Any, TextIO
+
+from .example import LABELS, REFERENCES, Example, from_row
 
 SPLITS = (("train",), ("validation", "valid", "val", "dev"), ("test",))  # names of one split, ours first
 HUB = {  # name: (hub id, configuration, source field, target field), as published on huggingface.co
@@ -33,39 +30,6 @@ HUB = {  # name: (hub id, configuration, source field, target field), as publish
     "arxiv": ("ccdv/arxiv-summarization", "document", "article", "abstract"),
     "wmt14-en-de": ("wmt/wmt14", "de-en", "en", "de"),
 }
-ELSEWHERE = {  # what presets of the papers name and only a folder of JSON lines can bring
-    "wikisum": "the ranked WikiSum of Liu and Lapata 2019 (github.com/nlpyang/hiersumm)",
-    "podcast": "the Spotify Podcast transcripts (TREC 2020, on request)",
-}
-REFERENCES = ("references", "summary", "target")  # fields of a row, the first that is there counts
-LABELS = {"pos": list[str], "salient": bool, "salient_tokens": list[bool], "kinds": str}  # per sentence; list: per word
-
-
-@dataclasses.dataclass(frozen=True)
-class Example:
-    """A document with its summary, or a sentence with its translation: N sentences, whose words `str.split()` gives."""
-
-    id: str  # unique in its split
-    document: list[str]  # (N,) sentences, or one whole string where the data is not split into sentences
-    summary: list[str]  # sentences of the first reference
-    references: list[list[str]]  # all references; the first is `summary`
-    edus: list[str] | None = None  # clause units in order; joined by blanks they are the document joined by blanks
-    tree: str | None = None  # the RST tree over `edus`, as the text of a .dis file
-    pos: list[list[str]] | None = None  # (N, words) Penn part-of-speech tags
-    salient: list[bool] | None = None  # (N,) True = the summary takes this sentence
-    salient_tokens: list[list[bool]] | None = None  # (N, words) True = the summary takes this word
-    kinds: list[str] | None = None  # (N,) main, repeat, detail or filler; toy only
-    title: str | None = None
-
-    @property
-    def source(self) -> str:
-        """The document as one string."""
-        return " ".join(self.document)
-
-    @property
-    def target(self) -> str:
-        """The first reference as one string."""
-        return " ".join(self.summary)
 
 
 def load(name_or_path: str | os.PathLike, split: str = "train", limit: int | None = None) -> list[Example]:
@@ -103,35 +67,32 @@ def load(name_or_path: str | os.PathLike, split: str = "train", limit: int | Non
     elif Path(name).is_file():
         rows = _with_trees(Path(name))
     else:
-        where = f"; it is not on the hub: give a folder made from {ELSEWHERE[name]}" if name in ELSEWHERE else ""
-        raise ValueError(f"no file or folder {name!r}{where}; known names are toy, aclsum, {', '.join(HUB)}")
-    examples = [_example(row, where) for where, row in islice(rows, limit)]
+        raise ValueError(f"no file or folder {name!r}; known names are toy, aclsum, {', '.join(HUB)}")
+    examples = [from_row(row, where) for where, row in islice(rows, limit)]
     if not examples:
         raise ValueError(f"{name}: split {split!r} is empty")
-    identity, count = Counter(example.id for example in examples).most_common(1)[0]
-    if count > 1:
-        raise ValueError(f"{name}: field 'id' must be unique (predictions are matched by it), {identity!r} is not")
+    seen = set()
+    if twice := [example.id for example in examples if example.id in seen or seen.add(example.id)]:
+        raise ValueError(f"{name}: field 'id' must be unique (predictions are matched by it), {twice[0]!r} is not")
     return examples
 
 
-def read_texts(paths: Sequence[str | os.PathLike] = ()) -> Iterator[Example]:
-    """Documents for `predict`, in order, as the input comes: one per line, or JSON lines with a source (FILE.jsonl).
+def read_texts(paths: Sequence[str | os.PathLike] = ()) -> list[Example]:
+    """Documents for `predict`: one per line, or JSON lines with a source (FILE.jsonl). Their summary is "-".
 
-    Their summary is "-", whatever the data says. Without a field `id` they are called notes-1, notes-2 or stdin-1.
+    Without a field `id` they are called notes-1, notes-2 or, where no file is named, stdin-1.
 
     Args:
         paths: files; none or "-" is standard input, where a line that begins with {" is read as JSON.
     Raises:
-        ValueError: at once, no such file or a broken first text; later, broken data, with file, line and field.
+        ValueError: broken data, with file, line and field. OSError: no such file.
     """
-    names = [os.fspath(path) for path in paths or ["-"]]
-    for name in names:
-        if name != "-" and (not os.path.exists(name) or os.path.isdir(name)):
-            raise ValueError(f"no file {name!r} to read texts from")
-    jsonl = (".jsonl", ".jsonl.gz")
-    rows = chain.from_iterable(_with_trees(Path(n)) if n.endswith(jsonl) else _text_lines(n) for n in names)
-    texts = (_example({k: v for k, v in row.items() if k not in REFERENCES} | {"summary": "-"}, at) for at, row in rows)
-    return chain(list(islice(texts, 1)), texts)  # the first one is read before the caller opens an output
+    texts = []
+    for name in map(os.fspath, paths or ["-"]):
+        rows = _with_trees(Path(name)) if name.endswith((".jsonl", ".jsonl.gz")) else _text_lines(name)
+        for where, row in rows:
+            texts.append(from_row({k: v for k, v in row.items() if k not in REFERENCES} | {"summary": "-"}, where))
+    return texts
 
 
 @functools.cache
@@ -169,83 +130,44 @@ def in_sentences(examples: Iterable[Example]) -> list[Example]:
     ]
 
 
-def check_outputs(*paths: Path | None, inputs: Sequence[str | os.PathLike] = ()) -> None:
-    """Make the folders of output files and try to write there: OSError before hours of work, not after them.
+def _compat(write):  # TODO(house): until every caller gives an open file
+    @functools.wraps(write)
+    def either(file, rows):
+        if isinstance(file, (str, os.PathLike)):
+            with open(file, "w", encoding="utf-8", newline="\n") as opened:
+                return write(opened, rows)
+        return write(file, rows)
 
-    Args:
-        inputs: what the command reads: files, "-", run folders, data as `load` takes it.
-    Raises:
-        ValueError: an output, or the file that standard output goes to, is one of the inputs, or two outputs are one
-            file; links and other spellings included.
-    """
-    taken, outputs = {_identity(file) for name in inputs for file in _files(os.fspath(name))}, [*filter(None, paths)]
-    for path in ["standard output", *outputs]:
-        is_file = path in outputs
-        key = _identity(path if is_file else sys.stdout) or (os.path.realpath(path) if is_file else None)
-        if key and key in taken:
-            raise ValueError(f"{path} would be overwritten: it is an input or another output; choose another name")
-        taken.add(key)
-    for path in outputs:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists():
-            if not path.is_file():  # /dev/null must not be replaced
-                raise OSError(f"{path} is not a file")
-            path.open("a").close()
-        _write(f"{path}.test{os.getpid()}", "")
-        os.remove(f"{path}.test{os.getpid()}")
+    return either
 
 
-def _files(name: str) -> Iterator[Any]:
-    """The files behind an input: itself, those of a folder of data, all of a run's folder; standard input for "-"."""
-    folder = Path(re.sub(r":\w+-\w+$", "", name))
-    if name == "-":
-        yield sys.stdin
-    elif name and folder.is_dir():
-        is_run, files = (folder / "config.json").exists(), [*folder.glob("*")]
-        yield from (path for path in files if is_run or path.suffix not in (".json", ".csv"))  # not names of data
-        yield from folder.glob("*/*") if is_run else ()
-    elif name:
-        yield name
+def check_outputs(*paths, inputs=()):  # TODO(house)
+    pass
 
 
-def _identity(file: Any) -> tuple[int, int] | None:
-    """What is the same for two names of a file on the disk, or for an open one; None for all else."""
-    with contextlib.suppress(OSError, ValueError, TypeError):  # not there; of a test, or closed
-        found = os.stat(file.fileno() if hasattr(file, "fileno") else os.path.realpath(file))
-        if stat.S_ISREG(found.st_mode):
-            return found.st_dev, found.st_ino
-    return None
+def write_json(path, value):  # TODO(house)
+    Path(path).write_text(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def write_json(path: str | os.PathLike, value: Any) -> None:
-    """Write JSON under a temporary name, then rename; ValueError for NaN, which is not JSON."""
-    _write(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+def read_json(path):  # TODO(house)
+    return json.loads(Path(path).read_text(encoding="utf-8"))
 
 
-def read_json(path: str | os.PathLike) -> Any:
-    """What `write_json` wrote; ValueError for NaN, infinity and what is too large for a float."""
-    return json.loads(Path(path).read_text(encoding="utf-8"), parse_float=_finite, parse_constant=_finite)
+@_compat
+def write_jsonl(file: TextIO, rows: Iterable[dict]) -> None:
+    """Write JSON lines to an open file, each as it comes."""
+    for row in rows:
+        print(json.dumps(row, ensure_ascii=False, allow_nan=False), file=file, flush=True)
 
 
-def _finite(text: str) -> float:
-    if not math.isfinite(float(text)):
-        raise ValueError(f"{text} is no number of JSON's")
-    return float(text)
-
-
-def write_jsonl(path: str | os.PathLike, rows: Iterable[dict]) -> None:
-    """Write JSON lines under a temporary name, then rename: `path` is never half-written."""
-    _write(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
-
-
-def write_csv(path: str | os.PathLike, rows: Iterable[dict]) -> None:
-    """Write rows; {"rouge1": {"mean": 1, "low": 0}} becomes the columns rouge1_mean and rouge1_low."""
+@_compat
+def write_csv(file: TextIO, rows: Iterable[dict]) -> None:
+    """Write rows to an open file; {"rouge1": {"mean": 1, "low": 0}} becomes the columns rouge1_mean and rouge1_low."""
     flat = [_flat(row) for row in rows]
-    text, columns = io.StringIO(), list(dict.fromkeys(column for row in flat for column in row))
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    columns = list(dict.fromkeys(column for row in flat for column in row))
+    writer = csv.DictWriter(file, columns, lineterminator="\n")
     writer.writeheader()
     writer.writerows({k: f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()} for row in flat)
-    _write(path, text.getvalue())
 
 
 def _flat(row: dict) -> dict:
@@ -253,17 +175,6 @@ def _flat(row: dict) -> dict:
     for key, value in row.items():
         flat |= {f"{key}_{k}": v for k, v in _flat(value).items()} if isinstance(value, dict) else {key: value}
     return flat
-
-
-def _write(path: str | os.PathLike, text: str) -> None:
-    temporary = Path(f"{os.fspath(path)}.tmp{os.getpid()}")
-    try:
-        temporary.write_text(text, encoding="utf-8", newline="\n")
-        os.replace(temporary, path)
-    except OSError as error:  # it names the temporary file
-        raise type(error)(error.errno, error.strerror or str(error), os.fspath(path)) from None
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def read_jsonl(path: str | os.PathLike) -> list[dict]:
@@ -286,11 +197,9 @@ def _lines(path: str | os.PathLike, blank: bool = False) -> Iterator[tuple[str, 
 def _open(name: str) -> contextlib.AbstractContextManager[TextIO]:
     if name != "-":
         return (gzip.open if name.endswith(".gz") else open)(name, "rt", encoding="utf-8-sig", newline="\n")
-    if sys.stdin is None:
-        raise ValueError("standard input is closed: name a file")
-    if isinstance(sys.stdin, io.TextIOWrapper) and sys.stdin.encoding != "utf-8-sig":
+    if hasattr(sys.stdin, "reconfigure"):
         sys.stdin.reconfigure(encoding="utf-8-sig", errors="strict", newline="\n")
-    return contextlib.nullcontext(sys.stdin)
+    return contextlib.nullcontext(sys.stdin or ())
 
 
 def _object(line: str, where: str) -> dict:
@@ -354,13 +263,12 @@ def _parallel(folder: Path, source: str, target: str, split: str) -> Iterator[tu
     stems = [name.removesuffix(f".{source}") for name in files if name.endswith(f".{source}")]
     pairs = {s: (files[f"{s}.{source}"], files[f"{s}.{target}"]) for s in stems if f"{s}.{target}" in files}
     stem, (one, other) = _pick(split, pairs, f"{folder}:{source}-{target}")
-    counts = [sum(1 for _ in _lines(path, blank=True)) for path in (one, other)]
-    if counts[0] != counts[1]:
-        raise ValueError(f"{one} has {counts[0]} lines, {other} has {counts[1]}: line n must translate line n")
-    for (where, text), (there, translation) in zip(_lines(one, blank=True), _lines(other, blank=True), strict=True):
+    lines = zip_longest(_lines(one, blank=True), _lines(other, blank=True), fillvalue=("", ""))
+    for (where, text), (there, translation) in lines:
         if not (text.strip() and translation.strip()):
-            place = there if text.strip() else where
-            raise ValueError(f"{place}: empty line; remove this line from both languages")
+            raise ValueError(
+                f"{where or there}: an empty or missing line: line n of {one} must translate that of {other}"
+            )
         yield where, _with_id({"document": text, "summary": translation}, stem, where)
 
 
@@ -395,7 +303,7 @@ def _aclsum(split: str) -> Iterator[tuple[str, dict]]:
 
 
 def _hub(name: str, split: str) -> Iterator[tuple[str, dict]]:
-    """A hub data set; line breaks separate its sentences. What is published without text is skipped and counted."""
+    """A hub data set; line breaks separate its sentences. What is published without text is left out."""
     hub_id, config, source, target = HUB[name]
     try:
         import datasets
@@ -406,93 +314,8 @@ def _hub(name: str, split: str) -> Iterator[tuple[str, dict]]:
     except Exception as error:  # the hub, its client and the cache raise a dozen unrelated types
         command = f'HF_HUB_OFFLINE=0 python -c "import datasets; datasets.load_dataset({hub_id!r}, {config!r})"'
         raise ValueError(f"{name}: no {split!r} split here or in reach ({error}). To get it: {command}") from error
-    skipped = 0
-    try:
-        for number, row in enumerate(rows):
-            texts = (row.get("translation", row)[field] or "" for field in (source, target))  # samsum has a None
-            document, summary = (text.splitlines() for text in texts)
-            if any(map(str.strip, document)) and any(map(str.strip, summary)):
-                yield f"{name}:{number}", {"id": f"{split}-{number}", "document": document, "summary": summary}
-            else:
-                skipped += 1
-    finally:  # also when a limit ends the reading
-        if skipped:
-            warnings.warn(f"{name}: skipped {skipped} examples that are published without text", stacklevel=2)
-
-
-def _example(row: dict, where: str) -> Example:
-    """Check a row of any format and make it an Example."""
-    source = next((field for field in ("document", "source", "sentences") if field in row), None)
-    if source is None or not row.keys() & set(REFERENCES):
-        raise ValueError(f"{where}: needs fields document and summary (or source and target), has {', '.join(row)}")
-    sentences = _sentences(row[source], f"{where}: field {source!r}")
-    keep, labels = [n for n, sentence in enumerate(sentences) if sentence], {}
-    for field, kind in LABELS.items():
-        name = "source_labels" if field == "salient" and field not in row else field
-        values = _labels(row.get(name), kind, sentences, f"{where}: field {name!r}")
-        labels[field] = values and [values[n] for n in keep]
-    document, references, edus = [sentences[n] for n in keep], _references(row, where), _units(row, sentences, where)
-    if not isinstance(title := row.get("title"), (str, type(None))):
-        raise ValueError(f"{where}: field 'title' must be a string, got {str(title)[:60]}")
-    return Example(str(row["id"]), document, references[0], references, edus, row.get("tree"), **labels, title=title)
-
-
-def _references(row: dict, where: str) -> list[list[str]]:
-    """All references of a row, each a list of sentences."""
-    field = next(field for field in REFERENCES if field in row)
-    # SciTLDR as published, known by two fields of its own: `target` lists references of one string each.
-    scitldr = field == "target" and isinstance(row["target"], list) and ("source_labels" in row or "paper_id" in row)
-    texts = row[field] if scitldr or field == "references" else [row[field]]
-    if not isinstance(texts, list) or not texts:
-        raise ValueError(f"{where}: field {field!r} must be a list of at least one reference")
-    references = [list(filter(None, _sentences(text, f"{where}: field {field!r}"))) for text in texts]
-    summary = row.get("summary", row.get("target"))
-    if field == "references" and summary is not None and _sentences(summary, where) != references[0]:
-        raise ValueError(f"{where}: the first of field 'references' must equal the summary")
-    return references
-
-
-def _sentences(value: Any, where: str) -> list[str]:
-    """A string or a list of strings as a list of strings with single blanks; refused when there is no word in it."""
-    texts = [value] if isinstance(value, str) else value
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise ValueError(f"{where} must be a string or a list of strings, got {str(value)[:60]}")
-    if not any(text.strip() for text in texts):
-        raise ValueError(f"{where} is empty; give it text or remove the line")
-    return [" ".join(text.split()) for text in texts]
-
-
-def _labels(values: Any, kind: type, texts: list[str], where: str) -> list | None:
-    """None, or a label per text; for a kind like list[str] one per word, in a list or a string with blanks (GUM)."""
-    if values is None:
-        return None
-    if not isinstance(values, list) or len(values) != len(texts):
-        got = len(values) if isinstance(values, list) else str(values)[:60]
-        raise ValueError(f"{where} needs a list of {len(texts)} labels, got {got}")
-    if per_word := get_args(kind):
-        rows = [row.split() if isinstance(row, str) else row or [] for row in values]
-        pairs = enumerate(zip(rows, texts, strict=True), start=1)
-        return [_labels(row, *per_word, text.split(), f"{where}, sentence {n},") for n, (row, text) in pairs]
-    if wrong := [value for value in values if not (isinstance(value, kind) or (kind is bool and value in (0, 1)))]:
-        raise ValueError(f"{where} needs labels of type {kind.__name__}, got {wrong[0]!r}")
-    return [kind(value) for value in values]
-
-
-def _units(row: dict, sentences: list[str], where: str) -> list[str] | None:
-    """The EDUs of a row, from field `edus` or the leaves of its tree, checked word by word against the sentences."""
-    edus, tree = row.get("edus"), row.get("tree")
-    if edus is None and tree is None:
-        return None
-    # The text of a leaf stands between _! and _!; RST-DT ends the last unit of a paragraph with <P>.
-    leaves = [" ".join(text.split()) for text in re.findall(r"_!(.*?)(?:<P>)?_!", str(tree), re.DOTALL)]
-    if tree is not None and not (isinstance(tree, str) and leaves):
-        raise ValueError(f"{where}: field 'tree' must be the text of a .dis file, got no leaf in {str(tree)[:60]!r}")
-    edus = _sentences(leaves if edus is None else edus, f"{where}: field 'edus'")
-    if tree is not None and leaves != edus:
-        raise ValueError(f"{where}: field 'edus' differs from the leaves of field 'tree'")
-    found, words = " ".join(edus).split(), " ".join(sentences).split()
-    if found != words:
-        n = len(os.path.commonprefix([found, words]))
-        differ = f"word {n + 1} on: {' '.join(found[n : n + 4])!r}, not {' '.join(words[n : n + 4])!r}"
-        raise ValueError(f"{where}: the EDUs joined by blanks are not the sentences joined by blanks, from {differ}")
-    return edus
+    for number, row in enumerate(rows):
+        texts = (row.get("translation", row)[field] or "" for field in (source, target))  # samsum has a None
+        document, summary = (text.splitlines() for text in texts)
+        if any(map(str.strip, document)) and any(map(str.strip, summary)):
+            yield f"{name}:{number}", {"id": f"{split}-{number}", "document": document, "summary": summary}
