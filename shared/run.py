@@ -101,7 +101,8 @@ def parse(arguments, config_type, presets, description):
 def open_output(path, overwrite=False):
     """Yield a new text file, or standard output for None; ValueError if it exists.
 
-    To `overwrite`, a file beside it takes its name at the end, when an input of that name has been read whole.
+    To `overwrite`, a file beside it takes its name at the end, when an input of that name has been read whole. A
+    command that fails leaves what it has written, but nothing empty and nothing instead of an older file.
     """
     if path is None:
         yield sys.stdout
@@ -112,8 +113,13 @@ def open_output(path, overwrite=False):
         file = target.open("x", encoding="utf-8", newline="\n")
     except FileExistsError:
         raise ValueError(f"{path} exists: choose another name, or add --overwrite") from None
-    with file:
-        yield file
+    try:
+        with file:
+            yield file
+    except BaseException:
+        if overwrite or not target.stat().st_size:
+            target.unlink()
+        raise
     os.replace(target, path)
 
 
@@ -152,7 +158,7 @@ def check_folder(out, resume):
     if os.path.lexists(out) and not resume:
         raise ValueError(f"{out} exists: add --resume to go on with it, or choose another --out")
     names = {path.name for path in out.iterdir()} if out.exists() else set()
-    if names - {".lock"} and "config.json" not in names:
+    if names - {".lock", "config.json.unfinished"} and "config.json" not in names:  # both of a start that was killed
         raise ValueError(f"{out} exists and is not a run: choose another --out")
     return last_checkpoint(out) is not None
 
