@@ -111,7 +111,7 @@ def describe(of: Measure, minus: Measure | None = None, paired: bool = True) -> 
     row |= dict.fromkeys(("p", "seeds_low", "seeds_high", "seeds"))
     if n > 1:
         row["low"], row["high"] = bootstrap((every,), statistic, method="percentile", **settings).confidence_interval
-    if minus and len(of.counts) == len(minus.counts):
+    if minus and n > 1 and len(of.counts) == len(minus.counts):
         both = join([of, minus], axis=1)  # documents 0 to n-1, and n to 2n-1
 
         def difference(a: np.ndarray, b: np.ndarray, axis: int = -1) -> np.ndarray:
@@ -149,7 +149,7 @@ def score(rows: Sequence[dict], metric: str = "rouge", minus: Sequence[str] = ()
             own.sort(key=lambda row: str(row["id"]))
             keys = [(row["id"], row["references"]) for row in own]
             documents = documents or keys
-            if keys != documents:
+            if keys != documents or len({row["id"] for row in own}) < len(own):
                 raise ValueError(f"{system}, seed {seed}: its documents are not those of the first system, each once")
             of_seeds.append(measure(own, metric))
         systems[system] = {name: join([of[name] for of in of_seeds]) for name in of_seeds[0]}

@@ -1,0 +1,220 @@
+"""score.py by known answers: values, intervals over documents and seeds, paired tests, ROUGE and BLEU as published."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("scipy")
+sacrebleu = pytest.importorskip("sacrebleu")
+pytest.importorskip("rouge_score")
+
+from shared import rouge, score
+from shared.score import system_name
+
+REFERENCES = [["the cat sat ."], ["a dog ran ."], ["it rained all day ."], ["we left ."]]
+
+
+def rows(system: str = "a", seed: int = 0, texts=None, **measures) -> list[dict]:
+    """A line a document; each measure has a value for each."""
+    count = len(next(iter(measures.values()))) if measures else len(texts)
+    return [
+        {"id": str(n), "prediction": texts[n] if texts else "x", "references": [REFERENCES[n % 4]]}
+        | {"system": system, "seed": seed, "note": "text is no measure"}
+        | {name: values[n] for name, values in measures.items()}
+        for n in range(count)
+    ]
+
+
+def of(table: list[dict], system: str, metric: str, minus: str | None = None) -> dict:
+    (row,) = [row for row in table if (row["system"], row["metric"], row["minus"]) == (system, metric, minus)]
+    return row
+
+
+def test_a_value_is_the_mean_over_documents_and_seeds():
+    data = rows("a", 1, words=[1, 2, 3]) + rows("a", 2, words=[4.0, 5.0, 9.0]) + rows("b", 1, words=[1, 1, 1])
+    table = score.score(data, "none")
+    row = of(table, "a", "words")
+    assert row["value"] == 4 and row["documents"] == 3 and row["seeds"] == "2 6" and row["p"] is None
+    assert [(r["system"], r["minus"], r["metric"]) for r in table] == [
+        ("a", None, "words"), ("b", None, "words"), ("b", "a", "words")
+    ]  # fmt: skip
+    assert of(table, "b", "words")["low"] == of(table, "b", "words")["high"] == 1
+
+
+def test_a_pair_is_a_share_of_all_documents_together_in_percent():
+    data = rows("a", 1, pruned=[[1, 2], [0, 8]]) + rows("a", 2, pruned=[[2, 2], [3, 8]])
+    row = of(score.score(data, "none"), "a", "pruned")
+    assert row["value"] == pytest.approx((10 + 50) / 2) and row["seeds"] == "10 50"  # not the means of 50 and 0, ...
+    assert (row["low"], row["high"]) == (pytest.approx((0 + 37.5) / 2), pytest.approx((50 + 100) / 2))
+
+
+def test_the_interval_over_seeds_is_students(monkeypatch):
+    """Seeds 1, 2, 3: 2 -+ 4.302653 / sqrt(3). Their differences 1, 1, 4: 2 -+ 4.302653 * sqrt(3) / sqrt(3)."""
+    data = [
+        r for seed in (1, 2, 3) for r in rows("a", seed, x=[seed, seed]) + rows("b", seed, x=[(2, 3, 7)[seed - 1]] * 2)
+    ]
+    table = score.score(data, "none")
+    own, difference = of(table, "a", "x"), of(table, "b", "x", "a")
+    assert (own["seeds_low"], own["seeds_high"]) == pytest.approx((2 - 2.484138, 2 + 2.484138), abs=1e-5)
+    assert (difference["seeds_low"], difference["seeds_high"]) == pytest.approx((2 - 4.302653, 2 + 4.302653), abs=1e-5)
+    assert own["low"] == own["high"] == 2  # the documents are alike: all doubt is the seeds'
+    assert of(score.score(rows("a", 1, x=[1, 2]), "none"), "a", "x")["seeds_low"] is None
+
+
+def test_systems_of_other_seeds_are_compared_by_their_means():
+    data = rows("a", 1, x=[1, 2, 3]) + rows("a", 2, x=[3, 4, 5]) + rows("b", 7, x=[4, 5, 6])
+    row = of(score.score(data, "none"), "b", "x", "a")
+    assert row["value"] == 2 and row["seeds_low"] is None and row["seeds"] is None
+
+
+def test_the_bootstrap_covers_the_truth_as_often_as_it_says(monkeypatch):
+    """95 % intervals from 60 normal values cover the mean in 94 % of 300 cases, by the binomial's 5 standard errors."""
+    monkeypatch.setattr(score, "SAMPLES", {"mean": 400})
+    samples = np.random.default_rng().normal(size=(300, 60))
+    intervals = [of(score.score(rows(x=list(sample)), "none"), "a", "x") for sample in samples]
+    covered = np.mean([row["low"] <= 0 <= row["high"] for row in intervals])
+    assert abs(covered - 0.94) < 5 * (0.94 * 0.06 / 300) ** 0.5
+
+
+def test_differences_are_paired_by_document():
+    """One system is better by 1 on each, but the documents differ by 100: only a paired interval and test see it."""
+    base = np.linspace(-50, 50, 60)
+    noise = np.random.default_rng(0).normal(size=60) / 10
+    table = score.score(rows("a", x=list(base)) + rows("b", x=list(base + 1 + noise)), "none")
+    row = of(table, "b", "x", "a")
+    assert 0.9 < row["low"] < row["value"] < row["high"] < 1.1 and row["p"] < 0.001
+    assert of(table, "b", "x")["high"] - of(table, "b", "x")["low"] > 10
+
+
+def test_p_is_that_of_swapping_the_outputs_of_documents():
+    """Differences 1, 2, 3: of the 8 signings +++ and --- alone reach |sum| 6, so p = 2/8. Equal systems: 1."""
+    data = rows("a", x=[0.0] * 3) + rows("b", x=[1.0, 2.0, 3.0]) + rows("c", x=[0.0] * 3)
+    table = score.score(data, "none", minus=["a", "b"])
+    assert of(table, "b", "x", "a")["p"] == of(table, "c", "x", "b")["p"] == pytest.approx(0.25)
+    assert of(table, "c", "x", "a")["p"] == 1
+    # Of two seeds, a document's outputs are swapped together: differences of means 1, 2, 3 again.
+    seeds = [r for s in (1, 2) for r in rows("a", s, x=[0.0] * 3) + rows("b", s, x=[s - 0.5, 2 * s - 1.0, 3 * s - 1.5])]
+    assert of(score.score(seeds, "none"), "b", "x", "a")["p"] == pytest.approx(0.25)
+
+
+def test_p_of_no_difference_is_uniform(monkeypatch):
+    monkeypatch.setattr(score, "SAMPLES", {"mean": 199})
+    pairs = np.random.default_rng().normal(size=(200, 2, 40))
+    tables = [score.score(rows("a", x=list(a)) + rows("b", x=list(b)), "none") for a, b in pairs]
+    p = np.sort([of(table, "b", "x", "a")["p"] for table in tables])
+    assert abs(p - np.arange(1, 201) / 200).max() < np.sqrt(np.log(2e6) / 400) + 0.02  # DKW, 1e-6
+
+
+# Texts
+
+
+def test_lsum_splits_references_and_predictions_alike(tmp_path):
+    """Two sentences exchanged: sentence by sentence all words are common, in order only three of six."""
+    text, exchanged = "the cat sat. on a mat.", "on a mat. the cat sat."
+    forms = [(exchanged, [text]), (exchanged, text), (exchanged.replace(". ", ".\n"), ["the cat sat.", "on a mat."])]
+    data = [
+        {"id": n, "prediction": prediction, "references": [reference], "system": "a", "seed": 0}
+        for n, (prediction, reference) in enumerate(forms)
+    ]
+    table = score.score(data, "rouge")
+    assert {row["metric"]: round(row["value"], 6) for row in table} == {
+        "rouge1": 100, "rouge2": 80, "rougeLsum": 100
+    }  # fmt: skip
+    assert all(row["low"] == row["high"] for row in table)  # all forms alike
+
+
+def test_rouge_takes_the_best_reference():
+    row = {"id": 1, "prediction": "a b", "references": [["x y"], ["a b"]], "system": "a", "seed": 0}
+    assert of(score.score([row], "rouge"), "a", "rouge2")["value"] == 100
+
+
+TEXTS = ["The cat sat .", "a dog barked .", "it rained all the day .", "we left at noon ."]
+OTHERS = ["the cat sat .", "the dog ran .", "rain .", "we left ."]
+
+
+def test_bleu_is_sacrebleus():
+    several = [[reference, ["the old " + reference[0]]] for reference in REFERENCES]
+    data = [
+        row | {"references": own}
+        for row, own in zip(rows("a", 0, TEXTS) + rows("b", 0, OTHERS), several * 2, strict=True)
+    ]
+    table = score.score(data, "bleu")
+    streams = [[own[k][0] for own in several] for k in (0, 1)]
+    for system, texts in (("a", TEXTS), ("b", OTHERS)):
+        assert of(table, system, "bleu")["value"] == pytest.approx(sacrebleu.corpus_bleu(texts, streams).score)
+        lower = sacrebleu.corpus_bleu(texts, streams, lowercase=True).score
+        assert of(table, system, "bleu_lc")["value"] == pytest.approx(lower)
+    row = of(table, "b", "bleu", "a")
+    assert row["value"] == pytest.approx(of(table, "b", "bleu")["value"] - of(table, "a", "bleu")["value"])
+    assert row["low"] < row["value"] < row["high"] and 0 < row["p"] <= 1
+    assert "case:mixed" in score.signature(table) and f"version:{sacrebleu.__version__}" in score.signature(table)
+
+
+def test_the_signature_is_the_metrics_own():
+    table = score.score(rows(texts=TEXTS), "rouge")
+    assert rouge.signature(4) in score.signature(table)
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("data", "minus", "message"),
+    [
+        (rows("a", x=[1, 2]) + rows("b", x=[1]), [], "b, seed 0: its documents are not those of the first system"),
+        (rows("a", x=[1]) + rows("b", x=[1, 2]), [], "b, seed 0: its documents"),
+        (rows("a", 1, x=[1, 2]) + rows("a", 2, x=[1, 2])[1:], [], "a, seed 2: its documents"),
+        (rows("a", x=[1]) + [rows("b", x=[1])[0] | {"references": [["other"]]}], [], "b, seed 0: its documents"),
+        (rows("a", x=[1, 2]) * 2, [], "a, seed 0: its documents"),  # a file given twice
+        (rows("a", x=[1]), ["b"], "no system 'b' to subtract; there are a"),
+        ([*rows("a", x=[1]), rows("a", y=[1, 1])[1]], [], "document 1 has no 'x'"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(data, minus, message):
+    with pytest.raises(ValueError, match=message):
+        score.score(data, "none", minus)
+
+
+@pytest.mark.parametrize(
+    ("run", "seed", "system"),
+    [
+        ("base-1", 1, "base"), ("base_seed2", 2, "base"), ("base-seed10", 10, "base"), ("l0-1", 0, "l0-1"),
+        ("base11", 1, "base11"), ("1", 1, "1"),
+    ],
+)  # fmt: skip
+def test_seeds_of_one_system_have_one_name(run, seed, system):
+    assert system_name(run, seed) == system
+
+
+# The command
+
+
+def test_the_command_makes_the_table_and_the_csv(tmp_path, capsys):
+    files = []
+    for system, seed, x in (("a", 1, [1, 2, 3]), ("a", 2, [2, 3, 4]), ("b", 1, [3, 5, 9]), ("b", 2, [4, 5, 6])):
+        files.append(tmp_path / f"{system}-{seed}.jsonl")
+        files[-1].write_text("".join(json.dumps(row) + "\n" for row in rows(system, seed, x=x)))
+    arguments = [str(path) for path in files] + ["--metric", "none", "--csv", str(tmp_path / "new" / "t.csv")]
+    score.main(arguments)
+    printed = capsys.readouterr().out
+    table = score.score([r for f in files for r in map(json.loads, f.read_text().splitlines())], "none")
+    difference = of(table, "b", "x", "a")
+    assert f"+{difference['value']:.2f} [{difference['low']:.2f}, {difference['high']:.2f}]" in printed
+    assert "minus a" in printed and printed.splitlines()[-1].endswith("n 3")
+    with (tmp_path / "new" / "t.csv").open() as file:
+        written = list(csv.DictReader(file))
+    assert list(written[0]) == list(table[0]) and [row["system"] for row in written] == ["a", "b", "b"]
+    assert float(written[2]["high"]) == pytest.approx(difference["high"], rel=1e-5) and written[2]["seeds"]
+    with pytest.raises(SystemExit) as ended:
+        score.main(arguments)
+    assert ended.value.code == 2 and "exists" in capsys.readouterr().err
+    score.main([*arguments, "--overwrite"])
+
+
+def test_a_file_without_names_is_a_system_of_its_own(tmp_path, capsys):
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps({"id": 1, "prediction": "a", "references": ["a"]}) + "\n")
+    score.main([str(tmp_path / "one.jsonl"), str(tmp_path / "two.jsonl")])
+    assert "| two " in capsys.readouterr().out
