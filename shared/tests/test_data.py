@@ -42,7 +42,7 @@ def one(tmp_path, **fields):
 
 def test_the_two_line_file_of_the_readme(tmp_path):
     readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-    lines = [line for line in readme.splitlines() if line.startswith('{"')]
+    lines = readme.split("This is a whole file:\n```\n")[1].split("```")[0].splitlines()
     examples = load(write(tmp_path / "data.jsonl", *lines))
     assert len(lines) == len(examples) == 2
     assert [example.id for example in examples] == ["data-1", "b2"]
