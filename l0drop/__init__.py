@@ -4,13 +4,7 @@ A layer of stochastic gates between encoder and decoder learns, under an L0 pena
 can do without; at test time the closed ones are removed and a softmax with counts makes up for them exactly.
 """
 
-# ruff: noqa: E402, F401
-import signal
-import sys
-
-is_command = sys.argv[0] == "-m" and any(word.startswith(f"{__name__}.") for word in sys.orig_argv)
-if is_command and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # `python -m` still imports: Ctrl-C ends it without a traceback
+# ruff: noqa: F401
 
 from .gates import L0Drop, Memory, compress, dense_memory, expected_gates, l0_penalty, open_probability, sample_gates
 from .model import ModelConfig, Transformer, objective

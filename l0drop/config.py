@@ -3,68 +3,77 @@
 from dataclasses import dataclass, fields
 from typing import Annotated, Literal
 
+from annotated_types import Interval
+
 from . import patterns
 from .model import ModelConfig
-from .run import Positive, Range, Share, Size, check_fields
 
-# Of a model for good.
+Positive = Annotated[int, Interval(ge=1)]
+Size = Annotated[int, Interval(ge=1, le=10**6)]
+Share = Annotated[float, Interval(ge=0, le=1)]
+
+# What fine-tuning cannot change.
 SIZES = ("units", "vocabulary", "width", "feed_forward", "heads", "encoder_layers", "decoder_layers")
-# What a pretrained model has its own of, or has no place for.
+# What a pretrained model brings itself, or cannot do.
 NOT_PRETRAINED = (*SIZES, "residual_dropout", "attention_dropout", "mask_closed_in_training")
+
+# D20: --target-sparsity is 0, with all gates held open, for the first share of the steps; then it rises to the second.
+HELD_OPEN, RISEN = 0.4, 0.7
+FOLLOW, DAMP = 0.02, 1.0  # D20: how fast lambda's multiplier follows the sparsity, and what keeps it from swinging
 
 
 @dataclass(frozen=True)
 class TrainConfig:
     """All that defines a run. Every field is a flag: `l0_weight` is --l0-weight. Sizes default to the tiny preset."""
 
-    # Data
-    data: str = "toy"  # anything shared.data.load takes
-    units: Literal["bpe", "char"] = "bpe"  # "char": character level (Section 5)
-    vocabulary: Size = 1000  # joint subwords; "char" has as many as the text has characters
-    max_source: Positive = 400  # tokens; longer sources are cut (Appendix A: 400 for CNN/Daily Mail, 2048 for WikiSum)
-    max_target: Positive = 200  # tokens; longer targets are cut in training
-    # Model: see ModelConfig
-    width: Size = 128
-    feed_forward: Size = 512
-    heads: Size = 4
-    encoder_layers: Size = 2
-    decoder_layers: Size = 2
-    residual_dropout: Share = 0.0
-    attention_dropout: Share = 0.0
-    positions: Size = 1024
-    model: str = ""  # a BART or Marian, by hub name or folder, in the place of all sizes and dropout rates above
-    freeze: bool = False  # train the gates of that model alone
-    # L0Drop
-    l0drop: Literal["none", "output", "every"] = "output"  # Eq. (11); "none": baseline; "every": each layer (Section 6)
-    gate_bias: bool = True  # released code
-    gate_start: Annotated[float, Range(-10, 10)] = 0.0  # D15: where that bias starts; 3: open gates
-    mask_closed_in_training: bool = False  # released code: true
-    l0_weight: float = 0.3  # lambda of Eq. (12); Table 1: 0.3
-    l0_warmup: int = 0  # steps over which lambda rises linearly; 0 = constant, as in fine-tuning (Section 6)
-    l0_start: int = 0  # steps before that rise: lambda is 0, D19: the gates are held open (released: 0)
-    l0_reduction: Literal["token_mean", "sum"] = "token_mean"  # released code; "sum": Eq. (12) as printed
-    pattern: Literal[patterns.PATTERNS] = "none"  # a rule of Section 7 instead of gates
-    stanza: str = ""  # folder of Stanza models, for sources without tags; empty = Stanza's own folder
-    init: str = ""  # run folder to fine-tune: its weights and, unless flags override them, its values
-    # Optimisation
-    steps: Positive = 1200  # updates of this run
-    batch_tokens: Positive = 1000  # padded target tokens of a micro-batch of one process
-    accumulate: Positive = 1  # micro-batches per update and process
-    learning_rate: float = 0.12  # factor of D^-0.5 min(n^-0.5, n warmup^-1.5); the paper's schedule has 1
-    warmup: Positive = 100  # updates
-    label_smoothing: Share = 0.1  # Appendix A
-    average_last: Positive = 1  # checkpoints averaged at the end, D13 (Appendix A: 5); of a control as many
-    save_every: Positive = 100  # updates between checkpoints
-    mixed_precision: Literal["no", "bf16", "fp16"] = "no"  # of the forward pass
-    seed: int = 0
-    # Decoding defaults that evaluate.py takes from here
-    beam: Positive = 4  # Appendix A
-    length_penalty: Annotated[float, Range(0, 10)] = 0.6  # Appendix A; Section 5: 1.0 for characters
-    extra_length: int = 50  # outputs may be this much longer than their source (released code)
+    data: str = "toy"  # Anything that shared.data.load takes.
+    units: Literal["bpe", "char"] = "bpe"  # Subwords, or characters (Section 5).
+    vocabulary: Size = 1000  # Joint subwords; "char" has as many as the text has characters (Appendix A: 32,000).
+    max_source: Positive = 400  # Longest source in tokens, longer ones are cut (Appendix A: 400 for CNN/Daily Mail).
+    max_target: Positive = 200  # Longest target in training in tokens, longer ones are cut.
+
+    width: Size = 128  # D, the model width (Appendix A: 512).
+    feed_forward: Size = 512  # Inner width of the feed-forward layers (Appendix A: 2048).
+    heads: Size = 4  # Attention heads (Appendix A: 8).
+    encoder_layers: Size = 2  # Layers of the encoder (base Transformer: 6).
+    decoder_layers: Size = 2  # Layers of the decoder (base Transformer: 6).
+    residual_dropout: Share = 0.0  # Dropout of embeddings and sublayers (Appendix A: 0.1).
+    attention_dropout: Share = 0.0  # Dropout of attention weights (Appendix A: 0.1).
+    positions: Size = 1024  # Longest source or target that the model can read.
+    model: str = ""  # BART or Marian to start from, by hub name or folder, in place of the sizes and dropouts above.
+    freeze: bool = False  # Train only the gates of that model.
+
+    # Gates nowhere, on the encoder's output (Eq. 11), or after each of its layers (Section 6).
+    l0drop: Literal["none", "output", "every"] = "output"
+    gate_bias: bool = True  # Give the gates' predictor a bias (released code, D3).
+    gate_start: Annotated[float, Interval(ge=-10, le=10)] = 0.0  # Where that bias starts; 3 is an open gate (D15).
+    mask_closed_in_training: bool = False  # Hide closed states in training, not only zero them (released code, D4).
+    target_sparsity: Share = 0.47  # Share to prune where --l0-weight is 0: lambda follows it (D20; Table 1: 0.467).
+    l0_weight: float = 0.0  # Lambda of Eq. (12); 0: it follows --target-sparsity (Table 1: 0.3).
+    l0_warmup: int = 0  # Steps over which --l0-weight rises linearly (Section 6: 200,000); 0: constant.
+    l0_start: int = 0  # Steps before --l0-weight counts, in which the gates are held open (D19).
+    l0_reduction: Literal["token_mean", "sum"] = "token_mean"  # Losses per token (released code) or summed (Eq. 12).
+    pattern: Literal[patterns.PATTERNS] = "none"  # Rule that drops encodings in place of gates (Section 7).
+    stanza: str = ""  # Folder of Stanza models for sources without tags; empty: Stanza's own folder.
+    init: str = ""  # Run folder to fine-tune: its weights and, unless flags override them, its values.
+
+    steps: Positive = 1200  # Updates of this run (Appendix A: 300,000).
+    batch_tokens: Positive = 1000  # Padded target tokens of a micro-batch of one process (Appendix A: 25,000).
+    accumulate: Positive = 1  # Micro-batches per update and process (D14).
+    learning_rate: float = 0.12  # Factor of D^-0.5 min(n^-0.5, n warmup^-1.5) (Appendix A: 1).
+    warmup: Positive = 100  # Updates in which the rate rises (Appendix A: 4,000).
+    label_smoothing: Share = 0.1  # Probability spread over the vocabulary (Appendix A).
+    average_last: Positive = 1  # Checkpoints averaged at the end (Appendix A: 5; D13).
+    save_every: Positive = 100  # Updates between checkpoints.
+    mixed_precision: Literal["no", "bf16", "fp16"] = "no"  # Precision of the forward pass.
+    seed: int = 0  # Seed of weights, order, dropout and gates.
+
+    beam: Positive = 4  # Hypotheses of the beam search (Appendix A).
+    length_penalty: Annotated[float, Interval(ge=0, le=10)] = 0.6  # Of the search (Appendix A; characters: 1.0).
+    extra_length: int = 50  # Outputs may be this much longer than their source (released code).
 
     def check(self) -> None:
-        """ValueError for a value out of range, or values that contradict each other."""
-        check_fields(self)
+        """ValueError for values that contradict each other."""
         if self.vocabulary < 8:
             raise ValueError(f"--vocabulary is {self.vocabulary}; it must be at least 8, 4 of them special tokens")
         if min(self.max_source, self.max_target) < 2:
@@ -97,7 +106,7 @@ PAPER = dict(  # Appendix A: WMT14 En-De, the base Transformer; the baseline, wh
     decoder_layers=6, residual_dropout=0.1, attention_dropout=0.1, batch_tokens=25_000, learning_rate=1.0, warmup=4000,
     steps=300_000, max_source=512, max_target=512, average_last=5, save_every=2000, positions=4096,
 )  # fmt: skip
-FINETUNE = dict(l0drop="output", l0_weight=0.3, steps=50_000)  # Section 5: 50K extra steps, constant lambda of Table 1
+FINETUNE = dict(l0drop="output", l0_weight=0.3, steps=50_000)  # Section 6: 50K extra steps, constant lambda of Table 1
 PRESETS = {
     "tiny": {},
     "multi30k": dict(  # this repository's: a small Transformer for 29,000 sentence pairs, half an hour on one core
@@ -134,3 +143,24 @@ def l0_weight(step: int, config: TrainConfig) -> float:
     steps = step - config.l0_start
     risen = steps / config.l0_warmup if config.l0_warmup else float(steps >= 0)
     return config.l0_weight * min(max(risen, 0.0), 1.0)
+
+
+def target_sparsity(step: int, config: TrainConfig) -> float:
+    """D20: the sparsity to reach at a step, from 0 to 1."""
+    risen = (step / config.steps - HELD_OPEN) / (RISEN - HELD_OPEN)
+    return config.target_sparsity * min(max(risen, 0.0), 1.0)
+
+
+def holds_open(step: int, config: TrainConfig) -> bool:
+    """Whether all gates are held open at a step: D19, or D20 where lambda follows a target."""
+    return step < (config.l0_start if config.l0_weight else HELD_OPEN * config.steps)
+
+
+def follow(multiplier: float, gap: float) -> tuple[float, float]:
+    """D20: the Lagrange multiplier after an update, and the lambda of that update.
+
+    Args:
+        gap: sparsity that is wanted minus the batch's; lambda rises while too little is pruned, and may be negative.
+    """
+    multiplier += FOLLOW * gap
+    return multiplier, multiplier + DAMP * gap

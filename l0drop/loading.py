@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tokenizers import Tokenizer
 
+from shared.run import load_weights, read_config
+
 from .config import SIZES, TrainConfig
 from .model import Transformer
-from .run import load_weights, read_config
-from .text import Batch, Item, collate, dropped_units, encode_examples, train_tokenizer
+from .text import Batch, Item, Items, collate, dropped_units, encode_examples, train_tokenizer
 
 if TYPE_CHECKING:
     from .bart import GatedBart
@@ -25,7 +26,7 @@ class Run(NamedTuple):
     dropped: set[int]  # token ids that the run's frequency pattern drops
     first_step: int  # updates behind the weights that this run started from
 
-    def encode(self, examples: Sequence, stanza: str = "") -> list[Item]:
+    def encode(self, examples: Sequence, stanza: str = "") -> Items:
         """Examples as token ids, cut to size, with the pattern's choice; `stanza` replaces the run's folder."""
         config, end = self.config, self.model.special[2]
         pattern = config.pattern, self.dropped, stanza or config.stanza

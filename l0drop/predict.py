@@ -6,45 +6,48 @@ python -m l0drop.predict runs/l0 notes.txt --out notes.jsonl
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import groupby
 from pathlib import Path
 
 import tyro
 from tokenizers import Tokenizer
 from tqdm import tqdm
 
-from shared.data import Example, check_outputs, read_texts
+try:
+    from shared.data import Example, read_texts
+except ModuleNotFoundError:
+    sys.exit("error: the commands need the repository's folder `shared` beside this package")
+from shared.run import one_line_errors, open_output, read_flags
 from shared.timing import find_device
 
+from .config import Positive
 from .decode import decode_all
 from .loading import Run, load_run
-from .run import Positive, at_a_time, check_fields, one_line_errors, read_flags
 
 
-@tyro.conf.configure(tyro.conf.FlagCreatePairsOff)
 @dataclass
 class Options:
     """The command line."""
 
-    run: tyro.conf.Positional[Path]  # run folder
-    files: tyro.conf.Positional[tuple[Path, ...]] = ()  # text, a document per line, or .jsonl; none: standard input
-    out: Path | None = None  # a line per document, or .jsonl with all that is known; none: standard output
-    show_pruned: bool = False  # print each source, its pruned words in [brackets], before its output
-    batch_size: Positive = 16  # documents decoded at a time (at a terminal 1); outputs do not depend on it
-    device: str = "cpu"
+    run: tyro.conf.Positional[Path]  # Run folder.
+    files: tyro.conf.Positional[tuple[Path, ...]] = ()  # Text, a document a line, or .jsonl; none: standard input.
+    out: Path | None = None  # File for a line of each document, or .jsonl for all that is known; none: standard output.
+    overwrite: bool = False  # Replace that file.
+    show_pruned: bool = False  # Print each source, its pruned words in [brackets], before its output.
+    batch_size: Positive = 16  # Documents decoded at a time; outputs do not depend on it.
+    device: str = "cpu"  # Device of torch.
 
 
-def predict(run: Run, examples: Iterable[Example], batch_size: int = 16) -> Iterator[dict]:
-    """Decode documents in their order, as they come.
+def predict(run: Run, examples: Sequence[Example], batch_size: int = 16) -> Iterator[dict]:
+    """Decode documents in their order.
 
     Yields:
-        of each: id, prediction, source with its pruned words in brackets, sparsity in %, was_cut.
+        of each: id, prediction, source with its pruned words in brackets, [pruned, encodings], was_cut.
     """
-    examples = iter(examples)
-    while batch := list(islice(examples, batch_size)):
+    for start in range(0, len(examples), batch_size):
+        batch = examples[start : start + batch_size]
         items = run.encode(batch)
         for example, item, output in zip(batch, items, decode_all(run, items, batch_size), strict=True):
             pruned = output.pruned[-1]
@@ -52,7 +55,7 @@ def predict(run: Run, examples: Iterable[Example], batch_size: int = 16) -> Iter
                 "id": example.id,
                 "prediction": run.tokenizer.decode(output.tokens),
                 "source": bracket_pruned(run.tokenizer, example.source, pruned[:-1]),
-                "sparsity": 100 * sum(pruned) / len(pruned),
+                "pruned": [sum(pruned), len(pruned)],
                 "was_cut": item.was_cut,
             }
 
@@ -69,20 +72,16 @@ def bracket_pruned(tokenizer: Tokenizer, source: str, pruned: Sequence[bool]) ->
 
 
 @one_line_errors
-def main(arguments: list[str] | None = None) -> None:
-    options = read_flags(Options, arguments, prog=f"python -m {__package__}.predict", description=__doc__)
-    check_fields(options)
-    check_outputs(options.out, inputs=[options.run, *(options.files or ["-"])])
-    run = load_run(options.run)
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = read_flags(Options, arguments, __doc__)
+    run, examples, cut = load_run(options.run), list(read_texts(options.files)), 0
     run.model.to(find_device(options.device))
-    examples, cut = read_texts(options.files), 0
-    size = at_a_time(options.files, options.batch_size)
-    with open(options.out, "w", encoding="utf-8") if options.out else nullcontext(sys.stdout) as file:
-        for row in tqdm(predict(run, examples, size), unit="document", disable=not options.out):
+    with open_output(options.out, options.overwrite) as file:
+        rows = predict(run, examples, options.batch_size)
+        for row in tqdm(rows, total=len(examples), unit="document", disable=None if options.out else True):
+            line = f"{row['source']}\n  {row['prediction']}" if options.show_pruned else row["prediction"]
             if options.out and options.out.suffix == ".jsonl":
                 line = json.dumps(row, ensure_ascii=False)
-            else:
-                line = f"{row['source']}\n  {row['prediction']}" if options.show_pruned else row["prediction"]
             print(line, file=file, flush=True)
             cut += row["was_cut"]
     if cut:

@@ -1,7 +1,7 @@
 """Text -> token ids -> batches: tokenizer, part-of-speech tags, patterns, and the stream of training batches."""
 
 import json
-import re
+from array import array
 from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import NamedTuple
@@ -10,11 +10,13 @@ import numpy as np
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from torch import Tensor
+from tqdm import tqdm
 
 from . import patterns
 from .model import BOS, EOS, PAD
 
 Span = tuple[int, int, str]  # first character, end (exclusive), Penn tag of a token
+CHUNK = 1000  # examples that are tokenised at a time
 
 
 def train_tokenizer(texts: Sequence[str], units: str, vocabulary: int) -> Tokenizer:
@@ -47,6 +49,39 @@ class Item(NamedTuple):
     was_cut: bool
 
 
+class Rows:
+    """Lists of numbers in one flat array: 4 bytes a token, where a list takes 36."""
+
+    def __init__(self, kind: str):
+        self.flat, self.ends = array(kind), array("q", [0])
+
+    def append(self, row: Sequence[int]) -> None:
+        self.flat.extend(row)
+        self.ends.append(len(self.flat))
+
+    def __getitem__(self, index: int) -> list[int]:
+        return self.flat[self.ends[index] : self.ends[index + 1]].tolist()
+
+
+class Items:
+    """A list of `Item`, kept in flat arrays, as a corpus of millions of pairs needs."""
+
+    def __init__(self):
+        self.columns = Rows("i"), Rows("i"), Rows("b"), array("b")  # as the fields of Item
+
+    def append(self, item: Item) -> None:
+        for column, value in zip(self.columns, item, strict=True):
+            column.append(value)
+
+    def __len__(self) -> int:
+        return len(self.columns[-1])
+
+    def __getitem__(self, index: int) -> Item:
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return Item(*(column[index] for column in self.columns))
+
+
 def unit_starts(tokenizer: Tokenizer, source: str) -> list[int]:
     """Offset of the first character of every source token, its leading blank not counted, EOS not included."""
     offsets = tokenizer.encode(source).offsets
@@ -68,22 +103,6 @@ def source_types(tokenizer: Tokenizer, source: str, spans: list[Span]) -> tuple[
     tags = patterns.tags_of_units(unit_starts(tokenizer, source), spans)
     tags = ["" if word is None else tag for word, tag in zip(words, tags, strict=True)]  # "": a pretrained model's <s>
     return patterns.unit_types(words, tags), tags
-
-
-def is_dialogue(document: Sequence[str]) -> bool:
-    """Whether every sentence is a turn, "Name: text"."""
-    return all(re.match(r"[^:]{1,40}:", turn) for turn in document)
-
-
-def dialogue_kinds(tokenizer: Tokenizer, turns: Sequence[str], spans: list[Span]) -> list[str]:
-    """Kind of every unit of a dialogue: "speaker" in the name that opens a turn, its colon included, "interjection" in
-    a word tagged UH (hi, yeah, thanks), else the group of the word's tag."""
-    starts = unit_starts(tokenizer, " ".join(turns))
-    names = [(first, first + turn.index(":") + 1) for (first, _, turn) in label_spans(turns, turns)]
-    speakers = {start for start in starts for first, end in names if first <= start < end}
-    tags = patterns.tags_of_units(starts, spans)
-    groups = ["interjection" if tag == "UH" else patterns.tag_group(tag) for tag in tags]
-    return ["speaker" if start in speakers else group for start, group in zip(starts, groups, strict=True)]
 
 
 def tag_sources(examples: Sequence, folder: str = "") -> list[list[Span]]:
@@ -114,7 +133,7 @@ def encode_examples(
     dropped: set[int] | tuple = (),
     stanza: str = "",
     end: int = EOS,
-) -> list[Item]:
+) -> Items:
     """Token ids, cut to size, with the pattern's choice of encodings.
 
     Args:
@@ -126,17 +145,21 @@ def encode_examples(
         end: the token that ends every text.
     """
     spans = tag_sources(examples, stanza) if pattern == "pos" else [None] * len(examples)
-    items, cut = [], max_source - 1
-    for example, example_spans in zip(examples, spans, strict=True):
-        source = tokenizer.encode(example.source).ids
-        keep = [token not in dropped for token in source]
-        if pattern == "pos":
-            keep = patterns.keep_pos(*source_types(tokenizer, example.source, example_spans))
-        elif pattern == "group":
-            keep = patterns.keep_group(len(source))
-        target = tokenizer.encode(example.target).ids[: max_target - 1] + [end]
-        # D9: EOS is always kept.
-        items.append(Item(source[:cut] + [end], target, keep[:cut] + [True], was_cut=len(source) > cut))
+    items, cut = Items(), max_source - 1
+    for start in tqdm(range(0, len(examples), CHUNK), desc="tokenising", leave=False, disable=None):
+        chunk = examples[start : start + CHUNK]
+        sources = tokenizer.encode_batch([example.source for example in chunk])
+        targets = tokenizer.encode_batch([example.target for example in chunk])
+        for i, example in enumerate(chunk):
+            source = sources[i].ids
+            keep = [token not in dropped for token in source]
+            if pattern == "pos":
+                keep = patterns.keep_pos(*source_types(tokenizer, example.source, spans[start + i]))
+            elif pattern == "group":
+                keep = patterns.keep_group(len(source))
+            target = targets[i].ids[: max_target - 1] + [end]
+            # D9: EOS is always kept.
+            items.append(Item(source[:cut] + [end], target, keep[:cut] + [True], was_cut=len(source) > cut))
     return items
 
 
@@ -158,15 +181,15 @@ class Batch(NamedTuple):
 def collate(items: Sequence[Item], device: torch.device | str = "cpu", pad: int = PAD, start: int = BOS) -> Batch:
     """A batch, padded with `pad`; `start` begins every target input."""
 
-    def stack(rows: list[list[int]], value: int) -> Tensor:
+    def stack(rows: list[list[int]], value: int, kind: torch.dtype = torch.long) -> Tensor:
         width = max(map(len, rows))
-        return torch.tensor([row + [value] * (width - len(row)) for row in rows], device=device)
+        return torch.tensor([row + [value] * (width - len(row)) for row in rows], dtype=kind, device=device)
 
     return Batch(
         stack([item.source for item in items], pad),
         stack([[start] + item.target[:-1] for item in items], pad),
         stack([item.target for item in items], pad),
-        stack([item.rule_keep for item in items], False),
+        stack([item.rule_keep for item in items], False, torch.bool),
     )
 
 
@@ -179,7 +202,7 @@ class TokenBatches:
 
     def __init__(self, items: Sequence[Item], batch_tokens: int, seed: int):
         self.batch_tokens, self.seed = batch_tokens, seed
-        self.lengths = np.array([(len(item.target), len(item.source)) for item in items])
+        self.lengths = np.array([(len(item.target), len(item.source)) for item in items], dtype=np.int32)
 
     def __iter__(self) -> Iterator[list[int]]:
         for epoch in count():

@@ -81,8 +81,9 @@ def parse(arguments, config_type, presets, description):
     begun = given.resume and given.out and Path(given.out, "config.json").exists()
     default = saved = read_config(given.out, config_type) if begun else None
     if not saved or given.preset:
-        base = read_config(given.init, config_type) if given.init else config_type()
-        default = replace(base, **presets.get(given.preset, {}))
+        values = presets.get(given.preset, {})
+        init = given.init or values.get("init")
+        default = replace(read_config(init, config_type) if init else config_type(), **values)
     flags = make_dataclass("Flags", [
         ("out", Annotated[Path, tyro.conf.arg(help="Run folder to make.")]),
         ("config", tyro.conf.FlagConversionOff[tyro.conf.OmitArgPrefixes[config_type]], field(default=default)),
@@ -194,6 +195,7 @@ class RunFolder:
                     with file.open("r+b") as handle:
                         os.fsync(handle.fileno())
                 os.replace(path, self.path / name)
+            self.accelerator.wait_for_everyone()
         except Exception as error:  # torch and safetensors raise types of their own for a full disk
             raise OSError(f"{self.path / name} cannot be written ({error}): make room, then --resume") from None
 
@@ -242,6 +244,7 @@ def training(accelerator, out, config, write_files, begun, data, first, keep=1, 
 
     data = {name: fingerprint(data[name]) for name in data}
     lock = FileLock(out / ".lock")
+    accelerator.wait_for_everyone()  # all have looked before the first one makes it
     try:
         if accelerator.is_main_process:
             out.mkdir(parents=True, exist_ok=True)

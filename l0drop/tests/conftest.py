@@ -1,16 +1,53 @@
 """What the tests share: one thread, no network, and small random models that do something worth testing."""
 
+import json
 import os
+from dataclasses import replace
+from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import nn
 
+from ..config import TrainConfig
 from ..model import EOS, PAD, ModelConfig, Transformer
 
+SMALL = TrainConfig(
+    data="toy:count=24,seed=5", width=16, feed_forward=16, heads=2, encoder_layers=1, decoder_layers=1, vocabulary=300,
+    residual_dropout=0.1, batch_tokens=150, steps=6, save_every=2, average_last=2, extra_length=0,
+)  # fmt: skip
+
 torch.set_num_threads(1)
+
+
+def log(run: Path) -> list[dict]:
+    return [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+
+
+def same_weights(one: Path, other: Path) -> bool:
+    a, b = load_file(one / "model.safetensors"), load_file(other / "model.safetensors")
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory) -> dict[str, Path]:
+    """Finished runs: a baseline, one with gates from scratch, one that fine-tunes the baseline."""
+    from ..train import train
+
+    folder = tmp_path_factory.mktemp("runs")
+    base = replace(SMALL, l0drop="none")
+    configs = {"base": base, "scratch": SMALL, "init": replace(SMALL, init=str(folder / "base"), l0_weight=0.3)}
+    for name, config in configs.items():
+        train(config, folder / name)
+    return {name: folder / name for name in configs}
+
+
+@pytest.fixture
+def base(whole) -> Path:
+    return whole["base"]
 
 
 @pytest.fixture(autouse=True)

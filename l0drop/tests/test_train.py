@@ -1,12 +1,12 @@
-"""Training: schedules, resuming, fine-tuning, several processes, and what bad input gets."""
+"""Training: schedules, the objective, averages, fine-tuning, several processes, presets."""
 
 import json
 import math
-import shutil
 import subprocess
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -18,59 +18,28 @@ from accelerate.utils import set_seed  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
 
 from shared.data import load  # noqa: E402
+from shared.run import parse as parse_flags  # noqa: E402
 
 from .. import train as training  # noqa: E402
-from ..config import PRESETS, TrainConfig, l0_weight, learning_rate  # noqa: E402
+from ..config import PRESETS, TrainConfig, follow, holds_open, l0_weight, learning_rate, target_sparsity  # noqa: E402
 from ..loading import load_run  # noqa: E402
 from ..model import Encoding, Transformer, translation_loss  # noqa: E402
-from ..run import parse as parse_flags  # noqa: E402
-from ..run import write_config
 from ..text import collate  # noqa: E402
-from ..train import main, save_average, train  # noqa: E402
+from ..train import save_average, sparsity, train, validate  # noqa: E402
+from .conftest import SMALL, log  # noqa: E402
 
-SMALL = TrainConfig(
-    data="toy:count=24,seed=5", width=16, feed_forward=16, heads=2, encoder_layers=1, decoder_layers=1, vocabulary=300,
-    residual_dropout=0.1, batch_tokens=150, steps=6, save_every=2, average_last=2,
-)  # fmt: skip
+# Enough for the penalty to close gates.
+FAST = replace(SMALL, steps=20, save_every=20, average_last=1, learning_rate=0.2, warmup=1)
 
 
 def parse(flags):
     return parse_flags(flags, TrainConfig, PRESETS, training.__doc__)
 
 
-# Enough for the penalty to close gates.
-FAST = replace(SMALL, steps=20, save_every=20, average_last=1, learning_rate=0.2, warmup=1)
-
-
 def flags_of(config: TrainConfig) -> list[str]:
     """The command line of a config."""
     changed = {name: value for name, value in asdict(config).items() if value != getattr(TrainConfig(), name)}
     return [text for name, value in changed.items() for text in ("--" + name.replace("_", "-"), str(value))]
-
-
-def log(run: Path) -> list[dict]:
-    return [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
-
-
-def same_weights(one: Path, other: Path) -> bool:
-    a, b = load_file(one / "model.safetensors"), load_file(other / "model.safetensors")
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> dict[str, Path]:
-    """Finished runs: a baseline, one with gates from scratch, one that fine-tunes the baseline."""
-    folder = tmp_path_factory.mktemp("runs")
-    base = replace(SMALL, l0drop="none")
-    configs = {"base": base, "scratch": SMALL, "init": replace(SMALL, init=str(folder / "base"))}
-    for name, config in configs.items():
-        train(config, folder / name)
-    return {name: folder / name for name in configs}
-
-
-@pytest.fixture
-def base(whole) -> Path:
-    return whole["base"]
 
 
 # Schedules
@@ -95,24 +64,35 @@ def test_lambda_is_constant_or_rises_linearly():
     assert [l0_weight(step, TrainConfig(l0_weight=0.3, l0_start=5)) for step in (4, 5)] == [0, 0.3]
 
 
+def test_d20_lambda_follows_the_target():
+    """Open for two fifths of the steps, the target rising until seven tenths; lambda rises while too few are pruned."""
+    config = TrainConfig(steps=100, target_sparsity=0.4)
+    assert [target_sparsity(step, config) for step in (0, 40, 55, 70, 99)] == pytest.approx([0, 0, 0.2, 0.4, 0.4])
+    assert [holds_open(step, config) for step in (0, 39, 40)] == [True, True, False]
+    assert not holds_open(0, replace(config, l0_weight=0.3))
+    multiplier, weight = follow(0.5, 0.1)
+    assert 0.5 < multiplier < weight
+    multiplier, weight = follow(0.5, -0.1)
+    assert 0.5 > multiplier > weight
+    assert all(PRESETS[name].get("l0_weight", 0) > 0 for name in PRESETS if "finetune" in name or "scratch" in name)
+
+
 @pytest.mark.parametrize(("last", "averaged"), [(5, [7, 8, 9, 10, 11]), (3, [9, 10, 11]), (1, [11])])
 def test_d13_average_of_as_many_last_checkpoints_as_the_recipe_says(tmp_path, last, averaged):
-    """D13: whatever the length of the run, so that a system and its control average alike; and it is said which."""
+    """D13: whatever the length of the run, so that a system and its control average alike."""
     for step in range(1, 12):
         (tmp_path / "checkpoints" / f"{step:08d}").mkdir(parents=True)
         save_file({"x": torch.tensor([step, -1.0])}, tmp_path / "checkpoints" / f"{step:08d}" / "model.safetensors")
-    assert save_average(tmp_path, replace(SMALL, average_last=last)) == averaged
+    folder = SimpleNamespace(path=tmp_path, write=lambda name, write: write(tmp_path / name))
+    assert save_average(folder, replace(SMALL, average_last=last)) == averaged
     assert load_file(tmp_path / "model.safetensors")["x"].tolist() == [sum(averaged) / len(averaged), -1]
-    assert json.loads((tmp_path / "config.json").read_text())["averaged"] == averaged
 
 
-def test_d13_a_run_too_short_for_its_average_is_refused(tmp_path, base, capsys):
+def test_d13_a_run_too_short_for_its_average_is_refused():
     """D13: a short fine-tuning must say that it averages less, and then its control does, too."""
     with pytest.raises(ValueError, match="4 steps are too few for 3 checkpoints, 2 apart: add --average-last 1"):
         replace(SMALL, steps=4, average_last=3).check()
     replace(SMALL, steps=5, average_last=3).check()
-    train(replace(SMALL, init=str(base), average_last=1, steps=2), tmp_path / "run")
-    assert "the mean of the checkpoints of step 2\n" in capsys.readouterr().out
 
 
 def test_as_many_checkpoints_are_kept_as_are_averaged(whole):
@@ -123,18 +103,20 @@ def test_as_many_checkpoints_are_kept_as_are_averaged(whole):
 
 
 def test_d15_the_penalty_closes_gates_and_an_open_start_delays_it(tmp_path):
-    """With a large lambda training prunes; with lambda = 0 it does not; gates that start open stay open longer."""
-    pruned = []
-    for weight, start in ((0.0, 3.0), (0.0, 0.0), (30.0, 0.0)):
+    """With a large lambda training prunes; with lambda almost 0 it does not; gates that start open stay open longer."""
+    pruned, bias = [], []
+    for weight, start in ((1e-6, 3.0), (30.0, 0.0), (30.0, 9.0)):
         train(replace(FAST, l0_weight=weight, gate_start=start), tmp_path / f"{weight} {start}")
-        pruned.append(log(tmp_path / f"{weight} {start}")[-1]["zero"])
-    assert pruned[0] < 0.1 < pruned[1] < 0.9 < pruned[2]
+        pruned.append(log(tmp_path / f"{weight} {start}")[-1]["sparsity"])
+        bias.append(load_file(tmp_path / f"{weight} {start}/model.safetensors")["l0drop.0.predictor.bias"].item())
+    assert pruned[0] < 0.1 and pruned[1] > 0.9 and pruned[2] <= pruned[1]
+    assert bias[2] > 5 > bias[1]
 
 
 def test_d19_the_gates_are_held_open_until_lambda_rises(tmp_path):
     """Even gates that start closed, and the encoder cannot close them; the rest trains from the first step on."""
-    train(replace(SMALL, l0_start=4, gate_start=-5.0, average_last=3), tmp_path / "run")
-    assert [row.get("zero", 0) > 0.5 for row in log(tmp_path / "run")] == [False, False, False, True]
+    train(replace(SMALL, l0_weight=0.3, l0_start=4, gate_start=-5.0, average_last=3), tmp_path / "run")
+    assert [row.get("sparsity", 0) > 0.5 for row in log(tmp_path / "run")] == [False, False, False, True]
     states = [load_file(path) for path in sorted((tmp_path / "run/checkpoints").glob("*/model.safetensors"))]
     gate = [state["l0drop.0.predictor.weight"] for state in states]
     assert len(states) == 3 and torch.equal(gate[0], gate[1]) and not torch.equal(gate[1], gate[2])
@@ -186,41 +168,6 @@ def test_a_training_step_is_adam_on_eq12(tmp_path):
             torch.testing.assert_close(start[name], value, rtol=1e-3, atol=2e-5)
 
 
-class Killed(BaseException):
-    """Ends a training as a kill would."""
-
-
-@pytest.mark.parametrize("kind", ["scratch", "init"])
-@pytest.mark.parametrize("at", [0, 3])
-def test_a_killed_run_resumes_to_the_same_bits(tmp_path, monkeypatch, whole, kind, at):
-    """Dropout, gates, Adam and data order; before the first checkpoint too, and from a base run's weights."""
-    config = load_run(whole[kind]).config
-    schedule, steps = training.learning_rate, iter(range(100))
-
-    def kill(*arguments):
-        if next(steps) == at:
-            raise Killed
-        return schedule(*arguments)
-
-    monkeypatch.setattr(training, "learning_rate", kill)
-    with pytest.raises(Killed):
-        train(config, tmp_path / "killed")
-    monkeypatch.undo()
-    train(config, tmp_path / "killed", resume=True)
-    assert same_weights(whole[kind], tmp_path / "killed")
-    assert log(whole[kind]) == log(tmp_path / "killed")
-
-
-def test_a_run_can_be_lengthened_and_evaluated_in_progress(tmp_path, capsys, whole):
-    train(replace(SMALL, steps=4), tmp_path / "run")
-    main(["--out", str(tmp_path / "run"), "--resume", "--steps", "6"])
-    assert same_weights(whole["scratch"], tmp_path / "run")
-    assert f"{tmp_path / 'run'}: 6 steps, validation loss" in capsys.readouterr().out
-    (tmp_path / "run" / "model.safetensors").unlink()
-    load_run(tmp_path / "run")
-    assert "is not finished: reading" in capsys.readouterr().err
-
-
 def test_fine_tuning_starts_from_the_baseline(tmp_path, base):
     """--init takes weights, tokenizer, data, sizes and the step count; only the gates are new."""
     config, _, _ = parse(["--out", str(tmp_path / "tuned"), "--init", str(base), "--l0drop", "output", "--steps", "2",
@@ -238,18 +185,17 @@ def test_fine_tuning_starts_from_the_baseline(tmp_path, base):
     assert set(after) - set(before) == {"l0drop.0.predictor.weight", "l0drop.0.predictor.bias"}
 
 
-@pytest.mark.parametrize("flags", [["--width", "32"], ["--vocabulary", "999"], ["--units", "char"]])
-def test_flags_that_do_not_fit_the_base_are_refused(tmp_path, base, capsys, flags):
-    with pytest.raises(SystemExit):
-        main(["--out", str(tmp_path / "run"), "--init", str(base), *flags])
-    assert f"error: {flags[0]}: {base} has" in capsys.readouterr().err and not (tmp_path / "run").exists()
-
-
-def test_the_logged_share_of_zeros_is_of_real_tokens():
+def test_sparsity_is_of_real_tokens_and_expected_gates():
+    """Exactly 0 where log alpha is below -2.4 (Eq. 13); padding does not count."""
     keep = torch.tensor([[True, True, True, False]])
-    gates = torch.tensor([[0.0, 0.5, 1.0, 0.0]])
-    assert training.share_of_zeros(Encoding(None, keep, [gates], [])) == pytest.approx(1 / 3)
-    assert training.share_of_zeros(Encoding(None, keep, [], [])) == 0
+    assert sparsity(Encoding(None, keep, [], [torch.tensor([[-3.0, -2.0, 1.0, -9.0]])])) == pytest.approx(1 / 3)
+
+
+def test_exchanged_sources_are_read_by_the_validation(whole):
+    """What the last line of a training compares: other sources give another loss, the own ones the logged one."""
+    run = load_run(whole["base"])
+    items = run.encode(load(SMALL.data, "validation"))
+    assert validate(run, items, shift=1)["validation_loss"] != validate(run, items)["validation_loss"]
 
 
 def test_character_level_and_patterns_train(tmp_path):
@@ -291,66 +237,6 @@ def test_d14_two_processes_train_like_one_that_accumulates_twice_as_much(tmp_pat
     assert (one["embedding.weight"] - half["embedding.weight"]).abs().max() > 1e-3
 
 
-# Flags
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--no-such-flag", "1"], "Unrecognized"),
-        (["--l0-wei", "1"], "--l0-weight"),  # not an abbreviation, but the nearest name is shown
-        (["--steps", "many"], "--steps"),
-        (["--gate-bias", "maybe"], "--gate-bias"),
-        (["--preset", "huge"], "huge"),
-    ],
-)
-def test_unknown_and_mistyped_flags_end_with_a_message(tmp_path, capsys, flags, message):
-    with pytest.raises(SystemExit) as stop:
-        main(["--out", str(tmp_path / "run"), *flags])
-    assert stop.value.code == 2 and message in capsys.readouterr().err and not (tmp_path / "run").exists()
-
-
-def test_help_explains_every_flag_with_its_source(capsys):
-    with pytest.raises(SystemExit):
-        parse(["--help"])
-    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    for part in ("lambda of Eq. (12)", "Appendix A", "(default: 0.3)", "{none,output,every}", "run folder"):
-        assert part in text
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"l0_weight": -0.1}, "--l0-weight is -0.1"),
-        ({"l0_weight": math.nan}, "--l0-weight is nan"),
-        ({"learning_rate": math.inf}, "--learning-rate is inf"),
-        ({"learning_rate": -1.0}, "--learning-rate"),
-        ({"residual_dropout": 2.0}, "--residual-dropout is 2.0; it must be a finite number from 0 to 1"),
-        ({"label_smoothing": -1.0}, "--label-smoothing"),
-        ({"l0_warmup": -5}, "--l0-warmup"),
-        ({"length_penalty": -1.0}, "--length-penalty"),
-        ({"extra_length": -100}, "--extra-length"),
-        ({"max_source": 0}, "--max-source"),
-        ({"max_target": 1}, "--max-target"),
-        ({"encoder_layers": 0}, "--encoder-layers"),
-        ({"vocabulary": 1}, "--vocabulary"),
-        ({"steps": 0}, "--steps is 0"),
-        ({"heads": 0}, "--heads"),
-        ({"heads": 3}, "multiple of heads"),
-        ({"width": -8}, "--width"),
-        ({"seed": -1}, "--seed"),
-        ({"units": "words"}, "--units is 'words'; it must be one of bpe, char"),
-        ({"pattern": "pos"}, "add --l0drop none"),
-        ({"max_source": 2000}, "--positions"),
-    ],
-)
-def test_values_out_of_range_are_refused(tmp_path, monkeypatch, change, message):
-    monkeypatch.setattr(training, "load", lambda *_: pytest.fail("work began"))
-    with pytest.raises(ValueError, match=message):
-        train(replace(TrainConfig(), **change), tmp_path / "run")
-    assert list(tmp_path.iterdir()) == []
-
-
 BASE = dict(
     width=512, feed_forward=2048, heads=8, encoder_layers=6, decoder_layers=6, batch_tokens=25_000, warmup=4000,
     learning_rate=1.0, label_smoothing=0.1, average_last=5, save_every=2000, beam=4, residual_dropout=0.1,
@@ -378,11 +264,11 @@ def test_presets_hold_the_papers_values(tmp_path, preset):
     """Each value of each preset; a fine-tuning has those of its baseline besides its own."""
     flags = ["--out", "nowhere", "--preset", preset]
     if preset.endswith("-finetune"):
-        with pytest.raises(ValueError, match=f"starts from a run of --preset {preset[:-9]}: add --init RUN"):
+        with pytest.raises(ValueError, match=f"a run of --preset {preset[:-9]} is not a run folder"):
             parse(flags)
         base = parse(["--out", "nowhere", "--preset", preset.removesuffix("-finetune")])[0]
         (tmp_path / "base").mkdir()
-        write_config(tmp_path / "base", base)
+        (tmp_path / "base" / "config.json").write_text(json.dumps({"config": asdict(base)}))
         flags += ["--init", str(tmp_path / "base")]
     config = parse(flags)[0]
     config.check()
@@ -390,46 +276,8 @@ def test_presets_hold_the_papers_values(tmp_path, preset):
     assert {name: getattr(config, name) for name in values} == values
 
 
-def test_wikisum_says_what_to_get(tmp_path):
-    """Not on the hub: the line names what to get."""
-    with pytest.raises(ValueError, match="not on the hub: give a folder made from the ranked WikiSum"):
-        train(parse(["--out", "nowhere", "--preset", "paper-wikisum"])[0], tmp_path / "run")
-
-
-def test_flags_that_contradict_a_run_are_refused(tmp_path, base):
-    with pytest.raises(ValueError, match="leave out width"):
-        parse(["--out", str(base), "--resume", "--width", "32"])
-    with pytest.raises(ValueError, match="leave out steps"):
-        parse(["--out", str(base), "--resume", "--steps", "2"])
-    again = parse(["--out", str(base), "--resume", "--preset", "tiny", *flags_of(replace(SMALL, l0drop="none"))])
-    assert again[0] == parse(["--out", str(base), "--resume"])[0] == replace(SMALL, l0drop="none") and again[2]
-
-
-# Bad input
-
-
 def test_a_loss_that_is_not_finite_stops_training(tmp_path):
     """The step is named, and the last good checkpoint stays."""
     with pytest.raises(ValueError, match=r"the loss is (nan|inf) at step \d+; .* keeps its last checkpoint"):
         train(replace(SMALL, learning_rate=1e6, warmup=1, steps=20), tmp_path / "run")
     load_run(tmp_path / "run")
-
-
-@pytest.mark.parametrize("name", ["tokenizer.json", "start.json"])
-def test_damaged_files_are_named(tmp_path, base, name):
-    shutil.copytree(base, tmp_path / "run")
-    (tmp_path / "run" / name).write_text((base / name).read_text()[:9])
-    with pytest.raises(ValueError, match="tokenizer.json or start.json is missing or cut off"):
-        load_run(tmp_path / "run")
-
-
-def test_bad_data_is_named_and_leaves_no_run(tmp_path, capsys):
-    data = tmp_path / "data"
-    data.mkdir()
-    for line, field in (('{"source": "a b"}', "target"), ('{"source": "", "target": "c"}', "source")):
-        (data / "train.jsonl").write_text('{"source": "a b", "target": "c"}\n' + line)
-        with pytest.raises(SystemExit):
-            main(["--out", str(tmp_path / "run"), "--data", str(data)])
-        error = capsys.readouterr().err
-        assert error.startswith("error: ") and "train.jsonl:2" in error and field in error
-        assert [path.name for path in tmp_path.iterdir()] == ["data"]
