@@ -18,7 +18,7 @@ import pytest
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 from shared import data, toy
-from shared.data import HUB, Example, load, read_jsonl, read_texts, split_sentences, write_csv, write_jsonl
+from shared.data import HUB, Example, load, read_jsonl, read_texts, write_csv, write_jsonl
 
 ROW = {"document": ["The cat sat .", "It was wet ."], "summary": ["A wet cat ."]}
 POS = [["DT", "NN", "VBD", "."], ["PRP", "VBD", "JJ", "."]]
@@ -91,19 +91,10 @@ def test_blank_lines_and_a_byte_order_mark_are_skipped_and_rare_line_separators_
     assert [example.id for example in examples] == ["data-2", "data-4"] and examples[1].summary == ["a b"]
 
 
-@pytest.mark.parametrize("name", ["validation", "valid", "val", "dev"])
-def test_the_validation_split_has_four_names(tmp_path, name):
-    write(tmp_path / "train.jsonl", ROW, ROW)
-    write(tmp_path / f"{name}.jsonl", ROW)
-    for split in ("validation", "valid", "val", "dev"):
-        assert len(load(tmp_path, split)) == 1
-    assert len(load(tmp_path)) == len(load(str(tmp_path), "train")) == 2
-    single = tmp_path / f"{name}.jsonl"  # the same data whatever the split
-    assert load(single, "train") == load(str(single), "anything") == load(tmp_path, "dev")
-
-
-def test_a_split_that_is_not_there_or_there_twice_is_refused(tmp_path):
+def test_a_split_has_several_names_and_must_be_there_once(tmp_path):
     write(tmp_path / "val.jsonl", ROW)
+    assert len({len(load(tmp_path, split)) for split in ("validation", "valid", "val", "dev")}) == 1
+    assert load(tmp_path / "val.jsonl", "train") == load(tmp_path, "dev")  # a file: whatever the split
     with pytest.raises(ValueError, match=rf"{tmp_path} has no split 'test'; it has val"):
         load(tmp_path, "test")
     write(tmp_path / "dev.jsonl", ROW, ROW)
@@ -121,8 +112,6 @@ BAD_LINES = [
     ('{"document": "a"', r"data.jsonl:2: malformed JSON .*put one object on each line"),
     ('["a", "b"]', r"data.jsonl:2: a line must be one JSON object, got list"),
     ('{"document": "half \\ud83d", "summary": "b"}', r"data.jsonl:2: malformed JSON .*surrogates not allowed"),
-    ('{"a":' * 10**5 + "1" + "}" * 10**5, r"data.jsonl:2: malformed JSON .*recursion"),
-    ('{"id": ' + "1" * 5000 + "}", r"data.jsonl:2: malformed JSON .*digits"),
     ({"article": "a", "summary": "b"}, r"data.jsonl:2: needs fields document and summary .*, has article, summary"),
     ({**ROW, "document": 3}, r"data.jsonl:2: field 'document' must be a string or a list of strings, got 3"),
     ({**ROW, "summary": ["a", None]}, r"data.jsonl:2: field 'summary' must be a string or a list of strings"),
@@ -133,7 +122,6 @@ BAD_LINES = [
     ({**ROW, "references": ["other"]}, r"data.jsonl:2: the first of field 'references' must equal the summary"),
     ({**ROW, "salient": [True]}, r"data.jsonl:2: field 'salient' needs a list of 2 labels, got 1"),
     ({**ROW, "salient": [True, 0.5]}, r"data.jsonl:2: field 'salient' needs labels of type bool, got 0.5"),
-    ({**ROW, "kinds": "main"}, r"data.jsonl:2: field 'kinds' needs a list of 2 labels, got main"),
     ({**ROW, "pos": ["DT NN VBD .", "PRP VBD"]}, r"data.jsonl:2: field 'pos', sentence 2, needs a list of 4 .*got 2"),
     ({**ROW, "salient_tokens": [[1, 0, 0, 0], None]}, r"data.jsonl:2: field 'salient_tokens', sentence 2, needs .* 4"),
     ({**ROW, "edus": ["The cat sat .", "It is wet ."]}, r"data.jsonl:2: the EDUs .* from word 6 on: 'is wet \.', not"),
@@ -328,30 +316,11 @@ def test_toy_limit_keeps_the_first_and_spares_the_others(monkeypatch):
     assert asked == [2, 5, 2]
 
 
-def test_aclsum_joins_the_aspects_and_unites_their_highlights(monkeypatch):
-    highlights = {"challenge": [1, 0, 0], "approach": [0, 0, 1], "outcome": [1, 0, 0]}
-    paper = types.SimpleNamespace(
-        id="P06-1112",
-        title="A title",
-        summaries={"challenge": "Hard .", "approach": "They try .", "outcome": "It works ."},
-        get_all_sentences=lambda: ["First .", "Second .", "Third ."],
-        get_all_highlights=lambda aspect: highlights[aspect],
-    )
-    package = types.ModuleType("aclsum")  # with the interface of 0.1.2
-    package.ACLSum = lambda split: [paper] * {"train": 0, "val": 1, "test": 0}[split]
-    monkeypatch.setitem(sys.modules, "aclsum", package)
-    (example,) = load("aclsum", "validation")
-    assert (example.id, example.title) == ("P06-1112", "A title")
-    assert example.document == ["First .", "Second .", "Third ."]
-    assert example.summary == ["Hard .", "They try .", "It works ."] and example.references == [example.summary]
-    assert example.salient == [True, False, True]
-    with pytest.raises(ValueError, match="aclsum has no split 'middle'; it has test, train, val: ask"):
-        load("aclsum", "middle")
-
-
-def test_aclsum_itself_if_installed():
+def test_aclsum_joins_three_aspects_and_unites_their_highlights():
     pytest.importorskip("aclsum")
     assert [len(load("aclsum", split)) for split in ("train", "dev", "test")] == [100, 50, 100]
+    example = load("aclsum", "val", limit=1)[0]
+    assert len(example.summary) == 3 and example.title and 0 < sum(example.salient) < len(example.document)
 
 
 @pytest.mark.parametrize(("name", "package"), [("aclsum", "aclsum"), ("xsum", "datasets")])
@@ -518,17 +487,6 @@ def test_only_whole_documents_without_labels_are_split(splitter, tmp_path):
     kept = [one(tmp_path, document=text, **{name: values}) for name, values in labels.items()]
     kept.append(one(tmp_path, document=["One. Two.", "Three."]))
     assert data.in_sentences(iter(kept)) == kept and len(kept) == 5
-
-
-def test_sentences_end_at_full_stops_question_and_exclamation_marks_alone(monkeypatch):
-    """The rule without NLTK: not at a colon, a semicolon, or a point inside a number."""
-    monkeypatch.setitem(sys.modules, "nltk", None)
-    data._sentence_splitter.cache_clear()
-    try:
-        text = "Note: it cost 3.5 dollars; cheap. Really? Yes! Good"
-        assert split_sentences(text) == ["Note: it cost 3.5 dollars; cheap.", "Really?", "Yes!", "Good"]
-    finally:
-        data._sentence_splitter.cache_clear()
 
 
 # Writing.

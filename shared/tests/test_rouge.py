@@ -87,15 +87,6 @@ def test_interval_is_wider_with_more_confidence_and_the_same_for_the_same_seed()
     assert rouge.interval([3.0, 3.0, 3.0]) == {"mean": 3.0, "low": 3.0, "high": 3.0}
 
 
-def test_interval_covers_the_truth_as_often_as_it_says():
-    # Intervals of 80 % from 60 normal values: the percentile bootstrap covers the mean 0 in 0.79 of the cases.
-    samples = np.random.default_rng().normal(size=(800, 60))
-    intervals = [rouge.interval(sample, 0.8, samples=300, seed=n) for n, sample in enumerate(samples)]
-    low, high = np.array([(found["low"], found["high"]) for found in intervals]).T
-    assert abs(np.mean((low <= 0) & (0 <= high)) - 0.79) < bound(800) + 0.01
-    assert abs(np.mean(low > 0) - 0.105) < bound(800) + 0.01  # as often above as below
-
-
 def test_equal_systems_have_p_1_and_a_clear_difference_is_significant_in_both_directions():
     rng = np.random.default_rng()
     a = rng.normal(40, 10, size=300)
@@ -103,22 +94,6 @@ def test_equal_systems_have_p_1_and_a_clear_difference_is_significant_in_both_di
     assert rouge.paired_test(a, a.copy()) == 1.0
     assert rouge.paired_test(a, b) < 0.01
     assert rouge.paired_test(b, a) == rouge.paired_test(a, b)  # two-sided
-
-
-def test_pairing_matters():
-    # One system is better by 1 on each example, but the examples differ by 100: only a paired test can see it.
-    # Paired the wrong way round, the differences are 2a - 1: mean -1 with a standard error of 5.8.
-    a = np.linspace(-50, 50, 101)
-    assert rouge.paired_test(a, a + 1) < 0.001
-    assert rouge.paired_test(a, a + 1, samples=99) == pytest.approx(2 / 100)  # never 0; two-sided: twice 1 / 100
-    assert rouge.paired_test(a, (a + 1)[::-1]) > 0.5
-
-
-def test_p_is_uniform_when_there_is_no_difference():
-    # Exchangeable pairs: P(p <= x) = x, up to 1 / (samples + 1).
-    pairs = np.random.default_rng().normal(size=(300, 2, 100))
-    p = np.sort([rouge.paired_test(a, b, samples=199, seed=n) for n, (a, b) in enumerate(pairs)])
-    assert abs(p - np.arange(1, 301) / 300).max() < bound(300) + 0.02
 
 
 def test_p_of_cases_that_can_be_counted():
