@@ -17,11 +17,11 @@ from annotated_types import Interval
 from tqdm import tqdm
 
 try:
-    from shared.data import Example, load
+    from shared.data import Example, load, open_output
 except ModuleNotFoundError:
     sys.exit("error: the commands need the repository's folder `shared` beside this package")
 from shared import rouge
-from shared.run import one_line_errors, open_output, read_flags
+from shared.run import one_line_errors, read_flags
 from shared.score import report, score, system_name
 from shared.timing import find_device
 

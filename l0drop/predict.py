@@ -16,10 +16,10 @@ from tokenizers import Tokenizer
 from tqdm import tqdm
 
 try:
-    from shared.data import Example, read_texts
+    from shared.data import Example, open_output, read_texts
 except ModuleNotFoundError:
     sys.exit("error: the commands need the repository's folder `shared` beside this package")
-from shared.run import one_line_errors, open_output, read_flags
+from shared.run import one_line_errors, read_flags
 from shared.timing import find_device
 
 from .config import Positive

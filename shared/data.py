@@ -10,6 +10,7 @@ import csv
 import dataclasses
 import functools
 import gzip
+import hashlib
 import json
 import os
 import re
@@ -130,6 +131,14 @@ def in_sentences(examples: Iterable[Example]) -> list[Example]:
     ]
 
 
+def fingerprint(examples: Iterable[Example]) -> str:
+    """A hash of examples, by which a training that goes on knows its data again."""
+    digest = hashlib.sha256()
+    for example in examples:
+        digest.update(repr(example).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()[:16]
+
+
 def _compat(write):  # TODO(house): until every caller gives an open file
     @functools.wraps(write)
     def either(file, rows):
@@ -151,6 +160,31 @@ def write_json(path, value):  # TODO(house)
 
 def read_json(path):  # TODO(house)
     return json.loads(Path(path).read_text(encoding="utf-8"))
+
+
+@contextlib.contextmanager
+def open_output(path: Path | None, overwrite: bool = False) -> Iterator[TextIO]:
+    """Yield a new text file, or standard output for None; ValueError if it exists.
+
+    To `overwrite`, a file beside it takes its name at the end. What fails leaves no empty file.
+    """
+    if path is None:
+        yield sys.stdout
+        return
+    target = path.with_name(f"{path.name}.{os.getpid()}.unfinished") if overwrite else path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        file = target.open("x", encoding="utf-8", newline="\n")
+    except FileExistsError:
+        raise ValueError(f"{path} exists: choose another name, or add --overwrite") from None
+    try:
+        with file:
+            yield file
+    except BaseException:
+        if overwrite or not target.stat().st_size:
+            target.unlink()
+        raise
+    os.replace(target, path)
 
 
 @_compat

@@ -6,7 +6,6 @@ A run folder holds config.json, log.jsonl, what `load_run` of its package reads,
 import argparse
 import contextlib
 import functools
-import hashlib
 import json
 import os
 import shutil
@@ -15,8 +14,11 @@ from dataclasses import asdict, field, fields, make_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
+import numpy as np
 import tyro
 from annotated_types import Interval
+
+from .data import fingerprint
 
 
 def one_line_errors(main):
@@ -47,14 +49,12 @@ def check(config):
     """ValueError for a number that is NaN or outside its `Interval` (0 to 10^9); then `config.check()`."""
     for each in fields(config):
         value, parts = getattr(config, each.name), parts_of(each.type)
-        if {int, float}.isdisjoint(parts) or value is None:
-            continue
         given = next((part for part in parts if isinstance(part, Interval)), Interval())
         low = 0 if given.ge is None else given.ge
         high = 10**9 if given.le is None else given.le
-        if wrong := [n for n in (value if isinstance(value, tuple) else [value]) if not low <= n <= high]:
-            flag = each.name.replace("_", "-")
-            raise ValueError(f"--{flag} is {wrong[0]}; it must be from {low:,} to {high:,}")
+        numbers = [] if value is None or {int, float}.isdisjoint(parts) else np.ravel(value)
+        if wrong := [number for number in numbers if not low <= number <= high]:
+            raise ValueError(f"--{each.name.replace('_', '-')} is {wrong[0]}; it must be from {low:,} to {high:,}")
     if hasattr(config, "check"):
         config.check()
 
@@ -98,32 +98,6 @@ def parse(arguments, config_type, presets, description):
     return options.config, options.out, options.resume
 
 
-@contextlib.contextmanager
-def open_output(path, overwrite=False):
-    """Yield a new text file, or standard output for None; ValueError if it exists.
-
-    To `overwrite`, a file beside it takes its name at the end, when an input of that name has been read whole. A
-    command that fails leaves what it has written, but nothing empty and nothing instead of an older file.
-    """
-    if path is None:
-        yield sys.stdout
-        return
-    target = path.with_name(f"{path.name}.{os.getpid()}.unfinished") if overwrite else path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        file = target.open("x", encoding="utf-8", newline="\n")
-    except FileExistsError:
-        raise ValueError(f"{path} exists: choose another name, or add --overwrite") from None
-    try:
-        with file:
-            yield file
-    except BaseException:
-        if overwrite or not target.stat().st_size:
-            target.unlink()
-        raise
-    os.replace(target, path)
-
-
 def read_config(run_folder, config_type):
     """The config of a run; ValueError where there is none, or one of another package or version."""
     try:
@@ -164,14 +138,6 @@ def check_folder(out, resume):
     return last_checkpoint(out) is not None
 
 
-def fingerprint(examples):
-    """A hash of data, by which a run that goes on knows them again."""
-    digest = hashlib.sha256()
-    for example in examples:
-        digest.update(repr(example).encode("utf-8", "surrogatepass"))
-    return digest.hexdigest()[:16]
-
-
 class RunFolder:
     """The folder that a training has locked; `progress` is what a kill must not lose: "step", "log" (rows), more."""
 
@@ -180,10 +146,7 @@ class RunFolder:
         self.lock = os.open(path / ".lock", os.O_RDONLY)
 
     def write(self, name, write):
-        """On every process, call write(path) with another name in the folder; then rename what is on the disk.
-
-        ValueError: the folder was moved, or another is in its place. OSError: no room or no right to write.
-        """
+        """On every process, call write(path) with another name in this very folder; once on the disk, rename it."""
         path, lock = self.path / f"{name}.unfinished", self.path / ".lock"
         if not (lock.exists() and os.path.samestat(os.fstat(self.lock), os.stat(lock))):
             raise ValueError(f"{self.path} was moved or removed while it was trained: the training stops")
@@ -202,13 +165,13 @@ class RunFolder:
     def save_checkpoint(self, row):
         """Add a row to log.jsonl, write checkpoints/STEP, and remove all but the last `keep` checkpoints."""
         self.progress |= {"step": row["step"], "log": [*self.progress["log"], row]}
-        log = "".join(json.dumps(row) + "\n" for row in self.progress["log"])
+        lines = "".join(json.dumps(row) + "\n" for row in self.progress["log"])
 
         def write(path):
             self.accelerator.save_state(str(path))
             (path / "progress.json").write_text(json.dumps(self.progress))
 
-        self.write("log.jsonl", lambda path: path.write_text(log))
+        self.write("log.jsonl", lambda path: path.write_text(lines))
         self.write(f"checkpoints/{row['step']:08d}", write)
         for path in sorted((self.path / "checkpoints").glob("[0-9]" * 8))[: -self.keep]:
             shutil.rmtree(path, ignore_errors=True)
@@ -224,21 +187,20 @@ class RunFolder:
             if len(states := list(folder.glob("random_states_*.pkl"))) != processes:
                 raise ValueError(f"{len(states)} processes wrote it, {processes} would read it")
             for state in states:
-                load_safely(state)  # load_state would log a damaged one, and go on with other random numbers
+                load_safely(state)  # load_state would only log a damaged one
             self.accelerator.load_state(str(folder))
-            return json.loads((folder / "progress.json").read_text())
+            self.progress = json.loads((folder / "progress.json").read_text())
         except Exception as error:  # as many types as there are kinds of damage
-            raise ValueError(f"{folder} cannot be resumed ({str(error)[:200]}): train anew in another --out") from None
+            said = str(error).partition(".")[0][:200]  # torch goes on to advise that the file be trusted
+            raise ValueError(f"{folder} cannot be resumed ({said}): train anew in another --out") from None
 
 
 @contextlib.contextmanager
 def training(accelerator, out, config, write_files, begun, data, first, keep=1, **more):
     """Lock the run folder `out` for one training: make it, or load its last checkpoint. Yields a `RunFolder`.
 
-    Args:
-        write_files: called with a new folder, writes what stands beside the weights. begun: what `check_folder` said.
-        data: {"training": examples, "validation": examples}, by which a run that goes on knows them again.
-        first, more: first row of the log, and what else the progress begins with. keep: checkpoints to keep.
+    `write_files(out)` writes what stands beside the weights, `begun` is what `check_folder` said, `data` has the
+    examples of "training" and "validation", `first` is the log's first row, `more` what else is in the progress.
     """
     from filelock import FileLock, Timeout
 
@@ -254,11 +216,11 @@ def training(accelerator, out, config, write_files, begun, data, first, keep=1, 
         accelerator.wait_for_everyone()
         folder = RunFolder(accelerator, out, {"step": 0, "log": [first], "data": data, **more}, keep)
         if begun:
-            folder.progress = folder.load_checkpoint()
+            folder.load_checkpoint()
         if changed := [name for name in data if folder.progress["data"][name] != data[name]]:
             raise ValueError(f"the {changed[0]} data are no longer those that {out} began with: restore them")
         saved = {"package": type(config).__module__.split(".")[-2], "config": asdict(config)}  # steps may be more now
-        folder.write("config.json", lambda path: path.write_text(json.dumps(saved, indent=1) + "\n"))
+        folder.write("config.json", lambda path: path.write_text(json.dumps(saved, indent=1)))
         if not begun and accelerator.is_main_process:
             write_files(out)
         yield folder

@@ -22,8 +22,8 @@ import numpy as np
 import tyro
 
 from . import rouge
-from .data import read_jsonl, split_sentences
-from .run import one_line_errors, open_output, read_flags
+from .data import open_output, read_jsonl, split_sentences
+from .run import one_line_errors, read_flags
 
 SAMPLES = {"mean": 10_000, "share": 10_000, "bleu": 1000}  # resamples of an interval, random swaps of a test
 TEXT = ("id", "prediction", "references", "system", "seed")  # what is no measure of a document
@@ -41,7 +41,7 @@ class Measure(NamedTuple):
         if self.kind == "mean":
             return sums[..., 0] / documents.shape[-1]
         if self.kind == "share":
-            return 100 * sums[..., 0] / sums[..., 1]
+            return 100 * sums[..., 0] / np.where(sums[..., 1] == 0, 1, sums[..., 1])  # 0 of 0 is 0
         return np.apply_along_axis(corpus_bleu, -1, sums)
 
     def value(self, documents: np.ndarray) -> np.ndarray:

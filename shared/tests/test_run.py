@@ -23,7 +23,8 @@ from annotated_types import Interval
 from safetensors.torch import load_file, save_file
 
 from shared import run
-from shared.run import check, check_folder, last_checkpoint, load_weights, one_line_errors, open_output, training
+from shared.data import open_output
+from shared.run import check, check_folder, last_checkpoint, load_weights, one_line_errors, training
 
 torch.set_num_threads(1)
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="a kill needs a process of its own")
@@ -249,8 +250,11 @@ def test_a_damaged_checkpoint_is_refused(finished, damaged):
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     with pytest.raises(ValueError, match="00000004 cannot be resumed .*train anew"):
         train(finished, True)
-    shutil.copy(path.with_name("scheduler.bin") if path.with_name("scheduler.bin").exists() else __file__,
-                path.with_name("random_states_1.pkl"))  # fmt: skip
+
+
+def test_a_checkpoint_of_another_number_of_processes_is_refused(finished):
+    path = last_checkpoint(finished) / "random_states_0.pkl"
+    shutil.copy(path, path.with_name("random_states_1.pkl"))
     with pytest.raises(ValueError, match="2 processes wrote it, 1 would read it"):
         train(finished, True)
 
