@@ -11,7 +11,6 @@ of all documents together. A value is the mean over the seeds of a system. Its i
 percentile bootstrap; a second one is over seeds, by Student's t. p is that of approximate randomisation.
 """
 
-import csv
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ import numpy as np
 import tyro
 
 from . import rouge
-from .data import open_output, read_jsonl, split_sentences
+from .data import open_output, read_jsonl, split_sentences, write_csv
 from .run import one_line_errors, read_flags
 
 SAMPLES = {"mean": 10_000, "share": 10_000, "bleu": 1000}  # resamples of an interval, random swaps of a test
@@ -41,7 +40,7 @@ class Measure(NamedTuple):
         if self.kind == "mean":
             return sums[..., 0] / documents.shape[-1]
         if self.kind == "share":
-            return 100 * sums[..., 0] / np.where(sums[..., 1] == 0, 1, sums[..., 1])  # 0 of 0 is 0
+            return 100 * sums[..., 0] / np.where(sums[..., 1] == 0, np.nan, sums[..., 1])
         return np.apply_along_axis(corpus_bleu, -1, sums)
 
     def value(self, documents: np.ndarray) -> np.ndarray:
@@ -174,20 +173,19 @@ def system_name(run: str, seed: int) -> str:
 
 def report(rows: Sequence[dict], csv_file: TextIO | None = None) -> None:
     """Print what `score` returned: the values, the differences, the metric's signature; write all of it as CSV."""
+    names = list(dict.fromkeys(row["metric"] for row in rows))
     for base in dict.fromkeys(row["minus"] for row in rows):
-        systems: dict = {}
-        for row in rows:
-            if row["minus"] == base:
-                cell = {"difference" if base else "mean": row["value"], "low": row["low"], "high": row["high"]}
-                p = {} if row["p"] is None else {"p": row["p"]}
-                systems.setdefault(row["system"], {})[row["metric"]] = cell | p
-        title = f"minus {base}" if base else "system"
-        print(rouge.table([{title: name} | cells for name, cells in systems.items()]), end="\n\n")
+        for shown in (names[start : start + 6] for start in range(0, len(names), 6)):  # a table as wide as a screen
+            lines: dict = {}
+            for row in rows:
+                if row["minus"] == base and row["metric"] in shown:
+                    cell = {"difference" if base else "mean": row["value"], "low": row["low"], "high": row["high"]}
+                    line = lines.setdefault(row["system"], {f"minus {base}" if base else "system": row["system"]})
+                    line[row["metric"]] = cell | ({} if row["p"] is None else {"p": row["p"]})
+            print(rouge.table(list(lines.values())), end="\n\n")
     print(f"means over seeds, 95 % intervals over documents; {signature(rows)}")
     if csv_file:
-        writer = csv.DictWriter(csv_file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({k: f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()} for row in rows)
+        write_csv(csv_file, rows)
 
 
 def signature(rows: Sequence[dict]) -> str:
