@@ -17,9 +17,9 @@ SIZES = ("units", "vocabulary", "width", "feed_forward", "heads", "encoder_layer
 # What a pretrained model brings itself, or cannot do.
 NOT_PRETRAINED = (*SIZES, "residual_dropout", "attention_dropout", "mask_closed_in_training")
 
-# D20: --target-sparsity is 0, with all gates held open, for the first share of the steps; then it rises to the second.
-HELD_OPEN, RISEN = 0.4, 0.7
-FOLLOW, DAMP = 0.02, 1.0  # D20: how fast lambda's multiplier follows the sparsity, and what keeps it from swinging
+# D20: the share of the steps in which all gates are held open, before lambda follows --target-sparsity; how fast the
+# multiplier follows the sparsity of a batch; and what keeps the sparsity from swinging.
+HELD_OPEN, FOLLOW, DAMP = 0.4, 0.02, 8.0
 
 
 @dataclass(frozen=True)
@@ -145,12 +145,6 @@ def l0_weight(step: int, config: TrainConfig) -> float:
     return config.l0_weight * min(max(risen, 0.0), 1.0)
 
 
-def target_sparsity(step: int, config: TrainConfig) -> float:
-    """D20: the sparsity to reach at a step, from 0 to 1."""
-    risen = (step / config.steps - HELD_OPEN) / (RISEN - HELD_OPEN)
-    return config.target_sparsity * min(max(risen, 0.0), 1.0)
-
-
 def holds_open(step: int, config: TrainConfig) -> bool:
     """Whether all gates are held open at a step: D19, or D20 where lambda follows a target."""
     return step < (config.l0_start if config.l0_weight else HELD_OPEN * config.steps)
@@ -160,7 +154,7 @@ def follow(multiplier: float, gap: float) -> tuple[float, float]:
     """D20: the Lagrange multiplier after an update, and the lambda of that update.
 
     Args:
-        gap: sparsity that is wanted minus the batch's; lambda rises while too little is pruned, and may be negative.
+        gap: the sparsity that is wanted minus that of the batch; where it is negative, lambda falls, even below 0.
     """
     multiplier += FOLLOW * gap
     return multiplier, multiplier + DAMP * gap

@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise ValueError("give at least one run folder, and none twice: their names must differ")
     examples = load(options.data or next(iter(runs.values())).config.data, options.split, options.limit)
     metric, rows = options.metric, []
-    if metric == "auto":
+    if metric == "auto":  # D16: BLEU is that of sacrebleu, on plain text
         metric = "bleu" if all(len(example.document + example.summary) == 2 for example in examples) else "rouge"
     if metric == "rouge":
         rouge.check_references(examples)

@@ -21,7 +21,7 @@ except ModuleNotFoundError:
     sys.exit("error: the commands need the repository's folder `shared` beside this package")
 from shared.run import RunFolder, check, check_folder, one_line_errors, parse, training
 
-from .config import PRESETS, TrainConfig, follow, holds_open, l0_weight, learning_rate, target_sparsity
+from .config import PRESETS, TrainConfig, follow, holds_open, l0_weight, learning_rate
 from .gates import expected_gates
 from .loading import Run, begin, load_run
 from .model import Encoding, objective, translation_loss
@@ -56,7 +56,7 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     optimizer = torch.optim.Adam(start.model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-8)
     model, optimizer, loader = accelerator.prepare(start.model, optimizer, loader)
     counts = {"step": 0, "examples": len(items), "sources_cut": sum(items[i].was_cut for i in range(len(items)))}
-    settings = {"first": counts, "keep": config.average_last, "lambda": 0.0}
+    settings = {"first": counts, "keep": config.average_last, "multiplier": 0.0, "aim": config.target_sparsity}
     with (
         training(accelerator, out, config, start.write_files, begun, data, **settings) as folder,
         tqdm(total=config.steps, initial=folder.progress["step"], disable=None) as bar,
@@ -74,11 +74,10 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
                 with accelerator.accumulate(model):
                     logits, encoding = model(batch.source, batch.target_input, batch.rule_keep)
                     weight = l0_weight(step, config)
-                    if start.model.l0drop and not config.l0_weight:  # D20: lambda follows the target
-                        pruned = accelerator.reduce(sparsity(encoding), "mean").item()
-                        folder.progress["lambda"], weight = follow(
-                            folder.progress["lambda"], target_sparsity(step, config) - pruned
-                        )
+                    if start.model.l0drop and not config.l0_weight and not holds_open(step, config):  # D20
+                        state = folder.progress
+                        gap = state["aim"] - accelerator.reduce(sparsity(encoding), "mean").item()
+                        state["multiplier"], weight = follow(state["multiplier"], gap)
                     # Eq. (12), mean over the sentences of a micro-batch (D14).
                     options = config.label_smoothing, config.l0_reduction, start.model.special[0]
                     loss = objective(logits, batch.target, encoding, weight, *options).mean()
@@ -91,7 +90,10 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
             bar.update()
             bar.set_postfix(loss=f"{row['loss']:.3f}", pruned=folder.progress["log"][-1].get("sparsity"), refresh=False)
             if row["step"] % config.save_every == 0 or row["step"] == config.steps:
-                folder.save_checkpoint(row | validate(start, validation))
+                row |= validate(start, validation)
+                if not holds_open(step, config):  # D20: batches may be pruned more than validation
+                    folder.progress["aim"] += (config.target_sparsity - row["sparsity"]) / 2
+                folder.save_checkpoint(row)
         averaged = save_average(folder, config)
     if accelerator.is_main_process:
         report(start, validation, folder, averaged)
