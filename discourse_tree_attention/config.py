@@ -3,68 +3,54 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from .matrices import LEVELS
-from .model import ATTENTIONS, TREES, ModelConfig
-from .run import Positive, Range, Size, check_fields
-from .selection import UNITS_TAKEN
-from .units import POOLINGS
+from annotated_types import Interval
 
-Seed = Annotated[int, Range(0, 2**32 - 1)]
-MaybeSize = Annotated[int, Range(0, 10**6)]  # 0 = what the comment says
+from .model import ATTENTIONS, TREES, ModelConfig
+from .selection import UNITS_TAKEN
+
+Positive = Annotated[int, Interval(ge=1)]
+Size = Annotated[int, Interval(ge=1, le=10**6)]
+MaybeSize = Annotated[int, Interval(ge=0, le=10**6)]  # 0 = what the comment says
+Seed = Annotated[int, Interval(ge=0, le=2**32 - 1)]
 
 
 @dataclass(frozen=True)
 class TrainConfig:
     """All that defines a run. Every field is a flag: `head_width` is --head-width. Defaults are the tiny preset's."""
 
-    # Data
-    data: str = "toy:signal=0"  # anything shared.data.load takes; trees are part of the data
-    level: Literal[LEVELS] = "edu"  # what is extracted: "edu" (Table 2) or "sentence" (Table 3)
-    folds: int = 0  # cross-validation over train and validation together, 3 or more; 0 = the splits as they are
-    fold: int = 0  # which of the folds is the test data
-    examples: int = 0  # training documents, drawn with examples_seed (Section 5.2, low resource: 1,000); 0 = all
-    examples_seed: Seed = 0
-    # Unit encoder
-    encoder: str = ""  # any encoder of transformers, by name or folder; empty = a small random one (D9)
-    pooling: Literal[POOLINGS] = "cls"  # a unit's vector: first token (Section 3), or mean over its tokens (D23)
-    standardize: bool = False  # vectors with mean 0 and spread 1, as they are in the training documents (D24)
-    max_tokens: Annotated[int, Range(3, 10**6)] = 128  # longest unit in word pieces, longer ones are cut
-    max_pieces: int = 0  # longest document in word pieces, then units are cut (released code: 1000); 0 = no limit
-    cache: str = ""  # folder where unit vectors are kept; empty = "cache" beside the run folder
-    # Model: see ModelConfig; the width is the encoder's
-    attention: Literal[ATTENTIONS] = "c_tree_nuclearity"
-    post_edit: bool = True  # of d_tree: one root per sentence (Section 4.1); released code: none (D2)
-    shuffle_trees: bool = False  # control: the matrix of each tree with its units in random order
-    heads: Size = 1  # Tables 2 and 3: 8 for one of the dot products
-    layers: Size = 2  # released code
-    balanced: bool = False  # the second setting of Section 5.1: sizes that put the weight on the attention
-    head_width: MaybeSize = 0  # d_v; 0 = Section 5.1: 64; balanced 2/3 of the encoder's width D (512 at bert-base, D16)
-    key_width: MaybeSize = 0  # d_k of the dot product; 0 = d_v (Section 5.1)
-    feed_forward: MaybeSize = (
-        0  # 0 = Section 5.1: 4 times the encoder's width (3072 at bert-base, D16); balanced 2/3 of it
-    )
-    dense_inner: MaybeSize = 512  # footnote 2 (D3)
-    max_units: Size = 512  # released code: longest document of Dense and Random
-    positions: Size = 1000  # released code
-    dropout: Annotated[float, Range(0, 0.99)] = 0.1  # released code
-    classifier: Size = 100  # released code
-    init: str = ""  # run folder to fine-tune: its weights, encoder and, unless flags override them, its values
-    # Optimisation
-    steps: Positive = 600  # updates (released code: 24,000)
-    batch_size: Positive = 32  # documents, per process (released code: 32)
-    learning_rate: float = 0.01  # factor of min(n^-0.5, n warmup^-1.5) (Section 5.1; D11)
-    warmup: Positive = 200  # updates (released code: 2,400; D26)
-    save_every: Positive = 100  # updates between validations, of which the best stays (released code: 300)
-    mixed_precision: Literal["no", "bf16"] = "no"  # of the forward pass
-    seed: Seed = 0
-    # Summaries; evaluate.py and predict.py take these from here
-    right_nuclei: bool = True  # an EDU brings its ancestors in the sentence, of two nuclei the right one the left (D17)
-    units_taken: int = 0  # 0 = 6 EDUs or 3 sentences (Section 5.1)
-    max_words: int = 0  # a summary that has this many words is complete (released code: 80); 0 = no limit
+    data: str = "toy:signal=0"  # Data to train on, with trees: anything that shared.data.load takes.
+    level: Literal["edu", "sentence"] = "edu"  # What is extracted: EDUs (Table 2) or sentences (Table 3).
+    folds: int = 0  # Folds of cross-validation over train and validation, 3 or more; 0 = the splits as they are.
+    fold: int = 0  # Which of the folds is the test data.
+    examples: int = 0  # Training documents, drawn at random (Section 5.2, low resource: 1,000); 0 = all.
+    examples_seed: Seed = 0  # Seed by which --examples draws.
+    encoder: str = ""  # Unit encoder, one of transformers' by name or folder; empty = a small random one (D9).
+    pooling: Literal["cls", "mean"] = "cls"  # A unit's vector: its first token (Section 3), or its tokens' mean (D23).
+    standardize: bool = False  # Vectors get mean 0 and spread 1, as in the training documents (D24).
+    max_pieces: int = 0  # Word pieces of a document, after which units are cut (released code: 1000); 0 = no limit.
+    cache: str = ""  # Folder where unit vectors are kept; empty = "cache" beside the run folder.
+    attention: Literal[ATTENTIONS] = "c_tree_nuclearity"  # How units attend to each other (Sections 3 and 4; D25).
+    post_edit: bool = True  # D-Tree has one root a sentence (Section 4.1); the released code leaves this out (D2).
+    shuffle_trees: bool = False  # Control: the matrix of each tree has its units in random order.
+    heads: Size = 1  # Attention heads: 8 for one of the dot products of Tables 2 and 3.
+    balanced: bool = False  # The second setting of Section 5.1: sizes that put the weight on the attention.
+    head_width: MaybeSize = 0  # d_v = d_k; 0 = 64, balanced 2/3 of the encoder's width D (Section 5.1, D16).
+    feed_forward: MaybeSize = 0  # d_inner; 0 = 4 D, balanced 2/3 D (Section 5.1, D16).
+    dense_inner: MaybeSize = 512  # Inner width of Dense (footnote 2); 0 = the head width (D3).
+    init: str = ""  # Run folder to fine-tune: its weights, encoder and, unless flags override them, its values.
+    steps: Positive = 600  # Updates (released code: 24,000).
+    batch_size: Positive = 32  # Documents in a batch, per process (released code: 32).
+    learning_rate: float = 0.01  # Factor of min(n^-0.5, n warmup^-1.5) (Section 5.1; D11).
+    warmup: Positive = 200  # Updates in which the rate rises (released code: 2,400; D26).
+    save_every: Positive = 100  # Updates between validations, of which the best stays (released code: 300).
+    mixed_precision: Literal["no", "bf16"] = "no"  # Numbers of the forward pass: float32, or bfloat16 where it can.
+    seed: Seed = 0  # Seed of weights, batches and dropout.
+    right_nuclei: bool = True  # An EDU brings its ancestors in the sentence, of two Nuclei the left one (D17).
+    units_taken: int = 0  # Units of a summary; 0 = 6 EDUs or 3 sentences (Section 5.1).
+    max_words: int = 0  # A summary that has this many words is complete (released code: 80); 0 = no limit.
 
     def check(self) -> None:
-        """ValueError for a value out of range, or values that contradict each other."""
-        check_fields(self)
+        """ValueError for values that contradict each other."""
         if (self.folds or self.fold) and not self.fold < self.folds >= 3:
             raise ValueError(f"--fold {self.fold} of --folds {self.folds}: need 3 folds or more, counted from 0")
         if self.shuffle_trees and self.attention not in TREES:

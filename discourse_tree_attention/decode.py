@@ -1,11 +1,22 @@
 """From documents to summaries: what train.py (in validation), evaluate.py and predict.py share."""
 
+from collections import Counter
+from collections.abc import Sequence
+
 import numpy as np
 import torch
+from tqdm import tqdm
 
-from .documents import Corpus, Document, collate
-from .model import Summarizer
+from .documents import Corpus, Document, collate, make_documents, prepare
+from .model import Summarizer, extraction_loss
 from .selection import join_units, select
+from .units import UnitEncoder
+
+
+def read_corpus(examples: Sequence, config, encoder: UnitEncoder, cache: str = "") -> Corpus:
+    """Documents with oracles, unit vectors and, for tree attention, matrices; `config` is a `TrainConfig`."""
+    documents = make_documents(tqdm(examples, desc="oracles", leave=False, disable=None), config)
+    return prepare(documents, config, encoder, cache)
 
 
 @torch.inference_mode()
@@ -29,7 +40,23 @@ def extract(document: Document, scores: np.ndarray, config) -> list[str]:
     return join_units(document.units, document.sentence, taken)
 
 
-def extract_all(model: Summarizer, corpus: Corpus, config) -> list[list[str]]:
-    """The summaries of a corpus."""
-    pairs = zip(corpus.documents, score_documents(model, corpus), strict=True)
-    return [extract(document, scores, config) for document, scores in pairs]
+def extract_all(documents: Sequence[Document], scores: Sequence[np.ndarray], config) -> list[list[str]]:
+    """The summaries of some documents."""
+    return [extract(document, row, config) for document, row in zip(documents, scores, strict=True)]
+
+
+def mean_loss(documents: Sequence[Document], scores: Sequence[np.ndarray], positive_weight: float) -> float:
+    """The training loss a unit."""
+    labels = torch.from_numpy(np.concatenate([document.labels for document in documents]))
+    scores = torch.from_numpy(np.concatenate(scores))
+    return extraction_loss(scores, labels, torch.ones_like(labels), positive_weight).item() / len(labels)
+
+
+def same_positions(scores: Sequence[np.ndarray], count: int) -> tuple[list[int], float]:
+    """The positions that are most often the `count` best, from 1, and the share of the longer documents where they are.
+
+    A share near 1 tells of a model that does not read: it takes, say, the first three sentences of everything.
+    """
+    best = [tuple(sorted(np.argsort(-row)[:count] + 1)) for row in scores if len(row) > count]
+    ((positions, times),) = Counter(best).most_common(1) or [((), 0)]
+    return list(map(int, positions)), times / max(len(best), 1)

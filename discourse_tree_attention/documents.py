@@ -1,7 +1,7 @@
 """Documents as the model reads them: units with their vectors, labels and attention matrix, and batches of them."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import NamedTuple
@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from .formats import check_same_text, letters, read_dis
-from .matrices import build_matrix, heads
+from .matrices import MATRICES, d_tree, dependency_parents, sentence_matrix
 from .model import TREES, longest_document
-from .selection import ORACLE_UNITS, oracle, required_units, restriction_heads
+from .selection import ORACLE_UNITS, oracle, required_units, restriction_parents
 from .trees import Node
-from .units import UnitEncoder, cached_vectors
+from .units import MAX_TOKENS, UnitEncoder, cached_vectors
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no single truth value
@@ -27,22 +27,16 @@ class Document:
     sentence: np.ndarray  # (N,) index of each unit's sentence; at sentence level 0, 1, ...
     required: list[list[int]]  # (N,) units that each unit needs beside it; empty lists at sentence level
     labels: np.ndarray  # (N,) bool, the oracle's units; none where there is no reference
+    references: list[list[str]]  # the sentences of each
     tree: Node | None  # over the EDUs
     edu_sentence: np.ndarray | None  # (EDUs,) index of each EDU's sentence
     was_cut: bool = False
 
 
-def make_documents(examples: Sequence, config, progress: Callable = iter) -> list[Document]:
-    """The documents of a corpus with their oracles.
-
-    Args:
-        config: a `TrainConfig`.
-        progress: wraps the documents whose oracles are sought, e.g. `tqdm`.
-    Raises:
-        ValueError: see `make_document`; two documents have one id.
-    """
+def make_documents(examples: Iterable, config) -> list[Document]:
+    """The documents of a corpus with their oracles; ValueError: see `make_document`; two documents have one id."""
     documents = []
-    for example in progress(examples):
+    for example in examples:
         document = make_document(example, config, f"{config.data}: {example.id}.dis")
         units = oracle(document.units, " ".join(example.summary), document.required, ORACLE_UNITS[config.level])
         documents.append(replace(document, labels=np.isin(np.arange(len(document.units)), units)))
@@ -51,35 +45,33 @@ def make_documents(examples: Sequence, config, progress: Callable = iter) -> lis
     return documents
 
 
-def make_document(example, config, where: str = "", tree: Node | None = None) -> Document:
+def make_document(example, config, where: str = "") -> Document:
     """Cut an example into units; its oracle is left out.
 
     Args:
-        example: a `shared.data.Example`, or anything with its fields id, document, edus, tree.
+        example: a `shared.data.Example`, or anything with its fields id, document, references, edus, tree.
         config: a `TrainConfig`.
         where: what errors name, such as the tree's file; default: the example's id.
-        tree: instead of the text in the example's field.
     Raises:
         ValueError: EDUs are asked for and not there, or tree, EDUs and sentences do not fit each other.
     """
-    where, edus, level = where or example.id, example.edus, config.level
-    if tree is None and example.tree is not None:
-        tree = read_dis(example.tree, where)
-    if edus is None and level == "edu":
-        raise ValueError(
-            f"{where} has no EDUs: give it a discourse tree (ID.dis in a folder beside the JSON lines, or a field "
-            "'tree'), or use --level sentence with an attention that needs no tree"
-        )
+    where, edus, sentences = where or example.id, example.edus, list(example.document)
+    tree = None if example.tree is None else read_dis(example.tree, where)
     if tree is not None and tree.last != len(edus):
         raise ValueError(f"{where}: the tree has {tree.last} EDUs, the document {len(edus)}")
-    edu_sentence = None if edus is None else sentence_of_edus(edus, example.document, where)
-    edu = list(edus or []), edu_sentence
-    units, sentence = edu if level == "edu" else (list(example.document), np.arange(len(example.document)))
-    required = [[] for _ in units]
-    if level == "edu" and tree is not None:
-        # D17: not of the post-edited tree, but of one where a right nucleus needs the left one, as DiscoBERT's.
-        required = required_units((restriction_heads if config.right_nuclei else heads)(tree), sentence)
-    return Document(example.id, units, sentence, required, np.zeros(len(units), dtype=bool), tree, edu_sentence)
+    edu_sentence = None if edus is None else sentence_of_edus(edus, sentences, where)
+    if config.level == "sentence":
+        units, sentence, required = sentences, np.arange(len(sentences)), [[] for _ in sentences]
+    elif edus is None:
+        raise ValueError(f"{where} has no EDUs: give it a discourse tree (ID.dis), or use --level sentence")
+    else:
+        units, sentence, required = list(edus), edu_sentence, [[] for _ in edus]
+        if tree is not None:
+            # D17: not of the post-edited tree, but of one where a right nucleus needs the left one, as DiscoBERT's.
+            parents = (restriction_parents if config.right_nuclei else dependency_parents)(tree)
+            required = required_units(parents, sentence)
+    labels = np.zeros(len(units), dtype=bool)
+    return Document(example.id, units, sentence, required, labels, example.references, tree, edu_sentence)
 
 
 def sentence_of_edus(edus: Sequence[str], sentences: Sequence[str], where: str = "document") -> np.ndarray:
@@ -98,25 +90,33 @@ def sentence_of_edus(edus: Sequence[str], sentences: Sequence[str], where: str =
     return np.searchsorted(ends, lengths.cumsum() - lengths, side="right")
 
 
-def cut_document(document: Document, most: int) -> Document:
-    """The document's first units; the tree stays whole, its matrix is cut (`document_matrix`)."""
-    if len(document.units) <= most:
-        return document
+def cut_document(document: Document, config, encoder: UnitEncoder) -> Document:
+    """The first units, as many as the model has places and --max-pieces word pieces for, but one; the tree stays whole.
+
+    A document whose unit the encoder cuts counts as cut, too.
+    """
+    pieces = np.array([len(ids) for ids in encoder.tokenizer(document.units, verbose=False).input_ids])
+    most = longest_document(config.model_config(encoder.width))
+    if config.max_pieces:
+        most = min(most, max(1, int((pieces.cumsum() <= config.max_pieces).sum())))
+    if len(pieces) <= most:
+        return replace(document, was_cut=bool((pieces > MAX_TOKENS).any()))
     required = [[other for other in needed if other < most] for needed in document.required[:most]]
     parts = {name: getattr(document, name)[:most] for name in ("units", "sentence", "labels")}
     return replace(document, **parts, required=required, was_cut=True)
 
 
-def document_matrix(document: Document, kind: str, level: str, post_editing: bool = True) -> np.ndarray:
+def document_matrix(document: Document, config) -> np.ndarray:
     """(N, N) attention of a document's tree, rows summing to 1; ValueError where it has none."""
-    if document.tree is None:
-        raise ValueError(
-            f"document {document.id!r} has no discourse tree, which {kind} attention needs: put ID.dis in a folder "
-            "beside the JSON lines, or choose another --attention"
-        )
-    size = len(document.units)
-    sentences = max(size, document.edu_sentence.max() + 1) if level == "sentence" else None
-    matrix = build_matrix(kind, document.tree, document.edu_sentence, level, sentences, post_editing)
+    tree, size = document.tree, len(document.units)
+    if tree is None:
+        raise ValueError(f"document {document.id!r} has no discourse tree (ID.dis), which {config.attention} needs")
+    if config.attention == "d_tree":
+        matrix = d_tree(tree, document.edu_sentence if config.post_edit else None)
+    else:
+        matrix = MATRICES[config.attention](tree)
+    if config.level == "sentence":
+        matrix = sentence_matrix(matrix, document.edu_sentence, max(size, document.edu_sentence.max() + 1))
     if size < len(matrix):
         # D10: of a cut document the rows are normalised again; a unit whose head was cut off attends to itself.
         matrix = matrix[:size, :size].copy()
@@ -138,35 +138,25 @@ class Corpus:
         """Some of the documents, on the same arrays."""
         return Corpus(*(None if part is None else [part[i] for i in indices] for part in vars(self).values()))
 
+    def exchanged(self) -> "Corpus":
+        """The documents with the vectors of random units of any of them: what is left are lengths, places, trees."""
+        units, ends = np.concatenate(self.vectors), np.cumsum([len(own) for own in self.vectors])
+        return replace(self, vectors=np.split(np.random.default_rng(0).permutation(units), ends[:-1]))
 
-def prepare(documents: list[Document], config, encoder: UnitEncoder, cache: str, progress: Callable = iter) -> Corpus:
-    """Cut documents to what the model can read, and give them vectors and matrices.
 
-    Args:
-        config: a `TrainConfig`.
-        cache: folder of unit vectors; empty = they are not kept.
-    """
-    limit = longest_document(config.model_config(encoder.width))
-    documents = [cut_document(document, min(limit, fitting(document, config, encoder))) for document in documents]
-    documents = [replace(d, was_cut=d.was_cut or encoder.cuts(d.units)) for d in documents]
-    vectors = cached_vectors(encoder, [unit for document in documents for unit in document.units], cache, progress)
+def prepare(documents: Sequence[Document], config, encoder: UnitEncoder, cache: str = "") -> Corpus:
+    """Cut documents to what the model can read, and give them vectors, which `cache` may keep, and matrices."""
+    documents = [cut_document(document, config, encoder) for document in documents]
+    vectors = cached_vectors(encoder, [unit for document in documents for unit in document.units], cache)
     ends = np.cumsum([len(document.units) for document in documents])
     matrices = None
     if config.attention in TREES:
-        matrices = [document_matrix(d, config.attention, config.level, config.post_edit) for d in documents]
+        matrices = [document_matrix(document, config) for document in documents]
         if config.shuffle_trees:  # the control in which the tree says nothing about its units
             rng = np.random.default_rng(config.seed)
             orders = [rng.permutation(len(document.units)) for document in documents]
             matrices = [matrix[np.ix_(order, order)] for matrix, order in zip(matrices, orders, strict=True)]
     return Corpus(documents, np.split(vectors, ends[:-1]), matrices)
-
-
-def fitting(document: Document, config, encoder: UnitEncoder) -> int:
-    """How many units fit into `max_pieces` word pieces; at least one."""
-    if not config.max_pieces:
-        return len(document.units)
-    pieces = [len(ids) for ids in encoder.tokenizer(document.units).input_ids]
-    return max(1, int(np.searchsorted(np.cumsum(pieces), config.max_pieces, side="right")))
 
 
 def positive_weight(documents: Sequence[Document]) -> float:
@@ -235,4 +225,4 @@ def collate(corpus: Corpus, indices: Sequence[int], device: str | torch.device =
         labels[row, :size] = torch.from_numpy(corpus.documents[index].labels)
         if matrix is not None:
             matrix[row, :size, :size] = torch.from_numpy(corpus.matrices[index])
-    return Batch(units.to(device), keep.to(device), labels.to(device), None if matrix is None else matrix.to(device))
+    return Batch(*(None if part is None else part.to(device) for part in (units, keep, labels, matrix)))

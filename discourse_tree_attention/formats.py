@@ -1,9 +1,5 @@
-"""Discourse trees as they are published: .dis of RST-DT and GUM, and the brackets of the paper's code.
+"""Discourse trees as RST-DT and GUM publish them, .dis: a file or its text to a `Node`. It needs Python alone."""
 
-experiments/formats.py reads other formats and writes .dis. None of this needs more than Python.
-"""
-
-import json
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -13,21 +9,12 @@ from pathlib import Path
 from .trees import Node, check_tree, join
 
 ROLES = {"Root": None, "Nucleus": True, "Satellite": False}
-NUCLEARITY = {"Nucleus": True, "N": True, "Satellite": False, "S": False}
 DIS_TOKEN = re.compile(r"//TT_ERR|[()]|_!.*?_!|[^\s()]+", re.DOTALL)
 
 
-def read_tree(path: str | os.PathLike, more: dict[str, Callable] | None = None) -> Node:
-    """Read a tree from a file by its suffix; ValueError that names the file and the place where it is none.
-
-    Args:
-        more: readers of other suffixes (experiments/formats.py).
-    """
-    readers = {".dis": read_dis, ".json": read_brackets, ".brackets": read_brackets} | (more or {})
-    path = Path(path)
-    if path.suffix not in readers:
-        raise ValueError(f"{path}: no tree format {path.suffix!r}; use {', '.join(readers)}")
-    return readers[path.suffix](read_text(path), str(path))
+def read_tree(path: str | os.PathLike) -> Node:
+    """Read a .dis file; ValueError that names the file and the line where it is none."""
+    return read_dis(read_text(Path(path)), str(path))
 
 
 def read_text(path: Path) -> str:
@@ -98,32 +85,6 @@ def clean(text: str) -> str:
     return " ".join(text.strip().removesuffix("<P>").split())
 
 
-# [[[1, 1], "Nucleus"], [[2, 2], "Satellite"], ...]
-
-
-def read_brackets(text: str, where: str = "tree") -> Node:
-    """Read a JSON list of [[first, last], nuclearity, ...] in post-order; it has no texts.
-
-    The root is not listed: its children are what is left at the end. A document of one EDU is a list of that EDU, or
-    empty.
-    """
-    stack: list[Node] = []
-    try:
-        for (first, last), role, *_ in json.loads(text):
-            if not type(first) is type(last) is int:
-                raise ValueError(f"{first!r} and {last!r} are no numbers of EDUs")
-            below = () if first == last else tuple(stack[-2:])
-            del stack[len(stack) - len(below) :]
-            stack.append(Node(first, last, NUCLEARITY[role], children=below))
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise ValueError(f"{where}: no JSON list of [[first, last], role] ({error!r}): is the file cut?") from None
-    if len(stack) < 2 and not any(node.children for node in stack):
-        return Node(1, 1, None)
-    root = Node(stack[0].first, stack[-1].last, None, children=tuple(stack))
-    check_tree(root, where)
-    return root
-
-
 # EDUs and the text that they are of
 
 
@@ -138,7 +99,5 @@ def check_same_text(edus: Sequence[str], text: Sequence[str], where: str, form: 
     if one != other:
         same = len(commonprefix([one, other]))
         part = slice(max(0, same - 20), same + 20)
-        raise ValueError(
-            f"{where}: EDUs and text are not the same: {one[part]!r} in the EDUs, {other[part]!r} in the text; give "
-            "the text that the tree was made from"
-        )
+        places = f"{one[part]!r} in the EDUs, {other[part]!r} in the text"
+        raise ValueError(f"{where}: EDUs and text are not the same: {places}; give the text of the tree")

@@ -1,14 +1,17 @@
 """A run: begin a new one, from nothing or from another run; or load a folder's."""
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from shared.run import load_weights, read_config
+
 from .config import TrainConfig
 from .model import Summarizer
-from .run import load_weights, read_config
 from .units import UnitEncoder, load_encoder, random_encoder
+
+shared_encoder = cache(load_encoder)  # for many runs, or it would fill the memory
 
 
 class Run(NamedTuple):
@@ -21,7 +24,8 @@ class Run(NamedTuple):
     def write_files(self, folder: Path) -> None:
         """Write what `load_run` reads beside config.json and the weights: an encoder that has no other place."""
         if not self.config.encoder:
-            self.encoder.save(folder / "encoder")
+            self.encoder.tokenizer.save_pretrained(folder / "encoder")
+            self.encoder.model.save_pretrained(folder / "encoder")
 
 
 def load_run(folder: str | Path) -> Run:
@@ -30,7 +34,7 @@ def load_run(folder: str | Path) -> Run:
     ValueError: not a run folder, one of another package or version, a cut-off file, NaN in the weights.
     """
     config = read_config(folder, TrainConfig)
-    encoder = load_encoder(config.encoder or str(Path(folder, "encoder")), config.max_tokens, config.pooling)
+    encoder = shared_encoder(config.encoder or str(Path(folder, "encoder")), config.pooling)
     model = Summarizer(config.model_config(encoder.width))
     load_weights(model, folder)
     return Run(config, model.eval(), encoder)
@@ -38,10 +42,12 @@ def load_run(folder: str | Path) -> Run:
 
 def begin(config: TrainConfig, examples: Sequence) -> Run:
     """A new model with its encoder, or those of the run that `config.init` names; ValueError where flags do not fit."""
-    texts = [sentence for example in examples for sentence in example.document]
     folder = config.encoder or (config.init and str(Path(config.init, "encoder")))
-    make = partial(load_encoder, folder) if folder else partial(random_encoder, texts)
-    encoder = make(max_tokens=config.max_tokens, pooling=config.pooling)
+    if folder:
+        encoder = load_encoder(folder, config.pooling)
+    else:
+        texts = [sentence for example in examples for sentence in example.document]
+        encoder = random_encoder(texts, pooling=config.pooling)
     model = Summarizer(config.model_config(encoder.width))
     if config.init:
         try:

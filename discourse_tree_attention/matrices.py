@@ -5,7 +5,7 @@ Glossary (N EDUs, counted from 0 here):
     code       paper                                             shape
     ---------  ------------------------------------------------  --------------
     tree       RST constituency tree                             trees.Node
-    heads      parent of each EDU in the dependency tree         (N,)
+    parents    head of each EDU in the dependency tree           (N,)
     matrix     A or A_e, A_ij = attention that EDU i pays to j   (N, N)
     level_sum  sum over the levels L of M^L                      (N, N)
     sentence   index of each EDU's sentence                      (N,)
@@ -16,41 +16,38 @@ import numpy as np
 
 from .trees import Node, nodes
 
-LEVELS = ("edu", "sentence")
-
-
 # Section 4.1: D-Tree
 
 
-def node_heads(tree: Node) -> dict[Node, int]:
-    """The head of each node, an EDU counted from 0."""
-    head = {}
+def main_edus(tree: Node) -> dict[Node, int]:
+    """The EDU that stands for each node, counted from 0; the paper calls it the head of the constituent."""
+    main = {}
     for node in nodes(tree):  # children first
         if node.children:
             # Section 4.1: the head of a relation is that of its Nucleus, of two Nuclei that of the left one.
             left, right = node.children
-            head[node] = head[left if left.nucleus else right]
+            main[node] = main[left if left.nucleus else right]
         else:
-            head[node] = node.first - 1
-    return head
+            main[node] = node.first - 1
+    return main
 
 
-def heads(tree: Node) -> np.ndarray:
+def dependency_parents(tree: Node) -> np.ndarray:
     """Dependency tree of a constituency tree, by the rule of Hirao et al. (2013).
 
     Returns:
         (N,) parent of each EDU, counted from 0; a root has itself.
     """
     # D1: an EDU without a Satellite above it is a root, so a document has several where Nuclei meet at the top.
-    head, parents = node_heads(tree), np.arange(tree.last)
+    main, parents = main_edus(tree), np.arange(tree.last)
     # Section 4.1: what lies in a Satellite depends on the head of the relation; inner Satellites come later and win.
     for node in reversed(list(nodes(tree))):
         for satellite in (child for child in node.children if not child.nucleus):
-            parents[satellite.first - 1 : satellite.last] = head[node]
+            parents[satellite.first - 1 : satellite.last] = main[node]
     return parents
 
 
-def post_edit(heads: np.ndarray, sentence: np.ndarray) -> np.ndarray:
+def post_edit(parents: np.ndarray, sentence: np.ndarray) -> np.ndarray:
     """Give every sentence one root, after Hayashi et al. (2016).
 
     Of the EDUs of a sentence that depend on another sentence or on nothing, the one with the fewest steps to a root of
@@ -60,20 +57,20 @@ def post_edit(heads: np.ndarray, sentence: np.ndarray) -> np.ndarray:
     near and has kept its old edge.
 
     Args:
-        heads: (N,) parents, as `heads` returns them.
+        parents: (N,) as `dependency_parents` returns them.
         sentence: (N,) index of each EDU's sentence.
     Returns:
         (N,) parents.
     """
     # Section 4.1: "single-rooted sentence sub-trees".
     # D2: the paper names the method only; this is its plainest reading, which changes no edge that it need not.
-    top = (sentence[heads] != sentence) | (heads == np.arange(len(heads)))
-    depth, above = np.zeros(len(heads), dtype=np.int64), heads
-    steps = np.arange(len(heads))
+    top = (sentence[parents] != sentence) | (parents == np.arange(len(parents)))
+    depth, above = np.zeros(len(parents), dtype=np.int64), parents
+    steps = np.arange(len(parents))
     while (steps != above).any():
         depth += steps != above
-        steps, above = above, heads[above]
-    edited = heads.copy()
+        steps, above = above, parents[above]
+    edited = parents.copy()
     for index in np.unique(sentence):
         candidates = np.flatnonzero(top & (sentence == index))
         keep = candidates[depth[candidates].argmin()]
@@ -89,7 +86,9 @@ def d_tree(tree: Node, sentence: np.ndarray | None = None) -> np.ndarray:
     Returns:
         (N, N) float32 of 0 and 1: row = dependent, column = head; one 1 in each row.
     """
-    parents = heads(tree) if sentence is None else post_edit(heads(tree), sentence)
+    parents = dependency_parents(tree)
+    if sentence is not None:
+        parents = post_edit(parents, sentence)
     # Section 4.1: columns are heads, rows dependents; "the root is considered head and dependent of itself".
     matrix = np.zeros((len(parents), len(parents)), dtype=np.float32)
     matrix[np.arange(len(parents)), parents] = 1
@@ -129,36 +128,24 @@ def c_tree_nuclearity(tree: Node) -> np.ndarray:
     return normalize(level_sum(tree, nuclearity=True))
 
 
-# A control, not in the paper
-
-
-def previous(tree: Node) -> np.ndarray:
-    """Each EDU attends to the one before it, the first to itself (D25): what is the neighbour worth, without a tree?"""
-    matrix = np.eye(tree.last, k=-1, dtype=np.float32)
-    matrix[0, 0] = 1
-    return matrix
-
-
-MATRICES = {"d_tree": d_tree, "c_tree": c_tree, "c_tree_nuclearity": c_tree_nuclearity, "previous": previous}
+MATRICES = {"d_tree": d_tree, "c_tree": c_tree, "c_tree_nuclearity": c_tree_nuclearity}
 
 
 # Section 4.4: sentences
 
 
-def sentence_matrix(
-    matrix: np.ndarray, sentence: np.ndarray, normalized: bool = True, sentences: int | None = None
-) -> np.ndarray:
+def sentence_matrix(matrix: np.ndarray, sentence: np.ndarray, count: int, normalized: bool = True) -> np.ndarray:
     """Attention between sentences from that between their EDUs.
 
     Args:
         matrix: (N, N) attention between EDUs.
         sentence: (N,) index of each EDU's sentence.
+        count: sentences in the document, of which some may have no EDU.
         normalized: False gives the paper's form, whose rows sum to the number of EDUs of the sentence.
-        sentences: how many there are, where the last ones may have no EDU; by default the last has one.
     Returns:
-        (sentences, sentences) float32. A sentence without EDUs attends to itself.
+        (count, count) float32. Normalized, a sentence without EDUs attends to itself.
     """
-    indicator = np.zeros((sentences or sentence.max() + 1, len(matrix)))  # (sentences, N)
+    indicator = np.zeros((count, len(matrix)))  # (count, N)
     indicator[sentence, np.arange(len(matrix))] = 1
     # Section 4.4: A_s = I A_e I^T
     summed = indicator @ matrix @ indicator.T
@@ -168,25 +155,3 @@ def sentence_matrix(
     summed[empty, empty] = 1
     # D13: the paper omits that rows are made to sum to 1 again, which its Section 3 asks of every A (released code).
     return normalize(summed)
-
-
-def build_matrix(
-    kind: str, tree: Node, sentence: np.ndarray | None, level: str, sentences=None, post_editing: bool = True
-) -> np.ndarray:
-    """Attention matrix of a document: (N, N) or (sentences, sentences) float32, rows sum to 1.
-
-    Args:
-        kind: one of MATRICES.
-        sentence, sentences: see `sentence_matrix`; may be None at EDU level, where only D-Tree uses them.
-        level: one of LEVELS.
-        post_editing: of D-Tree (D2); the released code has none.
-    Raises:
-        ValueError: kind or level is not known, or the sentences are needed.
-    """
-    if kind not in MATRICES or level not in LEVELS:
-        raise ValueError(f"no {kind!r} at level {level!r}; use {', '.join(MATRICES)} at {' or '.join(LEVELS)}")
-    if level == "sentence" and sentence is None:
-        raise ValueError("sentence level needs to know the sentence of each EDU (documents.sentence_of_edus)")
-    edited = kind == "d_tree" and post_editing
-    matrix = d_tree(tree, sentence) if edited else MATRICES[kind](tree)
-    return matrix if level == "edu" else sentence_matrix(matrix, sentence, sentences=sentences)

@@ -23,43 +23,34 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-TREES = ("d_tree", "c_tree", "c_tree_nuclearity", "previous")  # those with a matrix of their own (matrices.py)
-ATTENTIONS = ("dot", "dense", "learned_random", "fixed_random", "none", *TREES)
+TREES = ("d_tree", "c_tree", "c_tree_nuclearity")  # those that read a document's matrix (matrices.py)
+ATTENTIONS = ("dot", "dense", "learned_random", "fixed_random", "none", "previous", *TREES)
+POSITIONS = 1000  # D19: length of the position table (released code)
+PLACES = 512  # longest document that Dense and Random have weights for (released code)
+CLASSIFIER = 100  # D19: hidden width of the MLP that scores a unit (released code)
 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Sizes of the document encoder; the defaults are the paper's default model. `BALANCED` has the other setting."""
+    """Sizes of the document encoder; the defaults are the paper's default model."""
 
     attention: str = "c_tree"  # one of ATTENTIONS
     width: int = 768  # D, that of the unit encoder (bert-base)
     layers: int = 2  # D19: released code
     heads: int = 1  # Tables 2 and 3: 8 for one of the dot products, else 1
-    head_width: int = 64  # d_v, and without key_width d_k = d_q (Section 5.1)
-    key_width: int = 0  # d_k = d_q of the dot product; 0 = the head width, as in the paper
+    head_width: int = 64  # d_v = d_k = d_q (Section 5.1)
     feed_forward: int = 3072  # d_inner of the feed-forward block (Section 5.1)
     dense_inner: int = 512  # inner width of Dense (footnote 2); 0 = the head width (released code, D3)
-    max_units: int = 512  # longest document that Dense and Random have weights for (released code)
-    positions: int = 1000  # length of the position table (released code)
     dropout: float = 0.1  # released code
-    classifier: int = 100  # hidden width of the MLP that scores a unit (released code)
     standardize: bool = False  # unit vectors with mean 0 and spread 1 in each coordinate (D24)
 
     def __post_init__(self):
         if self.attention not in ATTENTIONS:
             raise ValueError(f"attention is {self.attention!r}; use one of {', '.join(ATTENTIONS)}")
-        for name in ("width", "layers", "heads", "head_width", "feed_forward", "max_units", "positions", "classifier"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if self.width % 2:
             raise ValueError(f"width is {self.width}; the position table needs an even number")
-        if self.dense_inner < 0 or self.key_width < 0 or not 0 <= self.dropout < 1:
-            raise ValueError("dense_inner and key_width must be at least 0, dropout in [0, 1)")
-        if self.attention in (*TREES, "none") and self.heads > 1:
+        if self.attention in (*TREES, "none", "previous") and self.heads > 1:
             raise ValueError(f"{self.attention} has the same weights in every head: use heads = 1 (Section 5.2)")
-
-
-BALANCED = {"head_width": 512, "feed_forward": 512}  # Section 5.1: d_v = d_k = d_q = 512 and d_inner = 512
 
 
 # Section 3: attention weights. Each type is called with (states, keep, matrix) and returns `weights`, None for A = I.
@@ -71,8 +62,8 @@ class DotProduct(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.heads = config.heads
-        self.query = projection(config, config.key_width or config.head_width)
-        self.key = projection(config, config.key_width or config.head_width)
+        self.query = projection(config)
+        self.key = projection(config)
 
     def forward(self, states: Tensor, keep: Tensor, matrix: Tensor | None) -> Tensor:
         query = split_heads(self.query(states), self.heads)  # (B, H, N, K)
@@ -89,14 +80,12 @@ class Dense(nn.Module):
         # D3: footnote 2 has 512; the released code has the head width.
         inner = config.dense_inner or config.head_width
         # D4: the formula has a sigma, the released code and the Synthesizer a ReLU.
-        self.maps = nn.ModuleList(
-            nn.Sequential(nn.Linear(config.width, inner), nn.ReLU(), nn.Linear(inner, config.max_units))
-            for _ in range(config.heads)
-        )
+        maps = [(nn.Linear(config.width, inner), nn.ReLU(), nn.Linear(inner, PLACES)) for _ in range(config.heads)]
+        self.maps = nn.ModuleList(nn.Sequential(*layers) for layers in maps)
 
     def forward(self, states: Tensor, keep: Tensor, matrix: Tensor | None) -> Tensor:
         # Section 3: A = softmax(Dense(X)).
-        logits = torch.stack([dense(states) for dense in self.maps], dim=1)  # (B, H, N, max_units)
+        logits = torch.stack([dense(states) for dense in self.maps], dim=1)  # (B, H, N, PLACES)
         return masked_softmax(logits[..., : states.size(1)], keep)  # (B, H, N, N)
 
 
@@ -105,7 +94,7 @@ class Random(nn.Module):
 
     def __init__(self, config: ModelConfig):
         super().__init__()
-        logits = torch.randn(config.heads, config.max_units, config.max_units)
+        logits = torch.randn(config.heads, PLACES, PLACES)
         if config.attention == "learned_random":
             self.logits = nn.Parameter(logits)
         else:
@@ -127,6 +116,16 @@ class Tree(nn.Module):
         return matrix[:, None] * keep[:, None, None]  # (B, 1, N, N), columns of padding are zero
 
 
+class Previous(nn.Module):
+    """A control, not in the paper: each unit attends to the one before it, the first to itself; it needs no tree."""
+
+    def forward(self, states: Tensor, keep: Tensor, matrix: Tensor | None) -> Tensor:
+        units = torch.arange(states.size(1), device=states.device)
+        # D25: what is the neighbour worth, without a tree? A unit itself gets no weight, but the first.
+        before = (units[:, None] - 1).clamp_min(0) == units  # (N, N), one True in each row
+        return before * keep[:, None, None].to(states.dtype)  # (B, 1, N, N), columns of padding are zero
+
+
 class Identity(nn.Module):
     """No attention (Section 5.1): A = I, each unit sees itself only."""
 
@@ -136,10 +135,18 @@ class Identity(nn.Module):
 
 def attention_weights(config: ModelConfig) -> nn.Module:
     """The module that computes `weights` for an attention type."""
-    if config.attention in TREES:
-        return Tree()
-    kinds = {"dot": DotProduct, "dense": Dense, "learned_random": Random, "fixed_random": Random}
-    return kinds[config.attention](config) if config.attention in kinds else Identity()
+    match config.attention:
+        case "dot":
+            return DotProduct(config)
+        case "dense":
+            return Dense(config)
+        case "learned_random" | "fixed_random":
+            return Random(config)
+        case "previous":
+            return Previous()
+        case "none":
+            return Identity()
+    return Tree()
 
 
 def masked_softmax(logits: Tensor, keep: Tensor) -> Tensor:
@@ -152,10 +159,10 @@ def split_heads(states: Tensor, heads: int) -> Tensor:
     return states.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
-def projection(config: ModelConfig, width: int) -> nn.Linear:
-    """D -> H K for heads of a width K, initialised as released (D19): standard deviation sqrt(2 / (D + K))."""
-    linear = nn.Linear(config.width, config.heads * width)
-    nn.init.normal_(linear.weight, std=math.sqrt(2 / (config.width + width)))
+def projection(config: ModelConfig) -> nn.Linear:
+    """D -> H K, initialised as released (D19): standard deviation sqrt(2 / (D + K))."""
+    linear = nn.Linear(config.width, config.heads * config.head_width)
+    nn.init.normal_(linear.weight, std=math.sqrt(2 / (config.width + config.head_width)))
     return linear
 
 
@@ -169,7 +176,7 @@ class Attention(nn.Module):
         super().__init__()
         self.heads = config.heads
         self.attend = attention_weights(config)
-        self.value = projection(config, config.head_width)
+        self.value = projection(config)
         self.output = nn.Linear(config.heads * config.head_width, config.width)
         nn.init.xavier_normal_(self.output.weight)
         self.dropout = nn.Dropout(config.dropout)
@@ -211,9 +218,9 @@ class Summarizer(nn.Module):
         super().__init__()
         self.config = config
         self.standardize = Standardize(config.width) if config.standardize else nn.Identity()
-        self.register_buffer("position_table", sinusoids(config.positions, config.width), persistent=False)
+        self.register_buffer("position_table", sinusoids(POSITIONS, config.width), persistent=False)
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
-        hidden, last = nn.Linear(config.width, config.classifier), nn.Linear(config.classifier, 1)
+        hidden, last = nn.Linear(config.width, CLASSIFIER), nn.Linear(CLASSIFIER, 1)
         self.classifier = nn.Sequential(hidden, nn.ReLU(), nn.Dropout(config.dropout), last)
 
     def forward(self, units: Tensor, keep: Tensor, matrix: Tensor | None = None) -> Tensor:
@@ -229,8 +236,7 @@ class Summarizer(nn.Module):
             ValueError: more units than the position table or the attention has places for.
         """
         if units.size(1) > (longest := longest_document(self.config)):
-            what = f"{units.size(1)} units is longer than the {longest} that {self.config.attention} attention"
-            raise ValueError(f"a document of {what} has places for: cut it, or train with larger positions, max_units")
+            raise ValueError(f"a document of {units.size(1)} units is longer than the {longest} of the model: cut it")
         # D19: positions are added without scaling the vectors and without dropout (released code).
         states = (self.standardize(units) + self.position_table[: units.size(1)]) * keep[..., None]  # (B, N, D)
         for layer in self.layers:
@@ -258,8 +264,7 @@ class Standardize(nn.Module):
 
 def longest_document(config: ModelConfig) -> int:
     """Most units that a model can read: the position table, and for Dense and Random their weights, end there."""
-    bounded = config.attention in ("dense", "learned_random", "fixed_random")
-    return min(config.positions, config.max_units) if bounded else config.positions
+    return PLACES if config.attention in ("dense", "learned_random", "fixed_random") else POSITIONS
 
 
 def sinusoids(positions: int, width: int) -> Tensor:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .matrices import node_heads
+from .matrices import main_edus
 from .trees import Node, nodes
 
 UNITS_TAKEN = {"edu": 6, "sentence": 3}  # Section 5.1
@@ -34,35 +34,35 @@ def select(scores: Sequence[float], required: Sequence[Sequence[int]], count: in
     return sorted(taken)
 
 
-def restriction_heads(tree: Node) -> np.ndarray:
+def restriction_parents(tree: Node) -> np.ndarray:
     """Dependency tree of DiscoBERT's restriction: as Hirao's, but of two Nuclei the right one depends on the left one.
 
     Returns:
-        (N,) parent of each EDU, counted from 0: the head of the smallest node around it that another EDU heads; the
+        (N,) parent of each EDU, counted from 0: the main EDU of the smallest node around it that has another one; the
         one root has itself.
     """
     # D17: DiscoBERT's edges, without its conditions.
-    head, parents = node_heads(tree), np.arange(tree.last)
+    main, parents = main_edus(tree), np.arange(tree.last)
     for node in reversed(list(nodes(tree))):  # parents first, so that inner nodes win
-        for child in (child for child in node.children if head[child] != head[node]):
-            parents[child.first - 1 : child.last] = head[node]
+        for child in (child for child in node.children if main[child] != main[node]):
+            parents[child.first - 1 : child.last] = main[node]
     return parents
 
 
-def required_units(heads: np.ndarray, sentence: np.ndarray) -> list[list[int]]:
+def required_units(parents: np.ndarray, sentence: np.ndarray) -> list[list[int]]:
     """The dependency restriction: the ancestors of each EDU within its sentence, the nearest first.
 
     Args:
-        heads: (N,) parents in the dependency tree, from 0; a root has itself.
+        parents: (N,) in the dependency tree, from 0; a root has itself.
         sentence: (N,) index of each EDU's sentence.
     """
     required = []
-    for edu in range(len(heads)):
-        chain, parent = [edu], int(heads[edu])
+    for edu in range(len(parents)):
+        chain, parent = [edu], int(parents[edu])
         # Section 5.1: "all ancestors of a selected EDU within the same sentence should be recursively added".
         while parent != chain[-1] and sentence[parent] == sentence[edu]:
             chain.append(parent)
-            parent = int(heads[parent])
+            parent = int(parents[parent])
         required.append(chain[1:])
     return required
 

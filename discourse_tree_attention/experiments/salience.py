@@ -1,44 +1,26 @@
 """How much a tree says without a network, which the paper does not ask: the rows "Tree alone" and "Tree probe".
 
-python -m discourse_tree_attention.experiments.salience --data FOLDER --folds 5 --csv tree_edu.csv
-
 Tree alone: the units that are promoted highest. Tree probe, with folds: a logistic regression on four numbers of the
 tree, fitted for each fold on its training documents. Differences are from Lead.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import tyro
-from tqdm import tqdm
 
-from shared.data import check_outputs, in_sentences, load, write_csv
-from shared.rouge import table
+from shared.data import in_sentences, load, open_output
+from shared.score import report, score
 
 from ..config import TrainConfig
+from ..decode import extract
 from ..documents import Document, choose_documents, make_documents
-from ..evaluate import METRICS, Values, compare, intervals, score
-from ..matrices import LEVELS, heads, level_sum
-from ..run import check_fields, one_line_errors, read_flags
-from ..selection import join_units, select
+from ..evaluate import rows_of
+from ..matrices import dependency_parents, level_sum
 from ..trees import Node
-
-
-@tyro.conf.configure(tyro.conf.FlagCreatePairsOff)
-@dataclass
-class Options:
-    """The command line."""
-
-    data: str = "toy:signal=0"  # with trees; anything shared.data.load takes
-    split: str = "test"
-    level: Literal[LEVELS] = "edu"
-    folds: int = 0  # of train and validation together, for the probe
-    units_taken: int = 0  # 0 = 6 EDUs or 3 sentences
-    csv: Path | None = None  # write a row per system here
 
 
 def promotion(tree: Node) -> np.ndarray:
@@ -58,8 +40,9 @@ def promotion(tree: Node) -> np.ndarray:
 
 def tree_scalars(document: Document, level: str) -> np.ndarray:
     """(N, 4) of each unit: promotion, depth, dependents, row sum of all M^L; of a sentence the most among its EDUs."""
-    levels, dependents = level_sum(document.tree), np.bincount(heads(document.tree), minlength=document.tree.last)
-    scalars = np.stack([promotion(document.tree), levels.diagonal(), dependents, levels.sum(1)], axis=1)
+    tree, levels = document.tree, level_sum(document.tree)
+    dependents = np.bincount(dependency_parents(tree), minlength=tree.last)
+    scalars = np.stack([promotion(tree), levels.diagonal(), dependents, levels.sum(1)], axis=1)
     if level == "edu":
         return scalars
     best = np.full((len(document.units), 4), scalars.min(0) - 1)  # of a sentence without EDUs
@@ -80,46 +63,32 @@ def probe(training: Sequence[Document], tested: Sequence[Document], level: str) 
     return {document.id: features([document]) @ weights for document in tested}
 
 
-def values_of(documents: Sequence[Document], config: TrainConfig, references: dict) -> dict[str, Values]:
-    """METRICS of each document for Lead, the tree alone and, with folds, its probe."""
-    ranked = {f"Lead{config.count}": {d.id: -np.arange(len(d.units)) for d in documents}}
+def rows(documents: Sequence[Document], config: TrainConfig) -> Iterator[dict]:
+    """Rows of `shared.score` for Lead, the tree alone and, with folds, its probe."""
+    ranked = {"Lead": {d.id: -np.arange(len(d.units)) for d in documents}}
     ranked["Tree alone"] = {d.id: tree_scalars(d, config.level)[:, 0] for d in documents}
     for fold in range(config.folds):
         parts = (choose_documents(replace(config, fold=fold), name, len(documents)) for name in ("train", "test"))
         found = probe(*([documents[i] for i in part] for part in parts), config.level)
         ranked["Tree probe"] = ranked.get("Tree probe", {}) | found
-    values = {}
     for name, scores in ranked.items():
         # Lead takes the first units alone; a pick of the others brings what it requires, as a model's does.
-        free = name.startswith("Lead")
-        taken = [select(scores[d.id], [[] for _ in d.units] if free else d.required, config.count) for d in documents]
-        texts = [join_units(d.units, d.sentence, units) for d, units in zip(documents, taken, strict=True)]
-        values[name] = score(documents, texts, [scores[d.id] for d in documents], references)
-    return values
+        own = [replace(d, required=[[] for _ in d.units]) if name == "Lead" else d for d in documents]
+        texts = [extract(d, scores[d.id], config) for d in own]
+        yield from rows_of(documents, texts, [scores[d.id] for d in documents], system=name, seed=0)
 
 
-@one_line_errors
-def main(arguments: Sequence[str] | None = None) -> None:
-    options = read_flags(Options, arguments, prog=f"python -m {__package__}.salience", description=__doc__)
-    check_fields(options)
-    config = TrainConfig(options.data, options.level, options.folds, units_taken=options.units_taken)
-    config.check()
-    check_outputs(options.csv, inputs=[options.data])
-    read = (example for name in config.splits(options.split) for example in load(config.data, name))
-    examples = in_sentences(read)
-    documents = make_documents(examples, config, partial(tqdm, desc="oracles", leave=False))
-    if bare := [document.id for document in documents if document.tree is None]:
-        raise ValueError(f"{bare[0]} has no discourse tree")
-    values = values_of(documents, config, {example.id: example.references for example in examples})
-    differences = compare(values)
-    rows = []
-    for name, own in values.items():
-        row = {"system": name} | intervals(own)
-        rows.append(row | {f"{m} - Lead": (differences[name] or {}).get(m) for m in METRICS})
-    if options.csv:
-        write_csv(options.csv, rows)
-    print(table(rows))
+def main(
+    data: str, split: str = "test", level: Literal["edu", "sentence"] = "edu", folds: int = 0, units_taken: int = 0,
+    csv: Path | None = None, overwrite: bool = False,
+) -> None:  # fmt: skip
+    """Score what trees say alone on a corpus with trees; folds and units as of train."""
+    config = TrainConfig(data=data, level=level, folds=folds, units_taken=units_taken)
+    read = (example for name in config.splits(split) for example in load(config.data, name))
+    documents = make_documents(in_sentences(read), config)
+    with open_output(csv, overwrite) as file:
+        report(score(list(rows(documents, config))), file if csv else None)
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 torch.set_num_threads(1)
-SIZES = dict(width=16, head_width=4, feed_forward=12, dense_inner=10, max_units=24, positions=40, classifier=6)
+SIZES = dict(width=16, head_width=4, feed_forward=12, dense_inner=10)
 
 
 @pytest.fixture(autouse=True)
@@ -46,5 +46,6 @@ def encoder_folder(tmp_path_factory):
     from ..units import random_encoder
 
     folder = tmp_path_factory.mktemp("encoder") / "random"
-    random_encoder(["a storm hit the town .", "nobody was hurt , officials said ."], width=16).save(folder)
+    encoder = random_encoder(["a storm hit the town .", "nobody was hurt , officials said ."], width=16)
+    encoder.tokenizer.save_pretrained(folder), encoder.model.save_pretrained(folder)
     return folder

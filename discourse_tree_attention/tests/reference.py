@@ -27,6 +27,8 @@ def attention_matrix(module, states, matrix, head):
         return np.eye(units)
     if kind == "Tree":
         return matrix
+    if kind == "Previous":
+        return np.array([[float(j == max(i - 1, 0)) for j in range(units)] for i in range(units)])
     rows = []
     for i in range(units):
         if kind == "DotProduct":
@@ -60,7 +62,7 @@ def attention(module, states, matrix):
 
 def layer_norm(module, x):
     mean, variance = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
-    return (x - mean) / np.sqrt(variance + module.eps) * array(module.weight) + array(module.bias)
+    return (x - mean) / np.sqrt(variance + 1e-5) * array(module.weight) + array(module.bias)
 
 
 def scores(model, units, matrix):

@@ -1,7 +1,5 @@
 """The trees again, from the paper and slowly: sets of EDUs, loops and recursion. EDUs are counted from 1 here."""
 
-from xml.sax.saxutils import escape
-
 from ..trees import Node
 
 
@@ -15,6 +13,16 @@ def random_tree(rng, edus, first=1, nucleus=None, relation="span"):
     left = random_tree(rng, cut, first, roles[0], relations[0])
     right = random_tree(rng, edus - cut, first + cut, roles[1], relations[1])
     return Node(first, first + edus - 1, nucleus, relation, (left, right))
+
+
+def tree_of(spans):
+    """The tree of the list that the paper's code reads: "1N 2S 12N ..." in post-order, its root left out."""
+    stack = []
+    for first, *last, role in spans.split():
+        below = tuple(stack[-2:]) if last else ()
+        del stack[len(stack) - len(below) :]
+        stack.append(Node(int(first), int((last or first)[0]), role == "N", children=below))
+    return Node(1, stack[-1].last, None, children=tuple(stack))
 
 
 def chain(edus, right_branching=True):
@@ -127,44 +135,3 @@ def needed(parents, sentence, edu):
     if parent == 0 or sentence[parent] != sentence[edu]:
         return []
     return [parent, *needed(parents, sentence, parent)]
-
-
-def rs3(tree):
-    """A binary tree in the .rs3 format: a Satellite hangs on its Nucleus, which hangs on a group as "span"."""
-    order, stack = [], [tree]
-    while stack:
-        order.append(stack.pop())
-        stack += order[-1].children
-    groups = {(node.first, node.last): tree.last + n for n, node in enumerate(order, 1) if node.children}
-    name = {(node.first, node.last): groups.get((node.first, node.last), node.first) for node in order}
-    hangs = {}
-    for node in order:
-        for child, sibling in zip(node.children, node.children[::-1], strict=True):
-            target = node if child.nucleus else sibling
-            relation = "span" if child.nucleus and not sibling.nucleus else child.relation
-            hangs[child.first, child.last] = f' parent="{name[target.first, target.last]}" relname="{relation}"'
-    lines = []
-    for node in sorted(order, key=lambda node: name[node.first, node.last]):
-        span = node.first, node.last
-        if not node.children:
-            lines.append(f'<segment id="{name[span]}"{hangs.get(span, "")}>{escape(node.text)}</segment>')
-        else:
-            kind = "multinuc" if all(child.nucleus for child in node.children) else "span"
-            lines.append(f'<group id="{name[span]}" type="{kind}"{hangs.get(span, "")}/>')
-    nuclear = {child.relation for node in order for child in node.children if all(c.nucleus for c in node.children)}
-    satellite = {child.relation for node in order for child in node.children if child.nucleus is False}
-    relations = [f'<rel name="{r}" type="multinuc"/>' for r in nuclear] + [
-        f'<rel name="{r}" type="rst"/>' for r in satellite
-    ]
-    header = f"<header><relations>{''.join(sorted(relations))}</relations></header>"
-    return f"<rst>\n{header}\n<body>\n" + "\n".join(lines) + "\n</body>\n</rst>\n"
-
-
-def brackets(tree):
-    """The post-order list of the paper's code, the root left out."""
-
-    def listed(node):
-        below = [item for child in node.children for item in listed(child)]
-        return [*below, [[node.first, node.last], "Nucleus" if node.nucleus else "Satellite", node.relation]]
-
-    return listed(tree)[:-1]

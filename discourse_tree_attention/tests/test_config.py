@@ -4,13 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from .. import run
+from .. import model, units
 from ..config import PRESETS, TrainConfig, learning_rate
 from ..documents import choose_documents
-
-
-def parse(arguments):
-    return run.parse(arguments, TrainConfig, PRESETS, "")
 
 
 def test_d11_learning_rate_is_a_factor():
@@ -26,17 +22,17 @@ def chosen(config, split, total):
 
 
 def test_folds_part_the_corpus():
+    """No document is in two of the three parts of a fold, and each is tested once: or all numbers would be too high."""
     tests = []
     for fold in range(5):
         config = TrainConfig(folds=5, fold=fold)
-        parts = [chosen(config, split, 30) for split in ("train", "validation", "test")]
-        assert [len(part) for part in parts] == [18, 6, 6] and len(set.union(*parts)) == 30
-        tests.append(parts[2])
+        train, validation, test = (chosen(config, split, 30) for split in ("train", "validation", "test"))
+        assert not (train & validation or train & test or validation & test)
+        assert [len(train), len(validation), len(test)] == [18, 6, 6] and len(train | validation | test) == 30
+        tests.append(test)
     assert len(set.union(*tests)) == 30
     with pytest.raises(ValueError, match="--folds 9: 5 documents are too few for so many, a fold has none"):
         choose_documents(TrainConfig(folds=9, fold=7), "test", 5)
-    with pytest.raises(ValueError, match="--folds 1000000000: 5 documents are too few"):  # before it fills the memory
-        choose_documents(TrainConfig(folds=10**9, fold=0), "test", 5)
     folded, plain = TrainConfig(folds=5), TrainConfig()
     assert folded.splits("test") == ("train", "validation") and plain.splits("test") == ("test",)
 
@@ -55,7 +51,7 @@ def test_section_5_1_six_edus_or_three_sentences():
     assert TrainConfig(level="edu", units_taken=2).count == 2
 
 
-def test_d20_presets_hold_these_values(tmp_path):
+def test_d20_presets_hold_these_values():
     """Each value with its source; D20: this repository's values for GUM."""
     paper = dict(
         data="cnn_dailymail_trees",  # Section 5.1: CNN/DM
@@ -71,14 +67,13 @@ def test_d20_presets_hold_these_values(tmp_path):
     presets = {"tiny": {}, "gum": gum, "gum-balanced": gum | balanced, "paper": paper}
     assert PRESETS == presets | {"paper-balanced": paper | balanced}
     defaults = TrainConfig()
-    for preset, values in PRESETS.items():
-        config, *_ = parse(["--out", str(tmp_path / "new"), "--preset", preset])
-        config.check()
-        assert config == replace(defaults, **values)
-    assert (defaults.layers, defaults.dropout, defaults.classifier, defaults.dense_inner) == (2, 0.1, 100, 512)
-    assert (defaults.max_units, defaults.positions, defaults.max_tokens) == (512, 1000, 128)
+    for values in PRESETS.values():
+        replace(defaults, **values).check()
+    sizes = defaults.model_config(768)
+    assert (sizes.layers, sizes.dropout, model.CLASSIFIER, sizes.dense_inner) == (2, 0.1, 100, 512)
+    assert (model.PLACES, model.POSITIONS, units.MAX_TOKENS) == (512, 1000, 128)
     assert defaults.post_edit and defaults.right_nuclei
-    assert defaults.pooling == "cls" and not (defaults.standardize or defaults.key_width)
+    assert defaults.pooling == "cls" and not defaults.standardize
 
 
 def test_d16_sizes_keep_the_papers_proportions():
@@ -89,3 +84,20 @@ def test_d16_sizes_keep_the_papers_proportions():
             assert (model.width, model.head_width, model.feed_forward) == (width, *sizes)
     model = TrainConfig(balanced=True, head_width=32, feed_forward=7).model_config(768)
     assert (model.head_width, model.feed_forward) == (32, 7)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (dict(folds=2), "need 3 folds or more"),
+        (dict(folds=5, fold=5), "--fold 5 of --folds 5"),
+        (dict(fold=1), "--fold 1 of --folds 0"),
+        (dict(shuffle_trees=True, attention="dot"), "--attention dot reads no tree"),
+        (dict(shuffle_trees=True, attention="previous"), "--attention previous reads no tree"),
+        (dict(post_edit=False), "--post-edit is for --attention d_tree"),
+        (dict(heads=8), "the same weights in every head"),
+    ],
+)
+def test_flags_that_contradict_each_other_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        TrainConfig(**changes).check()

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from .. import documents
-from ..decode import extract
+from ..decode import extract, same_positions
 from ..documents import (
     DocumentBatches,
     collate,
@@ -43,7 +43,7 @@ TWO_ROOTS = """( Root (span 1 2)
 
 
 def example(**changes):
-    fields = dict(id="one", document=SENTENCES, edus=EDUS, tree=TREE, summary=["a storm came ."])
+    fields = dict(id="one", document=SENTENCES, edus=EDUS, tree=TREE, summary=["a storm came ."], references=[["a"]])
     return SimpleNamespace(**fields | changes)
 
 
@@ -71,7 +71,7 @@ def test_units_of_both_levels():
 def test_d17_the_right_one_of_two_nuclei_needs_the_left_one():
     """D17: as in DiscoBERT; the paper's "ancestors" alone are an option. Post-editing has no part in it."""
     assert two_roots().required == [[], [0]] and two_roots(right_nuclei=False).required == [[], []]
-    np.testing.assert_array_equal(document_matrix(two_roots(), "d_tree", "edu"), [[1, 0], [1, 0]])
+    np.testing.assert_array_equal(document_matrix(two_roots(), Config(attention="d_tree")), [[1, 0], [1, 0]])
 
 
 def test_d12_positive_weight_is_negatives_per_positive():
@@ -88,8 +88,8 @@ def test_sentence_level_needs_no_tree_but_edu_level_does():
     assert document.units == SENTENCES and document.tree is None
     with pytest.raises(ValueError, match="one has no EDUs: give it a discourse tree"):
         make_document(bare, Config())
-    with pytest.raises(ValueError, match="document 'one' has no discourse tree, which c_tree attention needs"):
-        document_matrix(document, "c_tree", "sentence")
+    with pytest.raises(ValueError, match=r"document 'one' has no discourse tree \(ID.dis\), which c_tree needs"):
+        document_matrix(document, Config(level="sentence"))
 
 
 def test_a_tree_of_another_text_is_refused():
@@ -111,15 +111,20 @@ def test_edus_find_their_sentence_by_their_characters():
             sentence_of_edus(edus, ["a", "c"], "doc")
 
 
-def test_d10_the_matrix_of_a_cut_document_is_normalised_again():
+def test_d10_the_matrix_of_a_cut_document_is_normalised_again(encoder_folder):
     """D10: the rows of the first units sum to 1 after the others have gone."""
-    document = cut_document(make_document(example(), Config()), 3)
+    encoder = load_encoder(str(encoder_folder))
+    pieces = np.cumsum([len(ids) for ids in encoder.tokenizer(EDUS).input_ids])
+    document = cut_document(labelled(example()), Config(max_pieces=int(pieces[2])), encoder)
     assert document.units == EDUS[:3] and document.required == [[], [0], []] and document.was_cut
-    matrix, whole = document_matrix(document, "c_tree", "edu"), c_tree(read_dis(TREE))
+    matrix, whole = document_matrix(document, Config()), c_tree(read_dis(TREE))
     np.testing.assert_allclose(matrix, whole[:3, :3] / whole[:3, :3].sum(1, keepdims=True), rtol=1e-6)
-    assert cut_document(document, 3) is document
     # A unit whose head was cut off attends to itself.
-    assert document_matrix(document, "d_tree", "edu").tolist() == [[1, 0, 0], [1, 0, 0], [0, 0, 1]]
+    assert document_matrix(document, Config(attention="d_tree")).tolist() == [[1, 0, 0], [1, 0, 0], [0, 0, 1]]
+    for most, units in ((pieces[3], 4), (pieces[3] - 1, 3), (1, 1), (0, 4)):  # one of just so many keeps all its units
+        assert len(cut_document(labelled(example()), Config(max_pieces=int(most)), encoder).units) == units
+    longer = labelled(example(document=["a " * 200, "b ."], edus=["a " * 200, "b ."], tree=None))
+    assert cut_document(longer, Config(), encoder).was_cut and not cut_document(two_roots(), Config(), encoder).was_cut
 
 
 class Config(SimpleNamespace):
@@ -137,7 +142,7 @@ def corpus(folder, level="edu", **changes):
     """Three documents, the second of one EDU."""
     single = example(id="two", document=["x ."], edus=["x ."], tree="( Root (leaf 1) (text _!x ._!) )")
     own = [labelled(e, level) for e in (example(), single, example(id="three"))]
-    return prepare(own, Config(level=level, **changes), load_encoder(str(folder)), cache="")
+    return prepare(own, Config(level=level, **changes), load_encoder(str(folder)))
 
 
 def test_batches_hold_each_documents_own_vectors_and_matrix(encoder_folder):
@@ -168,7 +173,7 @@ def test_d2_post_editing_is_an_option(encoder_folder):
     """D2: of two roots in one sentence the second hangs on the first; released code: each attends to itself."""
     for post_edit, expected in ((True, [[1, 0], [1, 0]]), (False, [[1, 0], [0, 1]])):
         config = Config(attention="d_tree", post_edit=post_edit)
-        own = prepare([two_roots()], config, load_encoder(str(encoder_folder)), cache="")
+        own = prepare([two_roots()], config, load_encoder(str(encoder_folder)))
         assert own.matrices[0].tolist() == expected
 
 
@@ -199,18 +204,24 @@ def test_two_documents_of_one_id_are_refused():
         documents.make_documents([example(), example()], Config())
 
 
-def test_a_document_that_fits_exactly_is_not_cut(encoder_folder):
-    """`max_pieces` counts word pieces with [CLS] and [SEP]; a document of just so many keeps all of its units."""
-    encoder, document = load_encoder(str(encoder_folder)), labelled(example())
-    pieces = sum(map(len, encoder.tokenizer(EDUS).input_ids))
-    for most, units in ((pieces, 4), (pieces - 1, 3), (1, 1), (0, 4)):
-        assert documents.fitting(document, Config(max_pieces=most), encoder) == units
-
-
-def test_a_summary_is_complete_at_so_many_words(encoder_folder):
+def test_a_summary_is_complete_at_so_many_words():
     """D8: --max-words counts words, 8 of the first sentence here, not characters."""
     config = Config(count=4, max_words=8)
     document = make_document(example(), Config(level="sentence"))
     assert extract(document, np.array([2.0, 1.0]), config) == SENTENCES[:1]
     assert extract(document, np.array([2.0, 1.0]), Config(count=4, max_words=9)) == SENTENCES
     assert extract(document, np.array([2.0, 1.0]), Config(count=1, max_words=0)) == SENTENCES[:1]
+
+
+def test_previous_needs_no_tree_at_sentence_level(encoder_folder):
+    """D25: plain sentences are enough, and nothing of a tree reaches the batch."""
+    bare = [make_document(example(edus=None, tree=None), Config(level="sentence"))]
+    corpus = prepare(bare, Config(attention="previous", level="sentence"), load_encoder(str(encoder_folder)))
+    assert corpus.matrices is None and len(corpus.documents[0].units) == 2
+
+
+def test_same_positions_are_those_of_most_documents():
+    """A document that is no longer than a summary says nothing."""
+    scores = [np.array([3.0, 2, 1]), np.array([9.0, 8, 7, 0]), np.array([0.0, 1, 2]), np.array([1.0, 2])]
+    assert same_positions(scores, 2) == ([1, 2], 2 / 3)
+    assert same_positions(scores[3:], 2) == ([], 0)

@@ -3,14 +3,12 @@
 import numpy as np
 import pytest
 
-from ..formats import read_brackets
 from ..matrices import (
     MATRICES,
-    build_matrix,
     c_tree,
     c_tree_nuclearity,
     d_tree,
-    heads,
+    dependency_parents,
     level_sum,
     post_edit,
     sentence_matrix,
@@ -18,10 +16,8 @@ from ..matrices import (
 from ..trees import Node
 from . import reference_trees as reference
 
-FIVE = read_brackets(
-    '[[[1,1],"N"], [[2,2],"S"], [[1,2],"N"], [[3,3],"S"], [[1,3],"N"], [[4,4],"N"], [[5,5],"N"], [[4,5],"S"]]'
-)
-FOUR = read_brackets('[[[1,1],"N"], [[2,2],"N"], [[1,2],"N"], [[3,3],"N"], [[4,4],"S"], [[3,4],"N"]]')
+FIVE = reference.tree_of("1N 2S 12N 3S 13N 4N 5N 45S")
+FOUR = reference.tree_of("1N 2N 12N 3N 4S 34N")
 
 
 def some_tree(seed, edus=None):
@@ -81,12 +77,12 @@ def test_section_4_2_and_section_4_3_c_tree_against_loops(seed, matrix, nucleari
 def test_section_4_1_d_tree_against_sets(seed):
     tree, sentence = some_tree(seed)
     parents = reference.hirao(tree)
-    assert as_parents(heads(tree)) == parents
+    assert as_parents(dependency_parents(tree)) == parents
     edited = reference.edited(parents, from_one(sentence))
     for found, expected in ((d_tree(tree), parents), (d_tree(tree, sentence), edited)):
         assert found.sum() == tree.last
-        for dependent, head in expected.items():
-            assert found[dependent - 1, (head or dependent) - 1] == 1
+        for dependent, parent in expected.items():
+            assert found[dependent - 1, (parent or dependent) - 1] == 1
 
 
 def test_section_4_1_rows_are_dependents_and_columns_heads():
@@ -117,7 +113,7 @@ def test_d2_the_nearest_to_the_root_heads_its_sentence(parents, sentence, expect
 def test_d2_one_root_a_sentence_and_no_circle(seed):
     tree, _ = some_tree(seed)
     sentence = np.random.default_rng(seed).integers(0, 6, tree.last)  # also of EDUs that are not side by side
-    before, edus = heads(tree), np.arange(tree.last)
+    before, edus = dependency_parents(tree), np.arange(tree.last)
     after = post_edit(before, sentence)
     for name in np.unique(sentence):
         inside = np.flatnonzero(sentence == name)
@@ -127,7 +123,7 @@ def test_d2_one_root_a_sentence_and_no_circle(seed):
     for _ in edus:
         reached = after[reached]
     assert (after[reached] == reached).all()  # all paths end at a root
-    np.testing.assert_array_equal(before, heads(tree))
+    np.testing.assert_array_equal(before, dependency_parents(tree))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -136,31 +132,30 @@ def test_section_4_4_sentences_against_loops(seed, kind):
     """Rows sum to 1 at both levels (Section 3), to the number of EDUs in the paper's form."""
     tree, sentence = some_tree(seed)
     sentence = np.random.default_rng(seed).permutation(sentence)  # EDUs of a sentence need not be side by side
-    of_edus = build_matrix(kind, tree, sentence, "edu")
+    of_edus, count = MATRICES[kind](tree), sentence.max() + 1
     np.testing.assert_allclose(of_edus.sum(1), 1, rtol=1e-5)
-    expected = reference.between_sentences(of_edus, sentence, sentence.max() + 1)
-    np.testing.assert_allclose(sentence_matrix(of_edus, sentence, normalized=False), expected, rtol=1e-5)
-    found = build_matrix(kind, tree, sentence, "sentence")
+    expected = reference.between_sentences(of_edus, sentence, count)
+    np.testing.assert_allclose(sentence_matrix(of_edus, sentence, count, normalized=False), expected, rtol=1e-5)
+    found = sentence_matrix(of_edus, sentence, count)
     np.testing.assert_allclose(found, reference.row_normalised(expected), rtol=1e-5)
     assert of_edus.dtype == found.dtype == np.float32
 
 
 def test_d13_sentence_rows_sum_to_one_and_in_the_papers_form_to_their_edus():
     sentence, of_edus = np.array([0, 0, 1, 2, 2]), c_tree_nuclearity(FIVE)
-    np.testing.assert_allclose(sentence_matrix(of_edus, sentence, normalized=False).sum(1), [2, 1, 2], rtol=1e-6)
+    np.testing.assert_allclose(sentence_matrix(of_edus, sentence, 3, normalized=False).sum(1), [2, 1, 2], rtol=1e-6)
     row = np.array([7 + 5, 3, 1 + 1]) / 17 + np.array([5 + 6, 3, 1 + 1]) / 16
-    np.testing.assert_allclose(sentence_matrix(of_edus, sentence)[0], row / 2, rtol=1e-6)
+    np.testing.assert_allclose(sentence_matrix(of_edus, sentence, 3)[0], row / 2, rtol=1e-6)
 
 
 def test_limit_sentences_without_edus():
-    """D13: where no EDU begins, a sentence attends to itself, the last one too if the count is given."""
+    """D13: where no EDU begins, a sentence attends to itself, the last one too."""
     sentence = np.array([0, 0, 2, 2, 2])
-    found = sentence_matrix(c_tree(FIVE), sentence, sentences=4)
+    found = sentence_matrix(c_tree(FIVE), sentence, 4)
     np.testing.assert_array_equal(found[[1, 3]], np.eye(4)[[1, 3]])
     np.testing.assert_array_equal(found[:, [1, 3]], np.eye(4)[:, [1, 3]])
-    without = sentence_matrix(c_tree(FIVE), np.array([0, 0, 1, 1, 1]))
+    without = sentence_matrix(c_tree(FIVE), np.array([0, 0, 1, 1, 1]), 2)
     np.testing.assert_array_equal(found[np.ix_([0, 2], [0, 2])], without)
-    assert build_matrix("c_tree", FIVE, sentence, "sentence", sentences=5).shape == (5, 5)
 
 
 def test_d14_a_leaf_counts_at_its_own_level_only():
@@ -175,31 +170,7 @@ def test_d15_the_root_weighs_one_limit_two_edus():
     np.testing.assert_array_equal(d_tree(tree), [[0, 1], [0, 1]])
 
 
-def test_d25_the_control_attends_to_the_unit_before():
-    expected = [[1, 0, 0, 0, 0], [1, 0, 0, 0, 0], [0, 1, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 0, 1, 0]]
-    np.testing.assert_array_equal(build_matrix("previous", FIVE, None, "edu"), expected)
-
-
 @pytest.mark.parametrize("kind", MATRICES)
 def test_limit_one_edu_and_one_sentence(kind):
-    for level in ("edu", "sentence"):
-        np.testing.assert_array_equal(build_matrix(kind, Node(1, 1, None), np.array([0]), level), [[1]])
-    np.testing.assert_allclose(build_matrix(kind, FIVE, np.zeros(5, int), "sentence"), [[1]], rtol=1e-6)
-
-
-def test_bad_input():
-    for kind, level in (("e_tree", "edu"), ("c_tree", "word")):
-        with pytest.raises(ValueError, match=f"no '{kind}' at level '{level}'; use d_tree, c_tree, .* at edu or sent"):
-            build_matrix(kind, FIVE, None, level)
-    with pytest.raises(ValueError, match="sentence level needs to know the sentence of each EDU"):
-        build_matrix("c_tree", FIVE, None, "sentence")
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_rst2dep_has_the_same_heads_on_random_trees(seed):
-    """Its conversion "hirao" reads .rs3; its roots have the head 0."""
-    rst2dep = pytest.importorskip("rst2dep")
-    tree = some_tree(seed)[0]
-    table = rst2dep.make_rsd(reference.rs3(tree), "", as_text=True, algorithm="hirao")
-    theirs = {int(line.split("\t")[0]): int(line.split("\t")[6]) for line in table.strip().split("\n")}
-    assert as_parents(heads(tree)) == theirs
+    np.testing.assert_array_equal(MATRICES[kind](Node(1, 1, None)), [[1]])
+    np.testing.assert_allclose(sentence_matrix(MATRICES[kind](FIVE), np.zeros(5, int), 1), [[1]], rtol=1e-6)

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from ..matrices import heads
-from ..selection import ORACLE_UNITS, join_units, ngrams, oracle, required_units, restriction_heads, select
+from ..matrices import dependency_parents
+from ..selection import ORACLE_UNITS, join_units, ngrams, oracle, required_units, restriction_parents, select
 from . import reference_trees as reference
 from .test_matrices import from_one, some_tree
 
@@ -23,11 +23,11 @@ def test_select_takes_the_best_in_document_order():
 def test_section_5_1_required_units_against_recursion(seed):
     """D17: in Hirao's tree, or in DiscoBERT's, where a right nucleus hangs on the left one."""
     tree, sentence = some_tree(seed)
-    for found_heads, parents in (
-        (heads(tree), reference.hirao(tree)),
-        (restriction_heads(tree), reference.discobert(tree)),
+    for of_package, parents in (
+        (dependency_parents(tree), reference.hirao(tree)),
+        (restriction_parents(tree), reference.discobert(tree)),
     ):
-        for edu, found in enumerate(required_units(found_heads, sentence), 1):
+        for edu, found in enumerate(required_units(of_package, sentence), 1):
             assert [other + 1 for other in found] == reference.needed(parents, from_one(sentence), edu)
 
 

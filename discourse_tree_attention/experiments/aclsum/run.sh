@@ -4,12 +4,14 @@
 source discourse_tree_attention/experiments/table.sh
 OUT=$DTA/experiments/aclsum
 corpus() { python -c "
+import json
 from pathlib import Path
-from shared.data import load, write_jsonl
+from shared.data import load
 for split, parts in {'train': ['train'], 'validation': ['val', 'test']}.items():
     trees = {path.stem for path in Path('data/aclsum', split).glob('*.dis')}
     papers = [paper for part in parts for paper in load('aclsum', part) if paper.id in trees or not trees]
-    write_jsonl(f'data/aclsum/{split}.jsonl', ({'id': p.id, 'document': p.document, 'summary': p.summary} for p in papers))"; }
+    rows = ({'id': p.id, 'document': p.document, 'summary': p.summary} for p in papers)
+    Path(f'data/aclsum/{split}.jsonl').write_text(''.join(json.dumps(row) + '\n' for row in rows))"; }
 mkdir -p data/aclsum
 corpus
 for s in train validation; do python -m $DTA.experiments.parse data/aclsum/$s.jsonl --out data/aclsum/$s || true; done
@@ -18,5 +20,3 @@ table $OUT aclsum_edu "0 1 2" --data data/aclsum
 table $OUT aclsum_sentence "0 1 2" --data data/aclsum --level sentence
 table $OUT aclsum_edu_balanced "0 1 2" --data data/aclsum --balanced True
 table $OUT aclsum_sentence_balanced "0 1 2" --data data/aclsum --level sentence --balanced True
-python -m $DTA.experiments.salience --data data/aclsum --folds 5 --csv $OUT/tree_edu.csv
-python -m $DTA.experiments.salience --data data/aclsum --folds 5 --level sentence --csv $OUT/tree_sentence.csv

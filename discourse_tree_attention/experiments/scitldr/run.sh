@@ -16,14 +16,15 @@ table $OUT scitldr_edu "0 1 2" "${D[@]}" --units-taken 4
 table $OUT scitldr_sentence "0 1 2" "${D[@]}" --level sentence --units-taken 1
 table $OUT scitldr_edu_balanced "0 1 2" "${D[@]}" --units-taken 4 --balanced True
 table $OUT scitldr_sentence_balanced "0 1 2" "${D[@]}" --level sentence --units-taken 1 --balanced True
-# The test split, which chose nothing: train, validation and test as published.
+# The held-out test set, which chose nothing: train, validation and test as published.
 FOLDS=none table $OUT scitldr_edu_test "0 1 2" "${D[@]}" --units-taken 4
 FOLDS=none table $OUT scitldr_sentence_test "0 1 2" "${D[@]}" --level sentence --units-taken 1
-python -m $DTA.experiments.salience --data data/scitldr --folds 5 --units-taken 4 --csv $OUT/tree_edu.csv
-python -m $DTA.experiments.salience --data data/scitldr --folds 5 --level sentence --units-taken 1 --csv $OUT/tree_sentence.csv
-python -m $DTA.experiments.probe runs/scitldr_edu --csv $OUT/probe.csv      # what the inputs hold
+python -m $DTA.experiments.salience data/scitldr --folds 5 --units-taken 4 --csv $OUT/tree_edu.csv --overwrite
+python -m $DTA.experiments.salience data/scitldr --folds 5 --level sentence --units-taken 1 --csv $OUT/tree_sentence.csv --overwrite
+python -m $DTA.experiments.probe runs/scitldr_edu/none-fold0-seed0 --csv $OUT/probe.csv --overwrite
 for k in 0 1 2 3 4; do for a in none dot d_tree; do                         # Section 5.2: 123 abstracts, draw k on fold k
   python -m $DTA.train "${E[@]}" "${D[@]}" --units-taken 4 --examples 123 --examples-seed $k --seed $k --fold $k \
     --attention $a --out runs/low/$a-n123-draw$k
 done; done
-python -m $DTA.evaluate runs/low/none-* runs/low/dot-* runs/low/d_tree-* --csv $OUT/low_resource_scitldr.csv
+python -m $DTA.evaluate runs/low/* --csv $OUT/low_resource_scitldr.csv --overwrite --minus none-n123
+python -m $DTA.experiments.figures runs/figures $OUT/scitldr_*.csv && cp runs/figures/claims.png $OUT

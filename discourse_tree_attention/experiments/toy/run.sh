@@ -11,18 +11,11 @@ for s in 0 1 2; do
   done
   for a in d_tree c_tree_nuclearity; do "${T[@]}" --attention $a --shuffle-trees True --out runs/toy/$a-shuffled-seed$s; done
 done
-python -m $DTA.evaluate runs/toy/none-* $(ls -d runs/toy/* | grep -v /none-) --csv $OUT/toy_edu.csv
-for a in d_tree-shuffled c_tree_nuclearity-shuffled previous; do
-  python -m $DTA.evaluate runs/toy/$a-seed* runs/toy/{d_tree,c_tree,c_tree_nuclearity}-seed* --csv $OUT/toy_edu_minus_$a.csv
-done
-python -m $DTA.experiments.salience --data toy:signal=0,count=600 --csv $OUT/tree_edu.csv
+python -m $DTA.evaluate runs/toy/* --csv $OUT/toy_edu.csv --overwrite --minus none d_tree-shuffled previous
 for n in 20 100 1000; do for k in 0 1 2 3 4; do for a in none dot c_tree_nuclearity d_tree; do     # Section 5.2
   python -m $DTA.train --data toy:signal=0,count=1000 --steps 300 --warmup 100 --examples $n --examples-seed $k --seed $k \
     --attention $a --out runs/low-toy/$a-n$n-draw$k --resume
 done; done; done
-for n in 20 100 1000; do
-  python -m $DTA.evaluate runs/low-toy/{none,dot,c_tree_nuclearity,d_tree}-n$n-* --csv $OUT/low_resource_toy_$n.csv
-done
-python -m $DTA.evaluate runs/low-toy/none-* $(ls -d runs/low-toy/* | grep -v /none-) --csv $OUT/low_resource_toy.csv
-python -m $DTA.experiments.figures $OUT/low_resource_toy.csv --out runs/figures
+python -m $DTA.evaluate runs/low-toy/* --csv $OUT/low_resource_toy.csv --overwrite --minus none-n20 none-n100 none-n1000
+python -m $DTA.experiments.figures runs/figures $OUT/low_resource_toy.csv
 cp runs/figures/{figure_4,figure_5,low_resource_toy}.png $OUT

@@ -1,6 +1,6 @@
 """What a tree says about its units without a network."""
 
-import sys
+import csv
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,7 +9,9 @@ import pytest
 pytest.importorskip("shared")
 
 from ...config import TrainConfig
-from ...experiments.salience import main, probe, promotion, tree_scalars, values_of
+from ...documents import Document
+from ...experiments import salience
+from ...experiments.salience import main, probe, promotion, rows, tree_scalars
 from ..test_matrices import FIVE, FOUR, some_tree
 
 
@@ -50,11 +52,9 @@ def test_probe_is_the_most_likely_under_its_ridge():
 
 
 def example(name, tree, labels):
-    edus = len(labels)
-    return SimpleNamespace(
-        id=name, tree=tree, labels=np.array(labels, dtype=bool), units=[f"w{n}" for n in range(edus)],
-        sentence=np.arange(edus), required=[[edus - 1], *[[]] * (edus - 1)], edu_sentence=np.arange(edus),
-    )  # fmt: skip
+    edus = np.arange(len(labels))
+    required, units = [[len(labels) - 1], *[[]] * (len(labels) - 1)], [f"w{n}" for n in edus]
+    return Document(name, units, edus, required, np.array(labels, dtype=bool), [["w0 w3 w4"]], tree, edus)
 
 
 def test_rows_of_a_table_by_hand(monkeypatch):
@@ -62,31 +62,24 @@ def test_rows_of_a_table_by_hand(monkeypatch):
 
     The first EDU needs the last one: the tree's pick of it brings both, Lead takes it alone.
     """
-    calls, module = [], sys.modules[values_of.__module__]
+    calls = []
 
     def fitted(training, tested, level):
         calls.append([{d.id for d in part} for part in (training, tested)])
         return {d.id: np.zeros(len(d.units)) for d in tested}
 
-    monkeypatch.setattr(module, "probe", fitted)
+    monkeypatch.setattr(salience, "probe", fitted)
     documents = [example(str(n), FIVE, [0, 0, 0, 0, 1]) for n in range(6)]
-    references = {d.id: [["w0 w3 w4"]] for d in documents}
-    found = values_of(documents, TrainConfig(units_taken=3, folds=3), references)
-    assert list(found) == ["Lead3", "Tree alone", "Tree probe"]
+    found = {(row["system"], row["id"]): row for row in rows(documents, TrainConfig(units_taken=3, folds=3))}
     # Promotion of FIVE: 0, -3, -2, -1, -1: EDUs 1, 4, 5; the last is third of five in that order.
-    assert found["Tree alone"]["0"][0] == pytest.approx(100) and found["Lead3"]["0"][0] == pytest.approx(100 / 3)
-    assert found["Tree alone"]["0"][3] == pytest.approx(100 * 2.5 / 4) and found["Lead3"]["0"][3] == 0
+    assert found["Tree alone", "0"]["prediction"] == ["w0", "w3", "w4"]
+    assert found["Lead", "0"]["prediction"] == ["w0", "w1", "w2"]
+    assert found["Tree alone", "0"]["auc"] == [2.5 / 4, 1] and found["Lead", "0"]["auc"] == [0, 1]
     assert [(len(training), len(tested), training & tested) for training, tested in calls] == [(2, 2, set())] * 3
-    assert len(set.union(*(tested for _, tested in calls))) == 6
+    assert len(set.union(*(tested for _, tested in calls))) == 6 and ("Tree probe", "5") in found
 
 
-def test_the_command_prints_the_rows(tmp_path, capsys):
-    main(["--data", "toy:signal=0,count=8", "--folds", "3", "--csv", str(tmp_path / "t.csv")])
-    assert "| Tree probe " in capsys.readouterr().out
-    assert [line.split(",")[0] for line in (tmp_path / "t.csv").read_text().splitlines()[1:]] == [
-        "Lead6", "Tree alone", "Tree probe",
-    ]  # fmt: skip
-    (tmp_path / "test.jsonl").write_text('{"id": "d", "document": ["a b", "c"], "summary": "a"}')
-    with pytest.raises(SystemExit):
-        main(["--data", str(tmp_path), "--level", "sentence"])
-    assert "d has no discourse tree" in capsys.readouterr().err
+def test_the_command_writes_the_rows(tmp_path):
+    main("toy:signal=0,count=8", folds=3, csv=tmp_path / "t.csv")
+    systems = [row["system"] for row in csv.DictReader((tmp_path / "t.csv").open()) if row["metric"] == "auc"]
+    assert systems == ["Lead", "Tree alone", "Tree probe"] + ["Tree alone", "Tree probe"]
