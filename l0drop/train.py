@@ -27,6 +27,8 @@ from .loading import Run, begin, load_run
 from .model import Encoding, objective, translation_loss
 from .text import Items, TokenBatches
 
+REMEDY = "if that stays so, leave --l0-weight out, so that lambda follows --target-sparsity"
+
 
 def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     """Train and write the run folder `out`; `resume` goes on after the last checkpoint, to the same bits.
@@ -62,6 +64,7 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
         tqdm(total=config.steps, initial=folder.progress["step"], disable=None) as bar,
     ):
         del data
+        follows_target = start.model.l0drop and not config.l0_weight  # D20
         stream = iter(accelerator.skip_first_batches(loader, folder.progress["step"] * config.accumulate))
         for step in range(folder.progress["step"], config.steps):
             for group in optimizer.param_groups:
@@ -74,10 +77,9 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
                 with accelerator.accumulate(model):
                     logits, encoding = model(batch.source, batch.target_input, batch.rule_keep)
                     weight = l0_weight(step, config)
-                    if start.model.l0drop and not config.l0_weight and not holds_open(step, config):  # D20
-                        state = folder.progress
-                        gap = state["aim"] - accelerator.reduce(sparsity(encoding), "mean").item()
-                        state["multiplier"], weight = follow(state["multiplier"], gap)
+                    if follows_target and not holds_open(step, config):
+                        gap = folder.progress["aim"] - accelerator.reduce(sparsity(encoding), "mean").item()
+                        folder.progress["multiplier"], weight = follow(folder.progress["multiplier"], gap)
                     # Eq. (12), mean over the sentences of a micro-batch (D14).
                     options = config.label_smoothing, config.l0_reduction, start.model.special[0]
                     loss = objective(logits, batch.target, encoding, weight, *options).mean()
@@ -91,8 +93,10 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
             bar.set_postfix(loss=f"{row['loss']:.3f}", pruned=folder.progress["log"][-1].get("sparsity"), refresh=False)
             if row["step"] % config.save_every == 0 or row["step"] == config.steps:
                 row |= validate(start, validation)
-                if not holds_open(step, config):  # D20: batches may be pruned more than validation
+                if follows_target and not holds_open(step, config):  # batches may be pruned more than validation
                     folder.progress["aim"] += (config.target_sparsity - row["sparsity"]) / 2
+                if start.model.l0drop and row["sparsity"] in (0, 1) and not holds_open(step, config):
+                    tqdm.write(f"step {row['step']}: every gate is {'closed' if row['sparsity'] else 'open'}: {REMEDY}")
                 folder.save_checkpoint(row)
         averaged = save_average(folder, config)
     if accelerator.is_main_process:
@@ -141,10 +145,6 @@ def report(run: Run, validation: Items, folder: RunFolder, averaged: list[int]) 
         print(f"{100 * last['sparsity']:.1f} % of the encodings are pruned")
     if other - last["validation_loss"] < 0.05:
         print("the model does not read its source: train longer, on more data or with a higher --learning-rate")
-    elif run.model.l0drop and not 0 < last["sparsity"] < 1:
-        print(
-            f"every gate is {'closed' if last['sparsity'] else 'open'}: leave --l0-weight out, give --target-sparsity"
-        )
     print(f"next: python -m {__package__}.evaluate {folder.path}")
 
 

@@ -280,3 +280,13 @@ def test_a_loss_that_is_not_finite_stops_training(tmp_path):
     with pytest.raises(ValueError, match=r"the loss is (nan|inf) at step \d+; .* keeps its last checkpoint"):
         train(replace(SMALL, learning_rate=1e6, warmup=1, steps=20), tmp_path / "run")
     load_run(tmp_path / "run")
+
+
+def test_a_run_whose_gates_are_all_open_or_closed_says_so(tmp_path, capsys):
+    """At a checkpoint, with the remedy; not while the gates are held open, and not of a baseline."""
+    for weight, said in ((1e-6, "every gate is open"), (30.0, "every gate is closed")):
+        config = replace(FAST, l0_weight=weight, gate_start=3.0 if weight < 1 else -3.0)
+        train(config, tmp_path / str(weight))
+        assert said in capsys.readouterr().out and training.REMEDY
+    train(replace(FAST, l0drop="none"), tmp_path / "base")
+    assert "every gate" not in capsys.readouterr().out
