@@ -4,6 +4,7 @@ import json
 import math
 import subprocess
 import sys
+import tracemalloc
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,7 +25,7 @@ from .. import train as training  # noqa: E402
 from ..config import PRESETS, TrainConfig, follow, holds_open, l0_weight, learning_rate  # noqa: E402
 from ..loading import load_run  # noqa: E402
 from ..model import Encoding, Transformer, translation_loss  # noqa: E402
-from ..text import collate  # noqa: E402
+from ..text import Item, Items, collate  # noqa: E402
 from ..train import save_average, sparsity, train, validate  # noqa: E402
 from .conftest import SMALL, log  # noqa: E402
 
@@ -290,3 +291,15 @@ def test_a_run_whose_gates_are_all_open_or_closed_says_so(tmp_path, capsys):
         assert said in capsys.readouterr().out and training.REMEDY
     train(replace(FAST, l0drop="none"), tmp_path / "base")
     assert "every gate" not in capsys.readouterr().out
+
+
+def test_a_pair_of_34_tokens_takes_less_than_a_quarter_of_a_kilobyte():
+    """Kept for a whole training; as lists of numbers it would take 1.8 kB."""
+    tracemalloc.start()
+    items, pairs = Items(), 20_000
+    for number in range(pairs):
+        items.append(Item(list(range(number, number + 17)), list(range(17)), [True] * 17, False))
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert size / pairs < 250
+    assert items[7] == (list(range(7, 24)), list(range(17)), [1] * 17, 0) and len(items) == pairs
