@@ -145,13 +145,14 @@ class RunFolder:
         self.accelerator, self.path, self.progress, self.keep = accelerator, path, progress, keep
         self.lock = os.open(path / ".lock", os.O_RDONLY)
 
-    def write(self, name, write):
+    def write(self, name, write, by_all=False):
         """On every process, call write(path) with another name in this very folder; once on the disk, rename it."""
         path, lock = self.path / f"{name}.unfinished", self.path / ".lock"
         if not (lock.exists() and os.path.samestat(os.fstat(self.lock), os.stat(lock))):
             raise ValueError(f"{self.path} was moved or removed while it was trained: the training stops")
         try:
-            write(path)
+            if by_all or self.accelerator.is_main_process:
+                write(path)
             self.accelerator.wait_for_everyone()
             if self.accelerator.is_main_process:
                 for file in path.rglob("*") if path.is_dir() else [path]:
@@ -169,10 +170,11 @@ class RunFolder:
 
         def write(path):
             self.accelerator.save_state(str(path))
-            (path / "progress.json").write_text(json.dumps(self.progress))
+            if self.accelerator.is_main_process:
+                (path / "progress.json").write_text(json.dumps(self.progress))
 
         self.write("log.jsonl", lambda path: path.write_text(lines))
-        self.write(f"checkpoints/{row['step']:08d}", write)
+        self.write(f"checkpoints/{row['step']:08d}", write, by_all=True)
         for path in sorted((self.path / "checkpoints").glob("[0-9]" * 8))[: -self.keep]:
             shutil.rmtree(path, ignore_errors=True)
         if self.accelerator.is_main_process and not sys.stderr.isatty():  # where no progress bar is seen
