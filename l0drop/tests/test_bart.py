@@ -1,33 +1,22 @@
 """The adapter for a `transformers` BART: compressed memory and counts against the full-length gated run."""
 
-import contextlib
-import io
 import itertools
 import json
 import shutil
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 from torch import Tensor, nn
-from transformers import (
-    BartConfig,
-    BartForConditionalGeneration,
-    PreTrainedTokenizerFast,
-    T5Config,
-    T5ForConditionalGeneration,
-)
+from transformers import BartConfig, BartForConditionalGeneration, PreTrainedTokenizerFast
 from transformers.modeling_outputs import BaseModelOutput
 
 from .. import search
-from ..bart import GatedBart, counted_attention, from_config, generate_pruned, load_pretrained, prune
+from ..bart import GatedBart, counted_attention, generate_pruned, load_pretrained, prune
 from ..gates import L0Drop, open_probability
 from ..model import objective
 from ..search import beam_search
@@ -178,20 +167,6 @@ def test_training_mode_is_refused(bart, batch):
         training.eval()
 
 
-@torch.no_grad()
-def test_bf16_model_with_a_float32_gate(bart, batch):
-    """The gate decides in its own number format, the states keep theirs."""
-    l0drop = L0Drop(16, start=-1.0).eval()
-    memory = prune(bart.bfloat16(), l0drop, *batch[:2])
-    assert memory.states.dtype == torch.bfloat16 and memory.states.size(1) > 1
-    assert generate_pruned(bart, l0drop, *batch[:2], **BEAMS).sequences.size(0) == 4
-
-
-def test_a_gate_of_another_width_is_named(bart, batch):
-    with pytest.raises(ValueError, match="states are 16 wide, this gate is for 8"):
-        prune(bart, L0Drop(8).eval(), *batch[:2])
-
-
 # Training
 
 
@@ -232,17 +207,9 @@ def test_eq12_trains_the_gates_of_bart_and_the_rest_unless_frozen(bart, batch, f
     assert probability.mean() < open_probability(torch.tensor(1.0)) - 0.1
 
 
-def test_only_models_built_like_bart(bart):
-    t5 = T5ForConditionalGeneration(T5Config(vocab_size=8, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2))
-    with pytest.raises(ValueError, match="T5ForConditionalGeneration is not built like BART"):
-        GatedBart(t5)
-
-
 @pytest.mark.parametrize("bart", ["sdpa"], indirect=True)
 def test_load_pretrained_keeps_what_stands_before_a_text(bart, tmp_path, bart_tokenizer):
     bart.save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="--model .*fast tokenizer"):
-        load_pretrained(str(tmp_path))
     bart_tokenizer.save_pretrained(tmp_path)
     loaded, tokenizer = load_pretrained(str(tmp_path))
     assert tokenizer.encode("a b").ids == bart_tokenizer("a b").input_ids[:-1]
@@ -252,16 +219,15 @@ def test_load_pretrained_keeps_what_stands_before_a_text(bart, tmp_path, bart_to
 
 
 @pytest.mark.parametrize("bart", ["sdpa"], indirect=True)
-@pytest.mark.parametrize("damage", ["missing", "too many", "holds NaN"])
+@pytest.mark.parametrize("damage", ["missing", "NaN"])
 def test_load_pretrained_fills_no_weight_at_random(bart, bart_tokenizer, tmp_path, damage):
     weights, name = bart.state_dict(), "model.decoder.layers.1.fc1.weight"
-    changed = dict(weights) if damage == "too many" else {key: t for key, t in weights.items() if key != name}
-    bart.save_pretrained(tmp_path, state_dict=changed | ({name: weights[name] / 0} if "NaN" in damage else {}))
+    weights |= {name: weights[name] / 0}
+    if damage == "missing":
+        del weights[name]
+    bart.save_pretrained(tmp_path, state_dict=weights)
     bart_tokenizer.save_pretrained(tmp_path)
-    if damage == "too many":
-        content = json.loads((tmp_path / "config.json").read_text()) | {"decoder_layers": 1}
-        (tmp_path / "config.json").write_text(json.dumps(content))
-    with pytest.raises(ValueError, match=rf"layers\.1\.[a-z_.0-9]+ .*{damage}"):
+    with pytest.raises(ValueError, match=f"--model .*: {name} is missing among its weights, or holds NaN"):
         load_pretrained(str(tmp_path))
 
 
@@ -286,96 +252,41 @@ def test_d8_what_a_pattern_drops_is_as_if_it_were_not_there(bart):
         assert (logits - model(source, target)[0]).abs().max() > 1e-2
 
 
-@pytest.fixture
-def bart_folder(bart, bart_tokenizer, tmp_path) -> Path:
-    """A pretrained model and data for it."""
-    bart.generation_config.update(max_length=12, num_beams=2)
-    bart.save_pretrained(tmp_path / "bart")
-    bart_tokenizer.save_pretrained(tmp_path / "bart")
-    rows = [{"source": " ".join(words), "target": words[0]} for words in itertools.permutations("abc")]
-    for split in ("train", "validation", "test"):
-        (tmp_path / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return tmp_path
-
-
-@pytest.mark.parametrize("bart", ["sdpa"], indirect=True)
-@pytest.mark.parametrize("kind", ["bart", "unheard_of"])
-def test_a_model_folder_runs_no_code_whatever_stands_on_standard_input(bart_folder, monkeypatch, kind):
-    """transformers would ask on the terminal whether it may, and take a document for the answer."""
-    folder, ran, answers = bart_folder / "bart", bart_folder / "ran", "y\n" * 9
-    auto = {"AutoConfig": "own.Own", "AutoModelForSeq2SeqLM": "own.Own", "AutoTokenizer": ["own.Own", "own.Own"]}
-    (folder / "own.py").write_text(f"import pathlib\npathlib.Path({str(ran)!r}).touch()\nclass Own: pass\n")
-    for name in ("config.json", "tokenizer_config.json"):
-        content = json.loads((folder / name).read_text()) | {"auto_map": auto}
-        (folder / name).write_text(json.dumps(content | ({"model_type": kind} if name == "config.json" else {})))
-    monkeypatch.setattr("sys.stdin", io.StringIO(answers))
-    for load in (lambda: load_pretrained(str(folder)), lambda: from_config(folder)):
-        with contextlib.nullcontext() if kind == "bart" else pytest.raises(ValueError, match=str(folder)):
-            load()
-    assert not ran.exists() and sys.stdin.read() == answers
-
-
 @pytest.mark.parametrize("bart", ["sdpa"], indirect=True)
 @pytest.mark.parametrize(
-    "flags",
-    [["--gate-start", "1"], ["--freeze", "True"], ["--l0drop", "none"], ["--l0drop", "none", "--pattern", "freq"]],
-    ids=lambda flags: flags[-1],
+    "flags", [["--l0-weight", "3"], ["--l0drop", "none", "--pattern", "freq"]], ids=["gates", "rule"]
 )
-def test_train_evaluate_and_predict_with_a_pretrained_model(bart_folder, flags, capsys):
+def test_train_evaluate_and_predict_with_a_pretrained_model(bart, bart_tokenizer, tmp_path, flags, capsys):
     pytest.importorskip("shared")
     from shared.data import load
 
     from .. import evaluate, predict, train
     from ..loading import load_run
 
-    out, options = (
-        bart_folder / "run",
-        ["--save-every", "3", "--max-source", "30", "--max-target", "30", "--l0-weight", "3"],
-    )
-    command = ["--out", str(out), "--model", str(bart_folder / "bart"), "--data", str(bart_folder), *options, *flags]
+    bart.generation_config.update(max_length=12, num_beams=2)
+    bart.save_pretrained(tmp_path / "bart")
+    bart_tokenizer.save_pretrained(tmp_path / "bart")
+    rows = [{"source": " ".join(words), "target": words[0]} for words in itertools.permutations("abc")]
+    for split in ("train", "validation", "test"):
+        (tmp_path / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    out, sizes = tmp_path / "run", ["--save-every", "3", "--max-source", "30", "--max-target", "30"]
+    command = ["--out", str(out), "--model", str(tmp_path / "bart"), "--data", str(tmp_path), *sizes, *flags]
     train.main([*command, "--steps", "3"])
-    run = load_run(out)
-    start = load_file(bart_folder / "bart/model.safetensors")
-    trained = {name for name in start if not torch.equal(start[name], run.model.bart.state_dict()[name])}
-    assert bool(trained) == ("--freeze" not in flags) and bool(run.model.l0drop) == ("none" not in flags)
-    assert bool(run.dropped) == ("freq" in flags)
-    shutil.rmtree(bart_folder / "bart")  # a run is whole without it
+    assert bool(load_run(out).dropped) == ("freq" in flags)
+    shutil.rmtree(tmp_path / "bart")  # a run is whole without it
     train.main([*command, "--steps", "6", "--resume"])
     run = load_run(out)
-    item = run.encode(load(str(bart_folder), "test"))[0]
+    item = run.encode(load(str(tmp_path), "test"))[0]
     assert item.source == [0, 4, 5, 6, 2] and item.target == [0, 4, 2]  # <s> a b c </s>
     assert run.collate([item]).target_input.tolist() == [[2, 0, 4]]  # begins with BART's own start
-    texts = {}
-    for dense in ([], ["--dense"]):
-        evaluate.main(
-            [str(out), *dense, "--predictions", str(bart_folder / "p"), "--json", str(bart_folder / "m.json")]
-        )
-        texts[bool(dense)] = (bart_folder / "p" / "run.jsonl").read_text()
-    assert texts[True] == texts[False]
-    assert run.model.bart.generation_config.num_beams == 2
-    (bart_folder / "text.txt").write_text("a b c\nc b\n")
+    for folder in ("pruned", "dense"):
+        evaluate.main([str(out), *["--dense"] * (folder == "dense"), "--predictions", str(tmp_path / folder)])
+    assert (tmp_path / "dense/run.jsonl").read_text() == (tmp_path / "pruned/run.jsonl").read_text()
+    (tmp_path / "text.txt").write_text("a b c\nc b\n")
     capsys.readouterr()
-    predict.main([str(out), str(bart_folder / "text.txt"), "--show-pruned"])
+    predict.main([str(out), str(tmp_path / "text.txt"), "--show-pruned"])
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 4 and lines[0].replace("[", "").replace("]", "") == "a b c"
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--model", "x", "--width", "64"], "--width does not go with --model: leave it out"),
-        (["--model", "x", "--l0drop", "every"], "--l0drop every does not go with --model"),
-        (["--freeze", "True"], "--freeze trains the gates of a --model alone"),
-        (["--model", "no/such"], "--model no/such: no model folder or hub name"),
-    ],
-)
-def test_flags_that_do_not_go_with_a_pretrained_model(tmp_path, capsys, flags, message):
-    pytest.importorskip("shared")
-    from ..train import main
-
-    with pytest.raises(SystemExit):
-        main(["--out", str(tmp_path / "run"), "--data", "toy:count=2", *flags])
-    assert message in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
 class Prefixes:
