@@ -1,111 +1,117 @@
-"""What defines a run: every flag and every preset, with the source of each value, and what is refused."""
+"""What defines a run: every flag and every preset, with the source of each value, and the rate of each update."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from .diminishing import CONCAVE, KINDS, Diminishing
-from .run import Positive, Range, Share, Size, check_fields
+from annotated_types import Interval
 
-MODELS = ("pointer", "bertsum-ext", "bertsum-abs")
+from .diminishing import CONCAVE, KINDS, Diminishing
+
+Positive = Annotated[int, Interval(ge=1)]
+Size = Annotated[int, Interval(ge=1, le=10**6)]  # of a model
+Share = Annotated[float, Interval(ge=0, le=1)]
+Alpha = Annotated[float, Interval(ge=0, le=10)]  # of length normalisation
 
 
 @dataclass(frozen=True)
 class TrainConfig:
     """All that defines a run. Every field is a flag: `max_source` is --max-source. Defaults: tiny pointer-generator."""
 
-    model: Literal[MODELS] = "pointer"  # "bertsum-ext": sentences, Eq. (6); "bertsum-abs": summaries
-    init: str = ""  # run to go on from: its weights and, unless flags override them, its values
-    # Data
-    data: str = "toy"  # anything shared.data.load takes
-    task: Literal["summary", "title"] = "summary"  # "title": document -> title, of data that has titles
-    examples: int = 0  # train on the first so many; 0 = all
-    validation_examples: int = 200  # of the loss in the log; 0 = all
-    max_source: Positive = 400  # tokens; longer documents are cut (See et al.: 400; Section 4.2: 600, 800)
-    max_target: Positive = 100  # tokens; longer summaries are cut in training (See et al.)
-    # The mechanism
-    coverage: bool = False  # coverage vector and loss, Eq. (2)-(5)
-    coverage_weight: float = 1.0  # lambda of Eq. (5) (See et al.)
-    diminishing: Literal[KINDS] = "none"  # "dim": Eq. (10); "dydim": Eq. (13)
-    f: Literal[CONCAVE] = "log"  # of DimAttn (Section 4.2)
-    f1: Literal[CONCAVE] = "sqrt"  # of DyDimAttn, weight P (Section 4.2)
-    f2: Literal[CONCAVE] = "log"  # of DyDimAttn, weight 1 - P (Section 4.2)
-    exponent: Share = 0.6  # of the function "power" (README of the later version: 0.6)
-    renormalise: bool = False  # make the diminished weights sum to 1 again
-    # Pointer-generator
-    vocabulary: Annotated[int, Range(5, 10**6)] = 300  # words, or WordPieces of a new encoder; others are copied
-    embedding: Size = 32
-    hidden: Size = 64
-    # BERTSum
-    encoder: str = ""  # BERT of transformers, name or folder (paper: bert-base-uncased); empty = a new one
-    pretrained: bool = True  # False: of `encoder` the tokenizer alone, and a new BERT
-    width: Size = 128  # of a new encoder
-    layers: Size = 2  # of a new encoder
-    heads: Size = 4  # of a new encoder, of the decoder, and of the extractive layers
-    feed_forward: Size = 512  # of a new encoder, of the decoder, and of the extractive layers
-    positions: Size = 512  # beyond the encoder's own the last one is repeated (released PreSumm)
-    decoder_layers: Size = 2  # or extractive layers
-    dropout: Share = 0.0  # of the decoder or the extractive layers, and of a new encoder
-    label_smoothing: Share = 0.0  # bertsum-abs
-    # Optimisation
-    steps: Positive = 1200  # updates of this run
-    batch_size: Positive = 16  # documents of a micro-batch of one process, at most
-    batch_tokens: int = 0  # and at most so many padded target (bertsum-ext: source) tokens; 0 = any number
-    accumulate: Positive = 1  # micro-batches per update and process
-    optimizer: Literal["adam", "adagrad"] = "adam"  # D8: the small presets have Adam; See et al. Adagrad
-    accumulator: float = 0.1  # initial value of Adagrad (See et al.)
-    learning_rate: float = 2e-3  # of everything but BERTSum's encoder; with a warm-up it is lr~ of Eq. (8)
-    warmup: int = 0  # updates; 0 = a constant rate
-    encoder_learning_rate: float = 2e-3  # of BERTSum's encoder: lr~ of Eq. (7) with a warm-up
-    encoder_warmup: int = 0  # updates; 0 = a constant rate
-    clip: float = 2.0  # norm of the gradient of each part (See et al.); 0 = no clipping
-    save_every: Positive = 200  # updates between checkpoints
-    mixed_precision: Literal["no", "bf16", "fp16"] = "no"  # of the forward pass
-    seed: int = 0
-    # Decoding defaults that evaluate.py and predict.py take from here
-    beam: Positive = 4  # See et al.; Section 4.2: 6 with DimAttn and DyDimAttn; PreSumm 5
-    length_penalty: Annotated[float, Range(0, 10)] = 0.0  # alpha of Wu et al.; Section 4.2: 1.5; 0 = none
-    average: bool = True  # maximise the mean log-probability of a token instead (See et al.)
-    released: bool = False  # D16, D21: end the search, and take the mean, as pointer_summarizer or PreSumm does
-    trigram_blocking: bool = False  # Section 4.2: True with DimAttn and DyDimAttn
-    min_length: int = 0  # tokens, the end included (See et al.: 35 words)
-    max_length: Annotated[int, Range(2, 10**6)] = 80  # tokens, the end included (See et al.: 100)
+    model: Literal["pointer", "bertsum-abs"] = "pointer"  # Network: a pointer-generator, or BERTSum (Table 1).
+    init: str = ""  # Run to go on from: its weights and, unless flags override them, its values (Section 4.2).
+
+    data: str = "toy"  # Training data: anything that shared.data.load takes.
+    task: Literal["summary", "title"] = "summary"  # What to write; "title" wants data with titles.
+    examples: int = 0  # Train on the first so many documents; 0 = all.
+    validation_examples: int = 200  # Documents of the validation loss in the log; 0 = all.
+    max_source: Positive = 400  # Cut documents to so many tokens (See et al.: 400; Section 4.2: 600, 800).
+    max_target: Positive = 100  # Cut summaries to so many tokens in training (See et al.).
+
+    coverage: bool = False  # Add the coverage vector and its loss (Eq. 2-5).
+    diminishing: Literal[KINDS] = "none"  # Attention: plain, DimAttn (Eq. 10), or DyDimAttn (Eq. 13).
+    f: Literal[CONCAVE] = "log"  # Concave function of DimAttn (Section 4.2).
+    f1: Literal[CONCAVE] = "sqrt"  # Concave function of DyDimAttn with the weight P (Section 4.2).
+    f2: Literal[CONCAVE] = "log"  # Concave function of DyDimAttn with the weight 1 - P (Section 4.2).
+    renormalise: bool = False  # Make the diminished weights sum to 1 again (D1; the paper does not).
+    plain_copy: bool = False  # Copy by plain attention: the diminished weights read the context alone (D23).
+
+    vocabulary: Annotated[int, Interval(ge=5, le=10**6)] = 300  # Words, or pieces of a new encoder (See: 50,000).
+    embedding: Size = 32  # Width of the pointer-generator's embedding (See et al.: 128).
+    hidden: Size = 64  # Width of the pointer-generator's LSTMs (See et al.: 256).
+
+    encoder: str = ""  # BERT of transformers, name or folder, or "" for a new one (Section 4.2: bert-base-uncased).
+    pretrained: bool = True  # Take the encoder's weights; False: its tokenizer alone, and a new BERT (Table 1).
+    width: Size = 128  # Width of a new encoder (PreSumm: 768).
+    layers: Size = 2  # Layers of a new encoder (Table 1's Transformer: 6).
+    heads: Size = 4  # Attention heads of BERTSum's decoder and of a new encoder (PreSumm: 8).
+    feed_forward: Size = 512  # Inner width of BERTSum's decoder and of a new encoder (PreSumm: 2048).
+    decoder_layers: Size = 2  # Layers of BERTSum's decoder (Section 2.3: 6).
+    dropout: Share = 0.0  # Dropout of BERTSum's decoder and of a new encoder (PreSumm: 0.2).
+    label_smoothing: Share = 0.0  # Label smoothing of BERTSum's loss (PreSumm: 0.1).
+
+    steps: Positive = 1200  # Updates of this run.
+    batch_size: Positive = 16  # Most documents of a micro-batch of one process (See et al.: 8).
+    batch_tokens: int = 0  # Most padded target tokens of a micro-batch; 0 = any number (PreSumm: 140).
+    accumulate: Positive = 1  # Micro-batches per update and process (PreSumm: 5 on 4 GPUs).
+    optimizer: Literal["adam", "adagrad"] = "adam"  # Optimiser (D8: See et al. have Adagrad).
+    learning_rate: float = 2e-3  # Rate of all but BERTSum's encoder; with a warm-up lr~ of Eq. 8.
+    warmup: int = 0  # Updates of its warm-up; 0 = a constant rate (Section 2.3: 10,000).
+    encoder_learning_rate: float = 2e-3  # Rate of BERTSum's encoder; with a warm-up lr~ of Eq. 7.
+    encoder_warmup: int = 0  # Updates of its warm-up; 0 = a constant rate (Section 2.3: 20,000).
+    clip: float = 2.0  # Largest norm of the gradient of each part; 0 = no clipping (See et al.: 2).
+    save_every: Positive = 200  # Updates between checkpoints.
+    mixed_precision: Literal["no", "bf16", "fp16"] = "no"  # Precision of the forward pass.
+    seed: int = 0  # Seed of the weights, of dropout and of the order of the data.
+
+    beam: Positive = 4  # Beams of evaluate and predict (See et al.: 4; Section 4.2: 6; PreSumm: 5).
+    length_penalty: Alpha = 0.0  # alpha of Wu et al. in decoding (Section 4.2: 1.5).
+    average: bool = True  # Decode for the mean log-probability of a token instead (See et al.).
+    trigram_blocking: bool = False  # Decode without a trigram twice (Section 4.2: with DimAttn and DyDimAttn).
+    min_length: int = 0  # Fewest tokens of an output, the end included (See et al.: 35 words).
+    max_length: Annotated[int, Interval(ge=2, le=10**6)] = 80  # Most tokens of an output, the end included (See: 100).
 
     def check(self) -> None:
-        """ValueError for a value out of range, or values that contradict each other."""
-        check_fields(self)
+        """ValueError for values that contradict each other."""
         if self.max_length < self.min_length:
             raise ValueError(f"--max-length is {self.max_length}; it must be at least --min-length {self.min_length}")
         if self.average and self.length_penalty:
             raise ValueError(f"--length-penalty is {self.length_penalty} and average is true: add --average False")
         if self.coverage and self.diminishing != "none":
             raise ValueError("coverage and diminishing attention are two systems of Table 1: switch one of them on")
-        if self.model == "bertsum-ext" and self.diminishing != "none":
-            raise ValueError("bertsum-ext has no decoder whose attention could diminish: use --model bertsum-abs")
-        self.mechanism()  # its own check
         if self.model == "pointer":
             return
-        if self.coverage:
-            raise ValueError("coverage is of the pointer-generator: leave --coverage out, or use --model pointer")
+        if self.coverage or self.plain_copy:
+            raise ValueError("--coverage and --plain-copy are of the pointer-generator: leave them out")
         if self.max_source < 3 or self.max_target < 2:
             raise ValueError("BERTSum needs --max-source of at least 3 ([CLS], a word, [SEP]), --max-target at least 2")
-        if self.max_source > self.positions:
-            raise ValueError(f"--max-source is {self.max_source}, positions {self.positions}: raise --positions")
         if not self.encoder and self.width % self.heads:
             raise ValueError(f"--width {self.width} is not a multiple of --heads {self.heads}")
 
     def mechanism(self) -> Diminishing:
         """The attention of this run."""
-        return Diminishing(self.diminishing, self.f, self.f1, self.f2, self.exponent)
+        return Diminishing(self.diminishing, self.f, self.f1, self.f2)
+
+
+def learning_rate(step: int, factor: float, warmup: int) -> float:
+    """Rate of the encoder, Eq. (7), or of the decoder, Eq. (8), at update `step` (from 0).
+
+    Args:
+        factor: lr~; 2e-3 for the encoder, 0.1 for the decoder (Section 2.3).
+        warmup: updates; 20,000 and 10,000; 0 = a constant rate.
+    """
+    number = step + 1
+    # Eq. (7), (8): lr = lr~ min(step^-0.5, step warmup^-1.5)
+    return factor * min(number**-0.5, number * warmup**-1.5) if warmup else factor
 
 
 PAPER = dict(  # See et al. (2017), as in the public code that Section 4.2 names
     data="cnn_dailymail", vocabulary=50_000, embedding=128, hidden=256, max_source=400, max_target=100, steps=230_000,
-    batch_size=8, optimizer="adagrad", learning_rate=0.15, accumulator=0.1, clip=2.0, save_every=5000, beam=4,
+    batch_size=8, optimizer="adagrad", learning_rate=0.15, clip=2.0, save_every=5000, beam=4,
     min_length=36, max_length=100, validation_examples=1000,
 )  # fmt: skip
-BERTSUM = dict(  # this repository's: a new small encoder on toy; a trained one wants a lower rate (experiments/samsum)
-    max_source=512, max_target=60, learning_rate=0.03, warmup=200, encoder_learning_rate=0.01, encoder_warmup=200,
-    clip=0.0, beam=5, vocabulary=1000, dropout=0.1, label_smoothing=0.1, steps=1500,
+BERTSUM = dict(  # this repository's: a new small encoder on toy
+    model="bertsum-abs", max_source=512, max_target=60, learning_rate=0.03, warmup=200, encoder_learning_rate=0.01,
+    encoder_warmup=200, clip=0.0, beam=5, vocabulary=1000, dropout=0.1, label_smoothing=0.1, steps=1500,
 )  # fmt: skip
 PAPER_BERTSUM = dict(  # Section 2.3; Liu & Lapata (2019), whose hyper-parameters Section 4.2 keeps; released PreSumm
     model="bertsum-abs", data="cnn_dailymail", encoder="bert-base-uncased", width=768, heads=8, feed_forward=2048,
@@ -128,12 +134,7 @@ PRESETS = {
     "paper-dim": SECTION_4_2 | dict(diminishing="dim", max_source=600),
     "paper-dydim": SECTION_4_2 | dict(diminishing="dydim", max_source=800),
     "paper-coverage": dict(init="a run of --preset paper", coverage=True, steps=3000),  # See et al.
-    "bertsum-ext": BERTSUM | dict(model="bertsum-ext", learning_rate=0.014),
-    "bertsum-abs": BERTSUM | dict(model="bertsum-abs"),
-    "paper-bertsum-ext": PAPER_BERTSUM | dict(  # PreSumm: 3,000 source tokens, 2 micro-batches, 3 GPUs
-        model="bertsum-ext", decoder_layers=2, dropout=0.1, steps=50_000, batch_tokens=3000, batch_size=100,
-        accumulate=6, learning_rate=2e-3, encoder_warmup=10_000,
-    ),
+    "bertsum-abs": BERTSUM,
     "paper-bertsum-abs": PAPER_BERTSUM,
     # Table 1's 6-layer Transformer: PreSumm's TransformerAbs, one rate, WordPieces; width 768 by its parameters, 512
     "paper-transformer": PAPER_BERTSUM | dict(

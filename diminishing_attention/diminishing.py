@@ -20,34 +20,32 @@ from torch import Tensor
 from torch.nn import functional as F
 
 KINDS = ("none", "dim", "dydim")
-CONCAVE = ("log", "sqrt", "power")  # log(x + 1), sqrt(x + 1), (x + 1)^exponent
+CONCAVE = ("log", "sqrt")  # log(x + 1), sqrt(x + 1)
 
 
-def concave(x: Tensor, f: str = "log", exponent: float = 0.5) -> Tensor:
+def concave(x: Tensor, f: str = "log") -> Tensor:
     """f(x) of one of CONCAVE, elementwise; x >= 0. Natural logarithm."""
-    if f == "log":
-        return torch.log1p(x)
-    return torch.sqrt(1 + x) if f == "sqrt" else (1 + x) ** exponent
+    return torch.log1p(x) if f == "log" else torch.sqrt(1 + x)
 
 
-def coverage_value(attention: Tensor, f: str = "log", exponent: float = 0.5, constant: float = 0.0) -> Tensor:
+def coverage_value(attention: Tensor, f: str = "log", constant: float = 0.0) -> Tensor:
     """Submodular coverage of each token after each step, (..., T, S) -> (..., T, S).
 
     Monotone and submodular in the set of weights: of all sets within a budget, S* = argmax F(S), Eq. (1), a greedy
     choice reaches 1 - 1/e of the best. `constant` is C.
     """
     # Eq. (9): F(A_i^t) = f(sum of a_i^t' over t' = 0..t) + C
-    return concave(widen(attention).cumsum(-2), f, exponent) + constant
+    return concave(widen(attention).cumsum(-2), f) + constant
 
 
-def effective_coverage(attention: Tensor, f: str = "log", exponent: float = 0.5) -> Tensor:
+def effective_coverage(attention: Tensor, f: str = "log") -> Tensor:
     """Sum of a token's DimAttn up to each step, (..., T, S) -> (..., T, S).
 
     The sum telescopes; DyDimAttn's does not, for its P changes from step to step.
     """
     # D4: C cancels and is left out; F(empty) is f(0), so a token that nothing attends to has 0.
     # Eq. (11): C_i^t = sum of DimAttn_i^t' over t' = 0..t = F(A_i^t) - F(empty)
-    return coverage_value(attention, f, exponent) - concave(torch.zeros(()), f, exponent)
+    return coverage_value(attention, f) - concave(torch.zeros(()), f)
 
 
 def widen(attention: Tensor) -> Tensor:
@@ -76,7 +74,7 @@ class Diminishing:
     """Which attention a model has. No parameters.
 
     Raises:
-        ValueError: an unknown kind or function, or an exponent outside (0, 1).
+        ValueError: an unknown kind or function.
     """
 
     kind: str = "none"  # "none": plain attention; "dim": Eq. (10); "dydim": Eq. (13)
@@ -84,7 +82,6 @@ class Diminishing:
     # D3: the paper says that f1 has the lower second derivative; at 0 it is -1/4 for sqrt and -1 for log, so log has.
     f1: str = "sqrt"  # of DyDimAttn, weight P (Section 4.2)
     f2: str = "log"  # of DyDimAttn, weight 1 - P (Section 4.2)
-    exponent: float = 0.6  # of "power" (README of the later version)
 
     def __post_init__(self):
         if self.kind not in KINDS:
@@ -92,8 +89,6 @@ class Diminishing:
         for name in ("f", "f1", "f2"):
             if getattr(self, name) not in CONCAVE:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; use one of {', '.join(CONCAVE)}")
-        if not 0 < self.exponent < 1:
-            raise ValueError(f"exponent is {self.exponent}; a power is concave and increasing between 0 and 1")
 
     def sequence(self, attention: Tensor) -> Tensor:
         """Weights of all steps at once, without a loop.
@@ -130,7 +125,7 @@ class Diminishing:
         now = before + attention
 
         def difference(f: str) -> Tensor:  # F(A^t) - F(A^t-1); in float32 within 1e-6 for 400 steps
-            return concave(now, f, self.exponent) - concave(before, f, self.exponent)
+            return concave(now, f) - concave(before, f)
 
         if self.kind == "dim":
             # Eq. (10): DimAttn = F(A^t) - F(A^t-1)

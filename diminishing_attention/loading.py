@@ -1,33 +1,33 @@
 """A run: begin a new one, from nothing or from another run; or load a folder's."""
 
-import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
 from torch import nn
 
+from shared.run import load_weights, read_config
+
 from . import text
-from .bertsum import bert_text, bertsum
+from .bertsum import bert_text
+from .bertsum.bertsum import BertSumConfig, BertSumExtAbs
 from .bertsum.encoder import load_encoder, new_bert, new_encoder
 from .config import TrainConfig
 from .model import PointerGenerator, PointerGeneratorConfig
-from .run import load_weights, read_config
 
-TEXT = {"pointer": text, "bertsum-ext": bert_text, "bertsum-abs": bert_text}  # model: how it reads and writes text
-ENCODER = ("encoder", "pretrained", "vocabulary", "width", "layers", "positions")
-SIZES = ("embedding", "hidden", "heads", "feed_forward", "decoder_layers")  # of the rest
+TEXT = {"pointer": text, "bertsum-abs": bert_text}  # model: how it reads and writes text
+ENCODER = ("model", "encoder", "pretrained", "vocabulary", "width", "layers")
+SIZES = ("embedding", "hidden", "heads", "feed_forward", "decoder_layers")
+POSITIONS = 512  # of an encoder at least (BERT)
 
 
 class Run(NamedTuple):
     """A run folder's contents."""
 
     config: TrainConfig
-    model: PointerGenerator | bertsum.BertSumExt | bertsum.BertSumExtAbs
+    model: PointerGenerator | BertSumExtAbs
     tokenizer: object  # text.Vocabulary, or BERTSum's tokenizer of transformers
-    base: list[dict] = []  # the configs of the runs that it goes on from, the last one first
 
     @property
     def text(self):
@@ -36,14 +36,11 @@ class Run(NamedTuple):
 
     def encode(self, examples: Sequence) -> list:
         """Examples as token ids, cut to the run's sizes; BERTSum's documents must be in sentences."""
-        labels = {"with_labels": True} if self.config.model == "bertsum-ext" else {}
-        sizes = self.config.max_source, self.config.max_target
-        return self.text.encode_examples(examples, self.tokenizer, *sizes, **labels)
+        return self.text.encode_examples(examples, self.tokenizer, self.config.max_source, self.config.max_target)
 
     def write_files(self, folder: Path) -> None:
         """Write what `load_run` reads beside config.json and the weights."""
         self.text.save(self.tokenizer, folder)
-        (folder / "start.json").write_text(json.dumps({"base": self.base}), encoding="utf-8")
         if self.config.model != "pointer":
             self.model.encoder.config.save_pretrained(folder / "encoder")
 
@@ -51,35 +48,27 @@ class Run(NamedTuple):
 def load_run(folder: str | Path) -> Run:
     """Read a run; the model is in eval mode on the CPU. Of a run in training, the last checkpoint, said on stderr.
 
-    Raises:
-        ValueError: not a run folder, one of another package or version, a cut-off file, NaN in the weights.
+    ValueError: not a run folder, one of another package or version, a cut-off file, NaN in the weights.
     """
     config, folder = read_config(folder, TrainConfig), Path(folder)
-    tokenizer = TEXT[config.model].load(folder)
-    try:
-        base = [dict(values) for values in json.loads((folder / "start.json").read_text(encoding="utf-8"))["base"]]
-        is_bert = config.model != "pointer"
-        bert = new_bert(bert_text.load_pretrained("AutoConfig", str(folder / "encoder"))) if is_bert else None
-        if is_bert:
-            bert(torch.zeros(1, 1, dtype=torch.long))  # sizes that do not fit would fail in the work
-    except Exception as error:  # transformers raises many types
-        raise ValueError(f"{folder}: start.json or encoder/ is missing or cut off ({str(error)[:200]})") from None
+    tokenizer, bert = TEXT[config.model].load(folder), None
+    if config.model != "pointer":
+        bert = new_bert(bert_text.load_pretrained("AutoConfig", str(folder / "encoder")))
     model = make_model(config, tokenizer, bert)
     load_weights(model, folder)
-    return Run(config, model.eval(), tokenizer, base)
+    return Run(config, model.eval(), tokenizer)
 
 
 def make_model(config: TrainConfig, tokenizer, bert: nn.Module | None = None) -> nn.Module:
     """A new model of the config, on the encoder where it is BERTSum."""
-    kind = PointerGeneratorConfig if config.model == "pointer" else bertsum.BertSumConfig
-    values = {field.name: getattr(config, field.name) for field in fields(kind) if hasattr(config, field.name)}
-    values["diminishing"] = config.mechanism()
+    mechanism = dict(diminishing=config.mechanism(), renormalise=config.renormalise)
     if config.model == "pointer":
-        return PointerGenerator(PointerGeneratorConfig(**values | {"vocabulary": len(tokenizer)}))
-    sizes = bertsum.BertSumConfig(**values | {"layers": config.decoder_layers})
-    if config.model == "bertsum-ext":
-        return bertsum.BertSumExt(bert, sizes)
-    return bertsum.BertSumExtAbs(bert, sizes, bert_text.target_ids(tokenizer))
+        sizes = dict(vocabulary=len(tokenizer), embedding=config.embedding, hidden=config.hidden)
+        options = dict(coverage=config.coverage, plain_copy=config.plain_copy)
+        return PointerGenerator(PointerGeneratorConfig(**sizes, **options, **mechanism))
+    sizes = dict(layers=config.decoder_layers, heads=config.heads, feed_forward=config.feed_forward)
+    rates = dict(dropout=config.dropout, label_smoothing=config.label_smoothing)
+    return BertSumExtAbs(bert, BertSumConfig(**sizes, **rates, **mechanism), bert_text.target_ids(tokenizer))
 
 
 def begin(config: TrainConfig, examples: Sequence) -> Run:
@@ -90,14 +79,15 @@ def begin(config: TrainConfig, examples: Sequence) -> Run:
     if config.model == "pointer":
         vocabulary = text.Vocabulary.build(texts, config.vocabulary)
         return Run(config, make_model(config, vocabulary), vocabulary)
+    positions = max(POSITIONS, config.max_source)
     if config.encoder:
         tokenizer = bert_text.load_pretrained("AutoTokenizer", config.encoder)
     else:
-        tokenizer = bert_text.make_tokenizer(texts, config.vocabulary, config.positions)
+        tokenizer = bert_text.make_tokenizer(texts, config.vocabulary, positions)
     if config.encoder and config.pretrained:
-        bert = load_encoder(config.encoder, config.positions)
+        bert = load_encoder(config.encoder, positions)
     else:
-        bert = new_encoder(len(tokenizer), config)
+        bert = new_encoder(len(tokenizer), positions, config)
     return Run(config, make_model(config, tokenizer, bert), tokenizer)
 
 
@@ -108,16 +98,15 @@ def go_on(config: TrainConfig) -> Run:
     do not fit the base run.
     """
     base = load_run(config.init)
-    is_same = base.config.model == config.model
-    if not is_same and (base.config.model, config.model) != ("bertsum-ext", "bertsum-abs"):
-        raise ValueError(f"{config.init} holds a {base.config.model}; a {config.model} cannot go on from it")
-    for name in ENCODER + SIZES * is_same:
+    for name in ENCODER + SIZES:
         if getattr(config, name) != (value := getattr(base.config, name)):
             raise ValueError(f"--{name.replace('_', '-')}: {config.init} has {value!r}, leave it out")
+    positions = config.max_source if config.model == "pointer" else base.model.encoder.config.max_position_embeddings
+    if config.max_source > positions:
+        raise ValueError(f"--max-source is {config.max_source}: the encoder of {config.init} reads {positions} tokens")
     model = make_model(config, base.tokenizer, base.model.encoder)  # a BERTSum goes on with this encoder
-    if is_same:
-        model.load_state_dict(base.model.state_dict(), strict=False)  # coverage has a parameter that comes or goes
-    return Run(config, model, base.tokenizer, [asdict(base.config), *base.base])
+    model.load_state_dict(base.model.state_dict(), strict=False)  # coverage has a parameter that comes or goes
+    return Run(config, model, base.tokenizer)
 
 
 def for_task(examples: Iterable, task: str) -> list:

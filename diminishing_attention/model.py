@@ -7,7 +7,7 @@
     states      e_i          (B, S, 2H) encoder states
     features    W_e e_i      (B, S, 2H) their projection, once per document
     query       W_d d_t + b  (rows, 2H) projection of the decoder state d_t = [hidden; cell]
-    coverage    c_i^t        (rows, S) sum of the attention of the steps before
+    coverage    c_i^t        (rows, S) sum of the attention of the steps before; coverage_map is W_c
     attention   a_i^t        (rows, S) softmax weights
     gain        DimAttn      (rows, S) the weights that context and copying use: attention, DimAttn or DyDimAttn
     p_gen       p_gen        (rows,) probability to generate a word rather than copy one
@@ -38,6 +38,7 @@ class PointerGeneratorConfig:
     coverage_weight: float = 1.0  # lambda (See et al.)
     diminishing: Diminishing = Diminishing()
     renormalise: bool = False  # make the gains sum to 1 again
+    plain_copy: bool = False  # copy by the attention, and read the context alone by the gains
     epsilon: float = 1e-12  # inside the log of the loss (released code); decoding has none
 
 
@@ -71,7 +72,7 @@ class Step(NamedTuple):
     p_gen: Tensor  # (rows,)
     words: Tensor  # (rows, H), which `output` maps to the logits of the V words
     attention: Tensor  # (rows, S)
-    gain: Tensor  # (rows, S)
+    copying: Tensor  # (rows, S) the weights by which source words are copied: the gains
 
 
 def masked_softmax(scores: Tensor, keep: Tensor) -> Tensor:
@@ -126,13 +127,14 @@ class Decoder(nn.Module):
     def __init__(self, embedding: nn.Embedding, config: PointerGeneratorConfig):
         super().__init__()
         hidden, width = config.hidden, embedding.embedding_dim
-        self.diminishing, self.renormalise = config.diminishing, config.renormalise
+        self.diminishing = config.diminishing
+        self.renormalise, self.plain_copy = config.renormalise, config.plain_copy
         self.embedding = embedding
         self.merge = nn.Linear(2 * hidden + width, width)  # [context; word] -> x, the LSTM's input
         self.lstm = nn.LSTMCell(width, hidden)
         self.query = nn.Linear(2 * hidden, 2 * hidden)  # W_d and b
         self.score = nn.Linear(2 * hidden, 1, bias=False)  # u
-        self.coverage = nn.Linear(1, 2 * hidden, bias=False) if config.coverage else None  # W_c
+        self.coverage_map = nn.Linear(1, 2 * hidden, bias=False) if config.coverage else None  # W_c
         self.switch = nn.Linear(4 * hidden + width, 1)  # p_gen
         self.inner = nn.Linear(3 * hidden, hidden)
         self.output = nn.Linear(hidden, config.vocabulary)
@@ -143,7 +145,8 @@ class Decoder(nn.Module):
         features = source.features.unsqueeze(1)  # W_e e_i, (B, 1, S, 2H)
         query = self.query(torch.cat([hidden, cell], -1))  # W_d d_t + b, (rows, 2H)
         query = query.view(B, -1, 1, query.size(-1))  # (B, W, 1, 2H)
-        covered = self.coverage(coverage.view(B, -1, S, 1)) if self.coverage else 0.0  # W_c c_i^t, (B, W, S, 2H)
+        # W_c c_i^t, (B, W, S, 2H)
+        covered = self.coverage_map(coverage.view(B, -1, S, 1)) if self.coverage_map else 0.0
         # Eq. (3): u^T tanh(W_e e_i + W_d d_t + W_c c_i^t + b)
         scores = self.score(torch.tanh(features + (query + covered))).squeeze(-1)  # (B, W, S)
         # Eq. (4): a^t = softmax of the scores
@@ -166,7 +169,8 @@ class Decoder(nn.Module):
         context = (gain.view(B, -1, S).to(source.states.dtype) @ source.states).flatten(0, 1)  # (rows, 2H)
         p_gen = self.switch(torch.cat([context, hidden, cell, x], -1)).squeeze(-1).float().sigmoid()
         words = self.inner(torch.cat([hidden, context], -1))
-        return Step(p_gen, words, attention, gain), Past(hidden, cell, context, attended)
+        copying = attention if self.plain_copy else gain  # D23: plain copying is ours
+        return Step(p_gen, words, attention, copying), Past(hidden, cell, context, attended)
 
 
 class PointerGenerator(nn.Module):
@@ -226,7 +230,7 @@ class PointerGenerator(nn.Module):
         p_vocab = (-F.cross_entropy(logits.flatten(0, 1), target.flatten(), reduction="none")).exp()  # (B*T,)
         is_copy = batch.extended_source.unsqueeze(1) == batch.target_out.unsqueeze(-1)  # (B, T, S)
         # P(y) = p_gen P_vocab(y) + (1 - p_gen) (sum of a_i over the places i of y), equation 9 of See et al.
-        p = steps.p_gen * p_vocab.view_as(target) * is_known + (1 - steps.p_gen) * (steps.gain * is_copy).sum(-1)
+        p = steps.p_gen * p_vocab.view_as(target) * is_known + (1 - steps.p_gen) * (steps.copying * is_copy).sum(-1)
         return (p + self.config.epsilon).log()  # D15: in the loss, not in decoding
 
     def step(self, tokens: Tensor, source: Source, past: Past) -> tuple[Tensor, Past]:
@@ -246,7 +250,7 @@ class PointerGenerator(nn.Module):
         p_vocab = self.decoder.output(step.words).float().softmax(-1)  # (rows, V)
         extended = source.extended.repeat_interleave(len(p_gen) // len(source.keep), 0)  # (rows, S)
         # P(w) = p_gen P_vocab(w) + (1 - p_gen) (sum of a_i over the places i of w), equation 9 of See et al.
-        return F.pad(p_gen * p_vocab, (0, source.extra)).scatter_add_(1, extended, (1 - p_gen) * step.gain)
+        return F.pad(p_gen * p_vocab, (0, source.extra)).scatter_add_(1, extended, (1 - p_gen) * step.copying)
 
     def parts(self) -> list[list[nn.Parameter]]:
         """Parameters whose gradients are clipped together: encoder, reducer, decoder (released code)."""

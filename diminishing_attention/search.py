@@ -50,8 +50,12 @@ def beam_search(
         ValueError: the model is in training mode, or an argument out of range.
     """
     check(model, beam, length_penalty, min_length, max_length)
-    source, past, tokens, scores = begin(model, batch, beam)
-    first = torch.arange(len(scores), device=scores.device)  # (B,)
+    source, past = model.start(batch)
+    first = torch.arange(len(batch.source), device=batch.source.device)  # (B,) the sources
+    past = past.reorder(first.repeat_interleave(beam))
+    tokens = first.new_full((len(first), beam, 1), model.bos)
+    scores = torch.full((len(first), beam), -torch.inf, device=first.device)  # (B, W) sums of log-probabilities
+    scores[:, 0] = 0  # the W empty hypotheses are the same one: it counts once
     best_tokens: list[list[int]] = [[] for _ in first]
     best_scores = torch.full_like(scores[:, 0], -torch.inf)  # (B,)
     for length in range(1, max_length + 1):
@@ -93,16 +97,6 @@ def check(model: nn.Module, beam: int, length_penalty: float, min_length: int, m
         raise ValueError(f"length_penalty is {length_penalty}; it must be at least 0")
     if max_length < max(min_length, 2):  # D16: a word and the end
         raise ValueError(f"max_length is {max_length}; it must be at least 2 and min_length = {min_length}")
-
-
-def begin(model: nn.Module, batch: NamedTuple, beam: int) -> tuple[NamedTuple, NamedTuple, Tensor, Tensor]:
-    """Source and past of the model, the tokens of W hypotheses of each source (B, W, 1), their scores (B, W)."""
-    source, past = model.start(batch)
-    sources = torch.arange(len(batch.source), device=batch.source.device)
-    tokens = sources.new_full((len(sources), beam, 1), model.bos)
-    scores = torch.full((len(sources), beam), -torch.inf, device=sources.device)  # sums of log-probabilities
-    scores[:, 0] = 0  # the W empty hypotheses are the same one: it counts once
-    return source, past.reorder(sources.repeat_interleave(beam)), tokens, scores
 
 
 def best_continuations(log_p: Tensor, scores: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -45,8 +45,7 @@ class Vocabulary:
         """`known`: all words in the order of their numbers; ValueError where SPECIAL is not first, or a word twice."""
         self.known = list(known)
         self.number = {word: number for number, word in enumerate(self.known)}
-        is_text = all(isinstance(word, str) for word in self.known)
-        if tuple(self.known[:4]) != SPECIAL or len(self.number) < len(self.known) or not is_text:
+        if tuple(self.known[:4]) != SPECIAL or len(self.number) < len(self.known):
             raise ValueError(f"a vocabulary begins with {' '.join(SPECIAL)} and names each word once")
 
     def __len__(self) -> int:
@@ -77,7 +76,7 @@ def load(folder: Path) -> Vocabulary:
     path = Path(folder, "tokenizer.json")
     try:
         return Vocabulary(json.loads(path.read_text(encoding="utf-8"))["words"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is no vocabulary ({error}): train again") from None
 
 
@@ -170,12 +169,7 @@ def never(vocabulary: Vocabulary) -> tuple[int, ...]:
     return (PAD, UNK)
 
 
-def pieces(vocabulary: Vocabulary, item: Item, ids: Iterable[int]) -> list[str]:
-    """A text for each number of a document or its summary."""
-    names = [*vocabulary.known, *item.unknown]
-    return [names[number] for number in ids]
-
-
 def decode(vocabulary: Vocabulary, item: Item, ids: Iterable[int]) -> str:
     """Numbers of an output -> text; begin, end and padding are left out, copied unknown words come out as words."""
-    return " ".join(pieces(vocabulary, item, [number for number in ids if number not in (PAD, BOS, EOS)]))
+    names = [*vocabulary.known, *item.unknown]
+    return " ".join(names[number] for number in ids if number not in (PAD, BOS, EOS))

@@ -1,6 +1,5 @@
-"""Text of BERTSum: documents and summaries as word pieces, and the sentences that an extractive summary takes."""
+"""Text of BERTSum: documents and summaries as word pieces."""
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -61,50 +60,17 @@ def load(folder: Path):
 
 
 def load_pretrained(kind: str, name: str, **keywords):
-    """`transformers.KIND.from_pretrained(name)`; no code of a model folder ever runs.
-
-    ValueError: it is not there or does not fit, with the remedy; a tokenizer without its files, of whose configuration
-    alone transformers would make one that knows no word.
-    """
+    """`transformers.KIND.from_pretrained(name)`; no code of a model folder ever runs. ValueError: it does not load."""
     import transformers
 
-    transformers.logging.set_verbosity_error()  # what an encoder lacks is checked in encoder.py and run.py
+    transformers.logging.set_verbosity_error()  # what an encoder lacks is checked in encoder.py
     transformers.logging.disable_progress_bar()
     try:
-        loaded = getattr(transformers, kind).from_pretrained(name, trust_remote_code=False, **keywords)
-        if kind == "AutoTokenizer" and len(loaded) <= len(loaded.all_special_tokens):
-            raise ValueError("its tokenizer has no words")
-        if kind == "AutoTokenizer":
-            pieces_of(loaded, ["what its configuration breaks, fails here"])
-        return loaded
+        return getattr(transformers, kind).from_pretrained(name, trust_remote_code=False, **keywords)
     except Exception as error:  # transformers and the hub raise a dozen unrelated types
         remedy = "make it again" if Path(name).exists() else f"give a folder, or: HF_HUB_OFFLINE=0 hf download {name}"
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise ValueError(f"cannot load {name!r} ({reason[0]}): {remedy}") from error
-
-
-def greedy_labels(sentences: Sequence[str], summary: str, most: int = 3) -> list[bool]:
-    """Which sentences to take: one after the other, whichever raises ROUGE-1 + ROUGE-2 F1 most.
-
-    Over sets of n-grams: one that stands twice counts once (released PreSumm).
-    """
-
-    def ngrams(text: str) -> list[set]:
-        words = re.findall(r"[^\W_]+", text.lower())
-        return [set(words), set(zip(words, words[1:], strict=False))]
-
-    def score(chosen: list[int]) -> float:
-        taken = [set().union(*(known[i][n] for i in chosen)) for n in (0, 1)]
-        return sum(2 * len(a & b) / max(len(a) + len(b), 1) for a, b in zip(taken, wanted, strict=True))
-
-    wanted, known, chosen = ngrams(summary), [ngrams(sentence) for sentence in sentences], []
-    while len(chosen) < min(most, len(sentences)):
-        rest = [i for i in range(len(sentences)) if i not in chosen]
-        pick = max(rest, key=lambda i: score([*chosen, i]))
-        if score([*chosen, pick]) <= score(chosen):
-            break
-        chosen.append(pick)
-    return [i in chosen for i in range(len(sentences))]
 
 
 class Item(NamedTuple):
@@ -113,25 +79,20 @@ class Item(NamedTuple):
     source: list[int]  # [CLS] sentence [SEP] [CLS] sentence [SEP] ...
     segments: list[int]  # 0 for the first sentence, 1 for the second, 0 for the third, ...
     starts: list[int]  # (N,) where the [CLS] of each sentence stands
-    labels: list[bool]  # (N,) True = an extractive summary takes the sentence; all False where nobody asked
     target: list[int]  # begin, words, end
     was_cut: bool
 
 
-def encode_examples(examples: Sequence, tokenizer, max_source: int, max_target: int, with_labels=False) -> list[Item]:
+def encode_examples(examples: Sequence, tokenizer, max_source: int, max_target: int) -> list[Item]:
     """`shared.data.Example`s, their documents in sentences, as token ids.
 
     Args:
         max_source: tokens, at least 3; a cut document still ends in [SEP].
         max_target: tokens of the summary, begin and end included.
-        with_labels: the data's salient sentences where it has them, else the greedy choice by the summary.
     """
     # D22: short sentences stay, for a turn of a dialogue is one; PreSumm drops those of up to five words.
     special, items = target_ids(tokenizer), []
     for example in examples:
-        labels = [False] * len(example.document)
-        if with_labels:
-            labels = example.salient or greedy_labels(example.document, " ".join(example.summary))
         source, segments, starts, target = [], [], [], []
         for number, ids in enumerate(pieces_of(tokenizer, example.document)):
             if len(source) + 3 <= max_source:
@@ -144,7 +105,7 @@ def encode_examples(examples: Sequence, tokenizer, max_source: int, max_target: 
         for ids in pieces_of(tokenizer, example.summary):
             target += [special.between] * bool(target) + ids
         target = [special.bos, *target[: max_target - 2], special.eos]
-        items.append(Item(source, segments[: len(source)], starts, labels[: len(starts)], target, was_cut))
+        items.append(Item(source, segments[: len(source)], starts, target, was_cut))
     return items
 
 
@@ -161,7 +122,6 @@ class Batch(NamedTuple):
     keep: Tensor  # (B, S) bool, False at padding
     starts: Tensor  # (B, N)
     keep_sentences: Tensor  # (B, N) bool
-    labels: Tensor  # (B, N) bool
     target_in: Tensor  # (B, T) begin, words
     target_out: Tensor  # (B, T) words, end
     keep_target: Tensor  # (B, T) bool
@@ -175,7 +135,6 @@ def collate(items: Sequence[Item], device: torch.device | str = "cpu") -> Batch:
         keep=pad(([1] * len(item.source) for item in items), device).bool(),
         starts=pad((item.starts for item in items), device),
         keep_sentences=pad(([1] * len(item.starts) for item in items), device).bool(),
-        labels=pad((item.labels for item in items), device).bool(),
         target_in=pad((item.target[:-1] for item in items), device),
         target_out=pad((item.target[1:] for item in items), device),
         keep_target=pad(([1] * len(item.target[1:]) for item in items), device).bool(),

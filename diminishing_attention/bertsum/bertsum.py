@@ -5,9 +5,9 @@ The paper's own idea is in ../diminishing.py, the text in bert_text.py.
     B documents   S source tokens   N sentences   T target tokens   H heads   D width   K = D / H   V vocabulary
     W beams of a document, beside each other; rows = B x W
 
-`BertSumExt` says which sentences to take, Eq. (6); `BertSumExtAbs` writes a summary with a 6-layer Transformer decoder
-on the same encoder, which is any BERT of transformers. In decoding, keys and values of a document belong to the
-document: its beams are the query axis of one attention. The decoder's own past, and the coverage, belong to the rows.
+`BertSumExtAbs` writes a summary with a Transformer decoder on any BERT of transformers; `BertSumExt`, Eq. (6), is what
+the paper's BERT was trained with before. In decoding, keys and values of a document belong to the document: its beams
+are the query axis of one attention. The decoder's own past, and the coverage, belong to the rows.
 """
 
 import math
@@ -28,27 +28,15 @@ KeysValues = tuple[Tensor, Tensor]  # of one layer
 
 @dataclass(frozen=True)
 class BertSumConfig:
-    """What there is beside the encoder. Sizes default to the paper's decoder."""
+    """The decoder, by default the paper's."""
 
-    layers: int = 6  # of the decoder; 2 sentence-level layers in the extractive model
+    layers: int = 6
     heads: int = 8
     feed_forward: int = 2048
     dropout: float = 0.2
-    label_smoothing: float = 0.0  # of the training loss of the abstractive model
+    label_smoothing: float = 0.0  # of the training loss
     diminishing: Diminishing = Diminishing()
     renormalise: bool = False  # D1: the diminished weights need not sum to 1
-
-
-def learning_rate(step: int, factor: float, warmup: int) -> float:
-    """Rate of the encoder, Eq. (7), or of the decoder, Eq. (8), at update `step` (from 0).
-
-    Args:
-        factor: lr~; 2e-3 for the encoder, 0.1 for the decoder (Section 2.3).
-        warmup: updates; 20,000 and 10,000; 0 = a constant rate.
-    """
-    number = step + 1
-    # Eq. (7), (8): lr = lr~ min(step^-0.5, step warmup^-1.5)
-    return factor * min(number**-0.5, number * warmup**-1.5) if warmup else factor
 
 
 def sinusoids(states: Tensor, first: int = 0) -> Tensor:
@@ -107,23 +95,6 @@ class FeedForward(nn.Module):
         return states + self.dropout(self.outer(inner))
 
 
-class SentenceLayer(nn.Module):
-    """A Transformer layer over a document's sentences; the first one has no norm in front (released PreSumm)."""
-
-    def __init__(self, width: int, config: BertSumConfig, is_first: bool):
-        super().__init__()
-        self.is_first = is_first
-        self.norm = nn.LayerNorm(width, eps=1e-6)
-        self.attention = Attention(width, config.heads, config.dropout)
-        self.feed_forward = FeedForward(width, config.feed_forward, config.dropout)
-        self.dropout = nn.Dropout(config.dropout)
-
-    def forward(self, states: Tensor, keep: Tensor) -> Tensor:
-        """(B, N, D) -> (B, N, D); keep: (B, 1, 1, N)."""
-        normed = states if self.is_first else self.norm(states)
-        return self.feed_forward(states + self.dropout(self.attention(normed, keep)))
-
-
 def initialise(module: nn.Module, width: int) -> None:
     """Normally distributed linear maps with bias 0.
 
@@ -137,34 +108,25 @@ def initialise(module: nn.Module, width: int) -> None:
 
 
 class BertSumExt(Encoding):
-    """The probability of each sentence to be in the summary."""
+    """The first stage's model, with which Liu and Lapata train the encoder: the probability to take each sentence.
 
-    def __init__(self, encoder: nn.Module, config: BertSumConfig):
+    D24: no command trains it, and its sentence layers are torch's; a BERT that was trained so comes in by --encoder.
+    """
+
+    def __init__(self, encoder: nn.Module, layers: int = 2, heads: int = 8, inner: int = 2048, dropout: float = 0.1):
         super().__init__(encoder)
-        self.layers = nn.ModuleList(SentenceLayer(self.width, config, not i) for i in range(config.layers))
-        self.norm = nn.LayerNorm(self.width, eps=1e-6)
+        sizes = dict(dropout=dropout, activation="gelu", layer_norm_eps=1e-6, batch_first=True, norm_first=True)
+        layer = nn.TransformerEncoderLayer(self.width, heads, inner, **sizes)
+        self.layers = nn.TransformerEncoder(layer, layers, nn.LayerNorm(self.width, eps=1e-6), False)
         self.score = nn.Linear(self.width, 1)
-        initialise(self.layers, self.width)
-        initialise(self.score, self.width)
-
-    def logits(self, batch: Batch) -> Tensor:
-        """(B, N) logits of the sentences; those of padding mean nothing."""
-        states = self.encode(batch)
-        states = states.gather(1, batch.starts.unsqueeze(-1).expand(-1, -1, self.width))  # (B, N, D)
-        states = states + sinusoids(states)
-        for layer in self.layers:
-            states = layer(states, batch.keep_sentences[:, None, None])
-        return self.score(self.norm(states)).squeeze(-1)
-
-    def probabilities(self, batch: Batch) -> Tensor:
-        """(B, N) in [0, 1], 0 at padding."""
-        # Eq. (6): y_i = sigmoid(W_o h_i + b_o)
-        return self.logits(batch).sigmoid() * batch.keep_sentences
 
     def forward(self, batch: Batch) -> Tensor:
-        """Binary cross-entropy of each sentence of the batch, (sentences,)."""
-        logits, labels = self.logits(batch)[batch.keep_sentences], batch.labels[batch.keep_sentences]
-        return F.binary_cross_entropy_with_logits(logits.float(), labels.float(), reduction="none")
+        """(B, N) probabilities, 0 at padding."""
+        states = self.encode(batch)
+        states = states.gather(1, batch.starts.unsqueeze(-1).expand(-1, -1, self.width))  # (B, N, D)
+        states = self.layers(states + sinusoids(states), src_key_padding_mask=~batch.keep_sentences)
+        # Eq. (6): y_i = sigmoid(W_o h_i + b_o)
+        return self.score(states).squeeze(-1).sigmoid() * batch.keep_sentences
 
 
 class Source(NamedTuple):
@@ -216,7 +178,10 @@ class DecoderLayer(nn.Module):
     def step(
         self, states: Tensor, projected: KeysValues, keep: Tensor, cache: KeysValues, attended: DiminishingState
     ) -> tuple[Tensor, KeysValues, DiminishingState]:
-        """One step of all rows: (rows, 1, D) -> (rows, 1, D), the longer cache, and what has been attended to."""
+        """One step of all rows: (rows, 1, D) -> (rows, 1, D), the longer cache, and what has been attended to by now.
+
+        Only the last layer's mechanism reads `attended`.
+        """
         normed = self.self_norm(states)
         cache = tuple(torch.cat(pair, 2) for pair in zip(cache, self.self_attention.project(normed), strict=True))
         everything = torch.ones((), dtype=torch.bool, device=states.device)
@@ -288,4 +253,4 @@ class BertSumExtAbs(Encoding):
             states, longer, attended = layer.step(states, projected, keep, layer_cache, past.attended)
             cache.append(longer)
         log_p = self.logits(states[:, 0]).float().log_softmax(-1)
-        return log_p, Past(tuple(cache), attended)  # the last layer's
+        return log_p, Past(tuple(cache), attended)  # what the last layer has attended to

@@ -7,18 +7,18 @@ A source names home and goal of four trips, "rome lima ."; its summary tells eac
 .", in any order, so that only memory says what is left to tell.
 """
 
-import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
 
-from shared.data import load, write_jsonl
+from shared.data import load, open_output, write_jsonl
+from shared.run import one_line_errors, read_flags
+from shared.score import score
 
-from ..evaluate import decode_all, evaluate, load_runs
-from ..run import Positive, check_fields, one_line_errors, read_flags
+from ..evaluate import evaluate, load_runs
 
 HOMES = "rome oslo bern kyiv riga bonn graz pisa cork york lodz brno nice bari faro vigo turku ghent essen lyon".split()
 GOALS = "lima cairo delhi tokyo quito accra dakar hanoi seoul osaka perth miami utah chad laos cuba peru mali fiji iran"
@@ -29,11 +29,9 @@ SPLITS = {"train": 12_000, "validation": 200, "test": 300}
 class Options:
     """The command line."""
 
-    runs: tyro.conf.Positional[tuple[Path, ...]] = ()  # the control, and the run with DimAttn
-    write: Path | None = (
-        None  # write train.jsonl, validation.jsonl and test.jsonl into this folder, and do nothing else
-    )
-    limit: Positive = 300  # test texts
+    runs: tyro.conf.Positional[tuple[Path, ...]] = ()  # The control, and the run with DimAttn.
+    write: Path | None = None  # Write train.jsonl, validation.jsonl and test.jsonl into this folder, nothing else.
+    overwrite: bool = False  # Replace those files.
 
 
 def draw(split: str) -> Iterator[dict]:
@@ -47,41 +45,39 @@ def draw(split: str) -> Iterator[dict]:
         yield {"id": f"{split}-{number}", "document": document, "summary": summary}
 
 
-def show(folders: tuple[Path, ...], limit: int) -> None:
+def show(folders: Sequence[Path]) -> None:
     """Score the control and the run with DimAttn, and print a text that is told right; ValueError: no effect."""
     if len(folders) != 2:
         raise ValueError("give two runs, the control and the one with DimAttn; or --write FOLDER")
-    runs = load_runs(folders, "cpu")
-    run = runs[folders[1].name]
-    examples = load(run.config.data, "test", limit)
-    control, dim = (system["scores"] for system in evaluate(runs, examples)["systems"].values())
-    texts = [output.text for output in decode_all(run, examples)]
-    right = [i for i, e in enumerate(examples) if sorted(texts[i].split(" . ")) == sorted(e.target.split(" . "))]
-    i = right[0] if right else 0
-    print("source:    ", examples[i].source)
-    print("prediction:", texts[i])
-    print("reference: ", examples[i].target, "(any order is right)")
-    (ours, theirs), rouge = ([s["repetition3"]["mean"] for s in (dim, control)], "rouge2")
-    print(
-        f"DimAttn: {ours:.1f} % of the 3-grams repeated, without it {theirs:.1f} %; "
-        f"ROUGE-2 {dim[rouge]['mean']:.1f}, {control[rouge]['mean']:.1f}; {len(right)} of {len(examples)} told right"
+    runs = load_runs(folders)
+    examples = load(next(iter(runs.values())).config.data, "test")
+    rows = evaluate(runs, examples)
+    values = {(row["system"], row["metric"]): row["value"] for row in score(rows) if not row["minus"]}
+    (repeated, rouge), (control, plain) = (
+        [values[name, metric] for metric in ("repetition3", "rouge2")] for name in reversed(runs)
     )
-    if not (ours < 0.6 * theirs and dim[rouge]["mean"] > control[rouge]["mean"] and right):
+    texts = {row["id"]: row["prediction"] for row in rows if row["system"] == folders[1].name}
+    right = [e for e in examples if sorted(texts[e.id].split(" . ")) == sorted(e.target.split(" . "))]
+    example = right[0] if right else examples[0]
+    print("source:    ", example.source)
+    print("prediction:", texts[example.id])
+    print("reference: ", example.target, "(any order is right)")
+    print(
+        f"DimAttn: {repeated:.1f} % of the 3-grams repeated, without it {control:.1f} %; "
+        f"ROUGE-2 {rouge:.1f}, {plain:.1f}; {len(right)} of {len(examples)} told right"
+    )
+    if not (repeated < 0.6 * control and rouge > plain and right):
         raise ValueError("the effect does not show: train longer")
 
 
 @one_line_errors
-def main(arguments: list[str] | None = None) -> None:
-    options = read_flags(Options, arguments, prog=f"python -m {__package__}.demo", description=__doc__)
-    check_fields(options)
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = read_flags(Options, arguments, __doc__)
     if options.write is None:
-        return show(options.runs, options.limit)
-    for path in (options.write / f"{split}.jsonl" for split in SPLITS):
-        if path.exists() and json.dumps(next(draw(path.stem))) not in path.read_text(encoding="utf-8"):
-            raise ValueError(f"{path} holds other texts than the demo's: choose another folder")
-    options.write.mkdir(parents=True, exist_ok=True)
+        return show(options.runs)
     for split in SPLITS:
-        write_jsonl(options.write / f"{split}.jsonl", draw(split))
+        with open_output(options.write / f"{split}.jsonl", options.overwrite) as file:
+            write_jsonl(file, draw(split))
     print(f"{options.write}: {', '.join(f'{count:,} {split}' for split, count in SPLITS.items())} texts")
 
 

@@ -1,55 +1,45 @@
-"""Table 2: what evaluate.py says, and BERTScore and MoverScore of the same outputs.
+"""Table 2: add BERTScore and MoverScore to the outputs that evaluate.py wrote.
 
-python -m diminishing_attention.experiments.measures runs/pg runs/pg-dim --bertscore FOLDER --moverscore FOLDER
+python -m diminishing_attention.evaluate runs/pg runs/pg-dim --predictions out
+python -m diminishing_attention.experiments.measures out/pg.jsonl out/pg-dim.jsonl --encoder FOLDER --out scored
+python -m shared.score scored/*.jsonl
 
-BERTScore needs the package `bert-score`, MoverScore `POT`; both take any encoder that transformers loads.
+The encoder is any of transformers; the paper has roberta-large (layer 17) for BERTScore, and BERT for MoverScore.
 """
 
 import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from pathlib import Path
 
 import torch
 import tyro
 
-from .. import evaluate
+from shared.data import open_output, read_jsonl, write_jsonl
+from shared.run import one_line_errors, read_flags
+
 from ..bertsum.bert_text import load_pretrained
-from ..run import one_line_errors, read_flags
 
 
-@tyro.conf.configure(tyro.conf.FlagCreatePairsOff)
-@dataclass(kw_only=True)
-class Options(evaluate.Options):
+@dataclass
+class Options:
     """The command line."""
 
-    bertscore: str = ""  # encoder of transformers, for bert-score (the paper: roberta-large)
-    bertscore_layer: int = 0  # layer of it; 0 = the last (the paper: 17)
-    moverscore: str = ""  # encoder of transformers, for MoverScore
+    files: tyro.conf.Positional[tuple[Path, ...]]  # JSON lines of evaluate.
+    encoder: str  # Encoder of transformers, name or folder.
+    out: Path  # Folder for the files with the new measures.
+    layer: int = 0  # Layer that BERTScore reads; 0 = the last (the paper: 17).
+    overwrite: bool = False  # Replace those files.
+    device: str = "cpu"  # Device of torch.
 
 
 def bertscore(predictions: Sequence[str], references: Sequence[str], folder: str, layer=0, device="cpu") -> list[float]:
-    """BERTScore F1 x 100 of each prediction (Zhang et al. 2019), by the package bert-score.
+    """BERTScore F1 x 100 of each prediction (Zhang et al. 2019), by the package bert-score; layer 0 is the last."""
+    from bert_score import score
 
-    Args:
-        folder: an encoder of transformers. The paper's is roberta-large, layer 17.
-        layer: whose states are compared; 0 = the last.
-    Raises:
-        ImportError: bert-score is absent.
-        ValueError: a tokenizer without a longest input.
-    """
-    try:
-        from bert_score import score
-    except ImportError as error:
-        raise ImportError("--bertscore needs a package: pip install bert-score") from error
-    config = load_pretrained("AutoConfig", folder)  # also where the layer is given: it refuses a folder with code
-    layer = layer or config.num_hidden_layers
-    try:
-        _, _, f1 = score(list(predictions), list(references), model_type=str(folder), num_layers=layer, device=device)
-    except OverflowError as error:
-        remedy = 'set "model_max_length" in its tokenizer_config.json'
-        raise ValueError(f"the tokenizer of {folder} does not say how much its model can read: {remedy}") from error
+    layer = layer or load_pretrained("AutoConfig", folder).num_hidden_layers
+    _, _, f1 = score(list(predictions), list(references), model_type=str(folder), num_layers=layer, device=device)
     return [100 * value for value in f1.tolist()]
 
 
@@ -57,17 +47,9 @@ def moverscore(predictions: Sequence[str], references: Sequence[str], folder: st
     """MoverScore x 100 of each prediction: 1 - Earth Mover's Distance of n-gram states (Zhao et al. 2019).
 
     D13: the idf is of the references for both texts, so that equal texts score 100.
-
-    Args:
-        folder: an encoder of transformers.
-        n: 1 or 2.
-    Raises:
-        ImportError: POT is absent.
     """
-    try:
-        import ot
-    except ImportError as error:
-        raise ImportError("--moverscore needs a package: pip install POT") from error
+    import ot
+
     outputs, targets = encode(predictions, folder, device), encode(references, folder, device)
     counts = Counter(token for tokens, _ in targets for token in set(tokens))
     idf = {token: math.log((1 + len(targets)) / (1 + count)) for token, count in counts.items()}
@@ -117,25 +99,18 @@ def ngram_states(states: torch.Tensor, weights: Sequence[float], n: int) -> tupl
     return total / total.sum(), torch.einsum("wdn,wn->wd", windows, masses) / total.unsqueeze(-1)
 
 
-def chosen(options: Options) -> dict[str, evaluate.Measure]:
-    """The measures that were asked for, by the names of their columns."""
-    measures: dict[str, evaluate.Measure] = {}
-    if options.bertscore:
-        rest = dict(folder=options.bertscore, layer=options.bertscore_layer, device=options.device)
-        measures["bertscore"] = partial(bertscore, **rest)
-    for n in (1, 2) if options.moverscore else ():
-        measures[f"moverscore{n}"] = partial(moverscore, folder=options.moverscore, n=n, device=options.device)
-    return measures
-
-
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    options = read_flags(Options, arguments, prog=f"python -m {__package__}.measures", description=__doc__)
-    if not (measures := chosen(options)):
-        raise ValueError("give --bertscore FOLDER, --moverscore FOLDER or both: evaluate has all the rest")
-    for measure in measures.values():
-        measure(["What cannot be used"], ["is said before hours of decoding."])
-    evaluate.run_options(options, measures)
+    options = read_flags(Options, arguments, __doc__)
+    for path in options.files:
+        rows = read_jsonl(path)
+        texts = [row["prediction"] for row in rows], [" ".join(row["references"][0]) for row in rows]
+        with open_output(options.out / path.name, options.overwrite) as file:
+            columns = {"bertscore": bertscore(*texts, options.encoder, options.layer, options.device)}
+            for n in (1, 2):
+                columns[f"moverscore{n}"] = moverscore(*texts, options.encoder, n, options.device)
+            values = [dict(zip(columns, of_row, strict=True)) for of_row in zip(*columns.values(), strict=True)]
+            write_jsonl(file, (row | more for row, more in zip(rows, values, strict=True)))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """What the tests share: one thread, no network, and small random models that do something worth testing."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -75,10 +76,15 @@ def make_pointer():
     return make
 
 
-# A run of the smallest sizes, for the tests that train.
+# Runs of the smallest sizes, for the tests that train.
 SMALL = TrainConfig(
-    data="toy:count=24,seed=5", vocabulary=120, embedding=8, hidden=8, batch_size=8, steps=6, save_every=2, beam=2,
+    data="toy:count=24,seed=5", vocabulary=120, embedding=8, hidden=8, batch_size=8, steps=4, save_every=2, beam=2,
     max_target=30, max_source=60, max_length=10,
+)  # fmt: skip
+BERT = replace(
+    SMALL, model="bertsum-abs", width=16, layers=1, heads=2, feed_forward=16, decoder_layers=2, dropout=0.1,
+    vocabulary=200, learning_rate=0.05, warmup=4, encoder_learning_rate=0.02, encoder_warmup=4, clip=0.0,
+    label_smoothing=0.1,
 )  # fmt: skip
 
 

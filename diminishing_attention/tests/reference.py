@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-FUNCTIONS = {"log": lambda x: math.log(x + 1), "sqrt": lambda x: math.sqrt(x + 1), "power": lambda x: (x + 1) ** 0.6}
+FUNCTIONS = {"log": lambda x: math.log(x + 1), "sqrt": lambda x: math.sqrt(x + 1)}
 
 
 def dim_attention(attention: np.ndarray, f: str = "log") -> np.ndarray:
@@ -43,9 +43,10 @@ def lstm(
 class Pointer:
     """A pointer-generator, one document and one step at a time, from a model's weights in float64."""
 
-    def __init__(self, model, kind: str = "none", renormalise: bool = False):
+    def __init__(self, model, kind: str = "none", renormalise: bool = False, plain_copy: bool = False):
         self.weights = {name: p.detach().double().numpy() for name, p in model.named_parameters()}
-        self.kind, self.renormalise, self.vocabulary = kind, renormalise, model.vocabulary
+        self.kind, self.renormalise, self.plain_copy = kind, renormalise, plain_copy
+        self.vocabulary = model.vocabulary
 
     def linear(self, name: str, x: np.ndarray) -> np.ndarray:
         y = self.weights[f"{name}.weight"] @ x
@@ -70,12 +71,12 @@ class Pointer:
 
     def distributions(self, source: list[int], extended: list[int], target_in: list[int], size: int) -> dict:
         """Everything at each step for a given summary: `p` (T, size) over the extended vocabulary, `attention`,
-        `gain` and `coverage` (T, S), and `p_gen` (T,)."""
+        `copying` and `coverage` (T, S), and `p_gen` (T,)."""
         states, hidden, cell = self.encode(source)
         names = ["weight_ih", "weight_hh", "bias_ih", "bias_hh"]
         weights = [self.weights[f"decoder.lstm.{name}"] for name in names]
         context = np.zeros(states.shape[1])
-        found = {"p": [], "attention": [], "gain": [], "coverage": [], "p_gen": []}
+        found = {"p": [], "attention": [], "copying": [], "coverage": [], "p_gen": []}
         for word in target_in:
             x = self.linear("decoder.merge", np.concatenate([context, self.weights["encoder.embedding.weight"][word]]))
             hidden, cell = lstm(x, hidden, cell, weights)
@@ -85,8 +86,8 @@ class Pointer:
             scores = []
             for i, state in enumerate(states):
                 inside = self.weights["encoder.project.weight"] @ state + self.linear("decoder.query", decoder_state)
-                if "decoder.coverage.weight" in self.weights:
-                    inside = inside + self.weights["decoder.coverage.weight"][:, 0] * coverage[i]
+                if "decoder.coverage_map.weight" in self.weights:
+                    inside = inside + self.weights["decoder.coverage_map.weight"][:, 0] * coverage[i]
                 scores.append(self.weights["decoder.score.weight"][0] @ np.tanh(inside))
             exponentials = np.exp(np.array(scores) - max(scores))
             attention = exponentials / exponentials.sum()
@@ -98,11 +99,12 @@ class Pointer:
             context = gain @ states
             p_gen = sigmoid(self.linear("decoder.switch", np.concatenate([context, hidden, cell, x])))[0]
             logits = self.linear("decoder.output", self.linear("decoder.inner", np.concatenate([hidden, context])))
+            copying = attention if self.plain_copy else gain
             p = np.zeros(size)
             p[: self.vocabulary] = p_gen * np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()
             for place, number in enumerate(extended):
-                p[number] += (1 - p_gen) * gain[place]
-            for name, value in (("p", p), ("gain", gain), ("coverage", coverage), ("p_gen", p_gen)):
+                p[number] += (1 - p_gen) * copying[place]
+            for name, value in (("p", p), ("copying", copying), ("coverage", coverage), ("p_gen", p_gen)):
                 found[name].append(value)
         return {name: np.array(values) for name, values in found.items()}
 

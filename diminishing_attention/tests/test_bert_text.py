@@ -1,24 +1,15 @@
-"""BERTSum's text: word pieces, labels, batches."""
+"""BERTSum's text: word pieces, cuts, tokenizers."""
 
 from types import SimpleNamespace
 
 import pytest
 from transformers import BertTokenizer
 
-from ..bertsum.bert_text import (
-    TARGET_TOKENS,
-    decode,
-    encode_examples,
-    greedy_labels,
-    load,
-    make_tokenizer,
-    save,
-    target_ids,
-)
+from ..bertsum.bert_text import TARGET_TOKENS, decode, encode_examples, load, make_tokenizer, save, target_ids
 
 
-def make_example(document, summary, salient=None) -> SimpleNamespace:
-    return SimpleNamespace(document=document, summary=summary, salient=salient)
+def make_example(document, summary) -> SimpleNamespace:
+    return SimpleNamespace(document=document, summary=summary)
 
 
 @pytest.fixture(scope="module")
@@ -28,53 +19,36 @@ def tokenizer() -> BertTokenizer:
 
 
 def test_d22_every_sentence_has_its_cls_and_segments_take_turns(tokenizer):
-    example = make_example(["The storm .", "It rained .", "Storm"], ["It rained .", "The storm"], [True, False, True])
-    [item] = encode_examples([example], tokenizer, 99, 99, with_labels=True)
+    example = make_example(["The storm .", "It rained .", "Storm"], ["It rained .", "The storm"])
+    [item] = encode_examples([example], tokenizer, 99, 99)
     assert tokenizer.convert_ids_to_tokens(item.source) == (
         "[CLS] the storm . [SEP] [CLS] it rained . [SEP] [CLS] storm [SEP]".split()
     )
     assert item.segments == [0] * 5 + [1] * 5 + [0] * 3 and item.starts == [0, 5, 10]
-    assert item.labels == [True, False, True] and not item.was_cut
+    assert not item.was_cut
     target = "[unused0] it rained . [unused2] the storm [unused1]"
     assert tokenizer.convert_ids_to_tokens(item.target) == target.split()
     assert decode(tokenizer, item, item.target) == "it rained.\nthe storm"
-    assert encode_examples([example], tokenizer, 99, 99)[0].labels == [False] * 3  # nobody asked
 
 
 def test_long_documents_are_cut_and_still_end_in_sep(tokenizer):
-    example = make_example(["The storm .", "It rained .", "Storm"], ["It rained ."], [False, True, True])
+    example = make_example(["The storm .", "It rained .", "Storm"], ["It rained ."])
     for longest in range(3, 14):
         [item] = encode_examples([example], tokenizer, longest, 3)
         assert len(item.source) <= longest and item.source[-1] == tokenizer.sep_token_id
         assert len(item.segments) == len(item.source) and all(item.source[start] == 2 for start in item.starts)
-        assert item.was_cut == (longest < 13) and len(item.labels) == len(item.starts)
+        assert item.was_cut == (longest < 13)
         assert item.target == [5, *tokenizer("it", add_special_tokens=False)["input_ids"], 6]
 
 
-def test_a_document_of_unknown_words_alone_and_labels_that_the_data_lacks(tokenizer):
-    other = make_example(["It rained.", "The storm hit."], ["the storm hit town"])
-    examples = [make_example(["xx yy zz"], ["the town"]), other]
-    unknown, labelled = encode_examples(examples, tokenizer, 99, 99, with_labels=True)
-    assert unknown.source == [2, 1, 1, 1, 3] and labelled.labels == [False, True]
-
-
-def test_greedy_labels_raise_rouge_one_sentence_at_a_time():
-    document = ["rain fell", "a storm hit the town", "the mayor spoke", "a storm hit"]
-    assert greedy_labels(document, "a storm hit the town and the mayor spoke") == [False, True, True, False]
-    assert greedy_labels(document, "nothing in common here") == [False] * 4
-    assert sum(greedy_labels(["a b", "c d", "e f", "g h"], "a b c d e f g h")) == 3  # at most three
+def test_a_document_of_unknown_words_alone(tokenizer):
+    [item] = encode_examples([make_example(["xx yy zz"], ["the town"])], tokenizer, 99, 99)
+    assert item.source == [2, 1, 1, 1, 3]
 
 
 def test_a_tokenizer_without_target_tokens_is_refused():
     with pytest.raises(ValueError, match=r"the tokenizer lacks \[unused0\], \[unused1\], \[unused2\], padding"):
         target_ids(BertTokenizer(vocab={"[UNK]": 0, "[PAD]": 1}))
-
-
-def test_greedy_labels_are_of_sets_of_one_and_two_words():
-    """Released PreSumm: an n-gram that stands twice counts once; word pairs decide where the words are the same."""
-    assert greedy_labels(["town the hit storm", "storm hit the town"], "storm hit the town") == [False, True]
-    # By multiplicity, "rain" of the first sentence would count three times and win.
-    assert greedy_labels(["rain rain rain", "rain storm"], "rain rain rain storm", most=1) == [False, True]
 
 
 def test_wordpieces_are_the_most_frequent_words_and_all_letters():

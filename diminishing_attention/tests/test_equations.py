@@ -9,20 +9,12 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from ..diminishing import (
-    CONCAVE,
-    Diminishing,
-    DiminishingState,
-    concave,
-    coverage_value,
-    effective_coverage,
-)
+from ..diminishing import CONCAVE, Diminishing, DiminishingState, concave, coverage_value, effective_coverage
 from . import reference
 
 KINDS = [Diminishing("dim", f) for f in CONCAVE] + [
     Diminishing("dydim"),
     Diminishing("dydim", f1="log", f2="sqrt"),
-    Diminishing("dydim", f1="power", f2="sqrt"),
 ]
 
 
@@ -50,7 +42,7 @@ def expected(mechanism: Diminishing, attention: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("f", CONCAVE)
 def test_eq9_coverage_is_a_concave_function_of_the_sum(f):
     attention = weights(7, 5)
-    found = coverage_value(attention, f, 0.6, constant=0.25)
+    found = coverage_value(attention, f, constant=0.25)
     for t, i in np.ndindex(7, 5):
         want = reference.FUNCTIONS[f](sum(attention[k, i].item() for k in range(t + 1))) + 0.25
         assert found[t, i].item() == pytest.approx(want, abs=1e-12)
@@ -71,10 +63,10 @@ def test_eq10_eq13_all_steps_at_once_and_one_by_one_match_the_loops(mechanism):
 def test_eq10_eq11_the_sum_of_dim_attention_telescopes(f):
     attention = weights(30, 8)
     gains = Diminishing("dim", f).sequence(attention)
-    found = effective_coverage(attention, f, 0.6)
+    found = effective_coverage(attention, f)
     assert torch.allclose(gains.cumsum(0), found, atol=1e-12)
     zero = torch.zeros(8, dtype=torch.float64)
-    difference = coverage_value(attention, f, 0.6) - concave(zero, f, 0.6)
+    difference = coverage_value(attention, f) - concave(zero, f)
     assert torch.allclose(found, difference, atol=1e-12)
 
 
@@ -150,7 +142,7 @@ def coverage_of_set(chosen: list[int], attention: torch.Tensor, f: str) -> float
     if not chosen:
         return 0.0
     zero = torch.zeros((), dtype=attention.dtype)
-    return (coverage_value(attention[chosen], f, 0.6)[-1] - concave(zero, f, 0.6)).sum().item()
+    return (coverage_value(attention[chosen], f)[-1] - concave(zero, f)).sum().item()
 
 
 @pytest.mark.parametrize("f", CONCAVE)
@@ -248,8 +240,7 @@ def test_state_follows_the_rows():
     ("arguments", "message"),
     [
         (dict(kind="dynamic"), "kind is 'dynamic'; use one of none, dim, dydim"),
-        (dict(f1=""), "f1 is ''; use one of log, sqrt, power"),
-        (dict(exponent=1.0), "exponent is 1.0; a power is concave"),
+        (dict(f1=""), "f1 is ''; use one of log, sqrt"),
     ],
 )
 def test_bad_mechanisms_are_refused(arguments, message):

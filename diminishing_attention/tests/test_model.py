@@ -7,20 +7,22 @@ import pytest
 import torch
 from torch import nn
 
+from .. import model as network
 from ..diminishing import Diminishing
 from ..model import PointerGenerator, PointerGeneratorConfig, masked_softmax, pointer_loss, rescale
 from ..text import UNK, collate
 from .conftest import encode
 from .reference import Pointer
 
-SYSTEMS = [("none", {}), ("none", {"coverage": True}), ("dim", {}), ("dydim", {}), ("dim", {"renormalise": True})]
+SYSTEMS = [("none", {}), ("none", {"coverage": True}), ("dim", {}), ("dydim", {})]
+SYSTEMS += [("dim", {"renormalise": True}), ("dim", {"plain_copy": True})]
 
 
 @pytest.mark.parametrize(("kind", "config"), SYSTEMS)
 def test_eq2_eq3_eq4_eq5_losses_and_distributions_match_the_loop(make_pointer, items, batch, kind, config):
     """Attention with the coverage vector, copying, p_gen and the loss with the overlap, document by document."""
     model = make_pointer(kind, **config)
-    oracle = Pointer(model, kind, config.get("renormalise", False))
+    oracle = Pointer(model, kind, config.get("renormalise", False), config.get("plain_copy", False))
     size, weight = model.vocabulary + batch.extra, float(model.config.coverage)
     with torch.no_grad():
         steps, log_p = model.run(batch), model.target_log_p(model.run(batch), batch)
@@ -34,7 +36,7 @@ def test_eq2_eq3_eq4_eq5_losses_and_distributions_match_the_loop(make_pointer, i
     for row, item in enumerate(items):
         length, outputs = len(item.source), len(item.target_out)
         want = oracle.distributions(item.source, item.extended_source, item.target_in, size)
-        for name in ("attention", "gain"):
+        for name in ("attention", "copying"):
             found = getattr(steps, name)[row, :outputs]
             assert np.allclose(found[:, :length], want[name], atol=1e-5) and not found[:, length:].any()
         assert np.allclose(log_distributions[row, :outputs].exp(), want["p"], atol=1e-5)
@@ -54,7 +56,7 @@ def test_eq2_eq3_coverage_reaches_the_attention_and_leaves_out_the_step_itself(m
         plain = decoder.attend(hidden, cell, torch.zeros(4, 13), source)
         assert (decoder.attend(hidden, cell, covered, source) - plain).abs().max() > 0.01
         inside = model.encoder.project(source.states) + decoder.query(torch.cat([hidden, cell], -1)).unsqueeze(1)
-        inside = inside + covered.unsqueeze(-1) * decoder.coverage.weight[:, 0]
+        inside = inside + covered.unsqueeze(-1) * decoder.coverage_map.weight[:, 0]
         want = masked_softmax(inside.tanh() @ decoder.score.weight[0], batch.keep)
         assert torch.allclose(decoder.attend(hidden, cell, covered, source), want, atol=1e-6)
         step, after = decoder(decoder.embed(batch.target_in[:, 0]), source, past)
@@ -102,12 +104,38 @@ def test_d1_copy_distribution_is_diminished_and_not_renormalised(make_pointer, b
         for tokens in batch.target_in.unbind(1):
             step, after = model.decoder(model.decoder.embed(tokens), source, past)
             log_p, past = model.step(tokens, source, past)
-            p_gen, total = step.p_gen, step.gain.sum(-1)
+            p_gen, total = step.p_gen, step.copying.sum(-1)
             assert torch.allclose(log_p.exp().sum(-1), p_gen + (1 - p_gen) * total, atol=1e-5)
             whole = kind == "none" or renormalise
             assert torch.allclose(total, torch.ones(4), atol=1e-5) if whole else (total < 0.95).all()
-            read = torch.stack([gain @ states for gain, states in zip(step.gain, source.states, strict=True)])
+            read = torch.stack([gain @ states for gain, states in zip(step.copying, source.states, strict=True)])
             assert torch.allclose(after.context, read, atol=1e-5)
+
+
+def test_d23_plain_copying_copies_by_attention_and_reads_by_the_gains(make_pointer, batch):
+    """D23: all probabilities sum to 1 again, and the context is the one of the gains, smaller than attention's."""
+    plain, diminished = make_pointer("dim", plain_copy=True), make_pointer("dim")
+    with torch.no_grad():
+        steps, other = plain.run(batch), diminished.run(batch)
+        source, past = plain.start(batch)
+        log_p, after = plain.step(batch.target_in[:, 0], source, past)
+        _, other_after = diminished.step(batch.target_in[:, 0], *diminished.start(batch))
+    assert torch.equal(steps.copying, steps.attention) and torch.equal(after.context, other_after.context)
+    assert torch.allclose(steps.attention, other.attention) and (other.copying < steps.copying)[other.copying > 0].all()
+    assert torch.allclose(log_p.exp().sum(-1), torch.ones(4), atol=1e-5)
+
+
+@pytest.mark.parametrize(("kind", "config"), SYSTEMS)
+def test_forward_and_backward_make_every_tensor_on_the_models_device(batch, monkeypatch, kind, config):
+    """On the device `meta`, which computes nothing and refuses to mix devices; packing, which reads lengths, is out."""
+    monkeypatch.setattr("torch.Tensor.cpu", lambda tensor: tensor)
+    monkeypatch.setattr(network, "pack_padded_sequence", lambda states, *_, **__: states)
+    monkeypatch.setattr(network, "pad_packed_sequence", lambda states, **_: (states, None))
+    with torch.device("meta"):
+        model = PointerGenerator(PointerGeneratorConfig(19, 6, 5, diminishing=Diminishing(kind), **config))
+    moved = type(batch)(*(part.to("meta") if torch.is_tensor(part) else part for part in batch))
+    model(moved).mean().backward()
+    assert all(parameter.grad.device.type == "meta" for parameter in model.parameters())
 
 
 def test_d5_rows_of_padding_alone_give_zeros_and_no_nan(make_pointer, vocabulary):
@@ -134,10 +162,8 @@ def test_the_next_input_is_unk_whichever_unknown_word_was_copied(make_pointer, v
     assert (batch.source == UNK).all() and batch.target_out[0, 0] == len(vocabulary) + 1
     with torch.no_grad():
         source, past = model.start(batch)
-        copied = [
-            model.decoder(model.decoder.embed(torch.tensor([number])), source, past)[0].words
-            for number in (UNK, 19, 20)
-        ]
+        inputs = [model.decoder.embed(torch.tensor([number])) for number in (UNK, 19, 20)]
+        copied = [model.decoder(word, source, past)[0].words for word in inputs]
     assert torch.equal(copied[0], copied[1]) and torch.equal(copied[0], copied[2])
 
 

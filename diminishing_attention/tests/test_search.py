@@ -2,14 +2,12 @@
 
 import itertools
 import math
-from functools import partial
 
 import pytest
 import torch
 
 from ..model import PointerGenerator
 from ..search import beam_search, block_trigrams
-from ..search_released import released_search
 from ..text import BOS, EOS, PAD, UNK, Batch, Item, collate
 
 SYSTEMS = [("none", {}), ("none", {"coverage": True}), ("dim", {}), ("dydim", {})]
@@ -276,74 +274,6 @@ def test_d16_equals_generate_of_transformers_where_their_rules_are_the_same():
     assert same > 9 and len(lengths) > 3, (same, lengths)
 
 
-def slow_pointer_summarizer(log_p: list[list[float]], beam: int, min_length: int, max_length: int, _: float):
-    """The best continuations in their order are results or go on, until there are W of the one or the other."""
-    hypotheses, results = [([0], 0.0)], []
-    for _ in range(max_length):
-        every = [([*h, w], s + p) for h, s in hypotheses for w, p in enumerate(log_p[h[-1]]) if w != 0]
-        hypotheses = []
-        for tokens, score in sorted(every, key=lambda pair: -pair[1]):
-            if tokens[-1] != 1:
-                hypotheses.append((tokens, score))
-            elif len(tokens) - 1 >= min_length:
-                results.append((tokens, score))
-            if beam in (len(hypotheses), len(results)):
-                break
-        if len(results) == beam:
-            break
-    score, tokens = max((score / len(tokens), tokens) for tokens, score in results or hypotheses)
-    return [token for token in tokens if token > 1], score, not results
-
-
-def slow_presumm(log_p: list[list[float]], beam: int, min_length: int, max_length: int, alpha: float):
-    """The W best go on, ends included; the search ends when the best one does, or at the longest length."""
-    hypotheses, results = [([0], 0.0)], []
-    for length in range(1, max_length + 1):
-        every = [([*h, w], s + p) for h, s in hypotheses for w, p in enumerate(log_p[h[-1]]) if w != 0]
-        every = [(tokens, score) for tokens, score in every if length >= min_length or tokens[-1] != 1]
-        hypotheses = sorted(every, key=lambda pair: -pair[1])[:beam]
-        is_done = hypotheses[0][0][-1] == 1 or length == max_length
-        results += [(normed(s, length, alpha), h) for h, s in hypotheses if is_done or h[-1] == 1]
-        if is_done:
-            break
-    score, tokens = max(results)
-    return [token for token in tokens if token > 1], score, length == max_length
-
-
-@pytest.mark.parametrize("slow", [slow_pointer_summarizer, slow_presumm])
-def test_d16_d21_the_released_searches_equal_lists(slow):
-    torch.manual_seed(2)
-    outputs, ours, at_the_limit = [], [], 0
-    for trial in range(40):
-        logits = 2 * torch.randn(9, 9)
-        logits[:, 1] += trial % 5 - 1
-        log_p, presumm, alpha = logits.log_softmax(-1), slow is slow_presumm, trial % 2 * 0.95
-        beam, min_length, max_length = trial % 3 + 2, trial % 4, 4 + trial % 5
-        options = dict(beam=beam, min_length=min_length, max_length=max_length, average=not presumm)
-        options["length_penalty"] = alpha * presumm
-        tokens, score, is_cut = slow(log_p.tolist(), beam, min_length, max_length, alpha)
-        model = Chain(log_p).eval()
-        found = released_search(model, chain_batch(2), presumm=presumm, **options)
-        assert found.tokens == [tokens] * 2 and found.scores.tolist() == pytest.approx([score] * 2, rel=1e-5)
-        outputs.append(tokens)
-        ours.append(beam_search(model, chain_batch(1), **options).tokens[0])
-        at_the_limit += is_cut
-    assert 3 < at_the_limit < 37 and len(set(map(len, outputs))) > 4 and outputs != ours
-
-
-def test_d16_the_released_searches_at_the_longest_length():
-    """Open hypotheses are outputs; pointer_summarizer drops them once there is a result, PreSumm compares."""
-    log_p = torch.tensor([[0, 0.1, 0.6, 0.3]] * 4).log()  # begin, end, two words
-    model, one, options = Chain(log_p).eval(), chain_batch(1), dict(max_length=2, average=True)
-    for presumm in (False, True):
-        assert released_search(model, one, presumm, beam=1, **options).tokens == [[2, 2]]
-    assert beam_search(model, one, beam=1, **options).tokens == [[2]]
-    log_p[0] = torch.tensor([0, 0.4, 0.6, 0]).log()
-    log_p[2] = torch.tensor([0, 0, 0.9, 0.1]).log()
-    assert released_search(model, one, False, beam=2, **options).tokens == [[]]
-    assert released_search(model, one, True, beam=2, **options).tokens == [[2, 2]]
-
-
 class Chains(Chain):
     """A chain of its own for each source."""
 
@@ -351,32 +281,15 @@ class Chains(Chain):
         return self.log_p[state.rows, tokens].clone(), state
 
 
-@pytest.mark.parametrize("rule", [None, False, True], ids=["ours", "pointer_summarizer", "presumm"])
-def test_d16_sources_that_end_at_different_steps_are_searched_as_if_alone(rule):
+def test_d16_sources_that_end_at_different_steps_are_searched_as_if_alone():
     torch.manual_seed(4)
-    search = beam_search if rule is None else partial(released_search, presumm=rule)
     logits = 2 * torch.randn(40, 9, 9)
     logits[:, :, 1] += torch.arange(40).unsqueeze(1) % 5 - 1
     log_p, options = logits.log_softmax(-1), dict(beam=3, max_length=9, length_penalty=1.0)
-    together = search(Chains(log_p).eval(), chain_batch(40), **options)
-    alone = [search(Chain(matrix).eval(), chain_batch(1), **options) for matrix in log_p]
+    together = beam_search(Chains(log_p).eval(), chain_batch(40), **options)
+    alone = [beam_search(Chain(matrix).eval(), chain_batch(1), **options) for matrix in log_p]
     assert together.tokens == [found.tokens[0] for found in alone] and len(set(map(len, together.tokens))) > 4
     assert together.scores.tolist() == pytest.approx([found.scores.item() for found in alone], abs=1e-5)
-
-
-@pytest.mark.parametrize("presumm", [False, True])
-def test_d16_the_released_searches_move_the_past_with_its_beam(make_pointer, items, presumm):
-    ended = 0
-    for seed in range(3):
-        model = make_pointer("dydim", seed, epsilon=0.0)
-        model.decoder.output.bias.data[EOS] += 6
-        options = dict(beam=3, max_length=9, min_length=4, trigram_blocking=True, never=NEVER)
-        found = released_search(model, collate(items), presumm, **options)
-        for item, tokens, score in zip(items, found.tokens, found.scores.tolist(), strict=True):
-            if len(tokens) < 9:  # ended, not open at the longest length
-                ended += 1
-                assert score == pytest.approx(rescore(model, item, [tokens])[0], abs=1e-4)
-    assert ended > 3
 
 
 def test_d10_blocking_is_of_tokens_and_of_each_hypothesis_by_itself():

@@ -1,6 +1,6 @@
 """Repetition, novelty and the lead against counts by hand; BERTScore and MoverScore against their definitions."""
 
-import builtins
+import json
 import math
 
 import pytest
@@ -12,6 +12,8 @@ pytest.importorskip("shared")
 from ...bertsum.bert_text import make_tokenizer
 from ...experiments import measures
 from ...experiments.measures import encode, moverscore, ngram_states
+
+PAIRS = [("the cat sat", "a cat sat on the mat"), ("a dog ran", "a dog ran")]
 
 
 @pytest.fixture(scope="module")
@@ -93,24 +95,14 @@ def test_bertscore_is_that_of_the_package(encoder):
     assert measures.bertscore(*texts, encoder, 6)[0] == first != measures.bertscore(*texts, encoder, 5)[0]
 
 
-@pytest.mark.parametrize(("flag", "package"), [("--bertscore", "bert_score"), ("--moverscore", "ot")])
-def test_a_folder_that_cannot_be_used_is_named_before_anything_is_decoded(monkeypatch, tmp_path, capsys, flag, package):
-    pytest.importorskip(package)
-    monkeypatch.setattr(measures.evaluate, "run_options", None)  # would be a TypeError
-    with pytest.raises(SystemExit):
-        measures.main([str(tmp_path), flag, str(tmp_path / "absent")])
-    assert f"cannot load '{tmp_path / 'absent'}'" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("function", "package"), [("bertscore", "bert-score"), ("moverscore", "POT")])
-def test_absent_packages_are_named_with_the_remedy(monkeypatch, function, package):
-    plain = builtins.__import__
-
-    def refuse(name, *rest):
-        if name in ("bert_score", "ot"):
-            raise ImportError(name)
-        return plain(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.raises(ImportError, match=f"needs a package: pip install {package}"):
-        getattr(measures, function)(["a"], ["b"], "folder")
+def test_rows_get_their_measures(encoder, tmp_path):
+    pytest.importorskip("ot")
+    pytest.importorskip("bert_score")
+    rows = [{"id": str(n), "prediction": p, "references": [[r]]} for n, (p, r) in enumerate(PAIRS)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    measures.main([str(tmp_path / "a.jsonl"), "--encoder", encoder, "--out", str(tmp_path / "out")])
+    scored = [json.loads(line) for line in (tmp_path / "out/a.jsonl").open()]
+    assert [row | {name: found[name] for name in row} for row, found in zip(rows, scored, strict=True)] == rows
+    predictions, references = zip(*PAIRS, strict=True)
+    assert [row["moverscore2"] for row in scored] == moverscore(predictions, references, encoder, 2)
+    assert [row["bertscore"] for row in scored] == measures.bertscore(predictions, references, encoder)

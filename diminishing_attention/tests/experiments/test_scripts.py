@@ -12,17 +12,19 @@ import pytest
 
 pytest.importorskip("shared")
 
+from shared import score
+from shared.run import parse, read_flags
+
 from ... import evaluate
 from ...config import PRESETS, TrainConfig
-from ...experiments import benchmark, figures, measures
-from ...run import NAME, parse, read_flags
+from ...experiments import figures, measures
 
 SCRIPTS = sorted((Path(__file__).parents[2] / "experiments").glob("*/run.sh"))
 OPTIONS = {
     "evaluate": evaluate.Options,
     "experiments.measures": measures.Options,
     "experiments.figures": figures.Options,
-    "experiments.benchmark": benchmark.Options,
+    "shared.score": score.Options,
 }
 # Stands for python: writes its arguments down, and makes the folder of --out, as training would.
 PYTHON = """#!/bin/bash
@@ -56,7 +58,7 @@ def test_every_command_of_a_script_can_be_read(script, tmp_path, monkeypatch):
         if module == "train":
             config, out, _ = parse(arguments, TrainConfig, PRESETS, "")
             config.check()
-            (out / "config.json").write_text(json.dumps({"package": NAME, "config": asdict(config)}))
+            (out / "config.json").write_text(json.dumps({"config": asdict(config)}))
             continue
         options = read_flags(OPTIONS[module], arguments)
         assert all((run / "config.json").exists() for run in getattr(options, "runs", ()))
