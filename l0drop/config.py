@@ -41,7 +41,6 @@ class TrainConfig:
     attention_dropout: Share = 0.0  # Dropout of attention weights (Appendix A: 0.1).
     positions: Size = 1024  # Longest source or target that the model can read.
     model: str = ""  # BART or Marian to start from, by hub name or folder, in place of the sizes and dropouts above.
-    freeze: bool = False  # Train only the gates of that model.
 
     # Gates nowhere, on the encoder's output (Eq. 11), or after each of its layers (Section 6).
     l0drop: Literal["none", "output", "every"] = "output"
@@ -91,8 +90,6 @@ class TrainConfig:
                 raise ValueError(f"--{given[0].replace('_', '-')} does not go with --model: leave it out")
             if self.l0drop == "every":
                 raise ValueError("--l0drop every does not go with --model: use output or none")
-        if self.freeze and not (self.model and self.l0drop == "output"):
-            raise ValueError("--freeze trains the gates of a --model alone: it needs --model and --l0drop output")
 
     def model_config(self, vocabulary: int) -> ModelConfig:
         """The model's part of the fields, with the size V that the tokenizer came to."""

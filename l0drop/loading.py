@@ -71,7 +71,7 @@ def new_model(config: TrainConfig, tokenizer: Tokenizer, pretrained=None) -> "Tr
     from .bart import GatedBart, from_config
 
     bart = from_config(pretrained) if isinstance(pretrained, Path) else pretrained
-    return GatedBart(bart, config.l0drop != "none", config.gate_bias, config.gate_start, config.freeze)
+    return GatedBart(bart, config.l0drop != "none", config.gate_bias, config.gate_start)
 
 
 def begin(config: TrainConfig, examples: Sequence) -> Run:

@@ -54,11 +54,12 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     batches = TokenBatches(items, config.batch_tokens, config.seed)
     # The loader's own generator, or starting it would draw from the one that dropout and gates draw from.
     loader = DataLoader(items, batch_sampler=batches, collate_fn=start.collate, generator=torch.Generator())
-    # Appendix A: Adam, beta1 = 0.9, beta2 = 0.98; released code: eps 1e-8. A frozen model's weights have no gradient.
+    # Appendix A: Adam, beta1 = 0.9, beta2 = 0.98; released code: eps 1e-8.
     optimizer = torch.optim.Adam(start.model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-8)
     model, optimizer, loader = accelerator.prepare(start.model, optimizer, loader)
     counts = {"step": 0, "examples": len(items), "sources_cut": sum(items[i].was_cut for i in range(len(items)))}
-    settings = {"first": counts, "keep": config.average_last, "multiplier": 0.0, "aim": config.target_sparsity}
+    target = {"multiplier": 0.0, "aim": config.target_sparsity, "pruned": 0.0}  # D20
+    settings = {"first": counts, "keep": config.average_last} | target
     with (
         training(accelerator, out, config, start.write_files, begun, data, **settings) as folder,
         tqdm(total=config.steps, initial=folder.progress["step"], disable=None) as bar,
@@ -78,8 +79,9 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
                     logits, encoding = model(batch.source, batch.target_input, batch.rule_keep)
                     weight = l0_weight(step, config)
                     if follows_target and not holds_open(step, config):
-                        gap = folder.progress["aim"] - accelerator.reduce(sparsity(encoding), "mean").item()
-                        folder.progress["multiplier"], weight = follow(folder.progress["multiplier"], gap)
+                        state, pruned = folder.progress, accelerator.reduce(sparsity(encoding), "mean").item()
+                        state["pruned"] += (pruned - state["pruned"]) / 20
+                        state["multiplier"], weight = follow(state["multiplier"], state["aim"] - pruned)
                     # Eq. (12), mean over the sentences of a micro-batch (D14).
                     options = config.label_smoothing, config.l0_reduction, start.model.special[0]
                     loss = objective(logits, batch.target, encoding, weight, *options).mean()
@@ -94,7 +96,7 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
             if row["step"] % config.save_every == 0 or row["step"] == config.steps:
                 row |= validate(start, validation)
                 if follows_target and not holds_open(step, config):  # batches may be pruned more than validation
-                    folder.progress["aim"] += (config.target_sparsity - row["sparsity"]) / 2
+                    folder.progress["aim"] = config.target_sparsity + folder.progress["pruned"] - row["sparsity"]
                 if start.model.l0drop and row["sparsity"] in (0, 1) and not holds_open(step, config):
                     tqdm.write(f"step {row['step']}: every gate is {'closed' if row['sparsity'] else 'open'}: {REMEDY}")
                 folder.save_checkpoint(row)
