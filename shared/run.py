@@ -5,7 +5,6 @@ A run folder holds config.json, log.jsonl, what `load_run` of its package reads,
 
 import argparse
 import contextlib
-import functools
 import json
 import os
 import shutil
@@ -17,6 +16,7 @@ from typing import Annotated, Literal, get_args
 import numpy as np
 import tyro
 from annotated_types import Interval
+from tyro.conf import FlagConversionOff, FlagCreatePairsOff, OmitArgPrefixes, arg
 
 from .data import fingerprint
 
@@ -24,7 +24,6 @@ from .data import fingerprint
 def one_line_errors(main):
     """Decorator of `main`: a foreseen error ends in one line and exit code 2, or 1 where the system failed."""
 
-    @functools.wraps(main)
     def run(arguments=None):
         try:
             main(arguments)
@@ -62,8 +61,7 @@ def check(config):
 def read_flags(options, arguments=None, description=""):
     """Read a command line into the dataclass `options` by tyro, which ends with its own words for a wrong flag."""
     prog = f"python -m {getattr(sys.modules['__main__'].__spec__, 'name', options.__module__)}"
-    pairs_off = (tyro.conf.FlagCreatePairsOff,)
-    flags = tyro.cli(options, args=arguments, prog=prog, description=description, config=pairs_off)
+    flags = tyro.cli(options, args=arguments, prog=prog, description=description, config=(FlagCreatePairsOff,))
     check(getattr(flags, "config", flags))
     return flags
 
@@ -85,10 +83,10 @@ def parse(arguments, config_type, presets, description):
         init = given.init or values.get("init")
         default = replace(read_config(init, config_type) if init else config_type(), **values)
     flags = make_dataclass("Flags", [
-        ("out", Annotated[Path, tyro.conf.arg(help="Run folder to make.")]),
-        ("config", tyro.conf.FlagConversionOff[tyro.conf.OmitArgPrefixes[config_type]], field(default=default)),
-        ("preset", Annotated[Literal[tuple(presets)], tyro.conf.arg(help="Named set of values.")], "tiny"),
-        ("resume", Annotated[bool, tyro.conf.arg(help="Go on after the last checkpoint, if there is one.")], False),
+        ("out", Annotated[Path, arg(help="Run folder to make.")]),
+        ("config", FlagConversionOff[OmitArgPrefixes[config_type]], field(default=default)),
+        ("preset", Annotated[Literal[tuple(presets)], arg(help="Named set of values.")], "tiny"),
+        ("resume", Annotated[bool, arg(help="Go on after the last checkpoint, if there is one.")], False),
     ])  # fmt: skip
     options = read_flags(flags, arguments, description)
     if saved:

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import traceback
@@ -54,10 +55,9 @@ def train(
 
     begun = check_folder(out, resume)
     accelerator = Accelerator(cpu=True)
-    set_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(2, config.width), torch.nn.Dropout(config.share))
-    optimizer = torch.optim.AdamW(model.parameters(), config.rate)
-    model, optimizer = accelerator.prepare(model, optimizer)
+    set_seed(0, device_specific=True)
+    net = torch.nn.Sequential(torch.nn.Linear(2, config.width), torch.nn.Dropout(config.share))
+    model, optimizer = accelerator.prepare(net, torch.optim.AdamW(net.parameters(), config.rate))
     data = {"training": train, "validation": validation}
     start = {"step": 0}
     with training(
@@ -72,10 +72,10 @@ def train(
                 if between:
                     between()
                 folder.progress |= {"best": step}
-                weights = {name: value.clone() for name, value in model.state_dict().items()}
+                weights = {name: value.clone() for name, value in net.state_dict().items()}
                 folder.write("best.safetensors", lambda path, weights=weights: save_file(weights, path))
                 folder.save_checkpoint({"step": step + 1, "loss": loss.item()})
-        folder.write("model.safetensors", lambda path: save_file(model.state_dict(), path))
+        folder.write("model.safetensors", lambda path: save_file(net.state_dict(), path))
 
 
 def in_child(function, *arguments, kill_at: int = 0) -> int:
@@ -99,6 +99,22 @@ def in_child(function, *arguments, kill_at: int = 0) -> int:
     except BaseException:
         traceback.print_exc()
         os._exit(1)
+
+
+def by_two(*arguments) -> list[int]:
+    """Exit statuses of two processes that train together."""
+    import torch._dynamo  # noqa: F401  # two seconds, once and not in every child
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": "2"}
+    children = []
+    for rank in ("0", "1"):
+        if not (child := os.fork()):
+            os.environ |= place | {"RANK": rank, "LOCAL_RANK": rank, "ACCELERATE_USE_CPU": "true"}
+            os._exit(in_child(train, *arguments))
+        children.append(child)
+    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -154,6 +170,15 @@ def test_a_resumed_training_killed_again_ends_with_equal_bits(finished, tmp_path
         assert in_child(train, out, True, kill_at=kill) < 0
         train(out, True)
         assert files(out) == files(finished)
+
+
+@forks
+def test_two_processes_train_one_run_and_go_on_with_it(tmp_path):
+    whole, parts, four = tmp_path / "whole", tmp_path / "parts", Config(steps=4)
+    assert by_two(whole, False, four) == by_two(parts, False, Config(steps=2)) == by_two(parts, True, four) == [0, 0]
+    assert files(parts) == files(whole) and len(list(last_checkpoint(whole).glob("random_states_*"))) == 2
+    assert by_two(whole, False, four) == [1, 1]  # it is there
+    assert files(parts) == files(whole)
 
 
 def test_a_finished_run_is_lengthened_as_if_it_had_been_longer(finished, tmp_path):
