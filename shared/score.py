@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple, TextIO
 import numpy as np
 import tyro
 
-from . import rouge
+from . import bleu, rouge
 from .data import open_output, read_jsonl, split_sentences, write_csv
 from .run import one_line_errors, read_flags
 
@@ -41,7 +41,7 @@ class Measure(NamedTuple):
             return sums[..., 0] / documents.shape[-1]
         if self.kind == "share":
             return 100 * sums[..., 0] / np.where(sums[..., 1] == 0, np.nan, sums[..., 1])
-        return np.apply_along_axis(corpus_bleu, -1, sums)
+        return np.apply_along_axis(bleu.of_sums, -1, sums)
 
     def value(self, documents: np.ndarray) -> np.ndarray:
         """(...,) means over seeds of `of_seeds`."""
@@ -51,24 +51,6 @@ class Measure(NamedTuple):
 def join(measures: Sequence[Measure], axis: int = 0) -> Measure:
     """Several seeds of a system as one measure; with axis 1, the documents of several systems."""
     return Measure(measures[0].kind, np.concatenate([one.counts for one in measures], axis))
-
-
-def corpus_bleu(sums: np.ndarray) -> float:
-    """BLEU of sums over sentences: matches and n-grams of orders 1 to 4, length, reference length."""
-    from sacrebleu.metrics import BLEU
-
-    whole = sums.astype(int).tolist()
-    return BLEU.compute_bleu(whole[:4], whole[4:8], *whole[8:], smooth_method="exp").score
-
-
-def bleu_counts(rows: Sequence[dict], lowercase: bool) -> list[list[float]]:
-    """(n, 10) what `corpus_bleu` takes the sums of."""
-    from sacrebleu.metrics import BLEU
-
-    metric = BLEU(lowercase=lowercase)
-    references = [[[" ".join(in_lines(reference))] for reference in row["references"]] for row in rows]
-    parts = [metric.corpus_score([row["prediction"]], own) for row, own in zip(rows, references, strict=True)]
-    return [[*part.counts, *part.totals, part.sys_len, part.ref_len] for part in parts]
 
 
 def in_lines(text: str | Sequence[str]) -> list[str]:
@@ -85,7 +67,9 @@ def measure(rows: Sequence[dict], metric: str) -> dict[str, Measure]:
         values = rouge.score([in_lines(row["prediction"]) for row in rows], references)
         columns = {name: values[name] for name in ("rouge1", "rouge2", "rougeLsum")}
     elif metric == "bleu":
-        columns = {"bleu": bleu_counts(rows, False), "bleu_lc": bleu_counts(rows, True)}
+        references = [[" ".join(in_lines(reference)) for reference in row["references"]] for row in rows]
+        texts = [row["prediction"] for row in rows]
+        columns = {"bleu": bleu.counts(texts, references), "bleu_lc": bleu.counts(texts, references, lowercase=True)}
     for name, value in rows[0].items():
         if name not in TEXT and not isinstance(value, str):
             if lacking := [row["id"] for row in rows if name not in row]:
@@ -112,11 +96,8 @@ def describe(of: Measure, minus: Measure | None = None, paired: bool = True) -> 
         row["low"], row["high"] = bootstrap((every,), statistic, method="percentile", **settings).confidence_interval
     if minus and n > 1 and len(of.counts) == len(minus.counts):
         both = join([of, minus], axis=1)  # documents 0 to n-1, and n to 2n-1
-
-        def difference(a: np.ndarray, b: np.ndarray, axis: int = -1) -> np.ndarray:
-            return both.value(a) - both.value(b)
-
-        swaps = permutation_test((every, every + n), difference, permutation_type="samples", **settings)
+        settings |= {"permutation_type": "samples"}
+        swaps = permutation_test((every, every + n), lambda a, b, axis: both.value(a) - both.value(b), **settings)
         row["p"] = float(swaps.pvalue)
     if paired:
         seeds = of.of_seeds(every) - (minus.of_seeds(every) if minus else 0)
@@ -192,11 +173,7 @@ def signature(rows: Sequence[dict]) -> str:
     """The metric's own settings and version."""
     n, metrics = rows[0]["documents"], {row["metric"] for row in rows}
     if "bleu" in metrics:
-        from sacrebleu.metrics import BLEU
-
-        metric = BLEU()
-        metric.corpus_score(["a"], [["a"]])  # before it, it has no signature
-        return f"BLEU {metric.get_signature()}, bleu_lc case:lc | n {n}"
+        return f"{bleu.signature()} | n {n}"
     return rouge.signature(n) if "rouge1" in metrics else f"n {n}"
 
 
