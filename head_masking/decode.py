@@ -1,18 +1,15 @@
 """From documents to summaries: labels, masks, and decoding with the masked heads; what evaluate and predict share."""
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from itertools import groupby
-from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .labels import Labels, Tagged, kept
+from .labels import Tagged, kept
 from .loading import Run
 from .masking import PAPER_HEADS, Heads, cross_attentions, mask_heads, uniform_heads
 from .oracle import oracle_labels, token_labels, word_spans
@@ -24,12 +21,12 @@ from .text import Document, by_length, encode_document, pad, transfer_scores
 class Setting(NamedTuple):
     """What is done to the cross-attention."""
 
-    kind: str  # "plain": nothing; "uniform": uniform weights; else the labels to mask by: "oracle", "system:NAME"
-    heads: str = ""  # as `write_heads` writes them, so that equal heads are equal text
+    kind: str = "plain"  # "plain": nothing; "uniform": uniform weights; else the masks of `Document.masks`
+    heads: Heads = {}
 
 
 def write_heads(heads: Heads) -> str:
-    """{3: [0, 1, 2, 5], 4: [1]} -> "3:0-2,5,4:1", the form that --heads reads."""
+    """{3: [0, 1, 2, 5], 4: [1]} -> "3:0-2,5,4:1", the form that --heads reads; equal heads are equal text."""
     parts = []
     for layer, chosen in sorted(heads.items()):
         ordered = sorted(set(chosen))
@@ -64,39 +61,19 @@ def all_heads(model: nn.Module) -> dict[int, list[int]]:
     return {number: list(range(layer.encoder_attn.num_heads)) for number, layer in enumerate(layers, start=1)}
 
 
-def find_heads(text: str, model: nn.Module) -> str:
-    """--heads as a Setting has it: LAYER:HEADS, a data set of Appendix B, or "top": all heads of the top layer."""
-    top, heads = list(all_heads(model).items())[-1]
-    heads = {top: heads} if text == "top" else PAPER_HEADS.get(text) or read_heads(text)
-    cross_attentions(model, heads)
-    return write_heads(heads)
+def find_heads(text: str, run: Run) -> Heads:
+    """The heads that --heads names: LAYER:HEADS, a data set of Appendix B, or "top": all heads of the top layer.
 
-
-def default_heads(run: Run) -> str:
-    """The data set of Appendix B whose heads are masked in a run's model, or "top"."""
-    is_large = list(all_heads(run.model).values()) == 12 * [list(range(16))]
-    # D14: where Appendix B names no heads, those of the top layer.
-    return run.config.data if is_large and run.config.data in PAPER_HEADS else "top"
-
-
-def read_selection(path: str | Path, name: str) -> tuple[str, set[int]]:
-    """The heads that `experiments.sweep --select` found for a summariser, and `checksum` of each document it used.
-
-    ValueError for a file of something else, or of another summariser.
+    D14: none named, they are those of Appendix B where it has them for a run's model and data, else "top".
     """
-    try:
-        analysis = json.loads(Path(path).read_text(encoding="utf-8"))["analysis"][name]
-        heads = analysis["selection"]["heads"]
-        _ = read_heads(heads)
-        return heads, set(map(int, analysis["sources"]))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        command = f"{__package__}.experiments.sweep {name} --select --json"
-        raise ValueError(f"{path} is not what {command} writes ({error!r})") from None
-
-
-def checksum(text: str) -> int:
-    """Of a document: the seed of what is drawn at random for it, and how it is known again."""
-    return crc32(text.encode("utf-8", "surrogatepass"))
+    every = all_heads(run.model)
+    is_large = list(every.values()) == 12 * [list(range(16))]
+    if not text:
+        text = run.config.data if is_large and run.config.data in PAPER_HEADS else "top"
+    top = max(every)
+    heads = {top: every[top]} if text == "top" else PAPER_HEADS.get(text) or read_heads(text)
+    cross_attentions(run.model, heads)  # refuses what the model has not
+    return heads
 
 
 # What they may see
@@ -111,38 +88,45 @@ def tag(run: Run, texts: Sequence[str], batch_size: int = 16) -> list[Tagged]:
     rows, padding = [document.ids for document in documents], run.tokenizer.pad_token_id
     for numbers, ids, keep in by_length(rows, batch_size, padding, threshold.device):
         for i, scores in zip(numbers, run.model(ids, keep).sigmoid().tolist(), strict=True):
-            of_text = documents[i]
             boundary = round(threshold.item(), 4)
-            tagged[i] = Tagged(scores[: len(rows[i])], of_text.offsets, boundary, of_text.was_cut)
+            tagged[i] = Tagged(scores[: len(rows[i])], documents[i].offsets, boundary, documents[i].was_cut)
     return tagged
 
 
 def read_documents(
-    run: Run, examples: Iterable, labels: Labels, tagged: Mapping[str, Sequence[Tagged]] = {}, oracle: bool = True
+    run: Run,
+    examples: Iterable,
+    tagged: Mapping[str, Sequence[Tagged]] = {},
+    oracle: bool = False,
+    min_run: int = 1,
+    min_keep: int = 5,
 ) -> list[Document]:
     """Documents as a summariser reads them, with masks by the reference and by taggers.
 
     Args:
-        examples: with `source` and `target`.
-        tagged: name of a tagger -> what `tag` returned; its masks are called system:NAME.
-        oracle: make the masks by the reference, too.
+        examples: with `source` and, for the oracle, `target`.
+        tagged: name of a tagger -> what `tag` returned; its masks have this name.
+        oracle: make the masks "oracle" from the reference, too, of runs of at least `min_run` words.
+        min_keep: tokens that a masked head sees, at least.
     """
     documents = []
     for i, example in enumerate(examples):
-        document, keep = encode_document(run.tokenizer, example.source, run.config.max_source), {}
+        document, masks = encode_document(run.tokenizer, example.source, run.config.max_source), {}
         seed = checksum(example.source)  # not the number: batches of one or of many documents give the same
-        spans = oracle_labels(example.source, example.target, labels.method, labels.min_run) if oracle else []
-        for kind, share in labels.oracles().items() if oracle else ():
-            is_flipped = np.random.default_rng(seed).random(len(spans)) < share
-            flipped = [(a, b, label != flip) for (a, b, label), flip in zip(spans, is_flipped, strict=True)]
-            scores = [float(label) for label in token_labels(flipped, document.offsets)]
-            keep[kind] = kept(scores, 0.0, labels.min_keep, seed)
+        if oracle:
+            labels = token_labels(oracle_labels(example.source, example.target, min_run), document.offsets)
+            masks["oracle"] = kept([float(label) for label in labels], 0.0, min_keep, seed)
         for name, of_all in tagged.items():
             scores, offsets, threshold, _ = of_all[i]
             scores = transfer_scores(scores, offsets, word_spans(example.source), document.offsets)
-            keep[f"system:{name}"] = kept(scores, threshold, labels.min_keep, seed)
-        documents.append(document._replace(keep=keep))
+            masks[name] = kept(scores, threshold, min_keep, seed)
+        documents.append(document._replace(masks=masks))
     return documents
+
+
+def checksum(text: str) -> int:
+    """Of a document: the seed of what is drawn at random for it."""
+    return crc32(text.encode("utf-8", "surrogatepass"))
 
 
 # Decoding
@@ -161,12 +145,12 @@ def encode(model: nn.Module, documents: Sequence[Document], batch_size: int = 32
 
 def masked_as(model: nn.Module, documents: Sequence[Document], setting: Setting) -> AbstractContextManager:
     """The context in which the model decodes these documents as the setting says."""
-    if setting.kind == "plain" or not setting.heads:
+    if setting.kind == "plain":
         return nullcontext()
-    heads = read_heads(setting.heads)
     if setting.kind == "uniform":
-        return uniform_heads(model, heads)
-    return mask_heads(model, heads, pad([d.keep[setting.kind] for d in documents], False).to(model.device))
+        return uniform_heads(model, setting.heads)
+    keep = pad([document.masks[setting.kind] for document in documents], False)
+    return mask_heads(model, setting.heads, keep.to(model.device))
 
 
 @torch.inference_mode()
@@ -193,25 +177,3 @@ def decode(
                 while row[-1] == run.model.config.pad_token_id:
                     row.pop()
                 yield name, i, row, " ".join(run.tokenizer.decode(row, skip_special_tokens=True).split())
-
-
-def settings_of(name: str, taggers: Iterable[str], heads: str, oracles: Iterable[str]) -> dict[str, Setting]:
-    """The rows of Table 1 (and 3): baseline, oracle masking if asked for, masking by each tagger."""
-    settings = {name: Setting("plain")} | {f"{name}+{kind}": Setting(kind, heads) for kind in oracles}
-    return settings | {f"{name}+{tagger}": Setting(f"system:{tagger}", heads) for tagger in taggers}
-
-
-def collect(
-    decoded: Iterable, settings: Iterable[str], examples: Sequence, folder: Path | None = None
-) -> dict[str, list[str]]:
-    """What `decode` yields -> a text per example, by setting; written to SETTING.jsonl of a folder as it comes."""
-    texts = {name: [""] * len(examples) for name in settings}
-    with ExitStack() as stack:
-        paths = {name: folder / f"{name}.jsonl" for name in texts if folder}
-        files = {name: stack.enter_context(open(path, "w", encoding="utf-8")) for name, path in paths.items()}
-        for name, i, _, text in decoded:
-            texts[name][i] = text
-            if files:
-                row = {"id": examples[i].id, "prediction": text, "reference": examples[i].target}
-                print(json.dumps(row, ensure_ascii=False), file=files[name], flush=True)
-    return texts

@@ -7,21 +7,7 @@ import torch
 
 from .masking import keep_at_least
 from .oracle import Span, oracle_labels, token_labels, word_spans
-from .tagger import token_f1
 from .text import transfer_scores
-
-
-class Labels(NamedTuple):
-    """How oracle labels and masks are made."""
-
-    method: str = "runs"  # of oracle.METHODS
-    min_run: int = 1  # words
-    min_keep: int = 5  # released code: what a masked head sees at least
-    flips: tuple[float, ...] = ()  # also oracle labels of which these shares of words are flipped at random
-
-    def oracles(self) -> dict[str, float]:
-        """Kind of oracle labels -> share of the words whose label is flipped."""
-        return {"oracle": 0.0} | {f"oracle-{share:g}": share for share in self.flips}
 
 
 class Tagged(NamedTuple):
@@ -40,26 +26,22 @@ def selected_words(text: str, tagged: Tagged) -> str:
     return " ".join(text[a:b] for (a, b), score in zip(spans, scores, strict=True) if score > tagged.threshold)
 
 
-def tagging_quality(tagged: Sequence[Tagged], examples: Sequence, labels: Labels) -> dict[str, float]:
-    """Percentages of the tokens that have text, against the oracle labels; "token_f1_of_all": of tagging them all."""
-    pairs = []  # score and label of each token
-    for example, (scores, offsets, *_) in zip(examples, tagged, strict=True):
-        spans = oracle_labels(example.source, example.target, labels.method, labels.min_run)
-        tokens = zip(scores, token_labels(spans, offsets), offsets, strict=True)
-        pairs += [(score, label) for score, label, (start, end) in tokens if start < end]
-    scores, truth = (torch.tensor(column) for column in zip(*pairs, strict=True))
-    threshold = tagged[0].threshold
-    predicted, share = scores > threshold, truth.float().mean().item()
-    hits = (predicted & truth).sum().item()
+def tagging_counts(tagged: Tagged, source: str, target: str, min_run: int = 1) -> dict[str, list[int]]:
+    """Pairs [part, whole] of one document against its oracle labels, in tokens that have text.
+
+    The sum of the parts over that of the wholes is the measure of a corpus; "f1_of_all" is that of tagging all tokens.
+    """
+    spans = oracle_labels(source, target, min_run)
+    tokens = zip(tagged.scores, token_labels(spans, tagged.offsets), tagged.offsets, strict=True)
+    pairs = [(score > tagged.threshold, label) for score, label, (start, end) in tokens if start < end]
+    predicted, true = (sum(column) for column in zip(*pairs, strict=True))
+    hits = sum(is_predicted and label for is_predicted, label in pairs)
     return {
-        "threshold": threshold,
-        "token_f1": 100 * token_f1(scores, truth, threshold),
-        "token_f1_of_all": 100 * 2 * share / (1 + share),
-        "precision": 100 * hits / max(predicted.sum().item(), 1),
-        "recall": 100 * hits / max(truth.sum().item(), 1),
-        "positive_share": 100 * share,
-        "predicted_share": 100 * predicted.float().mean().item(),
-        "tokens": len(scores),
+        "token_f1": [2 * hits, predicted + true],
+        "precision": [hits, predicted],
+        "recall": [hits, true],
+        "selected": [predicted, len(pairs)],
+        "f1_of_all": [2 * true, len(pairs) + true],
     }
 
 

@@ -177,9 +177,6 @@ def cross_attentions(model: nn.Module, heads: Heads) -> list[tuple[nn.Module, Te
         raise ValueError(f"{implementation} takes no mask per head: call model.set_attn_implementation('sdpa')")
     attentions = []
     for layer, chosen in heads.items():
-        if not isinstance(layer, int) or not isinstance(chosen, Iterable):
-            example = f"got {{{layer!r}: {chosen!r}}}"
-            raise ValueError(f"heads must map layers to lists of heads, as {{1: [0, 3]}}, {example}")
         if not 1 <= layer <= len(layers):
             raise ValueError(f"layer {layer} does not exist: layers are 1 (bottom) to {len(layers)}")
         attention, chosen = layers[layer - 1].encoder_attn, set(chosen)
@@ -200,9 +197,8 @@ def check_keep(
         is_real: (documents, positions), 0 at padding; None = no padding, or not known yet.
         beams: documents may be repeated for their beams.
     """
-    if not (isinstance(keep, Tensor) and keep.dtype == torch.bool and keep.dim() == 2):
-        given = f"{keep.dtype} {tuple(keep.shape)}" if isinstance(keep, Tensor) else type(keep).__name__
-        raise ValueError(f"keep must be a bool tensor (B, S), True = attendable, got {given}")
+    if keep.dtype != torch.bool or keep.dim() != 2:
+        raise ValueError(f"keep must be bool (B, S), True = attendable, got {keep.dtype} {tuple(keep.shape)}")
     rows, length = keep.shape
     if documents and (positions != length or documents % rows or (documents != rows and not beams)):
         raise ValueError(

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher
-from os.path import commonprefix  # of any two lists
 
 WORD = re.compile(r"\w+|[^\w\s]")  # D4: a word is letters and digits, or one other sign
 Span = tuple[int, int]  # first character, end (exclusive)
@@ -27,7 +26,9 @@ def longest_common_runs(source: Sequence[str], summary: Sequence[str], min_lengt
     Returns:
         for each source word, True = in a marked run.
     """
-    source, summary = comparable(source, summary, min_length)
+    if min_length < 1:
+        raise ValueError(f"min_length is {min_length}: a run has at least 1 word")
+    source, summary = [word.lower() for word in source], [word.lower() for word in summary]
     marked = [False] * len(source)
     while True:
         i, j, length = SequenceMatcher(None, source, summary, autojunk=False).find_longest_match()
@@ -37,64 +38,11 @@ def longest_common_runs(source: Sequence[str], summary: Sequence[str], min_lengt
         source[i : i + length], summary[j : j + length] = [""] * length, [None] * length  # equal to no word
 
 
-def longest_common_subsequences(source: Sequence[str], summary: Sequence[str], min_length: int = 1) -> list[bool]:
-    """The words of Section 4.1 taken literally (D3): as `longest_common_runs`, but a subsequence may have gaps."""
-    source, summary = comparable(source, summary, min_length)
-    marked = [False] * len(source)
-    while True:
-        longest = [()] * (len(summary) + 1)  # of the source so far and the first words of the summary: (i, j) of each
-        for i, word in enumerate(source):
-            if word in summary:
-                before, longest = longest, [()]
-                for j, other in enumerate(summary):
-                    with_word = (*before[j], (i, j)) if word == other else ()
-                    longest.append(max(before[j + 1], longest[j], with_word, key=len))
-        if len(longest[-1]) < min_length:
-            return marked
-        for i, j in longest[-1]:
-            marked[i], source[i], summary[j] = True, "", None
-
-
-def newsroom_fragments(source: Sequence[str], summary: Sequence[str], min_length: int = 1) -> list[bool]:
-    """Extractive fragments of Grusky et al. (2018), the released labels' namesake: another reading of Section 4.1.
-
-    From left to right over the summary: mark the longest run of the document that begins here (of equally long ones the
-    first) and go on behind it; where there is none, go on by a word.
-    """
-    source, summary = comparable(source, summary, min_length)
-    marked, j = [False] * len(source), 0
-    while j < len(summary):
-        starts = [i for i, word in enumerate(source) if word == summary[j]]
-        lengths = {i: len(commonprefix([source[i:], summary[j:]])) for i in starts}
-        best = max(lengths, key=lengths.get, default=0)  # max takes the first of equals
-        length = lengths.get(best, 0)
-        if length >= min_length:
-            marked[best : best + length] = [True] * length
-        j += max(length, 1)
-    return marked
-
-
-def comparable(source: Sequence[str], summary: Sequence[str], min_length: int) -> tuple[list, list]:
-    """The words in lower case, in lists that may be changed; ValueError for min_length < 1."""
-    if min_length < 1:
-        raise ValueError(f"min_length is {min_length}: a run has at least 1 word")
-    return [word.lower() for word in source], [word.lower() for word in summary]
-
-
-METHODS = {"runs": longest_common_runs, "newsroom": newsroom_fragments, "lcs": longest_common_subsequences}
-
-
-def oracle_labels(document: str, summary: str, method="runs", min_length=1) -> list[tuple[int, int, bool]]:
-    """(first character, end, label) of each word of the document; True = the summary takes it.
-
-    Raises:
-        ValueError: not one of METHODS, min_length < 1.
-    """
-    if method not in METHODS:
-        raise ValueError(f"oracle method {method!r}: use one of {', '.join(METHODS)}")
+def oracle_labels(document: str, summary: str, min_length: int = 1) -> list[tuple[int, int, bool]]:
+    """(first character, end, label) of each word of the document; True = the summary takes it."""
     spans = word_spans(document)
     source, target = ([text[start:end] for start, end in word_spans(text)] for text in (document, summary))
-    labels = METHODS[method](source, target, min_length)
+    labels = longest_common_runs(source, target, min_length)
     return [(*span, label) for span, label in zip(spans, labels, strict=True)]
 
 

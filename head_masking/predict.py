@@ -1,165 +1,153 @@
 """Summarise plain text, a document per line, with the attention of some heads on what a tagger holds to be salient.
 
 python -m head_masking.predict runs/hm-base story.txt --tagger runs/hm-tagger --both
-python -m head_masking.predict facebook/bart-large-cnn notes.txt --keep-words storm Norwick --out notes.jsonl
+
+python -m head_masking.predict facebook/bart-large-cnn notes.txt --keep-words storm "port of Norwick" --out notes.jsonl
 """
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from difflib import get_close_matches
 from pathlib import Path
 
 import tyro
 
-from shared.data import Example, check_outputs, read_texts
+try:
+    from shared.data import Example, open_output, read_texts
+except ModuleNotFoundError:
+    sys.exit("error: the commands need the repository's folder `shared` beside this package")
+from shared.run import one_line_errors, read_flags
 from shared.timing import find_device
 
-from .config import Boundary
-from .decode import Setting, decode, default_heads, encode, find_heads, read_documents, read_selection, tag
-from .labels import Labels, Tagged
-from .loading import Run, load_run, load_summarizer, name_of
-from .oracle import overlaps, word_spans
-from .run import Positive, at_a_time, check_fields, one_line_errors, read_flags
-from .text import Document
+from .config import Boundary, Positive
+from .decode import Setting, decode, encode, find_heads, read_documents, tag, write_heads
+from .labels import Tagged
+from .loading import Run, load_run, load_summarizer
+from .oracle import Span, overlaps, word_spans
+from .text import Document, encode_document
 
 
-@tyro.conf.configure(tyro.conf.FlagCreatePairsOff)
 @dataclass
 class Options:
     """The command line."""
 
-    model: tyro.conf.Positional[str]  # a run, or the folder or name of an encoder-decoder of transformers
-    files: tyro.conf.Positional[tuple[Path, ...]] = ()  # text, a document per line, or .jsonl; none: standard input
-    tagger: Path | None = None  # run of a tagger: masked heads see the words that it selects
-    keep_words: tuple[str, ...] = ()  # or: masked heads see these words
-    keep_spans: Path | None = None  # or: what this file says; a line per document, [[first character, end], ...]
-    # 1:0-3,2:1,3, "top" (layer, all heads), data of Appendix B, or FILE.json that experiments.sweep --select wrote;
-    # default: the model's, or top (D14)
-    heads: str = ""
-    threshold: Boundary | None = None  # decision boundary in [0, 1); default: the tagger's own
-    min_keep: int = 5  # tokens that a masked head sees, at least (released code: 5)
-    both: bool = False  # print the summary without masks, too, and what was kept
-    out: Path | None = None  # a line per document, or .jsonl with all that is known; none: standard output
-    batch_size: Positive = 8  # documents decoded at a time (at a terminal 1); outputs do not depend on it
-    device: str = "cpu"  # or cuda, mps
+    model: tyro.conf.Positional[str]  # A run, or the folder or name of an encoder-decoder of transformers.
+    files: tyro.conf.Positional[tuple[Path, ...]] = ()  # Text, a document per line, or .jsonl; none: standard input.
+    tagger: Path | None = None  # Run of a tagger: masked heads see the words that it selects.
+    keep_words: tuple[str, ...] = ()  # Masked heads see these words and "phrases in quotes" of each document.
+    heads: str = ""  # Heads to mask: 1:0-3,2:1,3 or "top" or data of Appendix B; default: the model's own (D14).
+    threshold: Boundary | None = None  # Decision boundary; default: the tagger's own.
+    min_keep: int = 5  # Tokens that a masked head sees, at least (released code: 5).
+    both: bool = False  # Print the summary without masks, too, and what was kept.
+    out: Path | None = None  # File for a line per document, or .jsonl for all that is known; none: standard output.
+    overwrite: bool = False  # Replace the file of --out if it exists.
+    batch_size: Positive = 8  # Documents decoded at a time.
+    device: str = "cpu"  # Device: cpu, cuda or mps.
 
-
-Mark = Callable[[str], Tagged]  # a text -> what of it the masked heads may see
+    def check(self) -> None:
+        """ValueError for flags that do not go together."""
+        if self.tagger and self.keep_words:
+            raise ValueError("--tagger and --keep-words both say what to keep: give one of them")
+        if self.heads and not (self.tagger or self.keep_words):
+            raise ValueError("--heads masks nothing without --tagger or --keep-words: say what to keep")
 
 
 def predict(
     run: Run,
-    examples: Iterable[Example],
-    mark: Mark | None = None,
+    examples: Sequence[Example],
+    tagged: Sequence[Tagged] | None = None,
     heads: str = "",
     min_keep: int = 5,
     both: bool = False,
     batch_size: int = 8,
 ) -> Iterator[dict]:
-    """Summarise documents in their order, as they come, under the model's own generation settings.
+    """Summarise documents in their order under the model's own generation settings.
 
     Args:
-        mark: called once for each document, in order; None = no head is masked.
-        heads: as --heads; "" = `default_heads`.
+        tagged: what masked heads may see of each document; None = no head is masked.
+        heads: as --heads.
     Yields:
         of each document id, prediction, heads (masked), kept (words they see), was_cut; plain if `both` are wanted.
     """
-    examples, heads = iter(examples), find_heads(heads or default_heads(run), run.model)
-    settings = {"masked": Setting("system:own", heads) if mark else Setting("plain")}
-    settings |= {"plain": Setting("plain")} if both else {}
-    while batch := list(islice(examples, batch_size)):
-        marked = [mark(example.source) for example in batch] if mark else []
-        documents = read_documents(run, batch, Labels(min_keep=min_keep), {"own": marked} if mark else {}, oracle=False)
-        decoded = decode(run, documents, settings, encode(run.model, documents, batch_size))
-        summaries = {(name, i): text for name, i, _, text in decoded}
-        for i, (example, document) in enumerate(zip(batch, documents, strict=True)):
-            keep = document.keep.get("system:own", [False] * len(document.ids))
-            kept = words_at(example.source, document, keep)
-            row = {"id": example.id, "prediction": summaries["masked", i], "heads": heads if mark else "", "kept": kept}
-            row |= {"plain": summaries["plain", i]} if both else {}
-            yield row | {"was_cut": document.was_cut or (bool(mark) and marked[i].was_cut)}
+    chosen = find_heads(heads, run) if tagged else {}
+    settings = {"prediction": Setting("own", chosen) if tagged else Setting()} | ({"plain": Setting()} if both else {})
+    for start in range(0, len(examples), batch_size):
+        batch = examples[start : start + batch_size]
+        marks = tagged[start : start + batch_size] if tagged else []
+        documents = read_documents(run, batch, {"own": marks} if tagged else {}, min_keep=min_keep)
+        rows = [{"id": example.id, "heads": write_heads(chosen)} for example in batch]
+        for name, i, _, text in decode(run, documents, settings, encode(run.model, documents, batch_size)):
+            rows[i][name] = text
+        for i, (row, example, document) in enumerate(zip(rows, batch, documents, strict=True)):
+            was_cut = document.was_cut or (bool(tagged) and marks[i].was_cut)
+            yield row | {"kept": kept_words(example.source, document), "was_cut": was_cut}
 
 
-def mark_words(words: Iterable[str]) -> Mark:
-    """Marks these words, in any case of letters."""
-    wanted = {word.lower() for word in words}
-
-    def mark(text: str) -> Tagged:
-        spans = word_spans(text)
-        return Tagged([float(text[start:end].lower() in wanted) for start, end in spans], spans, 0.5)
-
-    return mark
-
-
-def mark_spans(path: Path) -> Mark:
-    """Marks the words that the next line of a file touches, [[first character, end], ...]; ValueError names a line."""
-    try:
-        lines = enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: not UTF-8 ({error})") from None
-
-    def mark(text: str) -> Tagged:
-        number, line = next(lines, (0, ""))
-        try:
-            spans = sorted((int(start), int(end)) for start, end in json.loads(line))
-            places = [0, *(place for span in spans for place in span), len(text)]
-            if places != sorted(places):
-                raise ValueError("outside the text, or overlapping")
-        except (ValueError, TypeError, OverflowError, RecursionError) as error:
-            where = f"{path}:{number}" if number else f"{path} has too few lines"
-            raise ValueError(f"{where}: write [[first character, end], ...] for each document ({error})") from None
-        return Tagged([1.0] * len(spans), spans, 0.5)
-
-    return mark
-
-
-def words_at(text: str, document: Document, keep: Sequence[bool]) -> list[str]:
-    """The words of a text of which a kept token is a piece."""
+def kept_words(text: str, document: Document) -> list[str]:
+    """The words of a text of which masked heads see a piece."""
     spans = word_spans(text)
-    pairs = zip(overlaps(spans, document.offsets), keep, strict=True)
+    pairs = zip(overlaps(spans, document.offsets), document.masks.get("own", ()), strict=False)
     return [text[slice(*spans[i])] for i in sorted({i for words, is_kept in pairs if is_kept for i in words})]
+
+
+def mark_words(run: Run, examples: Sequence[Example], wanted: Sequence[str]) -> list[Tagged]:
+    """Mark these words and phrases, in any case of letters, in all documents, as far as the model reads them.
+
+    ValueError: one of them stands in no document, or none of them in one: a mask for it would be of random words.
+    """
+    marked, found = [], set()
+    for example in examples:
+        end = max(end for _, end in encode_document(run.tokenizer, example.source, run.config.max_source).offsets)
+        spans = word_spans(example.source[:end])
+        places = {phrase: find_phrase(phrase, example.source, spans) for phrase in wanted}
+        found |= {phrase for phrase in wanted if places[phrase]}
+        marks = {place for of_phrase in places.values() for place in of_phrase}
+        if not marks:
+            words = {example.source[a:b].lower() for a, b in spans}
+            near = [word for phrase in wanted for word in get_close_matches(phrase.lower(), words, 2)]
+            hint = f" (perhaps {', '.join(near)})" if near else ""
+            raise ValueError(f"document {example.id} has none of the words {', '.join(wanted)}{hint}: give its own")
+        marked.append(Tagged([float(n in marks) for n in range(len(spans))], spans, 0.5))
+    if absent := [phrase for phrase in wanted if phrase not in found]:
+        raise ValueError(f"--keep-words: {absent[0]!r} stands in no document, or beyond what the model reads")
+    return marked
+
+
+def find_phrase(phrase: str, text: str, spans: Sequence[Span]) -> list[int]:
+    """Numbers of the words of a text that are of this phrase, wherever it stands."""
+    words = [text[start:end].lower() for start, end in spans]
+    parts = [phrase[start:end].lower() for start, end in word_spans(phrase)]
+    starts = [n for n in range(len(words)) if parts and words[n : n + len(parts)] == parts]
+    return [n + k for n in starts for k in range(len(parts))]
 
 
 @one_line_errors
 def main(arguments: list[str] | None = None) -> None:
-    options = read_flags(Options, arguments, prog=f"python -m {__package__}.predict", description=__doc__)
-    check_fields(options)
-    if sum(map(bool, (options.tagger, options.keep_words, options.keep_spans))) > 1:
-        raise ValueError("--tagger, --keep-words and --keep-spans all say what to keep: give one of them")
-    read = [options.model, *(options.files or ["-"]), options.keep_spans or "", options.heads, options.tagger or ""]
-    check_outputs(options.out, inputs=read)
+    options = read_flags(Options, arguments, __doc__)
     import transformers
     from tqdm import tqdm
 
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    device, run, mark, heads = find_device(options.device), load_summarizer(options.model), None, options.heads
+    device, run, tagged = find_device(options.device), load_summarizer(options.model), None
     run.model.to(device)
-    if heads.endswith(".json"):
-        heads, _ = read_selection(heads, name_of(options.model))
-    if options.tagger:
-        tagger = load_run(options.tagger, "tagger")
+    tagger = load_run(options.tagger, "tagger") if options.tagger else None
+    examples = read_texts(options.files)
+    if tagger:
         tagger.model.to(device)
         if options.threshold is not None:
             tagger.model.threshold.fill_(options.threshold)
-        mark = lambda text: tag(tagger, [text])[0]  # noqa: E731
+        tagged = tag(tagger, [example.source for example in examples], options.batch_size)
     elif options.keep_words:
-        mark = mark_words(options.keep_words)
-    elif options.keep_spans:
-        mark = mark_spans(options.keep_spans)
-    examples, cut = read_texts(options.files), 0
-    size = at_a_time(options.files, options.batch_size)
-    rows = predict(run, examples, mark, heads, options.min_keep, options.both, size)
-    with open(options.out, "w", encoding="utf-8") if options.out else nullcontext(sys.stdout) as file:
-        for row in tqdm(rows, unit="document", disable=not options.out):
-            if options.out and options.out.suffix == ".jsonl":
-                line = json.dumps(row, ensure_ascii=False)
-            else:
-                both = f"plain:  {row.get('plain')}\nkept:   {' '.join(row['kept'])}\nmasked: "
-                line = (both if options.both else "") + row["prediction"]
+        tagged = mark_words(run, examples, options.keep_words)
+    cut, rows = 0, predict(run, examples, tagged, options.heads, options.min_keep, options.both, options.batch_size)
+    with open_output(options.out, options.overwrite) as file:
+        for row in tqdm(rows, total=len(examples), unit="document", disable=None if options.out else True):
+            both = f"plain:  {row.get('plain')}\nkept:   {' '.join(row['kept'])}\nmasked: " if options.both else ""
+            is_json = options.out and options.out.suffix == ".jsonl"
+            line = json.dumps(row, ensure_ascii=False) if is_json else both + row["prediction"]
             print(line, file=file, flush=True)
             cut += row["was_cut"]
     if cut:

@@ -1,6 +1,7 @@
 """Text -> token ids with their places in the text, and what is known of one tokenizer's tokens for another's."""
 
 import re
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import NamedTuple
@@ -43,7 +44,7 @@ class Document(NamedTuple):
     ids: list[int]  # (S,) special tokens included
     offsets: list[Span]  # (S,) first character and end of each token; (0, 0) for special tokens
     was_cut: bool
-    keep: Mapping[str, Sequence[bool]] = {}  # kind of labels -> (S,) True = masked heads may attend to this token
+    masks: Mapping[str, Sequence[bool]] = {}  # kind of labels -> (S,) True = masked heads may attend to this token
 
 
 def encode_document(tokenizer: PreTrainedTokenizerBase, text: str, max_length: int) -> Document:
@@ -103,11 +104,42 @@ def by_length(
         yield numbers, pad([rows[i] for i in numbers], padding).to(device), keep.to(device)
 
 
+class Rows:
+    """Lists of numbers in one flat array: 4 bytes a number, where a list takes 36. `rows[i]` is a list again."""
+
+    def __init__(self):
+        self.flat, self.ends = array("i"), array("q", [0])
+
+    def append(self, row: Sequence[int]) -> None:
+        self.flat.extend(row)
+        self.ends.append(len(self.flat))
+
+    def __getitem__(self, index: int) -> list[int]:
+        return self.flat[self.ends[index] : self.ends[index + 1]].tolist()
+
+
+class Items:
+    """What is trained on: {"input_ids": the source's tokens, "labels": the summary's, or one label each}, kept flat."""
+
+    def __init__(self):
+        self.input_ids, self.labels = Rows(), Rows()
+
+    def append(self, input_ids: Sequence[int], labels: Sequence[int]) -> None:
+        self.input_ids.append(input_ids)
+        self.labels.append(labels)
+
+    def __len__(self) -> int:
+        return len(self.labels.ends) - 1
+
+    def __getitem__(self, index: int) -> dict[str, list[int]]:
+        return {"input_ids": self.input_ids[index], "labels": self.labels[index]}
+
+
 class LengthBatches:
     """Endless lists of item indices, each of documents of like length: the batch sampler of a `DataLoader`."""
 
-    def __init__(self, items: Sequence[dict], batch_size: int, seed: int):
-        self.lengths, self.batch_size, self.seed = np.array([len(i["input_ids"]) for i in items]), batch_size, seed
+    def __init__(self, items: Items, batch_size: int, seed: int):
+        self.lengths, self.batch_size, self.seed = np.diff(items.input_ids.ends), batch_size, seed
 
     def __iter__(self) -> Iterator[list[int]]:
         for epoch in count():

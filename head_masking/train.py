@@ -1,15 +1,16 @@
 """Train a summariser to be masked, or a tagger that says what to mask.
 
 python -m head_masking.train --out runs/hm-base
+
 python -m head_masking.train --preset tagger --out runs/hm-tagger --encoder runs/hm-base
 
-The run folder holds config.json, log.jsonl, checkpoints/, tokenizer/, and model/: of a summariser a folder that
+The run folder holds config.json, log.jsonl, checkpoints/ and model/, the tokenizer in it: of a summariser a folder that
 transformers loads, of a tagger its encoder's config; a tagger's own weights, encoder included, are model.safetensors.
 """
 
 import logging
 import math
-import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -17,14 +18,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
+from tqdm import tqdm
 
-from shared.data import load
+try:
+    from shared.data import load
+except ModuleNotFoundError:
+    sys.exit("error: the commands need the repository's folder `shared` beside this package")
+from shared.run import RunFolder, check, check_folder, one_line_errors, parse, training
 
 from .config import PRESETS, TrainConfig, learning_rate
-from .loading import WEIGHTS, Run, begin, load_run, write_weights
-from .run import fingerprint, holds_run, one_line_errors, parse, save_checkpoint, training
+from .loading import WEIGHTS, Run, begin, load_run
 from .tagger import best_threshold, tagging_loss
-from .text import LengthBatches
+from .text import Items, LengthBatches
 
 BEST = "best.safetensors"  # of a run that may stop early
 
@@ -36,11 +41,10 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     """
     from accelerate import Accelerator, DataLoaderConfiguration
     from accelerate.utils import set_seed
-    from tqdm import tqdm
     from transformers import DataCollatorForSeq2Seq
 
-    config.check()
-    out, exists = Path(out), holds_run(Path(out), resume)
+    check(config)
+    out, begun = Path(out), check_folder(Path(out), resume)
     accelerator = Accelerator(
         mixed_precision=config.mixed_precision,
         gradient_accumulation_steps=config.accumulate,
@@ -49,7 +53,7 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     )
     set_seed(config.seed)
     examples, checked = load(config.data, "train", config.examples or None), load(config.data, "validation")
-    start = load_run(out)._replace(config=config) if exists else begin(config, examples)
+    start = load_run(out)._replace(config=config) if begun else begin(config, examples)
     (items, cut), (validation, _) = start.encode(examples), start.encode(checked)
     set_seed(config.seed, device_specific=True)  # each process draws its own dropout
     batches, to_batch = LengthBatches(items, config.batch_size, config.seed), DataCollatorForSeq2Seq(start.tokenizer)
@@ -60,15 +64,15 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     optimizer = torch.optim.AdamW(trained, lr=0.0, betas=(0.9, 0.999), eps=1e-8, weight_decay=config.weight_decay)
     model, optimizer, loader = accelerator.prepare(start.model, optimizer, loader)
     epoch = -(-len(items) // (config.batch_size * config.accumulate * accelerator.num_processes))  # updates
-    counts = {"step": 0, "examples": len(items), "sources_cut": cut}
-    new = {"step": 0, "log": [counts], "data": fingerprint(examples)}
-    with (
-        training(accelerator, out, config, new, start.write_files, exists) as progress,
-        tqdm(total=config.steps, initial=progress["step"], disable=not accelerator.is_main_process) as bar,
-    ):
-        stream = iter(accelerator.skip_first_batches(loader, progress["step"] * config.accumulate))
-        for step in range(progress["step"], config.steps):
-            if config.patience and without_gain(progress["log"]) >= config.patience:
+    data, first = {"training": examples, "validation": checked}, {"step": 0, "examples": len(items), "sources_cut": cut}
+    with training(accelerator, out, config, start.write_files, begun, data, first) as folder:
+        del examples, checked, data  # of a large corpus more than its tokens take
+        step = folder.progress["step"]
+        stream = iter(accelerator.skip_first_batches(loader, step * config.accumulate))
+        silent = None if accelerator.is_main_process else True  # None: silent where standard error is no terminal
+        bar = tqdm(range(step, config.steps), initial=step, total=config.steps, disable=silent)
+        for step in bar:
+            if config.patience and without_gain(folder.progress["log"]) >= config.patience:
                 break
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(step, config)
@@ -86,16 +90,15 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
             row = {"step": step + 1, "loss": loss.item(), "lr": learning_rate(step, config)}
             if not math.isfinite(row["loss"]):
                 raise ValueError(f"the loss is {row['loss']} at step {step + 1}; {out} keeps its last checkpoint")
-            bar.update()
             bar.set_postfix(loss=f"{row['loss']:.3f}", refresh=False)
             if row["step"] % (config.save_every or epoch) == 0 or row["step"] == config.steps:
                 row |= validate(start.model, validation, config.task, config.batch_size, to_batch)
-                progress |= {"step": row["step"], "log": [*progress["log"], row]}
-                if config.patience and not without_gain(progress["log"]) and accelerator.is_main_process:
-                    write_weights(start.model, out / BEST)
-                save_checkpoint(accelerator, out, progress)
-    if accelerator.is_main_process:
-        finish(start, out, progress["log"][-1])
+                if config.patience and not without_gain([*folder.progress["log"], row]):
+                    folder.write(BEST, lambda path: write_weights(start.model, path))
+                folder.save_checkpoint(row)
+        if accelerator.is_main_process:
+            exchanged = validate(start.model, validation, config.task, config.batch_size, to_batch, exchange=True)
+            finish(start, folder, exchanged["validation_loss"])
 
 
 def forward(model: nn.Module, batch: Mapping[str, Tensor], task: str) -> Tensor:
@@ -114,13 +117,18 @@ def objective(logits: Tensor, batch: Mapping[str, Tensor], task: str, smoothing:
 
 @torch.no_grad()
 def validate(
-    model: nn.Module, items: Sequence[dict], task: str, batch_size: int, to_batch: Callable
+    model: nn.Module, items: Items, task: str, batch_size: int, to_batch: Callable, exchange: bool = False
 ) -> dict[str, float]:
-    """Mean loss of all tokens in eval mode; of a tagger also the best decision boundary, which it keeps, and its F1."""
+    """Mean loss of all tokens in eval mode; of a tagger also the best decision boundary, which it keeps, and its F1.
+
+    `exchange` gives each summary the source of another document of its batch.
+    """
     model.eval()
     device, total, tokens, scores, labels = next(model.parameters()).device, 0.0, 0, [], []
     for start in range(0, len(items), batch_size):
-        batch = to_batch(items[start : start + batch_size]).to(device)
+        batch = to_batch([items[i] for i in range(start, min(start + batch_size, len(items)))]).to(device)
+        if exchange and task == "summarizer":
+            batch.update({name: batch[name].roll(1, 0) for name in ("input_ids", "attention_mask")})
         logits, is_label = forward(model, batch, task), batch["labels"] != -100
         total += objective(logits, batch, task).item() * is_label.sum().item()
         tokens += is_label.sum().item()
@@ -129,9 +137,11 @@ def validate(
             labels.append(batch["labels"][is_label].cpu() == 1)
     if task == "summarizer":
         return {"validation_loss": total / tokens}
-    threshold, f1 = best_threshold(torch.cat(scores), torch.cat(labels))
+    scores, labels = torch.cat(scores), torch.cat(labels)
+    threshold, f1 = best_threshold(scores, labels)
     model.threshold.fill_(threshold)
-    return {"validation_loss": total / tokens, "threshold": threshold, "token_f1": 100 * f1}
+    selected = (scores > threshold).float().mean().item()
+    return {"validation_loss": total / tokens, "threshold": threshold, "token_f1": 100 * f1, "selected": selected}
 
 
 def without_gain(log: Sequence[dict]) -> int:
@@ -140,14 +150,37 @@ def without_gain(log: Sequence[dict]) -> int:
     return len(losses) - 1 - losses.index(min(losses)) if losses else 0
 
 
-def finish(run: Run, out: Path, last: dict) -> None:
+def write_weights(model: nn.Module, path: Path) -> None:
+    """Write a file of weights that safetensors and, of its own models, transformers load."""
+    from safetensors.torch import save_model
+
+    save_model(model, str(path), metadata={"format": "pt"})
+
+
+def finish(run: Run, folder: RunFolder, exchanged: float) -> None:
     """Put the last weights where they belong or, with early stopping, the best; say what to do next."""
+    task, best = run.config.task, folder.path / BEST
     if not run.config.patience:
-        write_weights(run.model, out / WEIGHTS[run.config.task])
-    elif (out / BEST).exists():  # no more once a run is finished
-        os.replace(out / BEST, out / WEIGHTS[run.config.task])
-    print(f"{out}: {last['step']} steps, validation loss {last['validation_loss']:.3f}")
-    print(f"next: python -m {__package__}.evaluate {'--tagger ' if run.config.task == 'tagger' else ''}{out}")
+        folder.write(WEIGHTS[task], lambda path: write_weights(run.model, path))
+    elif best.exists():  # no more once a run is finished
+        folder.write(WEIGHTS[task], best.replace)
+    last = folder.progress["log"][-1]
+    print(f"{folder.path}: {last['step']} steps, validation loss {last['validation_loss']:.3f}")
+    print(what_it_learned(last, exchanged))
+    print(f"next: python -m {__package__}.evaluate {'--tagger ' if task == 'tagger' else ''}{folder.path}")
+
+
+def what_it_learned(last: Mapping[str, float], exchanged: float) -> str:
+    """Whether a summariser reads its source, by its validation loss with exchanged ones; whether a tagger selects."""
+    if "selected" in last:
+        said = f"the tagger selects {100 * last['selected']:.1f} % of all tokens, token F1 {last['token_f1']:.1f}"
+        if 0.001 < last["selected"] < 0.98:
+            return said
+        return said + ": its masks tell nothing; train longer, on more data, or with --train-encoder True"
+    said = f"with the sources of other documents the loss is {exchanged:.3f}"
+    if exchanged - last["validation_loss"] > 0.05:
+        return said
+    return said + ": the model does not read its source; train longer, on more data, or begin with --model"
 
 
 @one_line_errors

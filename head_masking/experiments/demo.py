@@ -3,61 +3,55 @@
 python -m head_masking.experiments.demo runs/hm runs/hm-tagger
 """
 
-from dataclasses import dataclass
-from pathlib import Path
-
-import tyro
+import sys
 
 from shared.data import load
 
-from ..decode import collect, decode, encode, find_heads, read_documents, settings_of, tag
-from ..evaluate import compare, score
-from ..labels import Labels
+from ..decode import Setting, decode, encode, find_heads, read_documents, tag
 from ..loading import load_run
-from ..run import Positive, check_fields, one_line_errors, read_flags
+from .sweep import score
+
+LEAST = 10  # points of ROUGE-1 that the masks must gain
 
 
-@dataclass
-class Options:
-    """The command line."""
-
-    summarizer: tyro.conf.Positional[Path]  # the run to be masked
-    tagger: tyro.conf.Positional[Path]  # the run that says what may be seen; its data are tested
-    limit: Positive = 100  # test stories
-    least: float = 10.0  # points of ROUGE-1 that the masks must gain
-
-
-@one_line_errors
-def main(arguments: list[str] | None = None) -> None:
-    options = read_flags(Options, arguments, prog=f"python -m {__package__}.demo", description=__doc__)
-    check_fields(options)
-    run, tagger = load_run(options.summarizer, "summarizer"), load_run(options.tagger, "tagger")
-    examples = load(tagger.config.data, "test", options.limit)
-    tagged = {"tagger": tag(tagger, [example.source for example in examples])}
-    documents = read_documents(run, examples, Labels(min_run=tagger.config.min_run), tagged)
-    settings = settings_of("plain", tagged, find_heads("top", run.model), ["oracle"])
-    decoded = decode(run, documents, settings, encode(run.model, documents), num_beams=1)
-    plain, oracle, masked = collect(decoded, settings, examples).values()
-    scores = [score(texts, examples) for texts in (plain, masked, oracle)]
-    right = [i for i, example in enumerate(examples) if masked[i] == example.target]
-    shown = next((i for i in right if plain[i] != masked[i]), 0)
-    words = zip(documents[shown].offsets, documents[shown].keep["system:tagger"], strict=True)
-    kept = "".join(examples[shown].source[slice(*place)] + " " for place, is_kept in words if is_kept)
+def main(summarizer: str, tagger: str, limit: int = 100) -> None:
+    """Decode the first test stories without masks, with the tagger's and with the oracle's."""
+    run, selector = load_run(summarizer, "summarizer"), load_run(tagger, "tagger")
+    examples = load(selector.config.data, "test", limit)
+    tagged, heads = {"tagger": tag(selector, [example.source for example in examples])}, find_heads("top", run)
+    documents = read_documents(run, examples, tagged, oracle=True, min_run=selector.config.min_run)
+    settings = {"plain": Setting()} | {kind: Setting(kind, heads) for kind in ("tagger", "oracle")}
+    texts = {name: [""] * len(examples) for name in settings}
+    for name, i, _, text in decode(run, documents, settings, encode(run.model, documents), num_beams=1):
+        texts[name][i] = text
+    shown = first_told_right(examples, texts)
     print("story:    ", examples[shown].source)
-    print("may see:  ", kept)
-    print("no masks: ", plain[shown])
-    print("masked:   ", masked[shown])
+    print("may see:  ", seen(examples[shown].source, documents[shown]))
+    print("no masks: ", texts["plain"][shown])
+    print("masked:   ", texts["tagger"][shown])
     print("reference:", examples[shown].target)
-    means = [values["rouge1"].mean() for values in scores]
-    gain = compare(scores[1], scores[0])["difference"]["rouge1"]
-    exact = [sum(text == e.target for text, e in zip(texts, examples, strict=True)) for texts in (plain, masked)]
+    means = {name: score(own, examples)["rouge1"].mean() for name, own in texts.items()}
+    exact = {name: sum(t == e.target for t, e in zip(own, examples, strict=True)) for name, own in texts.items()}
     print(
-        f"ROUGE-1 without masks {means[0]:.1f}, by the tagger's {means[1]:.1f}, by the oracle's {means[2]:.1f}; "
-        f"{exact[0]} of {len(examples)} summaries exact without masks, {exact[1]} with the tagger's"
+        f"ROUGE-1 without masks {means['plain']:.1f}, by the tagger's {means['tagger']:.1f}, "
+        f"by the oracle's {means['oracle']:.1f}; {exact['plain']} of {len(examples)} summaries exact without masks, "
+        f"{exact['tagger']} with the tagger's"
     )
-    if gain["low"] < options.least or masked[shown] != examples[shown].target:
-        raise ValueError("the effect does not show: train longer")
+    if means["tagger"] < means["plain"] + LEAST or texts["tagger"][shown] != examples[shown].target:
+        sys.exit("error: the effect does not show: train longer")
+
+
+def first_told_right(examples, texts: dict[str, list[str]]) -> int:
+    """The first story that is told right with the tagger's masks and not without."""
+    masked = enumerate(zip(examples, texts["tagger"], texts["plain"], strict=True))
+    return next((i for i, (example, own, plain) in masked if own == example.target != plain), 0)
+
+
+def seen(source: str, document) -> str:
+    """The words that the masked heads may look at."""
+    words = zip(document.offsets, document.masks["tagger"], strict=True)
+    return "".join(source[slice(*place)] + " " for place, is_kept in words if is_kept)
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -7,55 +7,43 @@ its fact matters ("confirmed", "guessed"), with signal 0 nothing does: there one
 """
 
 import re
-from dataclasses import dataclass
+from argparse import ArgumentParser
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 from shared.data import write_jsonl
 from shared.toy import CERTAIN, SPLITS, UNCERTAIN, ToyConfig, generate
 
-from ..run import Positive, Range, check_fields, one_line_errors, read_flags
-
 KNOBS = dict(names=10, min_sentences=8, max_sentences=8, min_facts=2, max_facts=2, other_facts=2, repetition=0)
-SHARE = Annotated[float, Range(0, 1)]
-
-
-@tyro.conf.configure(tyro.conf.FlagCreatePairsOff)
-@dataclass
-class Options:
-    """The command line."""
-
-    out: tyro.conf.Positional[Path]  # folder to write to
-    signal: tuple[SHARE, ...] = (0.0, 1.0)  # share of the facts whose verb tells the truth; a folder for each
-    verbatim: bool = False  # summaries repeat the facts word for word instead of rewording them: easier to learn
-    count: Positive | None = None  # stories of each split; default: the toy corpus' own
 
 
 def facts_of(story: dict, verbatim: bool = False) -> dict:
-    """A toy story without its filling: the sentences that tell facts, and the summary."""
+    """A toy story without its filling: the sentences that tell facts, and the summary.
+
+    `verbatim` summaries repeat the facts word for word instead of rewording them: easier to learn.
+    """
     told = [n for n, text in enumerate(story["document"]) if {*CERTAIN, *UNCERTAIN} & set(text.split())]
     summary = story["summary"]
     if verbatim:  # "officials confirmed that X on Monday ." -> "X ."
         facts = [story["document"][n].split(" that ", 1)[1] for n in told if story["salient"][n]]
         summary = [re.split(r" on | , because | \.$", fact)[0] + " ." for fact in facts]
-    return {name: [story[name][n] for n in told] for name in ("document", "pos")} | {
-        "id": story["id"],
-        "summary": summary,
-    }
+    parts = {name: [story[name][n] for n in told] for name in ("document", "pos")}
+    return parts | {"id": story["id"], "summary": summary}
 
 
-@one_line_errors
 def main(arguments: list[str] | None = None) -> None:
-    options = read_flags(Options, arguments, prog=f"python -m {__package__}.facts", description=__doc__)
-    check_fields(options)
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--signal", nargs="+", type=float, default=[0.0, 1.0])
+    parser.add_argument("--verbatim", action="store_true")
+    parser.add_argument("--count", type=int)
+    options = parser.parse_args(arguments)
     for signal in options.signal:
         folder = options.out / f"{signal:g}"
         folder.mkdir(parents=True, exist_ok=True)
         for split in SPLITS:
             stories = generate(split, options.count, ToyConfig(signal=signal, **KNOBS))
-            write_jsonl(folder / f"{split}.jsonl", [facts_of(story, options.verbatim) for story in stories])
+            with (folder / f"{split}.jsonl").open("w", encoding="utf-8") as file:
+                write_jsonl(file, [facts_of(story, options.verbatim) for story in stories])
         print(folder)
 
 

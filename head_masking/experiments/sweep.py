@@ -1,94 +1,88 @@
 """Which heads select content, and which to mask: Sections 4.1, 4.2 and 5, and the numbers behind Figures 2 to 10.
 
-python -m head_masking.experiments.sweep runs/hm-base --tagger runs/hm-tagger --select --json heads.json
-python -m head_masking.experiments.sweep runs/hm-base --effects --focus --json analysis.json        # of Figures 2 to 10
+python -m head_masking.experiments.sweep runs/hm-base --tagger runs/hm-tagger --select --out runs/heads
 
-A `Sweep` keeps the scores of every setting in a file, line by line, and never decodes a setting twice, also when it was
-killed and started again. `evaluate --heads heads.json` masks the heads that --select chose.
+python -m head_masking.experiments.sweep runs/hm-base --effects --focus --out runs/analysis
+
+OUT holds NAME.heads, the heads that --select chose for a run, and effects.csv, synergy.csv and focus.csv, which
+figures.py draws. The scores of every setting are kept in a file: a sweep that was killed goes on where it was.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Literal
-from zlib import crc32
 
 import numpy as np
 import tyro
+from tqdm import tqdm
 
 from shared import rouge
-from shared.data import Example, check_outputs, load, write_json
+from shared.data import load, open_output, write_csv
+from shared.run import one_line_errors, read_flags
+from shared.score import in_lines
 
-from ..config import Boundary
-from ..decode import Setting, all_heads, checksum, collect, decode, encode, read_documents, tag, write_heads
-from ..evaluate import METRICS, Scores, labels_of, load_runs, score
-from ..labels import Labels
-from ..loading import Run, is_run, name_of
+from ..config import Positive
+from ..decode import Setting, all_heads, checksum, decode, encode, read_documents, tag, write_heads
+from ..loading import Run, load_run, load_summarizer, name_of
 from ..masking import PAPER_DECODING, Heads
-from ..oracle import METHODS
-from ..run import Positive, check_fields, one_line_errors, read_flags
 from ..text import Document
 from .focus import focus_rows
 
-# The file of results
+Scores = dict[str, np.ndarray]  # metric -> (n,) a value for each document, or a difference of two
+
+
+def score(texts: Sequence[str], examples: Sequence) -> Scores:
+    """(n,) percentages of every text: F1 of ROUGE-1 and ROUGE-2, and recall of ROUGE-1."""
+    from rouge_score.rouge_scorer import RougeScorer
+
+    references = [[in_lines(reference) for reference in example.references] for example in examples]
+    values, scorer = rouge.score([in_lines(text) for text in texts], references), RougeScorer(["rouge1"], True)
+    pairs = zip(texts, references, strict=True)
+    recalls = [scorer.score_multi([" ".join(r) for r in of_text], text)["rouge1"].recall for text, of_text in pairs]
+    return {m: values[m] for m in ("rouge1", "rouge2")} | {"rouge1_recall": 100 * np.array(recalls)}
 
 
 class Sweep:
     """Scores by setting, from a file if it holds them, else by decoding.
 
     Args:
-        path: the file; lines that are cut off or of something else do not count, a file without any is refused.
+        path: the file; lines that are cut off, or of another `about`, do not count.
         measure: setting -> scores; it decodes.
-        depends: kind of setting -> a checksum of all that its results depend on.
-        documents: of how many documents there are scores; 0 = not known.
+        about: a checksum of all that the scores depend on.
     """
 
-    def __init__(
-        self, path: Path, measure: Callable[[Setting], Scores], depends: Mapping[str, int] = {}, documents: int = 0
-    ):
-        self.path, self.measure, self.depends, self.known = path, measure, depends, {}
-        text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
-        if text and '"kind"' not in text:
-            raise ValueError(f"{path} holds something else than a sweep: give another --sweep-file")
-        for line in text.splitlines():
-            with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    def __init__(self, path: Path, measure: Callable[[Setting], Scores], about: int = 0):
+        self.path, self.measure, self.about, self.known = path, measure, about, {}
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+            with suppress(ValueError):  # a kill has cut it
                 row = json.loads(line)
-                scores = {metric: np.array(values, dtype=float) for metric, values in row["scores"].items()}
-                is_whole = all(v.shape == (documents,) and np.isfinite(v).all() for v in scores.values())
-                if not documents or (is_whole and scores.keys() == {*METRICS, "rouge1_recall"}):
-                    self.known[row["kind"], row["heads"], row["depends"]] = scores
-        if text and not text.endswith("\n"):  # a kill has cut its last line
-            with path.open("a", encoding="utf-8") as file:
-                file.write("\n")
+                if row["about"] == about:
+                    self.known[row["kind"], row["heads"]] = {m: np.array(v) for m, v in row["scores"].items()}
 
-    def run(self, settings: Iterable[Setting], title: str = "") -> list[Scores]:
+    def run(self, settings: Sequence[Setting], title: str = "") -> list[Scores]:
         """Scores of the settings, in their order; what the file does not hold yet is decoded and written to it."""
-        from tqdm import tqdm
-
-        settings = list(settings)
-        keys = {setting: (*setting, self.depends.get(setting.kind, 0)) for setting in settings}
-        missing = [setting for setting, key in keys.items() if key not in self.known]
-        for setting in tqdm(missing, title, unit="setting", disable=not missing):
-            scores = self.known[keys[setting]] = self.measure(setting)
-            row = dict(zip(("kind", "heads", "depends"), keys[setting], strict=True))
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+        keys = [(setting.kind, write_heads(setting.heads)) for setting in settings]
+        missing = {key: setting for key, setting in zip(keys, settings, strict=True) if key not in self.known}
+        for key, setting in tqdm(missing.items(), title, unit="setting", disable=None):
+            self.known[key] = self.measure(setting)
+            row = {"kind": key[0], "heads": key[1], "about": self.about}
+            row["scores"] = {metric: values.tolist() for metric, values in self.known[key].items()}
             with self.path.open("a", encoding="utf-8") as file:
-                print(json.dumps(row | {"scores": {m: values.tolist() for m, values in scores.items()}}), file=file)
-        return [self.known[keys[setting]] for setting in settings]
+                file.write("\n" + json.dumps(row))  # on a line of its own, also behind one that is cut
+        return [self.known[key] for key in keys]
 
 
-def checksums(run: Run, examples: Sequence, documents: Sequence[Document], generation: dict) -> dict[str, int]:
-    """Kind of setting -> a checksum of the weights, texts, references, masks and flags that its results depend on."""
+def fingerprint(run: Run, examples: Sequence, documents: Sequence[Document], generation: dict) -> int:
+    """A checksum of the weights, texts, references, masks and flags that scores depend on."""
     weights = sum(weight.detach().double().abs().sum().item() for weight in run.model.parameters())
-    common = [weights, generation, run.model.generation_config.to_diff_dict(), [d.ids for d in documents]]
-    common += [example.references for example in examples]
-    masks = {kind: [document.keep[kind] for document in documents] for kind in documents[0].keep}
-    kinds = {"plain": None, "uniform": None} | masks
-    return {kind: crc32(json.dumps([common, keep], default=str).encode()) for kind, keep in kinds.items()}
+    about = [weights, generation, run.model.generation_config.to_diff_dict(), [d.ids for d in documents]]
+    about += [[d.masks for d in documents], [example.references for example in examples]]
+    return checksum(json.dumps(about, default=str))
 
 
 # What the paper makes of it
@@ -108,10 +102,8 @@ def gains(sweep: Sweep, sets_of_heads: Sequence[Heads], title: str = "") -> list
 
     D10, the other reading of an improvement: "over_plain" in F1, "recall_over_plain", both over the model as it is.
     """
-    texts = [write_heads(heads) for heads in sets_of_heads]
-    plain, *scores = sweep.run(
-        [Setting("plain"), *(Setting(kind, text) for text in texts for kind in ("oracle", "uniform"))], title
-    )
+    pairs = [Setting(kind, heads) for heads in sets_of_heads for kind in ("oracle", "uniform")]
+    plain, *scores = sweep.run([Setting(), *pairs], title)
     return [
         {metric: oracle[metric] - uniform[metric] for metric in oracle}
         | {"over_plain": oracle["rouge1"] - plain["rouge1"]}
@@ -149,115 +141,32 @@ def sum_of_parts(effects: Effects, layer: int) -> Scores:
     return {metric: sum(part[metric] for part in parts) for metric in parts[0]}
 
 
-def select_heads(
-    sweep: Sweep, effects: Effects, labels: str = "system", group: int = 4
-) -> tuple[str, dict[str, Scores]]:
+def select_heads(sweep: Sweep, effects: Effects, group: int = 4) -> tuple[str, dict[str, Scores]]:
     """Greedy head selection of Section 5: at every layer mask the 4, 8, 12, ... heads of the largest effect.
 
     D11: layer by layer, and without the model as it is among the candidates.
 
     Args:
-        labels: kind of labels to mask by.
         group: how many heads are added at a time; 4 in the paper.
     Returns:
-        the heads with the largest ROUGE-1 + ROUGE-2 F1, of equal sets the one tried first (bottom layer, fewest
-        heads); and the scores of all that was tried.
+        the heads with the largest ROUGE-1 + ROUGE-2 F1 under the tagger's masks, of equal sets the one tried first
+        (bottom layer, fewest heads); and the scores of all that was tried.
     """
     candidates = []
     for layer, order in ranked(effects).items():
         counts = [*range(group, len(order), group), len(order)]
-        candidates += [write_heads({layer: order[:count]}) for count in counts]
-    scores = sweep.run([Setting(labels, text) for text in candidates], "choice of heads")
-    tried = dict(zip(candidates, scores, strict=True))
+        candidates += [{layer: order[:count]} for count in counts]
+    scores = sweep.run([Setting("system", heads) for heads in candidates], "choice of heads")
+    tried = dict(zip(map(write_heads, candidates), scores, strict=True))
     return max(tried, key=lambda text: tried[text]["rouge1"].mean() + tried[text]["rouge2"].mean()), tried
 
 
-# The command
+# The rows of the figures
 
 
-@tyro.conf.configure(tyro.conf.FlagCreatePairsOff)
-@dataclass
-class Options:
-    """The command line."""
-
-    runs: tyro.conf.Positional[tuple[str, ...]]  # summarisers: runs, folders or names of transformers' models
-    select: bool = False  # choose the heads greedily, with masks by the first tagger (Section 5)
-    effects: bool = False  # effects of single heads and of heads together (Figures 2, 3, 6, 7)
-    focus: bool = False  # what the heads attend to (Figures 4, 8-10); CONTENT needs data with a field `pos`
-    tagger: tuple[Path, ...] = ()  # run of a tagger
-    group: Positive = 4  # heads that --select adds at a time (Section 5: 4)
-    data: str = ""  # anything shared.data.load takes; default: the first run's
-    split: str = "validation"  # of the data
-    limit: Positive | None = None  # first N examples only
-    documents: Positive = 1000  # random ones of these (Section 4: 1,000)
-    sweep_file: Path | None = None  # results so far, to go on with; default: RUN/sweep.jsonl
-    method: Literal[("as-trained", *METHODS)] = "as-trained"  # of oracle labels; default: the tagger's, or runs
-    min_run: Positive | None = None  # words of a labelled run, at least; default: as the tagger's, or 1
-    min_keep: int = 5  # tokens that a masked head sees, at least (released code: 5)
-    threshold: Boundary | None = None  # decision boundary in [0, 1); default: the tagger's own
-    decoding: Literal["own", "cnn_dailymail", "nyt", "xsum"] = "own"  # the model's own settings, or Appendix A's
-    max_length: Positive | None = None  # tokens; default: that of --decoding
-    no_repeat_ngram_size: int | None = None  # so many words never twice in this order; default: that of --decoding
-    batch_size: Positive = 32  # documents per batch
-    device: str = "cpu"  # or cuda, mps
-    json: Path | None = None  # write every number here; figures.py and evaluate --heads read it
-
-    def check(self) -> None:
-        """ValueError for values out of range, and for flags that do not go together."""
-        check_fields(self)
-        if not self.runs or not (self.select or self.effects or self.focus):
-            raise ValueError("give the run of a summariser, and --select, --effects or --focus")
-        if self.select and not self.tagger:
-            raise ValueError("--select searches heads by the labels of a tagger: give --tagger RUN")
-        if len({*map(name_of, self.runs)}) < len(self.runs):
-            raise ValueError("two runs have folders of the same name; rename one")
-        if not self.data and not is_run(self.runs[0]):
-            raise ValueError(f"{self.runs[0]} is not a run that knows its data: give --data")
-        if (self.select or self.effects) and not self.sweep_file and (len(self.runs) != 1 or not is_run(self.runs[0])):
-            raise ValueError("there is no one run to keep the sweep in: give one run, or --sweep-file FILE")
-
-    def generation(self) -> dict[str, float]:
-        """Arguments of `generate`: beam 1 (Appendix A: in all analysis experiments), for which no penalty counts."""
-        own = {k: v for k, v in PAPER_DECODING.get(self.decoding, {}).items() if k != "length_penalty"}
-        given = dict(max_length=self.max_length, no_repeat_ngram_size=self.no_repeat_ngram_size)
-        return own | {k: v for k, v in given.items() if v is not None} | {"num_beams": 1}
-
-
-def analyse(
-    run: Run, examples: Sequence[Example], taggers: Mapping[str, Run], labels: Labels, options: Options
-) -> dict:
-    """All that the flags ask for; `options` has paths and flags alone."""
-    generation = options.generation()
-    first = dict(list(taggers.items())[:1]) if options.select else {}
-    tagged = {name: tag(of_tagger, [example.source for example in examples]) for name, of_tagger in first.items()}
-    documents = read_documents(run, examples, labels, tagged)
-    analysis: dict = {"documents": len(examples), "split": options.split, "seed": run.config.seed}
-    analysis["sources"] = [checksum(example.source) for example in examples]
-    analysis["sources_cut"] = sum(document.was_cut for document in documents)
-    if options.select or options.effects:
-        encoded = cache(lambda: list(encode(run.model, documents, options.batch_size)))  # not made if all is known
-
-        def measure(setting: Setting) -> Scores:
-            decoded = decode(run, documents, {"": setting}, encoded(), **generation)
-            return score(collect(decoded, [""], examples)[""], examples)
-
-        path = options.sweep_file or Path(options.runs[0]) / "sweep.jsonl"
-        sweep = Sweep(path, measure, checksums(run, examples, documents, generation), len(examples))
-        effects = content_selection_effects(sweep, all_heads(run.model))
-        analysis["effects"] = [
-            {"layer": layer, "head": head, "rouge1_recall": gain["rouge1_recall"].mean()} | improvement(gain)
-            for (layer, head), gain in effects.items()
-        ]
-        if options.effects:
-            analysis["synergy"], analysis["parts"] = synergy_rows(sweep, effects)
-        for tagger in first:
-            best, tried = select_heads(sweep, effects, f"system:{tagger}", options.group)
-            tried = {"": sweep.run([Setting("plain")])[0]} | tried  # "": the model as it is
-            means = [{"heads": t} | {m: scores[m].mean() for m in METRICS} for t, scores in tried.items()]
-            analysis["selection"] = {"heads": best, "tagger": tagger, "tried": means}
-    if options.focus:
-        analysis["focus"] = focus_rows(run, examples, documents, options.batch_size, **generation)
-    return analysis
+def effect_rows(effects: Effects) -> list[dict]:
+    """Figures 2 and 6: a row for each head."""
+    return [{"layer": layer, "head": head} | improvement(gain) for (layer, head), gain in effects.items()]
 
 
 def improvement(gain: Scores) -> dict:
@@ -265,56 +174,116 @@ def improvement(gain: Scores) -> dict:
     return {"over_uniform": rouge.interval(gain["rouge1"]), "over_plain": rouge.interval(gain["over_plain"])}
 
 
-def synergy_rows(sweep: Sweep, effects: Effects) -> tuple[list[dict], list[dict]]:
-    """Figures 3 and 7: a row per layer and number of heads; a row per layer and baseline (D10), in ROUGE-1 recall."""
+def synergy_rows(sweep: Sweep, effects: Effects) -> list[dict]:
+    """Figures 3 and 7: heads added one by one, in F1; all of a layer and the sum of the parts, in recall (D10)."""
     steps, totals = [], []
     for (layer, heads), gain in synergy(sweep, effects).items():
-        row = {"layer": layer, "count": len(heads), "added": heads[-1]}
-        row |= {"added_effect": effects[layer, heads[-1]]["rouge1"].mean()}
-        steps.append(row | improvement(gain))
-        if len(heads) == sum(of_layer == layer for of_layer, _ in effects):
-            parts = sum_of_parts(effects, layer)
-            for over, metric in (("over_uniform", "rouge1_recall"), ("over_plain", "recall_over_plain")):
-                row = {"layer": layer, "over": over, "together": rouge.interval(gain[metric])}
-                row |= {"parts": rouge.interval(parts[metric]), "p": rouge.paired_test(gain[metric], parts[metric])}
-                totals.append(row)
-    return steps, totals
+        steps.append({"side": "left", "layer": layer, "count": len(heads), "added": heads[-1]} | improvement(gain))
+        if len(heads) < sum(of_layer == layer for of_layer, _ in effects):
+            continue
+        parts = sum_of_parts(effects, layer)
+        for over, metric in (("over_uniform", "rouge1_recall"), ("over_plain", "recall_over_plain")):
+            p = rouge.paired_test(gain[metric], parts[metric])
+            for side, values in (("together", gain[metric]), ("parts", parts[metric])):
+                totals.append({"side": f"right, {side}", "layer": layer, over: rouge.interval(values), "p": p})
+    return steps + totals
 
 
-def report(name: str, analysis: dict) -> str:
-    """What was found, in a few lines: the heads in the order of their effect, and those that were chosen."""
-    lines = [f"{name}: {analysis['documents']} documents of {analysis['split']}, {analysis['sources_cut']} cut"]
-    order = sorted(analysis.get("effects", ()), key=lambda row: -row["over_uniform"]["mean"])
-    best = [f"{row['layer']}:{row['head']} {row['over_uniform']['mean']:+.1f}" for row in order[:8]]
-    lines += [f"  ROUGE-1 of oracle masks over uniform attention, best heads: {', '.join(best)}"] if best else []
-    if chosen := analysis.get("selection"):
-        value = {row["heads"]: row["rouge1"] + row["rouge2"] for row in chosen["tried"]}
-        worse = "; without masks it did better (D11)" if value[""] >= value[chosen["heads"]] else ""
-        lines.append(f"  heads {chosen['heads']} chosen with {chosen['tagger']}{worse}")
-    return "\n".join(lines)
+# The command
+
+
+@dataclass
+class Options:
+    """The command line."""
+
+    runs: tyro.conf.Positional[tuple[str, ...]]  # Summarisers: runs, folders or names of transformers' models.
+    out: Path  # Folder for the results.
+    select: bool = False  # Choose the heads greedily, with masks by the tagger (Section 5).
+    effects: bool = False  # Measure single heads, and heads together (Figures 2, 3, 6, 7).
+    focus: bool = False  # Count what the heads attend to (Figures 4, 8-10); CONTENT needs data with a field `pos`.
+    tagger: Path | None = None  # Run of a tagger.
+    group: Positive = 4  # Heads that --select adds at a time (Section 5: 4).
+    data: str = ""  # Anything that shared.data.load takes; default: the first run's data.
+    split: str = "validation"  # Split of the data.
+    documents: Positive = 1000  # Random documents of the split (Section 4: 1,000).
+    min_keep: int = 5  # Tokens that a masked head sees, at least (released code: 5).
+    decoding: Literal["own", "cnn_dailymail", "nyt", "xsum"] = "own"  # The model's settings, or those of Appendix A.
+    no_repeat_ngram_size: int | None = None  # So many words never come twice in a row; default: those of --decoding.
+    batch_size: Positive = 32  # Documents decoded together.
+    sweep_file: Path | None = None  # Scores so far, to go on with; default: OUT/NAME.jsonl.
+    overwrite: bool = False  # Replace the results of --out if they exist.
+
+    def check(self) -> None:
+        """ValueError for flags that do not go together."""
+        if not self.runs or not (self.select or self.effects or self.focus):
+            raise ValueError("give the run of a summariser, and --select, --effects or --focus")
+        if self.select and not self.tagger:
+            raise ValueError("--select searches heads by the labels of a tagger: give --tagger RUN")
+
+    def generation(self) -> dict[str, float]:
+        """Arguments of `generate`: beam 1 (Appendix A: in all analysis experiments), for which no penalty counts."""
+        own = {k: v for k, v in PAPER_DECODING.get(self.decoding, {}).items() if k != "length_penalty"}
+        repeat = {} if self.no_repeat_ngram_size is None else {"no_repeat_ngram_size": self.no_repeat_ngram_size}
+        return own | repeat | {"num_beams": 1}
+
+
+def analyse(run: Run, examples: Sequence, tagger: Run | None, options: Options, path: Path) -> dict:
+    """All that the flags ask for: rows of the CSVs, "heads", and "said", a line about them."""
+    generation, result = options.generation(), {}
+    tagged = {"system": tag(tagger, [example.source for example in examples])} if tagger else {}
+    min_run = tagger.config.min_run if tagger else 1
+    documents = read_documents(run, examples, tagged, True, min_run, options.min_keep)
+    if options.focus:
+        result["focus"] = focus_rows(run, examples, documents, options.batch_size, **generation)
+    if not (options.select or options.effects):
+        return result
+    encoded = cache(lambda: list(encode(run.model, documents, options.batch_size)))  # not made if all is known
+
+    def measure(setting: Setting) -> Scores:
+        texts = {i: text for _, i, _, text in decode(run, documents, {"": setting}, encoded(), **generation)}
+        return score([texts[i] for i in range(len(examples))], examples)
+
+    sweep = Sweep(path, measure, fingerprint(run, examples, documents, generation))
+    effects = content_selection_effects(sweep, all_heads(run.model))
+    if options.effects:
+        result |= {"effects": effect_rows(effects), "synergy": synergy_rows(sweep, effects)}
+    if options.select:
+        result["heads"], tried = select_heads(sweep, effects, options.group)
+        values = {heads: s["rouge1"].mean() + s["rouge2"].mean() for heads, s in tried.items()}
+        [plain] = sweep.run([Setting()])
+        is_worse = plain["rouge1"].mean() + plain["rouge2"].mean() >= values[result["heads"]]
+        result["said"] = f"heads {result['heads']}" + ("; without masks it did better (D11)" if is_worse else "")
+    return result
 
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    options = read_flags(Options, arguments, prog=f"python -m {__package__}.sweep", description=__doc__)
-    options.check()
+    options = read_flags(Options, arguments, __doc__)
     import transformers
 
     transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    summarizers, taggers = load_runs(options)
-    data = options.data or next(iter(summarizers.values())).config.data
-    inputs = [data, *Path(data).glob("*.jsonl")]
-    check_outputs(options.sweep_file, inputs=inputs)
-    check_outputs(options.json, inputs=[*inputs, *options.runs, *options.tagger, options.sweep_file or ""])
-    examples = sample(load(data, options.split, options.limit), options.documents)
-    rouge.check_references(examples)
-    labels, analyses = labels_of(options, taggers), {}
-    for name, run in summarizers.items():
-        analyses[name] = analyse(run, examples, taggers, labels, options) | {"data": data}
-        print(report(name, analyses[name]), flush=True)
-    if options.json:
-        write_json(options.json, {"analysis": analyses, "systems": {}})
+    tagger = load_run(options.tagger, "tagger") if options.tagger else None
+    tables: dict[str, list] = {"effects": [], "synergy": [], "focus": []}
+    options.out.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        asked = ["effects", "synergy"] * options.effects + ["focus"] * options.focus
+        paths = {name: options.out / f"{name}.csv" for name in asked}
+        files = {name: stack.enter_context(open_output(path, options.overwrite)) for name, path in paths.items()}
+        for run_name in options.runs:
+            run, name = load_summarizer(run_name), name_of(run_name)
+            data = options.data or run.config.data
+            examples = sample(load(data, options.split), options.documents)
+            path = options.sweep_file or options.out / f"{name}.jsonl"
+            result = analyse(run, examples, tagger, options, path)
+            system = f"{name} (seed {run.config.seed}) on {Path(data).name}, {len(examples)} {options.split} documents"
+            for table in files:
+                tables[table] += [{"system": system} | row for row in result[table]]
+            if options.select:
+                with open_output(options.out / f"{name}.heads", options.overwrite) as file:
+                    print(result["heads"], file=file)
+                print(f"{name}: {result['said']}, {len(examples)} documents of {options.split}", flush=True)
+        for table, file in files.items():
+            write_csv(file, tables[table])
 
 
 if __name__ == "__main__":

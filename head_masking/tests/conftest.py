@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from transformers import BartConfig, BartForConditionalGeneration, BertConfig, BertModel, logging
 
+from ..config import TrainConfig
 from ..text import Document
 
 torch.set_num_threads(1)
@@ -15,6 +16,12 @@ huggingface_hub.constants.HF_HUB_OFFLINE = True  # the package has imported it: 
 logging.set_verbosity_error()
 logging.disable_progress_bar()
 
+DATA = "toy:count=24,seed=5"
+SMALL = TrainConfig(
+    data=DATA, width=16, feed_forward=16, vocabulary=500, dropout=0.1, batch_size=8, steps=6,
+    save_every=2, warmup=2, max_target=24,
+)  # fmt: skip
+TAGGER = TrainConfig(task="tagger", data=DATA, batch_size=8, steps=12, save_every=3, warmup=1, learning_rate=0.01)
 SIZES = dict(
     vocab_size=31, d_model=16, encoder_layers=1, decoder_layers=2, encoder_ffn_dim=24, decoder_ffn_dim=24,
     encoder_attention_heads=4, decoder_attention_heads=4, max_position_embeddings=32, init_std=0.4,
@@ -86,14 +93,13 @@ def encoder() -> BertModel:
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory):
-    """Two summarisers, base and half, and two taggers, tagger and weak, hardly trained."""
+    """Two summarisers, base-0 and base-1, and two taggers, tagger and weak, hardly trained."""
     from ..train import train
-    from .test_train import SMALL, TAGGER
 
     folder = tmp_path_factory.mktemp("runs")
-    train(SMALL, folder / "base")
-    train(replace(SMALL, examples=12, steps=2, seed=1), folder / "half")
-    tagger = replace(TAGGER, encoder=str(folder / "base"))
+    train(SMALL, folder / "base-0")
+    train(replace(SMALL, examples=12, steps=2, seed=1), folder / "base-1")
+    tagger = replace(TAGGER, encoder=str(folder / "base-0"))
     train(tagger, folder / "tagger")
-    train(replace(tagger, examples=12, steps=6, max_source=40, min_run=2, oracle="newsroom"), folder / "weak")
+    train(replace(tagger, examples=12, steps=6, max_source=40, min_run=2), folder / "weak")
     return folder

@@ -59,24 +59,6 @@ def common_runs(source, summary, min_length=1):
             free_source[i + k] = free_summary[j + k] = False
 
 
-def fragments(source, summary, min_length=1):
-    """Extractive fragments: try every length at every place of the source."""
-    source, summary = [w.lower() for w in source], [w.lower() for w in summary]
-    marked, j = [False] * len(source), 0
-    while j < len(summary):
-        found = []
-        for n in range(1, len(summary) - j + 1):
-            for i in range(len(source) - n + 1):
-                if source[i : i + n] == summary[j : j + n]:
-                    found.append((-n, i))
-        n, i = min(found, default=(0, 0))
-        if -n >= min_length:
-            for k in range(-n):
-                marked[i + k] = True
-        j += max(-n, 1)
-    return marked
-
-
 def keep_at_least(scores, threshold, padding, min_keep):
     """The released fallback for one document that has a score above 0; scores are distinct."""
     places = [place for place in range(len(scores)) if not padding[place]]

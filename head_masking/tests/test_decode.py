@@ -2,34 +2,31 @@
 
 import json
 from contextlib import nullcontext
-from types import SimpleNamespace
+from dataclasses import replace
 
 import pytest
 import torch
 from transformers import BartConfig, BartForConditionalGeneration, BertConfig, BertModel
 
+pytest.importorskip("shared")
+
+from shared.data import Example, load
+
 from ..config import TrainConfig
-from ..decode import (
-    Setting,
-    all_heads,
-    collect,
-    decode,
-    default_heads,
-    encode,
-    find_heads,
-    read_heads,
-    write_heads,
-)
-from ..loading import Run
+from ..decode import Setting, all_heads, decode, encode, find_heads, read_documents, read_heads, tag, write_heads
+from ..labels import Tagged, kept, selected_words, tagging_counts
+from ..loading import Run, load_run
 from ..masking import mask_heads, uniform_heads
+from ..oracle import longest_common_runs, word_spans
 from ..text import Document
+from .conftest import DATA
 
 FLAGS = dict(num_beams=2, max_new_tokens=8)
 SETTINGS = [
     Setting("plain"),
-    Setting("uniform", "1:0,2:1-3"),
-    Setting("oracle", "1:0-3"),
-    Setting("system", "1:1,2:0-2"),
+    Setting("uniform", {1: [0], 2: [1, 2, 3]}),
+    Setting("oracle", {1: [0, 1, 2, 3]}),
+    Setting("system", {1: [1], 2: [0, 1, 2]}),
 ]
 
 
@@ -58,13 +55,15 @@ def test_other_texts_are_no_heads(text):
 
 def test_heads_of_a_model(bart):
     """All, the top layer, a list, the name of a data set in Appendix B; what the model does not have is refused."""
+    run = Run(TrainConfig(), bart, None)
     assert all_heads(bart) == {1: [0, 1, 2, 3], 2: [0, 1, 2, 3]}
-    assert find_heads("top", bart) == "2:0-3" and find_heads("2:1,0", bart) == "2:0-1"
+    assert find_heads("top", run) == {2: [0, 1, 2, 3]} and find_heads("2:1,0", run) == {2: [0, 1]}
     with torch.device("meta"):
-        assert find_heads("xsum", BartForConditionalGeneration(BartConfig())) == "3:1-4,6-9,11,13-15"
+        large = Run(TrainConfig(), BartForConditionalGeneration(BartConfig()), None)
+    assert write_heads(find_heads("xsum", large)) == "3:1-4,6-9,11,13-15"
     for text in ("xsum", "3:0", "1:4"):
         with pytest.raises(ValueError, match="does not exist|has no head"):
-            find_heads(text, bart)
+            find_heads(text, run)
     with pytest.raises(ValueError, match="no cross-attention"):
         all_heads(BertModel(BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, vocab_size=9)))
 
@@ -84,8 +83,7 @@ def test_d14_default_heads_are_those_of_appendix_b(data, layers, heads):
     """D14: of a BART-large by the data that it learned; of other data or another size all heads of the top layer."""
     with torch.device("meta"):
         model = BartForConditionalGeneration(BartConfig(decoder_layers=layers))
-    run = Run(TrainConfig(data=data), model, None)
-    assert find_heads(default_heads(run), model) == heads
+    assert write_heads(find_heads("", Run(TrainConfig(data=data), model, None))) == heads
 
 
 # Decoding
@@ -101,9 +99,8 @@ class Words:
 def decode_alone(bart, document: Document, setting: Setting) -> list[int]:
     """`generate` from token ids, one document by itself, no memory handed over."""
     ids = torch.tensor([document.ids])
-    heads = read_heads(setting.heads) if setting.heads else {}
-    contexts = {"plain": nullcontext, "uniform": lambda: uniform_heads(bart, heads)}
-    masked = lambda: mask_heads(bart, heads, torch.tensor([document.keep[setting.kind]]))  # noqa: E731
+    contexts = {"plain": nullcontext, "uniform": lambda: uniform_heads(bart, setting.heads)}
+    masked = lambda: mask_heads(bart, setting.heads, torch.tensor([document.masks[setting.kind]]))  # noqa: E731
     with contexts.get(setting.kind, masked)():
         return bart.generate(ids, **FLAGS)[0].tolist()
 
@@ -145,14 +142,89 @@ def test_summaries_end_where_they_end(bart, documents, monkeypatch):
     assert sorted(row for row, _ in found.values()) == [[2, 5, 1, 6, 2], [2, 7, 2]]
 
 
-def test_texts_come_in_the_order_of_the_documents_and_are_written_as_they_come(tmp_path):
-    examples = [SimpleNamespace(id=f"n{i}", target=f"t{i}") for i in range(3)]
+# Labels
 
-    def decoded():
-        for i in (2, 0, 1):
-            assert len((tmp_path / "x.jsonl").read_text().splitlines()) == {2: 0, 0: 1, 1: 2}[i]
-            yield "x", i, [i], f"text {i}"
 
-    assert collect(decoded(), ["x"], examples, tmp_path) == {"x": ["text 0", "text 1", "text 2"]}
-    rows = [json.loads(line) for line in (tmp_path / "x.jsonl").read_text().splitlines()]
-    assert rows[0] == {"id": "n2", "prediction": "text 2", "reference": "t2"}
+def example(source: str, target: str) -> Example:
+    return Example(id=source, document=[source], summary=[target], references=[[target]])
+
+
+@pytest.fixture(scope="module")
+def examples() -> list[Example]:
+    return load(DATA, "test", 6)
+
+
+def test_a_batch_is_tagged_as_its_documents_alone(runs, examples):
+    """In the order of the documents; the scores are the tagger's probabilities."""
+    run = load_run(runs / "tagger")
+    together, alone = (tag(run, [text.source for text in examples], size) for size in (4, 1))
+    for text, one, other in zip(examples, together, alone, strict=True):
+        torch.testing.assert_close(torch.tensor(one.scores), torch.tensor(other.scores), atol=1e-5, rtol=0)
+        ids = torch.tensor([run.tokenizer(text.source)["input_ids"]])
+        expected = run.model(ids, torch.ones_like(ids, dtype=torch.bool)).sigmoid()[0].tolist()
+        assert one.scores == pytest.approx(expected, abs=1e-5) and len(one.offsets) == len(one.scores)
+        assert one.threshold == pytest.approx(run.model.threshold.item()) and not one.was_cut
+    run.model.threshold.fill_(0.27)
+    [cut] = tag(run._replace(config=replace(run.config, max_source=9)), [examples[0].source])
+    assert cut.threshold == 0.27 and cut.was_cut and len(cut.scores) == 9
+
+
+def test_oracle_documents_keep_the_words_of_the_longest_runs(runs, examples):
+    """What masked heads see, read back from the tokens, are the words that the oracle marks."""
+    run = load_run(runs / "base-0")
+    for text, document in zip(examples, read_documents(run, examples, oracle=True), strict=True):
+        words, target = (text.source.split(), text.target.split())
+        spans = word_spans(text.source)
+        assert [text.source[a:b] for a, b in spans] == words  # in toy they are the same
+        expected = {span for span, mark in zip(spans, longest_common_runs(words, target), strict=True) if mark}
+        seen = [place for place, keep in zip(document.offsets, document.masks["oracle"], strict=True) if keep]
+        assert all(any(a <= start and end <= b for a, b in expected) for start, end in seen)
+        assert sum(end - start for start, end in seen) == sum(b - a for a, b in expected) and not document.was_cut
+
+
+def test_oracle_masks_have_the_positions_that_are_asked_for(runs):
+    """One word of the reference: its pieces alone, or none, and the fallback fills up to --min-keep."""
+    run = load_run(runs / "base-0")
+    for reference, least in (("storm", 0), ("storm", 5), ("xyz", 0), ("xyz", 7)):
+        texts = [example("a storm hit the quiet town on Monday morning", reference)]
+        [document] = read_documents(run, texts, oracle=True, min_keep=least)
+        pieces = len(run.tokenizer("a storm")["input_ids"]) - len(run.tokenizer("a")["input_ids"])
+        assert sum(document.masks["oracle"]) == (pieces if reference == "storm" else least)
+
+
+def test_system_documents_keep_what_scores_over_the_threshold(runs, examples):
+    """One word scores high: its tokens alone are kept, or with the fallback at least five; cut where it is cut."""
+    run, text = load_run(runs / "base-0"), examples[0]
+    spans = word_spans(text.source)
+    tagged = {"t": [Tagged([0.1, 0.9, *[0.2] * (len(spans) - 2)], spans, 0.5)]}
+    for min_keep in (0, 5):
+        [document] = read_documents(run, [text], tagged, min_keep=min_keep)
+        [start, end] = spans[1]
+        inside = {i for i, (a, b) in enumerate(document.offsets) if start <= a < b <= end}
+        seen = {i for i, keep in enumerate(document.masks["t"]) if keep}
+        assert inside <= seen and (seen == inside if min_keep == 0 else len(seen) >= 5)
+        assert 0 not in seen and len(document.ids) - 1 not in seen and document.masks.keys() == {"t"}
+    short = run._replace(config=replace(run.config, max_source=50))
+    [document] = read_documents(short, [text], tagged)
+    assert document.was_cut and len(document.ids) == len(document.masks["t"]) == 50
+
+
+def test_labels_that_select_nothing_fall_back_on_the_same_positions_each_time():
+    """An oracle without any match: five positions at random, by the document's number, so that a sweep can resume."""
+    first = kept([0.0] * 40, 0.0, 5, seed=3)
+    assert sum(first) == 5 and kept([0.0] * 40, 0.0, 5, seed=3) == first != kept([0.0] * 40, 0.0, 5, seed=4)
+    assert kept([0.0, 0.3, 0.31], 0.3, 0, seed=0) == [False, False, True]
+
+
+def test_token_f1_by_hand():
+    """Oracle: "red cats" of five words; the tagger says cats, dogs and run. Special tokens do not count."""
+    places = [(0, 0), (0, 3), (4, 8), (9, 12), (13, 17), (18, 21), (0, 0)]
+    tagged = Tagged([0.9, 0.2, 0.6, 0.5, 0.7, 0.8, 0.9], places, 0.5)
+    assert tagging_counts(tagged, "red cats and dogs run", "Red cats") == {
+        "token_f1": [2, 5],
+        "precision": [1, 3],
+        "recall": [1, 2],
+        "selected": [3, 5],
+        "f1_of_all": [4, 7],
+    }
+    assert selected_words("red cats and dogs run", tagged) == "cats dogs run"

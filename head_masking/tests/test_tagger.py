@@ -2,9 +2,11 @@
 
 import math
 import random
+from types import SimpleNamespace
 
 import pytest
 import torch
+import torch.fx.experimental._config
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
@@ -71,6 +73,25 @@ def test_a_document_alone_is_a_row_of_a_padded_batch(tagger):
         alone = tagger(ids[row : row + 1, :length], keep[row : row + 1, :length])[0]
         torch.testing.assert_close(together[row, :length], alone, atol=1e-4, rtol=1e-4)
     assert together.isfinite().all()
+
+
+class Embeddings(torch.nn.Embedding):
+    """An encoder without attention."""
+
+    config, dtype = SimpleNamespace(hidden_size=16), torch.float32
+
+    def forward(self, input_ids, attention_mask):
+        return SimpleNamespace(last_hidden_state=super().forward(input_ids) * attention_mask.unsqueeze(-1))
+
+
+def test_forward_and_backward_run_on_the_device_of_the_inputs(monkeypatch):
+    """On the device "meta", which refuses to be mixed with another, as a GPU does; a place taken by a mask is all."""
+    monkeypatch.setattr(torch.fx.experimental._config, "meta_nonzero_assume_all_nonzero", True)
+    with torch.device("meta"):
+        tagger = Tagger(Embeddings(50, 16), hidden=8, train_encoder=True).train()
+        ids, keep = torch.zeros(2, 600, dtype=torch.long), torch.ones(2, 600, dtype=torch.bool)
+    tagging_loss(tagger(ids, keep), keep, keep).backward()
+    assert all(weight.grad.device.type == "meta" for weight in tagger.parameters())
 
 
 # Windows

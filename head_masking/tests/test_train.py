@@ -1,10 +1,9 @@
-"""Training both tasks: what is learned, resuming, loading, presets, and what bad input gets."""
+"""Training both tasks: what is learned, loading, presets, and what is refused."""
 
 import json
 import shutil
-import subprocess
-import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -15,28 +14,22 @@ pytest.importorskip("shared")
 
 from accelerate import Accelerator
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForSeq2SeqLM, BertConfig
+from transformers import AutoModelForSeq2SeqLM, BertConfig, DataCollatorForSeq2Seq
 from transformers import BertModel as Bert
 
-from shared.data import load, write_jsonl
+from shared.data import load
+from shared.run import check
+from shared.run import parse as parse_flags
 
+from .. import loading
 from .. import train as training
 from ..config import PRESETS, TrainConfig, learning_rate
 from ..loading import load_run, load_summarizer
 from ..oracle import oracle_labels, token_labels
-from ..run import parse as parse_flags
-from ..tagger import best_threshold
-from ..text import LengthBatches, encode_document, train_tokenizer
-from ..train import main, objective, train
-
-DATA = "toy:count=24,seed=5"
-SMALL = TrainConfig(
-    data=DATA, width=16, feed_forward=16, heads=4, layers=2, vocabulary=500, dropout=0.1, batch_size=8, steps=6,
-    save_every=2, warmup=2, max_target=24,
-)  # fmt: skip
-TAGGER = TrainConfig(
-    task="tagger", data=DATA, hidden=8, batch_size=8, steps=12, save_every=3, warmup=1, learning_rate=0.01
-)
+from ..tagger import Tagger, best_threshold
+from ..text import Items, LengthBatches, encode_document, train_tokenizer
+from ..train import main, objective, train, validate, what_it_learned
+from .conftest import DATA, SMALL, TAGGER
 
 
 def parse(flags: list[str]):
@@ -46,7 +39,7 @@ def parse(flags: list[str]):
 @pytest.fixture
 def base(runs) -> Path:
     """A finished summarizer."""
-    return runs / "base"
+    return runs / "base-0"
 
 
 @pytest.fixture
@@ -89,7 +82,10 @@ def test_learning_rates():
 
 def test_batches_hold_every_item_once_an_epoch_and_are_of_like_length():
     """Endlessly, in another order each epoch and with another seed."""
-    items = [{"input_ids": [0] * length} for length in range(1, 42)]
+    items = Items()
+    for length in range(1, 42):
+        items.append([7] * length, [length])
+    assert len(items) == 41 and items[40] == {"input_ids": [7] * 41, "labels": [41]}
     first, second, other = ([*islice(LengthBatches(items, 8, seed), 12)] for seed in (0, 0, 1))
     for batches in (first[:6], first[6:]):
         assert sorted(sum(batches, [])) == list(range(41))
@@ -119,7 +115,7 @@ def test_a_summarizer_loads_as_any_model_of_transformers(base):
     for other in (plain, load_summarizer(base / "model").model):
         assert equal(run.model.state_dict(), other.state_dict())
         assert (other.generation_config.num_beams, other.generation_config.max_length) == (5, 24)
-    assert not run.model.training and len(run.tokenizer) == run.model.config.vocab_size and run.trained_on == 24
+    assert not run.model.training and len(run.tokenizer) == run.model.config.vocab_size
 
 
 def test_a_summarizer_is_fine_tuned_from_a_folder(base, tmp_path):
@@ -183,14 +179,13 @@ def test_any_encoder_of_transformers(tmp_path):
     main(["--preset", "tagger", "--out", str(tmp_path / "run"), *flags])
     run = load_run(tmp_path / "run", "tagger")
     assert type(run.model.encoder) is Bert and 0.1 <= run.model.threshold <= 0.41
-    assert run.config.hidden == 512  # the preset's
 
 
 def test_early_stopping_takes_the_best_weights(tagger_config, tmp_path, monkeypatch):
     """Appendix A: stop after 2 validations without improvement; what is written is the best, not the last."""
-    losses = iter([3.0, 1.0, 2.0, 1.5, 0.1])
+    losses = iter([3.0, 1.0, 2.0, 1.5, 0.1, 0.1])
     validate = training.validate
-    monkeypatch.setattr(training, "validate", lambda *a: validate(*a) | {"validation_loss": next(losses)})
+    monkeypatch.setattr(training, "validate", lambda *a, **k: validate(*a) | {"validation_loss": next(losses)})
     config = replace(tagger_config, steps=60)
     train(replace(config, patience=2), tmp_path / "run")
     assert [row["validation_loss"] for row in log(tmp_path / "run")[1:]] == [3.0, 1.0, 2.0, 1.5]
@@ -217,7 +212,8 @@ def test_d13_an_update_is_the_mean_over_micro_batches_clipped(tagger_config, tmp
     monkeypatch.setattr(torch.optim, "AdamW", lambda p, **options: seen.update(options) or adam(p, **options))
     clip = Accelerator.clip_grad_norm_
     monkeypatch.setattr(Accelerator, "clip_grad_norm_", lambda *a: clipped.append(a[2]) or clip(*a))
-    config = replace(tagger_config, tagger_dropout=0.0, steps=2, weight_decay=0.01)
+    monkeypatch.setattr(loading, "Tagger", partial(Tagger, dropout=0.0))
+    config = replace(tagger_config, steps=2, weight_decay=0.01)
     config = replace(config, batch_size=12)
     train(replace(config, batch_size=24, clip=2.0), tmp_path / "one")
     train(replace(config, accumulate=2, clip=0.0), tmp_path / "two")
@@ -226,64 +222,6 @@ def test_d13_an_update_is_the_mean_over_micro_batches_clipped(tagger_config, tmp
     assert (one - two).abs().mean() < 0.3 * (one - half).abs().mean()
     assert seen == {"lr": 0.0, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01}
     assert clipped == [2.0, 2.0, 1e5, 1e5]  # 0 turns it off, once an update
-
-
-def test_two_processes_train_like_one_that_accumulates_twice_as_much(tmp_path):
-    """Two CPU processes make the update of one process with twice the batch."""
-    top = Path(training.__file__).parents[len(training.__name__.split(".")) - 1]
-    config = replace(SMALL, data="toy:count=12", dropout=0.0, steps=2, batch_size=4, max_source=40)
-    train(replace(config, accumulate=2), tmp_path / "one")
-    changed = {name: value for name, value in asdict(config).items() if value != getattr(TrainConfig(), name)}
-    flags = [text for name, value in changed.items() for text in ("--" + name.replace("_", "-"), str(value))]
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command = [*launch, "-m", training.__name__, "--out", tmp_path / "two", *flags]
-    done = subprocess.run(command, cwd=top, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    one, two = (weights(tmp_path / run) for run in ("one", "two"))
-    for name in one:
-        if not name.endswith("k_proj.bias"):  # its gradient is zero (softmax is shift-invariant): Adam scales rounding
-            torch.testing.assert_close(one[name], two[name], rtol=1e-3, atol=1e-4)
-
-
-# Resuming
-
-
-class Killed(BaseException):
-    pass
-
-
-@pytest.mark.parametrize(("task", "step"), [("summarizer", 4), ("tagger", 0), ("init", 4), ("patience", 4)])
-def test_a_killed_run_resumes_to_the_same_bits(tmp_path, monkeypatch, base, tagger_config, task, step):
-    """Kill and --resume gives bitwise the weights of a run that was never killed, also before its first checkpoint."""
-    config = {
-        "summarizer": SMALL,
-        "tagger": replace(tagger_config, train_encoder=True, steps=6),
-        "init": replace(SMALL, init=str(base)),
-        "patience": replace(tagger_config, patience=2, save_every=2, learning_rate=0.3),
-    }[task]
-    train(config, tmp_path / "whole")
-    rate = training.learning_rate
-
-    def kill(at, config):
-        if at == step:
-            raise Killed
-        return rate(at, config)
-
-    monkeypatch.setattr(training, "learning_rate", kill)
-    with pytest.raises(Killed):
-        train(config, tmp_path / "killed")
-    monkeypatch.undo()
-    load_run(tmp_path / "killed")  # it can be evaluated
-    train(config, tmp_path / "killed", resume=True)
-    assert equal(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
-    assert log(tmp_path / "whole") == log(tmp_path / "killed")
-
-
-def test_a_run_in_training_is_read_from_its_last_checkpoint(base, tmp_path, capsys):
-    shutil.copytree(base, tmp_path / "run")
-    (tmp_path / "run/model/model.safetensors").unlink()
-    assert equal(load_run(tmp_path / "run").model.state_dict(), load_run(base).model.state_dict())
-    assert "is not finished: reading" in capsys.readouterr().err
 
 
 def test_init_takes_weights_and_values_of_its_run(base, tagger_run, tmp_path):
@@ -322,15 +260,18 @@ def test_presets_hold_the_papers_values():
         "tagger": dict(task="tagger", steps=1000, learning_rate=5e-4, schedule="constant", save_every=0, patience=2),
         "paper": bart,
         "paper-nyt": bart | {"data": "nyt", "steps": 30_000},
-        "paper-xsum": bart | {"data": "xsum", "steps": 15_000, "accumulate": 16},
+        "paper-xsum": bart | {"data": "xsum", "steps": 15_000, "batch_size": 4, "accumulate": 16},
         "paper-tagger": tagger,
         "paper-tagger-nyt": tagger | {"data": "nyt"},
         "paper-tagger-xsum": tagger | {"data": "xsum"},
     }
+    # fairseq's batches have 2,048 tokens: 2 documents of CNN/DailyMail and NYT, cut at 1,024, or 4 of XSum.
+    assert all(PRESETS[name]["batch_size"] * PRESETS[name]["accumulate"] == 64 for name in ("paper", "paper-xsum"))
     assert tagger["batch_size"] * tagger["accumulate"] == 128
+    for preset in PRESETS.values():
+        check(TrainConfig(encoder="x", **preset) if preset == PRESETS["tagger"] else TrainConfig(**preset))
     config = TrainConfig(**tagger)
-    config.check()
-    assert (config.hidden, config.tagger_dropout, config.max_source) == (512, 0.1, 1024)  # released code
+    assert config.max_source == 1024  # released code
     assert config.activation == "tanh"  # Section 5; D6: released code has ReLU
     assert not config.train_encoder  # Appendix A: RoBERTa is fixed
 
@@ -342,17 +283,9 @@ def test_presets_hold_the_papers_values():
         ({"encoder": "x"}, "--encoder has no meaning for --task summarizer"),
         ({"task": "tagger", "encoder": "x", "model": "x"}, "--model has no meaning for --task tagger"),
         ({"learning_rate": float("nan")}, "--learning-rate is nan"),
-        ({"dropout": 2.0}, "--dropout is 2"),
-        ({"vocabulary": 1}, "--vocabulary is 1"),
         ({"max_source": 2}, "--max-source is 2"),
         ({"max_source": 2000}, "must not exceed --positions, which is 1024"),
-        ({"oracle": "other"}, "one of runs, newsroom, lcs"),
-        ({"heads": 3}, "--width 128 is not a multiple of --heads 3"),
-        ({"width": 0}, "--width is 0"),
-        ({"learning_rate": 1e300}, "--learning-rate is 1e"),
-        ({"seed": -1}, "--seed is -1"),
-        ({"min_run": 0}, "--min-run is 0"),
-        ({"steps": 10**12}, "--steps is 1000000000000"),
+        ({"width": 30}, "--width 30 is not a multiple of 4"),
     ],
 )
 def test_values_out_of_range_are_refused_and_leave_nothing(tmp_path, change, message):
@@ -365,7 +298,6 @@ def test_a_loss_that_is_not_finite_stops_the_training(tagger_config, tmp_path, m
     monkeypatch.setattr(training, "objective", lambda logits, *_: logits.sum() * float("nan"))
     with pytest.raises(ValueError, match="the loss is nan at step 1; .* keeps its last checkpoint"):
         train(tagger_config, tmp_path / "run")
-    assert (tmp_path / "run/checkpoints/00000000").exists()
 
 
 def test_models_out_of_reach_are_named_with_the_remedy(tmp_path, capsys):
@@ -399,101 +331,30 @@ def test_weights_that_do_not_fit_are_refused_and_not_filled_at_random(base, tmp_
     assert not (tmp_path / "new").exists()
 
 
-def test_other_training_data_are_noticed(base, tmp_path):
-    """A run goes on with the documents that it began with, or not at all."""
-    data = tmp_path / "data"
-    data.mkdir()
-    for split in ("train", "validation"):
-        write_jsonl(
-            data / f"{split}.jsonl", [{"source": f"a storm hit {n} towns .", "target": "a storm ."} for n in "123"]
-        )
-    config = replace(SMALL, init=str(base), data=str(data), steps=1)
-    train(config, tmp_path / "run")
-    (data / "train.jsonl").write_text((data / "train.jsonl").read_text().replace("storm", "flood"))
-    with pytest.raises(ValueError, match="training data are no longer those"):
-        train(replace(config, steps=2), tmp_path / "run", resume=True)
-
-
-@pytest.mark.parametrize("where", ["run", "run/model"])
-def test_code_in_a_folder_is_never_run_and_nobody_is_asked(base, tmp_path, monkeypatch, where):
+def test_code_in_a_folder_is_never_run_and_nobody_is_asked(base, tmp_path, monkeypatch):
     """Not of the model's configuration, nor of the tokenizer's; the answer would be read from the documents."""
-    shutil.copytree(base, tmp_path / "run")
-    for name in ("model", "tokenizer"):
-        folder = tmp_path / "run" / name
-        (folder / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Any: pass\n")
-        for file in ("config.json", "tokenizer_config.json"):
-            if (folder / file).exists():
-                values = json.loads((folder / file).read_text())
-                kinds = ("AutoConfig", "AutoModelForSeq2SeqLM", "AutoTokenizer")
-                values |= {
-                    "model_type": "evil",
-                    "tokenizer_class": "Evil",
-                    "auto_map": dict.fromkeys(kinds, "evil.Any"),
-                }
-                (folder / file).write_text(json.dumps(values))
+    shutil.copytree(base / "model", folder := tmp_path / "bart")
+    (folder / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Any: pass\n")
+    for file in ("config.json", "tokenizer_config.json"):
+        values = json.loads((folder / file).read_text()) | {"model_type": "evil", "tokenizer_class": "Evil"}
+        kinds = ("AutoConfig", "AutoModelForSeq2SeqLM", "AutoTokenizer")
+        (folder / file).write_text(json.dumps(values | {"auto_map": dict.fromkeys(kinds, "evil.Any")}))
     monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("asked"))
     with pytest.raises(ValueError, match="cannot load"):
-        load_summarizer(tmp_path / where)
+        load_summarizer(folder)
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "message"),
-    [
-        ("model/config.json", {"d_model": 10**30}, "d_model is larger than that of any model"),
-        ("model/config.json", {"decoder_attention_heads": -1}, "cannot be used"),
-        ("model/generation_config.json", {"eos_token_id": "abc"}, "cannot be used .*: are its tokenizer"),
-        ("model/generation_config.json", {"use_cache": 0}, "use_cache is 0, not true or false"),
-        ("model/generation_config.json", None, "cannot load .*generation_config.json"),
-        ("tokenizer/tokenizer_config.json", {"pad_token": None}, "cannot be used"),
-        ("tokenizer/tokenizer.json", {"Ġstorm": 500}, "the tokenizer has token 500, the model knows 500"),
-    ],
-)
-def test_a_file_that_does_not_fit_its_weights_is_named_before_any_work(base, tmp_path, name, change, message):
-    """In a run, and in a folder of transformers beside it, which would be decoded until it breaks or for ever."""
-    shutil.copytree(base, tmp_path / "run")
-    for path in {tmp_path / "run" / name, tmp_path / "run/model" / Path(name).name}:
-        text = path.read_text()
-        values = json.loads(text)
-        (values["model"]["vocab"] if "vocab" in values.get("model", {}) else values).update(change or {})
-        path.write_text(json.dumps(values) if change else text[:30])
-    for where in ("run", "run/model"):
-        with pytest.raises(ValueError, match=message) as error:
-            load_summarizer(tmp_path / where)
-        assert len(str(error.value)) < 500
-
-
-def test_weights_that_the_configuration_has_no_layer_for_are_refused(base, tmp_path):
-    shutil.copytree(base / "model", tmp_path / "model")
-    shutil.copytree(base / "tokenizer", tmp_path / "model", dirs_exist_ok=True)
-    path = tmp_path / "model/config.json"
-    content = json.loads(path.read_text())
-    path.write_text(json.dumps(content | {"encoder_layers": content["encoder_layers"] - 1}))
-    with pytest.raises(ValueError, match=r"encoder.layers.\d.[\w.]+ has no layer: get it again"):
-        load_summarizer(tmp_path / "model")
-
-
-def test_a_taggers_files_are_tried_too(tagger_run, tmp_path):
-    shutil.copytree(tagger_run, tmp_path / "run")
-    path = tmp_path / "run/model/config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"encoder_attention_heads": -1}))
-    with pytest.raises(ValueError, match="cannot be used"):
-        load_run(tmp_path / "run", "tagger")
-
-
-@pytest.mark.parametrize("kind", ["PreTrainedTokenizerFast", "RobertaTokenizer"])
-def test_a_tokenizer_without_its_file_is_an_error(base, tmp_path, kind):
+def test_a_tokenizer_without_its_file_is_an_error(base, tmp_path):
     """Of a Roberta transformers makes one up, of five special tokens, to which every word is unknown."""
-    shutil.copytree(base, tmp_path / "run")
-    for name in ("model", "tokenizer"):
-        (tmp_path / "run" / name / "tokenizer.json").unlink()
-        (tmp_path / "run" / name / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": kind}))
-    for where in ("run", "run/model"):
-        with pytest.raises(ValueError, match="tokenizer" if kind[0] == "P" else "its tokenizer has no words"):
-            load_summarizer(tmp_path / where)
+    shutil.copytree(base / "model", folder := tmp_path / "bart")
+    (folder / "tokenizer.json").unlink()
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "RobertaTokenizer"}))
+    with pytest.raises(ValueError, match="its tokenizer has no words"):
+        load_summarizer(folder)
 
 
-def test_label_smoothing_is_in_training_alone(base, monkeypatch):
+def test_label_smoothing_is_in_training_alone(base, tmp_path, monkeypatch):
     """The training loss is the smoothed one, validation is not."""
     logits, target = torch.randn(2, 3, 7), torch.tensor([[1, 2, -100], [3, -100, -100]])
     batch, rows = {"labels": target}, logits[target != -100].log_softmax(-1)
@@ -503,5 +364,22 @@ def test_label_smoothing_is_in_training_alone(base, monkeypatch):
     assert smooth == pytest.approx(-(0.9 * chosen + 0.1 * rows.mean()).item())
     seen = []
     monkeypatch.setattr(training, "objective", lambda *a: seen.append(a[3:]) or objective(*a))
-    train(replace(SMALL, init=str(base), steps=1, label_smoothing=0.3), base.parent / "smooth")
+    train(replace(SMALL, init=str(base), steps=1, label_smoothing=0.3), tmp_path / "run")
     assert [smoothing for smoothing in seen if smoothing] == [(0.3,)] and () in seen
+
+
+def test_the_end_of_a_training_says_what_was_learned(base):
+    """A summariser by its loss with the sources of other documents; a tagger by what it selects."""
+    run = load_run(base)
+    items, _ = run.encode(load(DATA, "validation", 3))
+    losses = []
+    for i in range(3):
+        source, target = (torch.tensor([items[n][k]]) for n, k in (((i - 1) % 3, "input_ids"), (i, "labels")))
+        losses += [run.model(input_ids=source, labels=target).loss.item()] * target.size(1)
+    collate = DataCollatorForSeq2Seq(run.tokenizer)
+    exchanged = validate(run.model, items, "summarizer", 8, collate, exchange=True)["validation_loss"]
+    assert exchanged == pytest.approx(sum(losses) / len(losses), abs=1e-3)
+    assert "does not read its source" in what_it_learned({"validation_loss": 2.0}, 2.01)
+    assert "does not read its source" not in what_it_learned({"validation_loss": 2.0}, 2.5)
+    for share, useless in ((1.0, True), (0.0, True), (0.2, False)):
+        assert ("masks tell nothing" in what_it_learned({"selected": share, "token_f1": 9.0}, 0.0)) == useless

@@ -9,8 +9,8 @@ W=(--preset tagger --data $R/dialogues --max-source 512 --batch-size 16 --schedu
   --encoder "$E" --steps 150 --save-every 30 --resume)
 run train --out $R/minilm-dialogues "${W[@]}" --learning-rate 1e-4 --train-encoder True --mixed-precision bf16
 run train --out $R/frozen-dialogues "${W[@]}" --learning-rate 5e-4
-TAGGERS=($R/minilm-dialogues $R/frozen-dialogues $R/minilm)
 V=(--data $R/dialogues --no-repeat-ngram-size 3)
-run experiments.sweep $R/summarizer --tagger "${TAGGERS[@]}" "${V[@]}" --select --group 1 --documents 60 --json $R/sweep-dialogues.json \
-  --sweep-file $R/sweep-dialogues.jsonl
-run evaluate $R/summarizer --tagger "${TAGGERS[@]}" "${V[@]}" --heads $R/sweep-dialogues.json --oracle --csv $OUT/table_3.csv
+run experiments.sweep $R/summarizer --tagger $R/minilm-dialogues "${V[@]}" --select --group 1 --documents 60 --out $R/heads-dialogues
+run evaluate $R/summarizer --tagger $R/minilm-dialogues $R/frozen-dialogues $R/minilm "${V[@]}" \
+  --heads "$(cat $R/heads-dialogues/summarizer.heads)" --oracle --predictions $R/dialogsum
+run experiments.seeds $OUT/table_3.csv $R/dialogsum/*.jsonl

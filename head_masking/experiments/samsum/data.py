@@ -17,7 +17,8 @@ from shared.data import load, write_jsonl
 def write(folder, **splits):
     folder.mkdir(parents=True, exist_ok=True)
     for split, rows in splits.items():
-        write_jsonl(folder / f"{split}.jsonl", rows)
+        with (folder / f"{split}.jsonl").open("w", encoding="utf-8") as file:
+            write_jsonl(file, rows)
 
 
 def pairs(examples):

@@ -14,10 +14,10 @@ run train --out $R/minilm-abstracts "${W[@]}" --data $R/abstracts "${M[@]}"
 run train --out $R/frozen-abstracts "${W[@]}" --data $R/abstracts --save-every 0 --patience 2 --learning-rate 5e-4 --schedule constant --steps 1034
 TAGGERS=($R/minilm-marked $R/minilm-abstracts $R/frozen-abstracts)
 V=(--data $R/abstracts --no-repeat-ngram-size 3)
-run experiments.sweep $R/sentences --tagger "${TAGGERS[@]}" "${V[@]}" --select --group 1 --limit 300 --documents 150 --json $R/heads.json
-run evaluate $R/sentences --tagger "${TAGGERS[@]}" "${V[@]}" --heads $R/heads.json --oracle --limit 300 --csv $OUT/table_3_sentences.csv
+run experiments.sweep $R/sentences --tagger $R/minilm-marked "${V[@]}" --select --group 1 --documents 150 --out $R/heads
+run evaluate $R/sentences --tagger "${TAGGERS[@]}" "${V[@]}" --heads "$(cat $R/heads/sentences.heads)" --oracle --limit 300 --predictions $R/out/sentences
 # The control: the model goes on with the same 1,500 abstracts and their summaries.
 run train --out $R/adapted-sentences --init $R/sentences --data $R/abstracts --steps 200 --learning-rate 3e-4 --warmup 50 --save-every 50 \
   --patience 3 --resume
-run evaluate $R/adapted-sentences --tagger $R/minilm-abstracts "${V[@]}" --heads 2:0,2 --oracle --limit 300 --csv $OUT/table_3_adapted.csv
-# table_3.csv holds both files in one.
+run evaluate $R/adapted-sentences --tagger $R/minilm-abstracts "${V[@]}" --heads 2:0,2 --oracle --limit 300 --predictions $R/out/adapted
+run experiments.seeds $OUT/table_3.csv $R/out/*/*.jsonl

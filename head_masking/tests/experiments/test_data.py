@@ -1,5 +1,6 @@
 """The corpora that samsum/run.sh and scitldr/run.sh make: no document is in two splits."""
 
+import json
 import runpy
 import sys
 
@@ -7,13 +8,17 @@ import pytest
 
 pytest.importorskip("shared")
 
-from shared.data import load, write_jsonl
+from shared.data import load
 
 PACKAGE = __package__.split(".")[0]
 
 
 def ids(folder, split):
     return [example.id for example in load(str(folder), split)]
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def dialogues(name, count):
@@ -31,7 +36,7 @@ def test_dialogues_are_divided_as_the_text_says(tmp_path, monkeypatch):
     for folder, sizes in (("sam", dict(train=5, validation=403, test=2)), ("other", dict(train=243, validation=4))):
         for split, count in sizes.items():
             (tmp_path / folder).mkdir(exist_ok=True)
-            write_jsonl(tmp_path / folder / f"{split}.jsonl", dialogues(split, count))
+            write(tmp_path / folder / f"{split}.jsonl", dialogues(split, count))
     make(monkeypatch, "samsum", tmp_path / "out", tmp_path / "sam", tmp_path / "other")
     names = [f"validation-{i}" for i in range(403)]
     out = tmp_path / "out"
@@ -53,7 +58,7 @@ def test_abstracts_are_divided_as_the_text_says(tmp_path, monkeypatch):
     (tmp_path / "tldr").mkdir()
     for split, count in (("train", 1502), ("validation", 2)):
         rows = [row | {"salient": [False, True, False]} for row in dialogues(split, count)]
-        write_jsonl(tmp_path / "tldr" / f"{split}.jsonl", rows)
+        write(tmp_path / "tldr" / f"{split}.jsonl", rows)
     make(monkeypatch, "scitldr", tmp_path / "tldr", tmp_path / "out")
     for corpus, times in (("abstracts", 0), ("sentences-data", 12), ("marked", 0)):
         train, validation = (ids(tmp_path / "out" / corpus, split) for split in ("train", "validation"))

@@ -1,14 +1,18 @@
-"""The demo: its corpus, what it prints at the end, and that it fails where the effect does not show."""
+"""The toy corpus, the demo's choice of a story, flipped labels, and tables of seeds."""
 
-import json
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 pytest.importorskip("shared")
 
 from shared.data import load
 
-from ...experiments import demo, facts
+from ...decode import read_documents
+from ...experiments import demo, facts, flips, seeds
+from ...loading import load_run
+from ..conftest import DATA
 
 
 def test_stories_of_facts_have_two_that_belong_into_the_summary(tmp_path):
@@ -26,32 +30,41 @@ def test_stories_of_facts_have_two_that_belong_into_the_summary(tmp_path):
             said += [any(verb in text.split() for verb in facts.CERTAIN) for text in told]
         agree[signal] = sum(said) / len(said)
     assert agree["1"] == 1 and agree["0"] < 0.8
-    reworded = json.loads((tmp_path / "plain/1/test.jsonl").read_text().splitlines()[0])["summary"]
-    assert all(text.startswith("in ") and " were " in text for text in reworded)
 
 
-def test_the_demo_says_what_was_seen_and_fails_without_the_effect(runs, capsys):
-    with pytest.raises(SystemExit) as stop:
-        demo.main([str(runs / "base"), str(runs / "tagger"), "--limit", "3"])
-    shown = capsys.readouterr()
-    assert stop.value.code == 2 and "the effect does not show" in shown.err
-    *lines, last = shown.out.splitlines()[-6:]
+def test_the_demo_shows_a_story_that_is_right_because_of_the_masks():
+    """Of stories told right with masks the first that is wrong without them."""
+    examples = [SimpleNamespace(target=text) for text in "abc"]
+    assert demo.first_told_right(examples, {"tagger": ["a", "x", "c"], "plain": ["a", "b", "y"]}) == 2
+
+
+def test_the_demo_fails_without_the_effect(runs, capsys):
+    with pytest.raises(SystemExit, match="the effect does not show"):
+        demo.main(str(runs / "base-0"), str(runs / "tagger"), 3)
+    *lines, last = capsys.readouterr().out.splitlines()[-6:]
     assert [line.split(":")[0] for line in lines] == ["story", "may see", "no masks", "masked", "reference"]
     assert last.startswith("ROUGE-1 without masks") and last.endswith("0 with the tagger's")
 
 
-def test_the_demo_shows_a_story_that_is_right_because_of_the_masks(runs, capsys, monkeypatch):
-    """Of stories told right with masks the first that is wrong without them."""
-    told = {"plain": "x", "plain+oracle": "r", "plain+tagger": "r"}
+def test_flipped_labels_differ_in_that_share_of_the_words(runs):
+    """The same words each time; more of them with a larger share; a share of 0 is the oracle."""
+    run, examples = load_run(runs / "base-0"), load(DATA, "test", 6)
+    documents = read_documents(run, examples, oracle=True, min_keep=0)
+    shares = {}
+    for share in (0.0, 0.2, 0.4):
+        pairs = [(flips.flipped(*pair, share, min_keep=0), pair[1]) for pair in zip(examples, documents, strict=True)]
+        shares[share] = np.mean([np.not_equal(mask, own.masks["oracle"])[1:-1].mean() for mask, own in pairs])
+    assert shares[0.0] == 0 and abs(shares[0.2] - 0.2) < 0.07 and abs(shares[0.4] - 0.4) < 0.07
 
-    def collect(decoded, settings, examples):
-        assert list(settings) == list(told)
-        texts = {name: [e.target if text == "r" else "some words" for e in examples] for name, text in told.items()}
-        texts["plain"][0] = examples[0].target  # right without masks, too
-        return texts
 
-    monkeypatch.setattr(demo, "collect", collect)
-    demo.main([str(runs / "base"), str(runs / "tagger"), "--limit", "12"])
-    *_, plain, masked, reference, last = capsys.readouterr().out.splitlines()
-    assert plain == "no masks:  some words" and masked.split(":  ")[-1].strip() == reference.split(": ")[-1].strip()
-    assert "1 of 12 summaries exact without masks, 12 with the tagger's" in last
+def test_each_seed_and_set_of_heads_stands_by_itself():
+    def row(system, seed, text, heads=""):
+        reference = {"id": "1", "references": [["red cats"]], "heads": heads}
+        return reference | {"system": system, "seed": seed, "prediction": text}
+
+    rows = [row("s", 0, "red mice"), row("s+t", 0, "red cats", "2:0"), row("s+oracle", 0, "red", "2:0")]
+    rows += [row("s", 1, "red cats"), row("s+t", 1, "dogs", "2:1"), row("s", 1, "red cats")]  # one is in two files
+    table = seeds.table(rows)
+    gains = {row["system"]: row["value"] for row in table if row["minus"] and row["metric"] == "rouge1"}
+    assert gains == {"s-0+t-0 2:0": 50, "s-0+oracle 2:0": pytest.approx(100 * 2 / 3 - 50), "s-1+t-1 2:1": -100}
+    assert {row["minus"] for row in table} == {None, "s-0", "s-1"}

@@ -1,5 +1,6 @@
 """The file of results, what is computed from it, and the choice of heads."""
 
+import csv
 import json
 from itertools import product
 from types import SimpleNamespace
@@ -10,124 +11,99 @@ import torch
 
 pytest.importorskip("shared")
 
-from ... import evaluate, predict
-from ...decode import Setting, checksum, decode, write_heads
-from ...evaluate import refuse_overlap
-from ...experiments import focus
+from ...decode import Setting, read_heads, write_heads
 from ...experiments import sweep as sweeps
 from ...experiments.sweep import (
+    Options,
     Sweep,
-    checksums,
     content_selection_effects,
+    fingerprint,
     main,
     ranked,
     sample,
+    score,
     select_heads,
     sum_of_parts,
     synergy,
 )
 from ...loading import Run
-from ..test_decode import SETTINGS, Words
-from ..test_train import DATA
+from ..conftest import DATA
+from ..test_decode import SETTINGS
 
 
-def test_checksums_tell_apart_whatever_changes_a_result(bart, documents):
-    run, examples = Run(None, bart, Words()), [SimpleNamespace(references=[["x"]]) for _ in documents]
-
-    def sums(documents=documents, examples=examples, **generation):
-        return checksums(run, examples, documents, generation)
-
-    first = sums(num_beams=1)
-    assert first == sums(num_beams=1) and len(set(first.values())) == 3  # plain is as uniform
-    other = [d._replace(keep=d.keep | {"oracle": [True] * len(d.ids)}) for d in documents]
-    changed = sums(other, num_beams=1)
-    assert {kind for kind in first if first[kind] != changed[kind]} == {"oracle"}
-    assert first["plain"] != sums(num_beams=2)["plain"] != sums(documents[:-1], num_beams=1)["plain"]
-    assert first["plain"] != sums(examples=[SimpleNamespace(references=[["y"]])] * 5, num_beams=1)["plain"]
-    with torch.no_grad():
-        bart.model.decoder.layers[1].fc2.bias[3] += 1e-3
-    assert sums(num_beams=1)["plain"] != first["plain"]
+def test_scores_are_shared_rouge_with_recall():
+    """F1 of shared.rouge; recall by hand, of the reference with the best F1."""
+    references = [["red cats sleep .", "dogs bark ."], ["red mice .", "run now yes"]]
+    found = score(["dogs bark . red cats sleep .", "red cats"], [SimpleNamespace(references=references)] * 2)
+    assert found["rouge1"].tolist() == pytest.approx([100, 100 * 4 / 7])
+    assert found["rouge1_recall"].tolist() == pytest.approx([100, 40])
 
 
 # The file
 
 
 class Fake:
-    """Measures by a table; keeps what it is asked."""
+    """Measures by a table of (kind, heads); keeps what it is asked."""
 
     def __init__(self, values=None):
         self.asked, self.values = [], values or {}
 
     def measure(self, setting: Setting) -> dict[str, np.ndarray]:
-        self.asked.append(setting)
-        value = self.values.get(setting, len(self.asked) + 1 / 3)
+        key = (setting.kind, write_heads(setting.heads))
+        self.asked.append(key)
+        value = self.values.get(key, len(self.asked) + 1 / 3)
         found = value if isinstance(value, dict) else {"rouge1": value, "rouge2": 0.0, "rouge1_recall": value}
         return {metric: np.array([value, value + 1]) for metric, value in found.items()}
 
-    def sweep(self, path, depends=None, documents=0) -> Sweep:
-        return Sweep(path, self.measure, depends or {}, documents)
+    def sweep(self, path, about=0) -> Sweep:
+        return Sweep(path, self.measure, about)
 
 
-def means(scores) -> list[float]:
-    return [each["rouge1"].mean() for each in scores]
+KEYS = [(setting.kind, write_heads(setting.heads)) for setting in SETTINGS]
 
 
 def test_a_setting_is_decoded_once_also_by_another_process(tmp_path):
-    path, first, second = tmp_path / "new" / "sweep.jsonl", Fake(), Fake()
-    sweep = first.sweep(path)
-    scores = sweep.run([SETTINGS[1], SETTINGS[0], SETTINGS[1]])
-    assert first.asked == [SETTINGS[1], SETTINGS[0]]
+    path, first, second = tmp_path / "sweep.jsonl", Fake(), Fake()
+    scores = first.sweep(path).run([SETTINGS[1], SETTINGS[0], SETTINGS[1]])
+    assert first.asked == [KEYS[1], KEYS[0]]
     again = second.sweep(path).run([SETTINGS[0], SETTINGS[1], SETTINGS[2]])
-    assert second.asked == [SETTINGS[2]]
+    assert second.asked == [KEYS[2]]
     # Bit for bit the same numbers, or a resumed sweep could rank heads otherwise than one that was not stopped.
-    assert means(again[:2]) == means([scores[1], scores[0]]) == means(sweep.run([SETTINGS[0], SETTINGS[1]]))
+    assert [own["rouge1"].tolist() for own in again[:2]] == [scores[n]["rouge1"].tolist() for n in (1, 0)]
 
 
 @pytest.mark.parametrize("cut", [1, 20])
 def test_a_killed_sweep_goes_on_after_a_half_written_last_line(tmp_path, cut):
     path, second, third = tmp_path / "sweep.jsonl", Fake(), Fake()
     Fake().sweep(path).run(SETTINGS[:3])
-    path.write_bytes(path.read_bytes()[:-cut])  # without its line feed; in the middle
+    path.write_bytes(path.read_bytes()[:-cut])
     second.sweep(path).run(SETTINGS)
-    assert second.asked == (SETTINGS[3:] if cut == 1 else SETTINGS[2:])
+    assert second.asked == KEYS[2:]
     third.sweep(path).run(SETTINGS)
     assert third.asked == []
 
 
-def test_a_file_of_something_else_is_not_written_to(tmp_path):
-    for content in (b"a thesis", b"\xff\xfe\0"):
-        (tmp_path / "thesis.txt").write_bytes(content)
-        with pytest.raises(ValueError, match="thesis.txt holds something else than a sweep"):
-            Fake().sweep(tmp_path / "thesis.txt")
-        assert (tmp_path / "thesis.txt").read_bytes() == content
-
-
-@pytest.mark.parametrize("scores", [{"rouge1": [1]}, {"rouge1": [1, 2]}, {"rouge1": [1, float("nan")]}, 3])
-def test_scores_of_other_documents_or_metrics_do_not_count(tmp_path, scores):
-    whole = dict.fromkeys(("rouge1", "rouge2", "rougeLsum", "rouge1_recall"), [3, 4])
-    row, path = {"kind": "plain", "heads": "", "depends": 0}, tmp_path / "sweep.jsonl"
-    changed = whole | scores if scores != {"rouge1": [1, 2]} and isinstance(scores, dict) else scores
-    for found, asked in ((whole, []), (changed, [Setting("plain")])):
-        path.write_text("[" * 100_000 + "\n" + json.dumps(row | {"scores": found}) + "\n")
-        (fake := Fake()).sweep(path, documents=2).run([Setting("plain")])
-        assert fake.asked == asked
-
-
 def test_results_of_something_else_are_not_taken_and_not_lost(tmp_path):
-    """Another model or other labels are decoded again; what does not depend on labels is not."""
     path, fake = tmp_path / "sweep.jsonl", Fake()
-    path.write_text('not json\n[1, 2]\n{"kind": "a"}\n')
-    kinds = ("plain", "uniform", "oracle", "system")
-    for depends, expected in (
-        (dict.fromkeys(kinds, 1), SETTINGS),
-        (dict.fromkeys(kinds, 2), SETTINGS),
-        (dict.fromkeys(kinds, 2) | {"oracle": 3}, [SETTINGS[2]]),
-        (dict.fromkeys(kinds, 1), []),
-    ):
+    for about, expected in ((1, KEYS), (2, KEYS), (1, [])):
         fake.asked = []
-        fake.sweep(path, depends).run(SETTINGS)
+        fake.sweep(path, about).run(SETTINGS)
         assert fake.asked == expected
-    assert path.read_text().startswith("not json\n")
+
+
+def test_fingerprints_tell_apart_whatever_changes_a_result(bart, documents):
+    run, examples = Run(None, bart, None), [SimpleNamespace(references=[["x"]]) for _ in documents]
+    first = fingerprint(run, examples, documents, {"num_beams": 1})
+    assert first == fingerprint(run, examples, documents, {"num_beams": 1})
+    other = [document._replace(masks=document.masks | {"oracle": [True]}) for document in documents]
+    changed = [
+        fingerprint(run, examples, documents, {"num_beams": 2}),
+        fingerprint(run, examples, other, {"num_beams": 1}),
+        fingerprint(run, [SimpleNamespace(references=[["y"]])] * 5, documents, {"num_beams": 1}),
+    ]
+    with torch.no_grad():
+        bart.model.decoder.layers[1].fc2.bias[3] += 1e-3
+    assert len({first, *changed, fingerprint(run, examples, documents, {"num_beams": 1})}) == 5
 
 
 # What the paper makes of it
@@ -151,7 +127,7 @@ def test_section_4_1_effects_are_oracle_minus_uniform(tmp_path):
         (1, 0): 0.0, (1, 1): 4.5, (2, 0): -0.25, (2, 1): 0.0
     }  # fmt: skip
     assert effects[1, 1]["over_plain"].tolist() == [7.5, 7.5]  # D10: the other reading of an improvement
-    assert len(fake.asked) == 9 and {setting.kind for setting in fake.asked} == {"plain", "oracle", "uniform"}
+    assert len(fake.asked) == 9 and {kind for kind, _ in fake.asked} == {"plain", "oracle", "uniform"}
 
 
 def test_heads_are_ranked_by_effect_equal_ones_by_number():
@@ -196,82 +172,19 @@ def test_section_5_heads_are_selected_four_at_a_time(tmp_path):
     fake = Fake(values)
     best, tried = select_heads(fake.sweep(tmp_path / "s"), effects)
     assert best == write_heads({2: order[:8]})
-    assert list(tried) == texts == [setting.heads for setting in fake.asked]
+    assert list(tried) == texts == [heads for _, heads in fake.asked]
 
 
 def test_selection_of_other_groups_and_of_equal_sets(tmp_path):
     """The last group may be smaller; of equal sets the first, with the fewest heads, is taken."""
     effects = {(1, head): {"rouge1": np.array([-head + 0.0])} for head in range(6)}
-    fake = Fake({("t", text): 40.0 for text in ("1:0-3", "1:0-5")})
-    best, tried = select_heads(fake.sweep(tmp_path / "s"), effects, labels="t")
+    fake = Fake({("system", text): 40.0 for text in ("1:0-3", "1:0-5")})
+    best, tried = select_heads(fake.sweep(tmp_path / "s"), effects)
     assert list(tried) == ["1:0-3", "1:0-5"] and best == "1:0-3"
-    assert len(select_heads(fake.sweep(tmp_path / "s"), effects, labels="t", group=2)[1]) == 3
+    assert len(select_heads(fake.sweep(tmp_path / "s"), effects, group=2)[1]) == 3
 
 
 # The command
-
-ANALYSIS = ["--data", DATA, "--documents", "4", "--max-length", "10", "--batch-size", "3"]
-
-
-def test_analysis_by_one_command_resumes(runs, tmp_path, monkeypatch, capsys):
-    """Sweep, choice of heads with the first tagger and focus; a second start decodes for the focus alone."""
-    path, calls, beams = tmp_path / "m.json", [], []
-
-    def counted(run, documents, settings, batches, **generation):
-        calls.extend((setting, len(documents)) for setting in settings.values())
-        beams.extend(generation["num_beams"] for _ in settings)
-        return decode(run, documents, settings, batches, **generation)
-
-    for module in (sweeps, focus):
-        monkeypatch.setattr(module, "decode", counted)
-    flags = [str(runs / "base"), "--tagger", str(runs / "tagger"), str(runs / "weak"), "--select", "--group", "2"]
-    flags += [*ANALYSIS, "--effects", "--focus", "--json", str(path), "--sweep-file", str(tmp_path / "sweep.jsonl")]
-    main(flags)
-    first = json.loads(path.read_text())
-    found = first["analysis"]["base"]
-    settings = 2 * 2 * 4 + 2 * 2 * 3 + 1 + 2 * 2  # single heads, heads together, plain, choice
-    assert len(calls) == settings + 1 and found["documents"] == 4  # and focus
-    assert beams == [1] * (settings + 1)  # Appendix A: beam 1 in all analysis experiments
-    assert len((tmp_path / "sweep.jsonl").read_text().splitlines()) == settings
-    assert [(row["layer"], row["head"]) for row in found["effects"]] == [(i, h) for i in (1, 2) for h in range(4)]
-    assert found["selection"]["tagger"] == "tagger" and found["split"] == "validation" and found["data"] == DATA
-    tried = {row["heads"]: row["rouge1"] + row["rouge2"] for row in found["selection"]["tried"] if row["heads"]}
-    assert tried[found["selection"]["heads"]] == max(tried.values()) and len(tried) == 4
-    assert len(found["focus"]) == 8 and "copy_content" in found["focus"][0]
-    assert f"heads {found['selection']['heads']} chosen with tagger" in capsys.readouterr().out
-    calls.clear()
-    main(flags)
-    assert calls == [(Setting("plain"), 4)] and json.loads(path.read_text()) == first
-
-
-def test_evaluate_masks_the_heads_that_were_chosen_but_not_on_the_documents_they_were_chosen_on(runs, tmp_path, capsys):
-    """--heads FILE.json, in evaluate and predict; a summariser that the file does not know is named."""
-    path, out = str(tmp_path / "heads.json"), tmp_path / "m.json"
-    base, tagger = str(runs / "base"), ["--tagger", str(runs / "tagger")]
-    main([base, *tagger, "--select", "--group", "4", *ANALYSIS, "--json", path, "--sweep-file", str(tmp_path / "s")])
-    chosen = json.loads((tmp_path / "heads.json").read_text())["analysis"]["base"]["selection"]["heads"]
-    quick = [*tagger, "--heads", path, "--data", DATA, "--max-length", "8", "--limit", "3", "--json", str(out)]
-    evaluate.main([base, *quick])
-    assert json.loads(out.read_text())["systems"]["base+tagger"]["heads"] == chosen
-    text, rows = tmp_path / "in.txt", tmp_path / "out.jsonl"
-    text.write_text("a storm hit the town .\n")
-    predict.main([base, str(text), *tagger, "--heads", path, "--out", str(rows)])
-    assert json.loads(rows.read_text())["heads"] == chosen
-    capsys.readouterr()
-    for flags, message in (
-        ([base, *quick, "--limit", "24", "--split", "validation"], "documents that are then tested"),
-        ([str(runs / "half"), *quick], "heads.json is not what"),
-    ):
-        with pytest.raises(SystemExit) as stop:
-            evaluate.main(flags)
-        assert stop.value.code == 2 and message in capsys.readouterr().err.splitlines()[-1]
-
-
-def test_documents_that_heads_were_chosen_on_are_known_by_their_text():
-    stories = [SimpleNamespace(source=text) for text in ("a b", "c d", "e f")]
-    refuse_overlap([checksum("a b"), checksum("c d")], stories[2:])
-    with pytest.raises(ValueError, match="chosen on 1 documents that are then tested"):
-        refuse_overlap([checksum("a b"), checksum("c d")], stories[1:])
 
 
 def test_d10_improvements_are_over_uniform_weights_and_over_the_plain_model(tmp_path):
@@ -281,49 +194,66 @@ def test_d10_improvements_are_over_uniform_weights_and_over_the_plain_model(tmp_
         values |= {("oracle", heads): oracle, ("uniform", heads): uniform}
 
     def measure(setting):
-        return {metric: np.array([0, 2.0]) + values[setting] for metric in ("rouge1", "rouge1_recall")}
+        value = values[setting.kind, write_heads(setting.heads)]
+        return {metric: np.array([0, 2.0]) + value for metric in ("rouge1", "rouge1_recall")}
 
     sweep = Sweep(tmp_path / "s", measure)
     effects = content_selection_effects(sweep, {1: [0, 1]})
-    steps, totals = sweeps.synergy_rows(sweep, effects)
+    *steps, _, _, _, _ = rows = sweeps.synergy_rows(sweep, effects)
     gains = [[row[over]["mean"] for over in ("over_uniform", "over_plain")] for row in steps]
     assert gains == [[3.0, 3.0], [15.0, 10.0]] and [(row["count"], row["added"]) for row in steps] == [(1, 0), (2, 1)]
-    assert [row["added_effect"] for row in steps] == [3.0, 1.0]
-    assert [(row["layer"], row["over"], row["together"]["mean"], row["parts"]["mean"]) for row in totals] == [
-        (1, "over_uniform", 15.0, 4.0), (1, "over_plain", 10.0, 4.0)
-    ]  # fmt: skip
+    totals = [(row["side"], (row.get("over_uniform") or row.get("over_plain"))["mean"]) for row in rows[2:]]
+    assert totals == [("right, together", 15), ("right, parts", 4), ("right, together", 10), ("right, parts", 4)]
 
 
-@pytest.mark.parametrize(("plain", "is_said"), [(60.0, True), (50.0, False)])
-def test_d11_heads_are_chosen_even_where_no_mask_is_better_and_this_is_said(plain, is_said):
-    tried = [{"heads": "", "rouge1": plain, "rouge2": 1.0}, {"heads": "1:0", "rouge1": 40.0, "rouge2": 12.0}]
-    chosen = {"heads": "1:0", "tagger": "t", "tried": tried}
-    text = sweeps.report("s", {"documents": 3, "split": "validation", "sources_cut": 0, "selection": chosen})
-    assert "heads 1:0 chosen with t" in text and ("without masks it did better" in text) == is_said
+@pytest.mark.parametrize(("plain", "is_said"), [(60.0, True), (10.0, False)])
+def test_d11_heads_are_chosen_even_where_no_mask_is_better_and_this_is_said(
+    runs, tmp_path, monkeypatch, plain, is_said
+):
+    """D11: "none" is not among the candidates."""
+
+    def measured(texts, examples):
+        return {metric: np.full(len(texts), next(values)) for metric in ("rouge1", "rouge2", "rouge1_recall")}
+
+    values = iter([plain] * 3 + [30.0] * 999)  # the first that is decoded is the model without masks
+    monkeypatch.setattr(sweeps, "score", measured)
+    tagger = ["--tagger", str(runs / "tagger"), "--select", "--group", "4", "--documents", "2"]
+    options = sweeps.read_flags(Options, [str(runs / "base-0"), *tagger, "--out", str(tmp_path)])
+    examples = sample(sweeps.load(DATA, "validation"), 2)
+    run, of_tagger = sweeps.load_summarizer(runs / "base-0"), sweeps.load_run(runs / "tagger")
+    said = sweeps.analyse(run, examples, of_tagger, options, tmp_path / "s")
+    assert said["heads"] == "1:0-3" and ("did better (D11)" in said["said"]) == is_said
 
 
-def test_the_length_penalty_of_appendix_a_does_not_count_with_one_beam():
-    options = sweeps.Options(runs=("x",), decoding="cnn_dailymail", max_length=90)
-    assert options.generation() == dict(num_beams=1, min_length=55, max_length=90, no_repeat_ngram_size=3)
+def test_analysis_by_one_command_resumes(runs, tmp_path, monkeypatch, capsys):
+    """Sweep, choice of heads and focus; a second start decodes for the focus alone."""
+    calls = []
+
+    def counted(run, documents, settings, batches, **generation):
+        calls.extend((setting.kind, len(documents), generation["num_beams"]) for setting in settings.values())
+        return decode(run, documents, settings, batches, **generation)
+
+    decode = sweeps.decode
+    monkeypatch.setattr(sweeps, "decode", counted)
+    flags = [str(runs / "base-0"), "--tagger", str(runs / "tagger"), "--select", "--group", "2", "--documents", "3"]
+    flags += ["--effects", "--focus", "--batch-size", "3", "--out", str(tmp_path)]
+    main(flags)
+    settings = 2 * 2 * 4 + 2 * 2 * 3 + 1 + 2 * 2  # single heads, heads together, plain, choice
+    assert len(calls) == settings and {call[1:] for call in calls} == {(3, 1)}  # Appendix A: beam 1 in all analyses
+    rows = {name: list(csv.DictReader((tmp_path / f"{name}.csv").open())) for name in ("effects", "synergy", "focus")}
+    assert [(row["layer"], row["head"]) for row in rows["effects"]] == [
+        (f"{i}", f"{h}") for i in (1, 2) for h in range(4)
+    ]
+    assert len(rows["synergy"]) == 2 * (4 + 4) and "copy_content" in rows["focus"][0]
+    assert rows["focus"][0]["system"].endswith("3 validation documents")
+    heads = (tmp_path / "base-0.heads").read_text().strip()
+    assert read_heads(heads) and f"base-0: heads {heads}" in capsys.readouterr().out
+    assert len([json.loads(line) for line in (tmp_path / "base-0.jsonl").read_text().split("\n") if line]) == settings
+    calls.clear()
+    main([*flags, "--overwrite"])
+    assert calls == []
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["{runs}/base"], "--select, --effects or --focus"),
-        (["{runs}/base", "--select"], "give --tagger RUN"),
-        (["hub/name", "--effects", "--data", DATA], "--sweep-file"),
-        (["hub/name", "--focus"], "give --data"),
-        (["{runs}/base", "{runs}/../x/base", "--focus"], "same name"),
-        (["{runs}/base", "--effects", "--documents", "0"], "--documents is 0"),
-        (["{runs}/base", "--effects", "--json", "{runs}/one.jsonl", "--data", "{runs}/one.jsonl"], "overwritten"),
-        (["{runs}/base", "--effects", "--json", "{runs}/base/log.jsonl", "--data", DATA], "overwritten"),
-    ],
-)
-def test_bad_requests_end_with_one_line_before_any_decoding(runs, flags, message, capsys, monkeypatch):
-    monkeypatch.setattr(sweeps, "decode", lambda *_, **__: pytest.fail("decoded"))
-    (runs / "one.jsonl").write_text('{"source": "a storm hit .", "target": "a storm ."}\n')
-    with pytest.raises(SystemExit) as stop:
-        main([flag.format(runs=runs) for flag in flags])
-    error = capsys.readouterr().err.splitlines()
-    assert stop.value.code == 2 and message in error[-1] and error[-1].startswith("error: ") and len(error) == 1
+def test_analysis_decodes_as_appendix_a_but_with_one_beam():
+    given = Options(runs=("x",), out="x", decoding="cnn_dailymail").generation()
+    assert given == dict(num_beams=1, min_length=55, max_length=140, no_repeat_ngram_size=3)
