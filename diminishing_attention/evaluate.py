@@ -83,24 +83,24 @@ def evaluate(
 
     Args:
         runs: by the names of their folders.
-        predictions: folder for the rows, NAME.jsonl of each run and decoding, written as they come.
+        predictions: folder for the rows, NAME.jsonl of each run and decoding, as they come, and of the baselines.
         lead: sentences of the lead baseline.
         ways: decodings by name, such as ABLATION; default: that of each run.
         options: as in `decode`.
     """
     rouge.check_references(examples)
-    rows = []
+    outputs, rows = {}, []
     for (name, run), (way, setting) in product(runs.items(), (ways or {"": {}}).items()):
-        system = ".".join(filter(None, [system_name(name, run.config.seed), way]))
-        target = predictions and predictions / ".".join(filter(None, [name, way, "jsonl"]))
-        with open_output(target, overwrite) if target else nullcontext() as file:
-            for row in rows_of(run, examples, lead, system, **options | setting):
+        name, system = (".".join(filter(None, [of, way])) for of in (name, system_name(name, run.config.seed)))
+        outputs[name] = rows_of(run, examples, lead, system, **options | setting)
+    outputs[f"lead-{lead}"] = (row_of(e, "\n".join(e.document[:lead]), lead, f"lead-{lead}", 0) for e in examples)
+    outputs["reference"] = (row_of(e, "\n".join(e.summary), lead, "reference", 0) for e in examples)
+    for name, of_system in outputs.items():
+        with open_output(predictions / f"{name}.jsonl", overwrite) if predictions else nullcontext() as file:
+            for row in of_system:
                 rows.append(row)
                 if file:
                     print(json.dumps(row, ensure_ascii=False), file=file, flush=True)
-    for example in examples:
-        for name, sentences in ((f"lead-{lead}", example.document[:lead]), ("reference", example.summary)):
-            rows.append(row_of(example, "\n".join(sentences), lead, name, 0))
     return rows
 
 

@@ -53,17 +53,19 @@ def figure_1() -> list[dict]:
 
 
 def draw_figure_1(rows: Sequence[dict], path: Path) -> None:
-    """Left the weights, right their sum; each curve's name stands at its end."""
+    """Left the weights, each with its name before the first step; right their sum, in the same colours."""
     from matplotlib.figure import Figure
 
     figure = Figure((9, 3.4), layout="constrained")
-    figure.suptitle("Figure 1: attended with 0.6 at every step, a token counts for less and less", fontsize=10)
-    for axes, column in zip(figure.subplots(1, 2), ("weight", "effective_coverage"), strict=True):
-        for name in MECHANISMS:
-            own = [row for row in rows if row["weights"] == name]
+    figure.suptitle("Figure 1: attended to with 0.6 at every step, a token counts for less and less", fontsize=10)
+    left, right = figure.subplots(1, 2)
+    for name in MECHANISMS:
+        own = [row for row in rows if row["weights"] == name]
+        for axes, column in ((left, "weight"), (right, "effective_coverage")):
             axes.plot([row["step"] for row in own], [row[column] for row in own], "o-", markersize=3)
-            axes.text(8.2, own[-1][column], name, fontsize=7, va="center")
-        axes.set(xlabel="decoding step", ylabel=column.replace("_", " "), xlim=(0.5, 11))
+        left.text(0.7, own[0]["weight"], name, fontsize=8, ha="right", va="center")
+    left.set(xlabel="decoding step", ylabel="weight of the token", xlim=(-2.4, 8.4), xticks=range(1, 9), ylim=(0, 0.65))
+    right.set(xlabel="decoding step", ylabel="effective coverage (same colours)")
     figure.savefig(path, dpi=150)
 
 

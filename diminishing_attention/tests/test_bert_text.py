@@ -41,11 +41,6 @@ def test_long_documents_are_cut_and_still_end_in_sep(tokenizer):
         assert item.target == [5, *tokenizer("it", add_special_tokens=False)["input_ids"], 6]
 
 
-def test_a_document_of_unknown_words_alone(tokenizer):
-    [item] = encode_examples([make_example(["xx yy zz"], ["the town"])], tokenizer, 99, 99)
-    assert item.source == [2, 1, 1, 1, 3]
-
-
 def test_a_tokenizer_without_target_tokens_is_refused():
     with pytest.raises(ValueError, match=r"the tokenizer lacks \[unused0\], \[unused1\], \[unused2\], padding"):
         target_ids(BertTokenizer(vocab={"[UNK]": 0, "[PAD]": 1}))

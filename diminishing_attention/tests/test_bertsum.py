@@ -9,7 +9,7 @@ from torch import Tensor
 from transformers import BertConfig, BertModel
 
 from ..bertsum.bert_text import Item, TargetIds, collate
-from ..bertsum.bertsum import BertSumConfig, BertSumExt, BertSumExtAbs, FeedForward, initialise, sinusoids
+from ..bertsum.bertsum import BertSumConfig, BertSumExt, BertSumExtAbs, initialise, sinusoids
 from ..bertsum.encoder import load_encoder
 from ..diminishing import Diminishing
 from ..search import beam_search
@@ -118,14 +118,6 @@ def test_forward_and_backward_make_every_tensor_on_the_models_device(batch, kind
     assert all(tensor.grad.device.type == "meta" for tensor in [states, *decoder])
 
 
-def test_a_feed_forward_block_drops_inside_and_at_its_end():
-    """Released PreSumm: dropout after the activation and after the second map."""
-    block, sizes = FeedForward(8, 12, 0.5), []
-    block.dropout.register_forward_hook(lambda module, inputs, output: sizes.append(inputs[0].size(-1)))
-    block(torch.randn(2, 3, 8))
-    assert sizes == [12, 8]
-
-
 def numbers(tensor: Tensor) -> np.ndarray:
     return tensor.detach().double().numpy()
 
@@ -201,20 +193,6 @@ def test_steps_with_a_cache_are_the_whole_at_once(batch, kind):
         torch.testing.assert_close(log_p[is_real], expected[rows, t][is_real], atol=1e-4, rtol=1e-4)
 
 
-def test_bertsum_with_dydim_learns_summaries_by_heart(batch):
-    """Gradients reach everything through the diminished attention, and beam search writes what was learned."""
-    config = BertSumConfig(layers=2, heads=4, feed_forward=24, dropout=0.0, diminishing=Diminishing("dydim"))
-    model = BertSumExtAbs(small_encoder(), config, SPECIAL).eval()
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    for _ in range(120):
-        loss = model(batch).mean()
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    targets = [row[keep][:-1].tolist() for row, keep in zip(batch.target_out, batch.keep_target, strict=True)]
-    assert loss < 0.1 and beam_search(model, batch, beam=3, max_length=20).tokens == targets
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_beam_search_scores_are_those_of_teacher_forcing(batch, kind):
     """The winner's score, computed again at once: wrong if coverage or cache did not follow the beams."""
@@ -282,15 +260,6 @@ def test_the_loss_is_the_cross_entropy_of_the_targets(batch):
     torch.testing.assert_close(model(batch), smoothed)
 
 
-def test_the_decoder_reads_the_states_of_any_encoder(batch):
-    """Three states of its own making; what is not kept has no influence."""
-    model, states = small_model("dydim"), torch.randn(3, 4, 16)
-    keep = torch.tensor([[True, True, False, False]]).expand(3, 4)
-    logits = model.decode(states, keep, batch.target_in)
-    torch.testing.assert_close(model.decode(states[:, :2], keep[:, :2], batch.target_in), logits)
-    assert (model.decode(states + 1, keep, batch.target_in) - logits).abs().max() > 1e-3
-
-
 @pytest.mark.parametrize("width", [64, 768])
 def test_d18_new_maps_keep_the_scale_of_their_input(width):
     """0.02 at BERT's width (released PreSumm), in_features^-0.5 at others: 0.125 at 64."""
@@ -312,20 +281,6 @@ def test_an_encoder_without_all_its_weights_is_refused(tmp_path):
     for name in ("part", "nan"):
         with pytest.raises(ValueError, match=f"{bias} is missing or not finite"):
             load_encoder(str(tmp_path / name), 30)
-
-
-def test_the_decoder_has_its_own_tied_embedding(batch):
-    """It starts as the encoder's, is another tensor, and is both input and output of the decoder."""
-    encoder = small_encoder()
-    model = BertSumExtAbs(encoder, BertSumConfig(layers=1, heads=4, feed_forward=24), SPECIAL).eval()
-    words = encoder.embeddings.word_embeddings.weight
-    assert torch.equal(model.embedding.weight, words) and model.embedding.weight.data_ptr() != words.data_ptr()
-    before = logits_of(model, batch)
-    with torch.no_grad():
-        model.embedding.weight[9] += torch.randn(16)  # no input of the first step
-    after = logits_of(model, batch)
-    assert (after[:, 0, 9] - before[:, 0, 9]).abs().min() > 1e-3
-    torch.testing.assert_close(after[:, 0, :9], before[:, 0, :9])
 
 
 def test_positions_beyond_the_encoders_own_repeat_the_last(tmp_path):

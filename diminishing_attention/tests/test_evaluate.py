@@ -59,15 +59,15 @@ def test_rows_stand_with_their_documents_and_baselines_come_last(trained):
     rows = evaluate(load_runs([trained(SMALL)]), examples, lead=2)
     by_id = {example.id: example for example in examples}
     assert all(row["references"] == by_id[row["id"]].references for row in rows)
-    assert [row["system"] for row in rows] == ["run"] * 5 + ["lead-2", "reference"] * 5
-    assert rows[5]["prediction"] == "\n".join(examples[0].document[:2]) and rows[6]["prediction"].count("\n") >= 1
-    assert all(row["novel1"] == 0 and row["lead_rouge1"] == pytest.approx(100) for row in rows[5::2])
+    assert [row["system"] for row in rows] == ["run"] * 5 + ["lead-2"] * 5 + ["reference"] * 5
+    assert rows[5]["prediction"] == "\n".join(examples[0].document[:2]) and rows[10]["prediction"].count("\n") >= 1
+    assert all(row["novel1"] == 0 and row["lead_rouge1"] == pytest.approx(100) for row in rows[5:10])
     with pytest.raises(ValueError, match="no two of the same name"):
         load_runs([trained(SMALL)] * 2)
 
 
-def test_flags_of_decoding_reach_the_search(trained, monkeypatch):
-    """What is not given is the run's own; a length penalty takes the place of the average, and the other way."""
+def test_d21_flags_of_decoding_reach_the_search(trained, monkeypatch):
+    """D21: <unk> is never written. A length penalty takes the place of the average; what is not given is the run's."""
     seen = []
     monkeypatch.setattr(decoding, "beam_search", lambda *a, **k: seen.append(k) or beam_search(*a, **k))
     flags = Decoding(beam=3, length_penalty=1.5, trigram_blocking=True, min_length=2, max_length=7)

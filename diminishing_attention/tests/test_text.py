@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ..text import BOS, EOS, PAD, SPECIAL, UNK, Vocabulary, collate, decode, load, ngrams, save, split_words, words
+from ..text import BOS, EOS, PAD, SPECIAL, UNK, Vocabulary, collate, decode, load, save, words
 from .conftest import encode
 
 
@@ -71,12 +71,6 @@ def test_a_batch_is_its_items_padded(items):
         assert batch.keep_target[row].sum() == outputs
 
 
-def test_an_empty_summary_is_its_end_and_an_empty_document_is_padding(vocabulary):
-    batch = collate(encode([("", "")], vocabulary, 5, 5))
-    assert batch.source.tolist() == [[PAD]] and not batch.keep.any() and batch.extra == 0
-    assert batch.target_in.tolist() == [[BOS]] and batch.target_out.tolist() == [[EOS]]
-
-
 def test_bad_vocabularies_are_refused(tmp_path):
     with pytest.raises(ValueError, match="begins with <pad> <unk> <s> </s>"):
         Vocabulary(["a", *SPECIAL])
@@ -91,8 +85,3 @@ def test_bad_vocabularies_are_refused(tmp_path):
             load(tmp_path)
     with pytest.raises(ValueError, match="missing.tokenizer.json is no vocabulary"):
         load(tmp_path / "missing")
-
-
-def test_ngrams_and_words():
-    assert ngrams("a b c".split(), 2) == [("a", "b"), ("b", "c")] and ngrams(["a"], 2) == []
-    assert split_words("It's 12 Halls, in Mar_wick .") == ["it", "s", "12", "halls", "in", "mar", "wick"]

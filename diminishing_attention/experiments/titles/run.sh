@@ -9,18 +9,22 @@ run() { python -m "diminishing_attention.$1" "${@:2}"; }
 for s in 0 1 2; do
   run train --out $R/pg-$s --data "$DATA" --task title --vocabulary 5000 --max-target 30 --seed $s --steps 800 --resume
   C=(--init $R/pg-$s --steps 100 --resume)
-  run train --out $R/more-$s "${C[@]}"   # the control, "PG, as long"
+  run train --out $R/more-$s "${C[@]}"   # the control: trained equally long without a mechanism
   run train --out $R/cov-$s "${C[@]}" --coverage True
   run train --out $R/dim-$s "${C[@]}" --diminishing dim
   run train --out $R/dydim-$s "${C[@]}" --diminishing dydim
 done
-E=($R/more-? $R/pg-? $R/cov-? $R/dim-? $R/dydim-? --max-length 30 --lead 1)
-M=(--bertscore "$MINILM" --moverscore "$MINILM") S=(--trigram-blocking True --beam 6 --length-penalty 1.5 --average False)
-run experiments.measures "${E[@]}" --split validation "${M[@]}" --csv $OUT/scitldr_titles.csv
-run evaluate "${E[@]}" --split validation --trigram-blocking True --csv $OUT/scitldr_titles_blocking.csv
-run evaluate "${E[@]}" --split validation "${S[@]}" --csv $OUT/scitldr_titles_section_4_2.csv
-run experiments.measures "${E[@]}" --split test "${M[@]}" --csv $OUT/scitldr_titles_test.csv   # once, after all choices
-run evaluate "${E[@]}" --split test "${S[@]}" --csv $OUT/scitldr_titles_section_4_2_test.csv
-run evaluate "${E[@]}" --data aclsum --split test --csv $OUT/aclsum_titles.csv
-C=($R/cov-? $R/dim-? $R/dydim-? --max-length 30 --lead 1)   # differences to coverage; the rows are those of the tables above
-for split in validation test; do run evaluate "${C[@]}" --split $split; run evaluate "${C[@]}" "${S[@]}" --split $split; done
+RUNS=($R/more-? $R/pg-? $R/cov-? $R/dim-? $R/dydim-? --max-length 30 --lead 1)
+SECTION_4_2=(--trigram-blocking True --beam 6 --length-penalty 1.5 --average False)
+table() { python -m shared.score $R/$1/*.jsonl --minus more cov --csv $OUT/$2.csv --overwrite; }
+measures() { run experiments.measures $R/$1/*.jsonl --encoder "$MINILM" --out $R/$1_measured --overwrite; }
+run evaluate "${RUNS[@]}" --split validation --predictions $R/plain && measures plain && table plain_measured scitldr_titles
+run evaluate "${RUNS[@]}" --split validation --trigram-blocking True --predictions $R/blocking
+table blocking scitldr_titles_blocking
+run evaluate "${RUNS[@]}" --split validation "${SECTION_4_2[@]}" --predictions $R/section_4_2
+table section_4_2 scitldr_titles_section_4_2
+run evaluate "${RUNS[@]}" --split test --predictions $R/plain_test   # held out: once, after all choices
+measures plain_test && table plain_test_measured scitldr_titles_test
+run evaluate "${RUNS[@]}" --split test "${SECTION_4_2[@]}" --predictions $R/section_4_2_test
+table section_4_2_test scitldr_titles_section_4_2_test
+run evaluate "${RUNS[@]}" --data aclsum --split test --predictions $R/aclsum && table aclsum aclsum_titles

@@ -84,17 +84,6 @@ def test_moverscore_of_an_empty_text_is_0(encoder):
     assert moverscore(["", "a dog"], ["a cat", "a dog"], encoder) == [0.0, pytest.approx(100)]
 
 
-def test_bertscore_is_that_of_the_package(encoder):
-    """100 for equal texts; the last layer, unless another is asked for."""
-    package = pytest.importorskip("bert_score")
-    texts = ["the cat sat", "a dog ran"], ["a cat sat on the mat", "a dog ran"]
-    first, second = measures.bertscore(*texts, encoder)
-    assert second == pytest.approx(100, abs=1e-3) and first < 99
-    precision, recall, f1 = (float(values[0]) for values in package.score(*texts, model_type=encoder, num_layers=6))
-    assert first == pytest.approx(100 * f1, abs=1e-3) and min(abs(f1 - precision), abs(f1 - recall)) > 4e-5
-    assert measures.bertscore(*texts, encoder, 6)[0] == first != measures.bertscore(*texts, encoder, 5)[0]
-
-
 def test_rows_get_their_measures(encoder, tmp_path):
     pytest.importorskip("ot")
     pytest.importorskip("bert_score")
