@@ -114,12 +114,6 @@ def paired_test(a: Sequence[float], b: Sequence[float], samples=10_000, seed=0) 
     return float(swaps.pvalue)
 
 
-def difference(a: Sequence[float], b: Sequence[float]) -> dict[str, float]:
-    """System a minus system b on the same examples: {difference, low, high, p} by bootstrap and `paired_test`."""
-    p, values = paired_test(a, b), interval(np.subtract(a, b))
-    return {"difference": values.pop("mean")} | values | {"p": p}
-
-
 def _finite(values: Sequence[float]) -> np.ndarray:
     values = np.asarray(values, dtype=float)
     if values.ndim != 1 or not len(values) or not np.isfinite(values).all():

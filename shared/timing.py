@@ -1,4 +1,4 @@
-"""Timing that can be believed: several functions side by side in one run, the spread of the rounds, peak memory.
+"""Timing that can be believed: several functions side by side in one run, the spread of the rounds.
 
 Every round runs each function once, one function later than the round before: a machine that slows down slows down all
 sides. So a ratio of two sides is taken within rounds: `spread(seconds["slow"] / seconds["fast"])`. On one thread of the
@@ -10,13 +10,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import json
 import math
-import tempfile
 import time
 from collections.abc import Callable
-from itertools import accumulate
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -79,21 +75,3 @@ def find_device(name: str) -> torch.device:
         return number.device
     except (RuntimeError, AssertionError, ImportError) as error:
         raise ValueError(f"--device {name} cannot be used here: {str(error).partition(chr(10))[0]}") from None
-
-
-def peak_bytes(function: Callable[[], object], device="cpu") -> int:
-    """Most bytes that torch held during one call, above what it held before: CUDA's count, or the profiler's log."""
-    device = torch.device(device)
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-        before = torch.cuda.memory_allocated(device)
-        function()
-        return torch.cuda.max_memory_allocated(device) - before
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
-        function()
-    with tempfile.TemporaryDirectory() as folder:
-        profile.export_chrome_trace(f"{folder}/trace.json")
-        events = json.loads(Path(folder, "trace.json").read_text(encoding="utf-8"))["traceEvents"]
-    # Every allocation (+) and release (-) of a tensor; the peak is the largest running sum.
-    changes = sorted((event for event in events if event.get("name") == "[memory]"), key=lambda event: event["ts"])
-    return max(accumulate((event["args"]["Bytes"] for event in changes), initial=0))

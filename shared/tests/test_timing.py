@@ -15,13 +15,9 @@ class FakeMachine:
 
     def __init__(self, monkeypatch):
         self.now, self.pending, self.log = 0.0, 0.0, []
-        self.held = self.peak = 1000
         monkeypatch.setattr(timing.time, "process_time", self.read)
         monkeypatch.setattr(timing.time, "perf_counter", lambda: 10 * self.read())
         monkeypatch.setattr(torch.cuda, "synchronize", self.synchronize)
-        monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: setattr(self, "peak", self.held))
-        monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: self.held)
-        monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: self.peak)
 
     def read(self):
         self.log.append("clock")
@@ -31,7 +27,7 @@ class FakeMachine:
         self.log.append(f"sync {device}")
         self.now, self.pending = self.now + self.pending, 0.0
 
-    def function(self, name, *seconds, queued=0.0, allocated=0):
+    def function(self, name, *seconds, queued=0.0):
         """A function that takes each of `seconds` in turn, and `queued` more on the device after it has returned."""
         remaining = list(seconds)
 
@@ -39,7 +35,6 @@ class FakeMachine:
             self.log.append(name)
             self.now += remaining.pop(0) if len(remaining) > 1 else remaining[0]
             self.pending += queued
-            self.peak = max(self.peak, self.held + allocated)
 
         return run
 
@@ -83,28 +78,6 @@ def test_cuda_is_synchronised_before_and_after_every_call(machine):
     seconds = timing.time_rounds({"a": run}, repeats=3, warmup=1, device="cuda:0")["a"]
     assert machine.log == ["sync cuda:0", "clock", "a", "sync cuda:0", "clock"] * 4
     assert seconds.tolist() == [80.0] * 3  # of the wall clock; the queued work belongs to the call that queued it
-
-
-def test_cuda_peak_is_above_what_was_held_before(machine):
-    machine.peak = 10**9  # of something earlier
-    assert timing.peak_bytes(machine.function("a", 1.0, allocated=300), "cuda") == 300
-    assert timing.peak_bytes(machine.function("b", 1.0, allocated=50), "cuda") == 50
-
-
-def test_cpu_peak_counts_what_is_held_at_the_same_time():
-    million = 1_000_000  # bytes
-
-    def together():
-        one = torch.empty(8 * million, dtype=torch.uint8)
-        return one, torch.empty(4 * million, dtype=torch.uint8)
-
-    def in_turn():
-        torch.empty(8 * million, dtype=torch.uint8)
-        return torch.empty(4 * million, dtype=torch.uint8)
-
-    assert timing.peak_bytes(together) == pytest.approx(12 * million, rel=0.01)
-    assert timing.peak_bytes(in_turn) == pytest.approx(8 * million, rel=0.01)
-    assert timing.peak_bytes(lambda: None) == 0
 
 
 @pytest.mark.parametrize(
