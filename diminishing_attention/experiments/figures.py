@@ -64,7 +64,7 @@ def draw_figure_1(rows: Sequence[dict], path: Path) -> None:
         for axes, column in ((left, "weight"), (right, "effective_coverage")):
             axes.plot([row["step"] for row in own], [row[column] for row in own], "o-", markersize=3)
         left.text(0.7, own[0]["weight"], name, fontsize=8, ha="right", va="center")
-    left.set(xlabel="decoding step", ylabel="weight of the token", xlim=(-2.4, 8.4), xticks=range(1, 9), ylim=(0, 0.65))
+    left.set(xlabel="decoding step", ylabel="weight of the token", xlim=(-2.8, 8.4), xticks=range(1, 9), ylim=(0, 0.65))
     right.set(xlabel="decoding step", ylabel="effective coverage (same colours)")
     figure.savefig(path, dpi=150)
 
