@@ -9,7 +9,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from .loading import Run
 from .selection import Selection
-from .text import Item
+from .text import Item, Items
 
 RELEASED = dict(num_beams=4, length_penalty=2.0, no_repeat_ngram_size=3)  # A.3; released configurations
 DECODING = {
@@ -39,8 +39,9 @@ def encode_batch(run: Run, items: Sequence[Item]) -> dict:
     return source | {"encoder_outputs": BaseModelOutput(states)}
 
 
+@torch.inference_mode()
 def decode(
-    run: Run, items: Sequence[Item], selections: Sequence[Selection], batch_size: int = 32, **generation
+    run: Run, items: Items | Sequence[Item], selections: Sequence[Selection], batch_size: int = 32, **generation
 ) -> Iterator[Summaries]:
     """Decode all documents under each selection; each document is encoded once, in batches of like length.
 
@@ -50,28 +51,23 @@ def decode(
     by_length = sorted(range(len(items)), key=lambda i: len(items[i].ids))
     for start in range(0, len(items), batch_size):
         documents = by_length[start : start + batch_size]
-        with torch.inference_mode():
-            source = encode_batch(run, [items[i] for i in documents])
+        source = encode_batch(run, [items[i] for i in documents])
         for place, selection in enumerate(selections):
-            run.model.selection = selection
-            with torch.inference_mode():
-                rows = run.model.generate(**source, do_sample=False, **generation)
+            rows = run.model.generate(**source, selection=selection, do_sample=False, **generation)
             texts = run.tokenizer.batch_decode(rows, skip_special_tokens=True)
             yield Summaries(place, documents, [" ".join(text.split()) for text in texts], rows)
 
 
-def given_settings(options, decoding: str = "own") -> dict:
-    """Arguments of `generate` that flags name: of DECODING, and those of FLAGS that were given, which win."""
+def settings(run: Run, options, decoding: str = "own") -> dict:
+    """Arguments of `generate`: of DECODING, and those of FLAGS that were given, which win.
+
+    Raises:
+        ValueError: lengths that contradict each other or the model.
+    """
     flags = {name: getattr(options, flag, None) for flag, name in FLAGS.items()}
-    return DECODING[decoding] | {name: value for name, value in flags.items() if value is not None}
-
-
-def check_generation(name: str, run: Run, generation: dict) -> dict:
-    """The settings that a run is decoded with; ValueError where they contradict each other or the model."""
-    own = {key: getattr(run.model.generation_config, key, None) for key in DECODING["paper"]}
-    settings = {key: value for key, value in (own | generation).items() if value is not None}
-    longest, positions = settings.get("max_length", 20), run.model.config.max_position_embeddings
-    if not max(2, settings.get("min_length", 0)) <= longest <= positions:
-        limits = f"at least 2 and --min-length, and at most {positions}, the positions of {name}"
-        raise ValueError(f"--max-length is {longest}; it must be {limits}")
-    return settings
+    chosen = DECODING[decoding] | {name: value for name, value in flags.items() if value is not None}
+    own, positions = run.model.generation_config, run.model.config.max_position_embeddings
+    low, high = (chosen.get(name, getattr(own, name)) for name in ("min_length", "max_length"))
+    if not max(2, low or 0) <= (high or 20) <= positions:
+        raise ValueError(f"--max-length is {high}; it must be at least --min-length, {low}, and at most {positions}")
+    return chosen

@@ -5,33 +5,33 @@ python -m encdec_sentence_sparse.evaluate runs/base runs/sparse-0.1 runs/sparse-
 python -m encdec_sentence_sparse.evaluate runs/base --modes ideal mean_key --r 5 1 2 10
 
 All is compared with the first run under full attention: give the base model there. Without --modes each run is decoded
-under those that the paper's tables have for its task.
+under those that the paper's tables have for its task. A system is called RUN.MODE.rR; runs whose names end with their
+seed, as base-0 and base-1, are seeds of one.
 """
 
 import json
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TextIO
 
-import numpy as np
 import tyro
+from annotated_types import Interval
 from tqdm import tqdm
 
 from shared import rouge
-from shared.data import Example, check_outputs, in_sentences, load, split_sentences, write_csv, write_json
+from shared.data import Example, load, open_output
+from shared.run import one_line_errors, read_flags
+from shared.score import report, score, system_name
 from shared.timing import find_device
 
-from .decode import DECODING, check_generation, decode, given_settings
-from .loading import Run, load_run_or_bart, name_of
-from .run import Positive, Range, check_fields, one_line_errors, read_flags
+from .config import Positive
+from .decode import DECODING, decode, settings
+from .loading import Run, load_run_or_bart
 from .selection import MODES, PHI, Selection
 from .sentences import RULES
-from .text import Item, tokenize
 
-METRICS = {"rouge1": "R-1", "rouge2": "R-2", "rougeLsum": "R-L"}  # D20: rouge-score (the paper: pyrouge)
 MODES_OF = {  # what a run of each task is decoded under beside full attention, as in the paper's tables
     "base": ("ideal", "random", "mean_key", "model_free"),
     "sparse": ("ideal", "random"),
@@ -40,183 +40,99 @@ MODES_OF = {  # what a run of each task is decoded under beside full attention, 
 }
 
 
-@tyro.conf.configure(tyro.conf.FlagCreatePairsOff)
 @dataclass
 class Options:
     """The command line."""
 
-    runs: tyro.conf.Positional[tuple[str, ...]]  # run folders, or BARTs (folder or hub name); the base model first
-    data: str = ""  # anything shared.data.load takes; default: the first run's
-    split: str = "test"
-    limit: Positive | None = None  # first N examples only (A.2: 2,000 in Figures 2 and 4)
-    json: Path | None = None  # write every number here
-    csv: Path | None = None  # write a row per system here; experiments.figures reads it
-    predictions: Path | None = None  # folder for the outputs, a .jsonl per system
-    modes: tuple[Literal[MODES], ...] = ()  # for all runs; default: those of the paper's tables, by each run's task
-    r: tuple[Positive, ...] = (5,)  # sentences to attend to; sparse-tuned runs and other phi have the first alone
-    sentences: Literal[("", *RULES)] = ""  # how documents are split for a BART; default: as for the first run beside it
-    seed: int = 0  # of the random selection
-    decoding: Literal[tuple(DECODING)] = "own"  # "own": the model's generation settings; the others: A.3, per corpus
-    beam: Positive | None = None  # default: that of --decoding, as the four that follow
-    length_penalty: Annotated[float, Range(-10, 10)] | None = None
-    min_length: int | None = None
-    max_length: Positive | None = None
-    no_repeat_ngram_size: int | None = None
-    batch_size: Positive = 32  # documents decoded at a time
-    device: str = "cpu"
+    runs: tyro.conf.Positional[tuple[str, ...]]  # Run folders, or BARTs by folder or hub name; the base model first.
+    data: str = ""  # What `shared.data.load` takes; default: the first run's data.
+    split: str = "test"  # Split of the data.
+    limit: Positive | None = None  # Take the first so many documents. A.2: 2,000 in Figures 2 and 4
+    predictions: Path | None = None  # Folder for the outputs, a RUN.jsonl for each run, which `shared.score` reads.
+    csv: Path | None = None  # File for all scores, a row for each system and difference.
+    overwrite: bool = False  # Replace the output files.
+    minus: tuple[str, ...] = ()  # Systems that the others are compared with; default: the first run's full attention.
+    modes: tuple[Literal[MODES], ...] = ()  # Ways to choose sentences; default: those of the paper, by each run's task.
+    r: tuple[Positive, ...] = (5,)  # Sentences to attend to; a sparse-tuned run takes the first number alone.
+    sentences: Literal[RULES] = "given"  # How a BART's documents are split; a run has its own rule.
+    seed: int = 0  # Seed of the random choice.
+    decoding: Literal[tuple(DECODING)] = "own"  # Generation settings: the model's own, or those of a corpus. A.3
+    beam: Positive | None = None  # Beams; default: those of --decoding, as with the four that follow.
+    length_penalty: Annotated[float, Interval(ge=-10, le=10)] | None = None  # Exponent of the length penalty.
+    min_length: int | None = None  # Least tokens of a summary.
+    max_length: Positive | None = None  # Most tokens of a summary.
+    no_repeat_ngram_size: int | None = None  # Never write so many tokens twice; 0 = do.
+    batch_size: Positive = 32  # Documents decoded at a time.
+    device: str = "cpu"  # Torch device.
 
 
-def selections_of(name: str, run: Run, modes: Sequence[str], rs: Sequence[int], seed: int) -> dict[str, Selection]:
-    """Under which selections a run is decoded, by the system's name (RUN.MODE.rR, also a file's), "full" first."""
-    chosen = [mode for mode in modes or MODES_OF[run.config.task] if mode != "full"]
-    if "approx" in chosen and run.model.sentence_encoder is None:
-        raise ValueError(f"{name} has no approximator: leave mode 'approx' out, or give a run of --task kl")
-    selections = {f"{name}.full": Selection("full", rs[0])}
-    for mode in chosen:
-        for r in rs[:1] if run.config.task == "sparse" and not modes else rs:
-            for phi in PHI if mode == "model_free" and r == rs[0] else ["elu"]:
+def selections_of(run: Run, modes: Sequence[str] = (), r: Sequence[int] = (5,), seed: int = 0) -> dict[str, Selection]:
+    """Under which selections a run is decoded, by MODE.rR, "full" first."""
+    selections, task = {"full": Selection()}, run.config.task
+    for mode in [mode for mode in modes or MODES_OF[task] if mode != "full"]:
+        for number in r[:1] if task == "sparse" and not modes else r:
+            for phi in PHI if mode == "model_free" and number == r[0] else ["elu"]:
                 label = f"{mode}-{phi}" if mode == "model_free" else mode
-                selections[f"{name}.{label}.r{r}"] = Selection(mode, r, phi, seed)
+                selections[f"{label}.r{number}"] = Selection(mode, number, phi, seed)
     return selections
 
 
-def decode_all(
-    run: Run,
-    items: Sequence[Item],
-    selections: dict[str, Selection],
-    examples: Sequence[Example],
-    folder: Path | None = None,
-    batch_size: int = 32,
-    **generation,
-) -> list[list[str]]:
-    """The texts of each selection, in the items' order; each is in FOLDER/SYSTEM.jsonl as soon as it is there."""
-    texts = [[""] * len(items) for _ in selections]
-    with ExitStack() as stack:
-        paths = [folder / f"{system}.jsonl" for system in selections] if folder else []
-        files = [stack.enter_context(path.open("w", encoding="utf-8")) for path in paths]
-        with tqdm(total=len(items) * len(selections), leave=False) as bar:
-            for summaries in decode(run, items, list(selections.values()), batch_size, **generation):
-                for i, text in zip(summaries.documents, summaries.texts, strict=True):
-                    texts[summaries.selection][i] = text
-                    if files:
-                        row = {"id": examples[i].id, "prediction": text, "reference": examples[i].target}
-                        print(json.dumps(row, ensure_ascii=False), file=files[summaries.selection], flush=True)
-                bar.update(len(summaries.texts))
-    return texts
-
-
 def evaluate(
-    runs: dict[str, Run],
+    run: Run,
+    name: str,
     examples: Sequence[Example],
-    modes: Sequence[str] = (),
-    r: Sequence[int] = (5,),
-    seed: int = 0,
+    selections: dict[str, Selection],
     batch_size: int = 32,
-    predictions: Path | None = None,
+    file: TextIO | None = None,
     **generation,
-) -> dict:
-    """Decode and score runs on the same examples; every number in one JSON object.
+) -> list[dict]:
+    """Decode one run: a row for each document and selection, as `shared.score` reads them.
+
+    The document's own measures are those of Table 4, N, N1 and M, and whether it was cut.
 
     Args:
-        runs: the first is the one whose full attention all are compared with.
-        predictions: folder for SYSTEM.jsonl with the outputs, written as they come.
-        generation: arguments of `generate`, in place of each model's own.
+        name: of the run's folder. file: gets the rows as JSON lines, as they come.
+        generation: arguments of `generate`, in place of the model's own.
     """
-    rouge.check_references(examples)
-    selections = {name: selections_of(name, run, modes, r, seed) for name, run in runs.items()}
-    settings = [check_generation(name, run, generation) for name, run in runs.items()]
-    metrics = {"examples": len(examples), "generation": settings[0], "seed": seed}
-    metrics |= {"signature": rouge.signature(len(examples)), "runs": {}, "systems": {}}
-    references, first = [example.references for example in examples], None
-    for name, run in runs.items():
-        documents = in_sentences(examples) if run.config.sentences == "given" else examples
-        items, full = run.encode(documents), None
-        texts = decode_all(run, items, selections[name], examples, predictions, batch_size, **generation)
-        metrics["runs"][name] = describe(run, examples, items)
-        for (system, selection), outputs in zip(selections[name].items(), texts, strict=True):
-            scores = rouge.score([split_sentences(text) for text in outputs], references)
-            first, full = (scores["rouge1"] if best is None else best for best in (first, full))
-            row = {"run": name, "mode": selection.mode, "r": selection.r}
-            row["phi"] = selection.phi if selection.mode == "model_free" else None
-            row |= {metric: rouge.interval(scores[metric]) for metric in METRICS}
-            row["difference"] = rouge.difference(scores["rouge1"], first)  # R-1, to the first run's full attention
-            row["cost"] = rouge.difference(scores["rouge1"], full)  # R-1, to the own full attention
-            metrics["systems"][system] = row
-    return metrics
-
-
-def describe(run: Run, examples: Sequence[Example], items: Sequence[Item]) -> dict:
-    """How a run was trained and what it reads; Table 4: N, N1 and M."""
-    config, is_integrated = run.config, run.config.task == "integrated"
-    targets = [len(tokenize(run.tokenizer, example.target, 10**6)[0]["input_ids"]) for example in examples]
-    return {
-        "task": config.task,
-        "seed": config.seed,
-        "gamma": config.gamma if config.task == "sparse" else 0.0,
-        "sentence_encoder": getattr(run.model.config, "sentence_encoder", None),
-        "select": config.select if is_integrated else None,
-        "r_train": config.r if is_integrated else None,
-        "sources_cut": sum(item.was_cut for item in items),
-        "source_tokens": float(np.mean([len(item.ids) for item in items])),
-        "source_sentences": float(np.mean([item.sentence_ids[-1] + 1 for item in items])),
-        "target_tokens": float(np.mean(targets)),
-    }
-
-
-def table(metrics: dict) -> str:
-    """Quality of each system, and what the runs read (Table 4)."""
-    systems, lengths = [], []
-    for name, row in metrics["systems"].items():
-        scores = {shown: row[metric] for metric, shown in METRICS.items()}
-        systems.append({"system": name} | scores | {"R-1 minus first full": row["difference"], "own full": row["cost"]})
-    for name, run in metrics["runs"].items():
-        row = {"run": name, "N": run["source_tokens"], "N1": run["source_sentences"], "M": run["target_tokens"]}
-        lengths.append(row | {"N/M": row["N"] / row["M"], "cut": run["sources_cut"]})
-    tables = [rouge.table(systems), f"Table 4: tokens, sentences, tokens of the summary\n{rouge.table(lengths)}"]
-    return "\n\n".join([*tables, f"{metrics['examples']} examples, 95 % intervals; {metrics['signature']}"])
-
-
-def load_runs(options: Options) -> dict[str, Run]:
-    """The runs by their folders' names; a BART reads what the first run beside it does, unless flags say otherwise."""
-    if not options.runs:
-        raise ValueError("give at least one run folder or BART")
-    if len({*map(name_of, options.runs)}) < len(options.runs):
-        raise ValueError("two runs have folders of the same name; rename one")
-    runs = {name: load_run_or_bart(name, options.sentences or "given") for name in options.runs}
-    trained = [run.config for name, run in runs.items() if run.config.model != name]
-    taken = ("data",) if options.sentences else ("data", "sentences")
-    for name, run in runs.items():
-        if run.config.model == name and trained:
-            config = replace(run.config, **{key: getattr(trained[0], key) for key in taken})
-            runs[name] = run._replace(config=config)
-        run.model.to(find_device(options.device))
-    if not options.data and not trained:
-        raise ValueError(f"{options.runs[0]} is not a run that knows its data: give --data")
-    return {name_of(name): run for name, run in runs.items()}
+    items, rows, names = run.encode(examples), [], list(selections)
+    system = system_name(name, run.config.seed)
+    summaries = decode(run, items, list(selections.values()), batch_size, **generation)
+    with tqdm(total=len(items) * len(names), desc=name, disable=None, leave=False) as bar:
+        for batch in summaries:
+            for i, text in zip(batch.documents, batch.texts, strict=True):
+                row = {"id": examples[i].id, "prediction": text, "references": examples[i].references}
+                row |= {"system": f"{system}.{names[batch.selection]}", "seed": run.config.seed}
+                row |= {"source_tokens": len(items[i].ids), "source_sentences": items[i].sentence_ids[-1] + 1}
+                rows.append(row | {"target_tokens": len(items[i].target), "was_cut": int(items[i].was_cut)})
+                if file:
+                    print(json.dumps(rows[-1], ensure_ascii=False), file=file, flush=True)
+            bar.update(len(batch.texts))
+    return rows
 
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    options = read_flags(Options, arguments, prog=f"python -m {__package__}.evaluate", description=__doc__)
-    check_fields(options)
-    runs = load_runs(options)
-    chosen = dict(modes=options.modes, r=options.r, seed=options.seed)
-    systems = [system for name, run in runs.items() for system in selections_of(name, run, *chosen.values())]
-    outputs = [options.predictions / f"{system}.jsonl" for system in systems] if options.predictions else []
-    data = options.data or next(iter(runs.values())).config.data
-    check_outputs(options.json, options.csv, *outputs, inputs=[data, *options.runs])
-    examples, generation = load(data, options.split, options.limit), given_settings(options, options.decoding)
-    more = dict(batch_size=options.batch_size, predictions=options.predictions)
-    metrics = {"data": data, "split": options.split} | evaluate(runs, examples, **chosen, **more, **generation)
-    if options.json:
-        write_json(options.json, metrics)
-    if options.csv:
-        rows = [{"system": s} | metrics["runs"][row["run"]] | row for s, row in metrics["systems"].items()]
-        known = {"data": data, "split": options.split, "examples": len(examples)}
-        write_csv(options.csv, [known | row for row in rows])
-    print(table(metrics))
-    if cut := max(run["sources_cut"] for run in metrics["runs"].values()):
-        print(f"{cut} documents were cut to --max-source tokens", file=sys.stderr)
+    options = read_flags(Options, arguments, __doc__)
+    names = [Path(run).resolve().name for run in options.runs]
+    if not names or len({*names}) < len(names):
+        raise ValueError("give run folders, or BARTs, of different names")
+    runs = [load_run_or_bart(run, options.sentences) for run in options.runs]
+    chosen = [selections_of(run, options.modes, options.r, options.seed) for run in runs]
+    generation = [settings(run, options, options.decoding) for run in runs]
+    if not (data := options.data or runs[0].config.data):
+        raise ValueError(f"{options.runs[0]} is not a run that knows its data: give --data")
+    examples, rows = load(data, options.split, options.limit), []
+    rouge.check_references(examples)
+    with ExitStack() as stack:
+        folder, device = options.predictions, find_device(options.device)
+        paths = [folder and folder / f"{name}.jsonl" for name in names]
+        table = stack.enter_context(open_output(options.csv, options.overwrite))
+        files = [path and stack.enter_context(open_output(path, options.overwrite)) for path in paths]
+        for run, name, file, selections, own in zip(runs, names, files, chosen, generation, strict=True):
+            run.model.to(device)
+            rows += evaluate(run, name, examples, selections, options.batch_size, file, **own)
+        # D20: ROUGE of rouge-score, R-L over sentences (the paper: pyrouge)
+        report(score(rows, "rouge", options.minus), table if options.csv else None)
 
 
 if __name__ == "__main__":

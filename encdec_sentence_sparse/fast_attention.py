@@ -2,7 +2,7 @@
 
 `generate` of transformers copies keys and values for every beam, and moves them when beams change places. Here the
 beams of a source are queries to one memory: on a CPU that makes a whole decode 1.3 to 1.4 times as fast. At 4,000 words
-reading the selected sentences alone makes the decoder's part 1.3 to 1.7 times as fast again (experiments/RESULTS.md).
+reading the selected sentences alone makes the decoder's part faster again (experiments/RESULTS.md).
 """
 
 from typing import NamedTuple
@@ -10,14 +10,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from transformers.cache_utils import DynamicCache, EncoderDecoderCache
-from transformers.models.bart.configuration_bart import BartConfig
+from transformers import BartConfig, DynamicCache, EncoderDecoderCache
 
 from .attention import FULL, SentenceSparseAttention, word_attention
 from .selection import Selection
 from .sentences import Sentences
-
-KEYLESS = ("random", "approx", "mean_key")  # modes that choose sentences without their words' keys
 
 
 class LayerMemory(NamedTuple):
@@ -25,7 +22,6 @@ class LayerMemory(NamedTuple):
 
     keys_values: Tensor  # (B, S, 2, D): key and value of a word side by side, so that one gather fetches both
     vectors: Tensor | None  # (B, H, N, K), see `SentenceSparseAttention.sentence_vectors`
-    made: Tensor | None = None  # (B, N) bool: sentences whose keys and values are there; None = all
 
 
 class SourceCache(EncoderDecoderCache):
@@ -35,9 +31,9 @@ class SourceCache(EncoderDecoderCache):
     self-attention part has to move.
     """
 
-    def __init__(self, config: BartConfig, memories: list[LayerMemory], sentences: Sentences, states: Tensor):
+    def __init__(self, config: BartConfig, memories: list[LayerMemory], sentences: Sentences, selection: Selection):
         super().__init__(DynamicCache(config=config), DynamicCache(config=config))
-        self.memories, self.sentences, self.states = memories, sentences, states  # states: (B, S, D)
+        self.memories, self.sentences, self.selection = memories, sentences, selection
         self.lengths = (sentences.ids >= 0).sum(1).tolist()  # (B,) tokens
         has_padding = min(self.lengths) < sentences.ids.size(1)
         self.keep_words = sentences.is_word if has_padding else None  # (B, 1, 1, S)
@@ -53,57 +49,36 @@ class FastAttention(SentenceSparseAttention):
     def forward(self, hidden_states: Tensor, *arguments, past_key_values=None, selection: Selection = FULL, **keywords):
         """As BART calls it. With a SourceCache of B sources, hidden_states are (B * W, 1, D), of W beams each."""
         if isinstance(past_key_values, SourceCache):
-            return self.decode_step(hidden_states, past_key_values, selection), None
+            return self.decode_step(hidden_states, past_key_values), None
         return super().forward(hidden_states, *arguments, selection=selection, **keywords)
 
-    def project(self, states: Tensor, sentences: Sentences, selection: Selection, is_lazy: bool = False) -> LayerMemory:
-        """What does not depend on the query, from the encoder states (B, S, D).
+    def project(self, states: Tensor, sentences: Sentences, selection: Selection) -> LayerMemory:
+        """What does not depend on the query, from the encoder states (B, S, D)."""
+        keys_values = torch.stack([self.k_proj(states), self.v_proj(states)], 2)
+        keys = self.split(keys_values[:, :, 0])
+        return LayerMemory(keys_values, self.sentence_vectors(states, keys, sentences, selection))
 
-        Args:
-            is_lazy: leave keys and values to `fill`, in the modes that can choose sentences without them.
-        """
-        if is_lazy and selection.mode in KEYLESS:
-            keys_values = states.new_empty(*states.shape[:2], 2, states.size(2))
-            vectors = self.sentence_vectors(states, None, sentences, selection)
-            return LayerMemory(keys_values, vectors, torch.zeros_like(sentences.exists))
-        keys_values = self.keys_values(states)
-        return LayerMemory(
-            keys_values, self.sentence_vectors(states, self.split(keys_values[:, :, 0]), sentences, selection)
-        )
-
-    def keys_values(self, states: Tensor) -> Tensor:
-        """(..., D) encoder states -> (..., 2, D)."""
-        return torch.stack([self.k_proj(states), self.v_proj(states)], -2)
-
-    def decode_step(self, hidden_states: Tensor, cache: SourceCache, selection: Selection) -> Tensor:
+    def decode_step(self, hidden_states: Tensor, cache: SourceCache) -> Tensor:
         """(B * W, 1, D) -> (B * W, 1, D)."""
-        memory, sentences = cache.memories[self.layer], cache.sentences
+        memory = cache.memories[self.layer]
         end = cache.self_attention_cache.get_seq_length(self.layer)
         steps = range(end - hidden_states.size(1), end)
         # Beams of a source stand side by side: they become queries to one memory.
-        hidden = hidden_states.reshape(len(sentences.ids), -1, hidden_states.size(-1))  # (B, W, D)
+        hidden = hidden_states.reshape(len(cache.lengths), -1, hidden_states.size(-1))  # (B, W, D)
         queries = self.scaled_queries(hidden)  # (B, H, W, K)
-        keep = self.choose(hidden, queries, memory, sentences, selection, steps)
+        keep = self.choose(hidden, queries, cache, steps)
         if keep is None:
             context = self.attend_all(queries, memory, cache.keep_words)
         else:
             context = self.attend_gathered(queries, memory, keep, cache)
         return self.join(context).reshape(hidden_states.shape)
 
-    def choose(
-        self,
-        hidden: Tensor,
-        queries: Tensor,
-        memory: LayerMemory,
-        sentences: Sentences,
-        selection: Selection,
-        steps: range,
-    ) -> Tensor | None:
-        """`select` from a memory: (B, W, N) bool; None = all sentences."""
-        weights = None
-        if selection.mode == "ideal":
+    def choose(self, hidden: Tensor, queries: Tensor, cache: SourceCache, steps: range) -> Tensor | None:
+        """`select` from a cache: (B, W, N) bool; None = all sentences."""
+        memory, sentences, weights = cache.memories[self.layer], cache.sentences, None
+        if cache.selection.mode == "ideal":
             weights = word_attention(queries, self.split(memory.keys_values[:, :, 0]), sentences.is_word)
-        return self.select(hidden, queries, weights, memory.vectors, sentences, selection, steps)
+        return self.select(hidden, queries, weights, memory.vectors, sentences, cache.selection, steps)
 
     def attend_all(self, queries: Tensor, memory: LayerMemory, keep_words: Tensor | None) -> Tensor:
         """Attention to all words of the sources: (B, H, W, K); keep_words: (B, 1, 1, S) bool, None = no padding."""
@@ -119,10 +94,7 @@ class FastAttention(SentenceSparseAttention):
         contexts = []
         for source, length in enumerate(cache.lengths):
             ids, kept = cache.sentences.ids[source, :length], keep[source]  # (S,), (W, N)
-            chosen = kept.any(0)  # (N,)
-            if memory.made is not None:
-                self.fill(memory, cache, source, chosen)
-            positions = chosen[ids].nonzero().squeeze(1)  # (words,)
+            positions = kept.any(0)[ids].nonzero().squeeze(1)  # (words,)
             words = cache.gathered[: len(positions)]
             torch.index_select(memory.keys_values[source], 0, positions, out=words)  # (words, 2, D)
             keys, values = (self.split(part.unsqueeze(0)) for part in words.unbind(1))  # (1, H, words, K)
@@ -131,11 +103,3 @@ class FastAttention(SentenceSparseAttention):
             query = queries[source : source + 1]
             contexts.append(F.scaled_dot_product_attention(query, keys, values, keep_words, scale=1.0))
         return torch.cat(contexts)  # (B, H, W, K)
-
-    def fill(self, memory: LayerMemory, cache: SourceCache, source: int, chosen: Tensor) -> None:
-        """Keys and values of the sentences of one source that were not chosen, (N,) bool, in an earlier step."""
-        is_new = chosen & ~memory.made[source]
-        positions = is_new[cache.sentences.ids[source, : cache.lengths[source]]].nonzero().squeeze(1)
-        if len(positions):
-            memory.keys_values[source, positions] = self.keys_values(cache.states[source, positions])
-            memory.made[source] |= chosen

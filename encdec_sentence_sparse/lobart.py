@@ -1,13 +1,13 @@
-"""LoBART: BART for long inputs, by local self-attention in the encoder and a longer table of positions (A.1).
+"""LoBART, the paper's BART for long inputs (A.1): local self-attention in the encoder and a longer table of positions.
 
-The paper takes LoBART from Manakul and Gales (2021), Long-Span Summarization: a token sees the tokens at most half a
-window away (512 on either side of it at paper size), and positions 1024 ... 4095 start as copies of 0 ... 1023.
+From Manakul and Gales (2021), Long-Span Summarization: a token sees the tokens at most half a window away (512 on
+either side of it at paper size), and positions 1024 ... 4095 start as copies of 0 ... 1023.
 """
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers.models.bart.modeling_bart import BartPreTrainedModel
+from transformers import BartPreTrainedModel
 
 
 class LocalAttention(nn.Module):
@@ -61,13 +61,8 @@ def extend_positions(model: BartPreTrainedModel, positions: int) -> None:
     """A longer table of positions, filled with copies of the model's own, again and again.
 
     D16: the decoder's table too, because a config of transformers has one length for both.
-
-    Raises:
-        ValueError: fewer positions than the model has.
     """
     known = model.config.max_position_embeddings
-    if positions < known:
-        raise ValueError(f"positions is {positions}, the model has {known} already: leave it out")
     for coder in (model.get_encoder(), model.get_decoder()):
         table = coder.embed_positions
         # The first rows of BART's table stand for no position.

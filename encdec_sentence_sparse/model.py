@@ -7,29 +7,25 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
+from transformers import AutoTokenizer, BartConfig, BartForConditionalGeneration, PreTrainedTokenizerBase
 from transformers.modeling_outputs import BaseModelOutput
-from transformers.models.bart.configuration_bart import BartConfig
-from transformers.models.bart.modeling_bart import BartForConditionalGeneration
 
 from .approximator import SentenceEncoder
+from .attention import FULL
 from .fast_attention import FastAttention, SourceCache
 from .lobart import make_local
 from .selection import PHASES, Selection, SentenceAttention
 from .sentences import Sentences, sentences_of
 
-# Arguments of `generate`, and the value at which they do nothing: what reads the source's tokens or other prompts, what
-# brings a cache or a loop of its own, and what is not computed here or would grow with each step.
+# Arguments of `generate` that read the source's tokens or bring a cache of their own: here the source is in a cache.
 NOT_SUPPORTED = {
-    "encoder_no_repeat_ngram_size": 0, "encoder_repetition_penalty": 1.0, "guidance_scale": 1.0, "inputs": None,
-    "inputs_embeds": None, "negative_prompt_ids": None, "prompt_lookup_num_tokens": None,
-    "assistant_model": None, "cache_implementation": None, "past_key_values": None, "trust_remote_code": False,
-    "use_mtp": False, "output_attentions": False, "record": None,
+    "inputs", "inputs_embeds", "past_key_values", "cache_implementation", "assistant_model", "guidance_scale",
+    "prompt_lookup_num_tokens", "encoder_no_repeat_ngram_size", "encoder_repetition_penalty", "output_attentions",
 }  # fmt: skip
 
 
 class SentenceSparseBart(BartForConditionalGeneration):
-    """A BART with sentence-sparse attention in every decoder layer. `selection` says how; it may be changed any time.
+    """A BART with sentence-sparse attention in every decoder layer; `selection` is an argument of its methods.
 
     Two fields of our own are saved with its config: `sentence_encoder` (None, or a kind of approximator.KINDS) and
     `attention_window` (None, or the width of LoBART's local attention).
@@ -37,7 +33,6 @@ class SentenceSparseBart(BartForConditionalGeneration):
 
     def __init__(self, config: BartConfig):
         super().__init__(config)
-        self.selection = Selection()
         for number, layer in enumerate(self.get_decoder().layers):
             layer.encoder_attn = FastAttention(layer.encoder_attn, number)
         self.sentence_encoder: SentenceEncoder | None = None
@@ -57,13 +52,15 @@ class SentenceSparseBart(BartForConditionalGeneration):
         encoder_outputs: BaseModelOutput | None = None,
         past_key_values: SourceCache | None = None,
         sentence_ids: Tensor | None = None,
+        selection: Selection = FULL,
         record: list[SentenceAttention] | None = None,
         **keywords,
     ):
-        """As BART's, with two arguments more. The selection is a mask, unless a SourceCache is given.
+        """As BART's, with three arguments more. The selection is a mask; a SourceCache has its own.
 
         Args:
-            sentence_ids: (B, S), see `selection.sentences_of`; may be left out in mode "full".
+            sentence_ids: (B, S), see `sentences.sentences_of`; may be left out in mode "full".
+            selection: which sentences each target step attends to, in every decoder layer.
             record: a list that gets a SentenceAttention per decoder layer.
         Raises:
             ValueError: a mode that the model has no weights for, sentence ids that do not cover the input.
@@ -72,23 +69,28 @@ class SentenceSparseBart(BartForConditionalGeneration):
         if not isinstance(past_key_values, SourceCache):
             if encoder_outputs is None:
                 encoder_outputs = self.get_encoder()(input_ids=input_ids, attention_mask=attention_mask)
-            sentences = self.find_sentences(encoder_outputs[0], sentence_ids, attention_mask, record is not None)
+            given = (encoder_outputs[0], sentence_ids, attention_mask, selection)
+            sentences = self.find_sentences(*given, is_recorded=record is not None)
         theirs = dict(attention_mask=attention_mask, encoder_outputs=encoder_outputs, past_key_values=past_key_values)
-        ours = dict(sentences=sentences, selection=self.selection, record=record)
-        return super().forward(**theirs, **ours, **keywords)
+        return super().forward(**theirs, sentences=sentences, selection=selection, record=record, **keywords)
 
     def find_sentences(
-        self, states: Tensor, sentence_ids: Tensor | None, attention_mask: Tensor | None, is_recorded: bool = False
+        self,
+        states: Tensor,
+        sentence_ids: Tensor | None,
+        attention_mask: Tensor | None,
+        selection: Selection,
+        is_recorded: bool = False,
     ) -> Sentences:
         """The sentences of encoded documents (B, S, D), themselves encoded where the approximation is asked for."""
-        mode, encoder = self.selection.mode, self.sentence_encoder
-        if mode == "approx" and encoder is None:
+        encoder = self.sentence_encoder
+        if selection.mode == "approx" and encoder is None:
             raise ValueError("mode 'approx' needs an approximator: load a run of --task kl or integrated")
-        encodes = encoder is not None and (mode == "approx" or is_recorded)
+        encodes = encoder is not None and (selection.mode == "approx" or is_recorded)
         if attention_mask is None:
             attention_mask = torch.ones(states.shape[:2], dtype=torch.long, device=states.device)
         if sentence_ids is None:
-            if mode != "full" or encodes:
+            if selection.mode != "full" or encodes:
                 raise ValueError("give sentence_ids: (B, S), the sentence of each token, -1 at padding")
             sentence_ids = attention_mask.long() - 1  # one sentence
         sentences = sentences_of(sentence_ids, attention_mask, states.dtype)
@@ -96,13 +98,12 @@ class SentenceSparseBart(BartForConditionalGeneration):
 
     @torch.no_grad()
     def project(
-        self, states: Tensor, sentence_ids: Tensor | None, attention_mask: Tensor | None, is_lazy: bool = False
+        self, states: Tensor, sentence_ids: Tensor | None, attention_mask: Tensor | None, selection: Selection = FULL
     ) -> SourceCache:
-        """A new cache of encoded documents (B, S, D); `is_lazy`: keys and values are made when they are first read."""
-        sentences = self.find_sentences(states, sentence_ids, attention_mask)
-        is_lazy &= states.device.type == "cpu" and self.selection.r < sentences.exists.size(1)
-        memories = [attention.project(states, sentences, self.selection, is_lazy) for attention in self.attentions]
-        return SourceCache(self.config, memories, sentences, states)
+        """A new cache of encoded documents (B, S, D), which is read under one selection."""
+        sentences = self.find_sentences(states, sentence_ids, attention_mask, selection)
+        memories = [attention.project(states, sentences, selection) for attention in self.attentions]
+        return SourceCache(self.config, memories, sentences, selection)
 
     @torch.no_grad()
     def generate(
@@ -111,6 +112,7 @@ class SentenceSparseBart(BartForConditionalGeneration):
         attention_mask: Tensor | None = None,
         sentence_ids: Tensor | None = None,
         encoder_outputs: BaseModelOutput | None = None,
+        selection: Selection = FULL,
         use_cache: bool = True,
         **generation,
     ):
@@ -120,23 +122,21 @@ class SentenceSparseBart(BartForConditionalGeneration):
             attention_mask: (B, S); left out, <pad> in input_ids is padding, as in transformers.
             encoder_outputs: in place of input_ids, where the documents are already encoded; stays as it is.
             use_cache: False = the masked form, every step from the beginning.
-            generation: keyword arguments of transformers' `generate`, generation_config too, but NOT_SUPPORTED.
+            generation: keyword arguments of transformers' `generate` but NOT_SUPPORTED.
         Raises:
-            ValueError: as in `forward`; an argument that is not supported, given here or by a generation_config.
+            ValueError: as in `forward`; an argument that is not supported.
         """
-        settings = generation.get("generation_config") or self.generation_config
-        for name, neutral in NOT_SUPPORTED.items():
-            if generation.get(name, getattr(settings, name, None)) not in (None, neutral):
-                raise ValueError(f"generate does not support {name} here: the source is in a cache of its own")
+        if refused := NOT_SUPPORTED & generation.keys():
+            raise ValueError(f"generate does not support {min(refused)} here: the source is in a cache of its own")
         if attention_mask is None and input_ids is not None:
             attention_mask = (input_ids != self.config.pad_token_id).long()
         if encoder_outputs is None:
             encoder_outputs = self.get_encoder()(input_ids=input_ids, attention_mask=attention_mask)
         states = encoder_outputs[0]
         if not use_cache:
-            source = dict(attention_mask=attention_mask, sentence_ids=sentence_ids, use_cache=False)
-            return super().generate(encoder_outputs=BaseModelOutput(states), **source, **generation)
-        cache = self.project(states, sentence_ids, attention_mask, is_lazy=True)
+            source = dict(attention_mask=attention_mask, sentence_ids=sentence_ids, selection=selection)
+            return super().generate(encoder_outputs=BaseModelOutput(states), use_cache=False, **source, **generation)
+        cache = self.project(states, sentence_ids, attention_mask, selection)
         # `generate` repeats its inputs for every beam: one position stands for the source, which is in the cache.
         stand_in = dict(encoder_outputs=BaseModelOutput(states[:, :1]), attention_mask=cache.sentences.ids[:, :1] + 1)
         return super().generate(past_key_values=cache, **stand_in, **generation)
@@ -180,14 +180,6 @@ def bart_config(
     return BartConfig(vocab_size=vocabulary, d_model=width, max_position_embeddings=positions, **sides, **more)
 
 
-def check_sizes(config: dict) -> None:
-    """ValueError for a size in a BART's config.json that is none, or of no model that can be built."""
-    sides = [name for name in config if name.endswith(("coder_layers", "attention_heads", "ffn_dim"))]
-    for name in ["vocab_size", "d_model", "max_position_embeddings", *sides]:
-        if type(value := config.get(name, 1)) is not int or not 1 <= value <= 10**6:
-            raise ValueError(f"config.json: {name} is {value!r:.60}; it must be a whole number from 1 to 1,000,000")
-
-
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     """A tokenizer by hub name or folder, which runs no code of theirs; ValueError where its file is missing."""
     if Path(name).is_dir() and not any(Path(name, file).is_file() for file in ("tokenizer.json", "vocab.json")):
@@ -199,26 +191,20 @@ def load_model(name: str) -> tuple[SentenceSparseBart, PreTrainedTokenizerBase]:
     """Any BART of transformers, or a model of this package, in eval mode, and its tokenizer, by hub name or folder.
 
     Raises:
-        ValueError: not there, not in reach, no BART, weights that do not fit or are not finite; says what to do.
+        ValueError: not there, not in reach, no BART, weights that are missing or not finite; says what to do.
     """
     try:
-        tokenizer, config = load_tokenizer(name), BartConfig.get_config_dict(name)[0]
-        if (kind := config.get("model_type")) != "bart":
+        kind = BartConfig.get_config_dict(name)[0].get("model_type")
+        if kind != "bart":
             raise ValueError(f"it is a {kind} model: give the name or folder of a BART")
-        check_sizes(config)
-        if Path(name, "generation_config.json").exists():
-            GenerationConfig.from_pretrained(name)  # where it is cut off, transformers would take others in silence
-        model, report = SentenceSparseBart.from_pretrained(
-            name, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True, trust_remote_code=False
-        )
+        tokenizer = load_tokenizer(name)
+        options = dict(dtype=torch.float32, output_loading_info=True, trust_remote_code=False)
+        model, report = SentenceSparseBart.from_pretrained(name, **options)
     except Exception as error:  # transformers and the hub raise a dozen unrelated types
         remedy = "it is neither a run nor a BART" if Path(name).exists() else f"HF_HUB_OFFLINE=0 hf download {name}"
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ValueError(f"cannot load {name!r} ({reason}): {remedy}") from None
-    for problem in ("missing_keys", "unexpected_keys", "mismatched_keys"):
-        if report[problem]:
-            names = sorted(map(str, report[problem]))
-            raise ValueError(f"{name}: weights do not fit: {problem.replace('_', ' ')} {names[0]}, {len(names)} in all")
+        raise ValueError(f"cannot load {name!r} ({' '.join(str(error).split())[:200]}): {remedy}") from None
+    if wrong := {*map(str, report["missing_keys"]), *map(str, report["unexpected_keys"])}:
+        raise ValueError(f"{name}: weights do not fit: {min(wrong)} and {len(wrong) - 1} others")
     if bad := [weight for weight, tensor in model.state_dict().items() if not tensor.isfinite().all()]:
         raise ValueError(f"{name}: {bad[0]} holds NaN or infinite numbers")
     return model.eval(), tokenizer

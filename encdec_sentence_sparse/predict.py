@@ -6,78 +6,67 @@ python -m encdec_sentence_sparse.predict facebook/bart-large-cnn news.txt --mode
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Literal
 
 import tyro
 from tqdm import tqdm
 
-from shared.data import Example, check_outputs, in_sentences, read_texts
+from shared.data import Example, open_output, read_texts
+from shared.run import one_line_errors, read_flags
 from shared.timing import find_device
 
-from .decode import check_generation, decode, given_settings
+from .config import Positive
+from .decode import decode, settings
 from .loading import Run, load_run_or_bart
-from .run import Positive, at_a_time, check_fields, one_line_errors, read_flags
 from .selection import MODES, Selection
 from .sentences import RULES
 
 
-@tyro.conf.configure(tyro.conf.FlagCreatePairsOff)
 @dataclass
 class Options:
     """The command line."""
 
-    model: tyro.conf.Positional[str]  # run folder, or a BART: its folder or its name on the hub
-    files: tyro.conf.Positional[tuple[Path, ...]] = ()  # text, a document per line, or .jsonl; none: standard input
-    out: Path | None = None  # a line per document, or .jsonl with all that is known; none: standard output
-    mode: Literal[("", *MODES)] = ""  # how sentences are chosen; default: approx, or mean_key without an approximator
-    r: Positive | None = None  # sentences that each step attends to; default: the run's
-    sentences: Literal[RULES] = "given"  # how a BART's documents are split: a line by NLTK where its data is there
-    beam: Positive | None = None  # default: the model's own, as the two that follow
-    min_length: int | None = None  # tokens; bart-large-cnn has 56, too many for a short text
-    max_length: Positive | None = None  # tokens
-    batch_size: Positive = 8  # documents decoded at a time (at a terminal 1); outputs do not depend on it
-    device: str = "cpu"
+    model: tyro.conf.Positional[str]  # Run folder, or a BART: its folder or its name on the hub.
+    files: tyro.conf.Positional[tuple[Path, ...]] = ()  # Text, a document a line, or .jsonl; none: standard input.
+    out: Path | None = None  # File for a summary a line, or .jsonl with all that is known; none: standard output.
+    overwrite: bool = False  # Replace that file.
+    mode: Literal[("", *MODES)] = ""  # How sentences are chosen; default: approx, or mean_key without a learned map.
+    r: Positive | None = None  # Sentences that each step attends to; default: the run's.
+    sentences: Literal[RULES] = "given"  # How a BART's documents are split: given splits a line, by NLTK if it can.
+    beam: Positive | None = None  # Beams; default: the model's own, as with the two that follow.
+    min_length: int | None = None  # Least tokens of a summary; bart-large-cnn has 56, too many for a short text.
+    max_length: Positive | None = None  # Most tokens of a summary.
+    batch_size: Positive = 8  # Documents decoded at a time; outputs do not depend on it.
+    device: str = "cpu"  # Torch device.
 
 
 def predict(
-    run: Run, examples: Iterable[Example], selection: Selection, batch_size: int = 8, **generation
+    run: Run, examples: Sequence[Example], selection: Selection, batch_size: int = 8, **generation
 ) -> Iterator[dict]:
-    """Summarise documents in their order, as they come, with `generation` in place of the model's own settings.
-
-    Yields:
-        of each document id, prediction, its number of sentences, and was_cut.
-    """
-    examples = iter(examples)
-    while batch := list(islice(examples, batch_size)):
-        items = run.encode(in_sentences(batch) if run.config.sentences == "given" else batch)
-        [summaries] = decode(run, items, [selection], batch_size, **generation)
+    """Summarise documents in their order: id, prediction, its number of sentences, and whether it was cut."""
+    items = run.encode(examples)
+    for start in tqdm(range(0, len(items), batch_size), disable=None, leave=False):
+        batch = [items[i] for i in range(start, min(start + batch_size, len(items)))]
+        [summaries] = decode(run, batch, [selection], batch_size, **generation)
         texts = dict(zip(summaries.documents, summaries.texts, strict=True))
-        for i, (example, item) in enumerate(zip(batch, items, strict=True)):
-            row = {"id": example.id, "prediction": texts[i]}
+        for i, item in enumerate(batch):
+            row = {"id": examples[start + i].id, "prediction": texts[i]}
             yield row | {"sentences": item.sentence_ids[-1] + 1, "was_cut": item.was_cut}
 
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    options = read_flags(Options, arguments, prog=f"python -m {__package__}.predict", description=__doc__)
-    check_fields(options)
-    check_outputs(options.out, inputs=[options.model, *(options.files or ["-"])])
+    options = read_flags(Options, arguments, __doc__)
     run = load_run_or_bart(options.model, options.sentences)
     run.model.to(find_device(options.device))
     mode = options.mode or ("approx" if run.model.sentence_encoder else "mean_key")
-    selection = Selection(mode, run.config.r if options.r is None else options.r)
-    generation = given_settings(options)
-    check_generation(options.model, run, generation)
+    selection, generation = Selection(mode, options.r or run.config.r), settings(run, options)
     examples, cut, is_json = read_texts(options.files), 0, options.out and options.out.suffix == ".jsonl"
-    size = at_a_time(options.files, options.batch_size)
-    with open(options.out, "w", encoding="utf-8") if options.out else nullcontext(sys.stdout) as file:
-        rows = predict(run, examples, selection, size, **generation)
-        for row in tqdm(rows, unit="document", disable=not options.out):
+    with open_output(options.out, options.overwrite) as file:
+        for row in predict(run, examples, selection, options.batch_size, **generation):
             print(json.dumps(row, ensure_ascii=False) if is_json else row["prediction"], file=file, flush=True)
             cut += row["was_cut"]
     if cut:

@@ -73,11 +73,16 @@ def entropy(attention: Tensor) -> Tensor:
     return -(attention * logarithm(attention)).sum(-1)
 
 
+def mean_over_steps(values: Tensor, is_step: Tensor) -> Tensor:
+    """1/M sum_m over the real target steps of all documents: (B, T) twice -> ()."""
+    return (values * is_step).sum() / is_step.sum()
+
+
 def sparsity_loss(record: Sequence[SentenceAttention], is_step: Tensor) -> Tensor:
     """L_sparse of Eq. (5): entropy of saliency, mean over heads (A.4), layers and (B, T) target steps."""
     per_layer = [entropy(layer.exact.float()).mean(1) for layer in record]  # (B, T) each
     # Eq. (5): L_sparse = 1/M sum_m H(alpha^s_m)
-    return torch.stack(per_layer).mean(0)[is_step].mean()
+    return mean_over_steps(torch.stack(per_layer).mean(0), is_step)
 
 
 # Section 3.3: the r most salient sentences
@@ -129,6 +134,12 @@ def approximate_attention(queries: Tensor, sentence_keys: Tensor, exists: Tensor
 # Section 4.3: training the approximation
 
 
+def sharpen(attention: Tensor, exists: Tensor, temperature: float = 0.5) -> Tensor:
+    """A.5, the target of training: saliency at a temperature below 1, which is sparser: (B, H, Q, N) twice."""
+    # Eq. (15): alpha^s_m <- softmax(log(alpha^s_m) / T)
+    return sentence_softmax(logarithm(attention) / temperature, exists)
+
+
 def kl_divergence(exact: Tensor, approximate: Tensor) -> Tensor:
     """KL(exact || approximate) in nats: (..., N) twice -> (...)."""
     # Eq. (11), summand: sum_i alpha^s_{m,i} log(alpha^s_{m,i} / alpha~^s_{m,i})
@@ -154,9 +165,9 @@ def kl_loss(
     pairs = zip(targets, record, strict=True)
     divergence = torch.stack([kl_divergence(target, layer.approximate.float()).mean(1) for target, layer in pairs])
     if scale == "released":
-        return (divergence.sum(0) / exists.sum(1, keepdim=True))[is_step].mean()
+        return mean_over_steps(divergence.sum(0) / exists.sum(1, keepdim=True), is_step)
     # Eq. (11): L_KL = 1/M sum_m KL(alpha^s_m || alpha~^s_m)
-    return divergence.mean(0)[is_step].mean()
+    return mean_over_steps(divergence.mean(0), is_step)
 
 
 def objective(
@@ -199,12 +210,6 @@ def objective(
 def ideal_probability(step: int, mix_steps: int) -> float:
     """Section 4.3: how likely Int-Mix takes the exact saliency at update `step`; from 1 down to 0 in `mix_steps`."""
     return max(0.0, 1 - step / mix_steps)
-
-
-def sharpen(attention: Tensor, exists: Tensor, temperature: float = 0.5) -> Tensor:
-    """A.5, the target of training: saliency at a temperature below 1, which is sparser: (B, H, Q, N) twice."""
-    # Eq. (15): alpha^s_m <- softmax(log(alpha^s_m) / T)
-    return sentence_softmax(logarithm(attention) / temperature, exists)
 
 
 # Appendix D: saliency without training

@@ -1,8 +1,9 @@
 """Text -> token ids and the sentence of each token -> batches."""
 
 import re
+from array import array
 from collections.abc import Iterator, Sequence
-from itertools import count
+from itertools import count, repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
+from tqdm import tqdm
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from .sentences import RULES, given_spans, punkt_spans, token_sentence_ids
@@ -17,7 +19,6 @@ from .sentences import RULES, given_spans, punkt_spans, token_sentence_ids
 SPECIAL = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}  # ids 0-3, as in BART
 
 
-# Same as head_masking/text.py:train_tokenizer
 def train_tokenizer(texts: Sequence[str], vocabulary: int) -> PreTrainedTokenizerFast:
     """Byte-level byte-pair encoding in BART's manner: `<s> text </s>`, a word's leading blank belongs to it.
 
@@ -69,6 +70,37 @@ class Batch(NamedTuple):
         return Batch(*(tensor.to(device) for tensor in self))
 
 
+class Rows:
+    """Lists of numbers in one flat array: 2 or 4 bytes a number, where a list takes 36. `rows[i]` is a list again."""
+
+    def __init__(self, kind: str):  # of `array`: "i" is 4 bytes, "H" 2, "b" 1
+        self.flat, self.ends = array(kind), array("q", [0])
+
+    def append(self, row: Sequence[int]) -> None:
+        self.flat.extend(row)
+        self.ends.append(len(self.flat))
+
+    def __getitem__(self, index: int) -> list[int]:
+        return self.flat[self.ends[index] : self.ends[index + 1]].tolist()
+
+
+class Items:
+    """Documents as token ids, kept flat: 6 bytes a source token. `items[i]` is an Item."""
+
+    def __init__(self):
+        self.ids, self.sentence_ids, self.was_cut, self.target = Rows("i"), Rows("H"), array("b"), Rows("i")
+
+    def append(self, item: Item) -> None:
+        for column, value in zip(vars(self).values(), item, strict=True):
+            column.append(value)
+
+    def __len__(self) -> int:
+        return len(self.was_cut)
+
+    def __getitem__(self, index: int) -> Item:
+        return Item(*(column[index] for column in vars(self).values()))
+
+
 def encode(
     tokenizer: PreTrainedTokenizerBase, document: str | Sequence[str], max_length: int, rule: str = "given"
 ) -> Item:
@@ -78,40 +110,64 @@ def encode(
         ValueError: unknown rule; a text and the rule "given"; a tokenizer without offsets, or one that finds no token.
         ImportError: the rule "nltk" without NLTK.
     """
+    return encode_all(tokenizer, [document], max_length, rule)[0]
+
+
+def encode_all(
+    tokenizer: PreTrainedTokenizerBase,
+    documents: Sequence[str | Sequence[str]],
+    max_length: int,
+    rule: str = "given",
+    summaries: Sequence[str] | None = None,
+    max_summary: int = 0,
+) -> Items:
+    """`encode` of many documents, with their summaries in at most `max_summary` tokens; a thousand at a time."""
     if rule not in RULES:
         raise ValueError(f"sentences is {rule!r}; use one of {', '.join(RULES)}")
-    if isinstance(document, str):
-        if rule == "given":
-            raise ValueError("the document is one string: give a list of its sentences, or the rule 'nltk'")
-        document = [document]
-    text = " ".join(document)
-    encoded, was_cut = tokenize(tokenizer, text, max_length)
-    ids, is_special = encoded["input_ids"], encoded["special_tokens_mask"]
-    if all(is_special):
-        raise ValueError(f"no token in the document {text[:40]!r}: leave it out")
-    spans = given_spans(document) if rule == "given" else punkt_spans(text)
-    return Item(ids, token_sentence_ids(encoded["offset_mapping"], spans, is_special), was_cut)
+    if rule == "given" and any(isinstance(document, str) for document in documents):
+        raise ValueError("the document is one string: give a list of its sentences, or the rule 'nltk'")
+    items = Items()
+    for start in tqdm(range(0, len(documents), 1000), desc="tokenising", disable=None, leave=False):
+        part = slice(start, start + 1000)
+        texts = [text if isinstance(text, str) else " ".join(text) for text in documents[part]]
+        sources = tokenize(tokenizer, texts, max_length)
+        targets = tokenize(tokenizer, summaries[part], max_summary) if summaries else repeat(None)
+        for sentences, text, source, target in zip(documents[part], texts, sources, targets, strict=False):
+            if all(source.is_special):
+                raise ValueError(f"no token in the document {text[:40]!r}: leave it out")
+            spans = given_spans(sentences) if rule == "given" else punkt_spans(text)
+            sentence_ids = token_sentence_ids(source.offsets, spans, source.is_special)
+            items.append(Item(source.ids, sentence_ids, source.was_cut, target.ids if target else []))
+    return items
 
 
-def tokenize(tokenizer: PreTrainedTokenizerBase, text: str, max_length: int) -> tuple[dict, bool]:
-    """Ids, offsets and marks of special tokens of a text, and whether it was cut; a "</s>" in the text is text."""
+class Tokens(NamedTuple):
+    """A text as tokens."""
+
+    ids: list[int]
+    offsets: list[tuple[int, int]]  # first character of each token and the one behind its last
+    is_special: list[int]
+    was_cut: bool
+
+
+def tokenize(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int) -> Iterator[Tokens]:
+    """Texts as tokens, cut to their first `max_length - 1` and `</s>`; a "</s>" in a text is text."""
     if not tokenizer.is_fast:
         raise ValueError(f"{type(tokenizer).__name__} gives no offsets: load the model's fast tokenizer")
     options = dict(return_offsets_mapping=True, return_special_tokens_mask=True, split_special_tokens=True)
-    encoded = tokenizer(text, verbose=False, **options)
-    was_cut = len(encoded["input_ids"]) > max_length
-    if was_cut:
-        encoded = tokenizer(text, truncation=True, max_length=max_length, **options)
-    return encoded, was_cut
+    encoded = tokenizer(list(texts), verbose=False, **options)
+    columns = (encoded[name] for name in ("input_ids", "offset_mapping", "special_tokens_mask"))
+    for column in zip(*columns, strict=True):
+        was_cut = len(column[0]) > max_length
+        yield Tokens(*([*row[: max_length - 1], row[-1]] if was_cut else row for row in column), was_cut)
 
 
 class Batches:
     """Endless lists of item indices, of documents of like length: the batch sampler of a `DataLoader`."""
 
-    def __init__(self, items: Sequence[Item], batch_size: int, seed: int):
-        self.batch_size, self.seed = batch_size, seed
-        self.lengths = np.array([len(item.ids) for item in items])
-        self.per_epoch = -(-len(items) // batch_size)
+    def __init__(self, lengths: Sequence[int], batch_size: int, seed: int):
+        self.batch_size, self.seed, self.lengths = batch_size, seed, np.asarray(lengths)
+        self.per_epoch = -(-len(self.lengths) // batch_size)
 
     def __iter__(self) -> Iterator[list[int]]:
         for epoch in count():

@@ -1,33 +1,24 @@
-"""What selection costs by Section 4.1, and how decoding time grows with the lengths: fits of measured times.
+"""How decoding time grows with the lengths: Table 1 and Appendix B, fits of measured times.
 
-`python -m encdec_sentence_sparse.experiments.benchmark --table-1 --appendix-b` measures them.
+python -m encdec_sentence_sparse.experiments.cost --csv runs/growth.csv
 """
 
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+import tyro
+from torch import nn
 
-from ..fast_attention import SourceCache
-from ..model import SentenceSparseBart
+from shared.data import open_output, write_csv
+from shared.run import one_line_errors
+from shared.timing import time_rounds
 
-
-def attention_costs(width: int, layers: int, words: int, sentences: int, steps: int, r: int) -> dict[str, dict]:
-    """Section 4.1: the parts of M N1 + k_w M r N2 + k_e N1 N2, for each sentence encoder, and of full attention.
-
-    The unit is pD + q in all layers: p a multiplication, and q, an exponential, counted as one. As there, the maps W^Q
-    and W^K are left out. `words` is N1 N2, `sentences` N1, `steps` M, times the beams.
-    """
-    unit, k_w = layers * (width + 1), (2 * width + 1) / (width + 1)
-    encoders = {"gru": (30 + 2 * sentences / words) * width**2, "mean": width, "attention": (width + 2) * width}
-    parts = {kind: (multiplications / unit, words) for kind, multiplications in encoders.items()}
-    parts |= {"sentence level": (1, steps * sentences), "word level": (k_w, steps * r * words / sentences)}
-    parts["all words"] = k_w, steps * words
-    return {part: {"k": k, "10^9 multiplications": 1e-9 * k * times * unit} for part, (k, times) in parts.items()}
+from .benchmark import make_models
 
 
 class Fit(NamedTuple):
@@ -66,8 +57,7 @@ def least_squares(terms: np.ndarray, seconds: Sequence[float]) -> Fit:
     if rank < terms.shape[1]:
         raise ValueError(f"{len(times)} times leave {terms.shape[1]} coefficients open: measure at more lengths")
     rest = ((times - terms @ (solved / scale)) ** 2).sum()
-    total = ((times - times.mean()) ** 2).sum()
-    return Fit(solved / scale, float(1 - rest / total) if total else 1.0)
+    return Fit(solved / scale, float(1 - rest / ((times - times.mean()) ** 2).sum()))
 
 
 def coefficients(fit: Callable, seconds: np.ndarray) -> dict:
@@ -77,28 +67,12 @@ def coefficients(fit: Callable, seconds: np.ndarray) -> dict:
     """
     drawn = np.random.default_rng(0).integers(len(seconds), size=(1000, len(seconds)))
     again = np.array([fit(times).coefficients for times in np.median(seconds[drawn], 1)])
-    found, bounds = fit(np.median(seconds, 0)), np.quantile(again, [0.025, 0.975], 0)
-    row = {"r_squared": found.r_squared}
-    for number, (value, low, high) in enumerate(zip(found.coefficients, *bounds, strict=True), start=1):
+    fitted, bounds = fit(np.median(seconds, 0)), np.quantile(again, [0.025, 0.975], 0)
+    row = {"r_squared": fitted.r_squared}
+    for number, (value, low, high) in enumerate(zip(fitted.coefficients, *bounds, strict=True), start=1):
         row[f"c{number}_us"] = {"mean": 1e6 * value, "low": 1e6 * low, "high": 1e6 * high}
-        row[f"c{number}/c1"] = found.normalised[number - 1]
+        row[f"c{number}/c1"] = float(fitted.normalised[number - 1])
     return row
-
-
-# Measurements: `measure` gives the seconds of each of several functions, one per round
-
-
-def attention_parts(model: SentenceSparseBart, cache: SourceCache, hidden: Tensor, tokens: int) -> dict[str, Callable]:
-    """Section 4.1: the choice of sentences for (B, W, D) states, and attention to the words, for all tokens."""
-    queries = model.attentions[0].split(hidden)
-    layers = list(zip(model.attentions, cache.memories, strict=True))
-    choose = lambda a, memory: a.choose(hidden, queries, memory, cache.sentences, model.selection, range(1))  # noqa: E731
-    keep = choose(*layers[0])
-    return {
-        "sentence level": lambda: [choose(*layer) for layer in layers * tokens],
-        "word level": lambda: [a.attend_gathered(queries, memory, keep, cache) for a, memory in layers * tokens],
-        "all words": lambda: [a.attend_all(queries, memory, cache.keep_words) for a, memory in layers * tokens],
-    }
 
 
 def operating_modes(bart: nn.Module, source: int, target: int) -> dict[str, Callable[[], object]]:
@@ -124,22 +98,52 @@ def operating_modes(bart: nn.Module, source: int, target: int) -> dict[str, Call
 
 
 def table_1(bart: nn.Module, sources: Sequence[int], targets: Sequence[int], measure: Callable) -> list[dict]:
-    """Table 1: Eq. (1) through the median times of each mode, at the longest source."""
+    """Table 1: Eq. (1) through the median times of each mode, at the longest source.
+
+    `measure` gives the seconds of each of several functions, one per round.
+    """
     functions = {(m, t): f for t in targets for m, f in operating_modes(bart, sources[-1], t).items()}
     seconds, rows = measure(functions), []
     for mode in dict.fromkeys(mode for mode, _ in functions):
         rounds = np.stack([seconds[mode, target] for target in targets], 1)  # (rounds, targets)
         row = {"table": "table_1", "mode": mode, "N": sources[-1]}
         rows.append(row | coefficients(partial(fit_quadratic, targets), rounds))
-    times = [{"table": "table_1_times", "mode": m, "M": t, "seconds": np.median(s)} for (m, t), s in seconds.items()]
-    return times + rows
+    places = (
+        {"table": "table_1_times", "mode": m, "M": t, "seconds": float(np.median(s))} for (m, t), s in seconds.items()
+    )
+    return [*places, *rows]
 
 
 def appendix_b(bart: nn.Module, sources: Sequence[int], targets: Sequence[int], measure: Callable) -> list[dict]:
     """Appendix B: six coefficients of the time of a forward and backward pass."""
     places = list(product(sources, targets))
-    times = measure({(n, m): operating_modes(bart, n, m)["forward+backward"] for n, m in places})
+    seconds = measure({(n, m): operating_modes(bart, n, m)["forward+backward"] for n, m in places})
     fit = partial(fit_surface, [m for _, m in places], [n for n, _ in places])
-    rounds = np.stack([times[place] for place in places], 1)  # (rounds, places)
-    rows = [{"table": "appendix_b_times", "N": n, "M": m, "seconds": np.median(s)} for (n, m), s in times.items()]
-    return [*rows, {"table": "appendix_b"} | coefficients(fit, rounds)]
+    rounds = np.stack([seconds[place] for place in places], 1)  # (rounds, places)
+    times = [{"N": n, "M": m, "seconds": float(np.median(s))} for (n, m), s in seconds.items()]
+    return [
+        *({"table": "appendix_b_times"} | row for row in times),
+        {"table": "appendix_b"} | coefficients(fit, rounds),
+    ]
+
+
+def main(
+    model: str = "base",
+    sources: tuple[int, ...] = (256, 448, 640, 832, 1024),
+    targets: tuple[int, ...] = (50, 100, 150, 200, 250, 300),
+    repeats: int = 6,
+    csv: Path | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Time a BART of random weights on one thread, print the fits, write times and fits as CSV."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    with open_output(csv, overwrite) as file:
+        bart, measure = make_models(model, torch.device("cpu"))[0], partial(time_rounds, repeats=repeats)
+        rows = [row for task in (table_1, appendix_b) for row in task(bart, sources, targets, measure)]
+        used = dict(model=model, threads=1, repeats=repeats, torch=torch.__version__)
+        write_csv(file, [row | used for row in rows])
+
+
+if __name__ == "__main__":
+    one_line_errors(lambda arguments: tyro.cli(main, args=arguments))()

@@ -1,10 +1,10 @@
-"""Where the attention is while a run writes its summaries: the numbers of Figures 1 and 5 to 8, under full attention.
+"""Where the attention is while a run writes its summaries, under full attention: Figure 1 and, as a map, Figures 5 to 8.
 
-python -m encdec_sentence_sparse.experiments.measures runs/base runs/sparse-1 --limit 400 --map 0 --json attention.json
+python -m encdec_sentence_sparse.experiments.measures runs/base-0 runs/sparse1-0 --limit 400 --csv figure_1.csv
 """
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,30 +13,13 @@ import tyro
 from torch import Tensor
 from tqdm import tqdm
 
-from shared.data import check_outputs, in_sentences, load, write_json
-from shared.timing import find_device
+from shared.data import load, open_output, write_csv
+from shared.run import one_line_errors
 
-from ..decode import check_generation, decode, encode_batch, given_settings
-from ..loading import Run, load_run, name_of
-from ..run import Positive, check_fields, one_line_errors, read_flags
+from ..decode import decode, encode_batch
+from ..loading import Run, load_run
 from ..selection import Selection, SentenceAttention
-from ..text import Item
-
-
-@tyro.conf.configure(tyro.conf.FlagCreatePairsOff)
-@dataclass
-class Options:
-    """The command line."""
-
-    runs: tyro.conf.Positional[tuple[Path, ...]]  # run folders
-    json: Path  # write the numbers here; experiments.figures --attention reads it
-    data: str = ""  # anything shared.data.load takes; default: the first run's
-    split: str = "test"
-    limit: Positive | None = None  # first N examples only
-    map: int = 0  # of the first run: attention on example N (from 0), for Figures 5-8
-    no_repeat_ngram_size: int | None = None  # default: the model's own
-    batch_size: Positive = 32  # documents decoded at a time
-    device: str = "cpu"
+from ..text import Item, Items
 
 
 @torch.inference_mode()
@@ -58,10 +41,10 @@ def retained_attention(record: Sequence[SentenceAttention], is_step: Tensor) -> 
     return torch.einsum("btn,bt->bn", sums, shares).cpu().numpy()
 
 
-def retained_curve(run: Run, items: Sequence[Item], batch_size: int = 32, **generation) -> list[float]:
+def retained_curve(run: Run, items: Items | Sequence[Item], batch_size: int = 32, **generation) -> list[float]:
     """Figure 1: the mean over documents of `retained_attention`."""
     curves = []
-    for summaries in tqdm(decode(run, items, [Selection()], batch_size, **generation), leave=False):
+    for summaries in tqdm(decode(run, items, [Selection()], batch_size, **generation), disable=None, leave=False):
         source = encode_batch(run, [items[i] for i in summaries.documents])
         curves += [*retained_attention(*read_again(run, source, summaries.rows))]
     longest = max(map(len, curves))  # beyond its last sentence a document retains everything
@@ -82,35 +65,29 @@ def attention_map(run: Run, item: Item, **generation) -> dict:
     return {"source": source, "target": target, "sentence_ids": item.sentence_ids} | rounded
 
 
-@one_line_errors
-def main(arguments: Sequence[str] | None = None) -> None:
-    options = read_flags(Options, arguments, prog=f"python -m {__package__}.measures", description=__doc__)
-    check_fields(options)
-    if not options.runs:
-        raise ValueError("give at least one run folder")
-    runs = {name_of(path): load_run(path) for path in options.runs}
-    if len(runs) < len(options.runs):
-        raise ValueError("two runs have folders of the same name; rename one")
-    data = options.data or next(iter(runs.values())).config.data
-    check_outputs(options.json, inputs=[data, *options.runs])
-    examples, generation = load(data, options.split, options.limit), given_settings(options)
-    if options.map >= len(examples):
-        raise ValueError(f"--map {options.map}: there are {len(examples)} examples, counted from 0")
-    metrics = {"data": data, "split": options.split, "examples": len(examples), "runs": {}}
-    for name, run in runs.items():
-        run.model.to(find_device(options.device))
-        check_generation(name, run, generation)
-        items = run.encode(in_sentences(examples) if run.config.sentences == "given" else examples)
-        row = {"task": run.config.task, "seed": run.config.seed, "gamma": run.config.gamma}
-        row["retained"] = retained_curve(run, items, options.batch_size, **generation)
-        if not metrics["runs"]:
-            row["map"] = attention_map(run, items[options.map], **generation)
-        metrics["runs"][name] = row
-    write_json(options.json, metrics)
-    for name, row in metrics["runs"].items():
-        shares = ", ".join(f"{row['retained'][r - 1]:.2f}" for r in (1, 2, 5, 10) if r <= len(row["retained"]))
-        print(f"{name}: the most salient 1, 2, 5, 10 sentences hold {shares} of the attention")
+def main(
+    runs: tyro.conf.Positional[tuple[Path, ...]],
+    csv: Path | None = None,
+    map: Path | None = None,
+    split: str = "test",
+    limit: int | None = None,
+    document: int = 0,
+    no_repeat_ngram_size: int = 0,
+    overwrite: bool = False,
+) -> None:
+    """Write Figure 1's curve of each run as CSV and, as JSON, the map of one document by the first run."""
+    rows, search = [], {"no_repeat_ngram_size": no_repeat_ngram_size}
+    with open_output(csv, overwrite) as file:
+        for path in runs:
+            run = load_run(path)
+            items = run.encode(load(run.config.data, split, limit))
+            curve = retained_curve(run, items, **search)
+            rows += [{"run": path.name, "r": r, "share": float(share)} for r, share in enumerate(curve, start=1)]
+            if map and path == runs[0]:
+                with open_output(map, overwrite) as map_file:
+                    json.dump(attention_map(run, items[document], **search), map_file)
+        write_csv(file, rows)
 
 
 if __name__ == "__main__":
-    main()
+    one_line_errors(lambda arguments: tyro.cli(main, args=arguments))()

@@ -4,12 +4,13 @@ import builtins
 import random
 
 import nltk
+import numpy as np
 import pytest
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
 from ..sentences import RULES, load_punkt, punkt_spans, token_sentence_ids
-from ..text import encode, tokenize, train_tokenizer
+from ..text import Batches, Item, encode, encode_all, train_tokenizer
 
 STORIES = ["Mr. Smith saw Dr. Jones . He left .", "The U.S. team won . Mr. Brown was glad .", "It rained . We stayed ."]
 
@@ -127,7 +128,29 @@ def test_special_tokens_in_a_text_are_text(tokenizer):
     """A "</s>" that stands in the document neither ends a sentence nor becomes one."""
     found = encode(tokenizer, ["a </s> b", "c"], 99)
     assert found.ids.count(2) == 1 and max(found.sentence_ids) == 2
-    assert tokenize(tokenizer, "a </s> b", 99)[0]["input_ids"].count(2) == 1
+
+
+def test_many_documents_are_encoded_as_each_alone_and_kept_flat(tokenizer):
+    """In the order of the documents, with summaries; `items[i]` is an Item of lists."""
+    documents = [["It rained .", "We stayed ."] * (1 + i % 3) for i in range(1002)]  # more than one part
+    items = encode_all(tokenizer, documents, 12, "given", ["He left ."] * 1002, 4)
+    assert len(items) == 1002 and isinstance(items[0], Item)
+    for i in (0, 1, 2, 999, 1000, 1001):
+        target = tokenizer("He left .")["input_ids"]
+        assert items[i] == encode(tokenizer, documents[i], 12)._replace(target=[*target[:3], 2])
+    assert items.ids.flat.itemsize == 4 and items.sentence_ids.flat.itemsize == 2
+    assert len(list(items)) == 1002
+
+
+def test_batches_hold_every_item_once_an_epoch_and_are_of_like_length():
+    lengths = np.arange(1, 42)
+    stream, epochs = iter(Batches(lengths, 8, seed=0)), []
+    for _ in (0, 1):
+        epochs.append([next(stream) for _ in range(6)])
+        assert sorted(sum(epochs[-1], [])) == list(range(41))
+        assert max(max(batch) - min(batch) for batch in epochs[-1]) < 30
+    assert epochs[0] != epochs[1] and Batches(lengths, 8, 0).per_epoch == 6
+    assert next(iter(Batches(lengths, 8, seed=0))) == epochs[0][0] != next(iter(Batches(lengths, 8, seed=1)))
 
 
 def test_a_tokenizer_without_offsets_is_refused():

@@ -1,7 +1,7 @@
 """What is measured of attention for Figures 1 and 5 to 8."""
 
+import csv
 import json
-import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -10,16 +10,16 @@ import torch
 from transformers import BartForConditionalGeneration
 
 pytest.importorskip("shared")
+pytest.importorskip("matplotlib")
 
 from shared.data import load
 
-from ... import attention as attention_file
 from ...decode import encode_batch
-from ...experiments import measures
-from ...experiments.measures import attention_map, main, read_again, retained_attention, retained_curve
+from ...experiments import figures, measures
+from ...experiments.measures import attention_map, read_again, retained_attention, retained_curve
 from ...loading import Run, load_run
-from ...selection import Selection, SentenceAttention
-from ...text import Item
+from ...selection import SentenceAttention
+from ...text import Items
 from ...train import train
 from ..test_train import DATA, SMALL
 
@@ -40,37 +40,16 @@ def kl(runs) -> Run:
 
 
 @pytest.fixture(scope="module")
-def items(kl) -> list[Item]:
+def items(kl) -> Items:
     return kl.encode(load(DATA, "test", 5))
 
 
 def test_padding_is_no_step(kl, items):
     """The steps of a summary are its words and `</s>`; those that a longer one beside it has are not."""
     rows = torch.tensor([[2, 0, 9, 2, 1, 1], [2, 0, 9, 9, 9, 2]])
-    record, is_step = read_again(kl, encode_batch(kl, items[:2]), rows)
+    record, is_step = read_again(kl, encode_batch(kl, [items[0], items[1]]), rows)
     assert is_step.tolist() == [[True] * 3 + [False] * 2, [True] * 5]
-    assert record[0].exact.shape[:3] == (2, 2, 5) and len(record) == 2
-
-
-def test_attention_to_all_words_lives_in_one_layer_at_a_time(kl, items, monkeypatch):
-    """What is kept of a layer has the size of its sentences, (B, H, T, N), and is no view of what has words."""
-    made, attend = [], attention_file.word_attention
-
-    def watched(*given):
-        assert not any(words() is not None for words in made)
-        words = attend(*given)
-        made.append(weakref.ref(words))
-        return words
-
-    monkeypatch.setattr(attention_file, "word_attention", watched)
-    source, kl.model.selection = encode_batch(kl, items[:3]), Selection("full")
-    record, _ = read_again(kl, source, torch.full((3, 9), 5))
-    sentences = int(source["sentence_ids"].max()) + 1
-    assert len(made) == len(record) == 2 and sentences < source["sentence_ids"].size(1) / 4
-    for layer in record:
-        assert layer.exact.shape == layer.approximate.shape == (3, 2, 8, sentences)
-        kept = [part.untyped_storage().nbytes() for part in layer]
-        assert kept[:2] == [3 * 2 * 8 * sentences * 4] * 2 and kept[2] <= 3 * 8 * sentences and len(kept) == 3
+    assert record[0].exact.shape[:3] == (2, 4, 5) and len(record) == 2
 
 
 def test_d21_retained_attention_averages_heads_first():
@@ -113,34 +92,16 @@ def test_d21_maps_of_words_and_sentences_add_up_to_one_and_agree(runs, kl, items
     assert found["source"][0] == "<s>" and found["source"][-1] == "</s>"
 
 
-def test_the_command_writes_what_the_figures_read(runs, tmp_path, capsys):
-    """A curve for each run, a map of the first; every option is used."""
-    path = tmp_path / "new" / "attention.json"
-    flags = ["--data", DATA, "--split", "validation", "--limit", "3", "--map", "2", "--no-repeat-ngram-size", "2"]
-    main([str(runs / "base"), str(runs / "kl"), *flags, "--batch-size", "2", "--json", str(path)])
-    found, printed = json.loads(path.read_text()), capsys.readouterr().out
-    assert (found["data"], found["split"], found["examples"]) == (DATA, "validation", 3)
-    assert list(found["runs"]) == ["base", "kl"] and "map" not in found["runs"]["kl"]
+def test_the_command_writes_what_the_figures_read(runs, tmp_path):
+    """A curve for each run, a map of the first one."""
+    measures.main((runs / "base", runs / "kl"), tmp_path / "c.csv", tmp_path / "m.json", limit=2, document=1)
+    with (tmp_path / "c.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
     run = load_run(runs / "base")
-    examples = load(DATA, "validation", 3)
-    curve = retained_curve(run, run.encode(examples), no_repeat_ngram_size=2)
-    np.testing.assert_allclose(found["runs"]["base"]["retained"], curve, atol=1e-6)
-    assert found["runs"]["base"]["map"] == attention_map(run, run.encode(examples)[2], no_repeat_ngram_size=2)
-    assert (
-        f"base: the most salient 1, 2, 5, 10 sentences hold {curve[0]:.2f}, {curve[1]:.2f}, {curve[4]:.2f}" in printed
-    )
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--map", "5", "--limit", "5"], "there are 5 examples, counted from 0"),
-        (["--map", "-1"], "--map is -1"),
-        (["--device", "cuda:9"], "--device cuda:9 cannot be used here"),
-    ],
-)
-def test_bad_requests_end_with_a_message(runs, tmp_path, monkeypatch, capsys, flags, message):
-    monkeypatch.setattr(measures, "retained_curve", lambda *a, **k: pytest.fail("it was decoded"))
-    with pytest.raises(SystemExit):
-        main([str(runs / "base"), "--data", DATA, "--json", str(tmp_path / "x.json"), *flags])
-    assert message in capsys.readouterr().err
+    items = run.encode(load(DATA, "test", 2))
+    curve = retained_curve(run, items, no_repeat_ngram_size=0)
+    np.testing.assert_allclose([float(row["share"]) for row in rows if row["run"] == "base"], curve, atol=1e-5)
+    shown = json.loads((tmp_path / "m.json").read_text())
+    assert shown == attention_map(run, items[1], no_repeat_ngram_size=0)
+    figures.main(tmp_path / "f", curves=tmp_path / "c.csv", map=tmp_path / "m.json")
+    assert {path.name for path in (tmp_path / "f").iterdir()} == {"figure_1.png", "figure_5.png"}
