@@ -14,7 +14,7 @@ from .formats import check_same_text, letters, read_dis
 from .matrices import MATRICES, d_tree, dependency_parents, sentence_matrix
 from .model import TREES, longest_document
 from .selection import ORACLE_UNITS, oracle, required_units, restriction_parents
-from .trees import Node
+from .trees import Node, leaves
 from .units import MAX_TOKENS, UnitEncoder, cached_vectors
 
 
@@ -49,27 +49,24 @@ def make_document(example, config, where: str = "") -> Document:
     """Cut an example into units; its oracle is left out.
 
     Args:
-        example: a `shared.data.Example`, or anything with its fields id, document, references, edus, tree.
+        example: a `shared.data.Example`, or anything with its fields id, document, references, tree.
         config: a `TrainConfig`.
         where: what errors name, such as the tree's file; default: the example's id.
     Raises:
-        ValueError: EDUs are asked for and not there, or tree, EDUs and sentences do not fit each other.
+        ValueError: EDUs are asked for and there is no tree, or the tree is of another text.
     """
-    where, edus, sentences = where or example.id, example.edus, list(example.document)
-    tree = None if example.tree is None else read_dis(example.tree, where)
-    if tree is not None and tree.last != len(edus):
-        raise ValueError(f"{where}: the tree has {tree.last} EDUs, the document {len(edus)}")
-    edu_sentence = None if edus is None else sentence_of_edus(edus, sentences, where)
-    if config.level == "sentence":
-        units, sentence, required = sentences, np.arange(len(sentences)), [[] for _ in sentences]
-    elif edus is None:
-        raise ValueError(f"{where} has no EDUs: give it a discourse tree (ID.dis), or use --level sentence")
-    else:
-        units, sentence, required = list(edus), edu_sentence, [[] for _ in edus]
-        if tree is not None:
-            # D17: not of the post-edited tree, but of one where a right nucleus needs the left one, as DiscoBERT's.
-            parents = (restriction_parents if config.right_nuclei else dependency_parents)(tree)
-            required = required_units(parents, sentence)
+    where, units = where or example.id, list(example.document)
+    sentence, required, tree, edu_sentence = np.arange(len(units)), [[] for _ in units], None, None
+    if example.tree is not None:
+        tree = read_dis(example.tree, where)
+        edu_sentence = sentence_of_edus([leaf.text for leaf in leaves(tree)], units, where)
+    if config.level == "edu":
+        if tree is None:
+            raise ValueError(f"{where} has no EDUs: give it a discourse tree (ID.dis), or use --level sentence")
+        units, sentence = [leaf.text for leaf in leaves(tree)], edu_sentence
+        # D17: not of the post-edited tree, but of one where a right nucleus needs the left one, as DiscoBERT's.
+        parents = (restriction_parents if config.right_nuclei else dependency_parents)(tree)
+        required = required_units(parents, sentence)
     labels = np.zeros(len(units), dtype=bool)
     return Document(example.id, units, sentence, required, labels, example.references, tree, edu_sentence)
 

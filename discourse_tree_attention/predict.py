@@ -24,10 +24,9 @@ from shared.timing import find_device
 
 from .decode import extract_all, score_documents
 from .documents import make_document, prepare
-from .formats import read_text, read_tree
+from .formats import read_text
 from .loading import Run, load_run
 from .model import TREES
-from .trees import leaves
 
 
 @dataclass
@@ -62,18 +61,14 @@ def predict(run: Run, documents: Sequence[tuple[Example, str]]) -> Iterator[dict
 
 def with_trees(examples: Sequence[Example], path: Path | None) -> list[tuple[Example, str]]:
     """Each example with its tree, and where that is from; of a tree's own file all lines are one document."""
-    if path is not None and not path.is_dir():
+    if path is None:
+        return [(example, example.id) for example in examples]
+    files = [path / f"{Path(example.id).name}.dis" for example in examples]
+    if not path.is_dir():
         sentences = [sentence for line in examples for sentence in split_sentences(line.source)]
-        return [with_tree(replace(example, document=sentences), path) for example in examples[:1]]
-    files = [path / f"{Path(example.id).name}.dis" if path else None for example in examples]
+        examples, files = [replace(example, document=sentences) for example in examples[:1]], [path]
     pairs = zip(examples, files, strict=True)
-    return [with_tree(one, file) if file and file.is_file() else (one, one.id) for one, file in pairs]
-
-
-def with_tree(example: Example, file: Path) -> tuple[Example, str]:
-    """The example with the tree of a file, whose EDUs are its units."""
-    edus = [leaf.text for leaf in leaves(read_tree(file))]
-    return replace(example, edus=edus, tree=read_text(file)), str(file)
+    return [(replace(one, tree=read_text(file)), str(file)) if file.is_file() else (one, one.id) for one, file in pairs]
 
 
 @one_line_errors

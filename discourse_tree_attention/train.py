@@ -137,7 +137,9 @@ def print_end(out: Path, log: Sequence[dict], exchanged: float) -> None:
     print(f"validation loss {best['validation_loss']:.3f}; with units exchanged between documents {exchanged:.3f}")
     if best["same_positions"] >= SAME:
         share, places = f"{best['same_positions']:.0%}", ", ".join(map(str, best["positions"]))
-        print(f"it takes the units {places} of {share} of the documents, so it does not read them: train it on more")
+        print(f"it takes the units {places} of {share} of the documents, so it does not read them: train on more data")
+    elif exchanged - best["validation_loss"] < 0.01:
+        print("it does not read its units: train longer, on more data, or with another --encoder")
     if log[0]["documents_cut"]:
         print(f"{log[0]['documents_cut']} of {log[0]['documents']} training documents were cut to what it can read")
     print(f"next: python -m {__package__}.evaluate {out}")
