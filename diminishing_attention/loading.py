@@ -15,6 +15,7 @@ from .bertsum.bertsum import BertSumConfig, BertSumExtAbs
 from .bertsum.encoder import load_encoder, new_bert, new_encoder
 from .config import TrainConfig
 from .model import PointerGenerator, PointerGeneratorConfig
+from .text import Items
 
 TEXT = {"pointer": text, "bertsum-abs": bert_text}  # model: how it reads and writes text
 ENCODER = ("model", "encoder", "pretrained", "vocabulary", "width", "layers")
@@ -34,7 +35,7 @@ class Run(NamedTuple):
         """The module that reads and writes the model's text."""
         return TEXT[self.config.model]
 
-    def encode(self, examples: Sequence) -> list:
+    def encode(self, examples: Sequence) -> Items:
         """Examples as token ids, cut to the run's sizes; BERTSum's documents must be in sentences."""
         return self.text.encode_examples(examples, self.tokenizer, self.config.max_source, self.config.max_target)
 

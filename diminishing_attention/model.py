@@ -47,7 +47,7 @@ class Source(NamedTuple):
 
     states: Tensor  # (B, S, 2H)
     features: Tensor  # (B, S, 2H)
-    extended: Tensor  # (B, S) word numbers below V + E
+    words: Tensor  # (B, S) numbers below V + E
     keep: Tensor  # (B, S) bool, False at padding
     extra: int  # E
 
@@ -90,6 +90,11 @@ def rescale(weights: Tensor) -> Tensor:
     return weights / total.masked_fill(total == 0, 1.0)
 
 
+def embed(embedding: nn.Embedding, words: Tensor) -> Tensor:
+    """Numbers of words, also V and above, which are read as <unk> -> (..., embedding)."""
+    return embedding(words.masked_fill(words >= embedding.num_embeddings, UNK))
+
+
 class Encoder(nn.Module):
     """A bidirectional LSTM over the document."""
 
@@ -102,7 +107,7 @@ class Encoder(nn.Module):
     def forward(self, source: Tensor, keep: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """(B, S) word numbers -> states (B, S, 2H), and the last hidden state and cell, (B, 2H) each."""
         lengths = keep.sum(1).clamp(min=1).cpu()  # a document without words is read as one word of padding
-        packed = pack_padded_sequence(self.embedding(source), lengths, batch_first=True, enforce_sorted=False)
+        packed = pack_padded_sequence(embed(self.embedding, source), lengths, batch_first=True, enforce_sorted=False)
         with torch.autocast("cpu", enabled=False):  # a CPU without AVX-512 has no LSTM of bfloat16
             packed, last = self.lstm(packed)
         states, _ = pad_packed_sequence(packed, batch_first=True, total_length=source.size(1))
@@ -151,10 +156,6 @@ class Decoder(nn.Module):
         scores = self.score(torch.tanh(features + (query + covered))).squeeze(-1)  # (B, W, S)
         # Eq. (4): a^t = softmax of the scores
         return masked_softmax(scores, source.keep.unsqueeze(1)).view(-1, S)
-
-    def embed(self, tokens: Tensor) -> Tensor:
-        """Numbers of words, also V and above, which are <unk> -> (..., embedding)."""
-        return self.embedding(tokens.masked_fill(tokens >= self.embedding.num_embeddings, UNK))
 
     def forward(self, word: Tensor, source: Source, past: Past) -> tuple[Step, Past]:
         """One step of all rows: (rows, embedding) of the words before -> step and next past."""
@@ -206,13 +207,13 @@ class PointerGenerator(nn.Module):
         # D6: no attention before the first step; the coverage starts at 0 in training and in decoding.
         nothing = DiminishingState.start(batch.source.shape, states.device)
         past = Past(hidden, cell, states.new_zeros(len(states), states.size(-1)), nothing)
-        return Source(states, self.encoder.project(states), batch.extended_source, batch.keep, batch.extra), past
+        return Source(states, self.encoder.project(states), batch.source, batch.keep, batch.extra), past
 
     def run(self, batch: Batch) -> Step:
         """All decoder steps with the summary as input; (B, T, ...) each."""
         source, past = self.start(batch)
         steps = []
-        for word in self.decoder.embed(batch.target_in).unbind(1):  # at once, for one gradient
+        for word in embed(self.decoder.embedding, batch.target_in).unbind(1):  # at once, for one gradient
             step, past = self.decoder(word, source, past)
             steps.append(step)
         return Step(*(torch.stack(tensors, 1) for tensors in zip(*steps, strict=True)))
@@ -228,7 +229,7 @@ class PointerGenerator(nn.Module):
         is_known = batch.target_out < self.vocabulary
         logits, target = self.decoder.output(steps.words), batch.target_out.masked_fill(~is_known, UNK)
         p_vocab = (-F.cross_entropy(logits.flatten(0, 1), target.flatten(), reduction="none")).exp()  # (B*T,)
-        is_copy = batch.extended_source.unsqueeze(1) == batch.target_out.unsqueeze(-1)  # (B, T, S)
+        is_copy = batch.source.unsqueeze(1) == batch.target_out.unsqueeze(-1)  # (B, T, S)
         # P(y) = p_gen P_vocab(y) + (1 - p_gen) (sum of a_i over the places i of y), equation 9 of See et al.
         p = steps.p_gen * p_vocab.view_as(target) * is_known + (1 - steps.p_gen) * (steps.copying * is_copy).sum(-1)
         return (p + self.config.epsilon).log()  # D15: in the loss, not in decoding
@@ -241,16 +242,16 @@ class PointerGenerator(nn.Module):
         Returns:
             (rows, V + E) log-probabilities, which sum to less than 1 under diminishing attention; the next past.
         """
-        step, past = self.decoder(self.decoder.embed(tokens), source, past)
+        step, past = self.decoder(embed(self.decoder.embedding, tokens), source, past)
         return self.distribution(step, source).log_(), past
 
     def distribution(self, step: Step, source: Source) -> Tensor:
         """P(w) of all words, (rows, V + E)."""
         p_gen = step.p_gen.unsqueeze(-1)  # (rows, 1)
         p_vocab = self.decoder.output(step.words).float().softmax(-1)  # (rows, V)
-        extended = source.extended.repeat_interleave(len(p_gen) // len(source.keep), 0)  # (rows, S)
+        words = source.words.repeat_interleave(len(p_gen) // len(source.keep), 0)  # (rows, S)
         # P(w) = p_gen P_vocab(w) + (1 - p_gen) (sum of a_i over the places i of w), equation 9 of See et al.
-        return F.pad(p_gen * p_vocab, (0, source.extra)).scatter_add_(1, extended, (1 - p_gen) * step.copying)
+        return F.pad(p_gen * p_vocab, (0, source.extra)).scatter_add_(1, words, (1 - p_gen) * step.copying)
 
     def parts(self) -> list[list[nn.Parameter]]:
         """Parameters whose gradients are clipped together: encoder, reducer, decoder (released code)."""

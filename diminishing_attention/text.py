@@ -1,11 +1,12 @@
 """Words of the pointer-generator: a fixed vocabulary, and for each document the words that it lacks.
 
-A word that the vocabulary of V lacks is <unk> as input. As output it is the number V + i if it is the i-th such word of
-its document (counted from 0, a repeated word once): the model can copy it. `Item.unknown` lists these words.
+A word that the vocabulary of V lacks is the number V + i if it is the i-th such word of its document (counted from 0, a
+repeated word once): the model can copy it, and reads it as <unk>. `Item.unknown` lists these words.
 """
 
 import json
 import re
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
@@ -16,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
+from tqdm import tqdm
 
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 PAD, UNK, BOS, EOS = range(4)
@@ -58,11 +60,10 @@ class Vocabulary:
         ranked = sorted(counts, key=lambda word: (-counts[word], word))
         return cls([*SPECIAL, *ranked[: size - len(SPECIAL)]])
 
-    def encode(self, text: Sequence[str], unknown: Sequence[str]) -> tuple[list[int], list[int]]:
-        """Numbers of a text's words, and the same with V + i for the unknown words of its document."""
+    def encode(self, text: Sequence[str], unknown: Sequence[str]) -> list[int]:
+        """Numbers of a text's words, V + i for the i-th unknown word of its document."""
         place = {word: len(self) + i for i, word in enumerate(unknown)}
-        ids = [self.number.get(word, UNK) for word in text]
-        return ids, [place.get(word, number) for word, number in zip(text, ids, strict=True)]
+        return [self.number.get(word, place.get(word, UNK)) for word in text]
 
 
 def save(vocabulary: Vocabulary, folder: Path) -> None:
@@ -83,32 +84,62 @@ def load(folder: Path) -> Vocabulary:
 class Item(NamedTuple):
     """One document with its summary, as numbers."""
 
-    source: list[int]  # below V
-    extended_source: list[int]  # below V + len(unknown)
+    source: list[int]  # below V + len(unknown)
+    target: list[int]  # begin, summary, end; the end is missing where the summary was cut
     unknown: list[str]  # words of the document that the vocabulary lacks
-    target_in: list[int]  # BOS, then the summary; below V
-    target_out: list[int]  # extended numbers of the summary, then EOS; EOS is missing where the summary was cut
     was_cut: bool  # the document
 
 
-def encode_examples(examples: Iterable, vocabulary: Vocabulary, max_source: int, max_target: int) -> list[Item]:
+class Flat:
+    """Lists of numbers in one array: 4 bytes a token, where a list takes 8 and each of its numbers 28."""
+
+    def __init__(self, kind: str):  # array's letter: "i" numbers of 4 bytes, "B" of one
+        self.numbers, self.ends = array(kind), array("q", [0])
+
+    def append(self, row: Iterable[int]) -> None:
+        self.numbers.extend(row)
+        self.ends.append(len(self.numbers))
+
+    def __getitem__(self, index: int) -> list[int]:
+        return self.numbers[self.ends[index] : self.ends[index + 1]].tolist()
+
+
+class Items:
+    """Items in flat arrays, each made again when it is asked for."""
+
+    def __init__(self, items: Iterable[Item] = ()):
+        self.source, self.target, self.unknown, self.was_cut = Flat("i"), Flat("i"), Flat("B"), array("b")
+        for source, target, unknown, was_cut in items:
+            self.source.append(source)
+            self.target.append(target)
+            self.unknown.append(" ".join(unknown).encode())
+            self.was_cut.append(was_cut)
+
+    def __len__(self) -> int:
+        return len(self.was_cut)
+
+    def __getitem__(self, index: int) -> Item:
+        unknown = bytes(self.unknown[index]).decode().split()
+        return Item(self.source[index], self.target[index], unknown, bool(self.was_cut[index]))
+
+
+def encode_examples(examples: Sequence, vocabulary: Vocabulary, max_source: int, max_target: int) -> Items:
     """`shared.data.Example`s, cut to so many words; of a summary EOS counts, BOS does not (released code)."""
-    items = []
-    for example in examples:
+
+    def encode(example) -> Item:
         source = words(example.source)
         was_cut, source = len(source) > max_source, source[:max_source]
         unknown = list(dict.fromkeys(word for word in source if word not in vocabulary.number))
-        target, extended = vocabulary.encode(words(example.target), unknown)
-        target_in, target_out = [BOS, *target][:max_target], [*extended, EOS][:max_target]
-        items.append(Item(*vocabulary.encode(source, unknown), unknown, target_in, target_out, was_cut))
-    return items
+        target = [BOS, *vocabulary.encode(words(example.target), unknown), EOS][: max_target + 1]
+        return Item(vocabulary.encode(source, unknown), target, unknown, was_cut)
+
+    return Items(map(encode, tqdm(examples, "encoding", leave=False, disable=None)))
 
 
 class Batch(NamedTuple):
-    """Items as tensors, padded on the right with PAD."""
+    """Items as tensors, padded on the right with PAD. Numbers from V on are a document's unknown words."""
 
     source: Tensor  # (B, S)
-    extended_source: Tensor  # (B, S)
     keep: Tensor  # (B, S) bool, False at padding
     target_in: Tensor  # (B, T)
     target_out: Tensor  # (B, T)
@@ -116,36 +147,34 @@ class Batch(NamedTuple):
     extra: int  # E, the most unknown words that a document of the batch has
 
 
-def pad(rows: Iterable[Sequence[int]], device: torch.device | str = "cpu") -> Tensor:
-    """(B, L) of rows of several lengths, padded with 0; L is at least 1."""
-    padded = pad_sequence([torch.tensor(row, dtype=torch.long) for row in rows], batch_first=True)
-    return (padded if padded.size(1) else padded.new_zeros(len(padded), 1)).to(device)
+def pad(rows: Iterable[Sequence[int]], device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
+    """(B, L) of rows of several lengths, padded with 0, and (B, L) bool that is False there; L is at least 1."""
+    rows = [torch.tensor(row, dtype=torch.long) for row in rows]
+    keep = pad_sequence([torch.ones_like(row, dtype=torch.bool) for row in rows], batch_first=True)
+    padded = pad_sequence(rows, batch_first=True)
+    if not padded.size(1):
+        return padded.new_zeros(len(rows), 1, device=device), keep.new_zeros(len(rows), 1, device=device)
+    return padded.to(device), keep.to(device)
 
 
 def collate(items: Sequence[Item], device: torch.device | str = "cpu") -> Batch:
     """Items -> tensors on the device; a document without words is a row of padding."""
-    return Batch(
-        source=pad((item.source for item in items), device),
-        extended_source=pad((item.extended_source for item in items), device),
-        keep=pad(([1] * len(item.source) for item in items), device).bool(),
-        target_in=pad((item.target_in for item in items), device),
-        target_out=pad((item.target_out for item in items), device),
-        keep_target=pad(([1] * len(item.target_out) for item in items), device).bool(),
-        extra=max(len(item.unknown) for item in items),
-    )
+    source, keep = pad((item.source for item in items), device)
+    target_in, _ = pad((item.target[:-1] for item in items), device)
+    target_out, keep_target = pad((item.target[1:] for item in items), device)
+    return Batch(source, keep, target_in, target_out, keep_target, max(len(item.unknown) for item in items))
 
 
 class LengthBatches:
     """Endless lists of item indices: the batch sampler of a `DataLoader`.
 
     An epoch sorts by source length, with some noise, cuts into batches of at most `size` items and, where it is not 0,
-    at most `tokens` padded tokens of the field `counted`, and shuffles the batches.
+    at most `tokens` padded target tokens, and shuffles the batches.
     """
 
-    def __init__(self, items: Sequence, size: int, tokens: int, counted: str, seed: int):
+    def __init__(self, items: Items, size: int, tokens: int, seed: int):
         self.size, self.tokens, self.seed = size, tokens, seed
-        self.lengths = [len(getattr(item, counted)) for item in items]
-        self.sources = np.array([len(item.source) for item in items])
+        self.sources, self.lengths = np.diff(items.source.ends), np.diff(items.target.ends).tolist()
 
     def __iter__(self) -> Iterator[list[int]]:
         for number in count():

@@ -26,9 +26,7 @@ from shared.run import check, check_folder, one_line_errors, parse, training
 
 from .config import PRESETS, TrainConfig, learning_rate
 from .loading import Run, begin, for_task, load_run
-from .text import LengthBatches
-
-COUNTED = {"pointer": "target_out", "bertsum-abs": "target"}  # by --batch-tokens
+from .text import Items, LengthBatches
 
 
 def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
@@ -59,14 +57,15 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
         raise ValueError(f"--beam is {config.beam}: at most the vocabulary's {run.model.vocabulary} tokens")
     set_seed(config.seed, device_specific=True)  # each process draws its own dropout
     items, held_out = run.encode(examples), run.encode(validation)
-    batches = LengthBatches(items, config.batch_size, config.batch_tokens, COUNTED[config.model], config.seed)
+    batches = LengthBatches(items, config.batch_size, config.batch_tokens, config.seed)
     # The loader's own generator, or starting it would draw from the one that dropout draws from.
     loader = DataLoader(items, batch_sampler=batches, collate_fn=run.text.collate, generator=torch.Generator())
     model, optimizer, loader = accelerator.prepare(run.model, make_optimizer(run.model, config), loader)
     data = {"training": examples, "validation": validation}
     first = {"step": 0, "examples": len(items), "validation_examples": len(held_out),
-             "sources_cut": sum(item.was_cut for item in items)}  # fmt: skip
+             "sources_cut": sum(items.was_cut)}  # fmt: skip
     with training(accelerator, out, config, run.write_files, begun, data, first) as folder:
+        del data, examples
         start, hidden = folder.progress["step"], None if accelerator.is_main_process else True
         bar = tqdm(total=config.steps, initial=start, disable=hidden)
         stream = iter(accelerator.skip_first_batches(loader, start * config.accumulate))
@@ -113,7 +112,7 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimiz
     return torch.optim.Adam(groups, lr=0.0, betas=(0.9, 0.999), eps=1e-8)  # D20: the code behind PreSumm has eps 1e-9
 
 
-def batches_of(run: Run, items: Sequence) -> Iterator[NamedTuple]:
+def batches_of(run: Run, items: Items) -> Iterator[NamedTuple]:
     """Batches of like length, in eval mode and on the model's device."""
     device, size = next(run.model.eval().parameters()).device, run.config.batch_size
     by_length = sorted(items, key=lambda item: len(item.source))
@@ -121,13 +120,13 @@ def batches_of(run: Run, items: Sequence) -> Iterator[NamedTuple]:
 
 
 @torch.inference_mode()
-def validation_loss(run: Run, items: Sequence) -> float:
+def validation_loss(run: Run, items: Items) -> float:
     """Mean loss of all documents or target tokens, in eval mode and without label smoothing."""
     return torch.cat([run.model(batch) for batch in batches_of(run, items)]).mean().item()
 
 
 @torch.inference_mode()
-def copying_share(run: Run, items: Sequence) -> float:
+def copying_share(run: Run, items: Items) -> float:
     """Mean probability, 0-1, that a pointer-generator gives to copying at a target token."""
     copied = torch.zeros(2)
     for batch in batches_of(run, items):
@@ -137,7 +136,7 @@ def copying_share(run: Run, items: Sequence) -> float:
     return (copied[0] / copied[1]).item()
 
 
-def report(out: Path, run: Run, examples: Sequence, items: Sequence) -> None:
+def report(out: Path, run: Run, examples: Sequence, items: Items) -> None:
     """Say at the end of a training whether the model reads its sources, on validation, and what to do next."""
     loss = validation_loss(run, items)
     pairs = zip(examples, [*examples[1:], examples[0]], strict=True)  # each summary with the next document

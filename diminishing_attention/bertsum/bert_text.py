@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from tqdm import tqdm
 
-from ..text import pad
+from ..text import Item, Items, pad
 
 TARGET_TOKENS = ("[unused0]", "[unused1]", "[unused2]")  # begin, end, between sentences (released PreSumm)
 
@@ -73,40 +74,28 @@ def load_pretrained(kind: str, name: str, **keywords):
         raise ValueError(f"cannot load {name!r} ({reason[0]}): {remedy}") from error
 
 
-class Item(NamedTuple):
-    """One document with its summary as token ids."""
-
-    source: list[int]  # [CLS] sentence [SEP] [CLS] sentence [SEP] ...
-    segments: list[int]  # 0 for the first sentence, 1 for the second, 0 for the third, ...
-    starts: list[int]  # (N,) where the [CLS] of each sentence stands
-    target: list[int]  # begin, words, end
-    was_cut: bool
-
-
-def encode_examples(examples: Sequence, tokenizer, max_source: int, max_target: int) -> list[Item]:
-    """`shared.data.Example`s, their documents in sentences, as token ids.
+def encode_examples(examples: Sequence, tokenizer, max_source: int, max_target: int) -> Items:
+    """`shared.data.Example`s, their documents in sentences, as token ids: [CLS] sentence [SEP] [CLS] sentence [SEP] ...
 
     Args:
         max_source: tokens, at least 3; a cut document still ends in [SEP].
         max_target: tokens of the summary, begin and end included.
     """
-    # D22: short sentences stay, for a turn of a dialogue is one; PreSumm drops those of up to five words.
-    special, items = target_ids(tokenizer), []
-    for example in examples:
-        source, segments, starts, target = [], [], [], []
-        for number, ids in enumerate(pieces_of(tokenizer, example.document)):
-            if len(source) + 3 <= max_source:
-                starts.append(len(source))
-                source += [tokenizer.cls_token_id, *ids, tokenizer.sep_token_id]
-                segments += [number % 2] * (len(ids) + 2)
-        was_cut = len(source) > max_source or len(starts) < len(example.document)
-        if len(source) > max_source:
-            source = [*source[: max_source - 1], tokenizer.sep_token_id]
-        for ids in pieces_of(tokenizer, example.summary):
-            target += [special.between] * bool(target) + ids
-        target = [special.bos, *target[: max_target - 2], special.eos]
-        items.append(Item(source, segments[: len(source)], starts, target, was_cut))
-    return items
+    special, cls, sep = target_ids(tokenizer), tokenizer.cls_token_id, tokenizer.sep_token_id
+
+    def encode(example) -> Item:
+        # D22: short sentences stay, for a turn of a dialogue is one; PreSumm drops those of up to five words.
+        source = [token for ids in pieces_of(tokenizer, example.document) for token in (cls, *ids, sep)]
+        was_cut = len(source) > max_source
+        if was_cut:
+            source = source[: max_source - 1]
+            while source[-1] in (cls, sep):  # a sentence has a word at least
+                source.pop()
+            source.append(sep)
+        target = [token for ids in pieces_of(tokenizer, example.summary) for token in (special.between, *ids)]
+        return Item(source, [special.bos, *target[1 : max_target - 1], special.eos], [], was_cut)
+
+    return Items(map(encode, tqdm(examples, "encoding", leave=False, disable=None)))
 
 
 def pieces_of(tokenizer, sentences: Sequence[str]) -> list[list[int]]:
@@ -118,9 +107,9 @@ class Batch(NamedTuple):
     """Items as tensors, padded on the right with 0, which nothing reads."""
 
     source: Tensor  # (B, S)
-    segments: Tensor  # (B, S)
+    segments: Tensor  # (B, S) 0 in the first sentence, 1 in the second, 0 in the third, ...
     keep: Tensor  # (B, S) bool, False at padding
-    starts: Tensor  # (B, N)
+    starts: Tensor  # (B, N) where the [CLS] of each sentence stands
     keep_sentences: Tensor  # (B, N) bool
     target_in: Tensor  # (B, T) begin, words
     target_out: Tensor  # (B, T) words, end
@@ -129,16 +118,13 @@ class Batch(NamedTuple):
 
 def collate(items: Sequence[Item], device: torch.device | str = "cpu") -> Batch:
     """Items -> tensors on the device."""
-    return Batch(
-        source=pad((item.source for item in items), device),
-        segments=pad((item.segments for item in items), device),
-        keep=pad(([1] * len(item.source) for item in items), device).bool(),
-        starts=pad((item.starts for item in items), device),
-        keep_sentences=pad(([1] * len(item.starts) for item in items), device).bool(),
-        target_in=pad((item.target[:-1] for item in items), device),
-        target_out=pad((item.target[1:] for item in items), device),
-        keep_target=pad(([1] * len(item.target[1:]) for item in items), device).bool(),
-    )
+    source, keep = pad((item.source for item in items), device)
+    is_start = (source == source[:, :1]) & keep  # a document begins with [CLS]
+    starts, keep_sentences = pad((row.nonzero().flatten().tolist() for row in is_start), device)
+    target_in, _ = pad((item.target[:-1] for item in items), device)
+    target_out, keep_target = pad((item.target[1:] for item in items), device)
+    segments = (is_start.cumsum(1) - 1) % 2 * keep
+    return Batch(source, segments, keep, starts, keep_sentences, target_in, target_out, keep_target)
 
 
 def never(tokenizer) -> tuple[int, ...]:

@@ -69,9 +69,11 @@ class Pointer:
         hidden = np.maximum(self.linear("reduce.hidden", hidden), 0)
         return np.concatenate(halves, 1), hidden, np.maximum(self.linear("reduce.cell", cell), 0)
 
-    def distributions(self, source: list[int], extended: list[int], target_in: list[int], size: int) -> dict:
-        """Everything at each step for a given summary: `p` (T, size) over the extended vocabulary, `attention`,
-        `copying` and `coverage` (T, S), and `p_gen` (T,)."""
+    def distributions(self, item, size: int) -> dict:
+        """Everything at each step for a given document and summary: `p` (T, size) over the extended vocabulary,
+        `attention`, `copying` and `coverage` (T, S), and `p_gen` (T,)."""
+        known = [[n if n < self.vocabulary else 1 for n in numbers] for numbers in (item.source, item.target)]
+        source, target_in = known[0], known[1][:-1]  # an unknown word is read as <unk>
         states, hidden, cell = self.encode(source)
         names = ["weight_ih", "weight_hh", "bias_ih", "bias_hh"]
         weights = [self.weights[f"decoder.lstm.{name}"] for name in names]
@@ -102,7 +104,7 @@ class Pointer:
             copying = attention if self.plain_copy else gain
             p = np.zeros(size)
             p[: self.vocabulary] = p_gen * np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()
-            for place, number in enumerate(extended):
+            for place, number in enumerate(item.source):
                 p[number] += (1 - p_gen) * copying[place]
             for name, value in (("p", p), ("copying", copying), ("coverage", coverage), ("p_gen", p_gen)):
                 found[name].append(value)
@@ -110,10 +112,10 @@ class Pointer:
 
     def loss(self, item, size: int, weight: float = 0.0) -> float:
         """Mean over the target's tokens of the negative log-probability and the weighted overlap with the coverage."""
-        found = self.distributions(item.source, item.extended_source, item.target_in, size)
+        found = self.distributions(item, size)
         total = 0.0
-        for t, word in enumerate(item.target_out):
+        for t, word in enumerate(item.target[1:]):
             total -= math.log(found["p"][t, word] + 1e-12)
             for a, c in zip(found["attention"][t], found["coverage"][t], strict=True):
                 total += weight * min(a, c)
-        return total / len(item.target_out)
+        return total / len(item.target[1:])

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from transformers import BertTokenizer
 
-from ..bertsum.bert_text import TARGET_TOKENS, decode, encode_examples, load, make_tokenizer, save, target_ids
+from ..bertsum.bert_text import TARGET_TOKENS, collate, decode, encode_examples, load, make_tokenizer, save, target_ids
 
 
 def make_example(document, summary) -> SimpleNamespace:
@@ -24,7 +24,9 @@ def test_d22_every_sentence_has_its_cls_and_segments_take_turns(tokenizer):
     assert tokenizer.convert_ids_to_tokens(item.source) == (
         "[CLS] the storm . [SEP] [CLS] it rained . [SEP] [CLS] storm [SEP]".split()
     )
-    assert item.segments == [0] * 5 + [1] * 5 + [0] * 3 and item.starts == [0, 5, 10]
+    batch = collate([item, *encode_examples([make_example(["Storm"], ["storm"])], tokenizer, 99, 99)])
+    assert batch.segments[0].tolist() == [0] * 5 + [1] * 5 + [0] * 3 and not batch.segments[1].any()
+    assert batch.starts.tolist() == [[0, 5, 10], [0, 0, 0]] and batch.keep_sentences.sum(1).tolist() == [3, 1]
     assert not item.was_cut
     target = "[unused0] it rained . [unused2] the storm [unused1]"
     assert tokenizer.convert_ids_to_tokens(item.target) == target.split()
@@ -36,7 +38,7 @@ def test_long_documents_are_cut_and_still_end_in_sep(tokenizer):
     for longest in range(3, 14):
         [item] = encode_examples([example], tokenizer, longest, 3)
         assert len(item.source) <= longest and item.source[-1] == tokenizer.sep_token_id
-        assert len(item.segments) == len(item.source) and all(item.source[start] == 2 for start in item.starts)
+        assert (3, 3) not in zip(item.source, item.source[1:], strict=False) and item.source[-2] not in (2, 3)
         assert item.was_cut == (longest < 13)
         assert item.target == [5, *tokenizer("it", add_special_tokens=False)["input_ids"], 6]
 

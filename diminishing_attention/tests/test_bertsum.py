@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 from transformers import BertConfig, BertModel
 
-from ..bertsum.bert_text import Item, TargetIds, collate
+from ..bertsum.bert_text import TargetIds, collate
 from ..bertsum.bertsum import BertSumConfig, BertSumExt, BertSumExtAbs, initialise, sinusoids
 from ..bertsum.encoder import load_encoder
 from ..diminishing import Diminishing
 from ..search import beam_search
+from ..text import Item
 from .reference import dim_attention, dynamic_attention
 
 SPECIAL = TargetIds(bos=5, eos=6, between=7, pad=0)
@@ -51,12 +52,8 @@ def logits_of(model: BertSumExtAbs, batch) -> Tensor:
 def make_item(source: int, target: int, seed: int, sentences: int = 1) -> Item:
     generator = torch.Generator().manual_seed(seed)
     draw = lambda n: torch.randint(8, 40, (n,), generator=generator).tolist()  # noqa: E731
-    ids, starts = [], []
-    for _ in range(sentences):
-        starts.append(len(ids))
-        ids += [2, *draw(source), 3]
-    segments = [number % 2 for number in range(sentences) for _ in range(source + 2)]
-    return Item(ids, segments, starts, [5, *draw(target), 6], False)
+    ids = [token for _ in range(sentences) for token in (2, *draw(source), 3)]
+    return Item(ids, [5, *draw(target), 6], [], False)
 
 
 @pytest.fixture
@@ -201,7 +198,7 @@ def test_beam_search_scores_are_those_of_teacher_forcing(batch, kind):
     items = []
     for row, tokens in enumerate(found.tokens):
         ids = batch.source[row][batch.keep[row]].tolist()
-        items.append(Item(ids, [0] * len(ids), [0], [5, *tokens, 6], False))
+        items.append(Item(ids, [5, *tokens, 6], [], False))
     again = collate(items)
     log_p = logits_of(model, again).log_softmax(-1).gather(-1, again.target_out.unsqueeze(-1)).squeeze(-1)
     torch.testing.assert_close(found.scores, (log_p * again.keep_target).sum(1), atol=1e-4, rtol=1e-5)

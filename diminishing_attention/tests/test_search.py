@@ -16,11 +16,7 @@ NEVER = (PAD, UNK)
 
 def rescore(model: PointerGenerator, item: Item, sequences: list[list[int]]) -> list[float]:
     """Sum of the log-probabilities of outputs of one document, by teacher forcing."""
-    rows = [
-        item._replace(target_in=[BOS, *(UNK if n >= model.vocabulary else n for n in s)], target_out=[*s, EOS])
-        for s in sequences
-    ]
-    batch = collate(rows)
+    batch = collate([item._replace(target=[BOS, *s, EOS]) for s in sequences])
     with torch.no_grad():
         log_p = model.target_log_p(model.run(batch), batch)
     return (log_p * batch.keep_target).sum(1).tolist()
@@ -42,8 +38,7 @@ def make_small(make_pointer):
         with torch.no_grad():
             model.decoder.output.bias[list(set(range(260)) - {EOS, *range(4, 4 + words)})] = -1e4
             model.decoder.output.bias[EOS] -= 1.0
-        ids = [4, UNK, 5, 4, UNK]
-        return model, Item(ids, [4, 260, 5, 4, 260], ["zorn"], [BOS], [EOS], False)
+        return model, Item([4, 260, 5, 4, 260], [BOS, EOS], ["zorn"], False)
 
     return make
 
@@ -112,7 +107,7 @@ class Rows:
 
 
 def chain_batch(sources: int) -> Batch:
-    return Batch(torch.zeros(sources, 3, dtype=torch.long), *[None] * 5, 0)
+    return Batch(torch.zeros(sources, 3, dtype=torch.long), *[None] * 4, 0)
 
 
 def test_limit_where_nothing_can_end():

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ..text import BOS, EOS, PAD, SPECIAL, UNK, Vocabulary, collate, decode, load, save, words
+from ..text import BOS, EOS, PAD, SPECIAL, UNK, Item, Items, Vocabulary, collate, decode, load, save, words
 from .conftest import encode
 
 
@@ -35,40 +35,49 @@ def test_unknown_words_have_numbers_by_first_appearance_in_the_source(vocabulary
     V, cat = len(vocabulary), vocabulary.number["cat"]
     [item] = encode([("zorn cat quux zorn flim quux", "quux cat wug zorn")], vocabulary, 9, 9)
     assert item.unknown == ["zorn", "quux", "flim"]
-    assert item.source == [UNK, cat, UNK, UNK, UNK, UNK]
-    assert item.extended_source == [V, cat, V + 1, V, V + 2, V + 1]
-    assert item.target_in == [BOS, UNK, cat, UNK, UNK] and item.target_out == [V + 1, cat, UNK, V, EOS]
-
-
-def test_numbers_come_back_as_words(vocabulary):
-    [item] = encode([("zorn the cat quux zorn", "a")], vocabulary, 9, 9)
-    assert decode(vocabulary, item, [BOS, *item.extended_source, EOS, PAD]) == "zorn the cat quux zorn"
-    assert decode(vocabulary, item, item.source) == "<unk> the cat <unk> <unk>"
+    assert item.source == [V, cat, V + 1, V, V + 2, V + 1]
+    assert item.target == [BOS, V + 1, cat, UNK, V, EOS]
+    assert decode(vocabulary, item, [BOS, *item.source, UNK, EOS, PAD]) == "zorn cat quux zorn flim quux <unk>"
 
 
 def test_items_are_cut_as_in_the_released_code(vocabulary):
-    """The end counts as a token of the target; a cut target has none."""
+    """The end counts as a token of the target, the begin does not; a cut target has no end."""
     pair = ("the cat sat zorn", "zorn cat sat")
     whole = encode([pair], vocabulary, 4, 4)[0]
     V, cat, sat = len(vocabulary), *(vocabulary.number[word] for word in ("cat", "sat"))
-    assert whole.target_in == [BOS, UNK, cat, sat] and whole.target_out == [V, cat, sat, EOS] and not whole.was_cut
+    assert whole.target == [BOS, V, cat, sat, EOS] and not whole.was_cut
     cut = encode([pair], vocabulary, 3, 2)[0]
     # zorn is beyond the cut, so nothing can be copied and it is unknown in the target.
-    assert cut.was_cut and cut.unknown == [] and cut.target_in == [BOS, UNK] and cut.target_out == [UNK, cat]
+    assert cut.was_cut and cut.unknown == [] and cut.target == [BOS, UNK, cat]
+
+
+def test_items_come_out_of_their_flat_arrays_as_they_went_in():
+    """Also empty lists, and letters of more than one byte; a token takes four bytes."""
+    rows = [
+        Item([7, 300, 70_000], [2, 3], ["über", "naïve"], True),
+        Item([], [2], [], False),
+        Item([5], [], ["a"], False),
+    ]
+    items = Items(rows)
+    assert list(items) == rows and len(items) == 3 and items.source.numbers.itemsize == 4
+    with pytest.raises(IndexError):
+        items[3]
 
 
 def test_a_batch_is_its_items_padded(items):
     batch = collate(items)
     assert batch.extra == max(len(item.unknown) for item in items) == 4
     for row, item in enumerate(items):
-        length, outputs = len(item.source), len(item.target_out)
+        length, outputs = len(item.source), len(item.target) - 1
         assert batch.source[row].tolist() == item.source + [PAD] * (13 - length)
-        assert batch.extended_source[row].tolist() == item.extended_source + [PAD] * (13 - length)
         assert batch.keep[row].tolist() == [True] * length + [False] * (13 - length)
         steps = batch.target_out.size(1)
-        assert batch.target_in[row].tolist() == item.target_in + [PAD] * (steps - outputs)
-        assert batch.target_out[row].tolist() == item.target_out + [PAD] * (steps - outputs)
+        assert batch.target_in[row].tolist() == item.target[:-1] + [PAD] * (steps - outputs)
+        assert batch.target_out[row].tolist() == item.target[1:] + [PAD] * (steps - outputs)
         assert batch.keep_target[row].sum() == outputs
+    empty = collate(encode([("", "")], Vocabulary([*SPECIAL]), 5, 5))
+    assert empty.source.tolist() == [[PAD]] and not empty.keep.any() and empty.extra == 0
+    assert empty.target_in.tolist() == [[BOS]] and empty.target_out.tolist() == [[EOS]]
 
 
 def test_bad_vocabularies_are_refused(tmp_path):

@@ -23,7 +23,7 @@ from ..config import PRESETS, TrainConfig, learning_rate
 from ..loading import begin, for_task, load_run
 from ..model import PointerGeneratorConfig
 from ..text import LengthBatches
-from ..train import COUNTED, make_optimizer, train
+from ..train import make_optimizer, train
 from .conftest import BERT, SMALL
 
 DATA = SMALL.data
@@ -140,26 +140,25 @@ def test_eq7_eq8_d9_two_groups_are_two_optimisers(runs):
 
 def test_batches_hold_every_item_once_an_epoch_and_are_of_like_length(runs):
     items = load_run(runs["pointer"]).encode(load("toy:count=41,seed=1"))
-    batches = LengthBatches(items, 8, 0, "target_out", 0)
+    batches = LengthBatches(items, 8, 0, 0)
     for epoch in (0, 1):
         assert sorted(i for batch in batches.epoch(epoch) for i in batch) == list(range(41))
     assert sorted(map(len, batches.epoch(1))) == [1, 8, 8, 8, 8, 8]
     stream = iter(batches)
     assert [next(stream) for _ in range(7)] == [*batches.epoch(0), batches.epoch(1)[0]]
-    assert LengthBatches(items, 8, 0, "target_out", 1).epoch(0) != batches.epoch(0) != batches.epoch(1)
+    assert LengthBatches(items, 8, 0, 1).epoch(0) != batches.epoch(0) != batches.epoch(1)
 
 
 def test_a_budget_of_padded_tokens_limits_batches(runs):
     """As PreSumm's: documents times the longest target; one item always fits."""
-    for name, field in (("bertsum-abs", "target"), ("pointer", "target_out")):
+    for name in ("bertsum-abs", "pointer"):
         items = load_run(runs[name]).encode(load("toy:count=41,seed=1"))
-        lengths = [len(getattr(item, field)) for item in items]
+        lengths = [len(item.target) for item in items]
         budget = 3 * max(lengths)
-        assert COUNTED[name] == field
-        batches = LengthBatches(items, 5, budget, field, 0).epoch(0)
+        batches = LengthBatches(items, 5, budget, 0).epoch(0)
         padded = [len(batch) * max(lengths[i] for i in batch) for batch in batches]
         assert max(padded) <= budget and max(map(len, batches)) <= 5 and sorted(sum(batches, [])) == list(range(41))
-        assert max(map(len, LengthBatches(items, 5, 1, field, 0).epoch(0))) == 1
+        assert max(map(len, LengthBatches(items, 5, 1, 0).epoch(0))) == 1
 
 
 def test_d19_accumulation_is_the_mean_of_the_micro_batches(tmp_path):
