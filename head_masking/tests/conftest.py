@@ -1,10 +1,13 @@
 """What the tests share: one thread, no network, and small random models that do something worth testing."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import huggingface_hub.constants
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 from transformers import BartConfig, BartForConditionalGeneration, BertConfig, BertModel, logging
 
@@ -103,3 +106,19 @@ def runs(tmp_path_factory):
     train(tagger, folder / "tagger")
     train(replace(tagger, examples=12, steps=6, max_source=40, min_run=2), folder / "weak")
     return folder
+
+
+def log(out: Path) -> list[dict]:
+    """The rows of a run's log."""
+    return [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+
+
+def weights(out: Path) -> dict[str, Tensor]:
+    """What a run has learned."""
+    path = out / "model/model.safetensors"
+    return load_file(path if path.exists() else out / "model.safetensors")
+
+
+def equal(one: dict, other: dict) -> bool:
+    """Bit by bit."""
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)

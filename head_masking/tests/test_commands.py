@@ -5,11 +5,8 @@ import re
 from dataclasses import replace
 
 import pytest
-import torch
 
 pytest.importorskip("shared")
-
-from safetensors.torch import load_file
 
 from shared.run import parse
 
@@ -18,21 +15,7 @@ from .. import train as training
 from ..config import PRESETS, TrainConfig
 from ..loading import load_run
 from ..train import train
-from .conftest import DATA, SMALL, TAGGER
-
-
-def weights(out) -> dict:
-    """What a run has learned."""
-    path = out / "model/model.safetensors"
-    return load_file(path if path.exists() else out / "model.safetensors")
-
-
-def equal(one: dict, other: dict) -> bool:
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
-
-
-def log(out) -> list[str]:
-    return (out / "log.jsonl").read_text().splitlines()
+from .conftest import DATA, SMALL, TAGGER, equal, log, weights
 
 
 class Killed(BaseException):
@@ -110,16 +93,20 @@ def test_bad_input_is_one_line_and_leaves_nothing(runs, tmp_path, command, flags
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize("command", [training.main, evaluate.main, predict.main])
-def test_help_explains_every_flag(command, capsys):
+@pytest.mark.parametrize(
+    ("command", "options", "positional"),
+    [
+        (training.main, TrainConfig, set()),
+        (evaluate.main, evaluate.Options, {"runs"}),
+        (predict.main, predict.Options, {"model", "files"}),
+    ],
+)
+def test_help_explains_every_flag(command, options, positional, capsys):
     """One sentence each, before its default."""
     with pytest.raises(SystemExit):
         command(["--help"])
     said = " ".join(re.sub("[│╭╮╰╯]", " ", capsys.readouterr().out.partition("--help")[2]).split())
-    names = {"train": TrainConfig, "evaluate": evaluate.Options, "predict": predict.Options}
-    positional = {"train": (), "evaluate": ("runs",), "predict": ("model", "files")}
-    module = command.__module__.rpartition(".")[2]
-    for name in names[module].__dataclass_fields__.keys() - set(positional[module]):
+    for name in options.__dataclass_fields__.keys() - positional:
         after = said.partition(f"--{name.replace('_', '-')} ")[2].partition("(default")[0]
         assert ". " in after, (name, after)
 

@@ -124,24 +124,6 @@ def test_settings_decode_what_generate_does_from_the_text(bart, documents, batch
     assert len(outputs) == len(SETTINGS)  # each setting changes something
 
 
-def test_documents_are_encoded_once_and_batch_by_batch(bart, documents):
-    """All settings of a batch share its states, and no batch is encoded before it is asked for."""
-    calls = []
-    bart.get_encoder().register_forward_hook(lambda module, inputs, output: calls.append(len(output[0])))
-    settings = {setting.kind: setting for setting in SETTINGS}
-    decoded = decode(Run(None, bart, Words()), documents, settings, encode(bart, documents, 2), **FLAGS)
-    seen = [len(calls) for _ in decoded]
-    assert calls == [2, 2, 1] and seen == [1] * 8 + [2] * 8 + [3] * 4
-
-
-def test_summaries_end_where_they_end(bart, documents, monkeypatch):
-    """`generate` pads the rows of a batch; padding inside a summary is not its end."""
-    rows = torch.tensor([[2, 5, 1, 6, 2], [2, 7, 2, 1, 1]])
-    monkeypatch.setattr(bart, "generate", lambda **keywords: rows)
-    found = decode_all(bart, documents[:2], SETTINGS[:1])
-    assert sorted(row for row, _ in found.values()) == [[2, 5, 1, 6, 2], [2, 7, 2]]
-
-
 # Labels
 
 
@@ -180,16 +162,6 @@ def test_oracle_documents_keep_the_words_of_the_longest_runs(runs, examples):
         seen = [place for place, keep in zip(document.offsets, document.masks["oracle"], strict=True) if keep]
         assert all(any(a <= start and end <= b for a, b in expected) for start, end in seen)
         assert sum(end - start for start, end in seen) == sum(b - a for a, b in expected) and not document.was_cut
-
-
-def test_oracle_masks_have_the_positions_that_are_asked_for(runs):
-    """One word of the reference: its pieces alone, or none, and the fallback fills up to --min-keep."""
-    run = load_run(runs / "base-0")
-    for reference, least in (("storm", 0), ("storm", 5), ("xyz", 0), ("xyz", 7)):
-        texts = [example("a storm hit the quiet town on Monday morning", reference)]
-        [document] = read_documents(run, texts, oracle=True, min_keep=least)
-        pieces = len(run.tokenizer("a storm")["input_ids"]) - len(run.tokenizer("a")["input_ids"])
-        assert sum(document.masks["oracle"]) == (pieces if reference == "storm" else least)
 
 
 def test_system_documents_keep_what_scores_over_the_threshold(runs, examples):

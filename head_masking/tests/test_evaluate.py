@@ -91,17 +91,6 @@ def test_every_flag_reaches_what_it_says(runs, monkeypatch):
     assert call["generation"] == dict(num_beams=3, max_length=9, no_repeat_ngram_size=2)
 
 
-def test_documents_that_were_cut_are_counted(runs, tmp_path, capsys):
-    data = tmp_path / "data.jsonl"
-    rows = ({"source": text, "target": "a storm ."} for text in ("storm " * 2000, "a storm ."))
-    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    main(
-        [str(runs / "base-0"), "--tagger", str(runs / "weak"), "--data", str(data), "--beam", "1", "--max-length", "4"]
-    )
-    said = capsys.readouterr().err
-    assert "1 documents were cut to the --max-source of base-0" in said and "--max-source of weak" in said
-
-
 def test_decoding_is_the_models_own_or_appendix_a():
     assert Options(runs=("x",)).generation() == {}
     given = Options(runs=("x",), decoding="cnn_dailymail", max_length=90, no_repeat_ngram_size=2).generation()

@@ -156,13 +156,6 @@ def test_every_flag_reaches_what_it_says(runs, monkeypatch, tmp_path):
     assert tagged.threshold == 0.31 and run.config.task == "summarizer"
 
 
-def test_documents_that_model_or_tagger_cut_are_counted(runs, tmp_path, capsys):
-    (tmp_path / "long.txt").write_text("storm " * 2000 + "\nshort\n" + "storm " * 50 + "\n")
-    flags = ["--tagger", str(runs / "weak"), "--out", str(tmp_path / "out.txt")]  # weak reads 40 tokens
-    main([str(runs / "base-0"), str(tmp_path / "long.txt"), *flags])
-    assert "2 documents were cut to the --max-source of the model, or of the tagger" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

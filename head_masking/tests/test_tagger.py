@@ -7,10 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.fx.experimental._config
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import PreTrainedTokenizerFast
 
-from ..oracle import overlaps
 from ..tagger import THRESHOLDS, Tagger, best_threshold, tagging_loss, windows
 from ..text import encode_document, train_tokenizer, transfer_scores
 from . import reference
@@ -156,23 +153,7 @@ def test_d8_scores_go_from_one_tokenizer_to_the_other_through_words():
     assert ours == [0.0, 0.6, 0.6, 0.1, 0.0, 0.0]
 
 
-def test_overlaps_equal_the_plain_double_loop():
-    rng = random.Random(2)
-    for _ in range(100):
-        cuts = sorted(rng.sample(range(40), 2 * rng.randint(1, 8)))
-        spans = list(zip(cuts[::2], cuts[1::2], strict=True))
-        ends = sorted(rng.sample(range(40), rng.randint(1, 8)))
-        offsets = [(0, 0), *zip([0, *ends], ends, strict=False), (0, 0)]
-        expected = [[n for n, (s, e) in enumerate(spans) if max(s, a) < min(e, b)] for a, b in offsets]
-        assert overlaps(spans, offsets) == expected
-
-
 # Text
-
-
-def test_a_tokenizer_learns_no_word_of_more_than_a_thousand_characters():
-    """Merging one of a megabyte, as a broken file has it, would take hours."""
-    assert 500 < max(map(len, train_tokenizer(["w" * 5000], 300).get_vocab())) <= 1001  # with its leading blank
 
 
 def test_trained_tokenizer_is_like_barts(tmp_path):
@@ -209,16 +190,3 @@ def test_a_long_document_is_cut_and_says_so():
     whole, cut = (encode_document(tokenizer, TEXTS[0], n) for n in (9, 8))
     assert not whole.was_cut and cut.was_cut
     assert cut.ids == whole.ids[:7] + [2] and cut.offsets == whole.offsets[:7] + [(0, 0)]
-
-
-def test_tokenizers_without_offsets_and_empty_documents_are_refused():
-    class Slow:
-        is_fast = False
-
-    with pytest.raises(ValueError, match="Slow gives no offsets: load the model's fast tokenizer"):
-        encode_document(Slow(), "a", 5)
-    words = Tokenizer(models.WordLevel({"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3}, unk_token="<unk>"))
-    words.pre_tokenizer = pre_tokenizers.Whitespace()
-    words.post_processor = processors.TemplateProcessing("<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
-    with pytest.raises(ValueError, match="no token in the document ' '"):
-        encode_document(PreTrainedTokenizerFast(tokenizer_object=words), " ", 5)

@@ -51,18 +51,3 @@ def test_dialogues_are_divided_as_the_text_says(tmp_path, monkeypatch):
     assert ids(out / "dialogues", "train") == [f"train-{i}" for i in range(240)]
     assert ids(out / "dialogues", "validation") == [f"train-{i}" for i in range(240, 243)]
     assert ids(out / "dialogues", "test") == [f"validation-{i}" for i in range(4)]
-
-
-@pytest.mark.filterwarnings("ignore:.*found in sys.modules")
-def test_abstracts_are_divided_as_the_text_says(tmp_path, monkeypatch):
-    (tmp_path / "tldr").mkdir()
-    for split, count in (("train", 1502), ("validation", 2)):
-        rows = [row | {"salient": [False, True, False]} for row in dialogues(split, count)]
-        write(tmp_path / "tldr" / f"{split}.jsonl", rows)
-    make(monkeypatch, "scitldr", tmp_path / "tldr", tmp_path / "out")
-    for corpus, times in (("abstracts", 0), ("sentences-data", 12), ("marked", 0)):
-        train, validation = (ids(tmp_path / "out" / corpus, split) for split in ("train", "validation"))
-        assert len(train) == 1500 * (times or 1) and train[-1] == "train-1499" + "-11" * bool(times)
-        assert validation == [f"train-{i}" + "-0" * bool(times) for i in (1500, 1501)]
-    assert ids(tmp_path / "out/abstracts", "test") == ["validation-0", "validation-1"]
-    assert load(str(tmp_path / "out/marked"), "validation")[0].summary == ["we meet 1500"]

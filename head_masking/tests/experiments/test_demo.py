@@ -38,14 +38,6 @@ def test_the_demo_shows_a_story_that_is_right_because_of_the_masks():
     assert demo.first_told_right(examples, {"tagger": ["a", "x", "c"], "plain": ["a", "b", "y"]}) == 2
 
 
-def test_the_demo_fails_without_the_effect(runs, capsys):
-    with pytest.raises(SystemExit, match="the effect does not show"):
-        demo.main(str(runs / "base-0"), str(runs / "tagger"), 3)
-    *lines, last = capsys.readouterr().out.splitlines()[-6:]
-    assert [line.split(":")[0] for line in lines] == ["story", "may see", "no masks", "masked", "reference"]
-    assert last.startswith("ROUGE-1 without masks") and last.endswith("0 with the tagger's")
-
-
 def test_flipped_labels_differ_in_that_share_of_the_words(runs):
     """The same words each time; more of them with a larger share; a share of 0 is the oracle."""
     run, examples = load_run(runs / "base-0"), load(DATA, "test", 6)

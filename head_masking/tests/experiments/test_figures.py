@@ -70,8 +70,3 @@ def test_flipped_words_in_their_order_with_both_arms_of_the_interval():
     arms = [segment[:, 1].tolist() for segment in axes.collections[0].get_segments()]
     assert arms == [[8, 11], [3, 6], [-3, 0]]
     assert figures.flips(rows[:1]) is None
-
-
-def test_a_cell_is_a_number_a_name_or_nothing(tmp_path):
-    (tmp_path / "a.csv").write_text("system,layer,x\na-0,1,-1.5e-05\nb,,\n")
-    assert figures.read_rows(tmp_path / "a.csv") == [{"system": "a-0", "layer": 1, "x": -1.5e-05}, {"system": "b"}]

@@ -7,7 +7,6 @@ import torch
 pytest.importorskip("shared")
 
 from ...experiments.focus import (
-    CATEGORIES,
     Reading,
     attendees,
     attention_focus,
@@ -63,15 +62,6 @@ def test_attendees_are_those_of_each_step_alone(bart, readings, batch_size):
     assert len(np.unique(np.concatenate([each.ravel() for each in found]))) > 3
 
 
-def test_the_attention_implementation_is_put_back(bart, readings):
-    before = bart.config._attn_implementation
-    list(attendees(bart, readings))
-    assert bart.config._attn_implementation == before
-    with pytest.raises(IndexError):
-        list(attendees(bart, [readings[0]._replace(ids=[99] * 5)]))
-    assert bart.config._attn_implementation == before
-
-
 def test_generated_pieces_have_their_words(tokenizer):
     """Special tokens and the start token have none; the pieces of a word have the word, in lower case."""
     tokens = tokenizer("Mara opened halls.")["input_ids"]
@@ -107,13 +97,6 @@ def test_categories_by_hand():
     assert found["non_copy_salient"].tolist() == [[1, 1]]
 
 
-def test_last_is_the_last_word_that_the_model_reads():
-    """A document that was cut after its third word."""
-    spans = [(0, 0), *((a, b) for a, b, _ in place_tags(STORY, TAGS)[:3]), (0, 0)]
-    found, _ = tally(np.array([[[3]]]), Reading(STORY, [0] * 5, spans, [0] * 2, "x"), ["halls"])
-    assert found["last"].tolist() == [[1]]
-
-
 def test_d9_every_piece_of_a_generated_word_counts(tokenizer):
     """D9: a word of n pieces counts n times, each with its own attendee."""
     case = reading(tokenizer, STORY, "opened", "opened")
@@ -133,12 +116,6 @@ def test_section_4_3_percentages_of_heads_that_may_see_one_word_alone(bart, toke
     assert shares["first"][1].tolist()[1::2] == [100.0, 100.0]
     assert (shares["copy_salient"] == 0).all() and not any("content" in kind for kind in shares)
     assert all((0 <= share).all() and (share <= 100).all() for share in shares.values())
-
-
-def test_content_categories_need_tags_of_all_documents(bart, tokenizer, readings):
-    tagged = readings[0]._replace(tags=place_tags(STORY, TAGS))
-    assert list(attention_focus(bart, tokenizer, [tagged])) == [*CATEGORIES, "special"]
-    assert "copy_content" not in attention_focus(bart, tokenizer, [tagged, readings[1]])
 
 
 def test_shares_are_over_all_pieces_not_over_documents(bart, tokenizer, readings):

@@ -19,7 +19,6 @@ from ...experiments.sweep import (
     content_selection_effects,
     fingerprint,
     main,
-    ranked,
     sample,
     score,
     select_heads,
@@ -83,14 +82,6 @@ def test_a_killed_sweep_goes_on_after_a_half_written_last_line(tmp_path, cut):
     assert third.asked == []
 
 
-def test_results_of_something_else_are_not_taken_and_not_lost(tmp_path):
-    path, fake = tmp_path / "sweep.jsonl", Fake()
-    for about, expected in ((1, KEYS), (2, KEYS), (1, [])):
-        fake.asked = []
-        fake.sweep(path, about).run(SETTINGS)
-        assert fake.asked == expected
-
-
 def test_fingerprints_tell_apart_whatever_changes_a_result(bart, documents):
     run, examples = Run(None, bart, None), [SimpleNamespace(references=[["x"]]) for _ in documents]
     first = fingerprint(run, examples, documents, {"num_beams": 1})
@@ -130,12 +121,6 @@ def test_section_4_1_effects_are_oracle_minus_uniform(tmp_path):
     assert len(fake.asked) == 9 and {kind for kind, _ in fake.asked} == {"plain", "oracle", "uniform"}
 
 
-def test_heads_are_ranked_by_effect_equal_ones_by_number():
-    effects = {(1, head): {"rouge1": np.array([value, value])} for head, value in enumerate([2.0, 5.0, -1.0, 5.0])}
-    effects[2, 0] = {"rouge1": np.array([9.0, 9.0])}
-    assert ranked(effects) == {1: [1, 3, 0, 2], 2: [0]}
-
-
 def test_section_4_2_synergy_adds_the_best_heads_first(tmp_path):
     """Together 1:1 and 1:2 gain more than the sum, all three gain less; heads are named in the order of adding."""
     values = layer_values({(1, 0): -1.0, (1, 1): 2.0, (1, 2): 3.0})
@@ -173,15 +158,6 @@ def test_section_5_heads_are_selected_four_at_a_time(tmp_path):
     best, tried = select_heads(fake.sweep(tmp_path / "s"), effects)
     assert best == write_heads({2: order[:8]})
     assert list(tried) == texts == [heads for _, heads in fake.asked]
-
-
-def test_selection_of_other_groups_and_of_equal_sets(tmp_path):
-    """The last group may be smaller; of equal sets the first, with the fewest heads, is taken."""
-    effects = {(1, head): {"rouge1": np.array([-head + 0.0])} for head in range(6)}
-    fake = Fake({("system", text): 40.0 for text in ("1:0-3", "1:0-5")})
-    best, tried = select_heads(fake.sweep(tmp_path / "s"), effects)
-    assert list(tried) == ["1:0-3", "1:0-5"] and best == "1:0-3"
-    assert len(select_heads(fake.sweep(tmp_path / "s"), effects, group=2)[1]) == 3
 
 
 # The command
