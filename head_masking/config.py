@@ -32,11 +32,11 @@ class TrainConfig:
     # The summarizer: a small BART of these sizes, or one of transformers
 
     model: str = ""  # Name or folder of a BART to start from; empty makes a small one (paper: facebook/bart-large).
-    vocabulary: Annotated[int, Interval(ge=260, le=10**6)] = 1000  # Subwords of the small BART.
+    vocabulary: Annotated[int, Interval(ge=260, le=10**6)] = 4000  # Subwords of the small BART.
     width: Size = 128  # Width of the small BART's states.
     feed_forward: Size = 512  # Inner width of its feed-forward layers.
     positions: Size = 1024  # Longest source or summary that it can read, in tokens.
-    dropout: Share = 0.0  # Dropout of the small BART; a loaded model has its own.
+    dropout: Share = 0.1  # Dropout of the small BART; a loaded model has its own.
     label_smoothing: Share = 0.0  # Share of the probability spread over all tokens (fairseq's instructions: 0.1).
 
     # The tagger
@@ -48,7 +48,7 @@ class TrainConfig:
 
     # Optimisation
 
-    steps: Positive = 1500  # Updates at most.
+    steps: Positive = 1000  # Updates at most.
     batch_size: Positive = 32  # Documents of a micro-batch of one process.
     accumulate: Positive = 1  # Micro-batches for each update and process.
     learning_rate: Share = 1e-3  # Highest rate (Appendix A: 5e-4 for the tagger, fairseq's 3e-5 for BART).
