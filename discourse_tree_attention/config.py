@@ -37,7 +37,6 @@ class TrainConfig:
     head_width: MaybeSize = 0  # d_v = d_k; 0 = 64, balanced 2/3 of the encoder's width D (Section 5.1, D16).
     feed_forward: MaybeSize = 0  # d_inner; 0 = 4 D, balanced 2/3 D (Section 5.1, D16).
     dense_inner: MaybeSize = 512  # Inner width of Dense (footnote 2); 0 = the head width (D3).
-    init: str = ""  # Run folder to fine-tune: its weights, encoder and, unless flags override them, its values.
     steps: Positive = 600  # Updates (released code: 24,000).
     batch_size: Positive = 32  # Documents in a batch, per process (released code: 32).
     learning_rate: float = 0.01  # Factor of min(n^-0.5, n warmup^-1.5) (Section 5.1; D11).

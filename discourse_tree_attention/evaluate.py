@@ -112,7 +112,7 @@ def check_runs(runs: dict[str, Run]) -> None:
         raise ValueError("runs of one table need the same --level, --right-nuclei, --folds and data (or say --data)")
     first: dict[str, TrainConfig] = {}
     for name, (config, *_) in runs.items():
-        same = replace(config, seed=0, fold=0, examples_seed=0, cache="", init="")
+        same = replace(config, seed=0, fold=0, examples_seed=0, cache="")
         if first.setdefault(system_of(name), same) != same:
             raise ValueError(f"{name} is not the model of the others called {system_of(name)}: rename its folder")
 

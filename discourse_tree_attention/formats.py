@@ -57,17 +57,16 @@ def dis_item(items: list, place: str) -> Node | tuple[str, object]:
         case ["leaf", str(number)] if is_number(number):
             return "span", (int(number), int(number))
         case ["rel2par", str(relation)]:
-            return "relation", relation
+            return "relation", relation  # which nothing here reads
         case ["text", str(text)] if text[:2] == text[2:][-2:] == "_!":
             return "text", clean(text[2:-2])
         case [str(role), *parts] if role in ROLES and not any(isinstance(part, str) for part in parts):
             properties = dict(part for part in parts if isinstance(part, tuple))
             children = [part for part in parts if isinstance(part, Node)]
             first, last = properties.get("span", (0, 0))
-            relation = properties.get("relation", "span")
-            node = Node(first, last, ROLES[role], relation, tuple(children), properties.get("text"))
+            node = Node(first, last, ROLES[role], tuple(children), properties.get("text"))
             if len(children) > 1:
-                node = join(children, ROLES[role], relation)
+                node = join(children, ROLES[role])
             if (node.first, node.last) == (first, last):
                 return node
             raise ValueError(f"{place}: span {first}-{last} has children that cover {node.first}-{node.last}")

@@ -1,4 +1,4 @@
-"""A run: begin a new one, from nothing or from another run; or load a folder's."""
+"""A run: begin a new one, or load a folder's."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -23,6 +23,9 @@ class Run(NamedTuple):
 
     def write_files(self, folder: Path) -> None:
         """Write what `load_run` reads beside config.json and the weights: an encoder that has no other place."""
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()
         if not self.config.encoder:
             self.encoder.tokenizer.save_pretrained(folder / "encoder")
             self.encoder.model.save_pretrained(folder / "encoder")
@@ -41,17 +44,9 @@ def load_run(folder: str | Path) -> Run:
 
 
 def begin(config: TrainConfig, examples: Sequence) -> Run:
-    """A new model with its encoder, or those of the run that `config.init` names; ValueError where flags do not fit."""
-    folder = config.encoder or (config.init and str(Path(config.init, "encoder")))
-    if folder:
-        encoder = load_encoder(folder, config.pooling)
+    """A new model with its encoder; ValueError: there is no such encoder."""
+    if config.encoder:
+        encoder = load_encoder(config.encoder, config.pooling)
     else:
-        texts = [sentence for example in examples for sentence in example.document]
-        encoder = random_encoder(texts, pooling=config.pooling)
-    model = Summarizer(config.model_config(encoder.width))
-    if config.init:
-        try:
-            load_weights(model, config.init)
-        except ValueError as error:
-            raise ValueError(f"--init {config.init}: leave out flags that change the model: {error}") from None
-    return Run(config, model, encoder)
+        encoder = random_encoder([sentence for example in examples for sentence in example.document], config.pooling)
+    return Run(config, Summarizer(config.model_config(encoder.width)), encoder)

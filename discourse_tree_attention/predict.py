@@ -42,21 +42,24 @@ class Options:
     device: str = "cpu"  # Device of torch to compute on.
 
 
-def predict(run: Run, documents: Sequence[tuple[Example, str]]) -> Iterator[dict]:
+def predict(run: Run, examples: Sequence[Example], path: Path | None = None) -> Iterator[dict]:
     """Extract summaries: of each document its id, prediction (sentences), and was_cut.
 
     Args:
-        documents: of each its example and what errors name, such as the tree's file.
+        path: a folder of ID.dis, or the tree of the one document that all examples are; None: their own trees.
     Raises:
         ValueError: the run reads trees, and a document has none; a tree of another text.
     """
-    for example, where in documents:
+    documents = []
+    for example, where in with_trees(examples, path):
         if example.tree is None and (run.config.level == "edu" or run.config.attention in TREES):
             command = f"python -m {__package__}.experiments.parse FILE --out TREES"
             raise ValueError(f"{example.id} has no discourse tree: make it ({command}), then add --tree TREES")
-        corpus = prepare([make_document(*in_sentences([example]), run.config, where)], run.config, run.encoder)
-        (prediction,) = extract_all(corpus.documents, score_documents(run.model, corpus), run.config)
-        yield {"id": example.id, "prediction": prediction, "was_cut": corpus.documents[0].was_cut}
+        documents.append(make_document(*in_sentences([example]), run.config, where))
+    corpus = prepare(documents, run.config, run.encoder)
+    texts = extract_all(corpus.documents, score_documents(run.model, corpus), run.config)
+    for document, text in zip(corpus.documents, texts, strict=True):
+        yield {"id": document.id, "prediction": text, "was_cut": document.was_cut}
 
 
 def with_trees(examples: Sequence[Example], path: Path | None) -> list[tuple[Example, str]]:
@@ -80,9 +83,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     run = run._replace(config=replace(run.config, units_taken=options.units or run.config.units_taken))
     device, cut = find_device(options.device), 0
     run.model.to(device), run.encoder.to(device)
-    documents = with_trees(read_texts(options.files), options.tree)
+    examples = read_texts(options.files)
     with open_output(options.out, options.overwrite) as file:
-        for row in predict(run, documents):
+        for row in predict(run, examples, options.tree):
             is_json = options.out and options.out.suffix == ".jsonl"
             print(json.dumps(row, ensure_ascii=False) if is_json else " ".join(row["prediction"]), file=file)
             cut += row["was_cut"]

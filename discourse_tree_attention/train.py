@@ -61,7 +61,7 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
         validation = corpus if config.folds else read_corpus(others, *settings)
         validation = validation.select(choose_documents(config, "validation", len(others)))
         corpus = corpus.select(choose_documents(config, "train", len(examples)))
-    if config.standardize and not (begun or config.init):
+    if config.standardize and not begun:
         start.model.standardize.fit(torch.from_numpy(np.concatenate(corpus.vectors)))
     if accelerator.num_processes > 1:
         set_seed(config.seed, device_specific=True)  # each process draws its own dropout

@@ -17,7 +17,6 @@ class Node:
     first: int
     last: int
     nucleus: bool | None  # True Nucleus, False Satellite, None root
-    relation: str = "span"  # to its sibling; "span" for the Nucleus beside a Satellite
     children: tuple["Node", ...] = field(default=(), repr=False)  # none (leaf) or two
     text: str | None = None  # of a leaf; None where the format has none
 
@@ -36,7 +35,7 @@ def leaves(tree: Node) -> list[Node]:
     return [node for node in nodes(tree) if not node.children]
 
 
-def join(children: Sequence[Node], nucleus: bool | None, relation: str = "span") -> Node:
+def join(children: Sequence[Node], nucleus: bool | None) -> Node:
     """A node over two or more children, made binary.
 
     Right-branching; but Satellites behind the last Nucleus join it first, the nearest before the others. So each new
@@ -45,18 +44,10 @@ def join(children: Sequence[Node], nucleus: bool | None, relation: str = "span")
     last = max((i for i, child in enumerate(children) if child.nucleus), default=0)
     joined = children[last]
     for satellite in children[last + 1 :]:
-        joined = pair(joined, satellite)
+        joined = Node(joined.first, satellite.last, True, (joined, satellite))
     for sibling in reversed(children[:last]):
-        joined = pair(sibling, joined)
-    return replace(joined, nucleus=nucleus, relation=relation)
-
-
-def pair(left: Node, right: Node) -> Node:
-    """The Nucleus over two siblings. It takes the relation of the Nucleus, which beside a Satellite becomes "span"."""
-    relation = right.relation if right.nucleus else left.relation
-    if not (left.nucleus and right.nucleus):
-        left, right = (replace(node, relation="span") if node.nucleus else node for node in (left, right))
-    return Node(left.first, right.last, True, relation, (left, right))
+        joined = Node(sibling.first, joined.last, True, (sibling, joined))
+    return replace(joined, nucleus=nucleus)
 
 
 def check_tree(tree: Node, where: str = "tree") -> None:
@@ -66,11 +57,8 @@ def check_tree(tree: Node, where: str = "tree") -> None:
     for node in nodes(tree):
         spans = [(child.first, child.last) for child in node.children]
         nuclei = {child.nucleus for child in node.children}
-        if not node.children:
-            is_whole = node.first == node.last
-        else:
-            (first, *_), (*_, last) = spans[0], spans[-1]
-            is_whole = (first, last) == (node.first, node.last) and len(spans) == 2 and spans[0][1] + 1 == spans[1][0]
+        edges = [edge for span in spans for edge in span]
+        is_whole = edges == [node.first, edges[1], edges[1] + 1, node.last] if spans else node.first == node.last
         if not is_whole or None in nuclei or nuclei == {False}:
             what = f"span {node.first}-{node.last} needs two children side by side, one of them a Nucleus"
             raise ValueError(f"{where}: {what}; it has {', '.join(f'{a}-{b}' for a, b in spans) or 'none'}")

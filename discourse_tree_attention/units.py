@@ -95,7 +95,7 @@ def load_encoder(name_or_path: str, pooling: str = "cls") -> UnitEncoder:
     return UnitEncoder(model, tokenizer, pooling)
 
 
-def random_encoder(texts: Sequence[str], width: int = 128, seed: int = 0, pooling: str = "cls") -> UnitEncoder:
+def random_encoder(texts: Sequence[str], pooling: str = "cls", width: int = 128, seed: int = 0) -> UnitEncoder:
     """A small BERT with random weights that knows the words of `texts`, for where no pretrained one is (D9).
 
     Its first token attends almost evenly to all words, so a vector is a random projection of the unit's words. Fit for

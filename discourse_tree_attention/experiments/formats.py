@@ -8,11 +8,11 @@ from itertools import accumulate
 from ..formats import ROLES, check_same_text, clean, letters
 from ..trees import Node, check_tree, leaves, nodes
 
-NLTK_LABEL = re.compile(r"(.+)\[([NS])\]\[([NS])\]")
+NLTK_LABEL = re.compile(r".+\[([NS])\]\[([NS])\]")
 
 
 def write_dis(tree: Node) -> str:
-    """Write a tree as GUM's are; ValueError where `read_dis` would not give back an EDU's text."""
+    """Write a tree as GUM's are, without relations; ValueError where `read_dis` would not give back an EDU's text."""
     names = {nucleus: role for role, nucleus in ROLES.items()}
     lines, stack = [], [(tree, "")]
     while stack:
@@ -20,17 +20,15 @@ def write_dis(tree: Node) -> str:
         if node is None:
             lines.append(f"{indent})")
             continue
-        relation = "" if node.nucleus is None else f"(rel2par {node.relation})"
         head = f"{indent}( {names[node.nucleus]}"
         if node.children:
-            lines.append(f"{head} (span {node.first} {node.last}) {relation}")
+            lines.append(f"{head} (span {node.first} {node.last})")
             stack += [(None, indent), *((child, indent + "  ") for child in reversed(node.children))]
             continue
         text = node.text
-        if text is not None and ("_!" in text or clean(text) != text):
+        if "_!" in text or clean(text) != text:
             raise ValueError(f"EDU {node.first} cannot stand in a .dis file: {text!r} has _!, <P> or many blanks")
-        marked = "" if text is None else f"(text _!{text}_!)"
-        lines.append(" ".join(part for part in (head, f"(leaf {node.first})", relation, marked, ")") if part))
+        lines.append(f"{head} (leaf {node.first}) (text _!{text}_!) )")
     return "\n".join(lines) + "\n"
 
 
@@ -44,7 +42,7 @@ def read_nltk(tree, where: str = "tree") -> Node:
     """
     if len(tree) == 1 and isinstance(tree[0], str):
         return Node(1, 1, None, text=clean(tree[0]))
-    order, stack = [], [(tree, None, "span")]  # parents before children, right before left
+    order, stack = [], [(tree, None)]  # parents before children, right before left
     while stack:
         order.append(stack.pop())
         node = order[-1][0]
@@ -53,17 +51,15 @@ def read_nltk(tree, where: str = "tree") -> Node:
         form = NLTK_LABEL.fullmatch(node.label())
         if not form or len(node) != 2:
             raise ValueError(f"{where}: node {node.label()!r} with {len(node)} children; need two, and Name[N][S]")
-        name, *roles = form.groups()
-        for child, role, other in zip(node, roles, roles[::-1], strict=True):
-            stack.append((child, role == "N", "span" if (role, other) == ("N", "S") else name))
+        stack += [(child, role == "N") for child, role in zip(node, form.groups(), strict=True)]
     done, count = [], 0
-    for item, nucleus, relation in reversed(order):  # left children before right ones before their parents
+    for item, nucleus in reversed(order):  # left children before right ones before their parents
         if isinstance(item, str):
             count += 1
-            done.append(Node(count, count, nucleus, relation, text=clean(item)))
+            done.append(Node(count, count, nucleus, text=clean(item)))
         else:
             right, left = done.pop(), done.pop()
-            done.append(Node(left.first, right.last, nucleus, relation, (left, right)))
+            done.append(Node(left.first, right.last, nucleus, (left, right)))
     check_tree(done[0], where)
     return done[0]
 
@@ -108,5 +104,5 @@ def with_texts(tree: Node, texts: Sequence[str]) -> Node:
             stack.append(replace(node, first=left.first, last=right.last, children=(left, right)))
         else:
             one = left or right
-            stack.append(one and replace(one, nucleus=node.nucleus, relation=node.relation))
+            stack.append(one and replace(one, nucleus=node.nucleus))
     return stack.pop()

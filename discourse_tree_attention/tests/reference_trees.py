@@ -3,16 +3,15 @@
 from ..trees import Node
 
 
-def random_tree(rng, edus, first=1, nucleus=None, relation="span"):
+def random_tree(rng, edus, first=1, nucleus=None):
     """A tree with random shape and nuclearity; `rng` is a NumPy generator."""
     if edus == 1:
-        return Node(first, first, nucleus, relation, text=f"unit {first} says ({rng.integers(9)}) ! _")
+        return Node(first, first, nucleus, text=f"unit {first} says ({rng.integers(9)}) ! _")
     cut = int(rng.integers(1, edus))
     roles = [(True, True), (True, False), (False, True)][rng.integers(3)]
-    relations = ["joint-list"] * 2 if all(roles) else ["span" if role else "elaboration-x" for role in roles]
-    left = random_tree(rng, cut, first, roles[0], relations[0])
-    right = random_tree(rng, edus - cut, first + cut, roles[1], relations[1])
-    return Node(first, first + edus - 1, nucleus, relation, (left, right))
+    left = random_tree(rng, cut, first, roles[0])
+    right = random_tree(rng, edus - cut, first + cut, roles[1])
+    return Node(first, first + edus - 1, nucleus, (left, right))
 
 
 def tree_of(spans):
@@ -28,14 +27,13 @@ def tree_of(spans):
 def chain(edus, right_branching=True):
     """A tree as deep as it is long, whose first EDU is its root; built without recursion."""
     if right_branching:
-        tree = Node(edus, edus, False, "x", text="w")
+        tree = Node(edus, edus, False, text="w")
         for first in range(edus - 1, 0, -1):
-            leaf = Node(first, first, True, text="w")
-            tree = Node(first, edus, None if first == 1 else False, "span" if first == 1 else "x", (leaf, tree))
+            tree = Node(first, edus, None if first == 1 else False, (Node(first, first, True, text="w"), tree))
         return tree
     tree = Node(1, 1, True, text="w")
     for last in range(2, edus + 1):
-        tree = Node(1, last, None if last == edus else True, "span", (tree, Node(last, last, False, "x", text="w")))
+        tree = Node(1, last, None if last == edus else True, (tree, Node(last, last, False, text="w")))
     return tree
 
 

@@ -75,14 +75,6 @@ def test_a_killed_training_resumes_to_the_same_bits(runs, tmp_path, monkeypatch,
     assert same_weights(tmp_path / "long", tmp_path / "killed")
 
 
-def test_init_takes_weights_encoder_and_values(runs, tmp_path):
-    """One step at rate 0 changes nothing."""
-    training.main(["--out", str(tmp_path / "run"), "--init", str(runs / "plain"), "--learning-rate", "0"])
-    assert same_weights(runs / "plain", tmp_path / "run")
-    one, other = load_run(runs / "plain"), load_run(tmp_path / "run")
-    assert one.encoder.fingerprint() == other.encoder.fingerprint() and other.config.steps == 1
-
-
 def test_evaluate_writes_rows_and_numbers(runs, tmp_path, capsys):
     """A second name of the run has the difference 0."""
     (tmp_path / "same").symlink_to(runs / "edu-0")
@@ -135,7 +127,6 @@ def test_predict_splits_plain_documents_and_says_what_was_cut(runs, monkeypatch,
     ("command", "flags", "message"),
     [
         (training, ["--out", "{tmp}/new", "--fold", "1"], "--fold 1 of --folds 0"),
-        (training, ["--out", "{tmp}/new", "--init", "{run}", "--attention", "dot"], "leave out flags that change"),
         (training, ["--out", "{tmp}/new", "--encoder", "/no/encoder"], "no encoder '/no/encoder'"),
         (
             training,

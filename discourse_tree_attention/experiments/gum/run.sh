@@ -9,7 +9,6 @@ SYSTEMS="none dot d_tree c_tree c_tree_nuclearity previous"
 table $OUT gum_sentence "0 1 2" --data "$GUM" --level sentence
 python -m $DTA.experiments.salience "$GUM" --folds 5 --csv $OUT/tree_edu.csv --overwrite
 python -m $DTA.experiments.salience "$GUM" --folds 5 --level sentence --csv $OUT/tree_sentence.csv --overwrite
-python -m $DTA.experiments.probe runs/gum_edu/none-fold0-seed0 --csv $OUT/probe.csv --overwrite    # what the inputs hold
 for n in 20 60 123; do                                                      # Section 5.2: draw k is tested on fold k
   for k in 0 1 2 3 4; do for a in none dot c_tree_nuclearity d_tree; do
     python -m $DTA.train "${E[@]}" --data "$GUM" --examples $n --examples-seed $k --seed $k --fold $k --attention $a \

@@ -21,7 +21,6 @@ FOLDS=none table $OUT scitldr_edu_test "0 1 2" "${D[@]}" --units-taken 4
 FOLDS=none table $OUT scitldr_sentence_test "0 1 2" "${D[@]}" --level sentence --units-taken 1
 python -m $DTA.experiments.salience data/scitldr --folds 5 --units-taken 4 --csv $OUT/tree_edu.csv --overwrite
 python -m $DTA.experiments.salience data/scitldr --folds 5 --level sentence --units-taken 1 --csv $OUT/tree_sentence.csv --overwrite
-python -m $DTA.experiments.probe runs/scitldr_edu/none-fold0-seed0 --csv $OUT/probe.csv --overwrite
 for k in 0 1 2 3 4; do for a in none dot d_tree; do                         # Section 5.2: 123 abstracts, draw k on fold k
   python -m $DTA.train "${E[@]}" "${D[@]}" --units-taken 4 --examples 123 --examples-seed $k --seed $k --fold $k \
     --attention $a --out runs/low/$a-n123-draw$k
