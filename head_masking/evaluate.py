@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 import tyro
+from tqdm import tqdm
 
 try:
     from shared import rouge
@@ -109,8 +110,6 @@ def evaluate(
     Yields:
         rows of `shared.score`; those of a tagger with its counts against the oracle labels.
     """
-    from tqdm import tqdm
-
     rouge.check_references(examples)
     tagged = {name: tag(run, [e.source for e in examples], batch_size) for name, run in taggers.items()}
     for name, of_all in tagged.items():

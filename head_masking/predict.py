@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 import tyro
+from tqdm import tqdm
 
 try:
     from shared.data import Example, open_output, read_texts
@@ -127,7 +128,6 @@ def find_phrase(phrase: str, text: str, spans: Sequence[Span]) -> list[int]:
 def main(arguments: list[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
     import transformers
-    from tqdm import tqdm
 
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()

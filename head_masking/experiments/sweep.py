@@ -5,7 +5,8 @@ python -m head_masking.experiments.sweep runs/hm-base --tagger runs/hm-tagger --
 python -m head_masking.experiments.sweep runs/hm-base --effects --focus --out runs/analysis
 
 OUT holds NAME.heads, the heads that --select chose for a run, and effects.csv, synergy.csv and focus.csv, which
-figures.py draws. The scores of every setting are kept in a file: a sweep that was killed goes on where it was.
+figures.py draws. The scores of every setting are kept in OUT/NAME.jsonl, from which a sweep that was killed goes on:
+remove it when you train anew.
 """
 
 import json
@@ -27,10 +28,9 @@ from shared.run import one_line_errors, read_flags
 from shared.score import in_lines
 
 from ..config import Positive
-from ..decode import Setting, all_heads, checksum, decode, encode, read_documents, tag, write_heads
+from ..decode import Setting, all_heads, decode, encode, read_documents, tag, write_heads
 from ..loading import Run, load_run, load_summarizer, name_of
 from ..masking import PAPER_DECODING, Heads
-from ..text import Document
 from .focus import focus_rows
 
 Scores = dict[str, np.ndarray]  # metric -> (n,) a value for each document, or a difference of two
@@ -53,10 +53,10 @@ class Sweep:
     Args:
         path: the file; lines that are cut off, or of another `about`, do not count.
         measure: setting -> scores; it decodes.
-        about: a checksum of all that the scores depend on.
+        about: what the scores depend on.
     """
 
-    def __init__(self, path: Path, measure: Callable[[Setting], Scores], about: int = 0):
+    def __init__(self, path: Path, measure: Callable[[Setting], Scores], about: str = ""):
         self.path, self.measure, self.about, self.known = path, measure, about, {}
         for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
             with suppress(ValueError):  # a kill has cut it
@@ -75,14 +75,6 @@ class Sweep:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write("\n" + json.dumps(row))  # on a line of its own, also behind one that is cut
         return [self.known[key] for key in keys]
-
-
-def fingerprint(run: Run, examples: Sequence, documents: Sequence[Document], generation: dict) -> int:
-    """A checksum of the weights, texts, references, masks and flags that scores depend on."""
-    weights = sum(weight.detach().double().abs().sum().item() for weight in run.model.parameters())
-    about = [weights, generation, run.model.generation_config.to_diff_dict(), [d.ids for d in documents]]
-    about += [[d.masks for d in documents], [example.references for example in examples]]
-    return checksum(json.dumps(about, default=str))
 
 
 # What the paper makes of it
@@ -210,7 +202,6 @@ class Options:
     decoding: Literal["own", "cnn_dailymail", "nyt", "xsum"] = "own"  # The model's settings, or those of Appendix A.
     no_repeat_ngram_size: int | None = None  # So many words never come twice in a row; default: those of --decoding.
     batch_size: Positive = 32  # Documents decoded together.
-    sweep_file: Path | None = None  # Scores so far, to go on with; default: OUT/NAME.jsonl.
     overwrite: bool = False  # Replace the results of --out if they exist.
 
     def check(self) -> None:
@@ -243,7 +234,7 @@ def analyse(run: Run, examples: Sequence, tagger: Run | None, options: Options, 
         texts = {i: text for _, i, _, text in decode(run, documents, {"": setting}, encoded(), **generation)}
         return score([texts[i] for i in range(len(examples))], examples)
 
-    sweep = Sweep(path, measure, fingerprint(run, examples, documents, generation))
+    sweep = Sweep(path, measure, repr((run.config, tagger and tagger.config, options.data, options.split, generation)))
     effects = content_selection_effects(sweep, all_heads(run.model))
     if options.effects:
         result |= {"effects": effect_rows(effects), "synergy": synergy_rows(sweep, effects)}
@@ -273,8 +264,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             run, name = load_summarizer(run_name), name_of(run_name)
             data = options.data or run.config.data
             examples = sample(load(data, options.split), options.documents)
-            path = options.sweep_file or options.out / f"{name}.jsonl"
-            result = analyse(run, examples, tagger, options, path)
+            result = analyse(run, examples, tagger, options, options.out / f"{name}.jsonl")
             system = f"{name} (seed {run.config.seed}) on {Path(data).name}, {len(examples)} {options.split} documents"
             for table in files:
                 tables[table] += [{"system": system} | row for row in result[table]]

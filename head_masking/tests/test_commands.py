@@ -77,6 +77,10 @@ def test_train_evaluate_predict(runs, tmp_path, capsys):
         (training.main, ["--out", "{new}", "--task", "tagger"], "a tagger needs --encoder"),
         (training.main, ["--out", "{new}", "--model", "no/such-bart", "--data", DATA], "hf download no/such-bart"),
         (evaluate.main, ["{runs}/base-0", "--data", "no/such/place"], "no/such/place"),
+        (evaluate.main, ["{runs}/tagger", "--data", DATA], "holds a tagger; give the run of a summarizer"),
+        (evaluate.main, ["{runs}/base-0", "--max-length", "3000"], "the model has 1024 positions"),
+        (evaluate.main, [], "give the run of a summariser"),
+        (predict.main, ["{runs}/base-0", "--heads", "1:0"], "--heads masks nothing without"),
         (
             predict.main,
             ["{runs}/base-0", "{text}", "--heads", "9:0", "--keep-words", "storm"],

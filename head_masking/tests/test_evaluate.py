@@ -95,25 +95,3 @@ def test_decoding_is_the_models_own_or_appendix_a():
     assert Options(runs=("x",)).generation() == {}
     given = Options(runs=("x",), decoding="cnn_dailymail", max_length=90, no_repeat_ngram_size=2).generation()
     assert given == dict(num_beams=5, length_penalty=2.0, min_length=55, max_length=90, no_repeat_ngram_size=2)
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["{runs}/nothing", "--data", DATA], "cannot load"),
-        (["{runs}/nothing"], "give --data"),
-        ([], "give the run of a summariser"),
-        (["{runs}/tagger", "--data", DATA], "holds a tagger; give the run of a summarizer"),
-        (["{runs}/base-0", "{runs}/../x/base-0"], "same name"),
-        (["{runs}/base-0", "--oracle", "--heads", "3:0"], "layer 3 does not exist"),
-        (["{runs}/base-0", "--oracle", "--heads", "one"], "write LAYER:HEADS"),
-        (["{runs}/base-0", "--max-length", "3000"], "--max-length is 3000, the model has 1024 positions"),
-        (["{runs}/base-0", "--threshold", "nan"], "--threshold is nan"),
-    ],
-)
-def test_bad_requests_end_with_one_line_before_any_decoding(runs, flags, message, capsys, monkeypatch):
-    monkeypatch.setattr(evaluating, "decode", lambda *_, **__: pytest.fail("decoded"))
-    with pytest.raises(SystemExit):
-        main([flag.format(runs=runs) for flag in flags])
-    error = capsys.readouterr().err.splitlines()
-    assert message in error[-1] and error[-1].startswith("error: ")

@@ -154,22 +154,3 @@ def test_every_flag_reaches_what_it_says(runs, monkeypatch, tmp_path):
     [(run, texts, [tagged], *rest)] = calls
     assert rest == ["1:2", 2, True, 3] and [text.source for text in texts] == ["a storm ."] and sizes == [3]
     assert tagged.threshold == 0.31 and run.config.task == "summarizer"
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["{runs}/tagger"], "holds a tagger"),
-        (["{runs}/base-0", "--batch-size", "0"], "--batch-size is 0"),
-        (["{runs}/base-0", "--tagger", "{runs}/base-1"], "holds a summarizer"),
-        (["{runs}/base-0", "--tagger", "{runs}/tagger", "--keep-words", "a"], "give one of them"),
-        (["{runs}/base-0", "--heads", "1:0"], "--heads masks nothing without"),
-        (["{runs}/base-0", "{runs}/gone.txt"], "gone.txt"),
-        (["{runs}/base-0", "--threshold", "nan"], "--threshold is nan"),
-    ],
-)
-def test_bad_requests_end_with_one_line(runs, flags, message, capsys):
-    with pytest.raises(SystemExit):
-        main([flag.format(runs=runs) for flag in flags])
-    error = capsys.readouterr().err.splitlines()[-1]
-    assert error.startswith("error: ") and message in error
