@@ -1,12 +1,13 @@
 """What pruning and sharing save: whole decodes, all sides in one run, against the engines that people use.
 
 python -m l0drop.experiments.benchmark --csv results.csv                      # hours; --quick: seconds, does it run
+python -m l0drop.experiments.benchmark --runs runs/longer-1 runs/l0-0.8-1     # Table 1: decodes of trained runs
 
-A decode is encoder, gates, compression and beam search of ten sources, with random weights of the paper's size and
-gates that close the paper's share of the positions. Peers: `generate` of `transformers` and, where it is installed,
-CTranslate2, with a BART of our sizes. A number is the median over the rounds, a ratio the median of the ratios within
-rounds, each with its interval (`timing.spread`). On one thread of the CPU seconds are CPU seconds; freed memory stays
-with the process for all sides.
+A decode is encoder, gates, compression and beam search, without --runs of ten sources with random weights of the
+paper's size and gates that close the paper's share of the positions. Peers: `generate` of `transformers` and, where it
+is installed, CTranslate2, with a BART of our sizes, all in float32; "packed": each weight is laid out once as oneDNN
+wants it. A number is the median over the rounds, a ratio the median of the ratios within rounds, each with its interval
+(`timing.spread`). On one thread of the CPU seconds are CPU seconds; freed memory stays with the process for all sides.
 """
 
 import copy
@@ -16,33 +17,28 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
-import tyro
-from torch import Tensor
+from torch import Tensor, nn
 
-from shared.data import check_outputs, write_csv
+from shared.data import load, open_output, write_csv
 from shared.rouge import table
+from shared.run import one_line_errors, read_flags
 from shared.timing import find_device, keep_memory, spread, time_rounds
 
+from ..config import Positive
+from ..decode import decode_all
+from ..loading import load_run
 from ..model import ModelConfig, Transformer
-from ..run import Positive, check_fields, one_line_errors, read_flags
 from ..search import generate
-from .precision import PRECISIONS, convert, packs_bfloat16, swap_linears
-
-if TYPE_CHECKING:
-    from transformers import BartForConditionalGeneration
 
 BEAM = 4  # Appendix A
 TINY = dict(vocabulary=100, width=16, feed_forward=32, heads=2, encoder_layers=1, decoder_layers=1)  # for --quick
-SIDES = (  # engine, what it does, precision; "expanded" is the ordinary decoder: keys and values once per beam
-    "generate", "generate, bf16", "expanded", "expanded, pruned", "shared", "shared, pruned", "shared, pruned, bf16",
-)  # fmt: skip
-CPU_SIDES = (
-    "generate, packed", "generate, int8", "shared, packed", "shared, pruned, packed", "shared, int8",
-    "shared, pruned, int8", "CTranslate2, float32", "CTranslate2, int8",
+SIDES = (  # engine, then what it does; "expanded" is the ordinary decoder: keys and values once per beam
+    "generate", "generate, packed", "expanded", "expanded, pruned", "shared", "shared, packed", "shared, pruned",
+    "shared, pruned, packed", "CTranslate2",
 )  # fmt: skip
 
 
@@ -60,18 +56,48 @@ SHAPES = {  # Table 1 and Appendix A: batch 10; the share that L0Drop pruned
 QUICK = Shape(2, 24, 0.5, 8)
 
 
-@tyro.conf.configure(tyro.conf.FlagCreatePairsOff)
 @dataclass
 class Options:
     """The command line."""
 
-    shapes: tuple[int, ...] = tuple(SHAPES)  # source lengths: 400, 2048
-    repeats: Positive = 7  # rounds
-    sides: tuple[str, ...] = ()  # names of sides; default: all
-    csv: Path | None = None  # write every number here
-    quick: bool = False  # tiny model and sources: does it run, nothing more
-    threads: Positive = 1
-    device: Literal["cpu", "cuda"] = "cpu"
+    shapes: tuple[Literal[400, 2048], ...] = (400, 2048)  # Source lengths.
+    runs: tuple[Path, ...] = ()  # Trained runs to time in place of random weights; ratios refer to the first.
+    split: str = "test"  # Split of the data of the first run.
+    repeats: Positive = 7  # Rounds, at least 3.
+    csv: Path | None = None  # File for every number.
+    overwrite: bool = False  # Replace that file.
+    quick: bool = False  # Take a tiny model and sources: does it run, nothing more.
+    threads: Positive = 1  # Threads of the CPU.
+    device: str = "cpu"  # Device of torch; packed weights and CTranslate2 are for the CPU alone.
+
+
+class PackedLinear(nn.Module):
+    """An `nn.Linear` on the CPU with its weight in oneDNN's own layout, for inference."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None):
+        super().__init__()
+        # No public function packs: torch.utils.mkldnn lays out the weight anew in each call. 64 rows of input: others
+        # work, more slowly.
+        self.weight, self.bias = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), 64), bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
+
+
+def pack(module: nn.Module) -> None:
+    """Put a packed one in the place of every `nn.Linear` within."""
+    for name, child in module.named_children():
+        if isinstance(child, nn.Linear):
+            setattr(module, name, PackedLinear(child.weight, child.bias))
+        else:
+            pack(child)
+
+
+def pack_transformer(model: Transformer) -> None:
+    """Pack all but the gates' predictor."""
+    pack(model.encoder)
+    pack(model.decoder)
+    model.output_product = PackedLinear(model.embedding.weight, None).forward  # shadows the method
 
 
 def fix_gates(model: Transformer, gates: Tensor) -> None:
@@ -86,7 +112,7 @@ def close_gates(shape: Shape) -> Tensor:
     return gates.view(shape.sources, shape.length)
 
 
-def make_bart(config: ModelConfig) -> "BartForConditionalGeneration":
+def make_bart(config: ModelConfig):
     """A BART of the sizes of our model, random weights, in eval mode."""
     from transformers import BartConfig, BartForConditionalGeneration
 
@@ -97,7 +123,7 @@ def make_bart(config: ModelConfig) -> "BartForConditionalGeneration":
     )).eval()  # fmt: skip
 
 
-def make_translator(bart: "BartForConditionalGeneration", precision: str, threads: int):
+def make_translator(bart, threads: int):
     """CTranslate2's engine of a BART."""
     import ctranslate2
     from tokenizers import Tokenizer, models
@@ -111,84 +137,82 @@ def make_translator(bart: "BartForConditionalGeneration", precision: str, thread
         bart.save_pretrained(folder)
         tokenizer = Tokenizer(models.WordLevel(words, unk_token="w3"))
         PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(folder)
-        path = ctranslate2.converters.TransformersConverter(folder).convert(f"{folder}/engine", quantization=precision)
-        return ctranslate2.Translator(path, compute_type=precision, inter_threads=1, intra_threads=threads)
+        path = ctranslate2.converters.TransformersConverter(folder).convert(f"{folder}/engine")
+        return ctranslate2.Translator(path, compute_type="float32", inter_threads=1, intra_threads=threads)
 
 
-def make_sides(config: ModelConfig, shape: Shape, options: Options) -> dict[str, Callable[[], int]]:
+def make_sides(config: ModelConfig, shape: Shape, device: str = "cpu", threads: int = 1) -> dict[str, Callable]:
     """Name -> a whole decode, which returns the tokens of an output."""
     source = torch.randint(4, config.vocabulary, (shape.sources, shape.length))
     source[:, -1] = 2  # </s> of both
-    bart, model, device = make_bart(config), Transformer(config).eval(), find_device(options.device)
+    bart, model = make_bart(config), Transformer(config).eval()
     fix_gates(model, close_gates(shape).to(device))
     tokens, words, source = shape.tokens, [[f"w{i}" for i in row] for row in source.tolist()], source.to(device)
 
     def make(engine: str, *how: str) -> Callable[[], int]:
-        precision = next((word for word in how if word in PRECISIONS), "float32")
         if engine == "CTranslate2":
-            translator = make_translator(copy.deepcopy(bart), precision, options.threads)
+            translator = make_translator(copy.deepcopy(bart), threads)
             lengths = {"min_decoding_length": tokens, "max_decoding_length": tokens, "max_input_length": 0}
             translate = partial(translator.translate_batch, words, max_batch_size=0, beam_size=BEAM, **lengths)
             return lambda: len(translate()[0].hypotheses[0])
         if engine == "generate":
-            twin = copy.deepcopy(bart).to(device, torch.bfloat16 if precision == "bf16" else torch.float32)
-            if {"packed", "int8"} & set(how):
-                swap_linears(twin, precision)
+            twin = copy.deepcopy(bart).to(device)
+            if "packed" in how:
+                pack(twin)
             lengths = {"min_new_tokens": tokens, "max_new_tokens": tokens, "forced_eos_token_id": None}
             decode = torch.inference_mode()(partial(twin.generate, source, num_beams=BEAM, do_sample=False, **lengths))
             return lambda: decode().size(1) - 1
-        twin = convert(copy.deepcopy(model).to(device), precision, pack=bool({"packed", "bf16"} & set(how)))
+        twin = copy.deepcopy(model).to(device)
+        if "packed" in how:
+            pack_transformer(twin)
         lengths = {"extra_length": tokens - shape.length, "min_length": tokens}
         decode = partial(generate, twin, source, None, "pruned" in how, engine == "shared", beam=BEAM, **lengths)
         return lambda: decode().hypotheses.tokens.size(1)
 
-    names = SIDES + CPU_SIDES if device.type == "cpu" else SIDES
+    names = SIDES if device == "cpu" else [name for name in SIDES if "packed" not in name and name != "CTranslate2"]
     if not find_spec("ctranslate2"):
-        print("CTranslate2 is not installed (pip install ctranslate2): its rows are left out")
-        names = tuple(name for name in names if "CTranslate2" not in name)
-    if device.type == "cpu" and not packs_bfloat16():
-        print("this CPU has no bfloat16: the rows of our own decoder in it are left out")
-        names = tuple(name for name in names if "bf16" not in name or name.startswith("generate"))
-    if unknown := set(options.sides) - set(names):
-        raise ValueError(f"--sides {', '.join(unknown)}: choose from {', '.join(names)}")
-    return {name: make(*name.split(", ")) for name in options.sides or names}
+        print("CTranslate2 is not installed (pip install ctranslate2): its row is left out")
+        names = [name for name in names if name != "CTranslate2"]
+    return {name: make(*name.split(", ")) for name in names}
 
 
-def decode_rows(shape: Shape, seconds: dict[str, np.ndarray]) -> list[dict]:
-    """A row per side: seconds, and how many times faster than `generate` and CTranslate2 at its precision it is."""
+def ratios(seconds: dict[str, np.ndarray], peers: tuple[str, ...]) -> list[dict]:
+    """A row per side: seconds, and how many times faster than each peer it is."""
     rows = []
-    for name, own in seconds.items():
-        engine = f"CTranslate2, {'int8' if 'int8' in name else 'float32'}"
-        row = {"S": shape.length, "T": shape.tokens, "side": name, "seconds": spread(own)}
-        for title, other in (("x generate", "generate"), ("x CTranslate2", engine), ("x expanded", "expanded")):
-            row[title] = spread(seconds[other] / own) if other in seconds else None
-        rows.append(row)
+    for side, own in seconds.items():
+        row = {"side": side, "seconds": spread(own)}
+        rows.append(row | {f"x {peer}": spread(seconds[peer] / own) for peer in peers if peer in seconds})
     return rows
 
 
 @one_line_errors
 def main(arguments: list[str] | None = None) -> None:
-    options = read_flags(Options, arguments, prog=f"python -m {__package__}.benchmark", description=__doc__)
-    check_fields(options)
-    if options.repeats < 3:
-        raise ValueError(f"--repeats is {options.repeats}; a median needs at least 3")
-    if wrong := set(options.shapes) - set(SHAPES):
-        raise ValueError(f"--shapes {wrong.pop()}: choose from {', '.join(map(str, SHAPES))}")
+    options = read_flags(Options, arguments, __doc__)
     find_device(options.device)
-    check_outputs(options.csv)
     keep_memory()
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
-    config, rows = ModelConfig(**TINY if options.quick else {}), []
-    for shape in [QUICK] if options.quick else [SHAPES[length] for length in options.shapes]:
-        sides = make_sides(config, shape, options)
-        lengths = {name: decode() for name, decode in sides.items()}
-        assert set(lengths.values()) == {shape.tokens}, lengths
-        rows += decode_rows(shape, time_rounds(sides, options.repeats, 0, options.device))
-        print(table(rows[-len(sides) :]), "\n", flush=True)
-    if options.csv:
-        run = {"device": options.device, "threads": options.threads, "repeats": options.repeats}
-        write_csv(options.csv, [row | run | {"torch": torch.__version__} for row in rows])
+    config, rows, rounds = ModelConfig(**TINY if options.quick else {}), [], (options.repeats, 0, options.device)
+    with open_output(options.csv, options.overwrite) as file:
+        if options.runs:
+            runs = {path.name: load_run(path) for path in options.runs}
+            examples, sides = load(next(iter(runs.values())).config.data, options.split), {}
+            for name, run in runs.items():
+                run.model.to(options.device)
+                sides[name] = partial(decode_all, run, run.encode(examples))
+            rows = ratios(time_rounds(sides, *rounds), tuple(sides)[:1])
+        for shape in (
+            [] if options.runs else [QUICK] if options.quick else [SHAPES[length] for length in options.shapes]
+        ):
+            sides = make_sides(config, shape, options.device, options.threads)
+            lengths = {name: decode() for name, decode in sides.items()}
+            assert set(lengths.values()) == {shape.tokens}, lengths
+            timed = ratios(time_rounds(sides, *rounds), ("generate", "CTranslate2", "expanded"))
+            rows += [{"S": shape.length, "T": shape.tokens} | row for row in timed]
+        print(table(rows))
+        if options.csv:
+            run = {"device": options.device, "threads": options.threads, "repeats": options.repeats}
+            write_csv(file, [row | run | {"torch": torch.__version__} for row in rows])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The end of the README's demo: one test story, pruned, predicted, beside its reference, and the effect in one line.
 
-python -m l0drop.experiments.demo runs/l0-base runs/l0
+python -m l0drop.experiments.demo runs/l0-longer runs/l0
 """
 
 from dataclasses import dataclass
@@ -9,44 +9,43 @@ from pathlib import Path
 import tyro
 
 from shared.data import load
+from shared.run import one_line_errors, read_flags
+from shared.score import score
 
 from ..decode import decode_all
-from ..evaluate import evaluate, load_runs
+from ..evaluate import evaluate
+from ..loading import load_run
 from ..predict import bracket_pruned
-from ..run import Positive, check_fields, one_line_errors, read_flags
 
 
 @dataclass
 class Options:
     """The command line."""
 
-    base: tyro.conf.Positional[Path]  # the run without gates
-    pruned: tyro.conf.Positional[Path]  # the run with gates
-    limit: Positive = 100  # test stories
-    least: float = 30.0  # of the encodings must be pruned, %
-    most: float = 5.0  # ROUGE-1 may fall by so much
+    control: tyro.conf.Positional[Path]  # Run without gates, trained equally long.
+    pruned: tyro.conf.Positional[Path]  # Run with gates.
+    limit: int = 100  # Test stories.
 
 
 @one_line_errors
 def main(arguments: list[str] | None = None) -> None:
-    options = read_flags(Options, arguments, prog=f"python -m {__package__}.demo", description=__doc__)
-    check_fields(options)
-    runs = load_runs([options.base, options.pruned], "cpu")
-    run = runs[options.pruned.name]
+    options = read_flags(Options, arguments, __doc__)
+    control, run = load_run(options.control), load_run(options.pruned)
     examples = load(run.config.data, "test", options.limit)
-    base, pruned = evaluate(runs, examples, metric="rougeLsum")["systems"].values()
+    rows = [*evaluate(control, examples, "control"), *evaluate(run, examples, "gates")]
+    value = {(row["system"], row["metric"]): row["value"] for row in score(rows) if not row["minus"]}
     outputs = decode_all(run, run.encode(examples))
     texts = [run.tokenizer.decode(output.tokens) for output in outputs]
     right = [i for i, example in enumerate(examples) if texts[i] == example.target]
-    shown = right[0] if right else 0
-    print("story:     ", bracket_pruned(run.tokenizer, examples[shown].source, outputs[shown].pruned[-1][:-1]))
-    print("prediction:", texts[shown])
-    print("reference: ", examples[shown].target)
-    scores = f"ROUGE-1 {pruned['rouge1']['mean']:.1f}, without pruning {base['rouge1']['mean']:.1f}"
+    wrong = [i for i in range(len(examples)) if i not in right]
+    for i in (right[:1] + wrong[:1])[:2]:  # one that came out right, one that did not
+        print("story:     ", bracket_pruned(run.tokenizer, examples[i].source, outputs[i].pruned[-1][:-1]))
+        print("prediction:", texts[i])
+        print("reference: ", examples[i].target)
+    sparsity, quality, without = value["gates", "pruned"], value["gates", "rouge1"], value["control", "rouge1"]
     exact = f"{len(right)} of {len(examples)} summaries exact"
-    print(f"{pruned['sparsity']:.0f} % of the encodings pruned: {scores}; {exact}")
-    fall = base["rouge1"]["mean"] - pruned["rouge1"]["mean"]
-    if pruned["sparsity"] < options.least or fall > options.most or not right:
+    print(f"{sparsity:.0f} % of the encodings pruned: ROUGE-1 {quality:.1f}, without pruning {without:.1f}; {exact}")
+    if sparsity < 30 or quality < without - 5:
         raise ValueError("the effect does not show: train longer, or choose another lambda")
 
 

@@ -1,62 +1,56 @@
-"""The paper's figures, one function each: a PNG and, beside it, a CSV of the numbers that it shows.
+"""The paper's figures, one function each: a PNG and, of what is measured here, a CSV of its numbers.
 
-python -m l0drop.experiments.figures metrics.json --out figures                                # Figures 3, 4, 5
-python -m l0drop.experiments.figures metrics.json --out figures --run runs/l0 --baseline runs/base   # 1, 2, 6, 7, 8
+python -m l0drop.experiments.figures --scores 2016_1.csv 2016_2.csv --out figures                    # Figures 3, 4, 5
+python -m l0drop.experiments.figures --run runs/l0-0.6-2 runs/l0-0.8-2 --baseline runs/base-2 --out figures  # the rest
 
-Figures 4 and 5 show the metrics of a lambda sweep, Figure 8 every --run; 2, 6 and 7 show the first --run. What they
-measure is in measures.py. Several metrics files are several seeds: Figure 4 has a line for each.
+Figures 4 and 5 show what `shared.score` wrote of a lambda sweep, a file a base; Figure 8 every --run; 2, 6 and 7 the
+first --run. What they measure is in measures.py. Files of these names in the folder are replaced.
 """
 
+import csv
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-import tyro
 
-from shared.data import Example, load, read_json, write_csv
+from shared.data import Example, load, write_csv
+from shared.run import one_line_errors, read_flags
 from shared.timing import find_device
 
+from ..config import Positive
 from ..decode import decode_all
-from ..evaluate import load_runs
 from ..gates import BETA, EPSILON, open_probability
-from ..loading import Run
+from ..loading import Run, load_run
 from ..model import EOS
 from ..patterns import UNIT_TYPES
-from ..run import Positive, check_fields, one_line_errors, read_flags
 from ..text import Item
-from .entmax import load_entmax
+from .entmax import fine_tune
 from .measures import attention_maps, encode_all, mean_entropies, places_in_words, stretched_density, summed_attention
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 THRESHOLD = 0.6  # captions of Figures 1 and 7: the share of source words that receive less
 EDGES = np.append(np.arange(51) / 10, np.inf)  # bins of Figures 1 and 7; the last is open
-KINDS = ("main", "repeat", "detail", "filler", "speaker", "interjection", "punctuation", "function", "content", "other")
 LONGEST = 24  # source tokens of the sentence that Figure 2 shows, at most, if there is such a sentence
+TYPE_NAMES = {"BPEH": "first pieces", "BPEO": "later pieces"}
 
 
 @dataclass
 class Options:
     """The command line."""
 
-    metrics: tyro.conf.Positional[tuple[Path, ...]]  # what l0drop.evaluate --json wrote on a sweep, a file per seed
-    out: Path  # folder to write to
-    run: tuple[Path, ...] = ()  # L0Drop runs; Figures 2, 6 and 7 show the first, Figure 8 all
-    baseline: Path | None = None  # a run without gates, for Figures 1, 2 and 8
-    sparse: Path | None = None  # a run of experiments/entmax.py, for Figure 2
-    data: str = ""  # default: the first run's
-    split: str = "test"
-    limit: Positive | None = None  # first N examples only
-    device: str = "cpu"
+    out: Path  # Folder to write to.
+    scores: tuple[Path, ...] = ()  # CSVs of shared.score, a base each; differences are from the system without gates.
+    run: tuple[Path, ...] = ()  # L0Drop runs.
+    baseline: Path | None = None  # Run without gates, for Figures 1, 2 and 8.
+    entmax: int = 0  # Updates of that run with entmax attention, for a panel of Figure 2; 0: none.
+    split: str = "test"  # Split of the data of the first run.
+    limit: Positive | None = None  # First examples only.
+    device: str = "cpu"  # Device of torch.
 
 
-def new_figure(title: str, x: str, y: str, rows: int = 1) -> "tuple[Figure, list[Axes]]":
+def new_figure(title: str, x: str, y: str, rows: int = 1):
     """A figure of one or two panels above each other."""
     from matplotlib.figure import Figure
 
@@ -69,35 +63,33 @@ def new_figure(title: str, x: str, y: str, rows: int = 1) -> "tuple[Figure, list
     return figure, panels
 
 
-def save_figure(out: Path, name: str, figure: "Figure", rows: Sequence[dict]) -> None:
-    """Write NAME.png and NAME.csv and say so."""
+def save_figure(out: Path, name: str, figure, rows: Sequence[dict] = ()) -> None:
+    """Write NAME.png and, where there are rows, NAME.csv."""
     out.mkdir(parents=True, exist_ok=True)
     figure.savefig(out / f"{name}.png", dpi=150)
-    write_csv(out / f"{name}.csv", rows)
+    if rows:
+        with (out / f"{name}.csv").open("w", encoding="utf-8") as file:
+            write_csv(file, rows)
     print(out / f"{name}.png", flush=True)
 
 
-def figure_1_or_7(out: Path, number: int, name: str, run: Run, items: Sequence[Item], note: str) -> None:
+def figure_1_or_7(out: Path, number: int, name: str, run: Run, items: Sequence[Item]) -> None:
     """Figures 1 and 7: distribution of the summed attention per source encoding, in the baseline and with L0Drop."""
     outputs = decode_all(run, items)
     is_pruned = [output.pruned[-1] for output in outputs]
     maps = attention_maps(run.model, items, [output.tokens for output in outputs])
     sums, on_pruned = summed_attention(maps, is_pruned)
-    if not len(sums):
-        raise ValueError(f"{name} prunes every encoding: Figure {number} has nothing to show, give another --run")
     counts, mean, below = np.histogram(sums, EDGES)[0], float(sums.mean()), float((sums < THRESHOLD).mean())
     sparsity = 100 - 100 * len(sums) / sum(map(len, is_pruned))
     summary = {"mean": mean, f"share_below_{THRESHOLD}": below, "sparsity": sparsity, "attention_on_pruned": on_pruned}
     bins = zip(EDGES[:-1].tolist(), EDGES[1:].tolist(), counts.tolist(), strict=True)
     rows = [{"run": name, "from": low, "to": high, "encodings": count} | summary for low, high, count in bins]
-    kept = "retained source encoding" if run.model.l0drop else "source encoding"
-    title = f"Figure {number}: summed attention per {kept}, {sparsity:.0f} % pruned\n{name} on {note}"
+    kept = "retained encoding" if run.model.l0drop else "source encoding"
+    title = f"Figure {number}: a {kept} receives {mean:.2f} in all, {100 * below:.0f} % of them less than {THRESHOLD}"
     figure, [axes] = new_figure(title, "attention summed over the target tokens", f"{kept}s, %")
     axes.bar(EDGES[:-1], 100 * counts / len(sums), 0.1, align="edge", edgecolor="white", linewidth=0.5)
-    axes.axvline(THRESHOLD, color="gray", linestyle=":", label=f"below {THRESHOLD}: {100 * below:.1f} %")
-    axes.axvline(mean, color="tab:orange", label=f"mean: {mean:.2f}")
+    axes.axvline(mean, color="tab:orange")
     axes.set_xlim(0, max(1.0, np.ceil(10 * np.quantile(sums, 0.995)) / 10))
-    axes.legend()
     save_figure(out, f"figure_{number}", figure, rows)
 
 
@@ -107,46 +99,108 @@ def figure_2(out: Path, systems: dict[str, Run], items: Sequence[Item]) -> None:
     Args:
         systems: the L0Drop run last; its gates colour the tokens.
     """
-    from matplotlib.figure import Figure
-
     *_, gated = systems.values()
-    pruned, _ = encode_all(gated.model, items)
-    chosen, maps, rows = choose_sentence(pruned), {}, []
+    pruned = encode_all(gated.model, items)[0]
+    fitting = [i for i, row in enumerate(pruned) if len(row) <= LONGEST and row.any() and not row.all()]
+    chosen = fitting[0] if fitting else 0
     item, is_pruned = items[chosen], pruned[chosen]
-    source = [gated.tokenizer.id_to_token(token) for token in item.source]
-    for name, run in systems.items():
+    figure, panels = new_figure("Figure 2: attention of the output to the source; red: pruned", "", "", len(systems))
+    figure.set_size_inches(0.25 * len(item.source) + 1.5, 3.2 * len(systems))
+    for axes, (name, run) in zip(panels, systems.items(), strict=True):
         [output] = decode_all(run, [item])
         [weights] = attention_maps(run.model, [item], [output.tokens])
         if run.model.l0drop:
             weights = weights.masked_fill(torch.from_numpy(is_pruned), 0)  # the dummy has the rest of each row
+        axes.imshow(weights.numpy(), cmap="Blues", vmin=0, vmax=1, aspect="auto")
         target = [run.tokenizer.id_to_token(token) for token in [*output.tokens, EOS]]
-        maps[name] = target, weights.numpy()
-        for (t, s), weight in np.ndenumerate(weights.numpy()):
-            place = {"target_position": t, "target": target[t], "source_position": s, "source": source[s]}
-            rows.append({"run": name} | place | {"pruned": int(is_pruned[s]), "weight": float(weight)})
-    shown, heights = min(len(source), 2 * LONGEST), [len(target) for target, _ in maps.values()]  # to be legible
-    figure = Figure((0.2 * shown + 1.4, 0.2 * sum(heights) + 1.4 * len(maps)), layout="constrained")
-    panels = figure.subplots(len(maps), squeeze=False, height_ratios=heights).flat
-    largest = max(weights.max() for _, weights in maps.values())  # one scale for all panels
-    for axes, (name, (target, weights)) in zip(panels, maps.items(), strict=True):
-        axes.imshow(np.ma.masked_equal(weights[:, :shown], 0), cmap="Blues", vmin=0, vmax=largest)  # zeros stay white
-        axes.set_xticks(range(shown), source[:shown], rotation=90, fontsize=7)
         axes.set_yticks(range(len(target)), target, fontsize=7)
-        for label, red in zip(axes.get_xticklabels(), is_pruned, strict=False):
-            label.set_color("red" if red else "black")
         axes.set_title(name, fontsize=9)
-    figure.suptitle("Figure 2: attention of output (y)\nto source tokens (x); red: pruned", fontsize=9)
-    save_figure(out, "figure_2", figure, rows)
+    panels[-1].set_xticks(
+        range(len(item.source)), map(gated.tokenizer.id_to_token, item.source), rotation=90, fontsize=7
+    )
+    for label, red in zip(panels[-1].get_xticklabels(), is_pruned, strict=True):
+        label.set_color("red" if red else "black")
+    save_figure(out, "figure_2", figure)
 
 
-def choose_sentence(pruned: Sequence[np.ndarray]) -> int:
-    """Index of the first source of at most LONGEST tokens that is pruned in part, else of the shortest source."""
-    fitting = [i for i, row in enumerate(pruned) if len(row) <= LONGEST and row.any() and not row.all()]
-    return fitting[0] if fitting else int(np.argmin([len(row) for row in pruned]))
+def figure_3(out: Path, log_alpha: float = 0.0) -> None:
+    """Figure 3: density of the gates for one log alpha."""
+    gate = torch.linspace(-EPSILON, 1 + EPSILON, 241)[1:-1]
+    inside = (gate > 0) & (gate < 1)
+    stretched = stretched_density(gate, log_alpha)
+    # p(g = 0) as in Eq. (10); p(g = 1) is p(g = 0) at -log alpha, because logistic noise is symmetric.
+    masses = {end: 1 - open_probability(torch.tensor(sign * log_alpha)).item() for end, sign in ((0, 1), (1, -1))}
+    title = f"Figure 3: a gate is exactly 0 with chance {masses[0]:.2f} (log alpha {log_alpha:g}, beta {BETA:.2f})"
+    figure, [axes] = new_figure(title, "gate", "density; of the points: probability")
+    binary = stretched_density(gate, log_alpha, epsilon=0.0).where(inside, torch.nan)
+    axes.plot(gate, binary, "--", color="tab:blue", label="BinaryConcrete, Eq. (6)")
+    axes.plot(gate, stretched, color="tab:blue", label="stretched, Eq. (7)")
+    axes.plot(gate[inside], stretched[inside], color="tab:orange", label="rectified, Eq. (8)")
+    axes.plot(masses.keys(), masses.values(), "o", color="tab:orange", label="its mass at 0 and 1")
+    axes.set_ylim(0, 2)
+    axes.legend()
+    save_figure(out, "figure_3", figure)
 
 
-def figure_6(out: Path, name: str, run: Run, examples: Sequence[Example], items: Sequence[Item], note: str) -> None:
-    """Figure 6: where in their words pruned characters stand; above their distribution, below the share pruned."""
+def read_scores(path: Path) -> list[dict]:
+    """Systems of a CSV of `shared.score` by rising sparsity: {metric: value, "difference": (value, low, high)}.
+
+    The difference is from the system that prunes nothing, in BLEU or ROUGE-L; of that system it is 0.
+    """
+    systems, differences = defaultdict(dict), {}
+    with path.open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            if not row["minus"]:
+                systems[row["system"]][row["metric"]] = float(row["value"])
+            elif row["metric"] in ("bleu", "rougeLsum"):
+                values = tuple(float(row[name]) for name in ("value", "low", "high"))
+                differences[row["system"], row["minus"]] = values
+    control = next(name for name, system in systems.items() if not system["pruned"])
+    shown = [(name, systems[name], differences.get((name, control), (0.0, 0.0, 0.0))) for name in systems]
+    shown = [{"system": name, "difference": difference} | system for name, system, difference in shown]
+    return sorted([row for row in shown if row["system"] == control or row["system"].startswith("l0")],
+                  key=lambda row: row["pruned"])  # fmt: skip
+
+
+def figure_4(out: Path, bases: dict[str, list[dict]]) -> None:
+    """Figure 4: difference in quality from the control, with its 95 % interval, against sparsity; a line a base."""
+    quality = "BLEU" if "bleu" in next(iter(bases.values()))[0] else "ROUGE-L"
+    ends = [rows[-1]["difference"][0] for rows in bases.values()]
+    title = (
+        f"Figure 4: the more is pruned, the more it costs: at the end {-max(ends):.1f} to {-min(ends):.1f} {quality}"
+    )
+    figure, [axes] = new_figure(title, "sparsity, % of source encodings", f"{quality} minus the control's")
+    for number, (name, rows) in enumerate(bases.items()):
+        x, y = [row["pruned"] for row in rows], np.array([row["difference"] for row in rows]).T
+        axes.errorbar(x, y[0], [y[0] - y[1], y[2] - y[0]], marker="os^vD"[number % 5], capsize=2, elinewidth=0.7)
+        axes.annotate(name, (x[-1], y[0][-1]), (6, 0), textcoords="offset points", va="center", fontsize=8)
+        for row in rows[1:] if number == 0 else []:
+            place = row["pruned"], row["difference"][2]
+            axes.annotate(row["system"], place, (0, 3), textcoords="offset points", fontsize=8, ha="center")
+    axes.axhline(0, color="gray", linestyle=":")
+    axes.margins(x=0.12)
+    save_figure(out, "figure_4", figure)
+
+
+def figure_5(out: Path, name: str, rows: list[dict]) -> None:
+    """Figure 5: sparsity of each type of source encoding against the overall one."""
+    shares = {kind: [row.get(f"pruned_{kind}", np.nan) for row in rows] for kind in UNIT_TYPES}
+    order = sorted(shares, key=lambda kind: np.nanmean(shares[kind]))
+    first, last = (TYPE_NAMES.get(kind, kind) for kind in (order[-1], order[0]))
+    title = f"Figure 5: {first} first, {last} last ({name}; dotted: every type alike)"
+    figure, [axes] = new_figure(title, "sparsity, % of all source encodings", "sparsity within the type, %")
+    x = [row["pruned"] for row in rows]
+    for kind, marker in zip(UNIT_TYPES, "os^vDx", strict=True):
+        axes.plot(x, shares[kind], f"{marker}-")
+        place = x[-1], shares[kind][-1]
+        axes.annotate(TYPE_NAMES.get(kind, kind), place, (6, 0), textcoords="offset points", va="center", fontsize=8)
+    axes.axline((0, 0), slope=1, color="gray", linestyle=":")
+    axes.set_xlim(-2, x[-1] * 1.25)
+    save_figure(out, "figure_5", figure)
+
+
+def figure_6(out: Path, run: Run, examples: Sequence[Example], items: Sequence[Item]) -> None:
+    """Figure 6: the share of characters that is pruned, by their place in their words."""
     closed = defaultdict(list)
     for example, is_pruned in zip(examples, encode_all(run.model, items)[0], strict=True):
         encoding = run.tokenizer.encode(example.source)
@@ -155,16 +209,15 @@ def figure_6(out: Path, name: str, run: Run, examples: Sequence[Example], items:
             closed[place].append(int(value))
     closed = dict(sorted(closed.items()))
     rows = [{"place": p, "characters": len(v), "pruned": sum(v), "rate": sum(v) / len(v)} for p, v in closed.items()]
-    inside = {place: sum(values) for place, values in closed.items() if place[0].isdigit()}
-    title = f"Figure 6: position of pruned characters in their words\n{name} on {note}"
-    figure, [above, below] = new_figure(title, "position: 0 = first character, 1 = last", "of the pruned, %", rows=2)
-    above.bar(inside.keys(), [100 * pruned / max(1, sum(inside.values())) for pruned in inside.values()])
-    below.bar(closed.keys(), [100 * row["rate"] for row in rows], color="tab:orange")
-    below.set(ylabel="pruned at this place, %")
+    rates = {row["place"]: 100 * row["rate"] for row in rows}
+    inside = [rate for place, rate in rates.items() if place[0].isdigit()]
+    title = f"Figure 6: {inside[0]:.0f} % of first characters are pruned, {inside[-1]:.0f} % of last"
+    figure, [axes] = new_figure(title, "place in the word: 0 = first character, 1 = last", "pruned, %")
+    axes.bar(rates.keys(), rates.values())
     save_figure(out, "figure_6", figure, rows)
 
 
-def figure_8(out: Path, runs: dict[str, Run], baseline: Run | None, items: Sequence[Item], note: str) -> None:
+def figure_8(out: Path, runs: dict[str, Run], baseline: Run | None, items: Sequence[Item]) -> None:
     """Figure 8: entropy of the last encoder layer's attention; the baseline's is split by the gates of each run."""
     rows, from_baseline = [], encode_all(baseline.model, items)[1] if baseline else None
     for name, run in runs.items():
@@ -175,140 +228,46 @@ def figure_8(out: Path, runs: dict[str, Run], baseline: Run | None, items: Seque
             row["baseline_retained"], row["baseline_pruned"] = mean_entropies(from_baseline, pruned)
         rows.append(row)
     rows.sort(key=lambda row: row["sparsity"])
-    title = f"Figure 8: entropy of the last encoder layer's attention\n{note}"
-    figure, panels = new_figure(title, "sparsity, % of source encodings", "entropy, nats", rows=2)
-    for axes, kind in zip(panels, ("retained", "pruned"), strict=True):
-        axes.set_title(f"{kind} encodings", fontsize=9)
-        for label, column, style in (("L0Drop", kind, "o-"), ("baseline", f"baseline_{kind}", "s--")):
-            if column in rows[0]:
-                axes.plot([row["sparsity"] for row in rows], [row[column] for row in rows], style, label=label)
-        axes.legend()
+    title = "Figure 8: entropy of the last encoder layer's attention"
+    figure, [axes] = new_figure(title, "sparsity, % of source encodings", "entropy, nats")
+    for column in list(rows[0])[3:]:
+        style = "--" if "baseline" in column else "-"
+        colour = "tab:orange" if "pruned" in column else "tab:blue"
+        axes.plot([row["sparsity"] for row in rows], [row[column] for row in rows], f"o{style}", color=colour)
+        place = rows[-1]["sparsity"], rows[-1][column]
+        axes.annotate(column.replace("_", ", "), place, (6, 0), textcoords="offset points", va="center", fontsize=8)
+    axes.set(ylim=(0, None))
+    axes.margins(x=0.25)
     save_figure(out, "figure_8", figure, rows)
-
-
-def figure_3(out: Path, log_alpha: float = 0.0) -> None:
-    """Figure 3: density of the gates for one log alpha."""
-    gate = torch.linspace(-EPSILON, 1 + EPSILON, 241)[1:-1]
-    inside = (gate > 0) & (gate < 1)
-    binary = stretched_density(gate, log_alpha, epsilon=0.0).where(inside, torch.nan)
-    stretched = stretched_density(gate, log_alpha)
-    # p(g = 0) as in Eq. (10); p(g = 1) is p(g = 0) at -log alpha, because logistic noise is symmetric.
-    masses = {end: 1 - open_probability(torch.tensor(sign * log_alpha)).item() for end, sign in ((0, 1), (1, -1))}
-    curves = zip(gate.tolist(), binary.tolist(), stretched.tolist(), strict=True)
-    rows = [{"gate": g, "binary_concrete": b, "stretched": s, "point_mass": ""} for g, b, s in curves]
-    rows += [{"gate": end, "point_mass": mass} for end, mass in masses.items()]
-    title = f"Figure 3: HardConcrete gate, log alpha {log_alpha:g}, beta {BETA:.2f}, epsilon {EPSILON:g}"
-    figure, [axes] = new_figure(title, "gate", "density; of the points: probability")
-    axes.plot(gate, binary, "--", color="tab:blue", label="BinaryConcrete, Eq. (6)")
-    axes.plot(gate, stretched, color="tab:blue", label="stretched, Eq. (7)")
-    axes.plot(gate[inside], stretched[inside], color="tab:orange", label="rectified, Eq. (8)")
-    axes.plot(masses.keys(), masses.values(), "o", color="tab:orange", label="its mass at 0 and 1")
-    axes.fill_between(gate, stretched, where=~inside, color="tab:blue", alpha=0.2)
-    axes.set_ylim(0, 2)
-    axes.legend()
-    save_figure(out, "figure_3", figure, rows)
-
-
-def read_metrics(path: Path) -> dict:
-    """What l0drop.evaluate --json wrote, its systems as a list by rising sparsity; ValueError that names the file."""
-    try:
-        metrics = read_json(path)
-        rows = [{"run": k, "quality": s[metrics["metric"]]} | s for k, s in metrics["systems"].items()]
-        for row in rows:
-            shares = [row.get(f"sparsity_by_{group}", {}).values() for group in ("type", "kind")]
-            interval = (row["quality"][end] for end in ("mean", "low", "high"))
-            weight = 0 if row["lambda"] is None else row["lambda"]
-            for value in (row["seed"], weight, row["sparsity"], *interval, *shares[0], *shares[1]):
-                if type(value) not in (int, float):
-                    raise ValueError(f"{value!r} is no number")
-        if not rows:
-            raise ValueError("it has no systems")
-        note = f"{metrics['data']} {metrics['split']}, {metrics['examples']} examples"
-        return metrics | {"systems": sorted(rows, key=lambda row: row["sparsity"]), "note": note}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} is not what l0drop.evaluate --json writes ({error!r})") from None
-
-
-def figure_4(out: Path, files: Sequence[dict]) -> None:
-    """Figure 4: quality, with its 95 % interval, against sparsity over the lambda sweep; a line per file (seed)."""
-    quality, rows = {"bleu": "BLEU", "rougeLsum": "ROUGE-L"}[files[0]["metric"]], []
-    title = f"Figure 4: quality against sparsity\n{files[0]['note']}"
-    figure, [axes] = new_figure(title, "sparsity, % of source encodings", f"{quality}, 95 % interval")
-    for metrics, marker in zip(files, "os^vDx", strict=False):
-        x, y = [row["sparsity"] for row in metrics["systems"]], [row["quality"] for row in metrics["systems"]]
-        spread = [[q["mean"] - q["low"] for q in y], [q["high"] - q["mean"] for q in y]]
-        label = f"seed {metrics['systems'][0]['seed']}"
-        axes.errorbar(x, [q["mean"] for q in y], spread, marker=marker, capsize=2, label=label)
-        rows += [{k: r[k] for k in ("run", "seed", "lambda", "sparsity")} | r["quality"] for r in metrics["systems"]]
-    for row in files[0]["systems"]:
-        if row["sparsity"] > 1:  # those at 0 lie on each other
-            text = row["run"] if row["lambda"] is None else f"$\\lambda$ {row['lambda']:g}"
-            place = row["sparsity"], row["quality"]["high"]
-            axes.annotate(text, place, (0, 4), textcoords="offset points", fontsize=8, ha="center")
-    axes.legend()
-    save_figure(out, "figure_4", figure, rows)
-
-
-def figure_5(out: Path, name: str, metrics: dict, key: str, order: Sequence[str]) -> None:
-    """Figure 5: sparsity of each type (or, on toy, kind of sentence) of source encoding against the overall one."""
-    systems = [row for row in metrics["systems"] if key in row]
-    if not systems:
-        print(f"{name}: not drawn, {metrics['note']} has no labels for it (types: evaluate --stanza FOLDER)")
-        return
-    title = f"Figure 5: sparsity by {key.rpartition('_')[2]}\n{metrics['note']}, seed {systems[0]['seed']}"
-    figure, [axes] = new_figure(title, "sparsity, % of all source encodings", "sparsity within the group, %")
-    for label, marker in zip(order, "os^vDxP*<>", strict=False):
-        if any(label in row[key] for row in systems):
-            shares = [row[key].get(label, np.nan) for row in systems]
-            axes.plot([row["sparsity"] for row in systems], shares, f"{marker}-", label=label)
-    axes.axline((0, 0), slope=1, color="gray", linestyle=":", label="all alike")
-    axes.legend(fontsize=8)
-    rows = [{k: row[k] for k in ("run", "seed", "lambda", "sparsity")} | row[key] for row in systems]
-    save_figure(out, name, figure, rows)
 
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    options = read_flags(Options, arguments, prog=f"python -m {__package__}.figures", description=__doc__)
-    check_fields(options)
-    files = [read_metrics(path) for path in options.metrics]
-    both = load_runs([*options.run, *filter(None, [options.baseline])], options.device)
-    if options.sparse:
-        both[options.sparse.name] = load_entmax(options.sparse)
-        both[options.sparse.name].model.to(find_device(options.device))
-    runs = {path.name: both[path.name] for path in options.run}
-    others = {name: run for name, run in both.items() if name not in runs}
-    for name, run in both.items():
-        if run.config.model:
-            raise ValueError(f"{name} is a pretrained model: the figures of runs show our own Transformers alone")
-        if name in runs and not run.model.l0drop:
-            raise ValueError(f"--run {name} has no L0Drop layer; give it as --baseline or --sparse")
-        if name in others and (run.model.l0drop or run.config.pattern != "none"):
-            raise ValueError(f"{name} prunes: --baseline and --sparse take runs trained with --l0drop none")
-    figure_3(options.out)
-    if files:
-        figure_4(options.out, files)
-        figure_5(options.out, "figure_5", files[0], "sparsity_by_type", UNIT_TYPES)
-        figure_5(options.out, "figure_5_kinds", files[0], "sparsity_by_kind", KINDS)
-    if not both:
+    options = read_flags(Options, arguments, __doc__)
+    if options.scores:
+        figure_3(options.out)
+        bases = {path.stem: read_scores(path) for path in options.scores}
+        figure_4(options.out, bases)
+        figure_5(options.out, *list(bases.items())[-1])
+    if not options.run:
         return
-    config = next(iter(both.values())).config
-    data = options.data or config.data
-    examples = load(data, options.split, options.limit)
-    note = f"{data} {options.split}, seed {config.seed}, {len(examples)} examples"
-    items, *same = (run.encode(examples) for run in both.values())
-    if any([one.source for one in items] != [other.source for other in again] for again in same):
-        raise ValueError(f"{', '.join(both)} cut the source into different tokens: draw them one by one")
-    baseline = others[options.baseline.name] if options.baseline else None
+    runs = {path.name: load_run(path) for path in options.run}
+    baseline = load_run(options.baseline) if options.baseline else None
+    for each in [*runs.values(), *([baseline] if baseline else [])]:
+        each.model.to(find_device(options.device))
+    name, run = next(iter(runs.items()))
+    examples = load(run.config.data, options.split, options.limit)
+    items = run.encode(examples)
     if baseline:
-        figure_1_or_7(options.out, 1, options.baseline.name, baseline, items, note)
-    if runs:
-        name, run = next(iter(runs.items()))
-        figure_2(options.out, others | {name: run}, items)
-        if run.config.units == "char":
-            figure_6(options.out, name, run, examples, items, note)
-        figure_1_or_7(options.out, 7, name, run, items, note)
-        figure_8(options.out, runs, baseline, items, note)
+        figure_1_or_7(options.out, 1, options.baseline.name, baseline, items)
+    systems = {"baseline": baseline} if baseline else {}
+    if baseline and options.entmax:
+        systems["entmax"] = fine_tune(load_run(options.baseline), options.entmax)
+    figure_2(options.out, systems | {name: run}, items)
+    if run.config.units == "char":
+        figure_6(options.out, run, examples, items)
+    figure_1_or_7(options.out, 7, name, run, items)
+    figure_8(options.out, runs, baseline, items)
 
 
 if __name__ == "__main__":
