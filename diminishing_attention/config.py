@@ -80,8 +80,8 @@ class TrainConfig:
             raise ValueError("coverage and diminishing attention are two systems of Table 1: switch one of them on")
         if self.model == "pointer":
             return
-        if self.coverage or self.plain_copy:
-            raise ValueError("--coverage and --plain-copy are of the pointer-generator: leave them out")
+        if self.coverage or self.plain_copy or self.renormalise:
+            raise ValueError("--coverage, --plain-copy and --renormalise are of the pointer-generator: leave them out")
         if self.max_source < 3 or self.max_target < 2:
             raise ValueError("BERTSum needs --max-source of at least 3 ([CLS], a word, [SEP]), --max-target at least 2")
         if not self.encoder and self.width % self.heads:

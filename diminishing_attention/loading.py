@@ -62,14 +62,14 @@ def load_run(folder: str | Path) -> Run:
 
 def make_model(config: TrainConfig, tokenizer, bert: nn.Module | None = None) -> nn.Module:
     """A new model of the config, on the encoder where it is BERTSum."""
-    mechanism = dict(diminishing=config.mechanism(), renormalise=config.renormalise)
+    mechanism = config.mechanism()
     if config.model == "pointer":
         sizes = dict(vocabulary=len(tokenizer), embedding=config.embedding, hidden=config.hidden)
-        options = dict(coverage=config.coverage, plain_copy=config.plain_copy)
-        return PointerGenerator(PointerGeneratorConfig(**sizes, **options, **mechanism))
+        options = dict(coverage=config.coverage, renormalise=config.renormalise, plain_copy=config.plain_copy)
+        return PointerGenerator(PointerGeneratorConfig(**sizes, **options, diminishing=mechanism))
     sizes = dict(layers=config.decoder_layers, heads=config.heads, feed_forward=config.feed_forward)
     rates = dict(dropout=config.dropout, label_smoothing=config.label_smoothing)
-    return BertSumExtAbs(bert, BertSumConfig(**sizes, **rates, **mechanism), bert_text.target_ids(tokenizer))
+    return BertSumExtAbs(bert, BertSumConfig(**sizes, **rates, diminishing=mechanism), bert_text.target_ids(tokenizer))
 
 
 def begin(config: TrainConfig, examples: Sequence) -> Run:

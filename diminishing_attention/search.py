@@ -49,7 +49,10 @@ def beam_search(
     Raises:
         ValueError: the model is in training mode, or an argument out of range.
     """
-    check(model, beam, length_penalty, min_length, max_length)
+    if model.training or not 1 <= beam <= model.vocabulary:
+        raise ValueError(f"beam is {beam}, of {model.vocabulary} tokens at most; the model must be in eval mode")
+    if length_penalty < 0 or max_length < max(min_length, 2):  # the bound that ends the search needs a norm that grows
+        raise ValueError("length_penalty must be at least 0, and max_length at least 2 and min_length")
     source, past = model.start(batch)
     first = torch.arange(len(batch.source), device=batch.source.device)  # (B,) the sources
     past = past.reorder(first.repeat_interleave(beam))
@@ -85,18 +88,6 @@ def beam_search(
         tokens = tokens[first.unsqueeze(-1), rank]
         past = past.reorder((first.unsqueeze(-1) * beam + origin.gather(1, rank)).flatten())  # rows of the whole batch
     return Hypotheses(best_tokens, best_scores)
-
-
-def check(model: nn.Module, beam: int, length_penalty: float, min_length: int, max_length: int) -> None:
-    """Refuse what the search cannot do; raises ValueError."""
-    if model.training:
-        raise ValueError("the model is in training mode: call model.eval() first")
-    if not 1 <= beam <= model.vocabulary:
-        raise ValueError(f"beam is {beam}; it must be from 1 to the vocabulary's {model.vocabulary} tokens")
-    if not length_penalty >= 0:  # the bound that ends the search needs a norm that grows
-        raise ValueError(f"length_penalty is {length_penalty}; it must be at least 0")
-    if max_length < max(min_length, 2):  # D16: a word and the end
-        raise ValueError(f"max_length is {max_length}; it must be at least 2 and min_length = {min_length}")
 
 
 def best_continuations(log_p: Tensor, scores: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:

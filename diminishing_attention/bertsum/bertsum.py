@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..diminishing import Diminishing, DiminishingState
-from ..model import masked_softmax, rescale
+from ..model import masked_softmax
 from .bert_text import Batch, TargetIds
 from .encoder import Encoding
 
@@ -36,7 +36,6 @@ class BertSumConfig:
     dropout: float = 0.2
     label_smoothing: float = 0.0  # of the training loss
     diminishing: Diminishing = Diminishing()
-    renormalise: bool = False  # D1: the diminished weights need not sum to 1
 
 
 def sinusoids(states: Tensor, first: int = 0) -> Tensor:
@@ -153,7 +152,7 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, width: int, config: BertSumConfig, diminishing: Diminishing):
         super().__init__()
-        self.diminishing, self.renormalise = diminishing, config.renormalise
+        self.diminishing = diminishing
         self.self_norm, self.cross_norm = (nn.LayerNorm(width, eps=1e-6) for _ in range(2))
         self.self_attention = Attention(width, config.heads, config.dropout)
         self.cross_attention = Attention(width, config.heads, config.dropout)
@@ -172,7 +171,6 @@ class DecoderLayer(nn.Module):
         weights = self.cross_attention.weights(self.cross_norm(states), projected[0], keep)  # (B, H, T, S)
         # D7: each head has its own coverage, and dropout (in `read`) comes after the diminishing.
         weights = self.diminishing.sequence(weights)
-        weights = rescale(weights) if self.renormalise else weights
         return self.feed_forward(states + self.dropout(self.cross_attention.read(weights, projected[1])))
 
     def step(
@@ -189,7 +187,6 @@ class DecoderLayer(nn.Module):
         beside = self.cross_norm(states).view(len(keep), -1, states.size(-1))  # (B, W, D)
         weights = self.cross_attention.weights(beside, projected[0], keep).transpose(1, 2)  # (B, W, H, S)
         gain, attended = self.diminishing.step(weights.flatten(0, 1), attended)  # (rows, H, S)
-        gain = rescale(gain) if self.renormalise else gain
         weights = gain.view_as(weights).transpose(1, 2)  # (B, H, W, S)
         read = self.cross_attention.read(weights, projected[1]).view_as(states)
         return self.feed_forward(states + read), cache, attended

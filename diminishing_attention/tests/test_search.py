@@ -203,7 +203,7 @@ def test_never_and_lengths(make_pointer, batch):
 
 def test_bad_arguments_are_refused(make_pointer, batch):
     for arguments in (dict(beam=20), dict(length_penalty=-0.1), dict(max_length=1), dict(max_length=4, min_length=5)):
-        with pytest.raises(ValueError, match=f"^{next(iter(arguments))} is .*; it must be"):
+        with pytest.raises(ValueError, match=next(iter(arguments))):
             beam_search(make_pointer(), batch, **arguments)
-    with pytest.raises(ValueError, match="call model.eval"):
+    with pytest.raises(ValueError, match="eval mode"):
         beam_search(make_pointer().train(), batch)

@@ -287,7 +287,7 @@ BERTSUM = {"model": "bertsum-abs"}
         ({"coverage": True, "diminishing": "dim"}, "two systems of Table 1: switch one of them on"),
         ({"min_length": 90}, "--max-length is 80; it must be at least --min-length 90"),
         (BERTSUM | {"max_source": 2}, "BERTSum needs --max-source of at least 3"),
-        (BERTSUM | {"plain_copy": True}, "--coverage and --plain-copy are of the pointer-generator"),
+        (BERTSUM | {"plain_copy": True}, "--coverage, --plain-copy and --renormalise are of the pointer-generator"),
         (BERTSUM | {"heads": 3}, "--width 128 is not a multiple of --heads 3"),
     ],
 )
