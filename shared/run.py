@@ -7,6 +7,7 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import shutil
 import sys
 from dataclasses import asdict, field, fields, make_dataclass, replace
@@ -61,7 +62,8 @@ def check(config):
 def read_flags(options, arguments=None, description=""):
     """Read a command line into the dataclass `options` by tyro, which ends with its own words for a wrong flag."""
     prog = f"python -m {getattr(sys.modules['__main__'].__spec__, 'name', options.__module__)}"
-    flags = tyro.cli(options, args=arguments, prog=prog, description=description, config=(FlagCreatePairsOff,))
+    lines = re.sub(r"\n+", "\n\n", description)  # tyro joins lines: the example commands would be one
+    flags = tyro.cli(options, args=arguments, prog=prog, description=lines, config=(FlagCreatePairsOff,))
     check(getattr(flags, "config", flags))
     return flags
 

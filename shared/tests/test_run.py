@@ -377,6 +377,14 @@ def test_a_wrong_flag_ends_with_code_2(flags, capsys):
     assert ended.value.code == 2 and capsys.readouterr().err
 
 
+def test_help_has_a_line_for_each_example_and_the_comment_of_each_field(capsys):
+    with pytest.raises(SystemExit) as ended:
+        run.parse(["--help"], Config, PRESETS, "Train.\n\npython -m a --out x\npython -m b --out y\n")
+    text = capsys.readouterr().out
+    assert ended.value.code == 0 and {"python -m a --out x", "python -m b --out y"} < set(text.splitlines())
+    assert all(words in text for words in ("Run folder to make.", "Learning rate.", "(default: 0.1)", "tiny,wide"))
+
+
 @pytest.mark.parametrize(
     ("error", "code", "text"),
     [
