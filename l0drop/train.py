@@ -62,9 +62,10 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     settings = {"first": counts, "keep": config.average_last} | target
     with (
         training(accelerator, out, config, start.write_files, begun, data, **settings) as folder,
-        tqdm(total=config.steps, initial=folder.progress["step"], disable=None) as bar,
+        tqdm(total=config.steps, disable=None if accelerator.is_main_process else True) as bar,
     ):
-        del data
+        bar.update(folder.progress["step"])
+        del data  # the token ids are all that is needed
         follows_target = start.model.l0drop and not config.l0_weight  # D20
         stream = iter(accelerator.skip_first_batches(loader, folder.progress["step"] * config.accumulate))
         for step in range(folder.progress["step"], config.steps):
