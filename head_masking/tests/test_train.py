@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSeq2SeqLM, BertConfig, DataCollatorForSeq2Seq
 from transformers import BertModel as Bert
 
-from shared.data import load
+from shared.data import Example, load
 from shared.run import check
 from shared.run import parse as parse_flags
 
@@ -129,6 +129,16 @@ def test_tagger_learns_oracle_labels_and_finds_its_threshold(tagger_run):
     assert row["validation_loss"] == pytest.approx(loss.item(), abs=2e-4)
     assert row["threshold"] == best and run.model.threshold.item() == pytest.approx(best)
     assert row["token_f1"] == pytest.approx(100 * f1, abs=1e-2)
+
+
+def test_labels_are_of_runs_that_are_long_enough(runs):
+    """--min-run 2: a word of the summary that stands alone in the document has no label."""
+    story = Example("1", ["a storm hit the town"], ["hit the storm"], [["hit the storm"]])
+    for name, words in (("tagger", "storm hit the"), ("weak", "hit the")):
+        run = load_run(runs / name)
+        [item] = run.encode([story])[0]
+        ids = [token for token, label in zip(*item.values(), strict=True) if label]
+        assert run.tokenizer.decode(ids).strip() == words
 
 
 def test_d12_the_encoder_is_trained_if_asked(tagger_config, tagger_run, tmp_path):

@@ -77,7 +77,7 @@ def test_generated_pieces_have_their_words(tokenizer):
 def test_categories_by_hand():
     """One layer, two heads, three steps, one of them not a word. Words are tokens here, between <s> and </s>."""
     spans = [(0, 0), *((a, b) for a, b, _ in place_tags(STORY, TAGS)), (0, 0)]
-    case = Reading(STORY, [0] * 9, spans, [0] * 4, "halls , mara", place_tags(STORY, TAGS))
+    case = Reading(STORY, [0] * 9, spans, [0] * 4, "Halls , Mara", place_tags(STORY, TAGS))
     # Positions: 1 Mara (first), 2 opened, 3 halls, 4 ".", 5 Mara, 6 slept, 7 "." (last), 0 and 8 special.
     attended = np.array([[[5, 2, 3], [1, 7, 8]]])
     found, steps = tally(attended, case, ["mara", None, "opened"])

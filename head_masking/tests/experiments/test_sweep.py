@@ -48,7 +48,7 @@ class Fake:
         key = (setting.kind, write_heads(setting.heads))
         self.asked.append(key)
         value = self.values.get(key, len(self.asked) + 1 / 3)
-        found = value if isinstance(value, dict) else {"rouge1": value, "rouge2": 0.0, "rouge1_recall": value}
+        found = value if isinstance(value, dict) else {"rouge1": value, "rouge2": 0.0, "rouge1_recall": 2 * value}
         return {metric: np.array([value, value + 1]) for metric, value in found.items()}
 
     def sweep(self, path, about=0) -> Sweep:
@@ -114,7 +114,7 @@ def test_section_4_2_synergy_adds_the_best_heads_first(tmp_path):
     assert list(steps) == [(1, (2,)), (1, (2, 1)), (1, (2, 1, 0))]
     assert [gain["rouge1"].mean() for gain in steps.values()] == [3.0, 9.0, 2.0]
     other_layer = {(2, 0): {metric: values + 9 for metric, values in effects[1, 0].items()}}
-    assert sum_of_parts(effects | other_layer, 1)["rouge1_recall"].tolist() == [4.0, 4.0]
+    assert sum_of_parts(effects | other_layer, 1)["rouge1"].tolist() == [4.0, 4.0]
     assert len(fake.asked) == len(set(fake.asked)) == 1 + 6 + 4
 
 
