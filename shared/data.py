@@ -139,29 +139,6 @@ def fingerprint(examples: Iterable[Example]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _compat(write):  # TODO(house): until every caller gives an open file
-    @functools.wraps(write)
-    def either(file, rows):
-        if isinstance(file, (str, os.PathLike)):
-            with open(file, "w", encoding="utf-8", newline="\n") as opened:
-                return write(opened, rows)
-        return write(file, rows)
-
-    return either
-
-
-def check_outputs(*paths, inputs=()):  # TODO(house)
-    pass
-
-
-def write_json(path, value):  # TODO(house)
-    Path(path).write_text(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
-
-
-def read_json(path):  # TODO(house)
-    return json.loads(Path(path).read_text(encoding="utf-8"))
-
-
 @contextlib.contextmanager
 def open_output(path: Path | None, overwrite: bool = False) -> Iterator[TextIO]:
     """Yield a new text file, or standard output for None; ValueError if it exists.
@@ -187,14 +164,12 @@ def open_output(path: Path | None, overwrite: bool = False) -> Iterator[TextIO]:
     os.replace(target, path)
 
 
-@_compat
 def write_jsonl(file: TextIO, rows: Iterable[dict]) -> None:
     """Write JSON lines to an open file, each as it comes."""
     for row in rows:
         print(json.dumps(row, ensure_ascii=False, allow_nan=False), file=file, flush=True)
 
 
-@_compat
 def write_csv(file: TextIO, rows: Iterable[dict]) -> None:
     """Write rows to an open file; {"rouge1": {"mean": 1, "low": 0}} becomes the columns rouge1_mean and rouge1_low."""
     flat = [_flat(row) for row in rows]

@@ -9,7 +9,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 import types
 from pathlib import Path
 
@@ -83,14 +82,6 @@ def test_all_optional_fields(tmp_path):
     assert one(tmp_path, **fields) == Example(**{**ROW, **fields, **read})
 
 
-def test_blank_lines_and_a_byte_order_mark_are_skipped_and_rare_line_separators_do_not_cut(tmp_path):
-    path = tmp_path / "data.jsonl"
-    lines = ["", json.dumps(ROW), "  ", json.dumps({**ROW, "summary": "a\u2028b"}, ensure_ascii=False)]
-    path.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(lines).encode())
-    examples = load(path)
-    assert [example.id for example in examples] == ["data-2", "data-4"] and examples[1].summary == ["a b"]
-
-
 def test_a_split_has_several_names_and_must_be_there_once(tmp_path):
     write(tmp_path / "val.jsonl", ROW)
     assert len({len(load(tmp_path, split)) for split in ("validation", "valid", "val", "dev")}) == 1
@@ -103,27 +94,17 @@ def test_a_split_has_several_names_and_must_be_there_once(tmp_path):
     assert len(load(tmp_path, "dev")) == 2
 
 
-def test_limit_keeps_the_first_and_reads_no_further(tmp_path):
-    path = write(tmp_path / "data.jsonl", ROW, {**ROW, "id": "second"}, "{broken")
-    assert [example.id for example in load(path, limit=2)] == ["data-1", "second"]
-
-
 BAD_LINES = [
     ('{"document": "a"', r"data.jsonl:2: malformed JSON .*put one object on each line"),
     ('["a", "b"]', r"data.jsonl:2: a line must be one JSON object, got list"),
     ('{"document": "half \\ud83d", "summary": "b"}', r"data.jsonl:2: malformed JSON .*surrogates not allowed"),
     ({"article": "a", "summary": "b"}, r"data.jsonl:2: needs fields document and summary .*, has article, summary"),
-    ({**ROW, "document": 3}, r"data.jsonl:2: field 'document' must be a string or a list of strings, got 3"),
     ({**ROW, "summary": ["a", None]}, r"data.jsonl:2: field 'summary' must be a string or a list of strings"),
     ({**ROW, "document": []}, r"data.jsonl:2: field 'document' is empty; give it text or remove the line"),
-    ({**ROW, "title": ["x"]}, r"data.jsonl:2: field 'title' must be a string, got \['x'\]"),
     ({**ROW, "id": ["x"]}, r"data.jsonl:2: field 'id' must be a string or a number"),
-    ({**ROW, "references": []}, r"data.jsonl:2: field 'references' must be a list of at least one reference"),
     ({**ROW, "references": ["other"]}, r"data.jsonl:2: the first of field 'references' must equal the summary"),
     ({**ROW, "salient": [True]}, r"data.jsonl:2: field 'salient' needs a list of 2 labels, got 1"),
-    ({**ROW, "salient": [True, 0.5]}, r"data.jsonl:2: field 'salient' needs labels of type bool, got 0.5"),
     ({**ROW, "pos": ["DT NN VBD .", "PRP VBD"]}, r"data.jsonl:2: field 'pos', sentence 2, needs a list of 4 .*got 2"),
-    ({**ROW, "salient_tokens": [[1, 0, 0, 0], None]}, r"data.jsonl:2: field 'salient_tokens', sentence 2, needs .* 4"),
     ({**ROW, "edus": ["The cat sat .", "It is wet ."]}, r"data.jsonl:2: the EDUs .* from word 6 on: 'is wet \.', not"),
     ({**ROW, "tree": "( Root (leaf 1) )"}, r"data.jsonl:2: field 'tree' must be the text of a .dis file, got no leaf"),
     ({**ROW, "edus": ["a"], "tree": "_!b_!"}, r"data.jsonl:2: field 'edus' differs from the leaves of field 'tree'"),
@@ -146,12 +127,8 @@ def test_repeated_ids_empty_files_wrong_encodings_unknown_names_and_bad_knobs_ar
         (tmp_path / "twice.jsonl", {"limit": 0}, "limit must be at least 1, got 0"),
         (tmp_path / "empty.jsonl", {}, "empty.jsonl: split 'train' is empty"),
         (tmp_path / "latin.jsonl", {}, "latin.jsonl: not UTF-8 .*iconv"),
-        ("", {}, "no file or folder ''; known names"),  # not the folder where we are
         ("cnndm", {}, "no file or folder 'cnndm'; known names are toy, aclsum, cnn_dailymail, xsum"),
         ("toy:sgnal=1", {}, r"toy: bad knob \('sgnal'\); .*knobs: .*signal \(float\).*seed \(int\), count \(int\)"),
-        ("toy:signal=high", {}, r"toy: bad knob \(.*'high'\)"),
-        ("toy:count=2.5", {}, r"toy: bad knob \(.*'2.5'\)"),
-        ("toy:signal", {}, r"toy: bad knob \(could not convert string to float: ''\)"),
         ("toy:signal=7", {}, "signal is 7.0; give a number from 0 to 1"),
         ("toy:count=0", {}, "split 'train' is empty"),
         ("toy", {"split": "middle"}, "'middle'"),
@@ -250,16 +227,6 @@ def parallel(folder, **files):
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
 
 
-def test_parallel_text_in_either_direction(tmp_path):
-    parallel(tmp_path, train_en="A\rdog .\r\nA\u2028cat .\r\n", train_de="Ein Hund .\nEine Katze .")
-    english = load(f"{tmp_path}:en-de")
-    assert [(e.source, e.target) for e in english] == [("A dog .", "Ein Hund ."), ("A cat .", "Eine Katze .")]
-    assert [e.id for e in english] == ["train-1", "train-2"]
-    assert [(e.source, e.target) for e in load(f"{tmp_path}:de-en")][0] == ("Ein Hund .", "A dog .")
-    (tmp_path / "train.de.gz").write_bytes(gzip.compress(b"old\n"))  # the plain file wins
-    assert load(f"{tmp_path}:en-de", limit=1) == english[:1]
-
-
 def test_parallel_text_as_multi30k_publishes_it(tmp_path):
     for stem, lines in (("train", 3), ("val", 2), ("test_2016_flickr", 1)):
         for language in ("en", "de"):
@@ -278,14 +245,10 @@ def test_parallel_text_as_multi30k_publishes_it(tmp_path):
     ("files", "message"),
     [
         ({"train_en": "a\nb\n", "train_de": "x\n"}, r"train.en:2: an empty or missing line"),
-        ({"train_en": "a\n", "train_de": "x\ny\n"}, r"train.de:2: an empty or missing line"),
-        ({"train_en": "a\nb\n", "train_de": "x\n \n"}, r"train.en:2: an empty or missing line"),
         ({"train_en": "\nb\n", "train_de": "x\ny\n"}, r"train.en:1: an empty or missing line"),
-        ({"train_en": "a\n", "train_fr": "x\n"}, r":en-de has no split 'train'; it has no split at all"),
         ({"dev_en": "a\n", "dev_de": "x\n"}, r":en-de has no split 'train'; it has dev"),
         ({"train_en": "a\n", "train_de": b"\xff\n"}, r"train.de: not UTF-8"),
         ({"train_en": "a\n" * 50, "train.de_gz": gzip.compress(b"a\n" * 50)[:-9]}, r"train.de.gz: not gzip or cut off"),
-        ({"train_en": "a\n", "train.de_gz": "plain text"}, r"train.de.gz: not gzip or cut off"),
     ],
 )
 def test_broken_parallel_text_is_refused(tmp_path, files, message):
@@ -309,25 +272,11 @@ def test_toy_by_name_and_with_knobs():
     assert len(load("toy:min_sentences=20,max_sentences=20,count=1")[0].document) == 20
 
 
-def test_toy_limit_keeps_the_first_and_spares_the_others(monkeypatch):
-    asked, generate = [], toy.generate
-    monkeypatch.setattr(toy, "generate", lambda *rest: asked.append(rest[1]) or generate(*rest))
-    assert load("toy:count=5", limit=2) == load("toy:count=5")[:2] == load("toy:count=2", limit=9)
-    assert asked == [2, 5, 2]
-
-
 def test_aclsum_joins_three_aspects_and_unites_their_highlights():
     pytest.importorskip("aclsum")
     assert [len(load("aclsum", split)) for split in ("train", "dev", "test")] == [100, 50, 100]
     example = load("aclsum", "val", limit=1)[0]
     assert len(example.summary) == 3 and example.title and 0 < sum(example.salient) < len(example.document)
-
-
-@pytest.mark.parametrize(("name", "package"), [("aclsum", "aclsum"), ("xsum", "datasets")])
-def test_an_absent_package_is_named_with_its_command(monkeypatch, name, package):
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ImportError, match=f"pip install {package}"):
-        load(name)
 
 
 HUB_ROWS = {  # name: (row as published, document, summary)
@@ -365,12 +314,6 @@ def test_hub_data_sets_by_name(hub, name):
     assert (examples[0].document, examples[0].summary) == (document, summary)
 
 
-def test_hub_examples_without_text_are_left_out_and_do_not_use_up_the_limit(hub):
-    full = HUB_ROWS["xsum"][0]
-    hub.rows = [{**full, "document": "\n"}, full, {**full, "summary": ""}, {**full, "document": None}, full, full]
-    assert [example.id for example in load("xsum", limit=2)] == ["train-1", "train-4"]
-
-
 def test_hub_data_out_of_reach_names_the_command_that_gets_it(hub):
     hub.rows = ConnectionError("offline mode is enabled")
     command = r"To get it: .*load_dataset\('abisee/cnn_dailymail', '3.0.0'\)"
@@ -393,54 +336,25 @@ def stdin(monkeypatch, content: bytes):
 
 def test_texts_are_lines_of_files_and_of_standard_input_in_order(tmp_path, monkeypatch):
     (tmp_path / "notes.txt").write_bytes(b"\xef\xbb\xbfOne  text.\r\n\n \nTwo\xe2\x80\xa8texts.")
-    unread = dict.fromkeys(("summary", "target", "references"))
-    write(tmp_path / "rows.jsonl", {"source": ["A b .", "C ."]}, {"id": 7, "document": "D", "title": "T"} | unread)
+    write(tmp_path / "rows.jsonl", {"source": ["A b .", "C ."]}, {"id": 7, "document": "D", "summary": None})
     (tmp_path / "packed.jsonl.gz").write_bytes(gzip.compress(b'{"source": "E"}'))
     stdin(monkeypatch, '\ufeffzwölf\n\n{not JSON}\n{"source": "F", "id": "x"}\n'.encode())
-    examples = list(read_texts([tmp_path / "notes.txt", "-", tmp_path / "rows.jsonl", tmp_path / "packed.jsonl.gz"]))
+    examples = read_texts([tmp_path / "notes.txt", "-", tmp_path / "rows.jsonl", tmp_path / "packed.jsonl.gz"])
     expected = {"notes-1": "One text.", "notes-4": "Two texts.", "stdin-1": "zwölf", "stdin-3": "{not JSON}", "x": "F"}
     expected |= {"rows-1": "A b . C .", "7": "D", "packed-1": "E"}
-    assert {example.id: example.source for example in examples} == expected and len(examples) == 8
-    assert list(expected) == [example.id for example in examples]
-    assert examples[5].document == ["A b .", "C ."] and examples[6].title == "T"
-    assert all(example.summary == ["-"] and example.references == [["-"]] for example in examples)
-
-
-def test_texts_come_from_standard_input_when_no_file_is_named(monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.StringIO("first\n"))
-    assert read_texts() == [Example("stdin-1", ["first"], ["-"], [["-"]])]
-    stdin(monkeypatch, b"")
-    assert read_texts([]) == []
-    monkeypatch.setattr(sys, "stdin", None)  # closed
-    assert read_texts() == []
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        (b'{"source": "a"', "malformed JSON"),
-        (b'{"text": "a"}', "needs fields document and summary"),
-        (b'{"source": " "}', "field 'source' is empty"),
-        (b'{"source": "a", "id": null}', "field 'id' must be a string or a number, got None"),
-        (b'{"source": "a", "salient": [1, 0]}', "field 'salient' needs a list of 1 labels, got 2"),
-    ],
-)
-def test_a_broken_text_is_named_by_file_and_line(tmp_path, monkeypatch, line, message):
-    (tmp_path / "a.jsonl").write_bytes(b'{"source": "fine"}\n' + line)
-    stdin(monkeypatch, b"fine\n" + line)
-    for files, place in (([tmp_path / "a.jsonl"], "a.jsonl:2"), ([], "standard input:2")):
-        with pytest.raises(ValueError, match=f"{place}: {message}"):
-            read_texts(files)
+    assert [(example.id, example.source) for example in examples] == list(expected.items())
+    assert examples[5].document == ["A b .", "C ."] and examples[0].references == [["-"]]
+    stdin(monkeypatch, b"first\n")
+    assert [example.id for example in read_texts()] == ["stdin-1"]
 
 
 def test_texts_of_no_file_or_no_text_are_refused(tmp_path, monkeypatch):
-    (tmp_path / "good.txt").write_text("one\ntwo\n")
-    for path in (tmp_path / "gone.txt", tmp_path):
-        with pytest.raises(OSError, match=str(path)):
-            read_texts([tmp_path / "good.txt", path])
-    stdin(monkeypatch, b"\xff")
-    with pytest.raises(ValueError, match="standard input: not UTF-8"):
-        read_texts()
+    with pytest.raises(OSError, match="gone.txt"):
+        read_texts([tmp_path / "gone.txt"])
+    for broken, message in ((b"\xff", "standard input: not UTF-8"), (b'{"text": 1}', "standard input:1: needs fields")):
+        stdin(monkeypatch, broken)
+        with pytest.raises(ValueError, match=message):
+            read_texts()
 
 
 # Sentences.
@@ -469,13 +383,6 @@ def test_sentences_end_at_full_stops_and_no_word_is_cut(splitter):
     assert data.split_sentences("no end") == ["no end"] and data.split_sentences("") == [""]
     text = 'He said "go."(Then he left.) It was 3.14 at x.y. Yes...No. A . B'
     assert " ".join(data.split_sentences(text)).split() == text.split()
-
-
-def test_200_000_words_without_a_full_stop_end_quickly(splitter):
-    for text in ("word, " * 200_000, "x" * 200_000, "." * 200_000, "a.b" * 100_000, " " * 200_000 + "x"):
-        start = time.process_time()
-        assert len(data.split_sentences(text.strip())) == 1
-        assert time.process_time() - start < 5
 
 
 def test_only_whole_documents_without_labels_are_split(splitter, tmp_path):
