@@ -46,13 +46,6 @@ def test_novel_ngrams_are_those_that_the_source_lacks():
     assert novel_share(source, source, 3) == 0 and novel_share(["dog"], source, 1) == 1 and novel_share([], [], 1) == 0
 
 
-def test_each_document_is_decoded_as_if_alone(trained):
-    run, examples = load_run(trained(SMALL)), load(DATA, "test", 9)
-    together = dict(decode(run, examples, batch_size=4))
-    assert [together[i] for i in range(9)] == [dict(decode(run, [e], 1))[0] for e in examples]
-    assert len({output.text for output in together.values()}) >= 3
-
-
 def test_rows_stand_with_their_documents_and_baselines_come_last(trained):
     """Called from Python; in whatever order documents were decoded."""
     examples = load(DATA, "test", 5)

@@ -72,14 +72,3 @@ def test_the_commands_parse_and_the_second_phases_are_the_papers(name, least, tm
         assert configs[Path("runs/dim")] == replace(paper, diminishing="dim", max_source=600, **phase)
         assert configs[Path("runs/cov")] == replace(paper, coverage=True, init="runs/base", steps=3000)
         assert configs[Path("runs/abs-dim")].model == "bertsum-abs"
-
-
-def test_the_two_lines_of_ones_own_data_load(tmp_path):
-    pytest.importorskip("shared")
-    from shared.data import load
-
-    lines = re.findall(r'^\{"(?:source|id)".*\}$', README, re.MULTILINE)
-    (tmp_path / "own.jsonl").write_text("\n".join(lines))
-    examples = load(tmp_path / "own.jsonl")
-    assert [example.target for example in examples] == ["A storm hit Norwick.", "Floods ."]
-    assert examples[1].title == "Floods"

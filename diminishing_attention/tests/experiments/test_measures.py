@@ -29,12 +29,6 @@ def encoder(tmp_path_factory) -> str:
     return str(folder)
 
 
-def test_special_tokens_leave_no_trace_and_states_have_unit_length(encoder):
-    encoded = encode(["the cat sat on the mat", "a dog", ""], encoder)
-    assert [(len(tokens), len(states)) for tokens, states in encoded] == [(6, 6), (2, 2), (0, 0)]
-    torch.testing.assert_close(encoded[0][1].norm(dim=-1), torch.ones(6, dtype=torch.float64))
-
-
 def test_d13_states_are_the_mean_of_the_last_five_layers(encoder):
     """Of seven: the embeddings and the first layer are left out."""
     tokenizer, model = AutoTokenizer.from_pretrained(encoder), BertModel.from_pretrained(encoder).eval()
@@ -44,15 +38,6 @@ def test_d13_states_are_the_mean_of_the_last_five_layers(encoder):
     mean = (layers[2] + layers[3] + layers[4] + layers[5] + layers[6])[0, 1:-1] / 5
     expected = torch.nn.functional.normalize(mean, dim=-1)
     torch.testing.assert_close(encode(["the cat sat"], encoder)[0][1].float(), expected)
-
-
-def test_an_ngram_is_the_weighted_mean_of_its_tokens():
-    states, weights = torch.eye(3), [1.0, 2.0, 3.0]
-    mass, means = ngram_states(states, weights, 2)
-    assert mass.tolist() == pytest.approx([3 / 8, 5 / 8])
-    assert means.flatten().tolist() == pytest.approx([1 / 3, 2 / 3, 0, 0, 2 / 5, 3 / 5])
-    assert ngram_states(states, weights, 1)[1].tolist() == states.tolist()
-    assert ngram_states(states[:1], weights[:1], 2)[1].tolist() == [[1, 0, 0]]  # shorter than n: one n-gram
 
 
 @pytest.mark.parametrize("n", [1, 2])
