@@ -276,16 +276,3 @@ def test_an_encoder_without_all_its_weights_is_refused(tmp_path):
     for name in ("part", "nan"):
         with pytest.raises(ValueError, match=f"{bias} is missing or not finite"):
             load_encoder(str(tmp_path / name), 30)
-
-
-def test_positions_beyond_the_encoders_own_repeat_the_last(tmp_path):
-    plain = small_encoder(positions=20).eval()
-    plain.save_pretrained(tmp_path)
-    encoder = load_encoder(str(tmp_path), 30).eval()
-    table = encoder.embeddings.position_embeddings.weight
-    assert torch.equal(table[:20], plain.embeddings.position_embeddings.weight)
-    assert all(torch.equal(table[i], table[19]) for i in range(20, 30))
-    ids = torch.randint(8, 40, (1, 20))
-    torch.testing.assert_close(encoder(ids).last_hidden_state, plain(ids).last_hidden_state)
-    assert encoder(torch.randint(8, 40, (1, 30))).last_hidden_state.isfinite().all()
-    assert len(load_encoder(str(tmp_path), 10).embeddings.position_embeddings.weight) == 20  # never fewer

@@ -146,16 +146,6 @@ def test_d5_rows_of_padding_alone_give_zeros_and_no_nan(make_pointer, vocabulary
         assert not log_p.isnan().any()
 
 
-def test_the_next_input_is_unk_whichever_unknown_word_was_copied(make_pointer, vocabulary):
-    model, batch = make_pointer(), collate(encode([("blick wug", "wug")], vocabulary, 9, 9))
-    assert (batch.source >= len(vocabulary)).all() and batch.target_out[0, 0] == len(vocabulary) + 1
-    with torch.no_grad():
-        source, past = model.start(batch)
-        inputs = [embed(model.decoder.embedding, torch.tensor([number])) for number in (UNK, 19, 20)]
-        copied = [model.decoder(word, source, past)[0].words for word in inputs]
-    assert torch.equal(copied[0], copied[1]) and torch.equal(copied[0], copied[2])
-
-
 def test_d6_first_context_and_coverage_are_zero(make_pointer, batch):
     """No attention is computed before the first step, in training or decoding."""
     model, calls = make_pointer("dim", coverage=True), []

@@ -109,21 +109,12 @@ def test_d16_the_search_equals_lists(norms):
 
 
 def test_d16_what_an_output_is_worth():
-    """The empty output is the most probable one of both models, and no search returns it; nor a cut one."""
+    """The empty output is the most probable one, and no search returns it."""
     log_p = torch.full((12, 12), 0.998 / 10).log()
     log_p[:, 1] = math.log(0.002)
     for norms in ({}, {"length_penalty": 0.6}, {"average": True}):
         found = beam_search(Chain(log_p).eval(), chain_batch(1), max_length=9, **norms)
         assert len(found.tokens[0]) == 8  # an end of probability 0.002 is never one of eight best of eleven
-    # The words 2, ..., 11 in their order and then the end, each as probable as all of nine words that lead nowhere.
-    walk = torch.zeros(21, 21)
-    walk[:, 12:], walk[:, 1] = 0.499 / 9, 0.002
-    walk[12:, 12:] = 0.998 / 9
-    for before, word in zip([0, *range(2, 11)], range(2, 12), strict=True):
-        walk[before, word] = 0.499
-    walk[11, 1] = 0.501
-    found = beam_search(Chain(walk.log()).eval(), chain_batch(1), max_length=20)
-    assert found.tokens == [list(range(2, 12))] and found.scores.item() < math.log(0.002)
 
 
 def test_d10_blocking_is_of_tokens_and_of_each_hypothesis_by_itself():

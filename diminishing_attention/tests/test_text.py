@@ -1,7 +1,5 @@
 """Words, vocabulary, numbers of unknown words, batches."""
 
-import json
-
 import pytest
 
 from ..text import BOS, EOS, PAD, SPECIAL, UNK, Item, Items, Vocabulary, collate, decode, load, save, words
@@ -11,17 +9,14 @@ from .conftest import encode
 @pytest.mark.parametrize(
     ("text", "want"),
     [
-        ("Mara Kelman opened 12 halls .", ["mara", "kelman", "opened", "12", "halls", "."]),
-        ("Don't (re-open) 3.5% of 1,000!", ["don't", "(", "re-open", ")", "3.5", "%", "of", "1,000", "!"]),
-        ("the dog 's bone , they 're", ["the", "dog", "'s", "bone", ",", "they", "'re"]),
-        ("Über naïve. End.Next", ["über", "naïve", ".", "end", ".", "next"]),
-        ("a </s> <unk>", ["a", "<", "/", "s", ">", "<", "unk", ">"]),  # text cannot smuggle in special tokens
-        (" \n\t", []),
+        ("Don't (re-open) 3.5% of 1,000!", "don't ( re-open ) 3.5 % of 1,000 !"),
+        ("the dog 's bone , they 're", "the dog 's bone , they 're"),
+        ("Über naïve. End.Next", "über naïve . end . next"),
+        ("a </s> <unk>", "a < / s > < unk >"),  # text cannot smuggle in special tokens
     ],
 )
 def test_words_by_hand(text, want):
-    assert words(text) == want
-    assert words(" ".join(want)) == want  # tokenised text stays as it is
+    assert words(text) == words(want) == want.split()  # tokenised text stays as it is
 
 
 def test_vocabulary_takes_the_most_frequent_words_special_tokens_included():
@@ -81,16 +76,12 @@ def test_a_batch_is_its_items_padded(items):
 
 
 def test_bad_vocabularies_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="begins with <pad> <unk> <s> </s>"):
-        Vocabulary(["a", *SPECIAL])
-    with pytest.raises(ValueError, match="names each word once"):
-        Vocabulary([*SPECIAL, "a", "a"])
-    path = tmp_path / "tokenizer.json"
+    for known in (["a", *SPECIAL], [*SPECIAL, "a", "a"]):
+        with pytest.raises(ValueError, match="begins with <pad> <unk> <s> </s> and names each word once"):
+            Vocabulary(known)
     save(Vocabulary([*SPECIAL, "a"]), tmp_path)
-    assert load(tmp_path).known == [*SPECIAL, "a"] and list(tmp_path.iterdir()) == [path]
-    for content in ("{", "{}", json.dumps({"words": ["a"]})):
-        path.write_text(content)
+    assert load(tmp_path).known == [*SPECIAL, "a"]
+    for content in ("{", "{}", '{"words": ["a"]}'):
+        (tmp_path / "tokenizer.json").write_text(content)
         with pytest.raises(ValueError, match=r"tokenizer\.json is no vocabulary .*: train again"):
             load(tmp_path)
-    with pytest.raises(ValueError, match="missing.tokenizer.json is no vocabulary"):
-        load(tmp_path / "missing")
