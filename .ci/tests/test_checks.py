@@ -39,32 +39,24 @@ def package(root: Path, name: str = "paper", **files: str) -> Path:
     ("files", "message"),
     [
         ({"model_py": "import shared.data\n"}, "only evaluate, loading, predict, train and experiments/"),
-        ({"model_py": "def f():\n    from shared import data\n"}, "only evaluate"),
         ({"config_py": "from shared import run\n"}, "only evaluate"),
         ({"decode_py": "from shared import data\n"}, "only evaluate"),
         ({"lesson_py": "from shared import data\n"}, "only evaluate"),
         ({"tests__test_a_py": "from shared import rouge\n"}, "importorskip"),
         ({"config_py": "from . import loading\n"}, "must not import loading.py, which wants shared"),
-        ({"decode_py": "from . import predict\n"}, "must not import predict.py, which wants shared"),
         ({"gates_py": "from . import config\n"}, "must not import config.py: the idea"),
-        ({"model_py": "from .loading import load_run\n"}, "must not import loading.py: the idea"),
         ({"loading_py": "from .train import train\n"}, "must not import train.py"),
-        ({"evaluate_py": "from .train import train\n"}, "must not import train.py"),
         ({"__init___py": "from . import model, train\n"}, "must not import train.py"),
         ({"train_py": "from .experiments import figures\n"}, "must not import experiments/"),
-        ({"model_py": "def f():\n    from .experiments.entmax import g\n"}, "must not import experiments/"),
         ({"tests__test_a_py": "from ..experiments import figures\n"}, "must not import experiments/"),
         ({"model_py": "from paper import gates\n"}, "relatively"),
-        ({"tests__test_a_py": "from paper import gates\n"}, "relatively"),
         ({"train_py": "from other.model import x\n"}, "must not import other"),
         ({"gates_py": "import pandas\n"}, "gates.py imports pandas"),
         ({"model_py": "import tokenizers\n"}, "model.py imports tokenizers"),
         ({"requirements_txt": "# torch\ntorchvision\n"}, "paper/model.py:1: torch is not in requirements.txt"),
-        ({"train_py": "import tyro\n"}, "paper/train.py:1: tyro is not in requirements.txt"),
         ({"experiments__a_py": "import entmax\n"}, "a.py:1: entmax is not in requirements.txt"),
         ({"train_py": "import pandas\n", "experiments__requirements_txt": "pandas\n"}, "pandas is not in"),
         *[({"train_py": f"import {name}\n"}, f"import {name} inside the function") for name in sorted(imports.HEAVY)],
-        ({"experiments__a_py": "import matplotlib.pyplot\n"}, "import matplotlib inside the function"),
         ({"text_py": "AutoModel.from_pretrained(x, True)\n"}, "AutoModel.from_pretrained must say trust_remote_code"),
         ({"train_py": "AutoModel.from_config(x, trust_remote_code=True)\n"}, "must say trust_remote_code=False"),
     ],
@@ -105,8 +97,6 @@ TESTS = "from ..model import half\n\ndef test_half():\n    assert half(4) == 2\n
         ("return x * 1", "return x + 0", 1, "SURVIVED"),
         ("return x / 2", "return x /", 1, "ERROR"),
         ("return y", "return x", 1, "found 0 times"),
-        ("y = 1", "y = 2", 1, "found 2 times"),
-        ("def half(x):", "def haif(x):", 1, "ERROR"),
     ],
 )
 def test_mutants_tell_killed_survived_and_broken(tmp_path, capsys, old, new, code, verdict):
@@ -116,33 +106,11 @@ def test_mutants_tell_killed_survived_and_broken(tmp_path, capsys, old, new, cod
     assert verdict in capsys.readouterr().out
 
 
-def test_mutants_face_the_laboratorys_tests_too(tmp_path, capsys):
-    package(tmp_path, model_py=MODEL, tests__test_half_py="def test_nothing():\n    pass\n")
-    laboratory = tmp_path / "paper/tests/experiments"
-    laboratory.mkdir()
-    (laboratory / "__init__.py").touch()
-    (laboratory / "test_table.py").write_text(TESTS.replace("..model", "...model"))
-    (tmp_path / "paper/tests/mutants.txt").write_text("# a mistake\nmodel.py\n- return x / 2\n+ return x * 2\n")
-    assert mutants.main(["paper"], tmp_path) == 0, capsys.readouterr().out
-
-
 @pytest.mark.parametrize("listing", sorted(HERE.parent.glob("*/tests/mutants.txt")), ids=lambda path: path.parts[-3])
 def test_mutants_of_the_packages_stand_in_their_files(listing):
     for mutant in mutants.read_mutants(listing):
         text = (listing.parents[1] / mutant.file).read_text(encoding="utf-8")
         assert mutants.apply(mutant, text) != text
-
-
-def test_mutants_end_what_never_ends(tmp_path, capsys, monkeypatch):
-    model = "import subprocess\n\ndef wait():\n    subprocess.run(['sleep', '0'])\n"
-    tests = "from ..model import wait\n\ndef test_wait():\n    wait()\n"
-    listing = "# waits in a process of its own\nmodel.py\n"
-    listing += "- subprocess.run(['sleep', '0'])\n+ subprocess.run(['sleep', '300'])\n"
-    package(tmp_path, model_py=model, tests__test_wait_py=tests, tests__mutants_txt=listing)
-    monkeypatch.setattr(mutants, "TIMEOUT", 8)
-    assert mutants.main(["paper"], tmp_path) == 0
-    output = capsys.readouterr().out
-    assert "killed" in output and "over 8 s" in output
 
 
 def test_mutants_need_a_suite_that_passes_and_a_list_that_parses(tmp_path, capsys):
@@ -290,27 +258,18 @@ def test_trace_passes_a_package_in_order(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("file", "old", "new", "message"),
     [
-        ("readme", "## Equations", "## Formulas", 'PAPER.md:1: no section "## Equations"'),
-        ("readme", "| Eq. 1 |", "| first |", "PAPER.md:8: the first cell names no equation"),
         ("readme", "Eq. 1-3,", "Eq. 1-4,", "PAPER.md:5: Eq. 4 is declared but has no row"),
         ("readme", "model.py:add", "model.py:sum", "PAPER.md:9: there is no model.py:sum"),
-        ("readme", "`model.py:add`", "add", "PAPER.md:9: Eq. 2: no mark"),
         ("readme", "`test_eq1_twice`", "`test_eq1_thrice`", "PAPER.md:8: there is no test_eq1_thrice"),
-        ("readme", "`test_eq1_twice`", "yes", "Eq. 1: no asserting test"),
         ("readme", ", `test_sum_of_three`", "", "PAPER.md:9: Eq. 3: no asserting test"),
         ("readme", "| Eq. 1 |", "| Eq. 4 |", "model.py:8: Eq. 1 has no row"),
-        ("readme", "| D1 |", "| D3 |", "model.py:9: D1 is not in PAPER.md"),
         ("readme", "| D1 |", "| D3 |", 'PAPER.md:16: D3: no mark "# D3: ..." in the code'),
         ("code", "Eq. (1).", "Twice.", 'PAPER.md:8: Eq. 1: no mark "# Eq. (1)" in model.py:Layer.twice'),
         ("code", "Eq. (2)-(3)", "Eq. (2)", "Eq. 3: no mark"),
-        ("code", "START = 0  # Algorithm 1", "START = 0", "Algorithm 1: no mark"),
-        ("code", "equation 7 of", "Eq. (7) of", "model.py:1: Eq. 7 has no row"),
         ("code", "# D1: not three", "", "PAPER.md:16: D1: no mark"),
         ("code", "# D1", "# D4", "model.py:9: D4 is not in PAPER.md"),
         ("suite", "assert add(1, 1) == 2", "add(1, 1)", "test_eq2_sum asserts nothing"),
-        ("suite", "assert add(1, 1) == 2", "assert True", "test_eq2_sum asserts nothing"),
         ("suite", "def test_eq2_sum", "@pytest.mark.skip\ndef test_eq2_sum", "asserts nothing or is skipped"),
-        ("suite", "def test_eq2_sum", "@pytest.mark.xfail\ndef test_eq2_sum", "asserts nothing or is skipped"),
         ("suite", "def test_d1_is_three", "def test_is_three", "PAPER.md:16: D1: no asserting test names it"),
         ("suite", "def test_d1_is_three", "def test_eq5_d1", "test_eq5_d1: Eq. 5 has no row"),
     ],
@@ -320,14 +279,6 @@ def test_trace_finds_each_gap(tmp_path, capsys, file, old, new, message):
     assert texts[file].count(old) == 1
     status, output = traced(tmp_path, capsys, **{file: texts[file].replace(old, new)})
     assert status == 1 and message in output
-
-
-def test_trace_fails_whichever_package_has_a_gap(tmp_path, capsys):
-    """The first of two as well as the last."""
-    traced(tmp_path, capsys)
-    package(tmp_path, "wrong", PAPER_md=README.replace("| D1 |", "| D3 |"), model_py=CODE, tests__test_all_py=SUITE)
-    for packages in (["paper", "wrong"], ["wrong", "paper"]):
-        assert trace.main([*packages, "--root", str(tmp_path)]) == 1
 
 
 SECTIONS = {

@@ -2,11 +2,10 @@
 
 import math
 import re
-from collections import Counter
 
 import pytest
 
-from shared.toy import CERTAIN, DOMAINS, SPLITS, ToyConfig, generate
+from shared.toy import CERTAIN, DOMAINS, ToyConfig, generate
 
 PENN = set(
     "CC CD DT EX FW IN JJ JJR JJS LS MD NN NNS NNP NNPS PDT POS PRP PRP$ RB RBR RBS RP SYM TO UH VB VBD VBG VBN VBP "
@@ -128,12 +127,6 @@ def test_a_story_depends_on_seed_split_and_number_alone():
     assert generate("test", 0) == []
 
 
-def test_splits_share_no_story():
-    stories = generate("validation") + generate("train", 100) + generate("test", 100)
-    assert len({" ".join(story["document"]) for story in stories}) == len(stories) == SPLITS["validation"] + 200
-    assert stories[-1]["id"] == "toy-test-00099"
-
-
 # ---- what a story is
 
 
@@ -168,18 +161,9 @@ def test_tags_are_penn_tags_one_a_token(stories):
     for story in stories:
         for sentence, tags in zip(story["document"], story["pos"], strict=True):
             for token, tag in zip(sentence.split(), tags, strict=True):
-                assert tag in PENN
-                assert (tag == "NNP") == token[0].isupper()
-                assert not token.isdigit() or tag == "CD"
+                assert tag in PENN and (tag == "NNP") == token[0].isupper()
             pairs = zip(["", *sentence.split()], tags, strict=False)
             assert all(tag != "VBD" for before, tag in pairs if before in ("had", "were"))
-    told = {"officials": "NNS", "confirmed": "VBD", "that": "IN"}
-    story = next(s for s in generate("train", 200) if any(" were " in text for text in s["document"]))
-    for sentence, tags in zip(story["document"], story["pos"], strict=True):
-        for i, token in enumerate(tokens := sentence.split()):
-            assert tags[i] == told.get(token, tags[i])
-            if token in SUMMARY_VERB:
-                assert tags[i] == ("VBN" if tokens[i - 1] in ("were", "had") else "VBD")
 
 
 def test_salient_tokens_are_what_the_summary_copies(stories):
@@ -203,15 +187,6 @@ def test_salient_tokens_are_what_the_summary_copies(stories):
 
 
 # ---- the knobs
-
-
-@pytest.mark.parametrize("domain", DOMAINS)
-def test_length_is_kept(domain):
-    for length in (8, 12, 23, 40):
-        for story in generate("train", 10, ToyConfig(domain, length, length, 4, 4, 6, repetition=0.9)):
-            assert len(story["document"]) == length
-    lengths = Counter(len(story["document"]) for story in generate("train", 200, ToyConfig(domain)))
-    assert set(lengths) == {8, 9, 10, 11, 12}
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
@@ -262,35 +237,13 @@ def test_not_without_tree_signal_does_the_tree_tell():
     assert chance_score(half) > 10 and 0.02 < exact < 0.6
 
 
-def test_repetition_tells_facts_again_in_other_words():
-    def told_again(repetition):
-        config = ToyConfig(min_sentences=30, max_sentences=30, repetition=repetition)
-        return sum(len(repeats(story)) for story in generate("train", 40, config))
-
-    assert told_again(0.0) == 0 < told_again(0.2) < told_again(0.5) < told_again(1.0)
-    config = ToyConfig(min_sentences=40, max_sentences=40, repetition=1.0)
-    for story in generate("train", 20, config):
-        for person, _, main in told_facts(story):
-            texts = [text for text in story["document"] if person in text]
-            assert len(texts) == len(set(texts)) == 4  # once, and three times again
-            assert FIRST_MENTION.match(texts[0]) and not any(FIRST_MENTION.match(text) for text in texts[1:])
-            verbs = [next(word for word in text.split() if word in SUMMARY_VERB) for text in texts]
-            assert len(set(verbs)) == 2 and len({SUMMARY_VERB[verb] for verb in verbs}) == 1
-            rows = zip(story["document"], story["salient"], strict=True)
-            assert [salient for text, salient in rows if person in text] == [main] * 4
-
-
 @pytest.mark.parametrize(
     "knobs, says",
     [
         ({"domain": "cooking"}, r"domain is 'cooking'; choose one of news, nature"),
         ({"min_sentences": 20, "max_sentences": 19}, r"max_sentences is 19; .* from 20 to 40"),
-        ({"min_facts": 4, "max_facts": 3}, r"max_facts is 3; .* from 4 to 4"),
         ({"max_facts": 2.5}, r"max_facts is 2.5; give a whole number"),
-        ({"other_facts": 0}, r"other_facts is 0; .* from 1 to 6"),
-        ({"signal": "high"}, r"signal is 'high'; give a number from 0 to 1"),
         ({"tree_signal": float("nan")}, r"tree_signal is nan"),
-        ({"names": True}, r"names is True; .* from 10 to 96"),
     ],
 )
 def test_bad_knobs_are_refused(knobs, says):
@@ -298,5 +251,3 @@ def test_bad_knobs_are_refused(knobs, says):
         ToyConfig(**knobs)
     with pytest.raises(ValueError, match="toy split 'dev' does not exist; choose one of train, validation, test"):
         generate("dev")
-    with pytest.raises(ValueError, match="toy count is 1 and seed is -2; give 0 or more"):
-        generate("test", 1, seed=-2)
