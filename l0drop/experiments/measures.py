@@ -62,7 +62,7 @@ def attention_maps(
     Yields:
         (T, S) per item.
     """
-    items = [item._replace(target=[*output, EOS]) for item, output in zip(items, outputs, strict=True)]
+    items = [items[i]._replace(target=[*output, EOS]) for i, output in enumerate(outputs)]
     for start in range(0, len(items), size):
         batch = collate(items[start : start + size], model.embedding.weight.device)
         with recorded([layer.cross_attention for layer in model.decoder]) as weights:
@@ -96,6 +96,7 @@ def encode_all(model: Transformer, items: Sequence[Item], size: int = 16) -> tup
         mean over heads (Section 6, Figure 8).
     """
     attention, pruned, entropies = model.encoder[-1].attention, [], []
+    items = [items[i] for i in range(len(items))]
     for start in range(0, len(items), size):
         batch = collate(items[start : start + size], model.embedding.weight.device)
         with recorded([attention]) as weights:

@@ -1,18 +1,32 @@
-"""Measures of the laboratory against the slow restatement, and entmax in the place of softmax."""
+"""What figures and tables of the laboratory rest on, by hand or against the slow restatement."""
 
+import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
 pytest.importorskip("shared")
 
-from ...experiments.entmax import load_entmax, main, with_entmax
-from ...experiments.measures import recorded, stretched_density
-from ...loading import Run, load_run
-from ...train import train
-from .. import reference
-from ..test_train import SMALL
+from shared.data import load  # noqa: E402
+
+from ...experiments.entmax import fine_tune, with_entmax  # noqa: E402
+from ...experiments.kinds import pruned_by_kind  # noqa: E402
+from ...experiments.measures import (  # noqa: E402
+    attention_maps,
+    encode_all,
+    mean_entropies,
+    places_in_words,
+    recorded,
+    stretched_density,
+    summed_attention,
+)
+from ...loading import Run, load_run  # noqa: E402
+from ...model import EOS  # noqa: E402
+from ...text import Item  # noqa: E402
+from .. import reference  # noqa: E402
+from ..conftest import SMALL  # noqa: E402
 
 
 @pytest.mark.parametrize("log_alpha", [-2.0, 0.0, 1.5])
@@ -27,6 +41,122 @@ def test_eq6_eq7_density_of_figure_3(log_alpha):
     unit = (point + 0.1) / 1.2
     binary = stretched_density(unit, log_alpha, epsilon=0.0)
     torch.testing.assert_close(binary / 1.2, stretched_density(point, log_alpha))
+
+
+@pytest.fixture
+def items():
+    """Sources of 6, 3 and 4 tokens."""
+    sources = [[5, 9, 11, 4, 7, EOS], [8, 6, EOS], [10, 12, 13, EOS]]
+    return [Item(source, [EOS], [True] * len(source), False) for source in sources]
+
+
+OUTPUTS = [[9, 4, 17], [6], [20, 21, 5, 8]]  # what a decoder might have said to them, without </s>
+
+
+def test_summed_attention_by_hand():
+    """Figures 1 and 7, D12: columns are summed, pruned source words left out, their share of all attention told."""
+    maps = [torch.tensor([[0.5, 0.3, 0.2], [0.1, 0.3, 0.6]]), torch.tensor([[0.75, 0.25]])]
+    everything, share = summed_attention(maps, [[False] * 3, [False] * 2])
+    np.testing.assert_allclose(everything, [0.6, 0.6, 0.8, 0.75, 0.25], rtol=1e-6)
+    assert share == 0
+    retained, share = summed_attention(maps, [[False, True, False], [False, True]])
+    np.testing.assert_allclose(retained, [0.6, 0.8, 0.75], rtol=1e-6)
+    assert share == pytest.approx((0.6 + 0.25) / 3)  # of three target words' attention
+
+
+def test_attention_maps_are_means_over_heads_and_layers(make_model, items):
+    """Caption of Figure 1: all cross-attentions, in a ragged batch as alone; the model reads its own output."""
+    model = make_model(l0drop="none")
+    maps = list(attention_maps(model, items, OUTPUTS))
+    for item, output, weights in zip(items, OUTPUTS, maps, strict=True):
+        expected = cross_attention_by_hooks(model, torch.tensor([item.source]), torch.tensor([[1, *output]]))
+        torch.testing.assert_close(weights, expected, rtol=1e-4, atol=1e-5)
+
+
+@torch.inference_mode()
+def cross_attention_by_hooks(model, source, target_input) -> torch.Tensor:
+    """softmax(Q K^T / sqrt(K)) from the inputs of every cross-attention, head by head."""
+    seen, handles = [], []
+    for layer in model.decoder:
+        handles.append(layer.cross_attention.register_forward_hook(lambda m, i, o: seen.append((m, i[0], i[1]))))
+    model(source, target_input)
+    for handle in handles:
+        handle.remove()
+    maps = []
+    for module, x, keys in seen:
+        size = keys.size(-1)
+        for head in range(module.heads):
+            query = module.query(x)[0, :, head * size : (head + 1) * size]
+            maps.append((query @ keys[0, head].T / math.sqrt(size)).softmax(-1))
+    return torch.stack(maps).mean(0)
+
+
+def test_attention_on_pruned_words_is_the_dummys(make_model, items):
+    """D12: what the maps say of pruned words adds up to what Algorithm 1's dummy receives."""
+    model = make_model()
+    with torch.no_grad():  # the median gate is on the edge of closing
+        locations = [model.encode(torch.tensor([item.source])).log_alpha[-1] for item in items]
+        model.l0drop[-1].predictor.bias -= torch.cat(locations, 1).median() + 2.4
+    pruned, _ = encode_all(model, items)
+    assert any(row.any() and not row.all() for row in pruned)
+    for item, output, closed in zip(items, OUTPUTS, pruned, strict=True):
+        [weights] = attention_maps(model, [item], [output])
+        torch.testing.assert_close(weights.sum(-1), torch.ones(len(output) + 1))
+        memory = model.make_memory(model.encode(torch.tensor([item.source])))
+        layers = [layer.cross_attention for layer in model.decoder]
+        with torch.inference_mode(), recorded(layers) as seen:
+            model.decode(torch.tensor([[1, *output]]), model.project(memory))
+        compressed = torch.stack([layer.mean(1)[0] for layer in seen]).mean(0)  # (T, 1 + retained)
+        dummies = int(closed.any())
+        torch.testing.assert_close(weights[:, ~closed], compressed[:, dummies:], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(weights[:, closed].sum(-1), compressed[:, :dummies].sum(-1), rtol=1e-4, atol=1e-5)
+
+
+def test_encoder_entropy_is_of_the_heads_mean_in_the_last_layer(make_model, items):
+    """Figure 8: without queries attention is uniform over the real tokens, whatever the padding; then not any more."""
+    model = make_model(l0drop="none")
+    before = encode_all(model, items)[1]
+    attention = model.encoder[-1].attention
+    with torch.no_grad():
+        attention.query.weight.zero_()
+        attention.query.bias.zero_()
+    pruned, entropies = encode_all(model, items)
+    for row, item, old in zip(entropies, items, before, strict=True):
+        np.testing.assert_allclose(row, math.log(len(item.source)), rtol=1e-5)
+        assert (old < row - 1e-3).any()
+    assert not np.concatenate(pruned).any()  # a baseline prunes nothing
+    with torch.no_grad():  # one of four heads looks at one of three tokens: the mean is (1/2, 1/4, 1/4) in some order
+        attention.query.bias[:4] = 1000.0
+    [row] = encode_all(model, items[1:2])[1]
+    np.testing.assert_allclose(row, 1.5 * math.log(2), rtol=1e-4)
+
+
+def test_mean_entropies_by_hand():
+    """Figure 8: over the words of the corpus, not over sentences; NaN where a kind has no word."""
+    entropies = [np.array([1.0, 2.0, 3.0]), np.array([5.0])]
+    assert mean_entropies(entropies, [np.array([False, True, False]), np.array([False])]) == (3.0, 2.0)
+    retained, pruned = mean_entropies(entropies, [np.zeros(3, dtype=bool), np.zeros(1, dtype=bool)])
+    assert retained == 11 / 4 and math.isnan(pruned)
+
+
+def test_places_in_words_by_hand():
+    """Figure 6: first 0, last 1; the space symbol has no place; a word of one character is both first and last."""
+    characters, words = list("▁abcdef▁ab.▁x"), [0] * 7 + [1] * 3 + [2] + [3] * 2
+    assert places_in_words(characters, words) == [
+        "space", "0.0-0.2", "0.2-0.4", "0.4-0.6", "0.6-0.8", "0.8-1.0", "0.8-1.0",
+        "space", "0.0-0.2", "0.8-1.0", "alone", "space", "alone",
+    ]  # fmt: skip
+
+
+def test_pruned_by_kind_counts_every_token_of_its_sentence(whole):
+    """Given gates: a kind's share is that of the tokens of its sentences, EOS not among them."""
+    run, stories = load_run(whole["scratch"]), load("toy:count=4,seed=9", "test")
+    run.model.l0drop[0].forward = lambda states: (states, (torch.arange(states.size(1)) % 3 > 0).float()[None], None)
+    counts = pruned_by_kind(run, stories)
+    tokens = [item.source for item in (run.encode(stories)[i] for i in range(len(stories)))]
+    assert sum(total for _, total in counts.values()) == sum(len(source) - 1 for source in tokens)
+    assert sum(pruned for pruned, _ in counts.values()) == sum((len(source) + 1) // 3 for source in tokens)
+    assert set(counts) == {kind for story in stories for kind in story.kinds}
 
 
 @pytest.fixture
@@ -51,15 +181,9 @@ def test_entmax_attention_is_sparse(sparse, ragged, targets):
     assert torch.equal(logits, model.eval()(ragged, targets)[0])
 
 
-def test_entmax_fine_tunes_a_baseline(tmp_path):
-    """The run that Figure 2 draws: other weights than the baseline's; gates are refused."""
+def test_entmax_fine_tunes_a_baseline(base):
+    """What Figure 2 draws: other weights than the baseline's, an alpha for each head."""
     pytest.importorskip("entmax")
-    train(replace(SMALL, l0drop="none"), tmp_path / "base")
-    main([str(tmp_path / "base"), "--out", str(tmp_path / "entmax"), "--steps", "3"])
-    run, base = load_entmax(tmp_path / "entmax"), load_run(tmp_path / "base")
-    after, before = run.model.state_dict(), base.model.state_dict()
+    before, after = load_run(base).model.state_dict(), fine_tune(load_run(base), 2).model.state_dict()
     assert {name for name in after if name not in before} == {"decoder.0.cross_attention.entmax_alpha"}
     assert all(not torch.equal(after[name], before[name]) for name in before if "query.weight" in name)
-    train(SMALL, tmp_path / "l0")
-    with pytest.raises(ValueError, match="goes with a baseline"):
-        with_entmax(load_run(tmp_path / "l0"))
