@@ -81,28 +81,18 @@ class GatedBart(nn.Module):
         bart: a `BartForConditionalGeneration`, `MarianMTModel` or another whose decoder is built like theirs.
         gate: put the L0Drop layer in; False is the baseline that is only fine-tuned.
         bias, start: of the layer, see `gates.L0Drop`.
-        freeze: train the gates alone; the pretrained model then runs without dropout.
     Raises:
         ValueError: another kind of model.
     """
 
-    def __init__(
-        self, bart: PreTrainedModel, gate: bool = True, bias: bool = True, start: float = 0.0, freeze: bool = False
-    ):
+    def __init__(self, bart: PreTrainedModel, gate: bool = True, bias: bool = True, start: float = 0.0):
         super().__init__()
         layers = getattr(bart.get_decoder(), "layers", [None])
         if not hasattr(layers[0], "encoder_attn"):
             raise ValueError(f"{type(bart).__name__} is not built like BART: its decoder layers have no `encoder_attn`")
-        self.bart, self.freeze = bart.requires_grad_(not freeze), freeze
-        self.width = bart.config.d_model
+        self.bart, self.width = bart, bart.config.d_model
         self.l0drop = nn.ModuleList([L0Drop(self.width, bias, start)] if gate else [])
         self.special = bart.config.pad_token_id, bart.config.decoder_start_token_id, bart.config.eos_token_id
-
-    def train(self, mode: bool = True) -> "GatedBart":
-        """As `nn.Module.train`; a frozen model stays in eval mode, its gates do not."""
-        super().train(mode)
-        self.bart.train(mode and not self.freeze)
-        return self
 
     def encode(self, source: Tensor) -> Encoding:
         """(B, S) token ids -> gated states (B, S, D), gates and log_alpha as of `Transformer.encode`."""

@@ -188,11 +188,10 @@ def test_eq11_gated_bart_reads_gated_states(bart, batch):
     assert (pruned.memory_length, full.memory_length) == (8, 9)
 
 
-@pytest.mark.parametrize("freeze", [False, True])
-def test_eq12_trains_the_gates_of_bart_and_the_rest_unless_frozen(bart, batch, freeze):
-    model = GatedBart(bart, start=1.0, freeze=freeze)
+def test_eq12_trains_the_gates_of_bart_and_the_rest(bart, batch):
+    model = GatedBart(bart, start=1.0)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=0.1)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
     source, target = batch[0], torch.randint(4, 31, (4, 6))
     for _ in range(5):
         logits, encoding = model.train()(source, torch.cat([target[:, :1], target[:, :-1]], 1))
@@ -200,9 +199,7 @@ def test_eq12_trains_the_gates_of_bart_and_the_rest_unless_frozen(bart, batch, f
         optimizer.step()
         optimizer.zero_grad()
     changed = {name for name, tensor in model.state_dict().items() if not torch.equal(before[name], tensor)}
-    assert {"l0drop.0.predictor.weight", "l0drop.0.predictor.bias"} <= changed
-    assert (len(changed) == 2) == freeze
-    assert model.l0drop.training and model.bart.training != freeze
+    assert {"l0drop.0.predictor.weight", "l0drop.0.predictor.bias"} < changed
     probability = open_probability(model.eval().encode(source).log_alpha[0])[encoding.keep]
     assert probability.mean() < open_probability(torch.tensor(1.0)) - 0.1
 
