@@ -21,7 +21,13 @@ from pathlib import Path
 WANT_SHARED = {"loading", "train", "evaluate", "predict"}
 PLUMBING = WANT_SHARED | {"config", "decode"}
 LIBRARIES = {"torch", "numpy", "transformers"}
-EXTRA = {"text": {"tokenizers", "tqdm"}, "config": {"annotated_types"}, "lesson": {"matplotlib"}, "decode": {"tqdm"}}
+EXTRA = {
+    "text": {"tokenizers", "tqdm"},
+    "bert_text": {"tqdm"},
+    "config": {"annotated_types"},
+    "lesson": {"matplotlib"},
+    "decode": {"tqdm"},
+}
 HEAVY = {"accelerate", "datasets", "matplotlib", "nltk", "rouge_score", "sacrebleu", "scipy", "stanza"}
 
 
