@@ -87,7 +87,7 @@ def test_evaluate_writes_rows_and_numbers(runs, tmp_path, capsys):
     assert float(table["edu", "", "ap"]["value"]) == pytest.approx(100 * mean, rel=1e-4)
     assert float(table["same", "edu", "rouge1"]["value"]) == 0 and ("Oracle", "edu", "rouge1") in table
     said = capsys.readouterr().out
-    assert "n 7" in said and "edu-0: 4,368 parameters in the attention, 26,873 in all" not in said.splitlines()[0]
+    assert "n 7" in said and "edu-0: 4,368 parameters in the attention, " in said
 
 
 def test_predict_reads_trees_of_each_kind(runs, tmp_path, capsys):
@@ -97,16 +97,13 @@ def test_predict_reads_trees_of_each_kind(runs, tmp_path, capsys):
     predict.main([str(runs / "sentence"), str(tmp_path / "new.txt"), "--tree", str(tmp_path / "new.dis")])
     assert capsys.readouterr().out == TEXT + "\n"
     (tmp_path / "two.txt").write_text(f"{TEXT}\nIt rained.\n")
-    (tmp_path / "trees").mkdir()
-    (tmp_path / "trees/two-1.dis").write_text(DIS)
-    (tmp_path / "trees/two-2.dis").write_text("( Root (leaf 1) (text _!It rained._!) )")
-    out = ["--tree", str(tmp_path / "trees"), "--out", str(tmp_path / "out.jsonl")]
+    (tmp_path / "two-1.dis").write_text(DIS)
+    (tmp_path / "two-2.dis").write_text("( Root (leaf 1) (text _!It rained._!) )")
+    out = ["--tree", str(tmp_path), "--out", str(tmp_path / "out.jsonl")]
     predict.main([str(runs / "edu-0"), str(tmp_path / "two.txt"), "--units", "1", *out])
     first, second = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
-    assert (second["id"], second["prediction"], second["was_cut"]) == ("two-2", ["It rained."], False)
-    assert " ".join(first["prediction"]) in [DIS.split("_!")[i] for i in (1, 3, 5)] + [
-        "Officials said that a storm hit the town on Monday ."
-    ]
+    assert second == {"id": "two-2", "prediction": ["It rained."], "was_cut": False}
+    assert " ".join(first["prediction"]) in " ".join(DIS.split("_!")[1::2])
 
 
 def test_the_example_of_the_readme(runs, capsys):

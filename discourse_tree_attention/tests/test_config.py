@@ -90,8 +90,6 @@ def test_d16_sizes_keep_the_papers_proportions():
     ("changes", "message"),
     [
         (dict(folds=2), "need 3 folds or more"),
-        (dict(folds=5, fold=5), "--fold 5 of --folds 5"),
-        (dict(fold=1), "--fold 1 of --folds 0"),
         (dict(shuffle_trees=True, attention="dot"), "--attention dot reads no tree"),
         (dict(shuffle_trees=True, attention="previous"), "--attention previous reads no tree"),
         (dict(post_edit=False), "--post-edit is for --attention d_tree"),

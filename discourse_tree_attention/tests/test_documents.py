@@ -208,13 +208,6 @@ def test_a_summary_is_complete_at_so_many_words():
     assert extract(document, np.array([2.0, 1.0]), Config(count=1, max_words=0)) == SENTENCES[:1]
 
 
-def test_previous_needs_no_tree_at_sentence_level(encoder_folder):
-    """D25: plain sentences are enough, and nothing of a tree reaches the batch."""
-    bare = [make_document(example(tree=None), Config(level="sentence"))]
-    corpus = prepare(bare, Config(attention="previous", level="sentence"), load_encoder(str(encoder_folder)))
-    assert corpus.matrices is None and len(corpus.documents[0].units) == 2
-
-
 def test_same_positions_are_those_of_most_documents():
     """A document that is no longer than a summary says nothing."""
     scores = [np.array([3.0, 2, 1]), np.array([9.0, 8, 7, 0]), np.array([0.0, 1, 2]), np.array([1.0, 2])]

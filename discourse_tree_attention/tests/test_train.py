@@ -112,20 +112,6 @@ def test_d12_d24_only_training_documents_tell_weights_and_vectors(tmp_path, monk
     torch.testing.assert_close(run.model.standardize.spread, vectors.std(0), atol=1e-5, rtol=1e-4)
 
 
-def test_validation_is_of_its_own_fold(tmp_path, monkeypatch):
-    """The weights that stay are chosen on neither training nor test documents."""
-    config, seen, validate = small(data="toy:count=9", folds=3, fold=1, steps=2), [], module.validate
-    monkeypatch.setattr(
-        module, "validate", lambda model, corpus, *a: seen.append(corpus) or validate(model, corpus, *a)
-    )
-    train(config, tmp_path / "run")
-    examples = module.read_examples(config, "train")
-    tested = {document.id for document in seen[0].documents}
-    for split in ("train", "test"):
-        assert not tested & {examples[i].id for i in choose_documents(config, split, len(examples))}
-    assert len(tested) == 6
-
-
 def test_previous_trains_on_sentences_without_trees(tmp_path):
     """D25."""
     row = {"document": ["It rained .", "We stayed .", "They left ."], "summary": ["We stayed ."]}

@@ -9,7 +9,7 @@ pytest.importorskip("shared")
 pytest.importorskip("matplotlib")
 
 from ...experiments import figures
-from ...experiments.figures import figure_4, figure_5, figure_claims, figure_low_resource, main, read_table
+from ...experiments.figures import figure_4, figure_5, figure_claims, figure_low_resource, read_table
 from ...formats import read_dis, read_tree
 from ...matrices import c_tree, c_tree_nuclearity, d_tree
 from ..test_documents import TREE
@@ -53,26 +53,29 @@ def test_claims_are_the_papers_and_ours():
     assert papers == [-0.16, -0.07, 0.23, 0.87, 0.54]
 
 
-def test_low_resource_has_a_curve_for_each_attention():
+def test_low_resource_has_a_curve_for_each_attention(tmp_path):
     """Section 5.2: means with their intervals at each number of documents, whatever their order in the file."""
-    table = {("d_tree-n100", ""): VALUE | {"value": 2.5}, ("d_tree-n20", ""): VALUE | {"value": 3.0}}
-    table |= {("dot-n20", ""): VALUE, ("d_tree-n20", "dot-n20"): VALUE, ("Lead", ""): VALUE}
+    row = {
+        "system": "",
+        "minus": "",
+        "metric": "rouge1",
+        "value": 2,
+        "low": 1,
+        "high": 4,
+        "seeds_low": "",
+        "seeds_high": "",
+    }
+    over_seeds = {"system": "d_tree-n20", "minus": "dot-n20", "low": "", "high": "", "seeds_low": 1, "seeds_high": 4}
+    with (tmp_path / "x.csv").open("w") as file:
+        writer = csv.DictWriter(file, list(row))
+        writer.writeheader()
+        for system, value in (("d_tree-n100", 2.5), ("d_tree-n20", 3.0), ("dot-n20", 2.0), ("Lead", 1.0)):
+            writer.writerows([row | {"system": system, "value": value}, row | {"system": system, "metric": "auc"}])
+        writer.writerow(row | over_seeds)
+    table = read_table(tmp_path / "x.csv")
+    assert table["d_tree-n20", "dot-n20"] == VALUE and len(table) == 5
     (axes,) = figure_low_resource(table, "toy").axes
     tree, dot = axes.containers
     np.testing.assert_allclose(tree[0].get_xydata(), [[20, 3.0], [100, 2.5]], rtol=0.02)
     np.testing.assert_allclose(dot[0].get_xydata(), [[20, 2.0]], rtol=0.02)
     assert [segment[:, 1].tolist() for segment in tree[2][0].get_segments()] == [[1.0, 4.0], [1.0, 4.0]]
-
-
-def test_the_command_draws_what_the_tables_hold(tmp_path):
-    row = {"system": "d_tree-n20", "minus": "", "metric": "rouge1", "value": 2, "low": 1, "high": 4}
-    row |= {"seeds_low": "", "seeds_high": ""}
-    with (tmp_path / "low_resource_x.csv").open("w") as file:
-        writer = csv.DictWriter(file, list(row))
-        writer.writeheader()
-        over_seeds = {"minus": "dot", "low": "", "high": "", "seeds_low": 1, "seeds_high": 4}
-        writer.writerows([row, row | {"metric": "auc"}, row | over_seeds])
-    assert read_table(tmp_path / "low_resource_x.csv") == {("d_tree-n20", ""): VALUE, ("d_tree-n20", "dot"): VALUE}
-    main(tmp_path / "out", (tmp_path / "low_resource_x.csv",))
-    names = {path.stem for path in (tmp_path / "out").iterdir()}
-    assert names == {"figure_4", "figure_5", "low_resource_x"}
