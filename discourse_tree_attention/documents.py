@@ -135,10 +135,21 @@ class Corpus:
         """Some of the documents, on the same arrays."""
         return Corpus(*(None if part is None else [part[i] for i in indices] for part in vars(self).values()))
 
-    def exchanged(self) -> "Corpus":
-        """The documents with the vectors of random units of any of them: what is left are lengths, places, trees."""
+    def exchanged(self) -> dict[str, "Corpus"]:
+        """The documents with random units' vectors, which leaves lengths, places and trees; or with mixed up trees."""
         units, ends = np.concatenate(self.vectors), np.cumsum([len(own) for own in self.vectors])
-        return replace(self, vectors=np.split(np.random.default_rng(0).permutation(units), ends[:-1]))
+        vectors = np.split(np.random.default_rng(0).permutation(units), ends[:-1])
+        corpora = {"units exchanged between documents": replace(self, vectors=vectors)}
+        if self.matrices is not None:
+            corpora["shuffled trees"] = replace(self, matrices=shuffle_units(self.matrices, seed=0))
+        return corpora
+
+
+def shuffle_units(matrices: Sequence[np.ndarray], seed: int) -> list[np.ndarray]:
+    """The control in which the tree says nothing about its units: rows and columns in one random order."""
+    rng = np.random.default_rng(seed)
+    orders = [rng.permutation(len(matrix)) for matrix in matrices]
+    return [matrix[np.ix_(order, order)] for matrix, order in zip(matrices, orders, strict=True)]
 
 
 def prepare(documents: Sequence[Document], config, encoder: UnitEncoder, cache: str = "") -> Corpus:
@@ -149,10 +160,8 @@ def prepare(documents: Sequence[Document], config, encoder: UnitEncoder, cache: 
     matrices = None
     if config.attention in TREES:
         matrices = [document_matrix(document, config) for document in documents]
-        if config.shuffle_trees:  # the control in which the tree says nothing about its units
-            rng = np.random.default_rng(config.seed)
-            orders = [rng.permutation(len(document.units)) for document in documents]
-            matrices = [matrix[np.ix_(order, order)] for matrix, order in zip(matrices, orders, strict=True)]
+        if config.shuffle_trees:
+            matrices = shuffle_units(matrices, config.seed)
     return Corpus(documents, np.split(vectors, ends[:-1]), matrices)
 
 

@@ -110,8 +110,11 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     if accelerator.is_main_process:
         best.unlink(missing_ok=True)
         load_weights(start.model, out)
-        other = mean_loss(validation.documents, score_documents(start.model, validation.exchanged()), weight)
-        print_end(out, folder.progress["log"], other)
+        others = {
+            what: mean_loss(other.documents, score_documents(start.model, other), weight)
+            for what, other in validation.exchanged().items()
+        }
+        print_end(out, folder.progress["log"], others)
 
 
 def read_examples(config: TrainConfig, split: str) -> list[Example]:
@@ -130,15 +133,16 @@ def validate(model: Summarizer, corpus: Corpus, weight: float, config: TrainConf
     return row | {"positions": positions, "same_positions": share}
 
 
-def print_end(out: Path, log: Sequence[dict], exchanged: float) -> None:
-    """Say how the training went, whether the model reads, and what to do next; `exchanged` is a loss."""
+def print_end(out: Path, log: Sequence[dict], others: dict[str, float]) -> None:
+    """Say how the training went, whether the model reads, and what to do next; `others`: losses where it cannot."""
     best = max((row for row in log if "rouge2" in row), key=lambda row: row["rouge2"])
     print(f"{out}: {log[-1]['step']} steps, best validation ROUGE-2 {best['rouge2']:.2f} at step {best['step']}")
-    print(f"validation loss {best['validation_loss']:.3f}; with units exchanged between documents {exchanged:.3f}")
+    said = "".join(f"; with {what} {loss:.3f}" for what, loss in others.items())
+    print(f"validation loss {best['validation_loss']:.3f}{said}")
     if best["same_positions"] >= SAME:
         share, places = f"{best['same_positions']:.0%}", ", ".join(map(str, best["positions"]))
         print(f"it takes the units {places} of {share} of the documents, so it does not read them: train on more data")
-    elif exchanged - best["validation_loss"] < 0.01:
+    elif next(iter(others.values())) - best["validation_loss"] < 0.01:
         print("it does not read its units: train longer, on more data, or with another --encoder")
     if log[0]["documents_cut"]:
         print(f"{log[0]['documents_cut']} of {log[0]['documents']} training documents were cut to what it can read")

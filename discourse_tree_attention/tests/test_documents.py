@@ -213,3 +213,15 @@ def test_same_positions_are_those_of_most_documents():
     scores = [np.array([3.0, 2, 1]), np.array([9.0, 8, 7, 0]), np.array([0.0, 1, 2]), np.array([1.0, 2])]
     assert same_positions(scores, 2) == ([1, 2], 2 / 3)
     assert same_positions(scores[3:], 2) == ([], 0)
+
+
+def test_exchanged_documents_have_the_same_units_elsewhere(encoder_folder):
+    """What a model that does not read cannot tell from the documents as they are: lengths, places, labels."""
+    own = corpus(encoder_folder)
+    found = own.exchanged()
+    assert list(found) == ["units exchanged between documents", "shuffled trees"]
+    vectors = found["units exchanged between documents"].vectors
+    assert [len(part) for part in vectors] == [4, 1, 4]
+    np.testing.assert_allclose(np.sort(np.concatenate(vectors), 0), np.sort(np.concatenate(own.vectors), 0))
+    assert any(not np.array_equal(a, b) for a, b in zip(vectors, own.vectors, strict=True))
+    assert list(corpus(encoder_folder, attention="none").exchanged()) == ["units exchanged between documents"]
