@@ -1,4 +1,4 @@
-"""The sentence encoder of the model-based approximator, Section 4.2, and two cheaper ones that Section 4.5 asks for."""
+"""The sentence encoder of the model-based approximator, Section 4.2, and a cheaper one, which Section 4.5 asks for."""
 
 import torch
 from torch import Tensor, nn
@@ -7,14 +7,14 @@ from torch.nn.utils.rnn import pack_sequence
 from .selection import sentence_means
 from .sentences import Sentences
 
-KINDS = ("gru", "mean", "attention")
+KINDS = ("gru", "mean")
 
 
 class SentenceEncoder(nn.Module):
     """One vector per source sentence, computed once per document, by one of KINDS.
 
     "gru" is the paper's: a bidirectional GRU of two layers over the words of each sentence. Beyond the paper, "mean"
-    takes the mean over the words (no parameters), "attention" a mean weighted by softmax_j(u . tanh(W h_{i,j} + b)).
+    takes the mean over the words, without parameters.
     """
 
     def __init__(self, kind: str, width: int, dropout: float = 0.0):
@@ -25,14 +25,7 @@ class SentenceEncoder(nn.Module):
         if kind == "gru":
             self.gru = nn.GRU(width, width, num_layers=2, bidirectional=True, batch_first=True, dropout=dropout)
             self.projection = nn.Linear(2 * width, width)  # D3: the paper omits it; released code, part of its 58.8M
-        elif kind == "attention":
-            self.hidden = nn.Linear(width, width)
-            self.score = nn.Linear(width, 1, bias=False)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Xavier-normal weights and zero biases (released code)."""
-        for parameter in self.parameters():
+        for parameter in self.parameters():  # Xavier-normal weights and zero biases (released code)
             nn.init.xavier_normal_(parameter) if parameter.dim() > 1 else nn.init.zeros_(parameter)
 
     def forward(self, states: Tensor, sentences: Sentences) -> Tensor:
@@ -40,15 +33,9 @@ class SentenceEncoder(nn.Module):
 
         D4: "k_{i,j}" of Eq. (10) are the encoder states, the same for all layers (released code), not a layer's keys.
         """
-        match self.kind:
-            case "gru":
-                return self.read(states, sentences)
-            case "attention":
-                return self.weights(states, sentences).to(states.dtype) @ states
-        return sentence_means(states, sentences.membership)
-
-    def read(self, states: Tensor, sentences: Sentences) -> Tensor:
-        """The GRU over all sentences of the batch at once, without padding."""
+        if self.kind == "mean":
+            return sentence_means(states, sentences.membership)
+        # The GRU reads all sentences of the batch at once, without padding.
         lengths = sentences.membership.sum(1, dtype=torch.float32)[sentences.exists].long().tolist()
         words = states[sentences.ids >= 0].split(lengths)  # sentences are contiguous: one (J_i, D) each
         # Eq. (10): y_i = RNN(k_{i,1}, ..., k_{i,J_i}): the top layer, forward at the last word, backward at the first
@@ -56,9 +43,3 @@ class SentenceEncoder(nn.Module):
         encoded = states.new_zeros(*sentences.exists.shape, states.size(-1))
         encoded[sentences.exists] = self.projection(torch.cat([last[-2], last[-1]], -1)).to(states.dtype)
         return encoded
-
-    def weights(self, states: Tensor, sentences: Sentences) -> Tensor:
-        """(B, N, S) share of each word in its sentence's vector, rows sum to 1 or, without a sentence, to 0."""
-        scores = self.score(torch.tanh(self.hidden(states))).transpose(1, 2)  # (B, 1, S)
-        is_other = sentences.membership.transpose(1, 2) == 0
-        return scores.masked_fill(is_other, torch.finfo(scores.dtype).min).softmax(-1).masked_fill(is_other, 0)

@@ -10,6 +10,7 @@ seed, as base-0 and base-1, are seeds of one.
 """
 
 import json
+import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -20,7 +21,10 @@ import tyro
 from annotated_types import Interval
 from tqdm import tqdm
 
-from shared import rouge
+try:
+    from shared import rouge
+except ImportError:
+    sys.exit("error: the commands need the repository's folder `shared` beside this package")
 from shared.data import Example, load, open_output
 from shared.run import one_line_errors, read_flags
 from shared.score import report, score, system_name

@@ -4,20 +4,22 @@
 # network say which ones, before it looks? From Manakul & Gales, *Sparsity and Sentence Structure in Encoder-Decoder
 # Attention of Summarization Systems*, EMNLP 2021.
 # %%
+import importlib
 import sys
-
-sys.path.insert(0, "..")  # the notebook lies in the package's folder
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import torch
 from transformers import BartForConditionalGeneration
 
-from encdec_sentence_sparse import Selection, SentenceSparseBart, add_approximator, selection, sentences_of, top_r
-from encdec_sentence_sparse.approximator import SentenceEncoder
-from encdec_sentence_sparse.model import approximator_parameters, bart_config, freeze
-
-torch.set_num_threads(1)
+folder = Path(__file__).resolve().parent if "__file__" in globals() else Path.cwd()  # a notebook runs in its folder
+sys.path.insert(0, str(folder.parent))
+selection, sentences, approximator, bart = (
+    importlib.import_module(f"{folder.name}.{name}") for name in ("selection", "sentences", "approximator", "model")
+)
+Selection, top_r = selection.Selection, selection.top_r
 seed = 0
+torch.set_num_threads(1)
 torch.manual_seed(seed)
 SYMBOLS = "    .!abcdefghijklmnopqrstuvwxyz"  # a word is one letter; the four blanks are special tokens of BART
 
@@ -53,13 +55,13 @@ plt.show()
 # sentence has the strongest word. Is it the most salient? And what does each word get with $r = 2$?
 # %%
 products = torch.tensor([2.0, 2.0, 1.0, 4.0, 1.0]).log()  # q . k of one step with five words
-sentences = sentences_of(torch.tensor([[0, 0, 0, 1, 2]]), torch.ones(1, 5))  # the sentence of each word
+three = sentences.sentences_of(torch.tensor([[0, 0, 0, 1, 2]]), torch.ones(1, 5))  # the sentence of each word
 word = products.softmax(-1).view(1, 1, 1, 5)  # one document, one head, one step
-exact = selection.saliency(word, sentences.membership)
+exact = selection.saliency(word, three.membership)
 print("words:", word.flatten(), "sentences:", exact.flatten())
 assert torch.allclose(exact.flatten(), torch.stack([part.sum() for part in word.flatten().split([3, 1, 1])]))
-keep = top_r(exact.mean(1), sentences.exists, 2)[0, 0]  # the mean over heads: all heads of a layer share one choice
-print("r = 2:", keep.tolist(), products.masked_fill(~keep[sentences.ids[0]], float("-inf")).softmax(-1))
+keep = top_r(exact.mean(1), three.exists, 2)[0, 0]  # the mean over heads: all heads of a layer share one choice
+print("r = 2:", keep.tolist(), products.masked_fill(~keep[three.ids[0]], float("-inf")).softmax(-1))
 
 # %% [markdown]
 # No: 0.2 + 0.2 + 0.1 is more than 0.4. Two views agree (the `assert`): saliency is word attention, added up.
@@ -75,12 +77,12 @@ print("r = 2:", keep.tolist(), products.masked_fill(~keep[sentences.ids[0]], flo
 # \alpha^s_m \leftarrow \mathrm{softmax}(\log(\alpha^s_m) / T) \quad (15)$$
 # By hand: $0.5 \log(5/3) + 0.4 \log(4/6) + 0.1 \log 1 = 0.093$, and 25, 16 and 1, divided by 42.
 # %%
-print("y:", SentenceEncoder("gru", 4)(torch.randn(1, 5, 4), sentences).shape, "documents, sentences, width")
+print("y:", approximator.SentenceEncoder("gru", 4)(torch.randn(1, 5, 4), three).shape, "documents, sentences, width")
 query, key = torch.ones(1, 1, 1, 1), torch.tensor([3.0, 6.0, 1.0]).log().view(1, 1, 3, 1)
-guess = selection.approximate_attention(query, key, sentences.exists)
+guess = selection.approximate_attention(query, key, three.exists)
 print("the map, if the products are log 3, log 6, log 1:", guess.flatten())
-print("divergence:", selection.kl_divergence(exact, guess).item())
-print("sharpened:", selection.sharpen(exact, sentences.exists, temperature=0.5).flatten())
+sharpened = selection.sharpen(exact, three.exists, temperature=0.5)
+print("divergence:", selection.kl_divergence(exact, guess).item(), "sharpened truth:", sharpened.flatten())
 
 
 # %% [markdown]
@@ -90,24 +92,22 @@ print("sharpened:", selection.sharpen(exact, sentences.exists, temperature=0.5).
 # %%
 def learn(parameters, updates, loss_of):
     optimizer = torch.optim.Adam(parameters, 3e-3)
-    for update in range(1, updates + 1):
+    for _ in range(updates):
         loss = loss_of(*documents(32))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        if update % (updates // 5) == 0:
-            print(f"update {update:3}: loss {loss.item():.3f}")
+    print(f"loss {loss.item():.3f} after {updates} updates")
 
 
-config = bart_config(len(SYMBOLS), 64, 128, 4, 1, 64, init_std=0.1, dropout=0.0)  # width 64, 4 heads, 1 + 1 layers
+config = bart.bart_config(len(SYMBOLS), 64, 128, 4, 1, 64, init_std=0.1, dropout=0.0)  # width 64, 4 heads, 1 + 1 layers
 config.decoder_layers = 2
-model = SentenceSparseBart(config)
+model = bart.SentenceSparseBart(config)
 learn(model.parameters(), 600, lambda source, target: model(**source, labels=target).loss)
 plain = BartForConditionalGeneration(config).eval()
 plain.load_state_dict(model.eval().state_dict())
-model.selection = Selection("ideal", r=8)
-theirs = plain(story["input_ids"], labels=summary).logits
-assert torch.allclose(model(**story, labels=summary).logits, theirs, atol=1e-4)
+ours = model(**story, labels=summary, selection=Selection("ideal", r=8)).logits
+assert torch.allclose(ours, plain(story["input_ids"], labels=summary).logits, atol=1e-4)
 
 # %% [markdown]
 # Now BART stays as it is, and the map alone gets 50 updates. Guess: how many tokens are still right with 2 sentences of
@@ -119,20 +119,19 @@ source, target = documents(500)  # to test with
 @torch.no_grad()
 def tokens_right(mode, r=2):
     """Percentage of right tokens, each after the right ones before it; every layer and step chooses r sentences."""
-    model.selection = Selection(mode, r)
-    return 100 * (model(**source, labels=target).logits.argmax(-1) == target).float().mean().item()
+    logits = model(**source, labels=target, selection=Selection(mode, r)).logits
+    return 100 * (logits.argmax(-1) == target).float().mean().item()
 
 
 def divergence(source, target):
-    model.selection, record = Selection("full"), []  # the record gets the saliency and the map of each decoder layer
-    model(**source, labels=target, record=record)
+    model(**source, labels=target, record=(record := []))  # gets the saliency and the map of each decoder layer
     return selection.kl_loss(record, target >= 0, torch.ones(len(target), 8).bool())
 
 
-add_approximator(model, "gru")
-freeze(model, "kl")
+bart.add_approximator(model, "gru")
+bart.freeze(model, "kl")
 right = {"untrained": tokens_right("approx")}
-learn(approximator_parameters(model), 50, divergence)
+learn(bart.approximator_parameters(model), 50, divergence)
 right |= {mode: tokens_right(mode) for mode in ("full", "ideal", "approx", "mean_key", "random")}
 print("\n".join(f"{mode:10}{percentage:4.0f} % of the tokens right" for mode, percentage in right.items()))
 assert right["full"] > 95 and right["ideal"] > 80 and right["approx"] > max(80, right["untrained"] + 10)
@@ -141,22 +140,27 @@ assert right["approx"] > right["mean_key"] + 8 and right["mean_key"] > right["ra
 # %% [markdown]
 # A quarter of the sentences is nearly enough, if it is the right quarter. The map starts near chance. After 50 updates
 # it is about as good as the ideal choice, which has to read everything first.
+# So far a mask hid the other words, after all were read. `generate` leaves them out: it fetches 12 of 48 tokens a step.
+# %%
+tokens = model.generate(**source, selection=Selection("approx", 2), num_beams=1, min_length=17, max_length=17)[:, 1:16]
+print(f"reading 12 of 48 tokens: {100 * (tokens == target).float().mean():.0f} % of the tokens right")
+assert (tokens == target).float().mean() > 0.75
+
+# %% [markdown]
 # ## 3. The map of sentences over steps
-# The last decoder layer copies the opening document. The darker, the more attention; white is 0. On the left is
-# saliency, on the right the learned map. Outlined: the two sentences that each step would choose.
+# The last decoder layer copies the opening document. On the left is saliency, on the right the learned map.
 # %% tags=["picture"]
-record, model.selection = [], Selection("full")
-model(**story, labels=summary, record=record)
+model(**story, labels=summary, record=(record := []))
 figure, panels = plt.subplots(1, 2, figsize=(8, 3.2), sharey=True, layout="constrained")
-for axes, scores in zip(panels, (record[-1].exact, record[-1].approximate), strict=True):
+titles = "Saliency: known after reading all 48 tokens", "Learned map: reads one vector per sentence"
+for axes, scores, title in zip(panels, (record[-1].exact, record[-1].approximate), titles, strict=True):
     scores = scores.detach().mean(1)  # of the heads
     axes.imshow(scores[0].T.numpy(), cmap="Blues", vmin=0, vmax=1, aspect="auto")
     for step, sentence in top_r(scores, torch.ones(1, 8).bool(), 2)[0].nonzero().tolist():
         axes.add_patch(plt.Rectangle((step - 0.45, sentence - 0.45), 0.9, 0.9, fill=False, edgecolor="tab:orange"))
     axes.set_xticks(range(15), written)
+    axes.set_title(title, fontsize=10)
 panels[0].set_yticks(range(8), ["".join(symbols[i : i + 6]) for i in range(0, 48, 6)], family="monospace")
-panels[0].set_title("Saliency: known after reading all 48 tokens", fontsize=10)
-panels[1].set_title("Learned map: reads one vector per sentence", fontsize=10)
 figure.suptitle("The learned map tells which sentence each word comes from", fontsize=12)
 figure.supxlabel("word written, step by step (dark: much attention; outlined: the two sentences chosen)", fontsize=10)
 plt.show()
@@ -166,15 +170,10 @@ plt.show()
 # ## 4. At full size
 # The paper does this with BART-large on news of 29 sentences (CNN/DailyMail), with $r = 5$ in each of 12 layers.
 # ROUGE-1 is 44.03 with all sentences, 43.94 with the ideal choice and 39.06 at random. The learned map gets 43.02, and
-# 43.72 once the decoder was trained with it. Saliency, choice and losses are in `selection.py`, the network that reads
-# a sentence in `approximator.py`, a decoder layer in `attention.py`, the training in `train.py`.
-#
-# Three questions to try, each one edit away:
+# 43.72 once the decoder was trained with it. Three questions to try, each one edit away:
 # 1. Is one sentence enough? Run `tokens_right("approx", 1)` in a new cell.
-#    <details><summary>Answer</summary>No: about 75 %. In the first decoder layer the best sentence holds less than
-#    half of the attention, in the last layer nearly all. The ideal choice is no better.</details>
+#    <details><summary>Answer</summary>No: about 75 %, and the ideal choice is no better.</details>
 # 2. Is the recurrent network needed? Write `"mean"` for `"gru"` (the mean of a sentence's states); run that cell again.
-#    <details><summary>Answer</summary>Not much: about 94 %. Untrained, this map is the mean key, with the same number.
-#    So the training of $W^Q$ and $W^K$ does most of it.</details>
+#    <details><summary>Answer</summary>Not much: about 94 %. Training $W^Q$ and $W^K$ does most of it.</details>
 # 3. Can a formula do it, without training? The paper has one in Appendix D: run `tokens_right("model_free")`.
 #    <details><summary>Answer</summary>Not here: about 70 %, below the mean key. In the paper: ROUGE-1 40.01.</details>

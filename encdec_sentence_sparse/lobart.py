@@ -41,7 +41,7 @@ class LocalAttention(nn.Module):
 
 
 def make_local(model: BartPreTrainedModel, window: int) -> None:
-    """Local attention in every layer of the encoder: `window` is even, in tokens; config.attention_window says so."""
+    """Local attention in every layer of the encoder, `window` tokens wide; config.attention_window says so."""
 
     def keep_tokens(encoder: nn.Module, arguments: tuple, keywords: dict) -> tuple[tuple, dict]:
         attention_mask = keywords.get("attention_mask")

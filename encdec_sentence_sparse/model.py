@@ -14,7 +14,7 @@ from .approximator import SentenceEncoder
 from .attention import FULL
 from .fast_attention import FastAttention, SourceCache
 from .lobart import make_local
-from .selection import PHASES, Selection, SentenceAttention
+from .selection import Selection, SentenceAttention
 from .sentences import Sentences, sentences_of
 
 # Arguments of `generate` that read the source's tokens or bring a cache of their own: here the source is in a cache.
@@ -157,13 +157,11 @@ def approximator_parameters(model: SentenceSparseBart) -> list[nn.Parameter]:
 
 
 def freeze(model: SentenceSparseBart, phase: str) -> None:
-    """Let only those parameters learn that a training phase, one of PHASES, updates.
+    """Let only those parameters learn that a training phase, one of selection.PHASES, updates.
 
     "base" and "sparse" (Eq. (5)): all but an approximator. "kl" (Eq. (11)): the approximator. "integrated" (Eq. (12)):
     the approximator and the decoder's layers.
     """
-    if phase not in PHASES:
-        raise ValueError(f"phase is {phase!r}; use one of {', '.join(PHASES)}")
     model.requires_grad_(phase in ("base", "sparse"))
     if phase == "integrated":  # D26: without embeddings, positions and the norm after them (layernorm_embedding)
         model.get_decoder().layers.requires_grad_(True)

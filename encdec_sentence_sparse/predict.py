@@ -14,7 +14,10 @@ from typing import Literal
 import tyro
 from tqdm import tqdm
 
-from shared.data import Example, open_output, read_texts
+try:
+    from shared.data import Example, open_output, read_texts
+except ModuleNotFoundError:
+    sys.exit("error: the commands need the repository's folder `shared` beside this package")
 from shared.run import one_line_errors, read_flags
 from shared.timing import find_device
 

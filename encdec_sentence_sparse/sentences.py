@@ -95,16 +95,11 @@ def check_ids(sentence_ids: Tensor, attention_mask: Tensor) -> None:
     if sentence_ids.shape != attention_mask.shape:
         raise ValueError(f"sentence_ids {tuple(sentence_ids.shape)} must be as input_ids {tuple(attention_mask.shape)}")
     is_token = attention_mask.bool()
-    if not is_token.any(1).all():
-        raise ValueError(f"document {is_token.any(1).tolist().index(False)} has no token")
-    was_token = F.pad(is_token, (1, 0), value=True)[:, :-1]
+    follows = F.pad(is_token, (1, 0), value=True)[:, :-1]  # a token or nothing stands before it
     jump = sentence_ids - F.pad(sentence_ids, (1, 0), value=-1)[:, :-1]
-    problems = {
-        "has padding before a token, it must be on the right": is_token & ~was_token,
-        "belongs to no sentence: give every token the number of its sentence": is_token & (sentence_ids < 0),
-        "is padding and must have sentence id -1": ~is_token & (sentence_ids != -1),
-        "leaves a gap: ids are 0, 1, 2, ... in reading order": is_token & ((jump < 0) | (jump > 1)),
-    }
-    for problem, where in problems.items():
-        for document, position in where.nonzero()[:1].tolist():
-            raise ValueError(f"position {position} of document {document} {problem}")
+    is_right = (follows & (sentence_ids >= 0) & (jump >= 0) & (jump <= 1)).where(is_token, sentence_ids == -1)
+    is_right[:, 0] &= is_token[:, 0]
+    for document, position in (~is_right).nonzero()[:1].tolist():
+        rule = "ids are 0, 1, 2, ... in reading order without gaps, and -1 at padding, which is on the right"
+        found = f"position {position} of document {document} has sentence id {sentence_ids[document, position]}"
+        raise ValueError(f"{found}; {rule}")

@@ -56,12 +56,6 @@ class Batch(NamedTuple):
     labels: Tensor  # (B, T). D6: -100 at padding, which no loss counts (released code: 0, which they count). D19: the
     # decoder reads </s> and then these, as in generation (released code: without </s>)
 
-    @property
-    def exists(self) -> Tensor:
-        """(B, N) bool, the sentences of each document."""
-        last = self.sentence_ids.amax(1, keepdim=True)
-        return torch.arange(int(last.max()) + 1, device=last.device) <= last
-
     def source(self) -> dict[str, Tensor]:
         """Arguments of `forward` and `generate`."""
         return {"input_ids": self.ids, "attention_mask": self.attention_mask, "sentence_ids": self.sentence_ids}

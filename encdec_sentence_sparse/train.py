@@ -12,6 +12,7 @@ python -m encdec_sentence_sparse.train --preset paper-integrated --init runs/kl 
 """
 
 import math
+import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -22,13 +23,17 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 
-from shared.data import load
+try:
+    from shared.data import load
+except ModuleNotFoundError:
+    sys.exit("error: the commands need the repository's folder `shared` beside this package")
 from shared.run import check, check_folder, load_weights, one_line_errors, parse, training
 
 from .config import PRESETS, TrainConfig, choose_selection, learning_rate
 from .loading import Run, begin, load_run
 from .model import SentenceSparseBart, freeze
 from .selection import Selection, objective, top_r
+from .sentences import sentences_of
 from .text import Batch, Batches, Item, Items, collate
 
 
@@ -117,8 +122,9 @@ def batch_losses(model: nn.Module, batch: Batch, config: TrainConfig, selection:
     """The loss of a batch and its parts, see `selection.objective`."""
     record = None if config.task == "base" else []
     output = model(**batch.source(), labels=batch.labels, selection=selection, record=record)
+    exists = sentences_of(batch.sentence_ids, batch.attention_mask).exists
     options = {name: getattr(config, name) for name in ("gamma", "kl_weight", "kl_scale")}
-    return objective(config.task, output.loss, record, batch.labels != -100, batch.exists, **options)
+    return objective(config.task, output.loss, record, batch.labels != -100, exists, **options)
 
 
 @torch.no_grad()
@@ -159,13 +165,13 @@ def attention_held(run: Run, items: Sequence[Item]) -> list[float]:
     for start in range(0, len(items), run.config.batch_size):
         batch, record = run.collate(items[start : start + run.config.batch_size]), []
         run.model(**batch.source(), labels=batch.labels, record=record)
-        is_step = batch.labels != -100
+        is_step, exists = batch.labels != -100, sentences_of(batch.sentence_ids, batch.attention_mask).exists
         steps += is_step.sum().item() * len(record)
         for layer in record:
             exact, learned = layer.exact.mean(1), layer.approximate.mean(1)  # (B, T, N)
             early = -torch.arange(exact.size(-1), device=exact.device).expand_as(exact).float()
             for i, scores in enumerate((exact, learned, early)):
-                held = (exact * top_r(scores, batch.exists, run.config.r)).sum(-1)  # (B, T)
+                held = (exact * top_r(scores, exists, run.config.r)).sum(-1)  # (B, T)
                 sums[i] += held[is_step].sum().item()
     return [total / steps for total in sums]
 

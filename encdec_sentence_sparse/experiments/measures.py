@@ -1,4 +1,4 @@
-"""Where the attention is while a run writes its summaries, under full attention: Figure 1 and, as a map, Figures 5 to 8.
+"""Where the attention is while a run writes its summaries, under full attention: Figures 1 and, as a map, 5 to 8.
 
 python -m encdec_sentence_sparse.experiments.measures runs/base-0 runs/sparse1-0 --limit 400 --csv figure_1.csv
 """

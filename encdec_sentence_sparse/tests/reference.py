@@ -70,11 +70,6 @@ def gru_sentence(words, w) -> np.ndarray:
     return linear(np.concatenate([forward[-1], backward[0]]), w, "projection")
 
 
-def attention_sentence(words, w) -> np.ndarray:
-    scores = [w["score.weight"][0] @ np.tanh(linear(word, w, "hidden")) for word in words]
-    return softmax(scores) @ words
-
-
 def approximate(asking, encoded, w, number) -> np.ndarray:
     """Eq. 7-9 for one query (D,) and the sentences (N, D): (H, N)."""
     queries = heads(linear(asking, w, "sentence_q"), number)

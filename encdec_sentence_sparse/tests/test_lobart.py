@@ -66,19 +66,6 @@ def test_limit_a_window_that_covers_the_document_is_full_attention(bart, documen
         assert torch.allclose(found, expected, atol=2e-5) == is_full
 
 
-def test_padding_changes_nothing(bart, documents):
-    """A document alone without padding = its row in the batch, whatever the padding holds; no NaN in its gradients."""
-    model, keep = local(bart, 4), documents["attention_mask"]
-    found = states(model, documents["input_ids"], keep)
-    other = states(model, documents["input_ids"].where(keep.bool(), 9), keep)
-    for row, length in enumerate(keep.sum(1).tolist()):
-        alone = states(model, documents["input_ids"][row : row + 1, :length])[0]
-        torch.testing.assert_close(found[row, :length], alone, atol=2e-5, rtol=1e-4)
-        assert torch.equal(other[row, :length], found[row, :length])
-    found.sum().backward()
-    assert found.isfinite().all() and all(p.grad.isfinite().all() for p in model.get_encoder().parameters())
-
-
 def test_a_local_model_is_saved_and_loaded(tmp_path):
     """attention_window and the positions are in its config: loading needs neither."""
     model = roughen(SentenceSparseBart(make_config()))

@@ -6,7 +6,7 @@ OUT=encdec_sentence_sparse/experiments/samsum R=runs/sparse-samsum
 run() { python -m "encdec_sentence_sparse.$1" "${@:2}"; }
 for s in 0 1 2; do
   run train --out $R/start-$s --data "$1" --max-source 300 --max-target 80 --vocabulary 6000 --width 192 --feed-forward 768 \
-    --dropout 0.1 --learning-rate 1e-3 --warmup 400 --save-every 250 --mixed-precision bf16 --steps 2500 --seed $s --resume
+    --batch-size 32 --learning-rate 1e-3 --warmup 400 --save-every 250 --mixed-precision bf16 --steps 2500 --seed $s --resume
   run train --out $R/base-$s --init $R/start-$s --learning-rate 3e-4 --warmup 50 --steps 600 --save-every 100 --seed $s --resume
   C=(--steps 300 --warmup 50 --save-every 100 --seed $s --resume)
   run train --task kl --out $R/kl-$s --init $R/base-$s --learning-rate 1e-3 "${C[@]}"

@@ -5,8 +5,8 @@ set -euo pipefail
 OUT=encdec_sentence_sparse/experiments/toy R=runs/sparse-toy
 run() { python -m "encdec_sentence_sparse.$1" "${@:2}"; }
 for s in 0 1 2; do
-  run train --out $R/base-$s --data toy:min_sentences=28,max_sentences=32,names=20 --vocabulary 1000 --batch-size 16 \
-    --steps 6000 --save-every 250 --patience 4 --warmup 200 --seed $s --resume
+  run train --out $R/base-$s --data toy:min_sentences=28,max_sentences=32,names=20 --vocabulary 1000 --width 128 \
+    --feed-forward 512 --dropout 0 --learning-rate 1e-3 --steps 6000 --patience 4 --warmup 200 --seed $s --resume
   C=(--steps 300 --warmup 50 --patience 0 --seed $s --resume)
   run train --task kl --out $R/kl-$s --init $R/base-$s "${C[@]}"
   I=(--task integrated --init $R/kl-$s --learning-rate 3e-4 "${C[@]}")
@@ -20,11 +20,9 @@ for s in 0 1 2; do
   # r in training, and pooling in place of the GRU
   for r in 2 10; do run train --out $R/apx-r$r-$s "${I[@]}" --select approx --r $r; done
   run evaluate $R/{apx-r2,apx-r10}-$s --modes approx --r 5 2 10 "${E[@]}"
-  for k in mean attention; do
-    run train --task kl --out $R/kl-$k-$s --init $R/base-$s "${C[@]}" --sentence-encoder $k
-    run train --task integrated --init $R/kl-$k-$s --learning-rate 3e-4 "${C[@]}" --out $R/apx-$k-$s --select approx --r 5
-    run evaluate $R/{kl,apx}-$k-$s --modes approx --r 5 2 "${E[@]}"
-  done
+  run train --task kl --out $R/kl-mean-$s --init $R/base-$s "${C[@]}" --sentence-encoder mean
+  run train --task integrated --init $R/kl-mean-$s --learning-rate 3e-4 "${C[@]}" --out $R/apx-mean-$s --select approx --r 5
+  run evaluate $R/{kl,apx}-mean-$s --modes approx --r 5 2 "${E[@]}"
 done
 python -m shared.score $R/predictions/*.jsonl --csv $OUT/toy.csv --overwrite \
   --minus base.full sparse0.full control.approx.r{2,5,10} kl.approx.r{2,5}

@@ -43,8 +43,7 @@ def test_sources_have_sentences_of_random_lengths():
 def test_end_to_end_is_the_encoder_the_sentence_encoder_and_the_decode():
     """A ratio is the median of the ratios within rounds."""
     seconds = {"encoder": np.array([2.0, 2.0, 4.0]), "gru": np.array([1.0, 1.0, 2.0])}
-    seconds |= {"mean": np.zeros(3), "attention": np.zeros(3)}
-    seconds |= {"shared": np.array([2.0, 2.0, 4.0]), "approx": np.array([1.0, 2.0, 2.0])}
+    seconds |= {"mean": np.zeros(3), "shared": np.array([2.0, 2.0, 4.0]), "approx": np.array([1.0, 2.0, 2.0])}
     rows = {row["side"]: row for row in rows_of(SHAPE, seconds)}
     assert rows["shared"]["end to end"]["mean"] == 4 and rows["approx, gru"]["end to end"]["mean"] == 5
     assert rows["approx, mean"]["x shared"]["mean"] == pytest.approx(4 / 3)

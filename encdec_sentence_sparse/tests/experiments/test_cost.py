@@ -1,7 +1,5 @@
 """The fits of Table 1 and Appendix B against closed forms, and the passes that are timed for them."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 import torch
@@ -10,9 +8,7 @@ from transformers import BartForConditionalGeneration
 pytest.importorskip("shared")
 
 from ...experiments.cost import (
-    Fit,
     appendix_b,
-    coefficients,
     fit_quadratic,
     fit_surface,
     operating_modes,
@@ -99,24 +95,6 @@ def test_eq1_table_1_fits_the_measured_times(bart):
         assert row["c2/c1"] == pytest.approx(linear / constant) and row["N"] == 9
         assert row["c3/c1"] == pytest.approx(square / constant, abs=1e-9) and row["r_squared"] == pytest.approx(1)
     assert [row["mode"] for row in (first, second, third)] == list(known) and len(times) == 12
-
-
-def test_intervals_of_the_coefficients():
-    """Of rounds with noise around a polynomial: they hold it, and narrow with the noise and with more rounds."""
-    rng, exact = np.random.default_rng(0), 2.0 + 0.5 * LENGTHS + 0.01 * LENGTHS**2
-    width = lambda row: (row["c2_us"]["high"] - row["c2_us"]["low"]) / 1e6  # noqa: E731
-    spread = coefficients(lambda times: Fit(times, 1.0), np.arange(1001.0)[:, None])["c1_us"]  # of medians, by hand
-    again = np.random.default_rng(0).integers(1001, size=(1000, 1001))
-    bounds = 1e6 * np.quantile(np.median(again, 1), [0.025, 0.975])  # 95 %
-    assert [spread["low"], spread["high"]] == pytest.approx(bounds)
-    rows = [
-        coefficients(partial(fit_quadratic, LENGTHS), exact + rng.normal(0, noise, (rounds, len(LENGTHS))))
-        for noise, rounds in ((10.0, 9), (1.0, 9), (1.0, 99))
-    ]
-    assert width(rows[0]) > 5 * width(rows[1]) > 10 * width(rows[2]) > 0
-    for row in rows:
-        assert row["c2_us"]["low"] < 0.5e6 < row["c2_us"]["high"] and row["c1/c1"] == 1
-        assert row["c2_us"]["low"] < row["c2_us"]["mean"] < row["c2_us"]["high"]
 
 
 def test_appendix_b_keeps_apart_what_is_read_and_what_is_written(bart):
