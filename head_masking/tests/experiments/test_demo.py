@@ -60,3 +60,14 @@ def test_each_seed_and_set_of_heads_stands_by_itself():
     gains = {row["system"]: row["value"] for row in table if row["minus"] and row["metric"] == "rouge1"}
     assert gains == {"s-0+t-0 2:0": 50, "s-0+oracle 2:0": pytest.approx(100 * 2 / 3 - 50), "s-1+t-1 2:1": -100}
     assert {row["minus"] for row in table} == {None, "s-0", "s-1"}
+
+
+def test_means_over_seeds_have_the_interval_of_students_t():
+    """Three seeds of two heads: 1, 2, 6 have the mean 3 and the standard error 1.528; t of two degrees is 4.303."""
+    rows = [
+        dict(minus=f"s-10-{n}", system=f"s-10-{n}+oracle-0.1 2:{n}", metric="r", value=v)
+        for n, v in enumerate((1, 2, 6))
+    ]
+    [row] = seeds.means([*rows, rows[0] | {"minus": "", "system": "s-10-0"}])
+    assert row["system"] == "s-10+oracle-0.1" and row["value"] == 3
+    assert (row["low"], row["high"]) == pytest.approx((3 - 4.303 * 1.528, 3 + 4.303 * 1.528), abs=0.01)
