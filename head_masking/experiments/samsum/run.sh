@@ -31,6 +31,8 @@ for s in 0 1 2; do
 done
 run experiments.seeds $OUT/validation.csv $R/validation/*/*/*.jsonl
 run experiments.seeds $OUT/test.csv $R/test/*/*/*.jsonl
+run experiments.lead $R/sam-test > $R/lead.jsonl
+python -m shared.score $R/lead.jsonl --csv $OUT/lead.csv
 
 # One seed each from here on, tested on 400 dialogues of the validation split
 run train --out $R/turns "${T[@]}" --steps 3000
