@@ -176,7 +176,8 @@ def figure_4(out: Path, bases: dict[str, list[dict]]) -> None:
         axes.annotate(name, (x[-1], y[0][-1]), (6, 0), textcoords="offset points", va="center", fontsize=8)
         for row in rows[1:] if number == 0 else []:
             place = row["pruned"], row["difference"][2]
-            axes.annotate(row["system"], place, (0, 3), textcoords="offset points", fontsize=8, ha="center")
+            name = row["system"].replace("l0-", "$\\lambda$ ")
+            axes.annotate(name, place, (0, 3), textcoords="offset points", fontsize=8, ha="center")
     axes.axhline(0, color="gray", linestyle=":")
     axes.margins(x=0.12)
     save_figure(out, "figure_4", figure)
@@ -189,11 +190,13 @@ def figure_5(out: Path, name: str, rows: list[dict]) -> None:
     first, last = (TYPE_NAMES.get(kind, kind) for kind in (order[-1], order[0]))
     title = f"Figure 5: {first} first, {last} last ({name}; dotted: every type alike)"
     figure, [axes] = new_figure(title, "sparsity, % of all source encodings", "sparsity within the type, %")
-    x = [row["pruned"] for row in rows]
-    for kind, marker in zip(UNIT_TYPES, "os^vDx", strict=True):
-        axes.plot(x, shares[kind], f"{marker}-")
-        place = x[-1], shares[kind][-1]
-        axes.annotate(TYPE_NAMES.get(kind, kind), place, (6, 0), textcoords="offset points", va="center", fontsize=8)
+    x, y = [row["pruned"] for row in rows], -10.0
+    for kind in sorted(shares, key=lambda kind: shares[kind][-1]):
+        axes.plot(x, shares[kind], "o-")
+        y = max(shares[kind][-1], y + 4.5)  # labels lie beside each other
+        axes.annotate(
+            TYPE_NAMES.get(kind, kind), (x[-1], y), (6, 0), textcoords="offset points", va="center", fontsize=8
+        )
     axes.axline((0, 0), slope=1, color="gray", linestyle=":")
     axes.set_xlim(-2, x[-1] * 1.25)
     save_figure(out, "figure_5", figure)
@@ -228,16 +231,14 @@ def figure_8(out: Path, runs: dict[str, Run], baseline: Run | None, items: Seque
             row["baseline_retained"], row["baseline_pruned"] = mean_entropies(from_baseline, pruned)
         rows.append(row)
     rows.sort(key=lambda row: row["sparsity"])
-    title = "Figure 8: entropy of the last encoder layer's attention"
+    title = "Figure 8: entropy of the last encoder layer's attention (dashed: the baseline's)"
     figure, [axes] = new_figure(title, "sparsity, % of source encodings", "entropy, nats")
     for column in list(rows[0])[3:]:
-        style = "--" if "baseline" in column else "-"
-        colour = "tab:orange" if "pruned" in column else "tab:blue"
-        axes.plot([row["sparsity"] for row in rows], [row[column] for row in rows], f"o{style}", color=colour)
-        place = rows[-1]["sparsity"], rows[-1][column]
-        axes.annotate(column.replace("_", ", "), place, (6, 0), textcoords="offset points", va="center", fontsize=8)
+        style = "o--" if "baseline" in column else "o-"
+        colour, kind = ("tab:orange", "pruned") if "pruned" in column else ("tab:blue", "retained")
+        axes.plot([row["sparsity"] for row in rows], [row[column] for row in rows], style, color=colour, label=kind)
     axes.set(ylim=(0, None))
-    axes.margins(x=0.25)
+    axes.legend()
     save_figure(out, "figure_8", figure, rows)
 
 
