@@ -4,11 +4,9 @@ import copy
 
 import pytest
 import torch
-from torch.nn import functional as F
 from transformers import BartForConditionalGeneration
 
 from ..lobart import LocalAttention, extend_positions, make_local
-from ..model import SentenceSparseBart
 from .conftest import make_config, roughen
 
 
@@ -43,20 +41,6 @@ def test_a_layer_sees_a_band_without_padding(bart, documents, window):
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
 
 
-def test_what_a_layer_computes_grows_with_the_length_not_with_its_square(bart, monkeypatch):
-    """At most three halves of a window of keys for each half of one."""
-    layer, sizes = LocalAttention(bart.get_encoder().layers[0].self_attn, 8), []
-    attend = F.scaled_dot_product_attention
-
-    def record(queries, keys, *others):
-        sizes.append((queries.size(2), keys.size(2)))
-        return attend(queries, keys, *others)
-
-    monkeypatch.setattr(F, "scaled_dot_product_attention", record)
-    layer(torch.randn(1, 31, 16), torch.ones(1, 1, 1, 31, dtype=torch.bool))
-    assert sizes == [(4, 8), *[(4, 12)] * 5, (4, 11), (3, 7)]
-
-
 def test_limit_a_window_that_covers_the_document_is_full_attention(bart, documents):
     """11 tokens to either side are all of 12, 10 are not."""
     keep = documents["attention_mask"]
@@ -64,20 +48,6 @@ def test_limit_a_window_that_covers_the_document_is_full_attention(bart, documen
     for window, is_full in ((22, True), (1024, True), (20, False)):
         found = states(local(bart, window), documents["input_ids"], keep)[keep.bool()]
         assert torch.allclose(found, expected, atol=2e-5) == is_full
-
-
-def test_a_local_model_is_saved_and_loaded(tmp_path):
-    """attention_window and the positions are in its config: loading needs neither."""
-    model = roughen(SentenceSparseBart(make_config()))
-    make_local(model, 4)
-    extend_positions(model, 80)
-    model.save_pretrained(tmp_path)
-    loaded = SentenceSparseBart.from_pretrained(tmp_path)
-    assert (loaded.config.attention_window, loaded.config.max_position_embeddings) == (4, 80)
-    long = torch.randint(4, 31, (1, 80))
-    assert torch.equal(states(model, long), states(loaded, long))
-    plain = SentenceSparseBart.from_pretrained(tmp_path, attention_window=None)
-    assert not torch.allclose(states(plain, long), states(model, long))
 
 
 def test_d16_both_tables_of_positions_are_copied_again_and_again(bart):

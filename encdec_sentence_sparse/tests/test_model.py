@@ -1,6 +1,5 @@
 """The model: cached decoding = masked form, batch = one by one, sources kept once, weights taken over, errors."""
 
-import copy
 from functools import partial
 
 import pytest
@@ -11,10 +10,9 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from ..approximator import SentenceEncoder
 from ..attention import word_attention, words_of
-from ..model import SentenceSparseBart, approximator_parameters, freeze, load_model
+from ..model import SentenceSparseBart, approximator_parameters, freeze
 from ..selection import MODES, PHASES, Selection, objective, saliency
 from ..sentences import Sentences, sentences_of
-from ..text import train_tokenizer
 from .conftest import make_config, rough_model
 
 BEAM = dict(
@@ -156,19 +154,6 @@ def test_what_generate_cannot_do_is_refused(model, documents):
             model.generate(**documents, **{argument: 2})
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision(model, documents, dtype):
-    """Every mode runs and gives numbers; `full` is near float32."""
-    labels = torch.full((3, 4), 5)
-    half, exact = copy.deepcopy(model).to(dtype), model(**documents, labels=labels).logits
-    for mode in MODES:
-        selection = Selection(mode, r=2)
-        assert half.generate(**documents, selection=selection, max_new_tokens=4, num_beams=2).shape[0] == 3
-        assert half(**documents, labels=labels, selection=selection, record=[]).logits.isfinite().all()
-    error = (half(**documents, labels=labels).logits.float() - exact).abs().max()
-    assert error < 0.1 * exact.abs().max()
-
-
 @pytest.mark.parametrize("phase", PHASES)
 def test_all_tensors_are_made_on_the_models_device(documents, monkeypatch, phase):
     """Forward and backward on the `meta` device, which refuses tensors of another one.
@@ -206,15 +191,6 @@ def test_params_of_the_paper():
     assert count == sum(p.numel() for p in model.parameters()) - sum(p.numel() for p in plain.parameters())
     assert {n: p.shape for n, p in plain.named_parameters()} == {n: p.shape for n, p in bart.named_parameters()}
     assert not list(SentenceEncoder("mean", 16).parameters())
-
-
-def test_saved_and_loaded_again(model, documents, tmp_path):
-    model.save_pretrained(tmp_path / "model")
-    train_tokenizer(["a storm"], 300).save_pretrained(tmp_path / "model")
-    loaded, _ = load_model(str(tmp_path / "model"))
-    selection = Selection("approx", r=2)
-    found, expected = (scores_of(each, documents, selection=selection) for each in (loaded, model))
-    torch.testing.assert_close(found, expected)
 
 
 def test_what_a_selection_needs(documents):

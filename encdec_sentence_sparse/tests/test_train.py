@@ -303,14 +303,6 @@ def test_a3_d18_an_update_is_that_of_the_mean_gradient_of_its_micro_batches(tmp_
         torch.testing.assert_close(after[name], expected, atol=1e-6, rtol=1e-4)
 
 
-def test_a_new_bart_starts_with_sharp_attention():
-    """Weights of the deviation D ** -0.5, where BART's own 0.02 is for large widths; both dropout sites are set."""
-    model = begin(SMALL, load(DATA)).model
-    assert model.config.init_std == 16**-0.5 and model.config.dropout == model.config.attention_dropout == 0.1
-    weight = model.model.encoder.layers[0].fc1.weight
-    assert weight.std().item() == pytest.approx(0.25, rel=0.2)  # of 256 draws, 4.5 standard errors
-
-
 def test_early_stopping_takes_the_best_weights(tmp_path, monkeypatch):
     """A.3: stop after so many validations without improvement; what is written is the best, not the last."""
     losses = iter([3.0, 1.0, 2.0, 1.5, 0.1, 0.1])

@@ -6,5 +6,4 @@ OUT=encdec_sentence_sparse/experiments/speed
 bench() { python -m encdec_sentence_sparse.experiments.benchmark "$@" --overwrite; }
 bench --models base --lengths 800 --csv $OUT/benchmark_800.csv
 bench --models base --lengths 4000 --csv $OUT/benchmark_4000.csv
-bench --models large --lengths 4000 --sides approx --csv $OUT/benchmark_large.csv
 python -m encdec_sentence_sparse.experiments.cost --csv $OUT/growth.csv --overwrite

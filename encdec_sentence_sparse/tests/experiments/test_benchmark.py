@@ -9,9 +9,8 @@ import torch
 pytest.importorskip("shared")
 
 from ...approximator import KINDS
-from ...experiments.benchmark import Shape, main, make_models, make_sides, make_source, rows_of
+from ...experiments.benchmark import Shape, main, make_models, make_sides, rows_of
 from ...selection import Selection
-from ...sentences import sentences_of
 
 SHAPE = Shape("tiny", 60, 3, 6, 1)
 SIDES = ["generate", "shared", "approx", "mean_key"]
@@ -32,12 +31,6 @@ def test_all_sides_decode_as_many_tokens_and_the_full_ones_the_same(monkeypatch)
     assert list(parts) == ["encoder", *KINDS, *SIDES]
     assert {parts[side]() for side in SIDES} == {6} and torch.equal(made[0], made[1])
     assert seen[2:] == [Selection("approx", 1), Selection("mean_key", 1)]
-
-
-def test_sources_have_sentences_of_random_lengths():
-    tokens, sentence_ids = make_source(SHAPE._replace(length=90))
-    sentences = sentences_of(sentence_ids, torch.ones_like(tokens))
-    assert tokens.shape == sentence_ids.shape == (1, 90) and sentences.exists.sum() == 3
 
 
 def test_end_to_end_is_the_encoder_the_sentence_encoder_and_the_decode():
