@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from transformers import BertTokenizer
 
-from ..bertsum.bert_text import TARGET_TOKENS, collate, decode, encode_examples, load, make_tokenizer, save, target_ids
+from ..bertsum.bert_text import TARGET_TOKENS, collate, decode, encode_examples, make_tokenizer, target_ids
 
 
 def make_example(document, summary) -> SimpleNamespace:
@@ -55,12 +55,3 @@ def test_wordpieces_are_the_most_frequent_words_and_all_letters():
     assert words == {"hit", "storm"}  # of three words with two occurrences the first two of the alphabet
     assert tokenizer.tokenize("storms zoo") == ["storm", "##s", "[UNK]"]
     assert make_tokenizer(texts, 30, 64).get_vocab() == tokenizer.get_vocab()
-
-
-def test_a_tokenizer_comes_back_from_its_folder(tokenizer, tmp_path):
-    save(tokenizer, tmp_path)
-    assert load(tmp_path).get_vocab() == tokenizer.get_vocab()
-    (tmp_path / "tokenizer" / "tokenizer.json").write_text("{")
-    for folder in (tmp_path, tmp_path / "missing"):
-        with pytest.raises(ValueError, match="cannot load '.*tokenizer'"):
-            load(folder)

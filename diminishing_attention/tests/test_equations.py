@@ -103,21 +103,6 @@ def test_eq12_d2_the_peak_is_over_steps_and_includes_this_one():
         assert gain == pytest.approx(a * (math.sqrt(1 + a) - 1) + (1 - a) * math.log(1 + a), abs=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("mechanism", "want"),
-    [
-        (Diminishing("dim", "log"), [0.182322, 0.459532, 0.051293]),
-        (Diminishing("dim", "sqrt"), [0.095445, 0.282960, 0.035809]),
-        (Diminishing("dydim"), [0.164946, 0.335932, 0.040454]),
-    ],
-    ids=str,
-)
-def test_eq10_eq13_check_values_of_weights_that_change(mechanism, want):
-    """One token that receives .2, .7 and .1."""
-    attention = torch.tensor([[0.2], [0.7], [0.1]], dtype=torch.float64)
-    assert mechanism.sequence(attention).flatten().tolist() == pytest.approx(want, abs=1e-6)
-
-
 def test_d3_log_has_the_lower_second_derivative_and_sqrt_the_smaller_weights():
     """The paper: f1 = sqrt(x + 1) has the lower second derivative. Below x = 15 it is log(x + 1)."""
 

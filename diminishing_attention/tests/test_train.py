@@ -13,7 +13,7 @@ pytest.importorskip("shared")
 from safetensors.torch import load_file
 
 from shared.data import load
-from shared.run import check, parse
+from shared.run import check
 
 from .. import train as training
 from ..bertsum.bert_text import make_tokenizer
@@ -173,19 +173,6 @@ def test_the_mechanism_is_switched_on_after_the_base(tmp_path, runs, change):
     train(config, tmp_path / "run")
     assert load_run(tmp_path / "run").model.decoder.diminishing.kind == config.diminishing
     assert any(not torch.equal(weights(tmp_path / "run")[name], before[name]) for name in before)
-
-
-def test_init_takes_the_bases_values_and_flags_override_them(runs, tmp_path):
-    """Data, sizes, lengths, optimiser; a preset changes the base's values."""
-
-    def read(*flags) -> TrainConfig:
-        return parse(["--out", "new", "--init", str(runs["pointer"]), *flags], TrainConfig, PRESETS, "")[0]
-
-    assert read() == replace(SMALL, init=str(runs["pointer"]))
-    config = read("--diminishing", "dim", "--steps", "3", "--max-source", "50")
-    assert config == replace(SMALL, init=str(runs["pointer"]), diminishing="dim", steps=3, max_source=50)
-    config = read("--preset", "paper-dydim")
-    assert (config.max_source, config.steps, config.hidden, config.beam) == (800, 10_000, 8, 6)
 
 
 def test_bertsum_goes_on_with_all_its_weights(runs):
