@@ -9,7 +9,7 @@ A run folder's name without its seed is its system: runs/pg-0 and runs/pg-1 are 
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -95,12 +95,14 @@ def evaluate(
         outputs[name] = rows_of(run, examples, lead, system, **options | setting)
     outputs[f"lead-{lead}"] = (row_of(e, "\n".join(e.document[:lead]), lead, f"lead-{lead}", 0) for e in examples)
     outputs["reference"] = (row_of(e, "\n".join(e.summary), lead, "reference", 0) for e in examples)
-    for name, of_system in outputs.items():
-        with open_output(predictions / f"{name}.jsonl", overwrite) if predictions else nullcontext() as file:
+    with ExitStack() as stack:
+        paths = {name: predictions / f"{name}.jsonl" for name in outputs} if predictions else {}
+        files = {name: stack.enter_context(open_output(path, overwrite)) for name, path in paths.items()}
+        for name, of_system in outputs.items():
             for row in of_system:
                 rows.append(row)
-                if file:
-                    print(json.dumps(row, ensure_ascii=False), file=file, flush=True)
+                if files:
+                    print(json.dumps(row, ensure_ascii=False), file=files[name], flush=True)
     return rows
 
 

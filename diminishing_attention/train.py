@@ -128,12 +128,11 @@ def validation_loss(run: Run, items: Items) -> float:
 @torch.inference_mode()
 def copying_share(run: Run, items: Items) -> float:
     """Mean probability, 0-1, that a pointer-generator gives to copying at a target token."""
-    copied = torch.zeros(2)
+    shares = []
     for batch in batches_of(run, items):
         steps = run.model.run(batch)
-        shares = ((1 - steps.p_gen) * steps.copying.sum(-1))[batch.keep_target]
-        copied += torch.tensor([shares.sum(), len(shares)])
-    return (copied[0] / copied[1]).item()
+        shares.append(((1 - steps.p_gen) * steps.copying.sum(-1))[batch.keep_target])
+    return torch.cat(shares).mean().item()
 
 
 def report(out: Path, run: Run, examples: Sequence, items: Items) -> None:
