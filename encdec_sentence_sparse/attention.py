@@ -96,10 +96,10 @@ class SentenceSparseAttention(nn.Module):
         """
         queries = self.scaled_queries(hidden_states)  # (B, H, T, K)
         keys, values = self.split(self.k_proj(key_value_states)), self.split(self.v_proj(key_value_states))
-        vectors, steps = self.sentence_vectors(key_value_states, keys, sentences, selection), range(queries.size(2))
+        vectors = self.vectors(key_value_states, keys, sentences, selection)
+        keep = self.select(hidden_states, queries, vectors, sentences, selection, range(queries.size(2)))  # (B, T, N)
         # Eq. (2): softmax(Q K^T) V over all words; first the weights, softmax(Q K^T)
         weights = word_attention(queries, keys, sentences.is_word)  # (B, H, T, S)
-        keep = self.select(hidden_states, queries, weights, vectors, sentences, selection, steps)  # (B, T, N)
         if record is not None:
             record.append(self.recorded(hidden_states, weights, keep, sentences))
         if keep is not None:
@@ -108,11 +108,11 @@ class SentenceSparseAttention(nn.Module):
         context = F.dropout(weights, self.dropout, self.training) @ values  # (B, H, T, K)
         return self.join(context), None
 
-    def sentence_vectors(
-        self, states: Tensor, keys: Tensor, sentences: Sentences, selection: Selection
-    ) -> Tensor | None:
-        """(B, H, N, K) one vector per sentence for the queries, in the modes that have one; from (B, S, D) states."""
+    def vectors(self, states: Tensor, keys: Tensor, sentences: Sentences, selection: Selection) -> Tensor | None:
+        """What `select` compares queries with: (B, H, N, K) one vector per sentence, or in mode "ideal" all keys."""
         match selection.mode:
+            case "ideal":
+                return keys
             case "approx":
                 return self.sentence_keys(sentences.encoded)
             case "mean_key":  # W is linear: it maps the mean state to the mean key
@@ -136,7 +136,6 @@ class SentenceSparseAttention(nn.Module):
         self,
         hidden: Tensor,
         queries: Tensor,
-        weights: Tensor | None,
         vectors: Tensor | None,
         sentences: Sentences,
         selection: Selection,
@@ -145,8 +144,7 @@ class SentenceSparseAttention(nn.Module):
         """The sentences that each query of target steps `steps` attends to; D13: each beam chooses for itself.
 
         Args:
-            hidden: (B, Q, D), of which `queries` (B, H, Q, K) were made.
-            weights: (B, H, Q, S) attention to all words, of mode "ideal"; vectors: see `sentence_vectors`.
+            hidden: (B, Q, D), of which `queries` (B, H, Q, K) were made; vectors: see the method of that name.
         Returns:
             (B, Q, N) bool; None = all.
         """
@@ -155,7 +153,7 @@ class SentenceSparseAttention(nn.Module):
         membership, exists = sentences.membership, sentences.exists
         match selection.mode:
             case "ideal":
-                scores = saliency(weights, membership)
+                scores = saliency(word_attention(queries, vectors, sentences.is_word), membership)
             case "random":
                 scores = random_scores(sentences.ids, exists.size(1), self.layer, steps, selection.seed)  # (B, T, N)
                 scores = scores.repeat(1, hidden.size(1) // len(steps), 1).unsqueeze(1)  # beams and heads share a draw

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import BartConfig, DynamicCache, EncoderDecoderCache
 
-from .attention import FULL, SentenceSparseAttention, word_attention
+from .attention import FULL, SentenceSparseAttention
 from .selection import Selection
 from .sentences import Sentences
 
@@ -21,7 +21,7 @@ class LayerMemory(NamedTuple):
     """What one decoder layer keeps of the documents."""
 
     keys_values: Tensor  # (B, S, 2, D): key and value of a word side by side, so that one gather fetches both
-    vectors: Tensor | None  # (B, H, N, K), see `SentenceSparseAttention.sentence_vectors`
+    vectors: Tensor | None  # see `SentenceSparseAttention.vectors`
 
 
 class SourceCache(EncoderDecoderCache):
@@ -56,7 +56,7 @@ class FastAttention(SentenceSparseAttention):
         """What does not depend on the query, from the encoder states (B, S, D)."""
         keys_values = torch.stack([self.k_proj(states), self.v_proj(states)], 2)
         keys = self.split(keys_values[:, :, 0])
-        return LayerMemory(keys_values, self.sentence_vectors(states, keys, sentences, selection))
+        return LayerMemory(keys_values, self.vectors(states, keys, sentences, selection))
 
     def decode_step(self, hidden_states: Tensor, cache: SourceCache) -> Tensor:
         """(B * W, 1, D) -> (B * W, 1, D)."""
@@ -66,19 +66,12 @@ class FastAttention(SentenceSparseAttention):
         # Beams of a source stand side by side: they become queries to one memory.
         hidden = hidden_states.reshape(len(cache.lengths), -1, hidden_states.size(-1))  # (B, W, D)
         queries = self.scaled_queries(hidden)  # (B, H, W, K)
-        keep = self.choose(hidden, queries, cache, steps)
+        keep = self.select(hidden, queries, memory.vectors, cache.sentences, cache.selection, steps)
         if keep is None:
             context = self.attend_all(queries, memory, cache.keep_words)
         else:
             context = self.attend_gathered(queries, memory, keep, cache)
         return self.join(context).reshape(hidden_states.shape)
-
-    def choose(self, hidden: Tensor, queries: Tensor, cache: SourceCache, steps: range) -> Tensor | None:
-        """`select` from a cache: (B, W, N) bool; None = all sentences."""
-        memory, sentences, weights = cache.memories[self.layer], cache.sentences, None
-        if cache.selection.mode == "ideal":
-            weights = word_attention(queries, self.split(memory.keys_values[:, :, 0]), sentences.is_word)
-        return self.select(hidden, queries, weights, memory.vectors, sentences, cache.selection, steps)
 
     def attend_all(self, queries: Tensor, memory: LayerMemory, keep_words: Tensor | None) -> Tensor:
         """Attention to all words of the sources: (B, H, W, K); keep_words: (B, 1, 1, S) bool, None = no padding."""

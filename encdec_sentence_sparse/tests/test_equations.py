@@ -130,8 +130,9 @@ def test_eq6_heads_are_averaged_before_the_top_r():
     assert word.argmax(-1).unique().tolist() == [0, 1, 2]
     ids, attention = torch.arange(4).unsqueeze(0), rough_model().attentions[0]  # sentences of one word
     one = sentences_of(ids, torch.ones_like(ids))
-    hidden, queries = torch.zeros(1, 1, 16), torch.zeros(1, 3, 1, 4)
-    keep = attention.select(hidden, queries, word, None, one, Selection("ideal", 1), range(1))
+    query = torch.tensor([1.0, 0, 0, 0]).expand(1, 3, 1, 4)
+    keys = query * word.clamp_min(1e-9).log().transpose(2, 3)  # (1, 3, 4, 4): q . k is the logarithm
+    keep = attention.select(torch.zeros(1, 1, 16), query, keys, one, Selection("ideal", 1), range(1))
     assert keep[0, 0].tolist() == [False, False, False, True]
 
 

@@ -105,10 +105,11 @@ def test_d13_each_beam_chooses_for_itself(model, documents, mode):
     cache = model.project(states, documents["sentence_ids"], documents["attention_mask"], Selection(mode, r=1))
     attention, hidden = model.attentions[0], torch.randn(3, 4, 16)  # 4 beams that ask for different things
     queries, memory, sentences = attention.scaled_queries(hidden), cache.memories[0], cache.sentences
-    keep = attention.choose(hidden, queries, cache, range(1))
+    rest = (memory.vectors, sentences, cache.selection, range(1))
+    keep = attention.select(hidden, queries, *rest)
     assert not torch.equal(keep, keep[:, :1].expand_as(keep)) and (keep.sum(-1) == 1).all()
     for beam in range(4):
-        alone = attention.choose(hidden[:, beam : beam + 1], queries[:, :, beam : beam + 1], cache, range(1))
+        alone = attention.select(hidden[:, beam : beam + 1], queries[:, :, beam : beam + 1], *rest)
         assert torch.equal(alone, keep[:, beam : beam + 1])
     keys, values = (attention.split(part) for part in memory.keys_values.unbind(2))
     if mode == "ideal":
