@@ -32,6 +32,7 @@ from .loading import begin, load_run
 from .model import Summarizer, extraction_loss
 
 SAME = 0.95  # a model that takes the same positions in this share of the documents does not read them
+READS = 0.05  # nor does one whose loss rises by less than this when units are exchanged
 
 
 def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
@@ -142,8 +143,8 @@ def print_end(out: Path, log: Sequence[dict], others: dict[str, float]) -> None:
     if best["same_positions"] >= SAME:
         share, places = f"{best['same_positions']:.0%}", ", ".join(map(str, best["positions"]))
         print(f"it takes the units {places} of {share} of the documents, so it does not read them: train on more data")
-    elif next(iter(others.values())) - best["validation_loss"] < 0.01:
-        print("it does not read its units: train longer, on more data, or with another --encoder")
+    elif next(iter(others.values())) - best["validation_loss"] < READS:
+        print("it hardly reads its units: give it a pretrained --encoder, or train on more data")
     if log[0]["documents_cut"]:
         print(f"{log[0]['documents_cut']} of {log[0]['documents']} training documents were cut to what it can read")
     print(f"next: python -m {__package__}.evaluate {out}")

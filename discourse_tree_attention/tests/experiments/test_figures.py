@@ -1,7 +1,5 @@
 """Figures: the numbers that are drawn are those of the tree and of the table."""
 
-import csv
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,7 @@ pytest.importorskip("shared")
 pytest.importorskip("matplotlib")
 
 from ...experiments import figures
-from ...experiments.figures import figure_4, figure_5, figure_claims, figure_low_resource, read_table
+from ...experiments.figures import figure_4, figure_5, figure_claims
 from ...formats import read_dis, read_tree
 from ...matrices import c_tree, c_tree_nuclearity, d_tree
 from ..test_documents import TREE
@@ -51,31 +49,3 @@ def test_claims_are_the_papers_and_ours():
     assert ours == [[2.0, 4.0], [3.0, 4.2]]
     papers = [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "D"]
     assert papers == [-0.16, -0.07, 0.23, 0.87, 0.54]
-
-
-def test_low_resource_has_a_curve_for_each_attention(tmp_path):
-    """Section 5.2: means with their intervals at each number of documents, whatever their order in the file."""
-    row = {
-        "system": "",
-        "minus": "",
-        "metric": "rouge1",
-        "value": 2,
-        "low": 1,
-        "high": 4,
-        "seeds_low": "",
-        "seeds_high": "",
-    }
-    over_seeds = {"system": "d_tree-n20", "minus": "dot-n20", "low": "", "high": "", "seeds_low": 1, "seeds_high": 4}
-    with (tmp_path / "x.csv").open("w") as file:
-        writer = csv.DictWriter(file, list(row))
-        writer.writeheader()
-        for system, value in (("d_tree-n100", 2.5), ("d_tree-n20", 3.0), ("dot-n20", 2.0), ("Lead", 1.0)):
-            writer.writerows([row | {"system": system, "value": value}, row | {"system": system, "metric": "auc"}])
-        writer.writerow(row | over_seeds)
-    table = read_table(tmp_path / "x.csv")
-    assert table["d_tree-n20", "dot-n20"] == VALUE and len(table) == 5
-    (axes,) = figure_low_resource(table, "toy").axes
-    tree, dot = axes.containers
-    np.testing.assert_allclose(tree[0].get_xydata(), [[20, 3.0], [100, 2.5]], rtol=0.02)
-    np.testing.assert_allclose(dot[0].get_xydata(), [[20, 2.0]], rtol=0.02)
-    assert [segment[:, 1].tolist() for segment in tree[2][0].get_segments()] == [[1.0, 4.0], [1.0, 4.0]]

@@ -15,7 +15,7 @@ from ...experiments.parse import main
 from ...formats import read_dis, read_tree
 from ...trees import Node, leaves, nodes
 from ..reference_trees import random_tree
-from ..test_trees import GUM_STYLE, shape
+from ..test_trees import shape
 
 EDUS = ["Officials said", "that a storm hit the town on Monday.", "Nobody was hurt."]
 
@@ -92,15 +92,13 @@ def test_edus_are_spelled_as_the_text_in_whole_words():
 
 
 def test_dis_is_written_as_it_is_read():
-    assert values(read_dis(write_dis(read_dis(GUM_STYLE)))) == values(read_dis(GUM_STYLE))
-    alone = Node(1, 1, None, text="Alone .")
-    assert values(read_dis(write_dis(alone))) == values(read_nltk(Tree("n/a", ["Alone ."]))) == values(alone)
     for seed in range(5):
         tree = random_tree(np.random.default_rng(seed), 2 + 8 * seed)
         assert values(read_dis(write_dis(tree))) == values(tree)
-    for text in ("a _! b", "a <P>", "a  b", " a", "a\nb"):
-        with pytest.raises(ValueError, match="EDU 1 cannot stand in a .dis file"):
-            write_dis(Node(1, 1, None, text=text))
+    alone = Node(1, 1, None, text="Alone .")
+    assert values(read_dis(write_dis(alone))) == values(read_nltk(Tree("n/a", ["Alone ."]))) == values(alone)
+    with pytest.raises(ValueError, match="EDU 1 cannot stand in a .dis file"):
+        write_dis(Node(1, 1, None, text="a _! b"))
 
 
 def test_a_corpus_is_prepared_and_gone_on_with(tmp_path, monkeypatch, capsys):
