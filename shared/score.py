@@ -92,9 +92,10 @@ def describe(of: Measure, minus: Measure | None = None, paired: bool = True) -> 
 
     row = dict.fromkeys(("value", "low", "high"), float(statistic(every)))
     row |= dict.fromkeys(("p", "seeds_low", "seeds_high", "seeds"))
-    if n > 1:
+    is_number = n > 1 and np.isfinite(row["value"])  # the share of nothing is none
+    if is_number:
         row["low"], row["high"] = bootstrap((every,), statistic, method="percentile", **settings).confidence_interval
-    if minus and n > 1 and len(of.counts) == len(minus.counts):
+    if minus and is_number and len(of.counts) == len(minus.counts):
         both = join([of, minus], axis=1)  # documents 0 to n-1, and n to 2n-1
         settings |= {"permutation_type": "samples"}
         swaps = permutation_test((every, every + n), lambda a, b, axis: both.value(a) - both.value(b), **settings)
@@ -162,7 +163,8 @@ def report(rows: Sequence[dict], csv_file: TextIO | None = None) -> None:
                 if row["minus"] == base and row["metric"] in shown:
                     cell = {"difference" if base else "mean": row["value"], "low": row["low"], "high": row["high"]}
                     line = lines.setdefault(row["system"], {f"minus {base}" if base else "system": row["system"]})
-                    line[row["metric"]] = cell | ({} if row["p"] is None else {"p": row["p"]})
+                    cell |= {} if row["p"] is None else {"p": row["p"]}
+                    line[row["metric"]] = cell if np.isfinite(row["value"]) else None
             print(rouge.table(list(lines.values())), end="\n\n")
     print(f"means over seeds, 95 % intervals over documents; {signature(rows)}")
     if csv_file:
