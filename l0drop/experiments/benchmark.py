@@ -7,7 +7,7 @@ A decode is encoder, gates, compression and beam search, without --runs of ten s
 paper's size and gates that close the paper's share of the positions. Peers: `generate` of `transformers` and, where it
 is installed, CTranslate2, with a BART of our sizes, all in float32; "packed": each weight is laid out once as oneDNN
 wants it. A number is the median over the rounds, a ratio the median of the ratios within rounds, each with its interval
-(`timing.spread`). On one thread of the CPU seconds are CPU seconds; freed memory stays with the process for all sides.
+(`timing.spread`). On the CPU seconds are CPU seconds of one thread; freed memory stays with the process for all sides.
 """
 
 import copy
@@ -67,7 +67,6 @@ class Options:
     csv: Path | None = None  # File for every number.
     overwrite: bool = False  # Replace that file.
     quick: bool = False  # Take a tiny model and sources: does it run, nothing more.
-    threads: Positive = 1  # Threads of the CPU.
     device: str = "cpu"  # Device of torch; packed weights and CTranslate2 are for the CPU alone.
 
 
@@ -123,7 +122,7 @@ def make_bart(config: ModelConfig):
     )).eval()  # fmt: skip
 
 
-def make_translator(bart, threads: int):
+def make_translator(bart):
     """CTranslate2's engine of a BART."""
     import ctranslate2
     from tokenizers import Tokenizer, models
@@ -138,10 +137,10 @@ def make_translator(bart, threads: int):
         tokenizer = Tokenizer(models.WordLevel(words, unk_token="w3"))
         PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(folder)
         path = ctranslate2.converters.TransformersConverter(folder).convert(f"{folder}/engine")
-        return ctranslate2.Translator(path, compute_type="float32", inter_threads=1, intra_threads=threads)
+        return ctranslate2.Translator(path, compute_type="float32", inter_threads=1, intra_threads=1)
 
 
-def make_sides(config: ModelConfig, shape: Shape, device: str = "cpu", threads: int = 1) -> dict[str, Callable]:
+def make_sides(config: ModelConfig, shape: Shape, device: str = "cpu") -> dict[str, Callable]:
     """Name -> a whole decode, which returns the tokens of an output."""
     source = torch.randint(4, config.vocabulary, (shape.sources, shape.length))
     source[:, -1] = 2  # </s> of both
@@ -151,7 +150,7 @@ def make_sides(config: ModelConfig, shape: Shape, device: str = "cpu", threads: 
 
     def make(engine: str, *how: str) -> Callable[[], int]:
         if engine == "CTranslate2":
-            translator = make_translator(copy.deepcopy(bart), threads)
+            translator = make_translator(copy.deepcopy(bart))
             lengths = {"min_decoding_length": tokens, "max_decoding_length": tokens, "max_input_length": 0}
             translate = partial(translator.translate_batch, words, max_batch_size=0, beam_size=BEAM, **lengths)
             return lambda: len(translate()[0].hypotheses[0])
@@ -190,7 +189,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
     find_device(options.device)
     keep_memory()
-    torch.set_num_threads(options.threads)
+    torch.set_num_threads(1)
     torch.manual_seed(0)
     config, rows, rounds = ModelConfig(**TINY if options.quick else {}), [], (options.repeats, 0, options.device)
     with open_output(options.csv, options.overwrite) as file:
@@ -204,14 +203,14 @@ def main(arguments: list[str] | None = None) -> None:
         for shape in (
             [] if options.runs else [QUICK] if options.quick else [SHAPES[length] for length in options.shapes]
         ):
-            sides = make_sides(config, shape, options.device, options.threads)
+            sides = make_sides(config, shape, options.device)
             lengths = {name: decode() for name, decode in sides.items()}
             assert set(lengths.values()) == {shape.tokens}, lengths
             timed = ratios(time_rounds(sides, *rounds), ("generate", "CTranslate2", "expanded"))
             rows += [{"S": shape.length, "T": shape.tokens} | row for row in timed]
         print(table(rows))
         if options.csv:
-            run = {"device": options.device, "threads": options.threads, "repeats": options.repeats}
+            run = {"device": options.device, "repeats": options.repeats}
             write_csv(file, [row | run | {"torch": torch.__version__} for row in rows])
 
 

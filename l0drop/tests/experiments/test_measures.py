@@ -9,10 +9,7 @@ import torch
 
 pytest.importorskip("shared")
 
-from shared.data import load  # noqa: E402
-
 from ...experiments.entmax import fine_tune, with_entmax  # noqa: E402
-from ...experiments.kinds import pruned_by_kind  # noqa: E402
 from ...experiments.measures import (  # noqa: E402
     attention_maps,
     encode_all,
@@ -146,17 +143,6 @@ def test_places_in_words_by_hand():
         "space", "0.0-0.2", "0.2-0.4", "0.4-0.6", "0.6-0.8", "0.8-1.0", "0.8-1.0",
         "space", "0.0-0.2", "0.8-1.0", "alone", "space", "alone",
     ]  # fmt: skip
-
-
-def test_pruned_by_kind_counts_every_token_of_its_sentence(whole):
-    """Given gates: a kind's share is that of the tokens of its sentences, EOS not among them."""
-    run, stories = load_run(whole["scratch"]), load("toy:count=4,seed=9", "test")
-    run.model.l0drop[0].forward = lambda states: (states, (torch.arange(states.size(1)) % 3 > 0).float()[None], None)
-    counts = pruned_by_kind(run, stories)
-    tokens = [item.source for item in (run.encode(stories)[i] for i in range(len(stories)))]
-    assert sum(total for _, total in counts.values()) == sum(len(source) - 1 for source in tokens)
-    assert sum(pruned for pruned, _ in counts.values()) == sum((len(source) + 1) // 3 for source in tokens)
-    assert set(counts) == {kind for story in stories for kind in story.kinds}
 
 
 @pytest.fixture
