@@ -1,6 +1,8 @@
 """Attention types, encoder and summariser: against loops, in the limits, and their parameter counts."""
 
 import math
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -258,3 +260,14 @@ def test_tree_attention_types_are_those_of_matrices():
     from ..matrices import MATRICES
 
     assert TREES == tuple(MATRICES) and set(TREES) < set(ATTENTIONS)
+
+
+def test_the_readmes_example_runs():
+    readme = Path(__file__).resolve().parents[1] / "README.md"
+    (block,) = re.findall(r"```python\n(.*?)```", readme.read_text(encoding="utf-8"), flags=re.DOTALL)
+    names: dict = {}
+    block = block.replace("from discourse_tree_attention.", f"from {__package__.removesuffix('.tests')}.")
+    exec(block.replace('"discourse_tree_attention/', f'"{readme.parent.as_posix()}/'), names)
+    # EDU 2 of storm.dis is a Nucleus in a Nucleus: 1 + 2 + 2 constituents with itself, 1 + 2 with EDU 1.
+    torch.testing.assert_close(names["matrix"][0, 1], torch.tensor([3.0, 5, 1, 1, 1, 1]) / 12)
+    assert names["scores"].shape == (1, 6) and names["scores"].isfinite().all()
