@@ -119,7 +119,7 @@ PRESETS = {
     "paper-char-finetune": FINETUNE | dict(init="a run of --preset paper-char", l0_weight=0.02),  # Table 1
     "paper-cnndm": PAPER | dict(data="cnn_dailymail", max_source=400, residual_dropout=0.5, attention_dropout=0.3,
                                 steps=80_000),  # Appendix A
-    "paper-cnndm-finetune": FINETUNE | dict(init="a run of --preset paper-cnndm", steps=20_000),  # Section 5
+    "paper-cnndm-finetune": FINETUNE | dict(init="a run of --preset paper-cnndm", steps=20_000),  # Section 6
     "paper-wikisum": PAPER | dict(data="wikisum", max_source=2048, steps=100_000),  # Appendix A; a folder of JSONL
 }  # fmt: skip
 

@@ -244,7 +244,7 @@ BASE = dict(
     gate_start=0.0, mask_closed_in_training=False, l0_start=0, seed=0, positions=4096, accumulate=1,
 )  # fmt: skip
 NEWS = BASE | dict(attention_dropout=0.3, residual_dropout=0.5)
-PAPERS = {  # Appendix A; Section 5 for fine-tuning and characters; lambda of Table 1; Section 6 from scratch
+PAPERS = {  # Appendix A; Section 5 for characters; Section 6 for fine-tuning and from scratch; lambda of Table 1
     "paper": BASE | dict(data="wmt14-en-de", l0drop="none", steps=300_000, length_penalty=0.6, units="bpe"),
     "paper-scratch": BASE | dict(l0drop="output", l0_weight=0.2, l0_warmup=200_000, steps=300_000),
     "paper-finetune": BASE | dict(l0drop="output", l0_weight=0.3, l0_warmup=0, steps=50_000, units="bpe"),
