@@ -38,4 +38,5 @@ run train --out $R/char-longer "${F[@]}"
 for l in 0.1 0.3; do run train --out $R/char-$l "${F[@]}" --l0drop output --l0-weight $l; done
 run evaluate $R/char-longer $R/char-base $R/char-0.3 $R/char-0.1 --split test_2016_flickr --csv $OUT/characters.csv
 run experiments.benchmark --runs $R/char-longer $R/char-0.1 --split test_2016_flickr   # Table 1's 1.20x
-run experiments.figures --run $R/char-0.1 --baseline $R/char-longer --out $OUT/characters --split test_2016_flickr
+run experiments.figures --run $R/char-0.1 --baseline $R/char-longer --out $R/characters --split test_2016_flickr
+cp $R/characters/figure_6.csv $OUT/
