@@ -25,12 +25,8 @@ PACKAGES = {
     "shared": "data, toy corpus, scores, timing, run folders",
 }
 PAPERS = [name for name in PACKAGES if name != "shared"]
-# What a package's tests try if it is there, beyond its requirements.
-OPTIONAL = {
-    "shared": ["datasets", "aclsum"],
-    "diminishing_attention": ["bert-score", "POT", "aclsum"],  # Table 2, data
-    "discourse_tree_attention": ["rst2dep", "depedit"],  # another conversion of trees, to compare with
-}
+# What the tests of `shared` try if it is there, beyond its requirements.
+OPTIONAL = ["datasets", "aclsum"]
 # Of a copied package without `shared`: the modules that must not want it are imported, the commands say what they want.
 IMPORT_ALONE = """
 import importlib, pathlib, subprocess, sys
@@ -129,7 +125,7 @@ def register_tests(name: str) -> None:
     """Register the session that tests one package."""
 
     def tests(session: nox.Session) -> None:
-        install(session, *requirements(name), "pytest", *OPTIONAL.get(name, []))
+        install(session, *requirements(name), "pytest", *(OPTIONAL if name == "shared" else []))
         session.run("python", "-m", "pytest", f"{name}/tests", *session.posargs, env=TEST_ENV)
 
     tests.__doc__ = f"Test {name}: {PACKAGES[name]}. What follows -- goes to pytest."
@@ -169,8 +165,7 @@ def standalone(session: nox.Session, package: str) -> None:
 @nox.session(default=False)
 def together(session: nox.Session) -> None:
     """Run the tests of all packages in one process, in both orders: none leaves anything behind for the next."""
-    optional = [name for names in OPTIONAL.values() for name in names]
-    install(session, *(argument for name in PACKAGES for argument in requirements(name)), "pytest", *optional)
+    install(session, *(argument for name in PACKAGES for argument in requirements(name)), "pytest", *OPTIONAL)
     folders = [f"{name}/tests" for name in PACKAGES]
     for order in (folders, folders[::-1]):
         session.run("python", "-m", "pytest", *order, *session.posargs, env=TEST_ENV)
