@@ -108,7 +108,7 @@ def ranking(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float] | Non
 
 def check_runs(runs: dict[str, Run]) -> None:
     """ValueError where runs cannot stand in one table, or one system has runs of different models."""
-    if len({(c.level, c.right_nuclei, c.data, c.folds) for c, *_ in runs.values()}) != 1:
+    if len({(c.level, c.right_nuclei, c.data, c.folds) for c, *_ in runs.values()}) > 1:
         raise ValueError("runs of one table need the same --level, --right-nuclei, --folds and data (or say --data)")
     first: dict[str, TrainConfig] = {}
     for name, (config, *_) in runs.items():
@@ -130,6 +130,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         config, model, encoder = load_run(path)
         config = replace(config, data=options.data, folds=0) if options.data else config
         runs[path.name] = Run(config, model.to(device), encoder.to(device))
+    if not runs or len(runs) < len(options.runs):
+        raise ValueError("give at least one run folder, and none twice: their names must differ")
     check_runs(runs)
     if config.folds and (options.limit or options.split not in ("validation", "test")):
         raise ValueError("runs with --folds are tested on their own fold: --split test or validation, no --limit")

@@ -52,9 +52,9 @@ def read_dis(text: str, where: str = "tree") -> Node:
 def dis_item(items: list, place: str) -> Node | tuple[str, object]:
     """What stood in one pair of brackets: a node, or a property of one as (name, value)."""
     match items:
-        case ["span", str(first), str(last)] if is_number(first) and is_number(last):
+        case ["span", str(first), str(last)] if (first + last).isdecimal():
             return "span", (int(first), int(last))
-        case ["leaf", str(number)] if is_number(number):
+        case ["leaf", str(number)] if number.isdecimal():
             return "span", (int(number), int(number))
         case ["rel2par", str(relation)]:
             return "relation", relation  # which nothing here reads
@@ -72,11 +72,6 @@ def dis_item(items: list, place: str) -> Node | tuple[str, object]:
             raise ValueError(f"{place}: span {first}-{last} has children that cover {node.first}-{node.last}")
     said = " ".join(item if isinstance(item, str) else "(...)" for item in items)
     raise ValueError(f"{place}: '( {said[:60]} )' is no node (Root, Nucleus, Satellite), span, leaf, rel2par or text")
-
-
-def is_number(text: str) -> bool:
-    """Whether a text can be the number of an EDU."""
-    return text.isdecimal() and len(text) < 10
 
 
 def clean(text: str) -> str:
