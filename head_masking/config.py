@@ -33,8 +33,8 @@ class TrainConfig:
 
     model: str = ""  # Name or folder of a BART to start from; empty makes a small one (paper: facebook/bart-large).
     vocabulary: Annotated[int, Interval(ge=260, le=10**6)] = 4000  # Subwords of the small BART.
-    width: Size = 128  # Width of the small BART's states.
-    feed_forward: Size = 512  # Inner width of its feed-forward layers.
+    width: Size = 64  # Width of the small BART's states.
+    feed_forward: Size = 256  # Inner width of its feed-forward layers.
     positions: Size = 1024  # Longest source or summary that it can read, in tokens.
     dropout: Share = 0.1  # Dropout of the small BART; a loaded model has its own.
     label_smoothing: Share = 0.0  # Share of the probability spread over all tokens (fairseq's instructions: 0.1).
@@ -48,15 +48,15 @@ class TrainConfig:
 
     # Optimisation
 
-    steps: Positive = 1000  # Updates at most.
-    batch_size: Positive = 32  # Documents of a micro-batch of one process.
+    steps: Positive = 1500  # Updates at most.
+    batch_size: Positive = 16  # Documents of a micro-batch of one process.
     accumulate: Positive = 1  # Micro-batches for each update and process.
-    learning_rate: Share = 1e-3  # Highest rate (Appendix A: 5e-4 for the tagger, fairseq's 3e-5 for BART).
+    learning_rate: Share = 3e-3  # Highest rate (Appendix A: 5e-4 for the tagger, fairseq's 3e-5 for BART).
     schedule: Schedule = "inverse_sqrt"  # How the rate falls after the warm-up (released code: polynomial).
-    warmup: Positive = 100  # Updates in which the rate rises.
+    warmup: Positive = 200  # Updates in which the rate rises.
     weight_decay: float = 0.0  # Weight decay of AdamW (released code: 0.01).
     clip: float = 1.0  # Highest norm of the gradient; 0 turns it off (released code: 0.1).
-    save_every: int = 100  # Updates between checkpoints, each with a validation; 0 is an epoch.
+    save_every: int = 250  # Updates between checkpoints, each with a validation; 0 is an epoch.
     patience: int = 0  # Stop after so many validations without gain and take the best; 0 never stops, takes the last.
     mixed_precision: Literal["no", "bf16", "fp16"] = "no"  # Precision of the forward pass.
     seed: int = 0  # Seed of weights, order and dropout.
@@ -87,7 +87,16 @@ TAGGER = dict(
 )  # fmt: skip
 PRESETS = {
     "tiny": {},
-    "tagger": dict(task="tagger", steps=1000, learning_rate=5e-4, schedule="constant", save_every=0, patience=2),
+    "tagger": dict(
+        task="tagger",
+        steps=1000,
+        batch_size=32,
+        learning_rate=5e-4,
+        schedule="constant",
+        warmup=100,
+        save_every=0,
+        patience=2,
+    ),  # fmt: skip
     "paper": SUMMARIZER,
     "paper-nyt": SUMMARIZER | dict(data="nyt", steps=30_000),  # Appendix A; data: a folder of JSONL
     # The 2 x 8 batches of 2,048 tokens for XSum are 64 documents of about 500.

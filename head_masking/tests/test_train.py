@@ -233,7 +233,16 @@ def test_presets_hold_the_papers_values():
     )  # fmt: skip
     assert PRESETS == {
         "tiny": {},
-        "tagger": dict(task="tagger", steps=1000, learning_rate=5e-4, schedule="constant", save_every=0, patience=2),
+        "tagger": dict(
+            task="tagger",
+            steps=1000,
+            batch_size=32,
+            learning_rate=5e-4,
+            schedule="constant",
+            warmup=100,
+            save_every=0,
+            patience=2,
+        ),
         "paper": bart,
         "paper-nyt": bart | {"data": "nyt", "steps": 30_000},
         "paper-xsum": bart | {"data": "xsum", "steps": 15_000, "batch_size": 4, "accumulate": 16},

@@ -11,7 +11,7 @@ run() { python -m "head_masking.$1" "${@:2}"; }
 heads() { cat "$R/heads/$1.heads"; }
 run experiments.samsum.data $R "$1"
 T=(--data $R/turns-data --max-source 300 --max-target 80 --vocabulary 6000 --width 192 --feed-forward 768 --positions 300
-  --dropout 0.1 --warmup 400 --save-every 250 --mixed-precision bf16 --resume)
+  --dropout 0.1 --batch-size 32 --learning-rate 1e-3 --warmup 400 --save-every 250 --mixed-precision bf16 --resume)
 W=(--preset tagger --data $R/sam --max-source 512 --batch-size 16 --schedule inverse_sqrt --warmup 50 --save-every 100 --patience 3 --resume)
 M=(--encoder "$E" --learning-rate 1e-4 --train-encoder True --mixed-precision bf16)
 N=(--no-repeat-ngram-size 3)
@@ -36,7 +36,7 @@ python -m shared.score $R/lead.jsonl --csv $OUT/lead.csv
 
 # One seed each from here on, tested on 400 dialogues of the validation split
 run train --out $R/turns "${T[@]}" --steps 3000
-run train --out $R/summarizer --model "$BART-0" --data $R/sam --max-source 300 --max-target 80 --learning-rate 3e-4 --warmup 50 \
+run train --out $R/summarizer --model "$BART-0" --data $R/sam --max-source 300 --max-target 80 --batch-size 32 --learning-rate 3e-4 --warmup 50 \
   --steps 300 --save-every 100 --mixed-precision bf16 --resume
 run train --out $R/minilm "${W[@]}" "${M[@]}" --steps 400
 run train --out $R/minilm-1000 "${W[@]}" "${M[@]}" --examples 1000 --steps 200 --save-every 50

@@ -6,7 +6,7 @@ E="$2" OUT=head_masking/experiments/scitldr R=runs/hm-scitldr
 run() { python -m "head_masking.$1" "${@:2}"; }
 run experiments.scitldr.data "$1" $R
 run train --out $R/sentences --data $R/sentences-data --max-source 400 --max-target 80 --vocabulary 6000 --width 192 --feed-forward 768 \
-  --positions 400 --dropout 0.1 --warmup 400 --save-every 250 --mixed-precision bf16 --steps 2250 --resume
+  --positions 400 --dropout 0.1 --batch-size 32 --learning-rate 1e-3 --warmup 400 --save-every 250 --mixed-precision bf16 --steps 2250 --resume
 W=(--preset tagger --max-source 512 --batch-size 16 --schedule inverse_sqrt --warmup 50 --patience 3 --encoder "$E" --resume)
 M=(--save-every 100 --learning-rate 1e-4 --train-encoder True --mixed-precision bf16 --steps 300)
 run train --out $R/minilm-marked "${W[@]}" --data $R/marked "${M[@]}"

@@ -11,7 +11,8 @@ L=(--learning-rate 1e-3 --schedule inverse_sqrt --warmup 50 --steps 800 --save-e
 T=(--preset tagger --min-run 2 --train-encoder True "${L[@]}")
 for s in 0 1 2; do
   # Table 3: a summariser that does not know what matters, taggers that learned it from n stories.
-  run train --out $R/copies-$s --data $R/facts/0 --vocabulary 1000 --dropout 0 --width 64 --feed-forward 256 --steps 1500 --seed $s --resume
+  run train --out $R/copies-$s --data $R/facts/0 --vocabulary 1000 --dropout 0 --steps 1500 --batch-size 32 \
+    --learning-rate 1e-3 --warmup 100 --save-every 100 --seed $s --resume
   for n in 1000 100 300 4000; do
     run train --out $R/tagger-$n-$s --encoder $R/copies-$s --data $R/facts/1 --examples $n --seed $s "${T[@]}"
   done
