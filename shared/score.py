@@ -6,9 +6,9 @@ python -m shared.score runs/base-1.jsonl runs/base-2.jsonl runs/l0-1.jsonl runs/
 
     {"id": "7", "prediction": "...", "references": [["..."]], "system": "l0", "seed": 1, "pruned": [12, 25]}
 
-Further numbers are the document's own measures: a number counts as it is, a pair [part, whole] as a share in percent
-of all documents together. A value is the mean over the seeds of a system. Its interval is over documents, by the
-percentile bootstrap; a second one is over seeds, by Student's t. p is that of approximate randomisation.
+Further numbers are the document's own measures; a pair [part, whole] is a share in percent of all documents together.
+A value is the mean over a system's seeds. Intervals: over documents by the percentile bootstrap, over seeds by t. p is
+that of approximate randomisation.
 """
 
 import re
@@ -92,8 +92,7 @@ def describe(of: Measure, minus: Measure | None = None, paired: bool = True) -> 
 
     row = dict.fromkeys(("value", "low", "high"), float(statistic(every)))
     row |= dict.fromkeys(("p", "seeds_low", "seeds_high", "seeds"))
-    is_number = n > 1 and np.isfinite(row["value"])  # the share of nothing is none
-    if is_number:
+    if is_number := n > 1 and np.isfinite(row["value"]):  # the share of nothing is none
         row["low"], row["high"] = bootstrap((every,), statistic, method="percentile", **settings).confidence_interval
     if minus and is_number and len(of.counts) == len(minus.counts):
         both = join([of, minus], axis=1)  # documents 0 to n-1, and n to 2n-1
