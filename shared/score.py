@@ -7,8 +7,7 @@ python -m shared.score runs/base-1.jsonl runs/base-2.jsonl runs/l0-1.jsonl runs/
     {"id": "7", "prediction": "...", "references": [["..."]], "system": "l0", "seed": 1, "pruned": [12, 25]}
 
 Further numbers are the document's own measures; a pair [part, whole] is a share in percent of all documents together.
-A value is the mean over a system's seeds. Intervals: over documents by the percentile bootstrap, over seeds by t. p is
-that of approximate randomisation.
+A value is the mean over seeds. Intervals: percentile bootstrap over documents, t over seeds; p: random swaps.
 """
 
 import re
