@@ -17,7 +17,11 @@ for s in 0 1 2; do
   run evaluate "${E[@]}" --split validation --limit 400 --predictions $R/validation
   run evaluate "${E[@]}" --split test --predictions $R/test   # once, after all choices
 done
-for split in validation test; do   # Lead-3: the document's first three turns as its prediction
+LEAD='import json, sys; from shared.data import load; [print(json.dumps(dict(id=e.id, prediction="\n".join(e.document[:3]),
+  references=e.references, system="lead-3", seed=0))) for e in load(sys.argv[1], sys.argv[2], int(sys.argv[3]))]'
+for split in validation test; do
+  mkdir -p $R/$split
+  python -c "${LEAD//$'\n'/}" "$1" $split $([ $split = test ] && echo 819 || echo 400) > $R/$split/lead-3.jsonl
   python -m shared.score $R/$split/*.jsonl --csv $OUT/$split.csv --overwrite \
-    --minus base.full base.mean_key.r2 base.random.r2 control.full control.approx.r2 kl.approx.r2
+    --minus lead-3 base.full base.mean_key.r2 base.random.r2 control.full control.approx.r2 kl.approx.r2
 done
