@@ -224,4 +224,6 @@ def portable(session: nox.Session, cpu: str) -> None:
 def bench(session: nox.Session) -> None:
     """Measure the costs that a package's paper claims, all sides in one run: nox -s bench -- l0drop."""
     name, rest = chosen_package(session)
+    if not (ROOT / name / "experiments" / "benchmark.py").exists():
+        session.error(f"{name} has no benchmark: its paper reports no time")
     session.run(package_python(session, name), "-m", f"{name}.experiments.benchmark", *rest, external=True)
