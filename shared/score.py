@@ -163,7 +163,8 @@ def report(rows: Sequence[dict], csv_file: TextIO | None = None) -> None:
                     line = lines.setdefault(row["system"], {f"minus {base}" if base else "system": row["system"]})
                     cell |= {} if row["p"] is None else {"p": row["p"]}
                     line[row["metric"]] = cell if np.isfinite(row["value"]) else None
-            print(rouge.table(list(lines.values())), end="\n\n")
+            if lines:
+                print(rouge.table(list(lines.values())), end="\n\n")
     print(f"means over seeds, 95 % intervals over documents; {signature(rows)}")
     if csv_file:
         write_csv(csv_file, rows)

@@ -30,7 +30,7 @@ def table(rows: list[dict]) -> list[dict]:
     for row in map(by_seed, rows):
         group = groups.setdefault(row["system"].split("+")[0], {})
         group[row["system"], row["id"]] = row  # of outputs that several files hold, one
-    return [row for group in groups.values() for row in score(list(group.values()))]
+    return [row for plain, group in groups.items() for row in score(list(group.values()), minus=[plain])]
 
 
 def means(table: list[dict]) -> list[dict]:

@@ -54,7 +54,7 @@ def test_each_seed_and_set_of_heads_stands_by_itself():
         reference = {"id": "1", "references": [["red cats"]], "heads": heads}
         return reference | {"system": system, "seed": seed, "prediction": text}
 
-    rows = [row("s", 0, "red mice"), row("s+t", 0, "red cats", "2:0"), row("s+oracle", 0, "red", "2:0")]
+    rows = [row("s+t", 0, "red cats", "2:0"), row("s", 0, "red mice"), row("s+oracle", 0, "red", "2:0")]
     rows += [row("s", 1, "red cats"), row("s+t", 1, "dogs", "2:1"), row("s", 1, "red cats")]  # one is in two files
     table = seeds.table(rows)
     gains = {row["system"]: row["value"] for row in table if row["minus"] and row["metric"] == "rouge1"}
