@@ -28,3 +28,8 @@ measures plain_test && table plain_test_measured scitldr_titles_test
 run evaluate "${RUNS[@]}" --split test "${SECTION_4_2[@]}" --predictions $R/section_4_2_test
 table section_4_2_test scitldr_titles_section_4_2_test
 run evaluate "${RUNS[@]}" --data aclsum --split test --predictions $R/aclsum && table aclsum aclsum_titles
+# A minimum length of 62 % and of about 100 % of the references' mean, in tokens with the end.
+for m in 6 9; do
+  run evaluate $R/more-? $R/cov-? $R/dim-? --max-length 30 --lead 1 --split validation --min-length $m --predictions $R/min_$m
+  table min_$m scitldr_titles_min_$m
+done
