@@ -115,8 +115,7 @@ def score(rows: Sequence[dict], metric: str = "rouge", minus: Sequence[str] = ()
         metric: "rouge", "bleu" (bleu_lc: in lower case), or "none".
     Returns:
         per system and measure, and per difference: system, minus, metric, what `describe` gives, documents.
-    Raises:
-        ValueError: other documents or other references, a measure that a document lacks, an unknown system.
+    Raises ValueError: other documents or other references, a measure that a document lacks, an unknown system.
     """
     runs: dict = {}
     for row in rows:
