@@ -288,7 +288,7 @@ def test_a_run_whose_gates_are_all_open_or_closed_says_so(tmp_path, capsys):
     for weight, said in ((1e-6, "every gate is open"), (30.0, "every gate is closed")):
         config = replace(FAST, l0_weight=weight, gate_start=3.0 if weight < 1 else -3.0)
         train(config, tmp_path / str(weight))
-        assert said in capsys.readouterr().out and training.REMEDY
+        assert f"{said}: {training.REMEDY}" in capsys.readouterr().out
     train(replace(FAST, l0drop="none"), tmp_path / "base")
     assert "every gate" not in capsys.readouterr().out
 
