@@ -97,21 +97,21 @@ def read_texts(paths: Sequence[str | os.PathLike] = ()) -> list[Example]:
 
 
 @functools.cache
-def _sentence_splitter() -> Callable[[str], list[str]]:
-    """NLTK's splitter where its punkt data is there, else a rule: cut after . ! or ? before a blank."""
+def sentence_splitter() -> tuple[str, Callable[[str], list[str]]]:
+    """Name and function: NLTK's where its punkt data is there, else a rule: cut after . ! or ? before a blank."""
     try:
         import nltk  # half a second, paid only by who splits
 
         nltk.sent_tokenize("")
-        return nltk.sent_tokenize
+        return "NLTK's punkt", nltk.sent_tokenize
     except (ImportError, LookupError):
-        return lambda text: re.split(r"(?<=[.!?])\s+", text.strip())
+        return "rule", lambda text: re.split(r"(?<=[.!?])\s+", text.strip())
 
 
 def split_sentences(text: str) -> list[str]:
-    """Sentences of a text: NLTK's where its punkt data is there, else cut after . ! or ? before a blank."""
+    """Sentences of a text as `sentence_splitter` finds them."""
     sentences, end = [], 0
-    for sentence in _sentence_splitter()(text) or [text]:
+    for sentence in sentence_splitter()[1](text) or [text]:
         start = text.index(sentence, end)
         if sentences and start == end:  # NLTK cuts "stop.(Next" too, but a word stays whole
             sentences[-1] += sentence

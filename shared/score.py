@@ -20,7 +20,7 @@ import numpy as np
 import tyro
 
 from . import bleu, rouge
-from .data import open_output, read_jsonl, split_sentences, write_csv
+from .data import open_output, read_jsonl, sentence_splitter, split_sentences, write_csv
 from .run import one_line_errors, read_flags
 
 SAMPLES = {"mean": 10_000, "share": 10_000, "bleu": 1000}  # resamples of an interval, random swaps of a test
@@ -174,7 +174,7 @@ def signature(rows: Sequence[dict]) -> str:
     n, metrics = rows[0]["documents"], {row["metric"] for row in rows}
     if "bleu" in metrics:
         return f"{bleu.signature()} | n {n}"
-    return rouge.signature(n) if "rouge1" in metrics else f"n {n}"
+    return f"{rouge.signature(n)} | sentences by {sentence_splitter()[0]}" if "rouge1" in metrics else f"n {n}"
 
 
 @dataclass

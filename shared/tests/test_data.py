@@ -373,13 +373,14 @@ def splitter(request, monkeypatch):
     if request.param == "rule without nltk":
         monkeypatch.setitem(sys.modules, "nltk", None)
     monkeypatch.setattr(socket, "socket", None)  # no network
-    data._sentence_splitter.cache_clear()
+    data.sentence_splitter.cache_clear()
     yield request.param
-    data._sentence_splitter.cache_clear()
+    data.sentence_splitter.cache_clear()
 
 
 def test_sentences_end_at_full_stops_and_no_word_is_cut(splitter):
     assert data.split_sentences("One two.  Three? Four!\nFive") == ["One two.", "Three?", "Four!", "Five"]
+    assert data.sentence_splitter()[0] == ("NLTK's punkt" if splitter == "punkt" else "rule")
     assert data.split_sentences("no end") == ["no end"] and data.split_sentences("") == [""]
     text = 'He said "go."(Then he left.) It was 3.14 at x.y. Yes...No. A . B'
     assert " ".join(data.split_sentences(text)).split() == text.split()

@@ -152,9 +152,11 @@ def test_bleu_is_sacrebleus():
     assert "case:mixed" in score.signature(table) and f"version:{sacrebleu.__version__}" in score.signature(table)
 
 
-def test_the_signature_is_the_metrics_own():
+def test_the_signature_is_the_metrics_own_and_says_who_split_sentences(monkeypatch):
     table = score.score(rows(texts=TEXTS), "rouge")
-    assert rouge.signature(4) in score.signature(table)
+    for name in ("NLTK's punkt", "rule"):
+        monkeypatch.setattr(score, "sentence_splitter", lambda name=name: (name, str.splitlines))
+        assert score.signature(table) == f"{rouge.signature(4)} | sentences by {name}"
 
 
 # What is refused
