@@ -166,9 +166,9 @@ class Batches:
     def __iter__(self) -> Iterator[list[int]]:
         for epoch in count():
             rng = np.random.default_rng((self.seed, epoch))
-            by_length = np.argsort(self.lengths * rng.uniform(0.8, 1.2, len(self.lengths)), kind="stable").tolist()
-            batches = [by_length[i : i + self.batch_size] for i in range(0, len(by_length), self.batch_size)]
-            yield from (batches[i] for i in rng.permutation(len(batches)))
+            by_length = np.argsort(self.lengths * rng.uniform(0.8, 1.2, len(self.lengths)), kind="stable")
+            for i in rng.permutation(self.per_epoch) * self.batch_size:
+                yield by_length[i : i + self.batch_size].tolist()
 
 
 def collate(items: Sequence[Item], padding: int) -> Batch:

@@ -67,6 +67,13 @@ def keep_memory() -> None:
         print("memory is not kept: no mallopt here")
 
 
+def resident_bytes() -> int:
+    """Memory of this process."""
+    import psutil  # comes with accelerate
+
+    return psutil.Process().memory_info().rss
+
+
 def find_device(name: str) -> torch.device:
     """The torch device of that name; ValueError where this machine cannot compute on it."""
     try:

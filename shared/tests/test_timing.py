@@ -99,3 +99,9 @@ def test_find_device_gives_one_that_computes_and_names_the_flag_of_others(monkey
     for name in ("foo", "meta", "cuda:99", "hpu", "", "xla"):  # each fails in torch with another type
         with pytest.raises(ValueError, match=f"^--device {name} cannot be used here: .+$"):
             timing.find_device(name)
+
+
+def test_resident_bytes_grow_with_what_is_written():
+    before = timing.resident_bytes()
+    kept = np.ones(2**22)
+    assert 0.9 * kept.nbytes < timing.resident_bytes() - before < 1.5 * kept.nbytes
