@@ -1,10 +1,11 @@
 """The paper's figures, one function each: a PNG and, of what is measured here, a CSV of its numbers.
 
+python -m l0drop.experiments.figures --claims l0drop/experiments --out l0drop/experiments    # ours beside the paper's
 python -m l0drop.experiments.figures --scores 2016_1.csv 2016_2.csv --out figures                    # Figures 3, 4, 5
 python -m l0drop.experiments.figures --run runs/l0-0.6-2 runs/l0-0.8-2 --baseline runs/base-2 --out figures  # the rest
 
-Figures 4 and 5 show what `shared.score` wrote of a lambda sweep, a file a base; Figure 8 every --run; 2, 6 and 7 the
-first --run. What they measure is in measures.py. Files of these names in the folder are replaced.
+Figures 4 and 5 show what `shared.score` wrote of a lambda sweep, a file a base; Figure 8 every --run; 6 and 7 the first
+--run. What they measure is in measures.py. Files of these names in the folder are replaced.
 """
 
 import csv
@@ -24,15 +25,22 @@ from ..config import Positive
 from ..decode import decode_all
 from ..gates import BETA, EPSILON, open_probability
 from ..loading import Run, load_run
-from ..model import EOS
 from ..patterns import UNIT_TYPES
 from ..text import Item
-from .entmax import fine_tune
 from .measures import attention_maps, encode_all, mean_entropies, places_in_words, stretched_density, summed_attention
 
 THRESHOLD = 0.6  # captions of Figures 1 and 7: the share of source words that receive less
 EDGES = np.append(np.arange(51) / 10, np.inf)  # bins of Figures 1 and 7; the last is open
-LONGEST = 24  # source tokens of the sentence that Figure 2 shows, at most, if there is such a sentence
+CLAIMS = (  # what, the paper's difference, tables, system, minus, metric
+    ("fine-tuned minus control", -0.53, "multi30k/2017_?.csv", "l0-0.8", "longer", "bleu"),  # Table 1
+    ("the same, matched sparsity", -0.53, "multi30k/matched_2017.csv", "l0-0.55", "more", "bleu"),
+    ("from scratch minus control", -0.56, "multi30k/2017_?.csv", "scratch", "base-4500", "bleu"),  # Section 6
+    ("characters minus control", -0.05, "multi30k/characters.csv", "char-0.1", "char-longer", "bleu"),
+    ("summaries minus control", -0.37, "samsum/test_?.csv", "l0-0.3", "longer", "rougeLsum"),
+    ("POS rule minus L0Drop", 0.05, "multi30k/2017_?.csv", "pos", "l0-0.8", "bleu"),  # Table 2
+    ("the same, matched sparsity", 0.05, "multi30k/matched_2017.csv", "pos", "l0-0.55", "bleu"),
+    ("Freq rule minus L0Drop, summaries", -0.84, "samsum/test_?.csv", "freq", "l0-0.3", "rougeLsum"),
+)
 TYPE_NAMES = {"BPEH": "first pieces", "BPEO": "later pieces"}
 
 
@@ -42,9 +50,9 @@ class Options:
 
     out: Path  # Folder to write to.
     scores: tuple[Path, ...] = ()  # CSVs of shared.score, a base each; differences are from the system without gates.
+    claims: Path | None = None  # Folder whose multi30k/ and samsum/ hold tables of shared.score.
     run: tuple[Path, ...] = ()  # L0Drop runs.
-    baseline: Path | None = None  # Run without gates, for Figures 1, 2 and 8.
-    entmax: int = 0  # Updates of that run with entmax attention, for a panel of Figure 2; 0: none.
+    baseline: Path | None = None  # Run without gates, for Figures 1 and 8.
     split: str = "test"  # Split of the data of the first run.
     limit: Positive | None = None  # First examples only.
     device: str = "cpu"  # Device of torch.
@@ -91,36 +99,6 @@ def figure_1_or_7(out: Path, number: int, name: str, run: Run, items: Sequence[I
     axes.axvline(mean, color="tab:orange")
     axes.set_xlim(0, max(1.0, np.ceil(10 * np.quantile(sums, 0.995)) / 10))
     save_figure(out, f"figure_{number}", figure, rows)
-
-
-def figure_2(out: Path, systems: dict[str, Run], items: Sequence[Item]) -> None:
-    """Figure 2: attention of one sentence's output (y) to its source (x), pruned tokens in red and at 0.
-
-    Args:
-        systems: the L0Drop run last; its gates colour the tokens.
-    """
-    *_, gated = systems.values()
-    pruned = encode_all(gated.model, items)[0]
-    fitting = [i for i, row in enumerate(pruned) if len(row) <= LONGEST and row.any() and not row.all()]
-    chosen = fitting[0] if fitting else 0
-    item, is_pruned = items[chosen], pruned[chosen]
-    figure, panels = new_figure("Figure 2: attention of the output to the source; red: pruned", "", "", len(systems))
-    figure.set_size_inches(0.25 * len(item.source) + 1.5, 3.2 * len(systems))
-    for axes, (name, run) in zip(panels, systems.items(), strict=True):
-        [output] = decode_all(run, [item])
-        [weights] = attention_maps(run.model, [item], [output.tokens])
-        if run.model.l0drop:
-            weights = weights.masked_fill(torch.from_numpy(is_pruned), 0)  # the dummy has the rest of each row
-        axes.imshow(weights.numpy(), cmap="Blues", vmin=0, vmax=1, aspect="auto")
-        target = [run.tokenizer.id_to_token(token) for token in [*output.tokens, EOS]]
-        axes.set_yticks(range(len(target)), target, fontsize=7)
-        axes.set_title(name, fontsize=9)
-    panels[-1].set_xticks(
-        range(len(item.source)), map(gated.tokenizer.id_to_token, item.source), rotation=90, fontsize=7
-    )
-    for label, red in zip(panels[-1].get_xticklabels(), is_pruned, strict=True):
-        label.set_color("red" if red else "black")
-    save_figure(out, "figure_2", figure)
 
 
 def figure_3(out: Path, log_alpha: float = 0.0) -> None:
@@ -202,6 +180,33 @@ def figure_5(out: Path, name: str, rows: list[dict]) -> None:
     save_figure(out, "figure_5", figure)
 
 
+def figure_claims(out: Path, folder: Path) -> None:
+    """The paper's differences (a diamond) beside ours: a point a baseline, with its interval over the test set."""
+    from matplotlib.figure import Figure
+
+    figure, labels = Figure((8, 0.55 * len(CLAIMS) + 1), layout="constrained"), []
+    axes = figure.subplots()
+    for place, (what, papers, tables, system, minus, metric) in enumerate(CLAIMS):
+        axes.plot(papers, place - 0.3, "D", color="tab:orange")
+        shares = []
+        for number, path in enumerate(sorted(folder.glob(tables))):
+            with path.open(encoding="utf-8") as file:
+                rows = {(row["system"], row["minus"], row["metric"]): row for row in csv.DictReader(file)}
+            value, low, high = (float(rows[system, minus, metric][name]) for name in ("value", "low", "high"))
+            bars = [[value - low], [high - value]]
+            axes.errorbar(value, place + 0.15 * number - 0.1, xerr=bars, fmt="o", color="tab:blue", capsize=2)
+            shares.append(round(float(rows[system, "", "pruned"]["value"])))
+        labels.append(f"{what}\n{' to '.join(str(share) for share in sorted({min(shares), max(shares)}))} % pruned")
+    axes.axvline(0, color="gray", linestyle=":")
+    axes.set(xlabel="difference in BLEU; of summaries in ROUGE-L")
+    axes.set_yticks(range(len(CLAIMS)), labels, fontsize=8)
+    axes.invert_yaxis()
+    figure.suptitle(
+        "What pruning costs here (blue, a point a baseline) and in the paper (orange, 46 to 48 % pruned)", fontsize=10
+    )
+    save_figure(out, "claims", figure)
+
+
 def figure_6(out: Path, run: Run, examples: Sequence[Example], items: Sequence[Item]) -> None:
     """Figure 6: the share of characters that is pruned, by their place in their words."""
     closed = defaultdict(list)
@@ -245,6 +250,8 @@ def figure_8(out: Path, runs: dict[str, Run], baseline: Run | None, items: Seque
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
+    if options.claims:
+        figure_claims(options.out, options.claims)
     if options.scores:
         figure_3(options.out)
         bases = {path.stem: read_scores(path) for path in options.scores}
@@ -261,10 +268,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     items = run.encode(examples)
     if baseline:
         figure_1_or_7(options.out, 1, options.baseline.name, baseline, items)
-    systems = {"baseline": baseline} if baseline else {}
-    if baseline and options.entmax:
-        systems["entmax"] = fine_tune(load_run(options.baseline), options.entmax)
-    figure_2(options.out, systems | {name: run}, items)
     if run.config.units == "char":
         figure_6(options.out, run, examples, items)
     figure_1_or_7(options.out, 7, name, run, items)

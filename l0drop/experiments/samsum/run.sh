@@ -23,3 +23,4 @@ for s in 0 1 2; do
   done
 done
 run evaluate $R/l0-0.3-0 --split validation --limit 200 --stanza "$STANZA" --csv $OUT/types.csv   # 3 minutes of tagging
+run experiments.figures --claims l0drop/experiments --out l0drop/experiments   # of multi30k/*.csv, too

@@ -1,7 +1,6 @@
 """What figures and tables of the laboratory rest on, by hand or against the slow restatement."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +8,6 @@ import torch
 
 pytest.importorskip("shared")
 
-from ...experiments.entmax import fine_tune, with_entmax  # noqa: E402
 from ...experiments.measures import (  # noqa: E402
     attention_maps,
     encode_all,
@@ -19,11 +17,9 @@ from ...experiments.measures import (  # noqa: E402
     stretched_density,
     summed_attention,
 )
-from ...loading import Run, load_run  # noqa: E402
 from ...model import EOS  # noqa: E402
 from ...text import Item  # noqa: E402
 from .. import reference  # noqa: E402
-from ..conftest import SMALL  # noqa: E402
 
 
 @pytest.mark.parametrize("log_alpha", [-2.0, 0.0, 1.5])
@@ -143,33 +139,3 @@ def test_places_in_words_by_hand():
         "space", "0.0-0.2", "0.2-0.4", "0.4-0.6", "0.6-0.8", "0.8-1.0", "0.8-1.0",
         "space", "0.0-0.2", "0.8-1.0", "alone", "space", "alone",
     ]  # fmt: skip
-
-
-@pytest.fixture
-def sparse(make_model) -> Run:
-    pytest.importorskip("entmax")
-    return with_entmax(Run(replace(SMALL, l0drop="none", width=16), make_model(l0drop="none"), None, set(), 0))
-
-
-def test_entmax_attention_is_sparse(sparse, ragged, targets):
-    """Correia et al.: weights sum to one, some real positions have exactly none, padding never has any."""
-    model = sparse.model
-    cross_attention = model.decoder[0].cross_attention
-    with recorded([cross_attention]) as seen:
-        logits, encoding = model(ragged, targets)
-    torch.testing.assert_close(seen[0].sum(-1), torch.ones(4, 4, 6), rtol=0, atol=1e-4)
-    assert (seen[0] == 0)[0].any() and (seen[0].transpose(1, 3)[~encoding.keep] == 0).all()
-    logits.square().mean().backward()
-    assert (cross_attention.entmax_alpha.grad != 0).any()
-    torch.testing.assert_close(logits, model.train()(ragged, targets)[0], rtol=0, atol=1e-4)  # no dropout here
-    cross_attention.dropout = 0.5
-    assert (model(ragged, targets)[0] - logits).abs().max() > 1e-2
-    assert torch.equal(logits, model.eval()(ragged, targets)[0])
-
-
-def test_entmax_fine_tunes_a_baseline(base):
-    """What Figure 2 draws: other weights than the baseline's, an alpha for each head."""
-    pytest.importorskip("entmax")
-    before, after = load_run(base).model.state_dict(), fine_tune(load_run(base), 2).model.state_dict()
-    assert {name for name in after if name not in before} == {"decoder.0.cross_attention.entmax_alpha"}
-    assert all(not torch.equal(after[name], before[name]) for name in before if "query.weight" in name)
