@@ -23,11 +23,11 @@ seed = 0
 NUCLEUS, SATELLITE = True, False
 
 
-def storm(details):  # the tree of six clauses, the odd ones Nuclei; `details` is the role of clauses 3 to 6
-    clauses = ["A storm hit the town", "that nobody had forecast.", "Roofs were torn off", "as the wind was strong."]
-    clauses += ["Nobody was hurt", "since schools were closed."]
-    a, b, c, d, e, f = (Node(i, i, i % 2 == 1, text=text) for i, text in enumerate(clauses, start=1))
-    return join([join([a, b], NUCLEUS), join([join([c, d], NUCLEUS), join([e, f], NUCLEUS)], details)], None)
+def tweet(speaker):  # the gold tree of six clauses of a news text; `speaker` is the role of clauses 1 and 2
+    text = "US President Barack Obama tweeted|using his @POTUS account:|“Cool clock, Ahmed.|Want to bring it to the "
+    text += "White House?|We should inspire more kids like\nyou to like science.|It's what makes America great.”"
+    a, b, c, d, e, f = (Node(i, i, i in (1, 4, 5), text=clause) for i, clause in enumerate(text.split("|"), start=1))
+    return join([join([a, b], speaker), join([join([c, d], NUCLEUS), join([e, f], NUCLEUS)], NUCLEUS)], None)
 
 
 def draw_tree(axes, tree):
@@ -43,12 +43,14 @@ def draw_tree(axes, tree):
     axes.axis("off")
 
 
-draw_tree(plt.figure(figsize=(6, 2.4), layout="constrained").gca(), tree := storm(SATELLITE))
+draw_tree(plt.figure(figsize=(6, 2.4), layout="constrained").gca(), tree := tweet(SATELLITE))
 plt.show()
 
 # %% [markdown]
-# Neighbours are joined, two by two, into *constituents*. In each pair at least one is a **Nucleus** (N). The other one
-# is a Nucleus as well, or a **Satellite** (S), which matters less: clauses 3 to 6 only add details to 1 and 2.
+# A passage of [Wikinews](https://en.wikinews.org/wiki/Texas_student_Ahmed_Mohamed_inspires_social_movement) (CC BY 2.5)
+# and its tree by [GUM](https://github.com/amir-zeldes/gum) (CC BY 4.0). Neighbours are joined, two by two, into
+# *constituents*. In each pair at least one is a **Nucleus** (N). The other one is a Nucleus as well, or a **Satellite**
+# (S), which matters less: clauses 1 and 2 only tell who says the rest.
 # ## From the tree to a matrix
 # $A$ is a table: $A_{ij}$ is the attention that clause i pays to clause j. What a clause pays adds up to 1.
 #
@@ -67,36 +69,35 @@ print("row 3 of the sum, divided by 13:", c_tree(tree)[2].round(2))
 
 # %% [markdown]
 # **C-Tree w/Nuc** counts a constituent twice where it is a Nucleus; the root counts once. **D-Tree** lets each clause
-# look at one clause only, its *parent*. Find that of clause 5: climb to the first red branch, that of clauses 3 to 6,
-# and step over it, to the whole text. From there follow the Nuclei down (of two, the left one) to clause 1. A clause
+# look at one clause only, its *parent*. Find that of clause 1: climb to the first red branch, that of clauses 1 and 2,
+# and step over it, to the whole text. From there follow the Nuclei down (of two, the left one) to clause 4. A clause
 # without a red branch above it is its own parent.
 #
-# Guess: make the Satellite "clauses 3 to 6" a Nucleus. Which cells change in C-Tree, in C-Tree w/Nuc, in D-Tree?
+# Guess: make the Satellite "clauses 1 and 2" a Nucleus. Which cells change in C-Tree, in C-Tree w/Nuc, in D-Tree?
 # %%
-print("row 3 w/Nuc:", level_sum(tree, nuclearity=True)[2], "divided by 16:", c_tree_nuclearity(tree)[2].round(3))
-print("parents of clauses 1 to 6:", parents(tree) + 1, "and after the change:", parents(storm(NUCLEUS)) + 1)
-print(level_sum(storm(NUCLEUS), nuclearity=True) - level_sum(tree, nuclearity=True))
-assert (c_tree(storm(NUCLEUS)) == c_tree(tree)).all()
+print("row 3 w/Nuc:", level_sum(tree, nuclearity=True)[2], "divided by 19:", c_tree_nuclearity(tree)[2].round(3))
+print("parents of clauses 1 to 6:", parents(tree) + 1, "and after the change:", parents(tweet(NUCLEUS)) + 1)
+print(level_sum(tweet(NUCLEUS), nuclearity=True) - level_sum(tree, nuclearity=True))
+assert (c_tree(tweet(NUCLEUS)) == c_tree(tree)).all()
 
 # %% [markdown]
-# C-Tree: none, it sees only who is joined to whom. C-Tree w/Nuc: the 16 cells among clauses 3 to 6 grow by 1 before
-# the division. D-Tree: clauses 3 and 5 now look at themselves.
+# C-Tree: none, it sees only who is joined to whom. C-Tree w/Nuc: the 4 cells among clauses 1 and 2 grow by 1 before
+# the division. D-Tree: clause 1 now looks at itself.
 #
 # **In the network** the matrix mixes what the clauses say: $X_{out} = A\,G(X)$, where G is a learned map. Let G change
 # nothing, and X be a single number for each clause, 1 where it bears a mark: here 1 and 5. What arrives?
-#
-# **For sentences** the matrix is summed. Clauses 1 and 2 are one sentence, 3 and 4 are one, 5 and 6 are one. With
-# $I_{sj} = 1$ where clause j is in sentence s, $A_s = I A I^T$ adds up what one sentence's clauses pay to another's.
+# **For sentences** the matrix is summed. Clauses 1 and 2 are one sentence, the others are one each. With $I_{sj} = 1$
+# where clause j is in sentence s, $A_s = I A I^T$ adds up what one sentence's clauses pay to another's.
 # %%
 for name, A in {"D-Tree": d_tree(tree), "C-Tree": c_tree(tree)}.items():
     print(name, "A X =", (A @ [1, 0, 0, 0, 1, 0]).round(2))
-I = (np.array([0, 0, 1, 1, 2, 2]) == np.arange(3)[:, None]).astype(int)  # noqa: E741
-print("I =        ", *I, "\nI A I^T =  ", *(I @ c_tree(tree) @ I.T).round(2))
-print("rows of 1: ", *matrices.sentence_matrix(c_tree(tree), I.argmax(0), 3).round(2))
+I = (np.array([0, 0, 1, 2, 3, 4]) == np.arange(5)[:, None]).astype(int)  # noqa: E741
+print(f"I =\n{I}\nI A I^T =\n{(I @ c_tree(tree) @ I.T).round(2)}")
+assert np.allclose(matrices.sentence_matrix(c_tree(tree), I.argmax(0), 5)[0], [5 / 9, 1 / 9, 1 / 9, 1 / 9, 1 / 9])
 
 # %% [markdown]
-# D-Tree brings to each clause what its parent bears; C-Tree a mixture of all, with more of the near ones. A sentence's
-# row is of two clauses, adds up to 2 and is divided. The two sentences of detail look at each other.
+# D-Tree brings to each clause what its parent bears; C-Tree a mixture of all, with more of the near ones. The first
+# sentence's row is of two clauses: it adds up to 2 and is divided by it, so that the sentence looks at itself with 5/9.
 # ## Does it help? Two tasks whose answers lie in the tree
 # Texts of eight clauses: random numbers, random trees. Some clauses bear a mark: their first number is 2, not -2. Task
 # one: **a clause counts if its parent bears the mark**. Task two: **a clause counts if at least half of its part bears
@@ -139,8 +140,7 @@ def train(rule, attention, matrix_of=d_tree, layers=1):  # -> share told right i
 
 random.seed(seed), torch.manual_seed(seed)
 OLD, NEW, REAL = texts(600), texts(400), torch.ones(600, 8, dtype=torch.bool)  # all clauses are real, no padding
-systems = {"D-Tree": ("d_tree", d_tree), "C-Tree": ("c_tree", c_tree)}
-systems["C-Tree w/Nuc"] = "c_tree_nuclearity", c_tree_nuclearity
+systems = {"D-Tree": ("d_tree", d_tree), "C-Tree": ("c_tree", c_tree), "C-Tree w/Nuc": ("c_tree", c_tree_nuclearity)}
 systems |= {"other D-Tree": ("d_tree", lambda _: d_tree(random_tree()))}
 systems |= {"other C-Tree": ("c_tree", lambda _: c_tree(random_tree()))}
 systems |= {"one before": ("previous",), "dot product": ("dot",), "no attention": ("none",)}  # they read no matrix
