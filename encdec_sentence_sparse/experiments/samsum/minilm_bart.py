@@ -1,0 +1,64 @@
+"""A BART made of a BERT: where the summarisers of dialogues begin.
+
+python -m encdec_sentence_sparse.experiments.samsum.minilm_bart BERT DATA FOLDER      BERT: a folder, here of MiniLM
+
+The layers map one to one, for both models normalise after the residual sum. FOLDER loads by --model in all packages.
+"""
+
+import sys
+
+import torch
+from transformers import AutoTokenizer, BartConfig, BartForConditionalGeneration, BertModel
+
+from shared.data import load
+
+NAMES = {
+    "attention.self.query": "self_attn.q_proj", "attention.self.key": "self_attn.k_proj",
+    "attention.self.value": "self_attn.v_proj", "attention.output.dense": "self_attn.out_proj",
+    "attention.output.LayerNorm": "self_attn_layer_norm", "intermediate.dense": "fc1", "output.dense": "fc2",
+    "output.LayerNorm": "final_layer_norm",
+}  # fmt: skip
+
+
+@torch.no_grad()
+def bart_of(bert: BertModel, begin: int, end: int, layers: int = 3) -> BartForConditionalGeneration:
+    """A BART whose encoder gives the states of `bert` (segment 0); `begin` and `end` are the ids of [CLS] and [SEP].
+
+    Each of the decoder's `layers` begins as one of BERT's, the last one as its last.
+    """
+    c = bert.config
+    sizes = {"layers": c.num_hidden_layers, "attention_heads": c.num_attention_heads, "ffn_dim": c.intermediate_size}
+    sides = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in sizes.items()}
+    ids = dict(bos_token_id=begin, eos_token_id=end, pad_token_id=c.pad_token_id, forced_eos_token_id=end)
+    bart = BartForConditionalGeneration(BartConfig(
+        vocab_size=c.vocab_size, d_model=c.hidden_size, max_position_embeddings=c.max_position_embeddings,
+        **sides | ids | dict(decoder_layers=layers, decoder_start_token_id=end),
+    ))  # fmt: skip
+    encoder, decoder, embeddings = bart.get_encoder(), bart.get_decoder(), bert.embeddings
+    bart.model.shared.weight.copy_(embeddings.word_embeddings.weight)
+    for side in (encoder, decoder):
+        segment = embeddings.token_type_embeddings.weight[0]
+        side.embed_positions.weight[2:] = embeddings.position_embeddings.weight + segment  # BART's begin at 2
+        side.layernorm_embedding.load_state_dict(embeddings.LayerNorm.state_dict())
+    chosen = bert.encoder.layer[-1 :: -(c.num_hidden_layers // layers)]  # from the last one down
+    pairs = [*zip(bert.encoder.layer, encoder.layers), *zip(chosen, decoder.layers[::-1])]  # noqa: B905
+    for old, new in pairs:
+        for theirs, ours in NAMES.items():
+            new.get_submodule(ours).load_state_dict(old.get_submodule(theirs).state_dict())
+    for layer in decoder.layers:  # cross-attention begins as what looks for like words: BERT's last self-attention
+        for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
+            theirs = encoder.layers[-1].self_attn.get_submodule(name).state_dict()
+            layer.encoder_attn.get_submodule(name).load_state_dict(theirs)
+    bart.generation_config.update(num_beams=4, max_length=100)
+    return bart.eval()
+
+
+if __name__ == "__main__":
+    bert, data, folder = sys.argv[1:]
+    tokenizer = AutoTokenizer.from_pretrained(bert, bos_token="[CLS]", eos_token="[SEP]")
+    bart = bart_of(BertModel.from_pretrained(bert), tokenizer.bos_token_id, tokenizer.eos_token_id)
+    ids = sum(tokenizer([example.target for example in load(data, "train")])["input_ids"], [])
+    counts = torch.bincount(torch.tensor(ids), minlength=len(tokenizer)) + 0.1
+    bart.final_logits_bias[0] = (counts / counts.sum()).log()  # of tokens in summaries: first loss 6.6 and not 10
+    bart.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
