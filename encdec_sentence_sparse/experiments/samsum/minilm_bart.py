@@ -55,7 +55,7 @@ def bart_of(bert: BertModel, begin: int, end: int, layers: int = 3) -> BartForCo
 
 if __name__ == "__main__":
     bert, data, folder = sys.argv[1:]
-    tokenizer = AutoTokenizer.from_pretrained(bert, bos_token="[CLS]", eos_token="[SEP]")
+    tokenizer = AutoTokenizer.from_pretrained(bert, bos_token="[CLS]", eos_token="[SEP]", trust_remote_code=False)
     bart = bart_of(BertModel.from_pretrained(bert), tokenizer.bos_token_id, tokenizer.eos_token_id)
     ids = sum(tokenizer([example.target for example in load(data, "train")])["input_ids"], [])
     counts = torch.bincount(torch.tensor(ids), minlength=len(tokenizer)) + 0.1
