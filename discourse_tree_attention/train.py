@@ -1,7 +1,5 @@
 """Train an extractive summariser with one of the paper's attention types on units with fixed vectors.
 
-python -m discourse_tree_attention.train --out runs/tree --attention d_tree
-
 python -m discourse_tree_attention.train --out runs/gum --preset gum --data FOLDER --encoder FOLDER --attention dot
 """
 
@@ -115,7 +113,7 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
             what: mean_loss(other.documents, score_documents(start.model, other), weight)
             for what, other in validation.exchanged().items()
         }
-        print_end(out, folder.progress["log"], others)
+        print_end(out, config, folder.progress["log"], others)
 
 
 def read_examples(config: TrainConfig, split: str) -> list[Example]:
@@ -134,17 +132,19 @@ def validate(model: Summarizer, corpus: Corpus, weight: float, config: TrainConf
     return row | {"positions": positions, "same_positions": share}
 
 
-def print_end(out: Path, log: Sequence[dict], others: dict[str, float]) -> None:
+def print_end(out: Path, config: TrainConfig, log: Sequence[dict], others: dict[str, float]) -> None:
     """Say how the training went, whether the model reads, and what to do next; `others`: losses where it cannot."""
     best = max((row for row in log if "rouge2" in row), key=lambda row: row["rouge2"])
     print(f"{out}: {log[-1]['step']} steps, best validation ROUGE-2 {best['rouge2']:.2f} at step {best['step']}")
     said = "".join(f"; with {what} {loss:.3f}" for what, loss in others.items())
     print(f"validation loss {best['validation_loss']:.3f}{said}")
+    pretrained = "--encoder sentence-transformers/all-MiniLM-L6-v2 --pooling mean --standardize True"
+    remedy = "train on more data" if config.encoder else f"its vectors are random: try {pretrained}"
     if best["same_positions"] >= SAME:
         share, places = f"{best['same_positions']:.0%}", ", ".join(map(str, best["positions"]))
-        print(f"it takes the units {places} of {share} of the documents, so it does not read them: train on more data")
+        print(f"it takes the units {places} of {share} of the documents, so it does not read them: {remedy}")
     elif next(iter(others.values())) - best["validation_loss"] < READS:
-        print("it hardly reads its units: give it a pretrained --encoder, or train on more data")
+        print(f"it hardly reads its units: {remedy}")
     if log[0]["documents_cut"]:
         print(f"{log[0]['documents_cut']} of {log[0]['documents']} training documents were cut to what it can read")
     print(f"next: python -m {__package__}.evaluate {out}")

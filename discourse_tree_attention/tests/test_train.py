@@ -55,7 +55,7 @@ def test_the_best_rouge_2_stays(tmp_path, monkeypatch, capsys):
     assert equal == [True, False, False, False]
     said = capsys.readouterr().out
     assert "8 steps, best validation ROUGE-2 7.00 at step 2" in said
-    assert "it takes the units 1, 2 of 100% of the documents, so it does not read them" in said
+    assert "it takes the units 1, 2 of 100% of the documents, so it does not read them: its vectors are random" in said
 
 
 def test_two_processes_train_one_model(tmp_path):
