@@ -2,9 +2,11 @@
 
 `GatedBart` is what `--model NAME` trains: a pretrained model with an L0Drop layer on its encoder's output. The model's
 own code stays as it is: the memory goes in as `encoder_outputs`, and Algorithm 1's counts enter the cross-attention of
-every decoder layer through a hook. With a gate of your own, the functions are enough:
+every decoder layer through a hook. With a gate of your own:
 
-    output = generate_pruned(bart.eval(), l0drop.eval(), input_ids, attention_mask, num_beams=4, max_new_tokens=60)
+    model = GatedBart(bart)
+    model.l0drop[0] = gate
+    tokens = model.eval().generate(input_ids, num_beams=4, max_new_tokens=60).hypotheses.tokens
 """
 
 from collections.abc import Iterator
@@ -16,8 +18,8 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer, GenerationConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
-from .gates import L0Drop, Memory, compress, dense_memory
-from .model import Encoding
+from .gates import L0Drop, Memory
+from .model import Encoding, Transformer
 from .search import Generation, Hypotheses
 
 
@@ -42,29 +44,6 @@ def counted_attention(bart: PreTrainedModel, log_counts: Tensor) -> Iterator[Non
     finally:
         for hook in hooks:
             hook.remove()
-
-
-@torch.inference_mode()
-def prune(bart: PreTrainedModel, l0drop: nn.Module, input_ids: Tensor, attention_mask: Tensor) -> Memory:
-    """Encode, gate and compress: Algorithm 1, lines 1-4.
-
-    Args:
-        bart: in eval mode.
-        l0drop: a `gates.L0Drop` of BART's width in eval mode.
-        input_ids, attention_mask: (B, S) as the tokenizer returns them; 0 in the mask = padding.
-    Raises:
-        ValueError: bart or l0drop is in training mode.
-    """
-    if bart.training or l0drop.training:
-        raise ValueError("bart or l0drop is in training mode, where gates are sampled: call .eval() on both")
-    states = bart.get_encoder()(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
-    gated, gates, _ = l0drop(states)
-    return compress(gated, gates, attention_mask.bool())
-
-
-def generate_pruned(bart: PreTrainedModel, l0drop: nn.Module, input_ids: Tensor, attention_mask: Tensor, **generation):
-    """`bart.generate(**generation)` over the compressed memory; arguments as in `prune`."""
-    return generate_from(bart, prune(bart, l0drop, input_ids, attention_mask), **generation)
 
 
 def generate_from(bart: PreTrainedModel, memory: Memory, **generation):
@@ -114,6 +93,8 @@ class GatedBart(nn.Module):
         )  # fmt: skip
         return output.logits, encoding
 
+    make_memory = Transformer.make_memory  # Algorithm 1, or all gated states
+
     @torch.inference_mode()
     def generate(
         self, source: Tensor, rule_keep: Tensor | None = None, prune: bool = True, beam: int | None = None, **generation
@@ -129,11 +110,7 @@ class GatedBart(nn.Module):
         if beam:
             generation["num_beams"] = beam
         encoding = self.encode(source)
-        memory = dense_memory(encoding.states, encoding.keep if rule_keep is None else encoding.keep & rule_keep)
-        if prune and rule_keep is not None:
-            memory = compress(encoding.states, rule_keep.float(), encoding.keep, with_dummy=False)
-        elif prune and encoding.gates:
-            memory = compress(encoding.states, encoding.gates[-1], encoding.keep)
+        memory = self.make_memory(encoding, rule_keep, prune)
         tokens = generate_from(self.bart, memory, **generation)
         no_scores = torch.full((len(source),), torch.nan)  # for them `generate` would keep the logits of every step
         return Generation(Hypotheses(tokens, no_scores), encoding, memory.states.size(1))

@@ -16,8 +16,8 @@ from transformers import BartConfig, BartForConditionalGeneration, PreTrainedTok
 from transformers.modeling_outputs import BaseModelOutput
 
 from .. import search
-from ..bart import GatedBart, counted_attention, generate_pruned, load_pretrained, prune
-from ..gates import open_probability
+from ..bart import GatedBart, counted_attention, generate_from, load_pretrained
+from ..gates import Memory, open_probability
 from ..model import objective
 from ..search import beam_search
 from . import reference
@@ -86,6 +86,13 @@ def gated_states(bart, l0drop, input_ids: Tensor, attention_mask: Tensor) -> Bas
     return BaseModelOutput(l0drop(states)[0])
 
 
+def prune(bart, l0drop, input_ids: Tensor) -> Memory:
+    """Algorithm 1, lines 1-4."""
+    model = GatedBart(bart).eval()
+    model.l0drop[0] = l0drop
+    return model.make_memory(model.encode(input_ids))
+
+
 def generate_gated(bart, l0drop, input_ids: Tensor, attention_mask: Tensor, **generation):
     """The slow reference: plain BART over the full-length gated states."""
     states = gated_states(bart, l0drop, input_ids, attention_mask)
@@ -97,7 +104,7 @@ def test_algorithm1_logits_of_bart_equal_the_full_length_gated_run(bart, batch):
     """Algorithm 1 on BART: ragged sources, one of which prunes nothing and one everything."""
     input_ids, attention_mask, l0drop = batch
     targets = torch.randint(4, 31, (4, 6))
-    memory = prune(bart, l0drop, input_ids, attention_mask)
+    memory = prune(bart, l0drop, input_ids)
     assert memory.states.shape[:2] == (4, 8)  # the dummy and the seven tokens of the source that keeps all
     with counted_attention(bart, memory.log_counts):
         states = BaseModelOutput(memory.states)
@@ -109,7 +116,7 @@ def test_algorithm1_logits_of_bart_equal_the_full_length_gated_run(bart, batch):
 
 @torch.no_grad()
 def test_algorithm1_generate_of_bart_equals_the_full_length_gated_run(bart, batch):
-    pruned = generate_pruned(bart, batch[2], *batch[:2], **BEAMS)
+    pruned = generate_from(bart, prune(bart, batch[2], batch[0]), **BEAMS)
     full = generate_gated(bart, batch[2], *batch[:2], **BEAMS)
     torch.testing.assert_close(pruned.sequences_scores, full.sequences_scores, atol=1e-5, rtol=0)
     assert torch.equal(pruned.sequences, full.sequences)
@@ -118,7 +125,7 @@ def test_algorithm1_generate_of_bart_equals_the_full_length_gated_run(bart, batc
 @torch.no_grad()
 def test_not_forgetting_the_counts_of_bart(bart, batch):
     """A dummy that counts once changes the scores of the sources that pruned, and no others."""
-    memory = prune(bart, batch[2], *batch[:2])
+    memory = prune(bart, batch[2], batch[0])
     attend = memory.log_counts.isfinite().long()
     forgotten = bart.generate(encoder_outputs=BaseModelOutput(memory.states), attention_mask=attend, **BEAMS)
     full = generate_gated(bart, batch[2], *batch[:2], **BEAMS)
@@ -133,7 +140,7 @@ def test_bart_is_the_same_afterwards(bart, batch):
     """No hook and no changed weight stays behind, not even when the `with` is left by an error."""
     before = {name: tensor.clone() for name, tensor in bart.state_dict().items()}
     plain = bart.generate(input_ids=batch[0], attention_mask=batch[1], **BEAMS)
-    generate_pruned(bart, batch[2], *batch[:2], **BEAMS)
+    generate_from(bart, prune(bart, batch[2], batch[0]), **BEAMS)
     with pytest.raises(RuntimeError, match="interrupted"):
         with counted_attention(bart, torch.zeros(4, 9)):
             raise RuntimeError("interrupted")
