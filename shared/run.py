@@ -1,7 +1,4 @@
-"""Run folders, checkpoints, the command line and one-line errors: what accelerate and tyro leave to do.
-
-A run folder holds config.json, log.jsonl, what `load_run` of its package reads, and checkpoints/STEP.
-"""
+"""Run folders, checkpoints, the command line and one-line errors: what accelerate and tyro leave to do."""
 
 import argparse
 import contextlib
@@ -50,8 +47,7 @@ def check(config):
     for each in fields(config):
         value, parts = getattr(config, each.name), parts_of(each.type)
         given = next((part for part in parts if isinstance(part, Interval)), Interval())
-        low = 0 if given.ge is None else given.ge
-        high = 10**9 if given.le is None else given.le
+        low, high = given.ge or 0, given.le or 10**9
         numbers = [] if value is None or {int, float}.isdisjoint(parts) else np.ravel(value)
         if wrong := [number for number in numbers if not low <= number <= high]:
             raise ValueError(f"--{each.name.replace('_', '-')} is {wrong[0]}; it must be from {low:,} to {high:,}")
