@@ -1,0 +1,48 @@
+"""Cross-entropy of the references under each choice of sentences, in nats a token: what integrated training lowers.
+
+python -m encdec_sentence_sparse.experiments.cross_entropy r SPLIT LIMIT RUN ... > rows.jsonl
+python -m shared.score rows.jsonl --metric none --minus kl.approx.r1 --csv cross_entropy.csv
+
+Every token is predicted from the reference's own beginning; a row is a document, its value the mean of its tokens.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+from torch.nn import functional as F
+
+from shared.data import Example, load
+from shared.score import system_name
+
+from ..evaluate import selections_of
+from ..loading import Run, load_run
+from ..selection import Selection
+
+
+@torch.inference_mode()
+def cross_entropies(
+    run: Run, examples: Sequence[Example], selections: dict[str, Selection], batch_size: int = 32
+) -> Iterator[tuple[str, str, float]]:
+    """Name of the selection, the document's id, and the mean over its target tokens."""
+    items = run.encode(examples)
+    for start in range(0, len(items), batch_size):
+        places = range(start, min(start + batch_size, len(items)))
+        batch = run.collate([items[i] for i in places])
+        for name, selection in selections.items():
+            logits = run.model(**batch.source(), labels=batch.labels, selection=selection).logits
+            losses = F.cross_entropy(logits.transpose(1, 2), batch.labels, reduction="none")  # 0 at padding
+            means = losses.sum(1) / (batch.labels != -100).sum(1)
+            yield from ((name, examples[i].id, mean) for i, mean in zip(places, means.tolist(), strict=True))
+
+
+if __name__ == "__main__":
+    r, split, limit, *paths = sys.argv[1:]
+    for path in paths:
+        run = load_run(path)
+        system, examples = system_name(Path(path).name, run.config.seed), load(run.config.data, split, int(limit))
+        for name, document, value in cross_entropies(run, examples, selections_of(run, r=[int(r)])):
+            row = {"id": document, "references": [], "system": f"{system}.{name}", "seed": run.config.seed}
+            print(json.dumps(row | {"cross_entropy": value}))

@@ -1,0 +1,28 @@
+"""Cross-entropy under a choice of sentences."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+pytest.importorskip("shared")
+
+from shared.data import load
+
+from ...experiments.cross_entropy import cross_entropies
+from ...loading import load_run
+from ...selection import Selection
+from ...train import train
+from ..test_train import DATA, SMALL
+
+
+def test_full_is_the_loss_of_training_and_a_selection_changes_it(tmp_path):
+    train(replace(SMALL, steps=2), tmp_path / "base")
+    run, examples = load_run(tmp_path / "base"), load(DATA, "validation", 3)
+    found = list(cross_entropies(run, examples, {"full": Selection(), "one": Selection("ideal", 1)}, batch_size=2))
+    values = {name: [value for own, _, value in found if own == name] for name in ("full", "one")}
+    for i, value in enumerate(values["full"]):  # each alone, without padding
+        batch = run.collate([run.encode(examples)[i]])
+        with torch.no_grad():
+            assert run.model(**batch.source(), labels=batch.labels).loss.item() == pytest.approx(value, abs=1e-4)
+    assert values["one"] != pytest.approx(values["full"], abs=1e-6)
