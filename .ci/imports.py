@@ -3,9 +3,9 @@
     python .ci/imports.py [PACKAGE ...]        default: every folder that holds a PAPER.md
 
 - A package imports its own modules relatively, and no other paper's package: the folder can be copied and renamed.
-- The ground floor, all that is not in experiments/, imports nothing of experiments/. Nothing on it imports train.py.
+- What is not in experiments/ imports nothing of experiments/, and nothing imports train.py.
 - `shared` is imported by WANT_SHARED and experiments/ alone; a test that needs it says `pytest.importorskip("shared")`
-  first. No other file of the ground floor imports one of WANT_SHARED, but decode.py loading.py.
+  first. No other file outside experiments/ imports one of WANT_SHARED, but decode.py loading.py.
 - The idea and the model import nothing of PLUMBING, and of libraries LIBRARIES alone at the top; text.py, config.py and
   lesson.py may import the EXTRA ones. What one option alone needs is imported inside a function.
 - What is imported at the top is named in the package's requirements.txt, for experiments/ also in that of its own, and
@@ -72,7 +72,7 @@ def check_file(path: Path, folder: Path, others: set[str]) -> list[str]:
 
     for line, module in relatively_imported(tree):
         if module == "experiments" and not in_experiments:
-            problem(line, "the ground floor must not import experiments/")
+            problem(line, "only experiments/ may import experiments/")
         elif module == "train" and on_ground:
             problem(line, f"{path.name} must not import train.py, which is the loop and nothing else")
         elif module in PLUMBING and on_ground and name not in PLUMBING:

@@ -23,32 +23,32 @@ class TrainConfig:
 
     task: Literal[PHASES] = "base"  # What is trained; all but base start from --init or --model. Section 4.3
     data: str = "toy"  # What `shared.data.load` takes: toy, a folder of JSON lines, the name of a corpus.
-    examples: int = 0  # Train on the first so many documents; 0 = all.
-    max_source: Tokens = 1024  # Cut a document to so many tokens; LoBART reads 4096. D9
-    max_target: Tokens = 256  # Cut a summary to so many tokens. Released code: 200, arXiv 400
+    examples: int = 0  # Training documents, the first ones of the data; 0 = all.
+    max_source: Tokens = 1024  # Longest document in tokens, longer ones are cut; LoBART reads 4096. D9
+    max_target: Tokens = 256  # Longest summary in tokens. Released code: 200, arXiv 400
     sentences: Literal[RULES] = "given"  # Take the data's own sentences (whole strings are split), or NLTK's. A.2: nltk
     init: str = ""  # Start from a run folder: its weights and, unless flags override them, its values.
     model: str = ""  # Start from a BART, by name or folder. A.1: facebook/bart-large-cnn, bart-large-xsum
-    attention_window: int = 0  # Make it a LoBART with local attention so many tokens wide; 0 = as it is. A.1: 1024
+    attention_window: int = 0  # Width in tokens of LoBART's local attention; 0 = no LoBART. A.1: 1024
     vocabulary: Annotated[int, Interval(ge=260, le=10**6)] = 4000  # Most subwords of a new tokenizer.
     width: Size = 64  # Width of a new small BART.
     feed_forward: Size = 256  # Width of its feed-forward layers.
     dropout: Annotated[float, Interval(ge=0, le=1)] = 0.1  # Dropout of a new small BART.
-    gamma: float = 0.1  # Weigh the entropy so in task sparse. Eq. (5); Table 2: 0.1 and 1
-    sentence_encoder: Literal[KINDS] = "gru"  # Encode sentences so in task kl. Section 4.2: gru
+    gamma: float = 0.1  # Weight of the entropy in task sparse. Eq. (5); Table 2: 0.1 and 1
+    sentence_encoder: Literal[KINDS] = "gru"  # How task kl encodes sentences. Section 4.2: gru
     kl_scale: Literal["paper", "released"] = "paper"  # Scale L_KL as Eq. (11), or as the released code. D5
-    kl_weight: float = 0.2  # Weigh L_KL so in task integrated. Lambda of Eq. (12), A.5
-    select: Literal["ideal", "approx", "mix"] = "approx"  # Choose sentences so in task integrated. Section 4.3
-    r: Positive = 5  # Attend to so many sentences at a step in task integrated. Section 4.4
+    kl_weight: float = 0.2  # Weight of L_KL in task integrated. Lambda of Eq. (12), A.5
+    select: Literal["ideal", "approx", "mix"] = "approx"  # How task integrated chooses sentences. Section 4.3
+    r: Positive = 5  # Sentences that a step attends to in task integrated. Section 4.4
     mix_steps: int = 0  # Updates until mix is approx alone; 0 = an epoch. Section 4.3
     steps: Positive = 1500  # Updates at most.
     batch_size: Positive = 16  # Documents of a micro-batch of one process. A.3: 1
     accumulate: Positive = 1  # Micro-batches of an update. A.3: 2
     learning_rate: float = 3e-3  # The highest rate. A.3: 0.002 / 20,000 ** 0.5
     warmup: Positive = 200  # Updates of linear warm-up; the inverse square root follows. A.3: 20,000 documents
-    clip: float = 1.0  # Clip the gradient's norm; 0 = never. Released code: 0
+    clip: float = 1.0  # Highest norm of the gradient; 0 = no limit. Released code: 0
     save_every: int = 250  # Updates between checkpoints, each with a validation; 0 = an epoch. A.3: 20,000 documents
-    patience: int = 0  # Stop after so many validations without gain, take the best; 0 = take the last. A.3: 3
+    patience: int = 0  # Validations without gain that end training at the best; 0 = none, take the last. A.3: 3
     mixed_precision: Literal["no", "bf16", "fp16"] = "no"  # Precision of the forward pass.
     seed: int = 0  # Seed of weights, order and dropout.
 

@@ -51,7 +51,7 @@ class Options:
     runs: tyro.conf.Positional[tuple[str, ...]]  # Run folders, or BARTs by folder or hub name; the base model first.
     data: str = ""  # What `shared.data.load` takes; default: the first run's data.
     split: str = "test"  # Split of the data.
-    limit: Positive | None = None  # Take the first so many documents. A.2: 2,000 in Figures 2 and 4
+    limit: Positive | None = None  # Documents, the first ones of the split. A.2: 2,000 in Figures 2 and 4
     predictions: Path | None = None  # Folder for the outputs, a RUN.jsonl for each run, which `shared.score` reads.
     csv: Path | None = None  # File for all scores, a row for each system and difference.
     overwrite: bool = False  # Replace the output files.
@@ -65,7 +65,7 @@ class Options:
     length_penalty: Annotated[float, Interval(ge=-10, le=10)] | None = None  # Exponent of the length penalty.
     min_length: int | None = None  # Least tokens of a summary.
     max_length: Positive | None = None  # Most tokens of a summary.
-    no_repeat_ngram_size: int | None = None  # Never write so many tokens twice; 0 = do.
+    no_repeat_ngram_size: int | None = None  # Length of token sequences that never come twice; 0 = any may.
     batch_size: Positive = 32  # Documents decoded at a time.
     device: str = "cpu"  # Torch device.
 

@@ -56,7 +56,7 @@ class SentenceSparseBart(BartForConditionalGeneration):
         record: list[SentenceAttention] | None = None,
         **keywords,
     ):
-        """As BART's, with three arguments more. The selection is a mask; a SourceCache has its own.
+        """As BART's, with three more arguments. The selection is a mask; with a SourceCache, that of the cache holds.
 
         Args:
             sentence_ids: (B, S), see `sentences.sentences_of`; may be left out in mode "full".

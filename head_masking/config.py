@@ -24,7 +24,7 @@ class TrainConfig:
     # Data
 
     data: str = "toy"  # Training data: a folder of JSON lines, or anything else that shared.data.load takes.
-    examples: int = 0  # Train on the first so many; 0 takes all (Figure 5 and Table 3 vary it).
+    examples: int = 0  # Training documents, the first ones; 0 takes all (Figure 5 and Table 3 vary it).
     max_source: Length = 1024  # Tokens, special ones too, to which documents are cut (released code: 1023 and EOS).
     max_target: Length = 256  # Tokens to which summaries are cut.
     init: str = ""  # Run folder to go on from: its weights and, unless flags override them, its values.
@@ -57,7 +57,7 @@ class TrainConfig:
     weight_decay: float = 0.0  # Weight decay of AdamW (released code: 0.01).
     clip: float = 1.0  # Highest norm of the gradient; 0 turns it off (released code: 0.1).
     save_every: int = 250  # Updates between checkpoints, each with a validation; 0 is an epoch.
-    patience: int = 0  # Stop after so many validations without gain and take the best; 0 never stops, takes the last.
+    patience: int = 0  # Validations without gain that end training at the best; 0 never stops and takes the last.
     mixed_precision: Literal["no", "bf16", "fp16"] = "no"  # Precision of the forward pass.
     seed: int = 0  # Seed of weights, order and dropout.
 
@@ -88,15 +88,9 @@ TAGGER = dict(
 PRESETS = {
     "tiny": {},
     "tagger": dict(
-        task="tagger",
-        steps=1000,
-        batch_size=32,
-        learning_rate=5e-4,
-        schedule="constant",
-        warmup=100,
-        save_every=0,
+        task="tagger", steps=1000, batch_size=32, learning_rate=5e-4, schedule="constant", warmup=100, save_every=0,
         patience=2,
-    ),  # fmt: skip
+    ),
     "paper": SUMMARIZER,
     "paper-nyt": SUMMARIZER | dict(data="nyt", steps=30_000),  # Appendix A; data: a folder of JSONL
     # The 2 x 8 batches of 2,048 tokens for XSum are 64 documents of about 500.
@@ -104,7 +98,7 @@ PRESETS = {
     "paper-tagger": TAGGER,
     "paper-tagger-nyt": TAGGER | dict(data="nyt"),
     "paper-tagger-xsum": TAGGER | dict(data="xsum"),
-}
+}  # fmt: skip
 
 
 def learning_rate(step: int, config: TrainConfig) -> float:

@@ -54,7 +54,7 @@ class Options:
     decoding: Literal["own", "cnn_dailymail", "nyt", "xsum"] = "own"  # The model's settings, or those of Appendix A.
     beam: Positive | None = None  # Beams; default: those of --decoding.
     max_length: Positive | None = None  # Tokens of a summary, at most; default: those of --decoding.
-    no_repeat_ngram_size: int | None = None  # So many words never come twice in a row; default: those of --decoding.
+    no_repeat_ngram_size: int | None = None  # Length of token sequences that never come twice; default: of --decoding.
     batch_size: Positive = 32  # Documents decoded together.
     device: str = "cpu"  # Device: cpu, cuda or mps.
     predictions: Path | None = None  # Folder for the outputs, RUN.jsonl for each summariser and each tagger.

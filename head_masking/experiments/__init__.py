@@ -1,1 +1,1 @@
-"""The laboratory: what the figures, speed and comparisons of the paper need, above the package that is the paper."""
+"""What the figures, speed and comparisons of the paper need; nothing outside it imports it."""

@@ -1,1 +1,1 @@
-"""What the figures, speed and comparisons of the paper need; nothing on the ground floor imports it."""
+"""What the figures, speed and comparisons of the paper need; nothing outside it imports it."""

@@ -1,6 +1,6 @@
 """The paper once more, slowly: float64 NumPy and Python loops, one sentence at a time, so without padding or masks.
 
-Written from the paper's equations and from `facts` about the released code, not from the package. Weights come as a
+Written from the paper's equations and from what the released code does, not from the package. Weights come as a
 dictionary of arrays under the model's parameter names (`numpy_weights`).
 """
 
