@@ -1,7 +1,7 @@
 """A run: begin a new one, from nothing, from another run or from a BART; or load a folder's."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -81,7 +81,7 @@ def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
     elif config.model:
         model, tokenizer = load_model(config.model)
     else:
-        model, tokenizer = new_bart(config, [text for e in examples for text in (e.source, e.target)])
+        model, tokenizer = new_bart(config, (text for e in examples for text in (e.source, e.target)))
     window = getattr(model.config, "attention_window", None)
     if config.attention_window and window and config.attention_window != window:
         raise ValueError(f"--attention-window: the model has {window}, leave it out")
@@ -100,7 +100,7 @@ def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
     return Run(config, model, tokenizer)
 
 
-def new_bart(config: TrainConfig, texts: Sequence[str]) -> tuple[SentenceSparseBart, PreTrainedTokenizerBase]:
+def new_bart(config: TrainConfig, texts: Iterable[str]) -> tuple[SentenceSparseBart, PreTrainedTokenizerBase]:
     """A small BART with random weights, and a tokenizer made from the texts."""
     tokenizer, positions = train_tokenizer(texts, config.vocabulary), max(config.max_source, config.max_target)
     sizes = (len(tokenizer), config.width, config.feed_forward, HEADS, LAYERS, positions)

@@ -2,7 +2,7 @@
 
 import re
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count, repeat
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from .sentences import RULES, given_spans, punkt_spans, token_sentence_ids
 SPECIAL = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}  # ids 0-3, as in BART
 
 
-def train_tokenizer(texts: Sequence[str], vocabulary: int) -> PreTrainedTokenizerFast:
+def train_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenizerFast:
     """Byte-level byte-pair encoding in BART's manner: `<s> text </s>`, a word's leading blank belongs to it.
 
     It learns from words of up to 1,000 characters: the time of merging grows with the square of their length.

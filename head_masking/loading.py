@@ -142,7 +142,7 @@ def begin(config: TrainConfig, examples: Sequence) -> Run:
                 raise ValueError(f"--{name.replace('_', '-')}: {config.init} has {value!r}, leave it out")
         return base._replace(config=config)
     if not config.encoder and not config.model:
-        tokenizer = train_tokenizer([text for e in examples for text in (e.source, e.target)], config.vocabulary)
+        tokenizer = train_tokenizer((text for e in examples for text in (e.source, e.target)), config.vocabulary)
         return Run(config, new_bart(config, len(tokenizer)), tokenizer)
     if config.encoder and is_run(config.encoder):
         _, model, tokenizer = load_run(config.encoder, "summarizer")

@@ -2,7 +2,7 @@
 
 import re
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ SPECIAL = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_t
 
 
 # Same as encdec_sentence_sparse/text.py:train_tokenizer
-def train_tokenizer(texts: Sequence[str], vocabulary: int) -> PreTrainedTokenizerFast:
+def train_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenizerFast:
     """Byte-level byte-pair encoding in BART's manner: `<s> text </s>`, a word's leading blank belongs to it.
 
     It learns from words of up to 1,000 characters: the time of merging grows with the square of their length.

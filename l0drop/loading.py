@@ -83,7 +83,7 @@ def begin(config: TrainConfig, examples: Sequence) -> Run:
         dropped = dropped_units(examples, tokenizer, config.pattern)
         return Run(config, new_model(config, tokenizer, bart), tokenizer, dropped, 0)
     if not config.init:
-        texts = [text for example in examples for text in (example.source, example.target)]
+        texts = (text for example in examples for text in (example.source, example.target))
         tokenizer = train_tokenizer(texts, config.units, config.vocabulary)
         dropped = dropped_units(examples, tokenizer, config.pattern)
         return Run(config, new_model(config, tokenizer), tokenizer, dropped, 0)

@@ -2,7 +2,7 @@
 
 import json
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ Span = tuple[int, int, str]  # first character, end (exclusive), Penn tag of a t
 CHUNK = 1000  # examples that are tokenised at a time
 
 
-def train_tokenizer(texts: Sequence[str], units: str, vocabulary: int) -> Tokenizer:
+def train_tokenizer(texts: Iterable[str], units: str, vocabulary: int) -> Tokenizer:
     """Joint byte-pair encoding of words with their leading blank; "char" is the same without any merge.
 
     A word ends after 1,000 characters: the time of merging grows with the square of its length.
