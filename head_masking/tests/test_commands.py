@@ -8,12 +8,9 @@ import pytest
 
 pytest.importorskip("shared")
 
-from shared.run import parse
-
 from .. import evaluate, predict
 from .. import train as training
-from ..config import PRESETS, TrainConfig
-from ..loading import load_run
+from ..config import TrainConfig
 from ..train import train
 from .conftest import DATA, SMALL, TAGGER, equal, log, weights
 
@@ -47,13 +44,6 @@ def test_a_killed_training_resumes_to_the_same_bits(runs, tmp_path, monkeypatch,
     train(config, tmp_path / "killed", resume=True)
     assert equal(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
     assert log(tmp_path / "whole") == log(tmp_path / "killed")
-
-
-def test_a_run_in_training_is_read_from_its_last_checkpoint(runs, tmp_path, capsys):
-    train(SMALL, tmp_path / "run")
-    (tmp_path / "run/model/model.safetensors").unlink()
-    one, other = (load_run(folder).model.state_dict() for folder in (tmp_path / "run", runs / "base-0"))
-    assert equal(one, other) and "is not finished: reading" in capsys.readouterr().err
 
 
 def test_train_evaluate_predict(runs, tmp_path, capsys):
@@ -113,11 +103,3 @@ def test_help_explains_every_flag(command, options, positional, capsys):
     for name in options.__dataclass_fields__.keys() - positional:
         after = said.partition(f"--{name.replace('_', '-')} ")[2].partition("(default")[0]
         assert ". " in after, (name, after)
-
-
-def test_a_preset_changes_the_values_that_no_flag_gives(tmp_path):
-    config, out, resume = parse(
-        ["--out", str(tmp_path), "--preset", "paper-tagger-xsum", "--steps", "7"], TrainConfig, PRESETS, ""
-    )
-    assert config == replace(TrainConfig(**PRESETS["paper-tagger-xsum"]), steps=7)
-    assert out == tmp_path and not resume

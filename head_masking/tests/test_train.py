@@ -235,13 +235,7 @@ def test_presets_hold_the_papers_values():
     assert PRESETS == {
         "tiny": {},
         "tagger": dict(
-            task="tagger",
-            steps=1000,
-            batch_size=32,
-            learning_rate=5e-4,
-            schedule="constant",
-            warmup=100,
-            save_every=0,
+            task="tagger", steps=1000, batch_size=32, learning_rate=5e-4, schedule="constant", warmup=100, save_every=0,
             patience=2,
         ),
         "paper": bart,
@@ -250,7 +244,7 @@ def test_presets_hold_the_papers_values():
         "paper-tagger": tagger,
         "paper-tagger-nyt": tagger | {"data": "nyt"},
         "paper-tagger-xsum": tagger | {"data": "xsum"},
-    }
+    }  # fmt: skip
     # fairseq's batches have 2,048 tokens: 2 documents of CNN/DailyMail and NYT, cut at 1,024, or 4 of XSum.
     assert all(PRESETS[name]["batch_size"] * PRESETS[name]["accumulate"] == 64 for name in ("paper", "paper-xsum"))
     assert tagger["batch_size"] * tagger["accumulate"] == 128
