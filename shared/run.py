@@ -142,7 +142,7 @@ class RunFolder:
         self.lock = os.open(path / ".lock", os.O_RDONLY)
 
     def write(self, name, write, by_all=False):
-        """Called on every process: write(path) writes under a temporary name, which is renamed once it is on the disk."""
+        """Called on every process: write(path) writes under a temporary name; once on the disk, the file is renamed."""
         path, lock = self.path / f"{name}.unfinished", self.path / ".lock"
         if not (lock.exists() and os.path.samestat(os.fstat(self.lock), os.stat(lock))):
             raise ValueError(f"{self.path} was moved or removed while it was trained: the training stops")
