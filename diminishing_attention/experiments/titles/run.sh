@@ -28,8 +28,12 @@ measures plain_test && table plain_test_measured scitldr_titles_test
 run evaluate "${RUNS[@]}" --split test "${SECTION_4_2[@]}" --predictions $R/section_4_2_test
 table section_4_2_test scitldr_titles_section_4_2_test
 run evaluate "${RUNS[@]}" --data aclsum --split test --predictions $R/aclsum && table aclsum aclsum_titles
-# A minimum length of 62 % and of about 100 % of the references' mean, in tokens with the end.
-for m in 6 9; do
-  run evaluate $R/more-? $R/cov-? $R/dim-? --max-length 30 --lead 1 --split validation --min-length $m --predictions $R/min_$m
-  table min_$m scitldr_titles_min_$m
+# D23: gains in the context alone. And a minimum length, in tokens with the end: none, 62 % of the references' mean, all of it.
+for s in 0 1 2; do
+  run train --out $R/dim-plain-$s --init $R/pg-$s --steps 100 --resume --diminishing dim --plain-copy True
+done
+for m in 0 6 9; do
+  run evaluate $R/more-? $R/cov-? $R/dim-? $R/dim-plain-? --max-length 30 --lead 1 --split validation --min-length $m \
+    --predictions $R/min_$m
+  python -m shared.score $R/min_$m/*-[0-2].jsonl --minus more cov dim --csv $OUT/scitldr_titles_min_$m.csv --overwrite
 done
