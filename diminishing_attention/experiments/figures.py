@@ -1,8 +1,9 @@
-"""The paper's figures: a PNG of each and, for Figure 1, a CSV of its numbers.
+"""The paper's figures and its claims beside ours: a PNG of each and, for Figure 1, a CSV of its numbers.
 
 python -m diminishing_attention.evaluate runs/pg runs/pg-dim --csv table.csv
 python -m diminishing_attention.experiments.figures --out figures                          # Figure 1, a closed form
 python -m diminishing_attention.experiments.figures table.csv --out figures --title SAMSum # and Figures 2 and 3
+python -m diminishing_attention.experiments.figures --claims diminishing_attention/experiments --out figures
 """
 
 import csv
@@ -28,6 +29,18 @@ FIGURES = {  # name: title, prefix of the measures, n, axis
     "figure_2": ("Figure 2: repetition (lower is better)", "repetition", (1, 2, 3, 4, 5), "duplicates, % of n-grams"),
     "figure_3": ("Figure 3: abstractiveness", "novel", (1, 2, 3, 4), "not in the source, % of n-grams"),
 }
+CLAIMS = {  # panel: system, minus, the paper's difference in ROUGE-1 (Table 4, and Table 1's baseline)
+    "DimAttn minus the control": ("dim", "more", 2.6),
+    "DimAttn minus coverage": ("dim", "cov", 0.2),
+}
+MEASURED = {  # what was decoded: its table
+    "titles": "titles/scitldr_titles_test.csv",
+    "titles, validation": "titles/scitldr_titles.csv",
+    "..., at least 6 tokens": "titles/scitldr_titles_min_6.csv",
+    "..., at least 9 tokens": "titles/scitldr_titles_min_9.csv",
+    "dialogues": "samsum/samsum_medium_test.csv",
+    "dialogues, validation": "samsum/samsum_medium.csv",
+}
 COLOURS = {"dim": "C1", "dydim": "C3", "cov": "C4", "reference": "grey"}  # of systems in all pictures; others: C0, ...
 
 
@@ -37,6 +50,7 @@ class Options:
 
     out: Path  # Folder to write to.
     table: tyro.conf.Positional[Path | None] = None  # CSV of evaluate or shared.score, for Figures 2 and 3.
+    claims: Path | None = None  # Folder of titles/ and samsum/: their differences beside the paper's, alone.
     title: str = ""  # What the table was measured on, above its figures.
     overwrite: bool = False  # Replace the CSV of Figure 1; pictures are replaced.
 
@@ -98,10 +112,36 @@ def draw_bars(table: Path, name: str, subtitle: str, path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
+def draw_claims(folder: Path, path: Path) -> None:
+    """A panel for each of CLAIMS: the paper's value as a line, ours as points with their 95 % intervals."""
+    from matplotlib.figure import Figure
+
+    figure = Figure((9, 0.35 * len(MEASURED) + 1.4), layout="constrained")
+    panels = figure.subplots(1, len(CLAIMS), sharey=True)
+    for axes, (title, (system, minus, papers)) in zip(panels, CLAIMS.items(), strict=True):
+        axes.axvline(0, color="grey", linewidth=0.8)
+        axes.axvline(papers, color="C1", linestyle="--")
+        axes.text(papers, -0.75, f"paper +{papers} ", color="C1", fontsize=8, ha="right")
+        for place, table in enumerate(MEASURED.values()):
+            with (folder / table).open(encoding="utf-8") as file:
+                rows = {(row["system"], row["minus"], row["metric"]): row for row in csv.DictReader(file)}
+            value, low, high = (float(rows[system, minus, "rouge1"][name]) for name in ("value", "low", "high"))
+            bars = [[value - low], [high - value]]
+            filled = "C0" if "_test" in table else "w"
+            axes.errorbar(value, place, xerr=bars, fmt="o", capsize=3, color="C0", mfc=filled)
+        axes.set(title=title, xlabel="difference in ROUGE-1", ylim=(len(MEASURED) - 0.5, -1.1))
+    panels[0].set_yticks(range(len(MEASURED)), list(MEASURED))
+    figure.suptitle("Plain beam search, three seeds: filled, held-out test set; hollow, validation split", fontsize=10)
+    figure.savefig(path, dpi=120)
+
+
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
     options.out.mkdir(parents=True, exist_ok=True)
+    if options.claims:
+        draw_claims(options.claims, options.out / "claims.png")
+        return
     if options.table:
         for name in FIGURES:
             draw_bars(options.table, name, options.title, options.out / f"{name}.png")

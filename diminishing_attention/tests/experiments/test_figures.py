@@ -1,6 +1,7 @@
 """Figures: the closed form of Figure 1, and the numbers that Figures 2 and 3 draw."""
 
 import math
+from pathlib import Path
 
 import pytest
 
@@ -37,3 +38,8 @@ def test_figures_2_and_3_take_their_values_from_the_table(tmp_path):
         "more": [11, 12, 13, 14],
         "dim": [21, 22, 23, 24],
     }
+
+
+def test_the_committed_tables_have_every_claim(tmp_path):
+    figures.draw_claims(Path(figures.__file__).parent, tmp_path / "claims.png")
+    assert (tmp_path / "claims.png").stat().st_size > 10_000
