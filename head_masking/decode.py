@@ -13,7 +13,7 @@ from .labels import Tagged, kept
 from .loading import Run
 from .masking import PAPER_HEADS, Heads, cross_attentions, mask_heads, uniform_heads
 from .oracle import oracle_labels, token_labels, word_spans
-from .text import Document, by_length, encode_document, pad, transfer_scores
+from .text import Document, by_length, encode_document, encode_documents, pad, transfer_scores
 
 # Which heads
 
@@ -82,7 +82,7 @@ def find_heads(text: str, run: Run) -> Heads:
 @torch.inference_mode()
 def tag(run: Run, texts: Sequence[str], batch_size: int = 16) -> list[Tagged]:
     """What a tagger says of all texts; what stands beyond its `max_source` tokens has no score."""
-    documents = [encode_document(run.tokenizer, text, run.config.max_source) for text in texts]
+    documents = encode_documents(run.tokenizer, texts, run.config.max_source)
     threshold = run.model.threshold
     tagged: list = [None] * len(texts)
     rows, padding = [document.ids for document in documents], run.tokenizer.pad_token_id

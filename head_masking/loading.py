@@ -14,7 +14,7 @@ from shared.run import load_weights, read_config
 from .config import FIXED, HEADS, LAYERS, TrainConfig
 from .oracle import oracle_labels, token_labels
 from .tagger import WINDOW, Tagger
-from .text import Items, encode_document, train_tokenizer
+from .text import Items, encode_documents, train_tokenizer
 
 if TYPE_CHECKING:  # half of the time of --help
     from transformers import BartForConditionalGeneration, PreTrainedModel, PreTrainedTokenizerBase
@@ -36,20 +36,22 @@ class Run(NamedTuple):
         "labels" are token ids of the summary or, of a tagger, the oracle label of each token of the source.
         """
         config, items, cut = self.config, Items(), 0
-        for example in tqdm(examples, "tokenising", disable=None):
-            source = encode_document(self.tokenizer, example.source, config.max_source)
-            if config.task == "summarizer":
-                labels = encode_document(self.tokenizer, example.target, config.max_target).ids
-            else:
-                spans = oracle_labels(example.source, example.target, config.min_run)
-                labels = [int(label) for label in token_labels(spans, source.offsets)]
-            items.append(source.ids, labels)
-            cut += source.was_cut
+        for start in tqdm(range(0, len(examples), 1000), "tokenising", disable=None):
+            part = examples[start : start + 1000]
+            sources = encode_documents(self.tokenizer, [example.source for example in part], config.max_source)
+            targets = encode_documents(self.tokenizer, [example.target for example in part], config.max_target)
+            for example, source, target in zip(part, sources, targets, strict=True):
+                labels = target.ids
+                if config.task == "tagger":
+                    spans = oracle_labels(example.source, example.target, config.min_run)
+                    labels = [int(label) for label in token_labels(spans, source.offsets)]
+                items.append(source.ids, labels)
+                cut += source.was_cut
         return items, cut
 
     def write_files(self, folder: Path) -> None:
         """Write model/, which `load_run` reads; a summariser's loads in transformers, too, once it has its weights."""
-        self.tokenizer.backend_tokenizer.no_truncation()  # as `encode_document` left it
+        self.tokenizer.backend_tokenizer.no_truncation()  # as `encode_documents` left it
         self.tokenizer.save_pretrained(folder / "model")
         (self.model.encoder if self.config.task == "tagger" else self.model).config.save_pretrained(folder / "model")
         if self.config.task == "summarizer":

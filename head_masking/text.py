@@ -2,6 +2,7 @@
 
 import re
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import NamedTuple
@@ -48,21 +49,31 @@ class Document(NamedTuple):
 
 
 def encode_document(tokenizer: PreTrainedTokenizerBase, text: str, max_length: int) -> Document:
-    """Token ids and offsets, cut to at most `max_length` tokens; a "</s>" that stands in the text is text.
+    """`encode_documents` of one text."""
+    return encode_documents(tokenizer, [text], max_length)[0]
+
+
+def encode_documents(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int) -> list[Document]:
+    """Token ids and offsets, cut to at most `max_length` tokens; a "</s>" that stands in a text is text.
 
     Raises:
-        ValueError: a tokenizer that knows no offsets, or one that finds no token in the text.
+        ValueError: a tokenizer that knows no offsets, or one that finds no token in a text.
     """
     if not tokenizer.is_fast:
         raise ValueError(f"{type(tokenizer).__name__} gives no offsets: load the model's fast tokenizer")
     parts = tokenizer(
-        [text], max_length=max_length, truncation=True, return_overflowing_tokens=True, return_offsets_mapping=True,
-        split_special_tokens=True,
+        list(texts), max_length=max_length, truncation=True, return_overflowing_tokens=True,
+        return_offsets_mapping=True, split_special_tokens=True,
     )  # fmt: skip
-    offsets = [tuple(offset) for offset in parts["offset_mapping"][0]]
-    if not any(start < end for start, end in offsets):
-        raise ValueError(f"no token in the document {text[:40]!r}: leave it out")
-    return Document(parts["input_ids"][0], offsets, was_cut=len(parts["input_ids"]) > 1)
+    counts = Counter(parts["overflow_to_sample_mapping"])  # what was cut off follows as parts of its own
+    first, documents = 0, []
+    for number, text in enumerate(texts):
+        offsets = [tuple(offset) for offset in parts["offset_mapping"][first]]
+        if not any(start < end for start, end in offsets):
+            raise ValueError(f"no token in the document {text[:40]!r}: leave it out")
+        documents.append(Document(parts["input_ids"][first], offsets, was_cut=counts[number] > 1))
+        first += counts[number]
+    return documents
 
 
 def transfer_scores(
