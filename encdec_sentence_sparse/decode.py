@@ -66,8 +66,8 @@ def settings(run: Run, options, decoding: str = "own") -> dict:
     """
     flags = {name: getattr(options, flag, None) for flag, name in FLAGS.items()}
     chosen = DECODING[decoding] | {name: value for name, value in flags.items() if value is not None}
-    own, positions = run.model.generation_config, run.model.config.max_position_embeddings
-    low, high = (chosen.get(name, getattr(own, name)) for name in ("min_length", "max_length"))
+    default, positions = run.model.generation_config, run.model.config.max_position_embeddings
+    low, high = (chosen.get(name, getattr(default, name)) for name in ("min_length", "max_length"))
     if not max(2, low or 0) <= (high or 20) <= positions:
         raise ValueError(f"--max-length is {high}; it must be at least --min-length, {low}, and at most {positions}")
     return chosen

@@ -132,9 +132,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         paths = [folder and folder / f"{name}.jsonl" for name in names]
         table = stack.enter_context(open_output(options.csv, options.overwrite))
         files = [path and stack.enter_context(open_output(path, options.overwrite)) for path in paths]
-        for run, name, file, selections, own in zip(runs, names, files, chosen, generation, strict=True):
+        for run, name, file, selections, search in zip(runs, names, files, chosen, generation, strict=True):
             run.model.to(device)
-            rows += evaluate(run, name, examples, selections, options.batch_size, file, **own)
+            rows += evaluate(run, name, examples, selections, options.batch_size, file, **search)
         # D20: ROUGE of rouge-score, R-L over sentences (the paper: pyrouge)
         report(score(rows, "rouge", options.minus), table if options.csv else None)
 

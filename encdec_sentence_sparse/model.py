@@ -69,8 +69,8 @@ class SentenceSparseBart(BartForConditionalGeneration):
         if not isinstance(past_key_values, SourceCache):
             if encoder_outputs is None:
                 encoder_outputs = self.get_encoder()(input_ids=input_ids, attention_mask=attention_mask)
-            given = (encoder_outputs[0], sentence_ids, attention_mask, selection)
-            sentences = self.find_sentences(*given, is_recorded=record is not None)
+            source = (encoder_outputs[0], sentence_ids, attention_mask)
+            sentences = self.find_sentences(*source, selection, is_recorded=record is not None)
         theirs = dict(attention_mask=attention_mask, encoder_outputs=encoder_outputs, past_key_values=past_key_values)
         return super().forward(**theirs, sentences=sentences, selection=selection, record=record, **keywords)
 

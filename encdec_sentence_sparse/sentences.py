@@ -101,5 +101,5 @@ def check_ids(sentence_ids: Tensor, attention_mask: Tensor) -> None:
     is_right[:, 0] &= is_token[:, 0]
     for document, position in (~is_right).nonzero()[:1].tolist():
         rule = "ids are 0, 1, 2, ... in reading order without gaps, and -1 at padding, which is on the right"
-        found = f"position {position} of document {document} has sentence id {sentence_ids[document, position]}"
-        raise ValueError(f"{found}; {rule}")
+        place = f"position {position} of document {document} has sentence id {sentence_ids[document, position]}"
+        raise ValueError(f"{place}; {rule}")

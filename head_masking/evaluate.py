@@ -72,8 +72,8 @@ class Options:
 
     def generation(self) -> dict[str, float]:
         """Arguments of `generate`."""
-        given = dict(num_beams=self.beam, max_length=self.max_length, no_repeat_ngram_size=self.no_repeat_ngram_size)
-        return PAPER_DECODING.get(self.decoding, {}) | {k: v for k, v in given.items() if v is not None}
+        flags = dict(num_beams=self.beam, max_length=self.max_length, no_repeat_ngram_size=self.no_repeat_ngram_size)
+        return PAPER_DECODING.get(self.decoding, {}) | {k: v for k, v in flags.items() if v is not None}
 
 
 def load_runs(options: Options) -> tuple[dict[str, Run], dict[str, Run]]:

@@ -98,12 +98,12 @@ def mark_words(run: Run, examples: Sequence[Example], wanted: Sequence[str]) -> 
 
     ValueError: one of them stands in no document, or none of them in one: a mask for it would be of random words.
     """
-    marked, found = [], set()
+    marked, present = [], set()
     for example in examples:
         end = max(end for _, end in encode_document(run.tokenizer, example.source, run.config.max_source).offsets)
         spans = word_spans(example.source[:end])
         places = {phrase: find_phrase(phrase, example.source, spans) for phrase in wanted}
-        found |= {phrase for phrase in wanted if places[phrase]}
+        present |= {phrase for phrase in wanted if places[phrase]}
         marks = {place for of_phrase in places.values() for place in of_phrase}
         if not marks:
             words = {example.source[a:b].lower() for a, b in spans}
@@ -111,7 +111,7 @@ def mark_words(run: Run, examples: Sequence[Example], wanted: Sequence[str]) -> 
             hint = f" (perhaps {', '.join(near)})" if near else ""
             raise ValueError(f"document {example.id} has none of the words {', '.join(wanted)}{hint}: give its own")
         marked.append(Tagged([float(n in marks) for n in range(len(spans))], spans, 0.5))
-    if absent := [phrase for phrase in wanted if phrase not in found]:
+    if absent := [phrase for phrase in wanted if phrase not in present]:
         raise ValueError(f"--keep-words: {absent[0]!r} stands in no document, or beyond what the model reads")
     return marked
 

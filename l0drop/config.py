@@ -86,15 +86,15 @@ class TrainConfig:
             raise ValueError(f"--max-source and --max-target must not exceed --positions, which is {self.positions}")
         self.model_config(self.vocabulary)  # its own checks
         if self.model:
-            if given := [name for name in NOT_PRETRAINED if getattr(self, name) != getattr(TrainConfig, name)]:
-                raise ValueError(f"--{given[0].replace('_', '-')} does not go with --model: leave it out")
+            if changed := [name for name in NOT_PRETRAINED if getattr(self, name) != getattr(TrainConfig, name)]:
+                raise ValueError(f"--{changed[0].replace('_', '-')} does not go with --model: leave it out")
             if self.l0drop == "every":
                 raise ValueError("--l0drop every does not go with --model: use output or none")
 
     def model_config(self, vocabulary: int) -> ModelConfig:
         """The model's part of the fields, with the size V that the tokenizer came to."""
-        own = {field.name for field in fields(self)}
-        values = {field.name: getattr(self, field.name) for field in fields(ModelConfig) if field.name in own}
+        names = {field.name for field in fields(self)} & {field.name for field in fields(ModelConfig)}
+        values = {name: getattr(self, name) for name in names}
         return ModelConfig(**values | {"vocabulary": vocabulary})
 
 

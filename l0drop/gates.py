@@ -31,7 +31,7 @@ class L0Drop(nn.Module):
         start: D15: where that bias starts; 0 as released, 3 starts with open gates.
     """
 
-    held_open = False  # D19: True = every gate is 1, whatever the predictor says
+    held_open = False  # D19: True = every gate is 1; the training loop sets it, which calls the model, not this layer
 
     def __init__(self, width: int, bias: bool = True, start: float = 0.0):
         super().__init__()

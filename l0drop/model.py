@@ -185,7 +185,7 @@ class Transformer(nn.Module):
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
         nn.init.normal_(self.embedding.weight, std=config.width**-0.5)
-        # Last, so that a baseline and its L0Drop twin start from the same weights.
+        # Last, so that a baseline and the model with gates start from the same weights.
         layers = range({"none": 0, "output": 1, "every": config.encoder_layers}[config.l0drop])
         self.l0drop = nn.ModuleList(L0Drop(config.width, config.gate_bias, config.gate_start) for _ in layers)
 

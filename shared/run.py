@@ -46,8 +46,8 @@ def check(config):
     """ValueError for a number that is NaN or outside its `Interval` (0 to 10^9); then `config.check()`."""
     for each in fields(config):
         value, parts = getattr(config, each.name), parts_of(each.type)
-        given = next((part for part in parts if isinstance(part, Interval)), Interval())
-        low, high = given.ge or 0, given.le or 10**9
+        interval = next((part for part in parts if isinstance(part, Interval)), Interval())
+        low, high = interval.ge or 0, interval.le or 10**9
         numbers = [] if value is None or {int, float}.isdisjoint(parts) else np.ravel(value)
         if wrong := [number for number in numbers if not low <= number <= high]:
             raise ValueError(f"--{each.name.replace('_', '-')} is {wrong[0]}; it must be from {low:,} to {high:,}")

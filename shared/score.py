@@ -76,7 +76,7 @@ def measure(rows: Sequence[dict], metric: str) -> dict[str, Measure]:
             columns[name] = [row[name] for row in rows]
     counts = {name: np.asarray(column, dtype=float).reshape(1, len(rows), -1) for name, column in columns.items()}
     kinds = {1: "mean", 2: "share", 10: "bleu"}  # by k
-    return {name: Measure(kinds[own.shape[-1]], own) for name, own in counts.items()}
+    return {name: Measure(kinds[array.shape[-1]], array) for name, array in counts.items()}
 
 
 def describe(of: Measure, minus: Measure | None = None, paired: bool = True) -> dict:
@@ -123,13 +123,13 @@ def score(rows: Sequence[dict], metric: str = "rouge", minus: Sequence[str] = ()
     systems, documents = {}, None
     for system, seeds in runs.items():
         of_seeds = []
-        for seed, own in seeds.items():
-            own.sort(key=lambda row: str(row["id"]))
-            keys = [(row["id"], row["references"]) for row in own]
+        for seed, outputs in seeds.items():
+            outputs.sort(key=lambda row: str(row["id"]))
+            keys = [(row["id"], row["references"]) for row in outputs]
             documents = documents or keys
-            if keys != documents or len({row["id"] for row in own}) < len(own):
+            if keys != documents or len({row["id"] for row in outputs}) < len(outputs):
                 raise ValueError(f"{system}, seed {seed}: its documents are not those of the first system, each once")
-            of_seeds.append(measure(own, metric))
+            of_seeds.append(measure(outputs, metric))
         systems[system] = {name: join([of[name] for of in of_seeds]) for name in of_seeds[0]}
     if unknown := set(minus) - set(systems):
         raise ValueError(f"no system {unknown.pop()!r} to subtract; there are {', '.join(systems)}")
@@ -138,9 +138,9 @@ def score(rows: Sequence[dict], metric: str = "rouge", minus: Sequence[str] = ()
     table = []
     for system, base in pairs:
         paired = base is None or list(runs[system]) == list(runs[base])
-        for name, own in systems[system].items():
+        for name, values in systems[system].items():
             if base is None or name in systems[base]:
-                row = describe(own, systems[base][name] if base else None, paired)
+                row = describe(values, systems[base][name] if base else None, paired)
                 table.append({"system": system, "minus": base, "metric": name} | row | {"documents": len(documents)})
     return table
 
