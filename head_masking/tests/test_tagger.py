@@ -9,7 +9,7 @@ import torch
 import torch.fx.experimental._config
 
 from ..tagger import THRESHOLDS, Tagger, best_threshold, tagging_loss, windows
-from ..text import encode_document, train_tokenizer, transfer_scores
+from ..text import encode_document, encode_documents, train_tokenizer, transfer_scores
 from . import reference
 
 TEXTS = ["the storm hit Norwick on Monday .", "Norwick was hit by the storm .", "nobody was hurt on Monday ."] * 4
@@ -190,3 +190,5 @@ def test_a_long_document_is_cut_and_says_so():
     whole, cut = (encode_document(tokenizer, TEXTS[0], n) for n in (9, 8))
     assert not whole.was_cut and cut.was_cut
     assert cut.ids == whole.ids[:7] + [2] and cut.offsets == whole.offsets[:7] + [(0, 0)]
+    texts = [TEXTS[0] * 4, TEXTS[1][:20], TEXTS[0]]  # in four parts, whole, in two: together as each alone
+    assert encode_documents(tokenizer, texts, 8) == [encode_document(tokenizer, text, 8) for text in texts]
