@@ -31,6 +31,7 @@ for s in 0 1 2; do
 done
 run experiments.seeds $OUT/validation.csv $R/validation/*/*/*.jsonl
 run experiments.seeds $OUT/test.csv $R/test/*/*/*.jsonl
+run experiments.novelty $R/sam-test test $OUT/novelty.csv $R/test/0/summarizer/summarizer-0.jsonl   # gains by the references' new 2-grams
 run experiments.lead $R/sam-test > $R/lead.jsonl
 python -m shared.score $R/lead.jsonl --csv $OUT/lead.csv
 
