@@ -33,7 +33,7 @@ run experiments.samsum.minilm_bart "${2:-BERT}" "$1" $S/minilm
 run train --out $S/base-0 --data "$1" --model $S/minilm --max-source 300 --max-target 80 --batch-size 16 --learning-rate 5e-4 \
   --warmup 150 --save-every 200 --mixed-precision bf16 --steps 1000 --resume
 run train --task kl --out $S/kl-0 --init $S/base-0 --learning-rate 1e-3 --r 1 --steps 300 --save-every 300 "${C[@]}"
-I=(--task integrated --init $S/kl-0 --learning-rate 2e-4 --steps 150 --save-every 150 "${C[@]}")
+I=(--task integrated --init $S/kl-0 --learning-rate 2e-4 --steps 100 --save-every 100 "${C[@]}")
 run train --out $S/apx-0 "${I[@]}" --select approx --r 1
 run train --out $S/control-0 "${I[@]}" --kl-weight 0 --r 99
 E=(--r 1 --no-repeat-ngram-size 3 --limit 96 --split validation --modes full)
