@@ -40,7 +40,7 @@ E=(--r 1 --no-repeat-ngram-size 3 --limit 96 --split validation --modes full)
 run evaluate $S/base-0 "${E[@]}"
 run evaluate $S/base-0 "${E[@]}" --length-penalty 2 --min-length 16
 mkdir -p $S/test
-run experiments.cross_entropy 1 validation 200 $S/{base,kl,apx,control}-0 > $S/cross_entropy.jsonl
+run experiments.cross_entropy 1 validation 100 $S/{base,kl,apx,control}-0 > $S/cross_entropy.jsonl
 python -m shared.score $S/cross_entropy.jsonl --metric none --csv $OUT/minilm_cross_entropy.csv --overwrite \
   --minus base.full kl.approx.r1 control.approx.r1
 E=(--r 1 --no-repeat-ngram-size 3 --limit 400 --split test --predictions $S/test --overwrite)   # once, after all choices
