@@ -41,7 +41,9 @@ MEASURED = {  # what was decoded: its table
     "dialogues": "samsum/samsum_medium_test.csv",
     "dialogues, validation": "samsum/samsum_medium.csv",
     "dialogues, one seed, validation": "samsum/samsum_medium_min_0.csv",
+    "..., at least 15 tokens": "samsum/samsum_medium_min_15.csv",
     "..., at least 24 tokens": "samsum/samsum_medium_min_24.csv",
+    "dialogues, one seed": "samsum/samsum_medium_min_0_test.csv",
     "dialogues, one seed, at least 24": "samsum/samsum_medium_min_24_test.csv",
 }
 COLOURS = {"dim": "C1", "dydim": "C3", "cov": "C4", "reference": "grey"}  # of systems in all pictures; others: C0, ...

@@ -39,10 +39,10 @@ table section_4_2_test samsum_medium_section_4_2_test
 run train --out $R/dim-plain-0 --init $R/pg-0 --steps 150 --learning-rate 0.0005 --resume --diminishing dim --plain-copy True
 ONE=($R/more-0 $R/cov-0 $R/dim-0 $R/dim-plain-0 --max-length 60)
 differences() { python -m shared.score $R/$1/*-0.jsonl --minus more cov dim --csv $OUT/samsum_medium_$1.csv --overwrite; }
-for m in 0 24; do
+for m in 0 15 24; do
   run evaluate "${ONE[@]}" --min-length $m --predictions $R/min_$m && differences min_$m
 done
-for m in 24; do
+for m in 0 24; do
   run evaluate "${ONE[@]}" --min-length $m --data $R/held-out --predictions $R/min_${m}_test && differences min_${m}_test
 done
 run experiments.figures --claims diminishing_attention/experiments --out diminishing_attention/experiments   # claims.png
