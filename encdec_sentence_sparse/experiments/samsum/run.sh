@@ -42,7 +42,7 @@ run evaluate $S/base-0 "${E[@]}" --length-penalty 2 --min-length 16
 mkdir -p $S/test
 run experiments.cross_entropy 1 validation 100 $S/{base,kl,apx,control}-0 > $S/cross_entropy.jsonl
 python -m shared.score $S/cross_entropy.jsonl --metric none --csv $OUT/minilm_cross_entropy.csv --overwrite \
-  --minus base.full kl.approx.r1 control.approx.r1
+  --minus base.full base.mean_key.r1 kl.approx.r1 control.approx.r1
 E=(--r 1 --no-repeat-ngram-size 3 --limit 400 --split test --predictions $S/test --overwrite)   # once, after all choices
 run evaluate $S/base-0 "${E[@]}" --modes ideal random mean_key
 run evaluate $S/{kl,apx,control}-0 "${E[@]}"
