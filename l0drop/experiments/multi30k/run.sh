@@ -67,7 +67,7 @@ for l in 0.55 0.575 0.6; do run train --out $S/l0-$l-1 "${F[@]}" --l0drop output
 run train --out $S/target-500-1 "${F[@]}" --l0drop output --target-sparsity 0.467
 run train --out $S/pos-500-1 "${F[@]}" --pattern pos --stanza "$STANZA"
 for y in 2016 2017; do
-  run evaluate $S/{more,target}-4000-? $S/pos-4000-1 $S/{more,LAMBDA,target,pos}-500-1 --split test_${y}_flickr --predictions $S/$y
+  run evaluate $S/{more,target}-4000-? $S/pos-4000-1 $S/{more,target,pos}-500-1 $S/l0-0.575-1 --split test_${y}_flickr --predictions $S/$y
   python -m shared.score $S/$y/*.jsonl --metric bleu --minus more-4000 target-4000 more-500 --csv $OUT/time_$y.csv --overwrite
 done
 # A published recipe for a tiny Transformer, which did not learn here (published_rate.csv).
