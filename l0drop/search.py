@@ -144,7 +144,7 @@ def generate(
     encoding = model.encode(source)
     memory = model.project(model.make_memory(encoding, rule_keep, prune))
     memory_length = memory[0].keys.size(2)
-    copies = 1 if share else beam  # 1 copies, too: contiguous tensors are faster to read, which each step does
+    copies = 1 if share else beam  # repeating once copies, too: each step reads contiguous tensors faster
     memory = [Projected(*(tensor.repeat_interleave(copies, 0) for tensor in layer)) for layer in memory]
     limits = (encoding.keep.sum(-1) + extra_length).clamp(max=model.config.positions)
     return Generation(beam_search(model, memory, limits, beam, **search), encoding, memory_length)

@@ -1,4 +1,7 @@
-"""Run folders, checkpoints, the command line and one-line errors: what accelerate and tyro leave to do."""
+"""Run folders, checkpoints, the command line and one-line errors: what accelerate and tyro leave to do.
+
+A run folder holds config.json, log.jsonl, what `load_run` of its package reads, and checkpoints/STEP.
+"""
 
 import argparse
 import contextlib
@@ -47,7 +50,8 @@ def check(config):
     for each in fields(config):
         value, parts = getattr(config, each.name), parts_of(each.type)
         interval = next((part for part in parts if isinstance(part, Interval)), Interval())
-        low, high = interval.ge or 0, interval.le or 10**9
+        low = 0 if interval.ge is None else interval.ge
+        high = 10**9 if interval.le is None else interval.le
         numbers = [] if value is None or {int, float}.isdisjoint(parts) else np.ravel(value)
         if wrong := [number for number in numbers if not low <= number <= high]:
             raise ValueError(f"--{each.name.replace('_', '-')} is {wrong[0]}; it must be from {low:,} to {high:,}")

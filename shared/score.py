@@ -6,8 +6,9 @@ python -m shared.score runs/base-1.jsonl runs/base-2.jsonl runs/l0-1.jsonl runs/
 
     {"id": "7", "prediction": "...", "references": [["..."]], "system": "l0", "seed": 1, "pruned": [12, 25]}
 
-Further numbers are the document's own measures; a pair [part, whole] is a share in percent of all documents together.
-A value is the mean over seeds. Intervals: percentile bootstrap over documents, t over seeds; p: random swaps.
+Further numbers are the document's own measures: a number counts as it is, a pair [part, whole] as a share in percent
+of all documents together. A value is the mean over the seeds of a system. Its interval is over documents, by the
+percentile bootstrap; a second one is over seeds, by Student's t. p is that of approximate randomisation.
 """
 
 import re
@@ -91,7 +92,8 @@ def describe(of: Measure, minus: Measure | None = None, paired: bool = True) -> 
 
     row = dict.fromkeys(("value", "low", "high"), float(statistic(every)))
     row |= dict.fromkeys(("p", "seeds_low", "seeds_high", "seeds"))
-    if is_number := n > 1 and np.isfinite(row["value"]):  # the share of nothing is none
+    is_number = n > 1 and np.isfinite(row["value"])  # the share of nothing is none
+    if is_number:
         row["low"], row["high"] = bootstrap((every,), statistic, method="percentile", **settings).confidence_interval
     if minus and is_number and len(of.counts) == len(minus.counts):
         both = join([of, minus], axis=1)  # documents 0 to n-1, and n to 2n-1
@@ -115,7 +117,8 @@ def score(rows: Sequence[dict], metric: str = "rouge", minus: Sequence[str] = ()
         metric: "rouge", "bleu" (bleu_lc: in lower case), or "none".
     Returns:
         per system and measure, and per difference: system, minus, metric, what `describe` gives, documents.
-    Raises ValueError: other documents or other references, a measure that a document lacks, an unknown system.
+    Raises:
+        ValueError: other documents or other references, a measure that a document lacks, an unknown system.
     """
     runs: dict = {}
     for row in rows:

@@ -24,8 +24,8 @@ def bigrams(text: str) -> set[tuple[str, str]]:
 
 def novelty(source: str, target: str) -> float:
     """Share of the target's 2-grams that the source has not; 0 where it has none."""
-    own = bigrams(target)
-    return len(own - bigrams(source)) / max(len(own), 1)
+    pairs = bigrams(target)
+    return len(pairs - bigrams(source)) / max(len(pairs), 1)
 
 
 def quartiles(shares: dict[str, float]) -> list[tuple[str, set[str]]]:
@@ -39,8 +39,8 @@ def table(rows: Sequence[dict], shares: dict[str, float]) -> list[dict]:
     """What `score` says of each quartile: the systems, and their difference from the summariser without masks."""
     scored, plain = [], next(row["system"] for row in rows if row.get("heads") == "")
     for span, ids in quartiles(shares):
-        own = score([row for row in rows if row["id"] in ids and "heads" in row], minus=[plain])
-        scored += [{"new_2_grams": span} | row for row in own]
+        scores = score([row for row in rows if row["id"] in ids and "heads" in row], minus=[plain])
+        scored += [{"new_2_grams": span} | row for row in scores]
     return scored
 
 

@@ -20,7 +20,7 @@ def test_full_is_the_loss_of_training_and_a_selection_changes_it(tmp_path):
     train(replace(SMALL, steps=2), tmp_path / "base")
     run, examples = load_run(tmp_path / "base"), load(DATA, "validation", 3)
     found = list(cross_entropies(run, examples, {"full": Selection(), "one": Selection("ideal", 1)}, batch_size=2))
-    values = {name: [value for own, _, value in found if own == name] for name in ("full", "one")}
+    values = {name: [value for selection, _, value in found if selection == name] for name in ("full", "one")}
     for i, value in enumerate(values["full"]):  # each alone, without padding
         batch = run.collate([run.encode(examples)[i]])
         with torch.no_grad():
