@@ -22,7 +22,7 @@ try:
     from shared.data import in_sentences, load
 except ModuleNotFoundError:
     sys.exit("error: the commands need the repository's folder `shared` beside this package")
-from shared.run import check, check_folder, one_line_errors, parse, training
+from shared.run import check, check_folder, one_line_errors, parse, share, training
 
 from .config import PRESETS, TrainConfig, learning_rate
 from .loading import Run, begin, for_task, load_run
@@ -56,7 +56,7 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     if config.beam > run.model.vocabulary:
         raise ValueError(f"--beam is {config.beam}: at most the vocabulary's {run.model.vocabulary} tokens")
     set_seed(config.seed, device_specific=True)  # each process draws its own dropout
-    items, held_out = run.encode(examples), run.encode(validation)
+    items, held_out = share(accelerator, run.encode(examples)), run.encode(validation)
     batches = LengthBatches(items, config.batch_size, config.batch_tokens, config.seed)
     # The loader's own generator, or starting it would draw from the one that dropout draws from.
     loader = DataLoader(items, batch_sampler=batches, collate_fn=run.text.collate, generator=torch.Generator())

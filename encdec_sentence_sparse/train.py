@@ -27,7 +27,7 @@ try:
     from shared.data import load
 except ModuleNotFoundError:
     sys.exit("error: the commands need the repository's folder `shared` beside this package")
-from shared.run import check, check_folder, load_weights, one_line_errors, parse, training
+from shared.run import check, check_folder, load_weights, one_line_errors, parse, share, training
 
 from .config import PRESETS, TrainConfig, choose_selection, learning_rate
 from .loading import Run, begin, load_run
@@ -59,7 +59,7 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     run = load_run(out) if begun else begin(config, data["training"])
     freeze(run.model, config.task)
     set_seed(config.seed, device_specific=True)  # each process draws its own dropout
-    items, validation = run.encode(data["training"]), run.encode(data["validation"])
+    items, validation = share(accelerator, run.encode(data["training"])), run.encode(data["validation"])
     batches = Batches([len(item.ids) for item in items], config.batch_size, config.seed)
     join = partial(collate, padding=run.tokenizer.pad_token_id)
     # The loader's own generator, or starting it would draw from the one that dropout draws from.

@@ -24,7 +24,7 @@ try:
     from shared.data import load
 except ModuleNotFoundError:
     sys.exit("error: the commands need the repository's folder `shared` beside this package")
-from shared.run import RunFolder, check, check_folder, one_line_errors, parse, training
+from shared.run import RunFolder, check, check_folder, one_line_errors, parse, share, training
 
 from .config import PRESETS, TrainConfig, learning_rate
 from .loading import WEIGHTS, Run, begin, load_run
@@ -54,7 +54,7 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     set_seed(config.seed)
     examples, checked = load(config.data, "train", config.examples or None), load(config.data, "validation")
     start = load_run(out)._replace(config=config) if begun else begin(config, examples)
-    (items, cut), (validation, _) = start.encode(examples), start.encode(checked)
+    (items, cut), (validation, _) = share(accelerator, start.encode(examples)), start.encode(checked)
     set_seed(config.seed, device_specific=True)  # each process draws its own dropout
     batches, to_batch = LengthBatches(items, config.batch_size, config.seed), DataCollatorForSeq2Seq(start.tokenizer)
     # The loader's own generator, or starting it would draw from the one that dropout draws from.
@@ -96,9 +96,10 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
                 if config.patience and not without_gain([*folder.progress["log"], row]):
                     folder.write(BEST, lambda path: write_weights(start.model, path))
                 folder.save_checkpoint(row)
+        exchanged = validate(start.model, validation, config.task, config.batch_size, to_batch, exchange=True)
+        finish(start, folder)
         if accelerator.is_main_process:
-            exchanged = validate(start.model, validation, config.task, config.batch_size, to_batch, exchange=True)
-            finish(start, folder, exchanged["validation_loss"])
+            report(start, folder, exchanged["validation_loss"])
 
 
 def forward(model: nn.Module, batch: Mapping[str, Tensor], task: str) -> Tensor:
@@ -157,14 +158,20 @@ def write_weights(model: nn.Module, path: Path) -> None:
     save_model(model, str(path), metadata={"format": "pt"})
 
 
-def finish(run: Run, folder: RunFolder, exchanged: float) -> None:
-    """Put the last weights where they belong or, with early stopping, the best; say what to do next."""
-    task, best = run.config.task, folder.path / BEST
+def finish(run: Run, folder: RunFolder) -> None:
+    """Put the last weights where they belong or, with early stopping, the best. Called on every process."""
+    weights, best = WEIGHTS[run.config.task], folder.path / BEST
+    is_there = best.exists()  # no more once a run is finished
+    folder.accelerator.wait_for_everyone()  # all have looked before it moves
     if not run.config.patience:
-        folder.write(WEIGHTS[task], lambda path: write_weights(run.model, path))
-    elif best.exists():  # no more once a run is finished
-        folder.write(WEIGHTS[task], best.replace)
-    last = folder.progress["log"][-1]
+        folder.write(weights, lambda path: write_weights(run.model, path))
+    elif is_there:
+        folder.write(weights, best.replace)
+
+
+def report(run: Run, folder: RunFolder, exchanged: float) -> None:
+    """Say what came out, what is wrong with it, and what to do next."""
+    task, last = run.config.task, folder.progress["log"][-1]
     print(f"{folder.path}: {last['step']} steps, validation loss {last['validation_loss']:.3f}")
     print(what_it_learned(last, exchanged))
     print(f"next: python -m {__package__}.evaluate {'--tagger ' if task == 'tagger' else ''}{folder.path}")

@@ -19,7 +19,7 @@ try:
     from shared.data import load
 except ModuleNotFoundError:
     sys.exit("error: the commands need the repository's folder `shared` beside this package")
-from shared.run import RunFolder, check, check_folder, one_line_errors, parse, training
+from shared.run import RunFolder, check, check_folder, one_line_errors, parse, share, training
 
 from .config import PRESETS, TrainConfig, follow, holds_open, l0_weight, learning_rate
 from .gates import expected_gates
@@ -50,7 +50,7 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     data = {split: load(config.data, split) for split in ("train", "validation")}
     start = load_run(out) if begun else begin(config, data["train"])
     set_seed(config.seed, device_specific=True)  # each process draws its own dropout and gates
-    items, validation = start.encode(data["train"]), start.encode(data["validation"])
+    items, validation = share(accelerator, start.encode(data["train"])), start.encode(data["validation"])
     batches = TokenBatches(items, config.batch_tokens, config.seed)
     # The loader's own generator, or starting it would draw from the one that dropout and gates draw from.
     loader = DataLoader(items, batch_sampler=batches, collate_fn=start.collate, generator=torch.Generator())

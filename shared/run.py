@@ -5,11 +5,15 @@ A run folder holds config.json, log.jsonl, what `load_run` of its package reads,
 
 import argparse
 import contextlib
+import io
 import json
 import os
+import pickle
 import re
 import shutil
 import sys
+import tempfile
+from array import array
 from dataclasses import asdict, field, fields, make_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal, get_args
@@ -230,3 +234,28 @@ def training(accelerator, out, config, write_files, begun, data, first, keep=1, 
         raise ValueError(f"another process trains in {out}: wait for it, or choose another --out") from None
     finally:
         lock.release()
+
+
+def view(buffer, kind):
+    """The numbers of an `array.array` of a kind in a buffer."""
+    return memoryview(buffer).cast(kind)
+
+
+def share(accelerator, value):
+    """`value`, its arrays in one file that the processes of a machine map; where one process trains, as it is."""
+    if accelerator.num_processes == 1:
+        return value
+    from accelerate.utils import gather_object
+
+    with tempfile.TemporaryDirectory() as folder:  # the file lives on until its last reader ends
+        path, structure, buffers = Path(folder, "arrays"), io.BytesIO(), []
+        pickler = pickle.Pickler(structure, protocol=5, buffer_callback=lambda each: buffers.append(each.raw()))
+        pickler.dispatch_table = {array: lambda a: (view, (pickle.PickleBuffer(a), a.typecode))}
+        pickler.dump(value)
+        if accelerator.is_local_main_process:
+            with path.open("wb") as file:
+                file.writelines(buffers)
+        path = gather_object([path])[accelerator.process_index - accelerator.local_process_index]
+        parts = np.split(np.memmap(path, np.uint8, "r"), np.cumsum([len(each) for each in buffers[:-1]]))
+        accelerator.wait_for_everyone()
+    return pickle.loads(structure.getvalue(), buffers=parts)

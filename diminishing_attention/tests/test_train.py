@@ -10,6 +10,8 @@ import torch
 
 pytest.importorskip("shared")
 
+from accelerate import debug_launcher
+from accelerate.state import AcceleratorState
 from safetensors.torch import load_file
 
 from shared.data import load
@@ -254,3 +256,14 @@ def test_a_loss_that_is_not_finite_stops_the_training(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="the loss is (nan|inf) at step .* keeps its last checkpoint"):
         train(replace(SMALL, clip=0.0, save_every=1, steps=20), tmp_path / "run")
     assert load_run(tmp_path / "run").config.steps == 20 and not (tmp_path / "run" / "model.safetensors").exists()
+
+
+def test_two_processes_train_one_model(tmp_path):
+    """As torchrun starts them: both write the run together, each reads its own batches."""
+    config = replace(SMALL, steps=2)
+    AcceleratorState._reset_state(True)  # of other trainings of this process
+    debug_launcher(train, (config, tmp_path / "two"))
+    train(config, tmp_path / "one")
+    assert len([*tmp_path.glob("two/checkpoints/*/random_states_*")]) == 2
+    one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
+    assert any(not torch.equal(tensor, two[name]) for name, tensor in one.items())

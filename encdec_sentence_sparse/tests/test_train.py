@@ -10,6 +10,8 @@ import torch
 
 pytest.importorskip("shared")
 
+from accelerate import debug_launcher
+from accelerate.state import AcceleratorState
 from safetensors.torch import load_file
 from transformers import AutoModelForSeq2SeqLM, BartForConditionalGeneration
 
@@ -368,3 +370,13 @@ def test_a_map_that_takes_the_first_sentences_is_told_from_one_that_learned(runs
     for learned, is_said in ((0.61, False), (0.505, True)):
         monkeypatch.setattr(training, "attention_held", lambda *_, learned=learned: [0.7, learned, 0.5])
         assert ("TO TAKE THE FIRST" in what_was_learned(run, run.encode(load(DATA, "validation")))) == is_said
+
+
+def test_two_processes_train_one_model(tmp_path):
+    """As torchrun starts them: both write the run together, each reads its own batches."""
+    AcceleratorState._reset_state(True)  # of other trainings of this process
+    debug_launcher(train, (TINY, tmp_path / "two"))
+    train(TINY, tmp_path / "one")
+    assert len([*tmp_path.glob("two/checkpoints/*/random_states_*")]) == 2
+    one, two = (weights(tmp_path / name) for name in ("one", "two"))
+    assert any(not torch.equal(tensor, two[name]) for name, tensor in one.items())

@@ -12,7 +12,8 @@ import torch
 
 pytest.importorskip("shared")
 
-from accelerate import Accelerator
+from accelerate import Accelerator, debug_launcher
+from accelerate.state import AcceleratorState
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSeq2SeqLM, BertConfig, DataCollatorForSeq2Seq
 from transformers import BertModel as Bert
@@ -337,3 +338,15 @@ def test_the_end_of_a_training_says_what_was_learned(base):
     assert "does not read its source" not in what_it_learned({"validation_loss": 2.0}, 2.5)
     for share, useless in ((1.0, True), (0.0, True), (0.2, False)):
         assert ("masks tell nothing" in what_it_learned({"selected": share, "token_f1": 9.0}, 0.0)) == useless
+
+
+def test_two_processes_train_one_model(tmp_path):
+    """As torchrun starts them: both write the run together, each reads its own batches; with early stopping, too."""
+    tagger = replace(TAGGER, encoder=str(tmp_path / "two"), steps=4, save_every=2, patience=1)
+    for config, name in (replace(SMALL, steps=2), "two"), (tagger, "tagger"):
+        AcceleratorState._reset_state(True)  # of other trainings of this process
+        debug_launcher(train, (config, tmp_path / name))
+        assert len([*tmp_path.glob(f"{name}/checkpoints/*/random_states_*")]) == 2
+        load_run(tmp_path / name)
+    train(replace(SMALL, steps=2), tmp_path / "one")
+    assert not equal(weights(tmp_path / "one"), weights(tmp_path / "two"))

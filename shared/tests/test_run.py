@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import traceback
+from array import array
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from typing import Annotated, Literal
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -25,7 +27,7 @@ from safetensors.torch import load_file, save_file
 
 from shared import run
 from shared.data import open_output
-from shared.run import check, check_folder, last_checkpoint, load_weights, one_line_errors, training
+from shared.run import check, check_folder, last_checkpoint, load_weights, one_line_errors, share, training
 
 torch.set_num_threads(1)
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="a kill needs a process of its own")
@@ -101,7 +103,7 @@ def in_child(function, *arguments, kill_at: int = 0) -> int:
         os._exit(1)
 
 
-def by_two(*arguments) -> list[int]:
+def by_two(*arguments, call=train) -> list[int]:
     """Exit statuses of two processes that train together."""
     import torch._dynamo  # noqa: F401  # two seconds, once and not in every child
 
@@ -112,7 +114,7 @@ def by_two(*arguments) -> list[int]:
     for rank in ("0", "1"):
         if not (child := os.fork()):
             os.environ |= place | {"RANK": rank, "LOCAL_RANK": rank, "ACCELERATE_USE_CPU": "true"}
-            os._exit(in_child(train, *arguments))
+            os._exit(in_child(call, *arguments))
         children.append(child)
     return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
 
@@ -169,6 +171,23 @@ def test_two_processes_train_one_run_and_go_on_with_it(tmp_path):
     assert files(parts) == files(whole) and len(list(last_checkpoint(whole).glob("random_states_*"))) == 2
     assert by_two(whole, False, four) == [1, 1]  # it is there
     assert files(parts) == files(whole)
+
+
+@forks
+def test_two_processes_read_their_arrays_from_one_file(tmp_path):
+    def keep():
+        from accelerate import Accelerator
+
+        ids, kinds, lengths = array("i", range(1000)), array("b", [1, -2, 3]), np.array([1.5, 2.5])
+        accelerator = Accelerator()
+        ids, (kinds, lengths, name) = share(accelerator, (ids, [kinds, lengths, "a"]))
+        assert (ids.tolist(), kinds.tolist(), lengths.tolist()) == ([*range(1000)], [1, -2, 3], [1.5, 2.5])
+        assert name == "a" and type(kinds[1]) is int and ids.readonly and not lengths.flags.writeable
+        (tmp_path / f"{accelerator.process_index}").write_text(str(ids.obj.filename))
+
+    assert by_two(call=keep) == [0, 0]
+    assert (tmp_path / "0").read_text() == (tmp_path / "1").read_text()
+    assert share(SimpleNamespace(num_processes=1), tmp_path) is tmp_path
 
 
 def test_a_finished_run_is_lengthened_as_if_it_had_been_longer(finished, tmp_path):
