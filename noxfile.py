@@ -192,7 +192,7 @@ def mutants(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", default=False)
 def demo(session: nox.Session) -> None:
-    """Run the commands of a README's demo, three CPU minutes: train, see the effect, predict: nox -s demo -- l0drop."""
+    """Run the commands of a README's demo, one to five CPU minutes: nox -s demo -- l0drop."""
     name, rest = chosen_package(session)
     python = package_python(session, name)
     for command in demo_commands(name):
