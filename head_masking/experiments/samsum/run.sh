@@ -77,6 +77,9 @@ for t in 0.1 0.15 0.2 0.35; do choose 2:0-11 $t --beam 1; done
 choose 3:5,7-9 0.15 --beam 1
 choose 2:0-11,3:5,7-9 0.15 --beam 1
 for h in 2:8-11 2:4-11 2:0-11; do choose $h 0.27; done
+for l in 1 2 3; do
+  run evaluate $S "${N[@]}" "${C[@]:2}" --oracle --heads $l:0-11 --beam 1 --csv "$R/choice/$l:0-11 oracle --beam 1.csv"
+done
 { echo "setting,$(head -qn 1 $R/choice/*.csv | head -n 1)"
   for f in $R/choice/*.csv; do grep -E '^minilm-bart[,+].*rouge[12],' "$f" | sed "s/^/\"$(basename "$f" .csv)\",/"; done; } > $OUT/minilm_choice.csv
 X=($S "${N[@]}" --tagger $R/tagger-long --oracle --data $R/sam-test)   # the held-out test set, once, after all choices
