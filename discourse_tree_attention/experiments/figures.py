@@ -135,9 +135,9 @@ def figure_claims(tables: dict[str, dict]) -> "Figure":
     for place, (_, system, minus, end, papers) in enumerate(CLAIMS):
         if papers is not None:
             axes.plot(papers, place - 0.2, "D", color="tab:red")
-        for shift, suffix, colour in ((0, "", "black"), (0.2, "_test", "tab:blue")):
-            row = tables.get(f"scitldr_{end}{suffix}", {}).get((system, minus))
-            if row:
+        for shift, suffixes, colour in ((0, [""], "black"), (0.2, ["_test", "_seeds_test"], "tab:blue")):
+            rows = [tables.get(f"scitldr_{end}{suffix}", {}).get((system, minus)) for suffix in suffixes]
+            for row in list(filter(None, rows))[-1:]:  # of two tables that with more seeds
                 bars = [[row["value"] - row["low"]], [row["high"] - row["value"]]]
                 axes.errorbar(row["value"], place + shift, xerr=bars, fmt="o", color=colour, capsize=3)
     axes.axvline(0, color="tab:grey", linewidth=1)
