@@ -49,7 +49,7 @@ for s in 0 1; do for rate in 0.0005 0.001 0.002 0.004 0.008 0.016; do
   python -m $DTA.train "${E[@]}" "${W[@]}" --attention dot --learning-rate $rate --seed $s --out runs/rate_edu/dot-rate$rate-seed$s
 done; done
 best runs/rate_edu $OUT/rate_edu.csv step rouge2 validation_loss
-for s in {0..14}; do
+for s in {0..19}; do
   for a in none d_tree c_tree_nuclearity previous; do
     python -m $DTA.train "${E[@]}" "${W[@]}" --attention $a --seed $s --out runs/seeds/$a-seed$s
   done
