@@ -56,7 +56,7 @@ done
 # More time: a baseline with more dropout and larger batches; 500 or 4,000 further updates on every side, as many for its controls.
 run train --out $R/dropout-1 "${D[@]}" --l0drop none --residual-dropout 0.3 --batch-tokens 4096 --steps 6000 --average-last 10 --seed 1
 F=(--init $R/dropout-1 --batch-tokens 2500 --save-every 100 --average-last 2 --resume) S=$R/time
-for s in 1 2; do
+for s in 1 2 3; do
   run train --out $S/more-4000-$s "${F[@]}" --steps 4000 --seed $s
   run train --out $S/target-4000-$s "${F[@]}" --steps 4000 --seed $s --l0drop output --target-sparsity 0.467
 done
