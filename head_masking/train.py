@@ -10,6 +10,7 @@ transformers loads, of a tagger its encoder's config; a tagger's own weights, en
 
 import logging
 import math
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -97,9 +98,7 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
                     folder.write(BEST, lambda path: write_weights(start.model, path))
                 folder.save_checkpoint(row)
         exchanged = validate(start.model, validation, config.task, config.batch_size, to_batch, exchange=True)
-        finish(start, folder)
-        if accelerator.is_main_process:
-            report(start, folder, exchanged["validation_loss"])
+        finish(start, folder, exchanged["validation_loss"])
 
 
 def forward(model: nn.Module, batch: Mapping[str, Tensor], task: str) -> Tensor:
@@ -158,20 +157,20 @@ def write_weights(model: nn.Module, path: Path) -> None:
     save_model(model, str(path), metadata={"format": "pt"})
 
 
-def finish(run: Run, folder: RunFolder) -> None:
-    """Put the last weights where they belong or, with early stopping, the best. Called on every process."""
-    weights, best = WEIGHTS[run.config.task], folder.path / BEST
-    is_there = best.exists()  # no more once a run is finished
-    folder.accelerator.wait_for_everyone()  # all have looked before it moves
+def finish(run: Run, folder: RunFolder, exchanged: float) -> None:
+    """Put the last weights where they belong or, with early stopping, the best; say what to do next.
+
+    Called on every process, for all write together.
+    """
+    task, best = run.config.task, folder.path / BEST
     if not run.config.patience:
-        folder.write(weights, lambda path: write_weights(run.model, path))
-    elif is_there:
-        folder.write(weights, best.replace)
-
-
-def report(run: Run, folder: RunFolder, exchanged: float) -> None:
-    """Say what came out, what is wrong with it, and what to do next."""
-    task, last = run.config.task, folder.progress["log"][-1]
+        folder.write(WEIGHTS[task], lambda path: write_weights(run.model, path))
+    elif best.exists():  # no more once a run is finished
+        folder.write(WEIGHTS[task], lambda path: shutil.copyfile(best, path))
+    if not folder.accelerator.is_main_process:
+        return
+    best.unlink(missing_ok=True)
+    last = folder.progress["log"][-1]
     print(f"{folder.path}: {last['step']} steps, validation loss {last['validation_loss']:.3f}")
     print(what_it_learned(last, exchanged))
     print(f"next: python -m {__package__}.evaluate {'--tagger ' if task == 'tagger' else ''}{folder.path}")

@@ -242,19 +242,25 @@ def view(buffer, kind):
 
 
 def share(accelerator, value):
-    """`value`, its arrays in one file that the processes of a machine map; where one process trains, as it is."""
+    """`value`, its arrays in one file that the processes of a machine map; where one process trains, as it is.
+
+    Every process has made the same `value`. It is pickled without the numbers of its arrays, which numpy's leave out by
+    themselves and those of `array` by `view`; one process of each machine writes them to a file.
+    """
     if accelerator.num_processes == 1:
         return value
     from accelerate.utils import gather_object
 
-    with tempfile.TemporaryDirectory() as folder:  # the file lives on until its last reader ends
-        path, structure, buffers = Path(folder, "arrays"), io.BytesIO(), []
-        pickler = pickle.Pickler(structure, protocol=5, buffer_callback=lambda each: buffers.append(each.raw()))
-        pickler.dispatch_table = {array: lambda a: (view, (pickle.PickleBuffer(a), a.typecode))}
-        pickler.dump(value)
+    structure, buffers = io.BytesIO(), []
+    pickler = pickle.Pickler(structure, protocol=5, buffer_callback=lambda each: buffers.append(each.raw()))
+    pickler.dispatch_table = {array: lambda a: (view, (pickle.PickleBuffer(a), a.typecode))}
+    pickler.dump(value)
+    with tempfile.TemporaryDirectory() as folder:  # removed at the end; what is mapped stays until its last reader ends
+        path = Path(folder, "arrays")
         if accelerator.is_local_main_process:
             with path.open("wb") as file:
                 file.writelines(buffers)
+        # All wait here until it is written, and take the path of their machine's first process.
         path = gather_object([path])[accelerator.process_index - accelerator.local_process_index]
         parts = np.split(np.memmap(path, np.uint8, "r"), np.cumsum([len(each) for each in buffers[:-1]]))
         accelerator.wait_for_everyone()
