@@ -152,7 +152,7 @@ def what_was_learned(run: Run, items: Items) -> str:
         warning = ": IT DOES NOT READ ITS DOCUMENTS; train longer or on more" if shuffled < own + 0.05 else ""
         return f"validation loss {own:.3f}; with the documents shuffled {shuffled:.3f}{warning}"
     best, learned, first = attention_held(run, some)
-    warning = ": IT KNOWS NO MORE THAN TO TAKE THE FIRST; train longer" if learned < first + 0.01 else ""
+    warning = ": IT KNOWS NO MORE THAN TO TAKE THE FIRST; train longer" if learned < first + 0.01 < best else ""
     shares = f"the best {r} sentences hold {best:.3f} of the attention, the first {first:.3f}, the map's {learned:.3f}"
     return shares + warning
 

@@ -367,8 +367,9 @@ def test_a_map_that_takes_the_first_sentences_is_told_from_one_that_learned(runs
             total += layer.exact[0].mean(0)[:, :2].sum().item()
             steps += len(item.target)
     assert first == pytest.approx(total / steps, rel=1e-4) and first < best <= 1 and learned <= best + 1e-6
-    for learned, is_said in ((0.61, False), (0.505, True)):
-        monkeypatch.setattr(training, "attention_held", lambda *_, learned=learned: [0.7, learned, 0.5])
+    for best, learned, is_said in ((0.7, 0.61, False), (0.7, 0.505, True), (0.505, 0.5, False)):  # nothing to learn
+        held = [best, learned, 0.5]
+        monkeypatch.setattr(training, "attention_held", lambda *_, held=held: held)
         assert ("TO TAKE THE FIRST" in what_was_learned(run, run.encode(load(DATA, "validation")))) == is_said
 
 
