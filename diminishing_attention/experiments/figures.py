@@ -38,6 +38,9 @@ MEASURED = {  # what was decoded: its table
     "titles, validation": "titles/scitldr_titles.csv",
     "..., at least 6 tokens": "titles/scitldr_titles_min_6.csv",
     "..., at least 9 tokens": "titles/scitldr_titles_min_9.csv",
+    "three dialogues joined, one seed": "samsum/samsum_joined_test.csv",
+    "..., validation": "samsum/samsum_joined_min_0.csv",
+    "..., at least 70 tokens": "samsum/samsum_joined_min_70.csv",
     "dialogues": "samsum/samsum_medium_test.csv",
     "dialogues, validation": "samsum/samsum_medium.csv",
     "dialogues, one seed, validation": "samsum/samsum_medium_min_0.csv",
@@ -46,7 +49,9 @@ MEASURED = {  # what was decoded: its table
     "dialogues, one seed": "samsum/samsum_medium_min_0_test.csv",
     "dialogues, one seed, at least 24": "samsum/samsum_medium_min_24_test.csv",
 }
-COLOURS = {"dim": "C1", "dydim": "C3", "cov": "C4", "reference": "grey"}  # of systems in all pictures; others: C0, ...
+COLOURS = {  # of systems in all pictures, by the first part that their names have; others: C0, ...
+    "plain": "C5", "dim": "C1", "dydim": "C3", "cov": "C4", "more": "C0", "reference": "grey",
+}  # fmt: skip
 
 
 @dataclass

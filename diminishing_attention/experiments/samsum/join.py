@@ -1,0 +1,26 @@
+"""Three dialogues joined to one: sources and summaries nearer to the lengths of the paper's corpus.
+
+python -m diminishing_attention.experiments.samsum.join < train.jsonl > joined.jsonl
+
+Each follows the one before it in the file; a last group of fewer than three is left out.
+"""
+
+import sys
+
+from shared.data import read_jsonl, write_jsonl
+
+
+def join(rows: list[dict], size: int = 3) -> list[dict]:
+    """Every `size` rows as one: their turns, and the sentences of their summaries, one dialogue after the other."""
+    return [
+        {
+            "id": "+".join(row["id"] for row in group),
+            "document": [turn for row in group for turn in row["document"]],
+            "summary": [sentence for row in group for sentence in row["summary"]],
+        }
+        for group in zip(*[iter(rows)] * size, strict=False)
+    ]
+
+
+if __name__ == "__main__":
+    write_jsonl(sys.stdout, join(read_jsonl("-")))
