@@ -5,19 +5,22 @@ python -m shared.score rows.jsonl --metric none --minus kl.approx.r1 --csv preci
 """
 
 import sys
-
-from rouge_score.rouge_scorer import RougeScorer
+from collections.abc import Iterable, Iterator
 
 from shared.data import read_jsonl, write_jsonl
 
 
-def measured(row: dict, scorer: RougeScorer) -> dict:
-    """A line of `evaluate` with three measures more, of its best reference."""
-    score = scorer.score_multi([" ".join(reference) for reference in row["references"]], row["prediction"])["rouge1"]
-    words = len(row["prediction"].split())
-    return row | {"precision": 100 * score.precision, "recall": 100 * score.recall, "words": words}
+def measured(rows: Iterable[dict]) -> Iterator[dict]:
+    """Lines of `evaluate` with three measures more, against the reference of the highest ROUGE-1."""
+    from rouge_score.rouge_scorer import RougeScorer
+
+    scorer = RougeScorer(["rouge1"], use_stemmer=True)
+    for row in rows:
+        references = [" ".join(reference) for reference in row["references"]]
+        score = scorer.score_multi(references, row["prediction"])["rouge1"]
+        words = len(row["prediction"].split())
+        yield row | {"precision": 100 * score.precision, "recall": 100 * score.recall, "words": words}
 
 
 if __name__ == "__main__":
-    scorer = RougeScorer(["rouge1"], use_stemmer=True)
-    write_jsonl(sys.stdout, (measured(row, scorer) for path in sys.argv[1:] for row in read_jsonl(path)))
+    write_jsonl(sys.stdout, measured(row for path in sys.argv[1:] for row in read_jsonl(path)))
