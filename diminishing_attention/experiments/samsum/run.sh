@@ -64,6 +64,7 @@ run train --out $J/dim-plain-0 "${C[@]}" --diminishing dim --plain-copy True
 ONE=($J/{more,cov,dim,dim-plain}-0 --max-length 110)
 joined() { python -m shared.score $J/$1/reference.jsonl $J/$1/*-0.jsonl --minus more cov dim --csv $OUT/samsum_joined_$1.csv --overwrite; }
 for m in 0 43 70; do run evaluate "${ONE[@]}" --min-length $m --predictions $J/min_$m && joined min_$m; done
+run evaluate "${ONE[@]}" "${SECTION_4_2[@]}" --predictions $J/section_4_2 && joined section_4_2
 run evaluate "${ONE[@]}" --data $J/held-out --predictions $J/test && joined test   # once
 run evaluate $J/{more,dim}-[12] --max-length 110 --data $J/held-out --predictions $J/test_seeds
 python -m shared.score $J/test/{more,dim}-0.jsonl $J/test_seeds/*-[12].jsonl --minus more --csv $OUT/samsum_joined_seeds_test.csv --overwrite
