@@ -85,7 +85,7 @@ sizes = dict(vocab_size=20, d_model=64, encoder_layers=2, decoder_layers=2, enco
 heads = dict(encoder_attention_heads=4, decoder_attention_heads=4, max_position_embeddings=16, dropout=0.0)
 special = dict(pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1, forced_eos_token_id=2)
 bart = BartForConditionalGeneration(BartConfig(**sizes, **heads, **special, init_std=0.1))
-UPDATES = 600
+UPDATES = 800
 optimizer = torch.optim.Adam(bart.parameters(), lr=3e-3, betas=(0.9, 0.98))
 for update in range(1, UPDATES + 1):
     rate = 3e-3 * min(update / 50, 1, (UPDATES + 1 - update) / 150)  # up, constant, down

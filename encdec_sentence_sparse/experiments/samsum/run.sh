@@ -60,7 +60,7 @@ run train --out $S/control-300-0 "${I[@]}" --steps 300 --kl-weight 0 --r 99
 run experiments.cross_entropy 1 validation 400 $S/{base,kl,control-300,apx-300}-0 > $S/cross_entropy_300.jsonl
 python -m shared.score $S/cross_entropy_300.jsonl --metric none --csv $OUT/minilm_300_cross_entropy.csv --overwrite \
   --minus base.full base.mean_key.r1 kl.approx.r1 control-300.approx.r1
-for m in 0; do
+for m in 0 14; do
   run evaluate $S/{kl,control-300,apx-300}-0 "${E[@]}" --modes approx --min-length $m --predictions $S/updates_300_min_$m
   run experiments.precision $S/updates_300_min_$m/*.jsonl > $S/precision_$m.jsonl
   python -m shared.score $S/precision_$m.jsonl --csv $OUT/minilm_300_min_${m}_test.csv --overwrite \
