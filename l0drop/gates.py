@@ -31,8 +31,6 @@ class L0Drop(nn.Module):
         start: D15: where that bias starts; 0 as released, 3 starts with open gates.
     """
 
-    held_open = False  # D19: True = every gate is 1; the training loop sets it, which calls the model, not this layer
-
     def __init__(self, width: int, bias: bool = True, start: float = 0.0):
         super().__init__()
         self.predictor = nn.Linear(width, 1, bias=bias)
@@ -46,15 +44,11 @@ class L0Drop(nn.Module):
         Returns:
             gated states (B, S, D), gates (B, S) in [0, 1], log_alpha (B, S).
         """
-        if states.size(-1) != self.predictor.in_features:
-            raise ValueError(f"states are {states.size(-1)} wide, this gate is for {self.predictor.in_features}")
-        # Eq. (9): log alpha_i = x_i w^T.  D3: plus a bias.
-        log_alpha = self.predictor(states.to(self.predictor.weight.dtype)).squeeze(-1).float()  # (B, S)
+        # Eq. (9).  D3: plus a bias, as the released code has it.
+        log_alpha = self.predictor(states).squeeze(-1).float()  # (B, S)
         # Eq. (5) in training, Eq. (13) at test time.
         gates = sample_gates(log_alpha) if self.training else expected_gates(log_alpha)
-        if self.held_open:
-            gates = torch.ones_like(gates)
-        # Eq. (4): L0Drop(x_i) = g_i x_i.
+        # Eq. (4)
         return gates.unsqueeze(-1).to(states.dtype) * states, gates, log_alpha
 
 
@@ -73,7 +67,7 @@ def sample_gates(
     if uniform is None:
         uniform = torch.rand(log_alpha.shape, device=log_alpha.device).clamp(1e-6, 1 - 1e-6)
     noise = torch.log(uniform) - torch.log1p(-uniform)
-    # Eq. (6): s ~ BinaryConcrete(alpha, beta).
+    # Eq. (6): a sigmoid of logistic noise around log alpha.
     samples = torch.sigmoid((noise + log_alpha.float()) / beta)
     # Eq. (7): stretch from (0, 1) to (-epsilon, 1 + epsilon).
     stretched = samples * (1 + 2 * epsilon) - epsilon
@@ -87,13 +81,13 @@ def expected_gates(log_alpha: Tensor, epsilon: float = EPSILON) -> Tensor:
     Exactly 0 where log_alpha <= -log((1 + epsilon) / epsilon) = -2.398, exactly 1 where it is >= 2.398. There is no
     beta in it: this is the rectified mean of the noise-free gate, not the mean of the distribution.
     """
-    # Eq. (13): min(1, max(0, sigmoid(log_alpha) (1 + 2 epsilon) - epsilon)).
+    # Eq. (13)
     return (torch.sigmoid(log_alpha.float()) * (1 + 2 * epsilon) - epsilon).clamp(0, 1)
 
 
 def open_probability(log_alpha: Tensor, beta: float = BETA, epsilon: float = EPSILON) -> Tensor:
     """Probability (B, S), float32 in (0, 1), that a gate is not exactly zero: the summand of Eq. (10)."""
-    # Below Eq. (8): p(g = 0) = sigmoid(beta log(epsilon / (1 + epsilon)) - log alpha), so 1 - p(g = 0) is
+    # Eq. (10): 1 - p(g_i = 0), where p(g_i = 0) is the line below Eq. (8), turned round: 1 - sigmoid(z) = sigmoid(-z).
     return torch.sigmoid(log_alpha.float() - beta * math.log(epsilon / (1 + epsilon)))
 
 
@@ -104,16 +98,11 @@ def l0_penalty(log_alpha: Tensor, keep: Tensor, reduction: str = "token_mean") -
         reduction: "token_mean" divides by the sentence's tokens, "sum" is Eq. (10) as printed.
     Returns:
         (B,) in [0, 1] for "token_mean", in [0, number of tokens] for "sum".
-    Raises:
-        ValueError: unknown reduction.
     """
-    # Eq. (10): L0(X) = sum_i 1 - p(g_i = 0).
+    # Eq. (10)
     expected_open = (open_probability(log_alpha) * keep).sum(-1)
-    if reduction == "sum":
-        return expected_open
-    if reduction == "token_mean":  # D2: the released code's scale, on which lambda in (0, 1.5] makes sense.
-        return expected_open / keep.sum(-1)
-    raise ValueError(f"l0 reduction is {reduction!r}; use 'token_mean' (released) or 'sum' (Eq. 10)")
+    # D2: the released code's scale, on which lambda in (0, 1.5] makes sense.
+    return expected_open / {"token_mean": keep.sum(-1), "sum": 1}[reduction]
 
 
 class Memory(NamedTuple):
@@ -123,12 +112,17 @@ class Memory(NamedTuple):
     log_counts: Tensor  # (B, R) added to the logits: 0 for one position, log n for n of them, -inf for padding
 
 
+def hide(is_padding: Tensor) -> Tensor:
+    """What is added to attention logits, float32: -inf at padding, 0 elsewhere."""
+    return torch.zeros_like(is_padding, dtype=torch.float32).masked_fill(is_padding, -torch.inf)
+
+
 def dense_memory(states: Tensor, keep: Tensor) -> Memory:
     """All gated states (B, S, D), zeros included, padding hidden: what Eq. (11) attends to."""
-    return Memory(states, torch.zeros_like(keep, dtype=torch.float32).masked_fill(~keep, -torch.inf))
+    return Memory(states, hide(~keep))
 
 
-def compress(states: Tensor, gates: Tensor, keep: Tensor, with_dummy: bool = True) -> Memory:
+def compress(states: Tensor, gates: Tensor, keep: Tensor) -> Memory:
     """Algorithm 1, lines 1-4, for a ragged batch: keep the open states in order, put one dummy for all pruned ones.
 
     Attention over the result equals attention over `dense_memory(states, keep)` exactly (Algorithm 1, lines 5-8: a
@@ -136,7 +130,6 @@ def compress(states: Tensor, gates: Tensor, keep: Tensor, with_dummy: bool = Tru
 
     Args:
         states: (B, S, D) gated states, already multiplied by their gates (line 4).
-        with_dummy: False forgets the pruned states altogether, as the rule-based patterns of Section 7 do.
     Returns:
         Memory of R = 1 + max retained rows, or of max retained rows when nothing at all was pruned.
     """
@@ -146,10 +139,10 @@ def compress(states: Tensor, gates: Tensor, keep: Tensor, with_dummy: bool = Tru
     order = torch.argsort(~retained, dim=-1, stable=True)[:, : int(lengths.max())]  # (B, R)
     states = states.gather(1, order.unsqueeze(-1).expand(-1, -1, states.size(-1)))  # (B, R, D)
     is_padding = torch.arange(order.size(1), device=order.device) >= lengths.unsqueeze(-1)  # (B, R)
-    log_counts = torch.zeros_like(is_padding, dtype=torch.float32).masked_fill(is_padding, -torch.inf)
+    log_counts = hide(is_padding)
     # Algorithm 1, line 3: c = N - N'.  Padding is not in N.
     pruned = keep.sum(-1) - lengths  # (B,)
-    if not with_dummy or not pruned.any():  # D11: nothing to stand for
+    if not pruned.any():  # D11: nothing to stand for
         return Memory(states, log_counts)
     # Algorithm 1, line 4: prepend the zero vector with count c; log 0 = -inf hides it in rows that pruned nothing.
     dummy = states.new_zeros(states.size(0), 1, states.size(-1))

@@ -1,49 +1,54 @@
-"""A run: begin a new one, from nothing, from another run or from a pretrained model; or load a folder's."""
+"""A run: begin a new one, from nothing or from another run; or load a folder's."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tokenizers import Tokenizer
 
 from shared.run import load_weights, read_config
 
-from .config import SIZES, TrainConfig
-from .model import Transformer
-from .text import Batch, Item, Items, collate, dropped_units, encode_examples, train_tokenizer
+from .config import TrainConfig
+from .model import EOS, PAD, ModelConfig, Transformer
+from .search import Generation, generate
+from .text import Batch, Item, collate, encode_examples, train_tokenizer
 
-if TYPE_CHECKING:
-    from .bart import GatedBart
+FREE = ("residual_dropout", "attention_dropout", "positions", "l0drop", "gate_bias", "gate_start",
+        "mask_closed_in_training")  # fmt: skip  # what fine-tuning may change in a model
 
 
 class Run(NamedTuple):
     """A run folder's contents."""
 
     config: TrainConfig
-    model: "Transformer | GatedBart"
+    model: Transformer
     tokenizer: Tokenizer
-    dropped: set[int]  # token ids that the run's frequency pattern drops
-    first_step: int  # updates behind the weights that this run started from
+    first_step: int = 0  # updates behind the weights that this run started from
+    rule: Callable | None = None  # what drops encodings in place of gates (Section 7: experiments/rules.py)
 
-    def encode(self, examples: Sequence, stanza: str = "") -> Items:
-        """Examples as token ids, cut to size, with the pattern's choice; `stanza` replaces the run's folder."""
-        config, end = self.config, self.model.special[2]
-        pattern = config.pattern, self.dropped, stanza or config.stanza
-        return encode_examples(examples, self.tokenizer, config.max_source, config.max_target, *pattern, end)
+    def encode(self, examples: Sequence) -> list[Item]:
+        """Examples as token ids, cut to size."""
+        return encode_examples(examples, self.tokenizer, self.config.max_source, self.config.max_target, self.rule)
 
     def collate(self, items: Sequence[Item]) -> Batch:
-        """A batch on the model's device, with the special tokens of the model."""
-        return collate(items, next(self.model.parameters()).device, *self.model.special[:2])
+        """A batch on the model's device."""
+        return collate(items, next(self.model.parameters()).device)
+
+    def generate(self, batch: Batch, prune: bool = True, **search) -> Generation:
+        """Search the best outputs of a batch; `search` as in `search.generate`, by default with the run's penalty."""
+        search = {"length_penalty": self.config.length_penalty} | search
+        return generate(self.model, batch.source, batch.rule_keep, prune, **search)
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """What the tokens of an output say."""
+        return self.tokenizer.decode([token for token in tokens if token not in (PAD, EOS)])
 
     def write_files(self, folder: Path) -> None:
         """Write what `load_run` reads beside config.json and the weights."""
         (folder / "tokenizer.json").write_text(self.tokenizer.to_str(), encoding="utf-8")
-        start = {"first_step": self.first_step, "dropped": sorted(self.dropped)}
-        (folder / "start.json").write_text(json.dumps(start), encoding="utf-8")
-        if self.config.model:
-            self.model.bart.config.save_pretrained(folder / "model")
-            self.model.bart.generation_config.save_pretrained(folder / "model")
+        (folder / "start.json").write_text(json.dumps({"first_step": self.first_step}), encoding="utf-8")
 
 
 def load_run(folder: str | Path) -> Run:
@@ -53,48 +58,39 @@ def load_run(folder: str | Path) -> Run:
         ValueError: not a run folder, one of another package or version, a cut-off file, NaN in the weights.
     """
     config = read_config(folder, TrainConfig)
+    tokenizer, first_step = read_files(folder)
+    model = Transformer(replace(config.model, vocabulary=tokenizer.get_vocab_size()))
+    load_weights(model, folder)
+    return Run(config, model.eval(), tokenizer, first_step)
+
+
+def read_files(folder: str | Path) -> tuple[Tokenizer, int]:
+    """What `Run.write_files` wrote."""
     try:
         tokenizer = Tokenizer.from_file(str(Path(folder, "tokenizer.json")))
-        start = json.loads(Path(folder, "start.json").read_text(encoding="utf-8"))
-        dropped, first_step = {int(token) for token in start["dropped"]}, int(start["first_step"])
+        return tokenizer, int(json.loads(Path(folder, "start.json").read_text(encoding="utf-8"))["first_step"])
     except Exception as error:  # tokenizers raises a bare Exception
         raise ValueError(f"{folder}: tokenizer.json or start.json is missing or cut off ({error})") from None
-    model = new_model(config, tokenizer, Path(folder, "model"))
-    load_weights(model, folder)
-    return Run(config, model.eval(), tokenizer, dropped, first_step)
-
-
-def new_model(config: TrainConfig, tokenizer: Tokenizer, pretrained=None) -> "Transformer | GatedBart":
-    """The model of a config with new weights; or the pretrained one, by itself or by its configuration's folder."""
-    if not config.model:
-        return Transformer(config.model_config(tokenizer.get_vocab_size()))
-    from .bart import GatedBart, from_config
-
-    bart = from_config(pretrained) if isinstance(pretrained, Path) else pretrained
-    return GatedBart(bart, config.l0drop != "none", config.gate_bias, config.gate_start)
 
 
 def begin(config: TrainConfig, examples: Sequence) -> Run:
     """A new model and tokenizer, or those of the run that `config.init` names with new gates; ValueError if unfit."""
-    if config.model and not config.init:
-        from .bart import load_pretrained
+    if config.init:
+        return begin_from(load_run(config.init), config)
+    texts = (text for example in examples for text in (example.source, example.target))
+    tokenizer = train_tokenizer(texts, config.units, config.model.vocabulary)
+    return Run(config, Transformer(replace(config.model, vocabulary=tokenizer.get_vocab_size())), tokenizer)
 
-        bart, tokenizer = load_pretrained(config.model, config.max_source)
-        dropped = dropped_units(examples, tokenizer, config.pattern)
-        return Run(config, new_model(config, tokenizer, bart), tokenizer, dropped, 0)
-    if not config.init:
-        texts = (text for example in examples for text in (example.source, example.target))
-        tokenizer = train_tokenizer(texts, config.units, config.vocabulary)
-        dropped = dropped_units(examples, tokenizer, config.pattern)
-        return Run(config, new_model(config, tokenizer), tokenizer, dropped, 0)
-    base = load_run(config.init)
-    for name in ("model", *SIZES):
-        if getattr(config, name) != (value := getattr(base.config, name)):
+
+def begin_from(base: Run, config: TrainConfig) -> Run:
+    """A run that fine-tunes another one: its weights and tokenizer, and gates where it has none."""
+    sizes = [(field.name, config.model, base.config.model) for field in fields(ModelConfig) if field.name not in FREE]
+    for name, mine, theirs in [("units", config, base.config), *sizes]:
+        if getattr(mine, name) != (value := getattr(theirs, name)):
             raise ValueError(f"--{name.replace('_', '-')}: {config.init} has {value}, leave it out")
-    model = new_model(config, base.tokenizer, Path(config.init, "model"))
+    model = Transformer(replace(config.model, vocabulary=base.tokenizer.get_vocab_size()))
     missing, unexpected = model.load_state_dict(base.model.state_dict(), strict=False)
-    other = [name for name in missing if not name.startswith("l0drop.")] + unexpected
-    if other:
-        raise ValueError(f"{config.init} does not fit --l0drop {config.l0drop}: it has no place for {', '.join(other)}")
-    dropped = dropped_units(examples, base.tokenizer, config.pattern)
-    return Run(config, model, base.tokenizer, dropped, base.first_step + base.config.steps)
+    if other := [name for name in missing if not name.startswith("l0drop.")] + unexpected:
+        gates = f"--l0drop {config.model.l0drop}"
+        raise ValueError(f"{config.init} does not fit {gates}: it has no place for {', '.join(other)}")
+    return Run(config, model, base.tokenizer, base.first_step + base.config.steps)

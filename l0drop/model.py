@@ -16,9 +16,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .gates import L0Drop, Memory, compress, dense_memory, l0_penalty
+from .gates import L0Drop, Memory, compress, dense_memory, hide, l0_penalty
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3  # token ids; BOS starts every target
+IGNORED = -100  # what stands after the end of a target
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,11 @@ class ModelConfig:
     gate_start: float = 0.0  # D15: where that bias starts
     mask_closed_in_training: bool = False  # D4: released code hides states whose sampled gate is 0; Eq. (11) does not
 
-    def __post_init__(self):
+    def check(self) -> None:
+        """ValueError for sizes that no Transformer has."""
+        for name in ("vocabulary", "width", "feed_forward", "heads", "encoder_layers", "decoder_layers", "positions"):
+            if getattr(self, name) < (least := 8 if name == "vocabulary" else 1):
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
         if self.width % self.heads or self.width % 2:
             raise ValueError(f"width {self.width} must be even and a multiple of heads {self.heads}")
         if self.l0drop not in ("none", "output", "every"):
@@ -169,10 +174,11 @@ class Encoding(NamedTuple):
 class Transformer(nn.Module):
     """Encoder, L0Drop, decoder: Eq. (11). `config.l0drop = "none"` is the baseline of Eq. (2)-(3)."""
 
-    special = PAD, BOS, EOS
+    held_open = False  # D19: True = every gate is 1; the training loop sets it, as it sets training and eval mode
 
     def __init__(self, config: ModelConfig):
         super().__init__()
+        config.check()
         self.config, self.width = config, config.width
         self.embedding = nn.Embedding(config.vocabulary, config.width, padding_idx=PAD)  # tied: source, target, output
         self.register_buffer("position_table", sinusoids(config.positions, config.width), persistent=False)
@@ -200,16 +206,17 @@ class Transformer(nn.Module):
     def encode(self, source: Tensor) -> Encoding:
         """Encode and gate (B, S) token ids that end in EOS, padded with PAD."""
         keep = source != PAD  # (B, S)
-        bias = dense_memory(source, keep).log_counts[:, None, None]  # (B, 1, 1, S)
+        bias = hide(~keep)[:, None, None]  # (B, 1, 1, S)
         states = self.embed(source)  # X^0
         gates, log_alpha = [], []
-        ungated = [None] * (len(self.encoder) - len(self.l0drop))
+        first = len(self.encoder) - len(self.l0drop)  # gates after the last layer, or (D10) after each one
         # Eq. (2): X^L = Encoder(X^0).
-        for layer, l0drop in zip(self.encoder, [*ungated, *self.l0drop], strict=True):
+        for number, layer in enumerate(self.encoder):
             states = layer(states, bias)
-            if l0drop is not None:  # after the last layer, or (D10) after each one (Section 6, "earlier")
-                states, gate, location = l0drop(states)
-                gates.append(gate)
+            if number >= first:
+                gated, gate, location = self.l0drop[number - first](states)
+                states = states if self.held_open else gated
+                gates.append(torch.ones_like(gate) if self.held_open else gate)
                 log_alpha.append(location)
         return Encoding(states, keep, gates, log_alpha)
 
@@ -217,14 +224,13 @@ class Transformer(nn.Module):
         """What the decoder may attend to.
 
         Args:
-            rule_keep: (B, S) a pattern of Section 7; what it drops is not attended to at all (D8).
+            rule_keep: (B, S) a rule of Section 7; what it drops is not attended to at all (D8).
             prune: True = Algorithm 1's compressed memory (eval mode only), False = all states, zeros included.
         """
         states, keep, gates, _ = encoding
         if rule_keep is not None:
-            if prune:
-                return compress(states, rule_keep.float(), keep, with_dummy=False)
-            keep = keep & rule_keep
+            keep = keep & rule_keep  # D8: so no dummy stands for what is dropped
+            gates = [rule_keep]
         if prune and gates and not self.training:
             return compress(states, gates[-1], keep)
         if gates and self.training and self.config.mask_closed_in_training:
@@ -276,27 +282,31 @@ def sinusoids(length: int, width: int) -> Tensor:
     return torch.cat([angles.sin(), angles.cos()], -1)
 
 
-def translation_loss(logits: Tensor, target: Tensor, smoothing=0.1, reduction="token_mean", pad=PAD) -> Tensor:
+def translation_loss(logits: Tensor, target: Tensor, smoothing=0.1, reduction="token_mean") -> Tensor:
     """L_MLE of each sentence: label-smoothed cross-entropy, mean (D2) or, as Eq. (12) prints it, sum over its tokens.
 
     Args:
-        logits: (B, T, V), of the target (B, T), which ends in EOS and is padded with `pad`.
+        logits: (B, T, V), of the target (B, T), which ends in EOS and is padded with IGNORED.
         smoothing: share of the probability spread evenly over the vocabulary (Appendix A: 0.1).
         reduction: "token_mean" or "sum": (B,) nats per token, or per sentence.
     """
     losses = F.cross_entropy(
-        logits.float().flatten(0, 1), target.flatten(), ignore_index=pad, label_smoothing=smoothing, reduction="none"
+        logits.float().flatten(0, 1),
+        target.flatten(),
+        ignore_index=IGNORED,
+        label_smoothing=smoothing,
+        reduction="none",
     )
     total = losses.view_as(target).sum(-1)
-    return total if reduction == "sum" else total / (target != pad).sum(-1)
+    return total if reduction == "sum" else total / (target != IGNORED).sum(-1)
 
 
 def objective(
-    logits: Tensor, target: Tensor, encoding: Encoding, l0_weight: float, smoothing=0.1, reduction="token_mean", pad=PAD
+    logits: Tensor, target: Tensor, encoding: Encoding, l0_weight: float, reduction: str = "token_mean"
 ) -> Tensor:
     """The bound of Eq. (12) with one gate sample, per sentence (B,).  `l0_weight` is the paper's lambda >= 0."""
-    mle = translation_loss(logits, target, smoothing, reduction, pad)
+    mle = translation_loss(logits, target, reduction=reduction)
     # D10: several layers' L0 terms add up; a baseline has none.
     sparsity = sum(l0_penalty(log_alpha, encoding.keep, reduction) for log_alpha in encoding.log_alpha)
-    # Eq. (12): E_g[-log p(Y, g | X)] + lambda L0(X).
+    # Eq. (12), whose expectation over the gates is estimated with the one sample that the forward pass drew.
     return mle + l0_weight * sparsity

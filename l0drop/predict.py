@@ -1,30 +1,34 @@
-"""Translate or summarise plain text with a run.
+"""Translate or summarise texts or a data set with a run; with references it ends with a table of scores.
 
 echo "Ein Mann schläft." | python -m l0drop.predict runs/l0 --show-pruned
 python -m l0drop.predict runs/l0 notes.txt --out notes.jsonl
+python -m l0drop.predict runs/l0 --data toy --split test --out l0.jsonl
 """
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
 
 import tyro
-from tokenizers import Tokenizer
+from annotated_types import Interval
 from tqdm import tqdm
 
 try:
-    from shared.data import Example, open_output, read_texts
+    from shared.data import Example, read
 except ModuleNotFoundError:
-    sys.exit("error: the commands need the repository's folder `shared` beside this package")
-from shared.run import one_line_errors, read_flags
-from shared.timing import find_device
+    where = "at the top of the import path (beside the outermost package)"
+    sys.exit(f"error: the commands need the repository's folder `shared` {where}")
+from shared.run import find_device, one_line_errors, read_flags
+from shared.score import system_name, write_outputs
 
 from .config import Positive
-from .decode import decode_all
 from .loading import Run, load_run
+from .text import Item
+
+WINDOW = 16  # batches whose documents are sorted by length, so that a batch has hardly any padding
 
 
 @dataclass
@@ -33,59 +37,106 @@ class Options:
 
     run: tyro.conf.Positional[Path]  # Run folder.
     files: tyro.conf.Positional[tuple[Path, ...]] = ()  # Text, a document a line, or .jsonl; none: standard input.
-    out: Path | None = None  # File for a line of each document, or .jsonl for all that is known; none: standard output.
+    data: str = ""  # In place of files: anything that shared.data.load takes.
+    split: str = "test"  # Split of the data.
+    limit: Positive | None = None  # First examples only.
+    out: Path | None = None  # .jsonl for all that is known of each document, else a line each; none: standard output.
     overwrite: bool = False  # Replace that file.
+    system: str = ""  # Name in the table; none: the folder's, without its seed.
+    metric: Literal["auto", "bleu", "rouge"] = "auto"  # auto: BLEU where source and target are one string each (D16).
     show_pruned: bool = False  # Print each source, its pruned words in [brackets], before its output.
-    batch_size: Positive = 16  # Documents decoded at a time; outputs do not depend on it.
+    dense: bool = False  # Attend to all gated states instead of Algorithm 1's memory; the outputs are the same.
+    beam: Positive = 4  # Hypotheses of the search (Appendix A).
+    length_penalty: Annotated[float, Interval(ge=0, le=10)] | None = None  # Of the search; none: the run's.
+    batch_size: Positive = 32  # Documents decoded at a time; outputs do not depend on it.
     device: str = "cpu"  # Device of torch.
 
 
-def predict(run: Run, examples: Sequence[Example], batch_size: int = 16) -> Iterator[dict]:
-    """Decode documents in their order.
+class Output(NamedTuple):
+    """What decoding one document gave."""
+
+    item: Item
+    tokens: list[int]
+    score: float  # length-normalised log-probability
+    pruned: list[list[bool]]  # (L0Drop layers, S): which source encodings were dropped; without gates, by the rule
+
+
+def decode(
+    run: Run, examples: Sequence[Example], batch_size: int = 32, prune: bool = True, **search
+) -> Iterator[Output]:
+    """Decode documents in their order, in batches of similar length.
+
+    Args:
+        prune: Algorithm 1; False attends to all gated states, with the same outputs.
+        search: beam, length_penalty, extra_length, as in `Run.generate`.
+    """
+    for start in range(0, len(examples), WINDOW * batch_size):
+        items = run.encode(examples[start : start + WINDOW * batch_size])
+        by_length, outputs = sorted(range(len(items)), key=lambda i: len(items[i].source)), {}
+        for first in range(0, len(items), batch_size):
+            indices = by_length[first : first + batch_size]
+            batch = run.collate([items[i] for i in indices])
+            hypotheses, encoding, _ = run.generate(batch, prune, **search)
+            dropped = encoding.keep & False if batch.rule_keep is None else ~batch.rule_keep
+            closed = [gates == 0 for gates in encoding.gates] or [dropped]
+            for row, i in enumerate(indices):
+                pruned = [layer[row, : len(items[i].source)].tolist() for layer in closed]
+                outputs[i] = Output(items[i], hypotheses.tokens[row].tolist(), hypotheses.scores[row].item(), pruned)
+        yield from (outputs[i] for i in range(len(items)))
+
+
+def predict(run: Run, examples: Sequence[Example], **options) -> Iterator[dict]:
+    """Decode documents in their order; `options` are those of `decode`.
 
     Yields:
-        of each: id, prediction, source with its pruned words in brackets, [pruned, encodings], was_cut.
+        for each: id, prediction, was_cut, source (its pruned words in brackets), and [pruned, encodings] of the output
+        ("pruned") and of the layers before it; </s> counts as an encoding (D9).
     """
-    for start in range(0, len(examples), batch_size):
-        batch = examples[start : start + batch_size]
-        items = run.encode(batch)
-        for example, item, output in zip(batch, items, decode_all(run, items, batch_size), strict=True):
-            pruned = output.pruned[-1]
-            yield {
-                "id": example.id,
-                "prediction": run.tokenizer.decode(output.tokens),
-                "source": bracket_pruned(run.tokenizer, example.source, pruned[:-1]),
-                "pruned": [sum(pruned), len(pruned)],
-                "was_cut": item.was_cut,
-            }
+    outputs = decode(run, examples, **options)
+    for example, output in zip(tqdm(examples, unit="document", disable=None), outputs, strict=True):
+        names = [*(f"pruned_layer_{n}" for n in range(1, len(output.pruned))), "pruned"]
+        yield {
+            "id": example.id,
+            "prediction": run.text(output.tokens),
+            "source": bracket_pruned(run, example.source, output.pruned[-1][:-1]),
+            **{name: [sum(layer), len(layer)] for name, layer in zip(names, output.pruned, strict=True)},
+            "was_cut": output.item.was_cut,
+        }
 
 
-def bracket_pruned(tokenizer: Tokenizer, source: str, pruned: Sequence[bool]) -> str:
-    """The source, as it was written, with the pruned tokens in brackets; what was cut off is left out."""
+def bracket_pruned(run: Run, source: str, pruned: Sequence[bool]) -> str:
+    """The source, as it was written, in brackets the words of which every token is pruned; what was cut is left out."""
+    encoding = run.tokenizer.encode(source)
+    tokens = zip(encoding.word_ids, encoding.offsets, pruned, strict=False)
+    words = [list(word) for _, word in groupby(tokens, key=lambda token: token[0])]
+    ends = [(all(token[2] for token in word), word[-1][1][1]) for word in words]
     text, end = "", 0
-    ends = [offset[1] for offset in tokenizer.encode(source).offsets]
-    for is_pruned, group in groupby(zip(pruned, ends, strict=False), key=lambda pair: pair[0]):
+    for is_pruned, group in groupby(ends, key=lambda word: word[0]):
         start, end = end, list(group)[-1][1]
-        words = source[start:end].lstrip(" ")
-        text += f"{' ' * (end - start - len(words))}[{words}]" if is_pruned and words else source[start:end]
+        part = source[start:end].lstrip(" ")
+        text += f"{' ' * (end - start - len(part))}[{part}]" if is_pruned and part else source[start:end]
     return text
 
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
-    run, examples, cut = load_run(options.run), list(read_texts(options.files)), 0
+    run, examples = load_run(options.run), read(options.files, options.data, options.split, options.limit)
+    write(run, examples, options, predict)
+
+
+def write(run: Run, examples: Sequence[Example], options: Options, predict=predict) -> None:
+    """Decode and write what the command line asks for."""
     run.model.to(find_device(options.device))
-    with open_output(options.out, options.overwrite) as file:
-        rows = predict(run, examples, options.batch_size)
-        for row in tqdm(rows, total=len(examples), unit="document", disable=None if options.out else True):
-            line = f"{row['source']}\n  {row['prediction']}" if options.show_pruned else row["prediction"]
-            if options.out and options.out.suffix == ".jsonl":
-                line = json.dumps(row, ensure_ascii=False)
-            print(line, file=file, flush=True)
-            cut += row["was_cut"]
-    if cut:
-        print(f"{cut} documents were cut to --max-source {run.config.max_source} tokens", file=sys.stderr)
+    search = {"beam": options.beam} | (
+        {} if options.length_penalty is None else {"length_penalty": options.length_penalty}
+    )
+    documents = [example for example in examples if example.document]  # a blank line in is a blank line out
+    rows = predict(run, documents, batch_size=options.batch_size, prune=not options.dense, **search)
+    system = options.system or system_name(options.run.name, run.config.seed)
+    settings = {"system": system, "seed": run.config.seed, "metric": options.metric}
+    line = (lambda row: f"source: {row['source']}\noutput: {row['prediction']}") if options.show_pruned else None
+    write_outputs(rows, examples, out=options.out, overwrite=options.overwrite, line=line, **settings)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,10 @@ python -m l0drop.train --out runs/l0 --init runs/base --l0drop output --l0-weigh
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -18,116 +20,146 @@ from tqdm import tqdm
 try:
     from shared.data import load
 except ModuleNotFoundError:
-    sys.exit("error: the commands need the repository's folder `shared` beside this package")
-from shared.run import RunFolder, check, check_folder, one_line_errors, parse, share, training
+    where = "at the top of the import path (beside the outermost package)"
+    sys.exit(f"error: the commands need the repository's folder `shared` {where}")
+from shared.run import RunFolder, check, check_folder, exchanged, new_accelerator, one_line_errors, parse
+from shared.run import says_it_reads, training
 
-from .config import PRESETS, TrainConfig, follow, holds_open, l0_weight, learning_rate
+from .config import PRESETS, L0Weight, TrainConfig, learning_rate
 from .gates import expected_gates
 from .loading import Run, begin, load_run
 from .model import Encoding, objective, translation_loss
-from .text import Items, TokenBatches
+from .text import Item, TokenBatches
 
-REMEDY = "if that stays so, leave --l0-weight out, so that lambda follows --target-sparsity"
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+FEW = 10_000  # pairs, below which a model from scratch seldom learns to read
 
 
-def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
-    """Train and write the run folder `out`; `resume` goes on after the last checkpoint, to the same bits.
+class Setup(NamedTuple):
+    """What the loop works with."""
 
-    ValueError for bad values or data, a folder that cannot be used, a loss that is not finite; nothing is lost.
+    accelerator: "Accelerator"
+    run: Run  # its model is the plain one, in which gates and modes are set
+    model: torch.nn.Module  # the same one, as accelerate wraps it
+    optimizer: torch.optim.Optimizer
+    loader: DataLoader
+    validation: list[Item]
+    folder: AbstractContextManager[RunFolder]  # locks the run folder, loads its last checkpoint
+
+
+def start(config: TrainConfig, out: Path, resume: bool, begin: Callable = begin, load: Callable = load_run) -> Setup:
+    """Set up all that `train` needs; ValueError for bad values or data, or a folder that cannot be used.
+
+    Args:
+        begin, load: what makes a new run, and reads one; experiments/ have their own.
     """
-    from accelerate import Accelerator, DataLoaderConfiguration  # here, for --help answers without it
-    from accelerate.utils import set_seed
+    from accelerate.utils import set_seed  # here, for --help answers without it
 
     check(config)
-    out, begun = Path(out), check_folder(Path(out), resume)
-    accelerator = Accelerator(
-        mixed_precision=config.mixed_precision,
-        gradient_accumulation_steps=config.accumulate,
-        cpu=not torch.accelerator.is_available(),  # or several processes would each believe to be alone
-        dataloader_config=DataLoaderConfiguration(even_batches=False),
-    )
+    begun, accelerator = check_folder(out, resume), new_accelerator(config)
     set_seed(config.seed)
-    data = {split: load(config.data, split) for split in ("train", "validation")}
-    start = load_run(out) if begun else begin(config, data["train"])
+    data = {split: load_data(config, split) for split in ("train", "validation")}
+    run = load(out) if begun else begin(config, data["train"])
     set_seed(config.seed, device_specific=True)  # each process draws its own dropout and gates
-    items, validation = share(accelerator, start.encode(data["train"])), start.encode(data["validation"])
-    batches = TokenBatches(items, config.batch_tokens, config.seed)
+    items, validation = run.encode(data["train"]), run.encode(data["validation"])
     # The loader's own generator, or starting it would draw from the one that dropout and gates draw from.
-    loader = DataLoader(items, batch_sampler=batches, collate_fn=start.collate, generator=torch.Generator())
+    batches, generator = TokenBatches(items, config.batch_tokens, config.seed), torch.Generator()
+    loader = DataLoader(items, batch_sampler=batches, collate_fn=run.collate, generator=generator)
     # Appendix A: Adam, beta1 = 0.9, beta2 = 0.98; released code: eps 1e-8.
-    optimizer = torch.optim.Adam(start.model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-8)
-    model, optimizer, loader = accelerator.prepare(start.model, optimizer, loader)
-    counts = {"step": 0, "examples": len(items), "sources_cut": sum(items[i].was_cut for i in range(len(items)))}
-    target = {"multiplier": 0.0, "aim": config.target_sparsity, "pruned": 0.0}  # D20
-    settings = {"first": counts, "keep": config.average_last} | target
-    with (
-        training(accelerator, out, config, start.write_files, begun, data, **settings) as folder,
-        tqdm(total=config.steps, disable=None if accelerator.is_main_process else True) as bar,
-    ):
-        bar.update(folder.progress["step"])
-        del data  # the token ids are all that is needed
-        follows_target = start.model.l0drop and not config.l0_weight  # D20
-        stream = iter(accelerator.skip_first_batches(loader, folder.progress["step"] * config.accumulate))
-        for step in range(folder.progress["step"], config.steps):
+    optimizer = torch.optim.Adam(run.model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-8)
+    model, optimizer, loader = accelerator.prepare(run.model, optimizer, loader)
+    first = {"step": 0, "examples": len(items), "sources_cut": sum(item.was_cut for item in items)}
+    state = {"keep": config.average_last, "l0_weight": L0Weight.new_state(config)}
+    folder = training(accelerator, out, config, run.write_files, begun, data, first, **state)
+    return Setup(accelerator, run, model, optimizer, loader, validation, folder)
+
+
+def train(config: TrainConfig, out: str | Path, resume: bool = False, **hooks: Callable) -> None:
+    """Train and write the run folder `out`; `resume` goes on after the last checkpoint, to the same bits.
+
+    Args:
+        hooks: begin, load, as in `start`, which says what is refused.
+    Raises:
+        ValueError: a loss that is not finite; the last checkpoint stays.
+    """
+    accelerator, run, model, optimizer, loader, validation, locked = start(config, Path(out), resume, **hooks)
+    with locked as folder, progress_bar(accelerator, folder, config) as bar:
+        done, weight = folder.progress["step"], L0Weight(config, folder.progress["l0_weight"])
+        batches = iter(accelerator.skip_first_batches(loader, done * config.accumulate))
+        for step in range(done, config.steps):
+            run.model.train()
+            run.model.held_open = weight.holds_open(step)  # D19, D20
             for group in optimizer.param_groups:
-                group["lr"] = learning_rate(step, config, start.first_step, start.model.width)
-            for layer in start.model.l0drop:
-                layer.held_open = holds_open(step, config)  # D19, D20
-            model.train()
+                group["lr"] = learning_rate(run.first_step + step + 1, run.model.width, config)
             for _ in range(config.accumulate):
-                batch = next(stream)
+                batch = next(batches)
                 with accelerator.accumulate(model):
                     logits, encoding = model(batch.source, batch.target_input, batch.rule_keep)
-                    weight = l0_weight(step, config)
-                    if follows_target and not holds_open(step, config):
-                        state, pruned = folder.progress, accelerator.reduce(sparsity(encoding), "mean").item()
-                        state["pruned"] += (pruned - state["pruned"]) / 20
-                        state["multiplier"], weight = follow(state["multiplier"], state["aim"] - pruned)
+                    pruned = accelerator.reduce(sparsity(encoding), "mean").item()
+                    l0_weight = weight.at(step, pruned)
                     # Eq. (12), mean over the sentences of a micro-batch (D14).
-                    options = config.label_smoothing, config.l0_reduction, start.model.special[0]
-                    loss = objective(logits, batch.target, encoding, weight, *options).mean()
+                    loss = objective(logits, batch.target, encoding, l0_weight, config.l0_reduction).mean()
                     accelerator.backward(loss)
                     optimizer.step()
                     optimizer.zero_grad()
-            row = {"step": step + 1, "loss": loss.item(), "lambda": weight}
+            row = {"step": step + 1, "loss": loss.item(), "lambda": l0_weight}
             if not math.isfinite(row["loss"]):
                 raise ValueError(f"the loss is {row['loss']} at step {step + 1}; {out} keeps its last checkpoint")
             bar.update()
-            bar.set_postfix(loss=f"{row['loss']:.3f}", pruned=folder.progress["log"][-1].get("sparsity"), refresh=False)
+            bar.set_postfix(loss=f"{row['loss']:.3f}", pruned=f"{100 * pruned:.0f} %", refresh=False)
             if row["step"] % config.save_every == 0 or row["step"] == config.steps:
-                row |= validate(start, validation)
-                if follows_target and not holds_open(step, config):  # batches may be pruned more than validation
-                    folder.progress["aim"] = config.target_sparsity + folder.progress["pruned"] - row["sparsity"]
-                if start.model.l0drop and row["sparsity"] in (0, 1) and not holds_open(step, config):
-                    tqdm.write(f"step {row['step']}: every gate is {'closed' if row['sparsity'] else 'open'}: {REMEDY}")
+                row |= validate(run, validation)
+                weight.correct(row["sparsity"])
+                warn(run, row)
                 folder.save_checkpoint(row)
         averaged = save_average(folder, config)
     if accelerator.is_main_process:
-        report(start, validation, folder, averaged)
+        report(run, validation, folder, averaged)
+
+
+def load_data(config: TrainConfig, split: str) -> list:
+    """A split of the data; says where a training from scratch has few pairs to learn from."""
+    examples = load(config.data, split)
+    if split == "train" and len(examples) < FEW and not (config.init or config.data.startswith("toy")):
+        advice = f"python -m {__package__}.experiments.bart train --bart facebook/bart-base"
+        print(f"{len(examples)} pairs are few to learn from scratch; to begin with a pretrained model: {advice}")
+    return examples
+
+
+def progress_bar(accelerator: "Accelerator", folder: RunFolder, config: TrainConfig) -> tqdm:
+    """One bar for all processes, that begins where the run goes on."""
+    hidden = None if accelerator.is_main_process else True  # None: where there is no terminal
+    return tqdm(total=config.steps, initial=folder.progress["step"], disable=hidden)
 
 
 def sparsity(encoding: Encoding) -> torch.Tensor:
-    """Share of a batch's source encodings that the last layer would prune at test time."""
+    """Share of a batch's source encodings that the last layer would prune at test time; 0 of a baseline."""
+    if not encoding.log_alpha:
+        return torch.zeros((), device=encoding.keep.device)
     return (expected_gates(encoding.log_alpha[-1]) == 0)[encoding.keep].float().mean()
 
 
 @torch.inference_mode()
-def validate(run: Run, items: Items, shift: int = 0) -> dict[str, float]:
-    """Unsmoothed nats per token, mean over sentences, and share of encodings pruned, in eval mode (expected gates).
-
-    Args:
-        shift: give each target the source of the example so many places before it in its batch.
-    """
+def validate(run: Run, items: Sequence[Item]) -> dict[str, float]:
+    """Unsmoothed nats per token, mean over sentences, and share of encodings pruned, in eval mode (expected gates)."""
     run.model.eval()
     losses, pruned, tokens = [], 0, 0
     for indices in TokenBatches(items, run.config.batch_tokens, seed=0).epoch(0):
         batch = run.collate([items[i] for i in indices])
-        source, rule_keep = batch.source.roll(shift, 0), batch.rule_keep.roll(shift, 0)
-        logits, encoding = run.model(source, batch.target_input, rule_keep)
-        losses.append(translation_loss(logits, batch.target, smoothing=0.0, pad=run.model.special[0]))
+        logits, encoding = run.model(batch.source, batch.target_input, batch.rule_keep)
+        losses.append(translation_loss(logits, batch.target, smoothing=0.0))
         pruned += (encoding.gates[-1] == 0)[encoding.keep].sum().item() if encoding.gates else 0
         tokens += encoding.keep.sum().item()
     return {"validation_loss": torch.cat(losses).mean().item(), "sparsity": pruned / tokens}
+
+
+def warn(run: Run, row: dict) -> None:
+    """Say it where lambda closes every gate, or none."""
+    if run.model.l0drop and not run.model.held_open and row["sparsity"] in (0, 1):
+        remedy = "if that stays so, leave --l0-weight out, so that lambda follows --target-sparsity"
+        tqdm.write(f"step {row['step']}: every gate is {'closed' if row['sparsity'] else 'open'}: {remedy}")
 
 
 def save_average(folder: RunFolder, config: TrainConfig) -> list[int]:
@@ -139,16 +171,17 @@ def save_average(folder: RunFolder, config: TrainConfig) -> list[int]:
     return [int(path.name) for path in paths]
 
 
-def report(run: Run, validation: Items, folder: RunFolder, averaged: list[int]) -> None:
-    """Say what came out, and what is wrong with it; what to do next."""
-    last, other = folder.progress["log"][-1], validate(run, validation, shift=1)["validation_loss"]
+def report(run: Run, validation: list[Item], folder: RunFolder, averaged: list[int]) -> None:
+    """Say what came out, whether the model reads its source, and what to do next."""
+    last = folder.progress["log"][-1]
     steps = f"{last['step']} steps (weights: mean of {', '.join(map(str, averaged))})"
-    print(f"{folder.path}: {steps}, validation loss {last['validation_loss']:.3f}, with sources exchanged {other:.3f}")
+    print(f"{folder.path}: {steps}, validation loss {last['validation_loss']:.3f}")
     if run.model.l0drop:
         print(f"{100 * last['sparsity']:.1f} % of the encodings are pruned")
-    if other - last["validation_loss"] < 0.05:
-        print("the model does not read its source: train longer, on more data or with a higher --learning-rate")
-    print(f"next: python -m {__package__}.evaluate {folder.path}")
+    swapped = exchanged(validation, lambda item, other: other._replace(target=item.target))
+    if swapped and (verdict := says_it_reads(last["validation_loss"], validate(run, swapped)["validation_loss"])):
+        print(verdict)
+    print(f"next: python -m {__package__}.predict {folder.path} --data {run.config.data} --split test")
 
 
 @one_line_errors
