@@ -56,10 +56,10 @@ class TrainConfig:
             raise ValueError(f"{short}: add --average-last 1, for its control too")
 
 
-PAPER = dict(  # Appendix A: WMT14 En-De, the base Transformer; the baseline, which is fine-tuned
+PAPER = dict(  # Appendix A: WMT14 En-De, the base Transformer, the baseline; lengths and save_every as released
     data="wmt14-en-de", l0drop="none", vocabulary=32_000, width=512, feed_forward=2048, heads=8, encoder_layers=6,
     decoder_layers=6, residual_dropout=0.1, attention_dropout=0.1, batch_tokens=25_000, learning_rate=1.0, warmup=4000,
-    steps=300_000, max_source=256, max_target=256, average_last=5, save_every=5000, positions=4096,  # released: 256, 5000
+    steps=300_000, max_source=256, max_target=256, average_last=5, save_every=5000, positions=4096,
 )  # fmt: skip
 FINETUNE = dict(l0drop="output", l0_weight=0.3, steps=50_000)  # Section 6: 50K extra steps, constant lambda of Table 1
 PRESETS = {
@@ -77,7 +77,8 @@ PRESETS = {
     "paper-char-finetune": FINETUNE | dict(init="a run of --preset paper-char", l0_weight=0.02),  # Table 1
     "paper-cnndm": PAPER | dict(data="cnn_dailymail", max_source=400, residual_dropout=0.5, attention_dropout=0.3,
                                 steps=80_000),  # Appendix A
-    "paper-cnndm-finetune": FINETUNE | dict(init="a run of --preset paper-cnndm", steps=20_000, save_every=4000),  # Section 6
+    "paper-cnndm-finetune": FINETUNE | dict(init="a run of --preset paper-cnndm", steps=20_000,
+                                            save_every=4000),  # Section 6; so that all five are of this run
     "paper-wikisum": PAPER | dict(data="wikisum", max_source=2048, steps=100_000),  # Appendix A; a folder of JSONL
 }  # fmt: skip
 

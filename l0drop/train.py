@@ -22,8 +22,17 @@ try:
 except ModuleNotFoundError:
     where = "at the top of the import path (beside the outermost package)"
     sys.exit(f"error: the commands need the repository's folder `shared` {where}")
-from shared.run import RunFolder, check, check_folder, exchanged, new_accelerator, one_line_errors, parse
-from shared.run import says_it_reads, training
+from shared.run import (
+    RunFolder,
+    check,
+    check_folder,
+    exchanged,
+    new_accelerator,
+    one_line_errors,
+    parse,
+    says_it_reads,
+    training,
+)
 
 from .config import PRESETS, L0Weight, TrainConfig, learning_rate
 from .gates import expected_gates
