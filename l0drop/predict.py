@@ -14,7 +14,6 @@ from typing import Annotated, Literal, NamedTuple
 
 import tyro
 from annotated_types import Interval
-from tqdm import tqdm
 
 try:
     from shared.data import Example, read
@@ -93,7 +92,7 @@ def predict(run: Run, examples: Sequence[Example], **options) -> Iterator[dict]:
         ("pruned") and of the layers before it; </s> counts as an encoding (D9).
     """
     outputs = decode(run, examples, **options)
-    for example, output in zip(tqdm(examples, unit="document", disable=None), outputs, strict=True):
+    for example, output in zip(examples, outputs, strict=True):
         names = [*(f"pruned_layer_{n}" for n in range(1, len(output.pruned))), "pruned"]
         yield {
             "id": example.id,
@@ -118,6 +117,11 @@ def bracket_pruned(run: Run, source: str, pruned: Sequence[bool]) -> str:
     return text
 
 
+def metric_of(examples: Sequence[Example]) -> str:
+    """BLEU where source and target are one string each, as in translation; else ROUGE (D16)."""
+    return "bleu" if all(len(example.document + example.summary) == 2 for example in examples) else "rouge"
+
+
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
@@ -133,8 +137,8 @@ def write(run: Run, examples: Sequence[Example], options: Options, predict=predi
     )
     documents = [example for example in examples if example.document]  # a blank line in is a blank line out
     rows = predict(run, documents, batch_size=options.batch_size, prune=not options.dense, **search)
-    system = options.system or system_name(options.run.name, run.config.seed)
-    settings = {"system": system, "seed": run.config.seed, "metric": options.metric}
+    settings = {"system": options.system or system_name(options.run.name, run.config.seed), "seed": run.config.seed}
+    settings |= {"metric": metric_of(examples) if options.metric == "auto" else options.metric}
     line = (lambda row: f"source: {row['source']}\noutput: {row['prediction']}") if options.show_pruned else None
     write_outputs(rows, examples, out=options.out, overwrite=options.overwrite, line=line, **settings)
 
