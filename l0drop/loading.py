@@ -22,6 +22,7 @@ FREE = ("residual_dropout", "attention_dropout", "positions", "l0drop", "gate_bi
 class Run(NamedTuple):
     """A run folder's contents."""
 
+    reader = "predict"  # the command that reads it
     config: TrainConfig
     model: Transformer
     tokenizer: Tokenizer
@@ -51,13 +52,13 @@ class Run(NamedTuple):
         (folder / "start.json").write_text(json.dumps({"first_step": self.first_step}), encoding="utf-8")
 
 
-def load_run(folder: str | Path) -> Run:
+def load_run(folder: str | Path, config_type: type = TrainConfig) -> Run:
     """Read a run, its model in eval mode on the CPU; of one in training the last checkpoint, said on stderr.
 
     Raises:
         ValueError: not a run folder, one of another package or version, a cut-off file, NaN in the weights.
     """
-    config = read_config(folder, TrainConfig)
+    config = read_config(folder, config_type)
     tokenizer, first_step = read_files(folder)
     model = Transformer(replace(config.model, vocabulary=tokenizer.get_vocab_size()))
     load_weights(model, folder)

@@ -132,9 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def write(run: Run, examples: Sequence[Example], options: Options, predict=predict) -> None:
     """Decode and write what the command line asks for."""
     run.model.to(find_device(options.device))
-    search = {"beam": options.beam} | (
-        {} if options.length_penalty is None else {"length_penalty": options.length_penalty}
-    )
+    search = {name: value for name in ("beam", "length_penalty") if (value := getattr(options, name)) is not None}
     documents = [example for example in examples if example.document]  # a blank line in is a blank line out
     rows = predict(run, documents, batch_size=options.batch_size, prune=not options.dense, **search)
     settings = {"system": options.system or system_name(options.run.name, run.config.seed), "seed": run.config.seed}

@@ -190,7 +190,7 @@ def report(run: Run, validation: list[Item], folder: RunFolder, averaged: list[i
     swapped = exchanged(validation, lambda item, other: other._replace(target=item.target))
     if swapped and (verdict := says_it_reads(last["validation_loss"], validate(run, swapped)["validation_loss"])):
         print(verdict)
-    print(f"next: python -m {__package__}.predict {folder.path} --data {run.config.data} --split test")
+    print(f"next: python -m {__package__}.{run.reader} {folder.path} --data {run.config.data} --split test")
 
 
 @one_line_errors

@@ -1,26 +1,34 @@
-"""L0Drop and Algorithm 1 on a BART or Marian of `transformers`, through its public `forward` and `generate`.
+"""L0Drop and Algorithm 1 on a BART of `transformers`, through its public `forward` and `generate`.
 
-`GatedBart` is what `--model NAME` trains: a pretrained model with an L0Drop layer on its encoder's output. The model's
-own code stays as it is: the memory goes in as `encoder_outputs`, and Algorithm 1's counts enter the cross-attention of
-every decoder layer through a hook. With a gate of your own:
+python -m l0drop.experiments.bart train --bart facebook/bart-base --data FOLDER --out runs/bart    # prunes 47 %
+python -m l0drop.experiments.bart predict runs/bart notes.txt --show-pruned
 
-    model = GatedBart(bart)
-    model.l0drop[0] = gate
-    tokens = model.eval().generate(input_ids, num_beams=4, max_new_tokens=60).hypotheses.tokens
+The model's own code stays as it is: the memory goes in as `encoder_outputs`, and Algorithm 1's counts enter the
+cross-attention of every decoder layer through a hook. In Python, with a gate of your own: `model = GatedBart(bart)`,
+`model.l0drop[0] = gate`, `model.eval().generate(input_ids, num_beams=4).hypotheses.tokens`.
 """
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from tokenizers import Tokenizer, processors
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer, GenerationConfig, PreTrainedModel
+from transformers import BartConfig, BartForConditionalGeneration, GenerationConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
-from .gates import L0Drop, Memory
-from .model import Encoding, Transformer
-from .search import Generation, Hypotheses
+from shared.run import load_weights, one_line_errors, read_config
+
+from ..config import TINY
+from ..gates import L0Drop, Memory
+from ..loading import read_files
+from ..model import Encoding, Transformer
+from ..search import Generation, Hypotheses
+from ..text import Batch, Item, collate, encode_examples
+from .rules import RuleConfig, RuleRun, command, dropped_units, read_dropped, with_rule
 
 
 @contextmanager
@@ -34,7 +42,7 @@ def counted_attention(bart: PreTrainedModel, log_counts: Tensor) -> Iterator[Non
     def add_log_counts(_: nn.Module, arguments: tuple, keywords: dict) -> tuple[tuple, dict]:
         memory = keywords["key_value_states"]  # (B*W, R, D): `generate` repeats each source for its W beams
         per_beam = log_counts.repeat_interleave(memory.size(0) // log_counts.size(0), 0)  # (B*W, R)
-        # Algorithm 1, lines 6-8: c exp(e) / sum(c exp(e)) is a softmax of e + log c.  BART adds its mask to e.
+        # Algorithm 1, lines 6-8: a softmax with counts is a softmax of e + log c.  BART adds its mask to e.
         return arguments, keywords | {"attention_mask": per_beam[:, None, None].to(memory.dtype)}  # (B*W, 1, 1, R)
 
     layers = bart.get_decoder().layers
@@ -54,15 +62,17 @@ def generate_from(bart: PreTrainedModel, memory: Memory, **generation):
 
 
 class GatedBart(nn.Module):
-    """A pretrained model with an L0Drop layer between encoder and decoder; trains and decodes as `model.Transformer`.
+    """A pretrained BART with an L0Drop layer between encoder and decoder; trains and decodes as `model.Transformer`.
 
     Args:
-        bart: a `BartForConditionalGeneration`, `MarianMTModel` or another whose decoder is built like theirs.
+        bart: a `BartForConditionalGeneration`, or another whose decoder is built like its decoder.
         gate: put the L0Drop layer in; False is the baseline that is only fine-tuned.
         bias, start: of the layer, see `gates.L0Drop`.
     Raises:
         ValueError: another kind of model.
     """
+
+    held_open = False  # as in Transformer
 
     def __init__(self, bart: PreTrainedModel, gate: bool = True, bias: bool = True, start: float = 0.0):
         super().__init__()
@@ -80,6 +90,8 @@ class GatedBart(nn.Module):
         if not self.l0drop:
             return Encoding(states, keep, [], [])
         gated, gates, log_alpha = self.l0drop[0](states)
+        if self.held_open:  # D19, D20
+            gated, gates = states, torch.ones_like(gates)
         return Encoding(gated, keep, [gates], [log_alpha])
 
     def forward(self, source: Tensor, target_input: Tensor, rule_keep: Tensor | None = None) -> tuple[Tensor, Encoding]:
@@ -103,7 +115,7 @@ class GatedBart(nn.Module):
 
         Args:
             source: (B, S) token ids.
-            rule_keep: (B, S) a pattern of Section 7, as in `Transformer.make_memory`.
+            rule_keep: (B, S) a rule of Section 7, as in `Transformer.make_memory`.
             prune: Algorithm 1; False attends to every gated state. The outputs are the same.
             generation: length_penalty and all else that `generate` of transformers takes.
         """
@@ -116,35 +128,112 @@ class GatedBart(nn.Module):
         return Generation(Hypotheses(tokens, no_scores), encoding, memory.states.size(1))
 
 
-def from_config(folder: Path) -> PreTrainedModel:
-    """A model with new weights and the settings of `generate`, from the configuration files in a folder."""
-    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-    bart = AutoModelForSeq2SeqLM.from_config(config, trust_remote_code=False)
-    bart.generation_config = GenerationConfig.from_pretrained(folder)
-    return bart
+# Runs
 
 
-def load_pretrained(name: str, max_source: int = 0):
-    """A sequence-to-sequence model of the hub or of a folder, and its `tokenizers.Tokenizer`.
+@dataclass(frozen=True)
+class GatedBartConfig(RuleConfig):
+    """A run's config with a pretrained BART in place of the model's sizes and dropouts; the defaults suit 400 updates."""
+
+    bart: str = "facebook/bart-base"  # BART to start from: hub name or folder.
+    max_source: int = 300  # Longest source in tokens, longer ones are cut.
+    max_target: int = 80  # Longest target in training in tokens; longest output where the BART names none.
+    steps: int = 400  # Updates of this run.
+    batch_tokens: int = 500  # Padded target tokens of a micro-batch of one process.
+    learning_rate: float = 0.03  # Factor of D^-0.5 min(n^-0.5, n warmup^-1.5).
+    warmup: int = 50  # Updates in which the rate rises.
+
+    def check(self) -> None:
+        super().check()
+        free = ("l0drop", "gate_bias", "gate_start")
+        own = {name: value for name, value in vars(self.model).items() if value != getattr(TINY, name)}
+        if changed := [name for name in own if name not in free] + ["units"] * (self.units != "bpe"):
+            raise ValueError(f"--{changed[0].replace('_', '-')} does not go with a BART: leave it out")
+        if self.model.l0drop == "every":
+            raise ValueError("--l0drop every does not go with a BART: use output or none")
+
+
+class BartRun(RuleRun):
+    """A run with a GatedBart."""
+
+    reader = "experiments.bart predict"
+
+    def encode(self, examples: Sequence) -> list[Item]:
+        sizes = self.config.max_source, self.config.max_target
+        return encode_examples(examples, self.tokenizer, *sizes, self.rule, self.model.special[2])
+
+    def collate(self, items: Sequence[Item]) -> Batch:
+        return collate(items, next(self.model.parameters()).device, *self.model.special[:2])
+
+    def generate(self, batch: Batch, prune: bool = True, **search) -> Generation:
+        return self.model.generate(batch.source, batch.rule_keep, prune, **search)
+
+    def text(self, tokens: Sequence[int]) -> str:
+        return self.tokenizer.decode([token for token in tokens if token not in self.model.special])
+
+    def write_files(self, folder: Path) -> None:
+        super().write_files(folder)
+        self.model.bart.config.save_pretrained(folder / "model")
+        self.model.bart.generation_config.save_pretrained(folder / "model")
+
+
+def begin(config: GatedBartConfig, examples: Sequence) -> BartRun:
+    """A pretrained BART, or that of the run that `config.init` names, with new gates where it has none."""
+    if config.init:
+        base = load_run(config.init)
+        bart, tokenizer, first_step = base.model.bart, base.tokenizer, base.first_step + base.config.steps
+    else:
+        (bart, tokenizer), first_step = load_pretrained(config), 0
+    model = new_model(config, bart)
+    if config.init and base.model.l0drop and model.l0drop:
+        model.l0drop = base.model.l0drop
+    return with_rule(BartRun(config, model, tokenizer, first_step), dropped_units(examples, tokenizer, config.rule))
+
+
+def load_run(folder: str | Path) -> BartRun:
+    """Read a run, its model in eval mode on the CPU; ValueError as `loading.load_run`."""
+    config, (tokenizer, first_step) = read_config(folder, GatedBartConfig), read_files(folder)
+    files = Path(folder, "model")
+    try:
+        bart = BartForConditionalGeneration(BartConfig.from_pretrained(files))
+        bart.generation_config = GenerationConfig.from_pretrained(files)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{files} is not the configuration of a BART: {error}") from None
+    tokenizer.encode_special_tokens = True  # a "</s>" that stands in a text is text
+    model = new_model(config, bart)
+    load_weights(model, folder)
+    return with_rule(BartRun(config, model.eval(), tokenizer, first_step), read_dropped(folder))
+
+
+def new_model(config: GatedBartConfig, bart: PreTrainedModel) -> GatedBart:
+    """The model of a config around a BART."""
+    return GatedBart(bart, config.model.l0drop != "none", config.model.gate_bias, config.model.gate_start)
+
+
+def load_pretrained(config: GatedBartConfig) -> tuple[PreTrainedModel, Tokenizer]:
+    """The BART of a config, and its tokenizer; ValueError: it is no BART, or unfit.
 
     What the tokenizer puts before a text (<s>) stays; what it puts after (</s>) is left to the text pipeline.
-
-    Raises:
-        ValueError: weights that are missing or NaN; fewer positions than the longest source, `max_source`.
     """
-    from tokenizers import Tokenizer, processors
+    from shared.pretrained import generation, load
 
-    bart, report = AutoModelForSeq2SeqLM.from_pretrained(name, trust_remote_code=False, output_loading_info=True)
-    nan = [key for key, weight in bart.named_parameters() if not weight.isfinite().all()]
-    if bad := sorted([*report["missing_keys"], *nan]):
-        raise ValueError(f"--model {name}: {bad[0]} is missing among its weights, or holds NaN")
-    if max_source > (positions := getattr(bart.config, "max_position_embeddings", max_source)):
-        raise ValueError(f"--max-source is {max_source}; {name} has {positions} positions")
-    wrapped = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    bart, wrapped = load("bart", config.bart, positions=max(config.max_source, config.max_target))
+    generation(bart, config.max_target)
     tokenizer, before = Tokenizer.from_str(wrapped.backend_tokenizer.to_str()), wrapped("").input_ids[:-1]
     special = list(zip(wrapped.convert_ids_to_tokens(before), before, strict=True))
     single = [*(token for token, _ in special), "$A"]
     tokenizer.post_processor = processors.TemplateProcessing(single=single, special_tokens=special)
     tokenizer.no_padding()
     tokenizer.no_truncation()
+    tokenizer.encode_special_tokens = True  # a "</s>" that stands in a text is text
     return bart, tokenizer
+
+
+@one_line_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    logging.getLogger("accelerate").setLevel(logging.ERROR)  # BART's embeddings are one tensor: no word about it
+    command(arguments, GatedBartConfig, begin, load_run, __doc__)
+
+
+if __name__ == "__main__":
+    main()
