@@ -45,7 +45,7 @@ class Options:
     metric: Literal["auto", "bleu", "rouge"] = "auto"  # auto: BLEU where source and target are one string each (D16).
     show_pruned: bool = False  # Print each source, its pruned words in [brackets], before its output.
     dense: bool = False  # Attend to all gated states instead of Algorithm 1's memory; the outputs are the same.
-    beam: Positive = 4  # Hypotheses of the search (Appendix A).
+    beam: Positive | None = None  # Hypotheses of the search; none: 4 (Appendix A).
     length_penalty: Annotated[float, Interval(ge=0, le=10)] | None = None  # Of the search; none: the run's.
     batch_size: Positive = 32  # Documents decoded at a time; outputs do not depend on it.
     device: str = "cpu"  # Device of torch.
@@ -55,7 +55,7 @@ class Output(NamedTuple):
     """What decoding one document gave."""
 
     item: Item
-    tokens: list[int]
+    tokens: list[int]  # EOS and PAD included
     score: float  # length-normalised log-probability
     pruned: list[list[bool]]  # (L0Drop layers, S): which source encodings were dropped; without gates, by the rule
 
@@ -78,9 +78,10 @@ def decode(
             hypotheses, encoding, _ = run.generate(batch, prune, **search)
             dropped = encoding.keep & False if batch.rule_keep is None else ~batch.rule_keep
             closed = [gates == 0 for gates in encoding.gates] or [dropped]
-            for row, i in enumerate(indices):
-                pruned = [layer[row, : len(items[i].source)].tolist() for layer in closed]
-                outputs[i] = Output(items[i], hypotheses.tokens[row].tolist(), hypotheses.scores[row].item(), pruned)
+            for place, i in enumerate(indices):
+                pruned = [layer[place, : len(items[i].source)].tolist() for layer in closed]
+                tokens, score = hypotheses.tokens[place].tolist(), hypotheses.scores[place].item()
+                outputs[i] = Output(items[i], tokens, score, pruned)
         yield from (outputs[i] for i in range(len(items)))
 
 
@@ -91,16 +92,20 @@ def predict(run: Run, examples: Sequence[Example], **options) -> Iterator[dict]:
         for each: id, prediction, was_cut, source (its pruned words in brackets), and [pruned, encodings] of the output
         ("pruned") and of the layers before it; </s> counts as an encoding (D9).
     """
-    outputs = decode(run, examples, **options)
-    for example, output in zip(examples, outputs, strict=True):
-        names = [*(f"pruned_layer_{n}" for n in range(1, len(output.pruned))), "pruned"]
-        yield {
-            "id": example.id,
-            "prediction": run.text(output.tokens),
-            "source": bracket_pruned(run, example.source, output.pruned[-1][:-1]),
-            **{name: [sum(layer), len(layer)] for name, layer in zip(names, output.pruned, strict=True)},
-            "was_cut": output.item.was_cut,
-        }
+    for example, output in zip(examples, decode(run, examples, **options), strict=True):
+        yield row(run, example, output)
+
+
+def row(run: Run, example: Example, output: Output) -> dict:
+    """What `predict` says of a document."""
+    names = [*(f"pruned_layer_{n}" for n in range(1, len(output.pruned))), "pruned"]
+    return {
+        "id": example.id,
+        "prediction": run.text(output.tokens),
+        "source": bracket_pruned(run, example.source, output.pruned[-1][:-1]),
+        **{name: [sum(layer), len(layer)] for name, layer in zip(names, output.pruned, strict=True)},
+        "was_cut": output.item.was_cut,
+    }
 
 
 def bracket_pruned(run: Run, source: str, pruned: Sequence[bool]) -> str:

@@ -133,7 +133,7 @@ class GatedBart(nn.Module):
 
 @dataclass(frozen=True)
 class GatedBartConfig(RuleConfig):
-    """A run's config with a pretrained BART in place of the model's sizes and dropouts; the defaults suit 400 updates."""
+    """A run's config with a pretrained BART in place of the model's sizes; the defaults suit 400 updates."""
 
     bart: str = "facebook/bart-base"  # BART to start from: hub name or folder.
     max_source: int = 300  # Longest source in tokens, longer ones are cut.

@@ -7,12 +7,12 @@ A decode is encoder, gates, compression and beam search, without --runs of ten s
 paper's size and gates that close the paper's share of the positions. Peers: `generate` of `transformers` and, where it
 is installed, CTranslate2, with a BART of our sizes, all in float32; "packed": each weight is laid out once as oneDNN
 wants it. A number is the median over the rounds, a ratio the median of the ratios within rounds, each with its interval
-(`timing.spread`). On the CPU seconds are CPU seconds of one thread; freed memory stays with the process for all sides.
+(`timing.spread`). On the CPU seconds are CPU seconds of one thread.
 """
 
 import copy
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -23,15 +23,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from shared.data import load, open_output, write_csv
+from shared.data import Example, load, open_output, write_csv
 from shared.rouge import table
-from shared.run import one_line_errors, read_flags
-from shared.timing import find_device, keep_memory, spread, time_rounds
+from shared.run import find_device, one_line_errors, read_flags
+from shared.timing import spread, time_rounds
 
 from ..config import Positive
-from ..decode import decode_all
-from ..loading import load_run
+from ..loading import Run, load_run
 from ..model import ModelConfig, Transformer
+from ..predict import decode
 from ..search import generate
 
 BEAM = 4  # Appendix A
@@ -175,6 +175,11 @@ def make_sides(config: ModelConfig, shape: Shape, device: str = "cpu") -> dict[s
     return {name: make(*name.split(", ")) for name in names}
 
 
+def decode_all(run: Run, examples: Sequence[Example]) -> list:
+    """All outputs of a run, the tokenising of the texts included."""
+    return list(decode(run, examples))
+
+
 def ratios(seconds: dict[str, np.ndarray], peers: tuple[str, ...]) -> list[dict]:
     """A row per side: seconds, and how many times faster than each peer it is."""
     rows = []
@@ -188,7 +193,6 @@ def ratios(seconds: dict[str, np.ndarray], peers: tuple[str, ...]) -> list[dict]
 def main(arguments: list[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
     find_device(options.device)
-    keep_memory()
     torch.set_num_threads(1)
     torch.manual_seed(0)
     config, rows, rounds = ModelConfig(**TINY if options.quick else {}), [], (options.repeats, 0, options.device)
@@ -198,7 +202,7 @@ def main(arguments: list[str] | None = None) -> None:
             examples, sides = load(next(iter(runs.values())).config.data, options.split), {}
             for name, run in runs.items():
                 run.model.to(options.device)
-                sides[name] = partial(decode_all, run, run.encode(examples))
+                sides[name] = partial(decode_all, run, examples)
             rows = ratios(time_rounds(sides, *rounds), tuple(sides)[:1])
         for shape in (
             [] if options.runs else [QUICK] if options.quick else [SHAPES[length] for length in options.shapes]

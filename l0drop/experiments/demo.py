@@ -12,10 +12,8 @@ from shared.data import load
 from shared.run import one_line_errors, read_flags
 from shared.score import score
 
-from ..decode import decode_all
-from ..evaluate import evaluate
 from ..loading import load_run
-from ..predict import bracket_pruned
+from ..predict import predict
 
 
 @dataclass
@@ -32,16 +30,20 @@ def main(arguments: list[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
     control, run = load_run(options.control), load_run(options.pruned)
     examples = load(run.config.data, "test", options.limit)
-    rows = [*evaluate(control, examples, "control"), *evaluate(run, examples, "gates")]
-    value = {(row["system"], row["metric"]): row["value"] for row in score(rows) if not row["minus"]}
-    outputs = decode_all(run, run.encode(examples))
-    texts = [run.tokenizer.decode(output.tokens) for output in outputs]
-    right = [i for i, example in enumerate(examples) if texts[i] == example.target]
-    wrong = [i for i in range(len(examples)) if i not in right]
-    for i in (right[:1] + wrong[:1])[:2]:  # one that came out right, one that did not
-        print("story:     ", bracket_pruned(run.tokenizer, examples[i].source, outputs[i].pruned[-1][:-1]))
-        print("prediction:", texts[i])
-        print("reference: ", examples[i].target)
+    rows = {"control": list(predict(control, examples)), "gates": list(predict(run, examples))}
+    known = [
+        row | {"system": system, "seed": 0, "references": example.references}
+        for system in rows
+        for row, example in zip(rows[system], examples, strict=True)
+    ]
+    value = {(row["system"], row["metric"]): row["value"] for row in score(known) if not row["minus"]}
+    pairs = list(zip(rows["gates"], examples, strict=True))
+    right = [pair for pair in pairs if pair[0]["prediction"] == pair[1].target]
+    wrong = [pair for pair in pairs if pair not in right]
+    for row, example in (right[:1] + wrong[:1])[:2]:  # one that came out right, one that did not
+        print("story:     ", row["source"])
+        print("prediction:", row["prediction"])
+        print("reference: ", example.target)
     sparsity, quality, without = value["gates", "pruned"], value["gates", "rouge1"], value["control", "rouge1"]
     exact = f"{len(right)} of {len(examples)} summaries exact"
     print(f"{sparsity:.0f} % of the encodings pruned: ROUGE-1 {quality:.1f}, without pruning {without:.1f}; {exact}")

@@ -18,16 +18,16 @@ import numpy as np
 import torch
 
 from shared.data import Example, load, write_csv
-from shared.run import one_line_errors, read_flags
-from shared.timing import find_device
+from shared.run import find_device, one_line_errors, read_flags
 
 from ..config import Positive
-from ..decode import decode_all
 from ..gates import BETA, EPSILON, open_probability
 from ..loading import Run, load_run
-from ..patterns import UNIT_TYPES
+from ..model import EOS, PAD
+from ..predict import decode
 from ..text import Item
 from .measures import attention_maps, encode_all, mean_entropies, places_in_words, stretched_density, summed_attention
+from .rules import UNIT_TYPES
 
 THRESHOLD = 0.6  # captions of Figures 1 and 7: the share of source words that receive less
 EDGES = np.append(np.arange(51) / 10, np.inf)  # bins of Figures 1 and 7; the last is open
@@ -86,11 +86,12 @@ def save_figure(out: Path, name: str, figure, rows: Sequence[dict] = ()) -> None
     print(out / f"{name}.png", flush=True)
 
 
-def figure_1_or_7(out: Path, number: int, name: str, run: Run, items: Sequence[Item]) -> None:
+def figure_1_or_7(out: Path, number: int, name: str, run: Run, examples: Sequence[Example]) -> None:
     """Figures 1 and 7: distribution of the summed attention per source encoding, in the baseline and with L0Drop."""
-    outputs = decode_all(run, items)
+    outputs = list(decode(run, examples))
     is_pruned = [output.pruned[-1] for output in outputs]
-    maps = attention_maps(run.model, items, [output.tokens for output in outputs])
+    texts = [[token for token in output.tokens if token not in (PAD, EOS)] for output in outputs]
+    maps = attention_maps(run.model, [output.item for output in outputs], texts)
     sums, on_pruned = summed_attention(maps, is_pruned)
     counts, mean, below = np.histogram(sums, EDGES)[0], float(sums.mean()), float((sums < THRESHOLD).mean())
     sparsity = 100 - 100 * len(sums) / sum(map(len, is_pruned))
@@ -272,10 +273,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     examples = load(run.config.data, options.split, options.limit)
     items = run.encode(examples)
     if baseline:
-        figure_1_or_7(options.out, 1, options.baseline.name, baseline, items)
+        figure_1_or_7(options.out, 1, options.baseline.name, baseline, examples)
     if run.config.units == "char":
         figure_6(options.out, run, examples, items)
-    figure_1_or_7(options.out, 7, name, run, items)
+    figure_1_or_7(options.out, 7, name, run, examples)
     figure_8(options.out, runs, baseline, items)
 
 

@@ -96,7 +96,6 @@ def encode_all(model: Transformer, items: Sequence[Item], size: int = 16) -> tup
         mean over heads (Section 6, Figure 8).
     """
     attention, pruned, entropies = model.encoder[-1].attention, [], []
-    items = [items[i] for i in range(len(items))]
     for start in range(0, len(items), size):
         batch = collate(items[start : start + size], model.embedding.weight.device)
         with recorded([attention]) as weights:
