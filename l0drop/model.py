@@ -228,11 +228,11 @@ class Transformer(nn.Module):
             prune: True = Algorithm 1's compressed memory (eval mode only), False = all states, zeros included.
         """
         states, keep, gates, _ = encoding
+        retained = gates[-1] if gates else None
         if rule_keep is not None:
-            keep = keep & rule_keep  # D8: so no dummy stands for what is dropped
-            gates = [rule_keep]
-        if prune and gates and not self.training:
-            return compress(states, gates[-1], keep)
+            keep, retained = keep & rule_keep, rule_keep  # D8: no dummy stands for what a rule drops
+        if prune and retained is not None and not self.training:
+            return compress(states, retained, keep)
         if gates and self.training and self.config.mask_closed_in_training:
             is_open = (gates[-1] != 0) & keep  # D4
             keep = torch.where(is_open.any(-1, keepdim=True), is_open, keep)  # all closed: uniform over the zeros

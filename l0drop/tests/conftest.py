@@ -15,10 +15,13 @@ from torch import nn
 from ..config import TrainConfig
 from ..model import EOS, PAD, ModelConfig, Transformer
 
-SMALL = TrainConfig(
-    data="toy:count=24,seed=5", width=16, feed_forward=16, heads=2, encoder_layers=1, decoder_layers=1, vocabulary=300,
-    residual_dropout=0.1, batch_tokens=150, steps=6, save_every=2, average_last=2, extra_length=0,
+SMALL_MODEL = ModelConfig(
+    vocabulary=300, width=16, feed_forward=16, heads=2, encoder_layers=1, decoder_layers=1, residual_dropout=0.1,
+    attention_dropout=0.0, positions=1024,
 )  # fmt: skip
+SMALL = TrainConfig(
+    data="toy:count=24,seed=5", model=SMALL_MODEL, batch_tokens=150, steps=6, save_every=2, average_last=2
+)
 
 torch.set_num_threads(1)
 
@@ -38,7 +41,7 @@ def whole(tmp_path_factory) -> dict[str, Path]:
     from ..train import train
 
     folder = tmp_path_factory.mktemp("runs")
-    base = replace(SMALL, l0drop="none")
+    base = replace(SMALL, model=replace(SMALL_MODEL, l0drop="none"))
     configs = {"base": base, "scratch": SMALL, "init": replace(SMALL, init=str(folder / "base"), l0_weight=0.3)}
     for name, config in configs.items():
         train(config, folder / name)

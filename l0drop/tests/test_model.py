@@ -137,7 +137,7 @@ def test_limit_everything_closed(make_model, ragged, targets):
 def test_d4_sampled_zeros_are_hidden_in_training(make_model, ragged, rule, hide):
     """D4: the released option takes sampled zeros out of cross-attention; the default leaves them in.
 
-    Training always hands over a `rule_keep`, of ones where there is no rule, and must get the same.
+    A `rule_keep` of ones, which drops nothing, must give the same.
     """
     model = make_model(3, mask_closed_in_training=hide).train()
     encoding = model.encode(ragged)
