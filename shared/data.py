@@ -1,6 +1,6 @@
 """Data: one way in for all five packages, `load(name_or_path, split)`, which gives a list of `Example`.
 
-`load` never truncates; only `in_sentences` splits a string into sentences.
+`load` never truncates; only `in_sentences` splits a string into sentences. All text is in Unicode's composed form, NFC.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ import json
 import os
 import re
 import sys
+import unicodedata
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, TextIO
-
-from .example import LABELS, REFERENCES, Example, from_row
 
 SPLITS = (("train",), ("validation", "valid", "val", "dev"), ("test",))  # names of one split, ours first
 HUB = {  # name: (hub id, configuration, source field, target field), as published on huggingface.co
@@ -31,6 +30,37 @@ HUB = {  # name: (hub id, configuration, source field, target field), as publish
     "arxiv": ("ccdv/arxiv-summarization", "document", "article", "abstract"),
     "wmt14-en-de": ("wmt/wmt14", "de-en", "en", "de"),
 }
+AS_SCRIPT = ("xsum",)
+REFERENCES = ("references", "summary", "target")  # fields of a row, the first that is there counts
+# Where a sentence ends in scripts whose own stops no splitter of English knows: after some of them no blank follows.
+OWN_STOPS = re.compile(r"(?<=[。！？｡؟۔।॥։။።])\s*")
+
+
+@dataclasses.dataclass(frozen=True)
+class Example:
+    """A document with its summary, or a sentence with its translation: N sentences, whose words `str.split()` gives."""
+
+    id: str  # unique in its split
+    document: list[str]  # (N,) sentences, or one whole string where the data is not split into sentences
+    summary: list[str]  # sentences of the first reference; empty where there is none
+    references: list[list[str]]  # all references; the first is `summary`
+    tree: str | None = None  # an RST tree over the document, as the text of a .dis file
+    pos: list[list[str]] | None = None  # (N, words) Penn part-of-speech tags
+    salient: list[bool] | None = None  # (N,) True = the summary takes this sentence
+    title: str | None = None
+
+    @property
+    def source(self) -> str:
+        """The document as one string."""
+        return " ".join(self.document)
+
+    @property
+    def target(self) -> str:
+        """The first reference as one string."""
+        return " ".join(self.summary)
+
+
+# Ways in
 
 
 def load(name_or_path: str | os.PathLike, split: str = "train", limit: int | None = None) -> list[Example]:
@@ -41,7 +71,8 @@ def load(name_or_path: str | os.PathLike, split: str = "train", limit: int | Non
             FOLDER of them; FOLDER:en-de, parallel text; `aclsum`; a name in HUB. README.md shows each kind. A name wins
             over a file or folder of that name (write `./toy` for a folder called toy).
         split: `train`, `validation` (or `valid`, `val`, `dev`), `test`, or the stem of a file in the folder; `test`
-            is also the only file whose name begins with test.
+            is also the only file whose name begins with test. Where a FOLDER has `train` alone, a twentieth of it is
+            `validation`.
         limit: read only so many examples, at least 1.
     Raises:
         ValueError: unknown name, split or knob; broken data (names file, line and field); hub data out of reach.
@@ -50,21 +81,17 @@ def load(name_or_path: str | os.PathLike, split: str = "train", limit: int | Non
     if limit is not None and limit < 1:
         raise ValueError(f"limit must be at least 1, got {limit}")
     name = os.fspath(name_or_path)
-    parallel = re.fullmatch(r"(.+):(\w+)-(\w+)", name)
+    folder, _, pair = name.rpartition(":")
     if name == "toy" or name.startswith("toy:"):
         rows = _toy(name[4:], _aliases(split)[0], limit)
     elif name == "aclsum":
         rows = _aclsum(split)
     elif name in HUB:
         rows = _hub(name, _aliases(split)[0])
-    elif parallel and Path(parallel[1]).is_dir():
-        rows = _parallel(Path(parallel[1]), parallel[2], parallel[3], split)
+    elif "-" in pair and Path(folder).is_dir():
+        rows = _parallel(Path(folder), pair, split)
     elif name and Path(name).is_dir():  # Path("") is where we are
-        files = {path.stem: path for path in Path(name).glob("*.jsonl")}
-        if not files:
-            hint = f"of parallel text say the languages: {name}:en-de"
-            raise ValueError(f"{name} holds no JSON lines (train.jsonl, validation.jsonl, test.jsonl); {hint}")
-        rows = _with_trees(_pick(split, files, name)[1])
+        rows = _folder(name, split)
     elif Path(name).is_file():
         rows = _with_trees(Path(name))
     else:
@@ -79,9 +106,10 @@ def load(name_or_path: str | os.PathLike, split: str = "train", limit: int | Non
 
 
 def read_texts(paths: Sequence[str | os.PathLike] = ()) -> list[Example]:
-    """Documents for `predict`: one per line, or JSON lines with a source (FILE.jsonl). Their summary is "-".
+    """Documents for `predict`: one per line, or JSON lines with a source (FILE.jsonl) and perhaps references.
 
-    Without a field `id` they are called notes-1, notes-2 or, where no file is named, stdin-1.
+    A blank line is an example whose document is []: a blank line in is a blank line out. Without a field `id` they are
+    called notes-1, notes-2 or, where no file is named, stdin-1.
 
     Args:
         paths: files; none or "-" is standard input, where a line that begins with {" is read as JSON.
@@ -92,8 +120,19 @@ def read_texts(paths: Sequence[str | os.PathLike] = ()) -> list[Example]:
     for name in map(os.fspath, paths or ["-"]):
         rows = _with_trees(Path(name)) if name.endswith((".jsonl", ".jsonl.gz")) else _text_lines(name)
         for where, row in rows:
-            texts.append(from_row({k: v for k, v in row.items() if k not in REFERENCES} | {"summary": "-"}, where))
+            is_blank = row.get("document", "-") == ""
+            texts.append(Example(row["id"], [], [], []) if is_blank else from_row(row, where, needs_reference=False))
     return texts
+
+
+def read(files: Sequence, data: str = "", split: str = "test", limit: int | None = None) -> list[Example]:
+    """What `predict` reads: the texts of files or of standard input, or a split of a data set; ValueError: both."""
+    if files and data:
+        raise ValueError("give files or --data, not both")
+    return load(data, split, limit) if data else read_texts(files)[:limit]
+
+
+# Sentences
 
 
 @functools.cache
@@ -109,7 +148,7 @@ def sentence_splitter() -> tuple[str, Callable[[str], list[str]]]:
 
 
 def split_sentences(text: str) -> list[str]:
-    """Sentences of a text as `sentence_splitter` finds them."""
+    """Sentences of a text as `sentence_splitter` finds them, cut after 。 and the other stops of OWN_STOPS, too."""
     sentences, end = [], 0
     for sentence in sentence_splitter()[1](text) or [text]:
         start = text.index(sentence, end)
@@ -118,17 +157,18 @@ def split_sentences(text: str) -> list[str]:
         else:
             sentences.append(sentence)
         end = start + len(sentence)
-    return sentences
+    return [part for sentence in sentences for part in OWN_STOPS.split(sentence) if part] or [text]
 
 
 def in_sentences(examples: Iterable[Example]) -> list[Example]:
     """The examples with every document that came as one whole string split; one with labels per sentence stays."""
     return [
-        e
-        if len(e.document) > 1 or any(getattr(e, field) for field in LABELS)
-        else dataclasses.replace(e, document=split_sentences(e.source))
+        e if len(e.document) != 1 or e.pos or e.salient else dataclasses.replace(e, document=split_sentences(e.source))
         for e in examples
     ]
+
+
+# Ways out
 
 
 def fingerprint(examples: Iterable[Example]) -> str:
@@ -141,7 +181,7 @@ def fingerprint(examples: Iterable[Example]) -> str:
 
 @contextlib.contextmanager
 def open_output(path: Path | None, overwrite: bool = False) -> Iterator[TextIO]:
-    """Yield a new text file, or standard output for None; ValueError if it exists.
+    """Yield a new text file, or standard output for None; ValueError if the file exists.
 
     To `overwrite`, a file beside it takes its name at the end. What fails leaves no empty file.
     """
@@ -186,6 +226,9 @@ def _flat(row: dict) -> dict:
     return flat
 
 
+# Files
+
+
 def read_jsonl(path: str | os.PathLike) -> list[dict]:
     """Objects of a JSON lines file, blank lines skipped; ValueError that names file and line."""
     return [_object(line, where) for where, line in _lines(path)]
@@ -225,28 +268,47 @@ def _object(line: str, where: str) -> dict:
 
 def _with_id(row: dict, stem: str, where: str) -> dict:
     """The row with its id; without one it is called after its file and line."""
-    row.setdefault("id", row.get("paper_id", f"{stem}-{where.rpartition(':')[2]}"))
-    if not isinstance(row["id"], (str, int)):
-        raise ValueError(f"{where}: field 'id' must be a string or a number, got {row['id']!r}")
+    name = row.setdefault("id", row.get("paper_id", f"{stem}-{where.rpartition(':')[2]}"))
+    if not isinstance(name, (str, int)) or isinstance(name, bool) or name == "":
+        raise ValueError(f"{where}: field 'id' must be a string or a number, got {name!r}")
     return row
 
 
 def _with_trees(path: Path) -> Iterator[tuple[str, dict]]:
     """Objects of FILE.jsonl, each with an id and, where FILE/{id}.dis lies beside it, its tree (as GUM)."""
+    stem = path.name.removesuffix(".gz").removesuffix(".jsonl")
     for where, line in _lines(path):
-        row = _with_id(_object(line, where), path.stem.removesuffix(".jsonl"), where)
+        row = _with_id(_object(line, where), stem, where)
         name = f"{row['id']}.dis"
-        tree_file = path.with_suffix("") / name
+        tree_file = path.with_name(stem) / name
         if "tree" not in row and Path(name).name == name and os.path.isfile(tree_file):  # not ../../x.dis
             where, row["tree"] = f"{where} with {tree_file}", "".join(text for _, text in _lines(tree_file, blank=True))
         yield where, row
 
 
 def _text_lines(name: str) -> Iterator[tuple[str, dict]]:
-    """A document on each line that is not blank; on standard input a line may be JSON."""
-    for where, line in _lines(name):
-        row = _object(line, where) if name == "-" and re.match(r'\s*{\s*"', line) else {"document": line}
+    """A document on each line; on standard input a line may be JSON."""
+    for where, line in _lines(name, blank=True):
+        is_json = name == "-" and re.match(r'\s*{\s*"', line)
+        row = _object(line, where) if is_json else {"document": line if line.strip() else ""}
         yield where, _with_id(row, "stdin" if name == "-" else Path(name).stem, where)
+
+
+def _folder(name: str, split: str) -> Iterator[tuple[str, dict]]:
+    """A split of a folder of JSON lines; without validation data every twentieth line of `train` is taken for it."""
+    files = {path.name.split(".jsonl")[0]: path for path in sorted(Path(name).glob("*.jsonl*"), reverse=True)}
+    if not files:
+        hint = f"of parallel text say the languages: {name}:en-de"
+        raise ValueError(f"{name} holds no JSON lines (train.jsonl, validation.jsonl, test.jsonl); {hint}")
+    ours = _aliases(split)[0]
+    if ours == "test" or set(files) != {"train"}:
+        yield from _with_trees(_pick(split, files, name)[1])
+        return
+    if ours == "validation":
+        print(f"{name} has train.jsonl alone: every twentieth line of it is validation data", file=sys.stderr)
+    for number, row in enumerate(_with_trees(files["train"])):
+        if (number % 20 == 19) == (ours == "validation"):
+            yield row
 
 
 def _aliases(split: str) -> tuple[str, ...]:
@@ -262,16 +324,19 @@ def _pick(split: str, available: dict[str, Any], where: str) -> tuple[str, Any]:
     if len(found) != 1:
         problem = f"{len(found)} files that could be" if found else "no"
         has = ", ".join(sorted(available)) or "no split at all"
-        raise ValueError(f"{where} has {problem} split {split!r}; it has {has}: ask for one of these")
+        raise ValueError(f"{where} has {problem} split {split!r}; it has {has}: name one of these files for it")
     return found[0], available[found[0]]
 
 
-def _parallel(folder: Path, source: str, target: str, split: str) -> Iterator[tuple[str, dict]]:
-    """Pairs of lines of {split}.{source} and {split}.{target}, plain or .gz."""
+def _parallel(folder: Path, pair: str, split: str) -> Iterator[tuple[str, dict]]:
+    """Pairs of lines of {split}.{source} and {split}.{target}, plain or .gz; `pair` is en-de, or en-pt-BR."""
     files = {path.name.removesuffix(".gz"): path for path in sorted(folder.iterdir(), reverse=True)}  # plain wins
+    cuts = [(pair[: dash.start()], pair[dash.end() :]) for dash in re.finditer("-", pair)]
+    ends = {name.partition(".")[2] for name in files}
+    source, target = next((cut for cut in cuts if ends.issuperset(cut)), cuts[0])
     stems = [name.removesuffix(f".{source}") for name in files if name.endswith(f".{source}")]
     pairs = {s: (files[f"{s}.{source}"], files[f"{s}.{target}"]) for s in stems if f"{s}.{target}" in files}
-    stem, (one, other) = _pick(split, pairs, f"{folder}:{source}-{target}")
+    stem, (one, other) = _pick(split, pairs, f"{folder}:{pair}")
     lines = zip_longest(_lines(one, blank=True), _lines(other, blank=True), fillvalue=("", ""))
     for (where, text), (there, translation) in lines:
         if not (text.strip() and translation.strip()):
@@ -279,6 +344,9 @@ def _parallel(folder: Path, source: str, target: str, split: str) -> Iterator[tu
                 f"{where or there}: an empty or missing line: line n of {one} must translate that of {other}"
             )
         yield where, _with_id({"document": text, "summary": translation}, stem, where)
+
+
+# Known data sets
 
 
 def _toy(knobs: str, split: str, limit: int | None) -> Iterator[tuple[str, dict]]:
@@ -316,15 +384,88 @@ def _hub(name: str, split: str) -> Iterator[tuple[str, dict]]:
     hub_id, config, source, target = HUB[name]
     try:
         import datasets
-
-        rows = datasets.load_dataset(hub_id, config, split=split)
     except ImportError as error:
         raise ImportError(f"{name} is a hub data set: pip install datasets") from error
+    # What is published as a script, which `datasets` no longer runs, the hub also keeps as files of another revision.
+    options = {"revision": "refs/convert/parquet"} if name in AS_SCRIPT else {}
+    try:
+        rows = datasets.load_dataset(hub_id, config, split=split, **options)
     except Exception as error:  # the hub, its client and the cache raise a dozen unrelated types
-        command = f'HF_HUB_OFFLINE=0 python -c "import datasets; datasets.load_dataset({hub_id!r}, {config!r})"'
+        call = f"datasets.load_dataset({hub_id!r}, {config!r}, **{options})"
+        command = f'HF_HUB_OFFLINE=0 python -c "import datasets; {call}"'
         raise ValueError(f"{name}: no {split!r} split here or in reach ({error}). To get it: {command}") from error
     for number, row in enumerate(rows):
         texts = (row.get("translation", row)[field] or "" for field in (source, target))  # samsum has a None
         document, summary = (text.splitlines() for text in texts)
         if any(map(str.strip, document)) and any(map(str.strip, summary)):
             yield f"{name}:{number}", {"id": f"{split}-{number}", "document": document, "summary": summary}
+
+
+# From a row of any format to an Example
+
+
+def from_row(row: dict, where: str, needs_reference: bool = True) -> Example:
+    """Check a row of any format and make it an Example; ValueError that begins with `where` it came from."""
+    source = next((field for field in ("document", "source", "sentences") if field in row), None)
+    has_reference = bool(row.keys() & set(REFERENCES))
+    if source is None or (needs_reference and not has_reference):
+        raise ValueError(f"{where}: needs fields document and summary (or source and target), has {', '.join(row)}")
+    sentences = _sentences(row[source], f"{where}: field {source!r}")
+    keep = [n for n, sentence in enumerate(sentences) if sentence]
+    labels = {"pos": _tags(row.get("pos"), sentences, f"{where}: field 'pos'")}
+    name = "salient" if "salient" in row else "source_labels"  # the latter is SciTLDR's
+    labels["salient"] = _labels(row.get(name), bool, sentences, f"{where}: field {name!r}")
+    labels = {field: values and [values[n] for n in keep] for field, values in labels.items()}
+    references = _references(row, where) if has_reference else []
+    for field in ("title", "tree"):
+        if not isinstance(row.get(field), (str, type(None))):
+            raise ValueError(f"{where}: field {field!r} must be a string, got {str(row[field])[:60]}")
+    tree = row.get("tree") and unicodedata.normalize("NFC", row["tree"])
+    document, summary = [sentences[n] for n in keep], references[0] if references else []
+    return Example(str(row["id"]), document, summary, references, tree, **labels, title=row.get("title"))
+
+
+def _references(row: dict, where: str) -> list[list[str]]:
+    """All references of a row, each a list of sentences."""
+    field = next(field for field in REFERENCES if field in row)
+    # SciTLDR as published, known by two fields of its own: `target` lists references of one string each.
+    scitldr = field == "target" and isinstance(row["target"], list) and ("source_labels" in row or "paper_id" in row)
+    texts = row[field] if scitldr or field == "references" else [row[field]]
+    if not isinstance(texts, list) or not texts:
+        raise ValueError(f"{where}: field {field!r} must be a list of at least one reference")
+    references = [list(filter(None, _sentences(text, f"{where}: field {field!r}"))) for text in texts]
+    summary = row.get("summary", row.get("target"))
+    if field == "references" and summary is not None and _sentences(summary, where) != references[0]:
+        raise ValueError(f"{where}: the first of field 'references' must equal the summary")
+    return references
+
+
+def _sentences(value: Any, where: str) -> list[str]:
+    """A string or a list of strings as a list of strings with single blanks; refused when there is no word in it."""
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"{where} must be a string or a list of strings, got {str(value)[:60]}")
+    if not any(text.strip() for text in texts):
+        raise ValueError(f"{where} is empty; give it text or remove the line")
+    return [unicodedata.normalize("NFC", " ".join(text.split())) for text in texts]
+
+
+def _labels(values: Any, kind: type, texts: list[str], where: str) -> list | None:
+    """None, or a label of a kind for each text."""
+    if values is None:
+        return None
+    if not isinstance(values, list) or len(values) != len(texts):
+        got = len(values) if isinstance(values, list) else str(values)[:60]
+        raise ValueError(f"{where} needs a list of {len(texts)} labels, got {got}")
+    if wrong := [value for value in values if not (isinstance(value, kind) or (kind is bool and value in (0, 1)))]:
+        raise ValueError(f"{where} needs labels of type {kind.__name__}, got {wrong[0]!r}")
+    return [kind(value) for value in values]
+
+
+def _tags(values: Any, sentences: list[str], where: str) -> list[list[str]] | None:
+    """None, or for each sentence a tag of each word; GUM has them as one string with blanks."""
+    if isinstance(values, list):
+        values = [row.split() if isinstance(row, str) else row or [] for row in values]
+    rows = _labels(values, list, sentences, where)
+    pairs = enumerate(zip(rows or (), sentences, strict=rows is not None), start=1)
+    return rows and [_labels(row, str, text.split(), f"{where}, sentence {n},") for n, (row, text) in pairs]

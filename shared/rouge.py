@@ -1,6 +1,6 @@
-"""ROUGE with its signature, confidence intervals and a paired test between two systems.
+"""ROUGE and BLEU with their signatures, and tables of numbers with intervals.
 
-The scores are those of `rouge-score` (Google's port of ROUGE-1.5.5; Lin 2004): F1 x 100 of each example,
+ROUGE is that of `rouge-score` (Google's port of ROUGE-1.5.5; Lin 2004): F1 x 100 of each example,
 
     rouge1, rouge2   shared words and word pairs
     rougeL           the longest common subsequence of the two whole texts
@@ -8,22 +8,27 @@ The scores are those of `rouge-score` (Google's port of ROUGE-1.5.5; Lin 2004): 
 
 The trap: most papers' "ROUGE-L" is Lsum (the Perl script's), and `rouge-score` knows sentences by line breaks alone.
 Text without line breaks gets an Lsum that silently equals L (README.md). So here texts come as lists of sentences; one
-string is one sentence, unless it has line breaks. Words are a-z and 0-9: ROUGE of other scripts means nothing.
+string is one sentence, unless it has line breaks. Words are a-z and 0-9: ROUGE of other scripts means nothing, and is
+refused. BLEU is sacrebleu's.
 """
 
 from __future__ import annotations
 
-import re
+import sys
+import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache, partial
 from importlib.metadata import version
+from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 METRICS = ("rouge1", "rouge2", "rougeL", "rougeLsum")
-WORD = re.compile("[a-z0-9]")  # in lower case
+
+
+# ROUGE
 
 
 def score(predictions: Sequence, references: Sequence, stemmer: bool = True) -> dict[str, np.ndarray]:
@@ -37,7 +42,7 @@ def score(predictions: Sequence, references: Sequence, stemmer: bool = True) -> 
     Returns:
         (n,) F1 values, 0-100, for each of METRICS.
     Raises:
-        ValueError: no predictions, another number of references, a reference without words.
+        ValueError: no predictions, another number of references, a reference that ROUGE cannot read.
     """
     if not len(predictions) or len(predictions) != len(references):
         raise ValueError(f"need as many predictions as references, got {len(predictions)} and {len(references)}")
@@ -46,8 +51,7 @@ def score(predictions: Sequence, references: Sequence, stemmer: bool = True) -> 
     for n, (prediction, reference) in enumerate(zip(predictions, references, strict=True)):
         several = isinstance(reference, list) and any(isinstance(text, list) for text in reference)
         texts = [_lines(text) for text in (reference if several else [reference])]
-        if not all(WORD.search(text.lower()) for text in texts):
-            raise ValueError(f"reference {n} has no word of a-z or 0-9: {reference!r}")
+        check_text(texts, f"reference {n}")
         best = scorer.score_multi(texts, _lines(prediction))
         values[:, n] = [100 * best[metric].fmeasure for metric in METRICS]
     return dict(zip(METRICS, values, strict=True))
@@ -64,12 +68,18 @@ def _scorer(stemmer: bool) -> Any:
     return RougeScorer(METRICS, tokenizer=SimpleNamespace(tokenize=partial(tokenize, stemmer=stem)))
 
 
+def check_text(texts: Sequence, where: str) -> None:
+    """ValueError for a text of whose letters and digits ROUGE would drop more than half: all but a-z and 0-9."""
+    for text in texts:
+        letters = [letter for letter in _lines(text).lower() if letter.isalnum()]
+        if not letters or 2 * sum(letter.isascii() for letter in letters) < len(letters):
+            raise ValueError(f"{where}: ROUGE reads a-z and 0-9 alone, so not {str(text)[:60]!r}: take --metric bleu")
+
+
 def check_references(examples: Sequence) -> None:
     """ValueError that names the first of `shared.data.Example`s with a reference that ROUGE cannot read."""
     for example in examples:
-        for text in map(_lines, example.references):
-            if not WORD.search(text.lower()):
-                raise ValueError(f"{example.id}: the reference {text[:60]!r} has no word of a-z or 0-9, so no ROUGE")
+        check_text(example.references, example.id)
 
 
 def _lines(text: str | list[str]) -> str:
@@ -81,44 +91,60 @@ def _lines(text: str | list[str]) -> str:
 def signature(n: int, stemmer: bool = True) -> str:
     """What has to stand under a table of `score`'s values over n examples."""
     settings = f"stemmer {'yes' if stemmer else 'no'} | tokenizer default | Lsum split on newline | multi-reference max"
-    return f"ROUGE-1/2/L/Lsum F1 x 100 | rouge-score {version('rouge-score')} | {settings} | n {n}"
+    return f"ROUGE-1/2/Lsum F1 x 100 | rouge-score {version('rouge-score')} | {settings} | n {n}"
 
 
-def interval(values: Sequence[float], confidence=0.95, samples=10_000, seed=0) -> dict[str, float]:
-    """{mean, low, high} of (n,) values by the percentile bootstrap (Efron and Tibshirani 1993, chapter 13)."""
-    from scipy.stats import bootstrap
-
-    values = _finite(values)
-    low = high = mean = float(values.mean())
-    if len(values) > 1:
-        options = {"n_resamples": samples, "batch": 1 + 1_000_000 // len(values), "rng": seed}
-        ends = bootstrap((values,), np.mean, method="percentile", confidence_level=confidence, **options)
-        low, high = map(float, ends.confidence_interval)
-    return {"mean": mean, "low": low, "high": high}
+# BLEU, from counts that resamples of the sentences can add up
 
 
-def paired_test(a: Sequence[float], b: Sequence[float], samples=10_000, seed=0) -> float:
-    """Two-sided p-value of the difference of the means of two systems on the same n > 1 examples.
+def bleu_tokenizer(references: Sequence[str]) -> str:
+    """sacrebleu's tokenizer for the script of most letters: 13a, or one for text without blanks, with a line on it."""
+    letters = [letter for text in references for letter in text[:200] if letter.isalpha()]
+    names = [unicodedata.name(letter, "").split(" ")[0].split("-")[0] for letter in letters]
+    script = max(set(names), key=names.count) if names else ""
+    japanese = {"HIRAGANA", "KATAKANA"} & set(names)
+    if script not in ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR"):
+        return "13a"
+    chosen = "zh" if script == "CJK" and not japanese else "char"
+    if japanese and find_spec("MeCab"):
+        chosen = "ja-mecab"
+    print(f"the references are mostly {script}: BLEU with --tokenize {chosen}", file=sys.stderr)
+    return chosen
 
-    By approximate randomisation (Noreen 1989): the two outputs of each example are swapped with probability 1/2. p is
-    twice the share of swaps that give a difference as large, the observed data counted as one more, so that it is
-    never 0. Of few examples all 2^n swaps are made instead.
+
+def bleu_counts(predictions: Sequence[str], references: Sequence[Sequence[str]], **settings) -> np.ndarray:
+    """(n, 10) of each sentence: matches and n-grams of orders 1 to 4, length, length of the closest reference.
+
+    Args:
+        settings: `lowercase` and `tokenize` of sacrebleu's BLEU.
     """
-    from scipy.stats import permutation_test
+    from sacrebleu.metrics import BLEU
 
-    a, b = _finite(a), _finite(b)
-    if len(a) != len(b):
-        raise ValueError(f"a paired test needs the same examples: {len(a)} values against {len(b)}")
-    options = {"n_resamples": samples, "batch": 1 + 1_000_000 // len(a), "rng": seed, "vectorized": True}
-    swaps = permutation_test((a, b), lambda x, y, axis: (x - y).mean(axis), permutation_type="samples", **options)
-    return float(swaps.pvalue)
+    metric, rows = BLEU(**settings), []
+    for prediction, own in zip(predictions, references, strict=True):
+        part = metric.corpus_score([prediction], [[reference] for reference in own])
+        rows.append([*part.counts, *part.totals, part.sys_len, part.ref_len])
+    return np.array(rows, dtype=float)
 
 
-def _finite(values: Sequence[float]) -> np.ndarray:
-    values = np.asarray(values, dtype=float)
-    if values.ndim != 1 or not len(values) or not np.isfinite(values).all():
-        raise ValueError(f"need a list of finite numbers, at least one, got {values!r}")
-    return values
+def bleu_of_sums(sums: np.ndarray) -> float:
+    """BLEU of the sums of `bleu_counts` over sentences."""
+    from sacrebleu.metrics import BLEU
+
+    whole = sums.astype(int).tolist()
+    return BLEU.compute_bleu(whole[:4], whole[4:8], *whole[8:], smooth_method="exp").score
+
+
+def bleu_signature(tokenize: str = "13a") -> str:
+    """What has to stand under a table of BLEU."""
+    from sacrebleu.metrics import BLEU
+
+    metric = BLEU(tokenize=tokenize)
+    metric.corpus_score(["a"], [["a"]])  # before it, it has no signature
+    return f"BLEU {metric.get_signature()}; bleu_lc: case:lc"
+
+
+# Tables
 
 
 def table(rows: Sequence[dict]) -> str:

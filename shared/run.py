@@ -5,16 +5,12 @@ A run folder holds config.json, log.jsonl, what `load_run` of its package reads,
 
 import argparse
 import contextlib
-import io
 import json
 import os
-import pickle
 import re
 import shutil
 import sys
-import tempfile
-from array import array
-from dataclasses import asdict, field, fields, make_dataclass, replace
+from dataclasses import asdict, field, fields, is_dataclass, make_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
@@ -30,6 +26,8 @@ def one_line_errors(main):
     """Decorator of `main`: a foreseen error ends in one line and exit code 2, or 1 where the system failed."""
 
     def run(arguments=None):
+        if hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(encoding="utf-8")  # whatever the console's own encoding is
         try:
             main(arguments)
             sys.stdout.flush()
@@ -44,6 +42,9 @@ def one_line_errors(main):
     return run
 
 
+# The command line
+
+
 def parts_of(kind):
     """A type and what it is made of: of Annotated[int, Interval(ge=1)] | None also int, the interval and None."""
     return [kind, *(part for inner in get_args(kind) for part in parts_of(inner))]
@@ -53,6 +54,8 @@ def check(config):
     """ValueError for a number that is NaN or outside its `Interval` (0 to 10^9); then `config.check()`."""
     for each in fields(config):
         value, parts = getattr(config, each.name), parts_of(each.type)
+        if is_dataclass(value):
+            check(value)
         interval = next((part for part in parts if isinstance(part, Interval)), Interval())
         low = 0 if interval.ge is None else interval.ge
         high = 10**9 if interval.le is None else interval.le
@@ -61,6 +64,23 @@ def check(config):
             raise ValueError(f"--{each.name.replace('_', '-')} is {wrong[0]}; it must be from {low:,} to {high:,}")
     if hasattr(config, "check"):
         config.check()
+
+
+def flat(config):
+    """{name: value} of a config's fields, and of those of the model's config in it."""
+    values = {each.name: getattr(config, each.name) for each in fields(config)}
+    inner = [value for value in values.values() if is_dataclass(value)]
+    return {k: v for part in inner for k, v in flat(part).items()} | {
+        k: v for k, v in values.items() if not is_dataclass(v)
+    }
+
+
+def update(config, **values):
+    """`dataclasses.replace` that finds a field of the model's config in a config by its name, too."""
+    for name, part in vars(config).items():
+        if is_dataclass(part) and (own := {each.name for each in fields(part)} & (values.keys() - vars(config).keys())):
+            values[name] = replace(part, **{key: values.pop(key) for key in own})
+    return replace(config, **values)
 
 
 def read_flags(options, arguments=None, description=""):
@@ -87,7 +107,7 @@ def parse(arguments, config_type, presets, description):
     if not saved or given.preset:
         values = presets.get(given.preset, {})
         init = given.init or values.get("init")
-        default = replace(read_config(init, config_type) if init else config_type(), **values)
+        default = update(read_config(init, config_type) if init else config_type(), **values)
     flags = make_dataclass("Flags", [
         ("out", Annotated[Path, arg(help="Run folder to make.")]),
         ("config", FlagConversionOff[OmitArgPrefixes[config_type]], field(default=default)),
@@ -96,19 +116,29 @@ def parse(arguments, config_type, presets, description):
     ])  # fmt: skip
     options = read_flags(flags, arguments, description)
     if saved:
-        changed = {name for name, value in vars(options.config).items() if value != getattr(saved, name)}
+        changed = {name for name, value in flat(options.config).items() if value != flat(saved)[name]}
         if wrong := changed - ({"steps"} if options.config.steps > saved.steps else set()):  # more steps lengthen it
             raise ValueError(f"--resume keeps the values of {given.out}/config.json; leave out {', '.join(wrong)}")
     return options.config, options.out, options.resume
 
 
+# Run folders
+
+
 def read_config(run_folder, config_type):
     """The config of a run; ValueError where there is none, or one of another package or version."""
     try:
-        values = json.loads(Path(run_folder, "config.json").read_text(encoding="utf-8"))["config"]
-        return config_type(**{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()})
+        saved = json.loads(Path(run_folder, "config.json").read_text(encoding="utf-8"))["config"]
+        return rebuild(config_type, saved)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{run_folder} is not a run folder of this package and version: {error}") from None
+
+
+def rebuild(kind, values):
+    """A dataclass from what `asdict` and JSON made of it."""
+    inner = {each.name: each.type for each in fields(kind) if is_dataclass(each.type)}
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    return kind(**values | {name: rebuild(inner[name], values[name]) for name in inner if name in values})
 
 
 def last_checkpoint(run_folder):
@@ -130,6 +160,40 @@ def load_weights(model, run_folder, name="model.safetensors"):
         raise ValueError(f"{path} is missing, cut off or does not fit config.json: {str(error)[:200]}") from None
     if bad := [name for name, tensor in model.state_dict().items() if not tensor.isfinite().all()]:
         raise ValueError(f"{path}: {bad[0]} holds NaN or infinite numbers: the training went wrong")
+
+
+def find_device(name):
+    """The torch device of that name; ValueError where this machine cannot compute on it."""
+    import torch
+
+    try:
+        number = torch.zeros(1, device=name)
+        number.item()
+        return number.device
+    except (RuntimeError, AssertionError, ImportError) as error:
+        raise ValueError(f"--device {name} cannot be used here: {str(error).partition(chr(10))[0]}") from None
+
+
+# A training
+
+
+def new_accelerator(config):
+    """`accelerate`, set by the config's mixed_precision and accumulate alone, whatever ACCELERATE_... variables say."""
+    import torch
+    from accelerate import Accelerator, DataLoaderConfiguration
+    from accelerate.utils import GradientAccumulationPlugin
+
+    try:
+        return Accelerator(
+            mixed_precision=config.mixed_precision,
+            gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=config.accumulate),
+            cpu=not torch.accelerator.is_available(),  # or several processes would each believe to be alone
+            dataloader_config=DataLoaderConfiguration(even_batches=False),
+        )
+    except ValueError as error:
+        if "already been initialized" not in str(error):
+            raise
+        raise ValueError("this Python process has trained with another --mixed-precision: start a new one") from None
 
 
 def check_folder(out, resume):
@@ -236,32 +300,23 @@ def training(accelerator, out, config, write_files, begun, data, first, keep=1, 
         lock.release()
 
 
-def view(buffer, kind):
-    """The numbers of an `array.array` of a kind in a buffer."""
-    return memoryview(buffer).cast(kind)
+# What came out
 
 
-def share(accelerator, value):
-    """`value`, its arrays in one file that the processes of a machine map; where one process trains, as it is.
+def exchanged(items, swap):
+    """Each item of a corpus with the source of the next one; None where no two have different sources.
 
-    Every process has made the same `value`. It is pickled without the numbers of its arrays, which numpy's leave out by
-    themselves and those of `array` by `view`; one process of each machine writes them to a file.
+    Args:
+        items: values that can be compared.
+        swap: swap(item, other) is the item with the other's source.
     """
-    if accelerator.num_processes == 1:
-        return value
-    from accelerate.utils import gather_object
+    others = [swap(item, other) for item, other in zip(items, [*items[1:], *items[:1]], strict=True)]
+    return None if others == list(items) else others
 
-    structure, buffers = io.BytesIO(), []
-    pickler = pickle.Pickler(structure, protocol=5, buffer_callback=lambda each: buffers.append(each.raw()))
-    pickler.dispatch_table = {array: lambda a: (view, (pickle.PickleBuffer(a), a.typecode))}
-    pickler.dump(value)
-    with tempfile.TemporaryDirectory() as folder:  # removed at the end; what is mapped stays until its last reader ends
-        path = Path(folder, "arrays")
-        if accelerator.is_local_main_process:
-            with path.open("wb") as file:
-                file.writelines(buffers)
-        # All wait here until it is written, and take the path of their machine's first process.
-        path = gather_object([path])[accelerator.process_index - accelerator.local_process_index]
-        parts = np.split(np.memmap(path, np.uint8, "r"), np.cumsum([len(each) for each in buffers[:-1]]))
-        accelerator.wait_for_everyone()
-    return pickle.loads(structure.getvalue(), buffers=parts)
+
+def says_it_reads(loss, exchanged_loss):
+    """What the loss with sources exchanged says of a model: a line to print, empty where it reads its sources."""
+    if exchanged_loss is None or exchanged_loss - loss > 0.15 * loss:
+        return ""
+    reads = "reads little of" if exchanged_loss - loss > 0.05 else "does not read"
+    return f"the model {reads} its source: train longer, on more data, or begin with a pretrained or trained model"

@@ -2,30 +2,34 @@
 
 python -m shared.score runs/base-1.jsonl runs/base-2.jsonl runs/l0-1.jsonl runs/l0-2.jsonl --csv table.csv
 
-`evaluate` and `predict` of a package write a line for each document:
+`predict` of a package writes a line for each document, by `write_outputs`:
 
     {"id": "7", "prediction": "...", "references": [["..."]], "system": "l0", "seed": 1, "pruned": [12, 25]}
 
 Further numbers are the document's own measures: a number counts as it is, a pair [part, whole] as a share in percent
-of all documents together. A value is the mean over the seeds of a system. Its interval is over documents, by the
-percentile bootstrap; a second one is over seeds, by Student's t. p is that of approximate randomisation.
+of all documents together; true and false, texts and lists of texts are none. A value is the mean over the seeds of a
+system. Its interval is over documents, by the percentile bootstrap; a second one is over seeds, by Student's t. p is
+that of approximate randomisation.
 """
 
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, TextIO
 
 import numpy as np
 import tyro
+from tqdm import tqdm
 
-from . import bleu, rouge
-from .data import open_output, read_jsonl, sentence_splitter, split_sentences, write_csv
+from . import rouge
+from .data import Example, open_output, read_jsonl, sentence_splitter, split_sentences, write_csv, write_jsonl
 from .run import one_line_errors, read_flags
 
 SAMPLES = {"mean": 10_000, "share": 10_000, "bleu": 1000}  # resamples of an interval, random swaps of a test
 TEXT = ("id", "prediction", "references", "system", "seed")  # what is no measure of a document
+QUALITY = ("rouge1", "rouge2", "rougeLsum", "bleu", "bleu_lc")
 
 
 class Measure(NamedTuple):
@@ -41,7 +45,7 @@ class Measure(NamedTuple):
             return sums[..., 0] / documents.shape[-1]
         if self.kind == "share":
             return 100 * sums[..., 0] / np.where(sums[..., 1] == 0, np.nan, sums[..., 1])
-        return np.apply_along_axis(bleu.of_sums, -1, sums)
+        return np.apply_along_axis(rouge.bleu_of_sums, -1, sums)
 
     def value(self, documents: np.ndarray) -> np.ndarray:
         """(...,) means over seeds of `of_seeds`."""
@@ -59,22 +63,29 @@ def in_lines(text: str | Sequence[str]) -> list[str]:
     return [sentence for part in parts for sentence in split_sentences(part)]
 
 
-def measure(rows: Sequence[dict], metric: str) -> dict[str, Measure]:
-    """The measures of one run, by name; ValueError: a row lacks one."""
+def is_measure(name: str, value: object) -> bool:
+    """Whether a field of a document's row is a number, or a list of numbers, that is to be averaged."""
+    numbers = value if isinstance(value, list) else [value]
+    return name not in TEXT and bool(numbers) and all(type(number) in (int, float) for number in numbers)
+
+
+def measure(rows: Sequence[dict], metric: str, tokenize: str = "13a") -> dict[str, Measure]:
+    """The measures of one run, by name; ValueError: a row lacks one, a reference that ROUGE cannot read."""
     columns = {}
+    references = [[in_lines(reference) for reference in row["references"]] for row in rows]
     if metric == "rouge":
-        references = [[in_lines(reference) for reference in row["references"]] for row in rows]
+        for row, texts in zip(rows, references, strict=True):
+            rouge.check_text(texts, row["id"])
         values = rouge.score([in_lines(row["prediction"]) for row in rows], references)
-        columns = {name: values[name] for name in ("rouge1", "rouge2", "rougeLsum")}
+        columns = {name: values[name] for name in QUALITY[:3]}
     elif metric == "bleu":
-        references = [[" ".join(in_lines(reference)) for reference in row["references"]] for row in rows]
-        texts = [row["prediction"] for row in rows]
-        columns = {"bleu": bleu.counts(texts, references), "bleu_lc": bleu.counts(texts, references, lowercase=True)}
-    for name, value in rows[0].items():
-        if name not in TEXT and not isinstance(value, str):
-            if lacking := [row["id"] for row in rows if name not in row]:
-                raise ValueError(f"{rows[0]['system']}: document {lacking[0]} has no {name!r}")
-            columns[name] = [row[name] for row in rows]
+        texts = [row["prediction"] for row in rows], [[" ".join(lines) for lines in own] for own in references]
+        columns = {"bleu": rouge.bleu_counts(*texts, tokenize=tokenize)}
+        columns["bleu_lc"] = rouge.bleu_counts(*texts, tokenize=tokenize, lowercase=True)
+    for name in filter(lambda name: is_measure(name, rows[0][name]), rows[0]):
+        if lacking := [row["id"] for row in rows if not is_measure(name, row.get(name))]:
+            raise ValueError(f"{rows[0]['system']}: document {lacking[0]} has no number {name!r}")
+        columns[name] = [row[name] for row in rows]
     counts = {name: np.asarray(column, dtype=float).reshape(1, len(rows), -1) for name, column in columns.items()}
     kinds = {1: "mean", 2: "share", 10: "bleu"}  # by k
     return {name: Measure(kinds[array.shape[-1]], array) for name, array in counts.items()}
@@ -109,12 +120,15 @@ def describe(of: Measure, minus: Measure | None = None, paired: bool = True) -> 
     return row
 
 
-def score(rows: Sequence[dict], metric: str = "rouge", minus: Sequence[str] = ()) -> list[dict]:
+def score(rows: Sequence[dict], metric: str = "rouge", minus: Sequence[str] = (), tokenize: str = "13a") -> list[dict]:
     """Values of every system, then differences of each from those of `minus`, or from the first.
+
+    A measure of its own that two systems share in every document, as its number of words, has no difference.
 
     Args:
         rows: lines as above, of all systems and seeds, on the same documents.
         metric: "rouge", "bleu" (bleu_lc: in lower case), or "none".
+        tokenize: sacrebleu's tokenizer.
     Returns:
         per system and measure, and per difference: system, minus, metric, what `describe` gives, documents.
     Raises:
@@ -132,7 +146,7 @@ def score(rows: Sequence[dict], metric: str = "rouge", minus: Sequence[str] = ()
             documents = documents or keys
             if keys != documents or len({row["id"] for row in outputs}) < len(outputs):
                 raise ValueError(f"{system}, seed {seed}: its documents are not those of the first system, each once")
-            of_seeds.append(measure(outputs, metric))
+            of_seeds.append(measure(outputs, metric, tokenize))
         systems[system] = {name: join([of[name] for of in of_seeds]) for name in of_seeds[0]}
     if unknown := set(minus) - set(systems):
         raise ValueError(f"no system {unknown.pop()!r} to subtract; there are {', '.join(systems)}")
@@ -142,9 +156,11 @@ def score(rows: Sequence[dict], metric: str = "rouge", minus: Sequence[str] = ()
     for system, base in pairs:
         paired = base is None or list(runs[system]) == list(runs[base])
         for name, values in systems[system].items():
-            if base is None or name in systems[base]:
-                row = describe(values, systems[base][name] if base else None, paired)
-                table.append({"system": system, "minus": base, "metric": name} | row | {"documents": len(documents)})
+            other = systems[base].get(name) if base else None
+            if base and (other is None or (name not in QUALITY and np.array_equal(values.counts, other.counts))):
+                continue
+            row = describe(values, other, paired)
+            table.append({"system": system, "minus": base, "metric": name} | row | {"documents": len(documents)})
     return table
 
 
@@ -153,7 +169,7 @@ def system_name(run: str, seed: int) -> str:
     return re.sub(rf"[-_](seed)?{seed}$", "", run)
 
 
-def report(rows: Sequence[dict], csv_file: TextIO | None = None) -> None:
+def report(rows: Sequence[dict], csv_file: TextIO | None = None, tokenize: str = "13a") -> None:
     """Print what `score` returned: the values, the differences, the metric's signature; write all of it as CSV."""
     names = list(dict.fromkeys(row["metric"] for row in rows))
     for base in dict.fromkeys(row["minus"] for row in rows):
@@ -167,25 +183,81 @@ def report(rows: Sequence[dict], csv_file: TextIO | None = None) -> None:
                     line[row["metric"]] = cell if np.isfinite(row["value"]) else None
             if lines:
                 print(rouge.table(list(lines.values())), end="\n\n")
-    print(f"means over seeds, 95 % intervals over documents; {signature(rows)}")
+    print(f"means over seeds, 95 % intervals over documents; {signature(rows, tokenize)}")
     if csv_file:
         write_csv(csv_file, rows)
 
 
-def signature(rows: Sequence[dict]) -> str:
+def signature(rows: Sequence[dict], tokenize: str = "13a") -> str:
     """The metric's own settings and version."""
     n, metrics = rows[0]["documents"], {row["metric"] for row in rows}
     if "bleu" in metrics:
-        return f"{bleu.signature()} | n {n}"
+        return f"{rouge.bleu_signature(tokenize)} | n {n}"
     return f"{rouge.signature(n)} | sentences by {sentence_splitter()[0]}" if "rouge1" in metrics else f"n {n}"
+
+
+# From `predict` to its file, lines and table
+
+
+def write_outputs(
+    rows: Iterable[dict],
+    examples: Sequence[Example],
+    system: str = "",
+    seed: int = 0,
+    out: Path | None = None,
+    overwrite: bool = False,
+    line: Callable[[dict], str] | None = None,
+    metric: str = "rouge",
+    show: bool = True,
+) -> None:
+    """Write what `predict` yields, as it comes; where the examples have references, end with the table of scores.
+
+    Args:
+        rows: a dict of each example that is not blank, in their order: id, prediction, the document's own numbers.
+        system, seed: whose outputs these are.
+        out: FILE.jsonl gets the rows, another file a line of each; None: standard output, unless `show` is False.
+        line: what is written of a row; default: its prediction.
+        metric: "rouge" or "bleu"; where ROUGE cannot read a reference it is BLEU, which a line says.
+    Raises:
+        ValueError: `out` exists and is not to be overwritten.
+    """
+    known, rows, written = {"system": system, "seed": seed, "metric": metric}, iter(rows), []
+    scored = [example for example in examples if example.references]
+    if scored and metric == "rouge":
+        try:
+            rouge.check_references(scored)
+        except ValueError as error:
+            known["metric"] = "bleu"
+            print(f"{error}, as here", file=sys.stderr)
+    with open_output(out, overwrite) as file:
+        for example in tqdm(examples, unit="document", disable=None if out or not show else True):
+            row = next(rows) if example.document else {"id": example.id, "prediction": ""}
+            written.append(row | {"references": example.references} | known)
+            if out and ".jsonl" in out.suffixes:
+                write_jsonl(file, written[-1:])
+            elif out or show:
+                print(line(row) if line and example.document else row["prediction"], file=file, flush=True)
+    if cut := sum(row.get("was_cut", False) for row in written):
+        print(f"{cut} of {len(written)} documents are longer than the model reads: they were cut", file=sys.stderr)
+    if scored:
+        with_references = [row for row in written if row["references"]]
+        print_table(with_references, known["metric"])
+
+
+def print_table(rows: Sequence[dict], metric: str, minus=(), tokenize="", csv_file: TextIO | None = None) -> None:
+    """Score and report rows; BLEU by the tokenizer of the references' script unless one is named."""
+    if metric == "bleu" and not tokenize:
+        tokenize = rouge.bleu_tokenizer([" ".join(reference) for row in rows for reference in row["references"]])
+    report(score(rows, metric, minus, tokenize), csv_file, tokenize)
 
 
 @dataclass
 class Options:
     """The command line."""
 
-    files: tyro.conf.Positional[tuple[Path, ...]]  # JSON lines of evaluate or predict, a file a run.
-    metric: Literal["rouge", "bleu", "none"] = "rouge"  # How predictions are compared with references.
+    files: tyro.conf.Positional[tuple[Path, ...]]  # JSON lines of predict, a file a run.
+    metric: Literal["auto", "rouge", "bleu", "none"] = "auto"  # auto: the files' own, or rouge.
+    tokenize: Literal["", "13a", "zh", "ja-mecab", "char", "intl"] = ""  # Of BLEU; empty: by the references' script.
     minus: tuple[str, ...] = ()  # Systems that the others are compared with; none: the first one.
     csv: Path | None = None  # File for all rows, with the intervals over seeds.
     overwrite: bool = False  # Replace that file.
@@ -195,8 +267,11 @@ class Options:
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
     rows = [{"system": file.stem, "seed": 0} | row for file in options.files for row in read_jsonl(file)]
+    if lacking := [row for row in rows if "prediction" not in row or "references" not in row]:
+        raise ValueError(f"document {lacking[0].get('id')} of {lacking[0]['system']} has no prediction or references")
+    metric = rows[0].get("metric", "rouge") if options.metric == "auto" and rows else options.metric
     with open_output(options.csv, options.overwrite) as file:
-        report(score(rows, options.metric, options.minus), file if options.csv else None)
+        print_table(rows, metric, options.minus, options.tokenize, file if options.csv else None)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ where a call returns early, the clock is read after synchronisation.
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import math
 import time
@@ -55,30 +54,3 @@ def spread(values: np.ndarray) -> dict[str, float]:
     outside = np.cumsum([math.comb(n, k) for k in range(n)]) / 2.0**n  # the median is below the lowest, the second, ...
     rank = max(int((2 * outside <= 0.05).sum()), 1)
     return {"mean": float(np.median(ordered)), "low": float(ordered[rank - 1]), "high": float(ordered[-rank])}
-
-
-def keep_memory() -> None:
-    """Let the C library keep freed memory, so that no side spends its time in page faults (glibc; else nothing)."""
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(-4, 0)  # M_MMAP_MAX: no block of its own for large arrays
-        mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
-    except (AttributeError, OSError):
-        print("memory is not kept: no mallopt here")
-
-
-def resident_bytes() -> int:
-    """Memory of this process."""
-    import psutil  # comes with accelerate
-
-    return psutil.Process().memory_info().rss
-
-
-def find_device(name: str) -> torch.device:
-    """The torch device of that name; ValueError where this machine cannot compute on it."""
-    try:
-        number = torch.zeros(1, device=name)
-        number.item()
-        return number.device
-    except (RuntimeError, AssertionError, ImportError) as error:
-        raise ValueError(f"--device {name} cannot be used here: {str(error).partition(chr(10))[0]}") from None

@@ -23,7 +23,7 @@ CERTAIN = "confirmed announced verified".split()  # the summary takes what a sou
 UNCERTAIN = "claimed guessed suspected".split()  # ... and leaves what it guessed
 DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
 NUMBERS = "two three four five six seven eight nine 11 12 14 15 18 20 25 30 40 50 60 75".split()
-NAME_ENDS = {  # a name is a syllable of the domain and one of these
+NAME_ENDS = {  # a name is one of SYLLABLES and one of these
     "first": "a in o ia en is ette us".split(),
     "last": "man son well sen ley kins croft berg".split(),
     "place": "wick ton ford bury dale ham port mouth".split(),
@@ -42,70 +42,43 @@ FILLERS = ["@span {one} " + end for end in (".", ", @joint-list and {two} .", ",
 SUMMARY = "in {place} {number} {objects} were {summary_verb} by {first} {last} ."
 
 
-class Domain(NamedTuple):
-    layout: tuple[float, float]  # the stretch of the story, from 0 to 1, where facts are first told
-    syllables: str  # begins of names
-    verbs: str  # told/also told/in the summary
-    objects: str
-    sources: str
-    reasons: str  # phrases parted by " | ", and so below
-    remarks: str
-    scenery: str
-
-
-DOMAINS = {
-    "news": Domain(
-        layout=(0.0, 0.5),
-        syllables="Mar Kel Bren Tol Jas Win Cor Lan Dor Sel Har Nev",
-        verbs="opened/unveiled/inaugurated repaired/mended/restored bought/purchased/acquired "
-        "painted/coloured/decorated built/erected/constructed sold/auctioned/traded",
-        objects="bridges schools halls towers markets gardens stations libraries hotels theatres",
-        sources="officials residents reporters",
-        reasons="the old ones had closed | the town had doubled | visitors had complained | the budget had changed",
-        remarks="@span {last} had planned it for {number} years . | @span {number} people helped {last} . | "
-        "@span the work took {number} weeks , @joint-list and {last} thanked the crew .",
-        scenery="rain fell all morning | the shops stayed open | the streets were quiet | a band played in the square "
-        "| children waved small flags | the buses ran late | coffee was free | the river looked calm",
-    ),
-    "nature": Domain(
-        layout=(0.5, 1.0),
-        syllables="Per Hol Vin Gar Ost Ram Bel Nor Tam Lud Cas Fil",
-        verbs="spotted/noticed/observed counted/tallied/recorded tagged/labelled/marked "
-        "released/freed/liberated caught/trapped/captured rescued/saved/recovered",
-        objects="beetles owls frogs otters moths herons newts bats lizards cranes",
-        sources="rangers scientists farmers",
-        reasons="the pond had dried | the nests had failed | the forest had burned | a survey had started",
-        remarks="@span {last} had walked for {number} hours . | @span {number} students followed {last} . | "
-        "@span the trip took {number} days , @joint-list and {last} kept long notes .",
-        scenery="fog covered the valley | the paths were muddy | the wind turned at noon | wild berries lined the camp "
-        "| the lake looked green | thunder rolled far away | a guide carried the maps | the tents stayed dry",
-    ),
-}
+EARLY = 0.5  # facts are first told in this first part of a story
+SYLLABLES = "Mar Kel Bren Tol Jas Win Cor Lan Dor Sel Har Nev".split()  # begins of names
+VERBS = (  # told/also told/in the summary
+    "opened/unveiled/inaugurated repaired/mended/restored bought/purchased/acquired painted/coloured/decorated "
+    "built/erected/constructed sold/auctioned/traded"
+).split()
+OBJECTS = "bridges schools halls towers markets gardens stations libraries hotels theatres".split()
+SOURCES = "officials residents reporters".split()
+REASONS = [
+    "the old ones had closed", "the town had doubled", "visitors had complained", "the budget had changed",
+]  # fmt: skip
+REMARKS = [
+    "@span {last} had planned it for {number} years .",
+    "@span {number} people helped {last} .",
+    "@span the work took {number} weeks , @joint-list and {last} thanked the crew .",
+]
+SCENERY = [
+    "rain fell all morning", "the shops stayed open", "the streets were quiet", "a band played in the square",
+    "children waved small flags", "the buses ran late", "coffee was free", "the river looked calm",
+]  # fmt: skip
 
 # Penn tags of the words of the templates; VBD becomes VBN after "had" and "were" (`tag`).
 WORDS_BY_TAG = {
     "CC": "and", "CD": " ".join(NUMBERS), "DT": "the a all", "PRP": "it", "RB": "late far away", ",": ",", ".": ".",
     "IN": "that in on by because while for at",
-    "JJ": "old open quiet small free calm muddy wild green dry long",
-    "NN": "town budget work crew rain morning band square coffee river pond forest survey trip fog valley wind noon "
-    "camp lake thunder guide",
-    "NNS": "ones visitors years weeks people shops streets children flags buses nests hours days notes students paths "
-    "berries maps tents",
-    "VBD": "had was were closed doubled complained changed planned took thanked helped fell stayed played waved ran "
-    "looked dried failed burned started walked kept followed covered turned lined rolled carried "
-    + " ".join(CERTAIN + UNCERTAIN),
+    "JJ": "old open quiet small free calm", "NN": "town budget work crew rain morning band square coffee river",
+    "NNS": " ".join(["ones visitors years weeks people shops streets children flags buses", *OBJECTS, *SOURCES]),
+    "VBD": " ".join(["had was were closed doubled complained changed planned took thanked helped fell stayed played",
+                     "waved ran looked", *CERTAIN, *UNCERTAIN, *re.split("[ /]", " ".join(VERBS))]),
 }  # fmt: skip
 TAGS = {word: tag for tag, words in WORDS_BY_TAG.items() for word in words.split()}
-for _domain in DOMAINS.values():
-    TAGS |= dict.fromkeys(re.split("[ /]", _domain.verbs), "VBD")
-    TAGS |= dict.fromkeys(f"{_domain.objects} {_domain.sources}".split(), "NNS")
 
 
 @dataclass(frozen=True)
 class ToyConfig:
     """The knobs of the toy corpus. A value out of range is a ValueError."""
 
-    domain: str = "news"  # Topic, names, verbs and layout: news (facts early), nature (facts late).
     min_sentences: int = 8  # Shortest story in sentences, 8-40.
     max_sentences: int = 12  # Longest story in sentences, min_sentences-40.
     min_facts: int = 2  # Fewest main facts, that is, sentences of the summary, 2-4.
@@ -117,8 +90,6 @@ class ToyConfig:
     names: int = 50  # Length of each list of names (first, last, place), most of the vocabulary to copy, 10-96.
 
     def __post_init__(self) -> None:
-        if self.domain not in DOMAINS:
-            raise ValueError(f"ToyConfig.domain is {self.domain!r}; choose one of {', '.join(DOMAINS)}")
         bounds = {"min_sentences": (8, 40), "max_sentences": (self.min_sentences, 40), "min_facts": (2, 4)}
         bounds |= {"max_facts": (self.min_facts, 4), "other_facts": (1, 6), "names": (10, 96)}
         bounds |= dict.fromkeys(("signal", "tree_signal", "repetition"), (0, 1))
@@ -145,9 +116,9 @@ def pick(options: list, rng: np.random.Generator) -> Any:
     return options[rng.integers(len(options))]
 
 
-def name_list(domain: Domain, part: str, size: int) -> list[str]:
+def name_list(part: str, size: int) -> list[str]:
     """`size` different names of a kind (first, last, place), each a syllable and an ending."""
-    starts, ends = domain.syllables.split(), NAME_ENDS[part]
+    starts, ends = SYLLABLES, NAME_ENDS[part]
     return [starts[i % len(starts)] + ends[(i + i // len(starts)) % len(ends)] for i in range(size)]
 
 
@@ -161,50 +132,48 @@ def shuffle_loose(marks: list[bool], signal: float, rng: np.random.Generator) ->
 
 def draw_facts(config: ToyConfig, length: int, rng: np.random.Generator, cue_rng: np.random.Generator) -> list[dict]:
     """Draws main and other facts in order of first mention; no two in a story share a name, place or number."""
-    domain = DOMAINS[config.domain]
     mains = int(rng.integers(config.min_facts, config.max_facts + 1))
     main = rng.permutation(np.arange(min(mains + config.other_facts, length)) < mains)
     certain = shuffle_loose(main, config.signal, cue_rng)
-    slots = {part: rng.permutation(name_list(domain, part, config.names)).tolist() for part in NAME_ENDS}
+    slots = {part: rng.permutation(name_list(part, config.names)).tolist() for part in NAME_ENDS}
     slots["number"] = rng.permutation(NUMBERS).tolist()
     facts = []
-    for i, position in enumerate(np.sort(rng.uniform(*domain.layout, len(main)))):
-        *verbs, summary_verb = pick(domain.verbs.split(), rng).split("/")
+    for i, position in enumerate(np.sort(rng.uniform(0, EARLY, len(main)))):
+        *verbs, summary_verb = pick(VERBS, rng).split("/")
         fact = {"main": bool(main[i]), "cues": CERTAIN if certain[i] else UNCERTAIN, "position": position}
         fact |= {"verbs": rng.permutation(verbs).tolist(), "summary_verb": summary_verb}
-        fact |= {"objects": pick(domain.objects.split(), rng), "day": pick(DAYS, rng)}
+        fact |= {"objects": pick(OBJECTS, rng), "day": pick(DAYS, rng)}
         facts.append(fact | {slot: words[i] for slot, words in slots.items()})
     return facts
 
 
-def mention(fact: dict, times: int, domain: Domain, rng: np.random.Generator, cue_rng: np.random.Generator) -> Sentence:
+def mention(fact: dict, times: int, rng: np.random.Generator, cue_rng: np.random.Generator) -> Sentence:
     """Tells a fact that has been told `times` times before: at first as it is, then in other words."""
     template = RETELLINGS[times - 1] if times else pick(FIRST_MENTIONS, rng)
     kind = "repeat" if times else "main" if fact["main"] else "detail"
     slots = fact | {"verb": fact["verbs"][times % 2], "cue": pick(fact["cues"], cue_rng)}
-    slots |= {"source": pick(domain.sources.split(), rng), "reason": pick(domain.reasons.split(" | "), rng)}
+    slots |= {"source": pick(SOURCES, rng), "reason": pick(REASONS, rng)}
     return make_sentence(kind, template, CONTENT if fact["main"] else (), **slots)
 
 
-def filling(facts: list[dict], domain: Domain, rng: np.random.Generator) -> tuple[float, Sentence]:
+def filling(facts: list[dict], rng: np.random.Generator) -> tuple[float, Sentence]:
     """A remark just after one of the facts, or scenery anywhere: (position in the story, sentence)."""
     if rng.random() < 0.3:
-        fact, template = pick(facts, rng), pick(domain.remarks.split(" | "), rng)
+        fact, template = pick(facts, rng), pick(REMARKS, rng)
         return fact["position"] + 1e-9, make_sentence("detail", template, last=fact["last"], number=pick(NUMBERS, rng))
-    one, two = rng.permutation(domain.scenery.split(" | ")).tolist()[:2]
+    one, two = rng.permutation(SCENERY).tolist()[:2]
     return rng.random(), make_sentence("filler", pick(FILLERS, rng), one=one, two=two)
 
 
 def tell(facts: list[dict], config: ToyConfig, length: int, rng, cue_rng) -> list[Sentence]:
     """Tells the facts, some of them again, and fills up to `length` sentences."""
-    domain = DOMAINS[config.domain]
-    told = [(fact["position"], mention(fact, 0, domain, rng, cue_rng)) for fact in facts]
+    told = [(fact["position"], mention(fact, 0, rng, cue_rng)) for fact in facts]
     for i in rng.permutation(len(facts)):
         for times in range(1, len(RETELLINGS) + 1):
             if len(told) == length or rng.random() >= config.repetition:
                 break
-            told.append((rng.uniform(facts[i]["position"], 1), mention(facts[i], times, domain, rng, cue_rng)))
-    told += [filling(facts, domain, rng) for _ in range(length - len(told))]
+            told.append((rng.uniform(facts[i]["position"], 1), mention(facts[i], times, rng, cue_rng)))
+    told += [filling(facts, rng) for _ in range(length - len(told))]
     return [sentence for _, sentence in sorted(told, key=lambda pair: pair[0])]
 
 

@@ -1,0 +1,127 @@
+"""Models of transformers as people have them: one place that loads them, and one that says how they generate."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+WANTED = {"bart": "a BART such as facebook/bart-base", "bert": "a BERT such as bert-base-uncased"}
+WANTED["encoder"] = "an encoder such as roberta-base"
+# Of a model's own generation settings, those that define its summaries; lengths are read in `generation`.
+HONOURED = (
+    "num_beams", "early_stopping", "length_penalty", "repetition_penalty", "no_repeat_ngram_size", "bad_words_ids",
+    "suppress_tokens", "begin_suppress_tokens", "forced_bos_token_id", "forced_eos_token_id", "bos_token_id",
+    "eos_token_id", "pad_token_id", "decoder_start_token_id",
+)  # fmt: skip
+
+
+def load(kind: str, name: str | Path, positions: int = 0, model_class=None):
+    """A model with float32 weights in eval mode, and its tokenizer, for which every text is text, "</s>" too.
+
+    Nothing of the model's own code is run.
+
+    Args:
+        kind: "bart" (with its language model head), "bert", or "encoder": any encoder, that of a BART, too.
+        name: hub name or folder.
+        positions: tokens that it has to read.
+        model_class: class of the model; default: that of transformers.
+    Raises:
+        ValueError: it is not here, or unfit; says what it is, what is wanted, and how to get that.
+    """
+    import transformers
+    from transformers import AutoConfig, AutoTokenizer
+
+    name, auto = str(name), "AutoModelForSeq2SeqLM" if kind == "bart" else "AutoModel"
+    transformers.utils.logging.set_verbosity_error()  # what is missing is judged below
+    transformers.utils.logging.disable_progress_bar()
+    if not Path(name).exists() and not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", name):
+        raise ValueError(f"there is no folder {name!r}; wanted is {WANTED[kind]}")
+    options = {"dtype": "float32", "trust_remote_code": False, "output_loading_info": True}
+    try:
+        found = AutoConfig.from_pretrained(name, trust_remote_code=False).model_type
+        if kind == "encoder" or found == kind:
+            tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False, split_special_tokens=True)
+            model, report = (model_class or getattr(transformers, auto)).from_pretrained(name, **options)
+    except Exception as error:  # transformers, the hub, safetensors and tokenizers raise types of their own
+        remedy = (
+            "get or make it again" if Path(name).exists() else f"give a folder, or: HF_HUB_OFFLINE=0 hf download {name}"
+        )
+        raise ValueError(f"{name} cannot be loaded ({' '.join(str(error).split())[:160]}): {remedy}") from None
+    if kind != "encoder" and found != kind:
+        raise ValueError(f"{name} is a model of the kind {found}; wanted is {WANTED[kind]}")
+    missing = [str(key) for key in (*report["missing_keys"], *report["mismatched_keys"]) if "pooler" not in str(key)]
+    missing += [key for key, tensor in model.state_dict().items() if not tensor.isfinite().all()]
+    if missing:
+        raise ValueError(f"{name}: the weight {min(missing)} is missing, of another size or NaN: get the model again")
+    check_tokenizer(f"{name}: its tokenizer", model, tokenizer)
+    if kind == "encoder" and model.config.is_encoder_decoder:
+        model = model.get_encoder()
+    if positions > (most := positions_of(model)):
+        raise ValueError(f"{name} reads {most} tokens, not {positions}: lower --max-source or --max-target")
+    if kind == "bart":
+        set_special_tokens(name, model)
+    return model.eval(), tokenizer
+
+
+def check_tokenizer(whose: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    """ValueError for a tokenizer that the packages cannot use; it takes the model's padding where it has none."""
+    rows, pad = model.get_input_embeddings().weight.size(0), getattr(model.config, "pad_token_id", None)
+    if tokenizer.pad_token_id is None and pad is not None and pad < len(tokenizer):
+        tokenizer.pad_token = tokenizer.convert_ids_to_tokens(pad)
+    if not tokenizer.is_fast:
+        raise ValueError(f"{whose} gives no offsets of its tokens: save one with a tokenizer.json beside the model")
+    if len(tokenizer) <= len(tokenizer.all_special_tokens):  # transformers makes one up where its file is missing
+        raise ValueError(f"{whose} has no words: tokenizer.json is missing; get the model again")
+    if (last := max(tokenizer.get_vocab().values())) >= rows:
+        raise ValueError(
+            f"{whose} has the token {last}, the model {rows} embeddings: resize_token_embeddings and save it"
+        )
+    if tokenizer.pad_token_id is None:
+        raise ValueError(f"{whose} has no padding token: set tokenizer.pad_token and save it")
+
+
+def set_special_tokens(name: str, model: PreTrainedModel) -> None:
+    """Make configuration and generation settings agree on start, end and padding of a summary; ValueError: none."""
+    for token, other in (("decoder_start_token_id", "bos_token_id"), ("eos_token_id",) * 2, ("pad_token_id",) * 2):
+        parts = ((model.generation_config, token), (model.config, token), (model.config, other))
+        values = [value for part, field in parts if (value := getattr(part, field, None)) is not None]
+        if not values:
+            raise ValueError(f"{name} has no {token} in its config.json: add it")
+        value = values[0][0] if isinstance(values[0], list) else values[0]
+        for part in (model.config, model.generation_config):
+            setattr(part, token, value)
+
+
+def positions_of(model: PreTrainedModel) -> int:
+    """How many tokens a model can read; RoBERTa's first positions are those of its padding."""
+    config = model.config
+    most = getattr(config, "max_position_embeddings", None) or 10**6
+    return most - config.pad_token_id - 1 if "roberta" in config.model_type else most
+
+
+def generation(model: PreTrainedModel, max_length: int, **given) -> None:
+    """Set how a model generates: by its own HONOURED settings and lengths, one sequence a source, no sampling.
+
+    Args:
+        max_length: longest output in tokens, the start token included, where the model's files have none.
+        given: settings that win; None = not given.
+    Raises:
+        ValueError: a given min_length above max_length.
+    """
+    from transformers import GenerationConfig
+
+    own = model.generation_config
+    values = {name: getattr(own, name, None) for name in HONOURED}
+    for side, default in (("max", max_length), ("min", 0)):
+        new = getattr(own, f"{side}_new_tokens", None)  # does not count the start token
+        values[f"{side}_length"] = (getattr(own, f"{side}_length", None) if new is None else new + 1) or default
+    values |= {name: value for name, value in given.items() if value is not None}
+    values["max_length"] = min(values["max_length"], positions_of(model))
+    if given.get("min_length") and values["min_length"] > values["max_length"]:
+        raise ValueError(f"--min-length is {values['min_length']}, above the longest output, {values['max_length']}")
+    values["min_length"] = min(values["min_length"], values["max_length"])
+    model.generation_config = GenerationConfig(**{name: value for name, value in values.items() if value is not None})

@@ -1,0 +1,172 @@
+"""pretrained.py on small models with the faults that published ones have."""
+
+import json
+import os
+
+import pytest
+import torch
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+transformers = pytest.importorskip("transformers")
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import BartConfig, BartForConditionalGeneration, BertConfig, BertModel, GenerationConfig
+
+from shared.pretrained import generation, load
+
+TOKENS = ["<s>", "<pad>", "</s>", "<unk>", *"abcdefghij"]
+
+
+def tokenizer(**special):
+    """A tokenizer of single letters, <s> and </s> around each text."""
+    own = Tokenizer(models.WordLevel({token: n for n, token in enumerate(TOKENS)}, unk_token="<unk>"))
+    own.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    own.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
+    names = dict(bos_token="<s>", eos_token="</s>", unk_token="<unk>", pad_token="<pad>") | special
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=own, **{k: v for k, v in names.items() if v})
+
+
+def bart(folder, rows=len(TOKENS), change=lambda model: None, **special):
+    """Save a small BART, changed by `change`, and its tokenizer."""
+    torch.manual_seed(0)
+    sizes = {f"{side}_{name}": 1 for side in ("encoder", "decoder") for name in ("layers", "attention_heads")}
+    sizes |= {"encoder_ffn_dim": 8, "decoder_ffn_dim": 8}
+    model = BartForConditionalGeneration(
+        BartConfig(vocab_size=rows, d_model=8, max_position_embeddings=40, init_std=1.0, **sizes)
+    )
+    change(model)
+    model.save_pretrained(folder)
+    tokenizer(**special).save_pretrained(folder)
+    return folder
+
+
+def edit(folder, file, **values):
+    """Change fields of a JSON file; None takes one away."""
+    path = folder / file
+    fields = json.loads(path.read_text()) | values
+    path.write_text(json.dumps({name: value for name, value in fields.items() if value is not None}))
+
+
+def refusal(*arguments, **options):
+    with pytest.raises(ValueError) as error:
+        load(*arguments, **options)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_weights_are_float32_whatever_the_file_has(tmp_path, dtype):
+    model, _ = load("bart", bart(tmp_path, change=lambda model: model.to(dtype)))
+    assert {tensor.dtype for tensor in model.state_dict().values()} == {torch.float32} and not model.training
+
+
+def test_a_text_that_looks_like_a_token_is_text(tmp_path):
+    _, read = load("bart", bart(tmp_path))
+    ids = read("a</s>b<pad>").input_ids
+    assert ids[0] == 0 and ids[-1] == 2 and not {0, 1, 2} & set(ids[1:-1])
+    assert read(["a</s>b"]).input_ids[0].count(2) == 1
+
+
+def test_a_path_that_does_not_exist_is_no_hub_name(tmp_path):
+    said = refusal("bart", tmp_path / "nowhere")
+    assert "there is no folder" in said and "facebook/bart-base" in said and "hf download" not in said
+    assert "hf download no/such" in refusal("bart", "no/such")
+
+
+def test_models_of_another_kind_are_named(tmp_path):
+    BertModel(BertConfig(vocab_size=20, hidden_size=8, num_hidden_layers=1, num_attention_heads=1)).save_pretrained(
+        tmp_path / "bert"
+    )
+    tokenizer().save_pretrained(tmp_path / "bert")
+    assert "is a model of the kind bert; wanted is a BART" in refusal("bart", tmp_path / "bert")
+    assert "is a model of the kind bart; wanted is a BERT" in refusal("bert", bart(tmp_path / "bart"))
+    for kind in ("mbart", "led", "marian", "t5"):
+        edit(bart(tmp_path / kind), "config.json", model_type=kind)
+        assert f"is a model of the kind {kind}; wanted is a BART" in refusal("bart", tmp_path / kind)
+    assert load("encoder", tmp_path / "bart")[0].config.d_model == 8  # of an encoder-decoder the encoder
+    assert type(load("encoder", tmp_path / "bert")[0]) is BertModel
+
+
+def test_weights_that_are_nan_or_missing_are_refused(tmp_path):
+    def spoil(model):
+        model.model.encoder.layers[0].fc1.weight.data[0, 0] = torch.nan
+
+    assert "layers.0.fc1.weight is missing, of another size or NaN" in refusal(
+        "bart", bart(tmp_path / "nan", change=spoil)
+    )
+    edit(bart(tmp_path / "more"), "config.json", encoder_layers=2)
+    assert "layers.1" in refusal("bart", tmp_path / "more")
+    (bart(tmp_path / "cut") / "model.safetensors").write_bytes(b"1")
+    assert "cannot be loaded" in refusal("bart", tmp_path / "cut")
+
+
+def test_tokenizers_that_do_not_fit_are_refused(tmp_path):
+    assert "has the token 13, the model 12 embeddings" in refusal("bart", bart(tmp_path / "rows", rows=12))
+    assert load("bart", bart(tmp_path / "nopad", pad_token=None))[1].pad_token == "<pad>"  # the model's
+    gpt = transformers.GPT2Config(vocab_size=len(TOKENS), n_embd=8, n_layer=1, n_head=1)
+    transformers.GPT2Model(gpt).save_pretrained(tmp_path / "gpt")
+    tokenizer(pad_token=None).save_pretrained(tmp_path / "gpt")
+    assert "has no padding token: set tokenizer.pad_token" in refusal("encoder", tmp_path / "gpt")
+    (bart(tmp_path / "none") / "tokenizer.json").unlink()
+    assert "tokenizer" in refusal("bart", tmp_path / "none")
+
+
+def test_positions_are_counted(tmp_path):
+    assert "reads 40 tokens, not 41" in refusal("bart", bart(tmp_path), positions=41)
+    load("bart", tmp_path, positions=40)
+
+
+def test_a_start_token_that_is_null_is_the_bos_token(tmp_path):
+    edit(bart(tmp_path), "generation_config.json", decoder_start_token_id=None)
+    config = json.loads((tmp_path / "config.json").read_text()) | {"decoder_start_token_id": None}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    model, _ = load("bart", tmp_path)
+    assert model.config.decoder_start_token_id == model.generation_config.decoder_start_token_id == 0
+
+
+# ---- generation
+
+
+def settings(model, max_length=20, own=None, **given):
+    model.generation_config = GenerationConfig(**own or {})
+    generation(model, max_length, **given)
+    return model.generation_config
+
+
+def test_generation_honours_what_defines_a_models_summaries(tmp_path):
+    model, _ = load("bart", bart(tmp_path))
+    own = dict(num_beams=3, length_penalty=2.0, no_repeat_ngram_size=3, forced_bos_token_id=0, min_length=4)
+    found = settings(model, own=own | {"max_length": 30, "repetition_penalty": 1.5})
+    assert {name: getattr(found, name) for name in own} == own
+    assert (found.max_length, found.repetition_penalty) == (30, 1.5)
+
+
+def test_generation_sets_the_rest(tmp_path):
+    model, _ = load("bart", bart(tmp_path))
+    source = torch.tensor([[0, 4, 5, 2], [0, 6, 7, 2]])
+    model.generation_config.update(num_beams=2, max_length=9)
+    generation(model, 9)
+    wanted = model.generate(source)
+    rest = dict(num_return_sequences=2, do_sample=True, temperature=9.0, return_dict_in_generate=True)
+    rest |= dict(output_scores=True, output_attentions=True, use_cache=False, max_time=1e-9, top_k=1)
+    model.generation_config.update(**rest)
+    generation(model, 9)
+    assert torch.equal(model.generate(source), wanted) and len(wanted) == 2
+
+
+def test_generation_lengths_in_either_spelling(tmp_path):
+    model, _ = load("bart", bart(tmp_path))
+    assert settings(model, 25).max_length == 25  # a model without a length has that of its run
+    assert settings(model, 25, own={"max_length": 12}).max_length == 12
+    assert settings(model, 25, own={"max_new_tokens": 12, "min_new_tokens": 5}).max_length == 13
+    assert settings(model, 25, own={"max_new_tokens": 12, "min_new_tokens": 5}).min_length == 6
+    assert settings(model, 25, own={"max_length": 12}, num_beams=None).max_length == 12
+    assert settings(model, 99).max_length == 40  # as many as it has positions
+    assert settings(model, 25, own={"min_length": 30}).min_length == 25
+    with pytest.raises(ValueError, match="--min-length is 30, above the longest output, 25"):
+        settings(model, 25, min_length=30)
+
+
+def test_given_settings_win(tmp_path):
+    model, _ = load("bart", bart(tmp_path))
+    found = settings(model, own={"num_beams": 4, "max_length": 12}, num_beams=1, length_penalty=None)
+    assert (found.num_beams, found.max_length) == (1, 12)
