@@ -88,7 +88,7 @@ def load(name_or_path: str | os.PathLike, split: str = "train", limit: int | Non
         rows = _aclsum(split)
     elif name in HUB:
         rows = _hub(name, _aliases(split)[0])
-    elif "-" in pair and Path(folder).is_dir():
+    elif folder and "-" in pair and Path(folder).is_dir():
         rows = _parallel(Path(folder), pair, split)
     elif name and Path(name).is_dir():  # Path("") is where we are
         rows = _folder(name, split)
@@ -120,6 +120,7 @@ def read_texts(paths: Sequence[str | os.PathLike] = ()) -> list[Example]:
     for name in map(os.fspath, paths or ["-"]):
         rows = _with_trees(Path(name)) if name.endswith((".jsonl", ".jsonl.gz")) else _text_lines(name)
         for where, row in rows:
+            row = {name: value for name, value in row.items() if value or name not in REFERENCES}
             is_blank = row.get("document", "-") == ""
             texts.append(Example(row["id"], [], [], []) if is_blank else from_row(row, where, needs_reference=False))
     return texts

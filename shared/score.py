@@ -16,6 +16,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Literal, NamedTuple, TextIO
 
@@ -66,7 +67,8 @@ def in_lines(text: str | Sequence[str]) -> list[str]:
 def is_measure(name: str, value: object) -> bool:
     """Whether a field of a document's row is a number, or a list of numbers, that is to be averaged."""
     numbers = value if isinstance(value, list) else [value]
-    return name not in TEXT and bool(numbers) and all(type(number) in (int, float) for number in numbers)
+    are_numbers = all(isinstance(number, Real) and not isinstance(number, bool) for number in numbers)
+    return name not in TEXT and bool(numbers) and are_numbers
 
 
 def measure(rows: Sequence[dict], metric: str, tokenize: str = "13a") -> dict[str, Measure]:
@@ -123,8 +125,6 @@ def describe(of: Measure, minus: Measure | None = None, paired: bool = True) -> 
 def score(rows: Sequence[dict], metric: str = "rouge", minus: Sequence[str] = (), tokenize: str = "13a") -> list[dict]:
     """Values of every system, then differences of each from those of `minus`, or from the first.
 
-    A measure of its own that two systems share in every document, as its number of words, has no difference.
-
     Args:
         rows: lines as above, of all systems and seeds, on the same documents.
         metric: "rouge", "bleu" (bleu_lc: in lower case), or "none".
@@ -156,11 +156,9 @@ def score(rows: Sequence[dict], metric: str = "rouge", minus: Sequence[str] = ()
     for system, base in pairs:
         paired = base is None or list(runs[system]) == list(runs[base])
         for name, values in systems[system].items():
-            other = systems[base].get(name) if base else None
-            if base and (other is None or (name not in QUALITY and np.array_equal(values.counts, other.counts))):
-                continue
-            row = describe(values, other, paired)
-            table.append({"system": system, "minus": base, "metric": name} | row | {"documents": len(documents)})
+            if base is None or name in systems[base]:
+                row = describe(values, systems[base][name] if base else None, paired)
+                table.append({"system": system, "minus": base, "metric": name} | row | {"documents": len(documents)})
     return table
 
 
@@ -170,13 +168,17 @@ def system_name(run: str, seed: int) -> str:
 
 
 def report(rows: Sequence[dict], csv_file: TextIO | None = None, tokenize: str = "13a") -> None:
-    """Print what `score` returned: the values, the differences, the metric's signature; write all of it as CSV."""
+    """Print what `score` returned: the values, the differences, the metric's signature; write all of it as CSV.
+
+    What two systems share in every document, such as the number of its words, is not printed as a difference.
+    """
     names = list(dict.fromkeys(row["metric"] for row in rows))
     for base in dict.fromkeys(row["minus"] for row in rows):
         for shown in (names[start : start + 6] for start in range(0, len(names), 6)):  # a table as wide as a screen
             lines: dict = {}
             for row in rows:
-                if row["minus"] == base and row["metric"] in shown:
+                is_shared = base and row["metric"] not in QUALITY and row["value"] == row["low"] == row["high"] == 0
+                if row["minus"] == base and row["metric"] in shown and not is_shared:
                     cell = {"difference" if base else "mean": row["value"], "low": row["low"], "high": row["high"]}
                     line = lines.setdefault(row["system"], {f"minus {base}" if base else "system": row["system"]})
                     cell |= {} if row["p"] is None else {"p": row["p"]}

@@ -25,7 +25,7 @@ def tokenizer(**special):
     return transformers.PreTrainedTokenizerFast(tokenizer_object=own, **{k: v for k, v in names.items() if v})
 
 
-def bart(folder, rows=len(TOKENS), change=lambda model: None, **special):
+def bart(folder, rows=14, change=lambda model: None, **special):
     """Save a small BART, changed by `change`, and its tokenizer."""
     torch.manual_seed(0)
     sizes = {f"{side}_{name}": 1 for side in ("encoder", "decoder") for name in ("layers", "attention_heads")}

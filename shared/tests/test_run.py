@@ -8,15 +8,13 @@ import socket
 import subprocess
 import sys
 import traceback
-from array import array
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Literal
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -27,7 +25,7 @@ from safetensors.torch import load_file, save_file
 
 from shared import run
 from shared.data import open_output
-from shared.run import check, check_folder, last_checkpoint, load_weights, one_line_errors, share, training
+from shared.run import check, check_folder, last_checkpoint, load_weights, one_line_errors, training
 
 torch.set_num_threads(1)
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="a kill needs a process of its own")
@@ -171,23 +169,6 @@ def test_two_processes_train_one_run_and_go_on_with_it(tmp_path):
     assert files(parts) == files(whole) and len(list(last_checkpoint(whole).glob("random_states_*"))) == 2
     assert by_two(whole, False, four) == [1, 1]  # it is there
     assert files(parts) == files(whole)
-
-
-@forks
-def test_two_processes_read_their_arrays_from_one_file(tmp_path):
-    def keep():
-        from accelerate import Accelerator
-
-        ids, kinds, lengths = array("i", range(1000)), array("b", [1, -2, 3]), np.array([1.5, 2.5])
-        accelerator = Accelerator()
-        ids, (kinds, lengths, name) = share(accelerator, (ids, [kinds, lengths, "a"]))
-        assert (ids.tolist(), kinds.tolist(), lengths.tolist()) == ([*range(1000)], [1, -2, 3], [1.5, 2.5])
-        assert name == "a" and type(kinds[1]) is int and ids.readonly and not lengths.flags.writeable
-        (tmp_path / f"{accelerator.process_index}").write_text(str(ids.obj.filename))
-
-    assert by_two(call=keep) == [0, 0]
-    assert (tmp_path / "0").read_text() == (tmp_path / "1").read_text()
-    assert share(SimpleNamespace(num_processes=1), tmp_path) is tmp_path
 
 
 def test_a_finished_run_is_lengthened_as_if_it_had_been_longer(finished, tmp_path):
@@ -409,7 +390,80 @@ def test_a_reader_that_has_gone_ends_a_command_without_a_word():
     assert (ended.stdout, ended.stderr) == ("x\n", "")
 
 
+def test_flags_and_presets_reach_the_models_config(tmp_path):
+    """A config may hold its model's: flags, presets and a saved run know the fields of both by name alone."""
+    presets = {"tiny": {}, "wide": {"width": 9, "steps": 7}}
+
+    def nested(*arguments):
+        return run.parse([str(argument) for argument in arguments], Nested, presets, "Train.")[0]
+
+    assert nested("--out", "x", "--preset", "wide", "--rate", 0.2) == Nested(Inner(9, 0.2), steps=7)
+    (tmp_path / "config.json").write_text(json.dumps({"config": asdict(Nested(Inner(5), steps=3))}))
+    assert run.read_config(tmp_path, Nested) == Nested(Inner(5), steps=3)
+    # What wins: a flag, the preset, the run of --init, the default.
+    found = nested("--out", "x", "--init", tmp_path, "--preset", "wide", "--width", 2)
+    assert found == Nested(Inner(2), steps=7, init=str(tmp_path))
+    assert nested("--out", "x", "--init", tmp_path) == Nested(Inner(5), steps=3, init=str(tmp_path))
+    with pytest.raises(ValueError, match="--width is 0; it must be from 1 to 64"):
+        check(run.update(Nested(), width=0))
+
+
+@dataclass(frozen=True)
+class Inner:
+    width: Annotated[int, Interval(ge=1, le=64)] = 3  # Units.
+    rate: float = 0.1  # Rate.
+
+
+@dataclass(frozen=True)
+class Nested:
+    model: Inner = Inner(4)
+    steps: int = 1  # Updates.
+    init: str = ""  # Run to go on from.
+
+
+# accelerate, and what came out
+
+
+def test_variables_of_accelerate_do_not_change_a_training(monkeypatch):
+    monkeypatch.setenv("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4")
+    accelerator = run.new_accelerator(SimpleNamespace(mixed_precision="no", accumulate=2))
+    assert accelerator.gradient_accumulation_steps == 2 and accelerator.even_batches is False
+    with pytest.raises(ValueError, match="another --mixed-precision: start a new one$"):
+        run.new_accelerator(SimpleNamespace(mixed_precision="bf16", accumulate=1))
+
+
+def test_sources_are_exchanged_over_the_corpus():
+    items = [("a", 1), ("b", 2), ("c", 3)]
+
+    def swap(item, other):
+        return other[0], item[1]
+
+    assert run.exchanged(items, swap) == [("b", 1), ("c", 2), ("a", 3)]
+    assert run.exchanged(items[:1], swap) is None and run.exchanged([("a", 1), ("a", 2)], swap) is None
+    assert "does not read its source" in run.says_it_reads(2.0, 2.04)
+    assert "reads little of its source" in run.says_it_reads(4.8, 5.3)
+    assert run.says_it_reads(1.2, 3.1) == run.says_it_reads(1.2, None) == ""
+
+
+def test_find_device_gives_one_that_computes_and_names_the_flag_of_others():
+    assert run.find_device("cpu") == torch.device("cpu")
+    for name in ("foo", "meta", "cuda:99", "hpu", "", "xla"):  # each fails in torch with another type
+        with pytest.raises(ValueError, match=f"^--device {name} cannot be used here: .+$"):
+            run.find_device(name)
+
+
 # Outputs
+
+
+def test_the_console_is_utf8_whatever_its_encoding():
+    code = "from shared.run import one_line_errors\n@one_line_errors\ndef main(a):\n    print(chr(304))\nmain()"
+    options = {
+        "capture_output": True,
+        "cwd": Path(__file__).parents[2],
+        "env": os.environ | {"PYTHONIOENCODING": "cp1252"},
+    }
+    ended = subprocess.run([sys.executable, "-c", code], **options)
+    assert ended.stdout.decode("utf-8") == chr(304) + os.linesep
 
 
 def test_an_output_must_not_exist(tmp_path, capsys):

@@ -11,6 +11,7 @@ sacrebleu = pytest.importorskip("sacrebleu")
 pytest.importorskip("rouge_score")
 
 from shared import rouge, score
+from shared.data import Example
 from shared.score import system_name
 
 REFERENCES = [["the cat sat ."], ["a dog ran ."], ["it rained all day ."], ["we left ."]]
@@ -69,6 +70,12 @@ def test_systems_of_other_seeds_are_compared_by_their_means():
     assert row["value"] == 2 and row["seeds_low"] is None and row["seeds"] is None
 
 
+def test_seeds_that_are_as_many_but_others_are_not_paired():
+    data = [r for seed in (1, 2) for r in rows("a", seed, x=[1, 2]) + rows("b", seed + 6, x=[seed, 5])]
+    row = of(score.score(data, "none"), "b", "x", "a")
+    assert row["seeds"] is None and row["seeds_low"] is None and row["p"] is not None
+
+
 def test_the_bootstrap_covers_the_truth_as_often_as_it_says(monkeypatch):
     """95 % intervals from 60 normal values cover the mean in 94 % of 300 cases, by the binomial's 5 standard errors."""
     monkeypatch.setattr(score, "SAMPLES", {"mean": 400})
@@ -125,6 +132,18 @@ def test_lsum_splits_references_and_predictions_alike(tmp_path):
     assert all(row["low"] == row["high"] for row in table)  # all forms alike
 
 
+def test_lsum_has_both_sides_split():
+    """Of the same two sentences in another order, with a side left whole: 77.8; with both: 44.4; split: 100."""
+    reference, prediction = (
+        ["The river rose on monday.", "Two bridges were closed."],
+        ["Two bridges were closed on monday.", "The river rose."],
+    )
+    row = {"id": 1, "prediction": " ".join(prediction), "references": [[" ".join(reference)]], "system": "a", "seed": 0}
+    assert of(score.score([row], "rouge"), "a", "rougeLsum")["value"] == pytest.approx(100)
+    one_side = rouge.score([prediction, [" ".join(prediction)]], [[" ".join(reference)], reference])["rougeLsum"]
+    assert one_side == pytest.approx([700 / 9, 700 / 9])
+
+
 def test_rouge_takes_the_best_reference():
     row = {"id": 1, "prediction": "a b", "references": [["x y"], ["a b"]], "system": "a", "seed": 0}
     assert of(score.score([row], "rouge"), "a", "rouge2")["value"] == 100
@@ -159,6 +178,58 @@ def test_the_signature_is_the_metrics_own_and_says_who_split_sentences(monkeypat
         assert score.signature(table) == f"{rouge.signature(4)} | sentences by {name}"
 
 
+# What `predict` writes
+
+EXAMPLES = [Example("1", ["a b"], ["c"], [["c"]]), Example("2", [], [], []), Example("3", ["d"], ["e"], [["e"], ["f"]])]
+
+
+def outputs(texts):
+    return iter([{"id": n, "prediction": text, "words": 1, "was_cut": n == "3"} for n, text in texts])
+
+
+def test_outputs_are_rows_lines_and_a_table(tmp_path, capsys):
+    texts = [("1", "c"), ("3", "x")]
+    score.write_outputs(outputs(texts), EXAMPLES, "l0", 4, tmp_path / "out.jsonl", metric="rouge")
+    printed = capsys.readouterr()
+    written = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [row["prediction"] for row in written] == ["c", "", "x"]
+    assert written[2] == {"id": "3", "prediction": "x", "words": 1, "was_cut": True, "references": [["e"], ["f"]],
+                          "system": "l0", "seed": 4, "metric": "rouge"}  # fmt: skip
+    assert "| l0 " in printed.out and "50.00" in printed.out and "was_cut" not in printed.out
+    assert "1 of 3 documents" in printed.err
+    score.write_outputs(outputs(texts), EXAMPLES, out=tmp_path / "out.txt", line=lambda row: f"> {row['prediction']}")
+    assert (tmp_path / "out.txt").read_text() == "> c\n\n> x\n"  # a blank line stays one
+    capsys.readouterr()
+    score.write_outputs(outputs(texts), EXAMPLES, show=False)
+    assert capsys.readouterr().out.startswith("| system")
+    with pytest.raises(ValueError, match="exists"):
+        score.write_outputs(outputs(texts), EXAMPLES, out=tmp_path / "out.txt")
+
+
+def test_texts_without_references_have_lines_and_no_table(capsys):
+    score.write_outputs(outputs([("1", "c")]), [Example("1", ["a"], [], []), Example("2", [], [], [])])
+    assert capsys.readouterr().out == "c\n\n"
+
+
+def test_what_rouge_cannot_read_is_scored_by_bleu(capsys, tmp_path):
+    example = Example("zh-1", ["a"], ["一只狗在睡觉。"], [["一只狗在睡觉。"]])
+    score.write_outputs(iter([{"id": "zh-1", "prediction": example.target}]), [example], "a", out=tmp_path / "a.jsonl")
+    printed = capsys.readouterr()
+    assert "zh-1: ROUGE reads a-z" in printed.err and "100.00" in printed.out and "tok:zh" in printed.out
+    score.main([str(tmp_path / "a.jsonl")])  # the row says by what
+    assert "100.00" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        score.main([str(tmp_path / "a.jsonl"), "--metric", "rouge"])
+    assert "error: zh-1: ROUGE reads" in capsys.readouterr().err
+
+
+def test_what_no_system_changes_is_no_difference(capsys):
+    data = rows("a", texts=TEXTS, source_words=[3, 4, 5, 6]) + rows("b", texts=OTHERS, source_words=[3, 4, 5, 6])
+    score.report(score.score(data))
+    values, differences = capsys.readouterr().out.split("minus a")
+    assert "source_words" in values and "source_words" not in differences and "rouge1" in differences
+
+
 # What is refused
 
 
@@ -171,7 +242,7 @@ def test_the_signature_is_the_metrics_own_and_says_who_split_sentences(monkeypat
         (rows("a", x=[1]) + [rows("b", x=[1])[0] | {"references": [["other"]]}], [], "b, seed 0: its documents"),
         (rows("a", x=[1, 2]) * 2, [], "a, seed 0: its documents"),  # a file given twice
         (rows("a", x=[1]), ["b"], "no system 'b' to subtract; there are a"),
-        ([*rows("a", x=[1]), rows("a", y=[1, 1])[1]], [], "document 1 has no 'x'"),
+        ([*rows("a", x=[1]), rows("a", y=[1, 1])[1]], [], "document 1 has no number 'x'"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(data, minus, message):

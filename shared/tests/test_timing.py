@@ -92,16 +92,3 @@ def test_cuda_is_synchronised_before_and_after_every_call(machine):
 def test_refuses(arguments, message):
     with pytest.raises(ValueError, match=message):
         timing.time_rounds(**{"functions": {"a": lambda: pytest.fail("must not run")}, **arguments})
-
-
-def test_find_device_gives_one_that_computes_and_names_the_flag_of_others(monkeypatch):
-    assert timing.find_device("cpu") == torch.device("cpu")
-    for name in ("foo", "meta", "cuda:99", "hpu", "", "xla"):  # each fails in torch with another type
-        with pytest.raises(ValueError, match=f"^--device {name} cannot be used here: .+$"):
-            timing.find_device(name)
-
-
-def test_resident_bytes_grow_with_what_is_written():
-    before = timing.resident_bytes()
-    kept = np.ones(2**22)
-    assert 0.9 * kept.nbytes < timing.resident_bytes() - before < 1.5 * kept.nbytes
