@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,11 @@ WANTED["encoder"] = "an encoder such as roberta-base"
 HONOURED = (
     "num_beams", "early_stopping", "length_penalty", "repetition_penalty", "no_repeat_ngram_size", "bad_words_ids",
     "suppress_tokens", "begin_suppress_tokens", "forced_bos_token_id", "forced_eos_token_id", "bos_token_id",
-    "eos_token_id", "pad_token_id", "decoder_start_token_id",
+    "eos_token_id", "pad_token_id", "decoder_start_token_id", "exponential_decay_length_penalty", "sequence_bias",
+    "renormalize_logits", "remove_invalid_values",
 )  # fmt: skip
+LENGTHS = ("max_length", "max_new_tokens", "min_length", "min_new_tokens")
+SET = ("transformers_version", "use_cache", "return_dict_in_generate", "num_return_sequences")  # without a word
 
 
 def load(kind: str, name: str | Path, positions: int = 0, model_class=None):
@@ -91,9 +95,8 @@ def set_special_tokens(name: str, model: PreTrainedModel) -> None:
         values = [value for part, field in parts if (value := getattr(part, field, None)) is not None]
         if not values:
             raise ValueError(f"{name} has no {token} in its config.json: add it")
-        value = values[0][0] if isinstance(values[0], list) else values[0]
-        for part in (model.config, model.generation_config):
-            setattr(part, token, value)
+        setattr(model.config, token, values[0][0] if isinstance(values[0], list) else values[0])
+        setattr(model.generation_config, token, values[0])
 
 
 def positions_of(model: PreTrainedModel) -> int:
@@ -124,4 +127,6 @@ def generation(model: PreTrainedModel, max_length: int, **given) -> None:
     if given.get("min_length") and values["min_length"] > values["max_length"]:
         raise ValueError(f"--min-length is {values['min_length']}, above the longest output, {values['max_length']}")
     values["min_length"] = min(values["min_length"], values["max_length"])
+    if others := own.to_diff_dict().keys() - {*HONOURED, *LENGTHS, *SET}:
+        print(f"of the model's generation settings these are not used: {', '.join(sorted(others))}", file=sys.stderr)
     model.generation_config = GenerationConfig(**{name: value for name, value in values.items() if value is not None})

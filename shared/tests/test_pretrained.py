@@ -140,7 +140,7 @@ def test_generation_honours_what_defines_a_models_summaries(tmp_path):
     assert (found.max_length, found.repetition_penalty) == (30, 1.5)
 
 
-def test_generation_sets_the_rest(tmp_path):
+def test_generation_sets_the_rest(tmp_path, capsys):
     model, _ = load("bart", bart(tmp_path))
     source = torch.tensor([[0, 4, 5, 2], [0, 6, 7, 2]])
     model.generation_config.update(num_beams=2, max_length=9)
@@ -150,7 +150,11 @@ def test_generation_sets_the_rest(tmp_path):
     rest |= dict(output_scores=True, output_attentions=True, use_cache=False, max_time=1e-9, top_k=1)
     model.generation_config.update(**rest)
     generation(model, 9)
+    said = capsys.readouterr().err
+    assert "settings these are not used: do_sample" in said and "num_beams" not in said
     assert torch.equal(model.generate(source), wanted) and len(wanted) == 2
+    generation(model, 9)  # now its settings are those
+    assert not capsys.readouterr().err
 
 
 def test_generation_lengths_in_either_spelling(tmp_path):
