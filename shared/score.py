@@ -269,9 +269,13 @@ class Options:
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
     rows = [{"system": file.stem, "seed": 0} | row for file in options.files for row in read_jsonl(file)]
-    if lacking := [row for row in rows if "prediction" not in row or "references" not in row]:
-        raise ValueError(f"document {lacking[0].get('id')} of {lacking[0]['system']} has no prediction or references")
-    metric = rows[0].get("metric", "rouge") if options.metric == "auto" and rows else options.metric
+    if not rows:
+        raise ValueError(
+            f"no outputs in {', '.join(map(str, options.files))}: give files that predict wrote with --out"
+        )
+    if lacking := [row for row in rows if not {"id", "prediction"} <= row.keys() or not row.get("references")]:
+        raise ValueError(f"{lacking[0]['system']}: document {lacking[0].get('id')} lacks a prediction or a reference")
+    metric = rows[0].get("metric", "rouge") if options.metric == "auto" else options.metric
     with open_output(options.csv, options.overwrite) as file:
         print_table(rows, metric, options.minus, options.tokenize, file if options.csv else None)
 

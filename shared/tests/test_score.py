@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import numpy as np
 import pytest
@@ -291,3 +292,20 @@ def test_a_file_without_names_is_a_system_of_its_own(tmp_path, capsys):
         (tmp_path / f"{name}.jsonl").write_text(json.dumps({"id": 1, "prediction": "a", "references": ["a"]}) + "\n")
     score.main([str(tmp_path / "one.jsonl"), str(tmp_path / "two.jsonl")])
     assert "| two " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("", "no outputs in .*a.jsonl: give files that predict wrote"),
+        ('{"id": 1, "prediction": "a", "references": []}', "a: document 1 lacks a prediction or a reference"),
+        ('{"id": 2, "references": ["a"]}', "a: document 2 lacks"),
+        ('{"prediction": "a", "references": ["a"]}', "a: document None lacks"),
+    ],
+)
+def test_a_file_without_outputs_is_refused_in_one_line(tmp_path, capsys, lines, message):
+    (tmp_path / "a.jsonl").write_text(lines)
+    with pytest.raises(SystemExit) as ended:
+        score.main([str(tmp_path / "a.jsonl")])
+    said = capsys.readouterr().err
+    assert ended.value.code == 2 and re.search(message, said) and said.count("\n") == 1
