@@ -10,7 +10,7 @@ rule_keep   -          (B, S)     False where a rule of Section 7 drops the enco
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -22,33 +22,32 @@ PAD, BOS, EOS, UNK = 0, 1, 2, 3  # token ids; BOS starts every target
 IGNORED = -100  # what stands after the end of a target
 
 
+Size, Share = Annotated[int, (1, 10**6)], Annotated[float, (0, 1)]  # the second part is the range
+
+
 @dataclass(frozen=True)
 class ModelConfig:
     """Sizes and switches of the model; the defaults are the paper's (Appendix A: the base Transformer)."""
 
-    vocabulary: int = 32_000  # V, joint over source and target (Appendix A: 32K BPE merges)
-    width: int = 512  # D (Appendix A)
-    feed_forward: int = 2048  # inner size of FFN (Appendix A)
-    heads: int = 8  # H (Appendix A)
-    encoder_layers: int = 6  # Vaswani et al. (2017), base
-    decoder_layers: int = 6  # Vaswani et al. (2017), base
-    residual_dropout: float = 0.1  # Appendix A (0.5 for CNN/Daily Mail)
-    attention_dropout: float = 0.1  # Appendix A (0.3 for CNN/Daily Mail)
-    positions: int = 4096  # longest source or target; sinusoids, so this costs no parameters
-    l0drop: str = "output"  # "none" = the baseline; "output" = Eq. (11); "every" = after each encoder layer (Section 6)
-    gate_bias: bool = True  # D3: released code
-    gate_start: float = 0.0  # D15: where that bias starts
-    mask_closed_in_training: bool = False  # D4: released code hides states whose sampled gate is 0; Eq. (11) does not
+    vocabulary: Annotated[int, (8, 10**6)] = 32_000  # V, joint over source and target (D21; Appendix A: 32K merges).
+    width: Size = 512  # D, the model width (Appendix A).
+    feed_forward: Size = 2048  # Inner width of the feed-forward layers (Appendix A).
+    heads: Size = 8  # H, attention heads (Appendix A).
+    encoder_layers: Size = 6  # Layers of the encoder (Vaswani et al. 2017, base).
+    decoder_layers: Size = 6  # Layers of the decoder (Vaswani et al. 2017, base).
+    residual_dropout: Share = 0.1  # Dropout of embeddings and sublayers (Appendix A; 0.5 for CNN/Daily Mail).
+    attention_dropout: Share = 0.1  # Dropout of attention weights (Appendix A; 0.3 for CNN/Daily Mail).
+    positions: Size = 4096  # Longest source or target; sinusoids, so this costs no parameters.
+    # Gates nowhere (the baseline), on the encoder's output (Eq. 11), or after each of its layers (Section 6).
+    l0drop: Literal["none", "output", "every"] = "output"
+    gate_bias: bool = True  # Give the gates' predictor a bias (released code, D3).
+    gate_start: Annotated[float, (-10, 10)] = 0.0  # Where that bias starts; 3 is an open gate (D15).
+    mask_closed_in_training: bool = False  # Hide closed states in training, not only zero them (released code, D4).
 
     def check(self) -> None:
         """ValueError for sizes that no Transformer has."""
-        for name in ("vocabulary", "width", "feed_forward", "heads", "encoder_layers", "decoder_layers", "positions"):
-            if getattr(self, name) < (least := 8 if name == "vocabulary" else 1):
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
         if self.width % self.heads or self.width % 2:
             raise ValueError(f"width {self.width} must be even and a multiple of heads {self.heads}")
-        if self.l0drop not in ("none", "output", "every"):
-            raise ValueError(f"l0drop is {self.l0drop!r}; use 'none', 'output' or 'every'")
 
 
 class Attention(nn.Module):

@@ -146,9 +146,10 @@ def tag_sources(examples: Sequence[Example], folder: str = "") -> list[list[Span
     """(start, end, Penn tag) of each source's tokens: from the corpus where it has tags, else from Stanza."""
     if all(example.pos for example in examples):
         return [label_spans(example.source.split(" "), sum(example.pos, [])) for example in examples]
-    import stanza
+    nlp = stanza_pipeline(folder)
+    from stanza import Document
 
-    documents = stanza_pipeline(folder).bulk_process([stanza.Document([], text=each.source) for each in examples])
+    documents = nlp.bulk_process([Document([], text=each.source) for each in examples])
     return [[(t.start_char, t.end_char, t.words[0].xpos) for s in d.sentences for t in s.tokens] for d in documents]
 
 

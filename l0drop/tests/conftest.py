@@ -4,6 +4,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
@@ -14,6 +15,7 @@ from torch import nn
 
 from ..config import TrainConfig
 from ..model import EOS, PAD, ModelConfig, Transformer
+from ..text import train_tokenizer
 
 SMALL_MODEL = ModelConfig(
     vocabulary=300, width=16, feed_forward=16, heads=2, encoder_layers=1, decoder_layers=1, residual_dropout=0.1,
@@ -23,7 +25,29 @@ SMALL = TrainConfig(
     data="toy:count=24,seed=5", model=SMALL_MODEL, batch_tokens=150, steps=6, save_every=2, average_last=2
 )
 
+TEXTS = [
+    "the cat sat on the mat .",
+    "the dog's house, don't you see?",
+    "a cat and a dog sat, sat and sat on mats.",
+    "Die Katze saß auf der Matte; München schläft früh.",
+] * 4
+
 torch.set_num_threads(1)
+
+
+def example(source: str, target: str = "x", pos=None) -> SimpleNamespace:
+    return SimpleNamespace(source=source, target=target, pos=pos)
+
+
+@pytest.fixture(scope="session")
+def words():
+    """A tokenizer that knows the frequent words of TEXTS whole and cuts the others."""
+    return train_tokenizer(TEXTS, "bpe", 60)
+
+
+@pytest.fixture(scope="session")
+def characters():
+    return train_tokenizer(TEXTS, "char", 60)
 
 
 def log(run: Path) -> list[dict]:

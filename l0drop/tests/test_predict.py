@@ -1,8 +1,5 @@
 """Decoding, and what is measured of it."""
 
-import sys
-import types
-
 import pytest
 import torch
 
@@ -17,8 +14,6 @@ from .. import text  # noqa: E402
 from ..decode import Output, decode_all  # noqa: E402
 from ..evaluate import evaluate, sparsity  # noqa: E402
 from ..loading import load_run  # noqa: E402
-from ..model import EOS  # noqa: E402
-from ..text import encode_examples  # noqa: E402
 
 DATA = "toy:count=12,seed=9"
 
@@ -99,39 +94,3 @@ def test_d16_bleu_is_sacrebleus_on_plain_text():
     rows = [{"id": i, "prediction": texts[i], "references": [[targets[i]]], "system": "a", "seed": 0} for i in range(8)]
     [value] = [row["value"] for row in score(rows, "bleu") if row["metric"] == "bleu"]
     assert value == pytest.approx(sacrebleu.corpus_bleu(texts, [targets]).score)
-
-
-def test_stanza_tags_are_placed_by_character(monkeypatch):
-    """Sources without tags go through Stanza, whose tokens carry character offsets; here a stand-in for it."""
-
-    class Pipeline:
-        def __init__(self, language, **options):
-            if options.get("dir") == "missing":
-                raise FileNotFoundError("resources.json")
-            assert options["download_method"] is None  # never the network
-
-        def bulk_process(self, documents):
-            def token(start, end, tag):
-                return types.SimpleNamespace(start_char=start, end_char=end, words=[types.SimpleNamespace(xpos=tag)])
-
-            sentence = types.SimpleNamespace(tokens=[token(0, 3, "DT"), token(4, 8, "NNS"), token(8, 9, ".")])
-            return [types.SimpleNamespace(sentences=[sentence]) for _ in documents]
-
-    stanza = types.ModuleType("stanza")
-    stanza.Pipeline, stanza.Document = Pipeline, lambda sentences, text: text
-    monkeypatch.setitem(sys.modules, "stanza", stanza)
-    untagged = [example("The dogs.", "x")]
-    tokenizer = text.train_tokenizer(["The dogs. The dogs."], "bpe", 60)
-    spans = text.tag_sources(untagged)
-    assert spans == [[(0, 3, "DT"), (4, 8, "NNS"), (8, 9, ".")]]
-    assert text.source_types(tokenizer, "The dogs.", spans[0]) == (
-        ["function", "content", "punctuation"],
-        ["DT", "NNS", "."],
-    )
-    item = encode_examples(untagged, tokenizer, 10, 10, pattern="pos")[0]
-    assert item.rule_keep == [False, True, False, True] and item.source[-1] == EOS
-    with pytest.raises(ValueError, match="stanza.download"):
-        text.tag_sources(untagged, "missing")
-    monkeypatch.setitem(sys.modules, "stanza", None)
-    with pytest.raises(ImportError, match="pip install stanza"):
-        text.tag_sources(untagged)
