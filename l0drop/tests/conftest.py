@@ -66,7 +66,11 @@ def whole(tmp_path_factory) -> dict[str, Path]:
 
     folder = tmp_path_factory.mktemp("runs")
     base = replace(SMALL, model=replace(SMALL_MODEL, l0drop="none"))
-    configs = {"base": base, "scratch": SMALL, "init": replace(SMALL, init=str(folder / "base"), l0_weight=0.3)}
+    configs = {
+        "base": base,
+        "scratch": replace(SMALL, accumulate=2),
+        "init": replace(SMALL, accumulate=2, init=str(folder / "base"), l0_weight=0.3),
+    }
     for name, config in configs.items():
         train(config, folder / name)
     return {name: folder / name for name in configs}
