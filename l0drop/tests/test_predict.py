@@ -176,7 +176,8 @@ OTHER = {  # of each flag another value, and what of the output it changes
 SAME = {
     "run": "the run itself", "files": "test_predict_writes_lines_in_order", "overwrite": "of a file that exists alone",
     "dense": "test_algorithm1_decodes_what_the_dense_memory_decodes", "device": "computes the same elsewhere",
-    "length_penalty": "test_the_runs_length_penalty_is_the_default", "batch_size": "test_decode_keeps_the_order_whatever_the_batch",
+    "length_penalty": "test_the_runs_length_penalty_is_the_default",
+    "batch_size": "test_decode_keeps_the_order_whatever_the_batch",
 }  # fmt: skip
 
 

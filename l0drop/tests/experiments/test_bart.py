@@ -3,6 +3,7 @@
 import itertools
 import json
 import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -15,12 +16,26 @@ from torch import Tensor, nn
 from transformers import BartConfig, BartForConditionalGeneration, PreTrainedTokenizerFast
 from transformers.modeling_outputs import BaseModelOutput
 
-from .. import search
-from ..bart import GatedBart, counted_attention, generate_from, load_pretrained
-from ..gates import Memory, open_probability
-from ..model import objective
-from ..search import beam_search
-from . import reference
+pytest.importorskip("shared")
+
+from shared.data import load  # noqa: E402
+from shared.run import check, update  # noqa: E402
+
+from ... import search  # noqa: E402
+from ...config import learning_rate  # noqa: E402
+from ...experiments import bart as command  # noqa: E402
+from ...experiments.bart import (  # noqa: E402
+    GatedBart,
+    GatedBartConfig,
+    counted_attention,
+    generate_from,
+    load_pretrained,
+    load_run,
+)
+from ...gates import Memory, open_probability  # noqa: E402
+from ...model import objective  # noqa: E402
+from ...search import beam_search  # noqa: E402
+from .. import reference  # noqa: E402
 
 BEAMS = dict(
     num_beams=4, do_sample=False, min_new_tokens=3, max_new_tokens=8, return_dict_in_generate=True, output_scores=True
@@ -189,32 +204,73 @@ def test_eq12_trains_the_gates_of_bart_and_the_rest(bart, batch):
     assert probability.mean() < open_probability(torch.tensor(1.0)) - 0.1
 
 
+@pytest.fixture
+def folder(bart, bart_tokenizer, tmp_path):
+    """A folder of transformers with the BART, which writes at most 12 tokens, and data beside it."""
+    bart.generation_config.update(max_length=12, num_beams=2)
+    bart.save_pretrained(tmp_path / "bart")
+    bart_tokenizer.save_pretrained(tmp_path / "bart")
+    rows = [{"source": " ".join(words), "target": words[0]} for words in itertools.permutations("abc")]
+    for split in ("train", "validation", "test"):
+        (tmp_path / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path
+
+
+def flags(folder: Path, *more: str) -> list[str]:
+    given = ["--bart", folder / "bart", "--data", folder, "--save-every", 3, "--max-source", 30, "--max-target", 30]
+    return ["train", "--out", str(folder / "run"), *map(str, given), *more]
+
+
 @pytest.mark.parametrize("bart", ["sdpa"], indirect=True)
-def test_load_pretrained_keeps_what_stands_before_a_text(bart, tmp_path, bart_tokenizer):
-    bart.save_pretrained(tmp_path)
-    bart_tokenizer.save_pretrained(tmp_path)
-    loaded, tokenizer = load_pretrained(str(tmp_path))
+def test_load_pretrained_keeps_what_stands_before_a_text(bart, folder, bart_tokenizer):
+    """And a token that stands in a text is text; a model without a length writes --max-target tokens."""
+    config = GatedBartConfig(bart=str(folder / "bart"), max_source=30, max_target=9)
+    loaded, tokenizer = load_pretrained(config)
     assert tokenizer.encode("a b").ids == bart_tokenizer("a b").input_ids[:-1]
+    assert not {0, 1, 2} & set(tokenizer.encode("a </s> <pad> b").ids[1:])
     assert all(torch.equal(tensor, loaded.state_dict()[name]) for name, tensor in bart.state_dict().items())
-    with pytest.raises(ValueError, match="--max-source is 33; .* has 32 positions"):
-        load_pretrained(str(tmp_path), 33)
+    assert loaded.generation_config.max_length == 12  # its own
+    with pytest.raises(ValueError, match="reads 32 tokens, not 33"):
+        load_pretrained(update(config, max_source=33))
+    bart.generation_config.max_length = None
+    bart.save_pretrained(folder / "bart")
+    assert load_pretrained(config)[0].generation_config.max_length == 9
 
 
 @pytest.mark.parametrize("bart", ["sdpa"], indirect=True)
-@pytest.mark.parametrize("damage", ["missing", "NaN"])
-def test_load_pretrained_fills_no_weight_at_random(bart, bart_tokenizer, tmp_path, damage):
-    weights, name = bart.state_dict(), "model.decoder.layers.1.fc1.weight"
+@pytest.mark.parametrize("damage", ["missing", "NaN", "float16"])
+def test_load_pretrained_fills_no_weight_at_random_and_computes_in_float32(bart, folder, damage):
+    config, weights = GatedBartConfig(bart=str(folder / "bart"), max_source=30, max_target=9), bart.state_dict()
+    name = "model.decoder.layers.1.fc1.weight"
+    if damage == "float16":
+        bart.half().save_pretrained(folder / "bart")
+        assert {tensor.dtype for tensor in load_pretrained(config)[0].parameters()} == {torch.float32}
+        return
     weights |= {name: weights[name] / 0}
     if damage == "missing":
         del weights[name]
-    bart.save_pretrained(tmp_path, state_dict=weights)
-    bart_tokenizer.save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match=f"--model .*: {name} is missing among its weights, or holds NaN"):
-        load_pretrained(str(tmp_path))
+    bart.save_pretrained(folder / "bart", state_dict=weights)
+    with pytest.raises(ValueError, match=name):
+        load_pretrained(config)
 
 
-def test_d8_what_a_pattern_drops_is_as_if_it_were_not_there(bart):
-    """Two patterns that differ by source; the decoder reads what is left of the encoder's states, and nothing else."""
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (dict(width=64), "--width does not go with a BART"),
+        (dict(units="char"), "--units does not go with a BART"),
+        (dict(mask_closed_in_training=True), "--mask-closed-in-training does not go with a BART"),
+        (dict(l0drop="every"), "--l0drop every does not go with a BART"),
+        (dict(rule="freq"), "--rule freq takes the place of the gates"),
+    ],
+)
+def test_flags_that_do_not_go_with_a_bart_are_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        check(update(GatedBartConfig(), **given))
+
+
+def test_d8_what_a_rule_drops_is_as_if_it_were_not_there(bart):
+    """Two rules that differ by source; the decoder reads what is left of the encoder's states, and nothing else."""
     model = GatedBart(bart, gate=False).eval()
     source, target = torch.randint(4, 31, (2, 9)), torch.randint(4, 31, (2, 5))
     rule = torch.tensor([[True, False] * 4 + [True], [True, True, False] * 3])
@@ -235,40 +291,61 @@ def test_d8_what_a_pattern_drops_is_as_if_it_were_not_there(bart):
 
 
 @pytest.mark.parametrize("bart", ["sdpa"], indirect=True)
-@pytest.mark.parametrize(
-    "flags", [["--l0-weight", "3"], ["--l0drop", "none", "--pattern", "freq"]], ids=["gates", "rule"]
-)
-def test_train_evaluate_and_predict_with_a_pretrained_model(bart, bart_tokenizer, tmp_path, flags, capsys):
-    pytest.importorskip("shared")
-    from shared.data import load
-
-    from .. import evaluate, predict, train
-    from ..loading import load_run
-
-    bart.generation_config.update(max_length=12, num_beams=2)
-    bart.save_pretrained(tmp_path / "bart")
-    bart_tokenizer.save_pretrained(tmp_path / "bart")
-    rows = [{"source": " ".join(words), "target": words[0]} for words in itertools.permutations("abc")]
-    for split in ("train", "validation", "test"):
-        (tmp_path / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    out, sizes = tmp_path / "run", ["--save-every", "3", "--max-source", "30", "--max-target", "30"]
-    command = ["--out", str(out), "--model", str(tmp_path / "bart"), "--data", str(tmp_path), *sizes, *flags]
-    train.main([*command, "--steps", "3"])
-    assert bool(load_run(out).dropped) == ("freq" in flags)
-    shutil.rmtree(tmp_path / "bart")  # a run is whole without it
-    train.main([*command, "--steps", "6", "--resume"])
-    run = load_run(out)
-    item = run.encode(load(str(tmp_path), "test"))[0]
-    assert item.source == [0, 4, 5, 6, 2] and item.target == [0, 4, 2]  # <s> a b c </s>
+@pytest.mark.parametrize("more", [["--l0-weight", "3"], ["--l0drop", "none", "--rule", "freq"]], ids=["gates", "rule"])
+def test_a_pretrained_model_goes_the_whole_way(folder, more, capsys):
+    """Trained, resumed without the BART's own folder, read; Algorithm 1 and the dense memory write the same."""
+    command.main(flags(folder, *more, "--steps", "3"))
+    assert "experiments.bart predict" in capsys.readouterr().out
+    shutil.rmtree(folder / "bart")  # a run is whole without it
+    command.main(flags(folder, *more, "--steps", "6", "--resume"))
+    run = load_run(folder / "run")
+    assert bool(run.rule and run.rule.dropped) == ("freq" in more)
+    item = run.encode(load(str(folder), "test"))[0]
+    assert list(item.source) == [0, 4, 5, 6, 2] and list(item.target) == [0, 4, 2]  # <s> a b c </s>
     assert run.collate([item]).target_input.tolist() == [[2, 0, 4]]  # begins with BART's own start
-    for folder in ("pruned", "dense"):
-        evaluate.main([str(out), *["--dense"] * (folder == "dense"), "--predictions", str(tmp_path / folder)])
-    assert (tmp_path / "dense/run.jsonl").read_text() == (tmp_path / "pruned/run.jsonl").read_text()
-    (tmp_path / "text.txt").write_text("a b c\nc b\n")
+    assert 1 not in run.tokenizer.encode("a <pad> b").ids
+    outputs = []
+    for name in ("pruned", "dense"):
+        out = str(folder / f"{name}.jsonl")
+        command.main(
+            ["predict", str(folder / "run"), "--data", str(folder), "--out", out, *["--dense"] * (name == "dense")]
+        )
+        outputs.append([json.loads(line)["prediction"] for line in open(out)])
+    assert outputs[0] == outputs[1]
+    (folder / "text.txt").write_text("a b c\n\nc b\n")
     capsys.readouterr()
-    predict.main([str(out), str(tmp_path / "text.txt"), "--show-pruned"])
+    command.main(["predict", str(folder / "run"), str(folder / "text.txt"), "--show-pruned", "--beam", "1"])
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 4 and lines[0].replace("[", "").replace("]", "") == "a b c"
+    assert len(lines) == 5 and lines[0].replace("[", "").replace("]", "") == "source: a b c" and lines[2] == ""
+
+
+@pytest.mark.parametrize("bart", ["sdpa"], indirect=True)
+def test_the_rate_is_scaled_by_the_models_own_width(folder, monkeypatch):
+    """Not by --width, which a BART does not have."""
+    rates, adam = [], torch.optim.Adam
+    monkeypatch.setattr(torch.optim, "Adam", lambda *a, **k: rates.append(adam(*a, **k)) or rates[-1])
+    command.main(flags(folder, "--steps", "1", "--warmup", "5"))
+    config = load_run(folder / "run").config
+    assert rates[0].param_groups[0]["lr"] == pytest.approx(learning_rate(1, 16, config)) and config.model.width != 16
+
+
+@pytest.mark.parametrize("bart", ["sdpa"], indirect=True)
+def test_d20_holds_the_gates_of_a_bart_open(folder):
+    """Its first two fifths of the steps prune nothing, whatever the gates say."""
+    command.main(flags(folder, "--steps", "3", "--save-every", "1", "--gate-start", "-5"))
+    rows = [json.loads(line) for line in open(folder / "run/log.jsonl")]
+    assert [row["sparsity"] for row in rows[1:]] == [0, 0, 1]
+
+
+@pytest.mark.parametrize("bart", ["sdpa"], indirect=True)
+def test_a_run_fine_tunes_another(folder):
+    """The control's weights, new gates; the update's number goes on."""
+    command.main(flags(folder, "--steps", "1", "--l0drop", "none"))
+    again = ["train", "--init", str(folder / "run"), "--out", str(folder / "l0"), "--l0drop", "output", "--steps", "2"]
+    command.main([*again, "--learning-rate", "0"])
+    base, run = load_run(folder / "run"), load_run(folder / "l0")
+    assert run.first_step == 1 and len(run.model.l0drop) == 1 and run.tokenizer.to_str() == base.tokenizer.to_str()
+    assert all(torch.equal(tensor, run.model.state_dict()[name]) for name, tensor in base.model.state_dict().items())
 
 
 class Prefixes:

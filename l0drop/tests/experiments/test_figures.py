@@ -13,12 +13,12 @@ pytest.importorskip("matplotlib")
 
 from safetensors.torch import load_file, save_file  # noqa: E402
 
+from shared import score  # noqa: E402
 from shared.data import load  # noqa: E402
 
-from ... import evaluate  # noqa: E402
-from ...decode import decode_all  # noqa: E402
-from ...experiments import figures  # noqa: E402
+from ...experiments import figures, rules  # noqa: E402
 from ...loading import load_run  # noqa: E402
+from ...predict import decode  # noqa: E402
 from ..conftest import SMALL  # noqa: E402
 
 
@@ -29,8 +29,12 @@ def drawn(whole, tmp_path_factory):
     run = Path(shutil.copytree(whole["init"], out / "l0"))
     weights = load_file(run / "model.safetensors")
     torch.manual_seed(0)
-    save_file(weights | {"l0drop.0.predictor.weight": 2 * torch.randn(1, SMALL.width)}, run / "model.safetensors")
-    evaluate.main([str(whole["base"]), str(run), "--limit", "5", "--csv", str(out / "seed.csv")])
+    save_file(weights | {"l0drop.0.predictor.weight": 2 * torch.randn(1, SMALL.model.width)}, run / "model.safetensors")
+    files = []
+    for each in (whole["base"], run):
+        files.append(str(out / f"{each.name}.jsonl"))
+        rules.main(["predict", str(each), "--data", SMALL.data, "--out", files[-1]])
+    score.main([*files, "--csv", str(out / "seed.csv")])
     given = ["--run", str(run), "--baseline", str(whole["base"]), "--limit", "5"]
     figures.main(["--scores", str(out / "seed.csv"), *given, "--out", str(out)])
     return out
@@ -48,8 +52,9 @@ def test_every_figure_is_drawn_but_that_of_characters(drawn):
 def test_figures_1_and_7_count_every_retained_encoding(drawn, whole):
     """D12: mean times number is the target words, but for what the pruned encodings receive; bins hold the share."""
     run, rows, retained = load_run(whole["base"]), read_csv(drawn / "figure_1.csv"), read_csv(drawn / "figure_7.csv")
-    items = run.encode(load(SMALL.data, "test", 5))
-    target_words = sum(len(output.tokens) + 1 for output in decode_all(run, items))
+    examples = load(SMALL.data, "test", 5)
+    items = run.encode(examples)
+    target_words = sum(sum(token > 2 for token in output.tokens) + 1 for output in decode(run, examples))
     counts = [sum(int(row["encodings"]) for row in each) for each in (rows, retained)]
     assert counts[0] == sum(len(items[i].source) for i in range(5)) > counts[1] > 0
     assert float(rows[0]["mean"]) == pytest.approx(target_words / counts[0], rel=1e-3)

@@ -40,7 +40,7 @@ def test_eq6_eq7_density_of_figure_3(log_alpha):
 def items():
     """Sources of 6, 3 and 4 tokens."""
     sources = [[5, 9, 11, 4, 7, EOS], [8, 6, EOS], [10, 12, 13, EOS]]
-    return [Item(source, [EOS], [True] * len(source), False) for source in sources]
+    return [Item(source, [EOS], False) for source in sources]
 
 
 OUTPUTS = [[9, 4, 17], [6], [20, 21, 5, 8]]  # what a decoder might have said to them, without </s>
