@@ -6,6 +6,7 @@ A run folder holds config.json, log.jsonl, what `load_run` of its package reads,
 import argparse
 import contextlib
 import json
+import logging
 import os
 import re
 import shutil
@@ -51,14 +52,17 @@ def parts_of(kind):
 
 
 def check(config):
-    """ValueError for a number that is NaN or outside its `Interval` (0 to 10^9); then `config.check()`."""
+    """ValueError for a number that is NaN or outside its range (0 to 10^9); then `config.check()`.
+
+    A range is part of a type: Annotated[int, Interval(ge=1)], or where a file needs torch alone Annotated[int, (1, 9)].
+    """
     for each in fields(config):
         value, parts = getattr(config, each.name), parts_of(each.type)
         if is_dataclass(value):
             check(value)
-        interval = next((part for part in parts if isinstance(part, Interval)), Interval())
-        low = 0 if interval.ge is None else interval.ge
-        high = 10**9 if interval.le is None else interval.le
+        limits = next(((part.ge, part.le) for part in parts if isinstance(part, Interval)), (None, None))
+        low, high = next((part for part in parts if isinstance(part, tuple)), limits)
+        low, high = 0 if low is None else low, 10**9 if high is None else high
         numbers = [] if value is None or {int, float}.isdisjoint(parts) else np.ravel(value)
         if wrong := [number for number in numbers if not low <= number <= high]:
             raise ValueError(f"--{each.name.replace('_', '-')} is {wrong[0]}; it must be from {low:,} to {high:,}")
@@ -183,6 +187,7 @@ def new_accelerator(config):
     from accelerate import Accelerator, DataLoaderConfiguration
     from accelerate.utils import GradientAccumulationPlugin
 
+    logging.getLogger("accelerate").setLevel(logging.ERROR)  # a line on shared tensors at every checkpoint
     try:
         return Accelerator(
             mixed_precision=config.mixed_precision,
@@ -289,7 +294,8 @@ def training(accelerator, out, config, write_files, begun, data, first, keep=1, 
             folder.load_checkpoint()
         if changed := [name for name in data if folder.progress["data"][name] != data[name]]:
             raise ValueError(f"the {changed[0]} data are no longer those that {out} began with: restore them")
-        saved = {"package": type(config).__module__.split(".")[-2], "config": asdict(config)}  # steps may be more now
+        package = [name for name in type(config).__module__.split(".") if name != "experiments"][-2]
+        saved = {"package": package, "config": asdict(config)}  # steps may be more now
         folder.write("config.json", lambda path: path.write_text(json.dumps(saved, indent=1)))
         if not begun and accelerator.is_main_process:
             write_files(out)

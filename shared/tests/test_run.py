@@ -406,12 +406,15 @@ def test_flags_and_presets_reach_the_models_config(tmp_path):
     assert nested("--out", "x", "--init", tmp_path) == Nested(Inner(5), steps=3, init=str(tmp_path))
     with pytest.raises(ValueError, match="--width is 0; it must be from 1 to 64"):
         check(run.update(Nested(), width=0))
+    check(run.update(Nested(), rate=-1.0))
+    with pytest.raises(ValueError, match="--rate is 2.5; it must be from -1 to 2"):
+        check(run.update(Nested(), rate=2.5))
 
 
 @dataclass(frozen=True)
 class Inner:
     width: Annotated[int, Interval(ge=1, le=64)] = 3  # Units.
-    rate: float = 0.1  # Rate.
+    rate: Annotated[float, (-1, 2)] = 0.1  # Rate.
 
 
 @dataclass(frozen=True)
