@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from annotated_types import Interval
+from .model import ModelConfig, Share
 
-from .model import ModelConfig
+Positive = Annotated[int, (1, 10**9)]  # the second part is the range
 
-Positive = Annotated[int, Interval(ge=1)]
-Share = Annotated[float, Interval(ge=0, le=1)]
+Penalty = Annotated[float, (0, 10)]
 
 # The tiny preset's sizes: what learns on one core in minutes.
 TINY = ModelConfig(
@@ -41,7 +40,7 @@ class TrainConfig:
     average_last: Positive = 1  # Checkpoints averaged at the end (Appendix A: 5; D13).
     save_every: Positive = 100  # Updates between checkpoints.
     mixed_precision: Literal["no", "bf16", "fp16"] = "no"  # Precision of the forward pass.
-    length_penalty: Annotated[float, Interval(ge=0, le=10)] = 0.6  # Of the search (Appendix A; characters: 1.0).
+    length_penalty: Penalty = 0.6  # Of the search (Appendix A; characters: 1.0).
     seed: int = 0  # Seed of weights, order, dropout and gates.
 
     def check(self) -> None:

@@ -1,15 +1,7 @@
 """HardConcrete gates: the L0Drop layer and the compressed memory of Algorithm 1.
 
-Copy this file alone to gate any sequence of vectors: it needs nothing but torch.
-
-Name in code     Paper           Shape     Meaning
-states           x^L_i           (B, S, D) encoder outputs
-log_alpha        log alpha_i     (B, S)    location of each gate, unbounded; large = open
-gates            g_i, expected   (B, S)    in [0, 1]; exactly 0 = pruned
-keep             -               (B, S)    True at real tokens, False at padding
-beta             beta            -         temperature, 2/3 (Appendix A); smaller is more binary
-epsilon          epsilon         -         stretch, +0.1 (D1); larger puts more mass on exactly 0 and 1
-log_counts       log c           (B, R)    log of how many source positions a row of the memory stands for
+Copy this file alone to gate any sequence of vectors: it needs nothing but torch. B sentences, S source tokens, R rows
+of the memory, D model width; PAPER.md has the symbols.
 """
 
 import math
@@ -18,15 +10,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-BETA = 2 / 3  # Appendix A, after Louizos et al. (2018)
-EPSILON = 0.1  # D1: Appendix A prints -0.1, which is Louizos' gamma; Eq. (7) and (13) need +0.1
+BETA = 2 / 3  # temperature (Appendix A, after Louizos et al. 2018); smaller is more binary
+EPSILON = 0.1  # stretch.  D1: Appendix A prints -0.1, which is Louizos' gamma; Eq. (7) and (13) need +0.1
 
 
 class L0Drop(nn.Module):
     """The neural sparsity layer: one scalar gate per encoder output, predicted from that output.
 
     Args:
-        width: D, the model width.
+        width: D.
         bias: give the predictor of Eq. (9) a bias, as the released code does (D3).
         start: D15: where that bias starts; 0 as released, 3 starts with open gates.
     """

@@ -1,12 +1,8 @@
 """The idea is in gates.py; this is the Transformer around it (Zhang, Titov & Sennrich 2021, Sections 3-4).
 
 B source sentences, W beams of each, S source tokens, R retained rows of the memory, T target tokens, H heads, D model
-width, K = D / H head width, V vocabulary. Beside the names of gates.py:
-
-source      X          (B, S)     token ids, </s> appended, padded with 0
-states      X^L        (B, S, D)  encoder outputs; after L0Drop, gated
-memory      X-bar^L    (B, R, D)  what the decoder attends to: all gated states, or Algorithm 1's
-rule_keep   -          (B, S)     False where a rule of Section 7 drops the encoding
+width, K = D / H head width, V vocabulary; PAPER.md has the symbols. A source is token ids that end in EOS, padded with
+PAD.
 """
 
 from dataclasses import dataclass
@@ -130,11 +126,13 @@ class DecoderLayer(nn.Module):
         keys, values = past.extend(*self.self_attention.project(y))  # (B*W, H, T' + T, K)
         # Eq. (3): FFN(ATT(ATT(Y^{l-1}, Y^{l-1}), X^L)).
         y = self.norms[0](y + self.dropout(self.self_attention(y, keys, values, causal)))
-        # The W beams of a source read one copy of its keys and values: their T queries each are W*T queries to it.
-        together = y.reshape(memory.keys.size(0), -1, y.size(-1))  # (B, W*T, D)
-        attended = self.cross_attention(together, memory.keys, memory.values, memory.log_counts).view_as(y)
-        y = self.norms[1](y + self.dropout(attended))
+        y = self.norms[1](y + self.dropout(self.read(y, memory)))
         return self.norms[2](y + self.dropout(self.feed_forward(y)))
+
+    def read(self, y: Tensor, memory: "Projected") -> Tensor:
+        """Attend from y to the sources; the W beams of one ask its one copy of keys and values W*T queries."""
+        together = y.reshape(memory.keys.size(0), -1, y.size(-1))  # (B, W*T, D)
+        return self.cross_attention(together, memory.keys, memory.values, memory.log_counts).view_as(y)
 
 
 class Past:
@@ -241,7 +239,9 @@ class Transformer(nn.Module):
     def project(self, memory: Memory) -> list[Projected]:
         """Keys and values of every decoder layer, once per source."""
         log_counts = memory.log_counts[:, None, None]  # (B, 1, 1, R)
-        return [Projected(*layer.cross_attention.project(memory.states), log_counts) for layer in self.decoder]
+        pairs = (layer.cross_attention.project(memory.states) for layer in self.decoder)
+        # The steps of a search read contiguous tensors faster.
+        return [Projected(keys.contiguous(), values.contiguous(), log_counts) for keys, values in pairs]
 
     def decode(
         self, target: Tensor, memory: list[Projected], past: list[Past] | None = None

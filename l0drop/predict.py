@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import tyro
-from annotated_types import Interval
 
 try:
     from shared.data import Example, read
@@ -23,7 +22,7 @@ except ModuleNotFoundError:
 from shared.run import find_device, one_line_errors, read_flags
 from shared.score import system_name, write_outputs
 
-from .config import Positive
+from .config import Penalty, Positive
 from .loading import Run, load_run
 from .text import Item
 
@@ -46,7 +45,7 @@ class Options:
     show_pruned: bool = False  # Print each source, its pruned words in [brackets], before its output.
     dense: bool = False  # Attend to all gated states instead of Algorithm 1's memory; the outputs are the same.
     beam: Positive | None = None  # Hypotheses of the search; none: 4 (Appendix A).
-    length_penalty: Annotated[float, Interval(ge=0, le=10)] | None = None  # Of the search; none: the run's.
+    length_penalty: Penalty | None = None  # Of the search; none: the run's.
     batch_size: Positive = 32  # Documents decoded at a time; outputs do not depend on it.
     device: str = "cpu"  # Device of torch.
 

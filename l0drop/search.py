@@ -42,7 +42,7 @@ def beam_search(
 
     Args:
         model: in eval mode.
-        memory: `model.project(model.make_memory(encoding))`: one row per source, or one per beam (see `generate`).
+        memory: `model.project(model.make_memory(encoding))`: one row per source.
         limits: (B,) longest output of each source, EOS included; at the last position EOS closes at any rank (D7).
         beam: W >= 1 open hypotheses per source.
         length_penalty: alpha (Appendix A: 0.6; Section 5: 1.0 for characters).
@@ -91,13 +91,11 @@ def beam_search(
 
 
 def check_search(beam: int, length_penalty: float, limits: Tensor, min_length: int, positions: int) -> None:
-    shortest, least = int(limits.min()), max(min_length, 2)
-    if beam < 1:
-        raise ValueError(f"beam is {beam}; it must be at least 1")
-    if length_penalty < 0:  # the bound that ends the search needs a norm that grows
-        raise ValueError(f"length_penalty is {length_penalty}; it must be at least 0")
-    if shortest < least:
-        raise ValueError(f"a limit of {shortest} tokens leaves no output of at least {least}")
+    """ValueError for a search that cannot be, or whose bound would not hold: the norm has to grow with the length."""
+    limit, least = ("a limit of tokens", int(limits.min())), max(min_length, 2)
+    for name, value, lowest in (("beam", beam, 1), ("length_penalty", length_penalty, 0), (*limit, least)):
+        if value < lowest:
+            raise ValueError(f"{name} is {value}; it must be at least {lowest}")
     if limits.max() > positions:
         raise ValueError(f"outputs of {int(limits.max())} tokens do not fit the position table of {positions}")
 
@@ -123,9 +121,7 @@ def generate(
     source: Tensor,
     rule_keep: Tensor | None = None,
     prune: bool = True,
-    share: bool = True,
     extra_length: int = 50,
-    beam: int = 4,
     **search,
 ) -> Generation:
     """Encode, prune, search.
@@ -133,18 +129,14 @@ def generate(
     Args:
         source: (B, S) token ids ending in EOS, padded with PAD.
         rule_keep, prune: as in `Transformer.make_memory`.
-        share: one copy of keys and values per source; False expands them per beam, as ordinary decoders do.
         extra_length: an output may be this much longer than its source (released code: 50).
-        beam, search: as in `beam_search`.
+        search: as in `beam_search`.
     Raises:
         ValueError: the model is in training mode, or what `beam_search` refuses.
     """
     if model.training:
         raise ValueError("the model is in training mode, where gates are sampled: call model.eval() first")
     encoding = model.encode(source)
-    memory = model.project(model.make_memory(encoding, rule_keep, prune))
-    memory_length = memory[0].keys.size(2)
-    copies = 1 if share else beam  # repeating once copies, too: each step reads contiguous tensors faster
-    memory = [Projected(*(tensor.repeat_interleave(copies, 0) for tensor in layer)) for layer in memory]
+    memory = model.make_memory(encoding, rule_keep, prune)
     limits = (encoding.keep.sum(-1) + extra_length).clamp(max=model.config.positions)
-    return Generation(beam_search(model, memory, limits, beam, **search), encoding, memory_length)
+    return Generation(beam_search(model, model.project(memory), limits, **search), encoding, memory.states.size(1))

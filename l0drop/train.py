@@ -8,9 +8,7 @@ python -m l0drop.train --out runs/l0 --init runs/base --l0drop output --l0-weigh
 import math
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -40,29 +38,16 @@ from .loading import Run, begin, load_run
 from .model import Encoding, objective, translation_loss
 from .text import Item, TokenBatches
 
-if TYPE_CHECKING:
-    from accelerate import Accelerator
-
 FEW = 10_000  # pairs, below which a model from scratch seldom learns to read
 
 
-class Setup(NamedTuple):
-    """What the loop works with."""
-
-    accelerator: "Accelerator"
-    run: Run  # its model is the plain one, in which gates and modes are set
-    model: torch.nn.Module  # the same one, as accelerate wraps it
-    optimizer: torch.optim.Optimizer
-    loader: DataLoader
-    validation: list[Item]
-    folder: AbstractContextManager[RunFolder]  # locks the run folder, loads its last checkpoint
-
-
-def start(config: TrainConfig, out: Path, resume: bool, begin: Callable = begin, load: Callable = load_run) -> Setup:
-    """Set up all that `train` needs; ValueError for bad values or data, or a folder that cannot be used.
+def start(config: TrainConfig, out: Path, resume: bool, begin: Callable = begin, load: Callable = load_run) -> tuple:
+    """Set up a training; ValueError for bad values or data, or a folder that cannot be used.
 
     Args:
         begin, load: what makes a new run, and reads one; experiments/ have their own.
+    Returns:
+        accelerator, run, its model as accelerate wraps it, optimizer, loader, validation items, run folder to lock.
     """
     from accelerate.utils import set_seed  # here, for --help answers without it
 
@@ -82,19 +67,17 @@ def start(config: TrainConfig, out: Path, resume: bool, begin: Callable = begin,
     first = {"step": 0, "examples": len(items), "sources_cut": sum(item.was_cut for item in items)}
     state = {"keep": config.average_last, "l0_weight": L0Weight.new_state(config)}
     folder = training(accelerator, out, config, run.write_files, begun, data, first, **state)
-    return Setup(accelerator, run, model, optimizer, loader, validation, folder)
+    return accelerator, run, model, optimizer, loader, validation, folder
 
 
 def train(config: TrainConfig, out: str | Path, resume: bool = False, **hooks: Callable) -> None:
     """Train and write the run folder `out`; `resume` goes on after the last checkpoint, to the same bits.
 
-    Args:
-        hooks: begin, load, as in `start`, which says what is refused.
-    Raises:
-        ValueError: a loss that is not finite; the last checkpoint stays.
+    ValueError: what `start` refuses, whose `hooks` are begin and load; a loss that is not finite.
     """
     accelerator, run, model, optimizer, loader, validation, locked = start(config, Path(out), resume, **hooks)
-    with locked as folder, progress_bar(accelerator, folder, config) as bar:
+    hidden = None if accelerator.is_main_process else True  # None: where there is no terminal
+    with locked as folder, tqdm(total=config.steps, initial=folder.progress["step"], disable=hidden) as bar:
         done, weight = folder.progress["step"], L0Weight(config, folder.progress["l0_weight"])
         batches = iter(accelerator.skip_first_batches(loader, done * config.accumulate))
         for step in range(done, config.steps):
@@ -135,12 +118,6 @@ def load_data(config: TrainConfig, split: str) -> list:
         advice = f"python -m {__package__}.experiments.bart train --bart facebook/bart-base"
         print(f"{len(examples)} pairs are few to learn from scratch; to begin with a pretrained model: {advice}")
     return examples
-
-
-def progress_bar(accelerator: "Accelerator", folder: RunFolder, config: TrainConfig) -> tqdm:
-    """One bar for all processes, that begins where the run goes on."""
-    hidden = None if accelerator.is_main_process else True  # None: where there is no terminal
-    return tqdm(total=config.steps, initial=folder.progress["step"], disable=hidden)
 
 
 def sparsity(encoding: Encoding) -> torch.Tensor:

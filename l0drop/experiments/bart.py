@@ -8,7 +8,6 @@ cross-attention of every decoder layer through a hook. In Python, with a gate of
 `model.l0drop[0] = gate`, `model.eval().generate(input_ids, num_beams=4).hypotheses.tokens`.
 """
 
-import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -231,7 +230,6 @@ def load_pretrained(config: GatedBartConfig) -> tuple[PreTrainedModel, Tokenizer
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    logging.getLogger("accelerate").setLevel(logging.ERROR)  # BART's embeddings are one tensor: no word about it
     command(arguments, GatedBartConfig, begin, load_run, __doc__)
 
 

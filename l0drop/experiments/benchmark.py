@@ -29,10 +29,11 @@ from shared.run import find_device, one_line_errors, read_flags
 from shared.timing import spread, time_rounds
 
 from ..config import Positive
+from ..gates import Memory
 from ..loading import Run, load_run
-from ..model import ModelConfig, Transformer
+from ..model import ModelConfig, Projected, Transformer
 from ..predict import decode
-from ..search import generate
+from ..search import Generation, generate
 
 BEAM = 4  # Appendix A
 TINY = dict(vocabulary=100, width=16, feed_forward=32, heads=2, encoder_layers=1, decoder_layers=1)  # for --quick
@@ -140,6 +141,21 @@ def make_translator(bart):
         return ctranslate2.Translator(path, compute_type="float32", inter_threads=1, intra_threads=1)
 
 
+@torch.inference_mode()
+def generate_expanded(model: Transformer, source: Tensor, beam: int, **options) -> Generation:
+    """As `generate`, with a copy of keys and values for each beam, as ordinary decoders have it."""
+    project = model.project
+
+    def expanded(memory: Memory) -> list[Projected]:
+        return [Projected(*(tensor.repeat_interleave(beam, 0) for tensor in layer)) for layer in project(memory)]
+
+    model.project = expanded  # shadows the method
+    try:
+        return generate(model, source, beam=beam, **options)
+    finally:
+        del model.project
+
+
 def make_sides(config: ModelConfig, shape: Shape, device: str = "cpu") -> dict[str, Callable]:
     """Name -> a whole decode, which returns the tokens of an output."""
     source = torch.randint(4, config.vocabulary, (shape.sources, shape.length))
@@ -165,7 +181,8 @@ def make_sides(config: ModelConfig, shape: Shape, device: str = "cpu") -> dict[s
         if "packed" in how:
             pack_transformer(twin)
         lengths = {"extra_length": tokens - shape.length, "min_length": tokens}
-        decode = partial(generate, twin, source, None, "pruned" in how, engine == "shared", beam=BEAM, **lengths)
+        decoder = generate if engine == "shared" else generate_expanded
+        decode = partial(decoder, twin, source, prune="pruned" in how, beam=BEAM, **lengths)
         return lambda: decode().hypotheses.tokens.size(1)
 
     names = SIDES if device == "cpu" else [name for name in SIDES if "packed" not in name and name != "CTranslate2"]

@@ -370,15 +370,14 @@ def test_d7_an_end_counts_among_the_2w_best(speak, share, counted):
 
 
 @pytest.mark.parametrize("place", ["output", "none"])
-def test_memory_may_be_shared_expanded_pruned_or_dense(make_model, ragged, place):
-    """Four ways to hold the source, one result, by gates and by the rule of a pattern."""
+def test_memory_may_be_pruned_or_dense(make_model, ragged, place):
+    """Two ways to hold the source, one result, by gates and by a rule."""
     model = make_model(3, l0drop=place)
     rule = None if place == "output" else torch.arange(9).expand(4, 9) % 2 == 0
-    kinds = [(prune, share) for prune in (True, False) for share in (True, False)]
-    results = [generate(model, ragged, rule, *kind, extra_length=6, min_length=5) for kind in kinds]
+    results = [generate(model, ragged, rule, prune, extra_length=6, min_length=5) for prune in (True, False)]
     gates = (results[0].encoding.gates or [torch.ones(4, 9)])[0]
     rows = ((gates != 0) & (ragged != PAD)).sum(-1).max().item() + 1 if rule is None else 5
-    assert [found.memory_length for found in results] == [rows, rows, 9, 9] and rows < 9
+    assert [found.memory_length for found in results] == [rows, 9] and rows < 9
     for found in results[1:]:
         assert torch.equal(found.hypotheses.tokens, results[0].hypotheses.tokens)
         torch.testing.assert_close(found.hypotheses.scores, results[0].hypotheses.scores, rtol=0, atol=2e-5)
@@ -398,7 +397,7 @@ def test_d7_outputs_may_be_so_much_longer_than_their_own_source(model, ragged, m
 
 def test_what_does_not_fit_is_refused(model, ragged):
     """A penalty below 0 would break the stopping bound; sampled gates would give another score at every call."""
-    for options in (dict(beam=0), dict(length_penalty=-1.0), dict(extra_length=-4)):
+    for options in (dict(beam=0), dict(length_penalty=-1.0), dict(extra_length=-4), dict(min_length=99)):
         with pytest.raises(ValueError, match="at least"):
             generate(model, ragged, **options)
     with pytest.raises(ValueError, match="sequence of 41 tokens does not fit the position table of 40: truncate it"):

@@ -14,6 +14,7 @@ from ...experiments.benchmark import (  # noqa: E402
     SIDES,
     close_gates,
     fix_gates,
+    generate_expanded,
     main,
     pack_transformer,
     ratios,
@@ -53,13 +54,18 @@ def test_packed_and_pruned_decode_what_the_plain_model_decodes(make_model):
     """Given gates decide what is pruned; every output has the length that is asked for."""
     source = torch.randint(4, 30, (2, 9))
     found = []
-    for packed, prune in ((False, False), (False, True), (True, True)):
+    for packed, prune, decode in (
+        (False, False, generate),
+        (False, True, generate),
+        (True, True, generate),
+        (False, True, generate_expanded),
+    ):
         model = make_model(vocabulary=30)
         fix_gates(model, (torch.arange(9) % 2).float().expand(2, 9))
         if packed:
             pack_transformer(model)
-        found.append(generate(model, source, prune=prune, extra_length=-3, min_length=6))
-    assert [one.memory_length for one in found] == [9, 5, 5]
+        found.append(decode(model, source, prune=prune, beam=4, extra_length=-3, min_length=6))
+    assert [one.memory_length for one in found] == [9, 5, 5, 5]
     for one in found[1:]:
         assert torch.equal(one.hypotheses.tokens, found[0].hypotheses.tokens) and one.hypotheses.tokens.size(1) == 6
         torch.testing.assert_close(one.hypotheses.scores, found[0].hypotheses.scores, rtol=0, atol=1e-4)
