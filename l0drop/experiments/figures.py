@@ -1,8 +1,9 @@
 """The paper's figures, one function each: a PNG and, of what is measured here, a CSV of its numbers.
 
 python -m l0drop.experiments.figures --claims l0drop/experiments --out l0drop/experiments    # ours beside the paper's
-python -m l0drop.experiments.figures --scores 2016_1.csv 2016_2.csv --out figures                    # Figures 3, 4, 5
-python -m l0drop.experiments.figures --run runs/l0-0.6-2 runs/l0-0.8-2 --baseline runs/base-2 --out figures  # the rest
+python -m l0drop.experiments.figures --scores 2016_1.csv 2016_2.csv --out figures                          # 4 and 5
+python -m l0drop.experiments.figures --run runs/l0-0.6-2 runs/l0-0.8-2 --baseline runs/base-2 --out figures   # 1, 6-8
+python -m l0drop.experiments.figures --kept figures --out figures       # 2 and 3, and those again from their CSVs
 
 Figures 4 and 5 show what `shared.score` wrote of a lambda sweep, a file a base; Figure 8 every --run; 6 and 7 the first
 --run. What they measure is in measures.py. Files of these names in the folder are replaced.
@@ -21,7 +22,7 @@ from shared.data import Example, load, write_csv
 from shared.run import find_device, one_line_errors, read_flags
 
 from ..config import Positive
-from ..gates import BETA, EPSILON, open_probability
+from ..gates import BETA, EPSILON, compress, open_probability
 from ..loading import Run, load_run
 from ..model import EOS, PAD
 from ..predict import decode
@@ -58,6 +59,7 @@ class Options:
     claims: Path | None = None  # Folder whose multi30k/ and samsum/ hold tables of shared.score.
     run: tuple[Path, ...] = ()  # L0Drop runs.
     baseline: Path | None = None  # Run without gates, for Figures 1 and 8.
+    kept: Path | None = None  # Folder with CSVs of Figures 1, 6, 7, 8, to be drawn again.
     split: str = "test"  # Split of the data of the first run.
     limit: Positive | None = None  # First examples only.
     device: str = "cpu"  # Device of torch.
@@ -76,17 +78,29 @@ def new_figure(title: str, x: str, y: str, rows: int = 1):
     return figure, panels
 
 
-def save_figure(out: Path, name: str, figure, rows: Sequence[dict] = ()) -> None:
-    """Write NAME.png and, where there are rows, NAME.csv."""
+def save_figure(out: Path, name: str, figure) -> None:
+    """Write NAME.png."""
     out.mkdir(parents=True, exist_ok=True)
     figure.savefig(out / f"{name}.png", dpi=150)
-    if rows:
-        with (out / f"{name}.csv").open("w", encoding="utf-8") as file:
-            write_csv(file, rows)
     print(out / f"{name}.png", flush=True)
 
 
-def figure_1_or_7(out: Path, number: int, name: str, run: Run, examples: Sequence[Example]) -> None:
+def save_rows(out: Path, name: str, rows: Sequence[dict]) -> None:
+    """Write NAME.csv, from which the figure is drawn."""
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / f"{name}.csv").open("w", encoding="utf-8") as file:
+        write_csv(file, rows)
+
+
+def read_rows(path: Path) -> list[dict]:
+    """The rows of a CSV, numbers as numbers."""
+    with path.open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    text = ("run", "place")
+    return [{name: value if name in text else float(value) for name, value in row.items()} for row in rows]
+
+
+def summed_rows(name: str, run: Run, examples: Sequence[Example]) -> list[dict]:
     """Figures 1 and 7: distribution of the summed attention per source encoding, in the baseline and with L0Drop."""
     outputs = list(decode(run, examples))
     is_pruned = [output.pruned[-1] for output in outputs]
@@ -97,14 +111,56 @@ def figure_1_or_7(out: Path, number: int, name: str, run: Run, examples: Sequenc
     sparsity = 100 - 100 * len(sums) / sum(map(len, is_pruned))
     summary = {"mean": mean, f"share_below_{THRESHOLD}": below, "sparsity": sparsity, "attention_on_pruned": on_pruned}
     bins = zip(EDGES[:-1].tolist(), EDGES[1:].tolist(), counts.tolist(), strict=True)
-    rows = [{"run": name, "from": low, "to": high, "encodings": count} | summary for low, high, count in bins]
-    kept = "retained encoding" if run.model.l0drop else "source encoding"
-    title = f"Figure {number}: a {kept} receives {mean:.2f} in all, {100 * below:.0f} % of them less than {THRESHOLD}"
+    return [{"run": name, "from": low, "to": high, "encodings": count} | summary for low, high, count in bins]
+
+
+def figure_1_or_7(out: Path, number: int, rows: Sequence[dict]) -> None:
+    """Figures 1 and 7, from `summed_rows`; both over the same range, that of the paper."""
+    counts, mean = np.array([row["encodings"] for row in rows]), rows[0]["mean"]
+    kept, below = ("source", "retained")[number == 7] + " encoding", 100 * rows[0][f"share_below_{THRESHOLD}"]
+    title = f"Figure {number}: a {kept} receives {mean:.2f} in all, {below:.0f} % of them less than {THRESHOLD}"
     figure, [axes] = new_figure(title, "attention summed over the target tokens", f"{kept}s, %")
-    axes.bar(EDGES[:-1], 100 * counts / len(sums), 0.1, align="edge", edgecolor="white", linewidth=0.5)
+    axes.bar([row["from"] for row in rows], 100 * counts / counts.sum(), 0.1, align="edge", edgecolor="white")
     axes.axvline(mean, color="tab:orange")
-    axes.set_xlim(0, max(1.0, np.ceil(10 * np.quantile(sums, 0.995)) / 10))
-    save_figure(out, f"figure_{number}", figure, rows)
+    axes.annotate("mean", (mean, 0.95), (4, 0), ("data", "axes fraction"), "offset points", color="tab:orange")
+    axes.axvline(THRESHOLD, color="gray", linestyle=":")
+    axes.set_xlim(0, 3)
+    save_figure(out, f"figure_{number}", figure)
+
+
+def sparsemax(logits: torch.Tensor) -> torch.Tensor:
+    """The probabilities nearest to the logits, many of them 0: a sparse attention that chooses anew at every step."""
+    ordered, places = logits.sort(-1, descending=True).values, torch.arange(1, logits.size(-1) + 1)
+    excess = (ordered.cumsum(-1) - 1) / places
+    support = (ordered > excess).sum(-1, keepdim=True)
+    return (logits - excess.gather(-1, support - 1)).clamp(min=0)
+
+
+def figure_2(out: Path) -> None:
+    """Figure 2, the idea, on made-up logits: each step may read every encoding, a few of its own, or the same few."""
+    from matplotlib.figure import Figure
+
+    words, gates = "the cat sat on the old mat .".split(), torch.tensor([0, 1, 1, 0, 0, 0, 1, 0.0])
+    logits = 1.2 * torch.randn(5, len(words), generator=torch.Generator().manual_seed(4))
+    memory = compress(gates.view(1, -1, 1), gates.view(1, -1), torch.ones(1, len(words)) > 0)
+    kept = torch.cat([torch.zeros(5, 1), logits[:, gates > 0]], 1) + memory.log_counts  # a zero row has the logit 0
+    kept_words = [f"{(gates == 0).sum()} times 0", *(word for word, gate in zip(words, gates, strict=True) if gate)]
+    panels = [
+        ("attention: 8 rows a step", logits.softmax(-1), words),
+        ("sparse attention: other rows each step", sparsemax(logits), words),
+        ("L0Drop: the same 3 rows, and one of zeros", kept.softmax(-1), kept_words),
+    ]
+    figure = Figure((10, 2.8), layout="constrained")
+    figure.suptitle("Figure 2: L0Drop decides before decoding which encodings are left (made-up logits)", fontsize=10)
+    colours = {word: "black" if gate else "tab:red" for word, gate in zip(words, gates, strict=True)}
+    for axes, (title, weights, columns) in zip(figure.subplots(1, 3), panels, strict=True):
+        axes.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        axes.set_title(title, fontsize=9)
+        axes.set_xticks(range(len(columns)), columns, rotation=40, fontsize=8)
+        for label, word in zip(axes.get_xticklabels(), columns, strict=True):
+            label.set_color(colours.get(word, "tab:red"))
+        axes.set_yticks(range(5), [f"step {step}" for step in range(1, 6)], fontsize=8)
+    save_figure(out, "figure_2", figure)
 
 
 def figure_3(out: Path, log_alpha: float = 0.0) -> None:
@@ -213,25 +269,29 @@ def figure_claims(out: Path, folder: Path) -> None:
     save_figure(out, "claims", figure)
 
 
-def figure_6(out: Path, run: Run, examples: Sequence[Example], items: Sequence[Item]) -> None:
+def place_rows(run: Run, examples: Sequence[Example]) -> list[dict]:
     """Figure 6: the share of characters that is pruned, by their place in their words."""
     closed = defaultdict(list)
-    for example, is_pruned in zip(examples, encode_all(run.model, items)[0], strict=True):
+    for example, is_pruned in zip(examples, encode_all(run.model, run.encode(examples))[0], strict=True):
         encoding = run.tokenizer.encode(example.source)
         places = places_in_words(encoding.tokens, encoding.word_ids)
         for place, value in zip(places, is_pruned[:-1], strict=False):  # what was cut has no gate
             closed[place].append(int(value))
     closed = dict(sorted(closed.items()))
-    rows = [{"place": p, "characters": len(v), "pruned": sum(v), "rate": sum(v) / len(v)} for p, v in closed.items()]
+    return [{"place": p, "characters": len(v), "pruned": sum(v), "rate": sum(v) / len(v)} for p, v in closed.items()]
+
+
+def figure_6(out: Path, rows: Sequence[dict]) -> None:
+    """Figure 6, from `place_rows`."""
     rates = {row["place"]: 100 * row["rate"] for row in rows}
     inside = [rate for place, rate in rates.items() if place[0].isdigit()]
     title = f"Figure 6: {inside[0]:.0f} % of first characters are pruned, {inside[-1]:.0f} % of last"
     figure, [axes] = new_figure(title, "place in the word: 0 = first character, 1 = last", "pruned, %")
     axes.bar(rates.keys(), rates.values())
-    save_figure(out, "figure_6", figure, rows)
+    save_figure(out, "figure_6", figure)
 
 
-def figure_8(out: Path, runs: dict[str, Run], baseline: Run | None, items: Sequence[Item]) -> None:
+def entropy_rows(runs: dict[str, Run], baseline: Run | None, items: Sequence[Item]) -> list[dict]:
     """Figure 8: entropy of the last encoder layer's attention; the baseline's is split by the gates of each run."""
     rows, from_baseline = [], encode_all(baseline.model, items)[1] if baseline else None
     for name, run in runs.items():
@@ -241,16 +301,31 @@ def figure_8(out: Path, runs: dict[str, Run], baseline: Run | None, items: Seque
         if from_baseline:
             row["baseline_retained"], row["baseline_pruned"] = mean_entropies(from_baseline, pruned)
         rows.append(row)
-    rows.sort(key=lambda row: row["sparsity"])
-    title = "Figure 8: entropy of the last encoder layer's attention (dashed: the baseline's)"
-    figure, [axes] = new_figure(title, "sparsity, % of source encodings", "entropy, nats")
-    for column in list(rows[0])[3:]:
-        style = "o--" if "baseline" in column else "o-"
-        colour, kind = ("tab:orange", "pruned") if "pruned" in column else ("tab:blue", "retained")
-        axes.plot([row["sparsity"] for row in rows], [row[column] for row in rows], style, color=colour, label=kind)
-    axes.set(ylim=(0, None))
-    axes.legend()
-    save_figure(out, "figure_8", figure, rows)
+    return sorted(rows, key=lambda row: row["sparsity"])
+
+
+def figure_8(out: Path, rows: Sequence[dict]) -> None:
+    """Figure 8, from `entropy_rows`: a panel for retained encodings, one for pruned ones."""
+    title = "Figure 8: how evenly the encoder attends from an encoding (dashed: in the baseline)"
+    figure, panels = new_figure(title, "sparsity, % of source encodings", "entropy, nats", 2)
+    x = [row["sparsity"] for row in rows]
+    for axes, kind in zip(panels, ("retained", "pruned"), strict=True):
+        for column, style in ((kind, "o-"), (f"baseline_{kind}", "o--")):
+            if column in rows[0]:
+                axes.plot(x, [row[column] for row in rows], style, color="tab:blue", alpha=1 if column == kind else 0.6)
+        axes.set_title(kind, fontsize=9)
+    save_figure(out, "figure_8", figure)
+
+
+def draw_kept(out: Path, folder: Path) -> None:
+    """Figures 2 and 3, which need no run, and those whose CSV is in the folder."""
+    figure_2(out)
+    figure_3(out)
+    draw = {1: lambda *a: figure_1_or_7(out, 1, *a), 7: lambda *a: figure_1_or_7(out, 7, *a)}
+    draw |= {6: lambda *a: figure_6(out, *a), 8: lambda *a: figure_8(out, *a)}
+    for number, function in draw.items():
+        if (path := folder / f"figure_{number}.csv").exists():
+            function(read_rows(path))
 
 
 @one_line_errors
@@ -259,10 +334,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.claims:
         figure_claims(options.out, options.claims)
     if options.scores:
-        figure_3(options.out)
         bases = {path.stem: read_scores(path) for path in options.scores}
         figure_4(options.out, bases)
         figure_5(options.out, *list(bases.items())[-1])
+    if options.kept:
+        draw_kept(options.out, options.kept)
     if not options.run:
         return
     runs = {path.name: load_run(path) for path in options.run}
@@ -271,13 +347,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         each.model.to(find_device(options.device))
     name, run = next(iter(runs.items()))
     examples = load(run.config.data, options.split, options.limit)
-    items = run.encode(examples)
     if baseline:
-        figure_1_or_7(options.out, 1, options.baseline.name, baseline, examples)
+        save_rows(options.out, "figure_1", summed_rows(options.baseline.name, baseline, examples))
     if run.config.units == "char":
-        figure_6(options.out, run, examples, items)
-    figure_1_or_7(options.out, 7, name, run, examples)
-    figure_8(options.out, runs, baseline, items)
+        save_rows(options.out, "figure_6", place_rows(run, examples))
+    save_rows(options.out, "figure_7", summed_rows(name, run, examples))
+    save_rows(options.out, "figure_8", entropy_rows(runs, baseline, run.encode(examples)))
+    draw_kept(options.out, options.out)
 
 
 if __name__ == "__main__":

@@ -7,31 +7,42 @@
 # last part (runs/sparse-minilm/base-0), for the last part here.
 set -euo pipefail
 DATA="$1" STANZA="$2" BART="$3" OUT=l0drop/experiments/samsum R=runs/samsum
-run() { python -m "l0drop.$1" "${@:2}"; }
+bart() { python -m l0drop.experiments.bart "$@"; }
+# decode SPLIT FOLDER RUN...: outputs in FOLDER/NAME.jsonl
+decode() {
+  for r in "${@:3}"; do
+    [ -e "$2/${r##*/}.jsonl" ] || bart predict "$r" --data "$DATA" --split "$1" --out "$2/${r##*/}.jsonl"
+  done
+}
+score() { python -m shared.score "$@" --overwrite; }
 for s in 0 1 2; do
-  F=(--model $BART-$s --data "$DATA" --max-source 300 --max-target 80 --learning-rate 0.03 --warmup 50 --steps 300
-    --mixed-precision bf16 --seed $s --resume)
-  run train --out $R/longer-$s "${F[@]}" --l0drop none
+  F=(--bart $BART-$s --data "$DATA" --max-source 300 --max-target 80 --learning-rate 0.03 --warmup 50 --steps 300
+    --batch-tokens 1000 --mixed-precision bf16 --seed $s --resume)
+  bart train --out $R/longer-$s "${F[@]}" --l0drop none
   if [ $s = 0 ]; then   # lambda is chosen once, on the first half of validation: the smallest that prunes half of the units
-    for l in 0.1 0.2 0.3 0.4; do run train --out $R/l0-$l-$s "${F[@]}" --l0drop output --l0-weight $l; done
-    run evaluate $R/longer-0 $R/l0-0.?-0 --split validation --limit 409 --csv $OUT/lambda.csv
+    for l in 0.1 0.2 0.3 0.4; do bart train --out $R/l0-$l-$s "${F[@]}" --l0drop output --l0-weight $l; done
+    for r in longer-0 l0-0.1-0 l0-0.2-0 l0-0.3-0 l0-0.4-0; do
+      [ -e $R/lambda/$r.jsonl ] || bart predict $R/$r --data "$DATA" --split validation --limit 409 --out $R/lambda/$r.jsonl
+    done
+    score $R/lambda/{longer,l0-0.1,l0-0.2,l0-0.3,l0-0.4}-0.jsonl --csv $OUT/lambda.csv
   fi
-  run train --out $R/l0-0.3-$s "${F[@]}" --l0drop output --l0-weight 0.3
-  run train --out $R/freq-$s "${F[@]}" --l0drop none --pattern freq   # a rule of Section 7 beside it
+  bart train --out $R/l0-0.3-$s "${F[@]}" --l0drop output --l0-weight 0.3
+  bart train --out $R/freq-$s "${F[@]}" --l0drop none --rule freq   # a rule of Section 7 beside it
   for split in validation test; do   # test once, after all choices
-    run evaluate $R/longer-$s $R/l0-0.3-$s $R/freq-$s --split $split --predictions $R/$split-$s
-    python -m shared.score $R/$split-$s/*.jsonl --minus longer l0-0.3 --csv $OUT/${split}_$s.csv
+    decode $split $R/$split-$s $R/longer-$s $R/l0-0.3-$s $R/freq-$s
+    score $R/$split-$s/*.jsonl --minus longer l0-0.3 --csv $OUT/${split}_$s.csv
   done
 done
-run evaluate $R/l0-0.3-0 --split validation --limit 200 --stanza "$STANZA" --csv $OUT/types.csv   # 3 minutes of tagging
+[ -e $R/types-0.jsonl ] || bart predict $R/l0-0.3-0 --data "$DATA" --split validation --limit 200 --stanza "$STANZA" --out $R/types-0.jsonl   # 3 minutes of tagging
+score $R/types-0.jsonl --csv $OUT/types.csv
 # The four rules of Section 7 beside the gates, about as much pruned as in Table 2; a stronger BART, one seed.
-F=(--model "$4" --data "$DATA" --max-source 300 --max-target 80 --learning-rate 0.03 --warmup 50 --steps 400 --batch-tokens 500
+F=(--bart "$4" --data "$DATA" --max-source 300 --max-target 80 --learning-rate 0.03 --warmup 50 --steps 400 --batch-tokens 500
   --mixed-precision bf16 --resume)
-run train --out $R/rules/longer-0 "${F[@]}" --l0drop none
-run train --out $R/rules/l0-0 "${F[@]}" --l0drop output --target-sparsity 0.48
+bart train --out $R/rules/longer-0 "${F[@]}" --l0drop none
+bart train --out $R/rules/l0-0 "${F[@]}" --l0drop output --target-sparsity 0.48
 for p in pos freq group inv_freq; do
-  run train --out $R/rules/$p-0 "${F[@]}" --l0drop none --pattern $p --stanza "$STANZA"
+  bart train --out $R/rules/$p-0 "${F[@]}" --l0drop none --rule $p --stanza "$STANZA"
 done
-run evaluate $R/rules/*-0 --split test --predictions $R/rules/test   # held out; nothing was chosen
-python -m shared.score $R/rules/test/*.jsonl --minus longer l0 --csv $OUT/rules_test.csv
-run experiments.figures --claims l0drop/experiments --out l0drop/experiments   # of multi30k/*.csv, too
+decode test $R/rules/test $R/rules/{longer,l0,pos,freq,group,inv_freq}-0   # held out; nothing was chosen
+score $R/rules/test/*.jsonl --minus longer l0 --csv $OUT/rules_test.csv
+python -m l0drop.experiments.figures --claims l0drop/experiments --out l0drop/experiments   # of multi30k/*.csv, too

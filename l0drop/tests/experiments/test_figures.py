@@ -46,7 +46,23 @@ def read_csv(path) -> list[dict]:
 
 
 def test_every_figure_is_drawn_but_that_of_characters(drawn):
-    assert {path.stem for path in drawn.glob("*.png")} == {f"figure_{n}" for n in (1, 3, 4, 5, 7, 8)}
+    assert {path.stem for path in drawn.glob("*.png")} == {f"figure_{n}" for n in (1, 2, 3, 4, 5, 7, 8)}
+
+
+def test_figures_are_drawn_from_the_committed_csvs(tmp_path):
+    """Without any run: what is measured is kept, and Figures 2 and 3 are closed forms."""
+    figures.main(["--kept", str(Path(figures.__file__).parent / "multi30k"), "--out", str(tmp_path)])
+    assert {path.stem for path in tmp_path.glob("*.png")} == {f"figure_{n}" for n in (1, 2, 3, 6, 7, 8)}
+
+
+def test_sparsemax_is_the_nearest_probability():
+    """Figure 2's sparse attention: by hand, and against a search over a grid of all distributions of three parts."""
+    torch.testing.assert_close(figures.sparsemax(torch.tensor([3.0, 0.0, 0.0])), torch.tensor([1.0, 0.0, 0.0]))
+    torch.testing.assert_close(figures.sparsemax(torch.tensor([0.5, 0.1, -2.0])), torch.tensor([0.7, 0.3, 0.0]))
+    logits, steps = torch.tensor([0.9, 0.4, 0.3]), torch.arange(0, 1.0001, 0.01)
+    grid = torch.tensor([[a, b, 1 - a - b] for a in steps for b in steps if a + b <= 1.0001])
+    nearest = grid[(grid - logits).square().sum(-1).argmin()]
+    torch.testing.assert_close(figures.sparsemax(logits), nearest, rtol=0, atol=0.011)
 
 
 def test_figures_1_and_7_count_every_retained_encoding(drawn, whole):
