@@ -9,7 +9,7 @@ rules() { run experiments.rules "$@"; }
 # decode SPLIT FOLDER RUN...: outputs in FOLDER/NAME.jsonl, with counts by type of word (Figure 5)
 decode() {
   for r in "${@:3}"; do
-    [ -e "$2/${r##*/}.jsonl" ] || rules predict "$r" --data "$DATA" --split "$1" --stanza "$STANZA" --out "$2/${r##*/}.jsonl"
+    [ -e "$2/${r##*/}.jsonl" ] || rules predict "$r" --data "$DATA" --split "$1" --stanza "$STANZA" --overwrite --out "$2/${r##*/}.jsonl"
   done
 }
 score() { python -m shared.score "$@" --metric bleu --overwrite; }

@@ -11,7 +11,7 @@ bart() { python -m l0drop.experiments.bart "$@"; }
 # decode SPLIT FOLDER RUN...: outputs in FOLDER/NAME.jsonl
 decode() {
   for r in "${@:3}"; do
-    [ -e "$2/${r##*/}.jsonl" ] || bart predict "$r" --data "$DATA" --split "$1" --out "$2/${r##*/}.jsonl"
+    [ -e "$2/${r##*/}.jsonl" ] || bart predict "$r" --data "$DATA" --split "$1" --overwrite --out "$2/${r##*/}.jsonl"
   done
 }
 score() { python -m shared.score "$@" --overwrite; }
@@ -22,7 +22,7 @@ for s in 0 1 2; do
   if [ $s = 0 ]; then   # lambda is chosen once, on the first half of validation: the smallest that prunes half of the units
     for l in 0.1 0.2 0.3 0.4; do bart train --out $R/l0-$l-$s "${F[@]}" --l0drop output --l0-weight $l; done
     for r in longer-0 l0-0.1-0 l0-0.2-0 l0-0.3-0 l0-0.4-0; do
-      [ -e $R/lambda/$r.jsonl ] || bart predict $R/$r --data "$DATA" --split validation --limit 409 --out $R/lambda/$r.jsonl
+      [ -e $R/lambda/$r.jsonl ] || bart predict $R/$r --data "$DATA" --split validation --limit 409 --overwrite --out $R/lambda/$r.jsonl
     done
     score $R/lambda/{longer,l0-0.1,l0-0.2,l0-0.3,l0-0.4}-0.jsonl --csv $OUT/lambda.csv
   fi
@@ -33,7 +33,7 @@ for s in 0 1 2; do
     score $R/$split-$s/*.jsonl --minus longer l0-0.3 --csv $OUT/${split}_$s.csv
   done
 done
-[ -e $R/types-0.jsonl ] || bart predict $R/l0-0.3-0 --data "$DATA" --split validation --limit 200 --stanza "$STANZA" --out $R/types-0.jsonl   # 3 minutes of tagging
+[ -e $R/types-0.jsonl ] || bart predict $R/l0-0.3-0 --data "$DATA" --split validation --limit 200 --stanza "$STANZA" --overwrite --out $R/types-0.jsonl   # 3 minutes of tagging
 score $R/types-0.jsonl --csv $OUT/types.csv
 # The four rules of Section 7 beside the gates, about as much pruned as in Table 2; a stronger BART, one seed.
 F=(--bart "$4" --data "$DATA" --max-source 300 --max-target 80 --learning-rate 0.03 --warmup 50 --steps 400 --batch-tokens 500
