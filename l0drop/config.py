@@ -55,7 +55,7 @@ class TrainConfig:
             raise ValueError(f"{short}: add --average-last 1, for its control too")
 
 
-PAPER = dict(  # Appendix A: WMT14 En-De, the base Transformer, the baseline; lengths and save_every as released
+PAPER = dict(  # Appendix A: WMT14 En-De, the base Transformer, the baseline; D23, D13: lengths, save_every as released
     data="wmt14-en-de", l0drop="none", vocabulary=32_000, width=512, feed_forward=2048, heads=8, encoder_layers=6,
     decoder_layers=6, residual_dropout=0.1, attention_dropout=0.1, batch_tokens=25_000, learning_rate=1.0, warmup=4000,
     steps=300_000, max_source=256, max_target=256, average_last=5, save_every=5000, positions=4096,

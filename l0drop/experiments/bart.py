@@ -1,4 +1,4 @@
-"""L0Drop and Algorithm 1 on a BART of `transformers`, through its public `forward` and `generate`.
+"""L0Drop and Algorithm 1 on a pretrained BART of `transformers`, through its public `forward` and `generate`.
 
 python -m l0drop.experiments.bart train --bart facebook/bart-base --data FOLDER --out runs/bart    # prunes 47 %
 python -m l0drop.experiments.bart predict runs/bart notes.txt --show-pruned
@@ -61,7 +61,7 @@ def generate_from(bart: PreTrainedModel, memory: Memory, **generation):
 
 
 class GatedBart(nn.Module):
-    """A pretrained BART with an L0Drop layer between encoder and decoder; trains and decodes as `model.Transformer`.
+    """D22: a pretrained BART with an L0Drop layer between encoder and decoder; trains and decodes as `model.Transformer`.
 
     Args:
         bart: a `BartForConditionalGeneration`, or another whose decoder is built like its decoder.

@@ -42,7 +42,7 @@ def test_positions_are_a_block_of_sines_and_one_of_cosines():
     "place, bias, extra", [("none", True, 0), ("output", True, 513), ("output", False, 512), ("every", True, 6 * 513)]
 )
 def test_params_at_paper_size(place, bias, extra):
-    """Appendix A's base Transformer, one shared embedding; an L0Drop layer is a weight vector and a bias; D10: six."""
+    """Appendix A's base Transformer, one embedding (D21); an L0Drop layer is a weight vector and a bias; D10: six."""
     with torch.device("meta"):
         model = Transformer(ModelConfig(l0drop=place, gate_bias=bias))
     vocabulary, d, inner = 32_000, 512, 2048
@@ -198,6 +198,12 @@ def test_every_sublayer_and_every_attention_drops(make_model, ragged, targets):
         for site in sites:
             site.p = 0.0
         assert not torch.equal(model(ragged, targets)[0], model(ragged, targets)[0])
+
+
+def test_dropout_falls_on_embeddings_with_their_positions(make_model, ragged):
+    """Where everything is dropped, nothing of the positions is left."""
+    model = make_model(residual_dropout=1.0).train()
+    assert not model.embed(ragged).any() and model.eval().embed(ragged).any()
 
 
 @pytest.mark.parametrize("place", ["none", "output", "every"])

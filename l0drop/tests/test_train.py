@@ -357,7 +357,7 @@ PAPERS = {  # Appendix A; Section 5 for characters; Section 6 for fine-tuning an
 
 @pytest.mark.parametrize("preset", PAPERS)
 def test_presets_hold_the_papers_values(tmp_path, preset):
-    """Each value of each preset; a fine-tuning has those of its baseline besides its own."""
+    """Each value of each preset, lengths as of D23; a fine-tuning has those of its baseline besides its own."""
     flags = ["--out", "nowhere", "--preset", preset]
     if preset.endswith("-finetune"):
         with pytest.raises(ValueError, match=f"a run of --preset {preset[:-9]} is not a run folder"):

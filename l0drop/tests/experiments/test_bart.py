@@ -292,8 +292,8 @@ def test_d8_what_a_rule_drops_is_as_if_it_were_not_there(bart):
 
 @pytest.mark.parametrize("bart", ["sdpa"], indirect=True)
 @pytest.mark.parametrize("more", [["--l0-weight", "3"], ["--l0drop", "none", "--rule", "freq"]], ids=["gates", "rule"])
-def test_a_pretrained_model_goes_the_whole_way(folder, more, capsys):
-    """Trained, resumed without the BART's own folder, read; Algorithm 1 and the dense memory write the same."""
+def test_d22_a_pretrained_model_goes_the_whole_way(folder, more, capsys):
+    """D22: trained, resumed without the BART's own folder, read; Algorithm 1 and the dense memory write the same."""
     command.main(flags(folder, *more, "--steps", "3"))
     assert "experiments.bart predict" in capsys.readouterr().out
     shutil.rmtree(folder / "bart")  # a run is whole without it
