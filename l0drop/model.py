@@ -289,13 +289,8 @@ def translation_loss(logits: Tensor, target: Tensor, smoothing=0.1, reduction="t
         smoothing: share of the probability spread evenly over the vocabulary (Appendix A: 0.1).
         reduction: "token_mean" or "sum": (B,) nats per token, or per sentence.
     """
-    losses = F.cross_entropy(
-        logits.float().flatten(0, 1),
-        target.flatten(),
-        ignore_index=IGNORED,
-        label_smoothing=smoothing,
-        reduction="none",
-    )
+    options = {"ignore_index": IGNORED, "label_smoothing": smoothing, "reduction": "none"}
+    losses = F.cross_entropy(logits.float().flatten(0, 1), target.flatten(), **options)
     total = losses.view_as(target).sum(-1)
     return total if reduction == "sum" else total / (target != IGNORED).sum(-1)
 

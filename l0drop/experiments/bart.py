@@ -61,7 +61,7 @@ def generate_from(bart: PreTrainedModel, memory: Memory, **generation):
 
 
 class GatedBart(nn.Module):
-    """D22: a pretrained BART with an L0Drop layer between encoder and decoder; trains and decodes as `model.Transformer`.
+    """D22: a pretrained BART with an L0Drop layer after its encoder; trains and decodes as `model.Transformer`.
 
     Args:
         bart: a `BartForConditionalGeneration`, or another whose decoder is built like its decoder.

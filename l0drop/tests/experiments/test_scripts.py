@@ -34,6 +34,7 @@ done
 """
 SCRIPTS = {
     "multi30k/run.sh": ["data", "stanza"], "samsum/run.sh": ["data", "stanza", "bart", "stronger"], "speed/run.sh": [],
+    "toy/run.sh": [],
 }  # fmt: skip
 CONFIGS = {"train": TrainConfig, "experiments.rules": rules.RuleConfig, "experiments.bart": bart.GatedBartConfig}
 
