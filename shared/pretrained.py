@@ -106,12 +106,12 @@ def positions_of(model: PreTrainedModel) -> int:
     return most - config.pad_token_id - 1 if "roberta" in config.model_type else most
 
 
-def generation(model: PreTrainedModel, max_length: int, **given) -> None:
+def generation(model: PreTrainedModel, max_length: int, /, **given) -> None:
     """Set how a model generates: by its own HONOURED settings and lengths, one sequence a source, no sampling.
 
     Args:
         max_length: longest output in tokens, the start token included, where the model's files have none.
-        given: settings that win; None = not given.
+        given: settings that win, max_length= among them; None = not given.
     Raises:
         ValueError: a given min_length above max_length.
     """

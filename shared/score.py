@@ -14,6 +14,7 @@ that of approximate randomisation.
 
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Real
@@ -107,7 +108,11 @@ def describe(of: Measure, minus: Measure | None = None, paired: bool = True) -> 
     row |= dict.fromkeys(("p", "seeds_low", "seeds_high", "seeds"))
     is_number = n > 1 and np.isfinite(row["value"])  # the share of nothing is none
     if is_number:
-        row["low"], row["high"] = bootstrap((every,), statistic, method="percentile", **settings).confidence_interval
+        with warnings.catch_warnings(
+            action="ignore"
+        ):  # some resamples of a rare share have no whole: they are left out
+            values = bootstrap((every,), statistic, method="percentile", **settings).bootstrap_distribution
+        row["low"], row["high"] = map(float, np.nanpercentile(values, [2.5, 97.5]))
     if minus and is_number and len(of.counts) == len(minus.counts):
         both = join([of, minus], axis=1)  # documents 0 to n-1, and n to 2n-1
         settings |= {"permutation_type": "samples"}

@@ -126,9 +126,9 @@ def test_a_start_token_that_is_null_is_the_bos_token(tmp_path):
 # ---- generation
 
 
-def settings(model, max_length=20, own=None, **given):
+def settings(model, length=20, own=None, **given):
     model.generation_config = GenerationConfig(**own or {})
-    generation(model, max_length, **given)
+    generation(model, length, **given)
     return model.generation_config
 
 
@@ -174,3 +174,4 @@ def test_given_settings_win(tmp_path):
     model, _ = load("bart", bart(tmp_path))
     found = settings(model, own={"num_beams": 4, "max_length": 12}, num_beams=1, length_penalty=None)
     assert (found.num_beams, found.max_length) == (1, 12)
+    assert settings(model, own={"max_length": 12}, max_length=15).max_length == 15

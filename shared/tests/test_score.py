@@ -52,6 +52,16 @@ def test_a_pair_is_a_share_of_all_documents_together_in_percent():
     assert (row["low"], row["high"]) == (pytest.approx((0 + 37.5) / 2), pytest.approx((50 + 100) / 2))
 
 
+def test_a_rare_share_has_an_interval_over_the_resamples_that_have_it():
+    data = rows("a", pruned=[[1, 2], [0, 0], [0, 0]]) + rows("b", pruned=[[2, 2], [0, 0], [0, 0]])
+    table = score.score(data, "none")
+    row, difference = of(table, "a", "pruned"), of(table, "b", "pruned", "a")
+    assert (row["value"], row["low"], row["high"]) == (50, 50, 50) and (difference["low"], difference["high"]) == (
+        50,
+        50,
+    )
+
+
 def test_the_interval_over_seeds_is_students(monkeypatch):
     """Seeds 1, 2, 3: 2 -+ 4.302653 / sqrt(3). Their differences 1, 1, 4: 2 -+ 4.302653 * sqrt(3) / sqrt(3)."""
     data = [
