@@ -33,14 +33,7 @@ from .rules import UNIT_TYPES
 THRESHOLD = 0.6  # captions of Figures 1 and 7: the share of source words that receive less
 EDGES = np.append(np.arange(51) / 10, np.inf)  # bins of Figures 1 and 7; the last is open
 CLAIMS = (  # what, the paper's difference (Tables 1 and 2, Section 6), tables, system, minus, metric
-    (
-        "fine-tuned minus control (D20), 4,000 steps",
-        -0.53,
-        "multi30k/time_2017.csv",
-        "target-4000",
-        "more-4000",
-        "bleu",
-    ),
+    ("fine-tuned minus control (D20), 4,000", -0.53, "multi30k/time_2017.csv", "target-4000", "more-4000", "bleu"),
     ("the same, constant lambda, 500 updates", -0.53, "multi30k/time_2017.csv", "l0-0.575", "more-500", "bleu"),
     ("the same, more pruned", -0.53, "multi30k/2017_?.csv", "l0-0.8", "longer", "bleu"),
     ("from scratch minus control", -0.56, "multi30k/2017_?.csv", "scratch", "base-4500", "bleu"),
