@@ -15,6 +15,7 @@ from .model import EOS, PAD, ModelConfig, Transformer
 from .search import Generation, generate
 from .text import Batch, Item, collate, encode_examples, train_tokenizer
 
+FEW = 10_000  # pairs, below which a model from scratch seldom learns to read
 FREE = ("residual_dropout", "attention_dropout", "positions", "l0drop", "gate_bias", "gate_start",
         "mask_closed_in_training")  # fmt: skip  # what fine-tuning may change in a model
 
@@ -78,6 +79,9 @@ def begin(config: TrainConfig, examples: Sequence) -> Run:
     """A new model and tokenizer, or those of the run that `config.init` names with new gates; ValueError if unfit."""
     if config.init:
         return begin_from(load_run(config.init), config)
+    if len(examples) < FEW and not config.data.startswith("toy"):
+        advice = f"python -m {__package__}.experiments.bart train --bart facebook/bart-base"
+        print(f"{len(examples)} pairs are few to learn from scratch; to begin with a pretrained model: {advice}")
     texts = (text for example in examples for text in (example.source, example.target))
     tokenizer = train_tokenizer(texts, config.units, config.model.vocabulary)
     return Run(config, Transformer(replace(config.model, vocabulary=tokenizer.get_vocab_size())), tokenizer)

@@ -72,12 +72,14 @@ def encode_examples(
         keeps = rule(chunk, sources) if rule else [None] * len(chunk)
         for source, target, keep in zip(sources, targets, keeps, strict=True):
             ids, answer = array("i", [*source.ids[:cut], end]), array("i", [*target.ids[: max_target - 1], end])
-            keep = keep and array("i", [*keep[:cut], True])  # D9: EOS is always kept.
+            keep = None if keep is None else array("i", [*keep[:cut], True])  # D9: EOS is always kept.
             items.append(Item(ids, answer, len(source.ids) > cut, keep))
     return items
 
 
 class Batch(NamedTuple):
+    """Items side by side."""
+
     source: Tensor  # (B, S)
     target_input: Tensor  # (B, T), BOS first
     target: Tensor  # (B, T), EOS last, then IGNORED

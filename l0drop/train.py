@@ -38,14 +38,12 @@ from .loading import Run, begin, load_run
 from .model import Encoding, objective, translation_loss
 from .text import Item, TokenBatches
 
-FEW = 10_000  # pairs, below which a model from scratch seldom learns to read
 
-
-def start(config: TrainConfig, out: Path, resume: bool, begin: Callable = begin, load: Callable = load_run) -> tuple:
+def start(config: TrainConfig, out: Path, resume: bool, begin: Callable = begin, read: Callable = load_run) -> tuple:
     """Set up a training; ValueError for bad values or data, or a folder that cannot be used.
 
     Args:
-        begin, load: what makes a new run, and reads one; experiments/ have their own.
+        begin, read: what makes a new run, and reads one; experiments/ have their own.
     Returns:
         accelerator, run, its model as accelerate wraps it, optimizer, loader, validation items, run folder to lock.
     """
@@ -54,8 +52,8 @@ def start(config: TrainConfig, out: Path, resume: bool, begin: Callable = begin,
     check(config)
     begun, accelerator = check_folder(out, resume), new_accelerator(config)
     set_seed(config.seed)
-    data = {split: load_data(config, split) for split in ("train", "validation")}
-    run = load(out) if begun else begin(config, data["train"])
+    data = {split: load(config.data, split) for split in ("train", "validation")}
+    run = read(out) if begun else begin(config, data["train"])
     set_seed(config.seed, device_specific=True)  # each process draws its own dropout and gates
     items, validation = run.encode(data["train"]), run.encode(data["validation"])
     # The loader's own generator, or starting it would draw from the one that dropout and gates draw from.
@@ -73,7 +71,7 @@ def start(config: TrainConfig, out: Path, resume: bool, begin: Callable = begin,
 def train(config: TrainConfig, out: str | Path, resume: bool = False, **hooks: Callable) -> None:
     """Train and write the run folder `out`; `resume` goes on after the last checkpoint, to the same bits.
 
-    ValueError: what `start` refuses, whose `hooks` are begin and load; a loss that is not finite.
+    ValueError: what `start` refuses, whose `hooks` are begin and read; a loss that is not finite.
     """
     accelerator, run, model, optimizer, loader, validation, locked = start(config, Path(out), resume, **hooks)
     hidden = None if accelerator.is_main_process else True  # None: where there is no terminal
@@ -109,15 +107,6 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False, **hooks: C
         averaged = save_average(folder, config)
     if accelerator.is_main_process:
         report(run, validation, folder, averaged)
-
-
-def load_data(config: TrainConfig, split: str) -> list:
-    """A split of the data; says where a training from scratch has few pairs to learn from."""
-    examples = load(config.data, split)
-    if split == "train" and len(examples) < FEW and not (config.init or config.data.startswith("toy")):
-        advice = f"python -m {__package__}.experiments.bart train --bart facebook/bart-base"
-        print(f"{len(examples)} pairs are few to learn from scratch; to begin with a pretrained model: {advice}")
-    return examples
 
 
 def sparsity(encoding: Encoding) -> torch.Tensor:
@@ -167,7 +156,8 @@ def report(run: Run, validation: list[Item], folder: RunFolder, averaged: list[i
     swapped = exchanged(validation, lambda item, other: other._replace(target=item.target))
     if swapped and (verdict := says_it_reads(last["validation_loss"], validate(run, swapped)["validation_loss"])):
         print(verdict)
-    print(f"next: python -m {__package__}.{run.reader} {folder.path} --data {run.config.data} --split test")
+    read = f"python -m {__package__}.{run.reader} {folder.path}"
+    print(f"next, on texts: {read} FILE.txt; with scores: {read} --data {run.config.data} --split test")
 
 
 @one_line_errors

@@ -154,7 +154,7 @@ def figure_2(out: Path) -> None:
     figure.suptitle("Figure 2: L0Drop decides before decoding which encodings are left (made-up logits)", fontsize=10)
     colours = {word: "black" if gate else "tab:red" for word, gate in zip(words, gates, strict=True)}
     for axes, (title, weights, columns) in zip(figure.subplots(1, 3), panels, strict=True):
-        axes.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        axes.imshow(weights.numpy(), cmap="Blues", vmin=0, vmax=1, aspect="auto")
         axes.set_title(title, fontsize=9)
         axes.set_xticks(range(len(columns)), columns, rotation=40, fontsize=8)
         for label, word in zip(axes.get_xticklabels(), columns, strict=True):

@@ -277,13 +277,15 @@ def command(arguments: Sequence[str] | None, config_type: type, begin: Callable,
     """`train ...` or `predict ...` of a kind of run."""
     name, *rest = (sys.argv[1:] if arguments is None else arguments) or [""]
     if name == "train":
-        train(*parse(rest, config_type, PRESETS, doc), begin=begin, load=load)
+        train(*parse(rest, config_type, PRESETS, doc), begin=begin, read=load)
     elif name == "predict":
         options = read_flags(Options, rest, doc)
         run, examples = load(options.run), read(options.files, options.data, options.split, options.limit)
         if options.stanza and run.rule:
             run.rule.stanza = options.stanza
         core.write(run, examples, options, functools.partial(predict, stanza=options.stanza))
+    elif name in ("-h", "--help"):
+        print(doc)
     else:
         raise ValueError(f"{doc.splitlines()[0]} Begin with train or predict, then their flags, or --help")
 
