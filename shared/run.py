@@ -294,8 +294,8 @@ def training(accelerator, out, config, write_files, begun, data, first, keep=1, 
             folder.load_checkpoint()
         if changed := [name for name in data if folder.progress["data"][name] != data[name]]:
             raise ValueError(f"the {changed[0]} data are no longer those that {out} began with: restore them")
-        package = [name for name in type(config).__module__.split(".") if name != "experiments"][-2]
-        saved = {"package": package, "config": asdict(config)}  # steps may be more now
+        package = [name for name in type(config).__module__.split(".") if name != "experiments"]
+        saved = {"package": package[-2:][0], "config": asdict(config)}  # steps may be more now
         folder.write("config.json", lambda path: path.write_text(json.dumps(saved, indent=1)))
         if not begun and accelerator.is_main_process:
             write_files(out)
