@@ -173,9 +173,9 @@ def figure_3(out: Path, log_alpha: float = 0.0) -> None:
     title = f"Figure 3: a gate is exactly 0 with chance {masses[0]:.2f} (log alpha {log_alpha:g}, beta {BETA:.2f})"
     figure, [axes] = new_figure(title, "gate", "density; of the points: probability")
     binary = stretched_density(gate, log_alpha, epsilon=0.0).where(inside, torch.nan)
-    axes.plot(gate, binary, "--", color="tab:blue", label="BinaryConcrete, Eq. (6)")
-    axes.plot(gate, stretched, color="tab:blue", label="stretched, Eq. (7)")
-    axes.plot(gate[inside], stretched[inside], color="tab:orange", label="rectified, Eq. (8)")
+    axes.plot(gate.numpy(), binary.numpy(), "--", color="tab:blue", label="BinaryConcrete, Eq. (6)")
+    axes.plot(gate.numpy(), stretched.numpy(), color="tab:blue", label="stretched, Eq. (7)")
+    axes.plot(gate[inside].numpy(), stretched[inside].numpy(), color="tab:orange", label="rectified, Eq. (8)")
     axes.plot(masses.keys(), masses.values(), "o", color="tab:orange", label="its mass at 0 and 1")
     axes.set_ylim(0, 2)
     axes.legend()
