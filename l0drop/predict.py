@@ -130,7 +130,7 @@ def metric_of(examples: Sequence[Example]) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
     run, examples = load_run(options.run), read(options.files, options.data, options.split, options.limit)
-    write(run, examples, options, predict)
+    write(run, examples, options)
 
 
 def write(run: Run, examples: Sequence[Example], options: Options, predict=predict) -> None:
