@@ -8,6 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+
+pytest.importorskip("shared")
+pytest.importorskip("transformers")
+
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
@@ -15,8 +19,6 @@ from tokenizers.processors import TemplateProcessing
 from torch import Tensor, nn
 from transformers import BartConfig, BartForConditionalGeneration, PreTrainedTokenizerFast
 from transformers.modeling_outputs import BaseModelOutput
-
-pytest.importorskip("shared")
 
 from shared.data import load  # noqa: E402
 from shared.run import check, update  # noqa: E402

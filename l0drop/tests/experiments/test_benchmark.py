@@ -7,6 +7,7 @@ import pytest
 import torch
 
 pytest.importorskip("shared")
+pytest.importorskip("transformers")
 
 from ...experiments.benchmark import (  # noqa: E402
     BEAM,

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("shared")
+pytest.importorskip("transformers")
 
 from shared import score  # noqa: E402
 from shared.run import parse, read_config, read_flags  # noqa: E402
