@@ -4,10 +4,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_sequence
 
-from .selection import sentence_means
 from .sentences import Sentences
 
 KINDS = ("gru", "mean")
+
+
+def sentence_means(states: Tensor, membership: Tensor) -> Tensor:
+    """Mean over the words of each sentence: (B, S, D) and (B, S, N) -> (B, N, D), 0 for one that does not exist."""
+    belongs = membership.transpose(1, 2)
+    return belongs / belongs.sum(-1, keepdim=True).clamp_min(1) @ states
 
 
 class SentenceEncoder(nn.Module):
@@ -38,7 +43,7 @@ class SentenceEncoder(nn.Module):
         # The GRU reads all sentences of the batch at once, without padding.
         lengths = sentences.membership.sum(1, dtype=torch.float32)[sentences.exists].long().tolist()
         words = states[sentences.ids >= 0].split(lengths)  # sentences are contiguous: one (J_i, D) each
-        # Eq. (10): y_i = RNN(k_{i,1}, ..., k_{i,J_i}): the top layer, forward at the last word, backward at the first
+        # Eq. (10): of the top layer, the forward state at the last word and the backward state at the first
         _, last = self.gru(pack_sequence(words, enforce_sorted=False))  # (2 layers * 2 directions, sentences, D)
         encoded = states.new_zeros(*sentences.exists.shape, states.size(-1))
         encoded[sentences.exists] = self.projection(torch.cat([last[-2], last[-1]], -1)).to(states.dtype)

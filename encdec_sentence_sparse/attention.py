@@ -10,21 +10,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .selection import (
+    FULL,
     Selection,
     SentenceAttention,
     approximate_attention,
     feature_sums,
-    mean_key_attention,
     model_free_scores,
     random_scores,
     saliency,
-    sentence_means,
     top_r,
 )
 from .sentences import Sentences
-
-FULL = Selection()
-
 
 def word_attention(queries: Tensor, keys: Tensor, keep: Tensor) -> Tensor:
     """Attention to the words that are kept: the softmax of Eq. (2) and Eq. (3).
@@ -96,41 +92,39 @@ class SentenceSparseAttention(nn.Module):
         """
         queries = self.scaled_queries(hidden_states)  # (B, H, T, K)
         keys, values = self.split(self.k_proj(key_value_states)), self.split(self.v_proj(key_value_states))
-        vectors = self.vectors(key_value_states, keys, sentences, selection)
+        vectors = self.vectors(keys, sentences, selection)
         keep = self.select(hidden_states, queries, vectors, sentences, selection, range(queries.size(2)))  # (B, T, N)
-        # Eq. (2): softmax(Q K^T) V over all words; first the weights, softmax(Q K^T)
+        # Eq. (2): all words
         weights = word_attention(queries, keys, sentences.is_word)  # (B, H, T, S)
         if record is not None:
             record.append(self.recorded(hidden_states, weights, keep, sentences))
         if keep is not None:
-            # Eq. (3): softmax(Q K^^T) V^, where K^ and V^ are of the words in I^r_m: all others get the weight 0
+            # Eq. (3): the words of I^r_m alone; leaving the others out and giving them the weight 0 is the same
             weights = word_attention(queries, keys, words_of(keep, sentences.ids))
         context = F.dropout(weights, self.dropout, self.training) @ values  # (B, H, T, K)
         return self.join(context), None
 
-    def vectors(self, states: Tensor, keys: Tensor, sentences: Sentences, selection: Selection) -> Tensor | None:
+    def vectors(self, keys: Tensor, sentences: Sentences, selection: Selection) -> Tensor | None:
         """What `select` compares queries with: (B, H, N, K) one vector per sentence, or in mode "ideal" all keys."""
         match selection.mode:
             case "ideal":
                 return keys
             case "approx":
                 return self.sentence_keys(sentences.encoded)
-            case "mean_key":  # W is linear: it maps the mean state to the mean key
-                return self.split(self.k_proj(sentence_means(states, sentences.membership)))
             case "model_free":
                 return feature_sums(keys, sentences.membership, selection.phi)
         return None
 
     def sentence_keys(self, encoded: Tensor) -> Tensor:
         """The approximator's keys: (B, N, D) -> (B, H, N, K)."""
-        # Eq. (9): f2(k_{i,1}, ..., k_{i,J_i}) = y_i W^K
+        # Eq. (9)
         return self.split(self.sentence_k(encoded))
 
-    def approximate(self, hidden: Tensor, sentence_keys: Tensor, exists: Tensor) -> Tensor:
+    def approximate(self, hidden: Tensor, sentence_keys: Tensor, sentences: Sentences) -> Tensor:
         """(B, H, Q, N) sentence-level attention by the model-based approximator."""
-        # Eq. (8): f1(q_m) = q_m W^Q. D4: q_m is the decoder's state here, not its projection.
+        # Eq. (8), D4: q_m is the decoder's state here, not its projection.
         queries = self.split(self.sentence_q(hidden)) * self.head_width**-0.5
-        return approximate_attention(queries, sentence_keys, exists)
+        return approximate_attention(queries, sentence_keys, sentences.exists)
 
     def select(
         self,
@@ -150,17 +144,15 @@ class SentenceSparseAttention(nn.Module):
         """
         if selection.mode == "full" or selection.r >= sentences.exists.size(1):
             return None
-        membership, exists = sentences.membership, sentences.exists
+        exists = sentences.exists
         match selection.mode:
             case "ideal":
-                scores = saliency(word_attention(queries, vectors, sentences.is_word), membership)
+                scores = saliency(word_attention(queries, vectors, sentences.is_word), sentences.membership)
             case "random":
                 scores = random_scores(sentences.ids, exists.size(1), self.layer, steps, selection.seed)  # (B, T, N)
                 scores = scores.repeat(1, hidden.size(1) // len(steps), 1).unsqueeze(1)  # beams and heads share a draw
             case "approx":
-                scores = self.approximate(hidden, vectors, exists)
-            case "mean_key":
-                scores = mean_key_attention(queries, vectors, membership, exists)
+                scores = self.approximate(hidden, vectors, sentences)
             case "model_free":
                 scores = model_free_scores(queries, vectors, selection.phi)
         scores = scores.mean(1)  # A.4: heads are averaged before the top-r, so that all of a layer share one subset
@@ -173,7 +165,7 @@ class SentenceSparseAttention(nn.Module):
         """
         exact, approximate = saliency(weights, sentences.membership), None
         if sentences.encoded is not None:
-            approximate = self.approximate(hidden, self.sentence_keys(sentences.encoded), sentences.exists)
+            approximate = self.approximate(hidden, self.sentence_keys(sentences.encoded), sentences)
         if keep is None:
             keep = sentences.exists.unsqueeze(1).expand(-1, hidden.size(1), -1)
         return SentenceAttention(exact, approximate, keep)

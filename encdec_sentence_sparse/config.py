@@ -23,20 +23,17 @@ class TrainConfig:
 
     task: Literal[PHASES] = "base"  # What is trained; all but base start from --init or --model. Section 4.3
     data: str = "toy"  # What `shared.data.load` takes: toy, a folder of JSON lines, the name of a corpus.
-    examples: int = 0  # Training documents, the first ones of the data; 0 = all.
-    max_source: Tokens = 1024  # Longest document in tokens, longer ones are cut; LoBART reads 4096. D9
-    max_target: Tokens = 256  # Longest summary in tokens. Released code: 200, arXiv 400
+    max_source: Tokens = 1024  # Longest document in tokens; longer ones are cut. D9
+    max_target: Tokens = 256  # Longest summary in tokens. Released code: 200
     sentences: Literal[RULES] = "given"  # Take the data's own sentences (whole strings are split), or NLTK's. A.2: nltk
     init: str = ""  # Start from a run folder: its weights and, unless flags override them, its values.
     model: str = ""  # Start from a BART, by name or folder. A.1: facebook/bart-large-cnn, bart-large-xsum
-    attention_window: int = 0  # Width in tokens of LoBART's local attention; 0 = no LoBART. A.1: 1024
     vocabulary: Annotated[int, Interval(ge=260, le=10**6)] = 4000  # Most subwords of a new tokenizer.
     width: Size = 64  # Width of a new small BART.
     feed_forward: Size = 256  # Width of its feed-forward layers.
     dropout: Annotated[float, Interval(ge=0, le=1)] = 0.1  # Dropout of a new small BART.
     gamma: float = 0.1  # Weight of the entropy in task sparse. Eq. (5); Table 2: 0.1 and 1
     sentence_encoder: Literal[KINDS] = "gru"  # How task kl encodes sentences. Section 4.2: gru
-    kl_scale: Literal["paper", "released"] = "paper"  # Scale L_KL as Eq. (11), or as the released code. D5
     kl_weight: float = 0.2  # Weight of L_KL in task integrated. Lambda of Eq. (12), A.5
     select: Literal["ideal", "approx", "mix"] = "approx"  # How task integrated chooses sentences. Section 4.3
     r: Positive = 5  # Sentences that a step attends to in task integrated. Section 4.4
@@ -56,26 +53,21 @@ class TrainConfig:
         """ValueError for values that contradict each other."""
         if self.task != "base" and not (self.init or self.model):
             raise ValueError(f"--task {self.task} starts from a trained model: give --init RUN or --model NAME")
-        if self.attention_window and self.task != "base" and not self.init:
-            raise ValueError("--attention-window needs training first: --task base, then --init that run")
 
 
 # A.5: KL-only on a fine-tuned BART, where the paper's chain begins; then paper-integrated, which reads r (r*, Section
 # 4.4). A.3; steps: an epoch of A.2's documents, in which all of the paper's training converged; max_target: released.
+# LoBART's presets are in experiments/lobart.py.
 PAPER = dict(
     task="kl", data="cnn_dailymail", model="facebook/bart-large-cnn", sentences="nltk", max_target=200, r=5,
     batch_size=1, accumulate=2, learning_rate=0.002 * 20_000**-0.5, clip=0.0, patience=3, steps=143_556,
     warmup=10_000, save_every=10_000,  # D15: A.3's 20,000 steps are documents, two to an update
 )  # fmt: skip
-# D24: the fine-tuned LoBART that the KL run starts from is trained first; r 30 in training (released code: 5)
-LOBART = PAPER | dict(task="base", max_source=4096, attention_window=1024, r=30)
 PRESETS = {
     "tiny": {},
     "paper": PAPER,
+    # D24: r* is the r of training, too
     "paper-xsum": PAPER | dict(data="xsum", model="facebook/bart-large-xsum", r=10, steps=102_022),
-    "paper-arxiv": LOBART | dict(data="arxiv", max_target=400, steps=101_518),
-    "paper-podcast": LOBART | dict(data="podcast", steps=30_207),  # data: a folder of JSONL
-    "paper-kl": dict(task="kl"),  # A.5, --init: a run of --preset paper-arxiv or paper-podcast
     "paper-integrated": dict(task="integrated", select="approx"),  # A.5: Int-Apx, --init: a run of --task kl
     "paper-sparse": PAPER | dict(task="sparse", save_every=12_500),  # released code: 25,000 documents (D15)
 }

@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import BartConfig, DynamicCache, EncoderDecoderCache
 
-from .attention import FULL, SentenceSparseAttention
-from .selection import Selection
+from .attention import SentenceSparseAttention
+from .selection import FULL, Selection
 from .sentences import Sentences
 
 
@@ -56,7 +56,7 @@ class FastAttention(SentenceSparseAttention):
         """What does not depend on the query, from the encoder states (B, S, D)."""
         keys_values = torch.stack([self.k_proj(states), self.v_proj(states)], 2)
         keys = self.split(keys_values[:, :, 0])
-        return LayerMemory(keys_values, self.vectors(states, keys, sentences, selection))
+        return LayerMemory(keys_values, self.vectors(keys, sentences, selection))
 
     def decode_step(self, hidden_states: Tensor, cache: SourceCache) -> Tensor:
         """(B * W, 1, D) -> (B * W, 1, D)."""
@@ -92,7 +92,7 @@ class FastAttention(SentenceSparseAttention):
             torch.index_select(memory.keys_values[source], 0, positions, out=words)  # (words, 2, D)
             keys, values = (self.split(part.unsqueeze(0)) for part in words.unbind(1))  # (1, H, words, K)
             keep_words = None if len(kept) == 1 else kept[:, ids[positions]]  # (W, words)
-            # Eq. (3): softmax(Q K^^T) V^, with K^ and V^ of the words of the selected sentences
+            # Eq. (3): K^ and V^ are what was gathered
             query = queries[source : source + 1]
             contexts.append(F.scaled_dot_product_attention(query, keys, values, keep_words, scale=1.0))
         return torch.cat(contexts)  # (B, H, W, K)

@@ -1,21 +1,21 @@
 """A run: begin a new one, from nothing, from another run or from a BART; or load a folder's."""
 
-import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from transformers import BartConfig, GenerationConfig, PreTrainedTokenizerBase
-from transformers import logging as hub_logging
+from safetensors.torch import save_file
+from transformers import AutoTokenizer, BartConfig, BartForConditionalGeneration, GenerationConfig
+from transformers import PreTrainedTokenizerBase as Tokenizer
 
+from shared import pretrained
 from shared.data import Example, in_sentences
 from shared.run import load_weights, read_config
 
 from .config import HEADS, LAYERS, SIZES, TrainConfig
-from .lobart import extend_positions, make_local
-from .model import SentenceSparseBart, add_approximator, bart_config, load_model, load_tokenizer
-from .text import Batch, Item, Items, collate, encode_all, train_tokenizer
+from .model import SentenceSparseBart, add_approximator, bart_config
+from .text import Batch, Item, collate, encode_all, train_tokenizer
 
 
 class Run(NamedTuple):
@@ -23,9 +23,9 @@ class Run(NamedTuple):
 
     config: TrainConfig
     model: SentenceSparseBart
-    tokenizer: PreTrainedTokenizerBase
+    tokenizer: Tokenizer
 
-    def encode(self, examples: Sequence[Example]) -> Items:
+    def encode(self, examples: Sequence[Example]) -> list[Item]:
         """Examples as token ids, cut to the run's lengths."""
         config = self.config
         if config.sentences == "given":  # D8: a document of one string is split
@@ -44,14 +44,20 @@ class Run(NamedTuple):
         self.model.config.save_pretrained(folder / "model")
         self.model.generation_config.save_pretrained(folder / "model")
 
+    def write_weights(self, path: Path) -> None:
+        """The weights as transformers writes them: what is tied stands once."""
+        tied = getattr(self.model, "all_tied_weights_keys", {})
+        tensors = {name: tensor.contiguous() for name, tensor in self.model.state_dict().items() if name not in tied}
+        save_file(tensors, path, {"format": "pt"})
 
-def load_run(folder: str | Path) -> Run:
+
+def load_run(folder: str | Path, model_class: type[SentenceSparseBart] = SentenceSparseBart) -> Run:
     """Read a run, in eval mode; of one in training the last checkpoint. ValueError: no run, or a damaged one."""
-    quiet()
+    pretrained.quiet()
     config, folder = read_config(folder, TrainConfig), Path(folder)
     try:
-        tokenizer = load_tokenizer(str(folder / "tokenizer"))
-        model = SentenceSparseBart(BartConfig.from_pretrained(folder / "model"))
+        tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer", trust_remote_code=False)
+        model = model_class(BartConfig.from_pretrained(folder / "model"))
         model.generation_config = GenerationConfig.from_pretrained(folder / "model")
     except Exception as error:  # transformers raises a dozen unrelated types
         raise ValueError(f"{folder}: tokenizer/ or model/*.json is missing or cut off ({str(error)[:200]})") from None
@@ -63,56 +69,50 @@ def load_run_or_bart(name: str, sentences: str = "given") -> Run:
     """`load_run` of a run folder; else a BART of transformers, which reads as many tokens as it can."""
     if Path(name, "config.json").is_file() and Path(name, "model").is_dir():
         return load_run(name)
-    quiet()
-    model, tokenizer = load_model(name)
-    positions = model.config.max_position_embeddings
-    return Run(TrainConfig(data="", model=name, sentences=sentences, max_source=positions), model, tokenizer)
+    bart, tokenizer = pretrained.load("bart", name)
+    positions = bart.config.max_position_embeddings
+    config = TrainConfig(data="", model=name, sentences=sentences, max_source=positions)
+    return Run(config, SentenceSparseBart.take_over(bart), tokenizer)
 
 
-def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
+def begin(
+    config: TrainConfig, examples: Sequence[Example], model_class: type[SentenceSparseBart] = SentenceSparseBart
+) -> Run:
     """What a new run starts from: a run (`init`), a BART (`model`) or a small new one, which the flags must fit."""
-    quiet()
     if config.init:
-        base, model, tokenizer = load_run(config.init)
+        base, model, tokenizer = load_run(config.init, model_class)
         for name in ("model", *SIZES):
             if getattr(config, name) != getattr(base, name):
                 flag = "--" + name.replace("_", "-")
                 raise ValueError(f"{flag}: {config.init} has {getattr(base, name)!r}, leave it out")
-    elif config.model:
-        model, tokenizer = load_model(config.model)
     else:
-        model, tokenizer = new_bart(config, (text for e in examples for text in (e.source, e.target)))
-    window = getattr(model.config, "attention_window", None)
-    if config.attention_window and window and config.attention_window != window:
-        raise ValueError(f"--attention-window: the model has {window}, leave it out")
-    if config.attention_window and not window:
-        make_local(model, config.attention_window)
-        extend_positions(model, max(config.max_source, model.config.max_position_embeddings))
+        texts = (text for example in examples for text in (example.source, example.target))
+        bart, tokenizer = pretrained.load("bart", config.model) if config.model else new_bart(config, texts)
+        model = model_class.take_over(bart)
+        pretrained.generation(model, config.max_target)
     torch.manual_seed(config.seed)  # the approximator's start does not depend on how the model was read
     if config.task == "kl" and getattr(model.config, "sentence_encoder", None) != config.sentence_encoder:
         add_approximator(model, config.sentence_encoder)
     if config.task == "integrated" and model.sentence_encoder is None:
         raise ValueError("--task integrated needs an approximator: give --init a run of --task kl")
-    positions = model.config.max_position_embeddings
-    for flag, length in (("--max-source", config.max_source), ("--max-target", config.max_target)):
-        if length > positions:
-            raise ValueError(f"{flag} is {length}, the model has {positions} positions: lower it")
+    check_lengths(config, model)
     return Run(config, model, tokenizer)
 
 
-def new_bart(config: TrainConfig, texts: Iterable[str]) -> tuple[SentenceSparseBart, PreTrainedTokenizerBase]:
+def check_lengths(config: TrainConfig, model: SentenceSparseBart) -> None:
+    """ValueError where documents or summaries are longer than the model has positions."""
+    positions = model.get_encoder().max_source_positions, model.get_decoder().max_target_positions
+    for name, most in zip(("max_source", "max_target"), positions, strict=True):
+        if (length := getattr(config, name)) > most:
+            raise ValueError(f"--{name.replace('_', '-')} is {length}, the model has {most} positions: lower it")
+
+
+def new_bart(config: TrainConfig, texts: Iterable[str]) -> tuple[BartForConditionalGeneration, Tokenizer]:
     """A small BART with random weights, and a tokenizer made from the texts."""
     tokenizer, positions = train_tokenizer(texts, config.vocabulary), max(config.max_source, config.max_target)
     sizes = (len(tokenizer), config.width, config.feed_forward, HEADS, LAYERS, positions)
     dropout = dict(dropout=config.dropout, attention_dropout=config.dropout)
     # BART's own init_std of 0.02 is for large widths: here attention would stay flat for long.
-    model = SentenceSparseBart(bart_config(*sizes, init_std=config.width**-0.5, **dropout))
-    model.generation_config.update(num_beams=4, max_length=min(128, positions))
-    return model, tokenizer
-
-
-def quiet() -> None:
-    """Switch off what transformers and accelerate report of every load and save; errors stay."""
-    hub_logging.set_verbosity_error()
-    hub_logging.disable_progress_bar()
-    logging.getLogger("accelerate").setLevel(logging.ERROR)
+    bart = BartForConditionalGeneration(bart_config(*sizes, init_std=config.width**-0.5, **dropout))
+    bart.generation_config.update(num_beams=4, max_length=min(128, positions))
+    return bart, tokenizer

@@ -3,18 +3,14 @@
 Figure 3: the sentence encoder reads the encoder's states; every decoder layer has a `FastAttention`.
 """
 
-from pathlib import Path
-
 import torch
 from torch import Tensor, nn
-from transformers import AutoTokenizer, BartConfig, BartForConditionalGeneration, PreTrainedTokenizerBase
+from transformers import BartConfig, BartForConditionalGeneration
 from transformers.modeling_outputs import BaseModelOutput
 
 from .approximator import SentenceEncoder
-from .attention import FULL
 from .fast_attention import FastAttention, SourceCache
-from .lobart import make_local
-from .selection import Selection, SentenceAttention
+from .selection import FULL, Selection, SentenceAttention
 from .sentences import Sentences, sentences_of
 
 # Arguments of `generate` that read the source's tokens or bring a cache of their own: here the source is in a cache.
@@ -27,8 +23,7 @@ NOT_SUPPORTED = {
 class SentenceSparseBart(BartForConditionalGeneration):
     """A BART with sentence-sparse attention in every decoder layer; `selection` is an argument of its methods.
 
-    Two fields of our own are saved with its config: `sentence_encoder` (None, or a kind of approximator.KINDS) and
-    `attention_window` (None, or the width of LoBART's local attention).
+    A field of our own is saved with its config: `sentence_encoder`, None or one of approximator.KINDS.
     """
 
     def __init__(self, config: BartConfig):
@@ -36,13 +31,20 @@ class SentenceSparseBart(BartForConditionalGeneration):
         for number, layer in enumerate(self.get_decoder().layers):
             layer.encoder_attn = FastAttention(layer.encoder_attn, number)
         self.sentence_encoder: SentenceEncoder | None = None
-        if getattr(config, "attention_window", None):
-            make_local(self, config.attention_window)
         if getattr(config, "sentence_encoder", None):
             add_approximator(self, config.sentence_encoder)
 
+    @classmethod
+    def take_over(cls, bart: BartForConditionalGeneration) -> "SentenceSparseBart":
+        """A model with the weights and the generation settings of a BART; D2: all biases come along."""
+        model = cls(bart.config)
+        model.load_state_dict(bart.state_dict())
+        model.generation_config = bart.generation_config
+        return model.eval()
+
     @property
     def attentions(self) -> list[FastAttention]:
+        """Encoder-decoder attention, layer by layer."""
         return [layer.encoder_attn for layer in self.get_decoder().layers]
 
     def forward(
@@ -82,7 +84,7 @@ class SentenceSparseBart(BartForConditionalGeneration):
         selection: Selection,
         is_recorded: bool = False,
     ) -> Sentences:
-        """The sentences of encoded documents (B, S, D), themselves encoded where the approximation is asked for."""
+        """The sentences of encoded documents (B, S, D), with their vectors where the approximation needs them."""
         encoder = self.sentence_encoder
         if selection.mode == "approx" and encoder is None:
             raise ValueError("mode 'approx' needs an approximator: load a run of --task kl or integrated")
@@ -176,33 +178,3 @@ def bart_config(
     sizes = {"layers": layers, "attention_heads": heads, "ffn_dim": feed_forward}
     sides = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in sizes.items()}
     return BartConfig(vocab_size=vocabulary, d_model=width, max_position_embeddings=positions, **sides, **more)
-
-
-def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
-    """A tokenizer by hub name or folder, which runs no code of theirs; ValueError where its file is missing."""
-    if Path(name).is_dir() and not any(Path(name, file).is_file() for file in ("tokenizer.json", "vocab.json")):
-        raise ValueError("it has no tokenizer.json")  # transformers would make up one that knows no word
-    return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-
-
-def load_model(name: str) -> tuple[SentenceSparseBart, PreTrainedTokenizerBase]:
-    """Any BART of transformers, or a model of this package, in eval mode, and its tokenizer, by hub name or folder.
-
-    Raises:
-        ValueError: not there, not in reach, no BART, weights that are missing or not finite; says what to do.
-    """
-    try:
-        kind = BartConfig.get_config_dict(name)[0].get("model_type")
-        if kind != "bart":
-            raise ValueError(f"it is a {kind} model: give the name or folder of a BART")
-        tokenizer = load_tokenizer(name)
-        options = dict(dtype=torch.float32, output_loading_info=True, trust_remote_code=False)
-        model, report = SentenceSparseBart.from_pretrained(name, **options)
-    except Exception as error:  # transformers and the hub raise a dozen unrelated types
-        remedy = "it is neither a run nor a BART" if Path(name).exists() else f"HF_HUB_OFFLINE=0 hf download {name}"
-        raise ValueError(f"cannot load {name!r} ({' '.join(str(error).split())[:200]}): {remedy}") from None
-    if wrong := {*map(str, report["missing_keys"]), *map(str, report["unexpected_keys"])}:
-        raise ValueError(f"{name}: weights do not fit: {min(wrong)} and {len(wrong) - 1} others")
-    if bad := [weight for weight, tensor in model.state_dict().items() if not tensor.isfinite().all()]:
-        raise ValueError(f"{name}: {bad[0]} holds NaN or infinite numbers")
-    return model.eval(), tokenizer

@@ -1,79 +1,155 @@
-"""Summarise plain text with a run or any BART, under a selection of sentences.
+"""Summarise texts or a data set under a selection of sentences; with references it ends with a table of scores.
 
 python -m encdec_sentence_sparse.predict runs/apx story.txt
-python -m encdec_sentence_sparse.predict facebook/bart-large-cnn news.txt --mode mean_key --r 5 --min-length 0
+python -m encdec_sentence_sparse.predict facebook/bart-large-cnn news.txt --mode ideal --r 5 --min-length 0
+python -m encdec_sentence_sparse.predict runs/apx --data toy --split test --r 5 --out apx.jsonl
 """
 
-import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
+import torch
 import tyro
+from annotated_types import Interval
 from tqdm import tqdm
 
 try:
-    from shared.data import Example, open_output, read_texts
+    from shared.data import Example, read
 except ModuleNotFoundError:
-    sys.exit("error: the commands need the repository's folder `shared` beside this package")
-from shared.run import one_line_errors, read_flags
-from shared.timing import find_device
+    where = "at the top of the import path (beside the outermost package)"
+    sys.exit(f"error: the commands need the repository's folder `shared` {where}")
+from shared.run import find_device, one_line_errors, read_flags
+from shared.score import system_name, write_outputs
 
 from .config import Positive
-from .decode import decode, settings
-from .loading import Run, load_run_or_bart
-from .selection import MODES, Selection
+from .selection import FULL, MODES, PHI, Selection
 from .sentences import RULES
+
+if TYPE_CHECKING:  # importing BART takes as long as torch: --help and a wrong flag answer without it
+    from .loading import Run
+    from .text import Item
+
+WINDOW = 16  # batches whose documents are sorted by length, so that a batch has hardly any padding
+RELEASED = dict(num_beams=4, length_penalty=2.0, no_repeat_ngram_size=3)  # A.3; no trigram twice: released code
+DECODING = {  # D27: the lengths are the released code's, those of XSum facebook/bart-large-xsum's own
+    "own": {},  # the model's own generation settings
+    "paper": RELEASED | dict(min_length=50, max_length=200),
+    "paper-xsum": RELEASED | dict(min_length=11, max_length=62),
+    "paper-arxiv": RELEASED | dict(min_length=56, max_length=400),
+    "paper-podcast": RELEASED | dict(min_length=56, max_length=144),
+}
 
 
 @dataclass
 class Options:
     """The command line."""
 
-    model: tyro.conf.Positional[str]  # Run folder, or a BART: its folder or its name on the hub.
+    run: tyro.conf.Positional[str]  # Run folder, or a BART: its folder or its name on the hub.
     files: tyro.conf.Positional[tuple[Path, ...]] = ()  # Text, a document a line, or .jsonl; none: standard input.
-    out: Path | None = None  # File for a summary a line, or .jsonl with all that is known; none: standard output.
+    data: str = ""  # In place of files: anything that shared.data.load takes.
+    split: str = "test"  # Split of the data.
+    limit: Positive | None = None  # First documents only. A.2: 2,000 in Figures 2 and 4
+    out: Path | None = None  # .jsonl for all that is known of each document, else a line each; none: standard output.
     overwrite: bool = False  # Replace that file.
-    mode: Literal[("", *MODES)] = ""  # How sentences are chosen; default: approx, or mean_key without a learned map.
-    r: Positive | None = None  # Sentences that each step attends to; default: the run's.
-    sentences: Literal[RULES] = "given"  # How a BART's documents are split: given splits a line, by NLTK if it can.
-    beam: Positive | None = None  # Beams; default: the model's own, as with the two that follow.
+    system: str = ""  # Name in the table; none: RUN.MODE.rR, without the seed at the run's end.
+    mode: Literal[("", *MODES)] = ""  # How sentences are chosen; none: approx, or ideal without a learned map.
+    r: Positive | None = None  # Sentences that each step attends to; none: the run's.
+    phi: Literal[tuple(PHI)] = "elu"  # Kernel of mode model_free. Appendix D
+    seed: int = 0  # Seed of mode random.
+    sentences: Literal[RULES] = "given"  # How a BART's documents are split; a run has its own rule.
+    decoding: Literal[tuple(DECODING)] = "own"  # Generation settings: the model's own, or those of a corpus. A.3
+    beam: Positive | None = None  # Beams; none: those of --decoding, as with the four that follow.
+    length_penalty: Annotated[float, Interval(ge=-10, le=10)] | None = None  # Exponent of the length penalty.
     min_length: int | None = None  # Least tokens of a summary; bart-large-cnn has 56, too many for a short text.
     max_length: Positive | None = None  # Most tokens of a summary.
+    no_repeat_ngram_size: int | None = None  # Length of token sequences that never come twice; 0 = any may.
     batch_size: Positive = 8  # Documents decoded at a time; outputs do not depend on it.
-    device: str = "cpu"  # Torch device.
+    device: str = "cpu"  # Device of torch.
+
+    def generation(self) -> dict:
+        """Generation settings that take the place of the model's own; flags win over --decoding."""
+        flags = {"num_beams": self.beam, "length_penalty": self.length_penalty, "min_length": self.min_length}
+        flags |= {"max_length": self.max_length, "no_repeat_ngram_size": self.no_repeat_ngram_size}
+        return DECODING[self.decoding] | {name: value for name, value in flags.items() if value is not None}
 
 
-def predict(
-    run: Run, examples: Sequence[Example], selection: Selection, batch_size: int = 8, **generation
-) -> Iterator[dict]:
-    """Summarise documents in their order: id, prediction, its number of sentences, and whether it was cut."""
-    items = run.encode(examples)
-    for start in tqdm(range(0, len(items), batch_size), disable=None, leave=False):
-        batch = [items[i] for i in range(start, min(start + batch_size, len(items)))]
-        [summaries] = decode(run, batch, [selection], batch_size, **generation)
-        texts = dict(zip(summaries.documents, summaries.texts, strict=True))
-        for i, item in enumerate(batch):
-            row = {"id": examples[start + i].id, "prediction": texts[i]}
-            yield row | {"sentences": item.sentence_ids[-1] + 1, "was_cut": item.was_cut}
+class Output(NamedTuple):
+    """What decoding one document gave."""
+
+    item: "Item"
+    tokens: list[int]  # of the best summary, from the decoder's start token on
+    text: str
+
+
+@torch.inference_mode()
+def decode(
+    run: "Run", examples: Sequence[Example], selection: Selection = FULL, batch_size: int = 8, **generation
+) -> Iterator[Output]:
+    """Decode documents in their order, in batches of similar length.
+
+    Args:
+        generation: settings of `generate` in place of the model's own, which stay changed.
+    """
+    from shared.pretrained import generation as settle
+
+    settle(run.model, run.config.max_target, **generation)
+    for start in range(0, len(examples), WINDOW * batch_size):
+        items = run.encode(examples[start : start + WINDOW * batch_size])
+        by_length, outputs = sorted(range(len(items)), key=lambda i: len(items[i].ids)), {}
+        for first in range(0, len(items), batch_size):
+            indices = by_length[first : first + batch_size]
+            rows = run.model.generate(**run.collate([items[i] for i in indices]).source(), selection=selection)
+            texts = run.tokenizer.batch_decode(rows, skip_special_tokens=True)
+            for i, row, text in zip(indices, rows.tolist(), texts, strict=True):
+                outputs[i] = Output(items[i], row, " ".join(text.split()))
+        yield from (outputs[i] for i in range(len(items)))
+
+
+def predict(run: "Run", examples: Sequence[Example], **options) -> Iterator[dict]:
+    """Summarise documents in their order; `options` are those of `decode`.
+
+    Yields:
+        for each: id, prediction, its number of sentences (`</s>` is one, D7), and whether it was cut.
+    """
+    outputs = decode(run, examples, **options)
+    for example, output in zip(tqdm(examples, unit="document", disable=None), outputs, strict=True):
+        row = {"id": example.id, "prediction": output.text}
+        yield row | {"sentences": output.item.sentence_ids[-1] + 1, "was_cut": output.item.was_cut}
+
+
+def choose(run: "Run", options: Options) -> Selection:
+    """The selection that the command line asks for; without a learned map the ideal one, and says so."""
+    mode = options.mode or ("approx" if run.model.sentence_encoder else "ideal")
+    if not options.mode and mode == "ideal":
+        reason = f"no map was trained for {options.run} (train --task kl does)"
+        print(f"{reason}: its own attention chooses the sentences, after reading all (--mode ideal)", file=sys.stderr)
+    return Selection(mode, options.r or run.config.r, options.phi, options.seed)
+
+
+def name_system(run: "Run", options: Options, selection: Selection) -> str:
+    """RUN.MODE.rR, or RUN.full."""
+    name = system_name(Path(options.run).resolve().name, run.config.seed)
+    mode = f"model_free-{selection.phi}" if selection.mode == "model_free" else selection.mode
+    return f"{name}.full" if mode == "full" else f"{name}.{mode}.r{selection.r}"
 
 
 @one_line_errors
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None, load: Callable | None = None) -> None:
+    """`load` takes the place of `load_run_or_bart`: name and rule for sentences -> Run."""
     options = read_flags(Options, arguments, __doc__)
-    run = load_run_or_bart(options.model, options.sentences)
+    from .loading import load_run_or_bart
+
+    run = (load or load_run_or_bart)(options.run, options.sentences)
     run.model.to(find_device(options.device))
-    mode = options.mode or ("approx" if run.model.sentence_encoder else "mean_key")
-    selection, generation = Selection(mode, options.r or run.config.r), settings(run, options)
-    examples, cut, is_json = read_texts(options.files), 0, options.out and options.out.suffix == ".jsonl"
-    with open_output(options.out, options.overwrite) as file:
-        for row in predict(run, examples, selection, options.batch_size, **generation):
-            print(json.dumps(row, ensure_ascii=False) if is_json else row["prediction"], file=file, flush=True)
-            cut += row["was_cut"]
-    if cut:
-        print(f"{cut} documents were cut to the model's {run.config.max_source} tokens", file=sys.stderr)
+    examples, selection = read(options.files, options.data, options.split, options.limit), choose(run, options)
+    documents = [example for example in examples if example.document]  # a blank line in is a blank line out
+    rows = predict(run, documents, selection=selection, batch_size=options.batch_size, **options.generation())
+    system = options.system or name_system(run, options, selection)
+    # D20: ROUGE of rouge-score, R-L over sentences (the paper: pyrouge)
+    write_outputs(rows, examples, system=system, seed=run.config.seed, out=options.out, overwrite=options.overwrite)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,8 @@
 """Which source sentences a decoder step attends to, and how that is learned: Sections 3 and 4, in the paper's order.
 
 Eq. (1) is in experiments/cost.py, Eq. (2), (3), (8) and (9) in attention.py, Eq. (10) in approximator.py, all others
-here.
-
-Shapes: B documents, S source tokens, N sentences of the longest document, H heads, K head width, T target steps. The
-queries Q of a document are its T target steps in training, and its W beams while decoding. `membership` is (B, S, N),
-1.0 where a token belongs to a sentence; `exists` is (B, N), False where a document has fewer sentences.
+here. PAPER.md has the glossary. The queries Q of a document are its T target steps in training, and its W beams while
+decoding.
 """
 
 from collections.abc import Sequence
@@ -17,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-MODES = ("full", "ideal", "random", "approx", "mean_key", "model_free")
+MODES = ("full", "ideal", "random", "approx", "model_free")
 PHASES = ("base", "sparse", "kl", "integrated")
 PHI = {"elu": lambda x: F.elu(x) + 1, "exp": torch.exp, "relu": torch.relu}  # Appendix D
 EPSILON = 1e-8  # D10: inside every logarithm of an attention weight; released code: 1e-8 and 1e-12
@@ -45,6 +42,9 @@ class Selection:
             raise ValueError(f"r is {self.r}; at least 1 sentence must be attended to")
 
 
+FULL = Selection()
+
+
 class SentenceAttention(NamedTuple):
     """What one decoder layer attended to, before the selection and after it."""
 
@@ -53,12 +53,12 @@ class SentenceAttention(NamedTuple):
     keep: Tensor  # (B, Q, N) bool, the selected sentences
 
 
-# Section 3.2: how much attention sentences get, and training for less of it
+# Section 3.2: how much attention sentences get, and training that concentrates it
 
 
 def saliency(word_attention: Tensor, membership: Tensor) -> Tensor:
     """Attention that each sentence receives: (B, H, Q, S) softmax over all words, (B, S, N) -> (B, H, Q, N)."""
-    # Eq. (4): alpha^s_{m,i} = 1/Z_m sum_j exp(q_m . k_{i,j})
+    # Eq. (4): the softmax over words has divided by Z_m already; the product sums over each sentence's words.
     return word_attention @ membership.unsqueeze(1)
 
 
@@ -69,7 +69,7 @@ def logarithm(attention: Tensor) -> Tensor:
 
 def entropy(attention: Tensor) -> Tensor:
     """Entropy of sentence-level attention in nats: (..., N) -> (...)."""
-    # Eq. (5): H(alpha^s_m) = -sum_i alpha^s_{m,i} log alpha^s_{m,i}
+    # Eq. (5), the entropy H
     return -(attention * logarithm(attention)).sum(-1)
 
 
@@ -81,7 +81,7 @@ def mean_over_steps(values: Tensor, is_step: Tensor) -> Tensor:
 def sparsity_loss(record: Sequence[SentenceAttention], is_step: Tensor) -> Tensor:
     """L_sparse of Eq. (5): entropy of saliency, mean over heads (A.4), layers and (B, T) target steps."""
     per_layer = [entropy(layer.exact.float()).mean(1) for layer in record]  # (B, T) each
-    # Eq. (5): L_sparse = 1/M sum_m H(alpha^s_m)
+    # Eq. (5), L_sparse
     return mean_over_steps(torch.stack(per_layer).mean(0), is_step)
 
 
@@ -91,11 +91,12 @@ def sparsity_loss(record: Sequence[SentenceAttention], is_step: Tensor) -> Tenso
 def top_r(scores: Tensor, exists: Tensor, r: int) -> Tensor:
     """The r sentences with the highest scores: (B, Q, N), heads already averaged, (B, N) -> (B, Q, N) bool.
 
-    A document with fewer sentences keeps all.
+    A document with fewer sentences keeps all. No gradient passes through the choice: that is why Section 4.3 needs two
+    losses.
     """
     exists = exists.unsqueeze(1)
     best = scores.masked_fill(~exists, float("-inf")).topk(min(r, scores.size(-1)), -1).indices
-    # Eq. (6): I^r_m = {(i, j) such that i in top-r(alpha^s_{m,i})}
+    # Eq. (6): sentences; `attention.words_of` takes them to their words (i, j)
     return torch.zeros_like(scores, dtype=torch.bool).scatter(-1, best, True) & exists
 
 
@@ -127,7 +128,7 @@ def sentence_softmax(logits: Tensor, exists: Tensor) -> Tensor:
 
 def approximate_attention(queries: Tensor, sentence_keys: Tensor, exists: Tensor) -> Tensor:
     """(B, H, Q, K) f1(q_m) times K ** -0.5 and (B, H, N, K) f2(k_{i,1}, ..., k_{i,J_i}) -> (B, H, Q, N)."""
-    # Eq. (7): alpha~^s_{m,i} = softmax_i(f1(q_m) . f2(k_{i,1}, ..., k_{i,J_i}))
+    # Eq. (7): one product a sentence, where Eq. (4) needs one a word
     return sentence_softmax(queries @ sentence_keys.transpose(-1, -2), exists)
 
 
@@ -136,13 +137,13 @@ def approximate_attention(queries: Tensor, sentence_keys: Tensor, exists: Tensor
 
 def sharpen(attention: Tensor, exists: Tensor, temperature: float = 0.5) -> Tensor:
     """A.5, the target of training: saliency at a temperature below 1, which is sparser: (B, H, Q, N) twice."""
-    # Eq. (15): alpha^s_m <- softmax(log(alpha^s_m) / T)
+    # Eq. (15): T = 0.5 squares each share
     return sentence_softmax(logarithm(attention) / temperature, exists)
 
 
 def kl_divergence(exact: Tensor, approximate: Tensor) -> Tensor:
     """KL(exact || approximate) in nats: (..., N) twice -> (...)."""
-    # Eq. (11), summand: sum_i alpha^s_{m,i} log(alpha^s_{m,i} / alpha~^s_{m,i})
+    # Eq. (11), the divergence of one step
     return (exact * (logarithm(exact) - logarithm(approximate))).sum(-1)
 
 
@@ -159,14 +160,15 @@ def kl_loss(
 
     Args:
         is_step: (B, T) bool; exists: (B, N) bool.
-        scale: "paper", or D5: "released", divided by the number of sentences and summed over layers.
+        scale: "paper", or D5: "released", divided by the number of sentences and summed over layers. The paper does
+            not say how layers are joined: here by the mean.
     """
     targets = [sharpen(layer.exact.float(), exists, temperature) for layer in record]  # (B, H, T, N) each
     pairs = zip(targets, record, strict=True)
     divergence = torch.stack([kl_divergence(target, layer.approximate.float()).mean(1) for target, layer in pairs])
     if scale == "released":
         return mean_over_steps(divergence.sum(0) / exists.sum(1, keepdim=True), is_step)
-    # Eq. (11): L_KL = 1/M sum_m KL(alpha^s_m || alpha~^s_m)
+    # Eq. (11): the mean over the M steps
     return mean_over_steps(divergence.mean(0), is_step)
 
 
@@ -179,30 +181,29 @@ def objective(
     gamma: float = 0.1,  # of Eq. (5)
     kl_weight: float = 0.2,  # lambda of Eq. (12), A.5
     temperature: float = 0.5,
-    kl_scale: str = "paper",
 ) -> dict[str, Tensor]:
     """The loss of a training phase, one of PHASES, and its parts, in nats per target step.
 
     Args:
         cross_entropy: L_xent, mean over the target steps.
-        record, is_step, exists, temperature, kl_scale: as in `kl_loss`; "base" reads none of them.
+        record, is_step, exists, temperature: as in `kl_loss`; "base" reads none of them.
     """
     match phase:
         case "base":
             return {"loss": cross_entropy}
         case "sparse":
             sparse = sparsity_loss(record, is_step)
-            # Eq. (5): L_A = L_xent + gamma L_sparse
+            # Eq. (5), L_A
             return {"loss": cross_entropy + gamma * sparse, "xent": cross_entropy, "entropy": sparse}
         case "kl":
-            return {"loss": kl_loss(record, is_step, exists, temperature, kl_scale)}
+            return {"loss": kl_loss(record, is_step, exists, temperature)}
         case "integrated":
-            divergence = kl_loss(record, is_step, exists, temperature, kl_scale)
-            # Eq. (12): L_I = L_xent + lambda L_KL
+            divergence = kl_loss(record, is_step, exists, temperature)
+            # Eq. (12)
             loss = cross_entropy + kl_weight * divergence
+            # Eq. (13): the decoder learns by both: by L_xent under the selection, and by L_KL through its queries.
+            # Eq. (14): theta~ learns by L_KL alone, because the top-r choice passes no gradient of L_xent on.
             # D23: one backward pass gives both gradients, and one step of Adam takes both (the paper: in turns).
-            # Eq. (13): the decoder's gradient is that of L_xent + lambda L_KL.
-            # Eq. (14): theta~'s gradient is that of lambda L_KL: the top-r choice passes none of L_xent on.
             return {"loss": loss, "xent": cross_entropy, "kl": divergence}
     raise ValueError(f"phase is {phase!r}; use one of {', '.join(PHASES)}")
 
@@ -223,28 +224,11 @@ def feature_sums(keys: Tensor, membership: Tensor, phi: str) -> Tensor:
 def model_free_scores(queries: Tensor, sums: Tensor, phi: str) -> Tensor:
     """(B, H, Q, K) queries times K ** -0.5 (released code) and (B, H, N, K) sums -> (B, H, Q, N).
 
-    Without Z_m, which does not change the order.
+    Without Z_m, which does not change the order. Why it works badly, by Appendix D: (i) a sum ranks as the product does
+    only where all factors are in a similar range; (ii) phi(q) phi(k) is far from exp(q k) where values are not positive.
     """
-    # Eq. (16): alpha^s_{m,i} = 1/Z_m sum_j prod_d exp(q_{m,d} k_{i,j,d})
-    # Eq. (17): the sum over d in place of the product: ~ sum_j sum_d exp(q_{m,d} k_{i,j,d})
-    # Eq. (18): a kernel in place of exp: ~ sum_j sum_d phi(q_{m,d}) phi(k_{i,j,d})
-    # Eq. (19): the sum over words moves inside: = phi(q_m) . sum_j phi(k_{i,j})
+    # Eq. (16): the exponential of a dot product is a product over the dimensions d.
+    # Eq. (17): a sum over d takes its place: reason (i).
+    # Eq. (18): phi(q) phi(k) takes the place of exp(q k): reason (ii).
+    # Eq. (19): now the sum over a sentence's words does not depend on the query, and is made once.
     return PHI[phi](queries) @ sums.transpose(-1, -2)
-
-
-# Beyond the paper: the mean key of each sentence, without training
-
-
-def sentence_means(vectors: Tensor, membership: Tensor) -> Tensor:
-    """Mean over the words of each sentence: (B, S, D) and (B, S, N) -> (B, N, D), 0 for one that does not exist."""
-    belongs = membership.transpose(1, 2)
-    return belongs / belongs.sum(-1, keepdim=True).clamp_min(1) @ vectors
-
-
-def mean_key_attention(queries: Tensor, means: Tensor, membership: Tensor, exists: Tensor) -> Tensor:
-    """Saliency as if all words of a sentence had its mean key: (B, H, Q, K) and (B, H, N, K) -> (B, H, Q, N).
-
-    By Jensen's inequality sum_j exp(q . k_j) >= J exp(q . mean_j k_j), with equality where all q . k_j are equal.
-    """
-    log_words = membership.sum(1).clamp_min(1).log()[:, None, None]  # (B, 1, 1, N)
-    return sentence_softmax(queries @ means.transpose(-1, -2) + log_words, exists)

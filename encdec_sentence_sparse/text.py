@@ -3,7 +3,7 @@
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import count, repeat
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -41,10 +41,10 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenize
 class Item(NamedTuple):
     """A document, and its summary in training, as token ids."""
 
-    ids: list[int]  # (S,) special tokens included
-    sentence_ids: list[int]  # (S,) 0, 1, ... without gaps
+    ids: array  # (S,) special tokens included
+    sentence_ids: array  # (S,) 0, 1, ... without gaps
     was_cut: bool
-    target: list[int] = []  # (T,)
+    target: array = array("i")  # (T,)
 
 
 class Batch(NamedTuple):
@@ -61,38 +61,8 @@ class Batch(NamedTuple):
         return {"input_ids": self.ids, "attention_mask": self.attention_mask, "sentence_ids": self.sentence_ids}
 
     def to(self, device: torch.device) -> "Batch":
+        """The batch on a device."""
         return Batch(*(tensor.to(device) for tensor in self))
-
-
-class Rows:
-    """Lists of numbers in one flat array: 2 or 4 bytes a number, where a list takes 36. `rows[i]` is a list again."""
-
-    def __init__(self, kind: str):  # of `array`: "i" is 4 bytes, "H" 2, "b" 1
-        self.flat, self.ends = array(kind), array("q", [0])
-
-    def append(self, row: Sequence[int]) -> None:
-        self.flat.extend(row)
-        self.ends.append(len(self.flat))
-
-    def __getitem__(self, index: int) -> list[int]:
-        return self.flat[self.ends[index] : self.ends[index + 1]].tolist()
-
-
-class Items:
-    """Documents as token ids, kept flat: 6 bytes a source token. `items[i]` is an Item."""
-
-    def __init__(self):
-        self.ids, self.sentence_ids, self.was_cut, self.target = Rows("i"), Rows("H"), array("b"), Rows("i")
-
-    def append(self, item: Item) -> None:
-        for column, value in zip(vars(self).values(), item, strict=True):
-            column.append(value)
-
-    def __len__(self) -> int:
-        return len(self.was_cut)
-
-    def __getitem__(self, index: int) -> Item:
-        return Item(*(column[index] for column in vars(self).values()))
 
 
 def encode(
@@ -114,25 +84,26 @@ def encode_all(
     rule: str = "given",
     summaries: Sequence[str] | None = None,
     max_summary: int = 0,
-) -> Items:
+) -> list[Item]:
     """`encode` of many documents, with their summaries in at most `max_summary` tokens; a thousand at a time."""
     if rule not in RULES:
         raise ValueError(f"sentences is {rule!r}; use one of {', '.join(RULES)}")
     if rule == "given" and any(isinstance(document, str) for document in documents):
         raise ValueError("the document is one string: give a list of its sentences, or the rule 'nltk'")
-    items = Items()
+    items = []
     for start in tqdm(range(0, len(documents), 1000), desc="tokenising", disable=None, leave=False):
-        part = slice(start, start + 1000)
-        texts = [text if isinstance(text, str) else " ".join(text) for text in documents[part]]
-        sources = tokenize(tokenizer, texts, max_length)
-        targets = tokenize(tokenizer, summaries[part], max_summary) if summaries else repeat(None)
-        for sentences, text, source, target in zip(documents[part], texts, sources, targets, strict=False):
+        part = documents[start : start + 1000]
+        texts = [document if isinstance(document, str) else " ".join(document) for document in part]
+        for document, text, source in zip(part, texts, tokenize(tokenizer, texts, max_length), strict=True):
             if all(source.is_special):
                 raise ValueError(f"no token in the document {text[:40]!r}: leave it out")
-            spans = given_spans(sentences) if rule == "given" else punkt_spans(text)
-            sentence_ids = token_sentence_ids(source.offsets, spans, source.is_special)
-            items.append(Item(source.ids, sentence_ids, source.was_cut, target.ids if target else []))
-    return items
+            spans = given_spans(document) if rule == "given" else punkt_spans(text)
+            sentence_ids = array("i", token_sentence_ids(source.offsets, spans, source.is_special))
+            items.append(Item(array("i", source.ids), sentence_ids, source.was_cut))
+    if not summaries:
+        return items
+    targets = tokenize(tokenizer, summaries, max_summary)
+    return [item._replace(target=array("i", target.ids)) for item, target in zip(items, targets, strict=True)]
 
 
 class Tokens(NamedTuple):
@@ -173,15 +144,12 @@ class Batches:
 
 def collate(items: Sequence[Item], padding: int) -> Batch:
     """Items as one batch; `padding` is the id of <pad>."""
-    return Batch(
-        pad([item.ids for item in items], padding),
-        pad([[1] * len(item.ids) for item in items], 0),
-        pad([item.sentence_ids for item in items], -1),
-        pad([item.target for item in items], -100),
-    )
 
+    def pad(rows: Iterable[Sequence[int]], value: int) -> Tensor:
+        tensors = [torch.tensor(row, dtype=torch.long) for row in rows]
+        return pad_sequence(tensors, batch_first=True, padding_value=value)
 
-def pad(rows: Sequence[Sequence[int]], value: int) -> Tensor:
-    """(B, longest), padded on the right."""
-    tensors = [torch.tensor(row, dtype=torch.long) for row in rows]
-    return pad_sequence(tensors, batch_first=True, padding_value=value)
+    ids = pad((item.ids for item in items), padding)
+    attention_mask = pad(([1] * len(item.ids) for item in items), 0)
+    sentence_ids = pad((item.sentence_ids for item in items), -1)
+    return Batch(ids, attention_mask, sentence_ids, pad((item.target for item in items), -100))

@@ -1,11 +1,11 @@
 """Train a summariser, make its attention sparse, and teach it to choose sentences.
 
-python -m encdec_sentence_sparse.train --task base --out runs/base
-python -m encdec_sentence_sparse.train --task sparse --out runs/sparse --init runs/base --steps 300
+python -m encdec_sentence_sparse.train --task base --out runs/base --model facebook/bart-base --data FOLDER
 python -m encdec_sentence_sparse.train --task kl --out runs/kl --init runs/base --steps 500
 python -m encdec_sentence_sparse.train --task integrated --out runs/apx --init runs/kl --select approx
+python -m encdec_sentence_sparse.train --task sparse --out runs/sparse --init runs/base --steps 300
 
-The paper's chain: KL-only on a fine-tuned BART, then integrated with all of its values (LoBART is trained before: D24).
+The paper's chain: KL-only on a fine-tuned BART, then integrated with all of its values.
 
 python -m encdec_sentence_sparse.train --preset paper --out runs/kl
 python -m encdec_sentence_sparse.train --preset paper-integrated --init runs/kl --out runs/apx
@@ -14,11 +14,11 @@ python -m encdec_sentence_sparse.train --preset paper-integrated --init runs/kl 
 import math
 import sys
 from collections.abc import Sequence
-from functools import partial
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from tqdm import tqdm
@@ -26,65 +26,99 @@ from tqdm import tqdm
 try:
     from shared.data import load
 except ModuleNotFoundError:
-    sys.exit("error: the commands need the repository's folder `shared` beside this package")
-from shared.run import check, check_folder, load_weights, one_line_errors, parse, share, training
+    where = "at the top of the import path (beside the outermost package)"
+    sys.exit(f"error: the commands need the repository's folder `shared` {where}")
+from shared.run import (
+    RunFolder,
+    check,
+    check_folder,
+    exchanged,
+    load_weights,
+    new_accelerator,
+    one_line_errors,
+    parse,
+    says_it_reads,
+    training,
+)
 
 from .config import PRESETS, TrainConfig, choose_selection, learning_rate
-from .loading import Run, begin, load_run
-from .model import SentenceSparseBart, freeze
-from .selection import Selection, objective, top_r
+from .selection import FULL, Selection, objective, top_r
 from .sentences import sentences_of
-from .text import Batch, Batches, Item, Items, collate
+
+if TYPE_CHECKING:  # importing BART takes as long as torch: --help and a wrong flag answer without it
+    from accelerate import Accelerator
+
+    from .loading import Run
+    from .text import Batch, Item
+
+FEW = 20_000  # documents, below which a BART from scratch hardly learns to read
 
 
-def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
-    """Train and write the run folder `out`; `resume` goes on after the last checkpoint, to the same bits.
+class Setup(NamedTuple):
+    """What the loop works with."""
 
-    ValueError for bad values or data, a folder that cannot be used, a loss that is not finite; nothing is lost.
-    """
-    from accelerate import Accelerator, DataLoaderConfiguration  # here, for --help answers without it
+    accelerator: "Accelerator"
+    run: "Run"  # its model is the plain one
+    model: nn.Module  # the same one, as accelerate wraps it
+    optimizer: torch.optim.Optimizer
+    loader: DataLoader
+    validation: "list[Item]"
+    epoch: int  # updates
+    folder: AbstractContextManager[RunFolder]  # locks the run folder, loads its last checkpoint
+
+
+def start(config: TrainConfig, out: Path, resume: bool, **model_class: type) -> Setup:
+    """Set up all that `train` needs; ValueError for bad values or data, or a folder that cannot be used."""
     from accelerate.utils import set_seed
 
+    from . import loading
+    from .model import freeze
+    from .text import Batches
+
     check(config)
-    out, begun = Path(out), check_folder(Path(out), resume)
-    accelerator = Accelerator(
-        mixed_precision=config.mixed_precision,
-        gradient_accumulation_steps=config.accumulate,
-        cpu=not torch.accelerator.is_available(),  # or several processes would each believe to be alone
-        dataloader_config=DataLoaderConfiguration(even_batches=False),
-    )
+    begun, accelerator = check_folder(out, resume), new_accelerator(config)
     set_seed(config.seed)
-    data = {"training": load(config.data, "train", config.examples or None)}
-    data["validation"] = load(config.data, "validation")
-    run = load_run(out) if begun else begin(config, data["training"])
+    data = {"training": load(config.data, "train"), "validation": load(config.data, "validation")}
+    say_if_few(config, len(data["training"]))
+    new = lambda: loading.begin(config, data["training"], **model_class)  # noqa: E731
+    run = loading.load_run(out, **model_class) if begun else new()
     freeze(run.model, config.task)
     set_seed(config.seed, device_specific=True)  # each process draws its own dropout
-    items, validation = share(accelerator, run.encode(data["training"])), run.encode(data["validation"])
-    batches = Batches([len(item.ids) for item in items], config.batch_size, config.seed)
-    join = partial(collate, padding=run.tokenizer.pad_token_id)
+    items, validation = run.encode(data["training"]), run.encode(data["validation"])
     # The loader's own generator, or starting it would draw from the one that dropout draws from.
-    loader = DataLoader(items, batch_sampler=batches, collate_fn=join, generator=torch.Generator())
+    batches, generator = Batches([len(item.ids) for item in items], config.batch_size, config.seed), torch.Generator()
+    loader = DataLoader(items, batch_sampler=batches, collate_fn=run.collate, generator=generator)
     learning = [parameter for parameter in run.model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.Adam(learning, lr=0.0, betas=(0.9, 0.999), eps=1e-8)  # A.3; released code
     model, optimizer, loader = accelerator.prepare(run.model, optimizer, loader)
     epoch = -(-batches.per_epoch // (config.accumulate * accelerator.num_processes))
-    save_every, mix_steps = config.save_every or epoch, config.mix_steps or epoch
-    counts = {"step": 0, "examples": len(items), "sources_cut": sum(items.was_cut)}
-    start = training(accelerator, out, config, run.write_files, begun, data, counts, best=None, without_gain=0)
-    del data  # the token ids are all that is needed
-    with start as folder, tqdm(total=config.steps, disable=None if accelerator.is_main_process else True) as bar:
-        progress = folder.progress
-        bar.update(progress["step"])
-        stream = iter(accelerator.skip_first_batches(loader, progress["step"] * config.accumulate))
-        for step in range(progress["step"], config.steps):
-            if config.patience and progress["without_gain"] >= config.patience:
+    first = {"step": 0, "examples": len(items), "sources_cut": sum(item.was_cut for item in items)}
+    folder = training(accelerator, out, config, run.write_files, begun, data, first, best=None, without_gain=0)
+    return Setup(accelerator, run, model, optimizer, loader, validation, epoch, folder)
+
+
+def train(config: TrainConfig, out: str | Path, resume: bool = False, **model_class: type) -> None:
+    """Train and write the run folder `out`; `resume` goes on after the last checkpoint, to the same bits.
+
+    Args:
+        model_class: in place of SentenceSparseBart, as in `loading.begin`.
+    Raises:
+        ValueError: what `start` refuses, a loss that is not finite; nothing is lost.
+    """
+    setup = start(config, Path(out), resume, **model_class)
+    accelerator, run, model, optimizer, loader, validation, epoch, locked = setup
+    with locked as folder, progress_bar(accelerator, folder, config) as bar:
+        done = folder.progress["step"]
+        batches = iter(accelerator.skip_first_batches(loader, done * config.accumulate))
+        for step in range(done, config.steps):
+            if config.patience and folder.progress["without_gain"] >= config.patience:
                 break
+            model.train()  # D14: dropout is on in frozen parts, too (released code)
+            selection = choose_selection(config, step, config.mix_steps or epoch)
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(step, config)
-            model.train()  # D14: dropout is on in frozen parts, too (released code)
-            selection = choose_selection(config, step, mix_steps)
             for _ in range(config.accumulate):
-                batch = next(stream)
+                batch = next(batches)
                 with accelerator.accumulate(model):
                     # D18: Eq. (5), (11) or (12), mean over the target tokens of a micro-batch.
                     losses = batch_losses(model, batch, config, selection)
@@ -96,69 +130,105 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
             row = {"step": step + 1} | {name: loss.item() for name, loss in losses.items()}
             bar.update()
             bar.set_postfix(loss=f"{row['loss']:.3f}", refresh=False)
-            if is_checkpoint := row["step"] % save_every == 0 or row["step"] == config.steps:
+            if is_checkpoint := row["step"] % (config.save_every or epoch) == 0 or row["step"] == config.steps:
                 row |= validation_losses(run, validation)
             if bad := [name for name, value in row.items() if not math.isfinite(value)]:
                 raise ValueError(f"{bad[0]} is {row[bad[0]]} at step {row['step']}; {out} keeps its last checkpoint")
             if is_checkpoint:
-                if is_better := progress["best"] is None or row["validation_loss"] < progress["best"]:
-                    progress["best"] = row["validation_loss"]
-                progress["without_gain"] = 0 if is_better else progress["without_gain"] + 1
-                if config.patience and is_better:
-                    folder.write("best.safetensors", partial(write_weights, run.model))
+                keep_best(folder, run, row["validation_loss"])
                 folder.save_checkpoint(row)
         if config.patience:
             load_weights(run.model, out, "best.safetensors")
-        folder.write("model/model.safetensors", partial(write_weights, run.model))
+        folder.write("model/model.safetensors", run.write_weights)
     if accelerator.is_main_process:
-        if counts["sources_cut"]:
-            print(f"{counts['sources_cut']} of {len(items)} documents were cut to --max-source {config.max_source}")
-        print(f"{out}: {progress['step']} steps, best validation loss {progress['best']:.3f}")
-        print(what_was_learned(run, validation))
-        print(f"next: python -m {__package__}.evaluate {out}")
+        report(run, validation, folder)
 
 
-def batch_losses(model: nn.Module, batch: Batch, config: TrainConfig, selection: Selection) -> dict[str, Tensor]:
+def say_if_few(config: TrainConfig, documents: int) -> None:
+    """Say where a training from scratch has few documents to learn from."""
+    if documents < FEW and not (config.init or config.model or config.data.startswith("toy")):
+        print(f"{documents} documents are few to learn from scratch: begin with a BART, --model facebook/bart-base")
+
+
+def progress_bar(accelerator: "Accelerator", folder: RunFolder, config: TrainConfig) -> tqdm:
+    """One bar for all processes, that begins where the run goes on."""
+    hidden = None if accelerator.is_main_process else True  # None: where there is no terminal
+    return tqdm(total=config.steps, initial=folder.progress["step"], disable=hidden)
+
+
+def batch_losses(
+    model: nn.Module, batch: "Batch", config: TrainConfig, selection: Selection = FULL
+) -> dict[str, Tensor]:
     """The loss of a batch and its parts, see `selection.objective`."""
     record = None if config.task == "base" else []
     output = model(**batch.source(), labels=batch.labels, selection=selection, record=record)
     exists = sentences_of(batch.sentence_ids, batch.attention_mask).exists
-    options = {name: getattr(config, name) for name in ("gamma", "kl_weight", "kl_scale")}
-    return objective(config.task, output.loss, record, batch.labels != -100, exists, **options)
+    is_step = batch.labels != -100
+    return objective(config.task, output.loss, record, is_step, exists, config.gamma, config.kl_weight)
 
 
 @torch.no_grad()
-def validation_losses(run: Run, items: Items | Sequence[Item]) -> dict[str, float]:
+def validation_losses(run: "Run", items: "Sequence[Item]") -> dict[str, float]:
     """Mean over target tokens of the losses, in eval mode; every process computes all of it."""
     run.model.eval()
     selection = choose_selection(run.config, 1, 1)  # that of the end, where mix is approx
     by_length, totals = sorted(items, key=lambda item: len(item.ids)), {}
     tokens = sum(len(item.target) for item in items)
-    for start in range(0, len(items), run.config.batch_size):
-        batch = run.collate(by_length[start : start + run.config.batch_size])
+    for first in range(0, len(items), run.config.batch_size):
+        batch = run.collate(by_length[first : first + run.config.batch_size])
         share = (batch.labels != -100).sum().item() / tokens
         for name, loss in batch_losses(run.model, batch, run.config, selection).items():
             totals[f"validation_{name}"] = totals.get(f"validation_{name}", 0.0) + loss.item() * share
     return totals
 
 
-def what_was_learned(run: Run, items: Items) -> str:
-    """One line: does the summariser read its documents, does the map know more than to take the first sentences?"""
-    some, r = [items[i] for i in range(min(len(items), 200))], run.config.r
-    if run.config.task in ("base", "sparse"):
-        others = [item._replace(target=other.target) for item, other in zip(some, [*some[1:], some[0]], strict=True)]
-        name = "validation_loss" if run.config.task == "base" else "validation_xent"
-        own, shuffled = (validation_losses(run, part)[name] for part in (some, others))
-        warning = ": IT DOES NOT READ ITS DOCUMENTS; train longer or on more" if shuffled < own + 0.05 else ""
-        return f"validation loss {own:.3f}; with the documents shuffled {shuffled:.3f}{warning}"
-    best, learned, first = attention_held(run, some)
+def keep_best(folder: RunFolder, run: "Run", loss: float) -> None:
+    """Count the validations since the best one, whose weights --patience keeps."""
+    progress = folder.progress
+    if progress["best"] is not None and loss >= progress["best"]:
+        progress["without_gain"] += 1
+        return
+    progress |= {"best": loss, "without_gain": 0}
+    if run.config.patience:
+        folder.write("best.safetensors", run.write_weights)
+
+
+def report(run: "Run", validation: "list[Item]", folder: RunFolder) -> None:
+    """Say what came out, what was learned, and what to do next."""
+    out, (first, *_), config = folder.path, folder.progress["log"], run.config
+    if first["sources_cut"]:
+        print(f"{first['sources_cut']} of {first['examples']} documents were cut to --max-source {config.max_source}")
+    print(f"{out}: {folder.progress['step']} steps, best validation loss {folder.progress['best']:.3f}")
+    reads = reads_its_documents if config.task in ("base", "sparse") else map_knows_more
+    print(reads(run, validation[:200]))
+    to_do = f"train --task kl --init {out} --out {out}-kl   # trains a map that chooses sentences"
+    if config.task != "base":
+        to_do = f"predict {out} --data {config.data} --split test"
+    print(f"next: python -m {__package__}.{to_do}")
+
+
+def reads_its_documents(run: "Run", items: "list[Item]") -> str:
+    """The loss with each summary's own document and with that of another one; a warning where they hardly differ."""
+    name = "validation_loss" if run.config.task == "base" else "validation_xent"
+    own = validation_losses(run, items)[name]
+    swapped = exchanged(items, lambda item, other: other._replace(target=item.target))
+    if swapped is None:
+        return f"validation loss {own:.3f}"
+    foreign = validation_losses(run, swapped)[name]
+    verdict = says_it_reads(own, foreign)
+    return f"validation loss {own:.3f}; with the documents exchanged {foreign:.3f}" + (verdict and f"\n{verdict}")
+
+
+def map_knows_more(run: "Run", items: "list[Item]") -> str:
+    """How much attention the map's sentences hold; a warning where the first ones hold as much."""
+    (best, learned, first), r = attention_held(run, items), run.config.r
     warning = ": IT KNOWS NO MORE THAN TO TAKE THE FIRST; train longer" if learned < first + 0.01 < best else ""
     shares = f"the best {r} sentences hold {best:.3f} of the attention, the first {first:.3f}, the map's {learned:.3f}"
     return shares + warning
 
 
 @torch.no_grad()
-def attention_held(run: Run, items: Sequence[Item]) -> list[float]:
+def attention_held(run: "Run", items: "Sequence[Item]") -> list[float]:
     """Share of the saliency that the best r sentences hold, the map's r and the first r; mean over layers and steps."""
     run.model.eval()
     sums, steps = [0.0] * 3, 0
@@ -174,13 +244,6 @@ def attention_held(run: Run, items: Sequence[Item]) -> list[float]:
                 held = (exact * top_r(scores, exists, run.config.r)).sum(-1)  # (B, T)
                 sums[i] += held[is_step].sum().item()
     return [total / steps for total in sums]
-
-
-def write_weights(model: SentenceSparseBart, path: Path) -> None:
-    """The weights as transformers writes them: what is tied stands once."""
-    tied = getattr(model, "all_tied_weights_keys", {})
-    tensors = {name: tensor.contiguous() for name, tensor in model.state_dict().items() if name not in tied}
-    save_file(tensors, path, {"format": "pt"})
 
 
 @one_line_errors
