@@ -22,6 +22,7 @@ from .selection import (
 )
 from .sentences import Sentences
 
+
 def word_attention(queries: Tensor, keys: Tensor, keep: Tensor) -> Tensor:
     """Attention to the words that are kept: the softmax of Eq. (2) and Eq. (3).
 

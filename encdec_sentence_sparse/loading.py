@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import torch
 from safetensors.torch import save_file
-from transformers import AutoTokenizer, BartConfig, BartForConditionalGeneration, GenerationConfig
+from transformers import AutoTokenizer, BartConfig, GenerationConfig
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from shared import pretrained
@@ -53,7 +53,6 @@ class Run(NamedTuple):
 
 def load_run(folder: str | Path, model_class: type[SentenceSparseBart] = SentenceSparseBart) -> Run:
     """Read a run, in eval mode; of one in training the last checkpoint. ValueError: no run, or a damaged one."""
-    pretrained.quiet()
     config, folder = read_config(folder, TrainConfig), Path(folder)
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer", trust_remote_code=False)
@@ -62,6 +61,7 @@ def load_run(folder: str | Path, model_class: type[SentenceSparseBart] = Sentenc
     except Exception as error:  # transformers raises a dozen unrelated types
         raise ValueError(f"{folder}: tokenizer/ or model/*.json is missing or cut off ({str(error)[:200]})") from None
     load_weights(model, folder, "model/model.safetensors")
+    pretrained.generation(model, config.max_target)
     return Run(config, model.eval(), tokenizer)
 
 
@@ -69,10 +69,11 @@ def load_run_or_bart(name: str, sentences: str = "given") -> Run:
     """`load_run` of a run folder; else a BART of transformers, which reads as many tokens as it can."""
     if Path(name, "config.json").is_file() and Path(name, "model").is_dir():
         return load_run(name)
-    bart, tokenizer = pretrained.load("bart", name)
-    positions = bart.config.max_position_embeddings
+    model, tokenizer = pretrained.load("bart", name, model_class=SentenceSparseBart)
+    positions = model.config.max_position_embeddings
     config = TrainConfig(data="", model=name, sentences=sentences, max_source=positions)
-    return Run(config, SentenceSparseBart.take_over(bart), tokenizer)
+    pretrained.generation(model, config.max_target)
+    return Run(config, model, tokenizer)
 
 
 def begin(
@@ -85,34 +86,36 @@ def begin(
             if getattr(config, name) != getattr(base, name):
                 flag = "--" + name.replace("_", "-")
                 raise ValueError(f"{flag}: {config.init} has {getattr(base, name)!r}, leave it out")
+    elif config.model:
+        model, tokenizer = pretrained.load("bart", config.model, model_class=model_class)
+        pretrained.generation(model, config.max_target)
     else:
         texts = (text for example in examples for text in (example.source, example.target))
-        bart, tokenizer = pretrained.load("bart", config.model) if config.model else new_bart(config, texts)
-        model = model_class.take_over(bart)
-        pretrained.generation(model, config.max_target)
+        model, tokenizer = new_bart(config, texts, model_class)
     torch.manual_seed(config.seed)  # the approximator's start does not depend on how the model was read
     if config.task == "kl" and getattr(model.config, "sentence_encoder", None) != config.sentence_encoder:
         add_approximator(model, config.sentence_encoder)
     if config.task == "integrated" and model.sentence_encoder is None:
         raise ValueError("--task integrated needs an approximator: give --init a run of --task kl")
-    check_lengths(config, model)
     return Run(config, model, tokenizer)
 
 
-def check_lengths(config: TrainConfig, model: SentenceSparseBart) -> None:
+def check_lengths(run: Run) -> None:
     """ValueError where documents or summaries are longer than the model has positions."""
-    positions = model.get_encoder().max_source_positions, model.get_decoder().max_target_positions
+    positions = run.model.get_encoder().max_source_positions, run.model.get_decoder().max_target_positions
     for name, most in zip(("max_source", "max_target"), positions, strict=True):
-        if (length := getattr(config, name)) > most:
+        if (length := getattr(run.config, name)) > most:
             raise ValueError(f"--{name.replace('_', '-')} is {length}, the model has {most} positions: lower it")
 
 
-def new_bart(config: TrainConfig, texts: Iterable[str]) -> tuple[BartForConditionalGeneration, Tokenizer]:
+def new_bart(
+    config: TrainConfig, texts: Iterable[str], model_class: type[SentenceSparseBart]
+) -> tuple[SentenceSparseBart, Tokenizer]:
     """A small BART with random weights, and a tokenizer made from the texts."""
     tokenizer, positions = train_tokenizer(texts, config.vocabulary), max(config.max_source, config.max_target)
     sizes = (len(tokenizer), config.width, config.feed_forward, HEADS, LAYERS, positions)
     dropout = dict(dropout=config.dropout, attention_dropout=config.dropout)
     # BART's own init_std of 0.02 is for large widths: here attention would stay flat for long.
-    bart = BartForConditionalGeneration(bart_config(*sizes, init_std=config.width**-0.5, **dropout))
-    bart.generation_config.update(num_beams=4, max_length=min(128, positions))
-    return bart, tokenizer
+    model = model_class(bart_config(*sizes, init_std=config.width**-0.5, **dropout))
+    pretrained.generation(model, min(128, positions), num_beams=4)
+    return model, tokenizer

@@ -34,14 +34,6 @@ class SentenceSparseBart(BartForConditionalGeneration):
         if getattr(config, "sentence_encoder", None):
             add_approximator(self, config.sentence_encoder)
 
-    @classmethod
-    def take_over(cls, bart: BartForConditionalGeneration) -> "SentenceSparseBart":
-        """A model with the weights and the generation settings of a BART; D2: all biases come along."""
-        model = cls(bart.config)
-        model.load_state_dict(bart.state_dict())
-        model.generation_config = bart.generation_config
-        return model.eval()
-
     @property
     def attentions(self) -> list[FastAttention]:
         """Encoder-decoder attention, layer by layer."""

@@ -21,6 +21,7 @@ try:
 except ModuleNotFoundError:
     where = "at the top of the import path (beside the outermost package)"
     sys.exit(f"error: the commands need the repository's folder `shared` {where}")
+from shared import pretrained
 from shared.run import find_device, one_line_errors, read_flags
 from shared.score import system_name, write_outputs
 
@@ -86,16 +87,9 @@ class Output(NamedTuple):
 
 @torch.inference_mode()
 def decode(
-    run: "Run", examples: Sequence[Example], selection: Selection = FULL, batch_size: int = 8, **generation
+    run: "Run", examples: Sequence[Example], selection: Selection = FULL, batch_size: int = 8
 ) -> Iterator[Output]:
-    """Decode documents in their order, in batches of similar length.
-
-    Args:
-        generation: settings of `generate` in place of the model's own, which stay changed.
-    """
-    from shared.pretrained import generation as settle
-
-    settle(run.model, run.config.max_target, **generation)
+    """Decode documents in their order, in batches of similar length, by the model's `generation_config`."""
     for start in range(0, len(examples), WINDOW * batch_size):
         items = run.encode(examples[start : start + WINDOW * batch_size])
         by_length, outputs = sorted(range(len(items)), key=lambda i: len(items[i].ids)), {}
@@ -144,9 +138,10 @@ def main(arguments: Sequence[str] | None = None, load: Callable | None = None) -
 
     run = (load or load_run_or_bart)(options.run, options.sentences)
     run.model.to(find_device(options.device))
+    pretrained.generation(run.model, run.config.max_target, **options.generation())
     examples, selection = read(options.files, options.data, options.split, options.limit), choose(run, options)
     documents = [example for example in examples if example.document]  # a blank line in is a blank line out
-    rows = predict(run, documents, selection=selection, batch_size=options.batch_size, **options.generation())
+    rows = predict(run, documents, selection=selection, batch_size=options.batch_size)
     system = options.system or name_system(run, options, selection)
     # D20: ROUGE of rouge-score, R-L over sentences (the paper: pyrouge)
     write_outputs(rows, examples, system=system, seed=run.config.seed, out=options.out, overwrite=options.overwrite)

@@ -224,8 +224,8 @@ def feature_sums(keys: Tensor, membership: Tensor, phi: str) -> Tensor:
 def model_free_scores(queries: Tensor, sums: Tensor, phi: str) -> Tensor:
     """(B, H, Q, K) queries times K ** -0.5 (released code) and (B, H, N, K) sums -> (B, H, Q, N).
 
-    Without Z_m, which does not change the order. Why it works badly, by Appendix D: (i) a sum ranks as the product does
-    only where all factors are in a similar range; (ii) phi(q) phi(k) is far from exp(q k) where values are not positive.
+    Without Z_m, which does not change the order. Why it works badly (Appendix D): (i) a sum ranks as the product does
+    only where all factors are in a similar range; (ii) phi(q) phi(k) is far from exp(q k) for values below zero.
     """
     # Eq. (16): the exponential of a dot product is a product over the dimensions d.
     # Eq. (17): a sum over d takes its place: reason (i).

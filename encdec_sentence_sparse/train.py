@@ -67,8 +67,12 @@ class Setup(NamedTuple):
     folder: AbstractContextManager[RunFolder]  # locks the run folder, loads its last checkpoint
 
 
-def start(config: TrainConfig, out: Path, resume: bool, **model_class: type) -> Setup:
-    """Set up all that `train` needs; ValueError for bad values or data, or a folder that cannot be used."""
+def start(config: TrainConfig, out: Path, resume: bool, begin=None, load_run=None) -> Setup:
+    """Set up all that `train` needs; ValueError for bad values or data, or a folder that cannot be used.
+
+    Args:
+        begin, load_run: in place of those of loading.py, what makes a new run, and reads one (experiments/lobart.py).
+    """
     from accelerate.utils import set_seed
 
     from . import loading
@@ -80,8 +84,9 @@ def start(config: TrainConfig, out: Path, resume: bool, **model_class: type) -> 
     set_seed(config.seed)
     data = {"training": load(config.data, "train"), "validation": load(config.data, "validation")}
     say_if_few(config, len(data["training"]))
-    new = lambda: loading.begin(config, data["training"], **model_class)  # noqa: E731
-    run = loading.load_run(out, **model_class) if begun else new()
+    load_run, begin = load_run or loading.load_run, begin or loading.begin
+    run = load_run(out) if begun else begin(config, data["training"])
+    loading.check_lengths(run)
     freeze(run.model, config.task)
     set_seed(config.seed, device_specific=True)  # each process draws its own dropout
     items, validation = run.encode(data["training"]), run.encode(data["validation"])
@@ -97,15 +102,15 @@ def start(config: TrainConfig, out: Path, resume: bool, **model_class: type) -> 
     return Setup(accelerator, run, model, optimizer, loader, validation, epoch, folder)
 
 
-def train(config: TrainConfig, out: str | Path, resume: bool = False, **model_class: type) -> None:
+def train(config: TrainConfig, out: str | Path, resume: bool = False, **hooks) -> None:
     """Train and write the run folder `out`; `resume` goes on after the last checkpoint, to the same bits.
 
     Args:
-        model_class: in place of SentenceSparseBart, as in `loading.begin`.
+        hooks: begin, load_run, as in `start`.
     Raises:
         ValueError: what `start` refuses, a loss that is not finite; nothing is lost.
     """
-    setup = start(config, Path(out), resume, **model_class)
+    setup = start(config, Path(out), resume, **hooks)
     accelerator, run, model, optimizer, loader, validation, epoch, locked = setup
     with locked as folder, progress_bar(accelerator, folder, config) as bar:
         done = folder.progress["step"]

@@ -6,8 +6,9 @@ Random weights of BART's sizes, documents of the lengths of Table 4 (CNN/DailyMa
 
     generate       BART in `generate` as it is
     shared         ours, mode "full": one copy of keys and values per source, the beams as queries to it
-    MODE rR        ours with selection of R sentences: the learned query map (approx, with each sentence encoder; gru is
-                   the paper's own system) or the mean key of each sentence (mean_key)
+    approx         ours with a selection of R sentences by the learned map, with each sentence encoder; gru is the
+                   paper's own system
+    mean_key       ours with a selection by the mean key of each sentence
     CTranslate2    its engine of the same BART, where it is installed; it has no local attention
 
 A decode starts from encoder states and makes `--tokens` tokens. "End to end" is a sum of parts that were timed apart:
@@ -16,6 +17,7 @@ round in another order; a number is the median over the rounds, a ratio the medi
 interval (`timing.spread`). On one thread of the CPU seconds are CPU seconds.
 """
 
+import copy
 import tempfile
 from collections.abc import Callable
 from functools import partial
@@ -35,13 +37,15 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from shared.data import open_output, write_csv
 from shared.rouge import table
-from shared.run import one_line_errors
-from shared.timing import find_device, keep_memory, spread, time_rounds
+from shared.run import find_device, one_line_errors
+from shared.timing import spread, time_rounds
 
 from ..approximator import KINDS, SentenceEncoder
 from ..model import SentenceSparseBart, add_approximator, bart_config
 from ..selection import Selection
 from ..sentences import sentences_of
+from .lobart import make_local
+from .mean_key import use_mean_keys
 
 MODELS = {  # vocabulary, width, feed-forward width, heads, layers
     "base": (50265, 768, 3072, 12, 6),
@@ -100,8 +104,10 @@ def make_sides(models: tuple, shape: Shape, sides: tuple[str, ...] = SIDES, thre
     """Encoder, sentence encoders, and a whole decode from encoder states by each side."""
     bart, ours = models
     tokens, sentence_ids = (tensor.to(ours.device) for tensor in make_source(shape))
-    encoder = SentenceSparseBart(config_of(shape.model, attention_window=1024 if shape.length > 1024 else None))
-    parts: dict[str, Callable] = {"encoder": partial(encoder.get_encoder().to(ours.device).eval(), input_ids=tokens)}
+    encoder = BartForConditionalGeneration(config_of(shape.model)).to(ours.device).eval()
+    if shape.length > 1024:
+        make_local(encoder)
+    parts: dict[str, Callable] = {"encoder": partial(encoder.get_encoder(), input_ids=tokens)}
     states = parts["encoder"]()[0]
     sentences = sentences_of(sentence_ids, torch.ones_like(tokens), states.dtype)
     for kind in KINDS:
@@ -116,9 +122,11 @@ def make_sides(models: tuple, shape: Shape, sides: tuple[str, ...] = SIDES, thre
     if "generate" in sides:
         parts["generate"] = partial(decode, bart)
     parts["shared"] = partial(decode, ours, sentence_ids=sentence_ids)
-    for mode in ("approx", "mean_key"):
-        if mode in sides:
-            parts[mode] = partial(decode, ours, sentence_ids=sentence_ids, selection=Selection(mode, shape.r))
+    selected = dict(sentence_ids=sentence_ids, selection=Selection("approx", shape.r))
+    if "approx" in sides:
+        parts["approx"] = partial(decode, ours, **selected)
+    if "mean_key" in sides:
+        parts["mean_key"] = partial(decode, use_mean_keys(copy.deepcopy(ours)), **selected)
     if "CTranslate2" in sides and ours.device.type == "cpu":
         try:
             parts["CTranslate2"] = partial(by_ctranslate2, make_translator(shape.model, threads), tokens, shape)
@@ -166,7 +174,6 @@ def main(
     overwrite: bool = False,
 ) -> None:
     """Time all sides, print a table, write it as CSV."""
-    keep_memory()
     transformers.logging.disable_progress_bar()  # of the engine's conversion
     torch.set_num_threads(threads)
     torch.manual_seed(0)

@@ -17,32 +17,43 @@ from torch.nn import functional as F
 from shared.data import Example, load
 from shared.score import system_name
 
-from ..evaluate import selections_of
 from ..loading import Run, load_run
 from ..selection import Selection
+from .mean_key import use_mean_keys
 
 
 @torch.inference_mode()
 def cross_entropies(
-    run: Run, examples: Sequence[Example], selections: dict[str, Selection], batch_size: int = 32
-) -> Iterator[tuple[str, str, float]]:
-    """Name of the selection, the document's id, and the mean over its target tokens."""
+    run: Run, examples: Sequence[Example], selection: Selection, batch_size: int = 32
+) -> Iterator[tuple[str, float]]:
+    """Of each document the id, and the mean over its target tokens."""
     items = run.encode(examples)
     for start in range(0, len(items), batch_size):
         places = range(start, min(start + batch_size, len(items)))
         batch = run.collate([items[i] for i in places])
-        for name, selection in selections.items():
-            logits = run.model(**batch.source(), labels=batch.labels, selection=selection).logits
-            losses = F.cross_entropy(logits.transpose(1, 2), batch.labels, reduction="none")  # 0 at padding
-            means = losses.sum(1) / (batch.labels != -100).sum(1)
-            yield from ((name, examples[i].id, mean) for i, mean in zip(places, means.tolist(), strict=True))
+        logits = run.model(**batch.source(), labels=batch.labels, selection=selection).logits
+        losses = F.cross_entropy(logits.transpose(1, 2), batch.labels, reduction="none")  # 0 at padding
+        means = losses.sum(1) / (batch.labels != -100).sum(1)
+        yield from ((examples[i].id, mean) for i, mean in zip(places, means.tolist(), strict=True))
+
+
+def systems(run: Run, r: int) -> Iterator[tuple[str, Selection]]:
+    """The choices of sentences that a run is read under, by name; mean keys come last, for they change the run."""
+    yield "full", Selection()
+    if run.model.sentence_encoder:
+        yield f"approx.r{r}", Selection("approx", r)
+        return
+    yield from ((f"{mode}.r{r}", Selection(mode, r)) for mode in ("ideal", "random"))
+    use_mean_keys(run.model)
+    yield f"mean_key.r{r}", Selection("approx", r)
 
 
 if __name__ == "__main__":
     r, split, limit, *paths = sys.argv[1:]
     for path in paths:
         run = load_run(path)
-        system, examples = system_name(Path(path).name, run.config.seed), load(run.config.data, split, int(limit))
-        for name, document, value in cross_entropies(run, examples, selections_of(run, r=[int(r)])):
-            row = {"id": document, "references": [], "system": f"{system}.{name}", "seed": run.config.seed}
-            print(json.dumps(row | {"cross_entropy": value}))
+        name, examples = system_name(Path(path).name, run.config.seed), load(run.config.data, split, int(limit))
+        for system, selection in systems(run, int(r)):
+            for document, value in cross_entropies(run, examples, selection):
+                row = {"id": document, "prediction": "", "references": [], "cross_entropy": value}
+                print(json.dumps(row | {"system": f"{name}.{system}", "seed": run.config.seed}))

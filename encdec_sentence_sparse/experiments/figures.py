@@ -2,8 +2,8 @@
 
 python -m encdec_sentence_sparse.experiments.figures --out figures --scores toy.csv --curves figure_1.csv --map map.json
 
-The scores are what `shared.score` wrote (Figures 2 and 4), curves and map what experiments.measures wrote (1, 5 to 8).
-Figure 3 is a drawing of the model and is not made.
+The scores are what `shared.score` wrote (Figures 2 and 4), curves and map what experiments.measures wrote (1, and like
+5 to 8). Figure 3 is a drawing of the model and is not made.
 """
 
 import csv
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 CURVES = {  # Figure 2: RUN.MODE -> label, colour, the same in all figures
     "base.ideal": ("ideal", "black"),
+    "apx.approx": ("integrated (Int-Apx)", "tab:orange"),
     "kl.approx": ("learned (KL-only)", "tab:blue"),
     "base.mean_key": ("mean key", "tab:green"),
-    "base.model_free-elu": ("model-free", "tab:purple"),
     "base.random": ("random", "tab:red"),
 }
 RED_TO_BLUE = ["tab:red", "tab:orange", "tab:green", "tab:blue", "tab:purple"]
@@ -76,7 +76,7 @@ def draw(axes, lines: dict[tuple[str, str], dict[int, list[float]]], ylabel: str
 
 
 def figure_2(scores: dict[str, list[float]]) -> "Figure":
-    """Figure 2: ROUGE-1 against r at inference, of the base model and the learned map; full attention across."""
+    """Figure 2: ROUGE-1 against r at inference, of base, learned map and integrated training; full attention across."""
     lines = {shown: by_r(scores, system) for system, shown in CURVES.items()}
     figure, axes = one_panel("Figure 2: how many sentences are enough depends on which")
     full, places = np.mean(scores["base.full"]), list(next(iter(lines.values())))
@@ -102,26 +102,27 @@ def figure_4(scores: dict[str, list[float]]) -> "Figure":
 
 def figure_1(curves: Sequence[dict]) -> "Figure":
     """Figure 1: sum of attention weights against the number of retained sentences, of base and sparse-tuned runs."""
-    figure, axes = one_panel("Figure 1: a few sentences hold most of the attention")
+    figure, axes = one_panel("Figure 1: attention is spread over sentences, until a loss makes it sparse")
     names = list(dict.fromkeys(row["run"] for row in curves))
     for place, (name, colour) in enumerate(zip(names, ["black", *RED_TO_BLUE], strict=False)):
         shares = [float(row["share"]) for row in curves if row["run"] == name]
         style = dict(color=colour, linewidth=5 if place == 0 else 1.5, alpha=0.3 if place == 0 else 1)  # none is hidden
         axes.plot(range(1, 1 + len(shares)), shares, label=name, **style)
+        told = name.replace("gamma-", "gamma ") if place else "vanilla (gamma 0)"
+        axes.annotate(told, (2, shares[min(1, len(shares) - 1)]), (8, -12), textcoords="offset points", color=colour)
     axes.set(xlabel="r: the most salient sentences", ylabel="share of the attention\n(mean over layers and steps)")
     axes.set_ylim(0, 1.02)
     axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.legend(loc="lower right")
     return figure
 
 
-def attention_map(shown: dict, title: str) -> "Figure":
-    """Figures 5-8: attention over words (left) and over sentences (right) while a summary is written."""
+def attention_map(shown: dict) -> "Figure":
+    """Like Figures 5-8: attention over words (left) and over sentences (right) while a summary is written."""
     from matplotlib.colors import PowerNorm
     from matplotlib.figure import Figure
 
     figure = Figure((10, 5), layout="constrained")
-    figure.suptitle(title)
+    figure.suptitle("Each step reads a few sentences, and which ones changes from fact to fact")
     left, right = figure.subplots(1, 2)
     scale = PowerNorm(0.5, 0, np.max(shown["exact"]))  # one for both
     texts = [word.replace("Ġ", "") for word in shown["target"]]
@@ -141,7 +142,6 @@ def main(
     scores: Path | None = None,
     curves: Path | None = None,
     map: Path | None = None,
-    title: str = "Figure 5: which sentences each step reads",
 ) -> None:
     """Draw what the files hold into the folder `out`."""
     figures, table = {}, read_scores(scores) if scores else {}
@@ -153,8 +153,7 @@ def main(
         with curves.open(encoding="utf-8", newline="") as file:
             figures["figure_1"] = figure_1(list(csv.DictReader(file)))
     if map:
-        number = re.search(r"\d", title)[0]
-        figures[f"figure_{number}"] = attention_map(json.loads(map.read_text(encoding="utf-8")), title)
+        figures["attention_map"] = attention_map(json.loads(map.read_text(encoding="utf-8")))
     out.mkdir(parents=True, exist_ok=True)
     for name, figure in figures.items():
         figure.savefig(out / f"{name}.png", dpi=150)

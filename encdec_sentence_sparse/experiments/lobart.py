@@ -5,24 +5,24 @@ python -m encdec_sentence_sparse.experiments.lobart train --preset paper-kl --in
 python -m encdec_sentence_sparse.experiments.lobart train --preset paper-integrated --init runs/lobart-kl --out runs/int
 python -m encdec_sentence_sparse.experiments.lobart predict runs/int --data arxiv --split test --out int.jsonl
 
-The flags of `train` and `predict` are those of the package's commands. LoBART is from Manakul and Gales (2021), Long-Span
-Summarization; released code: potsawee/longsum0. It was not run here.
+The flags of `train` and `predict` are those of the package's commands. LoBART is from Manakul and Gales (2021),
+Long-Span Summarization; released code: potsawee/longsum0. It was not run here.
 """
 
 import sys
 from collections.abc import Sequence
-from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import BartConfig, BartForConditionalGeneration
 
+from shared.data import Example
 from shared.run import one_line_errors, parse
 
-from .. import predict
+from .. import loading, predict
 from ..config import PAPER, TrainConfig
-from ..loading import load_run
+from ..loading import Run
 from ..model import SentenceSparseBart
 from ..train import train
 
@@ -103,7 +103,7 @@ def extend_positions(model: BartForConditionalGeneration, positions: int = POSIT
 
 
 class LoBart(SentenceSparseBart):
-    """LoBART with sentence-sparse attention in its decoder."""
+    """LoBART with sentence-sparse attention in its decoder; a BART until `lengthen`, which its config remembers."""
 
     def __init__(self, config: BartConfig):
         super().__init__(config)
@@ -111,17 +111,23 @@ class LoBart(SentenceSparseBart):
             self.lengthen()
 
     def lengthen(self) -> None:
-        """Local attention and more positions; the config remembers it for the next loading."""
+        """Local attention and more positions in the encoder."""
         make_local(self)
         extend_positions(self)
         self.config.is_local = True
 
-    @classmethod
-    def take_over(cls, bart: BartForConditionalGeneration) -> "LoBart":
-        """A LoBART that begins with a BART's weights."""
-        model = super().take_over(bart)
-        model.lengthen()
-        return model
+
+def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
+    """`loading.begin` of a LoBART: a run's, or one whose weights are a BART's."""
+    run = loading.begin(config, examples, LoBart)
+    if not getattr(run.model.config, "is_local", False):
+        run.model.lengthen()
+    return run
+
+
+def load_run(folder: str, sentences: str = "given") -> Run:
+    """`loading.load_run` of a LoBART; its rule for sentences is the run's."""
+    return loading.load_run(folder, LoBart)
 
 
 @one_line_errors
@@ -129,9 +135,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     command, *flags = [*(sys.argv[1:] if arguments is None else arguments), ""]
     match command:
         case "train":
-            train(*parse(flags[:-1], TrainConfig, PRESETS, __doc__), model_class=LoBart)
+            train(*parse(flags[:-1], TrainConfig, PRESETS, __doc__), begin=begin, load_run=load_run)
         case "predict":
-            predict.main(flags[:-1], load=partial(load_run, model_class=LoBart))
+            predict.main(flags[:-1], load=load_run)
         case _:
             raise ValueError(f"the first word is {command!r}; give train or predict")
 

@@ -13,19 +13,19 @@ import tyro
 from torch import Tensor
 from tqdm import tqdm
 
-from shared.data import load, open_output, write_csv
+from shared.data import Example, load, open_output, write_csv
 from shared.run import one_line_errors
 
-from ..decode import decode, encode_batch
 from ..loading import Run, load_run
-from ..selection import Selection, SentenceAttention
-from ..text import Item, Items
+from ..predict import decode
+from ..selection import SentenceAttention
 
 
 @torch.inference_mode()
-def read_again(run: Run, source: dict, rows: Tensor) -> tuple[list[SentenceAttention], Tensor]:
-    """What each layer attended to while writing the best summaries, and (B, T) which steps are real."""
+def read_again(run: Run, source: dict, tokens: Sequence[int]) -> tuple[list[SentenceAttention], Tensor]:
+    """What each layer attended to while writing the best summary of a document, and (1, T) which steps are real."""
     record: list[SentenceAttention] = []
+    rows = torch.tensor([tokens], device=run.model.device)
     run.model(**source, decoder_input_ids=rows[:, :-1], record=record)
     return record, rows[:, 1:] != run.model.config.pad_token_id
 
@@ -41,28 +41,28 @@ def retained_attention(record: Sequence[SentenceAttention], is_step: Tensor) -> 
     return torch.einsum("btn,bt->bn", sums, shares).cpu().numpy()
 
 
-def retained_curve(run: Run, items: Items | Sequence[Item], batch_size: int = 32, **generation) -> list[float]:
+def retained_curve(run: Run, examples: Sequence[Example], batch_size: int = 32) -> list[float]:
     """Figure 1: the mean over documents of `retained_attention`."""
     curves = []
-    for summaries in tqdm(decode(run, items, [Selection()], batch_size, **generation), disable=None, leave=False):
-        source = encode_batch(run, [items[i] for i in summaries.documents])
-        curves += [*retained_attention(*read_again(run, source, summaries.rows))]
+    for output in tqdm(decode(run, examples, batch_size=batch_size), total=len(examples), disable=None, leave=False):
+        source = run.collate([output.item]).source()
+        curves += [*retained_attention(*read_again(run, source, output.tokens))]
     longest = max(map(len, curves))  # beyond its last sentence a document retains everything
     padded = [np.pad(curve, (0, longest - len(curve)), constant_values=1.0) for curve in curves]
     return np.mean(padded, 0).tolist()
 
 
-def attention_map(run: Run, item: Item, **generation) -> dict:
+def attention_map(run: Run, example: Example) -> dict:
     """Figures 5-8: attention of full decoding on one document, averaged over heads (Appendix E), D21: and layers."""
-    [summaries], rounded = decode(run, [item], [Selection()], 1, **generation), {}
-    source = encode_batch(run, [item])
+    [(item, tokens, _)], rounded = decode(run, [example]), {}
+    source = run.collate([item]).source()
     words = torch.arange(len(item.ids), device=run.model.device).unsqueeze(0)  # each token its own sentence
     for kind, ids in (("word", words), ("exact", source["sentence_ids"])):
-        record, _ = read_again(run, source | {"sentence_ids": ids}, summaries.rows)
+        record, _ = read_again(run, source | {"sentence_ids": ids}, tokens)
         values = torch.stack([layer.exact.float() for layer in record]).mean((0, 2))[0]  # (T, S) or (T, N)
         rounded[kind] = values.cpu().numpy().round(5).tolist()
-    source, target = (run.tokenizer.convert_ids_to_tokens(ids) for ids in (item.ids, summaries.rows[0, 1:]))
-    return {"source": source, "target": target, "sentence_ids": item.sentence_ids} | rounded
+    source, target = (run.tokenizer.convert_ids_to_tokens(list(ids)) for ids in (item.ids, tokens[1:]))
+    return {"source": source, "target": target, "sentence_ids": list(item.sentence_ids)} | rounded
 
 
 def main(
@@ -72,20 +72,19 @@ def main(
     split: str = "test",
     limit: int | None = None,
     document: int = 0,
-    no_repeat_ngram_size: int = 0,
     overwrite: bool = False,
 ) -> None:
     """Write Figure 1's curve of each run as CSV and, as JSON, the map of one document by the first run."""
-    rows, search = [], {"no_repeat_ngram_size": no_repeat_ngram_size}
+    rows = []
     with open_output(csv, overwrite) as file:
         for path in runs:
             run = load_run(path)
-            items = run.encode(load(run.config.data, split, limit))
-            curve = retained_curve(run, items, **search)
+            examples = load(run.config.data, split, limit)
+            curve = retained_curve(run, examples)
             rows += [{"run": path.name, "r": r, "share": float(share)} for r, share in enumerate(curve, start=1)]
             if map and path == runs[0]:
                 with open_output(map, overwrite) as map_file:
-                    json.dump(attention_map(run, items[document], **search), map_file)
+                    json.dump(attention_map(run, examples[document]), map_file)
         write_csv(file, rows)
 
 

