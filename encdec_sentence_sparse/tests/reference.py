@@ -88,8 +88,6 @@ def layer(asking, states, ids, w, number, r, mode, encoded=None, phi=None) -> np
         scores = approximate(asking, encoded, w, number)
     elif mode == "model_free":
         scores = [model_free(q / len(q) ** 0.5, keys[:, h], ids, phi) for h, q in enumerate(queries)]
-    elif mode == "mean_key":
-        scores = [mean_key(q / len(q) ** 0.5, keys[:, h], ids) for h, q in enumerate(queries)]
     kept = set(ids) if mode == "full" else top(np.mean(scores, 0), r)
     context = [subset_attention(q, keys[:, h], values[:, h], ids, kept) for h, q in enumerate(queries)]
     return linear(np.concatenate(context), w, "out_proj")

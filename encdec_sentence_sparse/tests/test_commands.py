@@ -1,9 +1,9 @@
-"""The commands, end to end: train, be killed and go on, evaluate, predict; and what bad input gets."""
+"""The commands, end to end: train, be killed and go on, predict; and what bad input gets."""
 
-import csv
 import io
 import json
 import re
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -16,13 +16,12 @@ pytest.importorskip("shared")
 from safetensors.torch import load_file, save_file
 from transformers import BertConfig, BertModel
 
-from shared import rouge
+from shared import pretrained, rouge
 from shared.data import load, split_sentences
 
-from .. import evaluate, predict
+from .. import predict
 from .. import train as training
-from ..decode import Summaries
-from ..loading import begin, load_run, load_run_or_bart
+from ..loading import load_run, load_run_or_bart
 from ..selection import Selection
 from ..text import train_tokenizer
 from ..train import train
@@ -41,6 +40,7 @@ def runs(tmp_path_factory) -> Path:
     train(replace(SMALL, init=str(folder / "base-0"), task="kl", r=2), folder / "kl-0")
     mixed = dict(init=str(folder / "kl-0"), task="integrated", select="mix", mix_steps=4, patience=9)
     train(replace(SMALL, **mixed), folder / "int-0")
+    train(replace(SMALL, accumulate=2, batch_size=3), folder / "two-0")
     return folder
 
 
@@ -48,7 +48,7 @@ class Killed(BaseException):
     pass
 
 
-@pytest.mark.parametrize(("name", "step"), [("base-0", 3), ("kl-0", 1), ("int-0", 3)])
+@pytest.mark.parametrize(("name", "step"), [("base-0", 3), ("kl-0", 1), ("int-0", 3), ("two-0", 3)])
 def test_a_killed_run_resumes_to_the_same_bits(tmp_path, monkeypatch, runs, name, step):
     """Dropout, Adam, the mode, the data's order, and with patience the best weights, with --init or without."""
     config, calls, schedule = load_run(runs / name).config, iter(range(9)), training.learning_rate
@@ -68,53 +68,70 @@ def test_a_killed_run_resumes_to_the_same_bits(tmp_path, monkeypatch, runs, name
     assert log(tmp_path / "run") == log(runs / name)
 
 
-def test_d20_evaluate_writes_rows_and_a_table(runs, tmp_path, capsys):
-    """A row for each document and selection; KL-only leaves the summariser as it is; R-L over sentences; lengths."""
-    folders, table = [str(runs / name) for name in ("base-0", "kl-0")], tmp_path / "new" / "table.csv"
-    files = ["--predictions", str(tmp_path / "p"), "--csv", str(table)]
-    evaluate.main([*folders, "--data", DATA, "--limit", "4", "--r", "2", "1", *SEARCH, *files])
-    rows = [json.loads(line) for path in sorted((tmp_path / "p").iterdir()) for line in path.open(encoding="utf-8")]
-    texts = {(row["system"], row["id"]): row["prediction"] for row in rows}
-    assert len(texts) == len(rows) == 4 * (1 + 2 * 4 + 2 + 3)
+def test_d20_predict_on_data_writes_rows_and_a_table(runs, tmp_path, capsys):
+    """A row a document, a table of scores, R-L over sentences; KL-only leaves the summariser as it is."""
+    rows = {}
+    for name, mode in (("base-0", "full"), ("kl-0", "full"), ("kl-0", "approx"), ("base-0", "random")):
+        out = tmp_path / f"{name}.{mode}.jsonl"
+        flags = ["--data", DATA, "--limit", "4", "--mode", mode, "--r", "2", *SEARCH, "--out", str(out)]
+        predict.main([str(runs / name), *flags])
+        rows[name, mode] = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    table = capsys.readouterr().out
     examples, run = load(DATA, "test", 4), load_run(runs / "kl-0")
-    for example in examples:
-        assert texts["base.full", example.id] == texts["kl.full", example.id]
-        row = next(row for row in rows if row["id"] == example.id)
-        item = run.encode([example])[0]
-        assert row["references"] == example.references and row["seed"] == 0
-        assert row["source_sentences"] == item.sentence_ids[-1] + 1 and row["target_tokens"] == len(item.target)
-    with table.open(encoding="utf-8") as file:
-        found = {(row["system"], row["minus"], row["metric"]): row for row in csv.DictReader(file)}
-    assert {minus for _, minus, _ in found} == {"", "base.full"} and ("kl.approx.r1", "", "rouge1") in found
-    outputs = [split_sentences(texts["base.full", example.id]) for example in examples]
+    for example, full, same, chosen in zip(examples, *list(rows.values())[:3], strict=True):
+        assert full["prediction"] == same["prediction"] and full["references"] == example.references
+        assert (
+            full["id"] == example.id and full["seed"] == 0 and not full["was_cut"] == run.encode([example])[0].was_cut
+        )
+        assert full["sentences"] == run.encode([example])[0].sentence_ids[-1] + 1
+        assert (full["system"], chosen["system"]) == ("base.full", "kl.approx.r2")
+    outputs = [split_sentences(row["prediction"]) for row in rows["base-0", "full"]]
     expected = rouge.score(outputs, [example.references for example in examples])["rougeLsum"].mean()
-    assert float(found["base.full", "", "rougeLsum"]["value"]) == pytest.approx(expected, rel=1e-4)
-    lengths = [len(run.encode([example])[0].ids) for example in examples]
-    assert float(found["base.full", "", "source_tokens"]["value"]) == pytest.approx(sum(lengths) / 4, rel=1e-4)
-    assert "kl.approx.r2" in capsys.readouterr().out
+    assert f"{expected:.2f}" in table and "base.random.r2" in table
 
 
-def test_texts_keep_their_documents(runs, monkeypatch):
-    """Documents are decoded in the order of their lengths."""
-    examples, batch = load(DATA, "test", 3), Summaries(0, [2, 0, 1], ["c", "a", "b"], None)
-    monkeypatch.setattr(evaluate, "decode", lambda *a, **k: iter([batch]))
-    rows = evaluate.evaluate(load_run(runs / "base-0"), "base-0", examples, {"full": Selection()})
-    assert {row["id"]: row["prediction"] for row in rows} == dict(zip([e.id for e in examples], "abc", strict=True))
+def test_rows_keep_the_order_of_the_documents_and_do_not_depend_on_batches(runs, monkeypatch):
+    """Documents are sorted by length inside windows of some batches."""
+    run, examples = load_run(runs / "kl-0"), load(DATA, "test", 7)
+    pretrained.generation(run.model, 9, num_beams=2, max_length=9)
+    monkeypatch.setattr(predict, "WINDOW", 2)
+    together, alone = (list(predict.predict(run, examples, batch_size=size)) for size in (2, 1))
+    assert together == alone and [row["id"] for row in together] == [example.id for example in examples]
+    assert len({row["prediction"] for row in together}) > 1
 
 
 def test_predict_answers_in_order_from_files_and_standard_input(runs, tmp_path, capsys, monkeypatch):
-    (tmp_path / "a.txt").write_text("\n".join(TEXTS) + "\n")
+    """A line in is a line out, a blank one too."""
+    (tmp_path / "a.txt").write_text(f"{TEXTS[0]}\n\n{TEXTS[1]}\n")
     (tmp_path / "b.jsonl").write_text(json.dumps({"id": "x", "source": TEXTS[0]}) + "\n")
     predict.main([str(runs / "kl-0"), str(tmp_path / "a.txt"), *SEARCH])
     lines = capsys.readouterr().out.splitlines()
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(TEXTS)))
     predict.main([str(runs / "kl-0"), *SEARCH, "--batch-size", "1"])
-    assert capsys.readouterr().out.splitlines() == lines and len(lines) == 2
+    assert lines == [*capsys.readouterr().out.splitlines()[:1], "", lines[2]] and lines[0]
     out = tmp_path / "new" / "out.jsonl"
     predict.main([str(runs / "kl-0"), str(tmp_path / "a.txt"), str(tmp_path / "b.jsonl"), *SEARCH, "--out", str(out)])
     rows = [json.loads(line) for line in out.read_text().splitlines()]
-    assert [row["prediction"] for row in rows] == [*lines, lines[0]] and rows[2]["id"] == "x"
-    assert [row["sentences"] for row in rows] == [3, 4, 3]  # </s> is one
+    assert [row["prediction"] for row in rows] == [*lines, lines[0]] and rows[3]["id"] == "x"
+    assert [row.get("sentences") for row in rows] == [3, None, 4, 3]  # </s> is one
+
+
+def test_a_run_without_a_map_says_so_and_chooses_ideally(runs, tmp_path, capsys):
+    (tmp_path / "a.txt").write_text(TEXTS[0])
+    for name, flags, said in (("base-0", [], True), ("kl-0", [], False), ("base-0", ["--mode", "full"], False)):
+        predict.main([str(runs / name), str(tmp_path / "a.txt"), *SEARCH, *flags])
+        assert ("no map was trained for" in capsys.readouterr().err) == said
+    options = predict.Options(str(runs / "base-0"), mode="random", r=3, seed=7)
+    assert predict.choose(load_run(runs / "base-0"), options) == Selection("random", 3, seed=7)
+    assert predict.choose(load_run(runs / "kl-0"), predict.Options("x")) == Selection("approx", 2)  # the run's r
+
+
+def test_the_length_of_a_run_is_its_own_and_flags_win(runs):
+    """A BART whose files have no length would stop at 20 tokens; --decoding is won over by single flags."""
+    assert load_run(runs / "base-0").model.generation_config.max_length == 128
+    options = predict.Options("x", decoding="paper", beam=2, max_length=70)
+    expected = dict(num_beams=2, length_penalty=2.0, no_repeat_ngram_size=3, min_length=50, max_length=70)
+    assert options.generation() == expected
 
 
 def test_any_bart_from_a_folder_is_trained_on_and_read(tmp_path):
@@ -131,29 +148,23 @@ def test_any_bart_from_a_folder_is_trained_on_and_read(tmp_path):
     assert len(run.model.attentions) == 3 and run.model.generation_config.max_length == 21
 
 
-@pytest.mark.parametrize("damage", ["missing", "nan", "kind", "nothing"])
-def test_a_model_that_cannot_be_used_is_refused(tmp_path, damage):
-    """transformers would fill missing weights at random, and make up a tokenizer."""
-    if damage == "kind":
-        sizes = dict(vocab_size=300, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
-        BertModel(BertConfig(**sizes)).save_pretrained(tmp_path)
-        train_tokenizer(["a storm"], 300).save_pretrained(tmp_path)
-    elif damage != "nothing":
-        save_bart(tmp_path)
-        values = load_file(tmp_path / "model.safetensors")
-        name = "model.encoder.layers.0.fc1.weight"
-        values |= {name: values.pop(name) * float("nan")} if damage == "nan" else {}
-        if damage == "missing":
-            values.pop(name)
-        save_file(values, tmp_path / "model.safetensors", {"format": "pt"})
-    messages = {
-        "missing": "do not fit: .*fc1",
-        "nan": "holds NaN",
-        "kind": "is a bert model",
-        "nothing": "neither a run",
-    }
-    with pytest.raises(ValueError, match=messages[damage]):
-        load_run_or_bart(str(tmp_path))
+def test_a_model_that_is_no_bart_or_damaged_is_refused_in_one_line(tmp_path):
+    """What else is refused, `shared.pretrained` tests."""
+    sizes = dict(vocab_size=300, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
+    BertModel(BertConfig(**sizes)).save_pretrained(tmp_path / "bert")
+    train_tokenizer(["a storm"], 300).save_pretrained(tmp_path / "bert")
+    save_bart(tmp_path / "nan")
+    values = load_file(tmp_path / "nan" / "model.safetensors")
+    values["model.encoder.layers.0.fc1.weight"] *= float("nan")
+    save_file(values, tmp_path / "nan" / "model.safetensors", {"format": "pt"})
+    for name, message in (
+        ("bert", "kind bert; wanted is a BART"),
+        ("nan", "fc1.weight is missing, of"),
+        ("x y", "x y"),
+    ):
+        with pytest.raises(ValueError, match=message) as refused:
+            load_run_or_bart(str(tmp_path / name))
+        assert "\n" not in str(refused.value)
 
 
 def test_bad_requests_end_with_one_line(runs, tmp_path, capsys):
@@ -161,18 +172,35 @@ def test_bad_requests_end_with_one_line(runs, tmp_path, capsys):
     base, text = str(runs / "base-0"), str(tmp_path / "a.txt")
     for main, flags, message in (
         (predict.main, [base, text, "--mode", "approx"], "mode 'approx' needs an approximator"),
-        (predict.main, [base, text, "--out", text], "a.txt exists: choose another name, or add --overwrite"),
-        (predict.main, [base, text, "--min-length", "90", "--max-length", "20"], "--max-length is 20"),
-        (evaluate.main, [base, base], "of different names"),
+        (predict.main, [base, text, "--out", text], "a.txt exists"),
+        (predict.main, [base, text, "--min-length", "90", "--max-length", "20"], "--min-length is 90"),
         (training.main, ["--out", base], "add --resume"),
         (training.main, ["--out", text + "x", "--task", "integrated", "--init", base], "needs an approximator"),
         (training.main, ["--out", text + "x", "--init", base, "--dropout", "0.5"], "--dropout: .* has 0.1, leave it"),
+        (training.main, ["--out", text + "x", "--init", base, "--max-source", "1025"], "--max-source is 1025, the mod"),
     ):
         with pytest.raises(SystemExit) as stop:
             main(flags)
         said = capsys.readouterr().err.strip()
-        assert stop.value.code == 2 and re.search(message, said) and said.count("\n") == 0
-    with pytest.raises(ValueError, match="--max-source is 1025, the model has 256 positions"):
-        begin(replace(SMALL, init=base, max_source=1025), [])
+        assert stop.value.code == 2 and re.search(message, said.splitlines()[-1]), said
     with pytest.raises(ValueError, match=r"loss is (nan|inf) at step \d+; .*run keeps its last checkpoint"):
         train(replace(SMALL, steps=9, learning_rate=1e6, warmup=1, save_every=1), tmp_path / "run")
+
+
+def test_few_documents_from_scratch_are_said(tmp_path, capsys):
+    """With the flag to add; not of toy stories, nor of what begins with a BART."""
+    for config, said in (
+        (replace(SMALL, data=str(tmp_path)), True),
+        (replace(SMALL, data=str(tmp_path), model="x"), False),
+        (SMALL, False),
+    ):
+        training.say_if_few(config, 2000)
+        assert ("--model facebook/bart-base" in capsys.readouterr().out) == said
+
+
+def test_flags_are_answered_before_bart_is_imported():
+    """Importing BART takes as long as importing torch."""
+    for program in ("predict", "train"):
+        name = f"{__package__.removesuffix('.tests')}.{program}"
+        code = f"import sys, {name}; sys.exit('transformers.models.bart.modeling_bart' in sys.modules)"
+        assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

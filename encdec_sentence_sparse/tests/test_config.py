@@ -16,9 +16,9 @@ from transformers import BartConfig, BartForConditionalGeneration
 from shared.data import load
 from shared.run import check, parse, read_config
 
-from .. import evaluate, predict
+from .. import predict
 from ..config import PRESETS, TrainConfig
-from ..decode import DECODING
+from ..predict import DECODING
 from ..text import train_tokenizer
 from ..train import main
 from .test_train import DATA, changed, weights
@@ -37,15 +37,8 @@ PAPERS = {  # the first is whole, but for what the tiny run has, too; the others
         max_source=1024, sentence_encoder="gru", mixed_precision="no",
     ),
     "paper-integrated": dict(task="integrated", select="approx"),  # A.5
-    "paper-kl": dict(task="kl"),  # A.5, on a LoBART
     "paper-sparse": dict(task="sparse", save_every=12_500, gamma=0.1),  # released code: 25,000 documents
     "paper-xsum": dict(data="xsum", model="facebook/bart-large-xsum", r=10, steps=102_022),  # 204,045 documents
-    "paper-arxiv": dict(  # Section 2; 203,037 documents; released code: 400 tokens
-        task="base", data="arxiv", max_source=4096, attention_window=1024, r=30, max_target=400, steps=101_518,
-    ),
-    "paper-podcast": dict(  # Section 2; 60,415 documents
-        task="base", data="podcast", max_source=4096, attention_window=1024, r=30, steps=30_207,
-    ),
 }  # fmt: skip
 
 
@@ -53,16 +46,16 @@ def test_presets_hold_the_papers_values():
     """A.3, A.5 and r* of Section 4.4; an epoch of each corpus (A.2); lengths and validations of the released code."""
     assert PRESETS["tiny"] == {} and set(PRESETS) == {"tiny", *PAPERS}
     for preset, values in PAPERS.items():
-        if preset in ("paper-integrated", "paper-kl"):  # what goes on from a run changes no other value of it
+        if preset == "paper-integrated":  # what goes on from a run changes no other value of it
             assert PRESETS[preset] == values
             continue
         config = TrainConfig(**PRESETS[preset])
         check(config)
         assert asdict(config) == asdict(TrainConfig()) | PAPERS["paper"] | values, preset
     tiny = dict(
-        task="base", data="toy", examples=0, max_source=1024, max_target=256, sentences="given",
-        init="", model="", attention_window=0, vocabulary=4000, width=64, feed_forward=256, dropout=0.1,
-        gamma=0.1, sentence_encoder="gru", kl_scale="paper", kl_weight=0.2, select="approx", r=5, mix_steps=0,
+        task="base", data="toy", max_source=1024, max_target=256, sentences="given",
+        init="", model="", vocabulary=4000, width=64, feed_forward=256, dropout=0.1,
+        gamma=0.1, sentence_encoder="gru", kl_weight=0.2, select="approx", r=5, mix_steps=0,
         steps=1500, batch_size=16, accumulate=1, learning_rate=3e-3, warmup=200, clip=1.0, save_every=250, patience=0,
         mixed_precision="no", seed=0,
     )  # fmt: skip
@@ -91,17 +84,16 @@ def save_bart(folder: Path) -> BartForConditionalGeneration:
     return bart
 
 
-@pytest.mark.parametrize("preset", ["paper", "paper-arxiv"])
+@pytest.mark.parametrize("preset", ["paper", "paper-xsum"])
 def test_d24_the_chain_of_the_paper(tmp_path, preset):
-    """A.5: KL-only, then integrated from it, with the corpus' values in both; LoBART (D24) is trained before them.
+    """A.5: KL-only, then integrated from it, with the corpus' values in both; D24: r* is in them, too.
 
-    All of them are made, on a small BART and small data; all other values are the preset's.
+    Both are made, on a small BART and small data; all other values are the preset's.
     """
     save_bart(tmp_path / "bart")
-    small = dict(model=str(tmp_path / "bart"), data="toy:count=4", sentences="given", steps=1)
-    small["max_source"] = 420 if "attention_window" in PAPERS[preset] else 100  # LoBART gets positions for them
+    small = dict(model=str(tmp_path / "bart"), data="toy:count=4", sentences="given", steps=1, max_source=100)
     flags = [text for name, value in small.items() for text in ("--" + name.replace("_", "-"), str(value))]
-    presets = [preset, *(["paper-kl"] if "attention_window" in PAPERS[preset] else []), "paper-integrated"]
+    presets = [preset, "paper-integrated"]
     expected, last = asdict(TrainConfig()) | PAPERS["paper"] | PAPERS[preset] | small, ""
     for number, name in enumerate(presets):
         main(["--preset", name, "--out", str(tmp_path / str(number)), *(["--init", last] if last else flags)])
@@ -113,20 +105,32 @@ def test_d24_the_chain_of_the_paper(tmp_path, preset):
     assert not changed(before, after) & frozen and changed(before, after) - frozen
 
 
-def test_a_run_hands_on_its_values(tmp_path):
-    """--init takes all values of its run but those that flags name."""
-    (tmp_path / "config.json").write_text('{"config": {"max_source": 120, "seed": 3}}')
-    given = ["--task", "sparse", "--out", "x", "--init", str(tmp_path), "--gamma", "0.5"]
-    config, out, resume = parse(given, TrainConfig, PRESETS, "")
-    assert config == TrainConfig(task="sparse", init=str(tmp_path), gamma=0.5, max_source=120, seed=3)
-    assert out == Path("x") and not resume
+@pytest.mark.parametrize(
+    ("sources", "r"),
+    [("", 5), ("init", 7), ("preset", 10), ("init preset", 10), ("init flag", 9), ("preset flag", 9), ("resume", 8)],
+)
+def test_what_wins(tmp_path, sources, r):
+    """The default, then the run of --init, then the preset, then a flag; --resume has its own run's values."""
+    saved = '{"config": {"r": %d, "task": "kl", "model": "x", "max_source": 120}}'
+    for name, value in (("init", 7), ("out", 8)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(saved % value)
+    flags = {"init": ["--init", str(tmp_path / "init")], "preset": ["--preset", "paper-xsum"], "flag": ["--r", "9"]}
+    flags["resume"] = ["--resume"]
+    given = [flag for source in sources.split() for flag in flags[source]]
+    out = tmp_path / ("out" if "resume" in sources else "new")
+    config, folder, resume = parse(["--out", str(out), *given], TrainConfig, PRESETS, "")
+    assert (config.r, folder, resume) == (r, out, "resume" in sources)
+    assert config.max_source == (120 if "init" in sources or resume else 1024)
+    if resume:
+        with pytest.raises(ValueError, match="--resume keeps the values"):
+            parse(["--out", str(out), "--resume", "--r", "3"], TrainConfig, PRESETS, "")
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"task": "kl"}, "--task kl starts from a trained model: give --init RUN or --model NAME"),
-        ({"task": "kl", "model": "x", "attention_window": 8}, "--attention-window needs training first"),
         ({"vocabulary": 10}, "--vocabulary is 10"),
         ({"learning_rate": float("nan")}, "--learning-rate is nan"),
         ({"max_source": 2}, "--max-source is 2"),
@@ -137,7 +141,7 @@ def test_values_that_cannot_be_are_refused(change, message):
         check(TrainConfig(**change))
 
 
-@pytest.mark.parametrize("options", [TrainConfig, evaluate.Options, predict.Options])
+@pytest.mark.parametrize("options", [TrainConfig, predict.Options])
 def test_every_flag_says_what_it_does(options):
     """One sentence of its own behind each field, which stands in --help."""
     said = io.StringIO()

@@ -16,11 +16,9 @@ from ..selection import (
     entropy,
     feature_sums,
     kl_divergence,
-    mean_key_attention,
     model_free_scores,
     random_scores,
     saliency,
-    sentence_means,
     sharpen,
     top_r,
 )
@@ -53,7 +51,7 @@ def run_layer(attention, asking, states, sentences, selection, record=None):
     return attention(asking, key_value_states=states, sentences=sentences, selection=selection, record=record)[0]
 
 
-@pytest.mark.parametrize("mode", ["full", "ideal", "approx", "mean_key", "model_free"])
+@pytest.mark.parametrize("mode", ["full", "ideal", "approx", "model_free"])
 def test_eq2_eq3_eq6_attention_of_a_layer(attention, sentences, mode):
     """Eq. 2 and 3, and the choice of each mode, for every query of a ragged batch."""
     encoder = SentenceEncoder("gru", 16).double().eval()
@@ -218,20 +216,6 @@ def test_eq18_eq19_model_free_scores(sentences, phi):
                 query, ids = queries[document, head, step].numpy(), IDS[document][:length]
                 expected = reference.model_free(query, keys[document, head, :length].numpy(), ids, NUMPY_PHI[phi])
                 np.testing.assert_allclose(found[document, head, step, : len(expected)].numpy(), expected)
-
-
-def test_mean_key_attention(sentences):
-    queries, keys = torch.randn(2, 3, 4, 5).double(), torch.randn(2, 3, 12, 5).double()
-    means = torch.stack([sentence_means(of_head, sentences.membership) for of_head in keys.unbind(1)], 1)
-    found = mean_key_attention(queries, means, sentences.membership, sentences.exists)
-    for document, length in enumerate((12, 7)):
-        expected = reference.mean_key(
-            queries[document, 1, 2].numpy(), keys[document, 1, :length].numpy(), IDS[document][:length]
-        )
-        np.testing.assert_allclose(found[document, 1, 2, : len(expected)].numpy(), expected)
-    same = means.gather(2, sentences.ids.clamp_min(0)[:, None, :, None].expand_as(keys))  # all words have the mean key
-    logits = (queries @ same.transpose(-1, -2)).masked_fill(sentences.ids[:, None, None] < 0, -torch.inf)
-    torch.testing.assert_close(found, saliency(logits.softmax(-1), sentences.membership))  # then it is exact
 
 
 def test_d1_heads_of_sentence_keys_are_split_as_those_of_words(attention):

@@ -98,7 +98,7 @@ def test_limit_of_many_sentences_is_full_attention(model, documents, mode):
     assert not torch.allclose(scores_of(model, documents, selection=Selection(mode, 2)), full, atol=1e-3)
 
 
-@pytest.mark.parametrize("mode", ["ideal", "approx", "mean_key"])  # model_free hardly depends on the query
+@pytest.mark.parametrize("mode", ["ideal", "approx"])  # model_free hardly depends on the query
 def test_d13_each_beam_chooses_for_itself(model, documents, mode):
     """The choice of a beam is that of its query alone; the gathered words give what the mask gives."""
     states = model.get_encoder()(documents["input_ids"], attention_mask=documents["attention_mask"])[0]
@@ -172,7 +172,7 @@ def test_all_tensors_are_made_on_the_models_device(documents, monkeypatch, phase
 
     monkeypatch.setattr(model, "find_sentences", found)
     source, target = documents["input_ids"].to("meta"), torch.empty(3, 4, dtype=torch.long, device="meta")
-    for mode in ("full", "ideal", "approx", "mean_key", "model_free"):
+    for mode in ("full", "ideal", "approx", "model_free"):
         record = []
         output = model(source, labels=target, selection=Selection(mode, r=2), record=record)
         losses = objective(phase, output.loss, record, target != -100, sentences.exists)

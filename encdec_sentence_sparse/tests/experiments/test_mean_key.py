@@ -1,0 +1,58 @@
+"""The control that compares queries with mean keys, against a loop; as a system of `predict`."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("shared")
+
+from ...experiments import mean_key
+from ...experiments.mean_key import use_mean_keys
+from ...selection import Selection
+from ...sentences import sentences_of
+from .. import reference
+from ..conftest import rough_model
+from ..test_commands import DATA, SEARCH, runs  # noqa: F401, a fixture
+from ..test_equations import IDS
+
+
+def test_scores_are_those_of_mean_keys_counted_once_a_word():
+    """Every head, a ragged batch; and the choice is made from them."""
+    model = use_mean_keys(rough_model()).double().eval()
+    attention, ids = model.attentions[1], torch.tensor(IDS)
+    states, hidden = (torch.randn(2, length, 16, dtype=torch.float64) for length in (12, 7))
+    sentences = sentences_of(ids, (ids >= 0).long(), torch.float64)
+    sentences = sentences._replace(encoded=model.sentence_encoder(states, sentences))
+    found = attention.approximate(hidden, attention.sentence_keys(sentences.encoded), sentences)
+    queries, keys = attention.scaled_queries(hidden).detach(), attention.split(attention.k_proj(states)).detach()
+    for document, length in enumerate((12, 7)):
+        for head in range(4):
+            query, own = queries[document, head, 2].numpy(), keys[document, head, :length].numpy()
+            expected = reference.mean_key(query, own, IDS[document][:length])
+            np.testing.assert_allclose(found[document, head, 2, : len(expected)].detach().numpy(), expected, atol=1e-10)
+    vectors = attention.vectors(keys, sentences, Selection("approx", 2))
+    keep = attention.select(hidden, queries, vectors, sentences, Selection("approx", 2), range(7))
+    assert torch.equal(keep, torch.zeros_like(keep).scatter(-1, found.mean(1).topk(2).indices, True))
+
+
+def test_words_that_are_alike_make_it_exact():
+    """All words of a sentence have one state: then the mean key is the key, and the scores are the saliency."""
+    model = use_mean_keys(rough_model()).eval()
+    attention, ids = model.attentions[0], torch.tensor(IDS)
+    states = torch.randn(2, 5, 16).gather(1, ids.clamp_min(0).unsqueeze(-1).expand(-1, -1, 16))
+    sentences = sentences_of(ids, (ids >= 0).long())
+    sentences, record = sentences._replace(encoded=model.sentence_encoder(states, sentences)), []
+    attention(torch.randn(2, 3, 16), key_value_states=states, sentences=sentences, record=record)
+    torch.testing.assert_close(record[0].approximate, record[0].exact)
+
+
+def test_a_run_with_a_map_is_refused_and_others_decoded(runs, tmp_path, capsys):  # noqa: F811
+    flags = ["--data", DATA, "--limit", "2", "--r", "1", *SEARCH, "--system", "mean", "--out"]
+    mean_key.main([str(runs / "base-0"), *flags, str(tmp_path / "a.jsonl")])
+    rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert len(rows) == 2 and {row["system"] for row in rows} == {"mean"}
+    with pytest.raises(SystemExit):
+        mean_key.main([str(runs / "kl-0"), *flags, str(tmp_path / "b.jsonl")])
+    assert "has a learned map: give the run that it started from" in capsys.readouterr().err
