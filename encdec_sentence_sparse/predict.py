@@ -6,7 +6,7 @@ python -m encdec_sentence_sparse.predict runs/apx --data toy --split test --r 5 
 """
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
@@ -130,13 +130,8 @@ def name_system(run: "Run", options: Options, selection: Selection) -> str:
     return f"{name}.full" if mode == "full" else f"{name}.{mode}.r{selection.r}"
 
 
-@one_line_errors
-def main(arguments: Sequence[str] | None = None, load: Callable | None = None) -> None:
-    """`load` takes the place of `load_run_or_bart`: name and rule for sentences -> Run."""
-    options = read_flags(Options, arguments, __doc__)
-    from .loading import load_run_or_bart
-
-    run = (load or load_run_or_bart)(options.run, options.sentences)
+def answer(options: Options, run: "Run") -> None:
+    """Do what the command line asks for, with a run."""
     run.model.to(find_device(options.device))
     pretrained.generation(run.model, run.config.max_target, **options.generation())
     examples, selection = read(options.files, options.data, options.split, options.limit), choose(run, options)
@@ -145,6 +140,14 @@ def main(arguments: Sequence[str] | None = None, load: Callable | None = None) -
     system = options.system or name_system(run, options, selection)
     # D20: ROUGE of rouge-score, R-L over sentences (the paper: pyrouge)
     write_outputs(rows, examples, system=system, seed=run.config.seed, out=options.out, overwrite=options.overwrite)
+
+
+@one_line_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = read_flags(Options, arguments, __doc__)
+    from .loading import load_run_or_bart
+
+    answer(options, load_run_or_bart(options.run, options.sentences))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ Long-Span Summarization; released code: potsawee/longsum0. It was not run here.
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +19,7 @@ from torch.nn import functional as F
 from transformers import BartConfig, BartForConditionalGeneration
 
 from shared.data import Example
-from shared.run import one_line_errors, parse
+from shared.run import one_line_errors, parse, read_flags
 
 from .. import loading, predict
 from ..config import PAPER, TrainConfig
@@ -125,8 +126,8 @@ def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
     return run
 
 
-def load_run(folder: str, sentences: str = "given") -> Run:
-    """`loading.load_run` of a LoBART; its rule for sentences is the run's."""
+def load_run(folder: str | Path) -> Run:
+    """`loading.load_run` of a LoBART."""
     return loading.load_run(folder, LoBart)
 
 
@@ -137,7 +138,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         case "train":
             train(*parse(flags[:-1], TrainConfig, PRESETS, __doc__), begin=begin, load_run=load_run)
         case "predict":
-            predict.main(flags[:-1], load=load_run)
+            options = read_flags(predict.Options, flags[:-1], __doc__)
+            predict.answer(options, load_run(options.run))
         case _:
             raise ValueError(f"the first word is {command!r}; give train or predict")
 

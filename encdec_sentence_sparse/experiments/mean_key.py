@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from shared.run import one_line_errors
+from shared.run import one_line_errors, read_flags
 
 from .. import predict
 from ..fast_attention import FastAttention
@@ -54,7 +54,8 @@ def load(name: str, sentences: str = "given") -> Run:
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    predict.main(arguments, load=load)
+    options = read_flags(predict.Options, arguments, __doc__)
+    predict.answer(options, load(options.run, options.sentences))
 
 
 if __name__ == "__main__":

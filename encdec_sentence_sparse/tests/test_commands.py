@@ -80,10 +80,9 @@ def test_d20_predict_on_data_writes_rows_and_a_table(runs, tmp_path, capsys):
     examples, run = load(DATA, "test", 4), load_run(runs / "kl-0")
     for example, full, same, chosen in zip(examples, *list(rows.values())[:3], strict=True):
         assert full["prediction"] == same["prediction"] and full["references"] == example.references
-        assert (
-            full["id"] == example.id and full["seed"] == 0 and not full["was_cut"] == run.encode([example])[0].was_cut
-        )
-        assert full["sentences"] == run.encode([example])[0].sentence_ids[-1] + 1
+        [item] = run.encode([example])
+        assert (full["id"], full["seed"], full["was_cut"]) == (example.id, 0, item.was_cut)
+        assert full["sentences"] == item.sentence_ids[-1] + 1
         assert (full["system"], chosen["system"]) == ("base.full", "kl.approx.r2")
     outputs = [split_sentences(row["prediction"]) for row in rows["base-0", "full"]]
     expected = rouge.score(outputs, [example.references for example in examples])["rougeLsum"].mean()

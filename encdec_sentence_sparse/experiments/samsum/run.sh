@@ -47,6 +47,7 @@ run train --out $S/apx-0 "${I[@]}" --steps 100 --select approx --r 1
 run train --out $S/control-0 "${I[@]}" --steps 100 --kl-weight 0 --r 99
 decode $S/search $S/base-0 full 1 --split validation --limit 96
 decode $S/search/long $S/base-0 full 1 --split validation --limit 96 --length-penalty 2 --min-length 16
+mkdir -p $S
 run experiments.cross_entropy 1 validation 100 $S/{base,kl,apx,control}-0 > $S/cross_entropy.jsonl
 python -m shared.score $S/cross_entropy.jsonl --metric none --csv $OUT/minilm_cross_entropy.csv --overwrite \
   --minus base.full base.mean_key.r1 kl.approx.r1 control.approx.r1

@@ -1,5 +1,7 @@
 """The fits of Table 1 and Appendix B against closed forms, and the passes that are timed for them."""
 
+import inspect
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +13,7 @@ from ...experiments.cost import (
     appendix_b,
     fit_quadratic,
     fit_surface,
+    main,
     operating_modes,
     table_1,
 )
@@ -46,6 +49,8 @@ def test_six_coefficients_of_appendix_b():
     ]
     fit = fit_surface(targets, sources, seconds)
     np.testing.assert_allclose(fit.normalised, paper, rtol=1e-6)
+    defaults = inspect.signature(main).parameters
+    assert defaults["targets"].default == tuple(LENGTHS) and len(defaults["sources"].default) * len(LENGTHS) == 30
     assert len(seconds) == 30 and fit.r_squared > 1 - 1e-12
     assert fit.normalised[3] > fit.normalised[4]  # the paper's c4 = 2 c5: cross-attention costs more
 

@@ -42,6 +42,7 @@ def test_scores_are_read_as_shared_score_writes_them(tmp_path):
 
 def test_figure_2_has_the_mean_over_seeds_of_each_choice_by_rising_r():
     [axes] = figure_2(scores()).axes
+    assert curves_of(axes)["integrated (Int-Apx)"][1] == [92, 95, 90]
     for label, at in {"ideal": 80, "learned (KL-only)": 70, "mean key": 60, "random": 10}.items():
         assert curves_of(axes)[label] == [[2, 5, 10], pytest.approx([at + r + 1 for r in (2, 5, 10)])]
     assert [line.get_ydata()[0] for line in axes.lines if line.get_linestyle() == ":"] == [91.0]
@@ -55,7 +56,8 @@ def test_figure_4_has_the_difference_to_r_5_in_training():
 
 def test_figure_1_hides_no_run_behind_another():
     rows = [{"run": run, "r": r, "share": 0.1 * r} for run in ("base-0", "sparse0-0") for r in (1, 2, 3)]
-    lines = figure_1(rows).axes[0].lines
-    assert [line.get_label() for line in lines] == ["base-0", "sparse0-0"]
+    [axes] = figure_1(rows).axes
+    lines = axes.lines
+    assert [text.get_text() for text in axes.texts] == ["vanilla (gamma 0)", "sparse0-0"]
     np.testing.assert_allclose(lines[0].get_ydata(), lines[1].get_ydata())
     assert lines[0].get_linewidth() > 2 * lines[1].get_linewidth()

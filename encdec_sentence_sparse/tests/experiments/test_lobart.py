@@ -1,13 +1,19 @@
 """LoBART: local attention against the mask of its definition, padding, and the longer table of positions."""
 
 import copy
+from dataclasses import asdict
 
 import pytest
 import torch
 from transformers import BartForConditionalGeneration
 
-from ..lobart import LocalAttention, extend_positions, make_local
-from .conftest import make_config, roughen
+pytest.importorskip("shared")
+
+from ...config import PRESETS as core
+from ...config import TrainConfig
+from ...experiments import lobart
+from ...experiments.lobart import PRESETS, LocalAttention, extend_positions, make_local
+from ..conftest import make_config, roughen
 
 
 @pytest.fixture
@@ -50,13 +56,51 @@ def test_limit_a_window_that_covers_the_document_is_full_attention(bart, documen
         assert torch.allclose(found, expected, atol=2e-5) == is_full
 
 
-def test_d16_both_tables_of_positions_are_copied_again_and_again(bart):
-    """32 positions become 75: 32 + 32 + 11; BART's two rows that stand for no position stay in front, once."""
-    tables = [coder.embed_positions for coder in (bart.get_encoder(), bart.get_decoder())]
-    before = [table.weight.detach().clone() for table in tables]
+def test_d16_every_second_copy_of_the_encoders_positions_is_flipped(bart):
+    """32 positions become 75: there, back, and 11 there; neighbours at a seam are alike; the decoder keeps its own.
+
+    D16: BART's two rows that stand for no position stay in front, once.
+    """
+    old, decoders = (
+        coder.embed_positions.weight.detach().clone() for coder in (bart.get_encoder(), bart.get_decoder())
+    )
     extend_positions(bart, 75)
-    for table, old in zip(tables, before, strict=True):
-        assert torch.equal(table.weight, torch.cat([old[:2], old[2:], old[2:], old[2:13]]))
-        assert table.num_embeddings == 77 and table.weight.requires_grad
-    assert bart.config.max_position_embeddings == 75
+    new = bart.get_encoder().embed_positions
+    assert torch.equal(new.weight, torch.cat([old[:2], old[2:], old[2:].flip(0), old[2:13]]))
+    for seam in (32, 64):
+        assert torch.equal(new.weight[2 + seam - 1], new.weight[2 + seam])
+    assert new.num_embeddings == 77 and new.weight.requires_grad
+    assert torch.equal(bart.get_decoder().embed_positions.weight, decoders)
     assert states(bart, torch.full((1, 75), 5)).shape == (1, 75, 16)
+
+
+def test_d24_presets_hold_the_papers_and_the_released_values():
+    """A.1, r* of Section 4.4; released code: targets, Podcast's warm-up and the end of arXiv's training."""
+    paper = asdict(TrainConfig()) | core["paper"]
+    long = paper | dict(task="base", max_source=4096, r=30)
+    assert asdict(TrainConfig(**PRESETS["paper-arxiv"])) == long | dict(data="arxiv", max_target=400, steps=130_000)
+    podcast = dict(data="podcast", max_target=144, steps=30_207, warmup=5_000)  # 60,415 documents, two to an update
+    assert asdict(TrainConfig(**PRESETS["paper-podcast"])) == long | podcast
+    assert PRESETS["paper-kl"] == dict(task="kl", max_target=200, warmup=10_000)
+    assert PRESETS["paper-integrated"] == dict(task="integrated", select="approx", max_target=400)
+    assert (lobart.WINDOW, lobart.POSITIONS) == (1024, 4096) and set(PRESETS) - {"tiny"} == {
+        "paper-arxiv", "paper-podcast", "paper-kl", "paper-integrated",
+    }  # fmt: skip
+
+
+def test_lobart_is_trained_predicts_and_is_kept(tmp_path, monkeypatch):
+    """From a small new BART by the commands, then a map on it; documents are longer than the decoder has positions."""
+    flags = ["--data", "toy:count=4", "--steps", "1", "--width", "16", "--feed-forward", "16", "--vocabulary", "400"]
+    flags += ["--max-source", "100", "--max-target", "40"]
+    lobart.main(["train", "--out", str(tmp_path / "base"), *flags])
+    lobart.main(["train", "--task", "kl", "--init", str(tmp_path / "base"), "--max-source", "400", "--steps", "1",
+                 "--out", str(tmp_path / "kl")])  # fmt: skip
+    model = lobart.load_run(str(tmp_path / "kl")).model
+    positions = model.get_encoder().max_source_positions, model.get_decoder().max_target_positions
+    assert positions == (4096, 100) and type(model.get_encoder().layers[0].self_attn) is LocalAttention
+    out = tmp_path / "out.jsonl"
+    rest = ["--data", "toy:count=4", "--limit", "2", "--max-length", "9", "--r", "1", "--out", str(out)]
+    lobart.main(["predict", str(tmp_path / "kl"), *rest])
+    assert out.read_text().count("kl.approx.r1") == 2
+    with pytest.raises(SystemExit):
+        lobart.main([])
