@@ -1,13 +1,11 @@
 # %% [markdown]
 # # A decoder that reads two sentences of eight
-# A summariser looks at its whole source again for each word that it writes. That costs time: $M$ words written, times
-# $N_1$ sentences of $N_2$ words. In training all $M$ looks happen at once; in use they come one after another, and the
-# decoder takes most of the time. Does each look need all sentences? Can a small network say which ones, before it
-# looks? From Manakul & Gales, *Sparsity and Sentence Structure in Encoder-Decoder Attention of Summarization Systems*,
-# EMNLP 2021.
+# For each of $M$ words that it writes, a summariser looks again at all $N_1$ sentences of $N_2$ words, one look after
+# another. Does each look need all sentences? Can a small network say which ones, before it looks? From Manakul & Gales,
+# *Sparsity and Sentence Structure in Encoder-Decoder Attention of Summarization Systems*, EMNLP 2021.
 # %%
-import importlib
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -15,14 +13,11 @@ import torch
 
 folder = Path(__file__).resolve().parent if "__file__" in globals() else Path.cwd()  # a notebook runs in its folder
 sys.path.insert(0, str(folder.parent))
-selection, sentences, approximator, bart = (
-    importlib.import_module(f"{folder.name}.{name}") for name in ("selection", "sentences", "approximator", "model")
-)
+selection, sentences, bart = (import_module(f"{folder.name}.{name}") for name in ("selection", "sentences", "model"))
 Selection, top_r = selection.Selection, selection.top_r
 seed = 0
 torch.set_num_threads(1)
 torch.manual_seed(seed)
-torch.set_printoptions(precision=3)
 SYMBOLS = "    .!abcdefghijklmnopqrstuvwxyz"  # a word is one letter; the four blanks are special tokens of BART
 
 
@@ -53,21 +48,16 @@ plt.show()
 # The *saliency* of a sentence is what its words get together. Its $r$ most salient sentences are all that a step reads:
 # $$\alpha^s_{m,i} = \frac{1}{Z_m} \sum_j \exp(q_m \cdot k_{i,j}) \quad (4) \qquad
 # I^r_m = \{(i,j) : i \in \mathrm{top}_r(\alpha^s_{m,i})\} \quad (6)$$
-# Take sentences of 3, 1 and 1 words, whose $\exp(q_m \cdot k_{i,j})$ are 2, 2, 1, then 4, then 1. Guess: the second
-# sentence has the strongest word. Is it the most salient? And what does each word get with $r = 2$?
+# Take sentences of 3, 1 and 1 words, whose $\exp(q_m \cdot k_{i,j})$ are 2, 2, 1; 4; 1. Guess: is the second the most
+# salient one? What does each word get with $r = 2$?
 # %%
 products = torch.tensor([2.0, 2.0, 1.0, 4.0, 1.0]).log()  # q . k of one step with five words
 three = sentences.sentences_of(torch.tensor([[0, 0, 0, 1, 2]]), torch.ones(1, 5))  # the sentence of each word
 word = products.softmax(-1).view(1, 1, 1, 5)  # one document, one head, one step
 exact = selection.saliency(word, three.membership)
-print("attention to words:", word.flatten())
-print("saliency of sentences:", exact.flatten())
-assert torch.allclose(exact.flatten(), torch.stack([part.sum() for part in word.flatten().split([3, 1, 1])]))
+print("attention to words:", word.flatten(), "saliency of sentences:", exact.flatten())
 keep = top_r(exact.mean(1), three.exists, 2)[0, 0]  # the mean over heads: all heads of a layer share one choice
-print(
-    "attention to words with r = 2:",
-    (products.masked_fill(~keep[three.ids[0]], float("-inf")).softmax(-1)).flatten().tolist(),
-)
+print("words, r = 2:", products.masked_fill(~keep[three.ids[0]], float("-inf")).softmax(-1))
 
 # %% [markdown]
 # No: 0.2 + 0.2 + 0.1 is more than 0.4. With $r = 2$ the third sentence goes, and 0.2 becomes 2/9: the shares add up to
@@ -80,27 +70,23 @@ print(
 # recurrent network (RNN) reads each sentence once: a vector $y_i$. Two matrices take it and the query to one space:
 # $$\tilde\alpha^s_{m,i} = \mathrm{softmax}_i(q_m W^Q \cdot y_i W^K), \quad y_i = \mathrm{RNN}(k_{i,1}, k_{i,2}, \dots)
 # \qquad (7\text{-}10)$$
-# As released, the RNN reads the encoder's states in place of keys, and a linear map follows it. How wrong is the map?
-# The Kullback-Leibler divergence is 0 only where it agrees with the truth. Training makes its mean over all $M$ steps
-# small. Before that, a *temperature* $T = 1/2$ sharpens the truth: it squares each share.
+# (As released, the RNN reads encoder states in place of keys, and a linear map follows.) How wrong is the map? The
+# Kullback-Leibler divergence is 0 where it agrees with the truth. Training makes its mean over all $M$ steps small.
+# Before that, a *temperature* $T = 1/2$ sharpens the truth: it squares each share.
 # $$L_{KL} = \frac{1}{M} \sum_m \sum_i \alpha^s_{m,i} \log(\alpha^s_{m,i} / \tilde\alpha^s_{m,i}) \quad (11) \qquad
 # \alpha^s_m \leftarrow \mathrm{softmax}(\log(\alpha^s_m) / T) \quad (15)$$
-# By hand: $0.5 \log(5/3) + 0.4 \log(4/6) + 0.1 \log 1 = 0.093$. Squared, the shares 5, 4, 1 (tenths) are 25, 16, 1;
-# divide by their sum, 42.
+# By hand: $0.5 \log(5/3) + 0.4 \log(4/6) + 0.1 \log 1 = 0.093$; the shares 5, 4, 1 (tenths) become 25, 16, 1 (of 42).
 # %%
-query, key = torch.ones(1, 1, 1, 1), torch.tensor([3.0, 6.0, 1.0]).log().view(1, 1, 3, 1)
-guess = selection.approximate_attention(query, key, three.exists)
-print("the map, if its products are log 3, log 6, log 1:", guess.flatten())
-print("divergence from the truth:", (selection.kl_divergence(exact, guess)).flatten().tolist())
-print("sharpened truth:", (selection.sharpen(exact, three.exists, temperature=0.5)).flatten().tolist())
+logs = torch.tensor([3.0, 6.0, 1.0]).log().view(1, 1, 3, 1)  # products of the query, 1, with three sentence vectors
+guess = selection.approximate_attention(torch.ones(1, 1, 1, 1), logs, three.exists)
+print(f"divergence of the map {guess.flatten()}: {selection.kl_divergence(exact, guess).item():.3f}")
+print("sharpened truth:", selection.sharpen(exact, three.exists, temperature=0.5).flatten())
 
 
 # %% [markdown]
-# ## 2. The effect
-# A small BART with two decoder layers learns to copy the sentences with "!". It reads all eight. (15 seconds)
+# ## 2. A small BART with two decoder layers learns to copy the sentences with "!", reading all eight (15 seconds)
 # %%
 def learn(parameters, updates, loss_of):
-    """Adam on new documents in each update."""
     optimizer = torch.optim.Adam(parameters, 3e-3)
     for _ in range(updates):
         loss = loss_of(*documents(32))
@@ -110,57 +96,44 @@ def learn(parameters, updates, loss_of):
     print(f"loss {loss.item():.3f} after {updates} updates")
 
 
-config = bart.bart_config(len(SYMBOLS), 64, 128, 4, 1, 64, init_std=0.1, dropout=0.0)  # width 64, 4 heads, 1 + 1 layers
-config.decoder_layers = 2
-model = bart.SentenceSparseBart(config)
-learn(model.parameters(), 600, lambda source, target: model(**source, labels=target).loss)
-model.eval()
-
-# %% [markdown]
-# Now BART stays as it is, and the map alone gets 50 updates (*KL-only*). A cheaper map needs none: the mean of each
-# sentence's states, seen through BART's own matrices. But a mean hides the one word that matters. Guess: how many
-# tokens are still right with 2 of 8 sentences, chosen by saliency (`ideal`), by the learned map, by the mean, at random?
-# %%
-source, target = documents(500)  # to test with
-
-
 @torch.no_grad()
 def tokens_right(mode, r=2):
-    """Percentage of right tokens, each after the right ones before it; every layer and step chooses r sentences."""
+    """Percentage of right tokens, each after the right ones; every layer and step chooses r sentences."""
     logits = model(**source, labels=target, selection=Selection(mode, r)).logits
     return 100 * (logits.argmax(-1) == target).float().mean().item()
 
 
 def losses(phase, source, target, mode="full", r=1):
-    """The losses of a training phase of the paper, under a selection."""
     output = model(**source, labels=target, selection=Selection(mode, r), record=(record := []))
     return selection.objective(phase, output.loss, record, target >= 0, torch.ones(len(target), 8).bool())
 
 
+config = bart.bart_config(len(SYMBOLS), 64, 128, 4, 1, 64, init_std=0.1, dropout=0.0)  # width 64, 4 heads, 1 + 1 layers
+config.decoder_layers = 2
+model = bart.SentenceSparseBart(config)
+learn(model.parameters(), 600, lambda source, target: model(**source, labels=target).loss)
+source, target = documents(500)  # to test with
+
+# %% [markdown]
+# Now BART stays as it is, and the map alone gets 50 updates (*KL-only*). A cheaper map needs none: the mean of each
+# sentence's states, seen through BART's own matrices. But a mean hides the one word that matters. Guess: how many
+# tokens are still right with 2 of 8 sentences, if saliency chooses (`ideal`), the learned map, the mean, or chance?
+# %%
 right = {mode: tokens_right(mode) for mode in ("full", "ideal", "random")}
 bart.add_approximator(model, "mean")
 right["mean, untrained"] = tokens_right("approx")
 bart.add_approximator(model, "gru")
-right["RNN, untrained"] = tokens_right("approx")
 bart.freeze(model, "kl")
 learn(bart.approximator_parameters(model), 50, lambda *batch: losses("kl", *batch)["loss"])
 right["RNN, learned map"] = tokens_right("approx")
 print("\n".join(f"{choice:17}{percentage:4.0f} % of the tokens right" for choice, percentage in right.items()))
-assert right["full"] > 95 and right["ideal"] > 80 and right["RNN, learned map"] > right["RNN, untrained"] + 10
-assert right["RNN, learned map"] > max(80, right["mean, untrained"] + 8) and right["mean, untrained"] > right["random"]
+assert min(right["full"], right["ideal"]) > 90 and right["mean, untrained"] > right["random"] + 10
+assert right["RNN, learned map"] > max(85, right["mean, untrained"] + 5)
 
 # %% [markdown]
-# A quarter of the sentences is nearly enough, if it is the right quarter. The map starts near chance. After 50 updates
-# it is about as good as the ideal choice, which has to read everything first. So far a mask hid the other words, after
-# all were read. `generate` leaves them out: it fetches 12 of 48 tokens a step.
-# %%
-tokens = model.generate(**source, selection=Selection("approx", 2), num_beams=1, min_length=17, max_length=17)[:, 1:16]
-print(f"reading 12 of 48 tokens: {100 * (tokens == target).float().mean():.0f} % of the tokens right")
-assert (tokens == target).float().mean() > 0.75
-
-# %% [markdown]
-# So far BART did not change. *Integrated* training lets its decoder learn to live with the choice: cross-entropy under
-# the selection, plus $\lambda = 0.2$ times the divergence. Guess: which of the two losses reaches the map?
+# A quarter of the sentences is nearly enough, if it is the right one. The map is about as good as the ideal choice. So
+# far BART stayed as it was. *Integrated* training lets its decoder learn to live with the choice: cross-entropy under
+# the selection, plus 0.2 times the divergence. Guess: which of the two reaches the map?
 # $$L_I = L_{xent} + \lambda L_{KL} \quad (12)$$
 # %%
 bart.freeze(model, "integrated")
@@ -173,15 +146,14 @@ for name in ("xent", "kl"):
     assert reached == [name == "kl", True]
 
 # %% [markdown]
-# The choice of the best $r$ is a yes or no. It has no slope, so the cross-entropy passes no gradient through it: the map
-# learns from the divergence alone (Eq. 14), the decoder from both (Eq. 13).
-# ## 3. The map of sentences over steps
-# The last decoder layer copies the opening document, whose three sentences with "!" are to be copied.
+# The choice of the best $r$ is a yes or no, without a slope: the cross-entropy passes no gradient through it. So the
+# map learns from the divergence alone (Eq. 14), the decoder from both (Eq. 13).
+# ## 3. The last decoder layer copies the three sentences with "!" of the opening document
 # %% tags=["picture"]
 model(**story, labels=summary, record=(record := []))
 figure, panels = plt.subplots(1, 2, figsize=(8, 3.2), sharey=True, layout="constrained")
 titles = "Saliency: known after reading all 48 tokens", "Learned map: reads one vector per sentence"
-for axes, scores, title in zip(panels, (record[-1].exact, record[-1].approximate), titles, strict=True):
+for axes, scores, title in zip(panels, record[-1], titles, strict=False):
     scores = scores.detach().mean(1)  # of the heads
     axes.imshow(scores[0].T.numpy(), cmap="Blues", vmin=0, vmax=1, aspect="auto")
     for step, sentence in top_r(scores, torch.ones(1, 8).bool(), 1)[0].nonzero().tolist():
@@ -194,15 +166,15 @@ figure.supxlabel("word written, step by step (dark: much attention; outlined: th
 plt.show()
 
 # %% [markdown]
-# A sentence is a bar of five steps, and both panels show the same bars.
+# Both panels show the same three bars of five steps.
 # ## 4. At full size
 # The paper does this with BART-large on news of 29 sentences (CNN/DailyMail), with $r = 5$ in each of 12 layers.
-# ROUGE-1 is 44.03 with all sentences, 43.94 with the ideal choice and 39.06 at random. The learned map gets 43.02, and
-# 43.72 with integrated training. What it costs: attention to words falls by $N_1 / r = 29/5$; new are $M N_1$ products
-# with the map's vectors, and reading each sentence once, which an RNN does slowly. Three questions to try:
+# ROUGE-1 is 44.03 with all sentences, 43.94 with the ideal choice, 39.06 at random. The map gets 43.02, and
+# 43.72 with integrated training. Attention to words falls by $N_1 / r = 29/5$. New are $M N_1$ products with the map's
+# vectors, and reading each sentence once, which is slow for an RNN. Three questions to try, each one edit away:
 # 1. Is one sentence enough? Run `tokens_right("approx", 1)` in a new cell.
-#    <details><summary>Answer</summary>Not quite: 75 to 95 %, and the ideal choice is no better.</details>
-# 2. Is the RNN needed? Write `"mean"` in place of `"gru"`, and run all: the mean is trained, too.
-#    <details><summary>Answer</summary>Not much: about 94 %. Training $W^Q$ and $W^K$ does most of it.</details>
+#    <details><summary>Answer</summary>No: 85 to 91 %, and the ideal choice is hardly better.</details>
+# 2. Is the RNN needed? Write `"mean"` in place of `"gru"`, and run all: now the mean is trained.
+#    <details><summary>Answer</summary>Not here: 99 %. Training $W^Q$ and $W^K$ does it.</details>
 # 3. Can a formula do it, without training? The paper's Appendix D has one: `tokens_right("model_free")`.
-#    <details><summary>Answer</summary>Badly, here and in the paper (40.01): it takes sums for products.</details>
+#    <details><summary>Answer</summary>Badly: 88 %, in the paper 40.01. It takes sums for products.</details>
