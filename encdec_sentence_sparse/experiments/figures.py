@@ -108,8 +108,9 @@ def figure_1(curves: Sequence[dict]) -> "Figure":
         shares = [float(row["share"]) for row in curves if row["run"] == name]
         style = dict(color=colour, linewidth=5 if place == 0 else 1.5, alpha=0.3 if place == 0 else 1)  # none is hidden
         axes.plot(range(1, 1 + len(shares)), shares, label=name, **style)
-        told = name.replace("gamma-", "gamma ") if place else "vanilla (gamma 0)"
-        axes.annotate(told, (2, shares[min(1, len(shares) - 1)]), (8, -12), textcoords="offset points", color=colour)
+        label = name.replace("gamma-", "gamma ") if place else "vanilla (gamma 0)"
+        at = (2, shares[min(1, len(shares) - 1)])
+        axes.annotate(label, at, (6, -10), textcoords="offset points", color=colour, fontsize=8)
     axes.set(xlabel="r: the most salient sentences", ylabel="share of the attention\n(mean over layers and steps)")
     axes.set_ylim(0, 1.02)
     axes.xaxis.get_major_locator().set_params(integer=True)
@@ -121,16 +122,16 @@ def attention_map(shown: dict) -> "Figure":
     from matplotlib.colors import PowerNorm
     from matplotlib.figure import Figure
 
-    figure = Figure((10, 5), layout="constrained")
-    figure.suptitle("Each step reads a few sentences, and which ones changes from fact to fact")
+    texts = [word.replace("Ġ", "") for word in shown["target"]]
+    figure = Figure((10, max(5, 0.16 * len(texts))), layout="constrained")
+    figure.suptitle("All sentences get some attention; most of it goes to the one that holds the fact")
     left, right = figure.subplots(1, 2)
     scale = PowerNorm(0.5, 0, np.max(shown["exact"]))  # one for both
-    texts = [word.replace("Ġ", "") for word in shown["target"]]
     for axes, kind, label in ((left, "word", "token of the source"), (right, "exact", "sentence of the source")):
         image = axes.imshow(shown[kind], aspect="auto", cmap="Blues", norm=scale, interpolation="nearest")
         axes.set(xlabel=label, ylabel="step")
         axes.xaxis.get_major_locator().set_params(integer=True)
-        axes.set_yticks(range(len(texts)), texts, fontsize=7 if len(texts) <= 40 else 4)
+        axes.set_yticks(range(len(texts)), texts, fontsize=7)
     figure.colorbar(image, ax=(left, right), label="attention (root scale)")
     for start in np.flatnonzero(np.diff(shown["sentence_ids"])):
         left.axvline(start + 0.5, color="gray", linewidth=0.4)
