@@ -124,7 +124,7 @@ def attention_map(shown: dict) -> "Figure":
 
     texts = [word.replace("Ġ", "") for word in shown["target"]]
     figure = Figure((10, max(5, 0.16 * len(texts))), layout="constrained")
-    figure.suptitle("All sentences get some attention; most of it goes to the one that holds the fact")
+    figure.suptitle("All sentences get some attention; those that hold the fact get most")
     left, right = figure.subplots(1, 2)
     scale = PowerNorm(0.5, 0, np.max(shown["exact"]))  # one for both
     for axes, kind, label in ((left, "word", "token of the source"), (right, "exact", "sentence of the source")):
