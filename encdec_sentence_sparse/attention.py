@@ -160,10 +160,7 @@ class SentenceSparseAttention(nn.Module):
         return top_r(scores, exists, selection.r)
 
     def recorded(self, hidden: Tensor, weights: Tensor, keep: Tensor | None, sentences: Sentences) -> SentenceAttention:
-        """What `record` gets; the approximation too, whatever the mode: training compares it with the exact one.
-
-        It holds sums over sentences alone: the attention to all words, (B, H, T, S), is gone before the next layer's.
-        """
+        """What `record` gets: sums over sentences alone, and the approximation whatever the mode, to be compared."""
         exact, approximate = saliency(weights, sentences.membership), None
         if sentences.encoded is not None:
             approximate = self.approximate(hidden, self.sentence_keys(sentences.encoded), sentences)

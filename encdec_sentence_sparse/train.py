@@ -68,11 +68,7 @@ class Setup(NamedTuple):
 
 
 def start(config: TrainConfig, out: Path, resume: bool, begin=None, load_run=None) -> Setup:
-    """Set up all that `train` needs; ValueError for bad values or data, or a folder that cannot be used.
-
-    Args:
-        begin, load_run: in place of those of loading.py, what makes a new run, and reads one (experiments/lobart.py).
-    """
+    """Set up what `train` needs; ValueError for what cannot be used. `begin`, `load_run`: in place of loading.py's."""
     from accelerate.utils import set_seed
 
     from . import loading
@@ -84,8 +80,7 @@ def start(config: TrainConfig, out: Path, resume: bool, begin=None, load_run=Non
     set_seed(config.seed)
     data = {"training": load(config.data, "train"), "validation": load(config.data, "validation")}
     say_if_few(config, len(data["training"]))
-    load_run, begin = load_run or loading.load_run, begin or loading.begin
-    run = load_run(out) if begun else begin(config, data["training"])
+    run = (load_run or loading.load_run)(out) if begun else (begin or loading.begin)(config, data["training"])
     loading.check_lengths(run)
     freeze(run.model, config.task)
     set_seed(config.seed, device_specific=True)  # each process draws its own dropout
@@ -236,19 +231,18 @@ def map_knows_more(run: "Run", items: "list[Item]") -> str:
 def attention_held(run: "Run", items: "Sequence[Item]") -> list[float]:
     """Share of the saliency that the best r sentences hold, the map's r and the first r; mean over layers and steps."""
     run.model.eval()
-    sums, steps = [0.0] * 3, 0
-    for start in range(0, len(items), run.config.batch_size):
-        batch, record = run.collate(items[start : start + run.config.batch_size]), []
+    held, steps = torch.zeros(3), 0
+    for first in range(0, len(items), run.config.batch_size):
+        batch, record = run.collate(items[first : first + run.config.batch_size]), []
         run.model(**batch.source(), labels=batch.labels, record=record)
         is_step, exists = batch.labels != -100, sentences_of(batch.sentence_ids, batch.attention_mask).exists
-        steps += is_step.sum().item() * len(record)
         for layer in record:
-            exact, learned = layer.exact.mean(1), layer.approximate.mean(1)  # (B, T, N)
+            exact = layer.exact.mean(1)  # (B, T, N)
             early = -torch.arange(exact.size(-1), device=exact.device).expand_as(exact).float()
-            for i, scores in enumerate((exact, learned, early)):
-                held = (exact * top_r(scores, exists, run.config.r)).sum(-1)  # (B, T)
-                sums[i] += held[is_step].sum().item()
-    return [total / steps for total in sums]
+            choices = [top_r(scores, exists, run.config.r) for scores in (exact, layer.approximate.mean(1), early)]
+            held += torch.stack([(exact * choice).sum(-1)[is_step].sum() for choice in choices]).cpu()
+            steps += is_step.sum().item()
+    return (held / steps).tolist()
 
 
 @one_line_errors

@@ -14,7 +14,7 @@ import torch
 pytest.importorskip("shared")
 
 from safetensors.torch import load_file, save_file
-from transformers import BertConfig, BertModel
+from transformers import BertConfig, BertModel, GenerationConfig
 
 from shared import pretrained, rouge
 from shared.data import load, split_sentences
@@ -145,6 +145,20 @@ def test_any_bart_from_a_folder_is_trained_on_and_read(tmp_path):
     after, run = weights(tmp_path / "kl"), load_run_or_bart(str(tmp_path / "kl"))
     assert all(torch.equal(after[name], value) for name, value in bart.state_dict().items() if name in after)
     assert len(run.model.attentions) == 3 and run.model.generation_config.max_length == 21
+
+
+def test_a_bart_without_a_length_writes_up_to_max_target(tmp_path):
+    """As facebook/bart-base: not 20 tokens; and whatever its files say, one sequence a document."""
+    bart = save_bart(tmp_path / "bart")
+    bart.generation_config = GenerationConfig(num_beams=4, num_return_sequences=2, decoder_start_token_id=2)
+    bart.generation_config.save_pretrained(tmp_path / "bart")
+    flags = ["--model", str(tmp_path / "bart"), "--data", DATA, "--steps", "1", "--max-source", "100"]
+    training.main(["--out", str(tmp_path / "run"), *flags, "--max-target", "40"])
+    for run, length in ((load_run(tmp_path / "run"), 40), (load_run_or_bart(str(tmp_path / "bart")), 256)):
+        settings = run.model.generation_config
+        assert (settings.max_length, settings.num_beams) == (length, 4)
+        rows = list(predict.predict(run, load(DATA, "test", 2)))
+        assert len(rows) == 2 and (settings.num_return_sequences or 1) == 1
 
 
 def test_a_model_that_is_no_bart_or_damaged_is_refused_in_one_line(tmp_path):

@@ -218,6 +218,19 @@ def test_eq18_eq19_model_free_scores(sentences, phi):
                 np.testing.assert_allclose(found[document, head, step, : len(expected)].numpy(), expected)
 
 
+def test_the_sentence_encoder_begins_with_xavier_normal_weights():
+    """Released code: a normal distribution, which goes beyond the ends of Xavier's uniform one; biases are zero."""
+    encoder = SentenceEncoder("gru", 64)
+    for parameter in encoder.parameters():
+        if parameter.dim() == 1:
+            assert not parameter.any()
+            continue
+        std = (2 / sum(parameter.shape)) ** 0.5
+        count = parameter.numel()
+        assert abs(parameter.std().item() / std - 1) < 5 * (2 * count) ** -0.5  # 5 standard deviations of a std
+        assert (parameter.abs() > 3**0.5 * std).float().mean() > 0.05  # normal: 8.3 %, uniform: none
+
+
 def test_d1_heads_of_sentence_keys_are_split_as_those_of_words(attention):
     """The released code reshapes (N, D) to (H, N, K), which puts chunk (h N + n) mod H of another sentence there."""
     encoded = torch.randn(1, 3, 16, dtype=torch.float64)

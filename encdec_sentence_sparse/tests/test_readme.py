@@ -28,7 +28,7 @@ def test_the_example_of_use_it_runs(tmp_path):
     bart, source = names["bart"], names["source"]
     assert len(document) == 3 and source["sentence_ids"].max() == 3 and names["summary"].shape[1] <= 30
     flags = dict(num_beams=4, min_length=0, max_length=30, output_scores=True, return_dict_in_generate=True)
-    selected = bart.generate(**source, selection=Selection("mean_key", r=2), **flags)
+    selected = bart.generate(**source, selection=Selection("ideal", r=2), **flags)
     full = bart.generate(**source, **flags)
     assert selected.sequences.tolist() == names["summary"].tolist()
     assert (selected.sequences_scores - full.sequences_scores).abs().max() > 1e-4
