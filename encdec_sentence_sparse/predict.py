@@ -53,7 +53,7 @@ class Options:
     data: str = ""  # In place of files: anything that shared.data.load takes.
     split: str = "test"  # Split of the data.
     limit: Positive | None = None  # First documents only. A.2: 2,000 in Figures 2 and 4
-    out: Path | None = None  # .jsonl for all that is known of each document, else a line each; none: standard output.
+    out: Path | None = None  # FILE.jsonl gets all that is known of each document, others a line each; none: stdout.
     overwrite: bool = False  # Replace that file.
     system: str = ""  # Name in the table; none: RUN.MODE.rR, without the seed at the run's end.
     mode: Literal[("", *MODES)] = ""  # How sentences are chosen; none: approx, or ideal without a learned map.
