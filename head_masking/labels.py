@@ -1,17 +1,19 @@
-"""What masked heads may attend to: labels from the reference, or from a trained tagger (Sections 4.1 and 5)."""
+"""Which source tokens masked heads may see: by the reference, by a tagger, or by a person's words (Sections 4.1, 5)."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
+from zlib import crc32
 
+import regex
 import torch
 
 from .masking import keep_at_least
 from .oracle import Span, oracle_labels, token_labels, word_spans
-from .text import transfer_scores
+from .text import Document, transfer_scores
 
 
 class Tagged(NamedTuple):
-    """What a tagger, or a person, says of a document."""
+    """What a tagger says of a document."""
 
     scores: Sequence[float]  # of the tagger's own tokens, in [0, 1]
     offsets: Sequence[Span]  # of these tokens
@@ -19,11 +21,62 @@ class Tagged(NamedTuple):
     was_cut: bool = False  # the tagger read only its begin
 
 
-def selected_words(text: str, tagged: Tagged) -> str:
+def by_oracle(source: str, target: str, document: Document, min_run: int = 1, min_keep: int = 5) -> list[bool]:
+    """(S,) True at the tokens that the reference takes, in runs of at least `min_run` words (Section 4.1)."""
+    labels = token_labels(oracle_labels(source, target, min_run), document.offsets)
+    return at_least([float(label) for label in labels], 0.0, min_keep, source)
+
+
+def by_tagger(source: str, tagged: Tagged, document: Document, min_keep: int = 5) -> list[bool]:
+    """(S,) True at the tokens of the words that a tagger scores above its decision boundary (Section 5)."""
+    scores = transfer_scores(tagged.scores, tagged.offsets, word_spans(source), document.offsets)
+    return at_least(scores, tagged.threshold, min_keep, source)
+
+
+def at_least(scores: Sequence[float], threshold: float, min_keep: int, source: str) -> list[bool]:
+    """`keep_at_least` of one document; what it draws at random depends on the document alone, not on its batch."""
+    generator = torch.Generator().manual_seed(crc32(source.encode("utf-8", "surrogatepass")))
+    return keep_at_least(torch.tensor([scores]), threshold, min_keep=min_keep, generator=generator)[0].tolist()
+
+
+def by_words(source: str, wanted: Sequence[str], document: Document) -> list[bool]:
+    """(S,) True at the tokens of these words and phrases, wherever they stand; all False where none of them does."""
+    places = sorted(place for phrase in wanted for place in find_phrase(phrase, source))
+    spans: list[Span] = []
+    for start, end in places:  # no two of them may overlap
+        start = max(start, spans[-1][1]) if spans else start
+        spans += [(start, end)] if start < end else []
+    return token_labels([(*span, True) for span in spans], document.offsets)
+
+
+NO_BLANKS = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"  # scripts that do not part words
+
+
+def find_phrase(phrase: str, text: str) -> list[Span]:
+    """Where a phrase stands as whole words, in any case of letters; in scripts without blanks also inside a clause."""
+    parts = regex.findall(r"[\w\p{M}]+|\s+|.", phrase.strip())
+    pattern = r"\s*".join(r"\s+" if part.isspace() else regex.escape(part) for part in parts)
+    if not regex.search(NO_BLANKS, phrase):
+        pattern = rf"(?<![\w\p{{M}}])(?:{pattern})(?![\w\p{{M}}])"
+    return [match.span() for match in regex.finditer(pattern, text, regex.IGNORECASE) if parts]
+
+
+# The words that are kept, and how good a tagger is
+
+
+def kept_words(source: str, document: Document, keep: Sequence[bool]) -> list[str]:
+    """The words of a text of which masked heads see a piece."""
+    seen = [span for span, is_kept in zip(document.offsets, keep, strict=True) if is_kept and span[0] < span[1]]
+    spans = word_spans(source)
+    is_seen = token_labels([(*span, True) for span in seen], spans)
+    return [source[start:end] for (start, end), label in zip(spans, is_seen, strict=True) if label]
+
+
+def selected_words(source: str, tagged: Tagged) -> str:
     """The words that a tagger selects, as a text: Section 5 gives its ROUGE-1."""
-    spans = word_spans(text)
+    spans = word_spans(source)
     scores = transfer_scores(tagged.scores, tagged.offsets, spans, spans)
-    return " ".join(text[a:b] for (a, b), score in zip(spans, scores, strict=True) if score > tagged.threshold)
+    return " ".join(source[a:b] for (a, b), score in zip(spans, scores, strict=True) if score > tagged.threshold)
 
 
 def tagging_counts(tagged: Tagged, source: str, target: str, min_run: int = 1) -> dict[str, list[int]]:
@@ -43,9 +96,3 @@ def tagging_counts(tagged: Tagged, source: str, target: str, min_run: int = 1) -
         "selected": [predicted, len(pairs)],
         "f1_of_all": [2 * true, len(pairs) + true],
     }
-
-
-def kept(scores: Sequence[float], threshold: float, min_keep: int, seed: int) -> list[bool]:
-    """`keep_at_least` of one document; what it draws at random depends on the seed alone."""
-    generator = torch.Generator().manual_seed(seed)
-    return keep_at_least(torch.tensor([scores]), threshold, min_keep=min_keep, generator=generator)[0].tolist()

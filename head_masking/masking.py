@@ -4,15 +4,11 @@
         bart.generate(input_ids, attention_mask=attention_mask, num_beams=4)
 
 Works on any encoder-decoder of transformers whose decoder layers have an `encoder_attn` (BART, mBART, Pegasus, ...), in
-eager and sdpa attention. No weight is touched; on leaving the `with` the model is as it was.
-
-Name in code       Paper        Shape               Meaning
-keep               -            (B, S)              True = salient, the masked heads may attend to it
-m                  m            (B*beams, 1, 1, S)  0, or -inf at padding; what the model hands to its attention
-m_tilde            m-tilde      (B*beams, H, 1, S)  0 if kept, -inf if hidden
-memory             -            (B*beams, S, D)     the encoder's states, repeated for the beams by `generate`
+eager and sdpa attention, compiled or not. No weight is touched; on leaving the `with` the model is as it was.
+The names are explained in PAPER.md.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
@@ -28,9 +24,9 @@ def masking_hook(keep: Tensor, is_chosen: Tensor) -> Callable:
     def hide(attention: nn.Module, arguments: tuple, keywords: dict) -> tuple[tuple, dict]:
         memory = keywords["key_value_states"]  # (B*beams, S, D)
         salient = keep.to(memory.device).repeat_interleave(len(memory) // len(keep), dim=0)  # (B*beams, S)
-        m = additive(keywords.get("attention_mask"), memory)
+        m = additive(keywords.get("attention_mask"), memory)  # the model's own: 0, or -inf at padding
         m_tilde = head_mask(salient, is_chosen.to(memory.device)).to(m.dtype)
-        # Eq. (1): softmax(q K^T / sqrt(d_k) + m + m-tilde) V
+        # Eq. (1): the attention adds what it is given here to its logits, before the softmax
         return arguments, keywords | {"attention_mask": m + m_tilde}  # (B*beams, H, 1, S)
 
     return hide
@@ -69,21 +65,14 @@ def mask_heads(model: nn.Module, heads: Heads, keep: Tensor) -> Iterator[None]:
             attention, a `keep` that does not fit the documents, a document that loses all positions.
     """
     attentions = cross_attentions(model, heads)
-
-    def when_encoded(encoder: nn.Module, arguments: tuple, output) -> None:
-        check_keep(keep, *output[0].shape[:2], beams=False)
-
-    def when_decoded(decoder: nn.Module, arguments: tuple, keywords: dict) -> None:
-        check_keep(keep, *keywords["encoder_hidden_states"].shape[:2], keywords.get("encoder_attention_mask"))
-
     check_keep(keep)
-    with ExitStack() as undo:
+    with hooking() as undo:
         if attentions:
-            undo.callback(model.get_encoder().register_forward_hook(when_encoded).remove)
-            undo.callback(model.get_decoder().register_forward_pre_hook(when_decoded, with_kwargs=True).remove)
+            checks_of_encoder, checks_of_decoder = fitting_hooks(keep)
+            undo(model.get_encoder().register_forward_hook(checks_of_encoder).remove)
+            undo(model.get_decoder().register_forward_pre_hook(checks_of_decoder, with_kwargs=True).remove)
         for attention, is_chosen in attentions:
-            hook = masking_hook(keep, is_chosen)
-            undo.callback(attention.register_forward_pre_hook(hook, with_kwargs=True).remove)
+            undo(attention.register_forward_pre_hook(masking_hook(keep, is_chosen), with_kwargs=True).remove)
         yield
 
 
@@ -93,9 +82,9 @@ def uniform_heads(model: nn.Module, heads: Heads) -> Iterator[None]:
 
     D10: r_uni is uniform on the same heads alone, the other heads are as they were.
     """
-    with ExitStack() as undo:
+    with hooking() as undo:
         for attention, is_chosen in cross_attentions(model, heads):
-            undo.callback(attention.q_proj.register_forward_hook(blanking_hook(is_chosen)).remove)
+            undo(attention.q_proj.register_forward_hook(blanking_hook(is_chosen)).remove)
         yield
 
 
@@ -107,6 +96,19 @@ def blanking_hook(is_chosen: Tensor) -> Callable:
         return by_head.masked_fill(is_chosen.to(queries.device), 0.0).flatten(-2)
 
     return blank
+
+
+@contextmanager
+def hooking() -> Iterator[Callable]:
+    """Undoes at its end what was handed to it. What torch.compile compiled without hooks, or with them, is forgotten.
+
+    A compiled graph does not notice a hook that comes or goes: it would mask nothing, or for ever.
+    """
+    forget = torch.compiler.reset if "torch._dynamo" in sys.modules else bool
+    with ExitStack() as stack:
+        stack.callback(forget)
+        forget()
+        yield stack.callback
 
 
 def keep_at_least(
@@ -150,17 +152,18 @@ def highest(values: Tensor, count: int) -> Tensor:
     return torch.zeros_like(values, dtype=torch.bool).scatter(-1, order, True)
 
 
-# Appendix B: the heads that the paper masks in BART-large.
+# Appendix B: the heads that the paper masks in BART-large, searched for its taggers' masks.
 PAPER_HEADS = {
     "cnn_dailymail": {1: tuple(range(16))},
     "nyt": {3: (3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)},
     "xsum": {3: (1, 2, 3, 4, 6, 7, 8, 9, 11, 13, 14, 15)},
 }
-# Appendix A. D5: no trigram twice, as in the released scripts; in `generate` the lengths count special tokens too.
+# Appendix A: 55 to 140, 0 to 140 and 10 to 60 tokens. `generate` counts its start token and <s> too, in max_length </s>.
+# D5: no trigram twice, as in the released scripts.
 PAPER_DECODING = {
-    "cnn_dailymail": dict(num_beams=5, length_penalty=2.0, min_length=55, max_length=140, no_repeat_ngram_size=3),
-    "nyt": dict(num_beams=5, length_penalty=1.5, min_length=0, max_length=140, no_repeat_ngram_size=3),
-    "xsum": dict(num_beams=6, length_penalty=1.0, min_length=10, max_length=60, no_repeat_ngram_size=3),
+    "cnn_dailymail": dict(num_beams=5, length_penalty=2.0, min_length=57, max_length=143, no_repeat_ngram_size=3),
+    "nyt": dict(num_beams=5, length_penalty=1.5, min_length=0, max_length=143, no_repeat_ngram_size=3),
+    "xsum": dict(num_beams=6, length_penalty=1.0, min_length=12, max_length=63, no_repeat_ngram_size=3),
 }
 PAPER_THRESHOLDS = {"cnn_dailymail": 0.20, "nyt": 0.24, "xsum": 0.18}  # Section 5
 
@@ -185,6 +188,18 @@ def cross_attentions(model: nn.Module, heads: Heads) -> list[tuple[nn.Module, Te
             raise ValueError(f"layer {layer} has no head {wrong[0]}: heads are 0 to {every[-1]}")
         attentions.append((attention, torch.tensor([[head in chosen] for head in every])))
     return attentions
+
+
+def fitting_hooks(keep: Tensor) -> tuple[Callable, Callable]:
+    """Hooks that check `keep` against what the encoder has read, and against the memory that the decoder gets."""
+
+    def when_encoded(encoder: nn.Module, arguments: tuple, output) -> None:
+        check_keep(keep, *output[0].shape[:2], beams=False)
+
+    def when_decoded(decoder: nn.Module, arguments: tuple, keywords: dict) -> None:
+        check_keep(keep, *keywords["encoder_hidden_states"].shape[:2], keywords.get("encoder_attention_mask"))
+
+    return when_encoded, when_decoded
 
 
 def check_keep(

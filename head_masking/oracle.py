@@ -1,10 +1,11 @@
 """Which words of a document its reference summary takes: oracle labels, by aligning the two (Section 4.1)."""
 
-import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 
-WORD = re.compile(r"\w+|[^\w\s]")  # D4: a word is letters and digits, or one other sign
+import regex  # Python's own `re` cuts words at combining marks
+
+WORD = regex.compile(r"[\w\p{M}]+|[^\w\s]")  # D4: a word is letters with their marks and digits, or one other sign
 Span = tuple[int, int]  # first character, end (exclusive)
 
 

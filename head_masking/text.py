@@ -1,9 +1,9 @@
-"""Text -> token ids with their places in the text, and what is known of one tokenizer's tokens for another's."""
+"""Text -> token ids with their places in the text, one tokenizer's scores for another's tokens, and batches."""
 
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from typing import NamedTuple
 
@@ -45,22 +45,15 @@ class Document(NamedTuple):
     ids: list[int]  # (S,) special tokens included
     offsets: list[Span]  # (S,) first character and end of each token; (0, 0) for special tokens
     was_cut: bool
-    masks: Mapping[str, Sequence[bool]] = {}  # kind of labels -> (S,) True = masked heads may attend to this token
-
-
-def encode_document(tokenizer: PreTrainedTokenizerBase, text: str, max_length: int) -> Document:
-    """`encode_documents` of one text."""
-    return encode_documents(tokenizer, [text], max_length)[0]
+    keep: Sequence[bool] = ()  # (S,) True = masked heads may attend to this token; empty: nothing is masked
 
 
 def encode_documents(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int) -> list[Document]:
     """Token ids and offsets, cut to at most `max_length` tokens; a "</s>" that stands in a text is text.
 
     Raises:
-        ValueError: a tokenizer that knows no offsets, or one that finds no token in a text.
+        ValueError: a tokenizer that finds no token in a text.
     """
-    if not tokenizer.is_fast:
-        raise ValueError(f"{type(tokenizer).__name__} gives no offsets: load the model's fast tokenizer")
     parts = tokenizer(
         list(texts), max_length=max_length, truncation=True, return_overflowing_tokens=True,
         return_offsets_mapping=True, split_special_tokens=True,
@@ -99,7 +92,7 @@ def transfer_scores(
 # Batches
 
 
-def pad(rows: Sequence[Sequence[int]], value: int) -> Tensor:
+def pad(rows: Iterable[Sequence[int]], value: int) -> Tensor:
     """(B, longest), padded on the right."""
     return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=value)
 
@@ -115,42 +108,27 @@ def by_length(
         yield numbers, pad([rows[i] for i in numbers], padding).to(device), keep.to(device)
 
 
-class Rows:
-    """Lists of numbers in one flat array: 4 bytes a number, where a list takes 36. `rows[i]` is a list again."""
+class Item(NamedTuple):
+    """A document to learn from."""
 
-    def __init__(self):
-        self.flat, self.ends = array("i"), array("q", [0])
-
-    def append(self, row: Sequence[int]) -> None:
-        self.flat.extend(row)
-        self.ends.append(len(self.flat))
-
-    def __getitem__(self, index: int) -> list[int]:
-        return self.flat[self.ends[index] : self.ends[index + 1]].tolist()
+    ids: array  # of "i", special tokens included
+    labels: array  # 1 at the tokens that the summary takes
+    was_cut: bool
 
 
-class Items:
-    """What is trained on: {"input_ids": the source's tokens, "labels": the summary's, or one label each}, kept flat."""
+class Batch(NamedTuple):
+    """Items padded to one length."""
 
-    def __init__(self):
-        self.input_ids, self.labels = Rows(), Rows()
-
-    def append(self, input_ids: Sequence[int], labels: Sequence[int]) -> None:
-        self.input_ids.append(input_ids)
-        self.labels.append(labels)
-
-    def __len__(self) -> int:
-        return len(self.labels.ends) - 1
-
-    def __getitem__(self, index: int) -> dict[str, list[int]]:
-        return {"input_ids": self.input_ids[index], "labels": self.labels[index]}
+    ids: Tensor  # (B, S)
+    labels: Tensor  # (B, S) bool
+    keep: Tensor  # (B, S) True at real tokens
 
 
 class LengthBatches:
     """Endless lists of item indices, each of documents of like length: the batch sampler of a `DataLoader`."""
 
-    def __init__(self, items: Items, batch_size: int, seed: int):
-        self.lengths, self.batch_size, self.seed = np.diff(items.input_ids.ends), batch_size, seed
+    def __init__(self, items: Sequence[Item], batch_size: int, seed: int):
+        self.lengths, self.batch_size, self.seed = np.array([len(item.ids) for item in items]), batch_size, seed
 
     def __iter__(self) -> Iterator[list[int]]:
         for epoch in count():

@@ -1,147 +1,179 @@
-"""Train a summariser to be masked, or a tagger that says what to mask.
+"""Train the tagger that says what to mask (Section 5).
 
-python -m head_masking.train --out runs/hm-base
+python -m head_masking.train --out runs/tagger                                                   # toy, a new encoder
 
-python -m head_masking.train --preset tagger --out runs/hm-tagger --encoder runs/hm-base
+python -m head_masking.train --out runs/tagger --data FOLDER --preset pretrained --encoder roberta-base
 
-The run folder holds config.json, log.jsonl, checkpoints/ and model/, the tokenizer in it: of a summariser a folder that
-transformers loads, of a tagger its encoder's config; a tagger's own weights, encoder included, are model.safetensors.
+The run folder holds config.json, log.jsonl, checkpoints/, model/ (the encoder's configuration and the tokenizer) and
+model.safetensors, the weights of encoder and perceptron.
 """
 
-import logging
 import math
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import Tensor
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 
 try:
     from shared.data import load
 except ModuleNotFoundError:
-    sys.exit("error: the commands need the repository's folder `shared` beside this package")
-from shared.run import RunFolder, check, check_folder, one_line_errors, parse, share, training
+    where = "at the top of the import path (beside the outermost package)"
+    sys.exit(f"error: the commands need the repository's folder `shared` {where}")
+from shared.run import RunFolder, check, check_folder, new_accelerator, one_line_errors, parse, training
 
 from .config import PRESETS, TrainConfig, learning_rate
-from .loading import WEIGHTS, Run, begin, load_run
-from .tagger import best_threshold, tagging_loss
-from .text import Items, LengthBatches
+from .loading import Run, begin, load_run
+from .tagger import best_threshold, tagging_loss, token_f1
+from .text import Batch, Item, LengthBatches
 
-BEST = "best.safetensors"  # of a run that may stop early
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+BEST = "best.safetensors"  # the weights that a run would end with if it ended now
+FEW = 10_000  # documents, below which a new encoder seldom learns what matters
 
 
-def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
-    """Train and write the run folder `out`; `resume` goes on after the last checkpoint, to the same bits.
+class Setup(NamedTuple):
+    """What the loop works with."""
 
-    ValueError for bad values or data, a folder that cannot be used, a loss that is not finite; nothing is lost.
+    accelerator: "Accelerator"
+    run: Run
+    model: torch.nn.Module  # the run's, as accelerate wraps it
+    optimizer: torch.optim.Optimizer
+    loader: DataLoader
+    validation: list[Item]
+    save_every: int  # updates
+    folder: AbstractContextManager[RunFolder]  # locks the run folder, loads its last checkpoint
+
+
+def start(config: TrainConfig, out: Path, resume: bool, begin: Callable = begin, load_run: Callable = load_run) -> Setup:
+    """Set up all that `train` needs; ValueError for bad values or data, or a folder that cannot be used.
+
+    Args:
+        begin, load_run: what makes a new run, and reads one; experiments/summarizer.py has its own.
     """
-    from accelerate import Accelerator, DataLoaderConfiguration
-    from accelerate.utils import set_seed
-    from transformers import DataCollatorForSeq2Seq
+    from accelerate.utils import set_seed  # here, for --help answers without it
 
     check(config)
-    out, begun = Path(out), check_folder(Path(out), resume)
-    accelerator = Accelerator(
-        mixed_precision=config.mixed_precision,
-        gradient_accumulation_steps=config.accumulate,
-        cpu=not torch.accelerator.is_available(),  # or several processes would each believe to be alone
-        dataloader_config=DataLoaderConfiguration(even_batches=False),
-    )
+    begun, accelerator = check_folder(out, resume), new_accelerator(config)
     set_seed(config.seed)
-    examples, checked = load(config.data, "train", config.examples or None), load(config.data, "validation")
-    start = load_run(out)._replace(config=config) if begun else begin(config, examples)
-    (items, cut), (validation, _) = share(accelerator, start.encode(examples)), start.encode(checked)
+    data = {"training": load(config.data, "train", config.examples or None)}
+    data["validation"] = load(config.data, "validation")
+    run = load_run(out)._replace(config=config) if begun else begin(config, data["training"])
+    items, validation = run.encode(data["training"]), run.encode(data["validation"])
     set_seed(config.seed, device_specific=True)  # each process draws its own dropout
-    batches, to_batch = LengthBatches(items, config.batch_size, config.seed), DataCollatorForSeq2Seq(start.tokenizer)
     # The loader's own generator, or starting it would draw from the one that dropout draws from.
-    loader = DataLoader(items, batch_sampler=batches, collate_fn=to_batch, generator=torch.Generator())
-    trained = [parameter for parameter in start.model.parameters() if parameter.requires_grad]
+    batches, generator = LengthBatches(items, config.batch_size, config.seed), torch.Generator()
+    loader = DataLoader(items, batch_sampler=batches, collate_fn=run.collate, generator=generator)
+    trained = [parameter for parameter in run.model.parameters() if parameter.requires_grad]
     # Released code: Adam with betas (0.9, 0.999), eps 1e-8.
     optimizer = torch.optim.AdamW(trained, lr=0.0, betas=(0.9, 0.999), eps=1e-8, weight_decay=config.weight_decay)
-    model, optimizer, loader = accelerator.prepare(start.model, optimizer, loader)
+    model, optimizer, loader = accelerator.prepare(run.model, optimizer, loader)
     epoch = -(-len(items) // (config.batch_size * config.accumulate * accelerator.num_processes))  # updates
-    data, first = {"training": examples, "validation": checked}, {"step": 0, "examples": len(items), "sources_cut": cut}
-    with training(accelerator, out, config, start.write_files, begun, data, first) as folder:
-        del examples, checked, data  # of a large corpus more than its tokens take
-        step = folder.progress["step"]
-        stream = iter(accelerator.skip_first_batches(loader, step * config.accumulate))
-        silent = None if accelerator.is_main_process else True  # None: silent where standard error is no terminal
-        bar = tqdm(range(step, config.steps), initial=step, total=config.steps, disable=silent)
-        for step in bar:
-            if config.patience and without_gain(folder.progress["log"]) >= config.patience:
+    first = {"step": 0, "examples": len(items), "sources_cut": sum(item.was_cut for item in items)}
+    folder = training(accelerator, out, config, run.write_files, begun, data, first)
+    return Setup(accelerator, run, model, optimizer, loader, validation, config.save_every or epoch, folder)
+
+
+def tagging_objective(model: torch.nn.Module, batch: Batch, config: TrainConfig) -> Tensor:
+    """Appendix A: the cross-entropy of a batch's labels. D13: its mean, so an update's is a mean of means."""
+    return tagging_loss(model(batch.ids, batch.keep).float(), batch.labels, batch.keep)
+
+
+@torch.no_grad()
+def validate(run: Run, items: Sequence[Item]) -> dict[str, float]:
+    """Mean loss of all tokens in eval mode, and the best decision boundary, which the tagger keeps, with its F1."""
+    run.model.eval()
+    logits, labels = [], []
+    for first in range(0, len(items), run.config.batch_size):
+        batch = run.collate(items[first : first + run.config.batch_size])
+        logits.append(run.model(batch.ids, batch.keep)[batch.keep].float())
+        labels.append(batch.labels[batch.keep])
+    logits, labels = torch.cat(logits).cpu(), torch.cat(labels).cpu()
+    scores = logits.sigmoid()
+    threshold, f1 = best_threshold(scores, labels)
+    run.model.threshold.fill_(threshold)
+    return {
+        "validation_loss": tagging_loss(logits, labels, torch.ones_like(labels)).item(),
+        "threshold": threshold,
+        "token_f1": 100 * f1,
+        "f1_of_all": 100 * token_f1(torch.ones_like(scores), labels, 0.0),  # a tagger that selects everything
+    }
+
+
+def report(run: Run, validation: Sequence[Item], folder: RunFolder) -> None:
+    """Say what came out, whether the tagger tells words apart, and what to do next."""
+    last = folder.progress["log"][-1]
+    f1, f1_of_all = last["token_f1"], last["f1_of_all"]
+    print(f"{folder.path}: {last['step']} steps, validation loss {last['validation_loss']:.3f}")
+    print(f"token F1 {f1:.1f} above {last['threshold']:.2f}; if all tokens were selected {f1_of_all:.1f}")
+    if f1 < f1_of_all + 1:
+        print("its masks are as good as none: train longer, on more data, or with --encoder roberta-base")
+    print(f"next: python -m {__package__}.predict {folder.path} --data {run.config.data} --split test")
+
+
+def train(
+    config: TrainConfig,
+    out: str | Path,
+    resume: bool = False,
+    objective: Callable = tagging_objective,
+    validate: Callable = validate,
+    report: Callable = report,
+    **hooks: Callable,
+) -> None:
+    """Train and write the run folder `out`; `resume` goes on after the last checkpoint, to the same bits.
+
+    Args:
+        objective, validate, report: a tagger's; experiments/summarizer.py has its own. `hooks`: as in `start`.
+    Raises:
+        ValueError: a loss that is not finite; the last checkpoint stays. What is refused before: see `start`.
+    """
+    setup = start(config, Path(out), resume, **hooks)
+    accelerator, run, model, optimizer, loader, validation, save_every, locked = setup
+    with locked as folder, progress_bar(accelerator, folder, config) as bar:
+        done, log = folder.progress["step"], lambda: folder.progress["log"]
+        batches = iter(accelerator.skip_first_batches(loader, done * config.accumulate))
+        for step in range(done, config.steps):
+            if config.patience and without_gain(log()) >= config.patience:
                 break
+            model.train()
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(step, config)
-            model.train()
             for _ in range(config.accumulate):
-                batch = next(stream)
+                batch = next(batches)
                 with accelerator.accumulate(model):
-                    logits = forward(model, batch, config.task)
-                    loss = objective(logits, batch, config.task, config.label_smoothing)  # Section 5, Appendix A
+                    loss = objective(model, batch, config)
                     accelerator.backward(loss)
                     if config.clip and accelerator.sync_gradients:
-                        accelerator.clip_grad_norm_(trained, config.clip)
+                        accelerator.clip_grad_norm_(model.parameters(), config.clip)
                     optimizer.step()
                     optimizer.zero_grad()
             row = {"step": step + 1, "loss": loss.item(), "lr": learning_rate(step, config)}
             if not math.isfinite(row["loss"]):
                 raise ValueError(f"the loss is {row['loss']} at step {step + 1}; {out} keeps its last checkpoint")
+            bar.update()
             bar.set_postfix(loss=f"{row['loss']:.3f}", refresh=False)
-            if row["step"] % (config.save_every or epoch) == 0 or row["step"] == config.steps:
-                row |= validate(start.model, validation, config.task, config.batch_size, to_batch)
-                if config.patience and not without_gain([*folder.progress["log"], row]):
-                    folder.write(BEST, lambda path: write_weights(start.model, path))
+            if row["step"] % save_every == 0 or row["step"] == config.steps:
+                row |= validate(run, validation)
+                if not config.patience or not without_gain([*log(), row]):
+                    folder.write(BEST, run.write_weights)
                 folder.save_checkpoint(row)
-        exchanged = validate(start.model, validation, config.task, config.batch_size, to_batch, exchange=True)
-        finish(start, folder, exchanged["validation_loss"])
+        finish(run, folder)
+    if accelerator.is_main_process:
+        report(run, validation, folder)
 
 
-def forward(model: nn.Module, batch: Mapping[str, Tensor], task: str) -> Tensor:
-    """Logits of the summaries' tokens (B, T, V), or of the source tokens' labels (B, S)."""
-    if task == "tagger":
-        return model(batch["input_ids"], batch["attention_mask"].bool()).float()
-    return model(**batch).logits.float()
-
-
-def objective(logits: Tensor, batch: Mapping[str, Tensor], task: str, smoothing: float = 0.0) -> Tensor:
-    """Cross-entropy of the summaries' tokens, or of the source tokens' labels (Appendix A); D13: a batch's mean."""
-    if task == "tagger":
-        return tagging_loss(logits, batch["labels"] == 1, batch["attention_mask"].bool())
-    return F.cross_entropy(logits.flatten(0, 1), batch["labels"].flatten(), label_smoothing=smoothing)
-
-
-@torch.no_grad()
-def validate(
-    model: nn.Module, items: Items, task: str, batch_size: int, to_batch: Callable, exchange: bool = False
-) -> dict[str, float]:
-    """Mean loss of all tokens in eval mode; of a tagger also the best decision boundary, which it keeps, and its F1.
-
-    `exchange` gives each summary the source of another document of its batch.
-    """
-    model.eval()
-    device, total, tokens, scores, labels = next(model.parameters()).device, 0.0, 0, [], []
-    for start in range(0, len(items), batch_size):
-        batch = to_batch([items[i] for i in range(start, min(start + batch_size, len(items)))]).to(device)
-        if exchange and task == "summarizer":
-            batch.update({name: batch[name].roll(1, 0) for name in ("input_ids", "attention_mask")})
-        logits, is_label = forward(model, batch, task), batch["labels"] != -100
-        total += objective(logits, batch, task).item() * is_label.sum().item()
-        tokens += is_label.sum().item()
-        if task == "tagger":
-            scores.append(logits[is_label].sigmoid().cpu())
-            labels.append(batch["labels"][is_label].cpu() == 1)
-    if task == "summarizer":
-        return {"validation_loss": total / tokens}
-    scores, labels = torch.cat(scores), torch.cat(labels)
-    threshold, f1 = best_threshold(scores, labels)
-    model.threshold.fill_(threshold)
-    selected = (scores > threshold).float().mean().item()
-    return {"validation_loss": total / tokens, "threshold": threshold, "token_f1": 100 * f1, "selected": selected}
+def progress_bar(accelerator: "Accelerator", folder: RunFolder, config: TrainConfig) -> tqdm:
+    """One bar for all processes, that begins where the run goes on."""
+    hidden = None if accelerator.is_main_process else True  # None: where there is no terminal
+    return tqdm(total=config.steps, initial=folder.progress["step"], disable=hidden)
 
 
 def without_gain(log: Sequence[dict]) -> int:
@@ -150,54 +182,17 @@ def without_gain(log: Sequence[dict]) -> int:
     return len(losses) - 1 - losses.index(min(losses)) if losses else 0
 
 
-def write_weights(model: nn.Module, path: Path) -> None:
-    """Write a file of weights that safetensors and, of its own models, transformers load."""
-    from safetensors.torch import save_model
-
-    save_model(model, str(path), metadata={"format": "pt"})
-
-
-def finish(run: Run, folder: RunFolder, exchanged: float) -> None:
-    """Put the last weights where they belong or, with early stopping, the best; say what to do next.
-
-    Called on every process, for all write together.
-    """
-    task, best = run.config.task, folder.path / BEST
-    if not run.config.patience:
-        folder.write(WEIGHTS[task], lambda path: write_weights(run.model, path))
-    elif best.exists():  # no more once a run is finished
-        folder.write(WEIGHTS[task], lambda path: shutil.copyfile(best, path))
-    if not folder.accelerator.is_main_process:
-        return
-    best.unlink(missing_ok=True)
-    last = folder.progress["log"][-1]
-    print(f"{folder.path}: {last['step']} steps, validation loss {last['validation_loss']:.3f}")
-    print(what_it_learned(last, exchanged))
-    print(f"next: python -m {__package__}.evaluate {'--tagger ' if task == 'tagger' else ''}{folder.path}")
-
-
-def what_it_learned(last: Mapping[str, float], exchanged: float) -> str:
-    """Whether a summariser reads its source, by its validation loss with exchanged ones; whether a tagger selects."""
-    if "selected" in last:
-        said = f"the tagger selects {100 * last['selected']:.1f} % of all tokens, token F1 {last['token_f1']:.1f}"
-        if 0.001 < last["selected"] < 0.98:
-            return said
-        return said + ": its masks tell nothing; train longer, on more data, or with --train-encoder True"
-    said = f"with the sources of other documents the loss is {exchanged:.3f}"
-    if exchanged - last["validation_loss"] > 0.05:
-        return said
-    return said + ": the model does not read its source; train longer, on more data, or begin with --model"
+def finish(run: Run, folder: RunFolder) -> None:
+    """Put the weights where they belong: the last ones or, with early stopping, the best."""
+    if (best := folder.path / BEST).exists():  # no more where the run was finished before
+        folder.write(run.weights, lambda path: shutil.copyfile(best, path))
+        if folder.accelerator.is_main_process:
+            best.unlink()
 
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    logging.getLogger("accelerate").setLevel(logging.ERROR)  # it reports BART's tied weights at every checkpoint
-    config, out, resume = parse(arguments, TrainConfig, PRESETS, __doc__)
-    import transformers
-
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    train(config, out, resume)
+    train(*parse(arguments, TrainConfig, PRESETS, __doc__))
 
 
 if __name__ == "__main__":
