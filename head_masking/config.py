@@ -10,6 +10,7 @@ Share = Annotated[float, Interval(ge=0, le=1)]
 Length = Annotated[int, Interval(ge=3, le=10**6)]  # in tokens: <s>, a token, </s>
 Boundary = Annotated[float, Interval(ge=0, le=0.999)]  # of a decision
 Schedule = Literal["inverse_sqrt", "polynomial", "constant"]
+Precision = Literal["no", "bf16", "fp16"]
 # A new encoder, where --encoder names none: what learns the toy stories on one core in a minute.
 VOCABULARY, WIDTH, LAYERS, HEADS = 1000, 64, 2, 4
 
@@ -26,7 +27,7 @@ class TrainConfig:
     train_encoder: bool = True  # Train the encoder, too (D12); in Appendix A it is fixed.
     init: str = ""  # Run folder to go on from: its weights and, unless flags override them, its values.
 
-    steps: Positive = 400  # Updates at most.
+    steps: Positive = 300  # Updates at most.
     batch_size: Positive = 16  # Documents of a micro-batch of one process.
     accumulate: Positive = 1  # Micro-batches for each update and process.
     learning_rate: Share = 2e-3  # Highest rate (Appendix A: 5e-4).
@@ -36,7 +37,7 @@ class TrainConfig:
     clip: float = 1.0  # Highest norm of the gradient; 0 turns it off (released code: 0.1).
     save_every: int = 100  # Updates between checkpoints, each with a validation; 0 is an epoch.
     patience: int = 0  # Validations without gain that end training at the best; 0 never stops and takes the last.
-    mixed_precision: Literal["no", "bf16", "fp16"] = "no"  # Precision of the forward pass.
+    mixed_precision: Precision = "no"  # Precision of the forward pass.
     seed: int = 0  # Seed of weights, order and dropout.
 
     def check(self) -> None:

@@ -64,12 +64,14 @@ def find_phrase(phrase: str, text: str) -> list[Span]:
 # The words that are kept, and how good a tagger is
 
 
-def kept_words(source: str, document: Document, keep: Sequence[bool]) -> list[str]:
-    """The words of a text of which masked heads see a piece."""
-    seen = [span for span, is_kept in zip(document.offsets, keep, strict=True) if is_kept and span[0] < span[1]]
-    spans = word_spans(source)
-    is_seen = token_labels([(*span, True) for span in seen], spans)
-    return [source[start:end] for (start, end), label in zip(spans, is_seen, strict=True) if label]
+def kept_text(source: str, document: Document) -> list[str]:
+    """The parts of a text that masked heads see: kept tokens, joined where nothing stands between them."""
+    parts: list[Span] = []
+    for (start, end), is_kept in zip(document.offsets, document.keep, strict=False):
+        if is_kept and start < end:
+            joined = bool(parts) and start <= parts[-1][1]
+            parts[-1:] = [(parts[-1][0], end)] if joined else [*parts[-1:], (start, end)]
+    return [source[start:end] for start, end in parts]
 
 
 def selected_words(source: str, tagged: Tagged) -> str:

@@ -77,6 +77,10 @@ class Summarizer(NamedTuple):
     data: str = ""  # what it has learned; "": not known
     seed: int = 0
 
+    def text(self, tokens: Sequence[int]) -> str:
+        """What the tokens of a summary say, in one line."""
+        return " ".join(self.tokenizer.decode(tokens, skip_special_tokens=True).split())
+
 
 # Taggers
 

@@ -1,157 +1,265 @@
-"""Summarise plain text, a document per line, with the attention of some heads on what a tagger holds to be salient.
+"""Summarise with the attention of some heads on what a tagger, a person or the reference holds to be salient.
 
-python -m head_masking.predict runs/hm-base story.txt --tagger runs/hm-tagger --both
+python -m head_masking.predict facebook/bart-large-cnn notes.txt --keep-words storm "port of Norwick" --both
 
-python -m head_masking.predict facebook/bart-large-cnn notes.txt --keep-words storm "port of Norwick" --out notes.jsonl
+python -m head_masking.predict runs/hm --tagger runs/tagger --data toy --split test --out masked.jsonl
+
+Where MODEL is a tagger's run, what is written are the words that it selects.
 """
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
+from typing import Literal, NamedTuple
 
+import torch
 import tyro
+from torch import Tensor
 from tqdm import tqdm
 
 try:
-    from shared.data import Example, open_output, read_texts
+    from shared.data import Example, read
 except ModuleNotFoundError:
-    sys.exit("error: the commands need the repository's folder `shared` beside this package")
-from shared.run import one_line_errors, read_flags
-from shared.timing import find_device
+    where = "at the top of the import path (beside the outermost package)"
+    sys.exit(f"error: the commands need the repository's folder `shared` {where}")
+from shared import pretrained
+from shared.run import find_device, one_line_errors, read_flags
+from shared.score import system_name, write_outputs
 
 from .config import Boundary, Positive
-from .decode import Setting, decode, encode, find_heads, read_documents, tag, write_heads
-from .labels import Tagged
-from .loading import Run, load_run, load_summarizer
-from .oracle import Span, overlaps, word_spans
-from .text import Document, encode_document
+from .heads import find_heads, write_heads
+from .labels import Tagged, by_oracle, by_tagger, by_words, kept_text, selected_words, tagging_counts
+from .loading import Run, Summarizer, load_model, load_run, name_of
+from .masking import PAPER_DECODING, Heads, mask_heads
+from .text import Document, by_length, encode_documents, pad
+
+WINDOW = 16  # batches whose documents are sorted by length, so that a batch has hardly any padding
 
 
 @dataclass
 class Options:
     """The command line."""
 
-    model: tyro.conf.Positional[str]  # A run, or the folder or name of an encoder-decoder of transformers.
-    files: tyro.conf.Positional[tuple[Path, ...]] = ()  # Text, a document per line, or .jsonl; none: standard input.
-    tagger: Path | None = None  # Run of a tagger: masked heads see the words that it selects.
-    keep_words: tuple[str, ...] = ()  # Masked heads see these words and "phrases in quotes" of each document.
-    heads: str = ""  # Heads to mask: 1:0-3,2:1,3 or "top" or data of Appendix B; default: the model's own (D14).
-    threshold: Boundary | None = None  # Decision boundary; default: the tagger's own.
+    model: tyro.conf.Positional[str]  # A BART, by its run, folder or name; or a tagger's run.
+    files: tyro.conf.Positional[tuple[Path, ...]] = ()  # Text, a document a line, or .jsonl; none: standard input.
+    data: str = ""  # In place of files: anything that shared.data.load takes.
+    split: str = "test"  # Split of the data.
+    limit: Positive | None = None  # First documents only.
+    out: Path | None = None  # .jsonl for all that is known of each document, else a line each; none: standard output.
+    overwrite: bool = False  # Replace that file.
+    system: str = ""  # Name in the table; none: the model's and what masks it, without their seeds.
+    tagger: Path | None = None  # Masked heads see the words that this tagger's run selects.
+    keep_words: tuple[str, ...] = ()  # Masked heads see these words and "phrases in quotes".
+    oracle: bool = False  # Masked heads see what the reference takes (Section 4.1).
+    heads: str = ""  # Heads to mask: 1:0-3,2:1,3 or "top" or data of Appendix B; none: see D14 in PAPER.md.
+    threshold: Boundary | None = None  # Decision boundary; none: the tagger's own.
+    min_run: Positive | None = None  # Shortest run of words that the oracle labels; none: the tagger's, or 1.
     min_keep: int = 5  # Tokens that a masked head sees, at least (released code: 5).
     both: bool = False  # Print the summary without masks, too, and what was kept.
-    out: Path | None = None  # File for a line per document, or .jsonl for all that is known; none: standard output.
-    overwrite: bool = False  # Replace the file of --out if it exists.
-    batch_size: Positive = 8  # Documents decoded at a time.
-    device: str = "cpu"  # Device: cpu, cuda or mps.
+    decoding: Literal["own", "cnn_dailymail", "nyt", "xsum"] = "own"  # The model's settings, or those of Appendix A.
+    beam: Positive | None = None  # Beams; none: those of --decoding.
+    max_length: Positive | None = None  # Tokens of a summary, at most; none: those of --decoding.
+    no_repeat_ngram_size: int | None = None  # Length of token sequences that never come twice; none: of --decoding.
+    batch_size: Positive = 32  # Documents decoded at a time; outputs do not depend on it.
+    device: str = "cpu"  # Device of torch.
 
     def check(self) -> None:
         """ValueError for flags that do not go together."""
-        if self.tagger and self.keep_words:
-            raise ValueError("--tagger and --keep-words both say what to keep: give one of them")
-        if self.heads and not (self.tagger or self.keep_words):
-            raise ValueError("--heads masks nothing without --tagger or --keep-words: say what to keep")
+        if bool(self.tagger) + bool(self.keep_words) + self.oracle > 1:
+            raise ValueError("--tagger, --keep-words and --oracle all say what to keep: give one of them")
+        if self.heads and not (self.tagger or self.keep_words or self.oracle):
+            raise ValueError("--heads masks nothing without --tagger, --keep-words or --oracle: say what to keep")
+
+    def generation(self) -> dict[str, float | None]:
+        """What is given of the settings of `generate`."""
+        flags = dict(num_beams=self.beam, max_length=self.max_length, no_repeat_ngram_size=self.no_repeat_ngram_size)
+        return PAPER_DECODING.get(self.decoding, {}) | {k: v for k, v in flags.items() if v is not None}
+
+
+# What masked heads may see
+
+
+@torch.inference_mode()
+def tag(run: Run, texts: Sequence[str], batch_size: int = 32) -> list[Tagged]:
+    """What a tagger says of all texts; what stands beyond its `max_source` tokens has no score."""
+    documents = encode_documents(run.tokenizer, texts, run.config.max_source)
+    boundary = round(run.model.threshold.item(), 4)
+    tagged: list = [None] * len(texts)
+    rows, device = [document.ids for document in documents], run.model.threshold.device
+    for numbers, ids, keep in by_length(rows, batch_size, run.tokenizer.pad_token_id, device):
+        for i, scores in zip(numbers, run.model(ids, keep).sigmoid().tolist(), strict=True):
+            tagged[i] = Tagged(scores[: len(rows[i])], documents[i].offsets, boundary, documents[i].was_cut)
+    return tagged
+
+
+def read_documents(
+    run: Summarizer,
+    examples: Sequence[Example],
+    tagger: Run | None = None,
+    words: Sequence[str] = (),
+    oracle: bool = False,
+    min_run: int = 1,
+    min_keep: int = 5,
+) -> list[Document]:
+    """Documents as a summarizer reads them, with what masked heads may see of each.
+
+    Args:
+        tagger, words, oracle: who says it, one of them; none: nothing is masked.
+        min_run: words of the shortest run that the oracle labels.
+        min_keep: tokens that a masked head sees, at least.
+    """
+    sources = [example.source for example in examples]
+    documents = encode_documents(run.tokenizer, sources, run.max_source)
+    pairs = list(zip(examples, documents, strict=True))
+    if tagger:
+        triples = zip(sources, tag(tagger, sources), documents, strict=True)
+        return [
+            d._replace(keep=by_tagger(source, t, d, min_keep), was_cut=d.was_cut or t.was_cut)
+            for source, t, d in triples
+        ]
+    if oracle:
+        return [d._replace(keep=by_oracle(e.source, e.target, d, min_run, min_keep)) for e, d in pairs]
+    return [d._replace(keep=words_kept(e, words, d)) for e, d in pairs] if words else documents
+
+
+def words_kept(example: Example, words: Sequence[str], document: Document) -> list[bool]:
+    """`by_words`; says which words a document lacks, and keeps all of it where it lacks all of them."""
+    places = {word: by_words(example.source, [word], document) for word in words}
+    if absent := [word for word in words if not any(places[word])]:
+        nothing = "; nothing is masked in it" if len(absent) == len(words) else ""
+        tqdm.write(f"{example.id} has no {', '.join(absent)} as far as the model reads{nothing}", file=sys.stderr)
+        if nothing:
+            return [True] * len(document.ids)
+    return by_words(example.source, words, document)
+
+
+# Decoding
+
+
+class Encoded(NamedTuple):
+    """A batch as the encoder has read it."""
+
+    numbers: list[int]  # of its documents
+    keep: Tensor  # (B, S) True at real tokens
+    states: Tensor  # (B, S, D)
+
+
+@torch.inference_mode()
+def encode(run: Summarizer, documents: Sequence[Document], batch_size: int = 32) -> Iterator[Encoded]:
+    """Encode documents, those of like length together."""
+    rows, padding = [document.ids for document in documents], run.model.config.pad_token_id
+    for numbers, ids, keep in by_length(rows, batch_size, padding, run.model.device):
+        states = run.model.get_encoder()(input_ids=ids, attention_mask=keep.long()).last_hidden_state
+        yield Encoded(numbers, keep, states)
+
+
+def masked(
+    run: Summarizer, encoded: Encoded, documents: Sequence[Document], heads: Heads
+) -> AbstractContextManager[None]:
+    """The context in which these heads see what the documents of a batch keep."""
+    keep = pad([documents[i].keep for i in encoded.numbers], False)
+    return mask_heads(run.model, heads, keep.to(run.model.device))
+
+
+@torch.inference_mode()
+def decode(run: Summarizer, encoded: Encoded, context: AbstractContextManager) -> list[list[int]]:
+    """The token ids of each summary of a batch, from the decoder's start token on; padding is left out."""
+    from transformers.modeling_outputs import BaseModelOutput
+
+    memory = BaseModelOutput(last_hidden_state=encoded.states)  # a new one, for `generate` repeats it for the beams
+    with context:
+        rows = run.model.generate(encoder_outputs=memory, attention_mask=encoded.keep.long()).tolist()
+    for row in rows:
+        while row[-1] == run.model.config.pad_token_id:
+            row.pop()
+    return rows
 
 
 def predict(
-    run: Run,
-    examples: Sequence[Example],
-    tagged: Sequence[Tagged] | None = None,
-    heads: str = "",
-    min_keep: int = 5,
-    both: bool = False,
-    batch_size: int = 8,
+    run: Summarizer, examples: Sequence[Example], heads: Heads | None = None, both=False, batch_size=32, **keeping
 ) -> Iterator[dict]:
-    """Summarise documents in their order under the model's own generation settings.
+    """Summarise documents in their order, under the model's generation settings.
 
     Args:
-        tagged: what masked heads may see of each document; None = no head is masked.
-        heads: as --heads.
+        heads: what is masked; None: nothing.
+        both: decode without masks, too.
+        keeping: what masked heads may see, as in `read_documents`.
     Yields:
-        of each document id, prediction, heads (masked), kept (words they see), was_cut; plain if `both` are wanted.
+        of each document id, prediction, heads (masked), kept (the text that they see), was_cut; plain if `both`.
     """
-    chosen = find_heads(heads, run) if tagged else {}
-    settings = {"prediction": Setting("own", chosen) if tagged else Setting()} | ({"plain": Setting()} if both else {})
-    for start in range(0, len(examples), batch_size):
-        batch = examples[start : start + batch_size]
-        marks = tagged[start : start + batch_size] if tagged else []
-        documents = read_documents(run, batch, {"own": marks} if tagged else {}, min_keep=min_keep)
-        rows = [{"id": example.id, "heads": write_heads(chosen)} for example in batch]
-        for name, i, _, text in decode(run, documents, settings, encode(run.model, documents, batch_size)):
-            rows[i][name] = text
-        for i, (row, example, document) in enumerate(zip(rows, batch, documents, strict=True)):
-            was_cut = document.was_cut or (bool(tagged) and marks[i].was_cut)
-            yield row | {"kept": kept_words(example.source, document), "was_cut": was_cut}
+    for start in range(0, len(examples), WINDOW * batch_size):
+        window = examples[start : start + WINDOW * batch_size]
+        documents = read_documents(run, window, **keeping)
+        yield from summarise(run, window, documents, heads, both, batch_size)
 
 
-def kept_words(text: str, document: Document) -> list[str]:
-    """The words of a text of which masked heads see a piece."""
-    spans = word_spans(text)
-    pairs = zip(overlaps(spans, document.offsets), document.masks.get("own", ()), strict=False)
-    return [text[slice(*spans[i])] for i in sorted({i for words, is_kept in pairs if is_kept for i in words})]
+def summarise(
+    run: Summarizer, examples: Sequence, documents: Sequence[Document], heads: Heads | None, both=False, batch_size=32
+) -> list[dict]:
+    """Rows as `predict` yields them, of documents that are read."""
+    rows = [
+        {"id": e.id, "heads": write_heads(heads or {}), "kept": " ".join(kept_text(e.source, d)), "was_cut": d.was_cut}
+        for e, d in zip(examples, documents, strict=True)
+    ]
+    for encoded in encode(run, documents, batch_size):
+        plain = decode(run, encoded, nullcontext()) if both or not heads else []
+        outputs = {"plain": plain} if both else {}
+        outputs["prediction"] = decode(run, encoded, masked(run, encoded, documents, heads)) if heads else plain
+        for name, summaries in outputs.items():
+            for i, tokens in zip(encoded.numbers, summaries, strict=True):
+                rows[i][name] = run.text(tokens)
+    return rows
 
 
-def mark_words(run: Run, examples: Sequence[Example], wanted: Sequence[str]) -> list[Tagged]:
-    """Mark these words and phrases, in any case of letters, in all documents, as far as the model reads them.
-
-    ValueError: one of them stands in no document, or none of them in one: a mask for it would be of random words.
-    """
-    marked, present = [], set()
-    for example in examples:
-        end = max(end for _, end in encode_document(run.tokenizer, example.source, run.config.max_source).offsets)
-        spans = word_spans(example.source[:end])
-        places = {phrase: find_phrase(phrase, example.source, spans) for phrase in wanted}
-        present |= {phrase for phrase in wanted if places[phrase]}
-        marks = {place for of_phrase in places.values() for place in of_phrase}
-        if not marks:
-            words = {example.source[a:b].lower() for a, b in spans}
-            near = [word for phrase in wanted for word in get_close_matches(phrase.lower(), words, 2)]
-            hint = f" (perhaps {', '.join(near)})" if near else ""
-            raise ValueError(f"document {example.id} has none of the words {', '.join(wanted)}{hint}: give its own")
-        marked.append(Tagged([float(n in marks) for n in range(len(spans))], spans, 0.5))
-    if absent := [phrase for phrase in wanted if phrase not in present]:
-        raise ValueError(f"--keep-words: {absent[0]!r} stands in no document, or beyond what the model reads")
-    return marked
-
-
-def find_phrase(phrase: str, text: str, spans: Sequence[Span]) -> list[int]:
-    """Numbers of the words of a text that are of this phrase, wherever it stands."""
-    words = [text[start:end].lower() for start, end in spans]
-    parts = [phrase[start:end].lower() for start, end in word_spans(phrase)]
-    starts = [n for n in range(len(words)) if parts and words[n : n + len(parts)] == parts]
-    return [n + k for n in starts for k in range(len(parts))]
+def select(run: Run, examples: Sequence[Example], min_run: int = 1, batch_size: int = 32) -> Iterator[dict]:
+    """The words that a tagger selects of each document and, where there are references, its counts (Section 5)."""
+    for start in range(0, len(examples), WINDOW * batch_size):
+        window = examples[start : start + WINDOW * batch_size]
+        for example, tagged in zip(window, tag(run, [e.source for e in window], batch_size), strict=True):
+            row = {"id": example.id, "prediction": selected_words(example.source, tagged), "was_cut": tagged.was_cut}
+            counts = tagging_counts(tagged, example.source, example.target, min_run) if example.references else {}
+            yield row | counts | {"threshold": tagged.threshold}
 
 
 @one_line_errors
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
-    import transformers
+    run, device = load_model(options.model), find_device(options.device)
+    tagger = load_run(options.tagger) if options.tagger else None
+    if isinstance(run, Run) and (tagger or options.keep_words or options.oracle or options.both):
+        raise ValueError(f"{options.model} is a tagger's run, which selects words: give a summariser to mask")
+    examples = read(options.files, options.data, options.split, options.limit)
+    if options.oracle and (lacking := [example.id for example in examples if not example.references]):
+        raise ValueError(f"--oracle reads references: {lacking[0]} has none")
+    for each in filter(None, (run, tagger)):
+        each.model.to(device)
+    rows, system, seed = outputs(run, tagger, [e for e in examples if e.document], options)
+    both = "plain:  {plain}\nkept:   {kept}\nmasked: {prediction}"
+    line = (lambda row: both.format_map(row)) if options.both else None
+    write_outputs(rows, examples, options.system or system, seed, options.out, options.overwrite, line)
 
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    device, run, tagged = find_device(options.device), load_summarizer(options.model), None
-    run.model.to(device)
-    tagger = load_run(options.tagger, "tagger") if options.tagger else None
-    examples = read_texts(options.files)
-    if tagger:
-        tagger.model.to(device)
-        if options.threshold is not None:
-            tagger.model.threshold.fill_(options.threshold)
-        tagged = tag(tagger, [example.source for example in examples], options.batch_size)
-    elif options.keep_words:
-        tagged = mark_words(run, examples, options.keep_words)
-    cut, rows = 0, predict(run, examples, tagged, options.heads, options.min_keep, options.both, options.batch_size)
-    with open_output(options.out, options.overwrite) as file:
-        for row in tqdm(rows, total=len(examples), unit="document", disable=None if options.out else True):
-            both = f"plain:  {row.get('plain')}\nkept:   {' '.join(row['kept'])}\nmasked: " if options.both else ""
-            is_json = options.out and options.out.suffix == ".jsonl"
-            line = json.dumps(row, ensure_ascii=False) if is_json else both + row["prediction"]
-            print(line, file=file, flush=True)
-            cut += row["was_cut"]
-    if cut:
-        print(f"{cut} documents were cut to the --max-source of the model, or of the tagger", file=sys.stderr)
+
+def outputs(
+    run: Run | Summarizer, tagger: Run | None, examples: Sequence[Example], options: Options
+) -> tuple[Iterator[dict], str, int]:
+    """What the command line asks for: rows, and the name and seed of their system."""
+    for selector in (each for each in (run, tagger) if isinstance(each, Run) and options.threshold is not None):
+        selector.model.threshold.fill_(options.threshold)
+    seed = run.config.seed if isinstance(run, Run) else run.seed
+    system = system_name(name_of(options.model), seed)
+    if isinstance(run, Run):
+        return select(run, examples, options.min_run or run.config.min_run, options.batch_size), system, seed
+    pretrained.generation(run.model, run.max_target, **options.generation())
+    keeping = dict(tagger=tagger, words=options.keep_words, oracle=options.oracle, min_keep=options.min_keep)
+    keeping["min_run"] = options.min_run or (tagger.config.min_run if tagger else 1)
+    heads = None
+    if tagger or options.keep_words or options.oracle:
+        heads = find_heads(options.heads, run.model, run.data, by_tagger=bool(tagger))
+        selector = system_name(name_of(options.tagger), tagger.config.seed) if tagger else "oracle" * options.oracle
+        system += f"+{selector or 'words'}"
+    return predict(run, examples, heads, options.both, options.batch_size, **keeping), system, seed
 
 
 if __name__ == "__main__":

@@ -53,7 +53,9 @@ class Setup(NamedTuple):
     folder: AbstractContextManager[RunFolder]  # locks the run folder, loads its last checkpoint
 
 
-def start(config: TrainConfig, out: Path, resume: bool, begin: Callable = begin, load_run: Callable = load_run) -> Setup:
+def start(
+    config: TrainConfig, out: Path, resume: bool, begin: Callable = begin, load_run: Callable = load_run
+) -> Setup:
     """Set up all that `train` needs; ValueError for bad values or data, or a folder that cannot be used.
 
     Args:

@@ -1,8 +1,8 @@
 """Which heads select content, and which to mask: Sections 4.1, 4.2 and 5, and the numbers behind Figures 2 to 10.
 
-python -m head_masking.experiments.sweep runs/hm-base --tagger runs/hm-tagger --select --out runs/heads
+python -m head_masking.experiments.sweep runs/hm --tagger runs/tagger --select --data toy --out runs/heads
 
-python -m head_masking.experiments.sweep runs/hm-base --effects --focus --out runs/analysis
+python -m head_masking.experiments.sweep runs/hm --effects --focus --data toy --out runs/analysis
 
 OUT holds NAME.heads, the heads that --select chose for a run, and effects.csv, synergy.csv and focus.csv, which
 figures.py draws. The scores of every setting are kept in OUT/NAME.jsonl, from which a sweep that was killed goes on:
@@ -11,29 +11,48 @@ remove it when you train anew.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import tyro
 from tqdm import tqdm
 
-from shared import rouge
+from shared import pretrained, rouge
 from shared.data import load, open_output, write_csv
 from shared.run import one_line_errors, read_flags
-from shared.score import in_lines
+from shared.score import Measure, describe, in_lines
 
 from ..config import Positive
-from ..decode import Setting, all_heads, decode, encode, read_documents, tag, write_heads
-from ..loading import Run, load_run, load_summarizer, name_of
-from ..masking import PAPER_DECODING, Heads
+from ..heads import all_heads, write_heads
+from ..loading import Run, Summarizer, load_model, load_run, name_of
+from ..masking import PAPER_DECODING, Heads, uniform_heads
+from ..predict import Encoded, decode, encode, masked, read_documents
+from ..text import Document
 from .focus import focus_rows
 
 Scores = dict[str, np.ndarray]  # metric -> (n,) a value for each document, or a difference of two
+Kept = Mapping[str, Sequence[Document]]  # "oracle" or "system" -> the documents, with what masked heads may see
+
+
+class Setting(NamedTuple):
+    """What is done to the cross-attention."""
+
+    kind: str = "plain"  # "plain": nothing; "uniform": uniform weights; else masks, by their name in `Kept`
+    heads: Heads = {}
+
+    def context(self, run: Summarizer, encoded: Encoded, kept: Kept) -> AbstractContextManager:
+        """The context in which a batch is decoded so."""
+        match self.kind:
+            case "plain":
+                return nullcontext()
+            case "uniform":
+                return uniform_heads(run.model, self.heads)
+        return masked(run, encoded, kept[self.kind], self.heads)
 
 
 def score(texts: Sequence[str], examples: Sequence) -> Scores:
@@ -163,7 +182,18 @@ def effect_rows(effects: Effects) -> list[dict]:
 
 def improvement(gain: Scores) -> dict:
     """D10: in ROUGE-1 F1 over uniform weights on the same heads, and over the plain model."""
-    return {"over_uniform": rouge.interval(gain["rouge1"]), "over_plain": rouge.interval(gain["over_plain"])}
+    return {"over_uniform": interval(gain["rouge1"]), "over_plain": interval(gain["over_plain"])}
+
+
+def interval(values: np.ndarray) -> dict:
+    """Mean of one value a document, with its 95 % interval over documents."""
+    row = describe(as_measure(values), paired=False)
+    return {"mean": row["value"], "low": row["low"], "high": row["high"]}
+
+
+def as_measure(values: np.ndarray) -> Measure:
+    """One value a document, as `shared.score` has it."""
+    return Measure("mean", values.reshape(1, -1, 1))
 
 
 def synergy_rows(sweep: Sweep, effects: Effects) -> list[dict]:
@@ -175,9 +205,9 @@ def synergy_rows(sweep: Sweep, effects: Effects) -> list[dict]:
             continue
         parts = sum_of_parts(effects, layer)
         for over, metric in (("over_uniform", "rouge1_recall"), ("over_plain", "recall_over_plain")):
-            p = rouge.paired_test(gain[metric], parts[metric])
+            p = describe(as_measure(gain[metric]), as_measure(parts[metric]), paired=False)["p"]
             for side, values in (("together", gain[metric]), ("parts", parts[metric])):
-                totals.append({"side": f"right, {side}", "layer": layer, over: rouge.interval(values), "p": p})
+                totals.append({"side": f"right, {side}", "layer": layer, over: interval(values), "p": p})
     return steps + totals
 
 
@@ -195,12 +225,13 @@ class Options:
     focus: bool = False  # Count what the heads attend to (Figures 4, 8-10); CONTENT needs data with a field `pos`.
     tagger: Path | None = None  # Run of a tagger.
     group: Positive = 4  # Heads that --select adds at a time (Section 5: 4).
-    data: str = ""  # Anything that shared.data.load takes; default: the first run's data.
+    data: str = ""  # Anything that shared.data.load takes; none: what the run has learned from.
     split: str = "validation"  # Split of the data.
     documents: Positive = 1000  # Random documents of the split (Section 4: 1,000).
     min_keep: int = 5  # Tokens that a masked head sees, at least (released code: 5).
     decoding: Literal["own", "cnn_dailymail", "nyt", "xsum"] = "own"  # The model's settings, or those of Appendix A.
-    no_repeat_ngram_size: int | None = None  # So many words never come twice in a row; default: those of --decoding.
+    max_length: Positive | None = None  # Tokens of a summary, at most; none: those of --decoding.
+    no_repeat_ngram_size: int | None = None  # So many tokens never come twice in a row; none: those of --decoding.
     batch_size: Positive = 32  # Documents decoded together.
     overwrite: bool = False  # Replace the results of --out if they exist.
 
@@ -212,29 +243,36 @@ class Options:
             raise ValueError("--select searches heads by the labels of a tagger: give --tagger RUN")
 
     def generation(self) -> dict[str, float]:
-        """Arguments of `generate`: beam 1 (Appendix A: in all analysis experiments), for which no penalty counts."""
+        """What is given of `generate`: beam 1 (Appendix A: in all analysis experiments), for which no penalty counts."""
         own = {k: v for k, v in PAPER_DECODING.get(self.decoding, {}).items() if k != "length_penalty"}
-        repeat = {} if self.no_repeat_ngram_size is None else {"no_repeat_ngram_size": self.no_repeat_ngram_size}
-        return own | repeat | {"num_beams": 1}
+        flags = dict(max_length=self.max_length, no_repeat_ngram_size=self.no_repeat_ngram_size)
+        return own | {k: v for k, v in flags.items() if v is not None} | {"num_beams": 1}
 
 
-def analyse(run: Run, examples: Sequence, tagger: Run | None, options: Options, path: Path) -> dict:
+def analyse(run: Summarizer, examples: Sequence, tagger: Run | None, options: Options, path: Path) -> dict:
     """All that the flags ask for: rows of the CSVs, "heads", and "said", a line about them."""
     generation, result = options.generation(), {}
-    tagged = {"system": tag(tagger, [example.source for example in examples])} if tagger else {}
-    min_run = tagger.config.min_run if tagger else 1
-    documents = read_documents(run, examples, tagged, True, min_run, options.min_keep)
+    pretrained.generation(run.model, run.max_target, **generation)
+    keeping = dict(min_run=tagger.config.min_run if tagger else 1, min_keep=options.min_keep)
+    kept = {"oracle": read_documents(run, examples, oracle=True, **keeping)}
+    kept |= {"system": read_documents(run, examples, tagger, **keeping)} if tagger else {}
     if options.focus:
-        result["focus"] = focus_rows(run, examples, documents, options.batch_size, **generation)
+        result["focus"] = focus_rows(run, examples, kept["oracle"], options.batch_size)
     if not (options.select or options.effects):
         return result
-    encoded = cache(lambda: list(encode(run.model, documents, options.batch_size)))  # not made if all is known
+    batches = cache(lambda: list(encode(run, kept["oracle"], options.batch_size)))  # not made if all is known
 
     def measure(setting: Setting) -> Scores:
-        texts = {i: text for _, i, _, text in decode(run, documents, {"": setting}, encoded(), **generation)}
-        return score([texts[i] for i in range(len(examples))], examples)
+        texts = [""] * len(examples)
+        for encoded in batches():
+            for i, tokens in zip(
+                encoded.numbers, decode(run, encoded, setting.context(run, encoded, kept)), strict=True
+            ):
+                texts[i] = run.text(tokens)
+        return score(texts, examples)
 
-    sweep = Sweep(path, measure, repr((run.config, tagger and tagger.config, options.data, options.split, generation)))
+    about = repr((run[2:], tagger and tagger.config, options.data, options.split, generation))
+    sweep = Sweep(path, measure, about)
     effects = content_selection_effects(sweep, all_heads(run.model))
     if options.effects:
         result |= {"effects": effect_rows(effects), "synergy": synergy_rows(sweep, effects)}
@@ -250,10 +288,7 @@ def analyse(run: Run, examples: Sequence, tagger: Run | None, options: Options, 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
-    import transformers
-
-    transformers.logging.set_verbosity_error()
-    tagger = load_run(options.tagger, "tagger") if options.tagger else None
+    tagger = load_run(options.tagger) if options.tagger else None
     tables: dict[str, list] = {"effects": [], "synergy": [], "focus": []}
     options.out.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
@@ -261,11 +296,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         paths = {name: options.out / f"{name}.csv" for name in asked}
         files = {name: stack.enter_context(open_output(path, options.overwrite)) for name, path in paths.items()}
         for run_name in options.runs:
-            run, name = load_summarizer(run_name), name_of(run_name)
-            data = options.data or run.config.data
+            run, name = load_model(run_name), name_of(run_name)
+            data = options.data or run.data
             examples = sample(load(data, options.split), options.documents)
             result = analyse(run, examples, tagger, options, options.out / f"{name}.jsonl")
-            system = f"{name} (seed {run.config.seed}) on {Path(data).name}, {len(examples)} {options.split} documents"
+            system = f"{name} (seed {run.seed}) on {Path(data).name}, {len(examples)} {options.split} documents"
             for table in files:
                 tables[table] += [{"system": system} | row for row in result[table]]
             if options.select:

@@ -1,0 +1,225 @@
+"""Train a summariser to be masked: a small BART, or one of transformers (the paper's are trained with fairseq).
+
+python -m head_masking.experiments.summarizer --out runs/hm
+
+python -m head_masking.experiments.summarizer --out runs/hm --model facebook/bart-base --data FOLDER --learning-rate 3e-5
+
+The run folder holds config.json, log.jsonl, checkpoints/ and model/, a folder that transformers loads. The loop and all
+flags of optimisation are those of train.py.
+"""
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import torch
+from annotated_types import Interval
+from torch import Tensor
+from torch.nn import functional as F
+from tqdm import tqdm
+
+from shared import pretrained
+from shared.run import RunFolder, exchanged, one_line_errors, parse, read_config, says_it_reads
+
+from ..config import Length, Positive, Precision, Schedule, Share
+from ..loading import CHUNK, load_summarizer
+from ..text import Item, encode_documents, pad, train_tokenizer
+from ..train import train
+
+if TYPE_CHECKING:
+    from transformers import BartForConditionalGeneration, PreTrainedModel, PreTrainedTokenizerBase
+
+Size = Annotated[int, Interval(ge=1, le=10**6)]
+FIXED = "model vocabulary width feed_forward positions"  # what --init cannot change
+HEADS, LAYERS = 4, 2  # of the small BART: heads of each attention; layers of the encoder, and as many of the decoder
+FEW = 10_000  # documents, below which a new BART seldom learns to read
+IGNORED = -100  # a label that is no token
+
+
+@dataclass(frozen=True)
+class SummarizerConfig:
+    """All that defines a run. Every field is a flag: `max_source` is --max-source. Defaults are the tiny preset."""
+
+    data: str = "toy"  # Training data: a folder of JSON lines, or anything else that shared.data.load takes.
+    examples: int = 0  # Training documents, the first ones; 0 takes all (Figure 5 and Table 3 vary it).
+    max_source: Length = 1024  # Tokens, special ones too, to which documents are cut (released code: 1023 and EOS).
+    max_target: Length = 256  # Tokens to which summaries are cut.
+    init: str = ""  # Run folder to go on from: its weights and, unless flags override them, its values.
+    model: str = ""  # Name or folder of a BART to start from; empty makes a small one (paper: facebook/bart-large).
+    vocabulary: Annotated[int, Interval(ge=260, le=10**6)] = 4000  # Subwords of the small BART.
+    width: Size = 64  # Width of the small BART's states.
+    feed_forward: Size = 256  # Inner width of its feed-forward layers.
+    positions: Size = 1024  # Longest source or summary that it can read, in tokens.
+    dropout: Share = 0.1  # Dropout of the small BART; a loaded model has its own.
+    label_smoothing: Share = 0.0  # Share of the probability spread over all tokens (fairseq's instructions: 0.1).
+
+    steps: Positive = 1500  # Updates at most.
+    batch_size: Positive = 16  # Documents of a micro-batch of one process.
+    accumulate: Positive = 1  # Micro-batches for each update and process.
+    learning_rate: Share = 3e-3  # Highest rate (fairseq's instructions: 3e-5).
+    schedule: Schedule = "inverse_sqrt"  # How the rate falls after the warm-up (fairseq's instructions: polynomial).
+    warmup: Positive = 200  # Updates in which the rate rises.
+    weight_decay: float = 0.0  # Weight decay of AdamW (fairseq's instructions: 0.01).
+    clip: float = 1.0  # Highest norm of the gradient; 0 turns it off (fairseq's instructions: 0.1).
+    save_every: int = 250  # Updates between checkpoints, each with a validation; 0 is an epoch.
+    patience: int = 0  # Validations without gain that end training at the best; 0 never stops and takes the last.
+    mixed_precision: Precision = "no"  # Precision of the forward pass.
+    seed: int = 0  # Seed of weights, order and dropout.
+
+    def check(self) -> None:
+        """ValueError for values that contradict each other."""
+        if not self.model and max(self.max_source, self.max_target) > self.positions:
+            raise ValueError(f"--max-source and --max-target must not exceed --positions, which is {self.positions}")
+        if self.width % HEADS:
+            raise ValueError(f"--width {self.width} is not a multiple of {HEADS}, the number of heads")
+
+
+PAPER = dict(
+    data="cnn_dailymail", model="facebook/bart-large", save_every=0, patience=2,  # Appendix A: 2 epochs without gain
+    # Appendix A: fairseq's instructions for BART. Its 4 x 8 batches of 2,048 tokens are 64 documents of 1,024.
+    max_source=1024, max_target=1024, label_smoothing=0.1, steps=20_000, batch_size=2, accumulate=32,
+    learning_rate=3e-5, schedule="polynomial", warmup=500, weight_decay=0.01, clip=0.1, mixed_precision="fp16",
+)  # fmt: skip
+PRESETS = {
+    "tiny": {},
+    "paper": PAPER,
+    "paper-nyt": PAPER | dict(data="nyt", steps=30_000),  # Appendix A; data: a folder of JSONL
+    # The 2 x 8 batches of 2,048 tokens for XSum are 64 documents of about 500.
+    "paper-xsum": PAPER | dict(data="xsum", steps=15_000, batch_size=4, accumulate=16),
+}
+
+
+class Pairs(NamedTuple):
+    """Documents and summaries, padded."""
+
+    input_ids: Tensor  # (B, S)
+    attention_mask: Tensor  # (B, S)
+    labels: Tensor  # (B, T), then IGNORED
+
+
+class SummarizerRun(NamedTuple):
+    """A summariser in training."""
+
+    config: SummarizerConfig
+    model: "PreTrainedModel"
+    tokenizer: "PreTrainedTokenizerBase"
+
+    weights = "model/model.safetensors"  # where transformers looks for them
+
+    def encode(self, examples: Sequence) -> list[Item]:
+        """The tokens of each document, and as its labels those of the summary."""
+        config, items = self.config, []
+        for start in tqdm(range(0, len(examples), CHUNK), "tokenising", leave=False, disable=None):
+            chunk = examples[start : start + CHUNK]
+            sources = encode_documents(self.tokenizer, [example.source for example in chunk], config.max_source)
+            targets = encode_documents(self.tokenizer, [example.target for example in chunk], config.max_target)
+            for source, target in zip(sources, targets, strict=True):
+                items.append(Item(array("i", source.ids), array("i", target.ids), source.was_cut))
+        return items
+
+    def collate(self, items: Sequence[Item]) -> Pairs:
+        """A batch on the model's device."""
+        ids = pad([item.ids for item in items], self.tokenizer.pad_token_id).long()
+        keep = pad([[1] * len(item.ids) for item in items], 0)
+        labels = pad([item.labels for item in items], IGNORED).long()
+        return Pairs(*(tensor.to(self.model.device) for tensor in (ids, keep, labels)))
+
+    def write_files(self, folder: Path) -> None:
+        """Write model/, which lacks the weights."""
+        self.tokenizer.backend_tokenizer.no_truncation()  # as `encode_documents` left it
+        for part in (self.tokenizer, self.model.config, self.model.generation_config):
+            part.save_pretrained(folder / "model")
+
+    def write_weights(self, path: Path) -> None:
+        """Write the weights as transformers does: what is tied stands once. The same ones are the same bytes."""
+        from safetensors.torch import save_file
+
+        tied = getattr(self.model, "all_tied_weights_keys", {})
+        tensors = {name: tensor.contiguous() for name, tensor in self.model.state_dict().items() if name not in tied}
+        save_file(tensors, str(path), {"format": "pt"})
+
+
+def load_run(folder: str | Path) -> SummarizerRun:
+    """A run, or of one in training the last checkpoint."""
+    config = read_config(folder, SummarizerConfig)
+    model, tokenizer, *_ = load_summarizer(folder, vars(config))
+    return SummarizerRun(config, model, tokenizer)
+
+
+def begin(config: SummarizerConfig, examples: Sequence) -> SummarizerRun:
+    """A new model, or that of the run that `config.init` names; ValueError for flags that do not fit it."""
+    if config.init:
+        base = load_run(config.init)
+        for name in FIXED.split():
+            if getattr(config, name) != (value := getattr(base.config, name)):
+                raise ValueError(f"--{name.replace('_', '-')}: {config.init} has {value!r}, leave it out")
+        return base._replace(config=config)
+    if config.model:
+        model, tokenizer = pretrained.load("bart", config.model, max(config.max_source, config.max_target))
+        pretrained.generation(model, config.max_target)
+        return SummarizerRun(config, model, tokenizer)
+    if len(examples) < FEW and not config.data.startswith(("toy", "runs/")):
+        print(
+            f"{len(examples)} documents are few to learn from scratch; to begin with a BART: --model facebook/bart-base"
+        )
+    tokenizer = train_tokenizer((text for e in examples for text in (e.source, e.target)), config.vocabulary)
+    return SummarizerRun(config, new_bart(config, len(tokenizer)), tokenizer)
+
+
+def new_bart(config: SummarizerConfig, vocabulary: int) -> "BartForConditionalGeneration":
+    """A small BART with random weights, of the config's sizes."""
+    from transformers import BartConfig, BartForConditionalGeneration
+
+    sizes = BartConfig(
+        vocab_size=vocabulary, d_model=config.width, encoder_layers=LAYERS, decoder_layers=LAYERS,
+        encoder_attention_heads=HEADS, decoder_attention_heads=HEADS,
+        encoder_ffn_dim=config.feed_forward, decoder_ffn_dim=config.feed_forward,
+        max_position_embeddings=config.positions, dropout=config.dropout, attention_dropout=config.dropout,
+        init_std=config.width**-0.5,  # BART's own 0.02 is for large widths: here attention would stay flat for long
+    )  # fmt: skip
+    model = BartForConditionalGeneration(sizes)
+    model.generation_config.update(num_beams=5, max_length=min(config.max_target, config.positions))
+    return model
+
+
+def objective(model: torch.nn.Module, batch: Pairs, config: SummarizerConfig, smoothing: float | None = None) -> Tensor:
+    """Cross-entropy of the summaries' tokens, a batch's mean (D13)."""
+    logits = model(**batch._asdict()).logits.float().flatten(0, 1)
+    smoothing = config.label_smoothing if smoothing is None else smoothing
+    return F.cross_entropy(logits, batch.labels.flatten(), ignore_index=IGNORED, label_smoothing=smoothing)
+
+
+@torch.no_grad()
+def validate(run: SummarizerRun, items: Sequence[Item]) -> dict[str, float]:
+    """Mean loss of all tokens, not smoothed, in eval mode."""
+    run.model.eval()
+    total, tokens = 0.0, 0
+    for first in range(0, len(items), run.config.batch_size):
+        batch = run.collate(items[first : first + run.config.batch_size])
+        count = (batch.labels != IGNORED).sum().item()
+        total, tokens = total + objective(run.model, batch, run.config, 0.0).item() * count, tokens + count
+    return {"validation_loss": total / tokens}
+
+
+def report(run: SummarizerRun, validation: Sequence[Item], folder: RunFolder) -> None:
+    """Say what came out, whether the model reads its source, and what to do next."""
+    last = folder.progress["log"][-1]
+    print(f"{folder.path}: {last['step']} steps, validation loss {last['validation_loss']:.3f}")
+    swapped = exchanged(validation, lambda item, other: item._replace(ids=other.ids))
+    if swapped and (verdict := says_it_reads(last["validation_loss"], validate(run, swapped)["validation_loss"])):
+        print(verdict)
+    package = __package__.rpartition(".")[0]
+    print(f"next: python -m {package}.predict {folder.path} --data {run.config.data} --split test --oracle")
+
+
+@one_line_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    config, out, resume = parse(arguments, SummarizerConfig, PRESETS, __doc__)
+    hooks = dict(begin=begin, load_run=load_run, objective=objective, validate=validate, report=report)
+    train(config, out, resume, **hooks)
+
+
+if __name__ == "__main__":
+    main()
