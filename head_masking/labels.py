@@ -35,8 +35,13 @@ def by_tagger(source: str, tagged: Tagged, document: Document, min_keep: int = 5
 
 def at_least(scores: Sequence[float], threshold: float, min_keep: int, source: str) -> list[bool]:
     """`keep_at_least` of one document; what it draws at random depends on the document alone, not on its batch."""
-    generator = torch.Generator().manual_seed(crc32(source.encode("utf-8", "surrogatepass")))
+    generator = torch.Generator().manual_seed(checksum(source))
     return keep_at_least(torch.tensor([scores]), threshold, min_keep=min_keep, generator=generator)[0].tolist()
+
+
+def checksum(source: str) -> int:
+    """Of a document: the seed of what is drawn at random for it."""
+    return crc32(source.encode("utf-8", "surrogatepass"))
 
 
 def by_words(source: str, wanted: Sequence[str], document: Document) -> list[bool]:

@@ -130,7 +130,7 @@ def new_encoder(vocabulary: int) -> "RobertaModel":
     sizes = RobertaConfig(
         vocab_size=vocabulary, hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
         intermediate_size=4 * WIDTH, max_position_embeddings=WINDOW + 2, type_vocab_size=1,
-        initializer_range=WIDTH**-0.5,  # RoBERTa's own 0.02 is for large widths: here attention would stay flat for long
+        initializer_range=WIDTH**-0.5,  # 0.02 is for large widths: here attention would stay flat for long
     )  # fmt: skip
     return RobertaModel(sizes, add_pooling_layer=False)
 

@@ -158,7 +158,7 @@ PAPER_HEADS = {
     "nyt": {3: (3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)},
     "xsum": {3: (1, 2, 3, 4, 6, 7, 8, 9, 11, 13, 14, 15)},
 }
-# Appendix A: 55 to 140, 0 to 140 and 10 to 60 tokens. `generate` counts its start token and <s> too, in max_length </s>.
+# Appendix A: 55 to 140, 0 to 140, 10 to 60 tokens. `generate` counts its start token and <s>, at most also </s>.
 # D5: no trigram twice, as in the released scripts.
 PAPER_DECODING = {
     "cnn_dailymail": dict(num_beams=5, length_penalty=2.0, min_length=57, max_length=143, no_repeat_ngram_size=3),

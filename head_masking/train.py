@@ -56,7 +56,7 @@ class Setup(NamedTuple):
 def start(
     config: TrainConfig, out: Path, resume: bool, begin: Callable = begin, load_run: Callable = load_run
 ) -> Setup:
-    """Set up all that `train` needs; ValueError for bad values or data, or a folder that cannot be used.
+    """The `Setup` of a training; ValueError for bad values or data, or a folder that cannot be used.
 
     Args:
         begin, load_run: what makes a new run, and reads one; experiments/summarizer.py has its own.

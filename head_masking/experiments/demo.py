@@ -5,10 +5,12 @@ python -m head_masking.experiments.demo runs/hm runs/hm-tagger
 
 import sys
 
+from shared import pretrained
 from shared.data import load
 
-from ..decode import Setting, decode, encode, find_heads, read_documents, tag
-from ..loading import load_run
+from ..heads import find_heads
+from ..loading import load_model, load_run
+from ..predict import predict
 from .sweep import score
 
 LEAST = 10  # points of ROUGE-1 that the masks must gain
@@ -16,17 +18,17 @@ LEAST = 10  # points of ROUGE-1 that the masks must gain
 
 def main(summarizer: str, tagger: str, limit: int = 100) -> None:
     """Decode the first test stories without masks, with the tagger's and with the oracle's."""
-    run, selector = load_run(summarizer, "summarizer"), load_run(tagger, "tagger")
+    run, selector = load_model(summarizer), load_run(tagger)
+    pretrained.generation(run.model, run.max_target, num_beams=1)
     examples = load(selector.config.data, "test", limit)
-    tagged, heads = {"tagger": tag(selector, [example.source for example in examples])}, find_heads("top", run)
-    documents = read_documents(run, examples, tagged, oracle=True, min_run=selector.config.min_run)
-    settings = {"plain": Setting()} | {kind: Setting(kind, heads) for kind in ("tagger", "oracle")}
-    texts = {name: [""] * len(examples) for name in settings}
-    for name, i, _, text in decode(run, documents, settings, encode(run.model, documents), num_beams=1):
-        texts[name][i] = text
+    top, min_run = find_heads("top", run.model), selector.config.min_run
+    masked = list(predict(run, examples, top, both=True, tagger=selector))
+    oracle = list(predict(run, examples, top, oracle=True, min_run=min_run))
+    texts = {"plain": [row["plain"] for row in masked], "tagger": [row["prediction"] for row in masked]}
+    texts["oracle"] = [row["prediction"] for row in oracle]
     shown = first_told_right(examples, texts)
     print("story:    ", examples[shown].source)
-    print("may see:  ", seen(examples[shown].source, documents[shown]))
+    print("may see:  ", masked[shown]["kept"])
     print("no masks: ", texts["plain"][shown])
     print("masked:   ", texts["tagger"][shown])
     print("reference:", examples[shown].target)
@@ -45,12 +47,6 @@ def first_told_right(examples, texts: dict[str, list[str]]) -> int:
     """The first story that is told right with the tagger's masks and not without."""
     masked = enumerate(zip(examples, texts["tagger"], texts["plain"], strict=True))
     return next((i for i, (example, own, plain) in masked if own == example.target != plain), 0)
-
-
-def seen(source: str, document) -> str:
-    """The words that the masked heads may look at."""
-    words = zip(document.offsets, document.masks["tagger"], strict=True)
-    return "".join(source[slice(*place)] + " " for place, is_kept in words if is_kept)
 
 
 if __name__ == "__main__":

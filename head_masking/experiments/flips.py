@@ -5,7 +5,6 @@ python -m head_masking.experiments.flips RUN DATA HEADS --shares 0.1 0.5 > flips
 
 import json
 from argparse import ArgumentParser
-from zlib import crc32
 
 import numpy as np
 
@@ -15,18 +14,15 @@ from shared.score import system_name
 
 from .. import predict
 from ..heads import find_heads
-from ..labels import at_least
+from ..labels import at_least, checksum
 from ..loading import load_model, name_of
 from ..oracle import oracle_labels, token_labels
 
 
 def flipped(example, document, share: float, min_run: int = 1, min_keep: int = 5) -> list[bool]:
     """The oracle's mask of a document, but that a share of its words has the other label, the same at each call."""
-    seed, spans = (
-        crc32(example.source.encode("utf-8", "surrogatepass")),
-        oracle_labels(example.source, example.target, min_run),
-    )
-    is_flipped = np.random.default_rng(seed).random(len(spans)) < share
+    spans = oracle_labels(example.source, example.target, min_run)
+    is_flipped = np.random.default_rng(checksum(example.source)).random(len(spans)) < share
     labels = [(a, b, label != flip) for (a, b, label), flip in zip(spans, is_flipped, strict=True)]
     return at_least([float(label) for label in token_labels(labels, document.offsets)], 0.0, min_keep, example.source)
 

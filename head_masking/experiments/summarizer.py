@@ -2,7 +2,7 @@
 
 python -m head_masking.experiments.summarizer --out runs/hm
 
-python -m head_masking.experiments.summarizer --out runs/hm --model facebook/bart-base --data FOLDER --learning-rate 3e-5
+python -m head_masking.experiments.summarizer --out runs/bart --data FOLDER --model facebook/bart-base --preset finetune
 
 The run folder holds config.json, log.jsonl, checkpoints/ and model/, a folder that transformers loads. The loop and all
 flags of optimisation are those of train.py.
@@ -84,6 +84,7 @@ PAPER = dict(
 )  # fmt: skip
 PRESETS = {
     "tiny": {},
+    "finetune": dict(steps=600, batch_size=8, learning_rate=5e-5, warmup=60, save_every=100, patience=3),  # for --model
     "paper": PAPER,
     "paper-nyt": PAPER | dict(data="nyt", steps=30_000),  # Appendix A; data: a folder of JSONL
     # The 2 x 8 batches of 2,048 tokens for XSum are 64 documents of about 500.
@@ -161,9 +162,8 @@ def begin(config: SummarizerConfig, examples: Sequence) -> SummarizerRun:
         pretrained.generation(model, config.max_target)
         return SummarizerRun(config, model, tokenizer)
     if len(examples) < FEW and not config.data.startswith(("toy", "runs/")):
-        print(
-            f"{len(examples)} documents are few to learn from scratch; to begin with a BART: --model facebook/bart-base"
-        )
+        advice = "--preset finetune --model facebook/bart-base"
+        print(f"{len(examples)} documents are few to learn from scratch; to begin with a BART: {advice}")
     tokenizer = train_tokenizer((text for e in examples for text in (e.source, e.target)), config.vocabulary)
     return SummarizerRun(config, new_bart(config, len(tokenizer)), tokenizer)
 

@@ -243,7 +243,7 @@ class Options:
             raise ValueError("--select searches heads by the labels of a tagger: give --tagger RUN")
 
     def generation(self) -> dict[str, float]:
-        """What is given of `generate`: beam 1 (Appendix A: in all analysis experiments), for which no penalty counts."""
+        """What is given of `generate`: beam 1 (Appendix A: in all analyses), for which no penalty counts."""
         own = {k: v for k, v in PAPER_DECODING.get(self.decoding, {}).items() if k != "length_penalty"}
         flags = dict(max_length=self.max_length, no_repeat_ngram_size=self.no_repeat_ngram_size)
         return own | {k: v for k, v in flags.items() if v is not None} | {"num_beams": 1}

@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import BartConfig, BartForConditionalGeneration, BertConfig, BertModel, logging
 
 from ..config import TrainConfig
-from ..text import Document
+from ..text import train_tokenizer
 
 torch.set_num_threads(1)
 huggingface_hub.constants.HF_HUB_OFFLINE = True  # the package has imported it: too late for an environment variable
@@ -20,11 +20,7 @@ logging.set_verbosity_error()
 logging.disable_progress_bar()
 
 DATA = "toy:count=24,seed=5"
-SMALL = TrainConfig(
-    data=DATA, width=16, feed_forward=16, vocabulary=500, dropout=0.1, batch_size=8, steps=6,
-    save_every=2, warmup=2, max_target=24,
-)  # fmt: skip
-TAGGER = TrainConfig(task="tagger", data=DATA, batch_size=8, steps=12, save_every=3, warmup=1, learning_rate=0.01)
+TAGGER = TrainConfig(data=DATA, batch_size=8, steps=12, save_every=3, warmup=1, learning_rate=0.01)
 SIZES = dict(
     vocab_size=31, d_model=16, encoder_layers=1, decoder_layers=2, encoder_ffn_dim=24, decoder_ffn_dim=24,
     encoder_attention_heads=4, decoder_attention_heads=4, max_position_embeddings=32, init_std=0.4,
@@ -70,20 +66,6 @@ def keep() -> Tensor:
 
 
 @pytest.fixture
-def documents() -> list[Document]:
-    """Documents of other lengths than one another, in an order that is not theirs by length."""
-    generator = torch.Generator().manual_seed(4)
-    found = []
-    for length in (9, 4, 7, 6, 9):
-        ids = torch.randint(4, 31, (length,), generator=generator).tolist()
-        keep = {kind: (torch.rand(length, generator=generator) < 0.4).tolist() for kind in ("oracle", "system")}
-        for labels in keep.values():
-            labels[2] = True
-        found.append(Document(ids, [], False, keep))
-    return found
-
-
-@pytest.fixture
 def encoder() -> BertModel:
     """A small BERT with 512 positions."""
     torch.manual_seed(3)
@@ -96,15 +78,21 @@ def encoder() -> BertModel:
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory):
-    """Two summarisers, base-0 and base-1, and two taggers, tagger and weak, hardly trained."""
+    """Two taggers, tagger and weak, hardly trained; base, a BART that is not, but to which it matters what it reads."""
+    from shared.data import load
+
     from ..train import train
 
     folder = tmp_path_factory.mktemp("runs")
-    train(SMALL, folder / "base-0")
-    train(replace(SMALL, examples=12, steps=2, seed=1), folder / "base-1")
-    tagger = replace(TAGGER, encoder=str(folder / "base-0"))
-    train(tagger, folder / "tagger")
-    train(replace(tagger, examples=12, steps=6, max_source=40, min_run=2), folder / "weak")
+    train(TAGGER, folder / "tagger")
+    train(replace(TAGGER, examples=12, steps=6, max_source=40, min_run=2, seed=1), folder / "weak-1")
+    tokenizer = train_tokenizer([text for e in load(DATA) for text in (e.source, e.target)], 500)
+    torch.manual_seed(1)
+    sizes = SIZES | dict(vocab_size=len(tokenizer), max_position_embeddings=400, forced_bos_token_id=0)
+    model = roughen(BartForConditionalGeneration(BartConfig(**sizes)))
+    model.generation_config.update(max_length=12, num_beams=2)
+    for part in (model, tokenizer):
+        part.save_pretrained(folder / "base")
     return folder
 
 

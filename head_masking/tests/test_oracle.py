@@ -62,10 +62,15 @@ def test_limits():
 # Words, labels, tokens
 
 
-def test_d4_words_are_letters_and_digits_or_single_signs():
-    text = "Obama's 2nd term, don't (U.S.) 3.5 naïve…"
-    words = "Obama ' s 2nd term , don ' t ( U . S . ) 3 . 5 naïve …".split()
-    assert [text[start:end] for start, end in word_spans(text)] == words
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Obama's 2nd term, don't (U.S.) 3.5 naïve…", "Obama ' s 2nd term , don ' t ( U . S . ) 3 . 5 naïve …"),
+        ("हिन्दी தமிழ், cafe\u0301 i̇stanbul'da שָׁלוֹם", "हिन्दी தமிழ் , cafe\u0301 i̇stanbul ' da שָׁלוֹם"),
+    ],
+)
+def test_d4_words_are_letters_with_their_marks_and_digits_or_single_signs(text, words):
+    assert [text[start:end] for start, end in word_spans(text)] == words.split()
 
 
 def test_oracle_labels_are_of_words_with_their_places():

@@ -9,7 +9,7 @@ import torch
 import torch.fx.experimental._config
 
 from ..tagger import THRESHOLDS, Tagger, best_threshold, tagging_loss, windows
-from ..text import encode_document, encode_documents, train_tokenizer, transfer_scores
+from ..text import encode_documents, train_tokenizer, transfer_scores
 from . import reference
 
 TEXTS = ["the storm hit Norwick on Monday .", "Norwick was hit by the storm .", "nobody was hurt on Monday ."] * 4
@@ -154,6 +154,10 @@ def test_d8_scores_go_from_one_tokenizer_to_the_other_through_words():
 
 
 # Text
+
+
+def encode_document(tokenizer, text, longest):
+    return encode_documents(tokenizer, [text], longest)[0]
 
 
 def test_trained_tokenizer_is_like_barts(tmp_path):
