@@ -1,4 +1,4 @@
-"""From a text to its summary: with a tagger, with words of one's own, from files and standard input."""
+"""From texts to summaries: masks by a tagger, by words, by the reference; files, data sets, and standard input."""
 
 import io
 import json
@@ -10,50 +10,48 @@ from transformers import BartConfig, BartForConditionalGeneration
 
 pytest.importorskip("shared")
 
-from shared.data import Example
+from shared.data import Example, load
 
 from .. import predict as predicting
-from ..decode import all_heads, tag
-from ..loading import load_run, load_summarizer
+from ..heads import find_heads, write_heads
+from ..loading import load_model, load_run
 from ..masking import keep_at_least, mask_heads
-from ..predict import main, mark_words, predict
+from ..predict import Options, main, predict, read_documents, select, tag
+from .conftest import DATA
 
 TEXTS = [
     "a storm hit the town .",
     "on Monday the river rose , officials said .",
     "two well-known bridges were closed .",
 ]
+TOP = {2: [0, 1, 2, 3]}
 
 
 @pytest.fixture
 def base(runs):
     """A summariser to which it matters what it attends to."""
-    run = load_summarizer(runs / "base-0")
-    with torch.no_grad():
-        for weight in run.model.get_decoder().parameters():
-            weight *= 3
-    run.model.generation_config.update(max_length=12, num_beams=2)
-    return run
+    return load_model(runs / "base")
+
+
+@pytest.fixture
+def tagger(runs):
+    return load_run(runs / "tagger")
 
 
 def examples(texts=TEXTS):
-    return [Example(str(i), [text], ["-"], [["-"]]) for i, text in enumerate(texts)]
+    return [Example(str(i), [text], [], []) for i, text in enumerate(texts)]
 
 
-def alone(run, text, heads, keep=None) -> str:
-    """`generate` on one text, its kept tokens given."""
+def alone(run, text, keep=None, heads=TOP) -> str:
+    """`generate` on one text by itself, its kept tokens given."""
     inputs = run.tokenizer([text], return_tensors="pt")
-    if keep is None:
+    with mask_heads(run.model, heads if keep else {}, keep(inputs) if keep else inputs.attention_mask.bool()):
         ids = run.model.generate(**inputs)
-    else:
-        with mask_heads(run.model, heads, keep(inputs)):
-            ids = run.model.generate(**inputs)
     return " ".join(run.tokenizer.decode(ids[0], skip_special_tokens=True).split())
 
 
-def test_texts_are_summarised_in_their_order_with_and_without_masks(base, runs):
+def test_texts_are_summarised_in_their_order_with_and_without_masks(base, tagger):
     """Each as alone, under the model's own settings; what is kept are the tagger's words; batches change nothing."""
-    tagger, top = load_run(runs / "tagger"), {2: all_heads(base.model)[2]}
 
     def keep(inputs):
         scores = tagger.model(inputs.input_ids, inputs.attention_mask.bool()).sigmoid()
@@ -62,95 +60,168 @@ def test_texts_are_summarised_in_their_order_with_and_without_masks(base, runs):
         highest = [max(scores[0, n].item() for n in range(len(words)) if words[n] == word) for word in words]
         return keep_at_least(torch.tensor([highest]), tagger.model.threshold.item())
 
-    tagged = tag(tagger, TEXTS)
-    rows = list(predict(base, examples(), tagged, both=True, batch_size=2))
+    base = base._replace(tokenizer=tagger.tokenizer)
+    base.model.resize_token_embeddings(len(tagger.tokenizer))
+    rows = list(predict(base, examples(), TOP, both=True, batch_size=2, tagger=tagger))
     assert [row["id"] for row in rows] == ["0", "1", "2"] and not any(row["was_cut"] for row in rows)
-    assert [row["plain"] for row in rows] == [alone(base, text, top) for text in TEXTS]
-    assert [row["prediction"] for row in rows] == [alone(base, text, top, keep) for text in TEXTS]
-    assert list(predict(base, examples(), tagged, both=True, batch_size=1)) == rows
+    assert [row["plain"] for row in rows] == [alone(base, text) for text in TEXTS]
+    assert [row["prediction"] for row in rows] == [alone(base, text, keep) for text in TEXTS]
+    assert any(row["prediction"] != row["plain"] for row in rows)
+    assert list(predict(base, examples(), TOP, both=True, batch_size=1, tagger=tagger)) == rows
+    [plain, *_] = predict(base, examples())
+    assert plain["prediction"] == rows[0]["plain"] and plain["heads"] == "" and "plain" not in plain
+
+
+def test_a_batch_is_tagged_as_its_documents_alone(tagger):
+    """In the order of the documents; the scores are the tagger's probabilities."""
+    sources = [example.source for example in load(DATA, "test", 6)]
+    together, single = tag(tagger, sources, 4), tag(tagger, sources, 1)
+    for source, one, other in zip(sources, together, single, strict=True):
+        ids = torch.tensor([tagger.tokenizer(source)["input_ids"]])
+        expected = tagger.model(ids, torch.ones_like(ids, dtype=torch.bool)).sigmoid()[0].tolist()
+        assert one.scores == pytest.approx(expected, abs=1e-5) == other.scores
+        assert one.threshold == pytest.approx(tagger.model.threshold.item()) and not one.was_cut
+    tagger.model.threshold.fill_(0.27)
+    cut = tagger._replace(config=type(tagger.config)(max_source=9))
+    [one] = tag(cut, sources[:1])
+    assert one.threshold == 0.27 and one.was_cut and len(one.scores) == 9
+
+
+def test_what_the_tagger_did_not_read_was_cut(base, runs):
+    weak, [story] = load_run(runs / "weak-1"), load(DATA, "test", 1)
+    [document] = read_documents(base, [story], tagger=weak)
+    assert document.was_cut and not read_documents(base, [story])[0].was_cut
+
+
+def test_words_that_a_document_lacks_mask_nothing_there_and_this_is_said(base, capsys):
+    rows = list(predict(base, examples(), TOP, both=True, words=["STORM", "river", "flood"]))
+    assert [row["kept"] for row in rows] == ["storm", "river", TEXTS[2]]
+    assert rows[0]["prediction"] == alone(base, TEXTS[0], lambda inputs: torch.tensor([[i == 2 for i in range(8)]]))
+    assert rows[2]["prediction"] == rows[2]["plain"]
+    said = capsys.readouterr().err
+    assert "0 has no river, flood as far as the model reads\n" in said
+    assert "2 has no STORM, river, flood as far as the model reads; nothing is masked in it\n" in said
 
 
 @pytest.mark.parametrize(
-    ("name", "heads"),
+    ("name", "by_tagger"),
     [("bart-large-cnn", "1:0-15"), ("bart-large-xsum", "3:1-4,6-9,11,13-15"), ("bart-large", "12:0-15")],
 )
-def test_d14_models_of_the_hub_are_masked_as_in_appendix_b(base, tmp_path, name, heads):
-    """D14: a folder of that name with 12 layers of 16 heads, as facebook/bart-large has; --heads overrides it."""
+def test_d14_models_of_the_hub_are_masked_as_in_appendix_b_by_a_tagger_alone(base, tmp_path, name, by_tagger):
+    """D14: a folder of that name with 12 layers of 16 heads, as facebook/bart-large has."""
     sizes = dict(d_model=16, decoder_layers=12, decoder_attention_heads=16)
     sizes |= dict(encoder_layers=1, encoder_attention_heads=2, encoder_ffn_dim=8, decoder_ffn_dim=8)
-    model = BartForConditionalGeneration(BartConfig(vocab_size=len(base.tokenizer), **sizes))
-    model.generation_config.update(max_length=4)
-    for part in (model, base.tokenizer):
+    for part in (BartForConditionalGeneration(BartConfig(vocab_size=len(base.tokenizer), **sizes)), base.tokenizer):
         part.save_pretrained(tmp_path / name)
-    run = load_summarizer(tmp_path / name)
-    storm = mark_words(run, examples()[:1], ["storm"])
-    assert next(predict(run, examples()[:1], storm))["heads"] == heads
-    assert next(predict(run, examples()[:1], storm, "2:3"))["heads"] == "2:3"
-    assert next(predict(run, examples()[:1]))["heads"] == ""
-
-
-# Words of one's own
-
-
-@pytest.mark.parametrize(
-    ("wanted", "kept"),
-    [
-        (["STORM", "town", "officials", "bridges"], ["storm town", "officials", "bridges"]),
-        (["the town", "on", "well-known"], ["the town", "on", "well - known"]),
-        (["hit the", "The River Rose", "closed"], ["hit the", "the river rose", "closed"]),
-    ],
-)
-def test_words_and_phrases_are_kept_and_no_others(base, wanted, kept):
-    """In any case of letters; a phrase as a whole alone: "the" of "the town" is not kept elsewhere."""
-    marked = mark_words(base, examples(), wanted)
-    rows = list(predict(base, examples(), marked, min_keep=0, both=True))
-    assert [" ".join(row["kept"]) for row in rows] == kept
-    assert any(row["prediction"] != row["plain"] for row in rows)
-
-
-def test_words_that_a_document_does_not_hold_are_refused(base):
-    """A mask for them would be of random words, the released rule for a tagger that selects nothing."""
-    with pytest.raises(ValueError, match=r"document 0 has none of the words strom \(perhaps storm\): give its own"):
-        mark_words(base, examples(TEXTS[:1]), ["strom"])
-    with pytest.raises(ValueError, match="document 1 has none of the words storm"):
-        mark_words(base, examples(TEXTS[:2]), ["storm"])
-    with pytest.raises(ValueError, match="--keep-words: 'flood' stands in no document"):
-        mark_words(base, examples(TEXTS[:1]), ["storm", "flood"])
-    short = base._replace(config=base.config.__class__(max_source=4))
-    with pytest.raises(ValueError, match="none of the words town"):  # it stands beyond what the model reads
-        mark_words(short, examples(TEXTS[:1]), ["town"])
-    with pytest.raises(ValueError, match="none of the words"):
-        mark_words(base, examples(TEXTS[:1]), ["the storm"])
+    run = load_model(tmp_path / name)
+    assert write_heads(find_heads("", run.model, run.data, by_tagger=True)) == by_tagger
+    (tmp_path / "in.txt").write_text("a storm .\n")
+    out = tmp_path / "out.jsonl"
+    flags = [str(tmp_path / name), str(tmp_path / "in.txt"), "--keep-words", "storm", "--max-length", "4"]
+    main([*flags, "--out", str(out)])
+    assert json.loads(out.read_text())["heads"] == "12:0-15"
 
 
 # The command
 
 
-def test_lines_of_standard_input_and_json_lines(runs, tmp_path, monkeypatch, capsys):
-    """A line each, or with --both three; JSONL out has all that is known, from a JSONL that has only sources."""
-    flags = [str(runs / "base-0"), "--tagger", str(runs / "tagger"), "--heads", "1:0-3"]
-    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(TEXTS) + "\n"))
-    main(flags)
-    lines = capsys.readouterr().out.split("\n")
+def command(capsys, *flags) -> str:
+    main([str(flag) for flag in flags])
+    return capsys.readouterr().out
+
+
+def test_a_data_set_is_scored_and_systems_are_named_by_model_and_mask(runs, tmp_path, capsys):
+    """The same documents by each system; seeds leave the name; a tagger's own row has its counts and boundary."""
+    data, rows = ["--data", DATA, "--limit", 3], {}
+    for name, flags in {
+        "base": [runs / "base"],
+        "base+oracle": [runs / "base", "--oracle"],
+        "base+weak": [runs / "base", "--tagger", runs / "weak-1", "--heads", "1:0-3,2:1"],
+        "weak": [runs / "weak-1"],
+        "mine": [runs / "base", "--system", "mine"],
+    }.items():
+        said = command(capsys, *flags, *data, "--out", tmp_path / f"{name}.jsonl")
+        rows[name] = [json.loads(line) for line in (tmp_path / f"{name}.jsonl").read_text().splitlines()]
+        assert {row["system"] for row in rows[name]} == {name} and "rouge1" in said
+    stories = load(DATA, "test", 3)
+    assert all([row["references"] for row in own] == [story.references for story in stories] for own in rows.values())
+    assert [row["seed"] for row in rows["weak"] + rows["base+weak"]] == [1, 1, 1, 0, 0, 0]
+    assert {row["heads"] for row in rows["base+weak"]} == {"1:0-3,2:1"} and rows["base+oracle"][0]["heads"] == "2:0-3"
+    outputs = [[row["prediction"] for row in rows[name]] for name in rows]
+    assert outputs[0] == outputs[4] and len({json.dumps(own) for own in outputs}) == 4
+    tagger = load_run(runs / "weak-1")
+    assert [{k: row[k] for k in own} for row, own in zip(rows["weak"], select(tagger, stories, 2), strict=True)] == [
+        *select(tagger, stories, 2)  # the shortest run that is labelled is the tagger's
+    ]
+    assert rows["weak"][0].keys() >= {"token_f1", "precision", "recall", "selected", "f1_of_all", "threshold"}
+
+
+def test_lines_in_are_lines_out(runs, tmp_path, monkeypatch, capsys):
+    """A line each, or with --both three; a blank line is a blank line; JSON lines have all that is known."""
+    flags = [runs / "base", "--tagger", runs / "tagger"]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join([TEXTS[0], "", *TEXTS[1:]]) + "\n"))
+    lines = command(capsys, *flags).split("\n")
+    assert len(lines) == 5 and [line == "" for line in lines] == [False, True, False, False, True]
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(TEXTS)))
-    main([*flags, "--both"])
-    both = capsys.readouterr().out
-    assert len(lines) == 4 and all(f"masked: {line}" in both for line in lines[:3]) and both.count("\nkept:   ") == 3
+    both = command(capsys, *flags, "--both")
+    assert both.count("\nkept:   ") == 3 and all(f"masked: {line}\n" in both for line in lines[:4] if line)
     source, out = tmp_path / "in.jsonl", tmp_path / "new" / "out.jsonl"
     source.write_text("".join(json.dumps({"source": text, "id": f"n{i}"}) + "\n" for i, text in enumerate(TEXTS)))
-    main([*flags, str(source), "--out", str(out)])
+    assert command(capsys, *flags, source, "--out", out) == ""
     rows = [json.loads(line) for line in out.read_text().splitlines()]
-    assert [row["id"] for row in rows] == ["n0", "n1", "n2"] and [row["prediction"] for row in rows] == lines[:3]
-    assert capsys.readouterr().out == ""
+    assert [row["id"] for row in rows] == ["n0", "n1", "n2"]
+    assert [row["prediction"] for row in rows] == [line for line in lines if line]
 
 
-def test_every_flag_reaches_what_it_says(runs, monkeypatch, tmp_path):
-    calls, sizes = [], []
-    monkeypatch.setattr(predicting, "predict", lambda *arguments: calls.append(arguments) or iter(()))
-    monkeypatch.setattr(predicting, "tag", lambda run, texts, size: sizes.append(size) or tag(run, texts, size))
-    (tmp_path / "in.txt").write_text("a storm .\n")
-    flags = ["--tagger", str(runs / "tagger"), "--threshold", "0.31", "--heads", "1:2", "--min-keep", "2", "--both"]
-    main([str(runs / "base-0"), str(tmp_path / "in.txt"), *flags, "--batch-size", "3"])
-    [(run, texts, [tagged], *rest)] = calls
-    assert rest == ["1:2", 2, True, 3] and [text.source for text in texts] == ["a storm ."] and sizes == [3]
-    assert tagged.threshold == 0.31 and run.config.task == "summarizer"
+CHANGED = {  # each flag with a value that must change what is written; the others are given by `test_each_flag...`
+    "limit": ["--limit", "1"],
+    "split": ["--split", "validation"],
+    "system": ["--system", "x"],
+    "tagger": ["--tagger", "{runs}/weak-1"],
+    "heads": ["--heads", "1:0-3"],
+    "threshold": ["--threshold", "0.9"],
+    "min_keep": ["--min-keep", "60"],
+    "both": ["--both"],
+    "decoding": ["--decoding", "xsum"],
+    "beam": ["--beam", "1"],
+    "max_length": ["--max-length", "5"],
+    "no_repeat_ngram_size": ["--no-repeat-ngram-size", "1"],
+}
+# These cannot: they say where things are, or how fast; keep_words, oracle and min_run have tests of their own.
+SAME = {"model", "files", "data", "out", "overwrite", "batch_size", "device", "keep_words", "oracle", "min_run"}
+
+
+def test_each_flag_changes_what_is_written(runs, tmp_path, capsys):
+    assert CHANGED.keys() | SAME == Options.__dataclass_fields__.keys()
+
+    def written(*flags) -> str:
+        out = tmp_path / "out.jsonl"
+        common = [runs / "base", "--data", DATA, "--limit", "4", "--tagger", runs / "tagger", "--out", out, "--overwrite"]
+        command(capsys, *common, *(flag.format(runs=runs) for flag in flags))
+        return out.read_text()
+
+    plain = written()
+    assert written("--batch-size", "1") == plain
+    same = [name for name, flags in CHANGED.items() if written(*flags) == plain]
+    assert same == []
+
+
+def test_min_run_labels_shorter_runs_no_more(base):
+    story = Example("1", ["a storm hit the town"], ["hit the storm"], [["hit the storm"]])
+    kept = [read_documents(base, [story], oracle=True, min_run=n, min_keep=0)[0] for n in (1, 2)]
+    assert sum(kept[0].keep) > sum(kept[1].keep) > 0
+
+
+def test_decoding_is_the_models_own_or_appendix_a():
+    assert Options(model="x").generation() == {}
+    given = Options(model="x", decoding="cnn_dailymail", max_length=90, no_repeat_ngram_size=2).generation()
+    assert given == dict(num_beams=5, length_penalty=2.0, min_length=57, max_length=90, no_repeat_ngram_size=2)
+
+
+def test_a_length_that_no_file_names_is_not_20_tokens(runs, base, monkeypatch):
+    """A BART such as facebook/bart-base says none."""
+    seen = {}
+    monkeypatch.setattr(predicting, "predict", lambda run, *rest, **more: seen.update(run=run) or iter(()))
+    base.model.generation_config.max_length = None
+    predicting.outputs(base, None, [], Options(model="x"))
+    assert seen["run"].model.generation_config.max_length == 142

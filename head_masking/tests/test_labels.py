@@ -1,0 +1,99 @@
+"""What masked heads may see: by the reference, by a tagger, by a person's words; and how good a tagger is."""
+
+import pytest
+
+from ..labels import Tagged, at_least, by_oracle, by_tagger, by_words, find_phrase, kept_text, selected_words
+from ..labels import tagging_counts
+from ..oracle import longest_common_runs, word_spans
+from ..text import Document, encode_documents, train_tokenizer
+
+STORY = "a storm hit the town on Monday , and the unhurried mayor spoke ."
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    """Few merges: most words have several pieces."""
+    return train_tokenizer([STORY], 275)
+
+
+def read(tokenizer, text: str, longest: int = 200) -> Document:
+    return encode_documents(tokenizer, [text], longest)[0]
+
+
+def seen(text: str, document: Document, keep: list[bool]) -> list[str]:
+    return kept_text(text, document._replace(keep=keep))
+
+
+def test_the_oracle_keeps_the_words_of_the_longest_runs_whole(tokenizer):
+    document, target = read(tokenizer, STORY), "the mayor spoke on Monday , a storm ."
+    words = STORY.split()
+    marks = longest_common_runs(words, target.split())
+    assert seen(STORY, document, by_oracle(STORY, target, document, min_keep=0)) == [
+        word for word, is_marked in zip(words, marks, strict=True) if is_marked
+    ]
+    runs = seen(STORY, document, by_oracle(STORY, target, document, min_run=3, min_keep=0))
+    assert runs == ["on", "Monday", ","]
+
+
+def test_a_tagger_keeps_what_scores_above_its_boundary(tokenizer):
+    """One word of several pieces scores high: its tokens alone are kept, or with the fallback at least five."""
+    document, spans = read(tokenizer, STORY), word_spans(STORY)
+    scores = [0.9 if STORY[a:b] == "unhurried" else 0.2 for a, b in spans]
+    keep = by_tagger(STORY, Tagged(scores, spans, 0.5), document, min_keep=0)
+    assert seen(STORY, document, keep) == ["unhurried"] and sum(keep) > 1
+    assert not keep[0] and not keep[-1]  # <s> and </s>
+    scores = [0.1, 0.9, *[0.2] * (len(spans) - 2)]
+    assert sum(by_tagger(STORY, Tagged(scores, spans, 0.5), document, min_keep=9)) >= 9
+    cut = read(tokenizer, STORY, 20)
+    assert cut.was_cut and len(by_tagger(STORY, Tagged(scores, spans, 0.5), cut)) == 20
+
+
+def test_d2_what_falls_back_falls_on_the_same_positions_each_time():
+    """D2: labels without any match keep five positions at random, by the document, so that a sweep can resume."""
+    first = at_least([0.0] * 40, 0.0, 5, "one text")
+    assert sum(first) == 5 and at_least([0.0] * 40, 0.0, 5, "one text") == first
+    assert first != at_least([0.0] * 40, 0.0, 5, "another")
+    assert at_least([0.0, 0.3, 0.31], 0.3, 0, "x") == [False, False, True]
+
+
+# Words of a person
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "kept"),
+    [
+        (STORY, ["STORM", "town"], ["storm", "town"]),
+        (STORY, ["the town", "on"], ["the", "town", "on"]),  # "the" of "the town" is not kept elsewhere
+        (STORY, ["storm hit", "hit the"], ["storm", "hit", "the"]),  # they overlap
+        (STORY, ["hurried", "the storm", "sto", ""], []),
+        ("a well-known bridge", ["well-known"], ["well-known"]),
+        ("ह हिन्दी", ["ह"], ["ह"]),  # not inside a word that has marks
+        ("北京今天下了大雨。", ["北京", "大雨"], ["北京", "大雨"]),  # no blanks: inside a clause, too
+        ("กรุงเทพมหานครฝนตก", ["ฝนตก"], ["ฝนตก"]),
+        ("Kyiv ist schön", ["SCHÖN"], ["schön"]),
+    ],
+)
+def test_words_and_phrases_are_kept_and_no_others(tokenizer, text, wanted, kept):
+    assert seen(text, document := read(tokenizer, text), by_words(text, wanted, document)) == kept
+
+
+def test_words_beyond_what_the_model_reads_are_not_there(tokenizer):
+    document = read(tokenizer, STORY, 12)
+    assert not any(by_words(STORY, ["spoke"], document)) and find_phrase("spoke", STORY) == [(56, 61)]
+
+
+# How good a tagger is
+
+
+def test_token_f1_by_hand():
+    """Oracle: "red cats" of five words; the tagger says cats, dogs and run. Special tokens do not count."""
+    places = [(0, 0), (0, 3), (4, 8), (9, 12), (13, 17), (18, 21), (0, 0)]
+    tagged = Tagged([0.9, 0.2, 0.6, 0.5, 0.7, 0.8, 0.9], places, 0.5)
+    assert tagging_counts(tagged, "red cats and dogs run", "Red cats") == {
+        "token_f1": [2, 5],
+        "precision": [1, 3],
+        "recall": [1, 2],
+        "selected": [3, 5],
+        "f1_of_all": [4, 7],
+    }
+    assert selected_words("red cats and dogs run", tagged) == "cats dogs run"
