@@ -1,4 +1,4 @@
-"""The three commands from end to end: train, kill, resume; evaluate; predict; one bad input each."""
+"""The two commands from end to end: train, kill, resume; predict; one bad input each."""
 
 import json
 import re
@@ -8,27 +8,31 @@ import pytest
 
 pytest.importorskip("shared")
 
-from .. import evaluate, predict
+from .. import predict
 from .. import train as training
 from ..config import TrainConfig
 from ..train import train
-from .conftest import DATA, SMALL, TAGGER, equal, log, weights
+from .conftest import DATA, TAGGER, equal, log, weights
 
 
 class Killed(BaseException):
     """Ends a training as a kill would."""
 
 
-@pytest.mark.parametrize(("task", "step"), [("summarizer", 4), ("tagger", 0), ("init", 4), ("patience", 4)])
-def test_a_killed_training_resumes_to_the_same_bits(runs, tmp_path, monkeypatch, task, step):
-    """Also before its first checkpoint, from another run, and with early stopping."""
-    tagger = replace(TAGGER, encoder=str(runs / "base-0"), steps=6, train_encoder=True)
-    config = {
-        "summarizer": SMALL,
-        "tagger": tagger,
-        "init": replace(SMALL, init=str(runs / "base-0")),
-        "patience": replace(tagger, patience=2, save_every=2, learning_rate=0.3),
-    }[task]
+CASES = {
+    "new": (4, {}),
+    "at once": (0, {}),  # before its first checkpoint
+    "accumulate": (5, dict(accumulate=2)),
+    "init": (4, dict(init="{runs}/tagger")),
+    "patience": (5, dict(patience=2, learning_rate=0.3)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_killed_training_resumes_to_the_same_bits(runs, tmp_path, monkeypatch, case):
+    step, change = CASES[case]
+    change = {name: value.format(runs=runs) if name == "init" else value for name, value in change.items()}
+    config = replace(TAGGER, steps=7, save_every=2, **change)
     train(config, tmp_path / "whole")
     rate = training.learning_rate
 
@@ -46,36 +50,31 @@ def test_a_killed_training_resumes_to_the_same_bits(runs, tmp_path, monkeypatch,
     assert log(tmp_path / "whole") == log(tmp_path / "killed")
 
 
-def test_train_evaluate_predict(runs, tmp_path, capsys):
-    """As a reader types them, with flags of the presets."""
-    base, tagger, out = (str(tmp_path / name) for name in ("base-0", "tagger", "out"))
-    sizes = ["--width", "16", "--feed-forward", "16", "--vocabulary", "400", "--max-target", "12"]
-    training.main(["--out", base, "--data", DATA, "--steps", "2", *sizes])
-    training.main(["--out", tagger, "--preset", "tagger", "--data", DATA, "--encoder", base, "--steps", "2"])
-    assert f"next: python -m {training.__package__}.evaluate --tagger {tagger}" in capsys.readouterr().out
-    evaluate.main([base, "--tagger", tagger, "--limit", "2", "--predictions", out])
-    assert "minus base" in capsys.readouterr().out
+def test_train_predict(runs, tmp_path, capsys):
+    """As a reader types them."""
+    tagger = str(tmp_path / "tagger")
+    training.main(["--out", tagger, "--data", DATA, "--steps", "2"])
+    command = capsys.readouterr().out.splitlines()[-1].partition(".predict ")[2].split()
+    predict.main([*command, "--limit", "2"])
+    assert "token_f1" in capsys.readouterr().out
     text = tmp_path / "in.txt"
     text.write_text("a storm hit the town .\n")
-    predict.main([base, str(text), "--tagger", tagger, "--out", str(tmp_path / "rows.jsonl")])
+    predict.main([str(runs / "base"), str(text), "--tagger", tagger, "--out", str(tmp_path / "rows.jsonl")])
     assert json.loads((tmp_path / "rows.jsonl").read_text())["heads"] == "2:0-3"
 
 
 @pytest.mark.parametrize(
     ("command", "flags", "message"),
     [
-        (training.main, ["--out", "{new}", "--task", "tagger"], "a tagger needs --encoder"),
-        (training.main, ["--out", "{new}", "--model", "no/such-bart", "--data", DATA], "hf download no/such-bart"),
-        (evaluate.main, ["{runs}/base-0", "--data", "no/such/place"], "no/such/place"),
-        (evaluate.main, ["{runs}/tagger", "--data", DATA], "holds a tagger; give the run of a summarizer"),
-        (evaluate.main, ["{runs}/base-0", "--max-length", "3000"], "the model has 1024 positions"),
-        (evaluate.main, [], "give the run of a summariser"),
-        (predict.main, ["{runs}/base-0", "--heads", "1:0"], "--heads masks nothing without"),
-        (
-            predict.main,
-            ["{runs}/base-0", "{text}", "--heads", "9:0", "--keep-words", "storm"],
-            "layer 9 does not exist",
-        ),
+        (training.main, ["--out", "{new}", "--train-encoder", "False"], "needs --encoder"),
+        (training.main, ["--out", "{new}", "--encoder", "no/such-bert", "--data", DATA], "hf download no/such-bert"),
+        (predict.main, ["{runs}/base", "--data", "no/such/place"], "no/such/place"),
+        (predict.main, ["{runs}/tagger", "--data", DATA, "--oracle"], "a tagger's run, which selects words"),
+        (predict.main, ["{runs}/base", "{text}", "--oracle"], "--oracle reads references"),
+        (predict.main, ["{runs}/base", "--heads", "1:0"], "--heads masks nothing without"),
+        (predict.main, ["{runs}/base", "--oracle", "--keep-words", "x"], "give one of them"),
+        (predict.main, ["{runs}/base", "{text}", "--heads", "9:0", "--keep-words", "storm"], "layer 9 does not exist"),
+        (predict.main, ["{new}", "{text}"], "new"),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_nothing(runs, tmp_path, command, flags, message, capsys):
@@ -89,11 +88,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(runs, tmp_path, command, flags
 
 @pytest.mark.parametrize(
     ("command", "options", "positional"),
-    [
-        (training.main, TrainConfig, set()),
-        (evaluate.main, evaluate.Options, {"runs"}),
-        (predict.main, predict.Options, {"model", "files"}),
-    ],
+    [(training.main, TrainConfig, set()), (predict.main, predict.Options, {"model", "files"})],
 )
 def test_help_explains_every_flag(command, options, positional, capsys):
     """One sentence each, before its default."""

@@ -134,23 +134,19 @@ def test_on_leaving_the_model_is_bit_for_bit_what_it_was(bart, ragged, keep):
     assert (masked.sequences_scores - before.sequences_scores).abs().max() > 1e-2
 
 
-@pytest.mark.parametrize("part", ["forward", "model", "layers"])
-def test_compiled_models_are_masked_and_are_plain_again(ragged, keep, part):
-    """A graph compiled before knows no hooks; one compiled under them would keep them."""
+@pytest.mark.parametrize("part", ["module", "forward"])
+def test_a_compiled_model_is_masked_and_is_plain_again(ragged, keep, part):
+    """A graph compiled before knows no hooks; one compiled under them would keep them. One layer, for it takes long."""
     bart = roughen(BartForConditionalGeneration(BartConfig(**SIZES)))
-    plain = forward(bart, ragged).logits
-    with mask_heads(bart, ALL, keep), uniform_heads(bart, {1: [0]}):
+    plain, layer = forward(bart, ragged).logits, bart.get_decoder().layers[1]
+    with mask_heads(bart, {2: range(4)}, keep), uniform_heads(bart, {2: [0]}):
         masked = forward(bart, ragged).logits
-    match part:
-        case "forward":
-            bart.forward = torch.compile(bart.forward, backend="eager")
-        case "model":
-            bart = torch.compile(bart, backend="eager")
-        case "layers":
-            for layer in bart.get_decoder().layers:
-                layer.compile(backend="eager")
+    if part == "module":
+        layer.compile(backend="eager")
+    else:
+        layer.forward = torch.compile(layer.forward, backend="eager")
     torch.testing.assert_close(forward(bart, ragged).logits, plain)
-    with mask_heads(bart, ALL, keep), uniform_heads(bart, {1: [0]}):
+    with mask_heads(bart, {2: range(4)}, keep), uniform_heads(bart, {2: [0]}):
         torch.testing.assert_close(forward(bart, ragged).logits, masked)
     torch.testing.assert_close(forward(bart, ragged).logits, plain)
     assert (masked - plain).abs().max() > 1e-2

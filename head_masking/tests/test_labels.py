@@ -2,8 +2,17 @@
 
 import pytest
 
-from ..labels import Tagged, at_least, by_oracle, by_tagger, by_words, find_phrase, kept_text, selected_words
-from ..labels import tagging_counts
+from ..labels import (
+    Tagged,
+    at_least,
+    by_oracle,
+    by_tagger,
+    by_words,
+    find_phrase,
+    kept_text,
+    selected_words,
+    tagging_counts,
+)
 from ..oracle import longest_common_runs, word_spans
 from ..text import Document, encode_documents, train_tokenizer
 
@@ -74,7 +83,8 @@ def test_d2_what_falls_back_falls_on_the_same_positions_each_time():
     ],
 )
 def test_words_and_phrases_are_kept_and_no_others(tokenizer, text, wanted, kept):
-    assert seen(text, document := read(tokenizer, text), by_words(text, wanted, document)) == kept
+    document = read(tokenizer, text)
+    assert seen(text, document, by_words(text, wanted, document)) == kept
 
 
 def test_words_beyond_what_the_model_reads_are_not_there(tokenizer):

@@ -96,7 +96,9 @@ def test_what_the_tagger_did_not_read_was_cut(base, runs):
 def test_words_that_a_document_lacks_mask_nothing_there_and_this_is_said(base, capsys):
     rows = list(predict(base, examples(), TOP, both=True, words=["STORM", "river", "flood"]))
     assert [row["kept"] for row in rows] == ["storm", "river", TEXTS[2]]
-    assert rows[0]["prediction"] == alone(base, TEXTS[0], lambda inputs: torch.tensor([[i == 2 for i in range(8)]]))
+    places = base.tokenizer(TEXTS[0], return_offsets_mapping=True)["offset_mapping"]
+    storm = torch.tensor([[2 <= start < end <= 7 for start, end in places]])
+    assert rows[0]["prediction"] == alone(base, TEXTS[0], lambda inputs: storm)
     assert rows[2]["prediction"] == rows[2]["plain"]
     said = capsys.readouterr().err
     assert "0 has no river, flood as far as the model reads\n" in said
@@ -173,13 +175,13 @@ def test_lines_in_are_lines_out(runs, tmp_path, monkeypatch, capsys):
     assert [row["prediction"] for row in rows] == [line for line in lines if line]
 
 
-CHANGED = {  # each flag with a value that must change what is written; the others are given by `test_each_flag...`
+CHANGED = {  # each flag with a value that must change what is written
     "limit": ["--limit", "1"],
     "split": ["--split", "validation"],
     "system": ["--system", "x"],
     "tagger": ["--tagger", "{runs}/weak-1"],
     "heads": ["--heads", "1:0-3"],
-    "threshold": ["--threshold", "0.9"],
+    "threshold": ["--threshold", "0.1"],
     "min_keep": ["--min-keep", "60"],
     "both": ["--both"],
     "decoding": ["--decoding", "xsum"],
@@ -194,11 +196,13 @@ SAME = {"model", "files", "data", "out", "overwrite", "batch_size", "device", "k
 def test_each_flag_changes_what_is_written(runs, tmp_path, capsys):
     assert CHANGED.keys() | SAME == Options.__dataclass_fields__.keys()
 
-    def written(*flags) -> str:
+    def written(*flags) -> list[dict]:
         out = tmp_path / "out.jsonl"
-        common = [runs / "base", "--data", DATA, "--limit", "4", "--tagger", runs / "tagger", "--out", out, "--overwrite"]
-        command(capsys, *common, *(flag.format(runs=runs) for flag in flags))
-        return out.read_text()
+        common = ["--data", DATA, "--limit", "4", "--tagger", runs / "tagger", "--out", out, "--overwrite"]
+        common += ["--threshold", "0.9"]
+        command(capsys, runs / "base", *common, *(flag.format(runs=runs) for flag in flags))
+        rows = [json.loads(line) for line in out.read_text().splitlines()]
+        return [{name: value for name, value in row.items() if name != "heads"} for row in rows]
 
     plain = written()
     assert written("--batch-size", "1") == plain

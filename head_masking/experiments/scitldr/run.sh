@@ -4,20 +4,30 @@
 set -euo pipefail
 E="$2" OUT=head_masking/experiments/scitldr R=runs/hm-scitldr
 run() { python -m "head_masking.$1" "${@:2}"; }
+# Outputs without masks, with the oracle's and with each tagger's, and the words that the taggers select; V: data, decoding
+systems() {  # DIR MODEL HEADS TAGGER ...
+  local out=$1 model=$2 name; name=$(basename "$2")
+  run predict "$model" "${V[@]}" --out "$out/$name.jsonl"
+  run predict "$model" "${V[@]}" --oracle --heads "$3" --out "$out/$name+oracle.jsonl"
+  for tagger in "${@:4}"; do
+    run predict "$model" "${V[@]}" --tagger "$tagger" --heads "$3" --out "$out/$name+$(basename "$tagger").jsonl"
+    run predict "$tagger" "${V[@]}" --out "$out/$(basename "$tagger").jsonl"
+  done
+}
 run experiments.scitldr.data "$1" $R
-run train --out $R/sentences --data $R/sentences-data --max-source 400 --max-target 80 --vocabulary 6000 --width 192 --feed-forward 768 \
+run experiments.summarizer --out $R/sentences --data $R/sentences-data --max-source 400 --max-target 80 --vocabulary 6000 --width 192 --feed-forward 768 \
   --positions 400 --dropout 0.1 --batch-size 32 --learning-rate 1e-3 --warmup 400 --save-every 250 --mixed-precision bf16 --steps 2250 --resume
-W=(--preset tagger --max-source 512 --batch-size 16 --schedule inverse_sqrt --warmup 50 --patience 3 --encoder "$E" --resume)
+W=(--preset pretrained --max-source 512 --batch-size 16 --schedule inverse_sqrt --warmup 50 --patience 3 --encoder "$E" --resume)
 M=(--save-every 100 --learning-rate 1e-4 --train-encoder True --mixed-precision bf16 --steps 300)
 run train --out $R/minilm-marked "${W[@]}" --data $R/marked "${M[@]}"
 run train --out $R/minilm-abstracts "${W[@]}" --data $R/abstracts "${M[@]}"
 run train --out $R/frozen-abstracts "${W[@]}" --data $R/abstracts --save-every 0 --patience 2 --learning-rate 5e-4 --schedule constant --steps 1034
 TAGGERS=($R/minilm-marked $R/minilm-abstracts $R/frozen-abstracts)
-V=(--data $R/abstracts --no-repeat-ngram-size 3)
-run experiments.sweep $R/sentences --tagger $R/minilm-marked "${V[@]}" --select --group 1 --documents 150 --out $R/heads
-run evaluate $R/sentences --tagger "${TAGGERS[@]}" "${V[@]}" --heads "$(cat $R/heads/sentences.heads)" --oracle --limit 300 --predictions $R/out/sentences
+D=(--data $R/abstracts --no-repeat-ngram-size 3) V=(--data $R/abstracts --no-repeat-ngram-size 3 --limit 300)
+run experiments.sweep $R/sentences --tagger $R/minilm-marked "${D[@]}" --select --group 1 --documents 150 --out $R/heads
+systems $R/out/sentences $R/sentences "$(cat $R/heads/sentences.heads)" "${TAGGERS[@]}"
 # The control: the model goes on with the same 1,500 abstracts and their summaries.
-run train --out $R/adapted-sentences --init $R/sentences --data $R/abstracts --steps 200 --learning-rate 3e-4 --warmup 50 --save-every 50 \
+run experiments.summarizer --out $R/adapted-sentences --init $R/sentences --data $R/abstracts --steps 200 --learning-rate 3e-4 --warmup 50 --save-every 50 \
   --patience 3 --resume
-run evaluate $R/adapted-sentences --tagger $R/minilm-abstracts "${V[@]}" --heads 2:0,2 --oracle --limit 300 --predictions $R/out/adapted
+systems $R/out/adapted $R/adapted-sentences 2:0,2 $R/minilm-abstracts
 run experiments.seeds $OUT/table_3.csv $R/out/*/*.jsonl
