@@ -1,5 +1,6 @@
-"""The toy corpus, the demo's choice of a story, flipped labels, and tables of seeds."""
+"""The toy corpus, the demo, flipped labels, and tables of seeds."""
 
+import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,9 +10,9 @@ pytest.importorskip("shared")
 
 from shared.data import load
 
-from ...decode import read_documents
 from ...experiments import demo, facts, flips, seeds
-from ...loading import load_run
+from ...loading import load_model
+from ...predict import read_documents
 from ..conftest import DATA
 
 
@@ -38,15 +39,29 @@ def test_the_demo_shows_a_story_that_is_right_because_of_the_masks():
     assert demo.first_told_right(examples, {"tagger": ["a", "x", "c"], "plain": ["a", "b", "y"]}) == 2
 
 
-def test_flipped_labels_differ_in_that_share_of_the_words(runs):
+def test_the_demo_scores_all_three_and_fails_where_there_is_no_effect(summarizers, runs, capsys):
+    with pytest.raises(SystemExit, match="the effect does not show"):
+        demo.main(str(summarizers / "base-0"), str(runs / "tagger"), limit=4)
+    said = capsys.readouterr().out
+    assert said.splitlines()[-1].startswith("ROUGE-1 without masks ") and "of 4 summaries exact" in said
+    assert [
+        line.partition(":")[0] for line in said.splitlines()[:5]
+    ] == "story,may see,no masks,masked,reference".split(",")
+
+
+def test_flipped_labels_differ_in_that_share_of_the_words(runs, capsys):
     """The same words each time; more of them with a larger share; a share of 0 is the oracle."""
-    run, examples = load_run(runs / "base-0"), load(DATA, "test", 6)
+    run, examples = load_model(runs / "base"), load(DATA, "test", 6)
     documents = read_documents(run, examples, oracle=True, min_keep=0)
     shares = {}
     for share in (0.0, 0.2, 0.4):
         pairs = [(flips.flipped(*pair, share, min_keep=0), pair[1]) for pair in zip(examples, documents, strict=True)]
-        shares[share] = np.mean([np.not_equal(mask, own.masks["oracle"])[1:-1].mean() for mask, own in pairs])
+        shares[share] = np.mean([np.not_equal(mask, own.keep)[1:-1].mean() for mask, own in pairs])
     assert shares[0.0] == 0 and abs(shares[0.2] - 0.2) < 0.07 and abs(shares[0.4] - 0.4) < 0.07
+    flips.main([str(runs / "base"), DATA, "top", "--shares", "0.1", "0.5", "--max-length", "4"])
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["system"] for row in rows] == ["base+oracle-0.1"] * 24 + ["base+oracle-0.5"] * 24
+    assert {row["heads"] for row in rows} == {"2:0-3"} and rows[0]["references"] == load(DATA, "test", 1)[0].references
 
 
 def test_each_seed_and_set_of_heads_stands_by_itself():

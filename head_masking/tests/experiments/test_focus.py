@@ -16,7 +16,7 @@ from ...experiments.focus import (
     tally,
 )
 from ...masking import mask_heads
-from ...text import encode_document, train_tokenizer
+from ...text import encode_documents, train_tokenizer
 
 STORY = "Mara opened halls . Mara slept ."
 TAGS = ["NNP", "VBD", "NNS", ".", "NNP", "VBD", "."]
@@ -30,7 +30,7 @@ def tokenizer():
 
 def reading(tokenizer, source: str, summary: str, reference: str, tags=None) -> Reading:
     """The summary after the decoder's start token, as `generate` writes it."""
-    ids, offsets, *_ = encode_document(tokenizer, source, 100)
+    [(ids, offsets, *_)] = encode_documents(tokenizer, [source], 100)
     return Reading(source, ids, offsets, [2, *tokenizer(summary)["input_ids"]], reference, tags)
 
 
@@ -91,6 +91,8 @@ def test_categories_by_hand():
         "last": [0, 0],  # the step that looks there writes no word
         "special": [0, 1],
     }
+    cut = case._replace(offsets=spans[:7])  # the model reads up to "slept", which is then the last word
+    assert tally(np.full((1, 1, 1), 6), cut, ["mara"])[0]["last"].item() == 1
     found, _ = tally(attended, case, ["slept", ".", "halls"])
     assert found["last"].tolist() == [[0, 1]] and found["copy_salient"].tolist() == [[1, 0]]
     assert found["copy_content"].tolist() == [[1, 0]] and found["non_copy_content"].tolist() == [[2, 1]]

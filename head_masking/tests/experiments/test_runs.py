@@ -1,4 +1,4 @@
-"""Every command of every run.sh is one of today: the scripts run with a `python` that only writes down its arguments."""
+"""Every command of every run.sh is understood: the scripts run with a `python` that only writes down its arguments."""
 
 import importlib.util
 import os

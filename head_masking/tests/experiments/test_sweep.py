@@ -10,10 +10,10 @@ import pytest
 
 pytest.importorskip("shared")
 
-from ...decode import Setting, read_heads, write_heads
 from ...experiments import sweep as sweeps
 from ...experiments.sweep import (
     Options,
+    Setting,
     Sweep,
     content_selection_effects,
     main,
@@ -23,8 +23,15 @@ from ...experiments.sweep import (
     sum_of_parts,
     synergy,
 )
+from ...heads import read_heads, write_heads
 from ..conftest import DATA
-from ..test_decode import SETTINGS
+
+SETTINGS = [
+    Setting("plain"),
+    Setting("uniform", {1: [0], 2: [1, 2, 3]}),
+    Setting("oracle", {1: [0, 1, 2, 3]}),
+    Setting("system", {1: [1], 2: [0, 1, 2]}),
+]
 
 
 def test_scores_are_shared_rouge_with_recall():
@@ -176,28 +183,37 @@ def test_d11_heads_are_chosen_even_where_no_mask_is_better_and_this_is_said(
     values = iter([plain] * 3 + [30.0] * 999)  # the first that is decoded is the model without masks
     monkeypatch.setattr(sweeps, "score", measured)
     tagger = ["--tagger", str(runs / "tagger"), "--select", "--group", "4", "--documents", "2"]
-    options = sweeps.read_flags(Options, [str(runs / "base-0"), *tagger, "--out", str(tmp_path)])
+    options = sweeps.read_flags(Options, [str(runs / "base"), *tagger, "--out", str(tmp_path)])
     examples = sample(sweeps.load(DATA, "validation"), 2)
-    run, of_tagger = sweeps.load_summarizer(runs / "base-0"), sweeps.load_run(runs / "tagger")
+    run, of_tagger = sweeps.load_model(runs / "base"), sweeps.load_run(runs / "tagger")
     said = sweeps.analyse(run, examples, of_tagger, options, tmp_path / "s")
     assert said["heads"] == "1:0-3" and ("did better (D11)" in said["said"]) == is_said
 
 
-def test_analysis_by_one_command_resumes(runs, tmp_path, monkeypatch, capsys):
+def test_analysis_by_one_command_resumes(runs, summarizers, tmp_path, monkeypatch, capsys):
     """Sweep, choice of heads and focus; a second start decodes for the focus alone."""
     calls = []
 
-    def counted(run, documents, settings, batches, **generation):
-        calls.extend((setting.kind, len(documents), generation["num_beams"]) for setting in settings.values())
-        return decode(run, documents, settings, batches, **generation)
+    def counted(run, encoded, context):
+        calls.append((len(encoded.numbers), run.model.generation_config.num_beams))
+        return decode(run, encoded, context)
 
     decode = sweeps.decode
     monkeypatch.setattr(sweeps, "decode", counted)
-    flags = [str(runs / "base-0"), "--tagger", str(runs / "tagger"), "--select", "--group", "2", "--documents", "3"]
+    flags = [
+        str(summarizers / "base-0"),
+        "--tagger",
+        str(runs / "tagger"),
+        "--select",
+        "--group",
+        "2",
+        "--documents",
+        "3",
+    ]
     flags += ["--effects", "--focus", "--batch-size", "3", "--out", str(tmp_path)]
     main(flags)
     settings = 2 * 2 * 4 + 2 * 2 * 3 + 1 + 2 * 2  # single heads, heads together, plain, choice
-    assert len(calls) == settings and {call[1:] for call in calls} == {(3, 1)}  # Appendix A: beam 1 in all analyses
+    assert len(calls) == settings and {*calls} == {(3, 1)}  # Appendix A: beam 1 in all analyses
     rows = {name: list(csv.DictReader((tmp_path / f"{name}.csv").open())) for name in ("effects", "synergy", "focus")}
     assert [(row["layer"], row["head"]) for row in rows["effects"]] == [
         (f"{i}", f"{h}") for i in (1, 2) for h in range(4)
@@ -214,4 +230,10 @@ def test_analysis_by_one_command_resumes(runs, tmp_path, monkeypatch, capsys):
 
 def test_analysis_decodes_as_appendix_a_but_with_one_beam():
     given = Options(runs=("x",), out="x", decoding="cnn_dailymail").generation()
-    assert given == dict(num_beams=1, min_length=55, max_length=140, no_repeat_ngram_size=3)
+    assert given == dict(num_beams=1, min_length=57, max_length=143, no_repeat_ngram_size=3)
+    assert Options(runs=("x",), out="x", decoding="xsum", max_length=30).generation()["max_length"] == 30
+
+
+def test_analysis_set_and_groups_are_the_papers():
+    """Section 4: 1,000 documents; Section 5: four heads at a time."""
+    assert (Options.documents, Options.group, Options.split) == (1000, 4, "validation")

@@ -1,0 +1,196 @@
+"""Training a summariser: what is learned, what defines a run, and that it loads as any BART."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+pytest.importorskip("shared")
+
+from transformers import AutoModelForSeq2SeqLM
+
+from shared.data import load
+from shared.run import check, exchanged, read_config
+from shared.run import parse as parse_flags
+
+from ... import train as training
+from ...experiments import summarizer
+from ...experiments.summarizer import PRESETS, SummarizerConfig, begin, load_run, main, objective, validate
+from ...loading import load_model
+from ...text import encode_documents
+from ..conftest import equal, log, weights
+from ..test_commands import Killed
+from .conftest import DATA, flags
+
+
+@pytest.fixture
+def base(summarizers):
+    return summarizers / "base-0"
+
+
+def test_the_loss_is_the_mean_cross_entropy_of_the_summary(base):
+    """Validation loss of the log = transformers' own loss over the real tokens of all summaries."""
+    run, total, tokens = load_run(base), 0.0, 0
+    for example in load(DATA, "validation"):
+        source, target = (
+            torch.tensor([encode_documents(run.tokenizer, [text], longest)[0].ids])
+            for text, longest in ((example.source, 1024), (example.target, 24))
+        )
+        total += run.model(input_ids=source, labels=target).loss.item() * target.size(1)
+        tokens += target.size(1)
+    losses = [row["validation_loss"] for row in log(base)[1:]]
+    assert losses[-1] == pytest.approx(total / tokens, abs=2e-4) and losses[-1] < losses[0]
+
+
+def test_a_run_is_a_folder_of_transformers(base):
+    """model/ has the settings of generation; a run and that folder are the same model."""
+    run = load_model(base)
+    for other in (AutoModelForSeq2SeqLM.from_pretrained(base / "model"), load_model(base / "model").model):
+        assert equal(run.model.state_dict(), other.state_dict())
+        assert (other.generation_config.num_beams, other.generation_config.max_length) == (5, 24)
+    assert not run.model.training and len(run.tokenizer) == run.model.config.vocab_size
+    assert run[2:] == (1024, 24, DATA, 0)  # max_source, max_target, data, seed
+
+
+def test_a_run_goes_on_from_a_bart_or_another_run(base, tmp_path):
+    """--model and --init: weights and tokenizer; with a rate of (nearly) nothing they stay what they were."""
+    for name, start in (("model", ["--model", base / "model"]), ("init", ["--init", base])):
+        main(flags(tmp_path / name, *start, "--learning-rate", 1e-12, "--steps", 1))
+        pairs = zip(weights(base).values(), weights(tmp_path / name).values(), strict=True)
+        assert all(torch.allclose(one, other, atol=1e-9) for one, other in pairs)
+    config = read_config(base, SummarizerConfig)
+    for change in ({"width": 32}, {"model": "facebook/bart-large"}):
+        with pytest.raises(ValueError, match=f"--{next(iter(change))}: .*leave it out"):
+            begin(replace(config, init=str(base), **change), [])
+    with pytest.raises(ValueError, match="reads 1024 tokens, not 2000"):
+        begin(SummarizerConfig(model=str(base / "model"), max_source=2000), [])
+
+
+def test_a_killed_training_resumes_to_the_same_bits_and_bytes(base, tmp_path, monkeypatch):
+    rate = training.learning_rate
+
+    def kill(at, config):
+        if at == 3:
+            raise Killed
+        return rate(at, config)
+
+    given = ("--accumulate", 2, "--patience", 2)
+    main(flags(tmp_path / "whole", *given))
+    monkeypatch.setattr(training, "learning_rate", kill)
+    with pytest.raises(Killed):
+        main(flags(tmp_path / "killed", *given))
+    monkeypatch.undo()
+    main(flags(tmp_path / "killed", *given, "--resume"))
+    files = [tmp_path / name / "model/model.safetensors" for name in ("whole", "killed")]
+    assert files[0].read_bytes() == files[1].read_bytes() and log(tmp_path / "whole") == log(tmp_path / "killed")
+
+
+def test_label_smoothing_is_in_training_alone(base, monkeypatch):
+    run = load_run(base)
+    items = run.encode(load(DATA, "validation", 3))
+    batch = run.collate(items)
+    logits = run.model(**batch._asdict()).logits[batch.labels != -100].log_softmax(-1)
+    chosen = logits.gather(-1, batch.labels[batch.labels != -100, None]).mean()
+    config = replace(run.config, label_smoothing=0.1)
+    smooth = -(0.9 * chosen + 0.1 * logits.mean()).item()
+    assert objective(run.model, batch, config).item() == pytest.approx(smooth)
+    assert validate(run._replace(config=config), items)["validation_loss"] == pytest.approx(-chosen.item(), abs=1e-4)
+
+
+def test_with_the_sources_of_other_documents_the_loss_is_theirs(base, capsys):
+    """One by one: the loss of each summary with the source of the next document. A model that does not read is named."""
+    run, total, tokens = load_run(base), 0.0, 0
+    items = run.encode(load(DATA, "validation", 3))
+    for n, item in enumerate(items):
+        source, target = (torch.tensor([list(ids)]) for ids in (items[(n + 1) % 3].ids, item.labels))
+        total += run.model(input_ids=source, labels=target).loss.item() * target.size(1)
+        tokens += target.size(1)
+    swapped = exchanged(items, lambda item, other: item._replace(ids=other.ids))
+    assert validate(run, swapped)["validation_loss"] == pytest.approx(total / tokens, abs=1e-3)
+
+    class Folder:
+        path, progress = base, {"log": log(base)}
+
+    summarizer.report(run, items, Folder)
+    assert "its source: train longer" in capsys.readouterr().out
+    summarizer.report(run, items[:1], Folder)  # of one document nothing can be exchanged
+    assert "source" not in capsys.readouterr().out
+
+
+def test_few_documents_from_scratch_are_said_first(tmp_path, capsys):
+    rows = [json.dumps({"id": e.id, "document": e.document, "summary": e.summary}) for e in load(DATA)]
+    for split in ("train", "validation"):
+        (tmp_path / f"{split}.jsonl").write_text("\n".join(rows))
+    begin(SummarizerConfig(data=str(tmp_path), vocabulary=500), load(str(tmp_path)))
+    assert capsys.readouterr().out.startswith("24 documents are few to learn from scratch")
+
+
+def test_presets_hold_the_papers_values():
+    """Every value of every preset, with its source."""
+    bart = dict(
+        data="cnn_dailymail", save_every=0, patience=2,  # Appendix A: 2 epochs without improvement
+        # Appendix A: fairseq's instructions for BART
+        schedule="polynomial", warmup=500, weight_decay=0.01, clip=0.1, mixed_precision="fp16",
+        model="facebook/bart-large", max_source=1024, max_target=1024, label_smoothing=0.1, learning_rate=3e-5,
+        steps=20_000, batch_size=2, accumulate=32,
+    )  # fmt: skip
+    assert PRESETS == {
+        "tiny": {},
+        "finetune": dict(steps=600, batch_size=8, learning_rate=5e-5, warmup=60, save_every=100, patience=3),
+        "paper": bart,
+        "paper-nyt": bart | {"data": "nyt", "steps": 30_000},
+        "paper-xsum": bart | {"data": "xsum", "steps": 15_000, "batch_size": 4, "accumulate": 16},
+    }
+    # fairseq's batches have 2,048 tokens: 2 documents of CNN/DailyMail and NYT, cut at 1,024, or 4 of XSum.
+    assert all(PRESETS[name]["batch_size"] * PRESETS[name]["accumulate"] == 64 for name in ("paper", "paper-xsum"))
+    for preset in PRESETS.values():
+        check(SummarizerConfig(**preset))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"max_source": 2000}, "must not exceed --positions, which is 1024"),
+        ({"width": 30}, "--width 30 is not a multiple of 4"),
+    ],
+)
+def test_values_that_contradict_each_other_are_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        check(SummarizerConfig(**change))
+
+
+CHANGED = dict(
+    examples=8, max_source=20, max_target=9, vocabulary=300, width=8, feed_forward=8, dropout=0.5, positions=1500,
+    label_smoothing=0.3, steps=3, batch_size=4, accumulate=2, learning_rate=0.1, schedule="constant", warmup=1,
+    weight_decay=0.5, clip=0.001, mixed_precision="bf16", seed=1, data="toy:count=24,seed=6",
+)  # fmt: skip
+SAME = {"save_every", "patience", "init", "model"}  # what is saved, and when it ends; the others have tests above
+
+
+def test_each_flag_is_one_of_a_training(base):
+    """That it changes the gradient is tested of the fields that train.py does not have."""
+    assert CHANGED.keys() | SAME == SummarizerConfig.__dataclass_fields__.keys()
+    config = parse_flags(flags("x"), SummarizerConfig, PRESETS, "")[0]
+    examples = load(DATA)
+
+    def gradient(**change) -> list:
+        torch.manual_seed(0)
+        run = begin(replace(config, **change), examples)
+        objective(run.model.train(), run.collate(run.encode(examples[:4])), run.config).backward()
+        return [parameter.grad for parameter in run.model.parameters()]
+
+    plain = gradient()
+    for name in (
+        "max_source",
+        "max_target",
+        "vocabulary",
+        "width",
+        "feed_forward",
+        "dropout",
+        "positions",
+        "label_smoothing",
+    ):
+        other = gradient(**{name: CHANGED[name]})
+        same = [one.shape == two.shape and torch.equal(one, two) for one, two in zip(plain, other, strict=True)]
+        assert not all(same), name
