@@ -238,6 +238,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows, system, seed = outputs(run, tagger, [e for e in examples if e.document], options)
     both = "plain:  {plain}\nkept:   {kept}\nmasked: {prediction}"
     line = (lambda row: both.format_map(row)) if options.both else None
+    # D15: where there are references, ROUGE by rouge-score.
     write_outputs(rows, examples, options.system or system, seed, options.out, options.overwrite, line)
 
 

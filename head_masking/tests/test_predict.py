@@ -132,8 +132,11 @@ def command(capsys, *flags) -> str:
     return capsys.readouterr().out
 
 
-def test_a_data_set_is_scored_and_systems_are_named_by_model_and_mask(runs, tmp_path, capsys):
-    """The same documents by each system; seeds leave the name; a tagger's own row has its counts and boundary."""
+def test_d15_a_data_set_is_scored_and_systems_are_named_by_model_and_mask(runs, tmp_path, capsys):
+    """The same documents by each system; seeds leave the name; a tagger's own row has its counts and boundary.
+
+    D15: the table is rouge-score's, and says so.
+    """
     data, rows = ["--data", DATA, "--limit", 3], {}
     for name, flags in {
         "base": [runs / "base"],
@@ -144,7 +147,7 @@ def test_a_data_set_is_scored_and_systems_are_named_by_model_and_mask(runs, tmp_
     }.items():
         said = command(capsys, *flags, *data, "--out", tmp_path / f"{name}.jsonl")
         rows[name] = [json.loads(line) for line in (tmp_path / f"{name}.jsonl").read_text().splitlines()]
-        assert {row["system"] for row in rows[name]} == {name} and "rouge1" in said
+        assert {row["system"] for row in rows[name]} == {name} and "rouge1" in said and "rouge-score" in said
     stories = load(DATA, "test", 3)
     assert all([row["references"] for row in own] == [story.references for story in stories] for own in rows.values())
     assert [row["seed"] for row in rows["weak"] + rows["base+weak"]] == [1, 1, 1, 0, 0, 0]

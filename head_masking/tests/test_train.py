@@ -89,7 +89,8 @@ def test_a_tagger_learns_oracle_labels_and_finds_its_threshold(run_folder):
     scores, labels = torch.cat(scores).detach(), torch.tensor(labels)
     loss = torch.nn.functional.binary_cross_entropy(scores, labels.float())
     row, (best, f1) = log(run_folder)[-1], best_threshold(scores, labels)
-    assert row["validation_loss"] == pytest.approx(loss.item(), abs=2e-4) < log(run_folder)[1]["validation_loss"]
+    assert row["validation_loss"] == pytest.approx(loss.item(), abs=2e-4)
+    assert row["validation_loss"] < log(run_folder)[1]["validation_loss"]
     assert row["threshold"] == best and run.model.threshold.item() == pytest.approx(best)
     assert row["token_f1"] == pytest.approx(100 * f1, abs=1e-2)
     assert row["f1_of_all"] == pytest.approx(100 * token_f1(torch.ones(len(labels)), labels, 0))
