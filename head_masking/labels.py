@@ -44,14 +44,9 @@ def checksum(source: str) -> int:
     return crc32(source.encode("utf-8", "surrogatepass"))
 
 
-def by_words(source: str, wanted: Sequence[str], document: Document) -> list[bool]:
-    """(S,) True at the tokens of these words and phrases, wherever they stand; all False where none of them does."""
-    places = sorted(place for phrase in wanted for place in find_phrase(phrase, source))
-    spans: list[Span] = []
-    for start, end in places:  # no two of them may overlap
-        start = max(start, spans[-1][1]) if spans else start
-        spans += [(start, end)] if start < end else []
-    return token_labels([(*span, True) for span in spans], document.offsets)
+def by_phrase(source: str, phrase: str, document: Document) -> list[bool]:
+    """(S,) True at the tokens of a word or phrase, wherever it stands; all False where it does not."""
+    return token_labels([(*place, True) for place in find_phrase(phrase, source)], document.offsets)
 
 
 NO_BLANKS = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"  # scripts that do not part words

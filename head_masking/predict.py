@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -30,7 +31,7 @@ from shared.score import system_name, write_outputs
 
 from .config import Boundary, Positive
 from .heads import find_heads, write_heads
-from .labels import Tagged, by_oracle, by_tagger, by_words, kept_text, selected_words, tagging_counts
+from .labels import Tagged, by_oracle, by_phrase, by_tagger, kept_text, selected_words, tagging_counts
 from .loading import Run, Summarizer, load_model, load_run, name_of
 from .masking import PAPER_DECODING, Heads, mask_heads
 from .text import Document, by_length, encode_documents, pad
@@ -112,27 +113,26 @@ def read_documents(
     """
     sources = [example.source for example in examples]
     documents = encode_documents(run.tokenizer, sources, run.max_source)
-    pairs = list(zip(examples, documents, strict=True))
     if tagger:
-        triples = zip(sources, tag(tagger, sources), documents, strict=True)
-        return [
-            d._replace(keep=by_tagger(source, t, d, min_keep), was_cut=d.was_cut or t.was_cut)
-            for source, t, d in triples
-        ]
-    if oracle:
-        return [d._replace(keep=by_oracle(e.source, e.target, d, min_run, min_keep)) for e, d in pairs]
-    return [d._replace(keep=words_kept(e, words, d)) for e, d in pairs] if words else documents
+        tagged = tag(tagger, sources)
+        keeps = map(partial(by_tagger, min_keep=min_keep), sources, tagged, documents)
+        documents = [d._replace(was_cut=d.was_cut or t.was_cut) for d, t in zip(documents, tagged, strict=True)]
+    elif oracle:
+        keeps = (by_oracle(e.source, e.target, d, min_run, min_keep) for e, d in zip(examples, documents, strict=True))
+    else:
+        keeps = (by_words(e, words, d) if words else () for e, d in zip(examples, documents, strict=True))
+    return [document._replace(keep=keep) for document, keep in zip(documents, keeps, strict=True)]
 
 
-def words_kept(example: Example, words: Sequence[str], document: Document) -> list[bool]:
-    """`by_words`; says which words a document lacks, and keeps all of it where it lacks all of them."""
-    places = {word: by_words(example.source, [word], document) for word in words}
-    if absent := [word for word in words if not any(places[word])]:
+def by_words(example: Example, words: Sequence[str], document: Document) -> list[bool]:
+    """True at the tokens of these words; says which a document lacks, and keeps all of it where it has none."""
+    found = {word: by_phrase(example.source, word, document) for word in words}
+    if absent := [word for word in words if not any(found[word])]:
         nothing = "; nothing is masked in it" if len(absent) == len(words) else ""
         tqdm.write(f"{example.id} has no {', '.join(absent)} as far as the model reads{nothing}", file=sys.stderr)
         if nothing:
             return [True] * len(document.ids)
-    return by_words(example.source, words, document)
+    return [any(labels) for labels in zip(*found.values(), strict=True)]
 
 
 # Decoding

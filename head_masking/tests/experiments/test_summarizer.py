@@ -99,7 +99,7 @@ def test_label_smoothing_is_in_training_alone(base, monkeypatch):
 
 
 def test_with_the_sources_of_other_documents_the_loss_is_theirs(base, capsys):
-    """One by one: the loss of each summary with the source of the next document. A model that does not read is named."""
+    """One by one: the loss of each summary with the source of the next document; the end of a training says it."""
     run, total, tokens = load_run(base), 0.0, 0
     items = run.encode(load(DATA, "validation", 3))
     for n, item in enumerate(items):
