@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 Rows = list[dict]
 PLAIN, MASKED = "tab:gray", "tab:blue"  # one colour for one system, in all pictures
 LAYERS = ("tab:orange", "tab:blue")  # the bottom one, the top one
+KINDS = {
+    "copy_salient": "salient, copied next",
+    "non_copy_salient": "salient, not copied next",
+    "copy_content": "content, copied next",
+    "non_copy_content": "content, not copied next",
+    "first": "the document's first word",
+    "last": "the document's last word",
+}
 
 
 def read_rows(path: Path) -> Rows:
@@ -121,7 +129,7 @@ def focus(rows: Rows) -> "Figure":
     for line, (name, own) in zip(grid, systems.items(), strict=True):
         for axes, kind in zip(line, known, strict=True):
             image = heat_map(axes, own, kind, (0, largest), "Blues")
-            axes.set_title(kind.replace("non_copy", "non-copy").replace("_", " ").upper(), fontsize=9)
+            axes.set_title(KINDS[kind], fontsize=9)
         line[0].set_ylabel(f"{name.split(' (')[0]}\nlayer")
     figure.colorbar(image, ax=grid, label="%")
     return figure
@@ -148,7 +156,8 @@ def sizes(rows: Rows) -> "Figure":
         xlim=(None, 9000),
         ylim=(None, 103),
     )
-    axes.set_xticks([100, 300, 1000, 4000], ["100", "300", "1,000", "4,000"], minor=False)
+    axes.set_xticks([100, 300, 1000, 4000], ["100", "300", "1,000", "4,000"])
+    axes.minorticks_off()
     return figure
 
 
@@ -161,11 +170,13 @@ def flips(rows: Rows) -> "Figure | None":
             gains.setdefault(match[1], {})[float(match[3] or 0)] = row
     if not any(len(own) > 1 for own in gains.values()):
         return None
-    figure, [[axes]] = panels("Each tenth of wrong words costs about five points of the gain", 1, 1, 7, 3.2)
+    title = f"Each tenth of wrong words costs about five points of the gain ({len(gains)} seeds, a line each)"
+    figure, [[axes]] = panels(title, 1, 1, 7, 3.2)
     for n, own in enumerate(gains.values()):
         share = np.array(sorted(own))
         mean, low, high = (np.array([own[s][end] for s in share]) for end in ("value", "low", "high"))
-        axes.errorbar(100 * share + 0.6 * (n - 1), mean, [mean - low, high - mean], marker="o", color=MASKED, alpha=0.6)
+        places = 100 * share + 0.6 * (n - 1)
+        axes.errorbar(places, mean, [mean - low, high - mean], marker="o", color=MASKED, alpha=0.6)
     axes.axhline(0, color="gray", linewidth=0.5)
     axes.set(xlabel="flipped words, %", ylabel="ROUGE-1 points over no masks")
     return figure
