@@ -69,13 +69,15 @@ assert torch.equal(weights[0, 0, 0, :2], logits[:2].softmax(-1))  # two views: h
 # what is kept of each row?
 # %%
 scores = torch.tensor([[0.9, 0.1, 0.2, 0.7], [0.1, 0.2, 0.1, 0.3]])
-print(package.keep_at_least(scores, threshold=0.5, min_keep=2).tolist())
+for row, kept in zip(scores, package.keep_at_least(scores, threshold=0.5, min_keep=2), strict=True):
+    print("scores", [round(score, 1) for score in row.tolist()], " kept", kept.tolist())
 # %% [markdown]
 # The first and last; the second and last. For use the scores come from a trained tagger. To study the method they come
 # from an *oracle* that reads the true summary: it marks the longest run of words that both share, again and again.
 # %%
 document = "a storm hit the town on Monday ."
-print([document[a:b] for a, b, is_marked in package.oracle_labels(document, "storm hit town") if is_marked])
+marked = [document[a:b] for a, b, is_marked in package.oracle_labels(document, "storm hit town") if is_marked]
+print("marked:", ", ".join(marked))
 # %% [markdown]
 # ## 3. A model that copies
 # A small BART: two layers each for reading and writing, with four heads. It has never seen a mask.
@@ -141,7 +143,7 @@ assert torch.equal(write(None), write(torch.ones_like(keep)))  # two views: to k
 axes = plt.figure(figsize=(8, 3), layout="constrained").gca()
 is_right = {system: among(tokens, target) for system, tokens in written.items()}
 for fact in range(1, FACTS):
-    axes.axvline(2.15 * fact - 0.25, 0.02, 0.82, color="0.9", zorder=0)
+    axes.axvline(2.15 * fact - 0.14, 0.02, 0.82, color="0.9", zorder=0)
 for line in range(6):
     for place, word in enumerate(source[line, :-1]):
         style = dict(color="black", weight="bold") if keep[line, place] else dict(color="0.7")

@@ -79,6 +79,7 @@ def encoder() -> BertModel:
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory):
     """Two taggers, tagger and weak, hardly trained; base, a BART that is not, but to which it matters what it reads."""
+    pytest.importorskip("shared")
     from shared.data import load
 
     from ..train import train
