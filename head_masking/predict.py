@@ -36,7 +36,7 @@ from .loading import Run, Summarizer, load_model, load_run, name_of
 from .masking import PAPER_DECODING, Heads, mask_heads
 from .text import Document, by_length, encode_documents, pad
 
-WINDOW = 16  # batches whose documents are sorted by length, so that a batch has hardly any padding
+WINDOW = 4  # batches whose documents are sorted by length, so that a batch has hardly any padding
 
 
 @dataclass
@@ -73,7 +73,7 @@ class Options:
         if self.heads and not (self.tagger or self.keep_words or self.oracle):
             raise ValueError("--heads masks nothing without --tagger, --keep-words or --oracle: say what to keep")
 
-    def generation(self) -> dict[str, float | None]:
+    def generation(self) -> dict[str, float]:
         """What is given of the settings of `generate`."""
         flags = dict(num_beams=self.beam, max_length=self.max_length, no_repeat_ngram_size=self.no_repeat_ngram_size)
         return PAPER_DECODING.get(self.decoding, {}) | {k: v for k, v in flags.items() if v is not None}
@@ -231,11 +231,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if isinstance(run, Run) and (tagger or options.keep_words or options.oracle or options.both):
         raise ValueError(f"{options.model} is a tagger's run, which selects words: give a summariser to mask")
     examples = read(options.files, options.data, options.split, options.limit)
-    if options.oracle and (lacking := [example.id for example in examples if not example.references]):
+    documents = [example for example in examples if example.document]  # a blank line in is a blank line out
+    if options.oracle and (lacking := [document.id for document in documents if not document.references]):
         raise ValueError(f"--oracle reads references: {lacking[0]} has none")
     for each in filter(None, (run, tagger)):
         each.model.to(device)
-    rows, system, seed = outputs(run, tagger, [e for e in examples if e.document], options)
+    rows, system, seed = outputs(run, tagger, documents, options)
     both = "plain:  {plain}\nkept:   {kept}\nmasked: {prediction}"
     line = (lambda row: both.format_map(row)) if options.both else None
     # D15: where there are references, ROUGE by rouge-score.
