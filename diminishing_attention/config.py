@@ -11,6 +11,7 @@ Positive = Annotated[int, Interval(ge=1)]
 Size = Annotated[int, Interval(ge=1, le=10**6)]  # of a model
 Share = Annotated[float, Interval(ge=0, le=1)]
 Alpha = Annotated[float, Interval(ge=0, le=10)]  # of length normalisation
+DECODING = ("beam", "length_penalty", "trigram_blocking", "min_length", "max_length")  # the fields of decoding
 
 
 @dataclass(frozen=True)
@@ -21,9 +22,6 @@ class TrainConfig:
     init: str = ""  # Run to go on from: its weights and, unless flags override them, its values (Section 4.2).
 
     data: str = "toy"  # Training data: anything that shared.data.load takes.
-    task: Literal["summary", "title"] = "summary"  # What to write; "title" wants data with titles.
-    examples: int = 0  # Train on the first so many documents; 0 = all.
-    validation_examples: int = 200  # Documents of the validation loss in the log; 0 = all.
     max_source: Positive = 400  # Cut documents to so many tokens (See et al.: 400; Section 4.2: 600, 800).
     max_target: Positive = 100  # Cut summaries to so many tokens in training (See et al.).
 
@@ -32,8 +30,6 @@ class TrainConfig:
     f: Literal[CONCAVE] = "log"  # Concave function of DimAttn (Section 4.2).
     f1: Literal[CONCAVE] = "sqrt"  # Concave function of DyDimAttn with the weight P (Section 4.2).
     f2: Literal[CONCAVE] = "log"  # Concave function of DyDimAttn with the weight 1 - P (Section 4.2).
-    renormalise: bool = False  # Make the diminished weights sum to 1 again (D1; the paper does not).
-    plain_copy: bool = False  # Copy by plain attention: the diminished weights read the context alone (D23).
 
     vocabulary: Annotated[int, Interval(ge=5, le=10**6)] = 300  # Words, or pieces of a new encoder (See: 50,000).
     embedding: Size = 32  # Width of the pointer-generator's embedding (See et al.: 128).
@@ -63,9 +59,8 @@ class TrainConfig:
     mixed_precision: Literal["no", "bf16", "fp16"] = "no"  # Precision of the forward pass.
     seed: int = 0  # Seed of the weights, of dropout and of the order of the data.
 
-    beam: Positive = 4  # Beams of evaluate and predict (See et al.: 4; Section 4.2: 6; PreSumm: 5).
-    length_penalty: Alpha = 0.0  # alpha of Wu et al. in decoding (Section 4.2: 1.5).
-    average: bool = True  # Decode for the mean log-probability of a token instead (See et al.).
+    beam: Positive = 4  # Beams of predict (See et al.: 4; Section 4.2: 6; PreSumm: 5).
+    length_penalty: Alpha = 0.0  # alpha of Wu et al. (Section 4.2: 1.5); 0 = the mean of the tokens (See et al.).
     trigram_blocking: bool = False  # Decode without a trigram twice (Section 4.2: with DimAttn and DyDimAttn).
     min_length: int = 0  # Fewest tokens of an output, the end included (See et al.: 35 words).
     max_length: Annotated[int, Interval(ge=2, le=10**6)] = 80  # Most tokens of an output, the end included (See: 100).
@@ -74,14 +69,12 @@ class TrainConfig:
         """ValueError for values that contradict each other."""
         if self.max_length < self.min_length:
             raise ValueError(f"--max-length is {self.max_length}; it must be at least --min-length {self.min_length}")
-        if self.average and self.length_penalty:
-            raise ValueError(f"--length-penalty is {self.length_penalty} and average is true: add --average False")
         if self.coverage and self.diminishing != "none":
             raise ValueError("coverage and diminishing attention are two systems of Table 1: switch one of them on")
         if self.model == "pointer":
             return
-        if self.coverage or self.plain_copy or self.renormalise:
-            raise ValueError("--coverage, --plain-copy and --renormalise are of the pointer-generator: leave them out")
+        if self.coverage:
+            raise ValueError("--coverage is of the pointer-generator: leave it out")
         if self.max_source < 3 or self.max_target < 2:
             raise ValueError("BERTSum needs --max-source of at least 3 ([CLS], a word, [SEP]), --max-target at least 2")
         if not self.encoder and self.width % self.heads:
@@ -93,21 +86,20 @@ class TrainConfig:
 
 
 def learning_rate(step: int, factor: float, warmup: int) -> float:
-    """Rate of the encoder, Eq. (7), or of the decoder, Eq. (8), at update `step` (from 0).
+    """Rate at update `step`, from 1 on; the encoder is pretrained, so its rate is lower and rises more slowly.
 
     Args:
-        factor: lr~; 2e-3 for the encoder, 0.1 for the decoder (Section 2.3).
+        factor: 2e-3 for the encoder, 0.1 for the decoder (Section 2.3).
         warmup: updates; 20,000 and 10,000; 0 = a constant rate.
     """
-    number = step + 1
-    # Eq. (7), (8): lr = lr~ min(step^-0.5, step warmup^-1.5)
-    return factor * min(number**-0.5, number * warmup**-1.5) if warmup else factor
+    # Eq. (7) of the encoder, Eq. (8) of the decoder
+    return factor * min(step**-0.5, step * warmup**-1.5) if warmup else factor
 
 
 PAPER = dict(  # See et al. (2017), as in the public code that Section 4.2 names
     data="cnn_dailymail", vocabulary=50_000, embedding=128, hidden=256, max_source=400, max_target=100, steps=230_000,
     batch_size=8, optimizer="adagrad", learning_rate=0.15, clip=2.0, save_every=5000, beam=4,
-    min_length=36, max_length=100, validation_examples=1000,
+    min_length=36, max_length=100,
 )  # fmt: skip
 BERTSUM = dict(  # this repository's: a new small encoder on toy
     model="bertsum-abs", max_source=512, max_target=60, learning_rate=0.03, warmup=200, encoder_learning_rate=0.01,
@@ -119,11 +111,10 @@ PAPER_BERTSUM = dict(  # Section 2.3; Liu & Lapata (2019), whose hyper-parameter
     batch_tokens=140, batch_size=6, accumulate=20,  # PreSumm: 140 target tokens, 5 micro-batches, 4 GPUs
     learning_rate=0.1, warmup=10_000,  # the paper's; PreSumm's command has 0.2
     encoder_learning_rate=2e-3, encoder_warmup=20_000, clip=0.0, beam=5,
-    average=False, length_penalty=0.95, trigram_blocking=True, min_length=51, max_length=200, save_every=2000,
-    validation_examples=1000,
+    length_penalty=0.95, trigram_blocking=True, min_length=51, max_length=200, save_every=2000,
 )  # fmt: skip
 SECTION_4_2 = dict(  # the second phase: less than 10,000 updates more, beam 6, alpha 1.5, trigram blocking
-    init="a run of --preset paper", steps=10_000, beam=6, average=False, length_penalty=1.5, trigram_blocking=True,
+    init="a run of --preset paper", steps=10_000, beam=6, length_penalty=1.5, trigram_blocking=True,
 )  # fmt: skip
 PRESETS = {
     "tiny": {},

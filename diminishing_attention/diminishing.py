@@ -1,10 +1,4 @@
-"""Diminishing attention: an attention weight is what the source token's coverage gains by it.
-
-    code        paper      shape
-    attention   a_i^t      (..., T, S) softmax weights of T decoding steps over S source tokens, not negative
-    coverage    sum a_i    (..., S) weights that a token has received in the steps before
-    peak        P_i^t      (..., S) the largest of them
-    gain        DimAttn    the new weights, of the attention's shape; they sum to less than 1
+"""Diminishing attention: an attention weight is what the source token's coverage gains by it (symbols: PAPER.md).
 
 `Diminishing.sequence` takes all steps at once, `Diminishing.step` one step and a state. What is accumulated is always
 the softmax weights, never the gains. Sums are kept in float32 (float64 if the weights are), also under half precision:
@@ -29,12 +23,12 @@ def concave(x: Tensor, f: str = "log") -> Tensor:
 
 
 def coverage_value(attention: Tensor, f: str = "log", constant: float = 0.0) -> Tensor:
-    """Submodular coverage of each token after each step, (..., T, S) -> (..., T, S).
+    """Submodular coverage of each token after each step, (..., T, S) -> (..., T, S). `constant` is C.
 
-    Monotone and submodular in the set of weights: of all sets within a budget, S* = argmax F(S), Eq. (1), a greedy
-    choice reaches 1 - 1/e of the best. `constant` is C.
+    Of all sets of steps within a budget, Eq. (1), a greedy choice would reach 1 - 1/e of the best. A decoder cannot
+    choose, for its steps come one by one: so its attention is summed as it comes (Section 3.2's compromise).
     """
-    # Eq. (9): F(A_i^t) = f(sum of a_i^t' over t' = 0..t) + C
+    # Eq. (9): concave in the sum, so monotone and submodular in the set of looks
     return concave(widen(attention).cumsum(-2), f) + constant
 
 
@@ -43,8 +37,7 @@ def effective_coverage(attention: Tensor, f: str = "log") -> Tensor:
 
     The sum telescopes; DyDimAttn's does not, for its P changes from step to step.
     """
-    # D4: C cancels and is left out; F(empty) is f(0), so a token that nothing attends to has 0.
-    # Eq. (11): C_i^t = sum of DimAttn_i^t' over t' = 0..t = F(A_i^t) - F(empty)
+    # Eq. (11). D4: C cancels and is left out; F(empty) is f(0), so a token that nothing attends to has 0.
     return coverage_value(attention, f) - concave(torch.zeros(()), f)
 
 
@@ -71,7 +64,7 @@ class DiminishingState(NamedTuple):
 
 @dataclass(frozen=True)
 class Diminishing:
-    """Which attention a model has. No parameters.
+    """Which attention a model has: plain, DimAttn or DyDimAttn. No parameters, no loss (Remark 1).
 
     Raises:
         ValueError: an unknown kind or function.
@@ -79,7 +72,8 @@ class Diminishing:
 
     kind: str = "none"  # "none": plain attention; "dim": Eq. (10); "dydim": Eq. (13)
     f: str = "log"  # of DimAttn (Section 4.2)
-    # D3: the paper says that f1 has the lower second derivative; at 0 it is -1/4 for sqrt and -1 for log, so log has.
+    # D3: f1 is meant to be the stronger one. It is by the weights: below a sum of 3 sqrt has the smaller gains. It is
+    # not by the second derivative, the reason that the paper gives: at 0 that is -1/4 for sqrt, -1 for log.
     f1: str = "sqrt"  # of DyDimAttn, weight P (Section 4.2)
     f2: str = "log"  # of DyDimAttn, weight 1 - P (Section 4.2)
 
@@ -91,30 +85,25 @@ class Diminishing:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; use one of {', '.join(CONCAVE)}")
 
     def sequence(self, attention: Tensor) -> Tensor:
-        """Weights of all steps at once, without a loop.
+        """Weights of all steps at once, without a loop; for the kind "none" the attention itself.
 
         Args:
             attention: (..., T, S), T >= 1.
         Returns:
-            (..., T, S), of the attention's type; the attention itself for the kind "none".
+            (..., T, S), of the attention's type.
         """
         if self.kind == "none":
             return attention
         wide = widen(attention)
         before = F.pad(wide.cumsum(-2)[..., :-1, :], (0, 0, 1, 0))  # (..., T, S) without the step itself
-        # Eq. (12): P_i^t = max over t' of a_i^t'. D2: t' runs to t, so that P^0 is defined.
-        peak = wide.cummax(-2).values if self.kind == "dydim" else wide
+        # Eq. (12): how likely the token has ever been the most important one. D2: the step itself is in it.
+        peak = wide.cummax(-2).values
         return self.gain(before, wide, peak).to(attention.dtype)
 
     def step(self, attention: Tensor, state: DiminishingState) -> tuple[Tensor, DiminishingState]:
-        """Weights of one step, and the state for the next; every kind keeps the state.
-
-        Args:
-            attention: (..., S).
-            state: of the steps before.
-        """
+        """Weights of one step, (..., S), and the state for the next; every kind keeps the state."""
         wide = widen(attention)
-        # Eq. (12): P_i^t is the largest weight so far, this step's included.
+        # Eq. (12), one step on
         after = DiminishingState(state.coverage + wide, torch.maximum(state.peak, wide))
         if self.kind == "none":
             return attention, after
@@ -128,7 +117,7 @@ class Diminishing:
             return concave(now, f) - concave(before, f)
 
         if self.kind == "dim":
-            # Eq. (10): DimAttn = F(A^t) - F(A^t-1)
+            # Eq. (10)
             return difference(self.f)
-        # Eq. (13): DyDimAttn = P [F1(A^t) - F1(A^t-1)] + (1 - P) [F2(A^t) - F2(A^t-1)]
+        # Eq. (13): once a token has been the most important one, f1 counts for it from then on; P is a soft rank
         return peak * difference(self.f1) + (1 - peak) * difference(self.f2)

@@ -3,16 +3,8 @@
     B documents   S source tokens   T target tokens   H hidden size   V vocabulary   E unknown words of a document
     W beams of a document, beside each other; rows = B x W, in training W = 1
 
-    code        paper        meaning
-    states      e_i          (B, S, 2H) encoder states
-    features    W_e e_i      (B, S, 2H) their projection, once per document
-    query       W_d d_t + b  (rows, 2H) projection of the decoder state d_t = [hidden; cell]
-    coverage    c_i^t        (rows, S) sum of the attention of the steps before; coverage_map is W_c
-    attention   a_i^t        (rows, S) softmax weights
-    gain        DimAttn      (rows, S) the weights that context and copying use: attention, DimAttn or DyDimAttn
-    p_gen       p_gen        (rows,) probability to generate a word rather than copy one
-
-Sizes and initial values are those of the code that Section 4.2 names, `pointer_summarizer` ("released code").
+Symbols: PAPER.md. Sizes and initial values are those of the code that Section 4.2 names, `pointer_summarizer`
+("released code").
 """
 
 from dataclasses import dataclass
@@ -26,6 +18,9 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from .diminishing import Diminishing, DiminishingState
 from .text import BOS, EOS, UNK, Batch
 
+EPSILON = 1e-12  # D15: inside the log of the loss (released code); decoding has none
+COVERAGE_WEIGHT = 1.0  # lambda (See et al.)
+
 
 @dataclass(frozen=True)
 class PointerGeneratorConfig:
@@ -35,11 +30,7 @@ class PointerGeneratorConfig:
     embedding: int = 128
     hidden: int = 256  # H
     coverage: bool = False  # coverage vector in the attention, and coverage loss
-    coverage_weight: float = 1.0  # lambda (See et al.)
     diminishing: Diminishing = Diminishing()
-    renormalise: bool = False  # make the gains sum to 1 again
-    plain_copy: bool = False  # copy by the attention, and read the context alone by the gains
-    epsilon: float = 1e-12  # inside the log of the loss (released code); decoding has none
 
 
 class Source(NamedTuple):
@@ -72,7 +63,7 @@ class Step(NamedTuple):
     p_gen: Tensor  # (rows,)
     words: Tensor  # (rows, H), which `output` maps to the logits of the V words
     attention: Tensor  # (rows, S)
-    copying: Tensor  # (rows, S) the weights by which source words are copied: the gains
+    copying: Tensor  # (rows, S) the weights by which source words are copied
 
 
 def masked_softmax(scores: Tensor, keep: Tensor) -> Tensor:
@@ -82,12 +73,6 @@ def masked_softmax(scores: Tensor, keep: Tensor) -> Tensor:
     """
     scores = scores.float()
     return scores.masked_fill(~keep, torch.finfo(scores.dtype).min).softmax(-1) * keep
-
-
-def rescale(weights: Tensor) -> Tensor:
-    """Weights that sum to 1, or to 0 where there is nothing."""
-    total = weights.sum(-1, keepdim=True)
-    return weights / total.masked_fill(total == 0, 1.0)
 
 
 def embed(embedding: nn.Embedding, words: Tensor) -> Tensor:
@@ -133,7 +118,6 @@ class Decoder(nn.Module):
         super().__init__()
         hidden, width = config.hidden, embedding.embedding_dim
         self.diminishing = config.diminishing
-        self.renormalise, self.plain_copy = config.renormalise, config.plain_copy
         self.embedding = embedding
         self.merge = nn.Linear(2 * hidden + width, width)  # [context; word] -> x, the LSTM's input
         self.lstm = nn.LSTMCell(width, hidden)
@@ -152,25 +136,28 @@ class Decoder(nn.Module):
         query = query.view(B, -1, 1, query.size(-1))  # (B, W, 1, 2H)
         # W_c c_i^t, (B, W, S, 2H)
         covered = self.coverage_map(coverage.view(B, -1, S, 1)) if self.coverage_map else 0.0
-        # Eq. (3): u^T tanh(W_e e_i + W_d d_t + W_c c_i^t + b)
+        # Eq. (3): b is the bias of `query`
         scores = self.score(torch.tanh(features + (query + covered))).squeeze(-1)  # (B, W, S)
-        # Eq. (4): a^t = softmax of the scores
+        # Eq. (4)
         return masked_softmax(scores, source.keep.unsqueeze(1)).view(-1, S)
+
+    def weigh(self, attention: Tensor, gain: Tensor) -> tuple[Tensor, Tensor]:
+        """The weights that read the context, and those that copy words; (rows, S) each."""
+        # D1: both are the gains, which sum to less than 1: the pointer shrinks, and more words are new (Remark 2).
+        return gain, gain
 
     def forward(self, word: Tensor, source: Source, past: Past) -> tuple[Step, Past]:
         """One step of all rows: (rows, embedding) of the words before -> step and next past."""
         x = self.merge(torch.cat([past.context, word], -1))  # (rows, embedding)
         hidden, cell = self.lstm(x, (past.hidden, past.cell))
-        # Eq. (2): c^t, the sum of the attention before t, is past.attended.coverage.
+        # Eq. (2): the state that DimAttn reads holds c^t, too
         attention = self.attend(hidden, cell, past.attended.coverage, source)
         gain, attended = self.diminishing.step(attention, past.attended)
-        # D1: context and copying both use the gains, which need not sum to 1.
-        gain = rescale(gain) if self.renormalise else gain
+        reading, copying = self.weigh(attention, gain)
         B, S = source.keep.shape
-        context = (gain.view(B, -1, S).to(source.states.dtype) @ source.states).flatten(0, 1)  # (rows, 2H)
+        context = (reading.view(B, -1, S).to(source.states.dtype) @ source.states).flatten(0, 1)  # (rows, 2H)
         p_gen = self.switch(torch.cat([context, hidden, cell, x], -1)).squeeze(-1).float().sigmoid()
         words = self.inner(torch.cat([hidden, context], -1))
-        copying = attention if self.plain_copy else gain  # D23: plain copying is ours
         return Step(p_gen, words, attention, copying), Past(hidden, cell, context, attended)
 
 
@@ -221,7 +208,7 @@ class PointerGenerator(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         """Loss of each document, (B,)."""
         steps = self.run(batch)
-        weight = self.config.coverage_weight if self.config.coverage else 0.0
+        weight = COVERAGE_WEIGHT if self.config.coverage else 0.0
         return pointer_loss(self.target_log_p(steps, batch), steps.attention, batch.keep_target, weight)
 
     def target_log_p(self, steps: Step, batch: Batch) -> Tensor:
@@ -232,7 +219,7 @@ class PointerGenerator(nn.Module):
         is_copy = batch.source.unsqueeze(1) == batch.target_out.unsqueeze(-1)  # (B, T, S)
         # P(y) = p_gen P_vocab(y) + (1 - p_gen) (sum of a_i over the places i of y), equation 9 of See et al.
         p = steps.p_gen * p_vocab.view_as(target) * is_known + (1 - steps.p_gen) * (steps.copying * is_copy).sum(-1)
-        return (p + self.config.epsilon).log()  # D15: in the loss, not in decoding
+        return (p + EPSILON).log()
 
     def step(self, tokens: Tensor, source: Source, past: Past) -> tuple[Tensor, Past]:
         """One step of decoding.
@@ -267,8 +254,8 @@ def pointer_loss(log_p: Tensor, attention: Tensor, keep: Tensor, weight: float =
         keep: (B, T) bool, False at padding.
         weight: lambda of Eq. (5); 0 = no coverage loss.
     """
-    # Eq. (2): c^t = sum of a^t' over t' < t
+    # Eq. (2), all steps at once
     coverage = F.pad(attention.cumsum(1)[:, :-1], (0, 0, 1, 0))  # (B, T, S)
-    # Eq. (5): loss_t = -log P(y_t) + lambda sum_i min(a_i^t, c_i^t)
+    # Eq. (5): a look costs as much as it repeats
     losses = -log_p + weight * torch.minimum(attention, coverage).sum(-1)  # (B, T)
     return (losses * keep).sum(1) / keep.sum(1).clamp(min=1)

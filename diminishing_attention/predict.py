@@ -1,37 +1,112 @@
-"""Summarise plain text with a run.
+"""Summarise texts or a data set with a run, and measure each output as the paper does.
 
 echo "A storm hit Norwick. Nobody was hurt." | python -m diminishing_attention.predict runs/pg-dim
 python -m diminishing_attention.predict runs/pg-dim notes.txt --out notes.jsonl
+python -m diminishing_attention.predict runs/pg-dim --data toy --split test --out dim.jsonl   # ends with the scores
+python -m shared.score dim.jsonl more.jsonl                                               # systems side by side
 """
 
-import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
-from tqdm import tqdm
 
 try:
-    from shared.data import in_sentences, open_output, read_texts
+    from shared.data import Example, in_sentences, read
 except ModuleNotFoundError:
-    sys.exit("error: the commands need the repository's folder `shared` beside this package")
-from shared.run import one_line_errors, read_flags
-from shared.timing import find_device
+    where = "at the top of the import path (beside the outermost package)"
+    sys.exit(f"error: the commands need the repository's folder `shared` {where}")
+from shared import rouge
+from shared.run import find_device, one_line_errors, read_flags
+from shared.score import in_lines, system_name, write_outputs
 
-from .decode import Decoding, decode
-from .loading import load_run
+from .config import DECODING, Alpha, Positive
+from .loading import Run, load_run
+from .search import beam_search
+from .text import ngrams, split_words
+
+WINDOW = 16  # batches whose documents are sorted by length, so that a batch has hardly any padding
 
 
-@dataclass(kw_only=True)
-class Options(Decoding):
+@dataclass
+class Options:
     """The command line."""
 
     run: tyro.conf.Positional[Path]  # Run folder.
-    files: tyro.conf.Positional[tuple[Path, ...]] = ()  # Text, a document per line, or .jsonl; none: standard input.
-    out: Path | None = None  # File with a line per document, or .jsonl with all that is known; none: standard output.
+    files: tyro.conf.Positional[tuple[Path, ...]] = ()  # Text, a document a line, or .jsonl; none: standard input.
+    data: str = ""  # In place of files: anything that shared.data.load takes.
+    split: str = "test"  # Split of the data.
+    limit: Positive | None = None  # First examples only.
+    out: Path | None = None  # .jsonl for all that is known of each document, else a line each; none: standard output.
     overwrite: bool = False  # Replace that file.
+    system: str = ""  # Name in the table; none: the folder's, without its seed.
+    lead: Positive = 3  # First sentences of a document whose overlap with the output is measured (Table 3).
+    beam: Positive | None = None  # Beams (Section 4.2: 6; See et al.: 4); none, here and below: the run's.
+    length_penalty: Alpha | None = None  # alpha of Wu et al. (Section 4.2: 1.5); 0 = the mean of the tokens.
+    trigram_blocking: bool | None = None  # Write no trigram twice (Section 4.2).
+    min_length: int | None = None  # Fewest tokens of an output, the end included.
+    max_length: Positive | None = None  # Most tokens of an output, the end included.
+    batch_size: Positive = 16  # Documents decoded at a time; outputs do not depend on it.
+    device: str = "cpu"  # Device of torch.
+
+
+def repetition_ratio(words: Sequence[str], n: int) -> float:
+    """Duplicate n-grams / n-grams (Figure 2), 0-1. A text without n-grams repeats nothing: 0."""
+    # D11: every occurrence after the first is a duplicate.
+    grams = ngrams(words, n)
+    return 1 - len(set(grams)) / len(grams) if grams else 0.0
+
+
+def novel_share(words: Sequence[str], source: Sequence[str], n: int) -> float:
+    """Share of the n-grams, 0-1, that do not stand in the source (Figure 3, Section 4.4); without n-grams 0."""
+    # D11: 1 minus the overlap that Figure 3's caption defines.
+    grams, known = ngrams(words, n), set(ngrams(source, n))
+    return sum(gram not in known for gram in grams) / len(grams) if grams else 0.0
+
+
+def measure(text: str, document: Sequence[str], lead: int = 3) -> dict[str, float]:
+    """The paper's own numbers of one output: words, and in percent repetition, novelty and overlap with the lead."""
+    words, source = split_words(text), split_words(" ".join(document))
+    row = {"words": len(words)}
+    row |= {f"repetition{n}": 100 * repetition_ratio(words, n) for n in range(1, 6)}  # Figure 2
+    row |= {f"novel{n}": 100 * novel_share(words, source, n) for n in range(1, 5)}  # Figure 3
+    return row | {f"lead_{name}": value for name, value in overlap(text, document[:lead]).items()}  # Table 3
+
+
+def overlap(text: str, sentences: Sequence[str]) -> dict[str, float]:
+    """ROUGE of a text with some sentences; empty where ROUGE cannot read them."""
+    try:
+        values = rouge.score([in_lines(text)], [list(sentences)])
+    except ValueError:
+        return {}
+    return {name: float(values[name][0]) for name in ("rouge1", "rouge2", "rougeLsum")}
+
+
+def predict(run: Run, examples: Sequence[Example], batch_size: int = 16, lead: int = 3, **search) -> Iterator[dict]:
+    """Decode documents in their order, in batches of similar length; yields a dict for each, for `shared.score`.
+
+    Args:
+        examples: documents in sentences.
+        lead: first sentences of a document, whose overlap with the output is measured.
+        search: beam, length_penalty, ...: DECODING; the run's own values by default.
+    """
+    options = {name: getattr(run.config, name) for name in DECODING} | search
+    options["never"] = run.text.never(run.tokenizer)  # D21: <unk> is never written
+    for start in range(0, len(examples), WINDOW * batch_size):
+        window = examples[start : start + WINDOW * batch_size]
+        items, outputs = run.encode(window), {}
+        by_length = sorted(range(len(items)), key=lambda i: len(items[i].source))
+        for first in range(0, len(items), batch_size):
+            indices = by_length[first : first + batch_size]
+            # D10: a blocked trigram is of tokens, in BERTSum of word pieces.
+            outputs |= zip(indices, beam_search(run.model, run.collate([items[i] for i in indices]), **options).tokens)
+        for i, (example, item) in enumerate(zip(window, items, strict=True)):
+            text = run.text.decode(run.tokenizer, item, outputs[i])
+            yield {"id": example.id, "prediction": text, "was_cut": item.was_cut} | measure(
+                text, example.document, lead
+            )
 
 
 @one_line_errors
@@ -39,17 +114,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
     run = load_run(options.run)
     run.model.to(find_device(options.device))
-    examples = in_sentences(read_texts(options.files))
-    is_json = options.out and options.out.suffix == ".jsonl"
-    with open_output(options.out, options.overwrite) as file:
-        outputs = decode(run, examples, options.batch_size, **options.search())
-        done = dict(tqdm(outputs, total=len(examples), unit="document", disable=None))
-        for i, example in enumerate(examples):
-            row = {"id": example.id, "prediction": done[i].text, "was_cut": done[i].was_cut}
-            line = json.dumps(row, ensure_ascii=False) if is_json else done[i].text.replace("\n", " ")
-            print(line, file=file)
-    if cut := sum(output.was_cut for output in done.values()):
-        print(f"{cut} documents were cut to --max-source {run.config.max_source} tokens", file=sys.stderr)
+    examples = in_sentences(read(options.files, options.data, options.split, options.limit))
+    search = {name: value for name in DECODING if (value := getattr(options, name)) is not None}
+    documents = [example for example in examples if example.document]  # a blank line in is a blank line out
+    rows = predict(run, documents, options.batch_size, options.lead, **search)
+    system, seed = options.system or system_name(options.run.name, run.config.seed), run.config.seed
+    texts = {"out": options.out, "overwrite": options.overwrite, "show": not options.data}
+    write_outputs(rows, examples, system, seed, line=lambda row: row["prediction"].replace("\n", " "), **texts)
 
 
 if __name__ == "__main__":

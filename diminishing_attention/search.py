@@ -20,18 +20,18 @@ class Hypotheses(NamedTuple):
     scores: Tensor  # (B,) what the search maximises; -inf and no tokens where nothing could end
 
 
-def length_norm(length: int, length_penalty: float, average: bool) -> float:
+def length_norm(length: int, length_penalty: float) -> float:
     """What a sum of log-probabilities is divided by; `length` counts the end.
 
-    ((5 + length) / 6)^length_penalty (Wu et al. 2016), or with `average` the length (See et al.).
+    ((5 + length) / 6)^length_penalty (Wu et al. 2016); for the penalty 0 the length (See et al.).
     """
-    return float(length) if average else ((5 + length) / 6) ** length_penalty
+    return ((5 + length) / 6) ** length_penalty if length_penalty else float(length)
 
 
 @torch.inference_mode()
 def beam_search(
-    model: nn.Module, batch: NamedTuple, beam: int = 4, length_penalty: float = 0.0, average: bool = False,
-    trigram_blocking: bool = False, min_length: int = 0, max_length: int = 100, never: Sequence[int] = (),
+    model: nn.Module, batch: NamedTuple, beam: int = 4, length_penalty: float = 0.0, trigram_blocking: bool = False,
+    min_length: int = 0, max_length: int = 100, never: Sequence[int] = (),
 ) -> Hypotheses:  # fmt: skip
     """Best output of each source by log p / length_norm.
 
@@ -42,7 +42,7 @@ def beam_search(
     Args:
         model: in eval mode.
         beam: W, open hypotheses per source (Section 4.2: 6; See et al.: 4).
-        length_penalty, average: see `length_norm` (Section 4.2: 1.5).
+        length_penalty: see `length_norm` (Section 4.2: 1.5; See et al.: 0).
         trigram_blocking: no three tokens twice in an output (Paulus et al. 2018).
         min_length, max_length: of an output, its end included; the last token can only be the end.
         never: tokens that are never written, besides `model.bos`: padding, and <unk> where words can be copied.
@@ -74,7 +74,7 @@ def beam_search(
         ends = tokens[..., -1] == model.eos
 
         # Close: the best continuation that ends replaces the best closed hypothesis if it scores higher.
-        closed, rank = (best.masked_fill(~ends, -torch.inf) / length_norm(length, length_penalty, average)).max(-1)
+        closed, rank = (best.masked_fill(~ends, -torch.inf) / length_norm(length, length_penalty)).max(-1)
         better = closed > best_scores
         best_scores = torch.where(better, closed, best_scores)
         for row in better.nonzero().flatten().tolist():
@@ -83,7 +83,7 @@ def beam_search(
         # Go on with the W best that do not end, unless none can win any more: log-probabilities only fall and the
         # norm only grows, so score / norm(max_length) bounds all that a hypothesis can become.
         scores, rank = best.masked_fill(ends, -torch.inf).topk(beam)  # (B, W)
-        if not (scores[:, 0] / length_norm(max_length, length_penalty, average) > best_scores).any():
+        if not (scores[:, 0] / length_norm(max_length, length_penalty) > best_scores).any():
             break
         tokens = tokens[first.unsqueeze(-1), rank]
         past = past.reorder((first.unsqueeze(-1) * beam + origin.gather(1, rank)).flatten())  # rows of the whole batch

@@ -5,7 +5,6 @@ repeated word once): the model can copy it, and reads it as <unk>. `Item.unknown
 """
 
 import json
-import re
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,25 +13,29 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import regex
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
-from tqdm import tqdm
 
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 PAD, UNK, BOS, EOS = range(4)
+LETTERS = r"[\w\p{M}]+"  # letters and digits with their combining marks, which scripts such as Devanagari need
 # Words with inner hyphens, apostrophes and decimal marks; a clitic like 's; any other sign by itself.
-WORD = re.compile(r"\w+(?:[-'’]\w+|(?<=\d)[.,]\d+)*|['’]\w{1,2}\b|[^\w\s]")
+WORD = regex.compile(rf"{LETTERS}(?:[-'’]{LETTERS}|(?<=\d)[.,]\d+)*|['’]\w{{1,2}}\b|[^\w\p{{M}}\s]")
 
 
 def words(text: str) -> list[str]:
-    """Lower-cased words and signs of a text, tokenised before or not. No special token can come out."""
+    """Lower-cased words and signs of a text, tokenised before or not. No special token can come out.
+
+    D21: by this expression. What a script writes without blanks is one word: cut Chinese or Thai into words before.
+    """
     return WORD.findall(text.lower())
 
 
 def split_words(text: str) -> list[str]:
-    """Lower-cased words alone, for counting: runs of letters and digits; other signs do not count."""
-    return re.findall(r"[^\W_]+", text.lower())
+    """Lower-cased words alone, for counting: signs do not count, nor does the underscore."""
+    return regex.findall(LETTERS, text.lower().replace("_", " "))
 
 
 def ngrams(words: Sequence[str], n: int) -> list[tuple[str, ...]]:
@@ -84,46 +87,13 @@ def load(folder: Path) -> Vocabulary:
 class Item(NamedTuple):
     """One document with its summary, as numbers."""
 
-    source: list[int]  # below V + len(unknown)
-    target: list[int]  # begin, summary, end; the end is missing where the summary was cut
+    source: array  # below V + len(unknown)
+    target: array  # begin, summary, end; the end is missing where the summary was cut
     unknown: list[str]  # words of the document that the vocabulary lacks
     was_cut: bool  # the document
 
 
-class Flat:
-    """Lists of numbers in one array: 4 bytes a token, where a list takes 8 and each of its numbers 28."""
-
-    def __init__(self, kind: str):  # array's letter: "i" numbers of 4 bytes, "B" of one
-        self.numbers, self.ends = array(kind), array("q", [0])
-
-    def append(self, row: Iterable[int]) -> None:
-        self.numbers.extend(row)
-        self.ends.append(len(self.numbers))
-
-    def __getitem__(self, index: int) -> list[int]:
-        return self.numbers[self.ends[index] : self.ends[index + 1]].tolist()
-
-
-class Items:
-    """Items in flat arrays, each made again when it is asked for."""
-
-    def __init__(self, items: Iterable[Item] = ()):
-        self.source, self.target, self.unknown, self.was_cut = Flat("i"), Flat("i"), Flat("B"), array("b")
-        for source, target, unknown, was_cut in items:
-            self.source.append(source)
-            self.target.append(target)
-            self.unknown.append(" ".join(unknown).encode())
-            self.was_cut.append(was_cut)
-
-    def __len__(self) -> int:
-        return len(self.was_cut)
-
-    def __getitem__(self, index: int) -> Item:
-        unknown = bytes(self.unknown[index]).decode().split()
-        return Item(self.source[index], self.target[index], unknown, bool(self.was_cut[index]))
-
-
-def encode_examples(examples: Sequence, vocabulary: Vocabulary, max_source: int, max_target: int) -> Items:
+def encode_examples(examples: Iterable, vocabulary: Vocabulary, max_source: int, max_target: int) -> list[Item]:
     """`shared.data.Example`s, cut to so many words; of a summary EOS counts, BOS does not (released code)."""
 
     def encode(example) -> Item:
@@ -131,9 +101,9 @@ def encode_examples(examples: Sequence, vocabulary: Vocabulary, max_source: int,
         was_cut, source = len(source) > max_source, source[:max_source]
         unknown = list(dict.fromkeys(word for word in source if word not in vocabulary.number))
         target = [BOS, *vocabulary.encode(words(example.target), unknown), EOS][: max_target + 1]
-        return Item(vocabulary.encode(source, unknown), target, unknown, was_cut)
+        return Item(array("i", vocabulary.encode(source, unknown)), array("i", target), unknown, was_cut)
 
-    return Items(map(encode, tqdm(examples, "encoding", leave=False, disable=None)))
+    return list(map(encode, examples))
 
 
 class Batch(NamedTuple):
@@ -172,9 +142,10 @@ class LengthBatches:
     at most `tokens` padded target tokens, and shuffles the batches.
     """
 
-    def __init__(self, items: Items, size: int, tokens: int, seed: int):
+    def __init__(self, items: Sequence[Item], size: int, tokens: int, seed: int):
         self.size, self.tokens, self.seed = size, tokens, seed
-        self.sources, self.lengths = np.diff(items.source.ends), np.diff(items.target.ends).tolist()
+        self.sources = np.array([len(item.source) for item in items])
+        self.lengths = [len(item.target) for item in items]
 
     def __iter__(self) -> Iterator[list[int]]:
         for number in count():

@@ -1,17 +1,18 @@
 """Train a pointer-generator or BERTSum, then switch diminishing attention or coverage on.
 
 python -m diminishing_attention.train --out runs/pg --preset repetition
-python -m diminishing_attention.train --out runs/pg-dim --init runs/pg --diminishing dim --steps 150
+python -m diminishing_attention.train --out runs/pg-more --init runs/pg --steps 150          # the control
+python -m diminishing_attention.train --out runs/pg-dim --init runs/pg --steps 150 --diminishing dim
 python -m diminishing_attention.train --out runs/bertsum --preset bertsum-abs
 """
 
 import math
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from logging import getLogger
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import nn
@@ -19,84 +20,93 @@ from torch.utils.data import DataLoader
 from tqdm import tqdm
 
 try:
-    from shared.data import in_sentences, load
+    from shared.data import Example, in_sentences, load
 except ModuleNotFoundError:
-    sys.exit("error: the commands need the repository's folder `shared` beside this package")
-from shared.run import check, check_folder, one_line_errors, parse, share, training
+    where = "at the top of the import path (beside the outermost package)"
+    sys.exit(f"error: the commands need the repository's folder `shared` {where}")
+from shared.run import RunFolder, check, check_folder, exchanged, new_accelerator, one_line_errors, parse
+from shared.run import says_it_reads, training
 
 from .config import PRESETS, TrainConfig, learning_rate
-from .loading import Run, begin, for_task, load_run
-from .text import Items, LengthBatches
+from .loading import Run, begin, load_run
+from .text import Item, LengthBatches
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+VALIDATION = 200  # documents of the validation loss at most
+
+
+class Setup(NamedTuple):
+    """What the loop works with."""
+
+    accelerator: "Accelerator"
+    run: Run
+    model: nn.Module  # the run's, as accelerate wraps it
+    optimizer: torch.optim.Optimizer
+    loader: DataLoader
+    examples: list[Example]  # of validation
+    validation: list[Item]  # the same ones, encoded
+    folder: AbstractContextManager[RunFolder]  # locks the run folder, loads its last checkpoint
+
+
+def start(config: TrainConfig, out: Path, resume: bool) -> Setup:
+    """Set up all that `train` needs; ValueError for bad values or data, or a folder that cannot be used."""
+    from accelerate.utils import set_seed  # here, for --help answers without it
+
+    check(config)
+    begun, accelerator = check_folder(out, resume), new_accelerator(config)
+    splits = {"training": load(config.data, "train"), "validation": load(config.data, "validation", VALIDATION)}
+    data = {name: in_sentences(examples) for name, examples in splits.items()}
+    set_seed(config.seed)
+    run = load_run(out) if begun else begin(config, data["training"])
+    if config.beam > run.model.vocabulary:
+        raise ValueError(f"--beam is {config.beam}: at most the vocabulary's {run.model.vocabulary} tokens")
+    set_seed(config.seed, device_specific=True)  # each process draws its own dropout
+    items, validation = run.encode(data["training"]), run.encode(data["validation"])
+    batches = LengthBatches(items, config.batch_size, config.batch_tokens, config.seed)
+    # The loader's own generator, or starting it would draw from the one that dropout draws from.
+    loader = DataLoader(items, batch_sampler=batches, collate_fn=run.text.collate, generator=torch.Generator())
+    model, optimizer, loader = accelerator.prepare(run.model, make_optimizer(run.model, config), loader)
+    first = {"step": 0, "examples": len(items), "sources_cut": sum(item.was_cut for item in items)}
+    folder = training(accelerator, out, config, run.write_files, begun, data, first)
+    return Setup(accelerator, run, model, optimizer, loader, data["validation"], validation, folder)
 
 
 def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     """Train and write the run folder `out`; `resume` goes on after the last checkpoint, to the same bits.
 
-    ValueError for bad values or data, a folder that cannot be used, a loss that is not finite; nothing is lost.
+    ValueError: what `start` refuses; a loss that is not finite, where the last checkpoint stays.
     """
-    from accelerate import Accelerator, DataLoaderConfiguration  # here, for --help answers without it
-    from accelerate.utils import set_seed
-    from safetensors.torch import save_model
-
-    check(config)
-    getLogger("accelerate").setLevel("ERROR")  # it says at each checkpoint that a tied tensor is stored once
-    out = Path(out)
-    begun = check_folder(out, resume)
-    accelerator = Accelerator(
-        mixed_precision=config.mixed_precision,
-        gradient_accumulation_steps=config.accumulate,
-        cpu=not torch.accelerator.is_available(),  # or several processes would each believe to be alone
-        dataloader_config=DataLoaderConfiguration(even_batches=False),
-    )
-    examples = for_task(in_sentences(load(config.data, "train", config.examples or None)), config.task)
-    validation = load(config.data, "validation", config.validation_examples or None)
-    validation = for_task(in_sentences(validation), config.task)
-    set_seed(config.seed)
-    run = load_run(out) if begun else begin(config, examples)
-    if config.beam > run.model.vocabulary:
-        raise ValueError(f"--beam is {config.beam}: at most the vocabulary's {run.model.vocabulary} tokens")
-    set_seed(config.seed, device_specific=True)  # each process draws its own dropout
-    items, held_out = share(accelerator, run.encode(examples)), run.encode(validation)
-    batches = LengthBatches(items, config.batch_size, config.batch_tokens, config.seed)
-    # The loader's own generator, or starting it would draw from the one that dropout draws from.
-    loader = DataLoader(items, batch_sampler=batches, collate_fn=run.text.collate, generator=torch.Generator())
-    model, optimizer, loader = accelerator.prepare(run.model, make_optimizer(run.model, config), loader)
-    data = {"training": examples, "validation": validation}
-    first = {"step": 0, "examples": len(items), "validation_examples": len(held_out),
-             "sources_cut": sum(items.was_cut)}  # fmt: skip
-    with training(accelerator, out, config, run.write_files, begun, data, first) as folder:
-        del data, examples
-        start, hidden = folder.progress["step"], None if accelerator.is_main_process else True
-        bar = tqdm(total=config.steps, initial=start, disable=hidden)
-        stream = iter(accelerator.skip_first_batches(loader, start * config.accumulate))
-        for step in range(start, config.steps):
+    accelerator, run, model, optimizer, loader, examples, validation, locked = start(config, Path(out), resume)
+    with locked as folder, progress_bar(accelerator, folder, config) as bar:
+        done = folder.progress["step"]
+        batches = iter(accelerator.skip_first_batches(loader, done * config.accumulate))
+        for step in range(done + 1, config.steps + 1):
             for group in optimizer.param_groups:
-                group["lr"] = learning_rate(step, group["factor"], group["warmup"])
+                group["lr"] = learning_rate(run.first_step + step, group["factor"], group["warmup"])  # D12
             model.train()
             for _ in range(config.accumulate):
-                batch = next(stream)
+                batch = next(batches)
                 with accelerator.accumulate(model):
                     # Eq. (5) of each document; BERTSum: cross-entropy of each target token.
                     losses = model(batch)
                     accelerator.backward(losses.mean())  # D19: the mean over micro-batches of their means
-                    if config.clip and accelerator.sync_gradients:
-                        accelerator.unscale_gradients()
-                        for part in run.model.parts():
-                            nn.utils.clip_grad_norm_(part, config.clip)
+                    if accelerator.sync_gradients:
+                        clip(accelerator, run.model.parts(), config.clip)
                     optimizer.step()
                     optimizer.zero_grad()
-            row = {"step": step + 1, "loss": losses.mean().item(), "lr": optimizer.param_groups[-1]["lr"]}
+            row = {"step": step, "loss": losses.mean().item(), "lr": optimizer.param_groups[-1]["lr"]}
             if not math.isfinite(row["loss"]):
-                raise ValueError(f"the loss is {row['loss']} at step {step + 1}; {out} keeps its last checkpoint")
+                raise ValueError(f"the loss is {row['loss']} at step {step}; {out} keeps its last checkpoint")
             bar.update()
             bar.set_postfix(loss=f"{row['loss']:.3f}", refresh=False)
-            if row["step"] % config.save_every == 0 or row["step"] == config.steps:
-                row["validation_loss"] = validation_loss(run, held_out)
+            if step % config.save_every == 0 or step == config.steps:
+                row["validation_loss"] = validation_loss(run, validation)
                 folder.save_checkpoint(row)
-        bar.close()
-        folder.write("model.safetensors", lambda path: save_model(run.model, path))
+        write_weights(run.model, folder)  # D26: the last ones
     if accelerator.is_main_process:
-        report(out, run, validation, held_out)
+        report(run, examples, folder)
 
 
 def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
@@ -109,24 +119,45 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimiz
         groups = [{"params": part, **rate} for part, rate in zip(model.parts(), (encoder, other), strict=True)]
     if config.optimizer == "adagrad":  # D8: See et al.; the accumulator's start is theirs
         return torch.optim.Adagrad(groups, lr=0.0, initial_accumulator_value=0.1, eps=1e-10)
-    return torch.optim.Adam(groups, lr=0.0, betas=(0.9, 0.999), eps=1e-8)  # D20: the code behind PreSumm has eps 1e-9
+    eps = 1e-8 if config.model == "pointer" else 1e-9  # OpenNMT's, behind PreSumm
+    return torch.optim.Adam(groups, lr=0.0, betas=(0.9, 0.999), eps=eps)
 
 
-def batches_of(run: Run, items: Items) -> Iterator[NamedTuple]:
+def progress_bar(accelerator: "Accelerator", folder: RunFolder, config: TrainConfig) -> tqdm:
+    """One bar for all processes, that begins where the run goes on."""
+    hidden = None if accelerator.is_main_process else True  # None: where there is no terminal
+    return tqdm(total=config.steps, initial=folder.progress["step"], disable=hidden)
+
+
+def clip(accelerator: "Accelerator", parts: Sequence[list[nn.Parameter]], largest: float) -> None:
+    """Limit the norm of each part's gradients by itself (released code); 0 = no limit."""
+    accelerator.unscale_gradients()
+    for part in parts if largest else ():
+        nn.utils.clip_grad_norm_(part, largest)
+
+
+def write_weights(model: nn.Module, folder: RunFolder) -> None:
+    """Write model.safetensors; a tensor that the network uses twice is stored once."""
+    from safetensors.torch import save_model
+
+    folder.write("model.safetensors", lambda path: save_model(model, path))
+
+
+def batches_of(run: Run, items: Sequence[Item]) -> Iterator[NamedTuple]:
     """Batches of like length, in eval mode and on the model's device."""
-    device, size = next(run.model.eval().parameters()).device, run.config.batch_size
-    by_length = sorted(items, key=lambda item: len(item.source))
-    return (run.text.collate(by_length[first : first + size], device) for first in range(0, len(items), size))
+    run.model.eval()
+    by_length, size = sorted(items, key=lambda item: len(item.source)), run.config.batch_size
+    return (run.collate(by_length[first : first + size]) for first in range(0, len(items), size))
 
 
 @torch.inference_mode()
-def validation_loss(run: Run, items: Items) -> float:
+def validation_loss(run: Run, items: Sequence[Item]) -> float:
     """Mean loss of all documents or target tokens, in eval mode and without label smoothing."""
     return torch.cat([run.model(batch) for batch in batches_of(run, items)]).mean().item()
 
 
 @torch.inference_mode()
-def copying_share(run: Run, items: Items) -> float:
+def copying_share(run: Run, items: Sequence[Item]) -> float:
     """Mean probability, 0-1, that a pointer-generator gives to copying at a target token."""
     shares = []
     for batch in batches_of(run, items):
@@ -135,17 +166,19 @@ def copying_share(run: Run, items: Items) -> float:
     return torch.cat(shares).mean().item()
 
 
-def report(out: Path, run: Run, examples: Sequence, items: Items) -> None:
-    """Say at the end of a training whether the model reads its sources, on validation, and what to do next."""
-    loss = validation_loss(run, items)
-    pairs = zip(examples, [*examples[1:], examples[0]], strict=True)  # each summary with the next document
-    others = validation_loss(run, run.encode([replace(one, document=other.document) for one, other in pairs]))
-    print(f"{out}: validation loss {loss:.3f}; {others:.3f} with the documents exchanged")
-    if others < 1.1 * loss:
-        print("the model hardly reads its sources: train longer (--steps), or on more documents")
-    if run.config.model == "pointer" and (share := copying_share(run, items)) < 0.01:
+def report(run: Run, examples: Sequence[Example], folder: RunFolder) -> None:
+    """Say what came out, whether the model reads its sources, and what to do next."""
+    config, loss = run.config, folder.progress["log"][-1]["validation_loss"]
+    print(f"{folder.path}: {sum(p.numel() for p in run.model.parameters()):,} parameters, validation loss {loss:.3f}")
+    swapped = exchanged(examples, lambda example, other: replace(example, document=other.document))
+    if swapped and (verdict := says_it_reads(loss, validation_loss(run, run.encode(swapped)))):
+        print(verdict)
+    if config.model == "pointer" and (share := copying_share(run, run.encode(examples))) < 0.01:
         print(f"the pointer hardly copies ({100 * share:.1f} % of the probability): train longer (--steps)")
-    print(f"next: python -m {__package__}.evaluate {out}")
+    if not config.init:
+        more = f"--init {folder.path} --steps {max(config.steps // 8, 1)}"
+        print(f"no mechanism is on yet: python -m {__package__}.train --out {folder.path}-dim {more} --diminishing dim")
+    print(f"next: python -m {__package__}.predict {folder.path} --data {config.data} --split test")
 
 
 @one_line_errors

@@ -1,17 +1,17 @@
 """Text of BERTSum: documents and summaries as word pieces."""
 
+import re
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
-from ..text import Item, Items, pad
-
-TARGET_TOKENS = ("[unused0]", "[unused1]", "[unused2]")  # begin, end, between sentences (released PreSumm)
+from ..text import Item, pad
 
 
 class TargetIds(NamedTuple):
@@ -23,13 +23,18 @@ class TargetIds(NamedTuple):
     pad: int
 
 
+@lru_cache(maxsize=8)
 def target_ids(tokenizer) -> TargetIds:
-    """The ids of TARGET_TOKENS and of padding; ValueError: the tokenizer does not know them, or BERT's own."""
-    ids = [tokenizer.convert_tokens_to_ids(token) for token in TARGET_TOKENS]
-    own = (tokenizer.pad_token_id, tokenizer.unk_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id)
-    if None in own or any(i in (None, tokenizer.unk_token_id) for i in ids):
-        raise ValueError(f"the tokenizer lacks {', '.join(TARGET_TOKENS)}, padding or [CLS]: take a BERT's")
-    return TargetIds(*ids, tokenizer.pad_token_id)
+    """The ids of the first three tokens [unusedN], as in released PreSumm, and of padding.
+
+    Cased and multilingual BERTs begin with [unused1]. ValueError: the tokenizer has no three of them.
+    """
+    unused = [(int(name[7:-1]), i) for name, i in tokenizer.get_vocab().items() if re.fullmatch(r"\[unused\d+\]", name)]
+    if len(unused) < 3:
+        raise ValueError(
+            "the tokenizer has no three tokens like [unused1] to begin, end and part summaries: take a BERT's"
+        )
+    return TargetIds(*(i for _, i in sorted(unused)[:3]), tokenizer.pad_token_id)
 
 
 def make_tokenizer(texts: Iterable[str], size: int, longest: int):
@@ -43,7 +48,7 @@ def make_tokenizer(texts: Iterable[str], size: int, longest: int):
     split = (bert.pre_tokenizer.pre_tokenize_str(bert.normalizer.normalize_str(text)) for text in texts)
     counts = Counter(word for row in split for word, _ in row)
     letters = sorted({letter for word in counts for letter in word})
-    special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *TARGET_TOKENS)
+    special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[unused0]", "[unused1]", "[unused2]")
     pieces = [*special, *letters, *(f"##{letter}" for letter in letters)]
     rest = [word for word in sorted(counts, key=lambda word: (-counts[word], word)) if word not in set(pieces)]
     known = [*pieces, *rest[: max(size - len(pieces), 0)]]
@@ -57,24 +62,16 @@ def save(tokenizer, folder: Path) -> None:
 
 def load(folder: Path):
     """Read what `save` wrote; ValueError where it is not there or cut off."""
-    return load_pretrained("AutoTokenizer", str(Path(folder, "tokenizer")))
+    from transformers import AutoTokenizer
 
-
-def load_pretrained(kind: str, name: str, **keywords):
-    """`transformers.KIND.from_pretrained(name)`; no code of a model folder ever runs. ValueError: it does not load."""
-    import transformers
-
-    transformers.logging.set_verbosity_error()  # what an encoder lacks is checked in encoder.py
-    transformers.logging.disable_progress_bar()
     try:
-        return getattr(transformers, kind).from_pretrained(name, trust_remote_code=False, **keywords)
-    except Exception as error:  # transformers and the hub raise a dozen unrelated types
-        remedy = "make it again" if Path(name).exists() else f"give a folder, or: HF_HUB_OFFLINE=0 hf download {name}"
-        reason = str(error).strip().splitlines() or [type(error).__name__]
-        raise ValueError(f"cannot load {name!r} ({reason[0]}): {remedy}") from error
+        return AutoTokenizer.from_pretrained(folder / "tokenizer", local_files_only=True)
+    except Exception as error:  # transformers and tokenizers raise a dozen unrelated types
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(f"{folder / 'tokenizer'} is no tokenizer ({reason}): train again") from None
 
 
-def encode_examples(examples: Sequence, tokenizer, max_source: int, max_target: int) -> Items:
+def encode_examples(examples: Iterable, tokenizer, max_source: int, max_target: int) -> list[Item]:
     """`shared.data.Example`s, their documents in sentences, as token ids: [CLS] sentence [SEP] [CLS] sentence [SEP] ...
 
     Args:
@@ -93,14 +90,16 @@ def encode_examples(examples: Sequence, tokenizer, max_source: int, max_target: 
                 source.pop()
             source.append(sep)
         target = [token for ids in pieces_of(tokenizer, example.summary) for token in (special.between, *ids)]
-        return Item(source, [special.bos, *target[1 : max_target - 1], special.eos], [], was_cut)
+        target = array("i", [special.bos, *target[1 : max_target - 1], special.eos])
+        return Item(array("i", source), target, [], was_cut)
 
-    return Items(map(encode, tqdm(examples, "encoding", leave=False, disable=None)))
+    return list(map(encode, examples))
 
 
 def pieces_of(tokenizer, sentences: Sequence[str]) -> list[list[int]]:
-    """Token ids of each sentence, without special ones."""
-    return tokenizer(list(sentences), add_special_tokens=False, verbose=False)["input_ids"]
+    """Token ids of each sentence; a [SEP] that stands in a text is text."""
+    options = dict(add_special_tokens=False, split_special_tokens=True, verbose=False)
+    return tokenizer(list(sentences), **options)["input_ids"]
 
 
 class Batch(NamedTuple):
@@ -109,8 +108,6 @@ class Batch(NamedTuple):
     source: Tensor  # (B, S)
     segments: Tensor  # (B, S) 0 in the first sentence, 1 in the second, 0 in the third, ...
     keep: Tensor  # (B, S) bool, False at padding
-    starts: Tensor  # (B, N) where the [CLS] of each sentence stands
-    keep_sentences: Tensor  # (B, N) bool
     target_in: Tensor  # (B, T) begin, words
     target_out: Tensor  # (B, T) words, end
     keep_target: Tensor  # (B, T) bool
@@ -120,11 +117,10 @@ def collate(items: Sequence[Item], device: torch.device | str = "cpu") -> Batch:
     """Items -> tensors on the device."""
     source, keep = pad((item.source for item in items), device)
     is_start = (source == source[:, :1]) & keep  # a document begins with [CLS]
-    starts, keep_sentences = pad((row.nonzero().flatten().tolist() for row in is_start), device)
     target_in, _ = pad((item.target[:-1] for item in items), device)
     target_out, keep_target = pad((item.target[1:] for item in items), device)
     segments = (is_start.cumsum(1) - 1) % 2 * keep
-    return Batch(source, segments, keep, starts, keep_sentences, target_in, target_out, keep_target)
+    return Batch(source, segments, keep, target_in, target_out, keep_target)
 
 
 def never(tokenizer) -> tuple[int, ...]:
@@ -140,4 +136,4 @@ def decode(tokenizer, item: Item, ids: Sequence[int]) -> str:
             sentences.append([])
         elif token not in special:
             sentences[-1].append(token)
-    return "\n".join(tokenizer.decode(sentence) for sentence in sentences if sentence)
+    return "\n".join(tokenizer.decode(sentence, skip_special_tokens=True) for sentence in sentences if sentence)

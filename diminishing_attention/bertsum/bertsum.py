@@ -2,16 +2,18 @@
 
 The paper's own idea is in ../diminishing.py, the text in bert_text.py.
 
-    B documents   S source tokens   N sentences   T target tokens   H heads   D width   K = D / H   V vocabulary
+    B documents   S source tokens   T target tokens   H heads   D width   K = D / H   V vocabulary
     W beams of a document, beside each other; rows = B x W
 
-`BertSumExtAbs` writes a summary with a Transformer decoder on any BERT of transformers; `BertSumExt`, Eq. (6), is what
-the paper's BERT was trained with before. In decoding, keys and values of a document belong to the document: its beams
-are the query axis of one attention. The decoder's own past, and the coverage, belong to the rows.
+`BertSumExtAbs` writes a summary with a Transformer decoder on any BERT of transformers. In decoding, keys and values of
+a document belong to the document: its beams are the query axis of one attention. The decoder's own past, and the
+coverage, belong to the rows.
 """
 
+import json
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -21,7 +23,6 @@ from torch.nn import functional as F
 from ..diminishing import Diminishing, DiminishingState
 from ..model import masked_softmax
 from .bert_text import Batch, TargetIds
-from .encoder import Encoding
 
 KeysValues = tuple[Tensor, Tensor]  # of one layer
 
@@ -36,6 +37,39 @@ class BertSumConfig:
     dropout: float = 0.2
     label_smoothing: float = 0.0  # of the training loss
     diminishing: Diminishing = Diminishing()
+
+
+def new_encoder(vocabulary: int, positions: int, sizes) -> nn.Module:
+    """A BERT with new weights, of the width, layers, heads, feed_forward and dropout of `sizes`."""
+    from transformers import BertConfig, BertModel
+
+    return BertModel(BertConfig(
+        vocab_size=vocabulary, hidden_size=sizes.width, num_hidden_layers=sizes.layers,
+        num_attention_heads=sizes.heads, intermediate_size=sizes.feed_forward, max_position_embeddings=positions,
+        hidden_dropout_prob=sizes.dropout, attention_probs_dropout_prob=sizes.dropout,
+    ))  # fmt: skip
+
+
+def read_encoder(folder: Path) -> nn.Module:
+    """A BERT of the sizes in folder/config.json, with new weights; ValueError: no such file, or not of a BERT."""
+    from transformers import BertConfig, BertModel
+
+    try:
+        return BertModel(BertConfig(**json.loads((folder / "config.json").read_text(encoding="utf-8"))))
+    except Exception as error:  # transformers raises types of its own for values that do not fit
+        raise ValueError(f"{folder} has no configuration of a BERT ({error}): train again") from None
+
+
+def with_positions(encoder: nn.Module, positions: int) -> nn.Module:
+    """The BERT with at least so many positions: the last one is repeated (released PreSumm)."""
+    weights, table = encoder.state_dict(), "embeddings.position_embeddings.weight"
+    more = positions - len(weights[table])
+    if more <= 0:
+        return encoder
+    encoder.config.max_position_embeddings = positions
+    longer = type(encoder)(encoder.config)
+    longer.load_state_dict(weights | {table: torch.cat([weights[table], weights[table][-1:].expand(more, -1)])})
+    return longer
 
 
 def sinusoids(states: Tensor, first: int = 0) -> Tensor:
@@ -106,26 +140,13 @@ def initialise(module: nn.Module, width: int) -> None:
             nn.init.zeros_(part.bias)
 
 
-class BertSumExt(Encoding):
-    """The first stage's model, with which Liu and Lapata train the encoder: the probability to take each sentence.
+def probability_to_extract(states: Tensor, score: nn.Linear) -> Tensor:
+    """Probability to take each sentence, (B, N), from the states (B, N, D) of two more layers over their [CLS].
 
-    D24: no command trains it, and its sentence layers are torch's; a BERT that was trained so comes in by --encoder.
+    D24: so was the paper's encoder trained, before the stage that is here.
     """
-
-    def __init__(self, encoder: nn.Module, layers: int = 2, heads: int = 8, inner: int = 2048, dropout: float = 0.1):
-        super().__init__(encoder)
-        sizes = dict(dropout=dropout, activation="gelu", layer_norm_eps=1e-6, batch_first=True, norm_first=True)
-        layer = nn.TransformerEncoderLayer(self.width, heads, inner, **sizes)
-        self.layers = nn.TransformerEncoder(layer, layers, nn.LayerNorm(self.width, eps=1e-6), False)
-        self.score = nn.Linear(self.width, 1)
-
-    def forward(self, batch: Batch) -> Tensor:
-        """(B, N) probabilities, 0 at padding."""
-        states = self.encode(batch)
-        states = states.gather(1, batch.starts.unsqueeze(-1).expand(-1, -1, self.width))  # (B, N, D)
-        states = self.layers(states + sinusoids(states), src_key_padding_mask=~batch.keep_sentences)
-        # Eq. (6): y_i = sigmoid(W_o h_i + b_o)
-        return self.score(states).squeeze(-1).sigmoid() * batch.keep_sentences
+    # Eq. (6)
+    return score(states).squeeze(-1).sigmoid()
 
 
 class Source(NamedTuple):
@@ -192,12 +213,15 @@ class DecoderLayer(nn.Module):
         return self.feed_forward(states + read), cache, attended
 
 
-class BertSumExtAbs(Encoding):
-    """An encoder (of a trained BertSumExt, or a BERT as it is) and a Transformer decoder."""
+class BertSumExtAbs(nn.Module):
+    """A BERT of transformers and a Transformer decoder."""
 
     def __init__(self, encoder: nn.Module, config: BertSumConfig, special: TargetIds):
-        super().__init__(encoder)
-        self.bos, self.eos, self.vocabulary = special.bos, special.eos, encoder.config.vocab_size
+        super().__init__()
+        self.encoder, self.width, self.vocabulary = encoder, encoder.config.hidden_size, encoder.config.vocab_size
+        if getattr(encoder, "pooler", None) is not None:
+            encoder.pooler.requires_grad_(False)  # BERT's, never used; it counts in the paper's number of parameters
+        self.bos, self.eos = special.bos, special.eos
         self.heads, self.label_smoothing = config.heads, config.label_smoothing
         # Section 4.2: the mechanism is in the last layer only.
         kinds = [Diminishing()] * (config.layers - 1) + [config.diminishing]
@@ -208,6 +232,17 @@ class BertSumExtAbs(Encoding):
         self.embedding = nn.Embedding.from_pretrained(words.detach().clone(), freeze=False)  # its own, and the output's
         self.output_bias = nn.Parameter(torch.zeros_like(words[:, 0]))
         self.dropout = nn.Dropout(config.dropout)
+
+    def parts(self) -> list[list[nn.Parameter]]:
+        """Parameters that share a learning rate: the encoder's, Eq. (7), and the others', Eq. (8)."""
+        encoder = list(self.encoder.parameters())
+        known = set(map(id, encoder))
+        return [encoder, [parameter for parameter in self.parameters() if id(parameter) not in known]]
+
+    def encode(self, batch: Batch) -> Tensor:
+        """(B, S, D)."""
+        keep = batch.keep.long()
+        return self.encoder(batch.source, attention_mask=keep, token_type_ids=batch.segments).last_hidden_state
 
     def embed(self, tokens: Tensor, first: int = 0) -> Tensor:
         """(B, T) ids at the positions first, first + 1, ... -> (B, T, D)."""

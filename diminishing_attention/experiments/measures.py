@@ -1,102 +1,107 @@
-"""Table 2: add BERTScore and MoverScore to the outputs that evaluate.py wrote.
+"""Table 2: add BERTScore and MoverScore to the outputs that predict.py wrote.
 
-python -m diminishing_attention.evaluate runs/pg runs/pg-dim --predictions out
+python -m diminishing_attention.predict runs/pg --data toy --split test --out out/pg.jsonl
 python -m diminishing_attention.experiments.measures out/pg.jsonl out/pg-dim.jsonl --encoder FOLDER --out scored
 python -m shared.score scored/*.jsonl
 
-The encoder is any of transformers; the paper has roberta-large (layer 17) for BERTScore, and BERT for MoverScore.
+The encoder is any of transformers for BERTScore (the paper: roberta-large, layer 17), a BERT for MoverScore.
 """
 
 import math
+import string
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 import tyro
+from torch import Tensor
+from torch.nn.functional import normalize
 
 from shared.data import open_output, read_jsonl, write_jsonl
+from shared.pretrained import load
 from shared.run import one_line_errors, read_flags
-
-from ..bertsum.bert_text import load_pretrained
 
 
 @dataclass
 class Options:
     """The command line."""
 
-    files: tyro.conf.Positional[tuple[Path, ...]]  # JSON lines of evaluate.
+    files: tyro.conf.Positional[tuple[Path, ...]]  # JSON lines of predict.
     encoder: str  # Encoder of transformers, name or folder.
     out: Path  # Folder for the files with the new measures.
     layer: int = 0  # Layer that BERTScore reads; 0 = the last (the paper: 17).
     overwrite: bool = False  # Replace those files.
-    device: str = "cpu"  # Device of torch.
 
 
-def bertscore(predictions: Sequence[str], references: Sequence[str], folder: str, layer=0, device="cpu") -> list[float]:
+def bertscore(predictions: Sequence[str], references: Sequence[str], folder: str, layer: int = 0) -> list[float]:
     """BERTScore F1 x 100 of each prediction (Zhang et al. 2019), by the package bert-score; layer 0 is the last."""
     from bert_score import score
 
-    layer = layer or load_pretrained("AutoConfig", folder).num_hidden_layers
-    _, _, f1 = score(list(predictions), list(references), model_type=str(folder), num_layers=layer, device=device)
+    layer = layer or load("encoder", folder)[0].config.num_hidden_layers
+    _, _, f1 = score(list(predictions), list(references), model_type=str(folder), num_layers=layer, device="cpu")
     return [100 * value for value in f1.tolist()]
 
 
-def moverscore(predictions: Sequence[str], references: Sequence[str], folder: str, n=1, device="cpu") -> list[float]:
-    """MoverScore x 100 of each prediction: 1 - Earth Mover's Distance of n-gram states (Zhao et al. 2019).
+class Text:
+    """A text as MoverScore sees it: which tokens count, their idf weights, and their states."""
 
-    D13: the idf is of the references for both texts, so that equal texts score 100.
+    def __init__(self, ids: list[int], names: list[str], states: Tensor):
+        # The marks and the later pieces of a word do not count; [CLS] and [SEP] stay, with an idf of 0.
+        counts = [name not in set(string.punctuation) and "##" not in name for name in names]
+        self.every, self.ids = set(ids), [i for i, kept in zip(ids, counts, strict=True) if kept]
+        self.states = states[torch.tensor(counts)]  # (S, 3D)
+
+    def ngrams(self, idf: dict[int, float], unseen: float, n: int) -> tuple[Tensor, Tensor]:
+        """Masses (W,) that sum to 1, or to 0, and unit vectors (W, 3D) of the n-grams; a shorter text is one."""
+        weights = torch.tensor([idf.get(i, unseen) for i in self.ids], dtype=torch.double)
+        n = min(n, len(weights))
+        masses, windows = weights.unfold(0, n, 1), self.states.unfold(0, n, 1)  # (W, n), (W, 3D, n)
+        total = masses.sum(-1)  # (W,)
+        means = torch.einsum("wdn,wn->wd", windows, masses / (total.unsqueeze(-1) + 1e-5))
+        return total / (total.sum() or 1.0), normalize(means, dim=-1)
+
+
+def moverscore(predictions: Sequence[str], references: Sequence[str], folder: str, n: int = 1) -> list[float]:
+    """MoverScore x 100 of each prediction: 1 - Earth Mover's Distance of idf-weighted n-grams (Zhao et al. 2019).
+
+    D13: the formulas of the authors' code, on any BERT; a text without a mass is as far away as any n-gram can be.
     """
     import ot
 
-    outputs, targets = encode(predictions, folder, device), encode(references, folder, device)
-    counts = Counter(token for tokens, _ in targets for token in set(tokens))
-    idf = {token: math.log((1 + len(targets)) / (1 + count)) for token, count in counts.items()}
-    unseen, scores = math.log(1 + len(targets)), []
-
-    def weigh(tokens: list[int], states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return ngram_states(states, [idf.get(token, unseen) + 1e-3 for token in tokens], n)  # no mass is 0
-
-    for output, target in zip(outputs, targets, strict=True):
-        (mass, points), (other_mass, others) = weigh(*output), weigh(*target)
-        distance = (points.unsqueeze(1) - others).norm(dim=-1).numpy()  # (W, W')
-        cost = float(ot.emd2(mass.numpy(), other_mass.numpy(), distance)) if distance.size else 1.0
-        scores.append(100 * (1 - cost))
+    model, tokenizer = load("bert", folder)
+    sides = [[read(text, model, tokenizer) for text in texts] for texts in (predictions, references)]
+    idfs, unseen, scores = [inverse_frequencies(side) for side in sides], math.log(len(references) + 1), []
+    for both in zip(*sides, strict=True):
+        (mass, points), (other_mass, others) = (t.ngrams(idf, unseen, n) for t, idf in zip(both, idfs, strict=True))
+        # D13: the squared distance
+        distance = (points.unsqueeze(1) - others).square().sum(-1)  # (W, W')
+        if mass.any() and other_mass.any():
+            cost = ot.emd2(mass.numpy(), other_mass.numpy(), distance.numpy())
+        else:
+            cost = float(distance.max())
+        scores.append(100 * (1 - float(cost)))
     return scores
 
 
+def inverse_frequencies(texts: Sequence[Text]) -> dict[int, float]:
+    """log((N + 1) / (count + 1)) of each token, by the number of texts that have it."""
+    counts = Counter(token for text in texts for token in text.every)
+    return {token: math.log((len(texts) + 1) / (count + 1)) for token, count in counts.items()}
+
+
 @torch.inference_mode()
-def encode(texts: Sequence[str], folder: str, device: str = "cpu") -> list[tuple]:
-    """Token ids of each text without special tokens, and their states (S, D), of unit length.
-
-    D13: a state is the mean of the last five layers.
-    """
-    tokenizer, model = load_pretrained("AutoTokenizer", folder), load_pretrained("AutoModel", folder).to(device).eval()
-    longest, encoded = min(tokenizer.model_max_length, model.config.max_position_embeddings), []
-    for text in texts:
-        options = dict(max_length=longest, return_tensors="pt", return_special_tokens_mask=True)
-        batch = tokenizer(text, truncation=True, **options).to(device)
-        is_text = batch.pop("special_tokens_mask")[0] == 0
-        layers = model(**batch, output_hidden_states=True).hidden_states[-5:]
-        states = torch.stack(layers).mean(0)[0, is_text].cpu().double()
-        encoded.append((batch["input_ids"][0, is_text].tolist(), torch.nn.functional.normalize(states, dim=-1)))
-    return encoded
-
-
-def ngram_states(states: torch.Tensor, weights: Sequence[float], n: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Masses (W,), sums of the weights scaled to 1, and states (W, D), weighted means, of the n-grams of a text.
-
-    Args:
-        states: (S, D) of the tokens; fewer than n are one n-gram.
-        weights: (S,) of the tokens, positive.
-    """
-    weights, n = states.new_tensor(weights), min(n, len(states)) or 1
-    if not len(states):
-        return weights, states
-    masses, windows = weights.unfold(0, n, 1), states.unfold(0, n, 1)  # (W, n), (W, D, n)
-    total = masses.sum(-1)  # (W,)
-    return total / total.sum(), torch.einsum("wdn,wn->wd", windows, masses) / total.unsqueeze(-1)
+def read(text: str, model: torch.nn.Module, tokenizer) -> Text:
+    """The text with its states: D13: least, mean and largest value of the last five layers, each of unit length."""
+    longest = min(tokenizer.model_max_length, model.config.max_position_embeddings)
+    batch = tokenizer(text, max_length=longest, truncation=True, return_tensors="pt")
+    layers = torch.stack(model(**batch, output_hidden_states=True).hidden_states[-5:])[:, 0].double()  # (5, S, D)
+    layers = normalize(layers, dim=-1)
+    states = torch.cat([layers.amin(0), layers.mean(0), layers.amax(0)], -1)
+    ids = batch["input_ids"][0].tolist()
+    return Text(ids, tokenizer.convert_ids_to_tokens(ids), states)
 
 
 @one_line_errors
@@ -106,9 +111,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         rows = read_jsonl(path)
         texts = [row["prediction"] for row in rows], [" ".join(row["references"][0]) for row in rows]
         with open_output(options.out / path.name, options.overwrite) as file:
-            columns = {"bertscore": bertscore(*texts, options.encoder, options.layer, options.device)}
-            for n in (1, 2):
-                columns[f"moverscore{n}"] = moverscore(*texts, options.encoder, n, options.device)
+            columns = {"bertscore": bertscore(*texts, options.encoder, options.layer)}
+            columns |= {f"moverscore{n}": moverscore(*texts, options.encoder, n) for n in (1, 2)}
             values = [dict(zip(columns, of_row, strict=True)) for of_row in zip(*columns.values(), strict=True)]
             write_jsonl(file, (row | more for row, more in zip(rows, values, strict=True)))
 

@@ -1,0 +1,67 @@
+"""Two controls of ours in the pointer-generator: what does copying by the gains do, and what does their shrinking?
+
+python -m diminishing_attention.experiments.controls plain_copy train --out runs/dim-plain --init runs/pg --diminishing dim
+python -m diminishing_attention.experiments.controls plain_copy predict runs/dim-plain --data toy --out plain.jsonl
+
+What follows `train` or `predict` are that command's flags. A run of a control has a name more among its weights, so that
+the ordinary commands refuse it.
+"""
+
+import sys
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from shared.run import one_line_errors
+
+from .. import model, predict, train
+
+
+def rescale(weights: Tensor) -> Tensor:
+    """Weights that sum to 1, or to 0 where there is nothing."""
+    total = weights.sum(-1, keepdim=True)
+    return weights / total.masked_fill(total == 0, 1.0)
+
+
+def plain_copy(attention: Tensor, gain: Tensor) -> tuple[Tensor, Tensor]:
+    """D23: words are copied by plain attention, and the gains read the context alone."""
+    return gain, attention
+
+
+def renormalised(attention: Tensor, gain: Tensor) -> tuple[Tensor, Tensor]:
+    """The gains are made to sum to 1 again, so that they no longer shrink (D1)."""
+    return rescale(gain), rescale(gain)
+
+
+CONTROLS = {"plain_copy": plain_copy, "renormalised": renormalised}
+
+
+def decoder_of(control: str) -> type[model.Decoder]:
+    """A decoder that weighs context and copying by one of CONTROLS."""
+
+    class Control(model.Decoder):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            self.register_buffer(control, torch.zeros(()))
+
+        def weigh(self, attention: Tensor, gain: Tensor) -> tuple[Tensor, Tensor]:
+            return CONTROLS[control](attention, gain)
+
+    return Control
+
+
+@one_line_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    given, commands = list(sys.argv[1:] if arguments is None else arguments), {"train": train, "predict": predict}
+    if len(given) < 2 or given[0] not in CONTROLS or given[1] not in commands:
+        raise ValueError(f"say which control ({', '.join(CONTROLS)}), then train or predict, then its flags")
+    plain, model.Decoder = model.Decoder, decoder_of(given[0])
+    try:
+        commands[given[1]].main(given[2:])
+    finally:
+        model.Decoder = plain
+
+
+if __name__ == "__main__":
+    main()

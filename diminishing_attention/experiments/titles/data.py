@@ -1,0 +1,20 @@
+"""Abstracts with their titles as summaries: python -m diminishing_attention.experiments.titles.data DATA SPLIT > FILE
+
+DATA is anything that shared.data.load takes and that has titles: SciTLDR's folder, or aclsum.
+"""
+
+import sys
+
+from shared.data import in_sentences, load, write_jsonl
+
+
+def titled(data: str, split: str) -> list[dict]:
+    """Rows of JSON lines; ValueError: a document without a title."""
+    examples = in_sentences(load(data, split))
+    if missing := [example.id for example in examples if not (example.title or "").strip()]:
+        raise ValueError(f"{data}: {missing[0]!r} has no field 'title'")
+    return [{"id": e.id, "document": e.document, "summary": [e.title]} for e in examples]
+
+
+if __name__ == "__main__":
+    write_jsonl(sys.stdout, titled(*sys.argv[1:3]))
