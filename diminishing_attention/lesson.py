@@ -119,7 +119,7 @@ def sentences(item, numbers):
 
 
 def write(network, blocking=False):
-    options = dict(average=True, max_length=20, never=(text.PAD, text.UNK), trigram_blocking=blocking)
+    options = dict(max_length=20, never=(text.PAD, text.UNK), trigram_blocking=blocking)
     return list(map(sentences, tests, search.beam_search(network.eval(), text.collate(tests), **options).tokens))
 
 

@@ -101,7 +101,8 @@ def predict(run: Run, examples: Sequence[Example], batch_size: int = 16, lead: i
         for first in range(0, len(items), batch_size):
             indices = by_length[first : first + batch_size]
             # D10: a blocked trigram is of tokens, in BERTSum of word pieces.
-            outputs |= zip(indices, beam_search(run.model, run.collate([items[i] for i in indices]), **options).tokens)
+            tokens = beam_search(run.model, run.collate([items[i] for i in indices]), **options).tokens
+            outputs |= zip(indices, tokens, strict=True)
         for i, (example, item) in enumerate(zip(window, items, strict=True)):
             text = run.text.decode(run.tokenizer, item, outputs[i])
             yield {"id": example.id, "prediction": text, "was_cut": item.was_cut} | measure(

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from logging import getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,8 +25,17 @@ try:
 except ModuleNotFoundError:
     where = "at the top of the import path (beside the outermost package)"
     sys.exit(f"error: the commands need the repository's folder `shared` {where}")
-from shared.run import RunFolder, check, check_folder, exchanged, new_accelerator, one_line_errors, parse
-from shared.run import says_it_reads, training
+from shared.run import (
+    RunFolder,
+    check,
+    check_folder,
+    exchanged,
+    new_accelerator,
+    one_line_errors,
+    parse,
+    says_it_reads,
+    training,
+)
 
 from .config import PRESETS, TrainConfig, learning_rate
 from .loading import Run, begin, load_run
@@ -55,6 +65,7 @@ def start(config: TrainConfig, out: Path, resume: bool) -> Setup:
     from accelerate.utils import set_seed  # here, for --help answers without it
 
     check(config)
+    getLogger("accelerate").setLevel("ERROR")  # it says at each checkpoint that a tied tensor is stored once
     begun, accelerator = check_folder(out, resume), new_accelerator(config)
     splits = {"training": load(config.data, "train"), "validation": load(config.data, "validation", VALIDATION)}
     data = {name: in_sentences(examples) for name, examples in splits.items()}

@@ -1,10 +1,10 @@
 """Two controls of ours in the pointer-generator: what does copying by the gains do, and what does their shrinking?
 
-python -m diminishing_attention.experiments.controls plain_copy train --out runs/dim-plain --init runs/pg --diminishing dim
-python -m diminishing_attention.experiments.controls plain_copy predict runs/dim-plain --data toy --out plain.jsonl
+python -m diminishing_attention.experiments.controls plain_copy train --out runs/plain --init runs/pg --diminishing dim
+python -m diminishing_attention.experiments.controls plain_copy predict runs/plain --data toy --out plain.jsonl
 
-What follows `train` or `predict` are that command's flags. A run of a control has a name more among its weights, so that
-the ordinary commands refuse it.
+What follows `train` or `predict` are that command's flags. A run of a control has one more name among its weights, so
+that the ordinary commands refuse it.
 """
 
 import sys

@@ -14,15 +14,17 @@ from pathlib import Path
 
 import tyro
 
-from shared.data import load, open_output, write_jsonl
+from shared.data import Example, load, open_output, write_jsonl
 from shared.run import one_line_errors, read_flags
 from shared.score import score
 
-from ..evaluate import evaluate, load_runs
+from ..loading import load_run
+from ..predict import predict
 
 HOMES = "rome oslo bern kyiv riga bonn graz pisa cork york lodz brno nice bari faro vigo turku ghent essen lyon".split()
 GOALS = "lima cairo delhi tokyo quito accra dakar hanoi seoul osaka perth miami utah chad laos cuba peru mali fiji iran"
 SPLITS = {"train": 12_000, "validation": 200, "test": 300}
+SYSTEMS = ("without it", "with DimAttn")
 
 
 @dataclass
@@ -45,29 +47,42 @@ def draw(split: str) -> Iterator[dict]:
         yield {"id": f"{split}-{number}", "document": document, "summary": summary}
 
 
+def trips(text: str) -> list[str]:
+    """The sentences of a text, without their stops."""
+    return [" ".join(trip.split()) for trip in text.rstrip(" .").split(".")]
+
+
 def show(folders: Sequence[Path]) -> None:
-    """Score the control and the run with DimAttn, and print a text that is told right; ValueError: no effect."""
-    if len(folders) != 2:
+    """Score the control and the run with DimAttn, and print a text on which they differ; ValueError: no effect."""
+    if len(folders) != len(SYSTEMS):
         raise ValueError("give two runs, the control and the one with DimAttn; or --write FOLDER")
-    runs = load_runs(folders)
-    examples = load(next(iter(runs.values())).config.data, "test")
-    rows = evaluate(runs, examples)
-    values = {(row["system"], row["metric"]): row["value"] for row in score(rows) if not row["minus"]}
-    (repeated, rouge), (control, plain) = (
-        [values[name, metric] for metric in ("repetition3", "rouge2")] for name in reversed(runs)
+    runs = dict(zip(SYSTEMS, map(load_run, folders), strict=True))
+    examples = load(runs[SYSTEMS[0]].config.data, "test")
+    rows = {name: list(predict(run, examples)) for name, run in runs.items()}
+    known = [{"references": example.references} for example in examples]
+    table = score(
+        [row | more | {"system": name, "seed": 0} for name in rows for row, more in zip(rows[name], known, strict=True)]
     )
-    texts = {row["id"]: row["prediction"] for row in rows if row["system"] == folders[1].name}
-    right = [e for e in examples if sorted(texts[e.id].split(" . ")) == sorted(e.target.split(" . "))]
-    example = right[0] if right else examples[0]
-    print("source:    ", example.source)
-    print("prediction:", texts[example.id])
-    print("reference: ", example.target, "(any order is right)")
+    values = {(row["system"], row["metric"]): row["value"] for row in table if not row["minus"]}
+    (control, plain), (repeated, rouge) = ((values[name, "repetition3"], values[name, "rouge2"]) for name in SYSTEMS)
+    texts = [[trips(row["prediction"]) for row in rows[name]] for name in SYSTEMS]
+    wanted = [sorted(trips(example.target)) for example in examples]
+    right = [i for i, told in enumerate(texts[1]) if sorted(told) == wanted[i]]
+    if not (repeated < 0.6 * control and rouge > plain and right):
+        raise ValueError("the effect does not show: train longer")
+    explain(examples, texts, min(right, key=lambda i: (len(set(texts[0][i])), i)))
     print(
         f"DimAttn: {repeated:.1f} % of the 3-grams repeated, without it {control:.1f} %; "
         f"ROUGE-2 {rouge:.1f}, {plain:.1f}; {len(right)} of {len(examples)} told right"
     )
-    if not (repeated < 0.6 * control and rouge > plain and right):
-        raise ValueError("the effect does not show: train longer")
+
+
+def explain(examples: Sequence[Example], texts: Sequence[Sequence[list[str]]], i: int) -> None:
+    """One text in words: its trips, and what each system tells of them."""
+    print("A text of four trips, each from home to goal:", ", ".join(trips(examples[i].source)))
+    print("To be told, in any order, each there and back:", ", ".join(trips(examples[i].target)))
+    for name, told in zip(SYSTEMS, texts, strict=True):
+        print(f"  {name}: {', '.join(told[i])} ({len(told[i]) - len(set(told[i]))} told twice)")
 
 
 @one_line_errors

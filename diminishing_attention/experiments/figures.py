@@ -1,6 +1,6 @@
 """The paper's figures and its claims beside ours: a PNG of each and, for Figure 1, a CSV of its numbers.
 
-python -m diminishing_attention.evaluate runs/pg runs/pg-dim --csv table.csv
+python -m shared.score pg.jsonl dim.jsonl --csv table.csv                                  # files of predict
 python -m diminishing_attention.experiments.figures --out figures                          # Figure 1, a closed form
 python -m diminishing_attention.experiments.figures table.csv --out figures --title SAMSum # and Figures 2 and 3
 python -m diminishing_attention.experiments.figures --claims diminishing_attention/experiments --out figures
@@ -34,24 +34,29 @@ CLAIMS = {  # panel: system, minus, the paper's difference in ROUGE-1 (Table 4, 
     "DimAttn minus coverage": ("dim", "cov", 0.2),
 }
 MEASURED = {  # what was decoded: its table
+    "joined dialogues (one seed)": "samsum/samsum_joined_test.csv",
     "titles": "titles/scitldr_titles_test.csv",
-    "titles, validation": "titles/scitldr_titles.csv",
-    "..., at least 6 tokens": "titles/scitldr_titles_min_6.csv",
-    "..., at least 9 tokens": "titles/scitldr_titles_min_9.csv",
-    "three dialogues joined, one seed": "samsum/samsum_joined_test.csv",
-    "..., validation": "samsum/samsum_joined_min_0.csv",
-    "..., at least 70 tokens": "samsum/samsum_joined_min_70.csv",
-    "dialogues": "samsum/samsum_medium_test.csv",
-    "dialogues, validation": "samsum/samsum_medium.csv",
-    "dialogues, one seed, validation": "samsum/samsum_medium_min_0.csv",
-    "..., at least 15 tokens": "samsum/samsum_medium_min_15.csv",
-    "..., at least 24 tokens": "samsum/samsum_medium_min_24.csv",
-    "dialogues, one seed": "samsum/samsum_medium_min_0_test.csv",
-    "dialogues, one seed, at least 24": "samsum/samsum_medium_min_24_test.csv",
+    "single dialogues": "samsum/samsum_medium_test.csv",
+    "single dialogues (one seed)": "samsum/samsum_medium_min_0_test.csv",
+    "single dialogues, 24 tokens or more (one seed)": "samsum/samsum_medium_min_24_test.csv",
+    "validation: joined dialogues (one seed)": "samsum/samsum_joined_min_0.csv",
+    "validation: joined, 70 tokens or more (one seed)": "samsum/samsum_joined_min_70.csv",
+    "validation: titles": "titles/scitldr_titles.csv",
+    "validation: titles, 6 tokens or more": "titles/scitldr_titles_min_6.csv",
+    "validation: titles, 9 tokens or more": "titles/scitldr_titles_min_9.csv",
+    "validation: single dialogues": "samsum/samsum_medium.csv",
+    "validation: single dialogues (one seed)": "samsum/samsum_medium_min_0.csv",
+    "validation: single, 15 tokens or more (one seed)": "samsum/samsum_medium_min_15.csv",
+    "validation: single, 24 tokens or more (one seed)": "samsum/samsum_medium_min_24.csv",
 }
-COLOURS = {  # of systems in all pictures, by the first part that their names have; others: C0, ...
-    "plain": "C5", "dim": "C1", "dydim": "C3", "cov": "C4", "more": "C0", "reference": "grey",
-}  # fmt: skip
+SYSTEMS = {  # a system's name in tables: in pictures, and its colour in all of them; others: their name, C0, ...
+    "more": ("control", "C0"),
+    "cov": ("coverage", "C4"),
+    "dim": ("DimAttn", "C1"),
+    "dim-plain": ("DimAttn, plain copying", "C5"),
+    "dydim": ("DyDimAttn", "C3"),
+    "reference": ("reference", "grey"),
+}
 
 
 @dataclass
@@ -59,7 +64,7 @@ class Options:
     """The command line."""
 
     out: Path  # Folder to write to.
-    table: tyro.conf.Positional[Path | None] = None  # CSV of evaluate or shared.score, for Figures 2 and 3.
+    table: tyro.conf.Positional[Path | None] = None  # CSV of shared.score, for Figures 2 and 3.
     claims: Path | None = None  # Folder of titles/ and samsum/: their differences beside the paper's, alone.
     title: str = ""  # What the table was measured on, above its figures.
     overwrite: bool = False  # Replace the CSV of Figure 1; pictures are replaced.
@@ -107,17 +112,17 @@ def draw_bars(table: Path, name: str, subtitle: str, path: Path) -> None:
     """Figure 2 or 3: a bar per system and n, with its 95 % interval over documents."""
     from matplotlib.figure import Figure
 
-    title, prefix, lengths, label = FIGURES[name]
+    title, prefix, lengths, axis = FIGURES[name]
     figure, systems = Figure((6.4, 3.4), layout="constrained"), values(table, prefix, lengths)
     axes, width = figure.subplots(), 0.8 / len(systems)
     for number, (system, rows) in enumerate(systems.items()):
         mean, low, high = ([float(row[key]) for row in rows] for key in ("value", "low", "high"))
         spread = [[m - a for m, a in zip(mean, low, strict=True)], [b - m for m, b in zip(mean, high, strict=True)]]
         places = [n + (number - (len(systems) - 1) / 2) * width for n in lengths]
-        colour = next((c for part, c in COLOURS.items() if part in system.split("-")), f"C{number % 10}")
-        axes.bar(places, mean, width, yerr=spread, error_kw={"linewidth": 0.8}, label=system, color=colour)
+        label, colour = SYSTEMS.get(system, (system, f"C{number % 10}"))
+        axes.bar(places, mean, width, yerr=spread, error_kw={"linewidth": 0.8}, label=label, color=colour)
     axes.set_xticks(list(lengths), [f"{n}-gram" for n in lengths])
-    axes.set(title=f"{title}\n{subtitle}".strip(), ylabel=label)
+    axes.set(title=f"{title}\n{subtitle}".strip(), ylabel=axis)
     axes.legend(fontsize=7)
     figure.savefig(path, dpi=150)
 
@@ -137,11 +142,11 @@ def draw_claims(folder: Path, path: Path) -> None:
                 rows = {(row["system"], row["minus"], row["metric"]): row for row in csv.DictReader(file)}
             value, low, high = (float(rows[system, minus, "rouge1"][name]) for name in ("value", "low", "high"))
             bars = [[value - low], [high - value]]
-            filled = "C0" if "_test" in table else "w"
+            filled = "C0" if "_test" in table else "w"  # held-out test set, or validation split
             axes.errorbar(value, place, xerr=bars, fmt="o", capsize=3, color="C0", mfc=filled)
         axes.set(title=title, xlabel="difference in ROUGE-1", ylim=(len(MEASURED) - 0.5, -1.1))
     panels[0].set_yticks(range(len(MEASURED)), list(MEASURED))
-    figure.suptitle("Filled: held-out test set; hollow: validation split. Plain beam search, 95 % over documents")
+    figure.suptitle("DimAttn gains where outputs are long, and stays below coverage (hollow: validation split)")
     figure.savefig(path, dpi=120)
 
 

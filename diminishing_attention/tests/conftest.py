@@ -13,12 +13,12 @@ import torch
 from ..config import TrainConfig
 from ..diminishing import Diminishing
 from ..model import PointerGenerator, PointerGeneratorConfig
-from ..text import Items, Vocabulary, collate, encode_examples
+from ..text import Item, Vocabulary, collate, encode_examples
 
 torch.set_num_threads(1)
 
 
-def encode(pairs, vocabulary: Vocabulary, max_source: int, max_target: int) -> Items:
+def encode(pairs, vocabulary: Vocabulary, max_source: int, max_target: int) -> list[Item]:
     """Pairs of a document and a summary as items."""
     examples = [SimpleNamespace(source=document, target=summary) for document, summary in pairs]
     return encode_examples(examples, vocabulary, max_source, max_target)
@@ -45,7 +45,7 @@ def vocabulary() -> Vocabulary:
 
 
 @pytest.fixture
-def items(vocabulary) -> Items:
+def items(vocabulary) -> list[Item]:
     """Documents of 13, 3, 7 and 8 words with 2, 1, 0 and 4 unknown ones."""
     return encode(PAIRS, vocabulary, 20, 10)
 

@@ -43,10 +43,9 @@ def lstm(
 class Pointer:
     """A pointer-generator, one document and one step at a time, from a model's weights in float64."""
 
-    def __init__(self, model, kind: str = "none", renormalise: bool = False, plain_copy: bool = False):
+    def __init__(self, model, kind: str = "none"):
         self.weights = {name: p.detach().double().numpy() for name, p in model.named_parameters()}
-        self.kind, self.renormalise, self.plain_copy = kind, renormalise, plain_copy
-        self.vocabulary = model.vocabulary
+        self.kind, self.vocabulary = kind, model.vocabulary
 
     def linear(self, name: str, x: np.ndarray) -> np.ndarray:
         y = self.weights[f"{name}.weight"] @ x
@@ -96,17 +95,14 @@ class Pointer:
             found["attention"].append(attention)
             history = np.array(found["attention"])
             gain = {"none": lambda h: h, "dim": dim_attention, "dydim": dynamic_attention}[self.kind](history)[-1]
-            if self.renormalise:
-                gain = gain / gain.sum()
             context = gain @ states
             p_gen = sigmoid(self.linear("decoder.switch", np.concatenate([context, hidden, cell, x])))[0]
             logits = self.linear("decoder.output", self.linear("decoder.inner", np.concatenate([hidden, context])))
-            copying = attention if self.plain_copy else gain
             p = np.zeros(size)
             p[: self.vocabulary] = p_gen * np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()
             for place, number in enumerate(item.source):
-                p[number] += (1 - p_gen) * copying[place]
-            for name, value in (("p", p), ("copying", copying), ("coverage", coverage), ("p_gen", p_gen)):
+                p[number] += (1 - p_gen) * gain[place]
+            for name, value in (("p", p), ("copying", gain), ("coverage", coverage), ("p_gen", p_gen)):
                 found[name].append(value)
         return {name: np.array(values) for name, values in found.items()}
 

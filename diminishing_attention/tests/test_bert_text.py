@@ -5,7 +5,9 @@ from types import SimpleNamespace
 import pytest
 from transformers import BertTokenizer
 
-from ..bertsum.bert_text import TARGET_TOKENS, collate, decode, encode_examples, make_tokenizer, target_ids
+from ..bertsum.bert_text import collate, decode, encode_examples, make_tokenizer, target_ids
+
+UNUSED = ("[unused0]", "[unused1]", "[unused2]")
 
 
 def make_example(document, summary) -> SimpleNamespace:
@@ -14,7 +16,7 @@ def make_example(document, summary) -> SimpleNamespace:
 
 @pytest.fixture(scope="module")
 def tokenizer() -> BertTokenizer:
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *TARGET_TOKENS, *"the storm hit town . it rained".split()]
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *UNUSED, *"the storm hit town . it rained".split()]
     return BertTokenizer(vocab={word: i for i, word in enumerate(words)})
 
 
@@ -26,7 +28,6 @@ def test_d22_every_sentence_has_its_cls_and_segments_take_turns(tokenizer):
     )
     batch = collate([item, *encode_examples([make_example(["Storm"], ["storm"])], tokenizer, 99, 99)])
     assert batch.segments[0].tolist() == [0] * 5 + [1] * 5 + [0] * 3 and not batch.segments[1].any()
-    assert batch.starts.tolist() == [[0, 5, 10], [0, 0, 0]] and batch.keep_sentences.sum(1).tolist() == [3, 1]
     assert not item.was_cut
     target = "[unused0] it rained . [unused2] the storm [unused1]"
     assert tokenizer.convert_ids_to_tokens(item.target) == target.split()
@@ -40,12 +41,24 @@ def test_long_documents_are_cut_and_still_end_in_sep(tokenizer):
         assert len(item.source) <= longest and item.source[-1] == tokenizer.sep_token_id
         assert (3, 3) not in zip(item.source, item.source[1:], strict=False) and item.source[-2] not in (2, 3)
         assert item.was_cut == (longest < 13)
-        assert item.target == [5, *tokenizer("it", add_special_tokens=False)["input_ids"], 6]
+        assert item.target.tolist() == [5, *tokenizer("it", add_special_tokens=False)["input_ids"], 6]
 
 
-def test_a_tokenizer_without_target_tokens_is_refused():
-    with pytest.raises(ValueError, match=r"the tokenizer lacks \[unused0\], \[unused1\], \[unused2\], padding"):
-        target_ids(BertTokenizer(vocab={"[UNK]": 0, "[PAD]": 1}))
+def test_summaries_take_the_first_three_unused_tokens():
+    """Cased and multilingual BERTs have no [unused0]; [unused10] comes after [unused9]. Without three: refused."""
+    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[unused10]", "[unused9]", "[unused1]", "[unused2]"]
+    assert target_ids(BertTokenizer(vocab={name: i for i, name in enumerate(names)})) == (7, 8, 6, 0)
+    with pytest.raises(ValueError, match=r"has no three tokens like \[unused1\] .*: take a BERT's"):
+        target_ids(BertTokenizer(vocab={"[UNK]": 0, "[PAD]": 1, "[unused0]": 2}))
+
+
+def test_text_that_looks_like_a_token_is_text(tokenizer):
+    """No sentence, end or padding comes out of "[CLS]", "[SEP]", "[PAD]" or "[unused1]" in a source or a summary."""
+    example = make_example(["The [SEP] storm [CLS] [PAD] .", "[unused1]"], ["It [unused1] [SEP] rained"])
+    [item] = encode_examples([example], tokenizer, 99, 99)
+    assert item.source.count(tokenizer.cls_token_id) == item.source.count(tokenizer.sep_token_id) == 2
+    assert tokenizer.pad_token_id not in item.source and tokenizer.sep_token_id not in item.target
+    assert [item.target.count(token) for token in target_ids(tokenizer)] == [1, 1, 0, 0]
 
 
 def test_wordpieces_are_the_most_frequent_words_and_all_letters():

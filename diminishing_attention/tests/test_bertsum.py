@@ -9,8 +9,7 @@ from torch import Tensor
 from transformers import BertConfig, BertModel
 
 from ..bertsum.bert_text import TargetIds, collate
-from ..bertsum.bertsum import BertSumConfig, BertSumExt, BertSumExtAbs, initialise, sinusoids
-from ..bertsum.encoder import load_encoder
+from ..bertsum.bertsum import BertSumConfig, BertSumExtAbs, initialise, probability_to_extract, with_positions
 from ..diminishing import Diminishing
 from ..search import beam_search
 from ..text import Item
@@ -49,11 +48,10 @@ def logits_of(model: BertSumExtAbs, batch) -> Tensor:
     return model.decode(model.encode(batch), batch.keep, batch.target_in)
 
 
-def make_item(source: int, target: int, seed: int, sentences: int = 1) -> Item:
+def make_item(source: int, target: int, seed: int) -> Item:
     generator = torch.Generator().manual_seed(seed)
     draw = lambda n: torch.randint(8, 40, (n,), generator=generator).tolist()  # noqa: E731
-    ids = [token for _ in range(sentences) for token in (2, *draw(source), 3)]
-    return Item(ids, [5, *draw(target), 6], [], False)
+    return Item([2, *draw(source), 3], [5, *draw(target), 6], [], False)
 
 
 @pytest.fixture
@@ -63,35 +61,36 @@ def batch():
 
 
 def test_params_of_the_paper_at_bert_base():
-    """Table 1: 180.2M, BERT's pooler included, and 128.2M; 120.5M of Liu and Lapata's extractive model."""
+    """Table 1: 180.2M, BERT's pooler included, and 128.2M."""
     with torch.device("meta"):
         abstractive = BertSumExtAbs(BertModel(BertConfig()), BertSumConfig(), SPECIAL)
-        extractive = BertSumExt(BertModel(BertConfig()))
         six_layers = BertModel(BertConfig(num_hidden_layers=6, num_attention_heads=8, intermediate_size=2048))
         transformer = BertSumExtAbs(six_layers, BertSumConfig(), SPECIAL)
-    for model, count in ((abstractive, 180_222_522), (transformer, 128_251_962), (extractive, 120_512_513)):
+    for model, count in ((abstractive, 180_222_522), (transformer, 128_251_962)):
         assert sum(parameter.numel() for parameter in model.parameters()) == count
     assert sum(p.numel() for p in abstractive.layers.parameters()) == 6 * 7_877_888
     assert abstractive.embedding.weight.numel() == 23_440_896  # its own copy, which is also the output map
 
 
-def test_eq6_probability_of_a_sentence():
-    """By hand, where the sentence layers change nothing: sigmoid(w (state at the sentence's [CLS] + position) + b)."""
+def test_eq6_d24_probability_of_a_sentence():
+    """By hand: sigmoid(w h + b) for each sentence. D24: the stage that trains it is not here."""
+    score, states = torch.nn.Linear(16, 1), torch.randn(2, 3, 16)
+    weight, bias = numbers(score.weight)[0], score.bias.item()
+    found = probability_to_extract(states, score)
+    for b, n in np.ndindex(2, 3):
+        assert found[b, n].item() == pytest.approx(
+            1 / (1 + math.exp(-(numbers(states[b, n]) @ weight + bias))), abs=1e-6
+        )
 
-    class Through(torch.nn.Module):
-        def forward(self, states, src_key_padding_mask):
-            return states
 
-    model = BertSumExt(small_encoder(), heads=4, inner=24).eval()
-    batch = collate([make_item(4, 2, 1, sentences=3), make_item(5, 2, 2, sentences=1)])
-    alone = model(collate([make_item(5, 2, 2)]))
-    torch.testing.assert_close(model(batch)[1:, :1], alone)  # padded sentences have no influence
-    model.layers = Through()
-    states = model.encode(batch)[0, [0, 6, 12]] + sinusoids(torch.zeros(1, 3, 16))
-    weight, bias = numbers(model.score.weight)[0], model.score.bias.item()
-    expected = 1 / (1 + np.exp(-(numbers(states) @ weight + bias)))
-    np.testing.assert_allclose(numbers(model(batch)[0]), expected, atol=1e-6)
-    assert not model(batch)[1, 1:].any() and 0 < model(batch)[1, 0] < 1
+def test_the_last_position_is_repeated_for_longer_sources():
+    """Released PreSumm; a longer table stays as it is, and all other weights are kept."""
+    bert = small_encoder(positions=12)
+    longer, table = with_positions(bert, 20), "embeddings.position_embeddings.weight"
+    one, other = bert.state_dict(), longer.state_dict()
+    assert torch.equal(other[table][:12], one[table]) and torch.equal(other[table][12:], one[table][-1:].expand(8, -1))
+    assert all(torch.equal(other[name], one[name]) for name in one if name != table)
+    assert longer.config.max_position_embeddings == 20 and with_positions(bert, 10) is bert
 
 
 def test_segments_reach_bert(batch):
@@ -201,7 +200,8 @@ def test_beam_search_scores_are_those_of_teacher_forcing(batch, kind):
         items.append(Item(ids, [5, *tokens, 6], [], False))
     again = collate(items)
     log_p = logits_of(model, again).log_softmax(-1).gather(-1, again.target_out.unsqueeze(-1)).squeeze(-1)
-    torch.testing.assert_close(found.scores, (log_p * again.keep_target).sum(1), atol=1e-4, rtol=1e-5)
+    means = (log_p * again.keep_target).sum(1) / again.keep_target.sum(1)
+    torch.testing.assert_close(found.scores, means, atol=1e-4, rtol=1e-5)
     for row in range(3):
         alone = collate([items[row]])
         torch.testing.assert_close(beam_search(model, alone, beam=4, max_length=12, min_length=6).scores[0],
@@ -263,16 +263,3 @@ def test_d18_new_maps_keep_the_scale_of_their_input(width):
     wanted = [0.02, 0.02] if width == 768 else [0.125, 2048**-0.5]
     assert [part.weight.std().item() for part in layer] == pytest.approx(wanted, rel=0.02)
     assert not layer[0].bias.any() and not layer[1].bias.any()
-
-
-def test_an_encoder_without_all_its_weights_is_refused(tmp_path):
-    """transformers would draw the missing ones at random."""
-    encoder = small_encoder()
-    weights, bias = encoder.state_dict(), "encoder.layer.0.output.dense.bias"
-    encoder.save_pretrained(tmp_path / "pooler", state_dict={n: t for n, t in weights.items() if "pooler" not in n})
-    load_encoder(str(tmp_path / "pooler"), 30)
-    encoder.save_pretrained(tmp_path / "part", state_dict={n: t for n, t in weights.items() if n != bias})
-    encoder.save_pretrained(tmp_path / "nan", state_dict=weights | {bias: torch.full_like(weights[bias], torch.nan)})
-    for name in ("part", "nan"):
-        with pytest.raises(ValueError, match=f"{bias} is missing or not finite"):
-            load_encoder(str(tmp_path / name), 30)

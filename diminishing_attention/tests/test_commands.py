@@ -1,6 +1,5 @@
-"""The three commands from end to end: train, kill, resume; evaluate; predict; one bad input each."""
+"""Both commands from end to end: train, kill, resume; bad input; what wins among default, preset, --init and flag."""
 
-import csv
 import json
 from dataclasses import fields, replace
 
@@ -11,18 +10,15 @@ pytest.importorskip("shared")
 
 from safetensors.torch import load_file
 
-from shared.data import Example
+from shared.data import load
 from shared.run import parse, read_flags
 
-from .. import evaluate, predict
+from .. import predict
 from .. import train as training
 from ..config import PRESETS, TrainConfig, learning_rate
-from ..decode import decode
 from ..loading import load_run
 from ..train import train
 from .conftest import BERT, SMALL
-
-TEXTS = ["Mara Kelman opened a bridge . It rained .", "One .", "A storm hit the town hall today . " * 4]
 
 
 def log(run_dir) -> list[dict]:
@@ -39,10 +35,10 @@ def test_a_killed_training_resumes_to_the_same_bits(trained, tmp_path, monkeypat
     """Dropout, Adam and the order of the data; before the first checkpoint, too."""
     config = {"pointer": SMALL, "bertsum": replace(BERT, accumulate=2)}.get(name)
     config = config or replace(SMALL, init=str(trained(SMALL)), coverage=True)
-    whole = trained(config)
+    whole, first = trained(config), SMALL.steps if config.init else 0  # the rates go on
 
     def kill(step, *arguments):
-        if step == fatal:
+        if step == first + fatal + 1:
             raise Killed
         return learning_rate(step, *arguments)
 
@@ -67,56 +63,30 @@ def test_a_run_can_be_lengthened_and_read_in_progress(trained, tmp_path, capsys)
 
 
 def test_the_end_of_a_training_says_whether_sources_are_read(trained, tmp_path, capsys, monkeypatch):
-    """The loss with the documents exchanged; a line where it is no higher, and where the pointer does not copy."""
+    """By the loss with the documents exchanged; a line where the pointer does not copy; what to do next."""
     monkeypatch.setattr(training, "copying_share", lambda *arguments: 0.004)
     train(replace(SMALL, steps=1), tmp_path / "a")
     monkeypatch.undo()
     first, *rest = capsys.readouterr().out.splitlines()
-    loss = log(tmp_path / "a")[-1]["validation_loss"]
-    assert f"validation loss {loss:.3f}; " in first and first.endswith("with the documents exchanged")
-    assert "hardly reads its sources" in rest[0] and "hardly copies (0.4 % of the probability)" in rest[1]
+    count = sum(parameter.numel() for parameter in load_run(tmp_path / "a").model.parameters())
+    assert f"{count:,} parameters, validation loss {log(tmp_path / 'a')[-1]['validation_loss']:.3f}" in first
+    assert "the model reads little of its source" in rest[0] and "hardly copies (0.4 % of the probability)" in rest[1]
+    assert "--diminishing dim" in rest[2] and f"predict {tmp_path / 'a'} --data" in rest[3]
     run, share = load_run(trained(SMALL)), training.copying_share
-    items = run.encode(training.load(SMALL.data, "validation"))
+    items = run.encode(load(SMALL.data, "validation"))
     assert 0.1 < share(run, items) < 0.9
     run.model.decoder.switch.bias.data += 30
     assert share(run, items) < 1e-4
 
 
-def test_d17_evaluate_writes_rows_and_numbers(trained, tmp_path):
-    """Rows of each run and decoding, the lead and the reference; a second name of the run has the difference 0."""
-    (tmp_path / "dim-0").symlink_to(run := trained(SMALL))
-    (tmp_path / "same").symlink_to(run)
-    out = ["--csv", str(tmp_path / "t.csv"), "--predictions", str(tmp_path / "p"), "--limit", "4", "--ablation"]
-    evaluate.main([str(tmp_path / "dim-0"), str(tmp_path / "same"), *out])
-    ways = ("only", "norm", "norm.blocking")
-    rows = {way: [json.loads(line) for line in (tmp_path / f"p/dim-0.{way}.jsonl").open()] for way in ways}
-    assert all(len(of) == 4 and of[0]["system"] == f"dim.{way}" and of[0]["references"] for way, of in rows.items())
-    table = {(row["system"], row["minus"], row["metric"]): row for row in csv.DictReader(open(tmp_path / "t.csv"))}
-    for way in ways:
-        mean = sum(row["repetition2"] for row in rows[way]) / 4
-        assert float(table[f"dim.{way}", "", "repetition2"]["value"]) == pytest.approx(mean, rel=1e-4)
-    assert float(table["same.only", "dim.only", "rouge1"]["value"]) == 0
-    assert {system for system, *_ in table} >= {"lead-3", "reference"}
-    # D17: the decoder of See et al.; Section 4.2's length normalisation; and its blocking of trigrams.
-    settings = [(way["length_penalty"], way["average"], way["trigram_blocking"]) for way in evaluate.ABLATION.values()]
-    assert settings == [(0.0, True, False), (1.5, False, False), (1.5, False, True)]
-
-
-def test_predict_writes_lines_in_order(trained, tmp_path, capsys):
-    """As if each document were alone; cut documents are counted; flags of decoding are heard."""
-    folder, path = trained(replace(SMALL, max_source=12, min_length=4)), tmp_path / "in.txt"
-    path.write_text("\n".join(TEXTS))
-    capsys.readouterr()  # of the training
-    predict.main([str(folder), str(path), "--batch-size", "2"])
-    printed, run = capsys.readouterr(), load_run(folder)
-    examples = [Example(str(n), [text.strip()], ["-"], [["-"]]) for n, text in enumerate(TEXTS)]
-    alone = [dict(decode(run, [example], 1))[0] for example in examples]
-    assert printed.out.splitlines() == [output.text for output in alone] and len({output.text for output in alone}) > 1
-    assert "1 documents were cut to --max-source 12 tokens" in printed.err
-    predict.main([str(folder), str(path), "--out", str(tmp_path / "o.jsonl"), "--max-length", "4"])
-    rows = [json.loads(line) for line in (tmp_path / "o.jsonl").open()]
-    assert [row["was_cut"] for row in rows] == [False, False, True]
-    assert all(len(row["prediction"].split()) == 3 for row in rows)
+def test_one_validation_document_gives_no_verdict(tmp_path, capsys):
+    """Nothing can be exchanged; an unknown word of the own document is unknown where the next one is read."""
+    rows = [{"source": f"the storm hit {town} .", "target": f"storm hits {town}"} for town in ("Norwick", "Tolbury")]
+    lines = [json.dumps(row) for row in rows]
+    (tmp_path / "train.jsonl").write_text("\n".join(lines))
+    (tmp_path / "validation.jsonl").write_text(lines[0])
+    train(replace(SMALL, data=str(tmp_path), steps=1), tmp_path / "run")
+    assert "its source" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -127,9 +97,8 @@ def test_predict_writes_lines_in_order(trained, tmp_path, capsys):
         (training, ["--out", "{tmp}/new", "--init", "{run}", "--hidden", "9"], "--hidden: {run} has 8, leave it out"),
         (training, ["--out", "{tmp}/new", "--preset", "paper-dydim"], "a run of --preset paper is not a run folder"),
         (training, ["--out", "{tmp}/new", "--data", "{tmp}/bad.jsonl"], "bad.jsonl:1"),
-        (evaluate, ["{run}", "--data", "{tmp}/none"], "no file or folder"),
-        (evaluate, ["{run}", "--csv", "{run}/config.json"], "config.json exists"),
-        (evaluate, ["{run}", "--average", "True", "--length-penalty", "1.5"], "exclude each other"),
+        (predict, ["{run}", "--data", "{tmp}/none"], "no file or folder"),
+        (predict, ["{tmp}", "{tmp}/in.txt"], "is not a run folder"),
         (predict, ["{run}", "{tmp}/bad.jsonl"], "bad.jsonl:1"),
         (predict, ["{run}", "{tmp}/in.txt", "--out", "{tmp}/in.txt"], "in.txt exists"),
     ],
@@ -137,7 +106,7 @@ def test_predict_writes_lines_in_order(trained, tmp_path, capsys):
 def test_bad_input_is_one_line_and_loses_nothing(trained, tmp_path, capsys, command, flags, message):
     run = trained(SMALL)
     (tmp_path / "bad.jsonl").write_text('{"sorce": "x"}\n')
-    (tmp_path / "in.txt").write_text("\n".join(TEXTS))
+    (tmp_path / "in.txt").write_text("It rained .")
     before = {path: path.read_bytes() for path in [*run.iterdir(), *tmp_path.iterdir()] if path.is_file()}
     with pytest.raises(SystemExit) as stop:
         command.main([flag.format(tmp=tmp_path, run=run) for flag in flags])
@@ -146,12 +115,30 @@ def test_bad_input_is_one_line_and_loses_nothing(trained, tmp_path, capsys, comm
     assert {path: path.read_bytes() for path in before} == before and not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize("options", [TrainConfig, evaluate.Options, predict.Options])
+def test_what_wins_among_default_preset_init_flag_and_resume(trained, tmp_path):
+    """A flag over a preset, a preset over the run of --init, that run over the defaults; --resume keeps what was."""
+    base = trained(SMALL)
+
+    def of(*flags):
+        config, _, _ = parse(["--out", str(tmp_path / "new"), *flags], TrainConfig, PRESETS, "")
+        return config.hidden, config.steps, config.beam, config.diminishing
+
+    init, preset = ["--init", str(base)], ["--preset", "paper-dim"]
+    assert of() == (64, 1200, 4, "none") and of("--preset", "paper") == (256, 230_000, 4, "none")
+    assert of(*init) == (8, 4, 2, "none") and of(*init, *preset) == (8, 10_000, 6, "dim")
+    assert of(*init, *preset, "--steps", "7", "--diminishing", "dydim", "--beam", "3") == (8, 7, 3, "dydim")
+    with pytest.raises(ValueError, match="--resume keeps the values of .*leave out beam"):
+        parse(["--out", str(base), "--resume", "--beam", "3"], TrainConfig, PRESETS, "")
+    with pytest.raises(ValueError, match="leave out seed"):
+        parse(["--out", str(base), "--resume", "--seed", "3"], TrainConfig, PRESETS, "")
+
+
+@pytest.mark.parametrize("options", [TrainConfig, predict.Options])
 def test_help_says_what_each_flag_does(capsys, options):
     with pytest.raises(SystemExit):
         parse(["--help"], options, PRESETS, "") if options is TrainConfig else read_flags(options, ["--help"])
     text = " ".join(capsys.readouterr().out.replace("│", " ").split())
     for field in fields(options):
         name = field.name.replace("_", "-")
-        said = text.rpartition(f" {name.upper()} " if name in ("runs", "run", "files") else f" --{name} ")[2]
+        said = text.rpartition(f" {name.upper()} " if name in ("run", "files") else f" --{name} ")[2]
         assert len(said.partition("(default:")[0].split()) > 2 and "." in said, name

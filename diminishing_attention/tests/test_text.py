@@ -2,7 +2,21 @@
 
 import pytest
 
-from ..text import BOS, EOS, PAD, SPECIAL, UNK, Item, Items, Vocabulary, collate, decode, load, save, words
+from ..text import (
+    BOS,
+    EOS,
+    PAD,
+    SPECIAL,
+    UNK,
+    LengthBatches,
+    Vocabulary,
+    collate,
+    decode,
+    load,
+    save,
+    split_words,
+    words,
+)
 from .conftest import encode
 
 
@@ -13,6 +27,11 @@ from .conftest import encode
         ("the dog 's bone , they 're", "the dog 's bone , they 're"),
         ("Über naïve. End.Next", "über naïve . end . next"),
         ("a </s> <unk>", "a < / s > < unk >"),  # text cannot smuggle in special tokens
+        # Combining marks are part of a word: Hindi, Tamil, Thai, Hebrew, accents that stand alone, a Turkish capital.
+        ("हिन्दी, தமிழ்", "हिन्दी , தமிழ்"),
+        ("กรุงเทพ שָׁלוֹם", "กรุงเทพ שָׁלוֹם"),
+        ("Cafe\u0301!", "cafe\u0301 !"),
+        ("İstanbul'da", "i\u0307stanbul'da"),
     ],
 )
 def test_words_by_hand(text, want):
@@ -30,8 +49,8 @@ def test_unknown_words_have_numbers_by_first_appearance_in_the_source(vocabulary
     V, cat = len(vocabulary), vocabulary.number["cat"]
     [item] = encode([("zorn cat quux zorn flim quux", "quux cat wug zorn")], vocabulary, 9, 9)
     assert item.unknown == ["zorn", "quux", "flim"]
-    assert item.source == [V, cat, V + 1, V, V + 2, V + 1]
-    assert item.target == [BOS, V + 1, cat, UNK, V, EOS]
+    assert item.source.tolist() == [V, cat, V + 1, V, V + 2, V + 1]
+    assert item.target.tolist() == [BOS, V + 1, cat, UNK, V, EOS]
     assert decode(vocabulary, item, [BOS, *item.source, UNK, EOS, PAD]) == "zorn cat quux zorn flim quux <unk>"
 
 
@@ -40,23 +59,35 @@ def test_items_are_cut_as_in_the_released_code(vocabulary):
     pair = ("the cat sat zorn", "zorn cat sat")
     whole = encode([pair], vocabulary, 4, 4)[0]
     V, cat, sat = len(vocabulary), *(vocabulary.number[word] for word in ("cat", "sat"))
-    assert whole.target == [BOS, V, cat, sat, EOS] and not whole.was_cut
+    assert whole.target.tolist() == [BOS, V, cat, sat, EOS] and not whole.was_cut
     cut = encode([pair], vocabulary, 3, 2)[0]
     # zorn is beyond the cut, so nothing can be copied and it is unknown in the target.
-    assert cut.was_cut and cut.unknown == [] and cut.target == [BOS, UNK, cat]
+    assert cut.was_cut and cut.unknown == [] and cut.target.tolist() == [BOS, UNK, cat]
 
 
-def test_items_come_out_of_their_flat_arrays_as_they_went_in():
-    """Also empty lists, and letters of more than one byte; a token takes four bytes."""
-    rows = [
-        Item([7, 300, 70_000], [2, 3], ["über", "naïve"], True),
-        Item([], [2], [], False),
-        Item([5], [], ["a"], False),
-    ]
-    items = Items(rows)
-    assert list(items) == rows and len(items) == 3 and items.source.numbers.itemsize == 4
-    with pytest.raises(IndexError):
-        items[3]
+def test_words_for_counting_have_no_signs():
+    assert split_words("Don't! snake_case 3.5% हिन्दी") == ["don", "t", "snake", "case", "3", "5", "हिन्दी"]
+
+
+def test_batches_hold_every_item_once_an_epoch_and_are_of_like_length(vocabulary):
+    """At most so many documents and, as PreSumm, padded target tokens; one document always fits."""
+    pairs = [("a cat " * (i % 7 + 1), "dog " * (1 + 13 * (i % 5 == 0) + i % 3)) for i in range(41)]
+    items = encode(pairs, vocabulary, 99, 99)
+    lengths, batches = [len(item.target) for item in items], LengthBatches(items, 8, 0, 0)
+    assert sorted(map(len, batches.epoch(1))) == [1, 8, 8, 8, 8, 8]
+    spans = [{len(items[i].source) for i in batch} for batch in batches.epoch(1)]
+    assert sum(max(span) - min(span) for span in spans) <= 3 * 2 * 6  # of sources from 2 to 14 words
+    stream = iter(batches)
+    assert [next(stream) for _ in range(7)] == [*batches.epoch(0), batches.epoch(1)[0]]
+    assert LengthBatches(items, 8, 0, 1).epoch(0) != batches.epoch(0) != batches.epoch(1)
+    for budget in (1, 3 * max(lengths)):
+        epoch = LengthBatches(items, 5, budget, 0).epoch(0)
+        padded = [len(batch) * max(lengths[i] for i in batch) for batch in epoch if len(batch) > 1]
+        assert max(padded, default=0) <= budget and max(map(len, epoch)) <= 5
+        assert sorted(sum(epoch, [])) == list(range(41))
+    # A long target bounds its own batch alone, the first one here: the short ones fill theirs.
+    one_long = encode([("", "dog " * 18), *[("a", "dog")] * 12], vocabulary, 99, 99)  # targets of 20 and 3 tokens
+    assert sorted(len(batch) for batch in LengthBatches(one_long, 99, 21, 0).epoch(0)) == [1, 5, 7]
 
 
 def test_a_batch_is_its_items_padded(items):
@@ -64,11 +95,11 @@ def test_a_batch_is_its_items_padded(items):
     assert batch.extra == max(len(item.unknown) for item in items) == 4
     for row, item in enumerate(items):
         length, outputs = len(item.source), len(item.target) - 1
-        assert batch.source[row].tolist() == item.source + [PAD] * (13 - length)
+        assert batch.source[row].tolist() == item.source.tolist() + [PAD] * (13 - length)
         assert batch.keep[row].tolist() == [True] * length + [False] * (13 - length)
         steps = batch.target_out.size(1)
-        assert batch.target_in[row].tolist() == item.target[:-1] + [PAD] * (steps - outputs)
-        assert batch.target_out[row].tolist() == item.target[1:] + [PAD] * (steps - outputs)
+        assert batch.target_in[row].tolist() == item.target[:-1].tolist() + [PAD] * (steps - outputs)
+        assert batch.target_out[row].tolist() == item.target[1:].tolist() + [PAD] * (steps - outputs)
         assert batch.keep_target[row].sum() == outputs
     empty = collate(encode([("", "")], Vocabulary([*SPECIAL]), 5, 5))
     assert empty.source.tolist() == [[PAD]] and not empty.keep.any() and empty.extra == 0

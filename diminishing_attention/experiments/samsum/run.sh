@@ -6,6 +6,15 @@
 set -euo pipefail
 SAMSUM="$1" OUT=diminishing_attention/experiments/samsum R=runs/samsum
 run() { python -m "diminishing_attention.$1" "${@:2}"; }
+# Outputs of RUNS under one setting, a file a run: decode FOLDER DATA FLAGS
+decode() {
+  for r in "${RUNS[@]}"; do
+    local command=(predict) file="$1/${r##*/}.jsonl"
+    [[ $r == *dim-plain* ]] && command=(experiments.controls plain_copy predict)
+    [ -e "$file" ] || run "${command[@]}" "$r" --data "$2" --out "$file" --overwrite "${@:3}"
+  done
+}
+baselines() { [ -e "$1/reference.jsonl" ] || run experiments.baselines --data "$2" --out "$1" --overwrite; }
 # The last 800 dialogues of the training set decide when to stop; the published validation split (818) is for choices, the
 # published test split (819) is held out.
 mkdir -p $R/data $R/held-out
@@ -24,27 +33,27 @@ for s in 0 1 2; do
   run train --out $R/dim-$s "${C[@]}" --diminishing dim
   run train --out $R/dydim-$s "${C[@]}" --diminishing dydim
 done
-RUNS=($R/more-? $R/cov-? $R/dim-? $R/dydim-? --max-length 60)
-SECTION_4_2=(--beam 6 --length-penalty 1.5 --average False --trigram-blocking True)
-run evaluate "${RUNS[@]}" --predictions $R/plain
-run evaluate "${RUNS[@]}" "${SECTION_4_2[@]}" --predictions $R/section_4_2
-run evaluate "${RUNS[@]}" --data $R/held-out --predictions $R/plain_test
-run evaluate "${RUNS[@]}" "${SECTION_4_2[@]}" --data $R/held-out --predictions $R/section_4_2_test
-table() { python -m shared.score $R/$1/*.jsonl --minus more cov --csv $OUT/$2.csv --overwrite; }
-table plain samsum_medium
-table section_4_2 samsum_medium_section_4_2
-table plain_test samsum_medium_test
-table section_4_2_test samsum_medium_section_4_2_test
+SECTION_4_2=(--beam 6 --length-penalty 1.5 --trigram-blocking True)
+RUNS=($R/{more,cov,dim,dydim}-{0,1,2})
+table() { # FOLDER DATA NAME FLAGS
+  decode $R/$1 $2 --max-length 60 "${@:4}" && baselines $R/$1 $2
+  python -m shared.score $R/$1/*.jsonl --minus more cov --csv $OUT/$3.csv --overwrite
+}
+table plain $R/data samsum_medium
+table section_4_2 $R/data samsum_medium_section_4_2 "${SECTION_4_2[@]}"
+table plain_test $R/held-out samsum_medium_test
+table section_4_2_test $R/held-out samsum_medium_section_4_2_test "${SECTION_4_2[@]}"
 # D23, and a minimum length, in tokens with the end: none, 62 % of the references' mean, and all of it. One seed.
-run train --out $R/dim-plain-0 --init $R/pg-0 --steps 150 --learning-rate 0.0005 --resume --diminishing dim --plain-copy True
-ONE=($R/more-0 $R/cov-0 $R/dim-0 $R/dim-plain-0 --max-length 60)
-differences() { python -m shared.score $R/$1/*-0.jsonl --minus more cov dim --csv $OUT/samsum_medium_$1.csv --overwrite; }
-for m in 0 15 24; do
-  run evaluate "${ONE[@]}" --min-length $m --predictions $R/min_$m && differences min_$m
-done
-for m in 0 24; do
-  run evaluate "${ONE[@]}" --min-length $m --data $R/held-out --predictions $R/min_${m}_test && differences min_${m}_test
-done
+run experiments.controls plain_copy train --out $R/dim-plain-0 --init $R/pg-0 --steps 150 --learning-rate 0.0005 --resume \
+  --diminishing dim
+RUNS=($R/{more,cov,dim,dim-plain}-0)
+minimum() { # FOLDER DATA LENGTH
+  decode $R/$1 $2 --max-length 60 --min-length $3
+  python -m shared.score $R/$1/*-0.jsonl --minus more cov dim --csv $OUT/samsum_medium_$1.csv --overwrite
+}
+for m in 0 15 24; do minimum min_$m $R/data $m; done
+for m in 0 24; do minimum min_${m}_test $R/held-out $m; done
+
 # Three dialogues joined to one, nearer to the paper's lengths: 275 words and summaries of 61; 43 tokens are 62 % of those, 70
 # all of them. One seed.
 J=runs/samsum-joined
@@ -60,13 +69,17 @@ for s in 0 1 2; do   # seeds of the order of the data
   run train --out $J/dim-$s "${C[@]}" --seed $s --diminishing dim
 done
 run train --out $J/cov-0 "${C[@]}" --coverage True
-run train --out $J/dim-plain-0 "${C[@]}" --diminishing dim --plain-copy True
-ONE=($J/{more,cov,dim,dim-plain}-0 --max-length 110)
-joined() { python -m shared.score $J/$1/reference.jsonl $J/$1/*-0.jsonl --minus more cov dim --csv $OUT/samsum_joined_$1.csv --overwrite; }
-for m in 0 43 70; do run evaluate "${ONE[@]}" --min-length $m --predictions $J/min_$m && joined min_$m; done
-run evaluate "${ONE[@]}" "${SECTION_4_2[@]}" --predictions $J/section_4_2 && joined section_4_2
-run evaluate "${ONE[@]}" --data $J/held-out --predictions $J/test && joined test   # once
-run evaluate $J/{more,dim}-[12] --max-length 110 --data $J/held-out --predictions $J/test_seeds
-python -m shared.score $J/test/{more,dim}-0.jsonl $J/test_seeds/*-[12].jsonl --minus more --csv $OUT/samsum_joined_seeds_test.csv --overwrite
+run experiments.controls plain_copy train --out $J/dim-plain-0 "${C[@]}" --diminishing dim
+RUNS=($J/{more,cov,dim,dim-plain}-0)
+joined() { # FOLDER DATA FLAGS
+  decode $J/$1 $2 --max-length 110 "${@:3}" && baselines $J/$1 $2
+  python -m shared.score $J/$1/reference.jsonl $J/$1/*-0.jsonl --minus more cov dim --csv $OUT/samsum_joined_$1.csv --overwrite
+}
+for m in 0 43 70; do joined min_$m $J/data --min-length $m; done
+joined section_4_2 $J/data "${SECTION_4_2[@]}"
+joined test $J/held-out   # once
+RUNS=($J/{more,dim}-{1,2})
+decode $J/test_seeds $J/held-out --max-length 110
+python -m shared.score $J/test/{more,dim}-0.jsonl $J/test_seeds/*.jsonl --minus more --csv $OUT/samsum_joined_seeds_test.csv --overwrite
 run experiments.figures $OUT/samsum_joined_test.csv --out $OUT --title "Three dialogues joined to one, held-out test set"
 run experiments.figures --claims diminishing_attention/experiments --out diminishing_attention/experiments   # claims.png

@@ -4,6 +4,7 @@
 set -euo pipefail
 OUT=diminishing_attention/experiments/toy R=runs/toy
 run() { python -m "diminishing_attention.$1" "${@:2}"; }
+DATA=toy:repetition=0.8,min_facts=3,max_facts=4,signal=0.5   # as in the preset
 for s in 0 1 2; do
   run train --out $R/pg-$s --preset repetition --seed $s --resume
   C=(--init $R/pg-$s --steps 150 --resume)
@@ -11,11 +12,19 @@ for s in 0 1 2; do
   run train --out $R/cov-$s "${C[@]}" --coverage True
   for d in dim dydim; do
     run train --out $R/$d-$s "${C[@]}" --diminishing $d
-    run train --out $R/${d}_renormalised-$s "${C[@]}" --diminishing $d --renormalise True
+    run experiments.controls renormalised train --out $R/${d}_renormalised-$s "${C[@]}" --diminishing $d
   done
   run train --out $R/dim_sqrt-$s "${C[@]}" --diminishing dim --f sqrt
   run train --out $R/dydim_swapped-$s "${C[@]}" --diminishing dydim --f1 log --f2 sqrt
 done
-run evaluate $R/more-? $R/pg-? $R/cov-? $R/dim-? $R/dydim-? --limit 300 --csv $OUT/toy.csv --overwrite
-run evaluate $R/more-? $R/dim-? $R/dim_*-? $R/dydim-? $R/dydim_*-? --limit 300 --csv $OUT/toy_functions.csv --overwrite
+for r in $R/{more,pg,cov,dim,dydim,dim_sqrt,dim_renormalised,dydim_swapped,dydim_renormalised}-{0,1,2}; do
+  command=(predict)
+  [[ $r == *renormalised* ]] && command=(experiments.controls renormalised predict)
+  [ -e $R/out/${r##*/}.jsonl ] || run "${command[@]}" $r --data $DATA --limit 300 --out $R/out/${r##*/}.jsonl --overwrite
+done
+run experiments.baselines --data $DATA,count=300 --out $R/out --overwrite
+O=$R/out
+python -m shared.score $O/{lead-3,reference}.jsonl $O/{more,pg,cov,dim,dydim}-?.jsonl --minus more --csv $OUT/toy.csv --overwrite
+python -m shared.score $O/{lead-3,reference}.jsonl $O/{more,dim,dim_sqrt,dim_renormalised,dydim,dydim_swapped,dydim_renormalised}-?.jsonl \
+  --minus more --csv $OUT/toy_functions.csv --overwrite
 run experiments.figures --out $OUT --overwrite   # figure_1
