@@ -11,7 +11,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from logging import getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -65,7 +64,6 @@ def start(config: TrainConfig, out: Path, resume: bool) -> Setup:
     from accelerate.utils import set_seed  # here, for --help answers without it
 
     check(config)
-    getLogger("accelerate").setLevel("ERROR")  # it says at each checkpoint that a tied tensor is stored once
     begun, accelerator = check_folder(out, resume), new_accelerator(config)
     splits = {"training": load(config.data, "train"), "validation": load(config.data, "validation", VALIDATION)}
     data = {name: in_sentences(examples) for name, examples in splits.items()}

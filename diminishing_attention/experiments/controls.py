@@ -44,6 +44,10 @@ def decoder_of(control: str) -> type[model.Decoder]:
         def __init__(self, *arguments):
             super().__init__(*arguments)
             self.register_buffer(control, torch.zeros(()))
+            # A run without the control may be its --init.
+            self.register_load_state_dict_pre_hook(
+                lambda _, state, prefix, *__: state.setdefault(prefix + control, torch.zeros(()))
+            )
 
         def weigh(self, attention: Tensor, gain: Tensor) -> tuple[Tensor, Tensor]:
             return CONTROLS[control](attention, gain)

@@ -12,10 +12,10 @@ from shared import score
 from shared.data import Example, in_sentences, load
 
 from .. import predict as command
-from ..loading import load_run
+from ..loading import Run, load_run
 from ..predict import main, measure, novel_share, predict, repetition_ratio
 from ..text import EOS
-from .conftest import SMALL
+from .conftest import PAIRS, SMALL
 
 TEXTS = ["Mara Kelman opened a bridge . It rained .", "", "A storm hit the town hall today . " * 4, "One ."]
 
@@ -64,10 +64,14 @@ def test_outputs_come_in_order_as_if_each_document_were_alone(trained, monkeypat
     ("flag", "value"),
     [("beam", 1), ("length_penalty", 8.0), ("trigram_blocking", True), ("min_length", 9), ("max_length", 4)],
 )
-def test_every_flag_of_decoding_changes_an_output(trained, flag, value):
-    run, examples = load_run(trained(SMALL)), load(SMALL.data, "test")
-    run.model.decoder.output.bias.data[EOS] += 4  # outputs that end
-    plain, other = ([row["prediction"] for row in predict(run, examples, **given)] for given in ({}, {flag: value}))
+def test_every_flag_of_decoding_changes_an_output(make_pointer, vocabulary, flag, value):
+    runs = [Run(SMALL, make_pointer("dim", seed), vocabulary) for seed in range(6)]
+    for run in runs:
+        run.model.decoder.output.bias.data[EOS] += 3  # outputs that end
+    examples = [Example(str(n), [document], [summary], [[summary]]) for n, (document, summary) in enumerate(PAIRS)]
+    plain, other = (
+        [row["prediction"] for run in runs for row in predict(run, examples, **given)] for given in ({}, {flag: value})
+    )
     assert plain != other
 
 

@@ -1,7 +1,8 @@
-"""MoverScore against its definition."""
+"""MoverScore and BERTScore against slow restatements."""
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from transformers import AutoTokenizer, BertConfig, BertModel
@@ -9,14 +10,17 @@ from transformers import AutoTokenizer, BertConfig, BertModel
 pytest.importorskip("shared")
 
 from ...bertsum.bert_text import make_tokenizer
-from ...experiments.measures import encode, moverscore, ngram_states
+from ...experiments.measures import Text, bertscore, moverscore
+
+PREDICTIONS = ["the cat sat on the mat .", "a dog ran", "far away a cats ran", ""]
+REFERENCES = ["a cat sat on a mat !", "a dog ran", "the dog sat .", "a dog"]
 
 
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory) -> str:
     """A small random BERT in a folder."""
     folder = tmp_path_factory.mktemp("encoder")
-    tokenizer = make_tokenizer(["the cat sat on a mat", "a dog ran far away"], 60, 32)
+    tokenizer = make_tokenizer(["the cat sat on a mat . !", "a dog ran far away"], 70, 32)
     tokenizer.save_pretrained(folder)
     torch.manual_seed(0)
     sizes = dict(hidden_size=16, num_hidden_layers=6, num_attention_heads=2, intermediate_size=16)
@@ -25,36 +29,78 @@ def encoder(tmp_path_factory) -> str:
     return str(folder)
 
 
-def test_d13_states_are_the_mean_of_the_last_five_layers(encoder):
-    """Of seven: the embeddings and the first layer are left out."""
-    tokenizer, model = AutoTokenizer.from_pretrained(encoder), BertModel.from_pretrained(encoder).eval()
+def layers_of(text: str, folder: str) -> tuple[list[str], list[np.ndarray]]:
+    """Names of the tokens, and the states of all seven layers."""
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), BertModel.from_pretrained(folder).eval()
+    ids = tokenizer(text, return_tensors="pt")
     with torch.no_grad():
-        layers = model(**tokenizer("the cat sat", return_tensors="pt"), output_hidden_states=True).hidden_states
-    assert len(layers) == 7
-    mean = (layers[2] + layers[3] + layers[4] + layers[5] + layers[6])[0, 1:-1] / 5
-    expected = torch.nn.functional.normalize(mean, dim=-1)
-    torch.testing.assert_close(encode(["the cat sat"], encoder)[0][1].float(), expected)
+        layers = model(**ids, output_hidden_states=True).hidden_states
+    return tokenizer.convert_ids_to_tokens(ids["input_ids"][0].tolist()), [x[0].double().numpy() for x in layers]
+
+
+def slow_side(text: str, corpus: list[str], folder: str, n: int) -> tuple[list[float], list[np.ndarray]]:
+    """Masses and points of a text's n-grams, as moverscore.py of the authors has them."""
+    names, layers = layers_of(text, folder)
+    known = [set(layers_of(other, folder)[0]) for other in corpus]
+    points, idf = [], []
+    for place, name in enumerate(names):
+        if name in ".!" or "##" in name:
+            continue
+        unit = [layer[place] / math.sqrt(sum(layer[place] ** 2)) for layer in layers[2:]]  # the last five
+        points.append(np.concatenate([np.min(unit, 0), np.mean(unit, 0), np.max(unit, 0)]))
+        idf.append(math.log((len(corpus) + 1) / (sum(name in row for row in known) + 1)))
+    masses, grams, n = [], [], min(n, len(points))
+    for first in range(len(points) - n + 1):
+        weights = np.array(idf[first : first + n])
+        gram = sum(w * p for w, p in zip(weights / (weights.sum() + 1e-5), points[first : first + n], strict=True))
+        masses.append(weights.sum())
+        grams.append(gram / (math.sqrt(sum(gram**2)) + 1e-6))
+    return [mass / (sum(masses) or 1) for mass in masses], grams
 
 
 @pytest.mark.parametrize("n", [1, 2])
-def test_d13_moverscore_is_one_minus_the_cheapest_transport(encoder, n):
-    """Against a linear programme for the transport, and 100 for equal texts."""
+def test_d13_moverscore_is_the_authors(encoder, n):
+    """D13: 1 - the cheapest transport of squared distances, by a linear programme; 100 for equal texts of equal idf."""
     pytest.importorskip("ot")
     optimize = pytest.importorskip("scipy.optimize")
-    predictions, references = ["the cat sat on the mat", "a dog ran"], ["a cat sat", "a dog ran"]
-    first, second = moverscore(predictions, references, encoder, n)
-    assert second == pytest.approx(100) and first < 99
-    known = [tokens for tokens, _ in encode(references, encoder)]
-    sides = []
-    for text in (predictions[0], references[0]):
-        ((tokens, states),) = encode([text], encoder)
-        idf = [math.log(3 / (1 + sum(token in row for row in known))) + 1e-3 for token in tokens]
-        sides.append(ngram_states(states, idf, n))
-    (mass, states), (other_mass, others) = sides
-    cost = [[float((one - other).norm()) for other in others] for one in states]
-    rows, columns = len(cost), len(cost[0])
-    flat = [value for row in cost for value in row]
-    leaving = [[float(i == k // columns) for k in range(rows * columns)] for i in range(rows)]
-    arriving = [[float(j == k % columns) for k in range(rows * columns)] for j in range(columns)]
-    found = optimize.linprog(flat, A_eq=leaving + arriving, b_eq=[*mass.tolist(), *other_mass.tolist()])
-    assert first == pytest.approx(100 * (1 - found.fun), abs=1e-4)
+    found = moverscore(PREDICTIONS, REFERENCES, encoder, n)
+    for text, reference, value in zip(PREDICTIONS, REFERENCES, found, strict=True):
+        (mass, points), (other_mass, others) = (
+            slow_side(one, corpus, encoder, n) for one, corpus in ((text, PREDICTIONS), (reference, REFERENCES))
+        )
+        cost = [[sum((p - q) ** 2) for q in others] for p in points]
+        if not any(mass):  # of an empty output all is missing, at the largest distance
+            assert value == pytest.approx(100 * (1 - np.max(cost)), abs=1e-3)
+            continue
+        rows, columns = len(cost), len(cost[0])
+        leaving = [[float(i == k // columns) for k in range(rows * columns)] for i in range(rows)]
+        arriving = [[float(j == k % columns) for k in range(rows * columns)] for j in range(columns)]
+        cheapest = optimize.linprog(np.ravel(cost), A_eq=leaving + arriving, b_eq=[*mass, *other_mass])
+        assert value == pytest.approx(100 * (1 - cheapest.fun), abs=1e-3)
+    assert moverscore(REFERENCES, REFERENCES, encoder, n) == pytest.approx([100] * 4, abs=1e-6)
+
+
+def test_d13_marks_and_later_pieces_do_not_count():
+    """[CLS] and [SEP] stay; what does not count is in the counts of the idf."""
+    names = ["[CLS]", "storm", "##s", "hit", ".", "[SEP]"]
+    text = Text([2, 9, 10, 11, 12, 3], names, torch.eye(6, dtype=torch.double))
+    assert text.ids == [2, 9, 11, 3] and text.every == {2, 3, 9, 10, 11, 12}
+    masses, points = text.ngrams({2: 0.0, 3: 0.0, 9: 1.0, 11: 3.0}, unseen=9.0, n=1)
+    assert masses.tolist() == [0, 0.25, 0.75, 0]
+    # Of cosine 0.6, two unit vectors are 0.8 apart by the squared distance.
+    pair = torch.tensor([[1.0, 0.0], [0.6, 0.8]])
+    assert (pair[0] - pair[1]).square().sum().item() == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize("layer", [0, 2])
+def test_bertscore_is_f1_of_a_layer(encoder, layer):
+    """Greedy cosines in both directions; [CLS] and [SEP] can be matched, but do not count. 0 is the last layer, 6."""
+    pytest.importorskip("bert_score")
+    found = bertscore(PREDICTIONS[:3], REFERENCES[:3], encoder, layer)
+    for text, reference, value in zip(PREDICTIONS, REFERENCES, found, strict=False):
+        one, other = (layers_of(side, encoder)[1][layer or 6] for side in (text, reference))
+        one, other = (side / np.linalg.norm(side, axis=-1, keepdims=True) for side in (one, other))
+        cosines = one @ other.T
+        precision, recall = cosines.max(1)[1:-1].mean(), cosines.max(0)[1:-1].mean()
+        assert abs(precision - recall) > 1e-4 or text == reference
+        assert value == pytest.approx(100 * 2 * precision * recall / (precision + recall), abs=1e-3)
