@@ -92,6 +92,7 @@ def predict(run: Run, examples: Sequence[Example], batch_size: int = 16, lead: i
         lead: first sentences of a document, whose overlap with the output is measured.
         search: beam, length_penalty, ...: DECODING; the run's own values by default.
     """
+    # D17: Table 4's rows are three settings of these, each a call of its own.
     options = {name: getattr(run.config, name) for name in DECODING} | search
     options["never"] = run.text.never(run.tokenizer)  # D21: <unk> is never written
     for start in range(0, len(examples), WINDOW * batch_size):

@@ -265,7 +265,7 @@ class BertSumExtAbs(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         """Cross-entropy of each target token of the batch, (tokens,)."""
         logits = self.decode(self.encode(batch), batch.keep, batch.target_in)[batch.keep_target].float()
-        smoothing = self.label_smoothing if self.training else 0.0
+        smoothing = self.label_smoothing if self.training else 0.0  # D20: torch's
         return F.cross_entropy(logits, batch.target_out[batch.keep_target], reduction="none", label_smoothing=smoothing)
 
     def start(self, batch: Batch) -> tuple[Source, Past]:

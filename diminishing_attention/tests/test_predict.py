@@ -117,7 +117,7 @@ def test_lines_in_are_lines_out(trained, tmp_path, capsys):
     assert [len(row["prediction"].split()) for row in rows] == [3, 0, 3, 3]
 
 
-def test_d17_table_4_is_three_outputs_side_by_side(trained, tmp_path):
+def test_settings_are_outputs_side_by_side(trained, tmp_path):
     """Rows of each setting, named by --system; score.py's values are the rows' means, a system minus itself is 0."""
     ways = {"only": [], "norm": ["--length-penalty", "1.5"], "same": []}
     for way, flags in ways.items():
