@@ -65,7 +65,7 @@ def load(folder: Path):
     from transformers import AutoTokenizer
 
     try:
-        return AutoTokenizer.from_pretrained(folder / "tokenizer", local_files_only=True)
+        return AutoTokenizer.from_pretrained(folder / "tokenizer", local_files_only=True, trust_remote_code=False)
     except Exception as error:  # transformers and tokenizers raise a dozen unrelated types
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(f"{folder / 'tokenizer'} is no tokenizer ({reason}): train again") from None
