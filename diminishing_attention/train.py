@@ -8,13 +8,14 @@ python -m diminishing_attention.train --out runs/bertsum --preset bertsum-abs
 
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
+from safetensors.torch import save_model
 from torch import nn
 from torch.utils.data import DataLoader
 from tqdm import tqdm
@@ -113,7 +114,8 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
             if step % config.save_every == 0 or step == config.steps:
                 row["validation_loss"] = validation_loss(run, validation)
                 folder.save_checkpoint(row)
-        write_weights(run.model, folder)  # D26: the last ones
+        # D26: the last weights; a tensor that the network uses twice is stored once.
+        folder.write("model.safetensors", lambda path: save_model(run.model, path))
     if accelerator.is_main_process:
         report(run, examples, folder)
 
@@ -145,34 +147,13 @@ def clip(accelerator: "Accelerator", parts: Sequence[list[nn.Parameter]], larges
         nn.utils.clip_grad_norm_(part, largest)
 
 
-def write_weights(model: nn.Module, folder: RunFolder) -> None:
-    """Write model.safetensors; a tensor that the network uses twice is stored once."""
-    from safetensors.torch import save_model
-
-    folder.write("model.safetensors", lambda path: save_model(model, path))
-
-
-def batches_of(run: Run, items: Sequence[Item]) -> Iterator[NamedTuple]:
-    """Batches of like length, in eval mode and on the model's device."""
-    run.model.eval()
-    by_length, size = sorted(items, key=lambda item: len(item.source)), run.config.batch_size
-    return (run.collate(by_length[first : first + size]) for first in range(0, len(items), size))
-
-
 @torch.inference_mode()
 def validation_loss(run: Run, items: Sequence[Item]) -> float:
     """Mean loss of all documents or target tokens, in eval mode and without label smoothing."""
-    return torch.cat([run.model(batch) for batch in batches_of(run, items)]).mean().item()
-
-
-@torch.inference_mode()
-def copying_share(run: Run, items: Sequence[Item]) -> float:
-    """Mean probability, 0-1, that a pointer-generator gives to copying at a target token."""
-    shares = []
-    for batch in batches_of(run, items):
-        steps = run.model.run(batch)
-        shares.append(((1 - steps.p_gen) * steps.copying.sum(-1))[batch.keep_target])
-    return torch.cat(shares).mean().item()
+    run.model.eval()
+    by_length, size = sorted(items, key=lambda item: len(item.source)), run.config.batch_size
+    batches = (run.collate(by_length[first : first + size]) for first in range(0, len(items), size))
+    return torch.cat([run.model(batch) for batch in batches]).mean().item()
 
 
 def report(run: Run, examples: Sequence[Example], folder: RunFolder) -> None:
@@ -182,8 +163,6 @@ def report(run: Run, examples: Sequence[Example], folder: RunFolder) -> None:
     swapped = exchanged(examples, lambda example, other: replace(example, document=other.document))
     if swapped and (verdict := says_it_reads(loss, validation_loss(run, run.encode(swapped)))):
         print(verdict)
-    if config.model == "pointer" and (share := copying_share(run, run.encode(examples))) < 0.01:
-        print(f"the pointer hardly copies ({100 * share:.1f} % of the probability): train longer (--steps)")
     if not config.init:
         more = f"--init {folder.path} --steps {max(config.steps // 8, 1)}"
         print(f"no mechanism is on yet: python -m {__package__}.train --out {folder.path}-dim {more} --diminishing dim")

@@ -55,7 +55,7 @@ def test_the_mechanism_needs_torch_alone():
 
 
 def commands(page: str, monkeypatch, tmp_path) -> tuple[dict, dict]:
-    """Configs of all trainings by run folder, and options of all predictions by --out; each flag exists and is allowed."""
+    """Configs of all trainings by run folder, and options of all predictions by --out; every flag is allowed."""
     pytest.importorskip("shared")
     from shared.run import parse, read_flags
 
@@ -87,7 +87,7 @@ def test_own_data_trains_dim_attention_and_its_control(tmp_path, monkeypatch):
 
 
 def test_d17_the_second_phases_and_table_4_are_the_papers(tmp_path, monkeypatch):
-    """Section 4.2: 600 tokens, beam 6, alpha 1.5, trigram blocking, less than 10k iterations; See et al.: 3,000. D17."""
+    """Section 4.2: 600 tokens, beam 6, alpha 1.5, trigram blocking, less than 10k updates; See et al.: 3,000. D17."""
     configs, outputs = commands("PAPER.md", monkeypatch, tmp_path)
     paper, phase = configs["runs/base"], dict(init="runs/base", steps=10_000)
     phase |= dict(beam=6, length_penalty=1.5, trigram_blocking=True)
