@@ -163,10 +163,10 @@ def report(run: Run, examples: Sequence[Example], folder: RunFolder) -> None:
     swapped = exchanged(examples, lambda example, other: replace(example, document=other.document))
     if swapped and (verdict := says_it_reads(loss, validation_loss(run, run.encode(swapped)))):
         print(verdict)
-    if not config.init:
+    if not config.init and config.diminishing == "none" and not config.coverage:
         more = f"--init {folder.path} --steps {max(config.steps // 8, 1)}"
         print(f"no mechanism is on yet: python -m {__package__}.train --out {folder.path}-dim {more} --diminishing dim")
-    print(f"next: python -m {__package__}.predict {folder.path} --data {config.data} --split test")
+    print(f"next: python -m {__package__}.predict {folder.path} --data {config.data} --split validation")
 
 
 @one_line_errors
