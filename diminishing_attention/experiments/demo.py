@@ -47,7 +47,7 @@ def draw(split: str) -> Iterator[dict]:
         yield {"id": f"{split}-{number}", "document": document, "summary": summary}
 
 
-def trips(text: str) -> list[str]:
+def split_trips(text: str) -> list[str]:
     """The sentences of a text, without their stops."""
     return [" ".join(trip.split()) for trip in text.rstrip(" .").split(".")]
 
@@ -65,8 +65,8 @@ def show(folders: Sequence[Path]) -> None:
     )
     values = {(row["system"], row["metric"]): row["value"] for row in table if not row["minus"]}
     (control, plain), (repeated, rouge) = ((values[name, "repetition3"], values[name, "rouge2"]) for name in SYSTEMS)
-    texts = [[trips(row["prediction"]) for row in rows[name]] for name in SYSTEMS]
-    wanted = [sorted(trips(example.target)) for example in examples]
+    texts = [[split_trips(row["prediction"]) for row in rows[name]] for name in SYSTEMS]
+    wanted = [sorted(split_trips(example.target)) for example in examples]
     right = [i for i, told in enumerate(texts[1]) if sorted(told) == wanted[i]]
     if not (repeated < 0.6 * control and rouge > plain and right):
         raise ValueError("the effect does not show: train longer")
@@ -79,8 +79,8 @@ def show(folders: Sequence[Path]) -> None:
 
 def explain(examples: Sequence[Example], texts: Sequence[Sequence[list[str]]], i: int) -> None:
     """One text in words: its trips, and what each system tells of them."""
-    print("A text of four trips, each from home to goal:", ", ".join(trips(examples[i].source)))
-    print("To be told, in any order, each there and back:", ", ".join(trips(examples[i].target)))
+    print("Where they differ most: four trips, each from home to goal:", ", ".join(split_trips(examples[i].source)))
+    print("The summary tells each there and back, in any order:", ", ".join(split_trips(examples[i].target)))
     for name, told in zip(SYSTEMS, texts, strict=True):
         print(f"  {name}: {', '.join(told[i])} ({len(told[i]) - len(set(told[i]))} told twice)")
 
