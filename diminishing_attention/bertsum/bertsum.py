@@ -39,39 +39,6 @@ class BertSumConfig:
     diminishing: Diminishing = Diminishing()
 
 
-def new_encoder(vocabulary: int, positions: int, sizes) -> nn.Module:
-    """A BERT with new weights, of the width, layers, heads, feed_forward and dropout of `sizes`."""
-    from transformers import BertConfig, BertModel
-
-    return BertModel(BertConfig(
-        vocab_size=vocabulary, hidden_size=sizes.width, num_hidden_layers=sizes.layers,
-        num_attention_heads=sizes.heads, intermediate_size=sizes.feed_forward, max_position_embeddings=positions,
-        hidden_dropout_prob=sizes.dropout, attention_probs_dropout_prob=sizes.dropout,
-    ))  # fmt: skip
-
-
-def read_encoder(folder: Path) -> nn.Module:
-    """A BERT of the sizes in folder/config.json, with new weights; ValueError: no such file, or not of a BERT."""
-    from transformers import BertConfig, BertModel
-
-    try:
-        return BertModel(BertConfig(**json.loads((folder / "config.json").read_text(encoding="utf-8"))))
-    except Exception as error:  # transformers raises types of its own for values that do not fit
-        raise ValueError(f"{folder} has no configuration of a BERT ({error}): train again") from None
-
-
-def with_positions(encoder: nn.Module, positions: int) -> nn.Module:
-    """The BERT with at least so many positions: the last one is repeated (released PreSumm)."""
-    weights, table = encoder.state_dict(), "embeddings.position_embeddings.weight"
-    more = positions - len(weights[table])
-    if more <= 0:
-        return encoder
-    encoder.config.max_position_embeddings = positions
-    longer = type(encoder)(encoder.config)
-    longer.load_state_dict(weights | {table: torch.cat([weights[table], weights[table][-1:].expand(more, -1)])})
-    return longer
-
-
 def sinusoids(states: Tensor, first: int = 0) -> Tensor:
     """(T, D) for the positions first, first + 1, ... of (B, T, D): sines and cosines in turn (Vaswani et al. 2017)."""
     _, length, width = states.shape
@@ -286,3 +253,36 @@ class BertSumExtAbs(nn.Module):
             cache.append(longer)
         log_p = self.logits(states[:, 0]).float().log_softmax(-1)
         return log_p, Past(tuple(cache), attended)  # what the last layer has attended to
+
+
+def new_encoder(vocabulary: int, positions: int, sizes) -> nn.Module:
+    """A BERT with new weights, of the width, layers, heads, feed_forward and dropout of `sizes`."""
+    from transformers import BertConfig, BertModel
+
+    return BertModel(BertConfig(
+        vocab_size=vocabulary, hidden_size=sizes.width, num_hidden_layers=sizes.layers,
+        num_attention_heads=sizes.heads, intermediate_size=sizes.feed_forward, max_position_embeddings=positions,
+        hidden_dropout_prob=sizes.dropout, attention_probs_dropout_prob=sizes.dropout,
+    ))  # fmt: skip
+
+
+def read_encoder(folder: Path) -> nn.Module:
+    """A BERT of the sizes in folder/config.json, with new weights; ValueError: no such file, or not of a BERT."""
+    from transformers import BertConfig, BertModel
+
+    try:
+        return BertModel(BertConfig(**json.loads((folder / "config.json").read_text(encoding="utf-8"))))
+    except Exception as error:  # transformers raises types of its own for values that do not fit
+        raise ValueError(f"{folder} has no configuration of a BERT ({error}): train again") from None
+
+
+def with_positions(encoder: nn.Module, positions: int) -> nn.Module:
+    """The BERT with at least so many positions: the last one is repeated (released PreSumm)."""
+    weights, table = encoder.state_dict(), "embeddings.position_embeddings.weight"
+    more = positions - len(weights[table])
+    if more <= 0:
+        return encoder
+    encoder.config.max_position_embeddings = positions
+    longer = type(encoder)(encoder.config)
+    longer.load_state_dict(weights | {table: torch.cat([weights[table], weights[table][-1:].expand(more, -1)])})
+    return longer
