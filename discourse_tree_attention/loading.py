@@ -1,17 +1,15 @@
 """A run: begin a new one, or load a folder's."""
 
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from shared import pretrained
 from shared.run import load_weights, read_config
 
 from .config import TrainConfig
 from .model import Summarizer
-from .units import UnitEncoder, load_encoder, random_encoder
-
-shared_encoder = cache(load_encoder)  # for many runs, or it would fill the memory
+from .text import UnitEncoder, random_encoder
 
 
 class Run(NamedTuple):
@@ -31,18 +29,6 @@ class Run(NamedTuple):
             self.encoder.model.save_pretrained(folder / "encoder")
 
 
-def load_run(folder: str | Path) -> Run:
-    """Read a run, its model in eval mode on the CPU; of one in training the last checkpoint, said on stderr.
-
-    ValueError: not a run folder, one of another package or version, a cut-off file, NaN in the weights.
-    """
-    config = read_config(folder, TrainConfig)
-    encoder = shared_encoder(config.encoder or str(Path(folder, "encoder")), config.pooling)
-    model = Summarizer(config.model_config(encoder.width))
-    load_weights(model, folder)
-    return Run(config, model.eval(), encoder)
-
-
 def begin(config: TrainConfig, examples: Sequence) -> Run:
     """A new model with its encoder; ValueError: there is no such encoder."""
     if config.encoder:
@@ -50,3 +36,20 @@ def begin(config: TrainConfig, examples: Sequence) -> Run:
     else:
         encoder = random_encoder([sentence for example in examples for sentence in example.document], config.pooling)
     return Run(config, Summarizer(config.model_config(encoder.width)), encoder)
+
+
+def load_run(folder: str | Path) -> Run:
+    """Read a run, its model in eval mode on the CPU; of one in training the last checkpoint, said on stderr.
+
+    ValueError: not a run folder, one of another package or version, a cut-off file, NaN in the weights.
+    """
+    config = read_config(folder, TrainConfig)
+    encoder = load_encoder(config.encoder or str(Path(folder, "encoder")), config.pooling)
+    model = Summarizer(config.model_config(encoder.width))
+    load_weights(model, folder)
+    return Run(config, model.eval(), encoder)
+
+
+def load_encoder(name: str, pooling: str) -> UnitEncoder:
+    """An encoder of `transformers` by name or folder (bert-base-uncased in the paper), without a pooling layer."""
+    return UnitEncoder(*pretrained.load("encoder", name), pooling)

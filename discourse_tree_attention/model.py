@@ -1,19 +1,8 @@
 """The Synthesizer document encoder with all attention types of the paper, and the extractive summariser on top of it.
 
 The paper's own idea, the matrix of a discourse tree, is in matrices.py; this is the Transformer around it.
-
-Glossary (B documents, N units of the longest one, H heads, D model width, K head width):
-
-    code        paper                                           shape
-    ----------  ----------------------------------------------  -------------------------------
-    states      X, one vector per unit (EDU or sentence)        (B, N, D)
-    weights     A, A_ij = attention that unit i pays to unit j  (B, H, N, N), or without B or H
-    matrix      A of a discourse tree (matrices.py)             (B, N, N)
-    value       G                                               (B, N, H K)
-    keep        -                                               (B, N), True at real units
-    scores      confidence of a unit, before the sigmoid        (B, N)
-
-Only `weights` differs between the attention types; value, output, feed-forward and layer norms are the same in all.
+PAPER.md has the glossary. Only `weights`, the (B, H, N, N) attention A, differs between the attention types; value,
+output, feed-forward and layer norms are the same in all.
 """
 
 import math
@@ -24,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 TREES = ("d_tree", "c_tree", "c_tree_nuclearity")  # those that read a document's matrix (matrices.py)
-ATTENTIONS = ("dot", "dense", "learned_random", "fixed_random", "none", "previous", *TREES)
+ATTENTIONS = ("dot", "dense", "learned_random", "fixed_random", "none", *TREES)
 POSITIONS = 1000  # D19: length of the position table (released code)
 PLACES = 512  # longest document that Dense and Random have weights for (released code)
 CLASSIFIER = 100  # D19: hidden width of the MLP that scores a unit (released code)
@@ -40,16 +29,15 @@ class ModelConfig:
     heads: int = 1  # Tables 2 and 3: 8 for one of the dot products, else 1
     head_width: int = 64  # d_v = d_k = d_q (Section 5.1)
     feed_forward: int = 3072  # d_inner of the feed-forward block (Section 5.1)
-    dense_inner: int = 512  # inner width of Dense (footnote 2); 0 = the head width (released code, D3)
+    dense_inner: int = 512  # D3: inner width of Dense (footnote 2)
     dropout: float = 0.1  # released code
-    standardize: bool = False  # unit vectors with mean 0 and spread 1 in each coordinate (D24)
 
     def __post_init__(self):
         if self.attention not in ATTENTIONS:
             raise ValueError(f"attention is {self.attention!r}; use one of {', '.join(ATTENTIONS)}")
         if self.width % 2:
             raise ValueError(f"width is {self.width}; the position table needs an even number")
-        if self.attention in (*TREES, "none", "previous") and self.heads > 1:
+        if self.attention in (*TREES, "none") and self.heads > 1:
             raise ValueError(f"{self.attention} has the same weights in every head: use heads = 1 (Section 5.2)")
 
 
@@ -57,7 +45,7 @@ class ModelConfig:
 
 
 class DotProduct(nn.Module):
-    """Dot Product of Section 3: A = softmax(Q(X) K(X)^T / sqrt(d_k)), one per head."""
+    """Dot Product of Section 3: the attention of the original Transformer, one A per head."""
 
     def __init__(self, config: ModelConfig):
         super().__init__()
@@ -68,29 +56,32 @@ class DotProduct(nn.Module):
     def forward(self, states: Tensor, keep: Tensor, matrix: Tensor | None) -> Tensor:
         query = split_heads(self.query(states), self.heads)  # (B, H, N, K)
         key = split_heads(self.key(states), self.heads)  # (B, H, N, K)
-        # Section 3: A = softmax(K(X) Q(X)). D18: divided by sqrt(d_k), as usual and as released.
+        # Section 3. D18: divided by sqrt(d_k), as usual and as released.
         return masked_softmax(query @ key.mT / math.sqrt(query.size(-1)), keep)  # (B, H, N, N)
 
 
 class Dense(nn.Module):
-    """Dense of Section 3: A = softmax(W1 sigma(W2 X + b2) + b1): each unit alone says at which places it looks."""
+    """Dense of Section 3: each unit by itself, without keys, says at which places it looks."""
 
     def __init__(self, config: ModelConfig):
         super().__init__()
-        # D3: footnote 2 has 512; the released code has the head width.
-        inner = config.dense_inner or config.head_width
+        self.maps = nn.ModuleList(self.dense(config) for _ in range(config.heads))
+
+    @staticmethod
+    def dense(config: ModelConfig) -> nn.Sequential:
+        """Dense of one head: D -> PLACES."""
         # D4: the formula has a sigma, the released code and the Synthesizer a ReLU.
-        maps = [(nn.Linear(config.width, inner), nn.ReLU(), nn.Linear(inner, PLACES)) for _ in range(config.heads)]
-        self.maps = nn.ModuleList(nn.Sequential(*layers) for layers in maps)
+        inner, outer = nn.Linear(config.width, config.dense_inner), nn.Linear(config.dense_inner, PLACES)
+        return nn.Sequential(inner, nn.ReLU(), outer)
 
     def forward(self, states: Tensor, keep: Tensor, matrix: Tensor | None) -> Tensor:
-        # Section 3: A = softmax(Dense(X)).
+        # Section 3: of as many places as Dense has, those of the document's units.
         logits = torch.stack([dense(states) for dense in self.maps], dim=1)  # (B, H, N, PLACES)
         return masked_softmax(logits[..., : states.size(1)], keep)  # (B, H, N, N)
 
 
 class Random(nn.Module):
-    """Random of Section 3: A = softmax(R), the same R for all documents; learned with the model, or fixed."""
+    """Random of Section 3: the same R for all documents; learned with the model, or fixed."""
 
     def __init__(self, config: ModelConfig):
         super().__init__()
@@ -102,7 +93,7 @@ class Random(nn.Module):
 
     def forward(self, states: Tensor, keep: Tensor, matrix: Tensor | None) -> Tensor:
         units = states.size(1)
-        # Section 3: A = softmax(R).
+        # Section 3: the upper left corner of R, as large as the document.
         return masked_softmax(self.logits[None, :, :units, :units], keep)  # (B, H, N, N)
 
 
@@ -116,20 +107,11 @@ class Tree(nn.Module):
         return matrix[:, None] * keep[:, None, None]  # (B, 1, N, N), columns of padding are zero
 
 
-class Previous(nn.Module):
-    """A control, not in the paper: each unit attends to the one before it, the first to itself; it needs no tree."""
-
-    def forward(self, states: Tensor, keep: Tensor, matrix: Tensor | None) -> Tensor:
-        units = torch.arange(states.size(1), device=states.device)
-        # D25: what is the neighbour worth, without a tree? A unit itself gets no weight, but the first.
-        before = (units[:, None] - 1).clamp_min(0) == units  # (N, N), one True in each row
-        return before * keep[:, None, None].to(states.dtype)  # (B, 1, N, N), columns of padding are zero
-
-
 class Identity(nn.Module):
     """No attention (Section 5.1): A = I, each unit sees itself only."""
 
     def forward(self, states: Tensor, keep: Tensor, matrix: Tensor | None) -> None:
+        # Section 5.1: A G(X) is then G(X), so there are no weights to compute.
         return None
 
 
@@ -142,8 +124,6 @@ def attention_weights(config: ModelConfig) -> nn.Module:
             return Dense(config)
         case "learned_random" | "fixed_random":
             return Random(config)
-        case "previous":
-            return Previous()
         case "none":
             return Identity()
     return Tree()
@@ -185,8 +165,7 @@ class Attention(nn.Module):
         """(B, N, D) -> (B, N, D)."""
         value = split_heads(self.value(states), self.heads)  # (B, H, N, K)
         weights = self.attend(states, keep, matrix)
-        # Section 3: X_out = A G(X), with sum_j A_ij = 1.
-        # D5: dropout falls on A without making its rows sum to 1 again, on fixed weights too (released code).
+        # Section 3: G is the value map. D5: dropout falls on A without making its rows sum to 1 again, on fixed weights too (released code).
         mixed = value if weights is None else self.dropout(weights) @ value  # (B, H, N, K)
         return self.output(mixed.transpose(1, 2).flatten(-2))
 
@@ -217,9 +196,9 @@ class Summarizer(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.config = config
-        self.standardize = Standardize(config.width) if config.standardize else nn.Identity()
         self.register_buffer("position_table", sinusoids(POSITIONS, config.width), persistent=False)
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
+        self.dropout = nn.Dropout(config.dropout)
         hidden, last = nn.Linear(config.width, CLASSIFIER), nn.Linear(CLASSIFIER, 1)
         self.classifier = nn.Sequential(hidden, nn.ReLU(), nn.Dropout(config.dropout), last)
 
@@ -238,28 +217,11 @@ class Summarizer(nn.Module):
         if units.size(1) > (longest := longest_document(self.config)):
             raise ValueError(f"a document of {units.size(1)} units is longer than the {longest} of the model: cut it")
         # D19: positions are added without scaling the vectors and without dropout (released code).
-        states = (self.standardize(units) + self.position_table[: units.size(1)]) * keep[..., None]  # (B, N, D)
+        states = (units + self.position_table[: units.size(1)]) * keep[..., None]  # (B, N, D)
         for layer in self.layers:
             states = layer(states, keep, matrix)
-        return self.classifier(states).squeeze(-1)
-
-
-class Standardize(nn.Module):
-    """Unit vectors with mean 0 and spread 1 in each coordinate (D24); `fit` is called once, before the training."""
-
-    def __init__(self, width: int):
-        super().__init__()
-        self.register_buffer("mean", torch.zeros(width))
-        self.register_buffer("spread", torch.ones(width))
-
-    def fit(self, vectors: Tensor) -> None:
-        """Take mean and spread of the (n, D) vectors of the training documents' units."""
-        # D24: or the encoder's vectors, which are alike, drown under the positions that are added to them.
-        self.mean.copy_(vectors.mean(0))
-        self.spread.copy_(vectors.std(0).clamp_min(1e-6))  # a coordinate may be constant
-
-    def forward(self, units: Tensor) -> Tensor:
-        return (units - self.mean) / self.spread
+        # D27: dropout between the encoder and the MLP (released code).
+        return self.classifier(self.dropout(states)).squeeze(-1)
 
 
 def longest_document(config: ModelConfig) -> int:

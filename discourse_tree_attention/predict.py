@@ -1,32 +1,40 @@
-"""Extract summaries of plain text with a run, along discourse trees.
+"""Extract summaries of texts or of a data set with a run; with references it ends with a table of scores.
 
 python -m discourse_tree_attention.predict runs/tree NEW.txt --tree NEW.dis    # one document and its tree
 
 python -m discourse_tree_attention.predict runs/tree notes.txt --tree trees    # a document per line, trees/ID.dis
 
+python -m discourse_tree_attention.predict runs/tree --data toy --split test --out tree.jsonl    # Tables 2 and 3
+
 A run at sentence level may read no tree. For others `experiments.parse` makes trees.
 """
 
-import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
+import numpy as np
+import torch
 import tyro
 
 try:
-    from shared.data import Example, in_sentences, open_output, read_texts, split_sentences
+    from shared.data import Example, in_sentences, read, split_sentences
 except ModuleNotFoundError:
-    sys.exit("error: the commands need the repository's folder `shared` beside this package")
-from shared.run import one_line_errors, read_flags
-from shared.timing import find_device
+    where = "at the top of the import path (beside the outermost package)"
+    sys.exit(f"error: the commands need the repository's folder `shared` {where}")
+from shared.run import find_device, one_line_errors, read_flags
+from shared.score import system_name, write_outputs
 
-from .decode import extract_all, score_documents
-from .documents import make_document, prepare
-from .formats import read_text
+from .config import Positive
 from .loading import Run, load_run
-from .model import TREES
+from .model import TREES, Summarizer
+from .selection import join_units, select
+from .text import Document, collate, read_corpus
+from .trees import read_text
+
+WINDOW = 16  # batches whose documents are sorted by length, so that a batch has hardly any padding
 
 
 @dataclass
@@ -36,42 +44,92 @@ class Options:
     run: tyro.conf.Positional[Path]  # Run folder.
     files: tyro.conf.Positional[tuple[Path, ...]] = ()  # Text, a document per line, or .jsonl; none: standard input.
     tree: Path | None = None  # Folder of ID.dis; or the .dis of the one FILE, which then is one document.
+    data: str = ""  # In place of files: anything that shared.data.load takes.
+    split: str = "test"  # Split of the data.
+    limit: Positive | None = None  # First documents only.
+    take: Literal["model", "lead", "oracle"] = "model"  # Whose units: the model's, or Lead's or the oracle's (Table 2).
     units: int = 0  # EDUs or sentences of a summary; 0 = as the run was trained for.
-    out: Path | None = None  # File for a line per document, or .jsonl with all that is known; none: standard output.
+    out: Path | None = None  # .jsonl for all that is known of each document, else a line each; none: standard output.
     overwrite: bool = False  # Replace that file.
-    device: str = "cpu"  # Device of torch to compute on.
+    system: str = ""  # Name in the table; none: the folder's, without its seed.
+    batch_size: Positive = 32  # Documents scored at a time; outputs do not depend on it.
+    device: str = "cpu"  # Device of torch.
 
 
-def predict(run: Run, examples: Sequence[Example], path: Path | None = None) -> Iterator[dict]:
-    """Extract summaries: of each document its id, prediction (sentences), and was_cut.
+@torch.inference_mode()
+def score_documents(model: Summarizer, documents: Sequence[Document], batch_size: int = 32) -> list[np.ndarray]:
+    """Score of every unit of every document, in their order; the model is put into eval mode."""
+    model.eval()
+    by_length = sorted(range(len(documents)), key=lambda i: len(documents[i].units))
+    scores: list[np.ndarray] = [np.empty(0)] * len(documents)
+    for start in range(0, len(by_length), batch_size):
+        indices = by_length[start : start + batch_size]
+        batch = collate([documents[i] for i in indices], next(model.parameters()).device)
+        for row, i in zip(model(batch.units, batch.keep, batch.matrix).float().cpu().numpy(), indices, strict=True):
+            scores[i] = row[: len(documents[i].units)]
+    return scores
 
-    Args:
-        path: a folder of ID.dis, or the tree of the one document that all examples are; None: their own trees.
+
+def extract(document: Document, scores: np.ndarray, config) -> list[int]:
+    """The units that the summary takes by their (N,) scores, in order; `config` is a `TrainConfig`."""
+    lengths = [len(unit.split()) for unit in document.units]
+    return select(scores, document.required, config.count, lengths, config.max_words)
+
+
+def summary(document: Document, taken: Sequence[int]) -> list[str]:
+    """The sentences of an extract."""
+    return join_units(document.units, document.sentence, taken)
+
+
+def take_units(document: Document, scores: np.ndarray, config, take: str = "model") -> list[int]:
+    """The model's units, or the rows Lead (the first units) and Oracle (Lead's, where it has none) of Tables 2 and 3."""
+    lead = list(range(min(config.count, len(document.units))))
+    match take:
+        case "lead":
+            return lead
+        case "oracle":
+            return np.flatnonzero(document.labels).tolist() or lead
+    return extract(document, scores, config)
+
+
+def score_all(
+    run: Run, examples: Sequence[Example], batch_size: int = 32, cache: str | Path = "", matrix_of: Callable | None = None
+) -> Iterator[tuple[Document, np.ndarray]]:
+    """Each document with the (N,) scores of its units, in their order, as the work goes; options: see `read_corpus`."""
+    for start in range(0, len(examples), WINDOW * batch_size):
+        window = in_sentences(examples[start : start + WINDOW * batch_size])
+        documents = read_corpus(window, run.config, run.encoder, cache, matrix_of)
+        yield from zip(documents, score_documents(run.model, documents, batch_size), strict=True)
+
+
+def predict(run: Run, examples: Sequence[Example], take: str = "model", **options) -> Iterator[dict]:
+    """Extract summaries, in the order of the examples; `options` are those of `score_all`.
+
+    Yields:
+        for each: id, prediction (sentences), [units taken, units], and was_cut.
     Raises:
         ValueError: the run reads trees, and a document has none; a tree of another text.
     """
-    documents = []
-    for example, where in with_trees(examples, path):
+    for example in examples:
         if example.tree is None and (run.config.level == "edu" or run.config.attention in TREES):
             command = f"python -m {__package__}.experiments.parse FILE --out TREES"
             raise ValueError(f"{example.id} has no discourse tree: make it ({command}), then add --tree TREES")
-        documents.append(make_document(*in_sentences([example]), run.config, where))
-    corpus = prepare(documents, run.config, run.encoder)
-    texts = extract_all(corpus.documents, score_documents(run.model, corpus), run.config)
-    for document, text in zip(corpus.documents, texts, strict=True):
-        yield {"id": document.id, "prediction": text, "was_cut": document.was_cut}
+    for document, scores in score_all(run, examples, **options):
+        taken = take_units(document, scores, run.config, take)
+        units = {"units": [len(taken), len(document.units)]}
+        yield {"id": document.id, "prediction": summary(document, taken), **units, "was_cut": document.was_cut}
 
 
-def with_trees(examples: Sequence[Example], path: Path | None) -> list[tuple[Example, str]]:
-    """Each example with its tree, and where that is from; of a tree's own file all lines are one document."""
-    if path is None:
-        return [(example, example.id) for example in examples]
-    files = [path / f"{Path(example.id).name}.dis" for example in examples]
+def with_trees(examples: Sequence[Example], path: Path) -> list[Example]:
+    """The examples with the trees of a folder, ID.dis; or, of the .dis of one document, all lines as that document."""
     if not path.is_dir():
-        sentences = [sentence for line in examples for sentence in split_sentences(line.source)]
-        examples, files = [replace(example, document=sentences) for example in examples[:1]], [path]
+        sentences = [sentence for line in examples if line.document for sentence in split_sentences(line.source)]
+        return [replace(examples[0], id=path.stem, document=sentences, tree=read_text(path))]
+    files = [path / f"{Path(example.id).name}.dis" for example in examples]
+    if other := [file.with_suffix(".rs3") for file in files if not file.exists() and file.with_suffix(".rs3").exists()]:
+        raise ValueError(f"{other[0]} is no .dis: convert it to RST-DT's brackets")
     pairs = zip(examples, files, strict=True)
-    return [(replace(one, tree=read_text(file)), str(file)) if file.is_file() else (one, one.id) for one, file in pairs]
+    return [replace(one, tree=read_text(file)) if file.is_file() else one for one, file in pairs]
 
 
 @one_line_errors
@@ -79,18 +137,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
     if options.tree and not options.tree.is_dir() and len(options.files) > 1:
         raise ValueError(f"--tree {options.tree} is the tree of one document: give one FILE, or a folder of trees")
-    run = load_run(options.run)
-    run = run._replace(config=replace(run.config, units_taken=options.units or run.config.units_taken))
-    device, cut = find_device(options.device), 0
-    run.model.to(device), run.encoder.to(device)
-    examples = read_texts(options.files)
-    with open_output(options.out, options.overwrite) as file:
-        for row in predict(run, examples, options.tree):
-            is_json = options.out and options.out.suffix == ".jsonl"
-            print(json.dumps(row, ensure_ascii=False) if is_json else " ".join(row["prediction"]), file=file)
-            cut += row["was_cut"]
-    if cut:
-        print(f"{cut} documents are longer than the model can read and were cut", file=sys.stderr)
+    config, model, encoder = load_run(options.run)
+    run = Run(replace(config, units_taken=options.units or config.units_taken), model, encoder)
+    run.model.to(find_device(options.device)), run.encoder.to(options.device)
+    examples = read(options.files, options.data, options.split, options.limit)
+    examples = with_trees(examples, options.tree) if options.tree else examples
+    write(run, examples, options)
+
+
+def write(run: Run, examples: Sequence[Example], options: Options, predict: Callable = predict) -> None:
+    """Extract and write what the command line asks for."""
+    documents = [example for example in examples if example.document]  # a blank line in is a blank line out
+    cache = options.run.parent / ".vectors" if options.data else ""
+    rows = predict(run, documents, options.take, batch_size=options.batch_size, cache=cache)
+    name = options.take if options.take != "model" else system_name(options.run.name, run.config.seed)
+    seed = run.config.seed if options.take == "model" else 0
+    settings = {"system": options.system or name, "seed": seed, "out": options.out, "overwrite": options.overwrite}
+    write_outputs(rows, examples, line=lambda row: " ".join(row["prediction"]), **settings)
 
 
 if __name__ == "__main__":

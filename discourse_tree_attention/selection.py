@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .matrices import main_edus
-from .trees import Node, nodes
+from .matrices import dependency_parents
+from .trees import Node
 
 UNITS_TAKEN = {"edu": 6, "sentence": 3}  # Section 5.1
 ORACLE_UNITS = {"edu": 10, "sentence": 5}  # most picks of the oracle (released data preparation)
@@ -34,29 +34,13 @@ def select(scores: Sequence[float], required: Sequence[Sequence[int]], count: in
     return sorted(taken)
 
 
-def restriction_parents(tree: Node) -> np.ndarray:
-    """Dependency tree of DiscoBERT's restriction: as Hirao's, but of two Nuclei the right one depends on the left one.
-
-    Returns:
-        (N,) parent of each EDU, counted from 0: the main EDU of the smallest node around it that has another one; the
-        one root has itself.
-    """
-    # D17: DiscoBERT's edges, without its conditions.
-    main, parents = main_edus(tree), np.arange(tree.last)
-    for node in reversed(list(nodes(tree))):  # parents first, so that inner nodes win
-        for child in (child for child in node.children if main[child] != main[node]):
-            parents[child.first - 1 : child.last] = main[node]
-    return parents
-
-
-def required_units(parents: np.ndarray, sentence: np.ndarray) -> list[list[int]]:
+def required_units(tree: Node, sentence: np.ndarray) -> list[list[int]]:
     """The dependency restriction: the ancestors of each EDU within its sentence, the nearest first.
 
-    Args:
-        parents: (N,) in the dependency tree, from 0; a root has itself.
-        sentence: (N,) index of each EDU's sentence.
+    `sentence` is the (N,) index of each EDU's sentence.
     """
-    required = []
+    # D17: not D-Tree's edges alone, but DiscoBERT's, where a right Nucleus hangs on the left one; without its conditions.
+    parents, required = dependency_parents(tree, right_nuclei=True), []
     for edu in range(len(parents)):
         chain, parent = [edu], int(parents[edu])
         # Section 5.1: "all ancestors of a selected EDU within the same sentence should be recursively added".

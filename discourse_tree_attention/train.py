@@ -1,14 +1,20 @@
 """Train an extractive summariser with one of the paper's attention types on units with fixed vectors.
 
-python -m discourse_tree_attention.train --out runs/gum --preset gum --data FOLDER --encoder FOLDER --attention dot
+python -m discourse_tree_attention.train --out runs/tree --attention d_tree
+
+python -m discourse_tree_attention.train --out runs/mine --preset small --data FOLDER --encoder FOLDER --attention dot
 """
 
 import math
 import shutil
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -19,135 +25,207 @@ from tqdm import tqdm
 try:
     from shared.data import Example, in_sentences, load
 except ModuleNotFoundError:
-    sys.exit("error: the commands need the repository's folder `shared` beside this package")
+    where = "at the top of the import path (beside the outermost package)"
+    sys.exit(f"error: the commands need the repository's folder `shared` {where}")
 from shared import rouge
-from shared.run import check, check_folder, load_weights, one_line_errors, parse, training
+from shared.run import RunFolder, check, check_folder, exchanged, load_weights, new_accelerator, one_line_errors, parse
+from shared.run import says_it_reads, training
 
 from .config import PRESETS, TrainConfig, learning_rate
-from .decode import extract_all, mean_loss, read_corpus, same_positions, score_documents
-from .documents import Corpus, DocumentBatches, choose_documents, collate, positive_weight
-from .loading import begin, load_run
+from .loading import Run, begin, load_run
 from .model import Summarizer, extraction_loss
+from .predict import extract, score_documents, summary
+from .text import Document, DocumentBatches, collate, positive_weight, read_corpus
 
-SAME = 0.95  # a model that takes the same positions in this share of the documents does not read them
-READS = 0.05  # nor does one whose loss rises by less than this when units are exchanged
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+SAME = 0.95  # a model that takes the same places in this share of the documents does not read them
 
 
-def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
+class Setup(NamedTuple):
+    """What the loop works with."""
+
+    accelerator: "Accelerator"
+    run: Run
+    model: torch.nn.Module  # the run's, as accelerate wraps it
+    optimizer: torch.optim.Optimizer
+    loader: DataLoader
+    weight: float  # of the units that a summary takes, in the loss
+    validation: list[Document]
+    folder: AbstractContextManager[RunFolder]  # locks the run folder, loads its last checkpoint
+
+
+def start(config: TrainConfig, out: Path, resume: bool, matrix_of: Callable | None = None) -> Setup:
+    """Set up all that `train` needs; ValueError for bad values or data, or a folder that cannot be used.
+
+    Args:
+        matrix_of: see `read_corpus`; experiments/ have their own.
+    """
+    from accelerate.utils import set_seed  # here, for --help answers without it
+
+    check(config)
+    begun, accelerator = check_folder(out, resume), new_accelerator(config)
+    set_seed(config.seed)
+    data = {"training": draw(load(config.data, "train"), config), "validation": load(config.data, "validation")}
+    data = {name: in_sentences(examples) for name, examples in data.items()}
+    rouge.check_references(data["validation"])
+    run = load_run(out) if begun else begin(config, data["training"])
+    settings = config, run.encoder.to(accelerator.device), out.parent / ".vectors", matrix_of
+    with accelerator.main_process_first():  # the others find its unit vectors
+        documents, validation = (read_corpus(examples, *settings) for examples in data.values())
+    set_seed(config.seed, device_specific=True)  # each process draws its own dropout
+    # The loader's own generator, or starting it would draw from the one that dropout draws from.
+    batches, generator = DocumentBatches(documents, config.batch_size, config.seed), torch.Generator()
+    loader = DataLoader(documents, batch_sampler=batches, collate_fn=collate, generator=generator)
+    # D26: Adam's second beta is the released code's, 0.999, unless a preset says 0.98; eps is 1e-9 in both.
+    optimizer = torch.optim.Adam(run.model.parameters(), lr=0.0, betas=(0.9, config.beta2), eps=1e-9)
+    model, optimizer, loader = accelerator.prepare(run.model, optimizer, loader)
+    weight = positive_weight(documents)
+    oracle = float(np.mean([document.labels.sum() for document in documents]))
+    first = {"step": 0, "documents": len(documents), "documents_cut": sum(d.was_cut for d in documents)}
+    first |= {"oracle_units": oracle, "positive_weight": weight}
+    folder = training(accelerator, out, config, run.write_files, begun, data, first, best=-1.0)
+    return Setup(accelerator, run, model, optimizer, loader, weight, validation, folder)
+
+
+def train(config: TrainConfig, out: str | Path, resume: bool = False, matrix_of: Callable | None = None) -> None:
     """Train and write the run folder `out`; model.safetensors has the weights with the best ROUGE-2 in validation.
 
     Args:
         resume: go on after the last checkpoint; the result is bit for bit that of a run that was never stopped.
+        matrix_of: as in `start`, which says what is refused.
     Raises:
-        ValueError: bad values or data, a folder that cannot be used, a loss that is not finite; nothing is lost.
+        ValueError: a loss that is not finite; the last checkpoint stays.
     """
-    from accelerate import Accelerator, DataLoaderConfiguration  # here, for --help answers without it
-    from accelerate.utils import set_seed
-
-    check(config)
-    out, begun = Path(out), check_folder(out, resume)
-    # Without a GPU it must be told, or several processes would each believe to be alone.
-    settings = {"cpu": not torch.accelerator.is_available(), "mixed_precision": config.mixed_precision}
-    accelerator = Accelerator(**settings, dataloader_config=DataLoaderConfiguration(even_batches=False))
-    set_seed(config.seed)
-    examples = read_examples(config, "train")
-    others = examples if config.folds else read_examples(config, "validation")
-    rouge.check_references(others)
-    start = load_run(out) if begun else begin(config, examples)
-    with accelerator.main_process_first():  # the others find its unit vectors in the cache
-        settings = config, start.encoder.to(accelerator.device), config.cache or out.parent / "cache"
-        corpus = read_corpus(examples, *settings)
-        validation = corpus if config.folds else read_corpus(others, *settings)
-        validation = validation.select(choose_documents(config, "validation", len(others)))
-        corpus = corpus.select(choose_documents(config, "train", len(examples)))
-    if config.standardize and not begun:
-        start.model.standardize.fit(torch.from_numpy(np.concatenate(corpus.vectors)))
-    if accelerator.num_processes > 1:
-        set_seed(config.seed, device_specific=True)  # each process draws its own dropout
-    weight = positive_weight(corpus.documents)
-    batches = DocumentBatches(corpus.documents, config.batch_size, config.seed)
-    # The loader's own generator, or starting it would draw from the one that dropout draws from.
-    loader = DataLoader(
-        range(len(corpus.documents)), batch_sampler=batches, collate_fn=partial(collate, corpus),
-        generator=torch.Generator(),
-    )  # fmt: skip
-    # D26: betas and eps of the released code; those of Vaswani et al. (2017) are 0.9, 0.98 and 1e-9.
-    optimizer = torch.optim.Adam(start.model.parameters(), lr=0.0, betas=(0.9, 0.999), eps=1e-9)
-    model, optimizer, loader = accelerator.prepare(start.model, optimizer, loader)
-    cut = sum(document.was_cut for document in corpus.documents)
-    first = {"step": 0, "documents": len(corpus.documents), "documents_cut": cut, "positive_weight": weight}
-    data = {"training": examples, "validation": others}
-    with training(accelerator, out, config, start.write_files, begun, data, first, best=-1.0) as folder:
+    accelerator, run, model, optimizer, loader, weight, validation, locked = start(config, Path(out), resume, matrix_of)
+    with locked as folder, progress_bar(accelerator, folder, config) as bar:
         done = folder.progress["step"]
-        bar = tqdm(total=config.steps, initial=done, disable=None if accelerator.is_main_process else True)
-        stream = iter(accelerator.skip_first_batches(loader, done))
+        batches = iter(accelerator.skip_first_batches(loader, done * config.accumulate))
         for step in range(done, config.steps):
+            model.train()
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(step, config)
-            model.train()
-            batch = next(stream)
-            scores = model(batch.units, batch.keep, batch.matrix)
-            # Section 3: cross-entropy of the sigmoid of the scores, summed; of several processes the mean (D21).
-            loss = extraction_loss(scores, batch.labels, batch.keep, weight)
-            accelerator.backward(loss)
-            optimizer.step()
-            optimizer.zero_grad()
+            for _ in range(config.accumulate):
+                batch = next(batches)
+                with accelerator.accumulate(model):
+                    scores = model(batch.units, batch.keep, batch.matrix)
+                    # Section 3: cross-entropy of the sigmoid of the scores, summed; of several processes the mean (D21).
+                    loss = extraction_loss(scores, batch.labels, batch.keep, weight)
+                    accelerator.backward(loss)
+                    optimizer.step()
+                    optimizer.zero_grad()
             row = {"step": step + 1, "loss": loss.item() / batch.keep.sum().item()}
             if not math.isfinite(row["loss"]):
                 raise ValueError(f"the loss is {row['loss']} at step {step + 1}; {out} keeps its last checkpoint")
             bar.update()
             bar.set_postfix(loss=f"{row['loss']:.3f}", refresh=False)
             if row["step"] % config.save_every == 0 or row["step"] == config.steps:
-                row |= validate(accelerator.unwrap_model(model), validation, weight, config)
-                if row["rouge2"] > folder.progress["best"]:
-                    folder.progress["best"] = row["rouge2"]
-                    folder.write("best.safetensors", partial(save_model, accelerator.unwrap_model(model)))
+                row |= validate(run, validation, weight)
+                keep_best(folder, run, row)
                 folder.save_checkpoint(row)
-        bar.close()
-        if (best := out / "best.safetensors").exists():
-            folder.write("model.safetensors", partial(shutil.copyfile, best))
+        finish(folder)
     if accelerator.is_main_process:
-        best.unlink(missing_ok=True)
-        load_weights(start.model, out)
-        others = {
-            what: mean_loss(other.documents, score_documents(start.model, other), weight)
-            for what, other in validation.exchanged().items()
-        }
-        print_end(out, config, folder.progress["log"], others)
+        report(run, validation, weight, folder)
 
 
-def read_examples(config: TrainConfig, split: str) -> list[Example]:
-    """The data of a split in sentences; with folds those of train and validation."""
-    return in_sentences(example for name in config.splits(split) for example in load(config.data, name))
+def draw(examples: Sequence[Example], config: TrainConfig) -> list[Example]:
+    """Section 5.2, low resource: --examples of the training documents, another draw for each --seed."""
+    if not config.examples:
+        return list(examples)
+    places = np.random.default_rng(config.seed).permutation(len(examples))[: config.examples]
+    return [examples[place] for place in sorted(places.tolist())]
 
 
-def validate(model: Summarizer, corpus: Corpus, weight: float, config: TrainConfig) -> dict:
-    """Loss a unit, mean ROUGE of the summaries, and the positions that the model takes most often, with their share."""
-    scores = score_documents(model, corpus)
-    row = {"validation_loss": mean_loss(corpus.documents, scores, weight)}
-    summaries = extract_all(corpus.documents, scores, config)
-    values = rouge.score(summaries, [document.references for document in corpus.documents])
+def progress_bar(accelerator: "Accelerator", folder: RunFolder, config: TrainConfig) -> tqdm:
+    """One bar for all processes, that begins where the run goes on."""
+    hidden = None if accelerator.is_main_process else True  # None: where there is no terminal
+    return tqdm(total=config.steps, initial=folder.progress["step"], disable=hidden)
+
+
+def validate(run: Run, documents: Sequence[Document], weight: float) -> dict:
+    """Loss a unit, mean ROUGE of the summaries, and the places that the model takes most often, with their share."""
+    scores = score_documents(run.model, documents)
+    row = {"validation_loss": mean_loss(documents, scores, weight)}
+    taken = [extract(document, own, run.config) for document, own in zip(documents, scores, strict=True)]
+    texts = [summary(document, own) for document, own in zip(documents, taken, strict=True)]
+    values = rouge.score(texts, [document.references for document in documents])
     row |= {metric: float(values[metric].mean()) for metric in ("rouge1", "rouge2", "rougeLsum")}
-    positions, share = same_positions(scores, config.count)
+    positions, share = same_positions(scores, run.config.count)
     return row | {"positions": positions, "same_positions": share}
 
 
-def print_end(out: Path, config: TrainConfig, log: Sequence[dict], others: dict[str, float]) -> None:
-    """Say how the training went, whether the model reads, and what to do next; `others`: losses where it cannot."""
-    best = max((row for row in log if "rouge2" in row), key=lambda row: row["rouge2"])
+def mean_loss(documents: Sequence[Document], scores: Sequence[np.ndarray], weight: float) -> float:
+    """The training loss a unit, of the (N,) scores of some documents."""
+    labels = torch.from_numpy(np.concatenate([document.labels for document in documents]))
+    every, scores = torch.ones_like(labels), torch.from_numpy(np.concatenate(scores))
+    return extraction_loss(scores, labels, every, weight).item() / len(labels)
+
+
+def same_positions(scores: Sequence[np.ndarray], count: int) -> tuple[list[int], float]:
+    """The places that are most often the `count` best, from 1, and the share of the longer documents where they are.
+
+    With a share near 1 the model does not read: it takes, say, the first three sentences of everything.
+    """
+    best = [tuple(sorted(np.argsort(-row)[:count] + 1)) for row in scores if len(row) > count]
+    ((positions, times),) = Counter(best).most_common(1) or [((), 0)]
+    return list(map(int, positions)), times / max(len(best), 1)
+
+
+def keep_best(folder: RunFolder, run: Run, row: dict) -> None:
+    """Of all validations the weights with the best ROUGE-2 stay, the first of equal ones (released code)."""
+    if row["rouge2"] > folder.progress["best"]:
+        folder.progress["best"] = row["rouge2"]
+        folder.write("best.safetensors", partial(save_model, run.model))
+
+
+def finish(folder: RunFolder) -> None:
+    """Call the best weights model.safetensors."""
+    if (best := folder.path / "best.safetensors").exists():
+        folder.write("model.safetensors", partial(shutil.copyfile, best))
+        if folder.accelerator.is_main_process:
+            best.unlink()
+
+
+def report(run: Run, validation: list[Document], weight: float, folder: RunFolder) -> None:
+    """Say how the training went, whether the model reads its units and its trees, and what to do next."""
+    first, *log = folder.progress["log"]
+    best, (out, config) = max(log, key=lambda row: row["rouge2"]), (folder.path, run.config)
+    load_weights(run.model, out)
     print(f"{out}: {log[-1]['step']} steps, best validation ROUGE-2 {best['rouge2']:.2f} at step {best['step']}")
-    said = "".join(f"; with {what} {loss:.3f}" for what, loss in others.items())
+    print(f"the oracle takes {first['oracle_units']:.1f} units of a document, a summary {config.count} (--units-taken)")
+    losses = {name: mean_loss(own, score_documents(run.model, own), weight) for name, own in others(validation)}
+    said = "".join(f"; with {name} exchanged {loss:.3f}" for name, loss in losses.items())
     print(f"validation loss {best['validation_loss']:.3f}{said}")
-    pretrained = "--encoder sentence-transformers/all-MiniLM-L6-v2 --pooling mean --standardize True"
-    remedy = "train on more data" if config.encoder else f"its vectors are random: try {pretrained}"
     if best["same_positions"] >= SAME:
-        share, places = f"{best['same_positions']:.0%}", ", ".join(map(str, best["positions"]))
-        print(f"it takes the units {places} of {share} of the documents, so it does not read them: {remedy}")
-    elif next(iter(others.values())) - best["validation_loss"] < READS:
-        print(f"it hardly reads its units: {remedy}")
-    if log[0]["documents_cut"]:
-        print(f"{log[0]['documents_cut']} of {log[0]['documents']} training documents were cut to what it can read")
-    print(f"next: python -m {__package__}.evaluate {out}")
+        places = ", ".join(map(str, best["positions"]))
+        print(f"the model takes the units {places} of {best['same_positions']:.0%} of the documents: it does not read")
+    for name, loss in losses.items():
+        if verdict := says_it_reads(best["validation_loss"], loss):
+            print(verdict if name == "units" else f"its trees change little: loss {loss - best['validation_loss']:+.3f}")
+    if first["documents_cut"]:
+        print(f"{first['documents_cut']} of {first['documents']} training documents were cut to what it can read")
+    print(f"next: python -m {__package__}.predict {out} --data {config.data} --split test")
+
+
+def others(documents: Sequence[Document]) -> list[tuple[str, list[Document]]]:
+    """The documents with the next one's unit vectors; and, for tree attention, with their units mixed in the tree."""
+    rng, swapped = np.random.default_rng(0), exchanged(documents, with_vectors_of)
+    corpora = [("units", swapped)] if swapped else []
+    if documents[0].matrix is not None:
+        corpora.append(("places in the tree", [replace(d, matrix=shuffle(d.matrix, rng)) for d in documents]))
+    return corpora
+
+
+def with_vectors_of(document: Document, other: Document) -> Document:
+    """A document with the other's vectors, as many as it has units: the first ones, or all of them again and again."""
+    return document if other is document else replace(document, vectors=np.resize(other.vectors, document.vectors.shape))
+
+
+def shuffle(matrix: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Rows and columns of an (N, N) matrix in one random order: it says nothing about its units any more."""
+    order = rng.permutation(len(matrix))
+    return matrix[np.ix_(order, order)]
 
 
 @one_line_errors

@@ -1,4 +1,4 @@
-"""RST constituency trees, as matrices.py needs them; formats.py reads and writes them.
+"""RST constituency trees, as matrices.py needs them, and the published files of them, .dis. It needs Python alone.
 
 A document is cut into elementary discourse units (EDUs, clauses), which a binary tree joins. In each pair of siblings
 at least one is a Nucleus, which matters more; the other one is a Nucleus too, or a Satellite.
@@ -6,16 +6,20 @@ at least one is a Nucleus, which matters more; the other one is a Nucleus too, o
 Trees may be as deep as a document is long, so nothing here is recursive.
 """
 
+import os
+import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 
 @dataclass(frozen=True, eq=False, slots=True)  # to compare or hash by value would be recursive
 class Node:
-    """A node of a binary RST tree. EDUs are counted from 1 and spans are inclusive, as published."""
+    """A node of a binary RST tree, over the EDUs start, ..., end - 1 of its document, counted from 0."""
 
-    first: int
-    last: int
+    start: int
+    end: int
     nucleus: bool | None  # True Nucleus, False Satellite, None root
     children: tuple["Node", ...] = field(default=(), repr=False)  # none (leaf) or two
     text: str | None = None  # of a leaf; None where the format has none
@@ -36,7 +40,7 @@ def leaves(tree: Node) -> list[Node]:
 
 
 def join(children: Sequence[Node], nucleus: bool | None) -> Node:
-    """A node over two or more children, made binary.
+    """One node over its children, made binary; over a single child it is that child in its place.
 
     Right-branching; but Satellites behind the last Nucleus join it first, the nearest before the others. So each new
     node has a Nucleus and is one, and no Satellite comes to depend on another Satellite.
@@ -44,21 +48,105 @@ def join(children: Sequence[Node], nucleus: bool | None) -> Node:
     last = max((i for i, child in enumerate(children) if child.nucleus), default=0)
     joined = children[last]
     for satellite in children[last + 1 :]:
-        joined = Node(joined.first, satellite.last, True, (joined, satellite))
+        joined = Node(joined.start, satellite.end, True, (joined, satellite))
     for sibling in reversed(children[:last]):
-        joined = Node(sibling.first, joined.last, True, (sibling, joined))
+        joined = Node(sibling.start, joined.end, True, (sibling, joined))
     return replace(joined, nucleus=nucleus)
 
 
 def check_tree(tree: Node, where: str = "tree") -> None:
-    """ValueError that names `where` and the span at fault, unless a tree is binary and its spans tile EDUs 1 to n."""
-    if tree.nucleus is not None or tree.first != 1:
-        raise ValueError(f"{where}: a tree has a root without a sibling, and its first EDU is 1, not {tree.first}")
+    """ValueError that names `where` and the span at fault, counted from 1, unless spans are binary and tile the EDUs."""
+    if tree.nucleus is not None or tree.start:
+        raise ValueError(f"{where}: a tree has a root without a sibling, and its first EDU is 1, not {tree.start + 1}")
     for node in nodes(tree):
-        spans = [(child.first, child.last) for child in node.children]
+        spans = [(child.start, child.end) for child in node.children]
         nuclei = {child.nucleus for child in node.children}
         edges = [edge for span in spans for edge in span]
-        is_whole = edges == [node.first, edges[1], edges[1] + 1, node.last] if spans else node.first == node.last
+        is_whole = edges == [node.start, edges[1], edges[1], node.end] if spans else node.end == node.start + 1
         if not is_whole or None in nuclei or nuclei == {False}:
-            what = f"span {node.first}-{node.last} needs two children side by side, one of them a Nucleus"
-            raise ValueError(f"{where}: {what}; it has {', '.join(f'{a}-{b}' for a, b in spans) or 'none'}")
+            what = f"span {node.start + 1}-{node.end} needs two children side by side, one of them a Nucleus"
+            raise ValueError(f"{where}: {what}; it has {', '.join(f'{a + 1}-{b}' for a, b in spans) or 'none'}")
+
+
+# .dis, as RST-DT and GUM publish it, where EDUs are counted from 1 and spans are inclusive:
+# ( Root (span 1 2) ( Nucleus (leaf 1) (rel2par span) (text _!..._!) ) ( Satellite ... ) )
+
+ROLES = {"Root": None, "Nucleus": True, "Satellite": False}
+TOKEN = re.compile(r"//TT_ERR|[()]|_!.*?_!|[^\s()]+", re.DOTALL)
+IGNORED = ("//TT_ERR", "\x1a")  # RST-DT's own mark of an error; the end of a file under DOS
+
+
+def read_tree(path: str | os.PathLike) -> Node:
+    """Read a .dis file; ValueError that names the file and the line where it is none."""
+    return read_dis(read_text(Path(path)), str(path))
+
+
+def read_text(path: Path) -> str:
+    """The text of a file; ValueError that names it where it is not UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 at byte {error.start}: convert it first") from None
+
+
+def read_dis(text: str, where: str = "tree") -> Node:
+    """The tree of a .dis text, its nodes of more than two children made binary (`join`).
+
+    Raises:
+        ValueError: it is none; names `where` and the line.
+    """
+    if text.lstrip().startswith("<"):
+        raise ValueError(f"{where}: this is XML, such as rstWeb's .rs3; convert it to .dis, RST-DT's and GUM's brackets")
+    stack: list[list] = [[]]  # what each open bracket has held so far
+    line, end = 1, 0
+    for match in TOKEN.finditer(text):
+        token, line, end = match[0], line + text.count("\n", end, match.start()), match.start()
+        if token == "(":
+            stack.append([])
+        elif token == ")" and len(stack) > 1:
+            item = dis_item(stack.pop(), f"{where}:{line}")
+            stack[-1].append(item)
+        elif token not in IGNORED:
+            stack[-1].append(token)
+    if len(stack) > 1:
+        raise ValueError(f"{where}:{line}: {len(stack) - 1} brackets are still open at the end: is the file cut?")
+    if len(stack[0]) != 1 or not isinstance(stack[0][0], Node):
+        raise ValueError(f"{where}:{line}: one tree '( Root ... )' is needed and nothing else: is the file cut?")
+    check_tree(stack[0][0], where)
+    return stack[0][0]
+
+
+def dis_item(items: list, place: str) -> Node | tuple[str, object]:
+    """What stood in one pair of brackets: a node, or a property of one as (name, value)."""
+    match items:
+        case ["span", str(first), str(last)] if (first + last).isdecimal():
+            return "span", (int(first) - 1, int(last))
+        case ["leaf", str(number)] if number.isdecimal():
+            return "span", (int(number) - 1, int(number))
+        case ["rel2par", *relation] if all(isinstance(word, str) for word in relation):
+            return "relation", relation  # which nothing here reads
+        case ["text", str(text)] if text[:2] == text[2:][-2:] == "_!":
+            return "text", clean(text[2:-2])
+        case [str(role), *parts] if role in ROLES and not any(isinstance(part, str) for part in parts):
+            return dis_node(ROLES[role], parts, place)
+    said = " ".join(item if isinstance(item, str) else "(...)" for item in items)
+    raise ValueError(f"{place}: '( {said[:60]} )' is no node (Root, Nucleus, Satellite), span, leaf, rel2par or text")
+
+
+def dis_node(nucleus: bool | None, parts: list, place: str) -> Node:
+    """The node of a role, its properties and its children; ValueError where they do not cover its span."""
+    properties = dict(part for part in parts if isinstance(part, tuple))
+    children = [part for part in parts if isinstance(part, Node)]
+    start, end = properties.get("span", (0, 0))
+    if not children:
+        return Node(start, end, nucleus, text=properties.get("text"))
+    node = join(children, nucleus)
+    if "span" in properties and (node.start, node.end) != (start, end):
+        covered = f"{node.start + 1}-{node.end}"
+        raise ValueError(f"{place}: span {start + 1}-{end} has children that cover {covered}")
+    return node
+
+
+def clean(text: str) -> str:
+    """The text of an EDU on one line, without the mark that RST-DT puts at the end of a paragraph."""
+    return unicodedata.normalize("NFC", " ".join(text.strip().removesuffix("<P>").split()))

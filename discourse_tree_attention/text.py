@@ -1,0 +1,302 @@
+"""From text to batches: a document's units, their vectors by a frozen encoder (Section 3), labels and matrix.
+
+`make_document` makes of an example all that needs no encoder's vectors, `read_corpus` adds those, `collate` makes batches.
+"""
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from os.path import commonprefix
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from .matrices import MATRICES, d_tree, sentence_matrix
+from .model import TREES, longest_document
+from .selection import ORACLE_UNITS, oracle, required_units
+from .trees import Node, leaves, read_dis
+
+MAX_TOKENS = 128  # D28: longest unit in word pieces, [CLS] and [SEP] included; longer ones are cut
+
+
+# Unit vectors
+
+
+class UnitEncoder(nn.Module):
+    """A frozen encoder of `transformers` that maps each unit to the last hidden state of its first token.
+
+    Args:
+        pooling: "cls", or "mean" for the mean over all tokens in place of the first (D23).
+    """
+
+    def __init__(self, model: nn.Module, tokenizer, pooling: str = "cls"):
+        super().__init__()
+        self.model, self.tokenizer, self.pooling = model.requires_grad_(False), tokenizer, pooling
+        self.width = model.config.hidden_size  # D
+        self.train(False)
+
+    def train(self, mode: bool = True) -> "UnitEncoder":
+        """D6: eval mode always; a frozen encoder without dropout gives each unit one vector."""
+        return super().train(False)
+
+    @torch.inference_mode()
+    def forward(self, texts: Sequence[str]) -> Tensor:
+        """Encode a few units: (n,) texts -> (n, D)."""
+        cut = dict(padding=True, truncation=True, max_length=MAX_TOKENS, return_tensors="pt")
+        batch = self.tokenizer(list(texts), **cut).to(self.model.device)
+        states = self.model(**batch).last_hidden_state  # (n, tokens, D)
+        # D23: the mean over the tokens, for encoders that were trained for it.
+        if self.pooling == "mean":
+            real = batch.attention_mask[..., None]
+            return (states * real).sum(1) / real.sum(1)
+        # Section 3: "the hidden state of the first token in the last BERT layer"; [CLS] unit [SEP], segment ids 0.
+        return states[:, 0]  # (n, D)
+
+    def encode(self, texts: Sequence[str], batch_size: int = 128) -> np.ndarray:
+        """Encode any number of units, those of like length together: (n,) texts -> (n, D) float32, in their order."""
+        order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
+        vectors = np.empty((len(texts), self.width), dtype=np.float32)
+        for start in tqdm(range(0, len(texts), batch_size), desc="unit vectors", leave=False, disable=None):
+            batch = order[start : start + batch_size]
+            vectors[batch] = self([texts[i] for i in batch]).float().cpu().numpy()
+        return vectors
+
+
+def random_encoder(texts: Sequence[str], pooling: str = "cls", width: int = 128, seed: int = 0) -> UnitEncoder:
+    """A small BERT with random weights that knows the words of `texts`, for where no pretrained one is (D9).
+
+    Its first token attends almost evenly to all words, so a vector is a random projection of the unit's words. Fit for
+    `toy` and for tests, where nothing is downloaded; not for a result on real text.
+    """
+    from tokenizers.normalizers import BertNormalizer
+    from tokenizers.pre_tokenizers import BertPreTokenizer
+    from transformers import BertConfig, BertModel, BertTokenizer
+
+    clean, split = BertNormalizer().normalize_str, BertPreTokenizer().pre_tokenize_str
+    words = Counter(word for text in texts for word, _ in split(clean(text)))
+    characters = sorted({character for word in words for character in word})
+    frequent = [word for word, _ in sorted(words.items(), key=lambda item: (-item[1], item[0]))[:4000]]
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *characters, *(f"##{c}" for c in characters), *frequent]
+    vocabulary = {piece: number for number, piece in enumerate(dict.fromkeys(pieces))}
+    tokenizer = BertTokenizer(vocab=vocabulary, split_special_tokens=True)
+    # The usual 0.02 would leave the first token's own embedding nearly alone in its state.
+    config = BertConfig(
+        vocab_size=len(tokenizer), hidden_size=width, num_hidden_layers=1, num_attention_heads=1,
+        intermediate_size=2 * width, max_position_embeddings=512, initializer_range=0.2,
+    )  # fmt: skip
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return UnitEncoder(BertModel(config, add_pooling_layer=False), tokenizer, pooling)
+
+
+def unit_vectors(encoder: UnitEncoder, texts: Sequence[str], cache: str | os.PathLike = "") -> np.ndarray:
+    """Vectors of all units of a corpus: (n, D) float32, kept in a file of the folder `cache`, if one is named.
+
+    The file is called after the texts and, for the encoder, the vectors that it gives the first of them.
+    """
+    if not cache:
+        return encoder.encode(texts)
+    digest = hashlib.sha256(repr(texts).encode("utf-8", "surrogatepass"))
+    digest.update(encoder.encode(texts[:64]).tobytes())
+    path = Path(cache, f"{digest.hexdigest()[:32]}.npy")
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_suffix(f".{os.getpid()}.npy")
+        np.save(unfinished, encoder.encode(texts))
+        os.replace(unfinished, path)
+    return np.load(path, mmap_mode="r")
+
+
+# Documents
+
+
+@dataclass(frozen=True, eq=False)  # arrays have no single truth value
+class Document:
+    """One document at EDU or sentence level; N units. The tree stays whole where the units are cut."""
+
+    id: str
+    units: list[str]  # (N,) texts
+    sentence: np.ndarray  # (N,) index of each unit's sentence; at sentence level 0, 1, ...
+    required: list[list[int]]  # (N,) units that each unit needs beside it; empty lists at sentence level
+    labels: np.ndarray  # (N,) bool, the oracle's units; none where there is no reference
+    references: list[list[str]]  # the sentences of each
+    tree: Node | None  # over the EDUs
+    edu_sentence: np.ndarray | None  # (EDUs,) index of each EDU's sentence
+    was_cut: bool
+    matrix: np.ndarray | None = None  # (N, N) attention, for tree attention
+    vectors: np.ndarray | None = None  # (N, D)
+
+
+def read_corpus(
+    examples: Sequence, config, encoder: UnitEncoder, cache: str | os.PathLike = "", matrix_of: Callable | None = None
+) -> list[Document]:
+    """The documents of a corpus with unit vectors, which `cache` may keep.
+
+    Args:
+        config: a `TrainConfig`. `matrix_of`: in place of `document_matrix`, for controls.
+    """
+    examples = tqdm(examples, desc="oracles", leave=False, disable=None)
+    documents = [make_document(example, config, encoder, matrix_of or document_matrix) for example in examples]
+    vectors = unit_vectors(encoder, [unit for document in documents for unit in document.units], cache)
+    ends = np.cumsum([len(document.units) for document in documents])
+    own = np.split(vectors, ends[:-1])
+    return [replace(document, vectors=part) for document, part in zip(documents, own, strict=True)]
+
+
+def make_document(example, config, encoder: UnitEncoder, matrix_of: Callable) -> Document:
+    """Cut an example into units, find its oracle, and read its matrix off its tree.
+
+    Args:
+        example: a `shared.data.Example` in sentences, or anything with its fields.
+    Raises:
+        ValueError: a tree is needed and there is none, or it is of another text.
+    """
+    where, units = f"{example.id}.dis", list(example.document)
+    sentence, required, tree, edu_sentence = np.arange(len(units)), [[] for _ in units], None, None
+    if example.tree is not None:
+        tree = read_dis(example.tree, where)
+        edu_sentence = sentence_of_edus([leaf.text for leaf in leaves(tree)], units, where)
+    if config.level == "edu":
+        if tree is None:
+            raise ValueError(f"{example.id} has no EDUs: give it a discourse tree ({where}), or use --level sentence")
+        units, sentence = [leaf.text for leaf in leaves(tree)], edu_sentence
+        required = required_units(tree, sentence)
+    picks = oracle(units, " ".join(example.summary), required, ORACLE_UNITS[config.level])
+    labels = np.isin(np.arange(len(units)), picks)
+    most, was_cut = units_to_read(units, config, encoder)
+    required = [[other for other in needed if other < most] for needed in required[:most]]
+    document = Document(
+        example.id, units[:most], sentence[:most], required, labels[:most], example.references, tree, edu_sentence, was_cut
+    )  # fmt: skip
+    return replace(document, matrix=matrix_of(document, config)) if config.attention in TREES else document
+
+
+def sentence_of_edus(edus: Sequence[str], sentences: Sequence[str], where: str = "document") -> np.ndarray:
+    """(N,) index of the sentence of each EDU, found by its letters, blanks apart.
+
+    An EDU that reaches over the end of a sentence belongs to the sentence where it begins.
+
+    Raises:
+        ValueError: the texts are not the same, or an EDU has none; names `where` and the first place that differs.
+    """
+    check_same_text(edus, sentences, where)
+    lengths = np.array([len(letters(edu)) for edu in edus])
+    if not lengths.all():
+        raise ValueError(f"{where}: EDU {lengths.argmin() + 1} has no words")
+    ends = np.cumsum([len(letters(sentence)) for sentence in sentences])
+    return np.searchsorted(ends, lengths.cumsum() - lengths, side="right")
+
+
+def letters(text: str) -> str:
+    """A text without its blanks, so that tokenised and plain text of the same words are equal."""
+    return "".join(text.split())
+
+
+def check_same_text(edus: Sequence[str], text: Sequence[str], where: str, form: Callable[[str], str] = letters) -> None:
+    """ValueError that names the first place where EDUs and text differ in `form`."""
+    one, other = form(" ".join(edus)), form(" ".join(text))
+    if one != other:
+        same = len(commonprefix([one, other]))
+        part = slice(max(0, same - 20), same + 20)
+        places = f"{one[part]!r} in the EDUs, {other[part]!r} in the text"
+        raise ValueError(f"{where}: EDUs and text are not the same: {places}; give the text of the tree")
+
+
+def units_to_read(units: Sequence[str], config, encoder: UnitEncoder) -> tuple[int, bool]:
+    """How many units the model reads: as its positions and --max-pieces allow, at least one; and whether text is lost.
+
+    Text is also lost where the encoder cuts a unit.
+    """
+    pieces = np.array([len(ids) for ids in encoder.tokenizer(list(units), verbose=False).input_ids])
+    most = min(len(units), longest_document(config.model_config(encoder.width)))
+    if config.max_pieces:
+        # D28: [CLS] and [SEP] of each unit count; the released code counts those of each sentence.
+        most = min(most, max(1, int((pieces.cumsum() <= config.max_pieces).sum())))
+    return most, most < len(units) or bool((pieces > MAX_TOKENS).any())
+
+
+def document_matrix(document: Document, config) -> np.ndarray:
+    """(N, N) attention of a document's tree, rows summing to 1; ValueError where it has none."""
+    tree, size = document.tree, len(document.units)
+    if tree is None:
+        raise ValueError(f"{document.id} has no discourse tree ({document.id}.dis), which {config.attention} needs")
+    matrix = MATRICES[config.attention](tree) if config.attention != "d_tree" else d_tree(tree, document.edu_sentence)
+    if config.level == "sentence":
+        matrix = sentence_matrix(matrix, document.edu_sentence, max(size, document.edu_sentence.max() + 1))
+    if size < len(matrix):
+        # D10: of a cut document the rows are normalised again; a unit whose head was cut off attends to itself.
+        matrix = matrix[:size, :size].copy()
+        lost = np.flatnonzero(matrix.sum(1) == 0)
+        matrix[lost, lost] = 1
+        matrix = matrix / matrix.sum(1, keepdims=True)
+    return matrix
+
+
+def positive_weight(documents: Sequence[Document]) -> float:
+    """Units that the summaries leave out for each one that they take, the weight of the latter in the loss.
+
+    ValueError: the oracles take no unit, or all: there is nothing to learn.
+    """
+    labels = np.concatenate([document.labels for document in documents])
+    if not labels.any():
+        raise ValueError("no unit of the training documents shares a word with its summary: there is nothing to learn")
+    if labels.all():
+        raise ValueError(
+            f"the summaries take all {len(labels)} units of the training documents: there is nothing to learn; "
+            "give longer documents, one sentence an item of the list 'document', or use --level edu"
+        )
+    # D12: of all units of the trained level.
+    return float((~labels).sum() / labels.sum())
+
+
+# Batches
+
+
+class DocumentBatches:
+    """Endless lists of document indices: the batch sampler of a `DataLoader`.
+
+    An epoch sorts the documents by length, ties in random order, cuts them into batches, and shuffles the batches.
+    """
+
+    # D29: the released order is random; with a summed loss a batch of long documents weighs more.
+    def __init__(self, documents: Sequence[Document], batch_size: int, seed: int):
+        self.sizes, self.batch_size, self.seed = [len(document.units) for document in documents], batch_size, seed
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for epoch in count():
+            rng = np.random.default_rng((self.seed, epoch))
+            by_length = np.lexsort((rng.random(len(self.sizes)), self.sizes)).tolist()
+            starts = range(0, len(by_length), self.batch_size)
+            yield from (by_length[start : start + self.batch_size] for start in rng.permutation(starts))
+
+
+class Batch(NamedTuple):
+    """What the model and its loss read of some documents, padded with zeros."""
+
+    units: Tensor  # (B, N, D)
+    keep: Tensor  # (B, N)
+    labels: Tensor  # (B, N)
+    matrix: Tensor | None  # (B, N, N)
+
+
+def collate(documents: Sequence[Document], device: str | torch.device = "cpu") -> Batch:
+    """A batch of some documents."""
+    most = max(len(document.units) for document in documents)
+    units = torch.zeros(len(documents), most, documents[0].vectors.shape[1])
+    keep, labels = torch.zeros(2, len(documents), most, dtype=torch.bool)
+    matrix = torch.zeros(len(documents), most, most) if documents[0].matrix is not None else None
+    for row, document in enumerate(documents):
+        size = len(document.units)
+        units[row, :size] = torch.from_numpy(np.array(document.vectors))
+        keep[row, :size] = True
+        labels[row, :size] = torch.from_numpy(document.labels)
+        if matrix is not None:
+            matrix[row, :size, :size] = torch.from_numpy(document.matrix)
+    return Batch(*(part if part is None else part.to(device) for part in (units, keep, labels, matrix)))
