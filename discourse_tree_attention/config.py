@@ -34,7 +34,9 @@ class TrainConfig:
     accumulate: Positive = 1  # Batches of an update (released code: 1).
     learning_rate: float = 0.01  # Factor of min(n^-0.5, n warmup^-1.5) (Section 5.1; D11).
     warmup: Positive = 200  # Updates in which the rate rises (Section 5.1: 4,000, after Vaswani et al.; D26).
-    beta2: Annotated[float, Interval(ge=0, le=0.99999)] = 0.999  # Of Adam (Section 5.1: 0.98, after Vaswani et al.; D26).
+    beta2: Annotated[float, Interval(ge=0, le=0.99999)] = (
+        0.999  # Of Adam (Section 5.1: 0.98, after Vaswani et al.; D26).
+    )
     save_every: Positive = 100  # Updates between validations, of which the best stays (released code: 300).
     mixed_precision: Literal["no", "bf16"] = "no"  # Numbers of the forward pass: float32, or bfloat16 where it can.
     seed: Seed = 0  # Seed of weights, batches and dropout.

@@ -93,7 +93,11 @@ def take_units(document: Document, scores: np.ndarray, config, take: str = "mode
 
 
 def score_all(
-    run: Run, examples: Sequence[Example], batch_size: int = 32, cache: str | Path = "", matrix_of: Callable | None = None
+    run: Run,
+    examples: Sequence[Example],
+    batch_size: int = 32,
+    cache: str | Path = "",
+    matrix_of: Callable | None = None,
 ) -> Iterator[tuple[Document, np.ndarray]]:
     """Each document with the (N,) scores of its units, in their order, as the work goes; options: see `read_corpus`."""
     for start in range(0, len(examples), WINDOW * batch_size):

@@ -202,7 +202,9 @@ def report(run: Run, validation: list[Document], weight: float, folder: RunFolde
         print(f"the model takes the units {places} of {best['same_positions']:.0%} of the documents: it does not read")
     for name, loss in losses.items():
         if verdict := says_it_reads(best["validation_loss"], loss):
-            print(verdict if name == "units" else f"its trees change little: loss {loss - best['validation_loss']:+.3f}")
+            print(
+                verdict if name == "units" else f"its trees change little: loss {loss - best['validation_loss']:+.3f}"
+            )
     if first["documents_cut"]:
         print(f"{first['documents_cut']} of {first['documents']} training documents were cut to what it can read")
     print(f"next: python -m {__package__}.predict {out} --data {config.data} --split test")
@@ -219,7 +221,9 @@ def others(documents: Sequence[Document]) -> list[tuple[str, list[Document]]]:
 
 def with_vectors_of(document: Document, other: Document) -> Document:
     """A document with the other's vectors, as many as it has units: the first ones, or all of them again and again."""
-    return document if other is document else replace(document, vectors=np.resize(other.vectors, document.vectors.shape))
+    return (
+        document if other is document else replace(document, vectors=np.resize(other.vectors, document.vectors.shape))
+    )
 
 
 def shuffle(matrix: np.ndarray, rng: np.random.Generator) -> np.ndarray:

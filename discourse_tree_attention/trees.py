@@ -96,7 +96,9 @@ def read_dis(text: str, where: str = "tree") -> Node:
         ValueError: it is none; names `where` and the line.
     """
     if text.lstrip().startswith("<"):
-        raise ValueError(f"{where}: this is XML, such as rstWeb's .rs3; convert it to .dis, RST-DT's and GUM's brackets")
+        raise ValueError(
+            f"{where}: this is XML, such as rstWeb's .rs3; convert it to .dis, RST-DT's and GUM's brackets"
+        )
     stack: list[list] = [[]]  # what each open bracket has held so far
     line, end = 1, 0
     for match in TOKEN.finditer(text):

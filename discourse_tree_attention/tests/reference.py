@@ -27,8 +27,6 @@ def attention_matrix(module, states, matrix, head):
         return np.eye(units)
     if kind == "Tree":
         return matrix
-    if kind == "Previous":
-        return np.array([[float(j == max(i - 1, 0)) for j in range(units)] for i in range(units)])
     rows = []
     for i in range(units):
         if kind == "DotProduct":

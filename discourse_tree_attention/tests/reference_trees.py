@@ -3,15 +3,20 @@
 from ..trees import Node
 
 
+def span(first, last, nucleus=None, children=(), text=None):
+    """A node over the EDUs first to last, counted from 1 and inclusive, as in the paper and its files."""
+    return Node(first - 1, last, nucleus, tuple(children), text)
+
+
 def random_tree(rng, edus, first=1, nucleus=None):
     """A tree with random shape and nuclearity; `rng` is a NumPy generator."""
     if edus == 1:
-        return Node(first, first, nucleus, text=f"unit {first} says ({rng.integers(9)}) ! _")
+        return span(first, first, nucleus, text=f"unit {first} says ({rng.integers(9)}) ! _")
     cut = int(rng.integers(1, edus))
     roles = [(True, True), (True, False), (False, True)][rng.integers(3)]
     left = random_tree(rng, cut, first, roles[0])
     right = random_tree(rng, edus - cut, first + cut, roles[1])
-    return Node(first, first + edus - 1, nucleus, (left, right))
+    return span(first, first + edus - 1, nucleus, (left, right))
 
 
 def tree_of(spans):
@@ -20,26 +25,26 @@ def tree_of(spans):
     for first, *last, role in spans.split():
         below = tuple(stack[-2:]) if last else ()
         del stack[len(stack) - len(below) :]
-        stack.append(Node(int(first), int((last or first)[0]), role == "N", children=below))
-    return Node(1, stack[-1].last, None, children=tuple(stack))
+        stack.append(span(int(first), int((last or first)[0]), role == "N", children=below))
+    return span(1, stack[-1].end, None, children=tuple(stack))
 
 
 def chain(edus, right_branching=True):
     """A tree as deep as it is long, whose first EDU is its root; built without recursion."""
     if right_branching:
-        tree = Node(edus, edus, False, text="w")
+        tree = span(edus, edus, False, text="w")
         for first in range(edus - 1, 0, -1):
-            tree = Node(first, edus, None if first == 1 else False, (Node(first, first, True, text="w"), tree))
+            tree = span(first, edus, None if first == 1 else False, (span(first, first, True, text="w"), tree))
         return tree
-    tree = Node(1, 1, True, text="w")
+    tree = span(1, 1, True, text="w")
     for last in range(2, edus + 1):
-        tree = Node(1, last, None if last == edus else True, (tree, Node(last, last, False, text="w")))
+        tree = span(1, last, None if last == edus else True, (tree, span(last, last, False, text="w")))
     return tree
 
 
 def constituents(node, depth=0):
     """(EDUs, depth, nucleus) of every node."""
-    found = [(set(range(node.first, node.last + 1)), depth, node.nucleus)]
+    found = [(set(range(node.start + 1, node.end + 1)), depth, node.nucleus)]
     for child in node.children:
         found += constituents(child, depth + 1)
     return found
@@ -50,9 +55,9 @@ def level_matrices(tree, nuclearity):
     all_of_them = constituents(tree)
     matrices = []
     for level in range(max(depth for _, depth, _ in all_of_them) + 1):
-        matrix = [[0] * tree.last for _ in range(tree.last)]
-        for i in range(tree.last):
-            for j in range(tree.last):
+        matrix = [[0] * tree.end for _ in range(tree.end)]
+        for i in range(tree.end):
+            for j in range(tree.end):
                 for edus, depth, nucleus in all_of_them:
                     if depth == level and {i + 1, j + 1} <= edus:
                         matrix[i][j] = 2 if nuclearity and nucleus else 1
@@ -81,7 +86,7 @@ def hirao(tree):
     """{EDU: parent}, 0 of a root: the head of what the smallest Satellite around the EDU hangs in."""
     all_of_them = constituents(tree)
     parents = {}
-    for edu in range(1, tree.last + 1):
+    for edu in range(1, tree.end + 1):
         around = [edus for edus, _, nucleus in all_of_them if edu in edus and nucleus is False]
         parents[edu] = 0
         if around:
@@ -95,7 +100,7 @@ def discobert(tree):
     """{EDU: parent}, 0 of the root: the head of the smallest constituent around the EDU that has another head."""
     heads = {frozenset(edus): head_of(edus, constituents(tree)) for edus, _, _ in constituents(tree)}
     parents = {}
-    for edu in range(1, tree.last + 1):
+    for edu in range(1, tree.end + 1):
         other = [edus for edus, head in heads.items() if edu in edus and head != edu]
         parents[edu] = heads[min(other, key=len)] if other else 0
     return parents

@@ -5,16 +5,18 @@ import pytest
 
 from ..matrices import (
     MATRICES,
+    between_sentences,
     c_tree,
     c_tree_nuclearity,
     d_tree,
     dependency_parents,
+    depth,
     level_sum,
     post_edit,
     sentence_matrix,
 )
-from ..trees import Node
 from . import reference_trees as reference
+from .reference_trees import span
 
 FIVE = reference.tree_of("1N 2S 12N 3S 13N 4N 5N 45S")
 FOUR = reference.tree_of("1N 2N 12N 3N 4S 34N")
@@ -52,9 +54,9 @@ def test_section_4_3_the_papers_example():
     """M^1_{3:4,3:4} = 2, "as the sub-tree containing EDU 3 & 4 is the nucleus in its relation" with that of EDU 5."""
 
     def tree(nucleus):
-        pair = Node(3, 4, nucleus, children=(Node(3, 3, True), Node(4, 4, True)))
-        right = Node(3, 5, True, children=(pair, Node(5, 5, not nucleus)))
-        return Node(1, 5, None, children=(Node(1, 2, False, children=(Node(1, 1, True), Node(2, 2, False))), right))
+        pair = span(3, 4, nucleus, children=(span(3, 3, True), span(4, 4, True)))
+        right = span(3, 5, True, children=(pair, span(5, 5, not nucleus)))
+        return span(1, 5, None, children=(span(1, 2, False, children=(span(1, 1, True), span(2, 2, False))), right))
 
     level = np.array(reference.level_matrices(tree(True), nuclearity=True)[2])  # of both, the third from the root
     np.testing.assert_array_equal(level[2:, 2:], [[2, 2, 0], [2, 2, 0], [0, 0, 1]])
@@ -80,14 +82,14 @@ def test_section_4_1_d_tree_against_sets(seed):
     assert as_parents(dependency_parents(tree)) == parents
     edited = reference.edited(parents, from_one(sentence))
     for found, expected in ((d_tree(tree), parents), (d_tree(tree, sentence), edited)):
-        assert found.sum() == tree.last
+        assert found.sum() == tree.end
         for dependent, parent in expected.items():
             assert found[dependent - 1, (parent or dependent) - 1] == 1
 
 
 def test_section_4_1_rows_are_dependents_and_columns_heads():
-    left = Node(1, 2, False, children=(Node(1, 1, True), Node(2, 2, False)))
-    tree = Node(1, 3, None, children=(left, Node(3, 3, True)))
+    left = span(1, 2, False, children=(span(1, 1, True), span(2, 2, False)))
+    tree = span(1, 3, None, children=(left, span(3, 3, True)))
     np.testing.assert_array_equal(d_tree(tree), [[0, 0, 1], [1, 0, 0], [0, 0, 1]])
 
 
@@ -109,11 +111,19 @@ def test_d2_the_nearest_to_the_root_heads_its_sentence(parents, sentence, expect
     np.testing.assert_array_equal(post_edit(np.array(parents), np.array(sentence)), expected)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_depth_is_the_number_of_steps_to_a_root(seed):
+    tree, _ = some_tree(seed)
+    parents = reference.hirao(tree)
+    steps = [reference.steps_to_root(parents, edu) for edu in sorted(parents)]
+    assert depth(dependency_parents(tree)).tolist() == steps
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_d2_one_root_a_sentence_and_no_circle(seed):
     tree, _ = some_tree(seed)
-    sentence = np.random.default_rng(seed).integers(0, 6, tree.last)  # also of EDUs that are not side by side
-    before, edus = dependency_parents(tree), np.arange(tree.last)
+    sentence = np.random.default_rng(seed).integers(0, 6, tree.end)  # also of EDUs that are not side by side
+    before, edus = dependency_parents(tree), np.arange(tree.end)
     after = post_edit(before, sentence)
     for name in np.unique(sentence):
         inside = np.flatnonzero(sentence == name)
@@ -135,7 +145,7 @@ def test_section_4_4_sentences_against_loops(seed, kind):
     of_edus, count = MATRICES[kind](tree), sentence.max() + 1
     np.testing.assert_allclose(of_edus.sum(1), 1, rtol=1e-5)
     expected = reference.between_sentences(of_edus, sentence, count)
-    np.testing.assert_allclose(sentence_matrix(of_edus, sentence, count, normalized=False), expected, rtol=1e-5)
+    np.testing.assert_allclose(between_sentences(of_edus, sentence, count), expected, rtol=1e-5)
     found = sentence_matrix(of_edus, sentence, count)
     np.testing.assert_allclose(found, reference.row_normalised(expected), rtol=1e-5)
     assert of_edus.dtype == found.dtype == np.float32
@@ -143,7 +153,7 @@ def test_section_4_4_sentences_against_loops(seed, kind):
 
 def test_d13_sentence_rows_sum_to_one_and_in_the_papers_form_to_their_edus():
     sentence, of_edus = np.array([0, 0, 1, 2, 2]), c_tree_nuclearity(FIVE)
-    np.testing.assert_allclose(sentence_matrix(of_edus, sentence, 3, normalized=False).sum(1), [2, 1, 2], rtol=1e-6)
+    np.testing.assert_allclose(between_sentences(of_edus, sentence, 3).sum(1), [2, 1, 2], rtol=1e-6)
     row = np.array([7 + 5, 3, 1 + 1]) / 17 + np.array([5 + 6, 3, 1 + 1]) / 16
     np.testing.assert_allclose(sentence_matrix(of_edus, sentence, 3)[0], row / 2, rtol=1e-6)
 
@@ -164,7 +174,7 @@ def test_d14_a_leaf_counts_at_its_own_level_only():
 
 
 def test_d15_the_root_weighs_one_limit_two_edus():
-    tree = Node(1, 2, None, children=(Node(1, 1, False), Node(2, 2, True)))
+    tree = span(1, 2, None, children=(span(1, 1, False), span(2, 2, True)))
     np.testing.assert_array_equal(level_sum(tree, nuclearity=True), [[2, 1], [1, 3]])
     np.testing.assert_allclose(c_tree(tree), [[2 / 3, 1 / 3], [1 / 3, 2 / 3]], rtol=1e-6)
     np.testing.assert_array_equal(d_tree(tree), [[0, 1], [0, 1]])
@@ -172,5 +182,5 @@ def test_d15_the_root_weighs_one_limit_two_edus():
 
 @pytest.mark.parametrize("kind", MATRICES)
 def test_limit_one_edu_and_one_sentence(kind):
-    np.testing.assert_array_equal(MATRICES[kind](Node(1, 1, None)), [[1]])
+    np.testing.assert_array_equal(MATRICES[kind](span(1, 1, None)), [[1]])
     np.testing.assert_allclose(sentence_matrix(MATRICES[kind](FIVE), np.zeros(5, int), 1), [[1]], rtol=1e-6)

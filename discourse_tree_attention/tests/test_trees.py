@@ -2,9 +2,8 @@
 
 import pytest
 
-from ..formats import read_dis, read_tree
 from ..matrices import dependency_parents
-from ..trees import leaves, nodes
+from ..trees import leaves, nodes, read_dis, read_tree
 from .reference_trees import chain
 
 RST_DT = """( Root (span 1 5)
@@ -31,7 +30,7 @@ GUM_STYLE = """( Root (span 1 3)
 
 def shape(node):
     """A tree on one line: EDUs with N or S in front, brackets around siblings."""
-    inside = " ".join(shape(child) for child in node.children) if node.children else str(node.first)
+    inside = " ".join(shape(child) for child in node.children) if node.children else str(node.end)
     return {True: "N", False: "S", None: ""}[node.nucleus] + (f"({inside})" if node.children else inside)
 
 
@@ -74,7 +73,35 @@ def test_nodes_of_many_children_become_right_branching(roles, expected):
 
 def test_limit_one_edu():
     (tree,) = nodes(read_dis("( Root (leaf 1) (text _!Alone ._!) )"))
-    assert (tree.first, tree.last, tree.nucleus, tree.text) == (1, 1, None, "Alone .")
+    assert (tree.start, tree.end, tree.nucleus, tree.text) == (0, 1, None, "Alone .")
+
+
+def test_nodes_of_one_child_are_that_child_in_their_place():
+    """educe's trees have such nodes; a document of one EDU may be a Root over a Nucleus."""
+    inner = "( Nucleus (leaf 1) (rel2par span) (text _!It rained ,_!) )"
+    other = "( Satellite (leaf 2) (rel2par cause) (text _!they said ._!) )"
+    assert shape(read_dis(f"( Root (span 1 1) {inner} )")) == "1"
+    whole = f"( Nucleus (span 1 2) {inner} {other} )"
+    assert shape(read_dis(f"( Root (span 1 2) {whole} )")) == "(N1 S2)"
+    assert shape(read_dis(f"( Root (span 1 2) ( Nucleus (span 1 1) {inner} ) {other} )")) == "(N1 S2)"
+    satellite = f"( Satellite (span 1 1) {inner} )"
+    assert shape(read_dis(f"( Root (span 1 2) {satellite} {other.replace('Satellite', 'Nucleus')} )")) == "(S1 N2)"
+
+
+def test_files_as_people_have_them():
+    """The end of a file of DOS, blanks after the mark of a paragraph, a root without its span, decomposed accents."""
+    nucleus, satellite = (
+        "( Nucleus (leaf 1) (text _!Cafe\u0301 closed , <P> _!) )",
+        "( Satellite (leaf 2) (text _!x_!) )",
+    )
+    tree = read_dis(f"( Root\r\n {nucleus}\r\n {satellite}\r\n)\r\n\x1a")
+    assert shape(tree) == "(N1 S2)" and leaves(tree)[0].text == "Caf\u00e9 closed ,"
+
+
+@pytest.mark.parametrize("text", ["<rst>\n<header>", '\n<?xml version="1.0"?><rst>'])
+def test_bad_input_rs3_is_refused_with_what_to_do(text):
+    with pytest.raises(ValueError, match="^a.rs3: this is XML, such as rstWeb's .rs3; convert it to .dis"):
+        read_dis(text, "a.rs3")
 
 
 @pytest.mark.parametrize("right_branching", [True, False])

@@ -1,0 +1,194 @@
+"""The two commands from end to end: train, kill, resume; predict on texts, trees and data; one bad input each."""
+
+import json
+import sys
+from dataclasses import fields
+from io import StringIO
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("shared")
+
+from safetensors.torch import load_file
+
+from shared.data import load
+from shared.run import parse
+
+from .. import predict as module
+from .. import train as training
+from ..config import PRESETS, TrainConfig
+from ..loading import load_run
+from ..predict import score_all, take_units
+from ..train import train
+
+SMALL = dict(data="toy:signal=0,count=24", steps=6, batch_size=5, save_every=2, head_width=8, feed_forward=16, warmup=2)
+TEXT = "Officials said that a storm hit the town on Monday. Nobody was hurt (they say)."
+DIS = """( Root (span 1 3)
+  ( Satellite (leaf 1) (rel2par attribution) (text _!Officials said_!) )
+  ( Nucleus (span 2 3) (rel2par span)
+    ( Nucleus (leaf 2) (rel2par span) (text _!that a storm hit the town on Monday ._!) )
+    ( Satellite (leaf 3) (rel2par elaboration) (text _!Nobody was hurt ( they say ) ._!) )
+  )
+)
+"""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Finished runs: of EDUs, of sentences along trees, and of sentences without."""
+    folder = tmp_path_factory.mktemp("runs")
+    train(TrainConfig(**SMALL, attention="d_tree", units_taken=1, accumulate=2), folder / "edu-0")
+    train(TrainConfig(**SMALL | dict(steps=1), attention="c_tree", level="sentence"), folder / "sentence")
+    train(TrainConfig(**SMALL | dict(steps=1), attention="dot", level="sentence"), folder / "plain")
+    return folder
+
+
+class Killed(BaseException):
+    """Ends a training as a kill would."""
+
+
+def same_weights(one, other):
+    weights = load_file(other / "model.safetensors")
+    return all(torch.equal(tensor, weights[name]) for name, tensor in load_file(one / "model.safetensors").items())
+
+
+@pytest.mark.parametrize("at", [1, 4])
+def test_a_killed_training_resumes_to_the_same_bits(runs, tmp_path, monkeypatch, at):
+    """Dropout, Adam and the order of the data, of which an update reads two batches; before the first checkpoint, too."""
+    config, rate = load_run(runs / "edu-0").config, training.learning_rate
+
+    def kill(step, config):
+        if step == at:
+            raise Killed
+        return rate(step, config)
+
+    monkeypatch.setattr(training, "learning_rate", kill)
+    with pytest.raises(Killed):
+        train(config, tmp_path / "killed")
+    monkeypatch.undo()
+    train(config, tmp_path / "killed", resume=True)
+    assert same_weights(runs / "edu-0", tmp_path / "killed")
+    assert (runs / "edu-0/log.jsonl").read_text() == (tmp_path / "killed/log.jsonl").read_text()
+    training.main(["--out", str(tmp_path / "killed"), "--resume", "--steps", "8"])
+    train(TrainConfig(**vars(config) | {"steps": 8}), tmp_path / "long")
+    assert same_weights(tmp_path / "long", tmp_path / "killed")
+
+
+def test_a_training_with_an_encoder_of_its_own_reads_that(runs, tmp_path):
+    """--encoder, by folder; it is not copied into the run."""
+    train(TrainConfig(**SMALL | dict(steps=1), encoder=str(runs / "edu-0/encoder")), tmp_path / "run")
+    one, other = (load_run(folder).encoder(["two bridges"]) for folder in (tmp_path / "run", runs / "edu-0"))
+    assert torch.equal(one, other) and not (tmp_path / "run/encoder").exists()
+
+
+def test_outputs_are_in_the_order_of_the_documents_whatever_the_batches(runs, monkeypatch):
+    run, examples = load_run(runs / "edu-0"), load(SMALL["data"], "test")
+    expected = [(document.id, scores) for document, scores in score_all(run, examples)]
+    monkeypatch.setattr(module, "WINDOW", 2)
+    found = [(document.id, scores) for document, scores in score_all(run, examples, batch_size=3)]
+    assert [name for name, _ in found] == [name for name, _ in expected] == [example.id for example in examples]
+    for (_, one), (_, other) in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+def test_lead_and_oracle_by_hand():
+    """Lead: the first units, no more than a summary has; Oracle: its own, or Lead's where it takes none."""
+    config, scores = TrainConfig(units_taken=2), np.array([0.0, 1, 3, 2])
+    document = SimpleNamespace(units=["a b"] * 4, labels=np.array([False, False, False, True]), required=[[]] * 4)
+    taken = [take_units(document, scores, config, take) for take in ("model", "lead", "oracle")]
+    assert taken == [[2, 3], [0, 1], [3]]
+    document.labels[:] = False
+    assert take_units(document, scores, config, "oracle") == [0, 1]
+    one = SimpleNamespace(units=["a"], labels=np.array([True]), required=[[]])
+    assert take_units(one, scores[:1], config, "lead") == [0]
+
+
+def test_predict_on_data_ends_with_the_table(runs, tmp_path, capsys):
+    """A row of each document, with the units that were taken; Lead and Oracle under their own names."""
+    run = str(runs / "edu-0")
+    for take in ("model", "lead", "oracle"):
+        flags = ["--data", SMALL["data"], "--limit", "7", "--take", take, "--out", str(tmp_path / f"{take}.jsonl")]
+        module.main([run, *flags])
+        rows = [json.loads(line) for line in (tmp_path / f"{take}.jsonl").read_text().splitlines()]
+        assert [row["id"] for row in rows] == [example.id for example in load(SMALL["data"], "test", 7)]
+        system = "edu" if take == "model" else take
+        assert {row["system"] for row in rows} == {system} and rows[0]["references"] and rows[0]["units"][0] >= 1
+        said = capsys.readouterr().out
+        assert f"| {system}" in said and "rougeLsum" in said and "n 7" in said
+
+
+def test_predict_reads_trees_of_each_kind(runs, tmp_path, capsys):
+    """Sentences are spelled as the text, EDUs as the tree; of a tree's own file all lines are one document."""
+    (tmp_path / "new.txt").write_text(TEXT.replace(". N", ".\nN") + "\n")
+    (tmp_path / "new.dis").write_text(DIS)
+    module.main([str(runs / "sentence"), str(tmp_path / "new.txt"), "--tree", str(tmp_path / "new.dis")])
+    assert capsys.readouterr().out == TEXT + "\n"
+    (tmp_path / "two.txt").write_text(f"{TEXT}\nIt rained.\n")
+    (tmp_path / "two-1.dis").write_text(DIS)
+    (tmp_path / "two-2.dis").write_text("( Root (leaf 1) (text _!It rained._!) )")
+    out = ["--tree", str(tmp_path), "--out", str(tmp_path / "out.jsonl")]
+    module.main([str(runs / "edu-0"), str(tmp_path / "two.txt"), "--units", "1", *out])
+    first, second = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
+    assert second["id"] == "two-2" and second["prediction"] == ["It rained."] and second["units"] == [1, 1]
+    assert " ".join(first["prediction"]) in " ".join(DIS.split("_!")[1::2])
+
+
+def test_the_example_of_the_readme(runs, capsys):
+    folder = Path(__file__).parent
+    module.main([str(runs / "edu-0"), str(folder / "storm.txt"), "--tree", str(folder / "storm.dis")])
+    summary, text = capsys.readouterr().out.strip(), (folder / "storm.txt").read_text().replace("\n", " ")
+    assert summary in text and 0 < len(summary) < 60
+
+
+def test_predict_splits_plain_documents_keeps_blank_lines_and_says_what_was_cut(runs, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", StringIO("It rained. We stayed. They left. " * 400 + "\n\nOne sentence only.\n"))
+    module.main([str(runs / "plain")])
+    said = capsys.readouterr()
+    assert said.out.splitlines()[1:] == ["", "One sentence only."] and "1 of 3 documents are longer than" in said.err
+
+
+@pytest.mark.parametrize(
+    ("command", "flags", "message"),
+    [
+        (training, ["--out", "{tmp}/new", "--encoder", "/no/encoder"], "there is no folder '/no/encoder'"),
+        (training, ["--out", "{tmp}/new", "--heads", "8"], "the same weights in every head"),
+        (
+            training,
+            ["--out", "{tmp}/new", "--data", "{tmp}/cut.jsonl"],
+            "d.dis:2: 1 brackets are still open",
+        ),
+        (module, ["{run}", "{tmp}/in.txt"], "in-1 has no discourse tree: make it (python -m"),
+        (module, ["{run}", "{tmp}/in.txt", "--tree", "{tmp}/in.dis"], "in.dis: EDUs and text are not the same"),
+        (module, ["{run}", "{tmp}/in.txt", "--tree", "{tmp}/in.rs3"], "this is XML, such as rstWeb's .rs3"),
+        (module, ["{run}", "{tmp}/in.txt", "--tree", "{tmp}"], "in-1.rs3 is no .dis: convert it"),
+        (module, ["{plain}", "{tmp}/in.txt", "--out", "{tmp}/in.txt"], "in.txt exists"),
+        (module, ["{plain}", "{tmp}/in.txt", "--data", "toy"], "give files or --data, not both"),
+    ],
+)
+def test_bad_input_is_one_line_and_loses_nothing(runs, tmp_path, capsys, command, flags, message):
+    row = {"id": "d", "document": ["a storm ."], "summary": "a storm", "tree": "( Root (leaf 1)\n (text _!a storm ._!)"}
+    (tmp_path / "cut.jsonl").write_text(json.dumps(row) + "\n")
+    (tmp_path / "in.txt").write_text("It rained.\n")
+    (tmp_path / "in.dis").write_text(DIS)
+    for name in ("in", "in-1"):
+        (tmp_path / f"{name}.rs3").write_text("<rst>\n")
+    names = dict(tmp=tmp_path, run=runs / "edu-0", plain=runs / "plain")
+    before = {path: path.read_bytes() for path in [*names["run"].iterdir(), *tmp_path.iterdir()] if path.is_file()}
+    with pytest.raises(SystemExit) as stop:
+        command.main([flag.format(**names) for flag in flags])
+    error = capsys.readouterr().err
+    assert stop.value.code == 2 and error.count("\n") == 1 and message in error
+    assert {path: path.read_bytes() for path in before} == before and not (tmp_path / "new").exists()
+
+
+def test_help_says_what_each_flag_does(capsys):
+    with pytest.raises(SystemExit):
+        parse(["--help"], TrainConfig, PRESETS, "")
+    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    for field in fields(TrainConfig):
+        said = text.partition(f"--{field.name.replace('_', '-')} ")[2].partition("(default:")[0]
+        assert len(said.split()) > 4 and "." in said, field.name

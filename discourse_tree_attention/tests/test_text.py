@@ -1,0 +1,274 @@
+"""From text to batches: unit vectors, units, labels, required units, matrices, batches."""
+
+from itertools import islice
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from ..config import TrainConfig
+from ..matrices import c_tree
+from ..predict import extract
+from ..text import (
+    DocumentBatches,
+    UnitEncoder,
+    collate,
+    positive_weight,
+    random_encoder,
+    read_corpus,
+    sentence_of_edus,
+    unit_vectors,
+)
+from ..trees import read_dis
+
+TREE = """( Root (span 1 4)
+  ( Nucleus (span 1 2) (rel2par span)
+    ( Nucleus (leaf 1) (rel2par span) (text _!the mayor said_!) )
+    ( Satellite (leaf 2) (rel2par attribution) (text _!that a storm came ._!) )
+  )
+  ( Satellite (span 3 4) (rel2par elaboration)
+    ( Satellite (leaf 3) (rel2par condition) (text _!if it stays ,_!) )
+    ( Nucleus (leaf 4) (rel2par span) (text _!schools close ._!) )
+  )
+)
+"""
+EDUS = ["the mayor said", "that a storm came .", "if it stays ,", "schools close ."]
+SENTENCES = ["the mayor said that a storm came .", "if it stays , schools close ."]
+TWO_ROOTS = """( Root (span 1 2)
+  ( Nucleus (leaf 1) (rel2par joint) (text _!it rained ,_!) ) ( Nucleus (leaf 2) (rel2par joint) (text _!it blew ._!) )
+)"""
+
+
+def example(**changes):
+    fields = dict(id="one", document=SENTENCES, tree=TREE, summary=["a storm came ."], references=[["a"]])
+    return SimpleNamespace(**fields | changes)
+
+
+TWO_ROOTS_EXAMPLE = example(document=["it rained , it blew ."], tree=TWO_ROOTS)  # in one sentence
+
+
+@pytest.fixture(scope="module")
+def read():
+    """Read some examples with an encoder of random weights."""
+    encoder = random_encoder([*SENTENCES, "it rained , it blew ."], width=16)
+
+    def read(*examples, **changes):
+        return read_corpus(examples, TrainConfig(**dict(attention="c_tree") | changes), encoder)
+
+    read.encoder = encoder
+    return read
+
+
+def test_units_of_both_levels(read):
+    (edu,), (sentence,) = read(example()), read(example(), level="sentence")
+    assert edu.units == EDUS and edu.sentence.tolist() == [0, 0, 1, 1]
+    assert sentence.units == SENTENCES and sentence.sentence.tolist() == [0, 1]
+    # Heads (Hirao): 1 is the root, 2 hangs on 1, 4 on 1, 3 on 4; only 1 and 4 are within the sentence of the dependent.
+    assert edu.required == [[], [0], [3], []] and sentence.required == [[], []]
+    assert edu.labels.tolist() == [True, True, False, False]  # the oracle's pick brings its head
+    assert sentence.labels.tolist() == [True, False]
+
+
+def test_d17_the_right_one_of_two_nuclei_needs_the_left_one(read):
+    """D17: as in DiscoBERT; post-editing has no part in it."""
+    (document,) = read(TWO_ROOTS_EXAMPLE, attention="d_tree")
+    assert document.required == [[], [0]]
+
+
+def test_d2_d_tree_is_post_edited(read):
+    """D2: of two roots in one sentence the second hangs on the first."""
+    (document,) = read(TWO_ROOTS_EXAMPLE, attention="d_tree")
+    assert document.matrix.tolist() == [[1, 0], [1, 0]]
+
+
+def test_d12_positive_weight_is_negatives_per_positive(read):
+    """D12: over all training documents, of the level's own units."""
+    assert positive_weight(read(example(), TWO_ROOTS_EXAMPLE)) == 4 / 2
+    assert positive_weight(read(example(), level="sentence")) == 1
+
+
+def test_where_nothing_can_be_learned_the_training_is_refused(read):
+    """The loss of a training whose every unit is labelled would be 0 from the first step on."""
+    with pytest.raises(ValueError, match="no unit of the training documents shares a word with its summary"):
+        positive_weight(read(TWO_ROOTS_EXAMPLE))
+    post = example(document=["a storm came ."], tree=None)
+    with pytest.raises(ValueError, match="the summaries take all 1 units .* nothing to learn; give longer documents"):
+        positive_weight(read(post, level="sentence", attention="dot"))
+
+
+def test_sentence_level_needs_no_tree_but_edu_level_does(read):
+    bare = example(tree=None)
+    (document,) = read(bare, level="sentence", attention="dot")
+    assert document.units == SENTENCES and document.tree is None and document.matrix is None
+    with pytest.raises(ValueError, match=r"one has no EDUs: give it a discourse tree \(one.dis\)"):
+        read(bare)
+    with pytest.raises(ValueError, match=r"one has no discourse tree \(one.dis\), which c_tree needs"):
+        read(bare, level="sentence")
+
+
+def test_a_tree_of_another_text_is_refused(read):
+    with pytest.raises(ValueError, match="3.dis: .*ifitstays,schoolsclo' in the EDUs, '.*whenitstays"):
+        read(example(id="3", document=[SENTENCES[0], "when it stays , schools close ."]))
+    with pytest.raises(ValueError, match="one.dis:.*is the file cut"):
+        read(example(tree=TREE[:200]))
+
+
+def test_edus_find_their_sentence_by_their_letters():
+    """Whatever the blanks: a parser's "left ." is the text's "left."; empty sentences have no EDU."""
+    sentences = ["He said", "that it rained, and", "", "left.", "Then all left ."]
+    edus = ["He", "said that it rained ,", "and  left .", "Then\nall", "left ."]
+    np.testing.assert_array_equal(sentence_of_edus(edus, sentences, "doc"), [0, 0, 1, 4, 4])
+    for edus, message in ((["a b"], "EDUs and text are not the same: 'ab' in the"), (["a", "", "c"], "EDU 2 has no")):
+        with pytest.raises(ValueError, match=f"^doc: {message}"):
+            sentence_of_edus(edus, ["a", "c"], "doc")
+
+
+def test_d10_the_matrix_of_a_cut_document_is_normalised_again(read):
+    """D10: the rows of the first units sum to 1 after the others have gone."""
+    pieces = np.cumsum([len(ids) for ids in read.encoder.tokenizer(EDUS).input_ids])
+    (document,) = read(example(), max_pieces=int(pieces[2]))
+    assert document.units == EDUS[:3] and document.required == [[], [0], []] and document.was_cut
+    whole = c_tree(read_dis(TREE))
+    np.testing.assert_allclose(document.matrix, whole[:3, :3] / whole[:3, :3].sum(1, keepdims=True), rtol=1e-6)
+    # A unit whose head was cut off attends to itself.
+    (document,) = read(example(), max_pieces=int(pieces[2]), attention="d_tree")
+    assert document.matrix.tolist() == [[1, 0, 0], [1, 0, 0], [0, 0, 1]]
+
+
+def test_d28_units_are_cut_at_so_many_pieces_each_with_its_own_marks(read):
+    """D28: [CLS] and [SEP] of each unit count; a document of just so many pieces keeps all its units."""
+    pieces = np.cumsum([len(ids) for ids in read.encoder.tokenizer(EDUS).input_ids])
+    assert pieces[0] == 3 + 2
+    for most, units in ((pieces[3], 4), (pieces[3] - 1, 3), (1, 1), (0, 4)):
+        assert len(read(example(), max_pieces=int(most))[0].units) == units
+    longer = example(document=["a " * 200, "b ."], tree=None)
+    assert read(longer, level="sentence", attention="dot")[0].was_cut and not read(TWO_ROOTS_EXAMPLE)[0].was_cut
+    once, more, other = read.encoder(["the " * 126, "the " * 140, "the " * 125 + "storm"])  # 128 with [CLS] and [SEP]
+    torch.testing.assert_close(once, more)
+    assert (once - other).abs().max() > 1e-4
+
+
+def three(read, **changes):
+    """Three documents, the second of one EDU."""
+    single = example(id="two", document=["x ."], tree="( Root (leaf 1) (text _!x ._!) )")
+    return read(example(), single, example(id="three"), **changes)
+
+
+def test_batches_hold_each_documents_own_vectors_and_matrix(read):
+    documents = three(read)
+    batch = collate([documents[1], documents[0]])
+    assert batch.keep.tolist() == [[True, False, False, False], [True] * 4]
+    np.testing.assert_allclose(batch.units[1].numpy(), read.encoder.encode(EDUS), atol=1e-5)
+    np.testing.assert_allclose(batch.units[0, 0].numpy(), read.encoder.encode(["x ."])[0], atol=1e-5)
+    np.testing.assert_allclose(batch.matrix[1].numpy(), c_tree(read_dis(TREE)), rtol=1e-6)
+    assert batch.units[0, 1:].abs().sum() == 0 and batch.matrix[0].sum() == 1
+    assert batch.labels.tolist() == [[False] * 4, [True, True, False, False]]
+    assert collate(three(read, attention="dot")).matrix is None
+
+
+def test_from_data_to_attention_a_dependent_attends_to_its_parent(read, make_model):
+    """The whole path, data -> matrix -> batch -> X_out: EDU 2 receives the value of its parent 1, not the other way."""
+    documents = three(read, attention="d_tree")
+    batch = collate([documents[1], documents[0]])
+    assert batch.matrix[1].tolist() == [[1, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1], [1, 0, 0, 0]]  # row = dependent
+    layer = make_model("d_tree").layers[0].attention
+    value = layer.output(layer.value(batch.units[1]))  # what an EDU that attends to itself alone receives
+    torch.testing.assert_close(layer(batch.units, batch.keep, batch.matrix)[1], value[[0, 0, 3, 0]])
+    (sentences,) = read(example(), level="sentence", attention="d_tree")
+    assert sentences.matrix.tolist() == [[1.0, 0.0], [0.5, 0.5]]  # EDU 4 hangs on sentence 1, EDU 3 on EDU 4
+
+
+def test_d29_batches_cover_each_document_once_an_epoch():
+    """D29: documents of like length together, the batches in random order, another one each epoch."""
+    sizes = [5, 9, 1, 7, 3, 3, 8]
+    batches = DocumentBatches([SimpleNamespace(units=[""] * size) for size in sizes], 3, seed=0)
+    stream = list(islice(batches, 6))
+    epochs = [stream[:3], stream[3:]]
+    assert stream == list(islice(batches, 6)) and epochs[0] != epochs[1]
+    for epoch in epochs:
+        assert sorted(sum(epoch, [])) == list(range(7))
+        parts = sorted((sorted(sizes[i] for i in batch) for batch in epoch), key=min)
+        assert parts == [[1, 3, 3], [5, 7, 8], [9]]
+
+
+def test_a_summary_is_complete_at_so_many_words(read):
+    """D8: --max-words counts words, 8 of the first sentence here, not characters."""
+    (document,) = read(example(), level="sentence")
+    for values, taken in ((dict(max_words=8), [0]), (dict(max_words=9), [0, 1]), (dict(units_taken=1), [0])):
+        config = TrainConfig(level="sentence", **dict(units_taken=4) | values)
+        assert extract(document, np.array([2.0, 1.0]), config) == taken
+
+
+# Unit vectors
+
+TEXTS = ["a storm hit the town .", "nobody", "officials said nobody was hurt .", "hurt , hurt , hurt", "the town ."]
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    return random_encoder(["a storm hit the town .", "nobody was hurt , officials said ."], width=16)
+
+
+def test_vector_is_the_first_token_of_the_last_layer_of_the_unit_alone(encoder):
+    """Section 3: hidden state of the first token in the last layer; released code: [CLS] unit [SEP], by itself."""
+    vectors = encoder.encode(TEXTS, batch_size=2)
+    for text, vector in zip(TEXTS, vectors, strict=True):
+        ids = encoder.tokenizer(text, return_tensors="pt").input_ids
+        assert encoder.tokenizer.convert_ids_to_tokens(ids[0].tolist())[0] == "[CLS]"
+        with torch.no_grad():
+            states = encoder.model(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
+        np.testing.assert_allclose(vector, states[0, 0].numpy(), atol=1e-5)
+
+
+def test_d23_mean_pooling_is_the_mean_over_the_units_own_tokens(encoder):
+    """D23: special tokens count, padding does not."""
+    pooled = UnitEncoder(encoder.model, encoder.tokenizer, "mean").encode(TEXTS)
+    for text, vector in zip(TEXTS, pooled, strict=True):
+        with torch.no_grad():
+            states = encoder.model(**encoder.tokenizer(text, return_tensors="pt")).last_hidden_state[0]
+        np.testing.assert_allclose(vector, states.mean(0).numpy(), atol=1e-5)
+
+
+def test_d6_the_encoder_stays_in_eval_mode_and_frozen(encoder):
+    """D6: train() on the encoder or on a module that holds it turns no dropout on; no weight asks for a gradient."""
+    before = encoder(TEXTS)
+    holder = torch.nn.ModuleList([encoder]).train()
+    encoder.train()
+    assert not any(module.training for module in encoder.modules())
+    assert torch.equal(holder[0](TEXTS), before)
+    assert not any(parameter.requires_grad for parameter in encoder.parameters())
+    assert any(isinstance(m, torch.nn.Dropout) and m.p > 0 for m in encoder.modules())  # there is some to turn on
+
+
+def test_d9_random_encoder_gives_units_vectors_by_their_words():
+    """D9: nothing is downloaded, a seed is an encoder, and units are the nearer the more words they share."""
+    words = "storm town hurt said river bridge school rain".split()
+    one, again, other = (random_encoder([" ".join(words)], width=64, seed=seed) for seed in (0, 0, 1))
+    texts = ["storm town hurt said", "storm town hurt river", "river bridge school rain"]
+    base, near, far = vectors = one.encode(texts)
+    assert np.array_equal(vectors, again.encode(texts)) and not np.allclose(vectors, other.encode(texts))
+    assert np.linalg.norm(base - near) < np.linalg.norm(base - far)
+
+
+def test_random_encoder_knows_whole_words_of_every_script_and_text_that_looks_like_a_token():
+    """The words are those that its tokenizer cuts: marks of vowels stay with them, "[SEP]" is text."""
+    words = ["हिन्दी", "தமிழ்", "istanbul"]
+    tokenizer = random_encoder([" ".join(words)], width=8).tokenizer
+    assert all(len(tokenizer.tokenize(word)) == 1 for word in words)
+    assert "[SEP]" not in tokenizer.tokenize("a [SEP] b")
+
+
+def test_unit_vectors_are_kept_and_computed_once(encoder, tmp_path, monkeypatch):
+    """Not of another encoder, or of other texts, or of these in another order."""
+    first = unit_vectors(encoder, TEXTS, tmp_path)
+    np.testing.assert_allclose(first, encoder.encode(TEXTS), atol=1e-6)
+    assert isinstance(first, np.memmap) and [path.suffix for path in tmp_path.iterdir()] == [".npy"]
+    np.testing.assert_allclose(unit_vectors(encoder, TEXTS[::-1], tmp_path), first[::-1], atol=1e-5)
+    other = random_encoder(TEXTS, width=16, seed=1)
+    np.testing.assert_allclose(unit_vectors(other, TEXTS, tmp_path), other.encode(TEXTS), atol=1e-6)
+    calls, encode = [], UnitEncoder.encode
+    monkeypatch.setattr(UnitEncoder, "encode", lambda self, texts: calls.append(len(texts)) or encode(self, texts))
+    many = [f"{text} {n}" for text in TEXTS for n in range(20)]
+    np.testing.assert_array_equal(*(unit_vectors(encoder, many, tmp_path) for _ in range(2)))
+    assert calls == [64, 100, 64]
