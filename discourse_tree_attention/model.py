@@ -165,7 +165,8 @@ class Attention(nn.Module):
         """(B, N, D) -> (B, N, D)."""
         value = split_heads(self.value(states), self.heads)  # (B, H, N, K)
         weights = self.attend(states, keep, matrix)
-        # Section 3: G is the value map. D5: dropout falls on A without making its rows sum to 1 again, on fixed weights too (released code).
+        # Section 3: G is the value map.
+        # D5: dropout falls on A, on fixed weights too, without making its rows sum to 1 again (released code).
         mixed = value if weights is None else self.dropout(weights) @ value  # (B, H, N, K)
         return self.output(mixed.transpose(1, 2).flatten(-2))
 

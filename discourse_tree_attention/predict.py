@@ -82,7 +82,7 @@ def summary(document: Document, taken: Sequence[int]) -> list[str]:
 
 
 def take_units(document: Document, scores: np.ndarray, config, take: str = "model") -> list[int]:
-    """The model's units, or the rows Lead (the first units) and Oracle (Lead's, where it has none) of Tables 2 and 3."""
+    """The model's units; or, of Tables 2 and 3, Lead's, the first ones, or the oracle's (Lead's, where it has none)."""
     lead = list(range(min(config.count, len(document.units))))
     match take:
         case "lead":
@@ -106,22 +106,28 @@ def score_all(
         yield from zip(documents, score_documents(run.model, documents, batch_size), strict=True)
 
 
-def predict(run: Run, examples: Sequence[Example], take: str = "model", **options) -> Iterator[dict]:
-    """Extract summaries, in the order of the examples; `options` are those of `score_all`.
+def predict(
+    run: Run, examples: Sequence[Example], take: str = "model", measure: Callable | None = None, **options
+) -> Iterator[dict]:
+    """Extract summaries, in the order of the examples.
 
+    Args:
+        measure: (document, scores) -> further numbers of a document; experiments/ have some.
+        options: those of `score_all`.
     Yields:
         for each: id, prediction (sentences), [units taken, units], and was_cut.
     Raises:
         ValueError: the run reads trees, and a document has none; a tree of another text.
     """
+    needs_tree = run.config.level == "edu" or (run.config.attention in TREES and not options.get("matrix_of"))
     for example in examples:
-        if example.tree is None and (run.config.level == "edu" or run.config.attention in TREES):
+        if needs_tree and example.tree is None:
             command = f"python -m {__package__}.experiments.parse FILE --out TREES"
             raise ValueError(f"{example.id} has no discourse tree: make it ({command}), then add --tree TREES")
     for document, scores in score_all(run, examples, **options):
         taken = take_units(document, scores, run.config, take)
-        units = {"units": [len(taken), len(document.units)]}
-        yield {"id": document.id, "prediction": summary(document, taken), **units, "was_cut": document.was_cut}
+        row = {"id": document.id, "prediction": summary(document, taken), "units": [len(taken), len(document.units)]}
+        yield row | {"was_cut": document.was_cut} | (measure(document, scores) if measure else {})
 
 
 def with_trees(examples: Sequence[Example], path: Path) -> list[Example]:
@@ -138,26 +144,32 @@ def with_trees(examples: Sequence[Example], path: Path) -> list[Example]:
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    options = read_flags(Options, arguments, __doc__)
+    write(*read_command(arguments, __doc__))
+
+
+def read_command(arguments: Sequence[str] | None, description: str) -> tuple[Run, list[Example], Options]:
+    """The run and the documents that a command line names."""
+    options = read_flags(Options, arguments, description)
     if options.tree and not options.tree.is_dir() and len(options.files) > 1:
         raise ValueError(f"--tree {options.tree} is the tree of one document: give one FILE, or a folder of trees")
     config, model, encoder = load_run(options.run)
-    run = Run(replace(config, units_taken=options.units or config.units_taken), model, encoder)
-    run.model.to(find_device(options.device)), run.encoder.to(options.device)
+    device, config = find_device(options.device), replace(config, units_taken=options.units or config.units_taken)
     examples = read(options.files, options.data, options.split, options.limit)
     examples = with_trees(examples, options.tree) if options.tree else examples
-    write(run, examples, options)
+    return Run(config, model.to(device), encoder.to(device)), examples, options
 
 
-def write(run: Run, examples: Sequence[Example], options: Options, predict: Callable = predict) -> None:
-    """Extract and write what the command line asks for."""
+def write(run: Run, examples: Sequence[Example], options: Options, **more) -> None:
+    """Extract and write what the command line asks for; `more` goes to `predict`."""
     documents = [example for example in examples if example.document]  # a blank line in is a blank line out
     cache = options.run.parent / ".vectors" if options.data else ""
-    rows = predict(run, documents, options.take, batch_size=options.batch_size, cache=cache)
-    name = options.take if options.take != "model" else system_name(options.run.name, run.config.seed)
-    seed = run.config.seed if options.take == "model" else 0
-    settings = {"system": options.system or name, "seed": seed, "out": options.out, "overwrite": options.overwrite}
-    write_outputs(rows, examples, line=lambda row: " ".join(row["prediction"]), **settings)
+    rows = predict(run, documents, options.take, batch_size=options.batch_size, cache=cache, **more)
+    is_model = options.take == "model"
+    system = options.system or (system_name(options.run.name, run.config.seed) if is_model else options.take)
+    write_outputs(
+        rows, examples, system, run.config.seed if is_model else 0, options.out, options.overwrite,
+        line=lambda row: " ".join(row["prediction"]),
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ def required_units(tree: Node, sentence: np.ndarray) -> list[list[int]]:
 
     `sentence` is the (N,) index of each EDU's sentence.
     """
-    # D17: not D-Tree's edges alone, but DiscoBERT's, where a right Nucleus hangs on the left one; without its conditions.
+    # D17: DiscoBERT's edges, not D-Tree's alone: a right Nucleus hangs on the left one; without its conditions.
     parents, required = dependency_parents(tree, right_nuclei=True), []
     for edu in range(len(parents)):
         chain, parent = [edu], int(parents[edu])

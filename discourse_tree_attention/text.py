@@ -1,6 +1,6 @@
 """From text to batches: a document's units, their vectors by a frozen encoder (Section 3), labels and matrix.
 
-`make_document` makes of an example all that needs no encoder's vectors, `read_corpus` adds those, `collate` makes batches.
+`read_corpus` makes documents of examples (`make_document`) and adds their vectors; `collate` makes batches of them.
 """
 
 import hashlib
@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from os.path import commonprefix
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +20,7 @@ from tqdm import tqdm
 from .matrices import MATRICES, d_tree, sentence_matrix
 from .model import TREES, longest_document
 from .selection import ORACLE_UNITS, oracle, required_units
-from .trees import Node, leaves, read_dis
+from .trees import Node, check_same_text, leaves, letters, read_dis
 
 MAX_TOKENS = 128  # D28: longest unit in word pieces, [CLS] and [SEP] included; longer ones are cut
 
@@ -172,9 +171,8 @@ def make_document(example, config, encoder: UnitEncoder, matrix_of: Callable) ->
     labels = np.isin(np.arange(len(units)), picks)
     most, was_cut = units_to_read(units, config, encoder)
     required = [[other for other in needed if other < most] for needed in required[:most]]
-    document = Document(
-        example.id, units[:most], sentence[:most], required, labels[:most], example.references, tree, edu_sentence, was_cut
-    )  # fmt: skip
+    units, sentence, labels = units[:most], sentence[:most], labels[:most]
+    document = Document(example.id, units, sentence, required, labels, example.references, tree, edu_sentence, was_cut)
     return replace(document, matrix=matrix_of(document, config)) if config.attention in TREES else document
 
 
@@ -192,21 +190,6 @@ def sentence_of_edus(edus: Sequence[str], sentences: Sequence[str], where: str =
         raise ValueError(f"{where}: EDU {lengths.argmin() + 1} has no words")
     ends = np.cumsum([len(letters(sentence)) for sentence in sentences])
     return np.searchsorted(ends, lengths.cumsum() - lengths, side="right")
-
-
-def letters(text: str) -> str:
-    """A text without its blanks, so that tokenised and plain text of the same words are equal."""
-    return "".join(text.split())
-
-
-def check_same_text(edus: Sequence[str], text: Sequence[str], where: str, form: Callable[[str], str] = letters) -> None:
-    """ValueError that names the first place where EDUs and text differ in `form`."""
-    one, other = form(" ".join(edus)), form(" ".join(text))
-    if one != other:
-        same = len(commonprefix([one, other]))
-        part = slice(max(0, same - 20), same + 20)
-        places = f"{one[part]!r} in the EDUs, {other[part]!r} in the text"
-        raise ValueError(f"{where}: EDUs and text are not the same: {places}; give the text of the tree")
 
 
 def units_to_read(units: Sequence[str], config, encoder: UnitEncoder) -> tuple[int, bool]:

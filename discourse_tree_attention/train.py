@@ -28,12 +28,22 @@ except ModuleNotFoundError:
     where = "at the top of the import path (beside the outermost package)"
     sys.exit(f"error: the commands need the repository's folder `shared` {where}")
 from shared import rouge
-from shared.run import RunFolder, check, check_folder, exchanged, load_weights, new_accelerator, one_line_errors, parse
-from shared.run import says_it_reads, training
+from shared.run import (
+    RunFolder,
+    check,
+    check_folder,
+    exchanged,
+    load_weights,
+    new_accelerator,
+    one_line_errors,
+    parse,
+    says_it_reads,
+    training,
+)
 
 from .config import PRESETS, TrainConfig, learning_rate
 from .loading import Run, begin, load_run
-from .model import Summarizer, extraction_loss
+from .model import extraction_loss
 from .predict import extract, score_documents, summary
 from .text import Document, DocumentBatches, collate, positive_weight, read_corpus
 
@@ -110,7 +120,7 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False, matrix_of:
                 batch = next(batches)
                 with accelerator.accumulate(model):
                     scores = model(batch.units, batch.keep, batch.matrix)
-                    # Section 3: cross-entropy of the sigmoid of the scores, summed; of several processes the mean (D21).
+                    # Section 3: the MLP's sigmoid is in the loss. D21: of several processes the mean of sums.
                     loss = extraction_loss(scores, batch.labels, batch.keep, weight)
                     accelerator.backward(loss)
                     optimizer.step()

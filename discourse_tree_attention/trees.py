@@ -9,8 +9,9 @@ Trees may be as deep as a document is long, so nothing here is recursive.
 import os
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from os.path import commonprefix
 from pathlib import Path
 
 
@@ -55,7 +56,7 @@ def join(children: Sequence[Node], nucleus: bool | None) -> Node:
 
 
 def check_tree(tree: Node, where: str = "tree") -> None:
-    """ValueError that names `where` and the span at fault, counted from 1, unless spans are binary and tile the EDUs."""
+    """ValueError that names `where` and the span at fault, counted from 1, unless all are binary and tile the EDUs."""
     if tree.nucleus is not None or tree.start:
         raise ValueError(f"{where}: a tree has a root without a sibling, and its first EDU is 1, not {tree.start + 1}")
     for node in nodes(tree):
@@ -152,3 +153,21 @@ def dis_node(nucleus: bool | None, parts: list, place: str) -> Node:
 def clean(text: str) -> str:
     """The text of an EDU on one line, without the mark that RST-DT puts at the end of a paragraph."""
     return unicodedata.normalize("NFC", " ".join(text.strip().removesuffix("<P>").split()))
+
+
+# EDUs and the text that they are of
+
+
+def letters(text: str) -> str:
+    """A text without its blanks, so that tokenised and plain text of the same words are equal."""
+    return "".join(text.split())
+
+
+def check_same_text(edus: Sequence[str], text: Sequence[str], where: str, form: Callable[[str], str] = letters) -> None:
+    """ValueError that names the first place where EDUs and text differ in `form`."""
+    one, other = form(" ".join(edus)), form(" ".join(text))
+    if one != other:
+        same = len(commonprefix([one, other]))
+        part = slice(max(0, same - 20), same + 20)
+        places = f"{one[part]!r} in the EDUs, {other[part]!r} in the text"
+        raise ValueError(f"{where}: EDUs and text are not the same: {places}; give the text of the tree")

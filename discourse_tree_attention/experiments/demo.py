@@ -10,9 +10,8 @@ import tyro
 from shared import rouge
 from shared.data import load
 
-from ..decode import extract_all, read_corpus, score_documents
 from ..loading import load_run
-from ..selection import join_units
+from ..predict import predict, score_all, summary
 
 
 def main(without: tyro.conf.Positional[Path], tree: tyro.conf.Positional[Path], least: float = 0.2) -> None:
@@ -20,15 +19,15 @@ def main(without: tyro.conf.Positional[Path], tree: tyro.conf.Positional[Path], 
     examples = load(load_run(tree).config.data, "test", 100)
     texts, right, values = {}, {}, {}
     for name in (without, tree):
-        config, model, encoder = load_run(name)
-        corpus = read_corpus(examples, config, encoder)
-        texts[name] = extract_all(corpus.documents, score_documents(model, corpus), config)
+        run = load_run(name)
+        texts[name] = [row["prediction"] for row in predict(run, examples)]
         # Right are exactly the clauses that the oracle takes: the facts that the summary tells.
-        best = [join_units(d.units, d.sentence, d.labels.nonzero()[0]) for d in corpus.documents]
+        documents = [document for document, _ in score_all(run, examples)]
+        best = [summary(document, document.labels.nonzero()[0]) for document in documents]
         right[name] = [i for i, text in enumerate(texts[name]) if text == best[i]]
         values[name] = rouge.score(texts[name], [example.references for example in examples])["rouge1"].mean()
     shown = next((i for i in right[tree] if i not in right[without]), 0)
-    print("story:     ", " / ".join(corpus.documents[shown].units))
+    print("story:     ", " / ".join(documents[shown].units))
     print("no tree:   ", " ".join(texts[without][shown]))
     print("prediction:", " ".join(texts[tree][shown]))
     print("reference: ", examples[shown].target)

@@ -14,10 +14,9 @@ import tyro
 
 from shared.data import split_sentences
 
-from ..documents import sentence_of_edus
-from ..formats import read_tree
 from ..matrices import c_tree, c_tree_nuclearity, d_tree, dependency_parents, post_edit
-from ..trees import Node, leaves, nodes
+from ..text import sentence_of_edus
+from ..trees import Node, leaves, nodes, read_tree
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,7 +50,7 @@ def draw_constituency(axes: "Axes", tree: Node) -> None:
     place: dict[int, tuple[float, float]] = {}
     for node in nodes(tree):  # children before parents: a parent stands above their middle
         points = [place[id(child)] for child in node.children]
-        x, y = (np.mean([p[0] for p in points]), 1 + max(p[1] for p in points)) if points else (node.first, 0)
+        x, y = (np.mean([p[0] for p in points]), 1 + max(p[1] for p in points)) if points else (node.end, 0)
         place[id(node)] = x, y
         for child, (below, height) in zip(node.children, points, strict=True):
             name, colour, style = NUCLEUS if child.nucleus else SATELLITE

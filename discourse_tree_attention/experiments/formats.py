@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 
-from ..formats import ROLES, check_same_text, clean, letters
-from ..trees import Node, check_tree, leaves, nodes
+from ..trees import ROLES, Node, check_same_text, check_tree, clean, leaves, letters, nodes
 
 NLTK_LABEL = re.compile(r".+\[([NS])\]\[([NS])\]")
 
@@ -22,13 +21,13 @@ def write_dis(tree: Node) -> str:
             continue
         head = f"{indent}( {names[node.nucleus]}"
         if node.children:
-            lines.append(f"{head} (span {node.first} {node.last})")
+            lines.append(f"{head} (span {node.start + 1} {node.end})")
             stack += [(None, indent), *((child, indent + "  ") for child in reversed(node.children))]
             continue
         text = node.text
         if "_!" in text or clean(text) != text:
-            raise ValueError(f"EDU {node.first} cannot stand in a .dis file: {text!r} has _!, <P> or many blanks")
-        lines.append(f"{head} (leaf {node.first}) (text _!{text}_!) )")
+            raise ValueError(f"EDU {node.end} cannot stand in a .dis file: {text!r} has _!, <P> or many blanks")
+        lines.append(f"{head} (leaf {node.end}) (text _!{text}_!) )")
     return "\n".join(lines) + "\n"
 
 
@@ -41,7 +40,7 @@ def read_nltk(tree, where: str = "tree") -> Node:
     Nothing of nltk is imported: a tree is a list with a label(). ValueError names `where` and the label at fault.
     """
     if len(tree) == 1 and isinstance(tree[0], str):
-        return Node(1, 1, None, text=clean(tree[0]))
+        return Node(0, 1, None, text=clean(tree[0]))
     order, stack = [], [(tree, None)]  # parents before children, right before left
     while stack:
         order.append(stack.pop())
@@ -55,13 +54,33 @@ def read_nltk(tree, where: str = "tree") -> Node:
     done, count = [], 0
     for item, nucleus in reversed(order):  # left children before right ones before their parents
         if isinstance(item, str):
+            done.append(Node(count, count + 1, nucleus, text=clean(item)))
             count += 1
-            done.append(Node(count, count, nucleus, text=clean(item)))
         else:
             right, left = done.pop(), done.pop()
-            done.append(Node(left.first, right.last, nucleus, (left, right)))
+            done.append(Node(left.start, right.end, nucleus, (left, right)))
     check_tree(done[0], where)
     return done[0]
+
+
+# [[[1, 1], "Nucleus"], [[2, 2], "Satellite"], ...]
+
+
+def read_post_order(spans: Sequence, texts: Sequence[str], where: str = "tree") -> Node:
+    """Convert a tree as the paper's authors publish theirs, JSON lists in post-order without the root.
+
+    Args:
+        spans: ((first, last), "Nucleus" or "Satellite") of each node, EDUs counted from 1, inclusive.
+        texts: of the EDUs.
+    """
+    stack: list[Node] = []
+    for (first, last), role in spans:
+        below = () if first == last else tuple(stack[-2:])
+        del stack[len(stack) - len(below) :]
+        stack.append(Node(first - 1, last, ROLES.get(role), below, None if below else texts[first - 1]))
+    tree = Node(0, len(texts), None, tuple(stack)) if len(texts) > 1 else Node(0, 1, None, text=texts[0])
+    check_tree(tree, where)
+    return tree
 
 
 # The tree of a text, spelled as the text
@@ -95,13 +114,13 @@ def with_texts(tree: Node, texts: Sequence[str]) -> Node:
     stack, count = [], 0
     for node in nodes(tree):
         if not node.children:
-            text = texts[node.first - 1]
+            text = texts[node.start]
+            stack.append(replace(node, start=count, end=count + 1, text=text) if text else None)
             count += bool(text)
-            stack.append(replace(node, first=count, last=count, text=text) if text else None)
             continue
         right, left = stack.pop(), stack.pop()
         if left and right:
-            stack.append(replace(node, first=left.first, last=right.last, children=(left, right)))
+            stack.append(replace(node, start=left.start, end=right.end, children=(left, right)))
         else:
             one = left or right
             stack.append(one and replace(one, nucleus=node.nucleus))

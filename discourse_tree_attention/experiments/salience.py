@@ -16,11 +16,13 @@ from shared.data import in_sentences, load, open_output
 from shared.score import report, score
 
 from ..config import TrainConfig
-from ..decode import extract
-from ..documents import Document, choose_documents, make_documents
-from ..evaluate import rows_of
+from ..loading import begin
 from ..matrices import dependency_parents, level_sum
+from ..predict import extract, summary
+from ..text import Document, read_corpus
 from ..trees import Node
+from .controls import measures
+from .folds import parts
 
 
 def promotion(tree: Node) -> np.ndarray:
@@ -28,20 +30,20 @@ def promotion(tree: Node) -> np.ndarray:
 
     It is promoted up the tree as long as it is in the Nucleus, so to the nearest Satellite above it, or the root.
     """
-    salience = np.zeros(tree.last)
+    salience = np.zeros(tree.end)
     stack = [(tree, 0, 0)]  # a node, its depth, and the depth that its most salient EDUs are promoted to
     while stack:
         node, depth, top = stack.pop()
         stack += [(child, depth + 1, top if child.nucleus else depth + 1) for child in node.children]
         if not node.children:
-            salience[node.first - 1] = -top
+            salience[node.start] = -top
     return salience
 
 
 def tree_scalars(document: Document, level: str) -> np.ndarray:
     """(N, 4) of each unit: promotion, depth, dependents, row sum of all M^L; of a sentence the most among its EDUs."""
     tree, levels = document.tree, level_sum(document.tree)
-    dependents = np.bincount(dependency_parents(tree), minlength=tree.last)
+    dependents = np.bincount(dependency_parents(tree), minlength=tree.end)
     scalars = np.stack([promotion(tree), levels.diagonal(), dependents, levels.sum(1)], axis=1)
     if level == "edu":
         return scalars
@@ -63,31 +65,34 @@ def probe(training: Sequence[Document], tested: Sequence[Document], level: str) 
     return {document.id: features([document]) @ weights for document in tested}
 
 
-def rows(documents: Sequence[Document], config: TrainConfig) -> Iterator[dict]:
+def rows(documents: Sequence[Document], config: TrainConfig, folds: int = 0) -> Iterator[dict]:
     """Rows of `shared.score` for Lead, the tree alone and, with folds, its probe."""
     ranked = {"Lead": {d.id: -np.arange(len(d.units)) for d in documents}}
     ranked["Tree alone"] = {d.id: tree_scalars(d, config.level)[:, 0] for d in documents}
-    for fold in range(config.folds):
-        parts = (choose_documents(replace(config, fold=fold), name, len(documents)) for name in ("train", "test"))
-        found = probe(*([documents[i] for i in part] for part in parts), config.level)
+    for fold in range(folds):
+        own = parts(len(documents), folds, fold)
+        found = probe(*([documents[i] for i in own[name]] for name in ("train", "test")), config.level)
         ranked["Tree probe"] = ranked.get("Tree probe", {}) | found
     for name, scores in ranked.items():
-        # Lead takes the first units alone; a pick of the others brings what it requires, as a model's does.
-        own = [replace(d, required=[[] for _ in d.units]) if name == "Lead" else d for d in documents]
-        texts = [extract(d, scores[d.id], config) for d in own]
-        yield from rows_of(documents, texts, [scores[d.id] for d in documents], system=name, seed=0)
+        for d in documents:
+            # Lead takes the first units alone; a pick of the others brings what it requires, as a model's does.
+            free = replace(d, required=[[] for _ in d.units]) if name == "Lead" else d
+            text = summary(d, extract(free, scores[d.id], config))
+            row = {"id": d.id, "prediction": text, "references": d.references, "system": name, "seed": 0}
+            yield row | measures(d, scores[d.id])
 
 
 def main(
     data: str, split: str = "test", level: Literal["edu", "sentence"] = "edu", folds: int = 0, units_taken: int = 0,
     csv: Path | None = None, overwrite: bool = False,
 ) -> None:  # fmt: skip
-    """Score what trees say alone on a corpus with trees; folds and units as of train."""
-    config = TrainConfig(data=data, level=level, folds=folds, units_taken=units_taken)
-    read = (example for name in config.splits(split) for example in load(config.data, name))
-    documents = make_documents(in_sentences(read), config)
+    """Score what trees say alone on a corpus with trees; units as of train; with folds, on train and validation."""
+    config = TrainConfig(data=data, level=level, units_taken=units_taken, attention="none")
+    read = (example for name in (("train", "validation") if folds else (split,)) for example in load(config.data, name))
+    examples = in_sentences(read)
+    documents = read_corpus(examples, config, begin(config, examples).encoder)
     with open_output(csv, overwrite) as file:
-        report(score(list(rows(documents, config))), file if csv else None)
+        report(score(list(rows(documents, config, folds))), file if csv else None)
 
 
 if __name__ == "__main__":

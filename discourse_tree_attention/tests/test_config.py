@@ -1,4 +1,4 @@
-"""What defines a run: presets with their sources, sizes in proportion, the rate; what wins among flags; that each counts."""
+"""What defines a run: presets with their sources, sizes in proportion, the rate; what wins, and that each flag counts."""
 
 import json
 from dataclasses import fields, replace

@@ -48,7 +48,7 @@ def test_params_of_tables_2_and_3(kind, size):
 
 
 def test_d3_params_of_dense_as_released():
-    """D3: with 64, the head width, as Dense's inner width the counts are those of the released code, not of the table."""
+    """D3: with 64, the head width, as Dense's inner width the counts are the released code's, not the table's."""
     with torch.device("meta"):
         model = Summarizer(ModelConfig(attention="dense", dense_inner=64))
     assert count_parameters(model) == (363_264, 9_891_273)
@@ -176,7 +176,7 @@ def test_d5_dropout_falls_on_fixed_weights_in_training_only(make_model, ragged):
 
 
 def test_d27_dropout_falls_on_each_blocks_output_before_the_mlp_and_in_it(make_model, ragged):
-    """D27, released code: on what attention and feed-forward block add, on the encoder's output, in the MLP; else not."""
+    """D27, released code: on what each block adds, on the encoder's output, in the MLP; nowhere else."""
     units, keep, matrix = ragged
     model, seen = make_model("c_tree", dropout=0.5, layers=1).train(), []
     (layer,) = model.layers

@@ -58,7 +58,7 @@ def same_weights(one, other):
 
 @pytest.mark.parametrize("at", [1, 4])
 def test_a_killed_training_resumes_to_the_same_bits(runs, tmp_path, monkeypatch, at):
-    """Dropout, Adam and the order of the data, of which an update reads two batches; before the first checkpoint, too."""
+    """Dropout, Adam, the order of the data, two batches an update; before the first checkpoint, too."""
     config, rate = load_run(runs / "edu-0").config, training.learning_rate
 
     def kill(step, config):

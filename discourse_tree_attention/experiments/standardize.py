@@ -1,0 +1,56 @@
+"""An encoder whose unit vectors have mean 0 and spread 1 in each coordinate, over the training documents of a corpus.
+
+E=sentence-transformers/all-MiniLM-L6-v2
+python -m discourse_tree_attention.experiments.standardize DATA --encoder $E --pooling mean --out encoders/mine
+python -m discourse_tree_attention.train --data DATA --encoder encoders/mine --pooling mean --out runs/mine
+"""
+
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+import tyro
+from torch import nn
+
+from shared.data import in_sentences, load
+
+from ..config import TrainConfig
+from ..loading import load_encoder
+from ..text import UnitEncoder, read_corpus
+
+
+def standardize(encoder: UnitEncoder, vectors: np.ndarray) -> None:
+    """Change the encoder's last layer norm so that `vectors`, (n, D) of its own, would have mean 0 and spread 1.
+
+    Its output is x * weight + bias, of which a unit's vector is one row or the mean of rows: so the norm's own numbers
+    can hold the two of each coordinate.
+    """
+    norm = [module for module in encoder.model.modules() if isinstance(module, nn.LayerNorm)][-1]
+    # D24: or the encoder's vectors, which differ little, are lost under the positions that are added to them.
+    mean, spread = torch.from_numpy(vectors.mean(0)), torch.from_numpy(vectors.std(0, ddof=1)).clamp_min(1e-6)
+    with torch.no_grad():
+        norm.weight.div_(spread)
+        norm.bias.sub_(mean).div_(spread)
+
+
+def main(
+    data: tyro.conf.Positional[str], encoder: str, out: Path, pooling: Literal["cls", "mean"] = "cls",
+    level: Literal["edu", "sentence"] = "edu",
+) -> None:  # fmt: skip
+    """Write the standardised encoder to the folder OUT, which must not exist."""
+    out.mkdir(parents=True)
+    own, examples = load_encoder(encoder, pooling), in_sentences(load(data, "train"))
+    config = TrainConfig(data=data, level=level, attention="none", encoder=encoder, pooling=pooling)
+    documents = read_corpus(examples, config, own)
+    vectors = np.concatenate([document.vectors for document in documents])
+    standardize(own, vectors)
+    again = own.encode(documents[0].units)
+    expected = (documents[0].vectors - vectors.mean(0)) / vectors.std(0, ddof=1).clip(1e-6)
+    if np.abs(again - expected).max() > 0.01:
+        raise ValueError(f"{encoder} does not end with a layer norm: take a BERT, RoBERTa or MiniLM")
+    own.model.save_pretrained(out), own.tokenizer.save_pretrained(out)
+
+
+if __name__ == "__main__":
+    tyro.cli(main, description=__doc__)
