@@ -11,6 +11,7 @@ from .selection import UNITS_TAKEN
 Positive = Annotated[int, Interval(ge=1)]
 Size = Annotated[int, Interval(ge=1, le=10**6)]
 MaybeSize = Annotated[int, Interval(ge=0, le=10**6)]  # 0 = what the comment says
+Share = Annotated[float, Interval(ge=0, le=0.9999)]
 Seed = Annotated[int, Interval(ge=0, le=2**32 - 1)]
 
 
@@ -34,9 +35,7 @@ class TrainConfig:
     accumulate: Positive = 1  # Batches of an update (released code: 1).
     learning_rate: float = 0.01  # Factor of min(n^-0.5, n warmup^-1.5) (Section 5.1; D11).
     warmup: Positive = 200  # Updates in which the rate rises (Section 5.1: 4,000, after Vaswani et al.; D26).
-    beta2: Annotated[float, Interval(ge=0, le=0.99999)] = (
-        0.999  # Of Adam (Section 5.1: 0.98, after Vaswani et al.; D26).
-    )
+    beta2: Share = 0.999  # Second beta of Adam (Section 5.1: 0.98, after Vaswani et al.; D26).
     save_every: Positive = 100  # Updates between validations, of which the best stays (released code: 300).
     mixed_precision: Literal["no", "bf16"] = "no"  # Numbers of the forward pass: float32, or bfloat16 where it can.
     seed: Seed = 0  # Seed of weights, batches and dropout.

@@ -21,7 +21,7 @@ def main(without: tyro.conf.Positional[Path], tree: tyro.conf.Positional[Path], 
     for name in (without, tree):
         run = load_run(name)
         texts[name] = [row["prediction"] for row in predict(run, examples)]
-        # Right are exactly the clauses that the oracle takes: the facts that the summary tells.
+        # Right are exactly the clauses that the oracle takes: the facts of the summary.
         documents = [document for document, _ in score_all(run, examples)]
         best = [summary(document, document.labels.nonzero()[0]) for document in documents]
         right[name] = [i for i, text in enumerate(texts[name]) if text == best[i]]

@@ -6,7 +6,7 @@ set -euo pipefail
 DTA=discourse_tree_attention
 SYSTEMS="${SYSTEMS-none dot dot-8-heads dense learned_random fixed_random d_tree c_tree c_tree_nuclearity}"
 CONTROLS="${CONTROLS-previous d_tree-shuffled c_tree_nuclearity-shuffled}"
-MINUS=(none c_tree_nuclearity-shuffled d_tree-shuffled previous dot dot-8-heads fixed_random)
+MINUS=(none c_tree c_tree_nuclearity c_tree_nuclearity-shuffled d_tree-shuffled previous dot dot-8-heads fixed_random)
 
 encoder() {    # DATA FLAGS...: flags of an encoder with standardised vectors (D24) for that data and level
   local level=edu out=encoders/$1

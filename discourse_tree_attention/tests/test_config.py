@@ -1,4 +1,4 @@
-"""What defines a run: presets with their sources, sizes in proportion, the rate; what wins, and that each flag counts."""
+"""What defines a run: presets with their sources, sizes, the rate; which flag wins, and that each one counts."""
 
 import json
 from dataclasses import fields, replace

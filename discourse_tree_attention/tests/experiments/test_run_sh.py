@@ -26,8 +26,11 @@ PACKAGE = __package__.removesuffix(".tests.experiments")
 STAND_IN = """#!/bin/bash
 printf '%s\\t' "$@" >> "$LOG"; echo >> "$LOG"
 case "$*" in
-  *experiments.figures*) mkdir -p "$3"; for f in figure_4 figure_5 claims low_resource_{toy,gum}; do touch "$3/$f.png"; done ;;
-  *.controls*predict*) while [ "$1" != --out ]; do shift; done; [ -d "${2%/*}" ] || mkdir -p "${2%/*}"; echo '{"seed": 3}' > "$2" ;;
+  *experiments.figures*) mkdir -p "$3"; touch "$3"/{figure_4,figure_5,claims,low_resource_toy,low_resource_gum}.png ;;
+  *.controls*predict*)
+    while [ "$1" != --out ]; do shift; done
+    [ -d "${2%/*}" ] || mkdir -p "${2%/*}"
+    echo '{"seed": 3}' > "$2" ;;
   *.tables*|*.salience*|*shared.score*|*.train*|*.controls*|*.folds*|*.standardize*|*.parse*) ;;
   -c*) echo encoder ;;
 esac
