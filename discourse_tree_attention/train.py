@@ -8,13 +8,10 @@ python -m discourse_tree_attention.train --out runs/mine --preset small --data F
 import math
 import shutil
 import sys
-from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -47,30 +44,15 @@ from .model import extraction_loss
 from .predict import extract, score_documents, summary
 from .text import Document, DocumentBatches, collate, positive_weight, read_corpus
 
-if TYPE_CHECKING:
-    from accelerate import Accelerator
 
-SAME = 0.95  # a model that takes the same places in this share of the documents does not read them
-
-
-class Setup(NamedTuple):
-    """What the loop works with."""
-
-    accelerator: "Accelerator"
-    run: Run
-    model: torch.nn.Module  # the run's, as accelerate wraps it
-    optimizer: torch.optim.Optimizer
-    loader: DataLoader
-    weight: float  # of the units that a summary takes, in the loss
-    validation: list[Document]
-    folder: AbstractContextManager[RunFolder]  # locks the run folder, loads its last checkpoint
-
-
-def start(config: TrainConfig, out: Path, resume: bool, matrix_of: Callable | None = None) -> Setup:
-    """Set up all that `train` needs; ValueError for bad values or data, or a folder that cannot be used.
+def start(config: TrainConfig, out: Path, resume: bool, matrix_of: Callable | None = None) -> tuple:
+    """Set up a training; ValueError for bad values or data, or a folder that cannot be used.
 
     Args:
         matrix_of: see `read_corpus`; experiments/ have their own.
+    Returns:
+        accelerator, run, its model as accelerate wraps it, optimizer, loader, weight of the units that a summary takes,
+        validation documents, run folder to lock.
     """
     from accelerate.utils import set_seed  # here, for --help answers without it
 
@@ -96,20 +78,17 @@ def start(config: TrainConfig, out: Path, resume: bool, matrix_of: Callable | No
     first = {"step": 0, "documents": len(documents), "documents_cut": sum(d.was_cut for d in documents)}
     first |= {"oracle_units": oracle, "positive_weight": weight}
     folder = training(accelerator, out, config, run.write_files, begun, data, first, best=-1.0)
-    return Setup(accelerator, run, model, optimizer, loader, weight, validation, folder)
+    return accelerator, run, model, optimizer, loader, weight, validation, folder
 
 
 def train(config: TrainConfig, out: str | Path, resume: bool = False, matrix_of: Callable | None = None) -> None:
-    """Train and write the run folder `out`; model.safetensors has the weights with the best ROUGE-2 in validation.
+    """Train and write the run folder `out`; `resume` goes on after the last checkpoint, to the same bits.
 
-    Args:
-        resume: go on after the last checkpoint; the result is bit for bit that of a run that was never stopped.
-        matrix_of: as in `start`, which says what is refused.
-    Raises:
-        ValueError: a loss that is not finite; the last checkpoint stays.
+    ValueError: what `start` refuses, to which `matrix_of` is handed on; a loss that is not finite.
     """
     accelerator, run, model, optimizer, loader, weight, validation, locked = start(config, Path(out), resume, matrix_of)
-    with locked as folder, progress_bar(accelerator, folder, config) as bar:
+    hidden = None if accelerator.is_main_process else True  # None: where there is no terminal
+    with locked as folder, tqdm(total=config.steps, initial=folder.progress["step"], disable=hidden) as bar:
         done = folder.progress["step"]
         batches = iter(accelerator.skip_first_batches(loader, done * config.accumulate))
         for step in range(done, config.steps):
@@ -147,22 +126,14 @@ def draw(examples: Sequence[Example], config: TrainConfig) -> list[Example]:
     return [examples[place] for place in sorted(places.tolist())]
 
 
-def progress_bar(accelerator: "Accelerator", folder: RunFolder, config: TrainConfig) -> tqdm:
-    """One bar for all processes, that begins where the run goes on."""
-    hidden = None if accelerator.is_main_process else True  # None: where there is no terminal
-    return tqdm(total=config.steps, initial=folder.progress["step"], disable=hidden)
-
-
 def validate(run: Run, documents: Sequence[Document], weight: float) -> dict:
-    """Loss a unit, mean ROUGE of the summaries, and the places that the model takes most often, with their share."""
+    """Loss a unit, and mean ROUGE of the summaries."""
     scores = score_documents(run.model, documents)
     row = {"validation_loss": mean_loss(documents, scores, weight)}
-    taken = [extract(document, own, run.config) for document, own in zip(documents, scores, strict=True)]
-    texts = [summary(document, own) for document, own in zip(documents, taken, strict=True)]
+    pairs = zip(documents, scores, strict=True)
+    texts = [summary(document, extract(document, own, run.config)) for document, own in pairs]
     values = rouge.score(texts, [document.references for document in documents])
-    row |= {metric: float(values[metric].mean()) for metric in ("rouge1", "rouge2", "rougeLsum")}
-    positions, share = same_positions(scores, run.config.count)
-    return row | {"positions": positions, "same_positions": share}
+    return row | {metric: float(values[metric].mean()) for metric in ("rouge1", "rouge2", "rougeLsum")}
 
 
 def mean_loss(documents: Sequence[Document], scores: Sequence[np.ndarray], weight: float) -> float:
@@ -170,16 +141,6 @@ def mean_loss(documents: Sequence[Document], scores: Sequence[np.ndarray], weigh
     labels = torch.from_numpy(np.concatenate([document.labels for document in documents]))
     every, scores = torch.ones_like(labels), torch.from_numpy(np.concatenate(scores))
     return extraction_loss(scores, labels, every, weight).item() / len(labels)
-
-
-def same_positions(scores: Sequence[np.ndarray], count: int) -> tuple[list[int], float]:
-    """The places that are most often the `count` best, from 1, and the share of the longer documents where they are.
-
-    With a share near 1 the model does not read: it takes, say, the first three sentences of everything.
-    """
-    best = [tuple(sorted(np.argsort(-row)[:count] + 1)) for row in scores if len(row) > count]
-    ((positions, times),) = Counter(best).most_common(1) or [((), 0)]
-    return list(map(int, positions)), times / max(len(best), 1)
 
 
 def keep_best(folder: RunFolder, run: Run, row: dict) -> None:
@@ -207,14 +168,9 @@ def report(run: Run, validation: list[Document], weight: float, folder: RunFolde
     losses = {name: mean_loss(own, score_documents(run.model, own), weight) for name, own in others(validation)}
     said = "".join(f"; with {name} exchanged {loss:.3f}" for name, loss in losses.items())
     print(f"validation loss {best['validation_loss']:.3f}{said}")
-    if best["same_positions"] >= SAME:
-        places = ", ".join(map(str, best["positions"]))
-        print(f"the model takes the units {places} of {best['same_positions']:.0%} of the documents: it does not read")
     for name, loss in losses.items():
         if verdict := says_it_reads(best["validation_loss"], loss):
-            print(
-                verdict if name == "units" else f"its trees change little: loss {loss - best['validation_loss']:+.3f}"
-            )
+            print(verdict if name == "units" else "the model hardly uses its trees")
     if first["documents_cut"]:
         print(f"{first['documents_cut']} of {first['documents']} training documents were cut to what it can read")
     print(f"next: python -m {__package__}.predict {out} --data {config.data} --split test")
@@ -231,9 +187,8 @@ def others(documents: Sequence[Document]) -> list[tuple[str, list[Document]]]:
 
 def with_vectors_of(document: Document, other: Document) -> Document:
     """A document with the other's vectors, as many as it has units: the first ones, or all of them again and again."""
-    return (
-        document if other is document else replace(document, vectors=np.resize(other.vectors, document.vectors.shape))
-    )
+    vectors = np.resize(other.vectors, document.vectors.shape)
+    return document if other is document else replace(document, vectors=vectors)
 
 
 def shuffle(matrix: np.ndarray, rng: np.random.Generator) -> np.ndarray:
