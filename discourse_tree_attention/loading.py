@@ -9,7 +9,7 @@ from shared.run import load_weights, read_config
 
 from .config import TrainConfig
 from .model import Summarizer
-from .text import UnitEncoder, random_encoder
+from .text import MAX_TOKENS, UnitEncoder, random_encoder
 
 
 class Run(NamedTuple):
@@ -52,4 +52,4 @@ def load_run(folder: str | Path) -> Run:
 
 def load_encoder(name: str, pooling: str) -> UnitEncoder:
     """An encoder of `transformers` by name or folder (bert-base-uncased in the paper), without a pooling layer."""
-    return UnitEncoder(*pretrained.load("encoder", name), pooling)
+    return UnitEncoder(*pretrained.load("encoder", name, MAX_TOKENS), pooling)

@@ -22,7 +22,7 @@ from .model import TREES, longest_document
 from .selection import ORACLE_UNITS, oracle, required_units
 from .trees import Node, check_same_text, leaves, letters, read_dis
 
-MAX_TOKENS = 128  # D28: longest unit in word pieces, [CLS] and [SEP] included; longer ones are cut
+MAX_TOKENS = 512  # longest unit in word pieces, [CLS] and [SEP] included; longer ones are cut (released code)
 
 
 # Unit vectors
@@ -88,7 +88,7 @@ def random_encoder(texts: Sequence[str], pooling: str = "cls", width: int = 128,
     # The usual 0.02 would leave the first token's own embedding nearly alone in its state.
     config = BertConfig(
         vocab_size=len(tokenizer), hidden_size=width, num_hidden_layers=1, num_attention_heads=1,
-        intermediate_size=2 * width, max_position_embeddings=512, initializer_range=0.2,
+        intermediate_size=2 * width, max_position_embeddings=MAX_TOKENS, initializer_range=0.2,
     )  # fmt: skip
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

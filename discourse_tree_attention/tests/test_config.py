@@ -42,7 +42,7 @@ def test_d20_d26_presets_hold_these_values():
         replace(defaults, **values).check()
     sizes = defaults.model_config(768)
     assert (sizes.layers, sizes.dropout, model.CLASSIFIER, sizes.dense_inner) == (2, 0.1, 100, 512)
-    assert (model.PLACES, model.POSITIONS, text.MAX_TOKENS) == (512, 1000, 128)
+    assert (model.PLACES, model.POSITIONS, text.MAX_TOKENS) == (512, 1000, 512)
     assert defaults.pooling == "cls" and defaults.beta2 == 0.999
 
 

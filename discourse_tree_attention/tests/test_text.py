@@ -142,9 +142,9 @@ def test_d28_units_are_cut_at_so_many_pieces_each_with_its_own_marks(read):
     assert pieces[0] == 3 + 2
     for most, units in ((pieces[3], 4), (pieces[3] - 1, 3), (1, 1), (0, 4)):
         assert len(read(example(), max_pieces=int(most))[0].units) == units
-    longer = example(document=["a " * 200, "b ."], tree=None)
+    longer = example(document=["a " * 600, "b ."], tree=None)
     assert read(longer, level="sentence", attention="dot")[0].was_cut and not read(TWO_ROOTS_EXAMPLE)[0].was_cut
-    once, more, other = read.encoder(["the " * 126, "the " * 140, "the " * 125 + "storm"])  # 128 with [CLS] and [SEP]
+    once, more, other = read.encoder(["the " * 510, "the " * 530, "the " * 509 + "storm"])  # 512 with [CLS] and [SEP]
     torch.testing.assert_close(once, more)
     assert (once - other).abs().max() > 1e-4
 
