@@ -244,6 +244,7 @@ def extraction_loss(scores: Tensor, labels: Tensor, keep: Tensor, positive_weigh
         positive_weight: weight of the units that the summary takes; released code: negatives / positives.
     """
     labels, weight = labels.to(scores.dtype), scores.new_tensor(positive_weight)
+    # Section 3: the MLP's sigmoid is in here.
     return F.binary_cross_entropy_with_logits(scores[keep], labels[keep], pos_weight=weight, reduction="sum")
 
 

@@ -92,17 +92,11 @@ def take_units(document: Document, scores: np.ndarray, config, take: str = "mode
     return extract(document, scores, config)
 
 
-def score_all(
-    run: Run,
-    examples: Sequence[Example],
-    batch_size: int = 32,
-    cache: str | Path = "",
-    matrix_of: Callable | None = None,
-) -> Iterator[tuple[Document, np.ndarray]]:
+def score_all(run: Run, examples: Sequence[Example], batch_size: int = 32, **options) -> Iterator[tuple]:
     """Each document with the (N,) scores of its units, in their order, as the work goes; options: see `read_corpus`."""
     for start in range(0, len(examples), WINDOW * batch_size):
         window = in_sentences(examples[start : start + WINDOW * batch_size])
-        documents = read_corpus(window, run.config, run.encoder, cache, matrix_of)
+        documents = read_corpus(window, run.config, run.encoder, **options)
         yield from zip(documents, score_documents(run.model, documents, batch_size), strict=True)
 
 

@@ -99,7 +99,7 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False, matrix_of:
                 batch = next(batches)
                 with accelerator.accumulate(model):
                     scores = model(batch.units, batch.keep, batch.matrix)
-                    # Section 3: the MLP's sigmoid is in the loss. D21: of several processes the mean of sums.
+                    # D21: of several processes the mean of their sums over units.
                     loss = extraction_loss(scores, batch.labels, batch.keep, weight)
                     accelerator.backward(loss)
                     optimizer.step()
