@@ -9,7 +9,6 @@ import torch
 
 from ..config import TrainConfig
 from ..matrices import c_tree
-from ..predict import extract
 from ..text import (
     DocumentBatches,
     UnitEncoder,
@@ -194,6 +193,9 @@ def test_d29_batches_cover_each_document_once_an_epoch():
 
 def test_a_summary_is_complete_at_so_many_words(read):
     """D8: --max-words counts words, 8 of the first sentence here, not characters."""
+    pytest.importorskip("shared")
+    from ..predict import extract
+
     (document,) = read(example(), level="sentence")
     for values, taken in ((dict(max_words=8), [0]), (dict(max_words=9), [0, 1]), (dict(units_taken=1), [0])):
         config = TrainConfig(level="sentence", **dict(units_taken=4) | values)
