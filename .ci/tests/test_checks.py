@@ -16,7 +16,7 @@ def load(name: str):
     return module
 
 
-imports, lesson, mutants, trace = (load(name) for name in ("imports", "lesson", "mutants", "trace"))
+imports, lesson, mutants, paper, trace = (load(name) for name in ("imports", "lesson", "mutants", "paper", "trace"))
 
 
 def package(root: Path, name: str = "paper", **files: str) -> Path:
@@ -305,7 +305,7 @@ def test_trace_follows_sections_where_a_paper_numbers_no_equations(tmp_path, cap
 
 
 def test_trace_reads_every_way_to_write_numbers():
-    assert trace.labels("Eq. (4)-(6)") == trace.labels("Eq. 4-6") == trace.labels("Eqs. (4), (5) and (6)")
-    assert trace.labels("Eq. (4-6)") == {"Eq. 4", "Eq. 5", "Eq. 6"}
-    assert trace.labels("Eq. (7), 3 samples; Algorithm 2, line 5") == {"Eq. 7", "Algorithm 2"}
-    assert trace.labels_of_name("test_freq3_eq11_d2") == {"Eq. 11", "D2"}
+    assert paper.labels("Eq. (4)-(6)") == paper.labels("Eq. 4-6") == paper.labels("Eqs. (4), (5) and (6)")
+    assert paper.labels("Eq. (4-6)") == {"Eq. 4", "Eq. 5", "Eq. 6"}
+    assert paper.labels("Eq. (7), 3 samples; Algorithm 2, line 5") == {"Eq. 7", "Algorithm 2"}
+    assert paper.labels_of_name("test_freq3_eq11_d2") == {"Eq. 11", "D2"}
