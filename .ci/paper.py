@@ -60,6 +60,11 @@ def marks(text: str) -> set[str]:
     return labels(text) | sections(text) | deviations(text)
 
 
+def in_order(names: set[str]) -> list[str]:
+    """Return labels in the order of their numbers."""
+    return sorted(names, key=lambda label: ([int(number) for number in re.findall(r"\d+", label)], label))
+
+
 def labels_of_name(name: str) -> set[str]:
     """Return what a test's name says it tests: `test_eq4_eq5_gate` is Eq. 4 and Eq. 5."""
     kinds = {"eq": "Eq. ", "algorithm": "Algorithm ", "d": "D"}
@@ -139,10 +144,57 @@ class Row(NamedTuple):
 
 
 class Deviation(NamedTuple):
+    """A row of the table of deviations, or a line of their list."""
+
     line: int
     label: str
     cells: list[str]  # paper, here, why
     has_code: bool
+
+
+class Segment(NamedTuple):
+    """Some lines of code, and what the code says of them: a docstring, or a comment with a mark."""
+
+    name: str  # of the definition that begins here, dotted; or ""
+    docstring: str
+    comment: str
+    code: list[tuple[int, str]]  # numbered lines, without these two
+    lines: range  # all that it covers
+
+
+def segments(source: Source, known: set[str], is_excerpt: bool = False) -> list[Segment]:
+    """Cut a file at each definition and each comment with a known mark; an excerpt has marked definitions alone."""
+    tree, starts, hidden = ast.parse("\n".join(source.lines)), {}, set()
+    for name, node in {"": tree, **source.definitions}.items():
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.Module)):
+            starts[source.first_line(name) if name else 1] = name, ast.get_docstring(node) or ""
+            if name:
+                starts.setdefault(node.end_lineno + 1, ("", ""))
+            if ast.get_docstring(node) is not None:
+                hidden |= set(range(node.body[0].lineno, node.body[0].end_lineno + 1))
+    comments = [
+        line for line, text in source.prose if source.lines[line - 1].lstrip().startswith("#") and text[0] == "#"
+    ]
+    block = []
+    for line in comments:
+        block = [*block, line] if block and line == block[-1] + 1 else [line]
+        if line + 1 not in comments and marks("\n".join(source.lines[n - 1] for n in block)) & known:
+            starts.setdefault(block[0], ("", ""))
+            hidden |= set(block)
+    shown = set(range(1, len(source.lines) + 1))
+    if is_excerpt:
+        tops = [name for name in source.definitions if "." not in name and marks(source.prose_of(name)) & known]
+        shown = {n for name in tops for n in range(source.first_line(name), source.definitions[name].end_lineno + 1)}
+    found, bounds = [], [*sorted(starts), len(source.lines) + 1]
+    for first, end in zip(bounds, bounds[1:], strict=False):
+        lines = [n for n in range(first, end) if n in shown]
+        comment = " ".join(source.lines[n - 1].strip().lstrip("# ") for n in lines if n in hidden and n in comments)
+        code = [(n, source.lines[n - 1]) for n in lines if n not in hidden]
+        filled = [place for place, (_, line) in enumerate(code) if line.strip()]
+        if filled or comment or first == 1:
+            code = code[filled[0] : filled[-1] + 1] if filled else []
+            found.append(Segment(*starts[first], comment, code, range(first, end)))
+    return found
 
 
 class Package:
@@ -181,12 +233,23 @@ class Package:
         (_, head), *rows = self.table("Equations") or [(0, [])]
         has_says, found = any("says" in cell for cell in head), []
         for line, row in rows:
-            text, names = " | ".join(row[1:]), labels(row[0]) | sections(row[0])
-            ordered = sorted(names, key=lambda label: [int(number) for number in re.findall(r"\d+", label)])
+            text, names = " | ".join(row[1:]), in_order(labels(row[0]) | sections(row[0]))
             formula, says = [*row[1:3], "", ""][:2]
             places, tests = PLACE.findall(text), TEST.findall(text)
-            found.append(Row(line, ordered, formula, says if has_says else None, places, tests))
+            found.append(Row(line, names, formula, says if has_says else None, places, tests))
         return found
+
+    def files(self, order: list[str]) -> dict[str, bool]:
+        """Return the core's files in this order, folders unfolded: False; and those that only a mark leads to: True."""
+        whole = [
+            file for name in order for file in self.code if file == name or name[-1] == "/" and file.startswith(name)
+        ]
+        whole = [file for file in whole if not file.startswith("experiments/")]
+        led = [file for row in self.equations() for file, _ in row.places if file in self.code]
+        known = {deviation.label for deviation in self.deviations()}
+        led += [file for file, source in self.code.items() if any(marks(text) & known for _, text in source.prose)]
+        found = {file: file not in whole for file in [*whole, *led]}
+        return {file: is_excerpt for file, is_excerpt in found.items() if file not in ("lesson.py", "__init__.py")}
 
     def deviations(self) -> list[Deviation]:
         """Return the deviations, of a table or a list, in their order."""
@@ -205,3 +268,25 @@ class Package:
         numbers = {f"Section {number[1:].replace('_', '.')}" for number in TEST_SECTION.findall(name)}
         here = marks(source.prose_of(name)) | labels_of_name(name) | numbers
         return label in here and asserts(source.definitions[name])
+
+    def formulas(self) -> list[Row]:
+        """Return the rows of equations; where "Eq. 6-8" has three formulas between semicolons, each has its own row."""
+        found = []
+        for row in self.equations():
+            parts = row.formula.split("; ")
+            shares = [([label], part) for label, part in zip(row.labels, parts, strict=False)]
+            shares = shares if len(parts) == len(row.labels) else [(row.labels, row.formula)]
+            found += [row._replace(labels=names, formula=formula) for names, formula in shares]
+        return found
+
+    def proofs(self) -> dict[str, set[str]]:
+        """Return the labels that each test proves, in the order of PAPER.md's equations, then of its deviations."""
+        found = {}
+        for row in self.equations():
+            for name in row.tests:
+                found.setdefault(name, set()).update(row.labels)
+        for deviation in self.deviations():
+            for name in self.tests:
+                if self.is_tested(deviation.label, name):
+                    found.setdefault(name, set()).add(deviation.label)
+        return {name: labels for name, labels in found.items() if name in self.tests}

@@ -1,0 +1,145 @@
+"""Markdown, formulas and Python as HTML, for pages.py: symbols of a glossary have one colour, marks are links."""
+
+import html
+import re
+import sys
+from pathlib import Path
+
+from latex2mathml.converter import convert
+from markdown_it import MarkdownIt
+from pygments.lexers import PythonLexer
+from pygments.token import STANDARD_TYPES, Token
+
+sys.path.insert(0, str(Path(__file__).parent))
+from paper import ALGORITHM, DEVIATION, EQUATIONS, SECTION, in_order, marks  # noqa: E402
+
+MARKDOWN = MarkdownIt("commonmark", {"html": True}).enable("table")
+LEXER = PythonLexer(stripall=False, stripnl=False)
+FORMULA = re.compile(r"```.*?```|`[^`]*`|\$\$(.+?)\$\$|\$([^$]+)\$", re.S)
+TOKEN = re.compile(r"\\(?:text|mathrm|mathbf|operatorname)\{[^{}]*\}|\\[A-Za-z]+|\\.|\d+\.\d+|\S")
+COMPOSED = re.compile(r"[_^{}]|\\(hat|tilde|bar|vec|dot|over\w+|wide\w+)\b")  # not to be coloured word by word
+MARK = "|".join(pattern.pattern for pattern in (EQUATIONS, ALGORITHM, SECTION, DEVIATION))
+LINKABLE = re.compile(rf"<(?P<tag>a|math|pre|code|h\d)\b.*?</(?P=tag)>|<[^>]+>|{MARK}", re.S)
+COLOURS = 8  # .hue0 to .hue7 in pages.css
+
+
+def slug(label: str) -> str:
+    """The id of a label: "Eq. 7" is eq-7."""
+    return label.lower().replace(". ", "-").replace(" ", "-")
+
+
+def anchor(label: str, words: str = "") -> str:
+    """A link to the place of a label, or of whatever has this id."""
+    return f'<a href="#{slug(label)}">{words or html.escape(label)}</a>'
+
+
+def fold(summary: str, body: str, kind: str, name: str = "") -> str:
+    """A part that opens on a click, or when a link leads to the id `name` in it."""
+    target = f' id="{name}"' if name else ""
+    return f'<details class="{kind}"><summary>{summary}</summary><div{target}>{body}</div></details>'
+
+
+def tokens(latex: str) -> tuple[str, ...]:
+    """LaTeX in its words; a \\mathrm{...} is one."""
+    return tuple(TOKEN.findall(latex))
+
+
+class Markup:
+    """How the texts of one package become HTML; what does not stands in `problems`."""
+
+    def __init__(self, glossary: list[list[str]], known: set[str]):
+        self.known, self.problems = known, []
+        self.names, self.symbols = {}, {}  # name in the code, words of a symbol -> class of its colour
+        for number, row in enumerate(glossary):
+            printed = [tokens(symbol) for symbol in re.findall(r"\$(.+?)\$", row[1])]
+            new = {name.split(".")[-1] for name in re.findall(r"`([\w.]+)`", row[0])} - self.names.keys()
+            colour = f"hue{number % COLOURS}" if new and printed else ""
+            self.names |= dict.fromkeys(new if printed else (), colour)
+            bare = [tokens(re.sub(r"( ?[_^] (\{.*?\}|\S+))+$", "", " ".join(symbol))) for symbol in printed]
+            self.symbols = dict.fromkeys(bare, colour) | self.symbols | dict.fromkeys(printed, colour)
+
+    def math(self, latex: str, display: str = "inline") -> str:
+        """A formula as MathML."""
+        rest, parts = tokens(latex.replace(r"\arg", r"\mathrm{arg}")), []  # the converter does not know \arg
+        while rest:
+            known = [symbol for symbol in self.symbols if rest[: len(symbol)] == symbol]
+            symbol = max(known, key=len, default=rest[:1]) or rest[:1]
+            words = [" ".join(symbol)] if COMPOSED.search(" ".join(symbol)) else symbol
+            colour = self.symbols.get(symbol)
+            parts += [f"{{\\color{{{colour}}}{{{word}}}}}" for word in words] if colour else symbol
+            rest = rest[len(symbol) :]
+        try:
+            made = convert(" ".join(parts), display=display)
+        except Exception as error:  # latex2mathml has a class for each mistake
+            made = f"\\{type(error).__name__}"
+        if re.search(r"\\\w|merror", made):
+            self.problems.append(f"this formula does not convert: {latex}")
+        made = re.sub(
+            r'<mrow><mstyle mathcolor="(hue\d)"><mrow>(.*?)</mrow></mstyle></mrow>', r'<mrow class="\1">\2</mrow>', made
+        )
+        return re.sub(r'<mrow class="(hue\d)">(<m[ino])([^<]*</m[ino]>)</mrow>', r'\2 class="\1"\3', made)
+
+    def text(self, markdown: str, below: int = 0) -> str:
+        """Markdown with $...$ as HTML; headings are set `below` levels lower."""
+        formulas = []
+
+        def keep(match: re.Match) -> str:
+            if match[0].startswith("`"):
+                return match[0]
+            block = f'<span class="maths">{self.math(match[1], "block")}</span>' if match[1] else ""
+            formulas.append(block or self.math(match[2]))
+            return f"\ue000{len(formulas) - 1}\ue001"
+
+        made = MARKDOWN.render(FORMULA.sub(keep, markdown))
+        if "$" in re.sub(r"<(pre|code)\b.*?</\1>", "", made, flags=re.S):
+            self.problems.append(f"a $ without its second one: {markdown[:60]!r}")
+        made = re.sub("\ue000(\\d+)\ue001", lambda match: formulas[int(match[1])], made)
+        made = re.sub(r"<(/?)h(\d)>", lambda match: f"<{match[1]}h{min(6, int(match[2]) + below)}>", made)
+        made = re.sub(r"<table>.*?</table>", r'<div class="scroll">\g<0></div>', made, flags=re.S)
+        made = re.sub(
+            r'<a href="(?!https?:|#|\w+\.html)[^"]*">(.*?)</a>', r"\1", made, flags=re.S
+        )  # a file of the repository
+        return self.linked(made)
+
+    def inline(self, markdown: str) -> str:
+        """The same for a text of one paragraph, without its <p>."""
+        return self.text(markdown).strip().removeprefix("<p>").removesuffix("</p>")
+
+    def docstring(self, text: str) -> str:
+        """A docstring in Google's style: Args, Returns and Raises are a list, aligned columns stay as they are."""
+        lines, section = [], ""
+        for line in text.splitlines():
+            if match := re.fullmatch(r"(Args|Returns|Raises|Yields):", line.strip()):
+                section, line = match[1], ""
+            elif section and line.strip() and len(line) - len(line.lstrip()) <= 4:
+                name, colon, rest = line.strip().partition(": ")
+                is_name = colon and section in ("Args", "Raises")
+                line = f"- `{name}`: {rest}" if is_name else f"- *{section.lower()}* {line.strip()}"
+            elif re.search(r"\S {3,}\S", line):
+                line = f'<pre class="columns">{html.escape(line)}</pre>'
+            lines.append(line)
+        return self.text("\n".join(lines).replace('</pre>\n<pre class="columns">', "\n"))
+
+    def linked(self, made: str) -> str:
+        """HTML in which each known mark links to its place."""
+
+        def to_place(match: re.Match) -> str:
+            found = in_order(marks(match[0]) & self.known) if match[0][0] != "<" else []
+            return anchor(found[0], match[0]) if found else match[0]
+
+        return LINKABLE.sub(to_place, made)
+
+    def code(self, lines: list[tuple[int, str]], prefix: str = "", home: str = "") -> str:
+        """Numbered lines; with a prefix each has an id. The first number links to `home`, which stands left of it."""
+        parts, rows = [], []
+        for kind, value in LEXER.get_tokens("\n".join(line for _, line in lines)):
+            is_known = kind in Token.Name and value in self.names
+            colour = f"name {self.names[value]}" if is_known else STANDARD_TYPES[kind]
+            for piece in re.split(r"(\n)", value):
+                shown = self.linked(html.escape(piece)) if kind in Token.Comment else html.escape(piece)
+                parts.append(f'<span class="{colour}">{shown}</span>' if colour and piece.strip() else shown)
+        for number, row in zip([number for number, _ in lines], "".join(parts).split("\n"), strict=False):
+            shown = anchor(home, str(number)) if home and number == lines[0][0] else str(number)
+            name = f' id="{prefix}-{number}"' if prefix else ""
+            rows.append(f'<span class="no"{name}>{shown}</span>{row}')
+        return '<pre class="code">' + "\n".join(rows) + "</pre>"

@@ -1,0 +1,207 @@
+"""The papers as pages: the lesson, then formula and code side by side, made of what stands in each package.
+
+    python .ci/pages.py [--out pages] [PACKAGE ...]        default: every folder that holds a PAPER.md
+
+A page is static HTML without scripts. Its words are those of README.md, PAPER.md, lesson.ipynb, the docstrings and the
+comments that bear a mark (`Eq. (7)`, `Algorithm 1`, `Section 4.1`, `D3`). It fails where an equation, algorithm or
+deviation of PAPER.md stands beside no line, a formula does not convert, a link leads nowhere, an id stands twice, or a
+picture has no words.
+"""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+import document  # noqa: E402
+import notebook  # noqa: E402
+from markup import MARK, Markup, anchor, fold, slug  # noqa: E402
+from paper import Deviation, Package, Row, Segment, in_order, marks, segments  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def chapter(text: str, title: str) -> str:
+    """The Markdown below one `##` heading; empty without it."""
+    return f"{text}\n## ".partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+class Page:
+    """One package's page; `problems` says what is wrong with it."""
+
+    def __init__(self, folder: Path, out: Path):
+        self.folder, self.out, self.package = folder, out, Package(folder)
+        self.readme, self.paper = ((folder / name).read_text(encoding="utf-8") for name in ("README.md", "PAPER.md"))
+        self.deviations, self.rows = self.package.deviations(), self.package.formulas()
+        self.proofs = self.package.proofs()
+        known = {label for row in self.rows for label in row.labels} | {d.label for d in self.deviations}
+        self.markup = Markup([cells for _, cells in self.package.table("Glossary")[1:]], known)
+        self.problems = self.markup.problems
+        order = re.findall(r"`([\w/]+(?:\.py|/))`", chapter(self.readme, "Read in this order"))
+        self.pieces = []  # (file, segment) in the order of reading
+        for file, is_excerpt in self.package.files(order).items():
+            self.pieces += [(file, part) for part in segments(self.package.code[file], known, is_excerpt)]
+        self.used, self.taught = set(), {}  # ids; label or definition -> links to sections of the lesson
+
+    def text(self, markdown: str, below: int = 1) -> str:
+        """Markdown of the package's folder as HTML; its pictures are copied."""
+        local = re.compile(r"\]\(([\w/.-]+\.png)\)")
+        markdown = local.sub(lambda match: f"]({self.picture((self.folder / match[1]).read_bytes())})", markdown)
+        return self.markup.text(markdown, below)
+
+    def picture(self, data: bytes) -> str:
+        """Write a picture beside the page, once, and return its name."""
+        written = sorted(self.out.glob(f"{self.folder.name}-*.png"))
+        new = f"{self.folder.name}-{len(written)}.png"
+        name = next((path.name for path in written if path.read_bytes() == data), new)
+        (self.out / name).write_bytes(data)
+        return name
+
+    def own_id(self, label: str) -> str:
+        """The attribute id="..." of a label where it stands first: several rows may have the same section."""
+        is_new = label not in self.used
+        self.used.add(label)
+        return f' id="{slug(label)}"' if is_new else ""
+
+    def lesson(self) -> str:
+        """The lesson, executed."""
+        defined = {part.name: f"{file}-{part.code[0][0]}" for file, part in self.pieces if part.name and part.code}
+        path = self.folder / "lesson.ipynb"
+        made, self.taught = notebook.lesson(path, self.markup, self.picture, defined)
+        return made
+
+    def home(self, label: str, places: list[tuple[str, str]]) -> int | None:
+        """The piece beside which a label stands: a comment in one of its places names it, or else a docstring."""
+        found = []
+        for rank, (file, name) in enumerate(places):
+            source = self.package.code[file]
+            prose = source.prose_in(name) if name else source.prose
+            found += [(not text.startswith("#"), rank, line, file) for line, text in prose if label in marks(text)]
+        for *_, line, file in sorted(found):
+            for number, (of_file, part) in enumerate(self.pieces):
+                if of_file == file and line in part.lines and part.code:
+                    return number
+        return None
+
+    def tests_of(self, names: list[str]) -> str:
+        links = [anchor(name, f"<code>{name}</code>") for name in names if name in self.proofs]
+        return f"<small>test: {', '.join(links)}</small>" if links else ""
+
+    def formula(self, row: Row) -> str:
+        """A formula, what the paper says there, its tests, and the sections of the lesson that have it."""
+        first, *rest = row.labels
+        more = "".join(f"<span{self.own_id(label)}></span>" for label in rest)
+        name = f"{first}-{rest[-1].split()[-1]}" if rest else first
+        says = f"<p>{self.markup.inline(row.says)}</p>" if row.says else ""
+        links = dict.fromkeys(link for label in row.labels for link in self.taught.get(label, ()))
+        seen = f"<small>{'; '.join(links)}</small>" if links else ""
+        maths = f'<div class="maths"><b>{name}</b> {self.markup.inline(row.formula)}</div>'
+        return f'<div class="formula"{self.own_id(first)}>{more}{maths}{says}{self.tests_of(row.tests)}{seen}</div>'
+
+    def difference(self, deviation: Deviation) -> str:
+        """What stands here, why, and the tests of it."""
+        named = zip(("Here", "Why"), deviation.cells[1:], strict=False)
+        words = "".join(f"<p><b>{word}:</b> {self.markup.inline(cell)}</p>" for word, cell in named)
+        return words + self.tests_of([name for name, labels in self.proofs.items() if deviation.label in labels])
+
+    def beside(self) -> dict[int, list[tuple[str, str]]]:
+        """By piece: the label and the HTML of what stands left of it."""
+        found, files = {}, dict.fromkeys((file, "") for file, _ in self.pieces)
+        for row in self.rows:
+            homes = [self.home(label, row.places) for label in row.labels]
+            if None in homes:
+                self.problems.append(f"PAPER.md:{row.line}: {', '.join(row.labels)} stands beside no line of code")
+            else:
+                found.setdefault(homes[0], []).append((row.labels[0], self.formula(row)))
+        for deviation in self.deviations:
+            home = self.home(deviation.label, list(files))
+            if home is not None:
+                summary = f"<b>{deviation.label}</b> differs from the paper: {self.markup.inline(deviation.cells[0])}"
+                self.used.add(deviation.label)
+                note = fold(summary, self.difference(deviation), "note", slug(deviation.label))
+                found.setdefault(home, []).append((deviation.label, note))
+            elif deviation.has_code:
+                self.problems.append(f"PAPER.md:{deviation.line}: {deviation.label} stands beside no line of code")
+        return found
+
+    def row(self, file: str, part: Segment, notes: list[tuple[str, str]]) -> str:
+        """A piece of code and, left of it, its name, its docstring, its comment and the notes that belong to it."""
+        left = f'<h4 class="name"><code>{part.name}</code></h4>' if part.name else ""
+        left += self.markup.docstring(part.docstring)
+        if re.sub(MARK, "", part.comment).strip(" .,;:-") or not notes:  # a mark alone is in the note
+            left += self.text(part.comment)
+        left += "".join(note for _, note in notes)
+        if links := self.taught.get(part.name):
+            left += f"<small>{'; '.join(links)}</small>"
+        right = self.markup.code(part.code, file, notes[0][0] if notes else "") if part.code else ""
+        return f'<div class="row"><div class="left">{left}</div>{right}</div>'
+
+    def code(self) -> str:
+        """All files in the order of reading."""
+        parts, beside, seen = [], self.beside(), set()
+        for number, (file, part) in enumerate(self.pieces):
+            parts += [] if file in seen else [f'<h3 id="{file}"><code>{file}</code></h3>']
+            parts.append(self.row(file, part, beside.get(number, [])))
+            seen.add(file)
+        return "".join(parts)
+
+    def differs(self) -> str:
+        """The deviations as a list."""
+        parts = []
+        for deviation in self.deviations:
+            label = anchor(deviation.label) if deviation.label in self.used else deviation.label
+            words = f"<p><b>{label}.</b> Paper: {self.markup.inline(deviation.cells[0])}</p>"
+            parts.append(f"<li{self.own_id(deviation.label)}>{words}{self.difference(deviation)}</li>")
+        return f'<ul class="plain">{"".join(parts)}</ul>'
+
+    def tests(self) -> str:
+        """The tests that prove an equation or a deviation, folded."""
+        parts = []
+        for name, labels in self.proofs.items():
+            source, dotted = self.package.tests[name]
+            first, last = source.first_line(dotted), source.definitions[dotted].end_lineno
+            code = self.markup.code(list(enumerate(source.lines, 1))[first - 1 : last])
+            words = f"<p>proves {', '.join(anchor(label) for label in in_order(labels))}</p>"
+            place = f"{source.path.relative_to(self.folder).as_posix()}:{first}"
+            parts.append(fold(f"<code>{name}</code> <small>{place}</small>", words + code, "test", slug(name)))
+        return "".join(parts)
+
+    def write(self) -> None:
+        """Write the page; the lesson comes before the code, which links to its sections."""
+        parts = {"The idea": self.text(chapter(self.readme, "The idea")), "The lesson": self.lesson()}
+        parts |= {"The code beside the paper": self.code()}
+        parts |= {"What was reproduced": self.text(chapter(self.readme, "What was reproduced"))}
+        parts |= {"What differs from the paper": self.differs(), "Limits": self.text(chapter(self.paper, "Limits"))}
+        parts |= {"The tests": self.tests()}
+        files = [f'<a href="#{file}">{file}</a>' for file in dict.fromkeys(file for file, _ in self.pieces)]
+        labels = [anchor(label) for label in dict.fromkeys(label for row in self.rows for label in row.labels)]
+        head = self.text(self.readme.partition("\n## ")[0], below=0)
+        page = document.parts(head, {title: part for title, part in parts.items() if part}, [*labels, *files])
+        document.write(self.out / f"{self.folder.name}.html", self.folder.name, page)
+
+
+def main(arguments: list[str]) -> int:
+    """Make the pages, print what is wrong with them; return 1 if anything is."""
+    parser = argparse.ArgumentParser(description="Set each package's lesson, formulas and code side by side.")
+    parser.add_argument("packages", nargs="*", help="package folders below the root; default: those with a PAPER.md")
+    parser.add_argument("--root", type=Path, default=ROOT)
+    parser.add_argument("--out", type=Path, default=ROOT / "pages")
+    options = parser.parse_args(arguments)
+    options.out.mkdir(parents=True, exist_ok=True)
+    for old in options.out.glob("*.*"):
+        old.unlink()
+    packages, problems = options.packages or sorted(path.parent.name for path in options.root.glob("*/PAPER.md")), []
+    for name in packages:
+        page = Page(options.root / name, options.out)
+        page.write()
+        problems += [f"{name}/{problem}" for problem in page.problems]
+        print(f"pages: {options.out / name}.html: {len(page.rows)} formulas, {len(page.deviations)} deviations")
+    document.write_index(options.root / "README.md", options.out, packages)
+    problems += document.problems(options.out)
+    print(*problems, sep="\n", end="\n" if problems else "")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
