@@ -32,7 +32,7 @@ def write_index(readme: Path, out: Path, packages: list[str]) -> None:
     text = readme.read_text(encoding="utf-8").partition("\n## ")[0] if readme.exists() else "# Papers"
     text = re.sub(r"!\[.*?\]\(.*?\)\n\n?", "", text, flags=re.S)  # the cards have the pictures
     body, cards = Markup([], set()).text(re.sub(r"\b(\w+)/README\.md", r"\1.html", text)), []
-    for name in packages:
+    for name in sorted(packages, key=text.find):  # in the order of README.md
         page = (out / f"{name}.html").read_text(encoding="utf-8")
         title, picture = re.search(r"<h1>(.*?)</h1>", page, re.S), re.search(r"<img[^>]*>", page)
         words = (title[1] if title else name) + (picture[0] if picture else "")

@@ -94,12 +94,19 @@ class Markup:
         if "$" in re.sub(r"<(pre|code)\b.*?</\1>", "", made, flags=re.S):
             self.problems.append(f"a $ without its second one: {markdown[:60]!r}")
         made = re.sub("\ue000(\\d+)\ue001", lambda match: formulas[int(match[1])], made)
+        made = re.sub(r"<code>([\w.]+)</code>", self.coloured, made)
         made = re.sub(r"<(/?)h(\d)>", lambda match: f"<{match[1]}h{min(6, int(match[2]) + below)}>", made)
+        made = re.sub(r'<img src="([^"]+)"[^>]*>', r'<a href="\1">\g<0></a>', made)  # a narrow screen wants it whole
         made = re.sub(r"<table>.*?</table>", r'<div class="scroll">\g<0></div>', made, flags=re.S)
         made = re.sub(
             r'<a href="(?!https?:|#|\w+\.html)[^"]*">(.*?)</a>', r"\1", made, flags=re.S
         )  # a file of the repository
         return self.linked(made)
+
+    def coloured(self, match: re.Match) -> str:
+        """A name in prose, in its colour."""
+        colour = self.names.get(match[1].split(".")[-1])
+        return f'<code class="{colour}">{match[1]}</code>' if colour else match[0]
 
     def inline(self, markdown: str) -> str:
         """The same for a text of one paragraph, without its <p>."""

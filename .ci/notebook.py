@@ -51,8 +51,9 @@ def code_cell(cell: dict, title: str, markup: Markup, picture: Callable[[bytes],
         parts.append(f'<pre class="output">{html.escape(printed)}</pre>')
     for output in cell["outputs"]:
         if data := output.get("data", {}).get("image/png"):
-            words = " ".join(re.findall(r'title\(\s*f?"([^"]+)"', cell["source"])) or title
-            parts.append(f'<p><img src="{picture(b64decode(data))}" alt="{html.escape(words)}"></p>')
+            words = " ".join(re.findall(r'title\(\s*f?"([^"]+)"', cell["source"])) or title or "A picture of the lesson"
+            name = picture(b64decode(data))
+            parts.append(f'<p><a href="{name}"><img src="{name}" alt="{html.escape(words)}"></a></p>')
     return "".join(parts)
 
 

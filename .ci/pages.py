@@ -138,8 +138,8 @@ class Page:
         return f'<div class="row"><div class="left">{left}</div>{right}</div>'
 
     def code(self) -> str:
-        """All files in the order of reading."""
-        parts, beside, seen = [], self.beside(), set()
+        """The glossary, whose colours the code has, then all files in the order of reading."""
+        parts, beside, seen = [self.text(chapter(self.paper, "Glossary"))], self.beside(), set()
         for number, (file, part) in enumerate(self.pieces):
             parts += [] if file in seen else [f'<h3 id="{file}"><code>{file}</code></h3>']
             parts.append(self.row(file, part, beside.get(number, [])))

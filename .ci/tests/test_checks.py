@@ -16,7 +16,8 @@ def load(name: str):
     return module
 
 
-imports, lesson, mutants, paper, trace = (load(name) for name in ("imports", "lesson", "mutants", "paper", "trace"))
+NAMES = ("browser", "imports", "lesson", "mutants", "pages", "paper", "trace")
+browser, imports, lesson, mutants, pages, paper, trace = map(load, NAMES)
 
 
 def package(root: Path, name: str = "paper", **files: str) -> Path:
@@ -309,3 +310,129 @@ def test_trace_reads_every_way_to_write_numbers():
     assert paper.labels("Eq. (4-6)") == {"Eq. 4", "Eq. 5", "Eq. 6"}
     assert paper.labels("Eq. (7), 3 samples; Algorithm 2, line 5") == {"Eq. 7", "Algorithm 2"}
     assert paper.labels_of_name("test_freq3_eq11_d2") == {"Eq. 11", "D2"}
+
+
+PAGE = {
+    "README_md": """# Paper
+
+**Claim:** half.
+
+![A half](lesson.png)
+
+## Read in this order
+
+1. `model.py`, `inner/`
+
+## What was reproduced
+
+| claim | ours |
+|---|---|
+| half | 0.5 |
+
+[All](RESULTS.md).
+""",
+    "PAPER_md": r"""## Glossary
+
+| code | paper |
+|---|---|
+| `half_of` | $h$ |
+
+## Equations
+
+| Eq. | formula | what the paper says there | code | test |
+|---|---|---|---|---|
+| Eq. 1-2 | $h = |x| / 2$; $\alpha = 0.25 h_i$ | Halves it (Section 3). | `model.py:half` | `test_eq1_eq2_half` |
+
+## Deviations
+
+| | paper | here | why |
+|---|---|---|---|
+| D1 | all | half | less |
+| D2 | a | b (no code) | c |
+
+## Limits
+
+- Halves alone.
+""",
+    "model_py": '''"""Halves."""
+
+
+def half(x):
+    """Half.
+
+    Args:
+        x: all.
+    """
+    # Eq. (1)
+    half_of = x / 2
+    # Eq. (2): of that, too.
+    return half_of / 2  # D1: not all
+''',
+    "tests__test_half_py": "def test_eq1_eq2_half():\n    assert half(4) == 1  # D1\n",
+}
+
+
+def paged(root: Path, capsys, **changed: tuple[str, str]) -> tuple[int, str]:
+    """Make the page of a package with one change in one of its files."""
+    files = dict(PAGE)
+    for file, (old, new) in changed.items():
+        assert files[file].count(old) == 1
+        files[file] = files[file].replace(old, new)
+    folder = package(root, **files) / "paper"
+    written(root)
+    for name, text in files.items():
+        stem, ending = re.sub("^(tests)__", r"\1/", name).rsplit("_", 1)
+        (folder / f"{stem}.{ending}").write_text(text)
+    status = pages.main(["paper", "--root", str(root), "--out", str(root / "pages")])
+    return status, capsys.readouterr().out
+
+
+def test_pages_set_a_formula_beside_its_line_with_links_both_ways(tmp_path, capsys):
+    status, output = paged(tmp_path, capsys)
+    assert (status, output.count("\n")) == (0, 1), output
+    page = (tmp_path / "pages/paper.html").read_text()
+    row = next(row for row in page.split('<div class="row">') if 'id="eq-1"' in row)
+    assert 'class="hue0">h</mi>' in row and '<span class="name hue0">half_of</span>' in row  # one colour
+    assert "Halves it" in row and 'href="#test_eq1_eq2_half"' in row and '<a href="#eq-1">11</a>' in row
+    assert 'id="eq-2"' not in row and "<mn>0.25</mn>" in page
+    assert 'id="test_eq1_eq2_half"' in page and 'id="model.py-11"' in page
+    assert page.count('id="d1"') == page.count('id="d2"') == 1 and "RESULTS.md" not in page
+    assert 'href="paper.html"' in (tmp_path / "pages/index.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        ("model_py", "# Eq. (1)\n", "#\n", "PAPER.md:11: Eq. 1 stands beside no line"),
+        ("model_py", "# D1: not all", "", "D1 stands beside no line"),
+        ("PAPER_md", r"$\alpha = ", r"$\alhpa = ", "does not convert"),
+        ("PAPER_md", "Halves it (", "Halves it $ (", "a $ without its second one"),
+        ("README_md", "0.5", "[0.5](#half)", "paper.html: the link #half leads nowhere"),
+        ("README_md", "0.5", '<p id="eq-1">', "the id eq-1 stands twice"),
+        ("README_md", "![A half]", "![]", "a picture without words"),
+        ("README_md", "**Claim:**", '<script src="https://a.b/c.js"></script>', "no part of a static page"),
+    ],
+)
+def test_pages_find_each_gap(tmp_path, capsys, file, old, new, message):
+    status, output = paged(tmp_path, capsys, **{file: (old, new)})
+    assert status == 1 and message in output
+
+
+def test_browser_passes_where_there_is_none(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(browser.shutil, "which", lambda name: None)
+    assert browser.main([tmp_path / "a.html"]) == 0
+    assert "not looked at" in capsys.readouterr().out
+
+
+def test_a_segment_begins_at_a_definition_and_at_a_comment_with_a_mark(tmp_path):
+    above = "import a\n\n\n# Eq. (1): above\n@a\ndef f():\n    '''Doc.'''\n    # why\n    x = 1\n"
+    code = f"{above}    # Eq. (2)\n    # goes on\n    y = 2\n\n\nz = 3\n"
+    (tmp_path / "a.py").write_text(code)
+    found = paper.segments(paper.Source(tmp_path / "a.py"), {"Eq. 1", "Eq. 2"})
+    assert [(part.name, part.docstring, part.comment, [line for line, _ in part.code]) for part in found] == [
+        ("", "", "", [1]),
+        ("f", "Doc.", "Eq. (1): above", [5, 6, 8, 9]),
+        ("", "", "Eq. (2) goes on", [12]),
+        ("", "", "", [15]),
+    ]
+    assert paper.cells(r"| `a|b` | $|x|$ | c \| d |") == ["`a|b`", "$|x|$", "c | d"]
