@@ -9,6 +9,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import nox
@@ -22,9 +26,13 @@ PACKAGES = {
     "head_masking": "content selection by masking attention heads",
     "diminishing_attention": "attention scores that diminish with repetition",
     "discourse_tree_attention": "attention heads fixed by a discourse tree",
-    "shared": "data, toy corpus, scores, timing, run folders",
+    "shared": "data, pretrained models, run folders, scores, timing",
 }
 PAPERS = [name for name in PACKAGES if name != "shared"]
+# What the pages are made with.
+PAGES = ["pygments", "markdown-it-py", "latex2mathml"]
+# A copy of a package without its experiments and tests has at most so many files.
+MOST_FILES = 25
 # What the tests of `shared` try if it is there, beyond its requirements.
 OPTIONAL = ["datasets", "aclsum"]
 # Of a copied package without `shared`: the modules that must not want it are imported, the commands say what they want.
@@ -33,10 +41,10 @@ import importlib, pathlib, subprocess, sys
 folder = sys.argv[1]
 for path in sorted(pathlib.Path(folder).rglob("*.py")):
     name = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
-    if path.name in ("train.py", "evaluate.py", "predict.py"):
+    if path.name in ("train.py", "predict.py"):
         ended = subprocess.run([sys.executable, "-m", name, "--help"], capture_output=True, text=True)
         assert ended.returncode and "shared" in ended.stderr and ended.stderr.count("\\n") == 1, ended.stderr
-    elif path.name not in ("loading.py", "decode.py", "lesson.py") and "tests" not in path.parts:
+    elif path.name not in ("loading.py", "lesson.py") and "tests" not in path.parts:
         importlib.import_module(name)
 """
 
@@ -61,11 +69,14 @@ nox.options.default_venv_backend = "uv" if HAS_UV else "virtualenv"
 logging.getLogger("nox").addFilter(lambda record: record.msg != "uv binary not found.")  # virtualenv does as well
 
 
-def pip_settings_for_uv() -> dict[str, str]:
-    """pip's settings of where packages come from as variables of uv, which reads none of pip's; a user's UV_... win."""
+def uv_settings() -> dict[str, str]:
+    """Variables of uv: where packages come from, as pip has it set, or else PyTorch's build for this machine.
+
+    uv reads none of pip's settings; a user's own UV_... win. Plain indexes have one build of torch for all, with CUDA.
+    """
     command = [sys.executable, "-m", "pip", "config", "list"]
     listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout  # empty where there is no pip
-    pip = dict(re.findall(r"^global\.([\w-]+)='(.*)'$", listed, re.M))
+    pip = dict(re.findall(r"^(?:global|install)\.([\w-]+)='(.*)'$", listed, re.M))
     for name in ("find-links", "index-url", "extra-index-url", "cert"):
         pip[name] = os.environ.get(f"PIP_{name.upper().replace('-', '_')}", pip.get(name, ""))
     uv = {
@@ -75,13 +86,32 @@ def pip_settings_for_uv() -> dict[str, str]:
         "UV_INDEX_STRATEGY": "unsafe-best-match",  # the best version of all indexes, as pip takes it
         "SSL_CERT_FILE": pip["cert"],
     }
-    return {name: value for name, value in uv.items() if value and name not in os.environ}
+    uv = {name: value for name, value in uv.items() if value and name not in os.environ}
+    return uv if source_is_named(uv) else uv | {"UV_TORCH_BACKEND": "auto"}
+
+
+def source_is_named(uv: dict[str, str]) -> bool:
+    """Tell whether the settings of uv, or pip's as uv's, name an index, a folder of links or a build of torch."""
+    names = "FIND_LINKS", "DEFAULT_INDEX", "INDEX_URL", "INDEX", "EXTRA_INDEX_URL", "NO_INDEX", "TORCH_BACKEND"
+    if any(f"UV_{name}" in uv or os.environ.get(f"UV_{name}") for name in names):
+        return True
+    folders = [os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config", os.environ.get("APPDATA") or "", "/etc"]
+    folders += (os.environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":")
+    files = [Path(os.environ.get("UV_CONFIG_FILE") or ""), *(Path(folder, "uv", "uv.toml") for folder in folders)]
+    texts = [path.read_text(encoding="utf-8") for path in files if path.is_file()]
+    return any(re.search(r"index|find-links|torch-backend", text) for text in texts)
 
 
 def install(session: nox.Session, *what: str) -> None:
     """Install the tested versions with uv or pip, whichever made the session's environment."""
-    env = pip_settings_for_uv() if session.venv_backend == "uv" else {}
+    env = uv_settings() if session.venv_backend == "uv" else {}
     session.install("-c", ".ci/constraints.txt", *what, env=env)
+
+
+def asked_for() -> list[str]:
+    """The packages named after -- on nox's command line, or all five: the others get no session and no environment."""
+    given = sys.argv[sys.argv.index("--") + 1 :] if "--" in sys.argv else []
+    return [name for name in PAPERS if name in given] or PAPERS
 
 
 def requirements(name: str) -> list[str]:
@@ -108,11 +138,21 @@ def chosen_package(session: nox.Session) -> tuple[str, list[str]]:
 @nox.session
 def lint(session: nox.Session) -> None:
     """Check style and the import rules; test the checks themselves."""
-    install(session, "ruff", "pytest", "jupytext", "nbformat")
+    install(session, "ruff", "pytest", "jupytext", "nbformat", "nox", *PAGES)
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("python", ".ci/imports.py", *PAPERS)
     session.run("python", "-m", "pytest", ".ci/tests", *session.posargs)
+
+
+@nox.session
+def pages(session: nox.Session) -> None:
+    """Make pages/, where formula and code stand side by side; -- --browser looks at them in Chromium."""
+    install(session, *PAGES)
+    names = [argument for argument in session.posargs if not argument.startswith("--")]
+    session.run("python", ".ci/pages.py", *names)
+    if "--browser" in session.posargs:
+        session.run("python", ".ci/browser.py", "pages")
 
 
 @nox.session(venv_backend="none")
@@ -148,6 +188,10 @@ def standalone(session: nox.Session, package: str) -> None:
             # Where there is no `shared`, experiments/ are left behind, too.
             skip = shutil.ignore_patterns("__pycache__", *([] if with_shared else ["experiments"]))
             shutil.copytree(ROOT / package, copied, ignore=skip)
+            files = [path for path in Path(copied).rglob("*") if path.is_file()]
+            taken = [path for path in files if not {"tests", "experiments"} & set(path.parts)]
+            if len(taken) > MOST_FILES:
+                session.error(f"a copy without experiments and tests has {len(taken)} files, at most {MOST_FILES}")
             for path in ("vendor/__init__.py", "vendor/inner/__init__.py", "pytest.ini"):
                 Path(path).write_text("[pytest]\n" if path == "pytest.ini" else "")
             # The path is for the commands that a test starts as processes of their own.
@@ -172,12 +216,11 @@ def together(session: nox.Session) -> None:
 
 
 @nox.session
-@nox.parametrize("package", PAPERS, ids=PAPERS)
+@nox.parametrize("package", asked_for(), ids=asked_for())
 def lesson(session: nox.Session, package: str) -> None:
     """Run a lesson, which shows a paper's effect in seconds: nox -s lesson -- l0drop [--write or --seeds]."""
-    names = [argument for argument in session.posargs if not argument.startswith("--")]
-    if names and package not in names:
-        session.skip(f"asked for: {', '.join(names)}")
+    if unknown := [argument for argument in session.posargs if argument not in (*PAPERS, "--write", "--seeds")]:
+        session.error(f"{unknown[0]} is none of: {', '.join(PAPERS)}, --write, --seeds")
     install(session, "-r", f"{package}/requirements.txt", "matplotlib", "jupytext", "nbclient", "ipykernel")
     mode = next((argument[2:] for argument in session.posargs if argument.startswith("--")), "check")
     session.run("python", ".ci/lesson.py", mode, package, env=TEST_ENV)
@@ -194,12 +237,34 @@ def mutants(session: nox.Session) -> None:
 def demo(session: nox.Session) -> None:
     """Run the commands of a README's demo, one to five CPU minutes: nox -s demo -- l0drop."""
     name, rest = chosen_package(session)
-    python = package_python(session, name)
-    for command in demo_commands(name):
+    python, commands = package_python(session, name), demo_commands(name)
+    for number, command in enumerate(commands, 1):
+        session.log(f"{name}: command {number} of {len(commands)}")
         # A second demo goes on where the first one ended.
         again = ["--resume", *rest] if ".train " in command else []
         arguments = [*shlex.split(command, comments=True)[1:], *again]
-        session.run(python, *arguments, env=TEST_ENV, external=True)
+        with signs_of_life(arguments):
+            session.run(python, *arguments, env=TEST_ENV, external=True)
+
+
+@contextmanager
+def signs_of_life(arguments: list[str], every: float = 10.0) -> Iterator[None]:
+    """Where no terminal shows a bar, say every ten seconds how long a command has run, and the last row of its log."""
+    started, ended = time.monotonic(), threading.Event()
+    out = Path(dict(zip(arguments, arguments[1:], strict=False)).get("--out", "."))
+
+    def say() -> None:
+        while not ended.wait(every):
+            rows = (out / "log.jsonl").read_text(encoding="utf-8").splitlines() if (out / "log.jsonl").exists() else []
+            print(f"... {time.monotonic() - started:.0f} s", *rows[-1:], flush=True)
+
+    thread = threading.Thread(target=say, daemon=True)
+    if not sys.stdout.isatty():
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
 
 
 def demo_commands(name: str) -> list[str]:

@@ -3,9 +3,9 @@
     python .ci/imports.py [PACKAGE ...]        default: every folder that holds a PAPER.md
 
 - A package imports its own modules relatively, and no other paper's package: the folder can be copied and renamed.
-- What is not in experiments/ imports nothing of experiments/, and nothing imports train.py.
+- What is not in experiments/ imports nothing of experiments/, and nothing but experiments/ imports train.py.
 - `shared` is imported by WANT_SHARED and experiments/ alone; a test that needs it says `pytest.importorskip("shared")`
-  first. No other file outside experiments/ imports one of WANT_SHARED, but decode.py loading.py.
+  first. No other file outside experiments/ imports one of WANT_SHARED.
 - The idea and the model import nothing of PLUMBING, and of libraries LIBRARIES alone at the top; text.py, config.py and
   lesson.py may import the EXTRA ones. What one option alone needs is imported inside a function.
 - What is imported at the top is named in the package's requirements.txt, for experiments/ also in that of its own, and
@@ -18,15 +18,14 @@ import re
 import sys
 from pathlib import Path
 
-WANT_SHARED = {"loading", "train", "evaluate", "predict"}
-PLUMBING = WANT_SHARED | {"config", "decode"}
+WANT_SHARED = {"loading", "train", "predict"}
+PLUMBING = WANT_SHARED | {"config"}
 LIBRARIES = {"torch", "numpy", "transformers"}
 EXTRA = {
     "text": {"tokenizers", "tqdm"},
     "bert_text": {"tqdm"},
     "config": {"annotated_types"},
     "lesson": {"matplotlib"},
-    "decode": {"tqdm"},
 }
 HEAVY = {"accelerate", "datasets", "matplotlib", "nltk", "rouge_score", "sacrebleu", "scipy", "stanza"}
 
@@ -77,9 +76,7 @@ def check_file(path: Path, folder: Path, others: set[str]) -> list[str]:
             problem(line, f"{path.name} must not import train.py, which is the loop and nothing else")
         elif module in PLUMBING and on_ground and name not in PLUMBING:
             problem(line, f"{path.name} must not import {module}.py: the idea stands below it")
-        elif (
-            module in WANT_SHARED and on_ground and name not in WANT_SHARED and (name, module) != ("decode", "loading")
-        ):
+        elif module in WANT_SHARED and on_ground and name not in WANT_SHARED:
             problem(line, f"{path.name} must not import {module}.py, which wants shared")
     for line, call in [] if in_tests else unsafe_loads(tree):
         problem(line, f"{call} must say trust_remote_code=False")

@@ -4,15 +4,18 @@
     python .ci/lesson.py check PACKAGE      run lesson.py in a copy of the folder; lesson.ipynb has the same cells, run
     python .ci/lesson.py seeds PACKAGE      run lesson.py with the seeds 1 and 2 in place of its `seed = 0`
 
-The picture is the output of the cell tagged so: `# %% tags=["picture"]`.
+The picture is the output of the cell tagged so: `# %% tags=["picture"]`. `check` ends with the finding in words: what
+README.md says below the picture.
 """
 
 import base64
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 from pathlib import Path
 
 import jupytext
@@ -82,6 +85,15 @@ def run(folder: Path, seed: int = 0) -> None:
         subprocess.run([sys.executable, str(copy / "lesson.py")], cwd=place, check=True, env=environment)
 
 
+def finding(folder: Path) -> str:
+    """What README.md says below the picture, in lines of 100 characters."""
+    text = (folder / "README.md").read_text(encoding="utf-8") if (folder / "README.md").exists() else ""
+    caption = re.search(r"\]\(lesson\.png\)\s+\*(.+?)\*\s*(?:\n\n|\Z)", text, re.S)
+    words = re.sub(r"[*_`$\\]", "", " ".join(caption[1].split())) if caption else ""
+    where = f"The same with its picture: {folder.name}/lesson.ipynb and {folder.name}/lesson.png"
+    return "\n".join(["", *textwrap.wrap(words, 100), where])
+
+
 def main(mode: str, package: str) -> None:
     folder = ROOT / package
     if mode == "write":
@@ -90,6 +102,8 @@ def main(mode: str, package: str) -> None:
         run(folder, seed)
     if mode != "seeds" and (found := problems(folder)):
         sys.exit("\n".join(found))
+    if mode == "check":
+        print(finding(folder))
 
 
 if __name__ == "__main__":

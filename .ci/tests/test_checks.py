@@ -39,10 +39,10 @@ def package(root: Path, name: str = "paper", **files: str) -> Path:
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"model_py": "import shared.data\n"}, "only evaluate, loading, predict, train and experiments/"),
-        ({"config_py": "from shared import run\n"}, "only evaluate"),
-        ({"decode_py": "from shared import data\n"}, "only evaluate"),
-        ({"lesson_py": "from shared import data\n"}, "only evaluate"),
+        ({"model_py": "import shared.data\n"}, "only loading, predict, train and experiments/"),
+        ({"config_py": "from shared import run\n"}, "only loading"),
+        ({"search_py": "from shared import data\n"}, "only loading"),
+        ({"lesson_py": "from shared import data\n"}, "only loading"),
         ({"tests__test_a_py": "from shared import rouge\n"}, "importorskip"),
         ({"config_py": "from . import loading\n"}, "must not import loading.py, which wants shared"),
         ({"gates_py": "from . import config\n"}, "must not import config.py: the idea"),
@@ -76,9 +76,8 @@ def test_imports_passes_what_is_allowed(tmp_path):
         "experiments__a_py": "import entmax\nfrom shared import score\nfrom ..train import train\nfrom . import b\n",
         "config_py": "from annotated_types import Interval\nfrom .model import f\n",
         "loading_py": "from shared.run import load_weights\nfrom .config import TrainConfig\n",
-        "decode_py": "import tqdm\nfrom .loading import Run\n",
         "train_py": "import tyro\nfrom . import loading\nfrom shared import run\ndef f():\n    import accelerate\n",
-        "predict_py": "from . import decode\n"
+        "predict_py": "from . import loading\n"
         "x = [AutoModel.from_pretrained(1, trust_remote_code=False), Tokenizer.from_pretrained(1)]\n",
         "model_py": "import math\nimport numpy\n\ndef g():\n    import entmax\n",
         "lesson_py": "import matplotlib\nfrom paper import model\n",
@@ -182,6 +181,12 @@ def test_lesson_and_its_notebook_must_agree(tmp_path, file, old, new, message):
     (folder / file).write_text(text.replace(old, new, 1))
     found = lesson.problems(folder)
     assert any(message in line and "nox -s lesson -- paper --write" in line for line in found)
+
+
+def test_lesson_ends_with_the_finding_in_words(tmp_path):
+    (tmp_path / "README.md").write_text("![Picture](lesson.png)\n\n*Half of `x`\nsuffices.*\n\n## Run it\n")
+    assert lesson.finding(tmp_path).splitlines()[1:-1] == ["Half of x suffices."]
+    assert "lesson.ipynb" in lesson.finding(tmp_path / "none")
 
 
 README = """# Paper

@@ -1,0 +1,97 @@
+"""The rules of noxfile.py that need no environment: where torch comes from, who gets a session, the demo."""
+
+import importlib.util
+import json
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+spec = importlib.util.spec_from_file_location("noxfile", Path(__file__).resolve().parents[2] / "noxfile.py")
+noxfile = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(noxfile)
+
+NOWHERE = {"XDG_CONFIG_HOME": "/nowhere", "XDG_CONFIG_DIRS": "/nowhere", "HOME": "/nowhere"}
+
+
+def settings(monkeypatch, pip: str = "", **environment: str) -> dict[str, str]:
+    """What uv is given where pip's settings and the environment are these."""
+    for name in list(noxfile.os.environ):
+        if name.startswith(("UV_", "PIP_", "SSL_", "XDG_")):
+            monkeypatch.delenv(name)
+    for name, value in (NOWHERE | environment).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(noxfile.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=pip))
+    return noxfile.uv_settings()
+
+
+@pytest.mark.parametrize(
+    ("pip", "environment", "expected"),
+    [
+        ("", {}, "auto"),
+        ("global.cert='/a.pem'\nglobal.timeout='9'\n", {"UV_LINK_MODE": "copy"}, "auto"),
+        ("global.index-url='https://a.b/simple'\n", {}, None),
+        ("global.extra-index-url='https://a.b/simple'\n", {}, None),
+        ("install.find-links='/wheels'\n", {}, None),
+        ("", {"PIP_EXTRA_INDEX_URL": "https://a.b/cpu"}, None),
+        ("", {"UV_INDEX": "https://a.b/cpu"}, None),
+        ("", {"UV_DEFAULT_INDEX": "https://a.b/cpu"}, None),
+        ("", {"UV_FIND_LINKS": "/wheels"}, None),
+        ("", {"UV_TORCH_BACKEND": "cu128"}, None),
+    ],
+)
+def test_torch_is_this_machines_unless_a_source_is_named(monkeypatch, pip, environment, expected):
+    assert settings(monkeypatch, pip, **environment).get("UV_TORCH_BACKEND") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("link-mode = 'copy'\n", "auto"),
+        ("[[index]]\nurl = 'https://a.b'\n", None),
+        ("[pip]\ntorch-backend = 'cpu'", None),
+    ],
+)
+@pytest.mark.parametrize("where", ["XDG_CONFIG_HOME", "XDG_CONFIG_DIRS", "UV_CONFIG_FILE"])
+def test_a_file_of_uvs_settings_may_name_a_source(monkeypatch, tmp_path, where, text, expected):
+    path = tmp_path / "uv/uv.toml"
+    path.parent.mkdir()
+    path.write_text(text)
+    environment = {where: str(path if where == "UV_CONFIG_FILE" else tmp_path)}
+    assert settings(monkeypatch, **environment).get("UV_TORCH_BACKEND") == expected
+
+
+def test_pips_settings_become_uvs_and_the_users_win(monkeypatch):
+    pip = "global.find-links='/a /b'\nglobal.index-url='https://a.b'\n"
+    uv = settings(monkeypatch, pip, UV_DEFAULT_INDEX="https://mine")
+    assert uv == {"UV_FIND_LINKS": "/a,/b", "UV_INDEX_STRATEGY": "unsafe-best-match"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["nox", "-s", "lesson", "--", "l0drop"], ["l0drop"]),
+        (["nox", "-s", "lesson", "--", "head_masking", "--seeds", "l0drop"], ["l0drop", "head_masking"]),
+        (["nox", "-s", "l0drop"], noxfile.PAPERS),
+        (["nox", "--", "-x"], noxfile.PAPERS),
+    ],
+)
+def test_only_the_packages_asked_for_get_a_lesson(monkeypatch, arguments, expected):
+    monkeypatch.setattr(sys, "argv", arguments)
+    assert noxfile.asked_for() == expected
+
+
+def test_a_command_in_a_log_shows_signs_of_life(tmp_path, capsys):
+    (tmp_path / "log.jsonl").write_text(json.dumps({"step": 1}) + "\n" + json.dumps({"step": 20}) + "\n")
+    with noxfile.signs_of_life(["-m", "a.train", "--out", str(tmp_path)], every=0.01):
+        time.sleep(0.2)
+    said = capsys.readouterr().out.splitlines()
+    assert said and all(line == '... 0 s {"step": 20}' for line in said)
+
+
+@pytest.mark.parametrize("name", noxfile.PAPERS)
+def test_a_readmes_demo_is_a_list_of_commands(name):
+    commands = noxfile.demo_commands(name)
+    assert commands and all(command.startswith("python -m ") for command in commands)
