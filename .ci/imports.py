@@ -22,7 +22,8 @@ WANT_SHARED = {"loading", "train", "predict"}
 PLUMBING = WANT_SHARED | {"config"}
 LIBRARIES = {"torch", "numpy", "transformers"}
 EXTRA = {
-    "text": {"tokenizers", "tqdm"},
+    "text": {"tokenizers", "tqdm", "regex"},
+    "labels": {"regex"},
     "bert_text": {"tqdm"},
     "config": {"annotated_types"},
     "lesson": {"matplotlib"},

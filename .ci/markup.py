@@ -79,7 +79,7 @@ class Markup:
         )
         return re.sub(r'<mrow class="(hue\d)">(<m[ino])([^<]*</m[ino]>)</mrow>', r'\2 class="\1"\3', made)
 
-    def text(self, markdown: str, below: int = 0) -> str:
+    def text(self, markdown: str, below: int = 0, has_formulas: bool = True) -> str:
         """Markdown with $...$ as HTML; headings are set `below` levels lower."""
         formulas = []
 
@@ -90,8 +90,8 @@ class Markup:
             formulas.append(block or self.math(match[2]))
             return f"\ue000{len(formulas) - 1}\ue001"
 
-        made = MARKDOWN.render(FORMULA.sub(keep, markdown))
-        if "$" in re.sub(r"<(pre|code)\b.*?</\1>", "", made, flags=re.S):
+        made = MARKDOWN.render(FORMULA.sub(keep, markdown) if has_formulas else markdown)
+        if has_formulas and "$" in re.sub(r"<(pre|code)\b.*?</\1>", "", made, flags=re.S):
             self.problems.append(f"a $ without its second one: {markdown[:60]!r}")
         made = re.sub("\ue000(\\d+)\ue001", lambda match: formulas[int(match[1])], made)
         made = re.sub(r"<code>([\w.]+)</code>", self.coloured, made)
@@ -125,7 +125,8 @@ class Markup:
             elif re.search(r"\S {3,}\S", line):
                 line = f'<pre class="columns">{html.escape(line)}</pre>'
             lines.append(line)
-        return self.text("\n".join(lines).replace('</pre>\n<pre class="columns">', "\n"))
+        made = "\n".join(lines).replace('</pre>\n<pre class="columns">', "\n")
+        return self.text(made, has_formulas=False)  # their mathematics is plain text, a $ is a shell's
 
     def linked(self, made: str) -> str:
         """HTML in which each known mark links to its place."""

@@ -39,6 +39,8 @@ class Page:
         self.markup = Markup([cells for _, cells in self.package.table("Glossary")[1:]], known)
         self.problems = self.markup.problems
         order = re.findall(r"`([\w/]+(?:\.py|/))`", chapter(self.readme, "Read in this order"))
+        gone = [name for name in order if not (folder / name).exists()]
+        self.problems += [f"README.md: there is no {name} to read" for name in gone]
         self.pieces = []  # (file, segment) in the order of reading
         for file, is_excerpt in self.package.files(order).items():
             self.pieces += [(file, part) for part in segments(self.package.code[file], known, is_excerpt)]
@@ -75,7 +77,9 @@ class Page:
         """The piece beside which a label stands: a comment in one of its places names it, or else a docstring."""
         found = []
         for rank, (file, name) in enumerate(places):
-            source = self.package.code[file]
+            source = self.package.code.get(file)
+            if not source or name not in ("", *source.definitions):
+                continue  # trace.py says so
             prose = source.prose_in(name) if name else source.prose
             found += [(not text.startswith("#"), rank, line, file) for line, text in prose if label in marks(text)]
         for *_, line, file in sorted(found):

@@ -326,7 +326,7 @@ PAGE = {
 
 ## Read in this order
 
-1. `model.py`, `inner/`
+1. `model.py`
 
 ## What was reproduced
 
@@ -412,6 +412,7 @@ def test_pages_set_a_formula_beside_its_line_with_links_both_ways(tmp_path, caps
         ("model_py", "# D1: not all", "", "D1 stands beside no line"),
         ("PAPER_md", r"$\alpha = ", r"$\alhpa = ", "does not convert"),
         ("PAPER_md", "Halves it (", "Halves it $ (", "a $ without its second one"),
+        ("README_md", "1. `model.py`", "1. `modal.py`", "README.md: there is no modal.py to read"),
         ("README_md", "0.5", "[0.5](#half)", "paper.html: the link #half leads nowhere"),
         ("README_md", "0.5", '<p id="eq-1">', "the id eq-1 stands twice"),
         ("README_md", "![A half]", "![]", "a picture without words"),
