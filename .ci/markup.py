@@ -39,6 +39,11 @@ def fold(summary: str, body: str, kind: str, name: str = "") -> str:
     return f'<details class="{kind}"><summary>{summary}</summary><div{target}>{body}</div></details>'
 
 
+def plain(text: str) -> str:
+    """Markdown of words that are none: a * is a product, a < is less, but not in `code`."""
+    return re.sub(r"(`[^`]*`)|([*<])", lambda match: match[1] or f"&#{ord(match[2])};", text)
+
+
 def tokens(latex: str) -> tuple[str, ...]:
     """LaTeX in its words; a \\mathrm{...} is one."""
     return tuple(TOKEN.findall(latex))
@@ -121,9 +126,11 @@ class Markup:
             elif section and line.strip() and len(line) - len(line.lstrip()) <= 4:
                 name, colon, rest = line.strip().partition(": ")
                 is_name = colon and section in ("Args", "Raises")
-                line = f"- `{name}`: {rest}" if is_name else f"- *{section.lower()}* {line.strip()}"
+                line = f"- `{name}`: {plain(rest)}" if is_name else f"- *{section.lower()}* {plain(line.strip())}"
             elif re.search(r"\S {3,}\S", line):
                 line = f'<pre class="columns">{html.escape(line)}</pre>'
+            elif not line.startswith("    "):
+                line = plain(line)
             lines.append(line)
         made = "\n".join(lines).replace('</pre>\n<pre class="columns">', "\n")
         return self.text(made, has_formulas=False)  # their mathematics is plain text, a $ is a shell's

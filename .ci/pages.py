@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 import document  # noqa: E402
 import notebook  # noqa: E402
-from markup import MARK, Markup, anchor, fold, slug  # noqa: E402
+from markup import MARK, Markup, anchor, fold, plain, slug  # noqa: E402
 from paper import Deviation, Package, Row, Segment, in_order, marks, segments  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -134,7 +134,7 @@ class Page:
         left = f'<h4 class="name"><code>{part.name}</code></h4>' if part.name else ""
         left += self.markup.docstring(part.docstring)
         if re.sub(MARK, "", part.comment).strip(" .,;:-") or not notes:  # a mark alone is in the note
-            left += self.text(part.comment)
+            left += self.markup.text(plain(part.comment), has_formulas=False)
         left += "".join(note for _, note in notes)
         if links := self.taught.get(part.name):
             left += f"<small>{'; '.join(links)}</small>"
