@@ -30,7 +30,7 @@ def parts(head: str, sections: dict[str, str], marks: list[str]) -> str:
 def write_index(readme: Path, out: Path, packages: list[str]) -> None:
     """Write the front page: what README.md says before its first section, and a card for each paper."""
     text = readme.read_text(encoding="utf-8").partition("\n## ")[0] if readme.exists() else "# Papers"
-    text = re.sub(r"!\[.*?\]\(.*?\)\n\n?", "", text, flags=re.S)  # the cards have the pictures
+    text = re.sub(r"!\[[^\]]*\]\([^)]*\)\n\n(\*[^*]+\*\n)?", "", text)  # the cards have the pictures
     body, cards = Markup([], set()).text(re.sub(r"\b(\w+)/README\.md", r"\1.html", text)), []
     for name in sorted(packages, key=text.find):  # in the order of README.md
         page = (out / f"{name}.html").read_text(encoding="utf-8")
