@@ -242,7 +242,7 @@ def demo(session: nox.Session) -> None:
     for number, command in enumerate(commands, 1):
         session.log(f"{name}: command {number} of {len(commands)}")
         # A second demo goes on where the first one ended.
-        again = ["--resume", *rest] if ".train " in command else []
+        again = ["--resume", *rest] if re.search(r"\.(train|summarizer) ", command) else []
         arguments = [*shlex.split(command, comments=True)[1:], *again]
         with signs_of_life(arguments):
             session.run(python, *arguments, env=TEST_ENV, external=True)

@@ -24,6 +24,7 @@ LIBRARIES = {"torch", "numpy", "transformers"}
 EXTRA = {
     "text": {"tokenizers", "tqdm", "regex"},
     "labels": {"regex"},
+    "oracle": {"regex"},
     "bert_text": {"tqdm"},
     "config": {"annotated_types"},
     "lesson": {"matplotlib"},
