@@ -44,7 +44,10 @@ class Page:
         self.pieces = []  # (file, segment) in the order of reading
         for file, is_excerpt in self.package.files(order).items():
             self.pieces += [(file, part) for part in segments(self.package.code[file], known, is_excerpt)]
-        self.used, self.taught = set(), {}  # ids; label or definition -> links to sections of the lesson
+        self.used, self.taught = (
+            set(),
+            {},
+        )  # ids, lines of PAPER.md; label or definition -> links to sections of the lesson
 
     def text(self, markdown: str, below: int = 1) -> str:
         """Markdown of the package's folder as HTML; its pictures are copied."""
@@ -97,7 +100,8 @@ class Page:
         first, *rest = row.labels
         more = "".join(f"<span{self.own_id(label)}></span>" for label in rest)
         name = f"{first}-{rest[-1].split()[-1]}" if rest else first
-        says = f"<p>{self.markup.inline(row.says)}</p>" if row.says else ""
+        says = f"<p>{self.markup.inline(row.says)}</p>" if row.says and row.line not in self.used else ""
+        self.used.add(row.line)  # of "Eq. 6-8", the first formula has the words
         links = dict.fromkeys(link for label in row.labels for link in self.taught.get(label, ()))
         seen = f"<small>{'; '.join(links)}</small>" if links else ""
         maths = f'<div class="maths"><b>{name}</b> {self.markup.inline(row.formula)}</div>'
