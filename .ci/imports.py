@@ -3,7 +3,7 @@
     python .ci/imports.py [PACKAGE ...]        default: every folder that holds a PAPER.md
 
 - A package imports its own modules relatively, and no other paper's package: the folder can be copied and renamed.
-- What is not in experiments/ imports nothing of experiments/, but tests/test_readme.py, which tries the pages' commands.
+- What is not in experiments/ imports nothing of experiments/, but tests/test_readme.py may, which tries the commands.
   Nothing but experiments/ and tests imports train.py.
 - `shared` is imported by WANT_SHARED and experiments/ alone; a test that needs it says `pytest.importorskip("shared")`
   first. No other file outside experiments/ imports one of WANT_SHARED.

@@ -60,7 +60,7 @@ class Markup:
             new = {name.split(".")[-1] for name in re.findall(r"`([\w.]+)`", row[0])} - self.names.keys()
             colour = f"hue{number % COLOURS}" if new and printed else ""
             self.names |= dict.fromkeys(new if printed else (), colour)
-            bare = [tokens(re.sub(r"( ?[_^] (\{.*?\}|\S+))+$", "", " ".join(symbol))) for symbol in printed]
+            bare = [tokens(re.sub(r"( ?[_^] (\{[^}]*\}|\S+))+$", "", " ".join(symbol))) for symbol in printed]
             self.symbols = dict.fromkeys(bare, colour) | self.symbols | dict.fromkeys(printed, colour)
 
     def math(self, latex: str, display: str = "inline") -> str:
