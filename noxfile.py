@@ -250,14 +250,16 @@ def demo(session: nox.Session) -> None:
 
 @contextmanager
 def signs_of_life(arguments: list[str], every: float = 10.0) -> Iterator[None]:
-    """Where no terminal shows a bar, say every ten seconds how long a command has run, and the last row of its log."""
+    """Where no terminal shows a bar, say every ten seconds how long a command has run, and its last logged step."""
     started, ended = time.monotonic(), threading.Event()
-    out = Path(dict(zip(arguments, arguments[1:], strict=False)).get("--out", "."))
+    flags = dict(zip(arguments, arguments[1:], strict=False))
+    log = Path(flags.get("--out", "."), "log.jsonl")
 
     def say() -> None:
         while not ended.wait(every):
-            rows = (out / "log.jsonl").read_text(encoding="utf-8").splitlines() if (out / "log.jsonl").exists() else []
-            print(f"... {time.monotonic() - started:.0f} s", *rows[-1:], flush=True)
+            steps = re.findall(r'"step": (\d+)', log.read_text(encoding="utf-8")) if log.exists() else []
+            reached = f", step {steps[-1]} of {flags.get('--steps', '?')}" if steps else ""
+            print(f"... {time.monotonic() - started:.0f} s{reached}", flush=True)
 
     thread = threading.Thread(target=say, daemon=True)
     if not sys.stdout.isatty():
