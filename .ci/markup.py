@@ -3,6 +3,7 @@
 import html
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from latex2mathml.converter import convert
@@ -84,7 +85,7 @@ class Markup:
         )
         return re.sub(r'<mrow class="(hue\d)">(<m[ino])([^<]*</m[ino]>)</mrow>', r'\2 class="\1"\3', made)
 
-    def text(self, markdown: str, below: int = 0, has_formulas: bool = True) -> str:
+    def text(self, markdown: str, below: int = 0, has_formulas: bool = True, render: Callable = MARKDOWN.render) -> str:
         """Markdown with $...$ as HTML; headings are set `below` levels lower."""
         formulas = []
 
@@ -95,7 +96,7 @@ class Markup:
             formulas.append(block or self.math(match[2]))
             return f"\ue000{len(formulas) - 1}\ue001"
 
-        made = MARKDOWN.render(FORMULA.sub(keep, markdown) if has_formulas else markdown)
+        made = render(FORMULA.sub(keep, markdown) if has_formulas else markdown)
         if has_formulas and "$" in re.sub(r"<(pre|code)\b.*?</\1>", "", made, flags=re.S):
             self.problems.append(f"a $ without its second one: {markdown[:60]!r}")
         made = re.sub("\ue000(\\d+)\ue001", lambda match: formulas[int(match[1])], made)
@@ -114,8 +115,8 @@ class Markup:
         return f'<code class="{colour}">{match[1]}</code>' if colour else match[0]
 
     def inline(self, markdown: str) -> str:
-        """The same for a text of one paragraph, without its <p>."""
-        return self.text(markdown).strip().removeprefix("<p>").removesuffix("</p>")
+        """The same for a cell of a table."""
+        return self.text(markdown, render=MARKDOWN.renderInline) if markdown.strip("- ") else "nothing is said"
 
     def docstring(self, text: str) -> str:
         """A docstring in Google's style: Args, Returns and Raises are a list, aligned columns stay as they are."""
