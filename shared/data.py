@@ -71,8 +71,7 @@ def load(name_or_path: str | os.PathLike, split: str = "train", limit: int | Non
             FOLDER of them; FOLDER:en-de, parallel text; `aclsum`; a name in HUB. README.md shows each kind. A name wins
             over a file or folder of that name (write `./toy` for a folder called toy).
         split: `train`, `validation` (or `valid`, `val`, `dev`), `test`, or the stem of a file in the folder; `test`
-            is also the only file whose name begins with test. Where a FOLDER has `train` alone, a twentieth of it is
-            `validation`.
+            is also the only file whose name begins with test. Where a FOLDER has no `validation`, a twentieth of `train` is.
         limit: read only so many examples, at least 1.
     Raises:
         ValueError: unknown name, split or knob; broken data (names file, line and field); hub data out of reach.
@@ -302,11 +301,11 @@ def _folder(name: str, split: str) -> Iterator[tuple[str, dict]]:
         hint = f"of parallel text say the languages: {name}:en-de"
         raise ValueError(f"{name} holds no JSON lines (train.jsonl, validation.jsonl, test.jsonl); {hint}")
     ours = _aliases(split)[0]
-    if ours == "test" or set(files) != {"train"}:
+    if ours not in ("train", "validation") or "train" not in files or files.keys() & set(SPLITS[1]):
         yield from _with_trees(_pick(split, files, name)[1])
         return
     if ours == "validation":
-        print(f"{name} has train.jsonl alone: every twentieth line of it is validation data", file=sys.stderr)
+        print(f"{name} has no validation.jsonl: every twentieth line of train.jsonl takes its place", file=sys.stderr)
     for number, row in enumerate(_with_trees(files["train"])):
         if (number % 20 == 19) == (ours == "validation"):
             yield row

@@ -325,9 +325,13 @@ def test_a_folder_with_train_alone_gives_a_twentieth_for_validation(tmp_path, ca
     train, validation = load(tmp_path, "train"), load(tmp_path, "validation")
     assert [example.id for example in validation] == ["19", "39"] and len(train) == 43
     assert not {example.id for example in train} & {example.id for example in validation}
-    assert "every twentieth line of it is validation data" in capsys.readouterr().err
+    assert "every twentieth line of train.jsonl takes its place" in capsys.readouterr().err
     with pytest.raises(ValueError, match="has no split 'test'; it has train"):
         load(tmp_path, "test")
+    write(tmp_path / "test.jsonl", ROW)
+    assert load(tmp_path, "validation") == validation and len(load(tmp_path, "test")) == 1
+    write(tmp_path / "dev.jsonl", ROW)
+    assert len(load(tmp_path, "train")) == 45 and len(load(tmp_path, "validation")) == 1
 
 
 def test_packed_files_of_a_folder_and_language_codes_with_a_hyphen(tmp_path):
