@@ -92,11 +92,22 @@ def test_d20_predict_on_data_writes_rows_and_a_table(runs, tmp_path, capsys):
 def test_rows_keep_the_order_of_the_documents_and_do_not_depend_on_batches(runs, monkeypatch):
     """Documents are sorted by length inside windows of some batches."""
     run, examples = load_run(runs / "kl-0"), load(DATA, "test", 7)
+    examples = [replace(example, document=example.document[: 1 + 2 * i % 5]) for i, example in enumerate(examples)]
     pretrained.generation(run.model, 9, num_beams=2, max_length=9)
     monkeypatch.setattr(predict, "WINDOW", 2)
     together, alone = (list(predict.predict(run, examples, batch_size=size)) for size in (2, 1))
     assert together == alone and [row["id"] for row in together] == [example.id for example in examples]
     assert len({row["prediction"] for row in together}) > 1
+
+
+def test_texts_keep_their_documents(runs, monkeypatch):
+    """With a model that writes its source: documents are decoded in the order of their lengths."""
+    run, examples = load_run(runs / "kl-0"), load(DATA, "test", 7)
+    examples = [replace(example, document=example.document[: 1 + 2 * i % 5]) for i, example in enumerate(examples)]
+    monkeypatch.setattr(type(run.model), "generate", lambda self, input_ids, **_: input_ids)
+    texts = [run.tokenizer.decode(item.ids, skip_special_tokens=True) for item in run.encode(examples)]
+    rows = predict.predict(run, examples, batch_size=3)
+    assert [row["prediction"] for row in rows] == [" ".join(text.split()) for text in texts]
 
 
 def test_predict_answers_in_order_from_files_and_standard_input(runs, tmp_path, capsys, monkeypatch):
