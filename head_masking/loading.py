@@ -95,8 +95,8 @@ def load_run(folder: str | Path) -> Run:
 
     config, files = read_config(folder, TrainConfig), Path(folder, "model")
     sizes = AutoConfig.from_pretrained(files, trust_remote_code=False)
-    encoder = AutoModel.from_config(sizes, dtype=torch.float32, trust_remote_code=False)
-    model = new_tagger(config, encoder)
+    model = AutoModel.from_config(sizes, dtype=torch.float32, trust_remote_code=False)
+    model = new_tagger(config, model.get_encoder() if sizes.is_encoder_decoder else model)
     load_weights(model, folder, Run.weights)
     return Run(config, model.eval(), AutoTokenizer.from_pretrained(files, trust_remote_code=False))
 

@@ -120,6 +120,16 @@ def test_d12_the_encoder_is_fixed_unless_it_is_trained_too(bert, tmp_path):
         train(TrainConfig(train_encoder=False), tmp_path / "run")
 
 
+def test_the_encoder_of_a_bart_is_an_encoder_too(runs, tmp_path):
+    """What is trained is what is read again."""
+    config = replace(TAGGER, encoder=str(runs / "base"), max_source=300, steps=3)
+    train(config, tmp_path / "run")
+    run = load_run(tmp_path / "run")
+    assert type(run.model.encoder).__name__ == "BartEncoder"
+    row = training.validate(run, run.encode(load(DATA, "validation")))
+    assert row["validation_loss"] == pytest.approx(log(tmp_path / "run")[-1]["validation_loss"], abs=1e-4)
+
+
 def test_early_stopping_takes_the_best_weights(tmp_path, monkeypatch):
     """Appendix A: stop after 2 validations without improvement; what is written is the best, not the last."""
     losses, validate = iter([3.0, 1.0, 2.0, 1.5, 0.1, 0.1]), training.validate
