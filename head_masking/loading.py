@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # half of the time of --help
 
 PUBLISHED = {"bart-large-cnn": "cnn_dailymail", "bart-large-xsum": "xsum"}  # BARTs of the hub, and their data
 CHUNK = 1000  # documents that are tokenised at a time
+FEW = 10_000  # documents, below which a new model seldom learns to read
 
 
 class Run(NamedTuple):
@@ -112,6 +113,9 @@ def begin(config: TrainConfig, examples: Sequence) -> Run:
     if config.encoder:
         encoder, tokenizer = pretrained.load("encoder", config.encoder, min(config.max_source, WINDOW))
     else:
+        if len(examples) < FEW and not config.data.startswith("toy"):
+            advice = "--preset pretrained --encoder roberta-base"
+            print(f"{len(examples)} documents are few to learn from scratch; to begin with an encoder: {advice}")
         tokenizer = train_tokenizer((text for e in examples for text in (e.source, e.target)), VOCABULARY)
         encoder = new_encoder(len(tokenizer))
     return Run(config, new_tagger(config, encoder), tokenizer)

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
 
 BEST = "best.safetensors"  # the weights that a run would end with if it ended now
-FEW = 10_000  # documents, below which a new encoder seldom learns what matters
 
 
 class Setup(NamedTuple):

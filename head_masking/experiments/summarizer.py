@@ -24,7 +24,7 @@ from shared import pretrained
 from shared.run import RunFolder, exchanged, one_line_errors, parse, read_config, says_it_reads
 
 from ..config import Length, Positive, Precision, Schedule, Share
-from ..loading import CHUNK, load_summarizer
+from ..loading import CHUNK, FEW, load_summarizer
 from ..text import Item, encode_documents, pad, train_tokenizer
 from ..train import train
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 Size = Annotated[int, Interval(ge=1, le=10**6)]
 FIXED = "model vocabulary width feed_forward positions"  # what --init cannot change
 HEADS, LAYERS = 4, 2  # of the small BART: heads of each attention; layers of the encoder, and as many of the decoder
-FEW = 10_000  # documents, below which a new BART seldom learns to read
 IGNORED = -100  # a label that is no token
 
 
@@ -161,7 +160,7 @@ def begin(config: SummarizerConfig, examples: Sequence) -> SummarizerRun:
         model, tokenizer = pretrained.load("bart", config.model, max(config.max_source, config.max_target))
         pretrained.generation(model, config.max_target)
         return SummarizerRun(config, model, tokenizer)
-    if len(examples) < FEW and not config.data.startswith(("toy", "runs/")):
+    if len(examples) < FEW and not config.data.startswith("toy"):
         advice = "--preset finetune --model facebook/bart-base"
         print(f"{len(examples)} documents are few to learn from scratch; to begin with a BART: {advice}")
     tokenizer = train_tokenizer((text for e in examples for text in (e.source, e.target)), config.vocabulary)

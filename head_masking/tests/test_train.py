@@ -238,6 +238,12 @@ def test_init_takes_weights_and_values_of_its_run(run_folder, tmp_path):
     assert not (tmp_path / "other").exists()
 
 
+def test_few_documents_for_a_new_encoder_are_said_first(capsys):
+    for data, is_said in (("somewhere", True), (DATA, False)):
+        begin(replace(TAGGER, data=data), load(DATA))
+        assert ("24 documents are few to learn from scratch" in capsys.readouterr().out) == is_said
+
+
 def test_examples_cut_the_training_data_alone(tmp_path):
     train(replace(TAGGER, examples=4, steps=1), tmp_path / "few")
     first = log(tmp_path / "few")[0]
