@@ -77,14 +77,15 @@ class Page:
         return made
 
     def home(self, label: str, places: list[tuple[str, str]]) -> int | None:
-        """The piece beside which a label stands: a comment in one of its places names it, or else a docstring."""
+        """The piece beside which a label stands: a comment above a line, or else behind one, or else a docstring."""
         found = []
         for rank, (file, name) in enumerate(places):
             source = self.package.code.get(file)
             if not source or name not in ("", *source.definitions):
                 continue  # trace.py says so
-            prose = source.prose_in(name) if name else source.prose
-            found += [(not text.startswith("#"), rank, line, file) for line, text in prose if label in marks(text)]
+            for line, text in source.prose_in(name) if name else source.prose:
+                kind = 2 if text[0] != "#" else 0 if source.lines[line - 1].lstrip()[0] == "#" else 1
+                found += [(kind, rank, line, file)] if label in marks(text) else []
         for *_, line, file in sorted(found):
             for number, (of_file, part) in enumerate(self.pieces):
                 if of_file == file and line in part.lines and part.code:
@@ -140,8 +141,8 @@ class Page:
         if re.sub(MARK, "", part.comment).strip(" .,;:-") or not notes:  # a mark alone is in the note
             left += self.markup.text(plain(part.comment), has_formulas=False)
         left += "".join(note for _, note in notes)
-        if links := self.taught.get(part.name):
-            left += f"<small>{'; '.join(links)}</small>"
+        links = [link for link in self.taught.get(part.name, ()) if link not in left]
+        left += f"<small>{'; '.join(links)}</small>" if links else ""
         right = self.markup.code(part.code, file, notes[0][0] if notes else "") if part.code else ""
         return f'<div class="row"><div class="left">{left}</div>{right}</div>'
 
