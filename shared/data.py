@@ -71,7 +71,8 @@ def load(name_or_path: str | os.PathLike, split: str = "train", limit: int | Non
             FOLDER of them; FOLDER:en-de, parallel text; `aclsum`; a name in HUB. README.md shows each kind. A name wins
             over a file or folder of that name (write `./toy` for a folder called toy).
         split: `train`, `validation` (or `valid`, `val`, `dev`), `test`, or the stem of a file in the folder; `test`
-            is also the only file whose name begins with test. Where a FOLDER has no `validation`, a twentieth of `train` is.
+            is also the only file whose name begins with test. Of a FOLDER without `validation` it is a twentieth of
+            `train`.
         limit: read only so many examples, at least 1.
     Raises:
         ValueError: unknown name, split or knob; broken data (names file, line and field); hub data out of reach.

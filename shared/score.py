@@ -215,14 +215,13 @@ def write_outputs(
     overwrite: bool = False,
     line: Callable[[dict], str] | None = None,
     metric: str = "rouge",
-    show: bool = True,
 ) -> None:
     """Write what `predict` yields, as it comes; where the examples have references, end with the table of scores.
 
     Args:
         rows: a dict of each example that is not blank, in their order: id, prediction, the document's own numbers.
         system, seed: whose outputs these are.
-        out: FILE.jsonl gets the rows, another file a line of each; None: standard output, unless `show` is False.
+        out: FILE.jsonl gets the rows, another file a line of each; None: standard output.
         line: what is written of a row; default: its prediction.
         metric: "rouge" or "bleu"; where ROUGE cannot read a reference it is BLEU, which a line says.
     Raises:
@@ -237,12 +236,12 @@ def write_outputs(
             known["metric"] = "bleu"
             print(f"{error}, as here", file=sys.stderr)
     with open_output(out, overwrite) as file:
-        for example in tqdm(examples, unit="document", disable=None if out or not show else True):
+        for example in tqdm(examples, unit="document", disable=None if out else True):
             row = next(rows) if example.document else {"id": example.id, "prediction": ""}
             written.append(row | {"references": example.references} | known)
             if out and ".jsonl" in out.suffixes:
                 write_jsonl(file, written[-1:])
-            elif out or show:
+            else:
                 print(line(row) if line and example.document else row["prediction"], file=file, flush=True)
     if cut := sum(row.get("was_cut", False) for row in written):
         print(f"{cut} of {len(written)} documents are longer than the model reads: they were cut", file=sys.stderr)

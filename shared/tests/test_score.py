@@ -211,8 +211,8 @@ def test_outputs_are_rows_lines_and_a_table(tmp_path, capsys):
     score.write_outputs(outputs(texts), EXAMPLES, out=tmp_path / "out.txt", line=lambda row: f"> {row['prediction']}")
     assert (tmp_path / "out.txt").read_text() == "> c\n\n> x\n"  # a blank line stays one
     capsys.readouterr()
-    score.write_outputs(outputs(texts), EXAMPLES, show=False)
-    assert capsys.readouterr().out.startswith("| system")
+    score.write_outputs(outputs(texts), EXAMPLES)
+    assert capsys.readouterr().out.startswith("c\n\nx\n| system")
     with pytest.raises(ValueError, match="exists"):
         score.write_outputs(outputs(texts), EXAMPLES, out=tmp_path / "out.txt")
 
