@@ -20,7 +20,10 @@ HONOURED = (
     "renormalize_logits", "remove_invalid_values",
 )  # fmt: skip
 LENGTHS = ("max_length", "max_new_tokens", "min_length", "min_new_tokens")
-SET = ("transformers_version", "use_cache", "return_dict_in_generate", "num_return_sequences")  # without a word
+SET = (  # without a word: they change no summary, or would give several a document
+    "transformers_version", "use_cache", "return_dict_in_generate", "num_return_sequences", "_from_model_config",
+    "output_attentions", "output_hidden_states", "output_scores", "output_logits",
+)  # fmt: skip
 
 
 def load(kind: str, name: str | Path, positions: int = 0, model_class=None):
