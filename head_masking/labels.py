@@ -54,10 +54,10 @@ NO_BLANKS = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar
 
 def find_phrase(phrase: str, text: str) -> list[Span]:
     """Where a phrase stands as whole words, in any case of letters; in scripts without blanks also inside a clause."""
-    parts = regex.findall(r"[\w\p{M}]+|\s+|.", phrase.strip())
+    parts = regex.findall(r"\w+|\s+|.", phrase.strip())
     pattern = r"\s*".join(r"\s+" if part.isspace() else regex.escape(part) for part in parts)
     if not regex.search(NO_BLANKS, phrase):
-        pattern = rf"(?<![\w\p{{M}}])(?:{pattern})(?![\w\p{{M}}])"
+        pattern = rf"(?<!\w)(?:{pattern})(?!\w)"
     return [match.span() for match in regex.finditer(pattern, text, regex.IGNORECASE) if parts]
 
 

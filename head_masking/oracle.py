@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 
-import regex  # Python's own `re` cuts words at combining marks
+import regex  # its \w has combining marks, at which Python's own `re` cuts words
 
-WORD = regex.compile(r"[\w\p{M}]+|[^\w\s]")  # D4: a word is letters with their marks and digits, or one other sign
+WORD = regex.compile(r"\w+|[^\w\s]")  # D4: a word is letters with their marks and digits, or one other sign
 Span = tuple[int, int]  # first character, end (exclusive)
 
 
