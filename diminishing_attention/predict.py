@@ -121,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     documents = [example for example in examples if example.document]  # a blank line in is a blank line out
     rows = predict(run, documents, options.batch_size, options.lead, **search)
     system, seed = options.system or system_name(options.run.name, run.config.seed), run.config.seed
-    texts = {"out": options.out, "overwrite": options.overwrite, "show": not options.data}
+    texts = {"out": options.out, "overwrite": options.overwrite}
     write_outputs(rows, examples, system, seed, line=lambda row: row["prediction"].replace("\n", " "), **texts)
 
 
