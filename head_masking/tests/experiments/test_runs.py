@@ -16,6 +16,7 @@ from shared import score
 
 from ... import config, predict
 from ...experiments import summarizer, sweep
+from ...experiments.bbc import choose, sentences
 
 PACKAGE = __package__.split(".")[0]
 FOLDER = Path(__file__).resolve().parents[2] / "experiments"
@@ -24,11 +25,16 @@ ARGUMENTS = {
     "samsum": ["samsum", "base", "encoder", "stronger"],
     "dialogsum": ["dialogsum", "encoder", "samsum"],
     "scitldr": ["scitldr", "encoder"],
+    "bbc": ["bbc", "encoder", "start"],
 }
 PYTHON = r"""#!/usr/bin/env bash
 printf '%q ' "$@" >> "$COMMANDS"; echo >> "$COMMANDS"
 module=$2 out=""; shift 2
-case $module in *.data) mkdir -p "$1" "$2";; esac
+case $module in
+  *.data) mkdir -p "$1" "$2";;
+  *.choose) echo masks > "$4";;
+  *.sentences) echo '{"system": "bart"}';;
+esac
 while [ $# -gt 0 ]; do
   case $1 in
     --out) out=$2; mkdir -p "$(dirname "$2")"; case $2 in *.jsonl) : > "$2";; *) mkdir -p "$2";; esac;;
@@ -53,7 +59,7 @@ def commands(tmp_path, monkeypatch):
         script.parent.mkdir(parents=True)
         text = (FOLDER / corpus / "run.sh").read_text(encoding="utf-8")
         script.write_text(text.replace("head_masking", PACKAGE))
-        for path, body in (("bin/python", PYTHON), ("written", "")):
+        for path, body in (("bin/python", PYTHON), ("written", ""), ("encoder/config.json", "{}")):
             (tmp_path / path).parent.mkdir(exist_ok=True)
             (tmp_path / path).write_text(body)
         (tmp_path / "bin/python").chmod(0o755)
@@ -68,7 +74,7 @@ def commands(tmp_path, monkeypatch):
 
 
 def test_each_corpus_has_its_script_here():
-    assert {path.parent.name for path in FOLDER.glob("*/run.sh")} - {"bbc"} == ARGUMENTS.keys()
+    assert {path.parent.name for path in FOLDER.glob("*/run.sh")} == ARGUMENTS.keys()
 
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="the scripts are for bash")
@@ -90,6 +96,10 @@ def test_every_command_of_a_script_is_understood(corpus, commands, monkeypatch):
                 shared_run.read_flags(sweep.Options, flags)
             case "shared.score":
                 shared_run.read_flags(score.Options, flags)
+            case "experiments.bbc.choose":
+                choose.parser().parse_args(flags)
+            case "experiments.bbc.sentences":
+                sentences.parser().parse_args(flags)
             case other:
                 assert other.removeprefix("experiments.") in OTHERS, other
 
@@ -103,4 +113,6 @@ OTHERS = {
     "figures",
     "samsum.data",
     "scitldr.data",
+    "bbc.data",
+    "bbc.linear",
 }  # have no flags, or two
