@@ -3,7 +3,7 @@
 python -m head_masking.experiments.figures head_masking/experiments/samsum
 
 effects.csv: Figures 2 and 6. synergy.csv: Figures 3 and 7. focus.csv: Figures 4 and 8 to 10. sizes.csv: Figure 5.
-table_3.csv with flipped labels: flips.png, not in the paper.
+Not in the paper: table_3.csv with flipped labels, flips.png; test.csv with the first three sentences, test.png.
 """
 
 import csv
@@ -182,7 +182,28 @@ def flips(rows: Rows) -> "Figure | None":
     return figure
 
 
-DRAWN = {"effects": effects, "synergy": synergy, "focus": focus, "sizes": sizes, "table_3": flips}
+def selectors(rows: Rows) -> "Figure | None":
+    """Not in the paper: ROUGE-1 of the summaries that each selector masks, beside the document's first sentences."""
+    values = {row["system"]: row for row in rows if row["metric"] == "rouge1" and not row.get("minus")}
+    if "lead-3" not in values:
+        return None
+    names = {"": "no masks", "+words": "tagger's words", "+best": "tagger's sentences"}
+    names |= {"+linear": "linear selector's sentences", "+oracle": "oracle's words"}
+    shown = [values[f"bart{name}"] for name in names]
+    title = "Masks by every selector help; only the oracle's beat the first three sentences"
+    figure, [[axes]] = panels(title, 1, 1, 7, 2.4)
+    for place, (name, row) in enumerate(zip(names, shown, strict=True)):
+        error = [[row["value"] - row["low"]], [row["high"] - row["value"]]]
+        axes.errorbar(row["value"], place, xerr=error, marker="o", capsize=3, color=MASKED if name else PLAIN)
+    lead = values["lead-3"]["value"]
+    axes.axvline(lead, color="black", linestyle="--")
+    axes.annotate("first three\nsentences alone", (lead, 0), (6, 0), textcoords="offset points", va="center")
+    axes.set(xlabel="ROUGE-1 F1 of the summary, with 95 % intervals over articles", ylim=(len(names) - 0.5, -0.5))
+    axes.set_yticks(range(len(names)), names.values())
+    return figure
+
+
+DRAWN = {"effects": effects, "synergy": synergy, "focus": focus, "sizes": sizes, "table_3": flips, "test": selectors}
 
 if __name__ == "__main__":
     for path in (Path(sys.argv[1], f"{name}.csv") for name in DRAWN):

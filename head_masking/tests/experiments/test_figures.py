@@ -70,3 +70,13 @@ def test_flipped_words_in_their_order_with_both_arms_of_the_interval():
     arms = [segment[:, 1].tolist() for segment in axes.collections[0].get_segments()]
     assert arms == [[8, 11], [3, 6], [-3, 0]]
     assert figures.flips(rows[:1]) is None
+
+
+def test_selectors_stand_beside_the_first_sentences():
+    names = ["lead-3", "bart", "bart+words", "bart+best", "bart+linear", "bart+oracle"]
+    rows = [dict(system=n, metric="rouge1", value=v, low=v - 1, high=v + 2) for v, n in enumerate(names, 60)]
+    [axes] = figures.selectors([*rows, rows[1] | dict(minus="lead-3", value=-9)]).axes
+    points = [line.get_xydata().tolist() for line in axes.lines if line.get_marker() == "o"]
+    assert points == [[[61 + place, place]] for place in range(5)]
+    assert [line.get_xdata() for line in axes.lines if line.get_linestyle() == "--"] == [[60, 60]]
+    assert figures.selectors(rows[1:]) is None
