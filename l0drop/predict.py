@@ -46,6 +46,7 @@ class Options:
     dense: bool = False  # Attend to all gated states instead of Algorithm 1's memory; the outputs are the same.
     beam: Positive | None = None  # Hypotheses of the search; none: 4 (Appendix A).
     length_penalty: Penalty | None = None  # Of the search; none: the run's.
+    max_length: Positive | None = None  # Longest output in tokens; none: its source and 50 (D7), or a BART's own.
     batch_size: Positive = 32  # Documents decoded at a time; outputs do not depend on it.
     device: str = "cpu"  # Device of torch.
 
@@ -66,7 +67,7 @@ def decode(
 
     Args:
         prune: Algorithm 1; False attends to all gated states, with the same outputs.
-        search: beam, length_penalty, extra_length, as in `Run.generate`.
+        search: beam, length_penalty, max_length, extra_length, as in `Run.generate`.
     """
     for start in range(0, len(examples), WINDOW * batch_size):
         items = run.encode(examples[start : start + WINDOW * batch_size])
@@ -136,7 +137,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def write(run: Run, examples: Sequence[Example], options: Options, predict=predict) -> None:
     """Decode and write what the command line asks for."""
     run.model.to(find_device(options.device))
-    search = {name: value for name in ("beam", "length_penalty") if (value := getattr(options, name)) is not None}
+    search = {name: getattr(options, name) for name in ("beam", "length_penalty", "max_length")}
+    search = {name: value for name, value in search.items() if value is not None}
     documents = [example for example in examples if example.document]  # a blank line in is a blank line out
     rows = predict(run, documents, batch_size=options.batch_size, prune=not options.dense, **search)
     settings = {"system": options.system or system_name(options.run.name, run.config.seed), "seed": run.config.seed}

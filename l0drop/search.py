@@ -122,6 +122,7 @@ def generate(
     rule_keep: Tensor | None = None,
     prune: bool = True,
     extra_length: int = 50,
+    max_length: int | None = None,
     **search,
 ) -> Generation:
     """Encode, prune, search.
@@ -130,6 +131,7 @@ def generate(
         source: (B, S) token ids ending in EOS, padded with PAD.
         rule_keep, prune: as in `Transformer.make_memory`.
         extra_length: an output may be this much longer than its source (released code: 50).
+        max_length: longest output in tokens, EOS included, where that is less.
         search: as in `beam_search`.
     Raises:
         ValueError: the model is in training mode, or what `beam_search` refuses.
@@ -138,5 +140,6 @@ def generate(
         raise ValueError("the model is in training mode, where gates are sampled: call model.eval() first")
     encoding = model.encode(source)
     memory = model.make_memory(encoding, rule_keep, prune)
-    limits = (encoding.keep.sum(-1) + extra_length).clamp(max=model.config.positions)
+    longest = min(max_length or model.config.positions, model.config.positions)
+    limits = (encoding.keep.sum(-1) + extra_length).clamp(max=longest)
     return Generation(beam_search(model, model.project(memory), limits, **search), encoding, memory.states.size(1))

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from transformers import BartConfig, BartForConditionalGeneration, GenerationConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
+from shared import pretrained
 from shared.run import load_weights, one_line_errors, read_config
 
 from ..config import TINY
@@ -198,6 +199,7 @@ def load_run(folder: str | Path) -> BartRun:
         bart.generation_config = GenerationConfig.from_pretrained(files)
     except (OSError, ValueError) as error:
         raise ValueError(f"{files} is not the configuration of a BART: {error}") from None
+    pretrained.generation(bart, config.max_target)
     tokenizer.encode_special_tokens = True  # a "</s>" that stands in a text is text
     model = new_model(config, bart)
     load_weights(model, folder)
@@ -214,10 +216,8 @@ def load_pretrained(config: GatedBartConfig) -> tuple[PreTrainedModel, Tokenizer
 
     What the tokenizer puts before a text (<s>) stays; what it puts after (</s>) is left to the text pipeline.
     """
-    from shared.pretrained import generation, load
-
-    bart, wrapped = load("bart", config.bart, positions=max(config.max_source, config.max_target))
-    generation(bart, config.max_target)
+    bart, wrapped = pretrained.load("bart", config.bart, positions=max(config.max_source, config.max_target))
+    pretrained.generation(bart, config.max_target)
     tokenizer, before = Tokenizer.from_str(wrapped.backend_tokenizer.to_str()), wrapped("").input_ids[:-1]
     special = list(zip(wrapped.convert_ids_to_tokens(before), before, strict=True))
     single = [*(token for token, _ in special), "$A"]

@@ -171,7 +171,7 @@ def test_predict_on_data_ends_with_the_table(folder, tmp_path, capsys):
 
 OTHER = {  # of each flag another value, and what of the output it changes
     "data": "toy:count=5,seed=1", "split": "validation", "limit": "2", "out": "{tmp}/o.txt", "system": "mine",
-    "metric": "bleu", "show_pruned": "", "beam": "1",
+    "metric": "bleu", "show_pruned": "", "beam": "1", "max_length": "3",
 }  # fmt: skip
 SAME = {
     "run": "the run itself", "files": "test_predict_writes_lines_in_order", "overwrite": "of a file that exists alone",

@@ -322,6 +322,26 @@ def test_d22_a_pretrained_model_goes_the_whole_way(folder, more, capsys):
 
 
 @pytest.mark.parametrize("bart", ["sdpa"], indirect=True)
+def test_a_run_decodes_by_its_barts_own_settings_and_flags_win(folder, monkeypatch):
+    """Beams are the BART's unless --beam is given; several sequences a source would be another document's output."""
+    command.main(flags(folder, "--steps", "1"))
+    path = folder / "run/model/generation_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"num_beams": 3, "num_return_sequences": 2}))
+    seen, generate = [], command.generate_from
+
+    def spy(bart, memory, **given):
+        own = bart.generation_config
+        seen.append((given.get("num_beams", own.num_beams), given.get("max_length"), own.num_return_sequences))
+        return generate(bart, memory, **given)
+
+    monkeypatch.setattr(command, "generate_from", spy)
+    for more in ([], ["--beam", "2", "--max-length", "5"]):
+        command.main(["predict", str(folder / "run"), "--data", str(folder), *more])
+    assert [(beams, length) for beams, length, _ in seen] == [(3, None), (2, 5)]
+    assert all(sequences in (None, 1) for *_, sequences in seen)
+
+
+@pytest.mark.parametrize("bart", ["sdpa"], indirect=True)
 def test_the_rate_is_scaled_by_the_models_own_width(folder, monkeypatch):
     """Not by --width, which a BART does not have."""
     rates, adam = [], torch.optim.Adam
