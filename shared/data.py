@@ -10,7 +10,6 @@ import csv
 import dataclasses
 import functools
 import gzip
-import hashlib
 import json
 import os
 import re
@@ -22,7 +21,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, TextIO
 
-SPLITS = (("train",), ("validation", "valid", "val", "dev"), ("test",))  # names of one split, ours first
+ALIASES = dict.fromkeys(("valid", "val", "dev"), "validation")  # names of a split: ours
 HUB = {  # name: (hub id, configuration, source field, target field), as published on huggingface.co
     "cnn_dailymail": ("abisee/cnn_dailymail", "3.0.0", "article", "highlights"),
     "xsum": ("EdinburghNLP/xsum", None, "document", "summary"),
@@ -30,7 +29,6 @@ HUB = {  # name: (hub id, configuration, source field, target field), as publish
     "arxiv": ("ccdv/arxiv-summarization", "document", "article", "abstract"),
     "wmt14-en-de": ("wmt/wmt14", "de-en", "en", "de"),
 }
-AS_SCRIPT = ("xsum",)
 REFERENCES = ("references", "summary", "target")  # fields of a row, the first that is there counts
 # Where a sentence ends in scripts whose own stops no splitter of English knows: after some of them no blank follows.
 OWN_STOPS = re.compile(r"(?<=[。！？｡؟۔।॥։။።])\s*")
@@ -64,15 +62,11 @@ class Example:
 
 
 def load(name_or_path: str | os.PathLike, split: str = "train", limit: int | None = None) -> list[Example]:
-    """Load one split of a data set.
+    """Load one split of a data set; README.md shows each kind.
 
     Args:
-        name_or_path: `toy`, or with knobs `toy:signal=0.7,seed=3`; FILE.jsonl (the same data whatever the split) or a
-            FOLDER of them; FOLDER:en-de, parallel text; `aclsum`; a name in HUB. README.md shows each kind. A name wins
-            over a file or folder of that name (write `./toy` for a folder called toy).
-        split: `train`, `validation` (or `valid`, `val`, `dev`), `test`, or the stem of a file in the folder; `test`
-            is also the only file whose name begins with test. Of a FOLDER without `validation` it is a twentieth of
-            `train`.
+        name_or_path: a name wins over a file or folder of that name (write `./toy` for a folder called toy).
+        split: `train`, `validation` (or `valid`, `val`, `dev`), `test`, or the stem of a file in the folder.
         limit: read only so many examples, at least 1.
     Raises:
         ValueError: unknown name, split or knob; broken data (names file, line and field); hub data out of reach.
@@ -83,54 +77,52 @@ def load(name_or_path: str | os.PathLike, split: str = "train", limit: int | Non
     name = os.fspath(name_or_path)
     folder, _, pair = name.rpartition(":")
     if name == "toy" or name.startswith("toy:"):
-        rows = _toy(name[4:], _aliases(split)[0], limit)
-    elif name == "aclsum":
+        return _toy(name[4:], ALIASES.get(split, split), limit)
+    if name == "aclsum":
         rows = _aclsum(split)
     elif name in HUB:
-        rows = _hub(name, _aliases(split)[0])
+        rows = _hub(name, ALIASES.get(split, split))
     elif folder and "-" in pair and Path(folder).is_dir():
         rows = _parallel(Path(folder), pair, split)
     elif name and Path(name).is_dir():  # Path("") is where we are
         rows = _folder(name, split)
     elif Path(name).is_file():
-        rows = _with_trees(Path(name))
+        rows = _json_lines(Path(name))
     else:
         raise ValueError(f"no file or folder {name!r}; known names are toy, aclsum, {', '.join(HUB)}")
-    examples = [from_row(row, where) for where, row in islice(rows, limit)]
+    examples = {}
+    for where, row in islice(rows, limit):
+        example = from_row(row, where)
+        if example.id in examples:
+            raise ValueError(f"{where}: field 'id' must be unique (predictions are matched by it), not {example.id!r}")
+        examples[example.id] = example
     if not examples:
         raise ValueError(f"{name}: split {split!r} is empty")
-    seen = set()
-    if twice := [example.id for example in examples if example.id in seen or seen.add(example.id)]:
-        raise ValueError(f"{name}: field 'id' must be unique (predictions are matched by it), {twice[0]!r} is not")
-    return examples
+    return list(examples.values())
 
 
-def read_texts(paths: Sequence[str | os.PathLike] = ()) -> list[Example]:
-    """Documents for `predict`: one per line, or JSON lines with a source (FILE.jsonl) and perhaps references.
+def read(files: Sequence, data: str = "", split: str = "test", limit: int | None = None) -> list[Example]:
+    """What `predict` reads: a split of a data set; or texts, one per line, or JSON lines with or without references.
 
     A blank line is an example whose document is []: a blank line in is a blank line out. Without a field `id` they are
     called notes-1, notes-2 or, where no file is named, stdin-1.
 
     Args:
-        paths: files; none or "-" is standard input, where a line that begins with {" is read as JSON.
+        files: none or "-" is standard input, where a line that begins with {" is read as JSON.
     Raises:
-        ValueError: broken data, with file, line and field. OSError: no such file.
+        ValueError: files and data; broken data, with file, line and field. OSError: no such file.
     """
-    texts = []
-    for name in map(os.fspath, paths or ["-"]):
-        rows = _with_trees(Path(name)) if name.endswith((".jsonl", ".jsonl.gz")) else _text_lines(name)
-        for where, row in rows:
-            row = {name: value for name, value in row.items() if value or name not in REFERENCES}
-            is_blank = row.get("document", "-") == ""
-            texts.append(Example(row["id"], [], [], []) if is_blank else from_row(row, where, needs_reference=False))
-    return texts
-
-
-def read(files: Sequence, data: str = "", split: str = "test", limit: int | None = None) -> list[Example]:
-    """What `predict` reads: the texts of files or of standard input, or a split of a data set; ValueError: both."""
     if files and data:
         raise ValueError("give files or --data, not both")
-    return load(data, split, limit) if data else read_texts(files)[:limit]
+    if data:
+        return load(data, split, limit)
+    examples = []
+    for name in map(os.fspath, files or ["-"]):
+        for where, row in _json_lines(Path(name)) if name.endswith((".jsonl", ".jsonl.gz")) else _text_lines(name):
+            row = {field: value for field, value in row.items() if value or field not in REFERENCES}
+            is_blank = row.get("document", "-") == ""
+            examples.append(Example(row["id"], [], [], []) if is_blank else from_row(row, where, needs_reference=False))
+    return examples[:limit]
 
 
 # Sentences
@@ -172,14 +164,6 @@ def in_sentences(examples: Iterable[Example]) -> list[Example]:
 # Ways out
 
 
-def fingerprint(examples: Iterable[Example]) -> str:
-    """A hash of examples, by which a training that goes on knows its data again."""
-    digest = hashlib.sha256()
-    for example in examples:
-        digest.update(repr(example).encode("utf-8", "surrogatepass"))
-    return digest.hexdigest()[:16]
-
-
 @contextlib.contextmanager
 def open_output(path: Path | None, overwrite: bool = False) -> Iterator[TextIO]:
     """Yield a new text file, or standard output for None; ValueError if the file exists.
@@ -213,18 +197,15 @@ def write_jsonl(file: TextIO, rows: Iterable[dict]) -> None:
 
 def write_csv(file: TextIO, rows: Iterable[dict]) -> None:
     """Write rows to an open file; {"rouge1": {"mean": 1, "low": 0}} becomes the columns rouge1_mean and rouge1_low."""
-    flat = [_flat(row) for row in rows]
-    columns = list(dict.fromkeys(column for row in flat for column in row))
-    writer = csv.DictWriter(file, columns, lineterminator="\n")
+    table = []
+    for row in rows:
+        cells = {}
+        for name, value in row.items():
+            cells |= {f"{name}_{k}": v for k, v in value.items()} if isinstance(value, dict) else {name: value}
+        table.append({name: f"{value:.6g}" if isinstance(value, float) else value for name, value in cells.items()})
+    writer = csv.DictWriter(file, list(dict.fromkeys(name for cells in table for name in cells)), lineterminator="\n")
     writer.writeheader()
-    writer.writerows({k: f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()} for row in flat)
-
-
-def _flat(row: dict) -> dict:
-    flat = {}
-    for key, value in row.items():
-        flat |= {f"{key}_{k}": v for k, v in _flat(value).items()} if isinstance(value, dict) else {key: value}
-    return flat
+    writer.writerows(table)
 
 
 # Files
@@ -241,10 +222,8 @@ def _lines(path: str | os.PathLike, blank: bool = False) -> Iterator[tuple[str, 
     try:
         with _open(os.fspath(path)) as file:
             yield from ((f"{name}:{n}", line) for n, line in enumerate(file, start=1) if blank or line.strip())
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{name}: not UTF-8 ({error}); convert it, e.g. with iconv -t utf-8") from error
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"{name}: not gzip or cut off ({error}); fetch the file again") from error
+    except (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{name}: not UTF-8 (iconv makes it that), or no whole .gz: {error}") from None
 
 
 def _open(name: str) -> contextlib.AbstractContextManager[TextIO]:
@@ -275,7 +254,7 @@ def _with_id(row: dict, stem: str, where: str) -> dict:
     return row
 
 
-def _with_trees(path: Path) -> Iterator[tuple[str, dict]]:
+def _json_lines(path: Path) -> Iterator[tuple[str, dict]]:
     """Objects of FILE.jsonl, each with an id and, where FILE/{id}.dis lies beside it, its tree (as GUM)."""
     stem = path.name.removesuffix(".gz").removesuffix(".jsonl")
     for where, line in _lines(path):
@@ -301,27 +280,23 @@ def _folder(name: str, split: str) -> Iterator[tuple[str, dict]]:
     if not files:
         hint = f"of parallel text say the languages: {name}:en-de"
         raise ValueError(f"{name} holds no JSON lines (train.jsonl, validation.jsonl, test.jsonl); {hint}")
-    ours = _aliases(split)[0]
-    if ours not in ("train", "validation") or "train" not in files or files.keys() & set(SPLITS[1]):
-        yield from _with_trees(_pick(split, files, name)[1])
+    ours, splits = ALIASES.get(split, split), {ALIASES.get(stem, stem) for stem in files}
+    if ours not in ("train", "validation") or "train" not in splits or "validation" in splits:
+        yield from _json_lines(_pick(split, files, name)[1])
         return
     if ours == "validation":
         print(f"{name} has no validation.jsonl: every twentieth line of train.jsonl takes its place", file=sys.stderr)
-    for number, row in enumerate(_with_trees(files["train"])):
+    for number, row in enumerate(_json_lines(files["train"])):
         if (number % 20 == 19) == (ours == "validation"):
             yield row
 
 
-def _aliases(split: str) -> tuple[str, ...]:
-    """The names of a split, ours first."""
-    return next((names for names in SPLITS if split in names), (split,))
-
-
 def _pick(split: str, available: dict[str, Any], where: str) -> tuple[str, Any]:
     """The one entry of `available` (stem: file or files) that is the split, as stem and file."""
-    found = [split] if split in available else [name for name in _aliases(split) if name in available]
+    ours = ALIASES.get(split, split)
+    found = [split] if split in available else [stem for stem in available if ALIASES.get(stem, stem) == ours]
     if not found and split == "test":  # Multi30k: test_2016_flickr
-        found = [name for name in available if name.startswith("test")]
+        found = [stem for stem in available if stem.startswith("test")]
     if len(found) != 1:
         problem = f"{len(found)} files that could be" if found else "no"
         has = ", ".join(sorted(available)) or "no split at all"
@@ -341,29 +316,32 @@ def _parallel(folder: Path, pair: str, split: str) -> Iterator[tuple[str, dict]]
     lines = zip_longest(_lines(one, blank=True), _lines(other, blank=True), fillvalue=("", ""))
     for (where, text), (there, translation) in lines:
         if not (text.strip() and translation.strip()):
-            raise ValueError(
-                f"{where or there}: an empty or missing line: line n of {one} must translate that of {other}"
-            )
+            lacks = f"an empty or missing line: line n of {one} must translate that of {other}"
+            raise ValueError(f"{where or there}: {lacks}")
         yield where, _with_id({"document": text, "summary": translation}, stem, where)
 
 
 # Known data sets
 
 
-def _toy(knobs: str, split: str, limit: int | None) -> Iterator[tuple[str, dict]]:
+def _toy(knobs: str, split: str, limit: int | None) -> list[Example]:
     """Stories of toy.py; `knobs` is name=value,name=value or empty. A limit spares the stories beyond it."""
-    from . import toy
+    from . import run, toy
 
+    if split not in toy.SPLITS:
+        raise ValueError(f"toy split {split!r} does not exist; choose one of {', '.join(toy.SPLITS)}")
     known = {f.name: type(f.default) for f in dataclasses.fields(toy.ToyConfig)} | {"seed": int, "count": int}
     pairs = [knob.partition("=") for knob in knobs.split(",") if knob]
     try:
         values = {name: known[name](value) for name, _, value in pairs}
+        seed, count = values.pop("seed", 0), values.pop("count", toy.SPLITS[split])
+        run.check(config := toy.ToyConfig(**values))
+        if seed < 0 or count < 1:
+            raise ValueError(f"seed is {seed} and count is {count}; give 0 or more and 1 or more")
+        return toy.generate(split, min(count, limit or count), config, seed)
     except (KeyError, ValueError) as error:
         names = ", ".join(f"{name} ({kind.__name__})" for name, kind in known.items())
         raise ValueError(f"toy: bad knob ({error}); write toy:name=value,name=value; knobs: {names}") from error
-    seed, count = values.pop("seed", 0), values.pop("count", toy.SPLITS.get(split, 0))
-    for row in toy.generate(split, min(count, limit or count), toy.ToyConfig(**values), seed):
-        yield row["id"], row
 
 
 def _aclsum(split: str) -> Iterator[tuple[str, dict]]:
@@ -387,8 +365,8 @@ def _hub(name: str, split: str) -> Iterator[tuple[str, dict]]:
         import datasets
     except ImportError as error:
         raise ImportError(f"{name} is a hub data set: pip install datasets") from error
-    # What is published as a script, which `datasets` no longer runs, the hub also keeps as files of another revision.
-    options = {"revision": "refs/convert/parquet"} if name in AS_SCRIPT else {}
+    # XSum is a script, which `datasets` no longer runs; the hub also keeps it as files of another revision.
+    options = {"revision": "refs/convert/parquet"} if name == "xsum" else {}
     try:
         rows = datasets.load_dataset(hub_id, config, split=split, **options)
     except Exception as error:  # the hub, its client and the cache raise a dozen unrelated types
@@ -408,27 +386,29 @@ def _hub(name: str, split: str) -> Iterator[tuple[str, dict]]:
 def from_row(row: dict, where: str, needs_reference: bool = True) -> Example:
     """Check a row of any format and make it an Example; ValueError that begins with `where` it came from."""
     source = next((field for field in ("document", "source", "sentences") if field in row), None)
-    has_reference = bool(row.keys() & set(REFERENCES))
-    if source is None or (needs_reference and not has_reference):
+    if source is None or (needs_reference and row.keys().isdisjoint(REFERENCES)):
         raise ValueError(f"{where}: needs fields document and summary (or source and target), has {', '.join(row)}")
-    sentences = _sentences(row[source], f"{where}: field {source!r}")
-    keep = [n for n, sentence in enumerate(sentences) if sentence]
-    labels = {"pos": _tags(row.get("pos"), sentences, f"{where}: field 'pos'")}
-    name = "salient" if "salient" in row else "source_labels"  # the latter is SciTLDR's
-    labels["salient"] = _labels(row.get(name), bool, sentences, f"{where}: field {name!r}")
-    labels = {field: values and [values[n] for n in keep] for field, values in labels.items()}
-    references = _references(row, where) if has_reference else []
     for field in ("title", "tree"):
         if not isinstance(row.get(field), (str, type(None))):
             raise ValueError(f"{where}: field {field!r} must be a string, got {str(row[field])[:60]}")
+    sentences = _sentences(row[source], f"{where}: field {source!r}")
+    salient, pos = row.get("salient", row.get("source_labels")), row.get("pos")  # source_labels are SciTLDR's
+    if salient is not None:
+        salient = list(map(bool, _labels(salient, (bool, int), sentences, f"{where}: field 'salient'")))
+    if pos is not None:
+        pos = _tags(pos, sentences, f"{where}: field 'pos'")
+    references = _references(row, where)
     tree = row.get("tree") and unicodedata.normalize("NFC", row["tree"])
-    document, summary = [sentences[n] for n in keep], references[0] if references else []
-    return Example(str(row["id"]), document, summary, references, tree, **labels, title=row.get("title"))
+    keep = [n for n, sentence in enumerate(sentences) if sentence]
+    document, pos, salient = (part and [part[n] for n in keep] for part in (sentences, pos, salient))
+    return Example(str(row["id"]), document, (references or [[]])[0], references, tree, pos, salient, row.get("title"))
 
 
 def _references(row: dict, where: str) -> list[list[str]]:
     """All references of a row, each a list of sentences."""
-    field = next(field for field in REFERENCES if field in row)
+    field = next((field for field in REFERENCES if field in row), None)
+    if field is None:
+        return []
     # SciTLDR as published, known by two fields of its own: `target` lists references of one string each.
     scitldr = field == "target" and isinstance(row["target"], list) and ("source_labels" in row or "paper_id" in row)
     texts = row[field] if scitldr or field == "references" else [row[field]]
@@ -451,22 +431,17 @@ def _sentences(value: Any, where: str) -> list[str]:
     return [unicodedata.normalize("NFC", " ".join(text.split())) for text in texts]
 
 
-def _labels(values: Any, kind: type, texts: list[str], where: str) -> list | None:
-    """None, or a label of a kind for each text."""
-    if values is None:
-        return None
+def _tags(rows: Any, sentences: list[str], where: str) -> list[list[str]]:
+    """A tag of each word of each sentence; GUM has those of a sentence as one string with blanks."""
+    pairs = zip(_labels(rows, (str, list), sentences, where), sentences, strict=True)
+    split = [(tags.split() if isinstance(tags, str) else tags, sentence.split()) for tags, sentence in pairs]
+    return [_labels(tags, str, words, f"{where}, sentence {n},") for n, (tags, words) in enumerate(split, start=1)]
+
+
+def _labels(values: Any, kind: type | tuple, texts: list[str], where: str) -> list:
+    """The values, if they are a label of a kind for each text."""
     if not isinstance(values, list) or len(values) != len(texts):
-        got = len(values) if isinstance(values, list) else str(values)[:60]
-        raise ValueError(f"{where} needs a list of {len(texts)} labels, got {got}")
-    if wrong := [value for value in values if not (isinstance(value, kind) or (kind is bool and value in (0, 1)))]:
-        raise ValueError(f"{where} needs labels of type {kind.__name__}, got {wrong[0]!r}")
-    return [kind(value) for value in values]
-
-
-def _tags(values: Any, sentences: list[str], where: str) -> list[list[str]] | None:
-    """None, or for each sentence a tag of each word; GUM has them as one string with blanks."""
-    if isinstance(values, list):
-        values = [row.split() if isinstance(row, str) else row or [] for row in values]
-    rows = _labels(values, list, sentences, where)
-    pairs = enumerate(zip(rows or (), sentences, strict=rows is not None), start=1)
-    return rows and [_labels(row, str, text.split(), f"{where}, sentence {n},") for n, (row, text) in pairs]
+        raise ValueError(f"{where} needs a list of {len(texts)} labels, got {str(values)[:60]}")
+    if wrong := [value for value in values if not isinstance(value, kind)]:
+        raise ValueError(f"{where} needs a label for each, got {wrong[0]!r}")
+    return values

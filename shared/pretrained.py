@@ -1,17 +1,14 @@
 """Models of transformers as people have them: one place that loads them, and one that says how they generate."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-WANTED = {"bart": "a BART such as facebook/bart-base", "bert": "a BERT such as bert-base-uncased"}
-WANTED["encoder"] = "an encoder such as roberta-base"
+WANTED = {
+    "bart": "a BART such as facebook/bart-base",
+    "bert": "a BERT such as bert-base-uncased",
+    "encoder": "an encoder such as roberta-base",
+}
 # Of a model's own generation settings, those that define its summaries; lengths are read in `generation`.
 HONOURED = (
     "num_beams", "early_stopping", "length_penalty", "repetition_penalty", "no_repeat_ngram_size", "bad_words_ids",
@@ -20,13 +17,10 @@ HONOURED = (
     "renormalize_logits", "remove_invalid_values",
 )  # fmt: skip
 LENGTHS = ("max_length", "max_new_tokens", "min_length", "min_new_tokens")
-SET = (  # without a word: they change no summary, or would give several a document
-    "transformers_version", "use_cache", "return_dict_in_generate", "num_return_sequences", "_from_model_config",
-    "output_attentions", "output_hidden_states", "output_scores", "output_logits",
-)  # fmt: skip
+SILENT = ("transformers_version", "use_cache", "return_dict_in_generate", "num_return_sequences")  # not worth a word
 
 
-def load(kind: str, name: str | Path, positions: int = 0, model_class=None):
+def load(kind: str, name: str | Path, positions: int = 0, model_class=None) -> tuple:
     """A model with float32 weights in eval mode, and its tokenizer, for which every text is text, "</s>" too.
 
     Nothing of the model's own code is run.
@@ -42,23 +36,22 @@ def load(kind: str, name: str | Path, positions: int = 0, model_class=None):
     import transformers
     from transformers import AutoConfig, AutoTokenizer
 
-    name, auto = str(name), "AutoModelForSeq2SeqLM" if kind == "bart" else "AutoModel"
+    name, is_folder = str(name), Path(name).exists()
+    model_class = model_class or getattr(transformers, "AutoModelForSeq2SeqLM" if kind == "bart" else "AutoModel")
     transformers.utils.logging.set_verbosity_error()  # what is missing is judged below
     transformers.utils.logging.disable_progress_bar()
-    if not Path(name).exists() and not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", name):
+    if not is_folder and not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", name):
         raise ValueError(f"there is no folder {name!r}; wanted is {WANTED[kind]}")
     options = {"dtype": "float32", "trust_remote_code": False, "output_loading_info": True}
     try:
         found = AutoConfig.from_pretrained(name, trust_remote_code=False).model_type
-        if kind == "encoder" or found == kind:
+        if is_wanted := kind in ("encoder", found):
             tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False, split_special_tokens=True)
-            model, report = (model_class or getattr(transformers, auto)).from_pretrained(name, **options)
+            model, report = model_class.from_pretrained(name, **options)
     except Exception as error:  # transformers, the hub, safetensors and tokenizers raise types of their own
-        remedy = (
-            "get or make it again" if Path(name).exists() else f"give a folder, or: HF_HUB_OFFLINE=0 hf download {name}"
-        )
+        remedy = "get or make it again" if is_folder else f"give a folder, or: HF_HUB_OFFLINE=0 hf download {name}"
         raise ValueError(f"{name} cannot be loaded ({' '.join(str(error).split())[:160]}): {remedy}") from None
-    if kind != "encoder" and found != kind:
+    if not is_wanted:
         raise ValueError(f"{name} is a model of the kind {found}; wanted is {WANTED[kind]}")
     missing = [str(key) for key in (*report["missing_keys"], *report["mismatched_keys"]) if "pooler" not in str(key)]
     missing += [key for key, tensor in model.state_dict().items() if not tensor.isfinite().all()]
@@ -74,24 +67,25 @@ def load(kind: str, name: str | Path, positions: int = 0, model_class=None):
     return model.eval(), tokenizer
 
 
-def check_tokenizer(whose: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+def check_tokenizer(whose, model, tokenizer) -> None:
     """ValueError for a tokenizer that the packages cannot use; it takes the model's padding where it has none."""
     rows, pad = model.get_input_embeddings().weight.size(0), getattr(model.config, "pad_token_id", None)
     if tokenizer.pad_token_id is None and pad is not None and pad < len(tokenizer):
         tokenizer.pad_token = tokenizer.convert_ids_to_tokens(pad)
-    if not tokenizer.is_fast:
-        raise ValueError(f"{whose} gives no offsets of its tokens: save one with a tokenizer.json beside the model")
-    if len(tokenizer) <= len(tokenizer.all_special_tokens):  # transformers makes one up where its file is missing
-        raise ValueError(f"{whose} has no words: tokenizer.json is missing; get the model again")
-    if (last := max(tokenizer.get_vocab().values())) >= rows:
-        raise ValueError(
-            f"{whose} has the token {last}, the model {rows} embeddings: resize_token_embeddings and save it"
-        )
-    if tokenizer.pad_token_id is None:
-        raise ValueError(f"{whose} has no padding token: set tokenizer.pad_token and save it")
+    last = max(tokenizer.get_vocab().values(), default=0)
+    wrong = [
+        (not tokenizer.is_fast, "gives no offsets of its tokens: save one with a tokenizer.json beside the model"),
+        # transformers makes one up where its file is missing
+        (len(tokenizer) <= len(tokenizer.all_special_tokens), "has no words: tokenizer.json is missing; get it again"),
+        (last >= rows, f"has the token {last}, the model {rows} embeddings: resize_token_embeddings and save it"),
+        (tokenizer.pad_token_id is None, "has no padding token: set tokenizer.pad_token and save it"),
+    ]
+    for is_wrong, why in wrong:
+        if is_wrong:
+            raise ValueError(f"{whose} {why}")
 
 
-def set_special_tokens(name: str, model: PreTrainedModel) -> None:
+def set_special_tokens(name, model) -> None:
     """Make configuration and generation settings agree on start, end and padding of a summary; ValueError: none."""
     for token, other in (("decoder_start_token_id", "bos_token_id"), ("eos_token_id",) * 2, ("pad_token_id",) * 2):
         parts = ((model.generation_config, token), (model.config, token), (model.config, other))
@@ -102,14 +96,13 @@ def set_special_tokens(name: str, model: PreTrainedModel) -> None:
         setattr(model.generation_config, token, values[0])
 
 
-def positions_of(model: PreTrainedModel) -> int:
+def positions_of(model) -> int:
     """How many tokens a model can read; RoBERTa's first positions are those of its padding."""
-    config = model.config
-    most = getattr(config, "max_position_embeddings", None) or 10**6
-    return most - config.pad_token_id - 1 if "roberta" in config.model_type else most
+    most = getattr(model.config, "max_position_embeddings", None) or 10**6
+    return most - model.config.pad_token_id - 1 if "roberta" in model.config.model_type else most
 
 
-def generation(model: PreTrainedModel, max_length: int, /, **given) -> None:
+def generation(model, max_length: int, /, **given) -> None:
     """Set how a model generates: by its own HONOURED settings and lengths, one sequence a source, no sampling.
 
     Args:
@@ -130,6 +123,7 @@ def generation(model: PreTrainedModel, max_length: int, /, **given) -> None:
     if given.get("min_length") and values["min_length"] > values["max_length"]:
         raise ValueError(f"--min-length is {values['min_length']}, above the longest output, {values['max_length']}")
     values["min_length"] = min(values["min_length"], values["max_length"])
-    if others := own.to_diff_dict().keys() - {*HONOURED, *LENGTHS, *SET}:
-        print(f"of the model's generation settings these are not used: {', '.join(sorted(others))}", file=sys.stderr)
+    others = sorted(own.to_diff_dict().keys() - {*HONOURED, *LENGTHS, *SILENT})
+    if others := [name for name in others if not name.startswith(("output_", "_"))]:
+        print(f"of the model's generation settings these are not used: {', '.join(others)}", file=sys.stderr)
     model.generation_config = GenerationConfig(**{name: value for name, value in values.items() if value is not None})

@@ -1,6 +1,6 @@
 """ROUGE and BLEU with their signatures, and tables of numbers with intervals.
 
-ROUGE is that of `rouge-score` (Google's port of ROUGE-1.5.5; Lin 2004): F1 x 100 of each example,
+ROUGE is that of `rouge-score` (Google's port of ROUGE-1.5.5; Lin 2004), with Porter's stems: F1 x 100 of each example,
 
     rouge1, rouge2   shared words and word pairs
     rougeL           the longest common subsequence of the two whole texts
@@ -12,16 +12,11 @@ string is one sentence, unless it has line breaks. Words are a-z and 0-9: ROUGE 
 refused. BLEU is sacrebleu's.
 """
 
-from __future__ import annotations
-
-import sys
 import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache, partial
 from importlib.metadata import version
-from importlib.util import find_spec
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 
@@ -31,14 +26,13 @@ METRICS = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 # ROUGE
 
 
-def score(predictions: Sequence, references: Sequence, stemmer: bool = True) -> dict[str, np.ndarray]:
+def score(predictions: Sequence, references: Sequence) -> dict[str, np.ndarray]:
     """ROUGE of every prediction.
 
     Args:
         predictions: n texts, each a string or the list of its sentences; an empty one scores 0.
         references: n texts, each a string, the list of its sentences, or a list of such lists: several references
             (`Example.references`). Of several, the highest F1 counts, for each metric by itself.
-        stemmer: compare stems (Porter), option -m of ROUGE-1.5.5.
     Returns:
         (n,) F1 values, 0-100, for each of METRICS.
     Raises:
@@ -46,7 +40,7 @@ def score(predictions: Sequence, references: Sequence, stemmer: bool = True) -> 
     """
     if not len(predictions) or len(predictions) != len(references):
         raise ValueError(f"need as many predictions as references, got {len(predictions)} and {len(references)}")
-    scorer = _scorer(stemmer)
+    scorer = _scorer()
     values = np.zeros((len(METRICS), len(predictions)))
     for n, (prediction, reference) in enumerate(zip(predictions, references, strict=True)):
         several = isinstance(reference, list) and any(isinstance(text, list) for text in reference)
@@ -58,14 +52,20 @@ def score(predictions: Sequence, references: Sequence, stemmer: bool = True) -> 
 
 
 @lru_cache
-def _scorer(stemmer: bool) -> Any:
+def _scorer():
     """The scorer of `rouge-score`, imported when it is needed; each word is stemmed once, which is half of the time."""
     from nltk.stem.porter import PorterStemmer
     from rouge_score.rouge_scorer import RougeScorer
     from rouge_score.tokenize import tokenize
 
-    stem = SimpleNamespace(stem=lru_cache(100_000)(PorterStemmer().stem)) if stemmer else None
-    return RougeScorer(METRICS, tokenizer=SimpleNamespace(tokenize=partial(tokenize, stemmer=stem)))
+    stemmer = SimpleNamespace(stem=lru_cache(100_000)(PorterStemmer().stem))
+    return RougeScorer(METRICS, tokenizer=SimpleNamespace(tokenize=partial(tokenize, stemmer=stemmer)))
+
+
+def check_references(examples: Sequence) -> None:
+    """ValueError that names the first of `shared.data.Example`s with a reference that ROUGE cannot read."""
+    for example in examples:
+        check_text(example.references, example.id)
 
 
 def check_text(texts: Sequence, where: str) -> None:
@@ -76,21 +76,15 @@ def check_text(texts: Sequence, where: str) -> None:
             raise ValueError(f"{where}: ROUGE reads a-z and 0-9 alone, so not {str(text)[:60]!r}: take --metric bleu")
 
 
-def check_references(examples: Sequence) -> None:
-    """ValueError that names the first of `shared.data.Example`s with a reference that ROUGE cannot read."""
-    for example in examples:
-        check_text(example.references, example.id)
-
-
 def _lines(text: str | list[str]) -> str:
     """One sentence a line. L, 1 and 2 read a line break as a blank, so one form of a text serves all metrics."""
     sentences = text.split("\n") if isinstance(text, str) else text
     return "\n".join(" ".join(sentence.split()) for sentence in sentences)
 
 
-def signature(n: int, stemmer: bool = True) -> str:
+def signature(n: int) -> str:
     """What has to stand under a table of `score`'s values over n examples."""
-    settings = f"stemmer {'yes' if stemmer else 'no'} | tokenizer default | Lsum split on newline | multi-reference max"
+    settings = "stemmer yes | tokenizer default | Lsum split on newline | multi-reference max"
     return f"ROUGE-1/2/Lsum F1 x 100 | rouge-score {version('rouge-score')} | {settings} | n {n}"
 
 
@@ -98,18 +92,13 @@ def signature(n: int, stemmer: bool = True) -> str:
 
 
 def bleu_tokenizer(references: Sequence[str]) -> str:
-    """sacrebleu's tokenizer for the script of most letters: 13a, or one for text without blanks, with a line on it."""
+    """sacrebleu's tokenizer for the script of most letters: 13a, or for text without blanks zh (Chinese) or char."""
     letters = [letter for text in references for letter in text[:200] if letter.isalpha()]
     names = [unicodedata.name(letter, "").split(" ")[0].split("-")[0] for letter in letters]
-    script = max(set(names), key=names.count) if names else ""
-    japanese = {"HIRAGANA", "KATAKANA"} & set(names)
-    if script not in ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR"):
-        return "13a"
-    chosen = "zh" if script == "CJK" and not japanese else "char"
-    if japanese and find_spec("MeCab"):
-        chosen = "ja-mecab"
-    print(f"the references are mostly {script}: BLEU with --tokenize {chosen}", file=sys.stderr)
-    return chosen
+    script = max(set(names), key=names.count, default="")
+    if script == "CJK" and {"HIRAGANA", "KATAKANA"}.isdisjoint(names):
+        return "zh"
+    return "char" if script in ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR") else "13a"
 
 
 def bleu_counts(predictions: Sequence[str], references: Sequence[Sequence[str]], **settings) -> np.ndarray:

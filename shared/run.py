@@ -5,6 +5,7 @@ A run folder holds config.json, log.jsonl, what `load_run` of its package reads,
 
 import argparse
 import contextlib
+import hashlib
 import json
 import logging
 import os
@@ -17,10 +18,7 @@ from typing import Annotated, Literal, get_args
 
 import numpy as np
 import tyro
-from annotated_types import Interval
 from tyro.conf import FlagConversionOff, FlagCreatePairsOff, OmitArgPrefixes, arg
-
-from .data import fingerprint
 
 
 def one_line_errors(main):
@@ -46,23 +44,16 @@ def one_line_errors(main):
 # The command line
 
 
-def parts_of(kind):
-    """A type and what it is made of: of Annotated[int, Interval(ge=1)] | None also int, the interval and None."""
-    return [kind, *(part for inner in get_args(kind) for part in parts_of(inner))]
-
-
 def check(config):
     """ValueError for a number that is NaN or outside its range (0 to 10^9); then `config.check()`.
 
-    A range is part of a type: Annotated[int, Interval(ge=1)], or where a file needs torch alone Annotated[int, (1, 9)].
+    A range is part of a type: Annotated[int, (1, 10**9)].
     """
     for each in fields(config):
         value, parts = getattr(config, each.name), parts_of(each.type)
         if is_dataclass(value):
             check(value)
-        limits = next(((part.ge, part.le) for part in parts if isinstance(part, Interval)), (None, None))
-        low, high = next((part for part in parts if isinstance(part, tuple)), limits)
-        low, high = 0 if low is None else low, 10**9 if high is None else high
+        low, high = next((part for part in parts if isinstance(part, tuple)), (0, 10**9))
         numbers = [] if value is None or {int, float}.isdisjoint(parts) else np.ravel(value)
         if wrong := [number for number in numbers if not low <= number <= high]:
             raise ValueError(f"--{each.name.replace('_', '-')} is {wrong[0]}; it must be from {low:,} to {high:,}")
@@ -70,20 +61,25 @@ def check(config):
         config.check()
 
 
+def parts_of(kind):
+    """A type and what it is made of: of Annotated[int, (1, 10**9)] | None also int, the range and None."""
+    return [kind, *(part for inner in get_args(kind) for part in parts_of(inner))]
+
+
 def flat(config):
-    """{name: value} of a config's fields, and of those of the model's config in it."""
-    values = {each.name: getattr(config, each.name) for each in fields(config)}
-    inner = [value for value in values.values() if is_dataclass(value)]
-    return {k: v for part in inner for k, v in flat(part).items()} | {
-        k: v for k, v in values.items() if not is_dataclass(v)
-    }
+    """{name: value} of a config's fields, those of the model's config in it among them."""
+    values = {}
+    for name, value in vars(config).items():
+        values |= vars(value) if is_dataclass(value) else {name: value}
+    return values
 
 
 def update(config, **values):
     """`dataclasses.replace` that finds a field of the model's config in a config by its name, too."""
     for name, part in vars(config).items():
-        if is_dataclass(part) and (own := {each.name for each in fields(part)} & (values.keys() - vars(config).keys())):
-            values[name] = replace(part, **{key: values.pop(key) for key in own})
+        if is_dataclass(part) and name not in values:
+            own = {key: values.pop(key) for key in vars(part) if key in values and key not in vars(config)}
+            values[name] = replace(part, **own)
     return replace(config, **values)
 
 
@@ -188,17 +184,12 @@ def new_accelerator(config):
     from accelerate.utils import GradientAccumulationPlugin
 
     logging.getLogger("accelerate").setLevel(logging.ERROR)  # a line on shared tensors at every checkpoint
-    try:
-        return Accelerator(
-            mixed_precision=config.mixed_precision,
-            gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=config.accumulate),
-            cpu=not torch.accelerator.is_available(),  # or several processes would each believe to be alone
-            dataloader_config=DataLoaderConfiguration(even_batches=False),
-        )
-    except ValueError as error:
-        if "already been initialized" not in str(error):
-            raise
-        raise ValueError("this Python process has trained with another --mixed-precision: start a new one") from None
+    return Accelerator(
+        mixed_precision=config.mixed_precision,
+        gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=config.accumulate),
+        cpu=not torch.accelerator.is_available(),  # or several processes would each believe to be alone
+        dataloader_config=DataLoaderConfiguration(even_batches=False),
+    )
 
 
 def check_folder(out, resume):
@@ -270,6 +261,14 @@ class RunFolder:
             raise ValueError(f"{folder} cannot be resumed ({said}): train anew in another --out") from None
 
 
+def fingerprint(examples):
+    """A hash of examples, by which a training that goes on knows its data again."""
+    digest = hashlib.sha256()
+    for example in examples:
+        digest.update(repr(example).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()[:16]
+
+
 @contextlib.contextmanager
 def training(accelerator, out, config, write_files, begun, data, first, keep=1, **more):
     """Lock the run folder `out` for one training: make it, or load its last checkpoint. Yields a `RunFolder`.
@@ -310,12 +309,7 @@ def training(accelerator, out, config, write_files, begun, data, first, keep=1, 
 
 
 def exchanged(items, swap):
-    """Each item of a corpus with the source of the next one; None where no two have different sources.
-
-    Args:
-        items: values that can be compared.
-        swap: swap(item, other) is the item with the other's source.
-    """
+    """Each item with the source of the next one, swap(item, next); None where no two have different sources."""
     others = [swap(item, other) for item, other in zip(items, [*items[1:], *items[:1]], strict=True)]
     return None if others == list(items) else others
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
-from typing import Literal, NamedTuple, TextIO
+from typing import Literal, TextIO
 
 import numpy as np
 import tyro
@@ -29,34 +29,25 @@ from . import rouge
 from .data import Example, open_output, read_jsonl, sentence_splitter, split_sentences, write_csv, write_jsonl
 from .run import one_line_errors, read_flags
 
-SAMPLES = {"mean": 10_000, "share": 10_000, "bleu": 1000}  # resamples of an interval, random swaps of a test
+SAMPLES = {1: 10_000, 2: 10_000, 10: 1000}  # by counts a document: resamples of an interval, random swaps of a test
 TEXT = ("id", "prediction", "references", "system", "seed")  # what is no measure of a document
 QUALITY = ("rouge1", "rouge2", "rougeLsum", "bleu", "bleu_lc")
 
 
-class Measure(NamedTuple):
-    """What the documents of a system add up to: (seeds, n, k) counts, and what the sum of each of the k is for."""
+def of_seeds(counts: np.ndarray, documents: np.ndarray) -> np.ndarray:
+    """(seeds, ...) values of (..., n) documents, by their places.
 
-    kind: Literal["mean", "share", "bleu"]
-    counts: np.ndarray
-
-    def of_seeds(self, documents: np.ndarray) -> np.ndarray:
-        """(seeds, ...) values of (..., n) documents, by their places."""
-        sums = self.counts[:, documents].sum(-2)  # (seeds, ..., k)
-        if self.kind == "mean":
+    Args:
+        counts: (seeds, all documents, k). Their sum over documents is a number (k = 1), of which the value is the mean;
+            a part and its whole (k = 2), of which it is the share; or the counts of BLEU (k = 10).
+    """
+    sums = counts[:, documents].sum(-2)  # (seeds, ..., k)
+    match counts.shape[-1]:
+        case 1:
             return sums[..., 0] / documents.shape[-1]
-        if self.kind == "share":
+        case 2:
             return 100 * sums[..., 0] / np.where(sums[..., 1] == 0, np.nan, sums[..., 1])
-        return np.apply_along_axis(rouge.bleu_of_sums, -1, sums)
-
-    def value(self, documents: np.ndarray) -> np.ndarray:
-        """(...,) means over seeds of `of_seeds`."""
-        return self.of_seeds(documents).mean(0)
-
-
-def join(measures: Sequence[Measure], axis: int = 0) -> Measure:
-    """Several seeds of a system as one measure; with axis 1, the documents of several systems."""
-    return Measure(measures[0].kind, np.concatenate([one.counts for one in measures], axis))
+    return np.apply_along_axis(rouge.bleu_of_sums, -1, sums)
 
 
 def in_lines(text: str | Sequence[str]) -> list[str]:
@@ -72,13 +63,11 @@ def is_measure(name: str, value: object) -> bool:
     return name not in TEXT and bool(numbers) and are_numbers
 
 
-def measure(rows: Sequence[dict], metric: str, tokenize: str = "13a") -> dict[str, Measure]:
-    """The measures of one run, by name; ValueError: a row lacks one, a reference that ROUGE cannot read."""
+def measure(rows: Sequence[dict], metric: str, tokenize: str = "13a") -> dict[str, np.ndarray]:
+    """Counts (1, documents, k) of one run by measure; ValueError: a row lacks one, ROUGE cannot read a reference."""
     columns = {}
     references = [[in_lines(reference) for reference in row["references"]] for row in rows]
     if metric == "rouge":
-        for row, texts in zip(rows, references, strict=True):
-            rouge.check_text(texts, row["id"])
         values = rouge.score([in_lines(row["prediction"]) for row in rows], references)
         columns = {name: values[name] for name in QUALITY[:3]}
     elif metric == "bleu":
@@ -89,37 +78,41 @@ def measure(rows: Sequence[dict], metric: str, tokenize: str = "13a") -> dict[st
         if lacking := [row["id"] for row in rows if not is_measure(name, row.get(name))]:
             raise ValueError(f"{rows[0]['system']}: document {lacking[0]} has no number {name!r}")
         columns[name] = [row[name] for row in rows]
-    counts = {name: np.asarray(column, dtype=float).reshape(1, len(rows), -1) for name, column in columns.items()}
-    kinds = {1: "mean", 2: "share", 10: "bleu"}  # by k
-    return {name: Measure(kinds[array.shape[-1]], array) for name, array in counts.items()}
+    return {name: np.asarray(column, dtype=float).reshape(1, len(rows), -1) for name, column in columns.items()}
 
 
-def describe(of: Measure, minus: Measure | None = None, paired: bool = True) -> dict:
-    """Value with its intervals, or the difference of two systems with its p-value too; `paired`: seed by seed."""
+def describe(counts: np.ndarray, minus: np.ndarray | None = None, paired: bool = True) -> dict:
+    """Value with its intervals, or the difference of two systems with its p-value too; `paired`: seed by seed.
+
+    Both systems are counts as `of_seeds` has them.
+    """
     from scipy.stats import bootstrap, permutation_test, t
 
-    n = of.counts.shape[1]
-    every, settings = np.arange(n), {"n_resamples": SAMPLES[of.kind], "vectorized": True, "batch": 100, "rng": 0}
+    n = counts.shape[1]
+    every, settings = np.arange(n), {"vectorized": True, "batch": 100, "rng": 0}
+    settings["n_resamples"] = SAMPLES[counts.shape[-1]]
 
     def statistic(documents: np.ndarray, axis: int = -1) -> np.ndarray:
-        return of.value(documents) - (minus.value(documents) if minus else 0)
+        other = 0 if minus is None else of_seeds(minus, documents).mean(0)
+        return of_seeds(counts, documents).mean(0) - other
 
     row = dict.fromkeys(("value", "low", "high"), float(statistic(every)))
     row |= dict.fromkeys(("p", "seeds_low", "seeds_high", "seeds"))
     is_number = n > 1 and np.isfinite(row["value"])  # the share of nothing is none
     if is_number:
-        with warnings.catch_warnings(
-            action="ignore"
-        ):  # some resamples of a rare share have no whole: they are left out
+        with warnings.catch_warnings(action="ignore"):  # of resamples of a rare share without a whole, left out below
             values = bootstrap((every,), statistic, method="percentile", **settings).bootstrap_distribution
         row["low"], row["high"] = map(float, np.nanpercentile(values, [2.5, 97.5]))
-    if minus and is_number and len(of.counts) == len(minus.counts):
-        both = join([of, minus], axis=1)  # documents 0 to n-1, and n to 2n-1
-        settings |= {"permutation_type": "samples"}
-        swaps = permutation_test((every, every + n), lambda a, b, axis: both.value(a) - both.value(b), **settings)
-        row["p"] = float(swaps.pvalue)
+    if minus is not None and is_number and len(counts) == len(minus):
+        both = np.concatenate([counts, minus], axis=1)  # documents 0 to n-1, and n to 2n-1
+
+        def difference(one: np.ndarray, other: np.ndarray, axis: int = -1) -> np.ndarray:
+            return of_seeds(both, one).mean(0) - of_seeds(both, other).mean(0)
+
+        settings["permutation_type"] = "samples"
+        row["p"] = float(permutation_test((every, every + n), difference, **settings).pvalue)
     if paired:
-        seeds = of.of_seeds(every) - (minus.of_seeds(every) if minus else 0)
+        seeds = of_seeds(counts, every) - (0 if minus is None else of_seeds(minus, every))
         row["seeds"] = " ".join(f"{value:.6g}" for value in seeds)
         if len(seeds) > 1:
             half = t.ppf(0.975, len(seeds) - 1) * seeds.std(ddof=1) / len(seeds) ** 0.5
@@ -144,15 +137,15 @@ def score(rows: Sequence[dict], metric: str = "rouge", minus: Sequence[str] = ()
         runs.setdefault(row["system"], {}).setdefault(row["seed"], []).append(row)
     systems, documents = {}, None
     for system, seeds in runs.items():
-        of_seeds = []
+        runs_of = []
         for seed, outputs in seeds.items():
             outputs.sort(key=lambda row: str(row["id"]))
             keys = [(row["id"], row["references"]) for row in outputs]
             documents = documents or keys
             if keys != documents or len({row["id"] for row in outputs}) < len(outputs):
                 raise ValueError(f"{system}, seed {seed}: its documents are not those of the first system, each once")
-            of_seeds.append(measure(outputs, metric, tokenize))
-        systems[system] = {name: join([of[name] for of in of_seeds]) for name in of_seeds[0]}
+            runs_of.append(measure(outputs, metric, tokenize))
+        systems[system] = {name: np.concatenate([own[name] for own in runs_of]) for name in runs_of[0]}
     if unknown := set(minus) - set(systems):
         raise ValueError(f"no system {unknown.pop()!r} to subtract; there are {', '.join(systems)}")
     pairs = [(system, None) for system in systems]
@@ -184,15 +177,19 @@ def report(rows: Sequence[dict], csv_file: TextIO | None = None, tokenize: str =
             for row in rows:
                 is_shared = base and row["metric"] not in QUALITY and row["value"] == row["low"] == row["high"] == 0
                 if row["minus"] == base and row["metric"] in shown and not is_shared:
-                    cell = {"difference" if base else "mean": row["value"], "low": row["low"], "high": row["high"]}
                     line = lines.setdefault(row["system"], {f"minus {base}" if base else "system": row["system"]})
-                    cell |= {} if row["p"] is None else {"p": row["p"]}
-                    line[row["metric"]] = cell if np.isfinite(row["value"]) else None
+                    line[row["metric"]] = cell(row) if np.isfinite(row["value"]) else None
             if lines:
                 print(rouge.table(list(lines.values())), end="\n\n")
     print(f"means over seeds, 95 % intervals over documents; {signature(rows, tokenize)}")
     if csv_file:
         write_csv(csv_file, rows)
+
+
+def cell(row: dict) -> dict:
+    """A row of `score` as `rouge.table` prints it."""
+    value = {"difference" if row["minus"] else "mean": row["value"], "low": row["low"], "high": row["high"]}
+    return value if row["p"] is None else value | {"p": row["p"]}
 
 
 def signature(rows: Sequence[dict], tokenize: str = "13a") -> str:
@@ -227,14 +224,14 @@ def write_outputs(
     Raises:
         ValueError: `out` exists and is not to be overwritten.
     """
-    known, rows, written = {"system": system, "seed": seed, "metric": metric}, iter(rows), []
     scored = [example for example in examples if example.references]
     if scored and metric == "rouge":
         try:
             rouge.check_references(scored)
         except ValueError as error:
-            known["metric"] = "bleu"
+            metric = "bleu"
             print(f"{error}, as here", file=sys.stderr)
+    rows, written, known = iter(rows), [], {"system": system, "seed": seed, "metric": metric}
     with open_output(out, overwrite) as file:
         for example in tqdm(examples, unit="document", disable=None if out else True):
             row = next(rows) if example.document else {"id": example.id, "prediction": ""}
@@ -246,14 +243,12 @@ def write_outputs(
     if cut := sum(row.get("was_cut", False) for row in written):
         print(f"{cut} of {len(written)} documents are longer than the model reads: they were cut", file=sys.stderr)
     if scored:
-        with_references = [row for row in written if row["references"]]
-        print_table(with_references, known["metric"])
+        print_table([row for row in written if row["references"]], metric)
 
 
-def print_table(rows: Sequence[dict], metric: str, minus=(), tokenize="", csv_file: TextIO | None = None) -> None:
-    """Score and report rows; BLEU by the tokenizer of the references' script unless one is named."""
-    if metric == "bleu" and not tokenize:
-        tokenize = rouge.bleu_tokenizer([" ".join(reference) for row in rows for reference in row["references"]])
+def print_table(rows: Sequence[dict], metric: str, minus=(), csv_file: TextIO | None = None) -> None:
+    """Score and report rows; BLEU by the tokenizer of the references' script."""
+    tokenize = rouge.bleu_tokenizer([" ".join(reference) for row in rows for reference in row["references"]])
     report(score(rows, metric, minus, tokenize), csv_file, tokenize)
 
 
@@ -263,7 +258,6 @@ class Options:
 
     files: tyro.conf.Positional[tuple[Path, ...]]  # JSON lines of predict, a file a run.
     metric: Literal["auto", "rouge", "bleu", "none"] = "auto"  # auto: the files' own, or rouge.
-    tokenize: Literal["", "13a", "zh", "ja-mecab", "char", "intl"] = ""  # Of BLEU; empty: by the references' script.
     minus: tuple[str, ...] = ()  # Systems that the others are compared with; none: the first one.
     csv: Path | None = None  # File for all rows, with the intervals over seeds.
     overwrite: bool = False  # Replace that file.
@@ -274,14 +268,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
     rows = [{"system": file.stem, "seed": 0} | row for file in options.files for row in read_jsonl(file)]
     if not rows:
-        raise ValueError(
-            f"no outputs in {', '.join(map(str, options.files))}: give files that predict wrote with --out"
-        )
+        raise ValueError(f"no outputs in {' '.join(map(str, options.files))}: give files that predict wrote with --out")
     if lacking := [row for row in rows if not {"id", "prediction"} <= row.keys() or not row.get("references")]:
         raise ValueError(f"{lacking[0]['system']}: document {lacking[0].get('id')} lacks a prediction or a reference")
     metric = rows[0].get("metric", "rouge") if options.metric == "auto" else options.metric
     with open_output(options.csv, options.overwrite) as file:
-        print_table(rows, metric, options.minus, options.tokenize, file if options.csv else None)
+        print_table(rows, metric, options.minus, file if options.csv else None)
 
 
 if __name__ == "__main__":

@@ -6,9 +6,6 @@ CPU, seconds are CPU seconds, which other work beside lengthens least; else they
 where a call returns early, the clock is read after synchronisation.
 """
 
-from __future__ import annotations
-
-import functools
 import math
 import time
 from collections.abc import Callable
@@ -22,33 +19,34 @@ def time_rounds(
 ) -> dict[str, np.ndarray]:
     """Seconds of each function, (repeats,), round by round, after `warmup` rounds that do not count.
 
-    Raises:
-        ValueError: no functions, fewer than 3 repeats, a device that this file cannot synchronise.
+    ValueError: fewer than 3 repeats; a device that this file cannot synchronise.
     """
-    device = torch.device(device or "cpu")
-    if not functions or repeats < 3 or warmup < 0:
-        raise ValueError(f"need a function, 3 repeats or more, warmup >= 0: {len(functions)}, {repeats}, {warmup}")
-    if device.type not in ("cpu", "cuda"):
-        raise ValueError(f"cannot time on {device}: cpu or cuda only")
+    device = torch.device(device)
+    if repeats < 3 or device.type not in ("cpu", "cuda"):
+        raise ValueError(f"give 3 repeats or more, and cpu or cuda: {repeats}, {device}")
     clock = time.process_time if device.type == "cpu" and torch.get_num_threads() == 1 else time.perf_counter
-    wait = functools.partial(torch.cuda.synchronize, device) if device.type == "cuda" else lambda: None
     names, seconds = list(functions), {name: np.zeros(warmup + repeats) for name in functions}
     for number in range(warmup + repeats):
         first = number % len(names)
         for name in names[first:] + names[:first]:
-            wait()
+            wait(device)
             start = clock()
             _ = functions[name]()  # freed off the clock
-            wait()
+            wait(device)
             seconds[name][number] = clock() - start
     return {name: values[warmup:] for name, values in seconds.items()}
 
 
-def spread(values: np.ndarray) -> dict[str, float]:
-    """Median and its interval of 95 % or more, as `rouge.table` prints them.
+def wait(device: torch.device) -> None:
+    """Until the device has done what it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
-    The interval goes by ranks: from the lowest to the highest of up to 8 rounds (of 7: 98 %, of 5 only 94 %), from the
-    second of each end of 9 to 11, and so on.
+
+def spread(values: np.ndarray) -> dict[str, float]:
+    """Median and its interval of 95 % or more, by ranks, as `rouge.table` prints them.
+
+    The interval is from the lowest to the highest of up to 8 rounds, from the second of each end of 9 to 11, and so on.
     """
     ordered, n = np.sort(values), len(values)
     outside = np.cumsum([math.comb(n, k) for k in range(n)]) / 2.0**n  # the median is below the lowest, the second, ...
