@@ -1,15 +1,18 @@
 """A run: begin a new one, or load a folder's."""
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from shared import pretrained
+from shared import data, pretrained
 from shared.run import load_weights, read_config
 
 from .config import TrainConfig
 from .model import Summarizer
 from .text import MAX_TOKENS, UnitEncoder, random_encoder
+from .toy_trees import toy_tree
 
 
 class Run(NamedTuple):
@@ -36,6 +39,19 @@ def begin(config: TrainConfig, examples: Sequence) -> Run:
     else:
         encoder = random_encoder([sentence for example in examples for sentence in example.document], config.pooling)
     return Run(config, Summarizer(config.model_config(encoder.width)), encoder)
+
+
+def load(name: str | Path, split: str = "train", limit: int | None = None) -> list[data.Example]:
+    """`shared.data.load`, and the stories of `toy` with their trees."""
+    return with_toy_trees(data.load(name, split, limit), str(name))
+
+
+def with_toy_trees(examples: Sequence[data.Example], name: str) -> list[data.Example]:
+    """The examples of a data set; where it is `toy` (or `toy:signal=0,seed=3`), with their trees."""
+    if name.partition(":")[0] != "toy":
+        return list(examples)
+    seed = int((re.findall(r"\bseed=(\d+)", name) or ["0"])[-1])
+    return [replace(example, tree=toy_tree(example, seed)) for example in examples]
 
 
 def load_run(folder: str | Path) -> Run:

@@ -1,0 +1,43 @@
+"""Trees of the toy corpus: they tile the stories, and their nuclei lead to the salient sentences."""
+
+import pytest
+
+pytest.importorskip("shared")
+
+from ..loading import load
+from ..text import sentence_of_edus
+from ..trees import leaves, nodes, read_dis
+
+CORPORA = [
+    "toy:signal=0,count=60",
+    "toy:count=60,seed=7,repetition=0.6",
+    "toy:count=20,min_sentences=40,max_sentences=40,min_facts=4,max_facts=4,other_facts=6,repetition=1",
+]
+
+
+def promoted(node):
+    """The EDUs that nuclei alone lead to."""
+    if not node.children:
+        return [node]
+    return [edu for child in node.children if child.nucleus for edu in promoted(child)]
+
+
+@pytest.mark.parametrize("data", CORPORA)
+def test_nuclei_lead_to_the_salient_sentences_and_each_sentence_is_a_subtree(data):
+    for example in load(data, "test"):
+        tree = read_dis(example.tree)
+        edus = [leaf.text for leaf in leaves(tree)]
+        sentence = sentence_of_edus(edus, example.document, example.id)  # which checks the text, too
+        assert sentence.max() + 1 == len(example.document)
+        assert [sentence[edu.start] for edu in promoted(tree)] == [i for i, s in enumerate(example.salient) if s]
+        assert all(edu.text.split()[-2:] != ["confirmed", "."] for edu in promoted(tree))  # the fact, not its source
+        spans = {(node.start, node.end) for node in nodes(tree)}
+        for i in range(len(example.document)):
+            places = [place for place, own in enumerate(sentence) if own == i]
+            assert (places[0], places[-1] + 1) in spans and len(places) <= 3
+
+
+def test_trees_depend_on_the_seed_and_come_with_toy_alone(tmp_path):
+    assert load("toy:seed=1", "test", 2)[0].tree != load("toy", "test", 2)[0].tree
+    (tmp_path / "own.jsonl").write_text('{"source": "a b .", "target": "a"}\n')
+    assert load(tmp_path / "own.jsonl")[0].tree is None
