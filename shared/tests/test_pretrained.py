@@ -1,12 +1,10 @@
 """pretrained.py on small models with the faults that published ones have."""
 
 import json
-import os
 
 import pytest
 import torch
 
-os.environ["HF_HUB_OFFLINE"] = "1"
 transformers = pytest.importorskip("transformers")
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BartConfig, BartForConditionalGeneration, BertConfig, BertModel, GenerationConfig
@@ -30,9 +28,8 @@ def bart(folder, rows=14, change=lambda model: None, **special):
     torch.manual_seed(0)
     sizes = {f"{side}_{name}": 1 for side in ("encoder", "decoder") for name in ("layers", "attention_heads")}
     sizes |= {"encoder_ffn_dim": 8, "decoder_ffn_dim": 8}
-    model = BartForConditionalGeneration(
-        BartConfig(vocab_size=rows, d_model=8, max_position_embeddings=40, init_std=1.0, **sizes)
-    )
+    sizes |= {"vocab_size": rows, "d_model": 8, "max_position_embeddings": 40}
+    model = BartForConditionalGeneration(BartConfig(init_std=1.0, **sizes))
     change(model)
     model.save_pretrained(folder)
     tokenizer(**special).save_pretrained(folder)
@@ -40,10 +37,9 @@ def bart(folder, rows=14, change=lambda model: None, **special):
 
 
 def edit(folder, file, **values):
-    """Change fields of a JSON file; None takes one away."""
+    """Change fields of a JSON file."""
     path = folder / file
-    fields = json.loads(path.read_text()) | values
-    path.write_text(json.dumps({name: value for name, value in fields.items() if value is not None}))
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
 def refusal(*arguments, **options):
@@ -53,9 +49,8 @@ def refusal(*arguments, **options):
     return str(error.value)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_weights_are_float32_whatever_the_file_has(tmp_path, dtype):
-    model, _ = load("bart", bart(tmp_path, change=lambda model: model.to(dtype)))
+def test_weights_are_float32_whatever_the_file_has(tmp_path):
+    model, _ = load("bart", bart(tmp_path, change=lambda model: model.to(torch.bfloat16)))
     assert {tensor.dtype for tensor in model.state_dict().values()} == {torch.float32} and not model.training
 
 
@@ -73,15 +68,13 @@ def test_a_path_that_does_not_exist_is_no_hub_name(tmp_path):
 
 
 def test_models_of_another_kind_are_named(tmp_path):
-    BertModel(BertConfig(vocab_size=20, hidden_size=8, num_hidden_layers=1, num_attention_heads=1)).save_pretrained(
-        tmp_path / "bert"
-    )
+    bert = BertConfig(vocab_size=20, hidden_size=8, num_hidden_layers=1, num_attention_heads=1)
+    BertModel(bert).save_pretrained(tmp_path / "bert")
     tokenizer().save_pretrained(tmp_path / "bert")
     assert "is a model of the kind bert; wanted is a BART" in refusal("bart", tmp_path / "bert")
     assert "is a model of the kind bart; wanted is a BERT" in refusal("bert", bart(tmp_path / "bart"))
-    for kind in ("mbart", "led", "marian", "t5"):
-        edit(bart(tmp_path / kind), "config.json", model_type=kind)
-        assert f"is a model of the kind {kind}; wanted is a BART" in refusal("bart", tmp_path / kind)
+    edit(bart(tmp_path / "mbart"), "config.json", model_type="mbart")
+    assert "is a model of the kind mbart; wanted is a BART" in refusal("bart", tmp_path / "mbart")
     assert load("encoder", tmp_path / "bart")[0].config.d_model == 8  # of an encoder-decoder the encoder
     assert type(load("encoder", tmp_path / "bert")[0]) is BertModel
 
@@ -90,35 +83,31 @@ def test_weights_that_are_nan_or_missing_are_refused(tmp_path):
     def spoil(model):
         model.model.encoder.layers[0].fc1.weight.data[0, 0] = torch.nan
 
-    assert "layers.0.fc1.weight is missing, of another size or NaN" in refusal(
-        "bart", bart(tmp_path / "nan", change=spoil)
-    )
+    said = refusal("bart", bart(tmp_path / "nan", change=spoil))
+    assert "layers.0.fc1.weight is missing, of another size or NaN" in said
     edit(bart(tmp_path / "more"), "config.json", encoder_layers=2)
     assert "layers.1" in refusal("bart", tmp_path / "more")
     (bart(tmp_path / "cut") / "model.safetensors").write_bytes(b"1")
     assert "cannot be loaded" in refusal("bart", tmp_path / "cut")
 
 
-def test_tokenizers_that_do_not_fit_are_refused(tmp_path):
+def test_tokenizers_and_positions_that_do_not_fit_are_refused(tmp_path):
     assert "has the token 13, the model 12 embeddings" in refusal("bart", bart(tmp_path / "rows", rows=12))
     assert load("bart", bart(tmp_path / "nopad", pad_token=None))[1].pad_token == "<pad>"  # the model's
     gpt = transformers.GPT2Config(vocab_size=len(TOKENS), n_embd=8, n_layer=1, n_head=1)
     transformers.GPT2Model(gpt).save_pretrained(tmp_path / "gpt")
     tokenizer(pad_token=None).save_pretrained(tmp_path / "gpt")
     assert "has no padding token: set tokenizer.pad_token" in refusal("encoder", tmp_path / "gpt")
+    assert "reads 40 tokens, not 41" in refusal("bart", tmp_path / "nopad", positions=41)
+    load("bart", tmp_path / "nopad", positions=40)
     (bart(tmp_path / "none") / "tokenizer.json").unlink()
     assert "tokenizer" in refusal("bart", tmp_path / "none")
 
 
-def test_positions_are_counted(tmp_path):
-    assert "reads 40 tokens, not 41" in refusal("bart", bart(tmp_path), positions=41)
-    load("bart", tmp_path, positions=40)
-
-
 def test_a_start_token_that_is_null_is_the_bos_token(tmp_path):
-    edit(bart(tmp_path), "generation_config.json", decoder_start_token_id=None)
-    config = json.loads((tmp_path / "config.json").read_text()) | {"decoder_start_token_id": None}
-    (tmp_path / "config.json").write_text(json.dumps(config))
+    bart(tmp_path)
+    for file in ("generation_config.json", "config.json"):
+        edit(tmp_path, file, decoder_start_token_id=None)
     model, _ = load("bart", tmp_path)
     assert model.config.decoder_start_token_id == model.generation_config.decoder_start_token_id == 0
 
@@ -132,12 +121,14 @@ def settings(model, length=20, own=None, **given):
     return model.generation_config
 
 
-def test_generation_honours_what_defines_a_models_summaries(tmp_path):
+def test_generation_honours_what_defines_a_models_summaries_where_nothing_is_given(tmp_path):
     model, _ = load("bart", bart(tmp_path))
     own = dict(num_beams=3, length_penalty=2.0, no_repeat_ngram_size=3, forced_bos_token_id=0, min_length=4)
     found = settings(model, own=own | {"max_length": 30, "repetition_penalty": 1.5})
     assert {name: getattr(found, name) for name in own} == own
     assert (found.max_length, found.repetition_penalty) == (30, 1.5)
+    found = settings(model, own=own | {"max_length": 12}, num_beams=1, length_penalty=None, max_length=15)
+    assert (found.num_beams, found.length_penalty, found.max_length) == (1, 2.0, 15)
 
 
 def test_generation_sets_the_rest(tmp_path, capsys):
@@ -161,17 +152,9 @@ def test_generation_lengths_in_either_spelling(tmp_path):
     model, _ = load("bart", bart(tmp_path))
     assert settings(model, 25).max_length == 25  # a model without a length has that of its run
     assert settings(model, 25, own={"max_length": 12}).max_length == 12
-    assert settings(model, 25, own={"max_new_tokens": 12, "min_new_tokens": 5}).max_length == 13
-    assert settings(model, 25, own={"max_new_tokens": 12, "min_new_tokens": 5}).min_length == 6
-    assert settings(model, 25, own={"max_length": 12}, num_beams=None).max_length == 12
+    found = settings(model, 25, own={"max_new_tokens": 12, "min_new_tokens": 5})
+    assert (found.max_length, found.min_length) == (13, 6)
     assert settings(model, 99).max_length == 40  # as many as it has positions
     assert settings(model, 25, own={"min_length": 30}).min_length == 25
     with pytest.raises(ValueError, match="--min-length is 30, above the longest output, 25"):
         settings(model, 25, min_length=30)
-
-
-def test_given_settings_win(tmp_path):
-    model, _ = load("bart", bart(tmp_path))
-    found = settings(model, own={"num_beams": 4, "max_length": 12}, num_beams=1, length_penalty=None)
-    assert (found.num_beams, found.max_length) == (1, 12)
-    assert settings(model, own={"max_length": 12}, max_length=15).max_length == 15

@@ -5,6 +5,8 @@ from importlib.metadata import version
 import numpy as np
 import pytest
 
+pytest.importorskip("rouge_score")
+
 from shared import rouge
 from shared.data import Example
 
@@ -17,12 +19,6 @@ from shared.data import Example
 # 1    all 6 words are shared, F1 1.
 # 2    P's pairs: on-a a-mat mat-the the-cat cat-sat; R's: the-cat cat-sat sat-on on-a a-mat. 4 of 5 shared, F1 4/5.
 REFERENCE, PREDICTION = ["the cat sat", "on a mat"], ["on a mat", "the cat sat"]
-
-
-def test_l_and_lsum_differ_as_worked_out_by_hand():
-    scores = rouge.score([PREDICTION], [REFERENCE])
-    expected = {"rouge1": 100, "rouge2": 80, "rougeL": 50, "rougeLsum": 100}
-    assert {name: f1.tolist() for name, f1 in scores.items()} == {k: [pytest.approx(v)] for k, v in expected.items()}
 
 
 def test_lsum_takes_the_union_over_predicted_sentences():
@@ -39,6 +35,7 @@ def test_lsum_takes_the_union_over_predicted_sentences():
 @pytest.mark.parametrize(
     ("prediction", "reference", "f1"),
     [
+        (PREDICTION, REFERENCE, {"rouge1": 100, "rouge2": 80, "rougeL": 50, "rougeLsum": 100}),
         # Stems: "walking" and "walked" have the stem "walk"; "dog" is too short to be stemmed.
         ("dogs walked", "dog walking", {"rouge1": 100}),
         # Of several references the best counts, for each metric by itself: all words; 1 of 3 pairs.
@@ -55,17 +52,8 @@ def test_lsum_takes_the_union_over_predicted_sentences():
 )
 def test_what_counts_as_a_text(prediction, reference, f1):
     scores = rouge.score([prediction, "a x"], [reference, "a b"])
-    assert {metric: scores[metric].tolist() for metric in f1} == {
-        metric: [pytest.approx(value), pytest.approx(50 if metric != "rouge2" else 0)] for metric, value in f1.items()
-    }
-    assert rouge.score(["dogs"], ["dog"], stemmer=False)["rouge1"] == pytest.approx([0])
-
-
-def test_signature_says_what_produced_the_numbers():
-    scorer, settings = f"rouge-score {version('rouge-score')}", "tokenizer default | Lsum split on newline"
-    expected = f"ROUGE-1/2/Lsum F1 x 100 | {scorer} | stemmer yes | {settings} | multi-reference max | n 500"
-    assert rouge.signature(500) == expected
-    assert rouge.signature(500, stemmer=False) == expected.replace("yes", "no")
+    assert {metric: scores[metric][0] for metric in f1} == pytest.approx(f1)
+    assert scores["rouge1"][1] == pytest.approx(50)
 
 
 def test_stems_are_those_of_rouge_score_itself():
@@ -76,48 +64,45 @@ def test_stems_are_those_of_rouge_score_itself():
     for word in ("die", "dye", "possible", "enjoy", "sky", "earliest"):
         expected = 100 * theirs.score(word, text)["rouge1"].fmeasure
         assert rouge.score([text], [word])["rouge1"] == pytest.approx([expected])
-    assert rouge.score(["died"], ["die"])["rouge1"] == [100]
+    settings = "stemmer yes | tokenizer default | Lsum split on newline"
+    scorer = f"rouge-score {version('rouge-score')}"
+    assert rouge.signature(5) == f"ROUGE-1/2/Lsum F1 x 100 | {scorer} | {settings} | multi-reference max | n 5"
 
 
 @pytest.mark.parametrize(
-    ("function", "arguments", "message"),
+    ("predictions", "references", "message"),
     [
-        (rouge.score, ([], []), "as many predictions as references, got 0 and 0"),
-        (rouge.score, (["a"], ["a", "b"]), "got 1 and 2"),
-        (rouge.score, (["a", "b"], ["a", " "]), "^reference 1: ROUGE reads a-z and 0-9 alone"),
-        (rouge.score, (["a"], [[]]), "reference 0: ROUGE reads"),
-        (rouge.score, (["a"], [[["b"], [""]]]), "reference 0: ROUGE reads"),
-        (rouge.score, (["3 5"], ["3 月 5 日下雨"]), "reference 0: ROUGE reads"),  # the digits alone would score 100
+        ([], [], "as many predictions as references, got 0 and 0"),
+        (["a"], ["a", "b"], "got 1 and 2"),
+        (["a", "b"], ["a", " "], "^reference 1: ROUGE reads a-z and 0-9 alone"),
+        (["a"], [[]], "reference 0: ROUGE reads"),
+        (["a"], [[["b"], [""]]], "reference 0: ROUGE reads"),
     ],
 )
-def test_refuses(function, arguments, message):
+def test_refuses(predictions, references, message):
     with pytest.raises(ValueError, match=message):
-        function(*arguments)
+        rouge.score(predictions, references)
 
 
-def test_references_that_rouge_cannot_read_are_found_before_scoring():
+@pytest.mark.parametrize("bad", [["结果", "。"], ["..."], ["他 3 点走了"], ["Привет , GPT"]])
+def test_references_that_rouge_cannot_read_are_found_before_scoring(bad):
     good = Example("fine", ["d"], ["R2 ."], [["R2 ."], ["Ok"], ["Käse und Brötchen"]])
     rouge.check_references([good, good])
-    for bad in (["结果", "。"], ["..."], ["- —"], ["他 3 点走了"], ["Привет , GPT"]):
-        with pytest.raises(ValueError, match="^doc-7: ROUGE reads a-z and 0-9 alone, so not .* take --metric bleu"):
-            rouge.check_references([good, Example("doc-7", ["d"], ["a"], [["a"], bad])])
-        with pytest.raises(ValueError):  # as `score` has it
-            rouge.score(["a"], [bad])
+    with pytest.raises(ValueError, match="^doc-7: ROUGE reads a-z and 0-9 alone, so not .* take --metric bleu"):
+        rouge.check_references([good, Example("doc-7", ["d"], ["a"], [["a"], bad])])
 
 
 @pytest.mark.parametrize(
     ("reference", "tokenizer"),
     [
         ("Ein Hund schläft.", "13a"), ("Большая собака спит дома.", "13a"), ("कुत्ता सो रहा है।", "13a"),
-        ("一只狗在睡觉。", "zh"), ("犬が眠っている。", ("char", "ja-mecab")), ("สุนัขนอนหลับ", "char"),
+        ("一只狗在睡觉。", "zh"), ("犬が眠っている。", "char"), ("สุนัขนอนหลับ", "char"), ("", "13a"),
     ],
 )  # fmt: skip
-def test_bleu_is_tokenised_by_the_script_of_the_references(reference, tokenizer, capsys):
-    pytest.importorskip("sacrebleu")
-    chosen = rouge.bleu_tokenizer([reference])
-    assert chosen in tokenizer and (chosen == "13a") == ("--tokenize" not in capsys.readouterr().err)
-    if chosen != "ja-mecab":
-        assert rouge.bleu_of_sums(rouge.bleu_counts([reference], [[reference]], tokenize=chosen).sum(0)) > 99.9
+def test_bleu_is_tokenised_by_the_script_of_the_references(reference, tokenizer):
+    assert rouge.bleu_tokenizer([reference]) == tokenizer
+    counts = rouge.bleu_counts(["x", reference], [["x"], [reference]], tokenize=tokenizer)
+    assert not reference or rouge.bleu_of_sums(counts[1]) > 99.9
 
 
 def test_table_has_a_row_per_system_and_a_column_per_key():
