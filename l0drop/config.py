@@ -1,18 +1,17 @@
 """What defines a run: every flag with its source, the presets, and what follows from the step: rate and lambda."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
-from .model import ModelConfig, Share
+from .model import POSITIONS, ModelConfig, Share
 
-Positive = Annotated[int, (1, 10**9)]  # the second part is the range
-
-Penalty = Annotated[float, (0, 10)]
+Positive, Length = Annotated[int, (1, 10**9)], Annotated[int, (2, POSITIONS)]  # the second part is the range
+LENGTH_PENALTY = {"bpe": 0.6, "char": 1.0}  # of the search (Appendix A; characters: Section 5)
 
 # The tiny preset's sizes: what learns on one core in minutes.
 TINY = ModelConfig(
     vocabulary=1000, width=128, feed_forward=512, heads=4, encoder_layers=2, decoder_layers=2, residual_dropout=0.0,
-    attention_dropout=0.0, positions=1024,
+    attention_dropout=0.0,
 )  # fmt: skip
 
 
@@ -22,14 +21,13 @@ class TrainConfig:
 
     data: str = "toy"  # Anything that shared.data.load takes.
     units: Literal["bpe", "char"] = "bpe"  # Subwords, or characters (Section 5).
-    max_source: Positive = 400  # Longest source in tokens, longer ones are cut (Appendix A: 400 for CNN/Daily Mail).
-    max_target: Positive = 200  # Longest target in training in tokens, longer ones are cut.
+    max_source: Length = 400  # Longest source in tokens, longer ones are cut (Appendix A: 400 for CNN/Daily Mail).
+    max_target: Length = 200  # Longest target in training in tokens, longer ones are cut.
     model: ModelConfig = TINY
     target_sparsity: Share = 0.47  # Share to prune where --l0-weight is 0: lambda follows it (D20; Table 1: 0.467).
     l0_weight: float = 0.0  # Lambda of Eq. (12); 0: it follows --target-sparsity (Table 1: 0.3).
     l0_warmup: int = 0  # Steps over which --l0-weight rises linearly (Section 6: 200,000); 0: constant.
     l0_start: int = 0  # Steps before --l0-weight counts, in which the gates are held open (D19).
-    l0_reduction: Literal["token_mean", "sum"] = "token_mean"  # Losses per token (released code) or summed (Eq. 12).
     init: str = ""  # Run folder to fine-tune: its weights and, unless flags override them, its values.
 
     steps: Positive = 1200  # Updates of this run (Appendix A: 300,000).
@@ -40,16 +38,12 @@ class TrainConfig:
     average_last: Positive = 1  # Checkpoints averaged at the end (Appendix A: 5; D13).
     save_every: Positive = 100  # Updates between checkpoints.
     mixed_precision: Literal["no", "bf16", "fp16"] = "no"  # Precision of the forward pass.
-    length_penalty: Penalty = 0.6  # Of the search (Appendix A; characters: 1.0).
     seed: int = 0  # Seed of weights, order, dropout and gates.
 
     def check(self) -> None:
         """ValueError for values that contradict each other."""
-        if min(self.max_source, self.max_target) < 2:
-            raise ValueError("--max-source and --max-target must be at least 2: a token and </s>")
-        if max(self.max_source, self.max_target) > self.model.positions:
-            limit = f"--positions, which is {self.model.positions}"
-            raise ValueError(f"--max-source and --max-target must not exceed {limit}")
+        if self.model.width % self.model.heads or self.model.width % 2:
+            raise ValueError(f"width {self.model.width} must be even and a multiple of heads {self.model.heads}")
         if self.save_every * (self.average_last - 1) >= self.steps:
             short = f"{self.steps} steps are too few for {self.average_last} checkpoints, {self.save_every} apart"
             raise ValueError(f"{short}: add --average-last 1, for its control too")
@@ -58,7 +52,7 @@ class TrainConfig:
 PAPER = dict(  # Appendix A: WMT14 En-De, the base Transformer, the baseline; D23, D13: lengths, save_every as released
     data="wmt14-en-de", l0drop="none", vocabulary=32_000, width=512, feed_forward=2048, heads=8, encoder_layers=6,
     decoder_layers=6, residual_dropout=0.1, attention_dropout=0.1, batch_tokens=25_000, learning_rate=1.0, warmup=4000,
-    steps=300_000, max_source=256, max_target=256, average_last=5, save_every=5000, positions=4096,
+    steps=300_000, max_source=256, max_target=256, average_last=5, save_every=5000,
 )  # fmt: skip
 FINETUNE = dict(l0drop="output", l0_weight=0.3, steps=50_000)  # Section 6: 50K extra steps, constant lambda of Table 1
 PRESETS = {
@@ -71,8 +65,7 @@ PRESETS = {
     "paper": PAPER,
     "paper-finetune": FINETUNE | dict(init="a run of --preset paper"),
     "paper-scratch": PAPER | dict(l0drop="output", l0_weight=0.2, l0_warmup=200_000),  # Section 6
-    "paper-char": PAPER | dict(units="char", batch_tokens=85_000, length_penalty=1.0, max_source=1024,
-                               max_target=1024),  # Section 5
+    "paper-char": PAPER | dict(units="char", batch_tokens=85_000, max_source=1024, max_target=1024),  # Section 5
     "paper-char-finetune": FINETUNE | dict(init="a run of --preset paper-char", l0_weight=0.02),  # Table 1
     "paper-cnndm": PAPER | dict(data="cnn_dailymail", max_source=400, residual_dropout=0.5, attention_dropout=0.3,
                                 steps=80_000),  # Appendix A
@@ -92,33 +85,19 @@ def learning_rate(number: int, width: int, config: TrainConfig) -> float:
     return config.learning_rate * width**-0.5 * min(number**-0.5, number * config.warmup**-1.5)
 
 
-def l0_weight(step: int, config: TrainConfig) -> float:
-    """lambda at a step: 0 before `l0_start`, then rising linearly over `l0_warmup` steps (Section 6), then constant."""
-    steps = step - config.l0_start
-    risen = steps / config.l0_warmup if config.l0_warmup else float(steps >= 0)
-    return config.l0_weight * min(max(risen, 0.0), 1.0)
-
-
-class L0Weight:
+class L0Weight(NamedTuple):
     """lambda of Eq. (12) in training: the paper's `l0_weight`, or where that is 0 one that holds a sparsity (D20).
 
     D20: a Lagrange multiplier that rises while a batch prunes too little and falls while it prunes too much, with a
     proportional part against swings. All gates are held open at first, until the decoder has learned to read.
-
-    Args:
-        state: the numbers that change, in place: a checkpoint saves them. `new_state` begins.
     """
+
+    config: TrainConfig
+    state: dict[str, float]  # what changes, in place: a checkpoint saves it
 
     HELD_OPEN = 0.4  # share of the steps in which the gates are held open
     FOLLOW, DAMP = 0.02, 8.0  # how fast the multiplier follows; the proportional part
-
-    def __init__(self, config: TrainConfig, state: dict[str, float]):
-        self.config, self.state = config, state
-
-    @staticmethod
-    def new_state(config: TrainConfig) -> dict[str, float]:
-        """The multiplier, the sparsity that batches should have, and the mean sparsity of the last batches."""
-        return {"multiplier": 0.0, "aim": config.target_sparsity, "pruned": 0.0}
+    START = {"multiplier": 0.0, "pruned": 0.0}  # "pruned": mean sparsity of the last batches; later "aim", too
 
     def holds_open(self, step: int) -> bool:
         """Whether all gates are held open at a step: D19, or D20 where lambda follows a target."""
@@ -127,12 +106,16 @@ class L0Weight:
 
     def at(self, step: int, pruned: float) -> float:
         """lambda at a step whose batch prunes this share; may be below 0 where that is more than is wanted (D20)."""
-        if self.config.l0_weight or self.config.model.l0drop == "none" or self.holds_open(step):
-            return l0_weight(step, self.config)
-        gap = self.state["aim"] - pruned
-        self.state["pruned"] += (pruned - self.state["pruned"]) / 20
-        self.state["multiplier"] += self.FOLLOW * gap
-        return self.state["multiplier"] + self.DAMP * gap
+        config, state = self.config, self.state
+        if config.model.l0drop == "none" or self.holds_open(step):
+            return 0.0
+        if config.l0_weight:  # constant, or rising linearly at first (Section 6)
+            risen = (step - config.l0_start) / config.l0_warmup if config.l0_warmup else 1.0
+            return config.l0_weight * min(risen, 1.0)
+        gap = state.get("aim", config.target_sparsity) - pruned
+        state["pruned"] += (pruned - state["pruned"]) / 20
+        state["multiplier"] += self.FOLLOW * gap
+        return state["multiplier"] + self.DAMP * gap
 
     def correct(self, sparsity: float) -> None:
         """D20: aim higher by as much as the last batches were pruned more than the validation data were."""

@@ -83,18 +83,12 @@ def open_probability(log_alpha: Tensor, beta: float = BETA, epsilon: float = EPS
     return torch.sigmoid(log_alpha.float() - beta * math.log(epsilon / (1 + epsilon)))
 
 
-def l0_penalty(log_alpha: Tensor, keep: Tensor, reduction: str = "token_mean") -> Tensor:
-    """Expected number of open gates of each sentence, Eq. (10), or its mean over the sentence's tokens.
-
-    Args:
-        reduction: "token_mean" divides by the sentence's tokens, "sum" is Eq. (10) as printed.
-    Returns:
-        (B,) in [0, 1] for "token_mean", in [0, number of tokens] for "sum".
-    """
+def l0_penalty(log_alpha: Tensor, keep: Tensor) -> Tensor:
+    """Expected number of open gates of each sentence, Eq. (10), as a share of its tokens: (B,) in [0, 1]."""
     # Eq. (10)
     expected_open = (open_probability(log_alpha) * keep).sum(-1)
     # D2: the released code's scale, on which lambda in (0, 1.5] makes sense.
-    return expected_open / {"token_mean": keep.sum(-1), "sum": 1}[reduction]
+    return expected_open / keep.sum(-1)
 
 
 class Memory(NamedTuple):

@@ -10,14 +10,14 @@ from tokenizers import Tokenizer
 
 from shared.run import load_weights, read_config
 
-from .config import TrainConfig
-from .model import EOS, PAD, ModelConfig, Transformer
+from .config import LENGTH_PENALTY, TrainConfig
+from .model import ModelConfig, Transformer
 from .search import Generation, generate
 from .text import Batch, Item, collate, encode_examples, train_tokenizer
 
 FEW = 10_000  # pairs, below which a model from scratch seldom learns to read
-FREE = ("residual_dropout", "attention_dropout", "positions", "l0drop", "gate_bias", "gate_start",
-        "mask_closed_in_training")  # fmt: skip  # what fine-tuning may change in a model
+# What fine-tuning may change in a model.
+FREE = ("residual_dropout", "attention_dropout", "l0drop", "gate_start", "mask_closed_in_training")
 
 
 class Run(NamedTuple):
@@ -32,20 +32,21 @@ class Run(NamedTuple):
 
     def encode(self, examples: Sequence) -> list[Item]:
         """Examples as token ids, cut to size."""
-        return encode_examples(examples, self.tokenizer, self.config.max_source, self.config.max_target, self.rule)
+        sizes = self.config.max_source, self.config.max_target
+        return encode_examples(examples, self.tokenizer, *sizes, self.rule, self.model.special[2])
 
     def collate(self, items: Sequence[Item]) -> Batch:
         """A batch on the model's device."""
-        return collate(items, next(self.model.parameters()).device)
+        return collate(items, next(self.model.parameters()).device, *self.model.special[:2])
 
-    def generate(self, batch: Batch, prune: bool = True, **search) -> Generation:
-        """Search the best outputs of a batch; `search` as in `search.generate`, by default with the run's penalty."""
-        search = {"length_penalty": self.config.length_penalty} | search
-        return generate(self.model, batch.source, batch.rule_keep, prune, **search)
+    def generate(self, batch: Batch, **search) -> Generation:
+        """Search the best outputs of a batch; `search` as in `search.generate`."""
+        search = {"length_penalty": LENGTH_PENALTY[self.config.units]} | search
+        return generate(self.model, batch.source, batch.rule_keep, **search)
 
     def text(self, tokens: Sequence[int]) -> str:
         """What the tokens of an output say."""
-        return self.tokenizer.decode([token for token in tokens if token not in (PAD, EOS)])
+        return self.tokenizer.decode([token for token in tokens if token not in self.model.special])
 
     def write_files(self, folder: Path) -> None:
         """Write what `load_run` reads beside config.json and the weights."""

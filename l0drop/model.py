@@ -16,7 +16,7 @@ from .gates import L0Drop, Memory, compress, dense_memory, hide, l0_penalty
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3  # token ids; BOS starts every target
 IGNORED = -100  # what stands after the end of a target
-
+POSITIONS = 4096  # longest source or target; sinusoids, so this costs no parameters
 
 Size, Share = Annotated[int, (1, 10**6)], Annotated[float, (0, 1)]  # the second part is the range
 
@@ -33,17 +33,10 @@ class ModelConfig:
     decoder_layers: Size = 6  # Layers of the decoder (Vaswani et al. 2017, base).
     residual_dropout: Share = 0.1  # Dropout of embeddings and sublayers (Appendix A; 0.5 for CNN/Daily Mail).
     attention_dropout: Share = 0.1  # Dropout of attention weights (Appendix A; 0.3 for CNN/Daily Mail).
-    positions: Size = 4096  # Longest source or target; sinusoids, so this costs no parameters.
     # Gates nowhere (the baseline), on the encoder's output (Eq. 11), or after each of its layers (Section 6).
     l0drop: Literal["none", "output", "every"] = "output"
-    gate_bias: bool = True  # Give the gates' predictor a bias (released code, D3).
-    gate_start: Annotated[float, (-10, 10)] = 0.0  # Where that bias starts; 3 is an open gate (D15).
+    gate_start: Annotated[float, (-10, 10)] = 0.0  # Where the bias of the gates starts; 3 is an open gate (D15).
     mask_closed_in_training: bool = False  # Hide closed states in training, not only zero them (released code, D4).
-
-    def check(self) -> None:
-        """ValueError for sizes that no Transformer has."""
-        if self.width % self.heads or self.width % 2:
-            raise ValueError(f"width {self.width} must be even and a multiple of heads {self.heads}")
 
 
 class Attention(nn.Module):
@@ -88,19 +81,15 @@ def fused_attention(queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor 
     return F.scaled_dot_product_attention(queries, keys, values, bias)
 
 
-def feed_forward(width: int, inner: int) -> nn.Sequential:
-    """FFN of Eq. (2)-(3)."""
-    return nn.Sequential(nn.Linear(width, inner), nn.ReLU(), nn.Linear(inner, width))
-
-
 class EncoderLayer(nn.Module):
     """One layer of Eq. (2), each sublayer in a residual connection followed by layer normalisation (footnote 3)."""
 
     def __init__(self, config: ModelConfig):
         super().__init__()
-        self.attention = Attention(config.width, config.heads, config.attention_dropout)
-        self.feed_forward = feed_forward(config.width, config.feed_forward)
-        self.norms = nn.ModuleList(nn.LayerNorm(config.width) for _ in range(2))
+        width, inner = config.width, config.feed_forward
+        self.attention = Attention(width, config.heads, config.attention_dropout)
+        self.feed_forward = nn.Sequential(nn.Linear(width, inner), nn.ReLU(), nn.Linear(inner, width))
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2))
         self.dropout = nn.Dropout(config.residual_dropout)
 
     def forward(self, x: Tensor, bias: Tensor) -> Tensor:
@@ -115,10 +104,11 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig):
         super().__init__()
-        self.self_attention = Attention(config.width, config.heads, config.attention_dropout)
-        self.cross_attention = Attention(config.width, config.heads, config.attention_dropout)
-        self.feed_forward = feed_forward(config.width, config.feed_forward)
-        self.norms = nn.ModuleList(nn.LayerNorm(config.width) for _ in range(3))
+        width, inner = config.width, config.feed_forward
+        self.self_attention = Attention(width, config.heads, config.attention_dropout)
+        self.cross_attention = Attention(width, config.heads, config.attention_dropout)
+        self.feed_forward = nn.Sequential(nn.Linear(width, inner), nn.ReLU(), nn.Linear(inner, width))
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(3))
         self.dropout = nn.Dropout(config.residual_dropout)
 
     def forward(self, y: Tensor, causal: Tensor | None, past: "Past", memory: "Projected") -> Tensor:
@@ -126,13 +116,11 @@ class DecoderLayer(nn.Module):
         keys, values = past.extend(*self.self_attention.project(y))  # (B*W, H, T' + T, K)
         # Eq. (3): FFN(ATT(ATT(Y^{l-1}, Y^{l-1}), X^L)).
         y = self.norms[0](y + self.dropout(self.self_attention(y, keys, values, causal)))
-        y = self.norms[1](y + self.dropout(self.read(y, memory)))
-        return self.norms[2](y + self.dropout(self.feed_forward(y)))
-
-    def read(self, y: Tensor, memory: "Projected") -> Tensor:
-        """Attend from y to the sources; the W beams of one ask its one copy of keys and values W*T queries."""
+        # The W beams of a source read its one copy of keys and values together, as W*T queries.
         together = y.reshape(memory.keys.size(0), -1, y.size(-1))  # (B, W*T, D)
-        return self.cross_attention(together, memory.keys, memory.values, memory.log_counts).view_as(y)
+        attended = self.cross_attention(together, memory.keys, memory.values, memory.log_counts).view_as(y)
+        y = self.norms[1](y + self.dropout(attended))
+        return self.norms[2](y + self.dropout(self.feed_forward(y)))
 
 
 class Past:
@@ -171,14 +159,14 @@ class Encoding(NamedTuple):
 class Transformer(nn.Module):
     """Encoder, L0Drop, decoder: Eq. (11). `config.l0drop = "none"` is the baseline of Eq. (2)-(3)."""
 
+    special = PAD, BOS, EOS
     held_open = False  # D19: True = every gate is 1; the training loop sets it, as it sets training and eval mode
 
     def __init__(self, config: ModelConfig):
         super().__init__()
-        config.check()
         self.config, self.width = config, config.width
         self.embedding = nn.Embedding(config.vocabulary, config.width, padding_idx=PAD)  # tied: source, target, output
-        self.register_buffer("position_table", sinusoids(config.positions, config.width), persistent=False)
+        self.register_buffer("position_table", sinusoids(POSITIONS, config.width), persistent=False)
         self.dropout = nn.Dropout(config.residual_dropout)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
@@ -190,14 +178,13 @@ class Transformer(nn.Module):
         nn.init.normal_(self.embedding.weight, std=config.width**-0.5)
         # Last, so that a baseline and the model with gates start from the same weights.
         layers = range({"none": 0, "output": 1, "every": config.encoder_layers}[config.l0drop])
-        self.l0drop = nn.ModuleList(L0Drop(config.width, config.gate_bias, config.gate_start) for _ in layers)
+        self.l0drop = nn.ModuleList(L0Drop(config.width, start=config.gate_start) for _ in layers)
 
     def embed(self, tokens: Tensor, start: int = 0) -> Tensor:
         """Embeddings times sqrt(D) plus positions: (B, T) -> (B, T, D); raises ValueError beyond the position table."""
         end = start + tokens.size(1)
-        if end > self.config.positions:
-            table = f"a sequence of {end} tokens does not fit the position table of {self.config.positions}"
-            raise ValueError(f"{table}: truncate it (--max-source, --max-target) or build the model with more")
+        if end > POSITIONS:
+            raise ValueError(f"a sequence of {end} tokens does not fit the position table of {POSITIONS}: truncate it")
         return self.dropout(self.embedding(tokens) * self.config.width**0.5 + self.position_table[start:end])
 
     def encode(self, source: Tensor) -> Encoding:
@@ -218,11 +205,9 @@ class Transformer(nn.Module):
         return Encoding(states, keep, gates, log_alpha)
 
     def make_memory(self, encoding: Encoding, rule_keep: Tensor | None = None, prune: bool = True) -> Memory:
-        """What the decoder may attend to.
+        """What the decoder may attend to: in eval mode Algorithm 1's compressed memory, else every state, zeros too.
 
-        Args:
-            rule_keep: (B, S) a rule of Section 7; what it drops is not attended to at all (D8).
-            prune: True = Algorithm 1's compressed memory (eval mode only), False = all states, zeros included.
+        What `rule_keep` (B, S), a rule of Section 7, drops is not attended to at all (D8).
         """
         states, keep, gates, _ = encoding
         retained = gates[-1] if gates else None
@@ -281,26 +266,22 @@ def sinusoids(length: int, width: int) -> Tensor:
     return torch.cat([angles.sin(), angles.cos()], -1)
 
 
-def translation_loss(logits: Tensor, target: Tensor, smoothing=0.1, reduction="token_mean") -> Tensor:
-    """L_MLE of each sentence: label-smoothed cross-entropy, mean (D2) or, as Eq. (12) prints it, sum over its tokens.
+def translation_loss(logits: Tensor, target: Tensor, smoothing: float = 0.1) -> Tensor:
+    """L_MLE of each sentence (B,): label-smoothed cross-entropy in nats, mean over its tokens (D2).
 
     Args:
         logits: (B, T, V), of the target (B, T), which ends in EOS and is padded with IGNORED.
         smoothing: share of the probability spread evenly over the vocabulary (Appendix A: 0.1).
-        reduction: "token_mean" or "sum": (B,) nats per token, or per sentence.
     """
     options = {"ignore_index": IGNORED, "label_smoothing": smoothing, "reduction": "none"}
     losses = F.cross_entropy(logits.float().flatten(0, 1), target.flatten(), **options)
-    total = losses.view_as(target).sum(-1)
-    return total if reduction == "sum" else total / (target != IGNORED).sum(-1)
+    return losses.view_as(target).sum(-1) / (target != IGNORED).sum(-1)
 
 
-def objective(
-    logits: Tensor, target: Tensor, encoding: Encoding, l0_weight: float, reduction: str = "token_mean"
-) -> Tensor:
+def objective(logits: Tensor, target: Tensor, encoding: Encoding, l0_weight: float) -> Tensor:
     """The bound of Eq. (12) with one gate sample, per sentence (B,).  `l0_weight` is the paper's lambda >= 0."""
-    mle = translation_loss(logits, target, reduction=reduction)
+    mle = translation_loss(logits, target)
     # D10: several layers' L0 terms add up; a baseline has none.
-    sparsity = sum(l0_penalty(log_alpha, encoding.keep, reduction) for log_alpha in encoding.log_alpha)
+    sparsity = sum(l0_penalty(log_alpha, encoding.keep) for log_alpha in encoding.log_alpha)
     # Eq. (12), whose expectation over the gates is estimated with the one sample that the forward pass drew.
     return mle + l0_weight * sparsity

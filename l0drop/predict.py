@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import tyro
 
@@ -22,7 +22,7 @@ except ModuleNotFoundError:
 from shared.run import find_device, one_line_errors, read_flags
 from shared.score import system_name, write_outputs
 
-from .config import Penalty, Positive
+from .config import Length, Positive
 from .loading import Run, load_run
 from .text import Item
 
@@ -43,10 +43,9 @@ class Options:
     system: str = ""  # Name in the table; none: the folder's, without its seed.
     metric: Literal["auto", "bleu", "rouge"] = "auto"  # auto: BLEU where source and target are one string each (D16).
     show_pruned: bool = False  # Print each source, its pruned words in [brackets], before its output.
-    dense: bool = False  # Attend to all gated states instead of Algorithm 1's memory; the outputs are the same.
     beam: Positive | None = None  # Hypotheses of the search; none: 4 (Appendix A).
-    length_penalty: Penalty | None = None  # Of the search; none: the run's.
-    max_length: Positive | None = None  # Longest output in tokens; none: its source and 50 (D7), or a BART's own.
+    length_penalty: Annotated[float, (0, 10)] | None = None  # Of the search; none: 0.6, for characters 1.0.
+    max_length: Length | None = None  # Longest output in tokens; none: its source and 50 (D7), or a BART's own.
     batch_size: Positive = 32  # Documents decoded at a time; outputs do not depend on it.
     device: str = "cpu"  # Device of torch.
 
@@ -56,48 +55,35 @@ class Output(NamedTuple):
 
     item: Item
     tokens: list[int]  # EOS and PAD included
-    score: float  # length-normalised log-probability
     pruned: list[list[bool]]  # (L0Drop layers, S): which source encodings were dropped; without gates, by the rule
 
 
-def decode(
-    run: Run, examples: Sequence[Example], batch_size: int = 32, prune: bool = True, **search
-) -> Iterator[Output]:
-    """Decode documents in their order, in batches of similar length.
-
-    Args:
-        prune: Algorithm 1; False attends to all gated states, with the same outputs.
-        search: beam, length_penalty, max_length, extra_length, as in `Run.generate`.
-    """
+def decode(run: Run, examples: Sequence[Example], batch_size: int = 32, **search) -> Iterator[Output]:
+    """Decode documents in their order, in batches of similar length; `search` as in `search.generate`."""
     for start in range(0, len(examples), WINDOW * batch_size):
         items = run.encode(examples[start : start + WINDOW * batch_size])
         by_length, outputs = sorted(range(len(items)), key=lambda i: len(items[i].source)), {}
         for first in range(0, len(items), batch_size):
             indices = by_length[first : first + batch_size]
             batch = run.collate([items[i] for i in indices])
-            hypotheses, encoding, _ = run.generate(batch, prune, **search)
+            hypotheses, encoding, _ = run.generate(batch, **search)
             dropped = encoding.keep & False if batch.rule_keep is None else ~batch.rule_keep
             closed = [gates == 0 for gates in encoding.gates] or [dropped]
             for place, i in enumerate(indices):
                 pruned = [layer[place, : len(items[i].source)].tolist() for layer in closed]
-                tokens, score = hypotheses.tokens[place].tolist(), hypotheses.scores[place].item()
-                outputs[i] = Output(items[i], tokens, score, pruned)
+                outputs[i] = Output(items[i], hypotheses.tokens[place].tolist(), pruned)
         yield from (outputs[i] for i in range(len(items)))
 
 
 def predict(run: Run, examples: Sequence[Example], **options) -> Iterator[dict]:
-    """Decode documents in their order; `options` are those of `decode`.
-
-    Yields:
-        for each: id, prediction, was_cut, source (its pruned words in brackets), and [pruned, encodings] of the output
-        ("pruned") and of the layers before it; </s> counts as an encoding (D9).
-    """
+    """Decode documents in their order and yield what `row` says of each; `options` are those of `decode`."""
     for example, output in zip(examples, decode(run, examples, **options), strict=True):
         yield row(run, example, output)
 
 
 def row(run: Run, example: Example, output: Output) -> dict:
-    """What `predict` says of a document."""
+    """What is said of a document: its prediction, its source with the pruned words in brackets, and
+    [pruned, encodings] of the output ("pruned") and of the layers before it; </s> counts as an encoding (D9)."""
     names = [*(f"pruned_layer_{n}" for n in range(1, len(output.pruned))), "pruned"]
     return {
         "id": example.id,
@@ -140,7 +126,7 @@ def write(run: Run, examples: Sequence[Example], options: Options, predict=predi
     search = {name: getattr(options, name) for name in ("beam", "length_penalty", "max_length")}
     search = {name: value for name, value in search.items() if value is not None}
     documents = [example for example in examples if example.document]  # a blank line in is a blank line out
-    rows = predict(run, documents, batch_size=options.batch_size, prune=not options.dense, **search)
+    rows = predict(run, documents, batch_size=options.batch_size, **search)
     settings = {"system": options.system or system_name(options.run.name, run.config.seed), "seed": run.config.seed}
     settings |= {"metric": metric_of(examples) if options.metric == "auto" else options.metric}
     line = (lambda row: f"source: {row['source']}\noutput: {row['prediction']}") if options.show_pruned else None

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .model import BOS, EOS, PAD, Encoding, Projected, Transformer
+from .model import BOS, EOS, PAD, POSITIONS, Encoding, Projected, Transformer
 
 
 class Hypotheses(NamedTuple):
@@ -43,14 +43,11 @@ def beam_search(
     Args:
         model: in eval mode.
         memory: `model.project(model.make_memory(encoding))`: one row per source.
-        limits: (B,) longest output of each source, EOS included; at the last position EOS closes at any rank (D7).
+        limits: (B,) longest output of each source, at least 2, EOS included, which at this length closes at any rank.
         beam: W >= 1 open hypotheses per source.
-        length_penalty: alpha (Appendix A: 0.6; Section 5: 1.0 for characters).
-        min_length: least tokens of an output, EOS included; at least 2 (benchmarks fix the length with it).
-    Raises:
-        ValueError: beam < 1, length_penalty < 0, a limit below 2 or min_length, or one beyond the position table.
+        length_penalty: alpha >= 0 (Appendix A: 0.6; Section 5: 1.0 for characters).
+        min_length: least tokens of an output, EOS included (benchmarks fix the length with it).
     """
-    check_search(beam, length_penalty, limits, min_length, model.config.positions)
     longest, device, sources = int(limits.max()), limits.device, limits.size(0)
     source_index = torch.arange(sources, device=device)
     tokens = torch.full((sources, beam, 1), BOS, device=device)  # (B, W, t)
@@ -90,16 +87,6 @@ def beam_search(
     return Hypotheses(best_tokens[:, :length], best_scores)
 
 
-def check_search(beam: int, length_penalty: float, limits: Tensor, min_length: int, positions: int) -> None:
-    """ValueError for a search that cannot be, or whose bound would not hold: the norm has to grow with the length."""
-    limit, least = ("a limit of tokens", int(limits.min())), max(min_length, 2)
-    for name, value, lowest in (("beam", beam, 1), ("length_penalty", length_penalty, 0), (*limit, least)):
-        if value < lowest:
-            raise ValueError(f"{name} is {value}; it must be at least {lowest}")
-    if limits.max() > positions:
-        raise ValueError(f"outputs of {int(limits.max())} tokens do not fit the position table of {positions}")
-
-
 def next_token(logits: Tensor, forbid_end: bool) -> Tensor:
     """(B*W, 1, V) logits -> (B*W, V) float32 log-probabilities; PAD and BOS are never generated."""
     log_probabilities = logits[:, -1].float().log_softmax(-1)
@@ -122,24 +109,18 @@ def generate(
     rule_keep: Tensor | None = None,
     prune: bool = True,
     extra_length: int = 50,
-    max_length: int | None = None,
+    max_length: int = POSITIONS,
     **search,
 ) -> Generation:
-    """Encode, prune, search.
+    """Encode (B, S) token ids, prune as in `Transformer.make_memory`, search as in `beam_search`.
 
     Args:
-        source: (B, S) token ids ending in EOS, padded with PAD.
-        rule_keep, prune: as in `Transformer.make_memory`.
         extra_length: an output may be this much longer than its source (released code: 50).
         max_length: longest output in tokens, EOS included, where that is less.
-        search: as in `beam_search`.
-    Raises:
-        ValueError: the model is in training mode, or what `beam_search` refuses.
     """
     if model.training:
         raise ValueError("the model is in training mode, where gates are sampled: call model.eval() first")
     encoding = model.encode(source)
     memory = model.make_memory(encoding, rule_keep, prune)
-    longest = min(max_length or model.config.positions, model.config.positions)
-    limits = (encoding.keep.sum(-1) + extra_length).clamp(max=longest)
+    limits = (encoding.keep.sum(-1) + extra_length).clamp(max=min(max_length, POSITIONS))
     return Generation(beam_search(model, model.project(memory), limits, **search), encoding, memory.states.size(1))

@@ -49,20 +49,11 @@ class Item(NamedTuple):
 
 
 def encode_examples(
-    examples: Sequence,
-    tokenizer: Tokenizer,
-    max_source: int,
-    max_target: int,
-    rule: Callable | None = None,
-    end: int = EOS,
+    examples: Sequence, tokenizer: Tokenizer, max_source: int, max_target: int, rule: Callable | None = None, end=EOS
 ) -> list[Item]:
-    """Token ids, cut to size.
+    """Token ids of `shared.data.Example`s, cut to size; the token `end`, which is counted, ends every text.
 
-    Args:
-        examples: `shared.data.Example`s.
-        max_source, max_target: longest result, EOS included.
-        rule: rule(examples, their encodings) -> a list for each source: is the encoding of the token kept?
-        end: the token that ends every text.
+    `rule(examples, their encodings)` says for each token of each source whether its encoding is kept.
     """
     items, cut = [], max_source - 1
     for start in tqdm(range(0, len(examples), CHUNK), desc="tokenising", leave=False, disable=None):

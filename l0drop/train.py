@@ -42,10 +42,8 @@ from .text import Item, TokenBatches
 def start(config: TrainConfig, out: Path, resume: bool, begin: Callable = begin, read: Callable = load_run) -> tuple:
     """Set up a training; ValueError for bad values or data, or a folder that cannot be used.
 
-    Args:
-        begin, read: what makes a new run, and reads one; experiments/ have their own.
-    Returns:
-        accelerator, run, its model as accelerate wraps it, optimizer, loader, validation items, run folder to lock.
+    `begin` makes a new run, `read` reads one; experiments/ have their own. Returns accelerator, run, its model as
+    accelerate wraps it, optimizer, loader, validation items, and the run folder to lock.
     """
     from accelerate.utils import set_seed  # here, for --help answers without it
 
@@ -63,16 +61,14 @@ def start(config: TrainConfig, out: Path, resume: bool, begin: Callable = begin,
     optimizer = torch.optim.Adam(run.model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-8)
     model, optimizer, loader = accelerator.prepare(run.model, optimizer, loader)
     first = {"step": 0, "examples": len(items), "sources_cut": sum(item.was_cut for item in items)}
-    state = {"keep": config.average_last, "l0_weight": L0Weight.new_state(config)}
+    state = {"keep": config.average_last, "l0_weight": dict(L0Weight.START)}
     folder = training(accelerator, out, config, run.write_files, begun, data, first, **state)
     return accelerator, run, model, optimizer, loader, validation, folder
 
 
 def train(config: TrainConfig, out: str | Path, resume: bool = False, **hooks: Callable) -> None:
-    """Train and write the run folder `out`; `resume` goes on after the last checkpoint, to the same bits.
-
-    ValueError: what `start` refuses, whose `hooks` are begin and read; a loss that is not finite.
-    """
+    """Train and write the run folder `out`; `resume` goes on after the last checkpoint, to the same bits; `hooks` are
+    begin and read of `start`. ValueError: what `start` refuses; a loss that is not finite."""
     accelerator, run, model, optimizer, loader, validation, locked = start(config, Path(out), resume, **hooks)
     hidden = None if accelerator.is_main_process else True  # None: where there is no terminal
     with locked as folder, tqdm(total=config.steps, initial=folder.progress["step"], disable=hidden) as bar:
@@ -90,7 +86,7 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False, **hooks: C
                     pruned = accelerator.reduce(sparsity(encoding), "mean").item()
                     l0_weight = weight.at(step, pruned)
                     # Eq. (12), mean over the sentences of a micro-batch (D14).
-                    loss = objective(logits, batch.target, encoding, l0_weight, config.l0_reduction).mean()
+                    loss = objective(logits, batch.target, encoding, l0_weight).mean()
                     accelerator.backward(loss)
                     optimizer.step()
                     optimizer.zero_grad()
