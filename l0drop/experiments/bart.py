@@ -22,22 +22,18 @@ from transformers.modeling_outputs import BaseModelOutput
 from shared import pretrained
 from shared.run import load_weights, one_line_errors, read_config
 
-from ..config import TINY
+from ..config import TINY, Length, Positive
 from ..gates import L0Drop, Memory
 from ..loading import read_files
 from ..model import Encoding, Transformer
 from ..search import Generation, Hypotheses
-from ..text import Batch, Item, collate, encode_examples
+from ..text import Batch
 from .rules import RuleConfig, RuleRun, command, dropped_units, read_dropped, with_rule
 
 
 @contextmanager
 def counted_attention(bart: PreTrainedModel, log_counts: Tensor) -> Iterator[None]:
-    """Inside the `with`, add log_counts to the logits of every cross-attention; on leaving, BART is as before.
-
-    Args:
-        log_counts: (B, R) of the memory that is attended to; -inf hides padding.
-    """
+    """Inside the `with`, add log_counts (B, R) to the logits of every cross-attention; after it BART is as before."""
 
     def add_log_counts(_: nn.Module, arguments: tuple, keywords: dict) -> tuple[tuple, dict]:
         memory = keywords["key_value_states"]  # (B*W, R, D): `generate` repeats each source for its W beams
@@ -67,24 +63,19 @@ class GatedBart(nn.Module):
     Args:
         bart: a `BartForConditionalGeneration`, or another whose decoder is built like its decoder.
         gate: put the L0Drop layer in; False is the baseline that is only fine-tuned.
-        bias, start: of the layer, see `gates.L0Drop`.
-    Raises:
-        ValueError: another kind of model.
+        start: of the layer, see `gates.L0Drop`.
     """
 
     held_open = False  # as in Transformer
 
-    def __init__(self, bart: PreTrainedModel, gate: bool = True, bias: bool = True, start: float = 0.0):
+    def __init__(self, bart: PreTrainedModel, gate: bool = True, start: float = 0.0):
         super().__init__()
-        layers = getattr(bart.get_decoder(), "layers", [None])
-        if not hasattr(layers[0], "encoder_attn"):
-            raise ValueError(f"{type(bart).__name__} is not built like BART: its decoder layers have no `encoder_attn`")
         self.bart, self.width = bart, bart.config.d_model
-        self.l0drop = nn.ModuleList([L0Drop(self.width, bias, start)] if gate else [])
+        self.l0drop = nn.ModuleList([L0Drop(self.width, start=start)] if gate else [])
         self.special = bart.config.pad_token_id, bart.config.decoder_start_token_id, bart.config.eos_token_id
 
     def encode(self, source: Tensor) -> Encoding:
-        """(B, S) token ids -> gated states (B, S, D), gates and log_alpha as of `Transformer.encode`."""
+        """As `Transformer.encode`."""
         keep = source != self.special[0]
         states = self.bart.get_encoder()(input_ids=source, attention_mask=keep.long()).last_hidden_state
         if not self.l0drop:
@@ -95,7 +86,7 @@ class GatedBart(nn.Module):
         return Encoding(gated, keep, [gates], [log_alpha])
 
     def forward(self, source: Tensor, target_input: Tensor, rule_keep: Tensor | None = None) -> tuple[Tensor, Encoding]:
-        """Teacher forcing: (B, S) and (B, T) token ids -> (B, T, V) logits and the encoding."""
+        """As `Transformer.forward`."""
         encoding = self.encode(source)
         keep = encoding.keep if rule_keep is None else encoding.keep & rule_keep  # D8
         # Eq. (11): the decoder attends to the gated states, zeros included.
@@ -113,11 +104,7 @@ class GatedBart(nn.Module):
     ) -> Generation:
         """As `search.generate`, by the model's own `generate` and its own settings; without scores.
 
-        Args:
-            source: (B, S) token ids.
-            rule_keep: (B, S) a rule of Section 7, as in `Transformer.make_memory`.
-            prune: Algorithm 1; False attends to every gated state. The outputs are the same.
-            generation: length_penalty and all else that `generate` of transformers takes.
+        `generation` is length_penalty and all else that `generate` of transformers takes.
         """
         if beam:
             generation["num_beams"] = beam
@@ -133,21 +120,22 @@ class GatedBart(nn.Module):
 
 @dataclass(frozen=True)
 class GatedBartConfig(RuleConfig):
-    """A run's config with a pretrained BART in place of the model's sizes; the defaults suit 400 updates."""
+    """A run's config with a pretrained BART in place of the model's sizes; the defaults suit 2,000 documents."""
 
     bart: str = "facebook/bart-base"  # BART to start from: hub name or folder.
-    max_source: int = 300  # Longest source in tokens, longer ones are cut.
-    max_target: int = 80  # Longest target in training in tokens; longest output where the BART names none.
-    steps: int = 400  # Updates of this run.
-    batch_tokens: int = 500  # Padded target tokens of a micro-batch of one process.
+    max_source: Length = 300  # Longest source in tokens, longer ones are cut.
+    max_target: Length = 80  # Longest target in training in tokens; longest output where the BART names none.
+    steps: Positive = 350  # Updates of this run.
+    batch_tokens: Positive = 150  # Padded target tokens of a micro-batch of one process: the memory goes with them.
+    accumulate: Positive = 3  # Micro-batches per update and process (D14).
     learning_rate: float = 0.03  # Factor of D^-0.5 min(n^-0.5, n warmup^-1.5).
-    warmup: int = 50  # Updates in which the rate rises.
+    warmup: Positive = 50  # Updates in which the rate rises.
 
     def check(self) -> None:
         super().check()
-        free = ("l0drop", "gate_bias", "gate_start")
-        own = {name: value for name, value in vars(self.model).items() if value != getattr(TINY, name)}
-        if changed := [name for name in own if name not in free] + ["units"] * (self.units != "bpe"):
+        own = [name for name, value in vars(self.model).items() if value != getattr(TINY, name)]
+        changed = [name for name in own if name not in ("l0drop", "gate_start")]
+        if changed := changed + ["units"] * (self.units != "bpe"):
             raise ValueError(f"--{changed[0].replace('_', '-')} does not go with a BART: leave it out")
         if self.model.l0drop == "every":
             raise ValueError("--l0drop every does not go with a BART: use output or none")
@@ -158,18 +146,8 @@ class BartRun(RuleRun):
 
     reader = "experiments.bart predict"
 
-    def encode(self, examples: Sequence) -> list[Item]:
-        sizes = self.config.max_source, self.config.max_target
-        return encode_examples(examples, self.tokenizer, *sizes, self.rule, self.model.special[2])
-
-    def collate(self, items: Sequence[Item]) -> Batch:
-        return collate(items, next(self.model.parameters()).device, *self.model.special[:2])
-
-    def generate(self, batch: Batch, prune: bool = True, **search) -> Generation:
-        return self.model.generate(batch.source, batch.rule_keep, prune, **search)
-
-    def text(self, tokens: Sequence[int]) -> str:
-        return self.tokenizer.decode([token for token in tokens if token not in self.model.special])
+    def generate(self, batch: Batch, **search) -> Generation:
+        return self.model.generate(batch.source, batch.rule_keep, **search)
 
     def write_files(self, folder: Path) -> None:
         super().write_files(folder)
@@ -208,14 +186,11 @@ def load_run(folder: str | Path) -> BartRun:
 
 def new_model(config: GatedBartConfig, bart: PreTrainedModel) -> GatedBart:
     """The model of a config around a BART."""
-    return GatedBart(bart, config.model.l0drop != "none", config.model.gate_bias, config.model.gate_start)
+    return GatedBart(bart, config.model.l0drop != "none", config.model.gate_start)
 
 
 def load_pretrained(config: GatedBartConfig) -> tuple[PreTrainedModel, Tokenizer]:
-    """The BART of a config, and its tokenizer; ValueError: it is no BART, or unfit.
-
-    What the tokenizer puts before a text (<s>) stays; what it puts after (</s>) is left to the text pipeline.
-    """
+    """The BART of a config, and its tokenizer, which puts nothing after a text; ValueError: not a BART, or unfit."""
     bart, wrapped = pretrained.load("bart", config.bart, positions=max(config.max_source, config.max_target))
     pretrained.generation(bart, config.max_target)
     tokenizer, before = Tokenizer.from_str(wrapped.backend_tokenizer.to_str()), wrapped("").input_ids[:-1]

@@ -1,18 +1,17 @@
-"""What pruning and sharing save: whole decodes, all sides in one run, against the engines that people use.
+"""What pruning and sharing save: whole decodes on one thread, all sides in one run, against engines that people use.
 
-python -m l0drop.experiments.benchmark --csv results.csv                      # hours; --quick: seconds, does it run
-python -m l0drop.experiments.benchmark --runs runs/longer-1 runs/l0-0.8-1     # Table 1: decodes of trained runs
+python -m l0drop.experiments.benchmark --csv results.csv      # hours; --quick: seconds, does it run
 
-A decode is encoder, gates, compression and beam search, without --runs of ten sources with random weights of the
-paper's size and gates that close the paper's share of the positions. Peers: `generate` of `transformers` and, where it
-is installed, CTranslate2, with a BART of our sizes, all in float32; "packed": each weight is laid out once as oneDNN
-wants it. A number is the median over the rounds, a ratio the median of the ratios within rounds, each with its interval
-(`timing.spread`). On the CPU seconds are CPU seconds of one thread.
+A decode is encoder, gates, compression and beam search of ten sources, with random weights of the paper's size and
+gates that close the paper's share of the positions. Peers: `generate` of `transformers` and, where it is installed,
+CTranslate2, with a BART of our sizes, all in float32; "packed": each weight is laid out once as oneDNN wants it. A
+number is the median over the rounds in CPU seconds, a ratio the median of the ratios within rounds, each with its
+interval (`timing.spread`).
 """
 
 import copy
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -23,17 +22,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from shared.data import Example, load, open_output, write_csv
+from shared.data import open_output, write_csv
 from shared.rouge import table
-from shared.run import find_device, one_line_errors, read_flags
+from shared.run import one_line_errors, read_flags
 from shared.timing import spread, time_rounds
 
 from ..config import Positive
 from ..gates import Memory
-from ..loading import Run, load_run
 from ..model import ModelConfig, Projected, Transformer
-from ..predict import decode
-from ..search import Generation, generate
+from ..search import generate
 
 BEAM = 4  # Appendix A
 TINY = dict(vocabulary=100, width=16, feed_forward=32, heads=2, encoder_layers=1, decoder_layers=1)  # for --quick
@@ -62,13 +59,10 @@ class Options:
     """The command line."""
 
     shapes: tuple[Literal[400, 2048], ...] = (400, 2048)  # Source lengths.
-    runs: tuple[Path, ...] = ()  # Trained runs to time in place of random weights; ratios refer to the first.
-    split: str = "test"  # Split of the data of the first run.
     repeats: Positive = 7  # Rounds, at least 3.
     csv: Path | None = None  # File for every number.
     overwrite: bool = False  # Replace that file.
     quick: bool = False  # Take a tiny model and sources: does it run, nothing more.
-    device: str = "cpu"  # Device of torch; packed weights and CTranslate2 are for the CPU alone.
 
 
 class PackedLinear(nn.Module):
@@ -141,60 +135,40 @@ def make_translator(bart):
         return ctranslate2.Translator(path, compute_type="float32", inter_threads=1, intra_threads=1)
 
 
-@torch.inference_mode()
-def generate_expanded(model: Transformer, source: Tensor, beam: int, **options) -> Generation:
-    """As `generate`, with a copy of keys and values for each beam, as ordinary decoders have it."""
+def expand(model: Transformer) -> None:
+    """Make the model copy keys and values for each beam, as ordinary decoders do."""
     project = model.project
 
     def expanded(memory: Memory) -> list[Projected]:
-        return [Projected(*(tensor.repeat_interleave(beam, 0) for tensor in layer)) for layer in project(memory)]
+        return [Projected(*(tensor.repeat_interleave(BEAM, 0) for tensor in layer)) for layer in project(memory)]
 
     model.project = expanded  # shadows the method
-    try:
-        return generate(model, source, beam=beam, **options)
-    finally:
-        del model.project
 
 
-def make_sides(config: ModelConfig, shape: Shape, device: str = "cpu") -> dict[str, Callable]:
-    """Name -> a whole decode, which returns the tokens of an output."""
-    source = torch.randint(4, config.vocabulary, (shape.sources, shape.length))
-    source[:, -1] = 2  # </s> of both
-    bart, model = make_bart(config), Transformer(config).eval()
-    fix_gates(model, close_gates(shape).to(device))
-    tokens, words, source = shape.tokens, [[f"w{i}" for i in row] for row in source.tolist()], source.to(device)
-
-    def make(engine: str, *how: str) -> Callable[[], int]:
-        if engine == "CTranslate2":
-            translator = make_translator(copy.deepcopy(bart))
-            lengths = {"min_decoding_length": tokens, "max_decoding_length": tokens, "max_input_length": 0}
-            translate = partial(translator.translate_batch, words, max_batch_size=0, beam_size=BEAM, **lengths)
-            return lambda: len(translate()[0].hypotheses[0])
-        if engine == "generate":
-            twin = copy.deepcopy(bart).to(device)
-            if "packed" in how:
-                pack(twin)
-            lengths = {"min_new_tokens": tokens, "max_new_tokens": tokens, "forced_eos_token_id": None}
-            decode = torch.inference_mode()(partial(twin.generate, source, num_beams=BEAM, do_sample=False, **lengths))
-            return lambda: decode().size(1) - 1
-        twin = copy.deepcopy(model).to(device)
+def make_side(name: str, bart, model: Transformer, source: Tensor, tokens: int) -> Callable[[], int]:
+    """A whole decode by one of SIDES, which returns the tokens of an output."""
+    engine, *how = name.split(", ")
+    if engine == "CTranslate2":
+        words = [[f"w{i}" for i in row] for row in source.tolist()]
+        lengths = {"min_decoding_length": tokens, "max_decoding_length": tokens, "max_input_length": 0}
+        translator = make_translator(copy.deepcopy(bart))
+        translate = partial(translator.translate_batch, words, max_batch_size=0, beam_size=BEAM, **lengths)
+        return lambda: len(translate()[0].hypotheses[0])
+    if engine == "generate":
+        twin = copy.deepcopy(bart)
         if "packed" in how:
-            pack_transformer(twin)
-        lengths = {"extra_length": tokens - shape.length, "min_length": tokens}
-        decoder = generate if engine == "shared" else generate_expanded
-        decode = partial(decoder, twin, source, prune="pruned" in how, beam=BEAM, **lengths)
-        return lambda: decode().hypotheses.tokens.size(1)
-
-    names = SIDES if device == "cpu" else [name for name in SIDES if "packed" not in name and name != "CTranslate2"]
-    if not find_spec("ctranslate2"):
-        print("CTranslate2 is not installed (pip install ctranslate2): its row is left out")
-        names = [name for name in names if name != "CTranslate2"]
-    return {name: make(*name.split(", ")) for name in names}
-
-
-def decode_all(run: Run, examples: Sequence[Example]) -> list:
-    """All outputs of a run, the tokenising of the texts included."""
-    return list(decode(run, examples))
+            pack(twin)
+        lengths = {"min_new_tokens": tokens, "max_new_tokens": tokens, "forced_eos_token_id": None}
+        decode = torch.inference_mode()(partial(twin.generate, source, num_beams=BEAM, do_sample=False, **lengths))
+        return lambda: decode().size(1) - 1
+    twin = copy.deepcopy(model)
+    if "packed" in how:
+        pack_transformer(twin)
+    if engine == "expanded":
+        expand(twin)
+    lengths = {"extra_length": tokens - source.size(1), "min_length": tokens}
+    decode = partial(generate, twin, source, prune="pruned" in how, beam=BEAM, **lengths)
+    return lambda: decode().hypotheses.tokens.size(1)
 
 
 def ratios(seconds: dict[str, np.ndarray], peers: tuple[str, ...]) -> list[dict]:
@@ -206,33 +180,32 @@ def ratios(seconds: dict[str, np.ndarray], peers: tuple[str, ...]) -> list[dict]
     return rows
 
 
+def time_shape(config: ModelConfig, shape: Shape, repeats: int) -> list[dict]:
+    """A row per side."""
+    source = torch.randint(4, config.vocabulary, (shape.sources, shape.length))
+    source[:, -1] = 2  # </s> of both
+    bart, model = make_bart(config), Transformer(config).eval()
+    fix_gates(model, close_gates(shape))
+    names = [name for name in SIDES if name != "CTranslate2" or find_spec("ctranslate2")]
+    sides = {name: make_side(name, bart, model, source, shape.tokens) for name in names}
+    assert {decode() for decode in sides.values()} == {shape.tokens}
+    timed = ratios(time_rounds(sides, repeats, 0), ("generate", "CTranslate2", "expanded"))
+    return [{"S": shape.length, "T": shape.tokens} | row for row in timed]
+
+
 @one_line_errors
 def main(arguments: list[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
-    find_device(options.device)
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    config, rows, rounds = ModelConfig(**TINY if options.quick else {}), [], (options.repeats, 0, options.device)
+    config = ModelConfig(**TINY if options.quick else {})
+    shapes = [QUICK] if options.quick else [SHAPES[length] for length in options.shapes]
     with open_output(options.csv, options.overwrite) as file:
-        if options.runs:
-            runs = {path.name: load_run(path) for path in options.runs}
-            examples, sides = load(next(iter(runs.values())).config.data, options.split), {}
-            for name, run in runs.items():
-                run.model.to(options.device)
-                sides[name] = partial(decode_all, run, examples)
-            rows = ratios(time_rounds(sides, *rounds), tuple(sides)[:1])
-        for shape in (
-            [] if options.runs else [QUICK] if options.quick else [SHAPES[length] for length in options.shapes]
-        ):
-            sides = make_sides(config, shape, options.device)
-            lengths = {name: decode() for name, decode in sides.items()}
-            assert set(lengths.values()) == {shape.tokens}, lengths
-            timed = ratios(time_rounds(sides, *rounds), ("generate", "CTranslate2", "expanded"))
-            rows += [{"S": shape.length, "T": shape.tokens} | row for row in timed]
+        rows = [row for shape in shapes for row in time_shape(config, shape, options.repeats)]
         print(table(rows))
         if options.csv:
-            run = {"device": options.device, "repeats": options.repeats}
-            write_csv(file, [row | run | {"torch": torch.__version__} for row in rows])
+            run = {"device": "cpu", "repeats": options.repeats, "torch": torch.__version__}
+            write_csv(file, [row | run for row in rows])
 
 
 if __name__ == "__main__":

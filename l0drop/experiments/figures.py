@@ -3,7 +3,7 @@
 python -m l0drop.experiments.figures --claims l0drop/experiments --out l0drop/experiments    # ours beside the paper's
 python -m l0drop.experiments.figures --scores 2016_1.csv 2016_2.csv --out figures                          # 4 and 5
 python -m l0drop.experiments.figures --run runs/l0-0.6-2 runs/l0-0.8-2 --baseline runs/base-2 --out figures   # 1, 6-8
-python -m l0drop.experiments.figures --kept figures --out figures       # 2 and 3, and those again from their CSVs
+python -m l0drop.experiments.figures --out figures                              # 1, 6-8 again, from the folder's CSVs
 
 Figures 4 and 5 show what `shared.score` wrote of a lambda sweep, a file a base; Figure 8 every --run; 6 and 7 the first
 --run. What they measure is in measures.py. Files of these names in the folder are replaced.
@@ -16,18 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from shared.data import Example, load, write_csv
-from shared.run import find_device, one_line_errors, read_flags
+from shared.run import one_line_errors, read_flags
 
 from ..config import Positive
-from ..gates import BETA, EPSILON, compress, open_probability
 from ..loading import Run, load_run
 from ..model import EOS, PAD
 from ..predict import decode
 from ..text import Item
-from .measures import attention_maps, encode_all, mean_entropies, places_in_words, stretched_density, summed_attention
+from .measures import attention_maps, encode_all, mean_entropies, places_in_words, summed_attention
 from .rules import UNIT_TYPES
 
 THRESHOLD = 0.6  # captions of Figures 1 and 7: the share of source words that receive less
@@ -58,11 +56,9 @@ class Options:
     scores: tuple[Path, ...] = ()  # CSVs of shared.score, a base each; differences are from the system without gates.
     claims: Path | None = None  # Folder whose multi30k/ and samsum/ hold tables of shared.score.
     run: tuple[Path, ...] = ()  # L0Drop runs.
-    baseline: Path | None = None  # Run without gates, for Figures 1 and 8.
-    kept: Path | None = None  # Folder with CSVs of Figures 1, 6, 7, 8, to be drawn again.
+    baseline: Path | None = None  # Run without gates, beside --run: Figure 1 and the dashed lines of Figure 8.
     split: str = "test"  # Split of the data of the first run.
     limit: Positive | None = None  # First examples only.
-    device: str = "cpu"  # Device of torch.
 
 
 def new_figure(title: str, x: str, y: str, rows: int = 1):
@@ -80,16 +76,8 @@ def new_figure(title: str, x: str, y: str, rows: int = 1):
 
 def save_figure(out: Path, name: str, figure) -> None:
     """Write NAME.png."""
-    out.mkdir(parents=True, exist_ok=True)
     figure.savefig(out / f"{name}.png", dpi=150)
     print(out / f"{name}.png", flush=True)
-
-
-def save_rows(out: Path, name: str, rows: Sequence[dict]) -> None:
-    """Write NAME.csv, from which the figure is drawn."""
-    out.mkdir(parents=True, exist_ok=True)
-    with (out / f"{name}.csv").open("w", encoding="utf-8") as file:
-        write_csv(file, rows)
 
 
 def read_rows(path: Path) -> list[dict]:
@@ -114,72 +102,18 @@ def summed_rows(name: str, run: Run, examples: Sequence[Example]) -> list[dict]:
     return [{"run": name, "from": low, "to": high, "encodings": count} | summary for low, high, count in bins]
 
 
-def figure_1_or_7(out: Path, number: int, rows: Sequence[dict]) -> None:
+def figure_1_or_7(out: Path, name: str, rows: Sequence[dict]) -> None:
     """Figures 1 and 7, from `summed_rows`; both over the same range, that of the paper."""
     counts, mean = np.array([row["encodings"] for row in rows]), rows[0]["mean"]
-    kept, below = ("source", "retained")[number == 7] + " encoding", 100 * rows[0][f"share_below_{THRESHOLD}"]
-    title = f"Figure {number}: a {kept} receives {mean:.2f} in all, {below:.0f} % of them less than {THRESHOLD}"
+    kept, below = ("source", "retained")[name == "figure_7"] + " encoding", 100 * rows[0][f"share_below_{THRESHOLD}"]
+    title = f"Figure {name[-1]}: a {kept} receives {mean:.2f} in all, {below:.0f} % of them less than {THRESHOLD}"
     figure, [axes] = new_figure(title, "attention summed over the target tokens", f"{kept}s, %")
     axes.bar([row["from"] for row in rows], 100 * counts / counts.sum(), 0.1, align="edge", edgecolor="white")
     axes.axvline(mean, color="tab:orange")
     axes.annotate("mean", (mean, 0.95), (4, 0), ("data", "axes fraction"), "offset points", color="tab:orange")
     axes.axvline(THRESHOLD, color="gray", linestyle=":")
     axes.set_xlim(0, 3)
-    save_figure(out, f"figure_{number}", figure)
-
-
-def sparsemax(logits: torch.Tensor) -> torch.Tensor:
-    """The probabilities nearest to the logits, many of them 0: a sparse attention that chooses anew at every step."""
-    ordered, places = logits.sort(-1, descending=True).values, torch.arange(1, logits.size(-1) + 1)
-    excess = (ordered.cumsum(-1) - 1) / places
-    support = (ordered > excess).sum(-1, keepdim=True)
-    return (logits - excess.gather(-1, support - 1)).clamp(min=0)
-
-
-def figure_2(out: Path) -> None:
-    """Figure 2, the idea, on made-up logits: each step may read every encoding, a few of its own, or the same few."""
-    from matplotlib.figure import Figure
-
-    words, gates = "the cat sat on the old mat .".split(), torch.tensor([0, 1, 1, 0, 0, 0, 1, 0.0])
-    logits = 1.2 * torch.randn(5, len(words), generator=torch.Generator().manual_seed(4))
-    memory = compress(gates.view(1, -1, 1), gates.view(1, -1), torch.ones(1, len(words)) > 0)
-    kept = torch.cat([torch.zeros(5, 1), logits[:, gates > 0]], 1) + memory.log_counts  # a zero row has the logit 0
-    kept_words = [f"{(gates == 0).sum()} times 0", *(word for word, gate in zip(words, gates, strict=True) if gate)]
-    panels = [
-        ("attention: 8 rows a step", logits.softmax(-1), words),
-        ("sparse attention: other rows each step", sparsemax(logits), words),
-        ("L0Drop: the same 3 rows, and one of zeros", kept.softmax(-1), kept_words),
-    ]
-    figure = Figure((10, 2.8), layout="constrained")
-    figure.suptitle("Figure 2: L0Drop decides before decoding which encodings are left (made-up logits)", fontsize=10)
-    colours = {word: "black" if gate else "tab:red" for word, gate in zip(words, gates, strict=True)}
-    for axes, (title, weights, columns) in zip(figure.subplots(1, 3), panels, strict=True):
-        axes.imshow(weights.numpy(), cmap="Blues", vmin=0, vmax=1, aspect="auto")
-        axes.set_title(title, fontsize=9)
-        axes.set_xticks(range(len(columns)), columns, rotation=40, fontsize=8)
-        for label, word in zip(axes.get_xticklabels(), columns, strict=True):
-            label.set_color(colours.get(word, "tab:red"))
-        axes.set_yticks(range(5), [f"step {step}" for step in range(1, 6)], fontsize=8)
-    save_figure(out, "figure_2", figure)
-
-
-def figure_3(out: Path, log_alpha: float = 0.0) -> None:
-    """Figure 3: density of the gates for one log alpha."""
-    gate = torch.linspace(-EPSILON, 1 + EPSILON, 241)[1:-1]
-    inside = (gate > 0) & (gate < 1)
-    stretched = stretched_density(gate, log_alpha)
-    # p(g = 0) as in Eq. (10); p(g = 1) is p(g = 0) at -log alpha, because logistic noise is symmetric.
-    masses = {end: 1 - open_probability(torch.tensor(sign * log_alpha)).item() for end, sign in ((0, 1), (1, -1))}
-    title = f"Figure 3: a gate is exactly 0 with chance {masses[0]:.2f} (log alpha {log_alpha:g}, beta {BETA:.2f})"
-    figure, [axes] = new_figure(title, "gate", "density; of the points: probability")
-    binary = stretched_density(gate, log_alpha, epsilon=0.0).where(inside, torch.nan)
-    axes.plot(gate.numpy(), binary.numpy(), "--", color="tab:blue", label="BinaryConcrete, Eq. (6)")
-    axes.plot(gate.numpy(), stretched.numpy(), color="tab:blue", label="stretched, Eq. (7)")
-    axes.plot(gate[inside].numpy(), stretched[inside].numpy(), color="tab:orange", label="rectified, Eq. (8)")
-    axes.plot(masses.keys(), masses.values(), "o", color="tab:orange", label="its mass at 0 and 1")
-    axes.set_ylim(0, 2)
-    axes.legend()
-    save_figure(out, "figure_3", figure)
+    save_figure(out, name, figure)
 
 
 def read_scores(path: Path) -> list[dict]:
@@ -196,19 +130,18 @@ def read_scores(path: Path) -> list[dict]:
                 values = tuple(float(row[name]) for name in ("value", "low", "high"))
                 differences[row["system"], row["minus"]] = values
     control = next(name for name, system in systems.items() if not system["pruned"])
-    shown = [(name, systems[name], differences.get((name, control), (0.0, 0.0, 0.0))) for name in systems]
-    shown = [{"system": name, "difference": difference} | system for name, system, difference in shown]
-    return sorted([row for row in shown if row["system"] == control or row["system"].startswith("l0")],
-                  key=lambda row: row["pruned"])  # fmt: skip
+    shown = [name for name in systems if name == control or name.startswith("l0")]
+    zero = (0.0, 0.0, 0.0)
+    rows = [systems[name] | {"system": name, "difference": differences.get((name, control), zero)} for name in shown]
+    return sorted(rows, key=lambda row: row["pruned"])
 
 
 def figure_4(out: Path, bases: dict[str, list[dict]]) -> None:
     """Figure 4: difference in quality from the control, with its 95 % interval, against sparsity; a line a base."""
     quality = "BLEU" if "bleu" in next(iter(bases.values()))[0] else "ROUGE-L"
     ends = [rows[-1]["difference"][0] for rows in bases.values()]
-    title = (
-        f"Figure 4: the more is pruned, the more it costs: at the end {-max(ends):.1f} to {-min(ends):.1f} {quality}"
-    )
+    cost = f"{-max(ends):.1f} to {-min(ends):.1f} {quality}"
+    title = f"Figure 4: the more is pruned, the more it costs: at the end {cost}"
     figure, [axes] = new_figure(title, "sparsity, % of source encodings", f"{quality} minus the control's")
     for number, (name, rows) in enumerate(bases.items()):
         x, y = [row["pruned"] for row in rows], np.array([row["difference"] for row in rows]).T
@@ -234,9 +167,8 @@ def figure_5(out: Path, name: str, rows: list[dict]) -> None:
     for kind in sorted(shares, key=lambda kind: shares[kind][-1]):
         axes.plot(x, shares[kind], "o-")
         y = max(shares[kind][-1], y + 4.5)  # labels lie beside each other
-        axes.annotate(
-            TYPE_NAMES.get(kind, kind), (x[-1], y), (6, 0), textcoords="offset points", va="center", fontsize=8
-        )
+        label = TYPE_NAMES.get(kind, kind)
+        axes.annotate(label, (x[-1], y), (6, 0), textcoords="offset points", va="center", fontsize=8)
     axes.axline((0, 0), slope=1, color="gray", linestyle=":")
     axes.set_xlim(-2, x[-1] * 1.25)
     save_figure(out, "figure_5", figure)
@@ -288,79 +220,77 @@ def place_rows(run: Run, examples: Sequence[Example]) -> list[dict]:
     return [{"place": p, "characters": len(v), "pruned": sum(v), "rate": sum(v) / len(v)} for p, v in closed.items()]
 
 
-def figure_6(out: Path, rows: Sequence[dict]) -> None:
+def figure_6(out: Path, name: str, rows: Sequence[dict]) -> None:
     """Figure 6, from `place_rows`."""
     rates = {row["place"]: 100 * row["rate"] for row in rows}
     inside = [rate for place, rate in rates.items() if place[0].isdigit()]
     title = f"Figure 6: {inside[0]:.0f} % of first characters are pruned, {inside[-1]:.0f} % of last"
     figure, [axes] = new_figure(title, "place in the word: 0 = first character, 1 = last", "pruned, %")
     axes.bar(rates.keys(), rates.values())
-    save_figure(out, "figure_6", figure)
+    save_figure(out, name, figure)
 
 
-def entropy_rows(runs: dict[str, Run], baseline: Run | None, items: Sequence[Item]) -> list[dict]:
+def entropy_rows(runs: dict[str, Run], baseline: Run, items: Sequence[Item]) -> list[dict]:
     """Figure 8: entropy of the last encoder layer's attention; the baseline's is split by the gates of each run."""
-    rows, from_baseline = [], encode_all(baseline.model, items)[1] if baseline else None
+    rows, from_baseline = [], encode_all(baseline.model, items)[1]
     for name, run in runs.items():
         pruned, entropies = encode_all(run.model, items)
         row = {"run": name, "lambda": run.config.l0_weight, "sparsity": 100 * float(np.concatenate(pruned).mean())}
         row["retained"], row["pruned"] = mean_entropies(entropies, pruned)
-        if from_baseline:
-            row["baseline_retained"], row["baseline_pruned"] = mean_entropies(from_baseline, pruned)
+        row["baseline_retained"], row["baseline_pruned"] = mean_entropies(from_baseline, pruned)
         rows.append(row)
     return sorted(rows, key=lambda row: row["sparsity"])
 
 
-def figure_8(out: Path, rows: Sequence[dict]) -> None:
+def figure_8(out: Path, name: str, rows: Sequence[dict]) -> None:
     """Figure 8, from `entropy_rows`: a panel for retained encodings, one for pruned ones."""
     title = "Figure 8: how evenly the encoder attends from an encoding (dashed: in the baseline)"
     figure, panels = new_figure(title, "sparsity, % of source encodings", "entropy, nats", 2)
     x = [row["sparsity"] for row in rows]
     for axes, kind in zip(panels, ("retained", "pruned"), strict=True):
-        for column, style in ((kind, "o-"), (f"baseline_{kind}", "o--")):
-            if column in rows[0]:
-                axes.plot(x, [row[column] for row in rows], style, color="tab:blue", alpha=1 if column == kind else 0.6)
+        axes.plot(x, [row[kind] for row in rows], "o-", color="tab:blue")
+        axes.plot(x, [row[f"baseline_{kind}"] for row in rows], "o--", color="tab:blue", alpha=0.6)
         axes.set_title(kind, fontsize=9)
-    save_figure(out, "figure_8", figure)
+    save_figure(out, name, figure)
 
 
-def draw_kept(out: Path, folder: Path) -> None:
-    """Figures 2 and 3, which need no run, and those whose CSV is in the folder."""
-    figure_2(out)
-    figure_3(out)
-    draw = {1: lambda *a: figure_1_or_7(out, 1, *a), 7: lambda *a: figure_1_or_7(out, 7, *a)}
-    draw |= {6: lambda *a: figure_6(out, *a), 8: lambda *a: figure_8(out, *a)}
-    for number, function in draw.items():
-        if (path := folder / f"figure_{number}.csv").exists():
-            function(read_rows(path))
+MEASURED = {"figure_1": figure_1_or_7, "figure_6": figure_6, "figure_7": figure_1_or_7, "figure_8": figure_8}
+
+
+def measure(options: Options) -> None:
+    """Write the CSVs of Figures 1, 6, 7 and 8."""
+    if not options.baseline:
+        raise ValueError("--run needs a run without gates beside it: add --baseline")
+    runs, baseline = {path.name: load_run(path) for path in options.run}, load_run(options.baseline)
+    name, run = next(iter(runs.items()))
+    examples = load(run.config.data, options.split, options.limit)
+    tables = {
+        "figure_1": summed_rows(options.baseline.name, baseline, examples),
+        "figure_7": summed_rows(name, run, examples),
+        "figure_8": entropy_rows(runs, baseline, run.encode(examples)),
+    }
+    if run.config.units == "char":
+        tables["figure_6"] = place_rows(run, examples)
+    for figure, rows in tables.items():
+        with (options.out / f"{figure}.csv").open("w", encoding="utf-8") as file:
+            write_csv(file, rows)
 
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
+    options.out.mkdir(parents=True, exist_ok=True)
     if options.claims:
         figure_claims(options.out, options.claims)
     if options.scores:
         bases = {path.stem: read_scores(path) for path in options.scores}
         figure_4(options.out, bases)
         figure_5(options.out, *list(bases.items())[-1])
-    if options.kept:
-        draw_kept(options.out, options.kept)
-    if not options.run:
-        return
-    runs = {path.name: load_run(path) for path in options.run}
-    baseline = load_run(options.baseline) if options.baseline else None
-    for each in [*runs.values(), *([baseline] if baseline else [])]:
-        each.model.to(find_device(options.device))
-    name, run = next(iter(runs.items()))
-    examples = load(run.config.data, options.split, options.limit)
-    if baseline:
-        save_rows(options.out, "figure_1", summed_rows(options.baseline.name, baseline, examples))
-    if run.config.units == "char":
-        save_rows(options.out, "figure_6", place_rows(run, examples))
-    save_rows(options.out, "figure_7", summed_rows(name, run, examples))
-    save_rows(options.out, "figure_8", entropy_rows(runs, baseline, run.encode(examples)))
-    draw_kept(options.out, options.out)
+    if options.run:
+        measure(options)
+    for name, draw in MEASURED.items():
+        if (path := options.out / f"{name}.csv").exists():
+            draw(options.out, name, read_rows(path))
 
 
 if __name__ == "__main__":

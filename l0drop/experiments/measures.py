@@ -12,26 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..gates import BETA, EPSILON
 from ..model import EOS, Attention, Transformer
 from ..text import Item, collate
 
 PLACES = 5  # equal parts of a word in Figure 6
-
-
-def stretched_density(gate: Tensor, log_alpha: float, beta: float = BETA, epsilon: float = EPSILON) -> Tensor:
-    """Density of the stretched BinaryConcrete variable of Eq. (7), which Figure 3 draws; epsilon = 0 gives Eq. (6).
-
-    The derivative of its cumulative probability, sigmoid(beta logit(s) - log_alpha) of Eq. (6)'s s.
-
-    Args:
-        gate: any shape, strictly inside (-epsilon, 1 + epsilon).
-    Returns:
-        the density, same shape.
-    """
-    samples = (gate + epsilon) / (1 + 2 * epsilon)
-    cumulative = torch.sigmoid(beta * torch.logit(samples) - log_alpha)
-    return beta * cumulative * (1 - cumulative) / (samples * (1 - samples)) / (1 + 2 * epsilon)
 
 
 @contextmanager
@@ -53,14 +37,10 @@ def recorded(attentions: Sequence[Attention]) -> Iterator[list[Tensor]]:
 def attention_maps(
     model: Transformer, items: Sequence[Item], outputs: Sequence[Sequence[int]], size: int = 16
 ) -> Iterator[Tensor]:
-    """Cross-attention, mean over heads and layers, while the decoder reads its own output (caption of Figure 1).
+    """Cross-attention (T, S) of each item, mean over heads and layers, while the decoder reads its own output, which
+    is given without </s> (caption of Figure 1).
 
     A pruned word has its share of what Algorithm 1 gives to the dummy, so every row of a map sums to 1.
-
-    Args:
-        outputs: tokens that the model decoded each item to, without </s>.
-    Yields:
-        (T, S) per item.
     """
     items = [items[i]._replace(target=[*output, EOS]) for i, output in enumerate(outputs)]
     for start in range(0, len(items), size):
@@ -73,14 +53,8 @@ def attention_maps(
 
 
 def summed_attention(maps: Iterable[Tensor], pruned: Iterable[Sequence[bool]]) -> tuple[np.ndarray, float]:
-    """Attention per source word, summed over target words (Figures 1 and 7).
-
-    Args:
-        maps: (T, S) each.
-        pruned: (S,) each, True where the encoding is pruned.
-    Returns:
-        the sums of all retained words of the corpus, and the share of all attention that the pruned receive.
-    """
+    """Attention per retained source word of the corpus, summed over target words (Figures 1 and 7), from maps (T, S)
+    and pruned (S,), each a sentence's; and the share of all attention that the pruned receive."""
     sums = np.concatenate([weights.sum(0).numpy() for weights in maps])
     is_pruned = np.concatenate([np.asarray(row, dtype=bool) for row in pruned])
     # D12: Figure 7's mean, 1.80, is nearly the baseline's 1.03 over the 53 % that are retained.
@@ -89,12 +63,8 @@ def summed_attention(maps: Iterable[Tensor], pruned: Iterable[Sequence[bool]]) -
 
 @torch.inference_mode()
 def encode_all(model: Transformer, items: Sequence[Item], size: int = 16) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """What the encoder says about every source word; one (S,) array per item.
-
-    Returns:
-        is its gate closed (never, in a baseline), and the entropy in nats of its self-attention in the last layer,
-        mean over heads (Section 6, Figure 8).
-    """
+    """Of every source word, an (S,) array per item: is its gate closed (never, in a baseline), and the entropy in nats
+    of its self-attention in the last layer, mean over heads (Section 6, Figure 8)."""
     attention, pruned, entropies = model.encoder[-1].attention, [], []
     for start in range(0, len(items), size):
         batch = collate(items[start : start + size], model.embedding.weight.device)
@@ -117,11 +87,7 @@ def mean_entropies(entropies: Sequence[np.ndarray], pruned: Sequence[np.ndarray]
 def places_in_words(characters: Sequence[str], words: Sequence[int]) -> list[str]:
     """Which fifth of its word every character stands in, its first character at 0 and its last at 1 (Figure 6).
 
-    Args:
-        characters: tokens of a source, "▁" the space symbol.
-        words: index of the word that each belongs to.
-    Returns:
-        "0.0-0.2" to "0.8-1.0"; "space"; or "alone" for the only character of a word, which is first and last.
+    "0.0-0.2" to "0.8-1.0"; "space" of the symbol "▁"; "alone" of a word's only character, which is first and last.
     """
     lengths = Counter(word for character, word in zip(characters, words, strict=True) if character != "▁")
     places, seen = [], Counter()

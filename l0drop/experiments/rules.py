@@ -51,14 +51,10 @@ def tag_group(tag: str) -> str:
 
 
 def unit_types(words: Sequence[int], tags: Sequence[str]) -> list[str]:
-    """Type of every unit of a source (Section 6, "What types of source encoding").
+    """Type of every unit of a source, from the index of its word and that word's tag (Section 6).
 
     Pieces of a segmented word are "BPEH" (its first) and "BPEO" (the others) whatever the word's tag; an unsegmented
     word has the group of its tag.
-
-    Args:
-        words: index of the word that each unit belongs to, non-decreasing.
-        tags: Penn tag of that word, one per unit.
     """
     pieces, seen, types = Counter(words), set(), []
     for word, tag in zip(words, tags, strict=True):
@@ -70,15 +66,8 @@ def unit_types(words: Sequence[int], tags: Sequence[str]) -> list[str]:
     return types
 
 
-def tags_of_units(starts: Sequence[int], spans: Sequence[tuple[int, int, str]]) -> list[str]:
-    """Tag of every unit: that of the tagged token which its first character lies in.
-
-    Args:
-        starts: character offset at which each unit begins.
-        spans: (start, end, tag) of each token, in order, end exclusive.
-    Raises:
-        ValueError: a unit lies in no token.
-    """
+def tags_of_units(starts: Sequence[int], spans: Sequence[Span]) -> list[str]:
+    """Tag of every unit: that of the token which its first character lies in; ValueError where it lies in none."""
     tags = [next((tag for first, end, tag in spans if first <= start < end), None) for start in starts]
     if None in tags:
         where = starts[tags.index(None)]
@@ -92,20 +81,11 @@ def keep_pos(types: Sequence[str], tags: Sequence[str]) -> list[bool]:
     return [kind not in dropped and (kind == "BPEH" or tag not in EASY_TAGS) for kind, tag in pairs]
 
 
-def keep_group(length: int) -> list[bool]:
-    """Group rule: keep the odd positions 1, 3, 5, ... (counted from one)."""
-    return [position % 2 == 1 for position in range(1, length + 1)]
-
-
 def dropped_by_frequency(sources: Sequence[Sequence[int]], share: float, rarest: bool = False) -> set[int]:
     """Units that the Freq rule drops (the most frequent), or with `rarest` the Inv Freq rule (the rarest).
 
     D5: units are taken from that end of the ranking for as long as together they cover at most `share` of the corpus;
     the paper's ranks (100, 452) belong to its own corpus and vocabulary.
-
-    Args:
-        sources: token ids of the training sources, without </s>.
-        share: in (0, 1), see SHARES.
     """
     counts = Counter(unit for source in sources for unit in source)
     ranking = sorted(counts, key=lambda unit: (-counts[unit], unit), reverse=rarest)
@@ -121,11 +101,6 @@ def dropped_by_frequency(sources: Sequence[Sequence[int]], share: float, rarest:
 # From texts to tags
 
 
-def unit_starts(encoding: Encoding, source: str) -> list[int]:
-    """Offset of the first character of every source token, its leading blank not counted, EOS not included."""
-    return [start + source[start:end][:1].isspace() for start, end in encoding.offsets]
-
-
 def label_spans(pieces: Sequence[str], labels: Sequence) -> list[Span]:
     """(start, end, label) of each piece in the text that joining them by blanks gives."""
     spans, end = [], 0
@@ -137,7 +112,8 @@ def label_spans(pieces: Sequence[str], labels: Sequence) -> list[Span]:
 
 def source_types(encoding: Encoding, source: str, spans: list[Span]) -> tuple[list[str], list[str]]:
     """Unit type and tag of every source token, EOS not included."""
-    words, tags = encoding.word_ids, tags_of_units(unit_starts(encoding, source), spans)
+    starts = [start + source[start:end][:1].isspace() for start, end in encoding.offsets]  # after its leading blank
+    words, tags = encoding.word_ids, tags_of_units(starts, spans)
     tags = ["" if word is None else tag for word, tag in zip(words, tags, strict=True)]  # "": a pretrained model's <s>
     return unit_types(words, tags), tags
 
@@ -161,8 +137,9 @@ def stanza_pipeline(folder: str):
     except ImportError as error:
         raise ImportError("sources without tags need Stanza: pip install stanza") from error
     options = {"processors": "tokenize,pos", "download_method": None, "verbose": False}
+    options |= {"dir": folder} if folder else {}
     try:
-        return stanza.Pipeline("en", **options, **({"dir": folder} if folder else {}))
+        return stanza.Pipeline("en", **options)
     except Exception as error:  # Stanza raises several types of its own
         download, where = "stanza.download('en', processors='tokenize,pos')", folder or "its default folder"
         message = f'no Stanza English models in {where}: run python -c "import stanza; {download}" or --stanza FOLDER'
@@ -179,8 +156,8 @@ class Rule:
         self.name, self.dropped, self.stanza = name, dropped, stanza
 
     def __call__(self, examples: Sequence[Example], encodings: Sequence[Encoding]) -> list[list[bool]]:
-        if self.name == "group":
-            return [keep_group(len(encoding.ids)) for encoding in encodings]
+        if self.name == "group":  # the odd positions 1, 3, 5, ...
+            return [[position % 2 == 1 for position in range(1, len(each.ids) + 1)] for each in encodings]
         if self.name == "pos":
             tagged = zip(encodings, examples, tag_sources(examples, self.stanza), strict=True)
             return [keep_pos(*source_types(encoding, each.source, spans)) for encoding, each, spans in tagged]

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Speed at the paper's sizes, random weights, an idle machine, hours. In the repository's top folder. pip install ctranslate2
+# QUICK=--quick l0drop/experiments/speed/run.sh      seconds: does it run?
 set -euo pipefail
 for S in 400 2048; do
-  python -m l0drop.experiments.benchmark --shapes $S --repeats $((S == 400 ? 9 : 7)) --csv l0drop/experiments/speed/benchmark_$S.csv
+  python -m l0drop.experiments.benchmark --shapes $S --repeats $((S == 400 ? 9 : 7)) --overwrite ${QUICK:-} \
+    --csv l0drop/experiments/speed/benchmark_$S.csv
 done

@@ -8,5 +8,5 @@ run train --out $R/base --l0drop none --vocabulary 600 --steps 600 --save-every 
   --data toy:min_sentences=8,max_sentences=8,names=12,min_facts=2,max_facts=2,other_facts=2
 for hidden in False True; do
   run train --out $R/l0-$hidden --init $R/base --steps 300 --l0drop output --target-sparsity 0.6 --mask-closed-in-training $hidden --resume
-  run experiments.figures --run $R/l0-$hidden --out $R/figures-$hidden --limit 100
+  run experiments.figures --run $R/l0-$hidden --baseline $R/base --out $R/figures-$hidden --limit 100
 done
