@@ -19,7 +19,7 @@ from ..text import train_tokenizer
 
 SMALL_MODEL = ModelConfig(
     vocabulary=300, width=16, feed_forward=16, heads=2, encoder_layers=1, decoder_layers=1, residual_dropout=0.1,
-    attention_dropout=0.0, positions=1024,
+    attention_dropout=0.0,
 )  # fmt: skip
 SMALL = TrainConfig(
     data="toy:count=24,seed=5", model=SMALL_MODEL, batch_tokens=150, steps=6, save_every=2, average_last=2
@@ -96,7 +96,7 @@ def make_model():
 
     def make(seed: int = 0, **config) -> Transformer:
         sizes = dict(
-            vocabulary=23, width=16, feed_forward=24, heads=4, encoder_layers=2, decoder_layers=2, positions=40,
+            vocabulary=23, width=16, feed_forward=24, heads=4, encoder_layers=2, decoder_layers=2,
             residual_dropout=0.0, attention_dropout=0.0,
         )  # fmt: skip
         torch.manual_seed(seed)
@@ -110,8 +110,7 @@ def make_model():
             probe = torch.randint(4, model.config.vocabulary, (16, 8))
             for index, layer in enumerate(model.l0drop):
                 layer.predictor.weight *= 3 / model.encode(probe).log_alpha[index].std()
-                if layer.predictor.bias is not None:
-                    layer.predictor.bias -= model.encode(probe).log_alpha[index].mean()
+                layer.predictor.bias -= model.encode(probe).log_alpha[index].mean()
             model.embedding.weight[EOS] *= 0.1
             # Signs at random: what comes next has nothing to do with what came last, unlike in an untrained model.
             last = model.decoder[-1].norms[-1]

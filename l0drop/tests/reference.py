@@ -112,17 +112,6 @@ def closed_probability(log_alpha: float, beta: float = 2 / 3, epsilon: float = 0
     return sigmoid(beta * math.log(epsilon / (1 + epsilon)) - log_alpha)
 
 
-def one_probability(log_alpha: float, beta: float = 2 / 3, epsilon: float = 0.1) -> float:
-    """p(g = 1) = p(s >= (1 + epsilon) / (1 + 2 epsilon)), which is the mirror image of p(g = 0)."""
-    return closed_probability(-log_alpha, beta, epsilon)
-
-
-def mean_gate(log_alpha: float, beta: float = 2 / 3, epsilon: float = 0.1, steps: int = 20_000) -> float:
-    """E[g] = integral over t in (0, 1) of p(g > t), by the midpoint rule."""
-    s = ((np.arange(steps) + 0.5) / steps + epsilon) / (1 + 2 * epsilon)
-    return float(np.mean(1 / (1 + np.exp(beta * np.log(s / (1 - s)) - log_alpha))))
-
-
 def expected_open(log_alphas: list[float]) -> float:
     """Eq. (10)."""
     return sum(1 - closed_probability(log_alpha) for log_alpha in log_alphas)
@@ -165,19 +154,8 @@ def label_smoothed_loss(logits: np.ndarray, target: list[int], smoothing: float)
 # Search
 
 
-def normalised(score: float, length: int, alpha: float) -> float:
-    return score / ((5 + length) / 6) ** alpha
-
-
 def beam_search(
-    next_log_probabilities,
-    beam: int,
-    limit: int,
-    alpha: float,
-    eos: int,
-    forbidden: list[int],
-    min_length: int = 0,
-    ends: int = 0,
+    next_log_probabilities, beam: int, limit: int, alpha: float, eos: int, forbidden: list[int], min_length: int = 0
 ) -> tuple[list[int], float]:
     """Beam search of one sentence, hypotheses as lists, without early stopping.
 
@@ -186,7 +164,6 @@ def beam_search(
     Args:
         next_log_probabilities: list of prefixes -> list of rows of V log-probabilities.
         limit: longest output with eos.
-        ends: an end counts among so many best; 0 = 2W.
     Returns:
         best finished hypothesis with eos, and its normalised score.
     """
@@ -201,7 +178,13 @@ def beam_search(
         if length == limit:  # nothing but the end can come
             candidates = [candidate for candidate in candidates if candidate[0][-1] == eos]
         best = candidates[: 2 * beam]
-        counted = best[: ends or len(best)]
-        finished += [(tokens, normalised(score, length, alpha)) for tokens, score in counted if tokens[-1] == eos]
+        norm = ((5 + length) / 6) ** alpha
+        finished += [(tokens, score / norm) for tokens, score in best if tokens[-1] == eos]
         going = [candidate for candidate in best if candidate[0][-1] != eos][:beam]
     return max(finished, key=lambda hypothesis: hypothesis[1])
+
+
+def mean_gate(log_alpha: float, beta: float = 2 / 3, epsilon: float = 0.1, steps: int = 20_000) -> float:
+    """E[g] = integral over t in (0, 1) of p(g > t), by the midpoint rule."""
+    s = ((np.arange(steps) + 0.5) / steps + epsilon) / (1 + 2 * epsilon)
+    return float(np.mean(1 / (1 + np.exp(beta * np.log(s / (1 - s)) - log_alpha))))

@@ -14,30 +14,16 @@ from ..train import train  # noqa: E402
 from .conftest import log, same_weights  # noqa: E402
 
 
-@pytest.fixture
-def run(whole):
-    return whole["scratch"]
-
-
-@pytest.fixture
-def text_file(tmp_path):
-    path = tmp_path / "in.txt"
-    path.write_text("in Brenton two halls were built .\n")
-    return path
-
-
 class Killed(BaseException):
     """Ends a training as a kill would."""
 
 
-@pytest.mark.parametrize("from_base", [False, True])
-@pytest.mark.parametrize("at", [1, 3])
-def test_a_killed_training_resumes_to_the_same_bits(whole, tmp_path, monkeypatch, from_base, at):
+@pytest.mark.parametrize(("name", "at"), [("scratch", 1), ("scratch", 3), ("init", 3)])
+def test_a_killed_training_resumes_to_the_same_bits(whole, tmp_path, monkeypatch, name, at):
     """Dropout, gates, lambda's multiplier, Adam and the order of the data; before the first checkpoint, too.
 
     Updates of two micro-batches, so that the data go on at the right one.
     """
-    name = "init" if from_base else "scratch"
     config, rate, steps = load_run(whole[name]).config, training.learning_rate, iter(range(100))
 
     def kill(*arguments):
@@ -74,12 +60,12 @@ def test_a_run_can_be_lengthened_and_read_in_progress(whole, tmp_path, capsys):
         (predict, ["{run}", "--data", "{tmp}/none"], "no file or folder"),
         (predict, ["{run}", "--data", "toy", "--limit", "1", "--out", "{run}/config.json"], "config.json exists"),
         (predict, ["{run}", "{tmp}/bad.jsonl"], "bad.jsonl:1"),
-        (predict, ["{run}", "{tmp}/in.txt", "--out", "{tmp}/in.txt"], "in.txt exists"),
     ],
 )
-def test_bad_input_is_one_line_and_loses_nothing(run, text_file, tmp_path, capsys, command, flags, message):
+def test_bad_input_is_one_line_and_loses_nothing(whole, tmp_path, capsys, command, flags, message):
+    run = whole["scratch"]
     (tmp_path / "bad.jsonl").write_text('{"sorce": "x"}\n')
-    before = {path: path.read_bytes() for path in [*run.iterdir(), *tmp_path.iterdir()] if path.is_file()}
+    before = {path: path.read_bytes() for path in run.iterdir() if path.is_file()}
     with pytest.raises(SystemExit) as stop:
         command.main([flag.format(tmp=tmp_path, run=run) for flag in flags])
     error = capsys.readouterr().err

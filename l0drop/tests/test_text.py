@@ -14,13 +14,13 @@ from .conftest import TEXTS, example
 # Tokenizer
 
 
-@pytest.mark.parametrize("text", TEXTS[:4])
-def test_text_comes_back(words, characters, text):
+def test_text_comes_back(words, characters):
     """Encoding and decoding is the identity, at both levels, for text in NFC; an unknown character is UNK."""
     for tokenizer in (words, characters):
-        ids = tokenizer.encode(text).ids
-        assert tokenizer.decode(ids) == text and min(ids) > UNK
-        assert UNK in tokenizer.encode(f"{text} ☃").ids
+        for text in TEXTS[:4]:
+            ids = tokenizer.encode(text).ids
+            assert tokenizer.decode(ids) == text and min(ids) > UNK
+        assert UNK in tokenizer.encode("☃").ids
 
 
 def test_frequent_words_are_whole_and_others_cut(words):
@@ -37,18 +37,17 @@ def test_characters_are_single(characters):
     assert characters.get_vocab_size() == 4 + 1 + len({c for text in TEXTS for c in text if c != " "})
 
 
-@pytest.mark.parametrize("special", ["<pad>", "<s>", "</s>"])
-def test_special_tokens_in_a_text_are_text(words, special):
+def test_special_tokens_in_a_text_are_text(words):
     """A corpus with "<pad>" or "</s>" in it puts neither holes into a source nor an end into the midst of a target."""
     for tokenizer in (words, Tokenizer.from_str(words.to_str())):
-        assert not {PAD, BOS, EOS} & set(tokenizer.encode(f"the {special} cat {special}").ids)
+        assert not {PAD, BOS, EOS} & set(tokenizer.encode("<s> the <pad> cat </s> </s>").ids)
 
 
 # From text to items
 
 
 @pytest.mark.parametrize("rule", [None, lambda examples, encodings: [[i % 2 == 0 for i in range(8)]]])
-@pytest.mark.parametrize("longest", [2, 3, 8, 9, 100])
+@pytest.mark.parametrize("longest", [2, 8, 9, 100])
 def test_items_are_cut_and_end_with_eos(words, longest, rule):
     """Source and target are the tokenizer's ids and EOS, no longer than asked, EOS included; a rule stays aligned."""
     text = "the cat sat on the mat ."  # 8 units, so that 9 is just enough
@@ -60,11 +59,6 @@ def test_items_are_cut_and_end_with_eos(words, longest, rule):
 
 
 # Batches
-
-
-def items_of(lengths: list[tuple[int, int]]) -> list[Item]:
-    """Items of these source and target lengths."""
-    return [Item(array("i", [5] * source), array("i", [6] * target), False) for source, target in lengths]
 
 
 def test_collate():
@@ -82,7 +76,9 @@ def test_collate():
 
 @pytest.fixture
 def many():
-    return items_of(torch.randint(2, 30, (200, 2), generator=torch.Generator().manual_seed(0)).tolist())
+    """Items of 200 lengths of source and target."""
+    lengths = torch.randint(2, 30, (200, 2), generator=torch.Generator().manual_seed(0)).tolist()
+    return [Item(array("i", [5] * source), array("i", [6] * target), False) for source, target in lengths]
 
 
 def test_an_epoch_is_the_corpus_once(many):

@@ -8,32 +8,9 @@ import torch
 
 pytest.importorskip("shared")
 
-from ...experiments.measures import (  # noqa: E402
-    attention_maps,
-    encode_all,
-    mean_entropies,
-    places_in_words,
-    recorded,
-    stretched_density,
-    summed_attention,
-)
+from ...experiments import measures  # noqa: E402
 from ...model import EOS  # noqa: E402
 from ...text import Item  # noqa: E402
-from .. import reference  # noqa: E402
-
-
-@pytest.mark.parametrize("log_alpha", [-2.0, 0.0, 1.5])
-def test_eq6_eq7_density_of_figure_3(log_alpha):
-    """The stretched density holds p(g = 0) left of 0, p(g = 1) right of 1, and 1 in all; epsilon = 0 is Eq. (6)."""
-    steps = 100_000
-    point = (torch.arange(steps, dtype=torch.float64) + 0.5) / steps * 1.2 - 0.1
-    mass = stretched_density(point, log_alpha) * 1.2 / steps
-    assert mass.sum().item() == pytest.approx(1, abs=1e-3)
-    assert mass[point < 0].sum().item() == pytest.approx(reference.closed_probability(log_alpha), abs=1e-3)
-    assert mass[point > 1].sum().item() == pytest.approx(reference.one_probability(log_alpha), abs=1e-3)
-    unit = (point + 0.1) / 1.2
-    binary = stretched_density(unit, log_alpha, epsilon=0.0)
-    torch.testing.assert_close(binary / 1.2, stretched_density(point, log_alpha))
 
 
 @pytest.fixture
@@ -49,55 +26,28 @@ OUTPUTS = [[9, 4, 17], [6], [20, 21, 5, 8]]  # what a decoder might have said to
 def test_summed_attention_by_hand():
     """Figures 1 and 7, D12: columns are summed, pruned source words left out, their share of all attention told."""
     maps = [torch.tensor([[0.5, 0.3, 0.2], [0.1, 0.3, 0.6]]), torch.tensor([[0.75, 0.25]])]
-    everything, share = summed_attention(maps, [[False] * 3, [False] * 2])
+    everything, share = measures.summed_attention(maps, [[False] * 3, [False] * 2])
     np.testing.assert_allclose(everything, [0.6, 0.6, 0.8, 0.75, 0.25], rtol=1e-6)
     assert share == 0
-    retained, share = summed_attention(maps, [[False, True, False], [False, True]])
+    retained, share = measures.summed_attention(maps, [[False, True, False], [False, True]])
     np.testing.assert_allclose(retained, [0.6, 0.8, 0.75], rtol=1e-6)
     assert share == pytest.approx((0.6 + 0.25) / 3)  # of three target words' attention
 
 
-def test_attention_maps_are_means_over_heads_and_layers(make_model, items):
-    """Caption of Figure 1: all cross-attentions, in a ragged batch as alone; the model reads its own output."""
-    model = make_model(l0drop="none")
-    maps = list(attention_maps(model, items, OUTPUTS))
-    for item, output, weights in zip(items, OUTPUTS, maps, strict=True):
-        expected = cross_attention_by_hooks(model, torch.tensor([item.source]), torch.tensor([[1, *output]]))
-        torch.testing.assert_close(weights, expected, rtol=1e-4, atol=1e-5)
-
-
-@torch.inference_mode()
-def cross_attention_by_hooks(model, source, target_input) -> torch.Tensor:
-    """softmax(Q K^T / sqrt(K)) from the inputs of every cross-attention, head by head."""
-    seen, handles = [], []
-    for layer in model.decoder:
-        handles.append(layer.cross_attention.register_forward_hook(lambda m, i, o: seen.append((m, i[0], i[1]))))
-    model(source, target_input)
-    for handle in handles:
-        handle.remove()
-    maps = []
-    for module, x, keys in seen:
-        size = keys.size(-1)
-        for head in range(module.heads):
-            query = module.query(x)[0, :, head * size : (head + 1) * size]
-            maps.append((query @ keys[0, head].T / math.sqrt(size)).softmax(-1))
-    return torch.stack(maps).mean(0)
-
-
-def test_attention_on_pruned_words_is_the_dummys(make_model, items):
-    """D12: what the maps say of pruned words adds up to what Algorithm 1's dummy receives."""
+def test_d12_attention_maps_are_those_of_decoding(make_model, items):
+    """Figure 1: mean over heads and layers; what pruned words receive is what Algorithm 1's dummy receives."""
     model = make_model()
     with torch.no_grad():  # the median gate is on the edge of closing
         locations = [model.encode(torch.tensor([item.source])).log_alpha[-1] for item in items]
         model.l0drop[-1].predictor.bias -= torch.cat(locations, 1).median() + 2.4
-    pruned, _ = encode_all(model, items)
+    pruned, _ = measures.encode_all(model, items)
     assert any(row.any() and not row.all() for row in pruned)
-    for item, output, closed in zip(items, OUTPUTS, pruned, strict=True):
-        [weights] = attention_maps(model, [item], [output])
+    maps = measures.attention_maps(model, items, OUTPUTS)  # a ragged batch
+    for item, output, closed, weights in zip(items, OUTPUTS, pruned, maps, strict=True):
         torch.testing.assert_close(weights.sum(-1), torch.ones(len(output) + 1))
         memory = model.make_memory(model.encode(torch.tensor([item.source])))
         layers = [layer.cross_attention for layer in model.decoder]
-        with torch.inference_mode(), recorded(layers) as seen:
+        with torch.inference_mode(), measures.recorded(layers) as seen:
             model.decode(torch.tensor([[1, *output]]), model.project(memory))
         compressed = torch.stack([layer.mean(1)[0] for layer in seen]).mean(0)  # (T, 1 + retained)
         dummies = int(closed.any())
@@ -106,36 +56,34 @@ def test_attention_on_pruned_words_is_the_dummys(make_model, items):
 
 
 def test_encoder_entropy_is_of_the_heads_mean_in_the_last_layer(make_model, items):
-    """Figure 8: without queries attention is uniform over the real tokens, whatever the padding; then not any more."""
+    """Figure 8: without queries attention is uniform over the real tokens, whatever the padding."""
     model = make_model(l0drop="none")
-    before = encode_all(model, items)[1]
     attention = model.encoder[-1].attention
     with torch.no_grad():
         attention.query.weight.zero_()
         attention.query.bias.zero_()
-    pruned, entropies = encode_all(model, items)
-    for row, item, old in zip(entropies, items, before, strict=True):
+    pruned, entropies = measures.encode_all(model, items)
+    for row, item in zip(entropies, items, strict=True):
         np.testing.assert_allclose(row, math.log(len(item.source)), rtol=1e-5)
-        assert (old < row - 1e-3).any()
     assert not np.concatenate(pruned).any()  # a baseline prunes nothing
     with torch.no_grad():  # one of four heads looks at one of three tokens: the mean is (1/2, 1/4, 1/4) in some order
         attention.query.bias[:4] = 1000.0
-    [row] = encode_all(model, items[1:2])[1]
+    [row] = measures.encode_all(model, items[1:2])[1]
     np.testing.assert_allclose(row, 1.5 * math.log(2), rtol=1e-4)
 
 
 def test_mean_entropies_by_hand():
     """Figure 8: over the words of the corpus, not over sentences; NaN where a kind has no word."""
     entropies = [np.array([1.0, 2.0, 3.0]), np.array([5.0])]
-    assert mean_entropies(entropies, [np.array([False, True, False]), np.array([False])]) == (3.0, 2.0)
-    retained, pruned = mean_entropies(entropies, [np.zeros(3, dtype=bool), np.zeros(1, dtype=bool)])
+    assert measures.mean_entropies(entropies, [np.array([False, True, False]), np.array([False])]) == (3.0, 2.0)
+    retained, pruned = measures.mean_entropies(entropies, [np.zeros(3, dtype=bool), np.zeros(1, dtype=bool)])
     assert retained == 11 / 4 and math.isnan(pruned)
 
 
 def test_places_in_words_by_hand():
     """Figure 6: first 0, last 1; the space symbol has no place; a word of one character is both first and last."""
     characters, words = list("▁abcdef▁ab.▁x"), [0] * 7 + [1] * 3 + [2] + [3] * 2
-    assert places_in_words(characters, words) == [
+    assert measures.places_in_words(characters, words) == [
         "space", "0.0-0.2", "0.2-0.4", "0.4-0.6", "0.6-0.8", "0.8-1.0", "0.8-1.0",
         "space", "0.0-0.2", "0.8-1.0", "alone", "space", "alone",
     ]  # fmt: skip

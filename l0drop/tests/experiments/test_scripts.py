@@ -1,95 +1,89 @@
-"""Every command in every run.sh, from its first line to its last: it is today's, and what it reads was written."""
+"""Every run.sh, from its first command to its last, with tiny numbers; and the end of the demo."""
 
-import importlib
+import csv
 import json
-import os
-import shlex
-import subprocess
-from dataclasses import asdict
+import random
+import shutil
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("shared")
 pytest.importorskip("transformers")
+pytest.importorskip("matplotlib")
 
-from shared import score  # noqa: E402
-from shared.run import parse, read_config, read_flags  # noqa: E402
+from ...experiments import benchmark, demo  # noqa: E402
 
-from ...config import PRESETS, TrainConfig  # noqa: E402
-from ...experiments import bart, benchmark, figures, rules  # noqa: E402
+EXPERIMENTS = Path(benchmark.__file__).parent
+if not __package__.startswith("l0drop."):
+    pytest.skip("the scripts' commands are those of a package named l0drop", allow_module_level=True)
 
-EXPERIMENTS = Path(figures.__file__).parent
-SHIM = """#!/bin/sh
-# Stands for python: writes down the command line, and makes the files that the command would make.
-for word in "$@"; do printf '%s ' "$(printf '%s' "$word" | sed "s/'/'\\\\\\\\''/g; s/.*/'&'/")" >> "$LOG"; done
-echo >> "$LOG"
-last=
-for word in "$@"; do
-  case "$last $word" in
-    --out\\ *.jsonl|--csv\\ *.csv) mkdir -p "$(dirname "$word")"; touch "$word";;
-    --out\\ *) mkdir -p "$word"; touch "$word/figure_6.csv";;
-  esac
-  last=$word
-done
-"""
-SCRIPTS = {
-    "multi30k/run.sh": ["data", "stanza"], "samsum/run.sh": ["data", "stanza", "bart", "stronger"], "speed/run.sh": [],
-    "toy/run.sh": [],
-}  # fmt: skip
-CONFIGS = {"train": TrainConfig, "experiments.rules": rules.RuleConfig, "experiments.bart": bart.GatedBartConfig}
+from shared.tests.run_sh import run_script  # noqa: E402
+
+SIZES = {"--width": 16, "--feed-forward": 16, "--heads": 2, "--encoder-layers": 1, "--decoder-layers": 1}
+STEPS = {"--steps": 2, "--save-every": 2, "--average-last": 1, "--mixed-precision": "no"}
+SHORT = {"--limit": 2, "--max-length": 4, "--beam": 1}
+
+
+@pytest.fixture(autouse=True)
+def no_drawing(monkeypatch):
+    """test_figures.py draws."""
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda self, path, **options: path.touch())
 
 
 @pytest.fixture
-def log(tmp_path, monkeypatch):
-    """A place where `python` only writes down what it was asked."""
-    shim = tmp_path / "bin" / "python"
-    shim.parent.mkdir()
-    shim.write_text(SHIM)
-    shim.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{shim.parent}:{os.environ['PATH']}")
-    monkeypatch.setenv("LOG", str(tmp_path / "log"))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path / "log"
+def texts(tmp_path):
+    """A folder with parallel text, and with documents and their summaries, of a few words."""
+    random.seed(0)
+    lines = [" ".join(random.choices(["a", "cab", "abcab"], k=random.randint(2, 5))) for _ in range(4)]
+    rows = [{"document": [line, "b ."], "summary": [line]} for line in lines]
+    for split in ("train", "validation", "test"):
+        (tmp_path / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for split in ("train", "val", "test_2016_flickr", "test_2017_flickr"):
+        for language in ("en", "de"):
+            (tmp_path / f"{split}.{language}").write_text("".join(f"{line} .\n" for line in lines))
+    return tmp_path
 
 
-def check_command(module: str, arguments: list[str]) -> None:
-    """Read a command line as its program does; what a training would leave is left, what others read must be there."""
-    config_type = CONFIGS.get(module)
-    if module != "train" and config_type:
-        name, *arguments = arguments
-        config_type = config_type if name == "train" else None
-    if config_type:
-        config, out, resume = parse(arguments, config_type, PRESETS, "")
-        assert resume  # what is done stays done, and what is trained twice is the same run
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "config.json").write_text(json.dumps({"config": asdict(config)}))
-    elif module in CONFIGS:
-        options = read_flags(rules.Options, arguments)
-        read_config(options.run, CONFIGS[module])
-        assert options.data and options.out
-    else:
-        options = read_flags(
-            {"score": score, "experiments.benchmark": benchmark}.get(module, figures).Options, arguments
-        )
-        runs = getattr(options, "run", None) or getattr(options, "runs", ())
-        for run in runs:
-            read_config(run, TrainConfig)
-        assert all(file.exists() for file in getattr(options, "files", ()))
+def test_multi30k(texts, tmp_path, stanza):
+    flags = {"l0drop.train": SIZES | STEPS, "l0drop.experiments.rules train": STEPS}
+    flags |= {"l0drop.experiments.rules predict": SHORT, "l0drop.experiments.figures": {"--limit": 2}}
+    flags |= {"shared.score": {"--metric": "rouge"}}  # whose intervals are faster than BLEU's
+    run_script(EXPERIMENTS / "multi30k/run.sh", [texts, ""], tmp_path, flags, SEEDS="2", RULES="")
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_every_command_of_a_script_is_one_of_todays(log, script):
-    done = subprocess.run(["bash", EXPERIMENTS / script, *SCRIPTS[script]], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    commands = [shlex.split(line) for line in log.read_text().splitlines()]
-    assert len(commands) > 1 and all(command[0] == "-m" for command in commands)
-    for _, module, *arguments in commands:
-        name = module.partition(".")[2]
-        package = "shared" if module.startswith("shared.") else __package__.rpartition(".tests")[0]
-        assert importlib.import_module(f"{package}.{name}").main
-        check_command(name, arguments)
+def test_samsum(texts, tmp_path, stanza, bart_folder):
+    shutil.copytree(bart_folder, tmp_path / "bart-0")
+    flags = {"l0drop.experiments.bart train": STEPS | {"--max-source": 30, "--max-target": 30}}
+    flags |= {"l0drop.experiments.bart predict": SHORT}
+    run_script(EXPERIMENTS / "samsum/run.sh", [texts, "", bart_folder, bart_folder], tmp_path, flags, SEEDS="0")
 
 
-def test_every_script_is_tested():
-    assert {str(path.relative_to(EXPERIMENTS)) for path in EXPERIMENTS.glob("*/*.sh")} == set(SCRIPTS)
+def test_speed(tmp_path):
+    flags = {"l0drop.experiments.benchmark": {"--repeats": 3}}
+    run_script(EXPERIMENTS / "speed/run.sh", [], tmp_path, flags, QUICK="--quick")
+    path = tmp_path / "l0drop/experiments/speed/benchmark_400.csv"
+    rows = {row["side"]: row for row in csv.DictReader(path.open(encoding="utf-8"))}
+    assert set(rows) | {"CTranslate2"} == set(benchmark.SIDES)
+    for row in rows.values():
+        assert 0 < float(row["seconds_low"]) <= float(row["seconds_mean"]) <= float(row["seconds_high"])
+    assert float(rows["generate"]["x generate_mean"]) == 1
+
+
+def test_toy(tmp_path):
+    flags = {"l0drop.train": SIZES | STEPS | {"--data": "toy:count=8"}, "l0drop.experiments.figures": {"--limit": 2}}
+    run_script(EXPERIMENTS / "toy/run.sh", [], tmp_path, flags)
+
+
+def test_the_demo_says_what_was_seen_and_fails_without_the_effect(whole, capsys):
+    with pytest.raises(SystemExit) as stop:
+        demo.main([str(whole["base"]), str(whole["scratch"]), "--limit", "2"])
+    shown = capsys.readouterr()
+    assert stop.value.code == 2 and "the effect does not show" in shown.err
+    story, prediction, reference, line = shown.out.splitlines()[-4:]
+    assert story.startswith("story:") and prediction.startswith("prediction:") and reference.startswith("reference:")
+    assert "% of the encodings pruned: ROUGE-1" in line and line.endswith("0 of 2 summaries exact")
+
+
+def test_every_script_is_run():
+    assert all(f"test_{path.parent.name}" in globals() for path in EXPERIMENTS.glob("*/run.sh"))

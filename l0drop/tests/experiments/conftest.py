@@ -1,0 +1,72 @@
+"""What the laboratory's tests share: a small BART, and a stand-in for Stanza."""
+
+import re
+import sys
+import types
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+
+@pytest.fixture
+def bart():
+    """A small BART whose attention is sharp and whose biases, so the dummy's key and value, are not zero."""
+    from transformers import BartConfig, BartForConditionalGeneration
+
+    torch.manual_seed(1)
+    config = BartConfig(
+        vocab_size=31, d_model=16, encoder_layers=1, decoder_layers=2, encoder_ffn_dim=24, decoder_ffn_dim=24,
+        encoder_attention_heads=4, decoder_attention_heads=4, max_position_embeddings=32, init_std=0.4,
+    )  # fmt: skip
+    model = BartForConditionalGeneration(config).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("bias"):
+                parameter += 0.3 * torch.randn_like(parameter)
+    return model
+
+
+@pytest.fixture
+def bart_folder(bart, tmp_path):
+    """A folder of transformers with the BART, which writes at most 12 tokens; <s> and </s> around a text, as usual."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    words = {word: index for index, word in enumerate(["<s>", "<pad>", "</s>", "<unk>", "a", "b", "c"])}
+    tokenizer = Tokenizer(models.WordLevel(words, "<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    ends = [("<s>", 0), ("</s>", 2)]
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=ends)
+    special = dict(bos_token="<s>", pad_token="<pad>", eos_token="</s>", unk_token="<unk>")
+    bart.generation_config.update(max_length=12, num_beams=2)
+    bart.save_pretrained(tmp_path / "bart")
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(tmp_path / "bart")
+    return tmp_path / "bart"
+
+
+TAGS = {"The": "DT", "dogs": "NNS", ".": "."}
+
+
+class Pipeline:
+    """Stands for Stanza's: tags the words of TAGS, calls all others proper names."""
+
+    def __init__(self, language, **options):
+        if options.get("dir") == "missing":
+            raise FileNotFoundError("resources.json")
+        assert options["download_method"] is None  # never the network
+
+    def bulk_process(self, texts):
+        return [SimpleNamespace(sentences=[SimpleNamespace(tokens=list(map(self.token, tokens)))])
+                for tokens in (re.finditer(r"\w+|[^\w\s]", text) for text in texts)]  # fmt: skip
+
+    def token(self, match):
+        word = SimpleNamespace(xpos=TAGS.get(match[0], "NNP"))
+        return SimpleNamespace(start_char=match.start(), end_char=match.end(), words=[word])
+
+
+@pytest.fixture
+def stanza(monkeypatch):
+    module = types.ModuleType("stanza")
+    module.Pipeline, module.Document = Pipeline, lambda sentences, text: text
+    monkeypatch.setitem(sys.modules, "stanza", module)
