@@ -98,7 +98,7 @@ class SentenceSparseAttention(nn.Module):
         # Eq. (2): all words
         weights = word_attention(queries, keys, sentences.is_word)  # (B, H, T, S)
         if record is not None:
-            record.append(self.recorded(hidden_states, weights, keep, sentences))
+            record.append(self.recorded(hidden_states, weights, sentences))
         if keep is not None:
             # Eq. (3): the words of I^r_m alone; leaving the others out and giving them the weight 0 is the same
             weights = word_attention(queries, keys, words_of(keep, sentences.ids))
@@ -159,11 +159,9 @@ class SentenceSparseAttention(nn.Module):
         scores = scores.mean(1)  # A.4: heads are averaged before the top-r, so that all of a layer share one subset
         return top_r(scores, exists, selection.r)
 
-    def recorded(self, hidden: Tensor, weights: Tensor, keep: Tensor | None, sentences: Sentences) -> SentenceAttention:
+    def recorded(self, hidden: Tensor, weights: Tensor, sentences: Sentences) -> SentenceAttention:
         """What `record` gets: sums over sentences alone, and the approximation whatever the mode, to be compared."""
         exact, approximate = saliency(weights, sentences.membership), None
         if sentences.encoded is not None:
             approximate = self.approximate(hidden, self.sentence_keys(sentences.encoded), sentences)
-        if keep is None:
-            keep = sentences.exists.unsqueeze(1).expand(-1, hidden.size(1), -1)
-        return SentenceAttention(exact, approximate, keep)
+        return SentenceAttention(exact, approximate)

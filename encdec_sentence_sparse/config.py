@@ -4,15 +4,13 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
-from annotated_types import Interval
 
 from .approximator import KINDS
-from .selection import PHASES, Selection, ideal_probability
-from .sentences import RULES
+from .selection import FULL, PHASES, Selection, ideal_probability
 
-Positive = Annotated[int, Interval(ge=1)]
-Size = Annotated[int, Interval(ge=1, le=10**6)]  # of a model
-Tokens = Annotated[int, Interval(ge=3, le=10**6)]  # of a text: <s>, a token, </s>
+Positive = Annotated[int, (1, 10**9)]
+Size = Annotated[int, (1, 10**6)]  # of a model
+Tokens = Annotated[int, (3, 10**6)]  # of a text: <s>, a token, </s>
 HEADS, LAYERS = 4, 2  # of the small BART, the layers of its encoder and of its decoder
 SIZES = ("vocabulary", "width", "feed_forward", "dropout")  # of the small BART; a loaded model has its own
 
@@ -25,26 +23,24 @@ class TrainConfig:
     data: str = "toy"  # What `shared.data.load` takes: toy, a folder of JSON lines, the name of a corpus.
     max_source: Tokens = 1024  # Longest document in tokens; longer ones are cut. D9
     max_target: Tokens = 256  # Longest summary in tokens. Released code: 200
-    sentences: Literal[RULES] = "given"  # Take the data's own sentences (whole strings are split), or NLTK's. A.2: nltk
     init: str = ""  # Start from a run folder: its weights and, unless flags override them, its values.
     model: str = ""  # Start from a BART, by name or folder. A.1: facebook/bart-large-cnn, bart-large-xsum
-    vocabulary: Annotated[int, Interval(ge=260, le=10**6)] = 4000  # Most subwords of a new tokenizer.
+    vocabulary: Annotated[int, (260, 10**6)] = 4000  # Most subwords of a new tokenizer.
     width: Size = 64  # Width of a new small BART.
     feed_forward: Size = 256  # Width of its feed-forward layers.
-    dropout: Annotated[float, Interval(ge=0, le=1)] = 0.1  # Dropout of a new small BART.
+    dropout: Annotated[float, (0, 1)] = 0.1  # Dropout of a new small BART.
     gamma: float = 0.1  # Weight of the entropy in task sparse. Eq. (5); Table 2: 0.1 and 1
     sentence_encoder: Literal[KINDS] = "gru"  # How task kl encodes sentences. Section 4.2: gru
     kl_weight: float = 0.2  # Weight of L_KL in task integrated. Lambda of Eq. (12), A.5
     select: Literal["ideal", "approx", "mix"] = "approx"  # How task integrated chooses sentences. Section 4.3
     r: Positive = 5  # Sentences that a step attends to in task integrated. Section 4.4
-    mix_steps: int = 0  # Updates until mix is approx alone; 0 = an epoch. Section 4.3
     steps: Positive = 1500  # Updates at most.
     batch_size: Positive = 16  # Documents of a micro-batch of one process. A.3: 1
     accumulate: Positive = 1  # Micro-batches of an update. A.3: 2
     learning_rate: float = 3e-3  # The highest rate. A.3: 0.002 / 20,000 ** 0.5
     warmup: Positive = 200  # Updates of linear warm-up; the inverse square root follows. A.3: 20,000 documents
     clip: float = 1.0  # Highest norm of the gradient; 0 = no limit. Released code: 0
-    save_every: int = 250  # Updates between checkpoints, each with a validation; 0 = an epoch. A.3: 20,000 documents
+    save_every: Positive = 250  # Updates between checkpoints, each with a validation. A.3: 20,000 documents
     patience: int = 0  # Validations without gain that end training at the best; 0 = none, take the last. A.3: 3
     mixed_precision: Literal["no", "bf16", "fp16"] = "no"  # Precision of the forward pass.
     seed: int = 0  # Seed of weights, order and dropout.
@@ -59,7 +55,7 @@ class TrainConfig:
 # 4.4). A.3; steps: an epoch of A.2's documents, in which all of the paper's training converged; max_target: released.
 # LoBART's presets are in experiments/lobart.py.
 PAPER = dict(
-    task="kl", data="cnn_dailymail", model="facebook/bart-large-cnn", sentences="nltk", max_target=200, r=5,
+    task="kl", data="cnn_dailymail", model="facebook/bart-large-cnn", max_target=200, r=5,
     batch_size=1, accumulate=2, learning_rate=0.002 * 20_000**-0.5, clip=0.0, patience=3, steps=143_556,
     warmup=10_000, save_every=10_000,  # D15: A.3's 20,000 steps are documents, two to an update
 )  # fmt: skip
@@ -73,18 +69,28 @@ PRESETS = {
 }
 
 
+RELEASED = dict(num_beams=4, length_penalty=2.0, no_repeat_ngram_size=3)  # A.3; no trigram twice: released code
+DECODING = {  # D27: the lengths are the released code's, those of XSum facebook/bart-large-xsum's own
+    "own": {},  # the model's own generation settings
+    "paper": RELEASED | dict(min_length=50, max_length=200),
+    "paper-xsum": RELEASED | dict(min_length=11, max_length=62),
+    "paper-arxiv": RELEASED | dict(min_length=56, max_length=400),
+    "paper-podcast": RELEASED | dict(min_length=56, max_length=144),
+}
+
+
 def learning_rate(step: int, config: TrainConfig) -> float:
     """The rate of update `step`, from 0. A.3: factor * min(n^-0.5, n * warmup^-1.5); `config` has its maximum."""
     n = step + 1  # D15: updates, and so is `warmup` (released code: both in documents, two to an update)
     return config.learning_rate * min((config.warmup / n) ** 0.5, n / config.warmup)
 
 
-def choose_selection(config: TrainConfig, step: int, mix_steps: int) -> Selection:
+def choose_selection(config: TrainConfig, step: int) -> Selection:
     """What decoder layers attend to at update `step`, in all of its micro-batches and processes."""
     if config.task != "integrated":
-        return Selection("full")
+        return FULL
     mode = config.select
-    if mode == "mix":  # D17: drawn once an update, from the seed and the step (released code: once a document)
+    if mode == "mix":  # D17: drawn once an update (released code: once a document); the paper trains for one epoch
         draw = np.random.default_rng((config.seed, 1, step)).random()
-        mode = "ideal" if draw < ideal_probability(step, mix_steps) else "approx"
+        mode = "ideal" if draw < ideal_probability(step, config.steps) else "approx"
     return Selection(mode, r=config.r)

@@ -17,6 +17,8 @@ from .config import HEADS, LAYERS, SIZES, TrainConfig
 from .model import SentenceSparseBart, add_approximator, bart_config
 from .text import Batch, Item, collate, encode_all, train_tokenizer
 
+FEW = 20_000  # documents, below which a BART from scratch hardly learns to read
+
 
 class Run(NamedTuple):
     """A run folder's contents, or a BART of transformers."""
@@ -27,16 +29,13 @@ class Run(NamedTuple):
 
     def encode(self, examples: Sequence[Example]) -> list[Item]:
         """Examples as token ids, cut to the run's lengths."""
-        config = self.config
-        if config.sentences == "given":  # D8: a document of one string is split
-            examples = in_sentences(examples)
+        config, examples = self.config, in_sentences(examples)  # D8: a document of one string is split
         documents, summaries = ([getattr(e, name) for e in examples] for name in ("document", "target"))
-        sizes = (config.max_source, config.sentences)
-        return encode_all(self.tokenizer, documents, *sizes, summaries, config.max_target)
+        return encode_all(self.tokenizer, documents, config.max_source, summaries, config.max_target)
 
     def collate(self, items: Sequence[Item]) -> Batch:
         """A batch on the model's device."""
-        return collate(items, self.tokenizer.pad_token_id).to(self.model.device)
+        return collate(items, self.tokenizer.pad_token_id, self.model.device)
 
     def write_files(self, folder: Path) -> None:
         """Write what `load_run` reads beside config.json and the weights."""
@@ -65,13 +64,13 @@ def load_run(folder: str | Path, model_class: type[SentenceSparseBart] = Sentenc
     return Run(config, model.eval(), tokenizer)
 
 
-def load_run_or_bart(name: str, sentences: str = "given") -> Run:
+def load_run_or_bart(name: str) -> Run:
     """`load_run` of a run folder; else a BART of transformers, which reads as many tokens as it can."""
     if Path(name, "config.json").is_file() and Path(name, "model").is_dir():
         return load_run(name)
     model, tokenizer = pretrained.load("bart", name, model_class=SentenceSparseBart)
     positions = model.config.max_position_embeddings
-    config = TrainConfig(data="", model=name, sentences=sentences, max_source=positions)
+    config = TrainConfig(data="", model=name, max_source=positions)
     pretrained.generation(model, config.max_target)
     return Run(config, model, tokenizer)
 
@@ -90,6 +89,9 @@ def begin(
         model, tokenizer = pretrained.load("bart", config.model, model_class=model_class)
         pretrained.generation(model, config.max_target)
     else:
+        if len(examples) < FEW and not config.data.startswith("toy"):
+            few = f"{len(examples)} documents are few to learn from scratch"
+            print(f"{few}: begin with a BART, --model facebook/bart-base")
         texts = (text for example in examples for text in (example.source, example.target))
         model, tokenizer = new_bart(config, texts, model_class)
     torch.manual_seed(config.seed)  # the approximator's start does not depend on how the model was read

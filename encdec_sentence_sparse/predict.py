@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import torch
 import tyro
-from annotated_types import Interval
 from tqdm import tqdm
 
 try:
@@ -25,23 +24,14 @@ from shared import pretrained
 from shared.run import find_device, one_line_errors, read_flags
 from shared.score import system_name, write_outputs
 
-from .config import Positive
+from .config import DECODING, Positive
 from .selection import FULL, MODES, PHI, Selection
-from .sentences import RULES
 
 if TYPE_CHECKING:  # importing BART takes as long as torch: --help and a wrong flag answer without it
     from .loading import Run
     from .text import Item
 
 WINDOW = 16  # batches whose documents are sorted by length, so that a batch has hardly any padding
-RELEASED = dict(num_beams=4, length_penalty=2.0, no_repeat_ngram_size=3)  # A.3; no trigram twice: released code
-DECODING = {  # D27: the lengths are the released code's, those of XSum facebook/bart-large-xsum's own
-    "own": {},  # the model's own generation settings
-    "paper": RELEASED | dict(min_length=50, max_length=200),
-    "paper-xsum": RELEASED | dict(min_length=11, max_length=62),
-    "paper-arxiv": RELEASED | dict(min_length=56, max_length=400),
-    "paper-podcast": RELEASED | dict(min_length=56, max_length=144),
-}
 
 
 @dataclass
@@ -60,10 +50,9 @@ class Options:
     r: Positive | None = None  # Sentences that each step attends to; none: the run's.
     phi: Literal[tuple(PHI)] = "elu"  # Kernel of mode model_free. Appendix D
     seed: int = 0  # Seed of mode random.
-    sentences: Literal[RULES] = "given"  # How a BART's documents are split; a run has its own rule.
     decoding: Literal[tuple(DECODING)] = "own"  # Generation settings: the model's own, or those of a corpus. A.3
     beam: Positive | None = None  # Beams; none: those of --decoding, as with the four that follow.
-    length_penalty: Annotated[float, Interval(ge=-10, le=10)] | None = None  # Exponent of the length penalty.
+    length_penalty: Annotated[float, (-10, 10)] | None = None  # Exponent of the length penalty.
     min_length: int | None = None  # Least tokens of a summary; bart-large-cnn has 56, too many for a short text.
     max_length: Positive | None = None  # Most tokens of a summary.
     no_repeat_ngram_size: int | None = None  # Length of token sequences that never come twice; 0 = any may.
@@ -103,11 +92,7 @@ def decode(
 
 
 def predict(run: "Run", examples: Sequence[Example], **options) -> Iterator[dict]:
-    """Summarise documents in their order; `options` are those of `decode`.
-
-    Yields:
-        for each: id, prediction, its number of sentences (`</s>` is one, D7), and whether it was cut.
-    """
+    """Of each document id, summary, number of sentences (`</s>` is one, D7), and whether it was cut; as `decode`."""
     outputs = decode(run, examples, **options)
     for example, output in zip(tqdm(examples, unit="document", disable=None), outputs, strict=True):
         row = {"id": example.id, "prediction": output.text}
@@ -147,7 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
     from .loading import load_run_or_bart
 
-    answer(options, load_run_or_bart(options.run, options.sentences))
+    answer(options, load_run_or_bart(options.run))
 
 
 if __name__ == "__main__":

@@ -46,11 +46,10 @@ FULL = Selection()
 
 
 class SentenceAttention(NamedTuple):
-    """What one decoder layer attended to, before the selection and after it."""
+    """What the queries of one decoder layer attend to, before any selection."""
 
     exact: Tensor  # (B, H, Q, N) saliency, Eq. (4)
     approximate: Tensor | None  # (B, H, Q, N) Eq. (7), of a model with an approximator
-    keep: Tensor  # (B, Q, N) bool, the selected sentences
 
 
 # Section 3.2: how much attention sentences get, and training that concentrates it
@@ -100,6 +99,14 @@ def top_r(scores: Tensor, exists: Tensor, r: int) -> Tensor:
     return torch.zeros_like(scores, dtype=torch.bool).scatter(-1, best, True) & exists
 
 
+def attention_held(layer: SentenceAttention, exists: Tensor, r: int) -> Tensor:
+    """Saliency that the best r sentences get together, the map's r and the first r: (B, T, 3), mean over heads."""
+    exact = layer.exact.mean(1)  # (B, T, N)
+    early = -torch.arange(exact.size(-1), device=exact.device).expand_as(exact).float()
+    choices = [top_r(scores, exists, r) for scores in (exact, layer.approximate.mean(1), early)]
+    return torch.stack([(exact * choice).sum(-1) for choice in choices], -1)
+
+
 def random_scores(sentence_ids: Tensor, sentences: int, layer: int, steps: range, seed: int) -> Tensor:
     """Scores whose top-r is a uniformly random subset, fresh in each layer and step.
 
@@ -147,28 +154,19 @@ def kl_divergence(exact: Tensor, approximate: Tensor) -> Tensor:
     return (exact * (logarithm(exact) - logarithm(approximate))).sum(-1)
 
 
-def kl_loss(
-    record: Sequence[SentenceAttention],
-    is_step: Tensor,
-    exists: Tensor,
-    temperature: float = 0.5,  # A.5
-    scale: str = "paper",
-) -> Tensor:
+def kl_loss(record: Sequence[SentenceAttention], is_step: Tensor, exists: Tensor) -> Tensor:
     """L_KL of Eq. (11): from the sharpened saliency to its approximation, mean over heads (A.4), layers and steps.
 
     Nothing is detached: in integrated training the loss reaches the decoder through both of its arguments.
 
     Args:
         is_step: (B, T) bool; exists: (B, N) bool.
-        scale: "paper", or D5: "released", divided by the number of sentences and summed over layers. The paper does
-            not say how layers are joined: here by the mean.
     """
-    targets = [sharpen(layer.exact.float(), exists, temperature) for layer in record]  # (B, H, T, N) each
+    targets = [sharpen(layer.exact.float(), exists) for layer in record]  # (B, H, T, N) each
     pairs = zip(targets, record, strict=True)
     divergence = torch.stack([kl_divergence(target, layer.approximate.float()).mean(1) for target, layer in pairs])
-    if scale == "released":
-        return mean_over_steps(divergence.sum(0) / exists.sum(1, keepdim=True), is_step)
     # Eq. (11): the mean over the M steps
+    # D5: and over layers, of which the paper says nothing (released code: their sum, divided by the sentences)
     return mean_over_steps(divergence.mean(0), is_step)
 
 
@@ -180,13 +178,12 @@ def objective(
     exists: Tensor,
     gamma: float = 0.1,  # of Eq. (5)
     kl_weight: float = 0.2,  # lambda of Eq. (12), A.5
-    temperature: float = 0.5,
 ) -> dict[str, Tensor]:
     """The loss of a training phase, one of PHASES, and its parts, in nats per target step.
 
     Args:
         cross_entropy: L_xent, mean over the target steps.
-        record, is_step, exists, temperature: as in `kl_loss`; "base" reads none of them.
+        record, is_step, exists: as in `kl_loss`; "base" reads none of them.
     """
     match phase:
         case "base":
@@ -196,9 +193,9 @@ def objective(
             # Eq. (5), L_A
             return {"loss": cross_entropy + gamma * sparse, "xent": cross_entropy, "entropy": sparse}
         case "kl":
-            return {"loss": kl_loss(record, is_step, exists, temperature)}
+            return {"loss": kl_loss(record, is_step, exists)}
         case "integrated":
-            divergence = kl_loss(record, is_step, exists, temperature)
+            divergence = kl_loss(record, is_step, exists)
             # Eq. (12)
             loss = cross_entropy + kl_weight * divergence
             # Eq. (13): the decoder learns by both: by L_xent under the selection, and by L_KL through its queries.
@@ -208,9 +205,9 @@ def objective(
     raise ValueError(f"phase is {phase!r}; use one of {', '.join(PHASES)}")
 
 
-def ideal_probability(step: int, mix_steps: int) -> float:
-    """Section 4.3: how likely Int-Mix takes the exact saliency at update `step`; from 1 down to 0 in `mix_steps`."""
-    return max(0.0, 1 - step / mix_steps)
+def ideal_probability(step: int, steps: int) -> float:
+    """Section 4.3: how likely Int-Mix takes the exact saliency at update `step`; from 1 down to 0 in `steps`."""
+    return max(0.0, 1 - step / steps)
 
 
 # Appendix D: saliency without training

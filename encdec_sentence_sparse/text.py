@@ -3,7 +3,8 @@
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import count
+from dataclasses import dataclass
+from itertools import accumulate, count
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from .sentences import RULES, given_spans, punkt_spans, token_sentence_ids
+from .sentences import token_sentence_ids
 
 SPECIAL = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}  # ids 0-3, as in BART
 
@@ -60,63 +61,48 @@ class Batch(NamedTuple):
         """Arguments of `forward` and `generate`."""
         return {"input_ids": self.ids, "attention_mask": self.attention_mask, "sentence_ids": self.sentence_ids}
 
-    def to(self, device: torch.device) -> "Batch":
-        """The batch on a device."""
-        return Batch(*(tensor.to(device) for tensor in self))
 
-
-def encode(
-    tokenizer: PreTrainedTokenizerBase, document: str | Sequence[str], max_length: int, rule: str = "given"
-) -> Item:
-    """Tokens of a document (its sentences, or a text) with their sentences, cut to at most `max_length` tokens (D9).
+def encode(tokenizer: PreTrainedTokenizerBase, document: Sequence[str], max_length: int) -> Item:
+    """Tokens of a document, given in sentences, with their sentences, cut to at most `max_length` tokens (D9).
 
     Raises:
-        ValueError: unknown rule; a text and the rule "given"; a tokenizer without offsets, or one that finds no token.
-        ImportError: the rule "nltk" without NLTK.
+        ValueError: a document of one string; a tokenizer without offsets, or one that finds no token.
     """
-    return encode_all(tokenizer, [document], max_length, rule)[0]
+    return encode_all(tokenizer, [document], max_length)[0]
 
 
 def encode_all(
     tokenizer: PreTrainedTokenizerBase,
-    documents: Sequence[str | Sequence[str]],
+    documents: Sequence[Sequence[str]],
     max_length: int,
-    rule: str = "given",
     summaries: Sequence[str] | None = None,
     max_summary: int = 0,
 ) -> list[Item]:
     """`encode` of many documents, with their summaries in at most `max_summary` tokens; a thousand at a time."""
-    if rule not in RULES:
-        raise ValueError(f"sentences is {rule!r}; use one of {', '.join(RULES)}")
-    if rule == "given" and any(isinstance(document, str) for document in documents):
-        raise ValueError("the document is one string: give a list of its sentences, or the rule 'nltk'")
+    if any(isinstance(document, str) for document in documents):
+        raise ValueError("the document is one string: give a list of its sentences")
     items = []
     for start in tqdm(range(0, len(documents), 1000), desc="tokenising", disable=None, leave=False):
         part = documents[start : start + 1000]
-        texts = [document if isinstance(document, str) else " ".join(document) for document in part]
-        for document, text, source in zip(part, texts, tokenize(tokenizer, texts, max_length), strict=True):
-            if all(source.is_special):
-                raise ValueError(f"no token in the document {text[:40]!r}: leave it out")
-            spans = given_spans(document) if rule == "given" else punkt_spans(text)
-            sentence_ids = array("i", token_sentence_ids(source.offsets, spans, source.is_special))
-            items.append(Item(array("i", source.ids), sentence_ids, source.was_cut))
+        sources = tokenize(tokenizer, [" ".join(document) for document in part], max_length)
+        for document, (ids, offsets, is_special, was_cut) in zip(part, sources, strict=True):
+            if all(is_special):
+                raise ValueError(f"no token in the document {' '.join(document)[:40]!r}: leave it out")
+            starts = list(accumulate((len(sentence) + 1 for sentence in document[:-1]), initial=0))
+            sentence_ids = token_sentence_ids(offsets, starts, is_special)
+            items.append(Item(array("i", ids), array("i", sentence_ids), was_cut))
     if not summaries:
         return items
     targets = tokenize(tokenizer, summaries, max_summary)
-    return [item._replace(target=array("i", target.ids)) for item, target in zip(items, targets, strict=True)]
+    return [item._replace(target=array("i", ids)) for item, (ids, *_) in zip(items, targets, strict=True)]
 
 
-class Tokens(NamedTuple):
-    """A text as tokens."""
+def tokenize(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int) -> Iterator[tuple]:
+    """Texts as tokens, cut to their first `max_length - 1` and `</s>`; a "</s>" in a text is text.
 
-    ids: list[int]
-    offsets: list[tuple[int, int]]  # first character of each token and the one behind its last
-    is_special: list[int]
-    was_cut: bool
-
-
-def tokenize(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int) -> Iterator[Tokens]:
-    """Texts as tokens, cut to their first `max_length - 1` and `</s>`; a "</s>" in a text is text."""
+    Yields:
+        for each: ids, offsets and is_special as `token_sentence_ids` takes them, and whether it was cut.
+    """
     if not tokenizer.is_fast:
         raise ValueError(f"{type(tokenizer).__name__} gives no offsets: load the model's fast tokenizer")
     options = dict(return_offsets_mapping=True, return_special_tokens_mask=True, split_special_tokens=True)
@@ -124,30 +110,33 @@ def tokenize(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_lengt
     columns = (encoded[name] for name in ("input_ids", "offset_mapping", "special_tokens_mask"))
     for column in zip(*columns, strict=True):
         was_cut = len(column[0]) > max_length
-        yield Tokens(*([*row[: max_length - 1], row[-1]] if was_cut else row for row in column), was_cut)
+        yield *([*row[: max_length - 1], row[-1]] if was_cut else row for row in column), was_cut
 
 
+@dataclass
 class Batches:
     """Endless lists of item indices, of documents of like length: the batch sampler of a `DataLoader`."""
 
-    def __init__(self, lengths: Sequence[int], batch_size: int, seed: int):
-        self.batch_size, self.seed, self.lengths = batch_size, seed, np.asarray(lengths)
-        self.per_epoch = -(-len(self.lengths) // batch_size)
+    lengths: Sequence[int]
+    batch_size: int
+    seed: int
 
     def __iter__(self) -> Iterator[list[int]]:
+        lengths = np.asarray(self.lengths)
+        per_epoch = -(-len(lengths) // self.batch_size)
         for epoch in count():
             rng = np.random.default_rng((self.seed, epoch))
-            by_length = np.argsort(self.lengths * rng.uniform(0.8, 1.2, len(self.lengths)), kind="stable")
-            for i in rng.permutation(self.per_epoch) * self.batch_size:
+            by_length = np.argsort(lengths * rng.uniform(0.8, 1.2, len(lengths)), kind="stable")
+            for i in rng.permutation(per_epoch) * self.batch_size:
                 yield by_length[i : i + self.batch_size].tolist()
 
 
-def collate(items: Sequence[Item], padding: int) -> Batch:
+def collate(items: Sequence[Item], padding: int, device: torch.device | str = "cpu") -> Batch:
     """Items as one batch; `padding` is the id of <pad>."""
 
     def pad(rows: Iterable[Sequence[int]], value: int) -> Tensor:
         tensors = [torch.tensor(row, dtype=torch.long) for row in rows]
-        return pad_sequence(tensors, batch_first=True, padding_value=value)
+        return pad_sequence(tensors, batch_first=True, padding_value=value).to(device)
 
     ids = pad((item.ids for item in items), padding)
     attention_mask = pad(([1] * len(item.ids) for item in items), 0)
