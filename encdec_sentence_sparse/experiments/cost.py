@@ -50,14 +50,11 @@ def fit_surface(targets: Sequence[float], sources: Sequence[float], seconds: Seq
 
 
 def least_squares(terms: np.ndarray, seconds: Sequence[float]) -> Fit:
-    """(n, terms) and (n,) -> (P^T P)^-1 P^T t of Appendix B; ValueError where the lengths leave coefficients open."""
+    """(n, terms) and (n,) -> (P^T P)^-1 P^T t of Appendix B, without the normal equations' loss of digits."""
     times, scale = np.asarray(seconds, dtype=float), np.abs(terms).max(0)
-    # Without the normal equations' loss of digits:
-    solved, _, rank, _ = np.linalg.lstsq(terms / scale, times, rcond=None)
-    if rank < terms.shape[1]:
-        raise ValueError(f"{len(times)} times leave {terms.shape[1]} coefficients open: measure at more lengths")
-    rest = ((times - terms @ (solved / scale)) ** 2).sum()
-    return Fit(solved / scale, float(1 - rest / ((times - times.mean()) ** 2).sum()))
+    solved = np.linalg.lstsq(terms / scale, times, rcond=None)[0] / scale
+    rest = ((times - terms @ solved) ** 2).sum()
+    return Fit(solved, float(1 - rest / ((times - times.mean()) ** 2).sum()))
 
 
 def coefficients(fit: Callable, seconds: np.ndarray) -> dict:
@@ -102,29 +99,27 @@ def table_1(bart: nn.Module, sources: Sequence[int], targets: Sequence[int], mea
 
     `measure` gives the seconds of each of several functions, one per round.
     """
-    functions = {(m, t): f for t in targets for m, f in operating_modes(bart, sources[-1], t).items()}
-    seconds, rows = measure(functions), []
-    for mode in dict.fromkeys(mode for mode, _ in functions):
-        rounds = np.stack([seconds[mode, target] for target in targets], 1)  # (rounds, targets)
-        row = {"table": "table_1", "mode": mode, "N": sources[-1]}
-        rows.append(row | coefficients(partial(fit_quadratic, targets), rounds))
-    places = (
-        {"table": "table_1_times", "mode": m, "M": t, "seconds": float(np.median(s))} for (m, t), s in seconds.items()
-    )
-    return [*places, *rows]
+    n, times, fits = sources[-1], [], []
+    passes = {(mode, m): run for m in targets for mode, run in operating_modes(bart, n, m).items()}
+    seconds = measure(passes)
+    for mode in dict.fromkeys(mode for mode, _ in passes):
+        rounds = np.stack([seconds[mode, m] for m in targets], 1)  # (rounds, targets)
+        medians = zip(targets, np.median(rounds, 0).tolist(), strict=True)
+        times += [{"table": "table_1_times", "mode": mode, "M": m, "seconds": median} for m, median in medians]
+        row = {"table": "table_1", "mode": mode, "N": n}
+        fits.append(row | coefficients(partial(fit_quadratic, targets), rounds))
+    return times + fits
 
 
 def appendix_b(bart: nn.Module, sources: Sequence[int], targets: Sequence[int], measure: Callable) -> list[dict]:
     """Appendix B: six coefficients of the time of a forward and backward pass."""
     places = list(product(sources, targets))
     seconds = measure({(n, m): operating_modes(bart, n, m)["forward+backward"] for n, m in places})
-    fit = partial(fit_surface, [m for _, m in places], [n for n, _ in places])
     rounds = np.stack([seconds[place] for place in places], 1)  # (rounds, places)
-    times = [{"N": n, "M": m, "seconds": float(np.median(s))} for (n, m), s in seconds.items()]
-    return [
-        *({"table": "appendix_b_times"} | row for row in times),
-        {"table": "appendix_b"} | coefficients(fit, rounds),
-    ]
+    medians = zip(places, np.median(rounds, 0).tolist(), strict=True)
+    times = [{"table": "appendix_b_times", "N": n, "M": m, "seconds": median} for (n, m), median in medians]
+    fit = partial(fit_surface, [m for _, m in places], [n for n, _ in places])
+    return [*times, {"table": "appendix_b"} | coefficients(fit, rounds)]
 
 
 def main(

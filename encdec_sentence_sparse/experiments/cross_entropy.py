@@ -23,18 +23,15 @@ from .mean_key import use_mean_keys
 
 
 @torch.inference_mode()
-def cross_entropies(
-    run: Run, examples: Sequence[Example], selection: Selection, batch_size: int = 32
-) -> Iterator[tuple[str, float]]:
-    """Of each document the id, and the mean over its target tokens."""
-    items = run.encode(examples)
+def cross_entropies(run: Run, examples: Sequence[Example], selection: Selection, batch_size: int = 32) -> list[float]:
+    """Of each document the mean over its target tokens."""
+    items, means = run.encode(examples), []
     for start in range(0, len(items), batch_size):
-        places = range(start, min(start + batch_size, len(items)))
-        batch = run.collate([items[i] for i in places])
+        batch = run.collate(items[start : start + batch_size])
         logits = run.model(**batch.source(), labels=batch.labels, selection=selection).logits
         losses = F.cross_entropy(logits.transpose(1, 2), batch.labels, reduction="none")  # 0 at padding
-        means = losses.sum(1) / (batch.labels != -100).sum(1)
-        yield from ((examples[i].id, mean) for i, mean in zip(places, means.tolist(), strict=True))
+        means += (losses.sum(1) / (batch.labels != -100).sum(1)).tolist()
+    return means
 
 
 def systems(run: Run, r: int) -> Iterator[tuple[str, Selection]]:
@@ -54,6 +51,7 @@ if __name__ == "__main__":
         run = load_run(path)
         name, examples = system_name(Path(path).name, run.config.seed), load(run.config.data, split, int(limit))
         for system, selection in systems(run, int(r)):
-            for document, value in cross_entropies(run, examples, selection):
-                row = {"id": document, "prediction": "", "references": [], "cross_entropy": value}
-                print(json.dumps(row | {"system": f"{name}.{system}", "seed": run.config.seed}))
+            more = {"system": f"{name}.{system}", "seed": run.config.seed, "prediction": ""}
+            for example, value in zip(examples, cross_entropies(run, examples, selection), strict=True):
+                row = {"id": example.id, "references": example.references, "cross_entropy": value}
+                print(json.dumps(row | more))

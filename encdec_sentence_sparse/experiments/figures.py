@@ -11,15 +11,11 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import tyro
 
 from shared.run import one_line_errors
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 CURVES = {  # Figure 2: RUN.MODE -> label, colour, the same in all figures
     "base.ideal": ("ideal", "black"),
@@ -31,10 +27,15 @@ CURVES = {  # Figure 2: RUN.MODE -> label, colour, the same in all figures
 RED_TO_BLUE = ["tab:red", "tab:orange", "tab:green", "tab:blue", "tab:purple"]
 
 
+def read_csv(path: Path) -> list[dict]:
+    """The rows of a CSV file."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def read_scores(path: Path) -> dict[str, list[float]]:
     """ROUGE-1 of each system, a number per seed."""
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["metric"] == "rouge1" and not row["minus"]]
+    rows = [row for row in read_csv(path) if row["metric"] == "rouge1" and not row["minus"]]
     return {row["system"]: [float(value) for value in row["seeds"].split()] for row in rows}
 
 
@@ -44,11 +45,11 @@ def by_r(scores: dict[str, list[float]], system: str) -> dict[int, list[float]]:
     return dict(sorted((int(match[1]), scores[name]) for name, match in found.items() if match))
 
 
-def one_panel(title: str, width: float = 6.0, height: float = 4.2):
+def one_panel(title: str):
     """A figure with its title and its axes."""
     from matplotlib.figure import Figure
 
-    figure = Figure((width, height), layout="constrained")
+    figure = Figure((6.0, 4.2), layout="constrained")
     figure.suptitle(title, fontsize=11)
     return figure, figure.subplots()
 
@@ -75,20 +76,18 @@ def draw(axes, lines: dict[tuple[str, str], dict[int, list[float]]], ylabel: str
     axes.set_xlim(places[0] - 0.5, places[-1] + 0.45 * (places[-1] - places[0]) + 0.5)
 
 
-def figure_2(scores: dict[str, list[float]]) -> "Figure":
+def figure_2(scores: dict[str, list[float]]):
     """Figure 2: ROUGE-1 against r at inference, of base, learned map and integrated training; full attention across."""
     lines = {shown: by_r(scores, system) for system, shown in CURVES.items()}
     figure, axes = one_panel("Figure 2: how many sentences are enough depends on which")
     full, places = np.mean(scores["base.full"]), list(next(iter(lines.values())))
     axes.plot(places, [full] * len(places), color="gray", linestyle=":")
     axes.text(places[0], full, "all sentences", color="gray", va="bottom")
-    draw(
-        axes, {shown: line for shown, line in lines.items() if len(line) > 1}, "ROUGE-1; bars: lowest and highest seed"
-    )
+    draw(axes, lines, "ROUGE-1; bars: lowest and highest seed")
     return figure
 
 
-def figure_4(scores: dict[str, list[float]]) -> "Figure":
+def figure_4(scores: dict[str, list[float]]):
     """Figure 4: ROUGE-1 against r at inference of runs with other r in training, minus that with r 5, seed by seed."""
     runs = {"r 2 in training": "apx-r2", "r 5": "apx", "r 10": "apx-r10", "all (control)": "control"}
     lines, gaps = {label: by_r(scores, f"{run}.approx") for label, run in runs.items()}, {}
@@ -100,7 +99,7 @@ def figure_4(scores: dict[str, list[float]]) -> "Figure":
     return figure
 
 
-def figure_1(curves: Sequence[dict]) -> "Figure":
+def figure_1(curves: Sequence[dict]):
     """Figure 1: sum of attention weights against the number of retained sentences, of base and sparse-tuned runs."""
     figure, axes = one_panel("Figure 1: attention is spread over sentences, until a loss makes it sparse")
     names = list(dict.fromkeys(row["run"] for row in curves))
@@ -117,7 +116,7 @@ def figure_1(curves: Sequence[dict]) -> "Figure":
     return figure
 
 
-def attention_map(shown: dict) -> "Figure":
+def attention_map(shown: dict):
     """Like Figures 5-8: attention over words (left) and over sentences (right) while a summary is written."""
     from matplotlib.colors import PowerNorm
     from matplotlib.figure import Figure
@@ -138,21 +137,14 @@ def attention_map(shown: dict) -> "Figure":
     return figure
 
 
-def main(
-    out: Path,
-    scores: Path | None = None,
-    curves: Path | None = None,
-    map: Path | None = None,
-) -> None:
+def main(out: Path, scores: Path | None = None, curves: Path | None = None, map: Path | None = None) -> None:
     """Draw what the files hold into the folder `out`."""
-    figures, table = {}, read_scores(scores) if scores else {}
+    figures = {}
     if scores:
-        figures["figure_2"] = figure_2(table)
-    if "apx-r2.approx.r2" in table:
-        figures["figure_4"] = figure_4(table)
+        table = read_scores(scores)
+        figures |= {"figure_2": figure_2(table), "figure_4": figure_4(table)}
     if curves:
-        with curves.open(encoding="utf-8", newline="") as file:
-            figures["figure_1"] = figure_1(list(csv.DictReader(file)))
+        figures["figure_1"] = figure_1(read_csv(curves))
     if map:
         figures["attention_map"] = attention_map(json.loads(map.read_text(encoding="utf-8")))
     out.mkdir(parents=True, exist_ok=True)

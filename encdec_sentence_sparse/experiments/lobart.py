@@ -119,7 +119,7 @@ class LoBart(SentenceSparseBart):
 
 
 def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
-    """`loading.begin` of a LoBART: a run's, or one whose weights are a BART's."""
+    """`loading.begin` of a LoBART: a run's, or one made of a BART."""
     run = loading.begin(config, examples, LoBart)
     if not getattr(run.model.config, "is_local", False):
         run.model.lengthen()

@@ -13,7 +13,7 @@ from shared.run import one_line_errors, read_flags
 
 from .. import predict
 from ..fast_attention import FastAttention
-from ..loading import Run, load_run_or_bart
+from ..loading import load_run_or_bart
 from ..model import SentenceSparseBart, add_approximator
 from ..selection import sentence_softmax
 from ..sentences import Sentences
@@ -43,19 +43,14 @@ def use_mean_keys(model: SentenceSparseBart) -> SentenceSparseBart:
     return model
 
 
-def load(name: str, sentences: str = "given") -> Run:
-    """`load_run_or_bart`, with mean keys."""
-    run = load_run_or_bart(name, sentences)
-    if run.model.sentence_encoder is not None:
-        raise ValueError(f"{name} has a learned map: give the run that it started from")
-    use_mean_keys(run.model)
-    return run
-
-
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(predict.Options, arguments, __doc__)
-    predict.answer(options, load(options.run, options.sentences))
+    run = load_run_or_bart(options.run)
+    if run.model.sentence_encoder is not None:
+        raise ValueError(f"{options.run} has a learned map: give the run that it started from")
+    use_mean_keys(run.model)
+    predict.answer(options, run)
 
 
 if __name__ == "__main__":

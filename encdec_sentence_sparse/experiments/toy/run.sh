@@ -7,7 +7,7 @@ run() { python -m "encdec_sentence_sparse.$1" "${@:2}"; }
 decode() { # RUN MODE r [FLAG ...]: 250 test stories under a selection
   run predict $R/$1-$s --data $DATA --limit 250 --mode $2 --r $3 --out $R/predictions/$1-$s.$2.$3${5:-}.jsonl --overwrite "${@:4}"
 }
-for s in 0 1 2; do
+for s in ${SEEDS:-0 1 2}; do
   run train --out $R/base-$s --data $DATA --vocabulary 1000 --width 128 --feed-forward 512 --dropout 0 --learning-rate 1e-3 \
     --steps 6000 --patience 4 --warmup 200 --seed $s --resume
   C=(--steps 300 --warmup 50 --patience 0 --seed $s --resume)
@@ -15,10 +15,10 @@ for s in 0 1 2; do
   I=(--task integrated --init $R/kl-$s --learning-rate 3e-4 "${C[@]}")
   run train --out $R/apx-$s "${I[@]}" --select approx --r 5
   run train --out $R/idl-$s "${I[@]}" --select ideal --r 5
-  run train --out $R/mix-$s "${I[@]}" --select mix --mix-steps 300 --r 5
+  run train --out $R/mix-$s "${I[@]}" --select mix --r 5
   run train --out $R/control-$s "${I[@]}" --kl-weight 0 --r 99   # trained equally long, without a selection and the KL term
   for r in 2 10; do run train --out $R/apx-r$r-$s "${I[@]}" --select approx --r $r; done   # other r in training
-  for g in 0 0.1 1; do
+  for g in ${GAMMAS:-0 0.1 1}; do
     run train --task sparse --gamma $g --out $R/sparse$g-$s --init $R/base-$s --learning-rate 3e-4 "${C[@]}"
     for mode in full ideal random; do decode sparse$g $mode 5 --seed $s; done
   done
