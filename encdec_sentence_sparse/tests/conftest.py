@@ -1,4 +1,7 @@
-"""What the tests share: one thread, no network, and small random models that do something worth testing."""
+"""What the tests share: one thread, no network, small random models that do something worth testing, finished runs."""
+
+import contextlib
+from pathlib import Path
 
 import huggingface_hub.constants
 import pytest
@@ -19,6 +22,42 @@ def seeded():
     torch.manual_seed(0)
 
 
+@contextlib.contextmanager
+def without_report():
+    """Trainings end without their last lines, which take a third of the time."""
+    from .. import train as training
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "report", lambda *_: None)
+        yield
+
+
+@pytest.fixture
+def unreported():
+    with without_report():
+        yield
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory) -> Path:
+    """Finished runs, each from the one before where it needs one; two-0 has two micro-batches an update."""
+    from ..train import train
+    from .test_train import SMALL, replace
+
+    folder = tmp_path_factory.mktemp("runs")
+    base, kl = {"init": str(folder / "base-0")}, {"init": str(folder / "kl-0")}
+    for name, values in {
+        "base": {},
+        "sparse": base | {"task": "sparse"},
+        "kl": base | {"task": "kl", "r": 2, "learning_rate": 0.01},
+        "integrated": kl | {"task": "integrated", "select": "mix", "learning_rate": 3e-3, "patience": 9},
+        "two": {"accumulate": 2, "batch_size": 3},
+    }.items():
+        with without_report():
+            train(replace(SMALL, **values), folder / f"{name}-0")
+    return folder
+
+
 def make_config() -> BartConfig:
     """A BART of 2 + 2 layers, 4 heads, D 16, 32 positions, whose attention is sharp."""
     return BartConfig(
@@ -37,13 +76,13 @@ def roughen(model: nn.Module) -> nn.Module:
     return model.eval()
 
 
-def rough_model(kind: str | None = None, copied: bool = False) -> SentenceSparseBart:
-    """Ours of that config, with biases and, unless they are to be copies, maps unlike the word-level ones."""
+def rough_model(kind: str | None = None) -> SentenceSparseBart:
+    """Ours of that config, with biases, and maps unlike the word-level ones."""
     model = roughen(SentenceSparseBart(make_config()))
     if kind:
         add_approximator(model, kind)
         with torch.no_grad():
-            for parameter in () if copied else approximator_parameters(model):
+            for parameter in approximator_parameters(model):
                 parameter += 0.5 * torch.randn_like(parameter)
     return model.eval()
 

@@ -13,6 +13,8 @@ from ..model import SentenceSparseBart, add_approximator
 from ..selection import (
     PHI,
     Selection,
+    SentenceAttention,
+    attention_held,
     entropy,
     feature_sums,
     kl_divergence,
@@ -120,6 +122,14 @@ def test_eq6_top_r_sentences_that_exist():
             for step in range(6):
                 expected = reference.top(scores[document, step, :count].tolist(), r)
                 assert set(keep[document, step].nonzero().flatten().tolist()) == expected
+
+
+def test_eq6_attention_that_chosen_sentences_hold():
+    """By the best two, by those of a map that prefers the last, and by the first two; heads are averaged."""
+    exact = torch.tensor([[[0.1, 0.2, 0.7]], [[0.3, 0.6, 0.1]]])[None]  # (1, H, 1, N): mean 0.2, 0.4, 0.4
+    layer = SentenceAttention(exact, torch.tensor([0.3, 0.2, 0.5]).expand(1, 2, 1, 3))
+    found = attention_held(layer, torch.ones(1, 3, dtype=torch.bool), 2)
+    torch.testing.assert_close(found, torch.tensor([[[0.8, 0.6, 0.6]]]))
 
 
 def test_eq6_heads_are_averaged_before_the_top_r():
@@ -245,15 +255,15 @@ def test_d2_biases_come_along():
     model = SentenceSparseBart(make_config())
     model.load_state_dict(bart.state_dict())
     add_approximator(model, "gru")
-    for ours, layer in zip(model.attentions, bart.get_decoder().layers, strict=True):
-        theirs = layer.encoder_attn
-        for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
-            for part in ("weight", "bias"):
-                assert torch.equal(getattr(getattr(ours, name), part), getattr(getattr(theirs, name), part))
-        for name, origin in (("sentence_q", "q_proj"), ("sentence_k", "k_proj")):
-            for part in ("weight", "bias"):
-                copied, own = getattr(getattr(ours, name), part), getattr(getattr(ours, origin), part)
-                assert torch.equal(copied, own) and copied is not own
+    for attention, layer in zip(model.attentions, bart.get_decoder().layers, strict=True):
+        ours, theirs = attention.state_dict(), layer.encoder_attn.state_dict()
+        assert len(theirs) == 8
+        for name, value in theirs.items():
+            assert torch.equal(ours[name], value)
+        for part in ("weight", "bias"):
+            assert torch.equal(ours[f"sentence_q.{part}"], theirs[f"q_proj.{part}"])
+            assert torch.equal(ours[f"sentence_k.{part}"], theirs[f"k_proj.{part}"])
+        assert attention.sentence_q.weight is not attention.q_proj.weight
 
 
 def test_d11_random_choice_is_fresh_and_uniform():

@@ -1,8 +1,10 @@
-"""The example of README.md can be pasted and works."""
+"""The example of README.md can be pasted and works; flags of the pages' commands exist."""
 
 import re
+import shlex
 from pathlib import Path
 
+import pytest
 from transformers import BartConfig, BartForConditionalGeneration
 
 from ..selection import Selection
@@ -17,7 +19,7 @@ def test_the_example_of_use_it_runs(tmp_path):
     (code,) = re.findall(r"```python\n(.*?)```", (FOLDER / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     document = re.findall(r'"([^"]*\.)"', re.search(r"document = \[(.*)\]", code)[1])
     sizes = dict(vocab_size=400, d_model=32, encoder_ffn_dim=8, decoder_ffn_dim=8, encoder_layers=1, init_std=0.3)
-    heads = dict(encoder_attention_heads=4, decoder_attention_heads=4)
+    heads = dict(encoder_attention_heads=4, decoder_attention_heads=4, decoder_layers=2)
     bart = BartForConditionalGeneration(BartConfig(max_position_embeddings=160, **sizes, **heads))
     bart.generation_config.update(min_length=56, max_length=142, num_beams=4)
     bart.save_pretrained(tmp_path)
@@ -32,3 +34,20 @@ def test_the_example_of_use_it_runs(tmp_path):
     full = bart.generate(**source, **flags)
     assert selected.sequences.tolist() == names["summary"].tolist()
     assert (selected.sequences_scores - full.sequences_scores).abs().max() > 1e-4
+
+
+def test_the_commands_of_the_pages_have_flags_that_exist(monkeypatch):
+    run = pytest.importorskip("shared.run")
+    from .. import predict
+    from ..config import PRESETS, TrainConfig
+
+    monkeypatch.setattr(run, "read_config", lambda *_: TrainConfig())
+    text = "".join((FOLDER / name).read_text(encoding="utf-8") for name in ("README.md", "PAPER.md", "train.py"))
+    commands = re.findall(r"(?m)^python -m \w+\.(train|predict) (.*)$", text.replace("\\\n", ""))
+    for program, flags in commands:
+        words = shlex.split(flags, comments=True)
+        if program == "train":
+            assert run.parse(words, TrainConfig, PRESETS, "")[1].parts[0] == "runs"
+        else:
+            assert run.read_flags(predict.Options, words).run
+    assert len(commands) > 9

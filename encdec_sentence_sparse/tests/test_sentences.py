@@ -1,36 +1,21 @@
-"""Sentence rules in characters and in tokens, documents that have no proper sentences, and the punkt model."""
+"""Sentences in tokens, documents that are too long, batches."""
 
 import random
 from array import array
 
-import nltk
 import numpy as np
 import pytest
 from transformers import PreTrainedTokenizerFast
 
-from ..sentences import RULES, load_punkt, punkt_spans, token_sentence_ids
+from ..sentences import token_sentence_ids
 from ..text import Batches, Item, encode, encode_all, train_tokenizer
 
-STORIES = ["Mr. Smith saw Dr. Jones . He left .", "The U.S. team won . Mr. Brown was glad .", "It rained . We stayed ."]
+STORIES = ["Mr. Smith saw Dr. Jones . He left .", "The team won . We were glad .", "It rained . We stayed ."]
 
 
 @pytest.fixture(scope="module")
 def tokenizer() -> PreTrainedTokenizerFast:
     return train_tokenizer(STORIES, 330)
-
-
-@pytest.fixture(autouse=True)
-def punkt_tab(tmp_path, monkeypatch):
-    """Whatever this machine has: NLTK finds a small English punkt model that knows three abbreviations."""
-    folder = tmp_path / "tokenizers" / "punkt_tab" / "english"
-    folder.mkdir(parents=True)
-    for name in ("collocations.tab", "sent_starters.txt", "ortho_context.tab"):
-        (folder / name).write_text("")
-    (folder / "abbrev_types.txt").write_text("mr\ndr\nu.s\n")
-    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
-    load_punkt.cache_clear()
-    yield folder
-    load_punkt.cache_clear()
 
 
 def texts_of(tokenizer, encoded) -> list[str]:
@@ -41,11 +26,8 @@ def texts_of(tokenizer, encoded) -> list[str]:
     return [tokenizer.decode(ids) for ids in sentences]
 
 
-# The rules
-
-
-def test_given_sentences_stay_as_they_are(tokenizer):
-    """Full stops and abbreviations do not matter; `<s>` belongs to the first sentence."""
+def test_d7_given_sentences_stay_as_they_are_and_the_end_is_one_more(tokenizer):
+    """Full stops do not matter. D7, released code: `</s>` is a sentence, it counts toward r; `<s>` is in the first."""
     document = ["Mr. Smith saw", "Dr. Jones . He left .", "We"]
     found = encode(tokenizer, document, 99)
     assert texts_of(tokenizer, found) == ["<s> Mr. Smith saw", " Dr. Jones . He left .", " We", "</s>"]
@@ -54,34 +36,16 @@ def test_given_sentences_stay_as_they_are(tokenizer):
 
 
 def test_a_text_is_never_silently_one_sentence(tokenizer):
-    with pytest.raises(ValueError, match="the document is one string: give a list of its sentences, or the rule 'nlt"):
+    with pytest.raises(ValueError, match="the document is one string: give a list of its sentences"):
         encode(tokenizer, "It rained . We stayed .", 99)
-    assert max(encode(tokenizer, "It rained . We stayed .", 99, "nltk").sentence_ids) == 2
-
-
-def test_d7_the_end_of_text_is_a_sentence_of_its_own(tokenizer):
-    """As in the released code: `</s>` is one, which counts toward r. `<s>` is in the first."""
-    ids = encode(tokenizer, ["It rained .", "We stayed ."], 99).sentence_ids
-    assert (ids[0], ids[-2:].tolist()) == (0, [1, 2])
-    with pytest.raises(ValueError, match="sentences is 'first'; use one of given, nltk"):
-        encode(tokenizer, ["It rained ."], 99, "first")
-
-
-def test_d8_punkt_knows_abbreviations(tokenizer):
-    """And that "?" ends a sentence."""
-    found = encode(tokenizer, "Was Mr. Smith there? He left.", 99, "nltk")
-    assert texts_of(tokenizer, found) == ["<s> Was Mr. Smith there?", " He left.", "</s>"]
-
-
-# From characters to tokens
 
 
 def test_tokens_belong_to_the_sentence_of_their_last_character():
     """Leading blanks, what stands between sentences, a token over a boundary, a sentence without a token."""
-    spans = [(2, 5), (6, 6), (7, 12), (14, 20)]
+    starts = [2, 6, 7, 14]
     offsets = [(0, 0), (0, 2), (2, 5), (5, 8), (8, 12), (12, 14), (13, 15), (15, 20), (0, 0)]
     is_special = [1, 0, 0, 0, 0, 0, 0, 0, 1]
-    assert token_sentence_ids(offsets, spans, is_special) == [0, 0, 0, 1, 1, 1, 2, 2, 3]
+    assert token_sentence_ids(offsets, starts, is_special) == [0, 0, 0, 1, 1, 1, 2, 2, 3]
 
 
 def test_ids_have_no_gaps_and_cover_every_token(tokenizer):
@@ -89,11 +53,10 @@ def test_ids_have_no_gaps_and_cover_every_token(tokenizer):
     rng = random.Random(1)
     for _ in range(50):
         pieces = [rng.choice(["Mr. Smith", "", " ", "It rained .", "x", "  We  "]) for _ in range(rng.randint(1, 6))]
-        for rule in RULES:
-            found = encode(tokenizer, ["It .", *pieces], rng.randint(3, 30), rule)
-            ids = found.sentence_ids
-            assert len(ids) == len(found.ids) and ids[0] == 0
-            assert all(after - before in (0, 1) for before, after in zip(ids, ids[1:], strict=False))
+        found = encode(tokenizer, ["It .", *pieces], rng.randint(3, 30))
+        ids = found.sentence_ids
+        assert len(ids) == len(found.ids) and ids[0] == 0
+        assert all(after - before in (0, 1) for before, after in zip(ids, ids[1:], strict=False))
 
 
 def test_d9_a_document_that_is_too_long_is_cut(tokenizer):
@@ -111,7 +74,7 @@ def test_d9_a_document_that_is_too_long_is_cut(tokenizer):
 def test_many_documents_are_encoded_as_each_alone(tokenizer):
     """In the order of the documents, with summaries, which are cut, too."""
     documents = [["It rained .", "We stayed ."] * (1 + i % 3) for i in range(1002)]  # more than one part
-    items = encode_all(tokenizer, documents, 12, "given", ["He left ."] * 1002, 4)
+    items = encode_all(tokenizer, documents, 12, ["He left ."] * 1002, 4)
     assert len(items) == 1002 and isinstance(items[0], Item)
     for i in (0, 1, 2, 999, 1000, 1001):
         target = tokenizer("He left .")["input_ids"]
@@ -125,12 +88,5 @@ def test_batches_hold_every_item_once_an_epoch_and_are_of_like_length():
         epochs.append([next(stream) for _ in range(6)])
         assert sorted(sum(epochs[-1], [])) == list(range(41))
         assert max(max(batch) - min(batch) for batch in epochs[-1]) < 30
-    assert epochs[0] != epochs[1] and Batches(lengths, 8, 0).per_epoch == 6
+    assert epochs[0] != epochs[1]
     assert next(iter(Batches(lengths, 8, seed=0))) == epochs[0][0] != next(iter(Batches(lengths, 8, seed=1)))
-
-
-def test_nltks_absence_is_said(monkeypatch):
-    load_punkt.cache_clear()
-    monkeypatch.setattr(nltk.data, "path", [])
-    with pytest.raises(ValueError, match="no punkt model on this machine: python -m nltk.downloader punkt_tab"):
-        punkt_spans("We met Mr. Gray today.")

@@ -1,5 +1,6 @@
 """Training all tasks: the losses, what learns and what stays, the schedule, and what the last lines say."""
 
+import functools
 import json
 from dataclasses import fields, replace
 from pathlib import Path
@@ -21,31 +22,17 @@ from .. import train as training
 from ..config import PRESETS, TrainConfig, choose_selection, learning_rate
 from ..loading import begin, load_run
 from ..model import add_approximator, approximator_parameters, freeze
-from ..selection import Selection, ideal_probability, kl_loss
+from ..selection import FULL, Selection, ideal_probability, kl_loss
 from ..sentences import sentences_of
 from ..text import Batch, Batches, collate
-from ..train import attention_held, batch_losses, map_knows_more, reads_its_documents, train
+from ..train import batch_losses, map_knows_more, reads_its_documents, train
 
-DATA = "toy:count=16,seed=5"
+DATA = "toy:count=8,seed=5"
 SMALL = TrainConfig(
     data=DATA, width=16, feed_forward=16, vocabulary=400, dropout=0.1, batch_size=8, steps=4, save_every=2, warmup=2,
     max_source=120,
 )  # fmt: skip
 TINY = replace(SMALL, dropout=0.0, steps=2)
-FULL = Selection()
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory) -> dict[str, Path]:
-    """A finished run of each task, each from the one before where it needs one."""
-    folder = tmp_path_factory.mktemp("runs")
-    train(SMALL, folder / "base")
-    base = replace(SMALL, init=str(folder / "base"))
-    train(replace(base, task="sparse"), folder / "sparse")
-    train(replace(base, task="kl", learning_rate=0.01), folder / "kl")
-    mixed = dict(init=str(folder / "kl"), select="mix", r=2, mix_steps=4, patience=9)
-    train(replace(base, task="integrated", **mixed), folder / "int")
-    return {"base": folder / "base", "sparse": folder / "sparse", "kl": folder / "kl", "integrated": folder / "int"}
 
 
 def log(run_dir: Path) -> list[dict]:
@@ -76,16 +63,20 @@ def prepared(task: str, **changes):
     return config, run.model.eval(), collate([*items[:2], items[-1]], run.tokenizer.pad_token_id)
 
 
-def alone(batch: Batch):
-    """The documents of a batch, each without padding."""
-    for row in range(len(batch.ids)):
-        length, steps = int(batch.attention_mask[row].sum()), int((batch.labels[row] != -100).sum())
-        yield Batch(*(part[row : row + 1, :length] for part in batch[:3]), batch.labels[row : row + 1, :steps])
-
-
 def read(model, batch: Batch, **more):
     """A forward pass of a batch."""
     return model(**batch.source(), **({"labels": batch.labels} | more))
+
+
+def mean_over_steps(model, batch: Batch, value) -> float:
+    """Of value(layer), (H, T), the mean over heads, layers and all target steps; each document alone, unpadded."""
+    total = 0.0
+    for row in range(len(batch.ids)):
+        length, steps = int(batch.attention_mask[row].sum()), int((batch.labels[row] != -100).sum())
+        source = (part[row : row + 1, :length] for part in batch[:3])
+        read(model, Batch(*source, batch.labels[row : row + 1, :steps]), record=(record := []))
+        total += sum(value(layer).mean(0).sum() for layer in record) / len(record)
+    return total / (batch.labels != -100).sum().item()
 
 
 # Losses
@@ -95,14 +86,12 @@ def test_eq5_a_loss_of_cross_entropy_and_entropy():
     """H(alpha^s) in NumPy, per document, mean over heads, layers and steps; L_xent is transformers'; gamma weighs."""
     config, model, batch = prepared("sparse", gamma=0.7)
     losses = batch_losses(model, batch, config, FULL)
-    total, steps = 0.0, 0
-    for one in alone(batch):
-        read(model, one, record=(record := []))
-        for layer in record:
-            alpha = layer.exact[0].detach().double().numpy()
-            total += -(alpha * np.log(alpha)).sum(-1).mean(0).sum() / len(record)
-        steps += one.labels.size(1)
-    assert losses["entropy"].item() == pytest.approx(total / steps, rel=1e-4)
+
+    def entropies(layer) -> np.ndarray:
+        alpha = layer.exact[0].detach().double().numpy()
+        return -(alpha * np.log(alpha)).sum(-1)
+
+    assert losses["entropy"].item() == pytest.approx(mean_over_steps(model, batch, entropies), rel=1e-4)
     assert losses["xent"].item() == pytest.approx(read(model, batch).loss.item(), rel=1e-5)
     assert losses["loss"].item() == pytest.approx((losses["xent"] + 0.7 * losses["entropy"]).item())
 
@@ -119,26 +108,18 @@ def test_d6_d19_the_decoder_reads_the_end_token_first_and_padding_counts_for_not
         assert batch_losses(model, padded, config, FULL)["loss"].item() == pytest.approx(expected.item(), rel=1e-4)
 
 
-def test_eq11_d5_kl_loss_in_the_papers_and_the_released_scale():
-    """KL(squared exact || approximate) in NumPy (T = 0.5); D5: released = divided by N and summed over layers."""
+def test_eq11_d5_kl_loss_is_a_mean_over_heads_layers_and_steps():
+    """KL(squared exact || approximate) in NumPy (T = 0.5); D5: neither divided by N nor summed over layers."""
     config, model, batch = prepared("kl")
-    read(model, batch, record=(record := []))
-    source = batch.labels != -100, sentences_of(batch.sentence_ids, batch.attention_mask).exists
-    losses = {scale: kl_loss(record, *source, scale=scale).item() for scale in ("paper", "released")}
-    assert batch_losses(model, batch, config, FULL)["loss"].item() == pytest.approx(losses["paper"], rel=1e-4)
-    paper = released = steps = 0
-    for one in alone(batch):
-        read(model, one, record=(record := []))
-        for layer in record:
-            target = layer.exact[0].detach().double().numpy() ** 2
-            target /= target.sum(-1, keepdims=True)
-            approximate = layer.approximate[0].detach().double().numpy()
-            divergence = (target * np.log(target / approximate)).sum(-1).mean(0).sum()
-            paper += divergence / len(record)
-            released += divergence / (int(one.sentence_ids.max()) + 1)
-        steps += one.labels.size(1)
-    assert losses == pytest.approx({"paper": paper / steps, "released": released / steps}, rel=1e-4)
-    assert paper > 0.01
+
+    def divergences(layer) -> np.ndarray:
+        target = layer.exact[0].detach().double().numpy() ** 2
+        target /= target.sum(-1, keepdims=True)
+        return (target * np.log(target / layer.approximate[0].detach().double().numpy())).sum(-1)
+
+    expected = mean_over_steps(model, batch, divergences)
+    assert batch_losses(model, batch, config, FULL)["loss"].item() == pytest.approx(expected, rel=1e-4)
+    assert expected > 1e-3
 
 
 def test_eq12_integrated_loss():
@@ -149,10 +130,9 @@ def test_eq12_integrated_loss():
         selection, record = Selection(mode, r=1), []
         losses = batch_losses(model, batch, config, selection)
         output = read(model, batch, selection=selection, record=record)
-        assert losses["xent"].item() == pytest.approx(output.loss.item(), rel=1e-5)
         exists = sentences_of(batch.sentence_ids, batch.attention_mask).exists
-        expected = kl_loss(record, batch.labels != -100, exists, 0.5)
-        assert losses["kl"].item() == pytest.approx(expected.item(), rel=1e-5)
+        expected = output.loss.item(), kl_loss(record, batch.labels != -100, exists).item()
+        assert (losses["xent"].item(), losses["kl"].item()) == pytest.approx(expected, rel=1e-5)
         assert losses["loss"].item() == pytest.approx((losses["xent"] + 0.3 * losses["kl"]).item())
         values.add(losses["xent"].item())
     assert len(values) == 3
@@ -184,8 +164,8 @@ def test_eq13_eq14_d23_gradients_of_one_backward_pass():
 
 def test_the_loss_of_the_base_task_is_the_mean_cross_entropy_of_the_summary(runs):
     """Validation loss of the log = transformers' own loss of the plain BART that model/ is."""
-    tokenizer = load_run(runs["base"]).tokenizer
-    plain = AutoModelForSeq2SeqLM.from_pretrained(runs["base"] / "model")
+    tokenizer = load_run(runs / "base-0").tokenizer
+    plain = AutoModelForSeq2SeqLM.from_pretrained(runs / "base-0" / "model")
     assert type(plain) is BartForConditionalGeneration
     total, tokens = 0.0, 0
     for example in load(DATA, "validation"):
@@ -193,7 +173,7 @@ def test_the_loss_of_the_base_task_is_the_mean_cross_entropy_of_the_summary(runs
         target = torch.tensor([tokenizer(example.target)["input_ids"]])
         total += plain(input_ids=source, labels=target).loss.item() * target.size(1)
         tokens += target.size(1)
-    assert log(runs["base"])[-1]["validation_loss"] == pytest.approx(total / tokens, abs=2e-4)
+    assert log(runs / "base-0")[-1]["validation_loss"] == pytest.approx(total / tokens, abs=2e-4)
 
 
 # The schedule and the choice of the mode
@@ -214,21 +194,24 @@ def test_d15_the_rate_and_the_validations_of_a3_count_documents():
 def test_d17_mix_is_drawn_once_an_update():
     """Ideal with probability max(0, 1 - step / epoch): always at the beginning, never after, half in the middle."""
     assert [ideal_probability(step, 10) for step in (0, 5, 10, 25)] == [1, 0.5, 0, 0]
-    config = TrainConfig(task="integrated", init="x", select="mix", r=3, seed=4)
-    drawn = [choose_selection(config, step, 4000) for step in range(5000)]
+    config = TrainConfig(task="integrated", init="x", select="mix", r=3, seed=4, steps=4000)
+    drawn = [choose_selection(config, step) for step in range(4000)]
     is_ideal = np.array([selection.mode == "ideal" for selection in drawn])
-    assert {selection.r for selection in drawn} == {3} and set(is_ideal[4000:]) == {False} and is_ideal[0]
+    assert {selection.r for selection in drawn} == {3} and is_ideal[0]
+    assert choose_selection(config, 4000) == Selection("approx", r=3)
     for first in (0, 1000, 2000, 3000):  # the sum of Bernoullis, 5 standard deviations
         expected = [1 - step / 4000 for step in range(first, first + 1000)]
         assert abs(is_ideal[first : first + 1000].sum() - sum(expected)) < 5 * 1000**0.5 / 2
-    assert [choose_selection(replace(config, seed=5), step, 4000) for step in range(4000)] != drawn[:4000]
-    assert choose_selection(replace(config, select="ideal"), 9, 1) == Selection("ideal", r=3)
-    assert choose_selection(replace(config, task="kl"), 0, 1) == FULL
+    assert [choose_selection(replace(config, seed=5), step) for step in range(4000)] != drawn
+    assert choose_selection(replace(config, select="ideal"), 9) == Selection("ideal", r=3)
+    assert choose_selection(replace(config, task="kl"), 0) == FULL
 
 
-def test_an_update_uses_its_selection_and_validation_that_of_inference(runs, tmp_path, monkeypatch):
-    """D14: dropout is on in all parts, the frozen encoder too, while updates are made, and off in validation."""
-    seen, losses_of = [], training.batch_losses
+@pytest.mark.usefixtures("unreported")
+def test_an_update_uses_its_rate_and_selection_and_validation_that_of_inference(runs, tmp_path, monkeypatch):
+    """Whatever the micro-batches; D14: dropout is on in all parts, the frozen encoder too, and off in validation."""
+    config = replace(SMALL, task="integrated", init=str(runs / "kl-0"), select="mix", steps=3, accumulate=2)
+    seen, asked, losses_of, rate = [], [], training.batch_losses, training.learning_rate
 
     def losses(model, batch, config, selection):
         assert model.training == model.get_encoder().training
@@ -237,33 +220,26 @@ def test_an_update_uses_its_selection_and_validation_that_of_inference(runs, tmp
         return losses_of(model, batch, config, selection)
 
     monkeypatch.setattr(training, "batch_losses", losses)
-    more = dict(task="integrated", init=str(runs["kl"]), select="mix", mix_steps=1, steps=3, accumulate=2, save_every=3)
-    train(replace(SMALL, **more), tmp_path / "run")
-    assert seen[:6] == [(True, "ideal")] * 2 + [(True, "approx")] * 4
-    assert set(seen[6:]) == {(False, "approx")}
-
-
-def test_the_rate_counts_updates_and_not_micro_batches(tmp_path, monkeypatch):
-    asked, rate = [], training.learning_rate
     monkeypatch.setattr(training, "learning_rate", lambda step, config: asked.append(step) or rate(step, config))
-    train(replace(TINY, steps=3, accumulate=2), tmp_path / "run")
-    assert asked == [0, 1, 2]
+    train(replace(config, save_every=3), tmp_path / "run")
+    expected = [(True, choose_selection(config, step).mode) for step in (0, 0, 1, 1, 2, 2)]
+    assert seen[:6] == expected and expected[0] != expected[5]
+    assert set(seen[6:]) == {(False, "approx")} and asked == [0, 1, 2]
 
 
-BOTH = {"init": "kl", "task": "integrated", "r": 1}
+BOTH = {"init": "kl-0", "task": "integrated", "r": 1}
 CHANGES = {  # flag -> another value, and what else must hold
-    "task": ("sparse", {"init": "base"}), "data": ("toy:count=16,seed=6", {}), "init": ("base", {}),
+    "task": ("sparse", {"init": "base-0"}), "data": ("toy:count=8,seed=6", {}), "init": ("base-0", {}),
     "max_source": (60, {}), "max_target": (10, {}), "vocabulary": (300, {}), "width": (8, {}), "feed_forward": (8, {}),
-    "dropout": (0.5, {}), "gamma": (1.0, {"init": "base", "task": "sparse"}),
-    "sentence_encoder": ("mean", {"init": "base", "task": "kl"}), "kl_weight": (0.0, BOTH), "select": ("ideal", BOTH),
-    "r": (2, BOTH), "mix_steps": (1, BOTH | {"select": "mix", "mix_steps": 999}), "steps": (3, {}),
-    "batch_size": (4, {}), "accumulate": (2, {}), "learning_rate": (1e-3, {}), "warmup": (9, {}), "clip": (0.01, {}),
-    "mixed_precision": ("bf16", {}), "seed": (1, {}),
+    "dropout": (0.5, {}), "gamma": (1.0, {"init": "base-0", "task": "sparse"}),
+    "sentence_encoder": ("mean", {"init": "base-0", "task": "kl"}), "kl_weight": (0.0, BOTH),
+    "select": ("ideal", BOTH), "r": (2, BOTH), "steps": (3, {}), "batch_size": (4, {}), "accumulate": (2, {}),
+    "learning_rate": (1e-3, {}), "warmup": (9, {}), "clip": (0.01, {}), "mixed_precision": ("bf16", {}),
+    "seed": (1, {"learning_rate": 0.0}),  # nothing is learned: it is more than the order of the data
 }  # fmt: skip
 ELSEWHERE = {  # flags that do not change two updates, or cannot here, and what tests them
-    "sentences": "test_d8_punkt_knows_abbreviations",  # wants punkt
     "model": "test_any_bart_from_a_folder_is_trained_on_and_read",  # wants a BART
-    "save_every": "test_d9_an_epoch_between_checkpoints_and_cut_documents_in_the_log",
+    "save_every": "test_early_stopping_takes_the_best_weights",
     "patience": "test_early_stopping_takes_the_best_weights",
 }
 
@@ -272,45 +248,53 @@ def test_every_flag_is_tested():
     assert CHANGES.keys() | ELSEWHERE.keys() == {field.name for field in fields(TrainConfig)}
 
 
-@pytest.mark.parametrize("flag", CHANGES)
-def test_with_another_value_two_updates_differ(runs, tmp_path, flag):
-    value, more = CHANGES[flag]
-    for number, changes in enumerate((more, more | {flag: value})):
+@pytest.fixture(scope="module")
+def updated(runs, tmp_path_factory):
+    """The weights after two updates with other values than SMALL's, each training once."""
+
+    @functools.cache
+    def after(**changes) -> dict:
         AcceleratorState._reset_state(True)  # of a training with another precision
-        changes = {name: str(runs[of]) if name == "init" else of for name, of in changes.items()}
-        train(replace(SMALL, **{"steps": 2} | changes), tmp_path / str(number))
-    one, two = (weights(tmp_path / name) for name in "01")
+        changes |= {"init": str(runs / changes["init"])} if "init" in changes else {}
+        run = tmp_path_factory.mktemp("updated") / "run"
+        with pytest.MonkeyPatch.context() as patch:
+            for name in ("report", "validation_losses"):  # half of the time
+                patch.setattr(training, name, lambda *_: {})
+            train(replace(SMALL, **{"steps": 2} | changes), run)
+        return weights(run)
+
+    yield after
+    AcceleratorState._reset_state(True)
+
+
+@pytest.mark.parametrize("flag", CHANGES)
+def test_with_another_value_two_updates_differ(updated, flag):
+    value, more = CHANGES[flag]
+    one, two = updated(**more), updated(**more | {flag: value})
     assert one.keys() != two.keys() or any(
         one[name].shape != two[name].shape or not torch.equal(one[name], two[name]) for name in one
     )
 
 
-def test_the_weights_begin_with_the_seed(tmp_path):
-    """A seed is more than the order of the data: nothing is learned here."""
-    for seed in (0, 1):
-        train(replace(TINY, steps=1, learning_rate=0.0, seed=seed), tmp_path / str(seed))
-    assert changed(weights(tmp_path / "0"), weights(tmp_path / "1"))
-
-
 def test_a_map_that_has_learned_goes_on(runs):
     """--task kl from a run of --task kl keeps its map."""
-    config = load_run(runs["kl"]).config
-    model = begin(replace(config, init=str(runs["kl"])), []).model
-    assert not changed(weights(runs["kl"]), model.state_dict())
+    config = load_run(runs / "kl-0").config
+    model = begin(replace(config, init=str(runs / "kl-0")), []).model
+    assert not changed(weights(runs / "kl-0"), model.state_dict())
 
 
 # What learns and what stays
 
 
-@pytest.mark.parametrize(("task", "start"), [("sparse", "base"), ("kl", "base"), ("integrated", "kl")])
+@pytest.mark.parametrize(("task", "start"), [("sparse", "base-0"), ("kl", "base-0"), ("integrated", "kl-0")])
 def test_d26_frozen_parts_stay_bit_for_bit_the_same(runs, task, start):
     """sparse: all learn; kl: the approximator alone; integrated: it and the decoder's layers, without the norm."""
-    after = weights(runs[task])
+    after = weights(runs / f"{task}-0")
     if task == "kl":  # the approximator was not there before: what it was, a fresh take-over says
-        model = begin(load_run(runs["kl"]).config, []).model
+        model = begin(load_run(runs / "kl-0").config, []).model
         before = {name: value for name, value in model.state_dict().items() if name in after}
     else:
-        before = weights(runs[start])
+        before = weights(runs / start)
     mine = {name for name in after if name.startswith("sentence_encoder") or ".sentence_" in name}
     expected = {
         "sparse": {name for name in after if "final_logits_bias" not in name},
@@ -339,6 +323,7 @@ def test_d14_every_dropout_site_has_the_models_rate():
     assert not torch.equal(outputs(), outputs())
 
 
+@pytest.mark.usefixtures("unreported")
 @pytest.mark.parametrize("clip", [0.0, 0.3])
 def test_a3_d18_an_update_is_that_of_the_mean_gradient_of_its_micro_batches(tmp_path, monkeypatch, clip):
     """However many tokens each has; clipped is the norm of the whole gradient, and 0 never clips."""
@@ -363,43 +348,51 @@ def test_a3_d18_an_update_is_that_of_the_mean_gradient_of_its_micro_batches(tmp_
         torch.testing.assert_close(after[name], expected, atol=1e-6, rtol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("losses", "stops", "best"), [([3.0, 1.0, 2.0, 1.5, 0.1], 4, 2), ([3.0, 4.0, 2.0, 3.0, 2.5, 0.1], 5, 3)]
-)
-def test_early_stopping_takes_the_best_weights(tmp_path, monkeypatch, losses, stops, best):
+@pytest.mark.usefixtures("unreported")
+def test_early_stopping_takes_the_best_weights(tmp_path, monkeypatch):
     """A.3: stop after two validations without improvement since the best one, which is what is written."""
+    losses = [3.0, 4.0, 2.0, 3.0, 2.5, 0.1]
     values = iter(losses)
-    monkeypatch.setattr(training, "validation_losses", lambda *_: {"validation_loss": next(values)})
-    monkeypatch.setattr(training, "report", lambda *_: None)
+    monkeypatch.setattr(training, "validation_losses", lambda *_: {"validation_loss": next(values, 0.0)})
     train(replace(TINY, steps=60, save_every=1, patience=2), tmp_path / "run")
-    assert [row["validation_loss"] for row in log(tmp_path / "run")[1:]] == losses[:stops]
-    monkeypatch.undo()
-    train(replace(TINY, steps=best), tmp_path / "best")
+    assert [row["validation_loss"] for row in log(tmp_path / "run")[1:]] == losses[:5]
+    train(replace(TINY, steps=3), tmp_path / "best")
     assert not changed(weights(tmp_path / "best"), weights(tmp_path / "run"))
 
 
-def test_d9_an_epoch_between_checkpoints_and_cut_documents_in_the_log(tmp_path, capsys):
-    """save_every 0 validates after each epoch; cut documents are counted."""
-    train(replace(TINY, save_every=0, steps=3, max_source=150), tmp_path / "run")
-    first, *rows = log(tmp_path / "run")
-    tokenizer = load_run(tmp_path / "run").tokenizer
-    cut = sum(len(tokenizer(example.source)["input_ids"]) > 150 for example in load(DATA))
-    assert first == {"step": 0, "examples": 16, "sources_cut": cut} and 0 < cut
-    assert [row["step"] for row in rows] == [2, 3]
-    assert f"{cut} of 16 documents were cut to --max-source 150" in capsys.readouterr().out
+@pytest.mark.usefixtures("unreported")
+def test_two_processes_train_one_model(tmp_path, updated):
+    """As torchrun starts them: both write the run together, each reads its own batches."""
+    AcceleratorState._reset_state(True)  # of other trainings of this process
+    debug_launcher(train, (replace(SMALL, steps=2), tmp_path / "two"))
+    assert len([*tmp_path.glob("two/checkpoints/*/random_states_*")]) == 2
+    assert changed(weights(tmp_path / "two"), updated())
 
 
-# What a training says at its end
+# What a training says
+
+
+def test_d9_cut_documents_are_counted(tmp_path, capsys):
+    """And few documents from scratch are said, with the flag to add."""
+    (tmp_path / "data").mkdir()
+    texts = ["It rained. " * 9, "We left."]
+    lines = [json.dumps({"document": text.split(". "), "summary": "It rained."}) for text in texts]
+    for split in ("train", "validation"):
+        (tmp_path / "data" / f"{split}.jsonl").write_text("\n".join(lines))
+    train(replace(TINY, data=str(tmp_path / "data"), steps=1, max_source=9), tmp_path / "run")
+    assert log(tmp_path / "run")[0] == {"step": 0, "examples": 2, "sources_cut": 1}
+    said = capsys.readouterr().out
+    assert "1 of 2 documents were cut to --max-source 9" in said
+    assert "2 documents are few to learn from scratch: begin with a BART, --model facebook/bart-base" in said
 
 
 def test_a_summariser_that_does_not_read_is_warned_of(runs, monkeypatch):
     """By the validation loss with the documents of others; with one document nothing is exchanged, nothing is said."""
-    run = load_run(runs["base"])
+    run = load_run(runs / "base-0")
     items = run.encode(load(DATA, "validation"))
     assert "the model does not read its source" in reads_its_documents(run, items)  # after four updates
     assert "exchanged" not in reads_its_documents(run, items[:1])
-    seen = []
-    losses = iter([{"validation_loss": 2.0}, {"validation_loss": 2.5}])
+    seen, losses = [], iter([{"validation_loss": 2.0}, {"validation_loss": 2.5}])
     monkeypatch.setattr(training, "validation_losses", lambda run, part: seen.append(part) or next(losses))
     assert reads_its_documents(run, items) == "validation loss 2.000; with the documents exchanged 2.500"
     # each summary with the document of another one
@@ -408,28 +401,14 @@ def test_a_summariser_that_does_not_read_is_warned_of(runs, monkeypatch):
 
 
 def test_a_map_that_takes_the_first_sentences_is_warned_of(runs, monkeypatch):
-    run = load_run(runs["kl"])
-    run = run._replace(config=replace(run.config, r=2))
-    items = list(run.encode(load(DATA, "validation")))[:5]
-    (best, learned, first), total, steps = attention_held(run, items), 0.0, 0
+    run = load_run(runs / "kl-0")
+    items, total, steps = run.encode(load(DATA, "validation"))[:5], 0.0, 0
     for item in items:
-        batch = run.collate([item])
-        read(run.model, batch, record=(record := []))
-        for layer in record:
-            total += layer.exact[0].mean(0)[:, :2].sum().item()
-            steps += len(item.target)
-    assert first == pytest.approx(total / steps, rel=1e-4) and first < best <= 1 and learned <= best + 1e-6
+        read(run.model, run.collate([item]), record=(record := []))
+        total += sum(layer.exact[0].mean(0)[:, :2].sum().item() for layer in record) / len(record)
+        steps += len(item.target)
+    assert f"the first {total / steps:.3f}" in map_knows_more(run, items)
     for best, learned, is_said in ((0.7, 0.61, False), (0.7, 0.505, True), (0.505, 0.5, False)):  # nothing to learn
-        held = [best, learned, 0.5]
+        held = torch.tensor([[[best, learned, 0.5]]])
         monkeypatch.setattr(training, "attention_held", lambda *_, held=held: held)
-        assert ("TO TAKE THE FIRST" in map_knows_more(run, run.encode(load(DATA, "validation")))) == is_said
-
-
-def test_two_processes_train_one_model(tmp_path):
-    """As torchrun starts them: both write the run together, each reads its own batches."""
-    AcceleratorState._reset_state(True)  # of other trainings of this process
-    debug_launcher(train, (TINY, tmp_path / "two"))
-    train(TINY, tmp_path / "one")
-    assert len([*tmp_path.glob("two/checkpoints/*/random_states_*")]) == 2
-    one, two = (weights(tmp_path / name) for name in ("one", "two"))
-    assert any(not torch.equal(tensor, two[name]) for name, tensor in one.items())
+        assert ("TO TAKE THE FIRST" in map_knows_more(run, items)) == is_said

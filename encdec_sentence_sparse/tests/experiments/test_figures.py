@@ -6,9 +6,7 @@ import pytest
 pytest.importorskip("shared")
 pytest.importorskip("matplotlib")
 
-from shared.score import report
-
-from ...experiments.figures import by_r, figure_1, figure_2, figure_4, read_scores
+from ...experiments.figures import figure_1, figure_2, figure_4
 
 
 def scores() -> dict[str, list[float]]:
@@ -28,16 +26,6 @@ def curves_of(axes) -> dict[str, list]:
     """Label -> places and values of each curve with bars."""
     lines = {container.get_label(): container.lines[0] for container in axes.containers}
     return {label: [line.get_xdata().tolist(), line.get_ydata().tolist()] for label, line in lines.items()}
-
-
-def test_scores_are_read_as_shared_score_writes_them(tmp_path):
-    row = dict(value=91.0, low=90.0, high=92.0, p=None, seeds_low=1.0, seeds_high=2.0, seeds="90 92", documents=5)
-    kinds = [("base.full", None, "rouge1"), ("base.full", None, "rouge2"), ("kl.approx.r5", "base.full", "rouge1")]
-    rows = [{"system": system, "minus": minus, "metric": metric} | row for system, minus, metric in kinds]
-    with (tmp_path / "s.csv").open("w", encoding="utf-8") as file:
-        report(rows, file)
-    assert read_scores(tmp_path / "s.csv") == {"base.full": [90.0, 92.0]}
-    assert by_r(scores(), "apx.approx") == {2: [92.0] * 2, 5: [95.0] * 2, 10: [90.0] * 2}
 
 
 def test_figure_2_has_the_mean_over_seeds_of_each_choice_by_rising_r():

@@ -88,7 +88,8 @@ def test_d24_presets_hold_the_papers_and_the_released_values():
     }  # fmt: skip
 
 
-def test_lobart_is_trained_predicts_and_is_kept(tmp_path, monkeypatch):
+@pytest.mark.usefixtures("unreported")
+def test_lobart_is_trained_predicts_and_is_kept(tmp_path):
     """From a small new BART by the commands, then a map on it; documents are longer than the decoder has positions."""
     flags = ["--data", "toy:count=4", "--steps", "1", "--width", "16", "--feed-forward", "16", "--vocabulary", "400"]
     flags += ["--max-source", "100", "--max-target", "40"]

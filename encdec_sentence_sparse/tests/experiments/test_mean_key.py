@@ -1,6 +1,4 @@
-"""The control that compares queries with mean keys, against a loop; as a system of `predict`."""
-
-import json
+"""The control that compares queries with mean keys, against a loop."""
 
 import numpy as np
 import pytest
@@ -14,8 +12,8 @@ from ...selection import Selection
 from ...sentences import sentences_of
 from .. import reference
 from ..conftest import rough_model
-from ..test_commands import DATA, SEARCH, runs  # noqa: F401, a fixture
 from ..test_equations import IDS
+from ..test_train import DATA
 
 
 def test_scores_are_those_of_mean_keys_counted_once_a_word():
@@ -48,11 +46,7 @@ def test_words_that_are_alike_make_it_exact():
     torch.testing.assert_close(record[0].approximate, record[0].exact)
 
 
-def test_a_run_with_a_map_is_refused_and_others_decoded(runs, tmp_path, capsys):  # noqa: F811
-    flags = ["--data", DATA, "--limit", "2", "--r", "1", *SEARCH, "--system", "mean", "--out"]
-    mean_key.main([str(runs / "base-0"), *flags, str(tmp_path / "a.jsonl")])
-    rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
-    assert len(rows) == 2 and {row["system"] for row in rows} == {"mean"}
+def test_a_run_with_a_map_is_refused(runs, capsys):
     with pytest.raises(SystemExit):
-        mean_key.main([str(runs / "kl-0"), *flags, str(tmp_path / "b.jsonl")])
+        mean_key.main([str(runs / "kl-0"), "--data", DATA])
     assert "has a learned map: give the run that it started from" in capsys.readouterr().err

@@ -1,7 +1,5 @@
-"""What is measured of attention for Figures 1 and 5 to 8."""
+"""What is measured: attention (Figures 1 and 5 to 8), cross-entropy, precision and recall, lengths (Table 4)."""
 
-import csv
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -10,30 +8,23 @@ import torch
 from transformers import BartForConditionalGeneration
 
 pytest.importorskip("shared")
-pytest.importorskip("matplotlib")
 
 from shared import pretrained
-from shared.data import load
+from shared.data import Example, load
 
-from ...experiments import figures, measures
+from ...experiments.cross_entropy import cross_entropies, systems
+from ...experiments.lengths import lengths
 from ...experiments.measures import attention_map, read_again, retained_attention, retained_curve
+from ...experiments.precision import measured
 from ...loading import Run, load_run
-from ...selection import SentenceAttention
-from ...train import train
-from ..test_train import DATA, SMALL
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("runs")
-    train(replace(SMALL, steps=2, max_source=400), folder / "base")
-    train(replace(SMALL, steps=2, max_source=400, init=str(folder / "base"), task="kl"), folder / "kl")
-    return folder
+from ...selection import Selection, SentenceAttention
+from ..test_train import DATA
 
 
 @pytest.fixture(scope="module")
 def kl(runs) -> Run:
-    run = load_run(runs / "kl")
+    run = load_run(runs / "kl-0")
+    run = run._replace(config=replace(run.config, max_source=256))  # nothing is cut
     pretrained.generation(run.model, 9, num_beams=2, max_length=9)
     return run
 
@@ -54,12 +45,12 @@ def test_padding_is_no_step(kl, examples):
 def test_d21_retained_attention_averages_heads_first():
     """D21, A.4: heads that look at different sentences retain less together than each alone; padding steps are out."""
     exact = torch.tensor([[[0.9, 0.1, 0.0], [0.2, 0.2, 0.6]], [[0.1, 0.9, 0.0], [0.2, 0.2, 0.6]]])  # (H, T, N)
-    record = [SentenceAttention(exact.unsqueeze(0), None, None)]
+    record = [SentenceAttention(exact.unsqueeze(0), None)]
     curve = retained_attention(record, torch.tensor([[True, False]]))
     np.testing.assert_allclose(curve, [[0.5, 1.0, 1.0]], atol=1e-6)  # not 0.9
     curve = retained_attention(record, torch.tensor([[True, True]]))
     np.testing.assert_allclose(curve, [[0.55, 0.9, 1.0]], atol=1e-6)  # (0.5 + 0.6) / 2: each step has its own order
-    second = SentenceAttention(torch.tensor([[[[1.0, 0, 0], [0, 1.0, 0]]]]), None, None)
+    second = SentenceAttention(torch.tensor([[[[1.0, 0, 0], [0, 1.0, 0]]]]), None)
     curve = retained_attention([record[0], second], torch.tensor([[True, True]]))
     np.testing.assert_allclose(curve, [[0.775, 0.95, 1.0]], atol=1e-6)
 
@@ -79,7 +70,7 @@ def test_d21_maps_of_words_and_sentences_add_up_to_one_and_agree(runs, kl, examp
     found, [item] = attention_map(kl, examples[1]), kl.encode(examples[1:2])
     words, sentences = np.array(found["word"]), np.array(found["exact"])
     assert words.shape == (len(found["target"]), len(found["source"]))
-    plain = BartForConditionalGeneration.from_pretrained(runs / "base" / "model", attn_implementation="eager").eval()
+    plain = BartForConditionalGeneration.from_pretrained(runs / "kl-0" / "model", attn_implementation="eager").eval()
     target = torch.tensor([[2, *kl.tokenizer.convert_tokens_to_ids(found["target"])]])
     theirs = plain(torch.tensor([item.ids]), decoder_input_ids=target[:, :-1], output_attentions=True)
     expected = torch.stack(theirs.cross_attentions).mean((0, 2))[0]
@@ -91,16 +82,29 @@ def test_d21_maps_of_words_and_sentences_add_up_to_one_and_agree(runs, kl, examp
     assert found["source"][0] == "<s>" and found["source"][-1] == "</s>"
 
 
-def test_the_command_writes_what_the_figures_read(runs, tmp_path):
-    """A curve for each run, a map of the first one."""
-    measures.main((runs / "base", runs / "kl"), tmp_path / "c.csv", tmp_path / "m.json", limit=2, document=1)
-    with (tmp_path / "c.csv").open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    run = load_run(runs / "base")
-    examples = load(DATA, "test", 2)
-    curve = retained_curve(run, examples)
-    np.testing.assert_allclose([float(row["share"]) for row in rows if row["run"] == "base"], curve, atol=1e-5)
-    shown = json.loads((tmp_path / "m.json").read_text())
-    assert shown == attention_map(run, examples[1])
-    figures.main(tmp_path / "f", curves=tmp_path / "c.csv", map=tmp_path / "m.json")
-    assert {path.name for path in (tmp_path / "f").iterdir()} == {"figure_1.png", "attention_map.png"}
+def test_full_is_the_loss_of_training_and_a_selection_changes_it(runs):
+    run, examples = load_run(runs / "base-0"), load(DATA, "validation", 3)
+    full, one = (list(cross_entropies(run, examples, choice, 2)) for choice in (Selection(), Selection("ideal", 1)))
+    for item, value in zip(run.encode(examples), full, strict=True):  # each alone, without padding
+        batch = run.collate([item])
+        with torch.no_grad():
+            assert run.model(**batch.source(), labels=batch.labels).loss.item() == pytest.approx(value, abs=1e-4)
+    assert one != pytest.approx(full, abs=1e-6)
+    assert [name for name, _ in systems(run, 1)] == ["full", "ideal.r1", "random.r1", "mean_key.r1"]
+    assert [name for name, _ in systems(run, 2)] == ["full", "approx.r2"]  # it has a map now
+
+
+def test_half_of_the_words_are_right_and_two_thirds_of_the_reference_are_found():
+    row = {"id": "1", "prediction": "bridges closed on Monday", "references": [["Two bridge closed ."], ["all wrong"]]}
+    [found] = measured([row])
+    assert found == row | {"precision": pytest.approx(50), "recall": pytest.approx(200 / 3), "words": 4}
+
+
+def test_d28_nothing_is_cut_and_special_tokens_do_not_count(runs):
+    """D28: neither `<s>` and `</s>` as tokens, nor `</s>` as a sentence. A document of one string is split."""
+    run = load_run(runs / "base-0")
+    documents = [["they left ."] * 99, ["We left. They stayed."]]
+    words = [len(run.tokenizer(" ".join(document))["input_ids"]) - 2 for document in documents]
+    found = lengths(run, [Example(str(n), document, ["they left ."], []) for n, document in enumerate(documents)])
+    assert found["N"] == sum(words) / 2 and found["N1"] == (99 + 2) / 2
+    assert found["M"] == len(run.tokenizer("they left .")["input_ids"]) - 2 and found["N/M"] == found["N"] / found["M"]
