@@ -3,12 +3,10 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from annotated_types import Interval
-
-Positive = Annotated[int, Interval(ge=1)]
-Share = Annotated[float, Interval(ge=0, le=1)]
-Length = Annotated[int, Interval(ge=3, le=10**6)]  # in tokens: <s>, a token, </s>
-Boundary = Annotated[float, Interval(ge=0, le=0.999)]  # of a decision
+Positive = Annotated[int, (1, 10**9)]
+Share = Annotated[float, (0, 1)]
+Length = Annotated[int, (3, 10**6)]  # in tokens: <s>, a token, </s>
+Boundary = Annotated[float, (0, 0.999)]  # of a decision
 Schedule = Literal["inverse_sqrt", "polynomial", "constant"]
 Precision = Literal["no", "bf16", "fp16"]
 # A new encoder, where --encoder names none: what learns the toy stories on one core in a minute.
@@ -25,7 +23,6 @@ class TrainConfig:
     min_run: Positive = 1  # Words; shorter runs of the summary's words in the document are not labelled.
     encoder: str = ""  # A name or folder of transformers (Section 5: RoBERTa); empty makes a small new one.
     train_encoder: bool = True  # Train the encoder, too (D12); in Appendix A it is fixed.
-    init: str = ""  # Run folder to go on from: its weights and, unless flags override them, its values.
 
     steps: Positive = 300  # Updates at most.
     batch_size: Positive = 16  # Documents of a micro-batch of one process.
@@ -42,7 +39,7 @@ class TrainConfig:
 
     def check(self) -> None:
         """ValueError for values that contradict each other."""
-        if not (self.encoder or self.init or self.train_encoder):
+        if not (self.encoder or self.train_encoder):
             raise ValueError("--train-encoder False needs --encoder: a new encoder knows nothing before it is trained")
 
 

@@ -46,13 +46,9 @@ def all_heads(model: nn.Module) -> dict[int, list[int]]:
 def find_heads(text: str, model: nn.Module, data: str = "", by_tagger: bool = False) -> Heads:
     """The heads that --heads names: LAYER:HEADS, a data set of Appendix B, or "top": all heads of the top layer.
 
-    D14: where none are named, a tagger's masks fall on those of Appendix B, if the model is one that the paper masked.
-    All other masks, and above all those of a person's words, fall on the top layer: where what is to be kept is known,
-    it selects most (Figure 2).
-
-    Args:
-        data: what the model has learned.
-        by_tagger: the masks are a tagger's.
+    D14: where none are named, a tagger's masks fall on those of Appendix B, if the model is one that the paper masked,
+    by its size and the `data` that it has learned. All other masks fall on the top layer: where what is to be kept is
+    known, it selects most (Figure 2).
     """
     every = all_heads(model)
     is_large = list(every.values()) == 12 * [list(range(16))]

@@ -21,22 +21,22 @@ class Tagged(NamedTuple):
     was_cut: bool = False  # the tagger read only its begin
 
 
-def by_oracle(source: str, target: str, document: Document, min_run: int = 1, min_keep: int = 5) -> list[bool]:
+def by_oracle(source: str, target: str, document: Document, min_run: int = 1) -> list[bool]:
     """(S,) True at the tokens that the reference takes, in runs of at least `min_run` words (Section 4.1)."""
     labels = token_labels(oracle_labels(source, target, min_run), document.offsets)
-    return at_least([float(label) for label in labels], 0.0, min_keep, source)
+    return at_least([float(label) for label in labels], 0.0, source)
 
 
-def by_tagger(source: str, tagged: Tagged, document: Document, min_keep: int = 5) -> list[bool]:
+def by_tagger(source: str, tagged: Tagged, document: Document) -> list[bool]:
     """(S,) True at the tokens of the words that a tagger scores above its decision boundary (Section 5)."""
     scores = transfer_scores(tagged.scores, tagged.offsets, word_spans(source), document.offsets)
-    return at_least(scores, tagged.threshold, min_keep, source)
+    return at_least(scores, tagged.threshold, source)
 
 
-def at_least(scores: Sequence[float], threshold: float, min_keep: int, source: str) -> list[bool]:
+def at_least(scores: Sequence[float], threshold: float, source: str) -> list[bool]:
     """`keep_at_least` of one document; what it draws at random depends on the document alone, not on its batch."""
     generator = torch.Generator().manual_seed(checksum(source))
-    return keep_at_least(torch.tensor([scores]), threshold, min_keep=min_keep, generator=generator)[0].tolist()
+    return keep_at_least(torch.tensor([scores]), threshold, generator=generator)[0].tolist()
 
 
 def checksum(source: str) -> int:
@@ -82,10 +82,7 @@ def selected_words(source: str, tagged: Tagged) -> str:
 
 
 def tagging_counts(tagged: Tagged, source: str, target: str, min_run: int = 1) -> dict[str, list[int]]:
-    """Pairs [part, whole] of one document against its oracle labels, in tokens that have text.
-
-    The sum of the parts over that of the wholes is the measure of a corpus; "f1_of_all" is that of tagging all tokens.
-    """
+    """Pairs [part, whole] of one document against its oracle labels, in tokens that have text; a corpus sums them."""
     spans = oracle_labels(source, target, min_run)
     tokens = zip(tagged.scores, token_labels(spans, tagged.offsets), tagged.offsets, strict=True)
     pairs = [(score > tagged.threshold, label) for score, label, (start, end) in tokens if start < end]
@@ -96,5 +93,4 @@ def tagging_counts(tagged: Tagged, source: str, target: str, min_run: int = 1) -
         "precision": [hits, predicted],
         "recall": [hits, true],
         "selected": [predicted, len(pairs)],
-        "f1_of_all": [2 * true, len(pairs) + true],
     }

@@ -4,6 +4,7 @@ import json
 import os
 from array import array
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,9 +15,10 @@ from shared import pretrained
 from shared.run import load_weights, read_config
 
 from .config import HEADS, LAYERS, VOCABULARY, WIDTH, TrainConfig
+from .labels import Tagged
 from .oracle import oracle_labels, token_labels
 from .tagger import WINDOW, Tagger
-from .text import Batch, Item, encode_documents, pad, train_tokenizer
+from .text import Batch, Item, by_length, encode_documents, pad, train_tokenizer
 
 if TYPE_CHECKING:  # half of the time of --help
     from transformers import PreTrainedModel, PreTrainedTokenizerBase, RobertaModel
@@ -34,6 +36,10 @@ class Run(NamedTuple):
     tokenizer: "PreTrainedTokenizerBase"
 
     weights = "model.safetensors"  # the encoder's, too
+
+    @property
+    def seed(self) -> int:
+        return self.config.seed
 
     def encode(self, examples: Sequence) -> list[Item]:
         """The tokens of each document with their oracle labels (Section 4.1)."""
@@ -61,11 +67,24 @@ class Run(NamedTuple):
         self.model.encoder.config.save_pretrained(folder / "model")
 
     def write_weights(self, path: Path) -> None:
-        """Write the weights; the same ones are the same bytes."""
+        """Write the weights, what is tied once; the same ones are the same bytes."""
         from safetensors.torch import save_file
 
-        tensors = {name: tensor.contiguous() for name, tensor in self.model.state_dict().items()}
+        tied = getattr(self.model, "all_tied_weights_keys", {})
+        tensors = {name: tensor.contiguous() for name, tensor in self.model.state_dict().items() if name not in tied}
         save_file(tensors, str(path), {"format": "pt"})
+
+    @torch.inference_mode()
+    def tag(self, texts: Sequence[str], batch_size: int = 32) -> list[Tagged]:
+        """What the tagger says of all texts; what stands beyond its `max_source` tokens has no score."""
+        documents = encode_documents(self.tokenizer, texts, self.config.max_source)
+        boundary, tagged = self.model.threshold, [None] * len(texts)
+        rows = [document.ids for document in documents]
+        for numbers, ids, keep in by_length(rows, batch_size, self.tokenizer.pad_token_id, boundary.device):
+            for i, scores in zip(numbers, self.model(ids, keep).sigmoid().tolist(), strict=True):
+                scores = scores[: len(rows[i])]
+                tagged[i] = Tagged(scores, documents[i].offsets, round(boundary.item(), 4), documents[i].was_cut)
+        return tagged
 
 
 class Summarizer(NamedTuple):
@@ -87,11 +106,7 @@ class Summarizer(NamedTuple):
 
 
 def load_run(folder: str | Path) -> Run:
-    """Read a tagger's run; in eval mode on the CPU. Of a run in training, the last checkpoint.
-
-    Raises:
-        ValueError: not a run folder, one of another package or version, a cut-off file, NaN in the weights.
-    """
+    """Read a tagger's run, or of one in training the last checkpoint; ValueError: it is none, damaged, or has NaN."""
     from transformers import AutoConfig, AutoModel, AutoTokenizer
 
     config, files = read_config(folder, TrainConfig), Path(folder, "model")
@@ -103,13 +118,7 @@ def load_run(folder: str | Path) -> Run:
 
 
 def begin(config: TrainConfig, examples: Sequence) -> Run:
-    """A new tagger, or that of the run that `config.init` names; ValueError for flags that do not fit it."""
-    if config.init:
-        base = load_run(config.init)
-        for name in ("encoder", "train_encoder"):
-            if getattr(config, name) != (value := getattr(base.config, name)):
-                raise ValueError(f"--{name.replace('_', '-')}: {config.init} has {value!r}, leave it out")
-        return base._replace(config=config)
+    """A new tagger; what a new encoder's tokenizer learns from are the examples."""
     if config.encoder:
         encoder, tokenizer = pretrained.load("encoder", config.encoder, min(config.max_source, WINDOW))
     else:
@@ -168,11 +177,9 @@ def load_summarizer(folder: str | Path, values: dict) -> Summarizer:
 
 def run_config(name: str | Path) -> dict | None:
     """The configuration of a run folder; None where it is none: a folder of transformers has a config.json, too."""
-    path = Path(name, "config.json")
-    try:
+    path, values = Path(name, "config.json"), {}
+    with suppress(ValueError):  # what is damaged is refused by transformers
         values = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    except ValueError:
-        raise ValueError(f"{path} is cut off or damaged: get or make the model again") from None
     return values["config"] if "package" in values else None
 
 

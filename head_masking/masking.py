@@ -33,13 +33,11 @@ def masking_hook(keep: Tensor, is_chosen: Tensor) -> Callable:
 
 
 def head_mask(keep: Tensor, is_chosen: Tensor) -> Tensor:
-    """m-tilde of Eq. (1): 0 where a head may look, -inf where a chosen head must not.
+    """m-tilde of Eq. (1), (B, H, 1, S): 0 where a head may look, -inf where a chosen head must not.
 
     Args:
         keep: (B, S) bool, True = salient.
         is_chosen: (H, 1) bool, True at the heads to be masked.
-    Returns:
-        (B, H, 1, S), to be added to the logits inside the softmax.
     """
     hidden = ~keep[:, None, None] & is_chosen.unsqueeze(-1)  # (B, H, 1, S)
     return torch.zeros(hidden.shape, device=keep.device).masked_fill(hidden, float("-inf"))
@@ -128,11 +126,8 @@ def keep_at_least(
         threshold: in [0, 1); see PAPER_THRESHOLDS.
         is_padding: (B, S) bool, True = never kept; None = no padding.
         min_keep: 0 = no fallback.
-        generator: for the random positions; None = torch's own.
     Returns:
         (B, S) bool.
-    Raises:
-        ValueError: scores or threshold out of range, shapes that differ, a document that is all padding.
     """
     is_padding = torch.zeros_like(scores, dtype=torch.bool) if is_padding is None else is_padding
     check_scores(scores, threshold, is_padding, min_keep)
@@ -194,28 +189,26 @@ def fitting_hooks(keep: Tensor) -> tuple[Callable, Callable]:
     """Hooks that check `keep` against what the encoder has read, and against the memory that the decoder gets."""
 
     def when_encoded(encoder: nn.Module, arguments: tuple, output) -> None:
-        check_keep(keep, *output[0].shape[:2], beams=False)
+        check_keep(keep, output[0], beams=False)
 
     def when_decoded(decoder: nn.Module, arguments: tuple, keywords: dict) -> None:
-        check_keep(keep, *keywords["encoder_hidden_states"].shape[:2], keywords.get("encoder_attention_mask"))
+        check_keep(keep, keywords["encoder_hidden_states"], keywords.get("encoder_attention_mask"))
 
     return when_encoded, when_decoded
 
 
-def check_keep(
-    keep: Tensor, documents: int = 0, positions: int = 0, is_real: Tensor | None = None, beams: bool = True
-) -> None:
+def check_keep(keep: Tensor, memory: Tensor | None = None, is_real: Tensor | None = None, beams: bool = True) -> None:
     """ValueError if `keep` does not fit what the model reads, or leaves a document without a position.
 
     Args:
-        documents, positions: what the model reads; 0 = not known yet.
-        is_real: (documents, positions), 0 at padding; None = no padding, or not known yet.
+        memory: (documents, S, D); is_real: (documents, S), 0 at padding; None: not known yet.
         beams: documents may be repeated for their beams.
     """
     if keep.dtype != torch.bool or keep.dim() != 2:
         raise ValueError(f"keep must be bool (B, S), True = attendable, got {keep.dtype} {tuple(keep.shape)}")
     rows, length = keep.shape
-    if documents and (positions != length or documents % rows or (documents != rows and not beams)):
+    documents, positions = keep.shape if memory is None else memory.shape[:2]
+    if positions != length or documents % rows or (documents != rows and not beams):
         raise ValueError(
             f"keep is for {rows} documents of {length} positions, the model reads {documents} of {positions}: "
             "give one label per token, <s>, </s> and padding included"

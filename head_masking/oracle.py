@@ -19,13 +19,7 @@ def longest_common_runs(source: Sequence[str], summary: Sequence[str], min_lengt
 
     Repeat: take the longest run of words that document and summary share (of equally long ones the first in the
     document, then the first in the summary), mark it, and remove it from both. What is removed is a barrier: no later
-    run goes over it.
-
-    Args:
-        source, summary: words; compared in lower case.
-        min_length: shorter runs are not marked, at least 1.
-    Returns:
-        for each source word, True = in a marked run.
+    run goes over it. Case does not matter. For each source word, True = in a marked run of at least `min_length` words.
     """
     if min_length < 1:
         raise ValueError(f"min_length is {min_length}: a run has at least 1 word")
@@ -48,11 +42,9 @@ def oracle_labels(document: str, summary: str, min_length: int = 1) -> list[tupl
 
 
 def overlaps(spans: Sequence[Sequence[int]], offsets: Sequence[Span]) -> list[list[int]]:
-    """For each token the indices of the words that it shares a character with; none for special tokens.
+    """For each token the indices of the words that it shares a character with; none for special tokens, (0, 0).
 
-    Args:
-        spans: words as (first character, end, ...), in order, none overlapping.
-        offsets: (first character, end) of each token, in order; (0, 0) = special token.
+    Words and tokens stand in order, and no words overlap.
     """
     first, words = 0, []
     for start, end in offsets:

@@ -8,16 +8,13 @@ Where MODEL is a tagger's run, what is written are the words that it selects.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
-import torch
 import tyro
-from torch import Tensor
 from tqdm import tqdm
 
 try:
@@ -30,11 +27,12 @@ from shared.run import find_device, one_line_errors, read_flags
 from shared.score import system_name, write_outputs
 
 from .config import Boundary, Positive
+from .decoding import decode, encode
 from .heads import find_heads, write_heads
-from .labels import Tagged, by_oracle, by_phrase, by_tagger, kept_text, selected_words, tagging_counts
+from .labels import by_oracle, by_phrase, by_tagger, kept_text, selected_words, tagging_counts
 from .loading import Run, Summarizer, load_model, load_run, name_of
-from .masking import PAPER_DECODING, Heads, mask_heads
-from .text import Document, by_length, encode_documents, pad
+from .masking import PAPER_DECODING, Heads
+from .text import Document, encode_documents
 
 WINDOW = 4  # batches whose documents are sorted by length, so that a batch has hardly any padding
 
@@ -56,8 +54,7 @@ class Options:
     oracle: bool = False  # Masked heads see what the reference takes (Section 4.1).
     heads: str = ""  # Heads to mask: 1:0-3,2:1,3 or "top" or data of Appendix B; none: see D14 in PAPER.md.
     threshold: Boundary | None = None  # Decision boundary; none: the tagger's own.
-    min_run: Positive | None = None  # Shortest run of words that the oracle labels; none: the tagger's, or 1.
-    min_keep: int = 5  # Tokens that a masked head sees, at least (released code: 5).
+    min_run: Positive = 1  # Words of the shortest run that the oracle labels.
     both: bool = False  # Print the summary without masks, too, and what was kept.
     decoding: Literal["own", "cnn_dailymail", "nyt", "xsum"] = "own"  # The model's settings, or those of Appendix A.
     beam: Positive | None = None  # Beams; none: those of --decoding.
@@ -79,49 +76,19 @@ class Options:
         return PAPER_DECODING.get(self.decoding, {}) | {k: v for k, v in flags.items() if v is not None}
 
 
-# What masked heads may see
-
-
-@torch.inference_mode()
-def tag(run: Run, texts: Sequence[str], batch_size: int = 32) -> list[Tagged]:
-    """What a tagger says of all texts; what stands beyond its `max_source` tokens has no score."""
-    documents = encode_documents(run.tokenizer, texts, run.config.max_source)
-    boundary = round(run.model.threshold.item(), 4)
-    tagged: list = [None] * len(texts)
-    rows, device = [document.ids for document in documents], run.model.threshold.device
-    for numbers, ids, keep in by_length(rows, batch_size, run.tokenizer.pad_token_id, device):
-        for i, scores in zip(numbers, run.model(ids, keep).sigmoid().tolist(), strict=True):
-            tagged[i] = Tagged(scores[: len(rows[i])], documents[i].offsets, boundary, documents[i].was_cut)
-    return tagged
-
-
 def read_documents(
-    run: Summarizer,
-    examples: Sequence[Example],
-    tagger: Run | None = None,
-    words: Sequence[str] = (),
-    oracle: bool = False,
-    min_run: int = 1,
-    min_keep: int = 5,
+    run: Summarizer, examples: Sequence, tagger: Run | None = None, words=(), oracle=False, min_run=1
 ) -> list[Document]:
-    """Documents as a summarizer reads them, with what masked heads may see of each.
-
-    Args:
-        tagger, words, oracle: who says it, one of them; none: nothing is masked.
-        min_run: words of the shortest run that the oracle labels.
-        min_keep: tokens that a masked head sees, at least.
-    """
+    """Documents as a summarizer reads them, with what the tagger, the words or the oracle let masked heads see."""
     sources = [example.source for example in examples]
     documents = encode_documents(run.tokenizer, sources, run.max_source)
+    pairs = list(zip(examples, documents, strict=True))
     if tagger:
-        tagged = tag(tagger, sources)
-        keeps = map(partial(by_tagger, min_keep=min_keep), sources, tagged, documents)
-        documents = [d._replace(was_cut=d.was_cut or t.was_cut) for d, t in zip(documents, tagged, strict=True)]
-    elif oracle:
-        keeps = (by_oracle(e.source, e.target, d, min_run, min_keep) for e, d in zip(examples, documents, strict=True))
-    else:
-        keeps = (by_words(e, words, d) if words else () for e, d in zip(examples, documents, strict=True))
-    return [document._replace(keep=keep) for document, keep in zip(documents, keeps, strict=True)]
+        triples = zip(sources, tagger.tag(sources), documents, strict=True)
+        return [d._replace(keep=by_tagger(s, t, d), was_cut=d.was_cut or t.was_cut) for s, t, d in triples]
+    if oracle:
+        return [d._replace(keep=by_oracle(e.source, e.target, d, min_run)) for e, d in pairs]
+    return [d._replace(keep=by_words(e, words, d)) for e, d in pairs] if words else documents
 
 
 def by_words(example: Example, words: Sequence[str], document: Document) -> list[bool]:
@@ -135,92 +102,56 @@ def by_words(example: Example, words: Sequence[str], document: Document) -> list
     return [any(labels) for labels in zip(*found.values(), strict=True)]
 
 
-# Decoding
-
-
-class Encoded(NamedTuple):
-    """A batch as the encoder has read it."""
-
-    numbers: list[int]  # of its documents
-    keep: Tensor  # (B, S) True at real tokens
-    states: Tensor  # (B, S, D)
-
-
-@torch.inference_mode()
-def encode(run: Summarizer, documents: Sequence[Document], batch_size: int = 32) -> Iterator[Encoded]:
-    """Encode documents, those of like length together."""
-    rows, padding = [document.ids for document in documents], run.model.config.pad_token_id
-    for numbers, ids, keep in by_length(rows, batch_size, padding, run.model.device):
-        states = run.model.get_encoder()(input_ids=ids, attention_mask=keep.long()).last_hidden_state
-        yield Encoded(numbers, keep, states)
-
-
-def masked(
-    run: Summarizer, encoded: Encoded, documents: Sequence[Document], heads: Heads
-) -> AbstractContextManager[None]:
-    """The context in which these heads see what the documents of a batch keep."""
-    keep = pad([documents[i].keep for i in encoded.numbers], False)
-    return mask_heads(run.model, heads, keep.to(run.model.device))
-
-
-@torch.inference_mode()
-def decode(run: Summarizer, encoded: Encoded, context: AbstractContextManager) -> list[list[int]]:
-    """The token ids of each summary of a batch, from the decoder's start token on; padding is left out."""
-    from transformers.modeling_outputs import BaseModelOutput
-
-    memory = BaseModelOutput(last_hidden_state=encoded.states)  # a new one, for `generate` repeats it for the beams
-    with context:
-        rows = run.model.generate(encoder_outputs=memory, attention_mask=encoded.keep.long()).tolist()
-    for row in rows:
-        while row[-1] == run.model.config.pad_token_id:
-            row.pop()
-    return rows
-
-
 def predict(
-    run: Summarizer, examples: Sequence[Example], heads: Heads | None = None, both=False, batch_size=32, **keeping
+    run: Summarizer, examples: Sequence, reading: Callable, heads: Heads | None = None, both=False, batch_size=32
 ) -> Iterator[dict]:
-    """Summarise documents in their order, under the model's generation settings.
+    """Summarise documents in their order: of each id, prediction, heads, kept (their text), was_cut; plain if `both`.
 
     Args:
+        reading: examples -> documents, with what masked heads may see.
         heads: what is masked; None: nothing.
-        both: decode without masks, too.
-        keeping: what masked heads may see, as in `read_documents`.
-    Yields:
-        of each document id, prediction, heads (masked), kept (the text that they see), was_cut; plain if `both`.
     """
     for start in range(0, len(examples), WINDOW * batch_size):
         window = examples[start : start + WINDOW * batch_size]
-        documents = read_documents(run, window, **keeping)
-        yield from summarise(run, window, documents, heads, both, batch_size)
+        documents, rows = reading(window), []
+        for example, document in zip(window, documents, strict=True):
+            row = {"id": example.id, "heads": write_heads(heads or {}), "was_cut": document.was_cut}
+            rows.append(row | {"kept": " ".join(kept_text(example.source, document))})
+        for encoded in encode(run.model, documents, batch_size):
+            outputs = {"plain": decode(run.model, encoded)} if both else {}
+            outputs["prediction"] = decode(run.model, encoded, documents, heads)
+            for name, summaries in outputs.items():
+                for i, tokens in zip(encoded.numbers, summaries, strict=True):
+                    rows[i][name] = run.text(tokens)
+        yield from rows
 
 
-def summarise(
-    run: Summarizer, examples: Sequence, documents: Sequence[Document], heads: Heads | None, both=False, batch_size=32
-) -> list[dict]:
-    """Rows as `predict` yields them, of documents that are read."""
-    rows = [
-        {"id": e.id, "heads": write_heads(heads or {}), "kept": " ".join(kept_text(e.source, d)), "was_cut": d.was_cut}
-        for e, d in zip(examples, documents, strict=True)
-    ]
-    for encoded in encode(run, documents, batch_size):
-        plain = decode(run, encoded, nullcontext()) if both or not heads else []
-        outputs = {"plain": plain} if both else {}
-        outputs["prediction"] = decode(run, encoded, masked(run, encoded, documents, heads)) if heads else plain
-        for name, summaries in outputs.items():
-            for i, tokens in zip(encoded.numbers, summaries, strict=True):
-                rows[i][name] = run.text(tokens)
-    return rows
-
-
-def select(run: Run, examples: Sequence[Example], min_run: int = 1, batch_size: int = 32) -> Iterator[dict]:
+def select(run: Run, examples: Sequence[Example], batch_size: int = 32) -> Iterator[dict]:
     """The words that a tagger selects of each document and, where there are references, its counts (Section 5)."""
     for start in range(0, len(examples), WINDOW * batch_size):
         window = examples[start : start + WINDOW * batch_size]
-        for example, tagged in zip(window, tag(run, [e.source for e in window], batch_size), strict=True):
+        for example, tagged in zip(window, run.tag([e.source for e in window], batch_size), strict=True):
             row = {"id": example.id, "prediction": selected_words(example.source, tagged), "was_cut": tagged.was_cut}
-            counts = tagging_counts(tagged, example.source, example.target, min_run) if example.references else {}
-            yield row | counts | {"threshold": tagged.threshold}
+            if example.references:
+                row |= tagging_counts(tagged, example.source, example.target, run.config.min_run)
+            yield row | {"threshold": tagged.threshold}
+
+
+def outputs(
+    run: Run | Summarizer, tagger: Run | None, examples: Sequence[Example], options: Options
+) -> tuple[Iterator[dict], str]:
+    """What the command line asks for: rows, and the name of their system."""
+    name = system_name(name_of(options.model), run.seed)
+    if isinstance(run, Run):
+        return select(run, examples, options.batch_size), name
+    pretrained.generation(run.model, run.max_target, **options.generation())
+    selector = "+oracle" if options.oracle else "+words" if options.keep_words else ""
+    if tagger:
+        selector = "+" + system_name(name_of(options.tagger), tagger.seed)
+    heads = find_heads(options.heads, run.model, run.data, by_tagger=bool(tagger)) if selector else None
+    asked = dict(tagger=tagger, words=options.keep_words, oracle=options.oracle, min_run=options.min_run)
+    rows = predict(run, examples, partial(read_documents, run, **asked), heads, options.both, options.batch_size)
+    return rows, name + selector
 
 
 @one_line_errors
@@ -236,32 +167,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise ValueError(f"--oracle reads references: {lacking[0]} has none")
     for each in filter(None, (run, tagger)):
         each.model.to(device)
-    rows, system, seed = outputs(run, tagger, documents, options)
-    both = "plain:  {plain}\nkept:   {kept}\nmasked: {prediction}"
-    line = (lambda row: both.format_map(row)) if options.both else None
+        if isinstance(each, Run) and options.threshold is not None:
+            each.model.threshold.fill_(options.threshold)
+    rows, system = outputs(run, tagger, documents, options)
+    line = "plain:  {plain}\nkept:   {kept}\nmasked: {prediction}".format_map if options.both else None
     # D15: where there are references, ROUGE by rouge-score.
-    write_outputs(rows, examples, options.system or system, seed, options.out, options.overwrite, line)
-
-
-def outputs(
-    run: Run | Summarizer, tagger: Run | None, examples: Sequence[Example], options: Options
-) -> tuple[Iterator[dict], str, int]:
-    """What the command line asks for: rows, and the name and seed of their system."""
-    for selector in (each for each in (run, tagger) if isinstance(each, Run) and options.threshold is not None):
-        selector.model.threshold.fill_(options.threshold)
-    seed = run.config.seed if isinstance(run, Run) else run.seed
-    system = system_name(name_of(options.model), seed)
-    if isinstance(run, Run):
-        return select(run, examples, options.min_run or run.config.min_run, options.batch_size), system, seed
-    pretrained.generation(run.model, run.max_target, **options.generation())
-    keeping = dict(tagger=tagger, words=options.keep_words, oracle=options.oracle, min_keep=options.min_keep)
-    keeping["min_run"] = options.min_run or (tagger.config.min_run if tagger else 1)
-    heads = None
-    if tagger or options.keep_words or options.oracle:
-        heads = find_heads(options.heads, run.model, run.data, by_tagger=bool(tagger))
-        selector = system_name(name_of(options.tagger), tagger.config.seed) if tagger else "oracle" * options.oracle
-        system += f"+{selector or 'words'}"
-    return predict(run, examples, heads, options.both, options.batch_size, **keeping), system, seed
+    write_outputs(rows, examples, options.system or system, run.seed, options.out, options.overwrite, line)
 
 
 if __name__ == "__main__":

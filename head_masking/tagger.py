@@ -22,8 +22,6 @@ class Tagger(nn.Module):
 
     def __init__(self, encoder: nn.Module, hidden=512, activation="tanh", dropout=0.1, train_encoder=False):
         super().__init__()
-        if activation not in ACTIVATIONS:
-            raise ValueError(f"activation is {activation!r}; use one of {', '.join(ACTIVATIONS)}")
         self.train_encoder, self.encoder = train_encoder, encoder.requires_grad_(train_encoder).eval()
         width = encoder.config.hidden_size
         self.perceptron = nn.Sequential(
@@ -37,13 +35,11 @@ class Tagger(nn.Module):
         return self
 
     def forward(self, input_ids: Tensor, keep: Tensor) -> Tensor:
-        """Logits of the tokens, from overlapping windows of the encoder.
+        """Logits (B, S) of the tokens, from overlapping windows of the encoder; those of padding mean nothing.
 
         Args:
             input_ids: (B, S), padded on the right; S may be more than the encoder has positions.
             keep: (B, S) bool, True at real tokens.
-        Returns:
-            (B, S) logits; those of padding mean nothing.
         """
         width = self.encoder.config.hidden_size
         states = torch.zeros(*input_ids.shape, width, device=input_ids.device, dtype=self.encoder.dtype)
@@ -70,11 +66,7 @@ def windows(length: int, size: int = WINDOW) -> list[tuple[int, int, int]]:
 
 
 def tagging_loss(logits: Tensor, labels: Tensor, keep: Tensor) -> Tensor:
-    """Binary cross-entropy, mean over the real tokens, special tokens included (Appendix A, released code).
-
-    Args:
-        logits, labels, keep: (B, S); labels are True in the summary, keep at real tokens.
-    """
+    """Binary cross-entropy, mean over the real tokens, special tokens included (Appendix A, released code)."""
     return F.binary_cross_entropy_with_logits(logits[keep], labels[keep].to(logits.dtype))
 
 

@@ -51,8 +51,7 @@ class Document(NamedTuple):
 def encode_documents(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int) -> list[Document]:
     """Token ids and offsets, cut to at most `max_length` tokens; a "</s>" that stands in a text is text.
 
-    Raises:
-        ValueError: a tokenizer that finds no token in a text.
+    ValueError: a tokenizer that finds no token in a text.
     """
     parts = tokenizer(
         list(texts), max_length=max_length, truncation=True, return_overflowing_tokens=True,
@@ -75,12 +74,7 @@ def transfer_scores(
     """Scores of one tokenizer's tokens -> scores of another's, through the words of the text.
 
     D8: a word has the highest score of its pieces, as released, and gives it to its pieces in the other tokenizer.
-    Special tokens, and tokens that share no character with a scored word, have 0.
-
-    Args:
-        scores, offsets: of the tagger's tokens.
-        spans: the words, `oracle.word_spans(text)`.
-        target_offsets: of the summariser's tokens.
+    Special tokens, and tokens that share no character with a scored word, have 0. `spans` are the words' places.
     """
     highest = [0.0] * len(spans)
     for score, words in zip(scores, overlaps(spans, offsets), strict=True):

@@ -55,11 +55,7 @@ class Setup(NamedTuple):
 def start(
     config: TrainConfig, out: Path, resume: bool, begin: Callable = begin, load_run: Callable = load_run
 ) -> Setup:
-    """The `Setup` of a training; ValueError for bad values or data, or a folder that cannot be used.
-
-    Args:
-        begin, load_run: what makes a new run, and reads one; experiments/summarizer.py has its own.
-    """
+    """The `Setup` of a training; ValueError for bad values or data, or a folder that cannot be used."""
     from accelerate.utils import set_seed  # here, for --help answers without it
 
     check(config)
@@ -131,14 +127,13 @@ def train(
 ) -> None:
     """Train and write the run folder `out`; `resume` goes on after the last checkpoint, to the same bits.
 
-    Args:
-        objective, validate, report: a tagger's; experiments/summarizer.py has its own. `hooks`: as in `start`.
-    Raises:
-        ValueError: a loss that is not finite; the last checkpoint stays. What is refused before: see `start`.
+    `objective`, `validate`, `report` and the hooks, `start`'s functions, are a tagger's; experiments/summarizer.py has
+    its own. ValueError: see `start`; or a loss that is not finite, where the last checkpoint stays.
     """
     setup = start(config, Path(out), resume, **hooks)
     accelerator, run, model, optimizer, loader, validation, save_every, locked = setup
-    with locked as folder, progress_bar(accelerator, folder, config) as bar:
+    hidden = None if accelerator.is_main_process else True  # None: where there is no terminal
+    with locked as folder, tqdm(total=config.steps, initial=folder.progress["step"], disable=hidden) as bar:
         done, log = folder.progress["step"], lambda: folder.progress["log"]
         batches = iter(accelerator.skip_first_batches(loader, done * config.accumulate))
         for step in range(done, config.steps):
@@ -169,12 +164,6 @@ def train(
         finish(run, folder)
     if accelerator.is_main_process:
         report(run, validation, folder)
-
-
-def progress_bar(accelerator: "Accelerator", folder: RunFolder, config: TrainConfig) -> tqdm:
-    """One bar for all processes, that begins where the run goes on."""
-    hidden = None if accelerator.is_main_process else True  # None: where there is no terminal
-    return tqdm(total=config.steps, initial=folder.progress["step"], disable=hidden)
 
 
 def without_gain(log: Sequence[dict]) -> int:
