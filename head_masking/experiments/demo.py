@@ -4,13 +4,14 @@ python -m head_masking.experiments.demo runs/hm runs/hm-tagger
 """
 
 import sys
+from functools import partial
 
 from shared import pretrained
 from shared.data import load
 
 from ..heads import find_heads
 from ..loading import load_model, load_run
-from ..predict import predict
+from ..predict import predict, read_documents
 from .sweep import score
 
 LEAST = 10  # points of ROUGE-1 that the masks must gain
@@ -22,8 +23,8 @@ def main(summarizer: str, tagger: str, limit: int = 100) -> None:
     pretrained.generation(run.model, run.max_target, num_beams=1)
     examples = load(selector.config.data, "test", limit)
     top, min_run = find_heads("top", run.model), selector.config.min_run
-    masked = list(predict(run, examples, top, both=True, tagger=selector))
-    oracle = list(predict(run, examples, top, oracle=True, min_run=min_run))
+    masked = list(predict(run, examples, partial(read_documents, run, tagger=selector), top, both=True))
+    oracle = list(predict(run, examples, partial(read_documents, run, oracle=True, min_run=min_run), top))
     texts = {"plain": [row["plain"] for row in masked], "tagger": [row["prediction"] for row in masked]}
     texts["oracle"] = [row["prediction"] for row in oracle]
     shown = first_told_right(examples, texts)

@@ -10,24 +10,24 @@ import re
 from argparse import ArgumentParser
 from pathlib import Path
 
-from shared.data import write_jsonl
+from shared.data import Example, write_jsonl
 from shared.toy import CERTAIN, SPLITS, UNCERTAIN, ToyConfig, generate
 
 KNOBS = dict(names=10, min_sentences=8, max_sentences=8, min_facts=2, max_facts=2, other_facts=2, repetition=0)
 
 
-def facts_of(story: dict, verbatim: bool = False) -> dict:
+def facts_of(story: Example, verbatim: bool = False) -> dict:
     """A toy story without its filling: the sentences that tell facts, and the summary.
 
     `verbatim` summaries repeat the facts word for word instead of rewording them: easier to learn.
     """
-    told = [n for n, text in enumerate(story["document"]) if {*CERTAIN, *UNCERTAIN} & set(text.split())]
-    summary = story["summary"]
+    told = [n for n, text in enumerate(story.document) if {*CERTAIN, *UNCERTAIN} & set(text.split())]
+    summary = story.summary
     if verbatim:  # "officials confirmed that X on Monday ." -> "X ."
-        facts = [story["document"][n].split(" that ", 1)[1] for n in told if story["salient"][n]]
+        facts = [story.document[n].split(" that ", 1)[1] for n in told if story.salient[n]]
         summary = [re.split(r" on | , because | \.$", fact)[0] + " ." for fact in facts]
-    parts = {name: [story[name][n] for n in told] for name in ("document", "pos")}
-    return parts | {"id": story["id"], "summary": summary}
+    parts = {"document": [story.document[n] for n in told], "pos": [story.pos[n] for n in told]}
+    return parts | {"id": story.id, "summary": summary}
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -2,8 +2,7 @@
 
 python -m head_masking.experiments.figures head_masking/experiments/samsum
 
-effects.csv: Figures 2 and 6. synergy.csv: Figures 3 and 7. focus.csv: Figures 4 and 8 to 10. sizes.csv: Figure 5.
-Not in the paper: table_3.csv with flipped labels, flips.png; test.csv with the first three sentences, test.png.
+effects.csv: Figures 2 and 6. synergy.csv: Figures 3 and 7. sizes.csv: Figure 5.
 """
 
 import csv
@@ -14,8 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .focus import CATEGORIES
-
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -23,14 +20,6 @@ if TYPE_CHECKING:
 Rows = list[dict]
 PLAIN, MASKED = "tab:gray", "tab:blue"  # one colour for one system, in all pictures
 LAYERS = ("tab:orange", "tab:blue")  # the bottom one, the top one
-KINDS = {
-    "copy_salient": "salient, copied next",
-    "non_copy_salient": "salient, not copied next",
-    "copy_content": "content, copied next",
-    "non_copy_content": "content, not copied next",
-    "first": "the document's first word",
-    "last": "the document's last word",
-}
 
 
 def read_rows(path: Path) -> Rows:
@@ -120,21 +109,6 @@ def draw_parts(axes: "Axes", rows: Rows) -> None:
     axes.set_xticks(range(len(rows)), [*ticks])
 
 
-def focus(rows: Rows) -> "Figure":
-    """Figures 4 and 8 to 10: share of the attendees of each category, per head and layer, on one scale."""
-    systems, known = by_system(rows), [kind for kind in CATEGORIES if kind in rows[0]]
-    largest = max(row[kind] for row in rows for kind in known)
-    title = "What the heads look at most, % of the generated pieces (Figures 4 and 8 to 10)"
-    figure, grid = panels(title, len(systems), len(known), 2.4, 2)
-    for line, (name, own) in zip(grid, systems.items(), strict=True):
-        for axes, kind in zip(line, known, strict=True):
-            image = heat_map(axes, own, kind, (0, largest), "Blues")
-            axes.set_title(KINDS[kind], fontsize=9)
-        line[0].set_ylabel(f"{name.split(' (')[0]}\nlayer")
-    figure.colorbar(image, ax=grid, label="%")
-    return figure
-
-
 def sizes(rows: Rows) -> "Figure":
     """Figure 5: ROUGE-1 without and with masks, a pair for each seed and number of documents."""
     figure, [[axes]] = panels(
@@ -149,65 +123,16 @@ def sizes(rows: Rows) -> "Figure":
         axes.scatter([place, place], [plain, masked], c=[PLAIN, MASKED])
     axes.annotate("masked", (place, masked), (10, -10), textcoords="offset points", color=MASKED)
     axes.annotate("no masks", (place, plain), (10, 2), textcoords="offset points", color=PLAIN)
-    axes.set(
-        xscale="log",
-        xlabel="stories for summariser and tagger",
-        ylabel="ROUGE-1 F1",
-        xlim=(None, 9000),
-        ylim=(None, 103),
-    )
+    axes.set(xscale="log", xlabel="stories for summariser and tagger", ylabel="ROUGE-1 F1", xlim=(None, 9000))
     axes.set_xticks([100, 300, 1000, 4000], ["100", "300", "1,000", "4,000"])
     axes.minorticks_off()
     return figure
 
 
-def flips(rows: Rows) -> "Figure | None":
-    """Not in the paper: gain by oracle masks, and the share of their words that is flipped; a line for each seed."""
-    gains: dict = {}
-    for row in rows:
-        match = re.fullmatch(r"(.+)\+oracle(-([\d.]+))? .*", row["system"])
-        if match and row.get("minus") and row["metric"] == "rouge1":
-            gains.setdefault(match[1], {})[float(match[3] or 0)] = row
-    if not any(len(own) > 1 for own in gains.values()):
-        return None
-    title = f"Each tenth of wrong words costs about five points of the gain ({len(gains)} seeds, a line each)"
-    figure, [[axes]] = panels(title, 1, 1, 7, 3.2)
-    for n, own in enumerate(gains.values()):
-        share = np.array(sorted(own))
-        mean, low, high = (np.array([own[s][end] for s in share]) for end in ("value", "low", "high"))
-        places = 100 * share + 0.6 * (n - 1)
-        axes.errorbar(places, mean, [mean - low, high - mean], marker="o", color=MASKED, alpha=0.6)
-    axes.axhline(0, color="gray", linewidth=0.5)
-    axes.set(xlabel="flipped words, %", ylabel="ROUGE-1 points over no masks")
-    return figure
-
-
-def selectors(rows: Rows) -> "Figure | None":
-    """Not in the paper: ROUGE-1 of the summaries that each selector masks, beside the document's first sentences."""
-    values = {row["system"]: row for row in rows if row["metric"] == "rouge1" and not row.get("minus")}
-    if "lead-3" not in values:
-        return None
-    names = {"": "no masks", "+words": "tagger's words", "+best": "tagger's sentences"}
-    names |= {"+linear": "linear selector's sentences", "+oracle": "oracle's words"}
-    shown = [values[f"bart{name}"] for name in names]
-    title = "Masks by every selector help; only the oracle's beat the first three sentences"
-    figure, [[axes]] = panels(title, 1, 1, 7, 2.4)
-    for place, (name, row) in enumerate(zip(names, shown, strict=True)):
-        error = [[row["value"] - row["low"]], [row["high"] - row["value"]]]
-        axes.errorbar(row["value"], place, xerr=error, marker="o", capsize=3, color=MASKED if name else PLAIN)
-    lead = values["lead-3"]["value"]
-    axes.axvline(lead, color="black", linestyle="--")
-    axes.annotate("first three\nsentences alone", (lead, 0), (6, 0), textcoords="offset points", va="center")
-    axes.set(xlabel="ROUGE-1 F1 of the summary, with 95 % intervals over articles", ylim=(len(names) - 0.5, -0.5))
-    axes.set_yticks(range(len(names)), names.values())
-    return figure
-
-
-DRAWN = {"effects": effects, "synergy": synergy, "focus": focus, "sizes": sizes, "table_3": flips, "test": selectors}
+DRAWN = {"effects": effects, "synergy": synergy, "sizes": sizes}
 
 if __name__ == "__main__":
     for path in (Path(sys.argv[1], f"{name}.csv") for name in DRAWN):
-        if path.exists() and (drawn := DRAWN[path.stem](read_rows(path))):
-            out = path.with_name("flips.png" if path.stem == "table_3" else f"{path.stem}.png")
-            drawn.savefig(out, dpi=120)
-            print(out)
+        if path.exists():
+            DRAWN[path.stem](read_rows(path)).savefig(path.with_suffix(".png"), dpi=120)
+            print(path.with_suffix(".png"))

@@ -2,16 +2,16 @@
 
 import re
 from collections.abc import Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import nn
 
+from ..decoding import decode, encode
 from ..loading import Summarizer
 from ..oracle import Span, overlaps, word_spans
-from ..predict import decode, encode
 from ..text import Document, by_length, pad
 
 CONTENT_TAGS = ("NN", "VB", "JJ", "RB")  # begins of the Penn tags of nouns, verbs, adjectives and adverbs
@@ -128,11 +128,11 @@ def place_tags(source: str, tags: Sequence[str]) -> Tags:
     return [(*match.span(), tag) for match, tag in zip(re.finditer(r"\S+", source), tags, strict=True)]
 
 
-def focus_rows(run: Summarizer, examples: Sequence, documents: Sequence[Document], batch_size: int = 32) -> list[dict]:
+def focus_rows(run: Summarizer, examples: Sequence, documents: Sequence[Document]) -> list[dict]:
     """Figures 4, 8, 9 and 10: a row per head; there is no CONTENT category unless all examples have `pos`."""
     summaries = {}
-    for encoded in encode(run, documents, batch_size):
-        summaries |= dict(zip(encoded.numbers, decode(run, encoded, nullcontext()), strict=True))
+    for encoded in encode(run.model, documents):
+        summaries |= dict(zip(encoded.numbers, decode(run.model, encoded), strict=True))
     readings = [
         Reading(e.source, d.ids, d.offsets, summaries[i], e.target, e.pos and place_tags(e.source, sum(e.pos, [])))
         for i, (e, d) in enumerate(zip(examples, documents, strict=True))

@@ -1,6 +1,6 @@
 """Gains by how extractive the references are: a quarter of the documents each, from the least new 2-grams to the most.
 
-python -m head_masking.experiments.novelty DATA SPLIT OUT.csv FILE.jsonl ...     files that evaluate --predictions wrote
+python -m head_masking.experiments.novelty DATA SPLIT OUT.csv FILE.jsonl ...     files that predict --out wrote
 
 A reference's novelty is the share of its 2-grams of words that its document has not.
 """
@@ -47,5 +47,5 @@ def table(rows: Sequence[dict], shares: dict[str, float]) -> list[dict]:
 if __name__ == "__main__":
     data, split, out, *paths = sys.argv[1:]
     shares = {example.id: novelty(example.source, example.target) for example in load(data, split)}
-    with Path(out).open("x", encoding="utf-8", newline="") as file:
+    with Path(out).open("w", encoding="utf-8", newline="") as file:
         write_csv(file, table([row for path in paths for row in read_jsonl(path)], shares))

@@ -1,12 +1,11 @@
 """One table of several runs, in which each seed and each set of masked heads stands by itself; means over the seeds.
 
-python -m head_masking.experiments.seeds OUT.csv FILE.jsonl ...        the files that evaluate --predictions wrote
+python -m head_masking.experiments.seeds OUT.csv FILE.jsonl ...        the files that predict --out wrote
 
 Runs of one name and several seeds are one system for `shared.score`. Here they are NAME-SEED, with the heads behind.
 OUT_means.csv has the gains' means over three seeds or more, with the interval of Student's t over the seeds.
 """
 
-import csv
 import re
 import sys
 from pathlib import Path
@@ -57,11 +56,9 @@ def over_seeds(values: dict[str, float]) -> dict:
 
 if __name__ == "__main__":
     out = Path(sys.argv[1])
-    if sys.argv[2:]:
-        with out.open("x", encoding="utf-8", newline="") as file:
-            write_csv(file, table([row for path in sys.argv[2:] for row in read_jsonl(path)]))
-    with out.open(encoding="utf-8") as file:
-        rows = means([*csv.DictReader(file)])
-    if rows:
+    scored = table([row for path in sys.argv[2:] for row in read_jsonl(path)])
+    with out.open("w", encoding="utf-8", newline="") as file:
+        write_csv(file, scored)
+    if rows := means(scored):
         with out.with_stem(f"{out.stem}_means").open("w", encoding="utf-8", newline="") as file:
             write_csv(file, rows)

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import torch
-from annotated_types import Interval
 from torch import Tensor
 from torch.nn import functional as F
 from tqdm import tqdm
@@ -24,14 +23,14 @@ from shared import pretrained
 from shared.run import RunFolder, exchanged, one_line_errors, parse, read_config, says_it_reads
 
 from ..config import Length, Positive, Precision, Schedule, Share
-from ..loading import CHUNK, FEW, load_summarizer
+from ..loading import CHUNK, FEW, Run, load_summarizer
 from ..text import Item, encode_documents, pad, train_tokenizer
 from ..train import train
 
 if TYPE_CHECKING:
     from transformers import BartForConditionalGeneration, PreTrainedModel, PreTrainedTokenizerBase
 
-Size = Annotated[int, Interval(ge=1, le=10**6)]
+Size = Annotated[int, (1, 10**6)]
 FIXED = "model vocabulary width feed_forward positions"  # what --init cannot change
 HEADS, LAYERS = 4, 2  # of the small BART: heads of each attention; layers of the encoder, and as many of the decoder
 IGNORED = -100  # a label that is no token
@@ -47,7 +46,7 @@ class SummarizerConfig:
     max_target: Length = 256  # Tokens to which summaries are cut.
     init: str = ""  # Run folder to go on from: its weights and, unless flags override them, its values.
     model: str = ""  # Name or folder of a BART to start from; empty makes a small one (paper: facebook/bart-large).
-    vocabulary: Annotated[int, Interval(ge=260, le=10**6)] = 4000  # Subwords of the small BART.
+    vocabulary: Annotated[int, (260, 10**6)] = 4000  # Subwords of the small BART.
     width: Size = 64  # Width of the small BART's states.
     feed_forward: Size = 256  # Inner width of its feed-forward layers.
     positions: Size = 1024  # Longest source or summary that it can read, in tokens.
@@ -107,6 +106,7 @@ class SummarizerRun(NamedTuple):
     tokenizer: "PreTrainedTokenizerBase"
 
     weights = "model/model.safetensors"  # where transformers looks for them
+    write_weights = Run.write_weights
 
     def encode(self, examples: Sequence) -> list[Item]:
         """The tokens of each document, and as its labels those of the summary."""
@@ -131,14 +131,6 @@ class SummarizerRun(NamedTuple):
         self.tokenizer.backend_tokenizer.no_truncation()  # as `encode_documents` left it
         for part in (self.tokenizer, self.model.config, self.model.generation_config):
             part.save_pretrained(folder / "model")
-
-    def write_weights(self, path: Path) -> None:
-        """Write the weights as transformers does: what is tied stands once. The same ones are the same bytes."""
-        from safetensors.torch import save_file
-
-        tied = getattr(self.model, "all_tied_weights_keys", {})
-        tensors = {name: tensor.contiguous() for name, tensor in self.model.state_dict().items() if name not in tied}
-        save_file(tensors, str(path), {"format": "pt"})
 
 
 def load_run(folder: str | Path) -> SummarizerRun:

@@ -4,14 +4,13 @@ python -m head_masking.experiments.sweep runs/hm --tagger runs/tagger --select -
 
 python -m head_masking.experiments.sweep runs/hm --effects --focus --data toy --out runs/analysis
 
-OUT holds NAME.heads, the heads that --select chose for a run, and effects.csv, synergy.csv and focus.csv, which
-figures.py draws. The scores of every setting are kept in OUT/NAME.jsonl, from which a sweep that was killed goes on:
-remove it when you train anew.
+OUT holds NAME.heads, the heads that --select chose for a run, and effects.csv, synergy.csv and focus.csv. The scores of
+every setting are kept in OUT/NAME.jsonl, from which a sweep that was killed goes on: remove it when you train anew.
 """
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
@@ -25,16 +24,18 @@ from tqdm import tqdm
 from shared import pretrained, rouge
 from shared.data import load, open_output, write_csv
 from shared.run import one_line_errors, read_flags
-from shared.score import Measure, describe, in_lines
+from shared.score import describe, in_lines
 
 from ..config import Positive
+from ..decoding import decode, encode
 from ..heads import all_heads, write_heads
 from ..loading import Run, Summarizer, load_model, load_run, name_of
 from ..masking import PAPER_DECODING, Heads, uniform_heads
-from ..predict import Encoded, decode, encode, masked, read_documents
+from ..predict import read_documents
 from ..text import Document
 from .focus import focus_rows
 
+SPLIT = "validation"  # heads are chosen on it
 Scores = dict[str, np.ndarray]  # metric -> (n,) a value for each document, or a difference of two
 Kept = Mapping[str, Sequence[Document]]  # "oracle" or "system" -> the documents, with what masked heads may see
 
@@ -45,14 +46,23 @@ class Setting(NamedTuple):
     kind: str = "plain"  # "plain": nothing; "uniform": uniform weights; else masks, by their name in `Kept`
     heads: Heads = {}
 
-    def context(self, run: Summarizer, encoded: Encoded, kept: Kept) -> AbstractContextManager:
-        """The context in which a batch is decoded so."""
-        match self.kind:
-            case "plain":
-                return nullcontext()
-            case "uniform":
-                return uniform_heads(run.model, self.heads)
-        return masked(run, encoded, kept[self.kind], self.heads)
+
+def measuring(run: Summarizer, examples: Sequence, kept: Kept) -> Callable[[Setting], Scores]:
+    """The function setting -> scores; documents are encoded once, when it is first called."""
+    batches = cache(lambda: list(encode(run.model, kept["oracle"])))
+
+    def measure(setting: Setting) -> Scores:
+        is_uniform = setting.kind == "uniform"
+        masked = setting.heads if setting.kind in kept else None
+        texts = [""] * len(examples)
+        with uniform_heads(run.model, setting.heads) if is_uniform else nullcontext():
+            for encoded in batches():
+                summaries = decode(run.model, encoded, kept.get(setting.kind, ()), masked)
+                for i, tokens in zip(encoded.numbers, summaries, strict=True):
+                    texts[i] = run.text(tokens)
+        return score(texts, examples)
+
+    return measure
 
 
 def score(texts: Sequence[str], examples: Sequence) -> Scores:
@@ -99,9 +109,9 @@ class Sweep:
 # What the paper makes of it
 
 
-def sample(examples: Sequence, count: int, seed: int = 0) -> list:
-    """Section 4: `count` random examples, in their order; all if there are no more."""
-    chosen = np.random.default_rng(seed).choice(len(examples), min(count, len(examples)), replace=False)
+def sample(examples: Sequence, count: int) -> list:
+    """Section 4: `count` random examples, in their order, always the same ones; all if there are no more."""
+    chosen = np.random.default_rng(0).choice(len(examples), min(count, len(examples)), replace=False)
     return [examples[i] for i in sorted(chosen)]
 
 
@@ -152,7 +162,7 @@ def sum_of_parts(effects: Effects, layer: int) -> Scores:
     return {metric: sum(part[metric] for part in parts) for metric in parts[0]}
 
 
-def select_heads(sweep: Sweep, effects: Effects, group: int = 4) -> tuple[str, dict[str, Scores]]:
+def select_heads(sweep: Sweep, effects: Effects, group: int = 4) -> tuple[str, Scores]:
     """Greedy head selection of Section 5: at every layer mask the 4, 8, 12, ... heads of the largest effect.
 
     D11: layer by layer, and without the model as it is among the candidates.
@@ -161,7 +171,7 @@ def select_heads(sweep: Sweep, effects: Effects, group: int = 4) -> tuple[str, d
         group: how many heads are added at a time; 4 in the paper.
     Returns:
         the heads with the largest ROUGE-1 + ROUGE-2 F1 under the tagger's masks, of equal sets the one tried first
-        (bottom layer, fewest heads); and the scores of all that was tried.
+        (bottom layer, fewest heads); and their scores.
     """
     candidates = []
     for layer, order in ranked(effects).items():
@@ -169,15 +179,16 @@ def select_heads(sweep: Sweep, effects: Effects, group: int = 4) -> tuple[str, d
         candidates += [{layer: order[:count]} for count in counts]
     scores = sweep.run([Setting("system", heads) for heads in candidates], "choice of heads")
     tried = dict(zip(map(write_heads, candidates), scores, strict=True))
-    return max(tried, key=lambda text: tried[text]["rouge1"].mean() + tried[text]["rouge2"].mean()), tried
+    best = max(tried, key=lambda text: quality(tried[text]))
+    return best, tried[best]
+
+
+def quality(scores: Scores) -> float:
+    """ROUGE-1 + ROUGE-2 F1, by which heads are chosen (Section 5)."""
+    return scores["rouge1"].mean() + scores["rouge2"].mean()
 
 
 # The rows of the figures
-
-
-def effect_rows(effects: Effects) -> list[dict]:
-    """Figures 2 and 6: a row for each head."""
-    return [{"layer": layer, "head": head} | improvement(gain) for (layer, head), gain in effects.items()]
 
 
 def improvement(gain: Scores) -> dict:
@@ -191,9 +202,9 @@ def interval(values: np.ndarray) -> dict:
     return {"mean": row["value"], "low": row["low"], "high": row["high"]}
 
 
-def as_measure(values: np.ndarray) -> Measure:
+def as_measure(values: np.ndarray) -> np.ndarray:
     """One value a document, as `shared.score` has it."""
-    return Measure("mean", values.reshape(1, -1, 1))
+    return values.reshape(1, -1, 1)
 
 
 def synergy_rows(sweep: Sweep, effects: Effects) -> list[dict]:
@@ -226,61 +237,46 @@ class Options:
     tagger: Path | None = None  # Run of a tagger.
     group: Positive = 4  # Heads that --select adds at a time (Section 5: 4).
     data: str = ""  # Anything that shared.data.load takes; none: what the run has learned from.
-    split: str = "validation"  # Split of the data.
-    documents: Positive = 1000  # Random documents of the split (Section 4: 1,000).
-    min_keep: int = 5  # Tokens that a masked head sees, at least (released code: 5).
+    documents: Positive = 1000  # Random documents of the validation split (Section 4: 1,000).
     decoding: Literal["own", "cnn_dailymail", "nyt", "xsum"] = "own"  # The model's settings, or those of Appendix A.
-    max_length: Positive | None = None  # Tokens of a summary, at most; none: those of --decoding.
     no_repeat_ngram_size: int | None = None  # So many tokens never come twice in a row; none: those of --decoding.
-    batch_size: Positive = 32  # Documents decoded together.
     overwrite: bool = False  # Replace the results of --out if they exist.
 
     def check(self) -> None:
         """ValueError for flags that do not go together."""
-        if not self.runs or not (self.select or self.effects or self.focus):
-            raise ValueError("give the run of a summariser, and --select, --effects or --focus")
+        if not (self.select or self.effects or self.focus):
+            raise ValueError("give --select, --effects or --focus")
         if self.select and not self.tagger:
             raise ValueError("--select searches heads by the labels of a tagger: give --tagger RUN")
 
     def generation(self) -> dict[str, float]:
         """What is given of `generate`: beam 1 (Appendix A: in all analyses), for which no penalty counts."""
         own = {k: v for k, v in PAPER_DECODING.get(self.decoding, {}).items() if k != "length_penalty"}
-        flags = dict(max_length=self.max_length, no_repeat_ngram_size=self.no_repeat_ngram_size)
-        return own | {k: v for k, v in flags.items() if v is not None} | {"num_beams": 1}
+        blocking = {"no_repeat_ngram_size": self.no_repeat_ngram_size} if self.no_repeat_ngram_size else {}
+        return own | blocking | {"num_beams": 1}
 
 
 def analyse(run: Summarizer, examples: Sequence, tagger: Run | None, options: Options, path: Path) -> dict:
     """All that the flags ask for: rows of the CSVs, "heads", and "said", a line about them."""
     generation, result = options.generation(), {}
     pretrained.generation(run.model, run.max_target, **generation)
-    keeping = dict(min_run=tagger.config.min_run if tagger else 1, min_keep=options.min_keep)
-    kept = {"oracle": read_documents(run, examples, oracle=True, **keeping)}
-    kept |= {"system": read_documents(run, examples, tagger, **keeping)} if tagger else {}
+    min_run = tagger.config.min_run if tagger else 1
+    kept = {"oracle": read_documents(run, examples, oracle=True, min_run=min_run)}
+    kept |= {"system": read_documents(run, examples, tagger)} if tagger else {}
     if options.focus:
-        result["focus"] = focus_rows(run, examples, kept["oracle"], options.batch_size)
+        result["focus"] = focus_rows(run, examples, kept["oracle"])
     if not (options.select or options.effects):
         return result
-    batches = cache(lambda: list(encode(run, kept["oracle"], options.batch_size)))  # not made if all is known
-
-    def measure(setting: Setting) -> Scores:
-        texts = [""] * len(examples)
-        for encoded in batches():
-            for i, tokens in zip(
-                encoded.numbers, decode(run, encoded, setting.context(run, encoded, kept)), strict=True
-            ):
-                texts[i] = run.text(tokens)
-        return score(texts, examples)
-
-    about = repr((run[2:], tagger and tagger.config, options.data, options.split, generation))
-    sweep = Sweep(path, measure, about)
+    about = repr((run[2:], tagger and tagger.config, options.data, SPLIT, generation))
+    sweep = Sweep(path, measuring(run, examples, kept), about)
     effects = content_selection_effects(sweep, all_heads(run.model))
     if options.effects:
-        result |= {"effects": effect_rows(effects), "synergy": synergy_rows(sweep, effects)}
+        result["effects"] = [{"layer": i, "head": h} | improvement(gain) for (i, h), gain in effects.items()]
+        result["synergy"] = synergy_rows(sweep, effects)
     if options.select:
-        result["heads"], tried = select_heads(sweep, effects, options.group)
-        values = {heads: s["rouge1"].mean() + s["rouge2"].mean() for heads, s in tried.items()}
+        result["heads"], masked = select_heads(sweep, effects, options.group)
         [plain] = sweep.run([Setting()])
-        is_worse = plain["rouge1"].mean() + plain["rouge2"].mean() >= values[result["heads"]]
+        is_worse = quality(plain) >= quality(masked)
         result["said"] = f"heads {result['heads']}" + ("; without masks it did better (D11)" if is_worse else "")
     return result
 
@@ -289,26 +285,26 @@ def analyse(run: Summarizer, examples: Sequence, tagger: Run | None, options: Op
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
     tagger = load_run(options.tagger) if options.tagger else None
-    tables: dict[str, list] = {"effects": [], "synergy": [], "focus": []}
-    options.out.mkdir(parents=True, exist_ok=True)
+    names = ["effects", "synergy"] * options.effects + ["focus"] * options.focus
+    tables: dict[str, list] = {name: [] for name in names}
     with ExitStack() as stack:
-        asked = ["effects", "synergy"] * options.effects + ["focus"] * options.focus
-        paths = {name: options.out / f"{name}.csv" for name in asked}
+        paths = {name: options.out / f"{name}.csv" for name in names}
         files = {name: stack.enter_context(open_output(path, options.overwrite)) for name, path in paths.items()}
         for run_name in options.runs:
             run, name = load_model(run_name), name_of(run_name)
             data = options.data or run.data
-            examples = sample(load(data, options.split), options.documents)
+            examples = sample(load(data, SPLIT), options.documents)
+            options.out.mkdir(parents=True, exist_ok=True)
             result = analyse(run, examples, tagger, options, options.out / f"{name}.jsonl")
-            system = f"{name} (seed {run.seed}) on {Path(data).name}, {len(examples)} {options.split} documents"
-            for table in files:
+            system = f"{name} (seed {run.seed}) on {Path(data).name}, {len(examples)} {SPLIT} documents"
+            for table in tables:
                 tables[table] += [{"system": system} | row for row in result[table]]
             if options.select:
                 with open_output(options.out / f"{name}.heads", options.overwrite) as file:
                     print(result["heads"], file=file)
-                print(f"{name}: {result['said']}, {len(examples)} documents of {options.split}", flush=True)
-        for table, file in files.items():
-            write_csv(file, tables[table])
+                print(f"{name}: {result['said']}, {len(examples)} documents of {SPLIT}", flush=True)
+        for name, file in files.items():
+            write_csv(file, tables[name])
 
 
 if __name__ == "__main__":

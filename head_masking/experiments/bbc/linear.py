@@ -1,18 +1,12 @@
-"""A selector of sentences without a network: logistic regression on where a sentence stands and which words it repeats.
-
-python -m head_masking.experiments.bbc.linear DATA      prints its share of right sentences, beside the first three
-"""
+"""A selector of sentences: logistic regression on where a sentence stands and which words it repeats."""
 
 import math
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable
 
 import torch
 from torch.nn import functional as F
-
-from shared.data import load
 
 COMMON = 0.25  # words in more than this share of the training articles count for nothing
 
@@ -66,11 +60,3 @@ def fit(examples: list) -> Callable[[list[str]], list[int]]:
         return sorted(scores.argsort(descending=True)[:3].tolist())
 
     return pick
-
-
-if __name__ == "__main__":
-    pick = fit(load(sys.argv[1], "train"))
-    examples = load(sys.argv[1], "validation")
-    for name, choose in (("first three", lambda document: [0, 1, 2]), ("linear", pick)):
-        right = sum(e.salient[i] for e in examples for i in choose(e.document))
-        print(f"{name}: {100 * right / 3 / len(examples):.1f} % of the sentences are right")

@@ -14,9 +14,8 @@
 # which is 20 % faster in bf16 on that CPU and equal up to rounding.
 set -euo pipefail
 BBC="$1" E="$2" OUT=head_masking/experiments/bbc R=runs/hm-bbc
-run() { python -m "head_masking.$1" "${@:2}"; }
+. head_masking/experiments/systems.sh
 run experiments.bbc.data "$BBC" $R/bbc train validation
-run experiments.bbc.linear $R/bbc
 
 # The summariser: 100 updates of 16 articles, then 500 of 8, then 160 of 8 at falling rates.
 T=(--data $R/bbc --model "$3" --max-source 400 --max-target 224 --learning-rate 3e-4 --schedule polynomial --patience 4
@@ -35,7 +34,7 @@ run train --preset pretrained --out $R/tagger-0 --encoder $R/encoder --train-enc
 
 # What selects, by itself; then heads and threshold, on 64 validation articles with beam 1; no mask at all is a candidate, too.
 S=$R/bart-0 t=$R/tagger-0
-run experiments.bbc.sentences $S $R/bbc validation none $t > $R/selectors.jsonl
+run experiments.bbc.sentences $S $R/bbc $R/bbc validation none $t > $R/selectors.jsonl
 python -m shared.score $R/selectors.jsonl --minus lead-3 --csv $OUT/selectors_validation.csv --overwrite
 mkdir -p $R/choice
 choose() { run experiments.bbc.choose $S $R/bbc "$1" "$R/choice/$2.csv" "${@:3}"; }  # TAGGER NAME SETTING ...
@@ -52,9 +51,7 @@ V=(--data $R/bbc-test --beam 1 --max-length 160 --no-repeat-ngram-size 3)
 run predict $S "${V[@]}" --system bart --out $R/test/bart.jsonl
 run predict $S "${V[@]}" --tagger $t --threshold 0.2 --heads top --system bart+words --out $R/test/words.jsonl
 run predict $S "${V[@]}" --oracle --heads top --system bart+oracle --out $R/test/oracle.jsonl
-run experiments.bbc.sentences $S $R/bbc-test test top $t --data-of-linear $R/bbc --threshold 0.2 --beam 1 \
-  --masks best linear > $R/test/sentences.jsonl
+run experiments.bbc.sentences $S $R/bbc $R/bbc-test test top $t --threshold 0.2 > $R/test/sentences.jsonl
 python -m shared.score $R/test/*.jsonl --minus bart lead-3 linear-3 --csv $OUT/test.csv --overwrite
 grep '"system": "bart' $R/test/sentences.jsonl > $R/models.jsonl
 python -m shared.score $R/test/{bart,words,oracle}.jsonl $R/models.jsonl --minus bart+words bart+best --csv $OUT/test_between.csv --overwrite
-run experiments.figures $OUT

@@ -3,17 +3,7 @@
 #   head_masking/experiments/dialogsum/run.sh DIALOGSUM ENCODER SAMSUM     DIALOGSUM: a folder with 300 and 200 dialogues as JSON lines
 set -euo pipefail
 E="$2" OUT=head_masking/experiments/dialogsum R=runs/hm-samsum
-run() { python -m "head_masking.$1" "${@:2}"; }
-# Outputs without masks, with the oracle's and with each tagger's, and the words that the taggers select; V: data, decoding
-systems() {  # DIR MODEL HEADS TAGGER ...
-  local out=$1 model=$2 name; name=$(basename "$2")
-  run predict "$model" "${V[@]}" --out "$out/$name.jsonl"
-  run predict "$model" "${V[@]}" --oracle --heads "$3" --out "$out/$name+oracle.jsonl"
-  for tagger in "${@:4}"; do
-    run predict "$model" "${V[@]}" --tagger "$tagger" --heads "$3" --out "$out/$name+$(basename "$tagger").jsonl"
-    run predict "$tagger" "${V[@]}" --out "$out/$(basename "$tagger").jsonl"
-  done
-}
+. head_masking/experiments/systems.sh
 run experiments.samsum.data $R "$3" "$1"
 W=(--preset pretrained --data $R/dialogues --max-source 512 --batch-size 16 --schedule inverse_sqrt --warmup 50 --patience 3
   --encoder "$E" --steps 150 --save-every 30 --resume)

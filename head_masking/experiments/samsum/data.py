@@ -2,9 +2,9 @@
 
 python -m head_masking.experiments.samsum.data FOLDER SAMSUM [DIALOGSUM]
 
-SAMSUM: "samsum", or a folder of train.jsonl, validation.jsonl and test.jsonl. The last 418 of its validation dialogues
-validate, and choose heads; the first 400 are tested where its own test split (sam-test) is kept for the headline. What
-teaches copying alone: a summary that is a random turn of three words or more.
+SAMSUM: "samsum", or a folder of train.jsonl, validation.jsonl and test.jsonl. Of its 818 validation dialogues
+the last 418 validate, and choose heads; the first 400 are tested where its own test split (sam-test) is kept for the
+headline. What teaches copying alone: a summary that is a random turn of three words or more.
 """
 
 import random
@@ -21,10 +21,13 @@ def write(folder, **splits):
             write_jsonl(file, rows)
 
 
+def cut(examples, share):
+    first = round(len(examples) * share)
+    return examples[:first], examples[first:]
+
+
 def pairs(examples):
-    return [
-        {"id": e.id, "document": e.document, "references": e.references, "summary": e.references[0]} for e in examples
-    ]
+    return [{"id": e.id, "document": e.document, "references": e.references} for e in examples]
 
 
 def turns(examples, times, rng):
@@ -38,10 +41,11 @@ def turns(examples, times, rng):
 
 if __name__ == "__main__":
     folder, rng = Path(sys.argv[1]), random.Random(0)
-    train, validation, test = (load(sys.argv[2], split) for split in ("train", "validation", "test"))
-    write(folder / "sam", train=pairs(train), validation=pairs(validation[400:]), test=pairs(validation[:400]))
+    train, held, test = (load(sys.argv[2], split) for split in ("train", "validation", "test"))
+    tested, validation = cut(held, 400 / 818)
+    write(folder / "sam", train=pairs(train), validation=pairs(validation), test=pairs(tested))
     write(folder / "sam-test", test=pairs(test))
-    write(folder / "turns-data", train=turns(train, 4, rng), validation=turns(validation[400:], 1, rng))
+    write(folder / "turns-data", train=turns(train, 4, rng), validation=turns(validation, 1, rng))
     if len(sys.argv) > 3:  # a folder of JSON lines with 300 and 200 of DialogSum's dialogues
-        train, test = load(sys.argv[3], "train"), load(sys.argv[3], "validation")
-        write(folder / "dialogues", train=pairs(train[:240]), validation=pairs(train[240:]), test=pairs(test))
+        (train, validation), test = cut(load(sys.argv[3], "train"), 240 / 300), load(sys.argv[3], "validation")
+        write(folder / "dialogues", train=pairs(train), validation=pairs(validation), test=pairs(test))

@@ -8,42 +8,32 @@
 # STRONGER: such a folder made of that script's last part, runs/sparse-minilm/base-0, for the last part here
 set -euo pipefail
 BART="$2" E="$3" OUT=head_masking/experiments/samsum R=runs/hm-samsum
-run() { python -m "head_masking.$1" "${@:2}"; }
-heads() { cat "$R/heads/$1.heads"; }
-# Outputs without masks, with the oracle's and with each tagger's, and the words that the taggers select; V: data, decoding
-systems() {  # DIR MODEL HEADS TAGGER ...
-  local out=$1 model=$2 name; name=$(basename "$2")
-  run predict "$model" "${V[@]}" --out "$out/$name.jsonl"
-  run predict "$model" "${V[@]}" --oracle --heads "$3" --out "$out/$name+oracle.jsonl"
-  for tagger in "${@:4}"; do
-    run predict "$model" "${V[@]}" --tagger "$tagger" --heads "$3" --out "$out/$name+$(basename "$tagger").jsonl"
-    run predict "$tagger" "${V[@]}" --out "$out/$(basename "$tagger").jsonl"
-  done
-}
+. head_masking/experiments/systems.sh
 run experiments.samsum.data $R "$1"
 T=(--data $R/turns-data --max-source 300 --max-target 80 --vocabulary 6000 --width 192 --feed-forward 768 --positions 300
   --dropout 0.1 --batch-size 32 --learning-rate 1e-3 --warmup 400 --save-every 250 --mixed-precision bf16 --resume)
 W=(--preset pretrained --data $R/sam --max-source 512 --batch-size 16 --schedule inverse_sqrt --warmup 50 --save-every 100 --patience 3 --resume)
 M=(--encoder "$E" --learning-rate 1e-4 --train-encoder True --mixed-precision bf16)
 N=(--no-repeat-ngram-size 3)
-for s in 0 1 2; do
+for s in ${SEEDS:-0 1 2}; do
   ln -sfn "$(realpath "$BART-$s")" $R/summarizer-$s
   run experiments.summarizer --out $R/copier-$s "${T[@]}" --steps 1500 --seed $s
   run train --out $R/tagger-$s "${W[@]}" "${M[@]}" --steps 200 --seed $s
-  for model in copier summarizer; do
+  for model in ${MODELS:-copier summarizer}; do
     V=(--data $R/sam "${N[@]}")
     run experiments.sweep $R/$model-$s --tagger $R/tagger-$s "${V[@]}" --select --group 1 --documents 100 --out $R/heads
     systems $R/validation/$s/$model $R/$model-$s "$(heads $model-$s)" $R/tagger-$s
     V=(--data $R/sam-test "${N[@]}")
     systems $R/test/$s/$model $R/$model-$s "$(heads $model-$s)" $R/tagger-$s   # once, after all choices
   done
-  for l in 1 2; do systems $R/test/$s/layer-$l $R/summarizer-$s $l:0-3; done
+  systems $R/test/$s/layer-1 $R/summarizer-$s 1:0-3
+  systems $R/test/$s/layer-2 $R/summarizer-$s top
   systems $R/test/$s/top $R/copier-$s top $R/tagger-$s
 done
 run experiments.seeds $OUT/validation.csv $R/validation/*/*/*.jsonl
 run experiments.seeds $OUT/test.csv $R/test/*/*/*.jsonl
 run experiments.lead $R/sam-test > $R/lead.jsonl
-python -m shared.score $R/lead.jsonl --csv $OUT/lead.csv
+python -m shared.score $R/lead.jsonl --csv $OUT/lead.csv --overwrite
 
 # One seed each from here on, tested on 400 dialogues of the validation split
 run experiments.summarizer --out $R/turns "${T[@]}" --steps 3000
@@ -58,12 +48,13 @@ run train --out $R/own-frozen "${W[@]}" --encoder $R/summarizer/model --max-sour
 V=(--data $R/sam "${N[@]}")
 run experiments.sweep $R/summarizer $R/turns --tagger $R/minilm "${V[@]}" --select --group 1 --effects --focus --documents 200 --out $R/analysis
 cp $R/analysis/{effects,synergy,focus}.csv $OUT   # Figures 6 to 9
-systems $R/table_3/turns $R/turns "$(cat $R/analysis/turns.heads)" $R/minilm $R/minilm-1000 $R/minilm-100
-systems $R/table_1 $R/summarizer "$(cat $R/analysis/summarizer.heads)" $R/minilm $R/frozen $R/own $R/own-frozen
+systems $R/table_3/turns $R/turns "$(cat $R/analysis/turns.heads)" $R/minilm \
+  $(for n in ${SIZES:-1000 100}; do echo $R/minilm-$n; done)
+systems $R/table_1 $R/summarizer "$(cat $R/analysis/summarizer.heads)" $(for t in ${TAGGERS:-minilm frozen own own-frozen}; do echo $R/$t; done)
 run experiments.flips $R/summarizer $R/sam "$(cat $R/analysis/summarizer.heads)" "${N[@]}" > $R/table_1/flips.jsonl
 run experiments.seeds $OUT/table_1.csv $R/table_1/*.jsonl
 # The control: the copier goes on with the same dialogues and their summaries.
-for n in 100 1000; do
+for n in ${SIZES:-100 1000}; do
   run experiments.summarizer --out $R/adapted-$n --init $R/turns --data $R/sam --examples $n --steps 200 --learning-rate 3e-4 --warmup 50 \
     --save-every 25 --patience 3 --resume
   systems $R/table_3/adapted-$n $R/adapted-$n top $R/minilm-$n
@@ -86,15 +77,14 @@ choose() {  # NAME HEADS "MASKS" FLAGS: outputs with masks, and scores beside th
   python -m shared.score "$plain.jsonl" "$R/choice/$1.jsonl" --csv "$R/choice/$1.csv"
 }
 tagged() { choose "$1 above $2${3:+ $3 $4}" "$1" "--tagger $R/tagger-long --threshold $2" "${@:3}"; }
-for h in 3:0-11 3:5,7-9 3:1,4-5,7-11 2:0-11 2:0-11,3:0-11 2:0-3 2:4-7 2:8-11; do tagged $h 0.27 --beam 1; done   # 0.27: the best F1
+for h in ${HEADS:-3:0-11 3:5,7-9 3:1,4-5,7-11 2:0-11 2:0-11,3:0-11 2:0-3 2:4-7 2:8-11}; do tagged $h 0.27 --beam 1; done   # 0.27: the best F1
 for t in 0.1 0.15 0.2 0.35; do tagged 2:0-11 $t --beam 1; done
-tagged 3:5,7-9 0.15 --beam 1
-tagged 2:0-11,3:5,7-9 0.15 --beam 1
+for h in ${HEADS:-3:5,7-9 2:0-11,3:5,7-9}; do tagged $h 0.15 --beam 1; done
 for h in 2:8-11 2:4-11 2:0-11; do tagged $h 0.27; done
 for l in 1 2 3; do choose "$l:0-11 oracle --beam 1" $l:0-11 --oracle --beam 1; done
 { echo "setting,$(head -qn 1 $R/choice/*.csv | head -n 1)"
   for f in $R/choice/*.csv; do grep -E '^minilm-bart[,+].*rouge[12],' "$f" | sed "s/^/\"$(basename "$f" .csv)\",/"; done; } > $OUT/minilm_choice.csv
 V=(--data $R/sam-test "${N[@]}")   # the held-out test set, once, after all choices
-systems $R/minilm $S 2:0-11 $R/tagger-long
-run experiments.seeds $OUT/minilm_test.csv $R/minilm/*.jsonl
-run experiments.novelty $R/sam-test test $OUT/minilm_novelty.csv $R/minilm/minilm-bart-0*.jsonl
+systems $R/stronger $S 2:0-11 $R/tagger-long
+run experiments.seeds $OUT/minilm_test.csv $R/stronger/*.jsonl
+run experiments.novelty $R/sam-test test $OUT/minilm_novelty.csv $R/stronger/minilm-bart-0*.jsonl

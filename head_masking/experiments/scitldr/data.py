@@ -12,7 +12,7 @@ from pathlib import Path
 
 from shared.data import load
 
-from ..samsum.data import pairs, turns, write
+from ..samsum.data import cut, pairs, turns, write
 
 
 def marked(examples):
@@ -22,7 +22,7 @@ def marked(examples):
 
 if __name__ == "__main__":
     source, folder, rng = sys.argv[1], Path(sys.argv[2]), random.Random(0)
-    train, test = load(source, "train"), load(source, "validation")
-    write(folder / "abstracts", train=pairs(train[:1500]), validation=pairs(train[1500:]), test=pairs(test))
-    write(folder / "sentences-data", train=turns(train[:1500], 12, rng), validation=turns(train[1500:], 1, rng))
-    write(folder / "marked", train=marked(train[:1500]), validation=marked(train[1500:]))
+    (train, validation), test = cut(load(source, "train"), 1500 / 1992), load(source, "validation")
+    write(folder / "abstracts", train=pairs(train), validation=pairs(validation), test=pairs(test))
+    write(folder / "sentences-data", train=turns(train, 12, rng), validation=turns(validation, 1, rng))
+    write(folder / "marked", train=marked(train), validation=marked(validation))

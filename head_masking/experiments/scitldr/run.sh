@@ -3,17 +3,7 @@
 #   head_masking/experiments/scitldr/run.sh SCITLDR ENCODER      SCITLDR: a folder with train.jsonl and dev.jsonl
 set -euo pipefail
 E="$2" OUT=head_masking/experiments/scitldr R=runs/hm-scitldr
-run() { python -m "head_masking.$1" "${@:2}"; }
-# Outputs without masks, with the oracle's and with each tagger's, and the words that the taggers select; V: data, decoding
-systems() {  # DIR MODEL HEADS TAGGER ...
-  local out=$1 model=$2 name; name=$(basename "$2")
-  run predict "$model" "${V[@]}" --out "$out/$name.jsonl"
-  run predict "$model" "${V[@]}" --oracle --heads "$3" --out "$out/$name+oracle.jsonl"
-  for tagger in "${@:4}"; do
-    run predict "$model" "${V[@]}" --tagger "$tagger" --heads "$3" --out "$out/$name+$(basename "$tagger").jsonl"
-    run predict "$tagger" "${V[@]}" --out "$out/$(basename "$tagger").jsonl"
-  done
-}
+. head_masking/experiments/systems.sh
 run experiments.scitldr.data "$1" $R
 run experiments.summarizer --out $R/sentences --data $R/sentences-data --max-source 400 --max-target 80 --vocabulary 6000 --width 192 --feed-forward 768 \
   --positions 400 --dropout 0.1 --batch-size 32 --learning-rate 1e-3 --warmup 400 --save-every 250 --mixed-precision bf16 --steps 2250 --resume
@@ -22,10 +12,10 @@ M=(--save-every 100 --learning-rate 1e-4 --train-encoder True --mixed-precision 
 run train --out $R/minilm-marked "${W[@]}" --data $R/marked "${M[@]}"
 run train --out $R/minilm-abstracts "${W[@]}" --data $R/abstracts "${M[@]}"
 run train --out $R/frozen-abstracts "${W[@]}" --data $R/abstracts --save-every 0 --patience 2 --learning-rate 5e-4 --schedule constant --steps 1034
-TAGGERS=($R/minilm-marked $R/minilm-abstracts $R/frozen-abstracts)
 D=(--data $R/abstracts --no-repeat-ngram-size 3) V=(--data $R/abstracts --no-repeat-ngram-size 3 --limit 300)
 run experiments.sweep $R/sentences --tagger $R/minilm-marked "${D[@]}" --select --group 1 --documents 150 --out $R/heads
-systems $R/out/sentences $R/sentences "$(cat $R/heads/sentences.heads)" "${TAGGERS[@]}"
+systems $R/out/sentences $R/sentences "$(cat $R/heads/sentences.heads)" \
+  $(for t in ${TAGGERS:-minilm-marked minilm-abstracts frozen-abstracts}; do echo $R/$t; done)
 # The control: the model goes on with the same 1,500 abstracts and their summaries.
 run experiments.summarizer --out $R/adapted-sentences --init $R/sentences --data $R/abstracts --steps 200 --learning-rate 3e-4 --warmup 50 --save-every 50 \
   --patience 3 --resume

@@ -3,23 +3,12 @@
 # folder: head_masking/experiments/toy/run.sh (an hour of one core a seed)
 set -euo pipefail
 OUT=head_masking/experiments/toy R=runs/hm-toy
-run() { python -m "head_masking.$1" "${@:2}"; }
+. head_masking/experiments/systems.sh
 choose() { run experiments.sweep "$1" --tagger "$2" --data "$3" --select --group 1 --documents "$4" --out $R/heads "${@:5}"; }
-heads() { cat "$R/heads/$1.heads"; }
-# Outputs without masks, with the oracle's and with each tagger's, and the words that the taggers select; V: data, decoding
-systems() {  # DIR MODEL HEADS TAGGER ...
-  local out=$1 model=$2 name; name=$(basename "$2")
-  run predict "$model" "${V[@]}" --out "$out/$name.jsonl"
-  run predict "$model" "${V[@]}" --oracle --heads "$3" --out "$out/$name+oracle.jsonl"
-  for tagger in "${@:4}"; do
-    run predict "$model" "${V[@]}" --tagger "$tagger" --heads "$3" --out "$out/$name+$(basename "$tagger").jsonl"
-    run predict "$tagger" "${V[@]}" --out "$out/$(basename "$tagger").jsonl"
-  done
-}
 run experiments.facts $R/facts --signal 0 0.5 1
 L=(--learning-rate 1e-3 --schedule inverse_sqrt --warmup 50 --steps 800 --save-every 50 --patience 99 --resume)
 T=(--preset pretrained --min-run 2 --train-encoder True "${L[@]}")
-for s in 0 1 2; do
+for s in ${SEEDS:-0 1 2}; do
   # Table 3: a summariser that does not know what matters, taggers that learned it from n stories.
   run experiments.summarizer --out $R/copies-$s --data $R/facts/0 --vocabulary 1000 --dropout 0 --steps 1500 --batch-size 32 \
     --learning-rate 1e-3 --warmup 100 --save-every 100 --seed $s --resume
@@ -32,7 +21,7 @@ for s in 0 1 2; do
   systems $R/table_3/$s $R/copies-$s "$(heads copies-$s)" $R/tagger-{1000,100,300,4000}-$s $R/frozen-1000-$s
   run experiments.flips $R/copies-$s $R/facts/1 "$(heads copies-$s)" --min-run 2 > $R/table_3/$s/flips.jsonl
   # Figure 5: the control goes on with the same n stories, as long as the tagger.
-  for n in 100 300 1000 4000; do
+  for n in ${SIZES:-100 300 1000 4000}; do
     run experiments.summarizer --out $R/adapted-$n-$s --init $R/copies-$s --data $R/facts/1 --examples $n --seed $s "${L[@]}"
     choose $R/adapted-$n-$s $R/tagger-$n-$s $R/facts/1 100
     systems $R/sizes/$s/$n $R/adapted-$n-$s "$(heads adapted-$n-$s)" $R/tagger-$n-$s
@@ -43,7 +32,7 @@ for s in 0 1 2; do
   run experiments.summarizer --out $R/half800-$s --init $R/copies-$s --data $R/facts/0.5 --seed $s "${L[@]}"
   V=(--data $R/facts/0.5 --min-run 2)
   run train --out $R/tagger-half-$s --encoder $R/half-$s/model --data $R/facts/0.5 --seed $s "${T[@]}"
-  for m in half half800; do
+  for m in ${MODELS:-half half800}; do
     choose $R/$m-$s $R/tagger-half-$s $R/facts/0.5 200
     systems $R/table_1/$s/$m $R/$m-$s "$(heads $m-$s)" $R/tagger-half-$s
   done
