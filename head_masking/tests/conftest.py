@@ -21,6 +21,7 @@ logging.disable_progress_bar()
 
 DATA = "toy:count=24,seed=5"
 TAGGER = TrainConfig(data=DATA, batch_size=8, steps=12, save_every=3, warmup=1, learning_rate=0.01)
+SHORT = replace(TAGGER, max_source=40)  # where it does not matter what is learned
 SIZES = dict(
     vocab_size=31, d_model=16, encoder_layers=1, decoder_layers=2, encoder_ffn_dim=24, decoder_ffn_dim=24,
     encoder_attention_heads=4, decoder_attention_heads=4, max_position_embeddings=32, init_std=0.4,

@@ -1,6 +1,5 @@
-"""The two commands from end to end: train, kill, resume; predict; one bad input each."""
+"""The two commands: killed and resumed, given bad input, asked for help."""
 
-import json
 import re
 from dataclasses import replace
 
@@ -10,57 +9,35 @@ pytest.importorskip("shared")
 
 from .. import predict
 from .. import train as training
-from ..config import TrainConfig
+from ..config import TrainConfig, learning_rate
 from ..train import train
-from .conftest import DATA, TAGGER, equal, log, weights
+from .conftest import DATA, SHORT, equal, log, weights
 
 
 class Killed(BaseException):
     """Ends a training as a kill would."""
 
 
-CASES = {
-    "new": (4, {}),
-    "at once": (0, {}),  # before its first checkpoint
-    "accumulate": (5, dict(accumulate=2)),
-    "init": (4, dict(init="{runs}/tagger")),
-    "patience": (5, dict(patience=2, learning_rate=0.3)),
-}
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_a_killed_training_resumes_to_the_same_bits(runs, tmp_path, monkeypatch, case):
-    step, change = CASES[case]
-    change = {name: value.format(runs=runs) if name == "init" else value for name, value in change.items()}
-    config = replace(TAGGER, steps=7, save_every=2, **change)
-    train(config, tmp_path / "whole")
-    rate = training.learning_rate
-
-    def kill(at, config):
+def kill_at(step: int, patch: pytest.MonkeyPatch) -> None:
+    def rate(at, config):
         if at == step:
             raise Killed
-        return rate(at, config)
+        return learning_rate(at, config)
 
-    monkeypatch.setattr(training, "learning_rate", kill)
-    with pytest.raises(Killed):
+    patch.setattr(training, "learning_rate", rate)
+
+
+@pytest.mark.parametrize(("step", "change"), [(0, {}), (3, dict(accumulate=2, patience=2, learning_rate=0.3))])
+def test_a_killed_training_resumes_to_the_same_bits(tmp_path, monkeypatch, step, change):
+    """At once, before its first checkpoint, or later."""
+    config = replace(SHORT, steps=5, save_every=2, **change)
+    train(config, tmp_path / "whole")
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        kill_at(step, patch)
         train(config, tmp_path / "killed")
-    monkeypatch.undo()
     train(config, tmp_path / "killed", resume=True)
     assert equal(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
     assert log(tmp_path / "whole") == log(tmp_path / "killed")
-
-
-def test_train_predict(runs, tmp_path, capsys):
-    """As a reader types them."""
-    tagger = str(tmp_path / "tagger")
-    training.main(["--out", tagger, "--data", DATA, "--steps", "2"])
-    command = capsys.readouterr().out.splitlines()[-1].partition(".predict ")[2].split()
-    predict.main([*command, "--limit", "2"])
-    assert "token_f1" in capsys.readouterr().out
-    text = tmp_path / "in.txt"
-    text.write_text("a storm hit the town .\n")
-    predict.main([str(runs / "base"), str(text), "--tagger", tagger, "--out", str(tmp_path / "rows.jsonl")])
-    assert json.loads((tmp_path / "rows.jsonl").read_text())["heads"] == "2:0-3"
 
 
 @pytest.mark.parametrize(

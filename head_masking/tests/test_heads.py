@@ -52,7 +52,6 @@ def test_heads_of_a_model(bart):
         ("nyt", 12, True, "3:3-4,6-15"),
         ("xsum", 12, True, "3:1-4,6-9,11,13-15"),
         ("samsum", 12, True, "12:0-15"),
-        ("", 12, True, "12:0-15"),
         ("xsum", 6, True, "6:0-15"),
         ("cnn_dailymail", 12, False, "12:0-15"),
     ],

@@ -2,11 +2,9 @@
 
 import math
 import random
-from types import SimpleNamespace
 
 import pytest
 import torch
-import torch.fx.experimental._config
 
 from ..tagger import THRESHOLDS, Tagger, best_threshold, tagging_loss, windows
 from ..text import encode_documents, train_tokenizer, transfer_scores
@@ -47,8 +45,6 @@ def test_default_sizes_are_the_released_ones(encoder):
     layers = Tagger(encoder).perceptron
     assert (layers[0].p, layers[1].in_features, layers[1].out_features, layers[3].out_features) == (0.1, 16, 512, 1)
     assert isinstance(layers[2], torch.nn.Tanh)
-    with pytest.raises(ValueError, match="'gelu'; use one of tanh, relu"):
-        Tagger(encoder, activation="gelu")
 
 
 def test_only_the_perceptron_is_trained_and_the_encoder_stays_in_eval_mode(encoder):
@@ -70,25 +66,6 @@ def test_a_document_alone_is_a_row_of_a_padded_batch(tagger):
         alone = tagger(ids[row : row + 1, :length], keep[row : row + 1, :length])[0]
         torch.testing.assert_close(together[row, :length], alone, atol=1e-4, rtol=1e-4)
     assert together.isfinite().all()
-
-
-class Embeddings(torch.nn.Embedding):
-    """An encoder without attention."""
-
-    config, dtype = SimpleNamespace(hidden_size=16), torch.float32
-
-    def forward(self, input_ids, attention_mask):
-        return SimpleNamespace(last_hidden_state=super().forward(input_ids) * attention_mask.unsqueeze(-1))
-
-
-def test_forward_and_backward_run_on_the_device_of_the_inputs(monkeypatch):
-    """On the device "meta", which refuses to be mixed with another, as a GPU does; a place taken by a mask is all."""
-    monkeypatch.setattr(torch.fx.experimental._config, "meta_nonzero_assume_all_nonzero", True)
-    with torch.device("meta"):
-        tagger = Tagger(Embeddings(50, 16), hidden=8, train_encoder=True).train()
-        ids, keep = torch.zeros(2, 600, dtype=torch.long), torch.ones(2, 600, dtype=torch.bool)
-    tagging_loss(tagger(ids, keep), keep, keep).backward()
-    assert all(weight.grad.device.type == "meta" for weight in tagger.parameters())
 
 
 # Windows

@@ -6,13 +6,14 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 pytest.importorskip("shared")
 
-from accelerate import Accelerator, debug_launcher
+from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from safetensors.torch import load_file, save_file
 from transformers import BertConfig, BertModel, RobertaModel
@@ -29,17 +30,11 @@ from ..oracle import oracle_labels, token_labels
 from ..tagger import Tagger, best_threshold, token_f1
 from ..text import Item, LengthBatches, encode_documents, train_tokenizer
 from ..train import main, train
-from .conftest import DATA, TAGGER, equal, log, weights
+from .conftest import DATA, SHORT, TAGGER, equal, log, weights
 
 
 def parse(*flags):
     return parse_flags([*map(str, flags)], TrainConfig, PRESETS, training.__doc__)[0]
-
-
-@pytest.fixture
-def run_folder(runs) -> Path:
-    """A finished tagger."""
-    return runs / "tagger"
 
 
 @pytest.fixture(scope="module")
@@ -79,18 +74,18 @@ def test_batches_hold_every_item_once_an_epoch_and_are_of_like_length():
 # What is learned
 
 
-def test_a_tagger_learns_oracle_labels_and_finds_its_threshold(run_folder):
+def test_a_tagger_learns_oracle_labels_and_finds_its_threshold(runs):
     """The boundary with the best F1 on the validation data, computed here again from the loaded tagger."""
-    run, scores, labels = load_run(run_folder), [], []
+    run, rows, scores, labels = load_run(runs / "tagger"), log(runs / "tagger"), [], []
     for example in load(DATA, "validation"):
         [(ids, offsets, *_)] = encode_documents(run.tokenizer, [example.source], 1024)
         scores.append(run.model(torch.tensor([ids]), torch.ones(1, len(ids)).bool())[0].sigmoid())
         labels += token_labels(oracle_labels(example.source, example.target), offsets)
     scores, labels = torch.cat(scores).detach(), torch.tensor(labels)
     loss = torch.nn.functional.binary_cross_entropy(scores, labels.float())
-    row, (best, f1) = log(run_folder)[-1], best_threshold(scores, labels)
+    row, (best, f1) = rows[-1], best_threshold(scores, labels)
     assert row["validation_loss"] == pytest.approx(loss.item(), abs=2e-4)
-    assert row["validation_loss"] < log(run_folder)[1]["validation_loss"]
+    assert row["validation_loss"] < rows[1]["validation_loss"]
     assert row["threshold"] == best and run.model.threshold.item() == pytest.approx(best)
     assert row["token_f1"] == pytest.approx(100 * f1, abs=1e-2)
     assert row["f1_of_all"] == pytest.approx(100 * token_f1(torch.ones(len(labels)), labels, 0))
@@ -109,7 +104,7 @@ def test_labels_are_of_runs_that_are_long_enough(runs):
 def test_d12_the_encoder_is_fixed_unless_it_is_trained_too(bert, tmp_path):
     """D12: Appendix A fixes it, as the presets do; by default it is trained. It has a tokenizer of its own."""
     for trained in (True, False):
-        flags = ["--preset", "pretrained", "--encoder", bert, "--data", DATA, "--steps", "2", "--warmup", "1"]
+        flags = ["--preset", "pretrained", "--encoder", bert, "--data", DATA, "--steps", "1", "--max-source", "40"]
         main([*map(str, flags), "--out", str(tmp_path / f"{trained}"), "--train-encoder", str(trained)])
     name, before = "embeddings.word_embeddings.weight", load_file(bert / "model.safetensors")
     assert torch.equal(weights(tmp_path / "False")[f"encoder.{name}"], before[name])
@@ -122,7 +117,7 @@ def test_d12_the_encoder_is_fixed_unless_it_is_trained_too(bert, tmp_path):
 
 def test_the_encoder_of_a_bart_is_an_encoder_too(runs, tmp_path):
     """What is trained is what is read again."""
-    config = replace(TAGGER, encoder=str(runs / "base"), max_source=300, steps=3)
+    config = replace(TAGGER, encoder=str(runs / "base"), max_source=40, steps=3)
     train(config, tmp_path / "run")
     run = load_run(tmp_path / "run")
     assert type(run.model.encoder).__name__ == "BartEncoder"
@@ -134,11 +129,11 @@ def test_early_stopping_takes_the_best_weights(tmp_path, monkeypatch):
     """Appendix A: stop after 2 validations without improvement; what is written is the best, not the last."""
     losses, validate = iter([3.0, 1.0, 2.0, 1.5, 0.1, 0.1]), training.validate
     spy = lambda *a: validate(*a) | {"validation_loss": next(losses)}  # noqa: E731
-    train(replace(TAGGER, steps=60, patience=2), tmp_path / "run", validate=spy)
+    train(replace(SHORT, steps=60, patience=2), tmp_path / "run", validate=spy)
     assert [row["validation_loss"] for row in log(tmp_path / "run")[1:]] == [3.0, 1.0, 2.0, 1.5]
-    train(replace(TAGGER, steps=6), tmp_path / "best")
+    train(replace(SHORT, steps=6), tmp_path / "best")
     assert equal(weights(tmp_path / "run"), weights(tmp_path / "best"))
-    train(replace(TAGGER, steps=60, patience=2), tmp_path / "run", resume=True)  # a finished run is left as it is
+    train(replace(SHORT, steps=60, patience=2), tmp_path / "run", resume=True)  # a finished run is left as it is
     assert equal(weights(tmp_path / "run"), weights(tmp_path / "best"))
     assert not (tmp_path / "run" / training.BEST).exists()
 
@@ -151,7 +146,7 @@ def test_d13_an_update_is_the_mean_over_micro_batches_clipped(bert, tmp_path, mo
     clip = Accelerator.clip_grad_norm_
     monkeypatch.setattr(Accelerator, "clip_grad_norm_", lambda *a: clipped.append(a[2]) or clip(*a))
     monkeypatch.setattr(loading, "Tagger", partial(Tagger, dropout=0.0))
-    config = replace(TAGGER, steps=2, weight_decay=0.01, batch_size=12, encoder=str(bert), train_encoder=False)
+    config = replace(SHORT, steps=2, weight_decay=0.01, batch_size=12, encoder=str(bert), train_encoder=False)
     train(replace(config, batch_size=24, clip=1e4), tmp_path / "one")
     train(replace(config, accumulate=2, clip=0.0), tmp_path / "two")
     train(replace(config, clip=1e5), tmp_path / "half")
@@ -161,21 +156,15 @@ def test_d13_an_update_is_the_mean_over_micro_batches_clipped(bert, tmp_path, mo
     assert clipped == [1e4, 1e4, 1e5, 1e5]  # 0 turns it off, once an update
 
 
-@pytest.mark.parametrize(("f1", "is_warned"), [(28.5, True), (40.0, False)])
-def test_the_end_of_a_training_says_whether_the_tagger_tells_words_apart(run_folder, f1, is_warned, capsys):
+def test_the_end_of_a_training_says_whether_the_tagger_tells_words_apart(runs, capsys):
     """By its F1 against that of selecting everything, on which a tagger that selects all, or nothing, falls."""
-
-    class Folder:
-        path = run_folder
-        progress = {"log": [{"step": 3, "validation_loss": 1.0, "threshold": 0.2, "token_f1": f1, "f1_of_all": 28.0}]}
-
-    training.report(load_run(run_folder), [], Folder)
-    said = capsys.readouterr().out
-    assert ("its masks are as good as none" in said) == is_warned
-    assert (
-        said.splitlines()[-1]
-        == f"next: python -m {training.__package__}.predict {run_folder} --data {DATA} --split test"
-    )
+    for f1, is_warned in ((28.5, True), (40.0, False)):
+        row = {"step": 3, "validation_loss": 1.0, "threshold": 0.2, "token_f1": f1, "f1_of_all": 28.0}
+        folder = SimpleNamespace(path=runs / "tagger", progress={"log": [row]})
+        training.report(load_run(folder.path), [], folder)
+        said = capsys.readouterr().out
+        assert ("its masks are as good as none" in said) == is_warned
+        assert said.endswith(f".predict {folder.path} --data {DATA} --split test\n")
 
 
 # What defines a run
@@ -183,20 +172,20 @@ def test_the_end_of_a_training_says_whether_the_tagger_tells_words_apart(run_fol
 CHANGED = dict(
     examples=8, max_source=20, min_run=3, train_encoder=False, steps=3, batch_size=4, accumulate=2, learning_rate=0.1,
     schedule="constant", warmup=2, weight_decay=0.5, clip=0.01, mixed_precision="bf16", seed=1,
-    data="toy:count=24,seed=6", encoder="", init="RUN",
+    data="toy:count=24,seed=6", encoder="",
 )  # fmt: skip
 SAME = {"save_every", "patience"}  # what is saved, and when it ends: tests of their own
 
 
-def test_each_flag_changes_two_updates(run_folder, bert, tmp_path):
+def test_each_flag_changes_two_updates(bert, tmp_path, monkeypatch):
     assert CHANGED.keys() | SAME == TrainConfig.__dataclass_fields__.keys()
-    plain = dict(TAGGER.__dict__, steps=2, encoder=str(bert))
+    monkeypatch.setattr(training.RunFolder, "save_checkpoint", lambda *_: None)
+    quick = dict(validate=lambda *_: {"validation_loss": 1.0}, report=lambda *_: None)
+    plain = dict(SHORT.__dict__, steps=2, encoder=str(bert))
 
     def trained(name: str, **change) -> dict:
-        values = plain | {k: str(run_folder) if k == "init" else v for k, v in change.items()}
-        values |= {"encoder": ""} if name == "init" else {}
         AcceleratorState._reset_state(True)
-        train(TrainConfig(**values), tmp_path / name)
+        train(TrainConfig(**plain | change), tmp_path / name, **quick)
         return weights(tmp_path / name)
 
     base = trained("plain")
@@ -205,37 +194,21 @@ def test_each_flag_changes_two_updates(run_folder, bert, tmp_path):
     AcceleratorState._reset_state(True)
 
 
-def test_what_wins_among_default_preset_init_flag_and_resume(runs, tmp_path, monkeypatch):
-    """A flag over the preset over the run of --init over the default; --resume keeps its run's values."""
+def test_what_wins_among_default_preset_flag_and_resume(runs, tmp_path):
+    """A flag over the preset over the default; --resume keeps its run's values."""
     weak, out = runs / "weak-1", ["--out", tmp_path / "x"]
-    table = [  # flags -> min_run (weak: 2), patience (pretrained: 2), examples (weak: 12)
-        ([], 1, 0, 0),
-        (["--init", weak], 2, 0, 12),
-        (["--preset", "pretrained", "--encoder", "x"], 1, 2, 0),
-        (["--init", weak, "--preset", "pretrained"], 2, 2, 12),
-        (["--init", weak, "--preset", "pretrained", "--min-run", "5", "--patience", "1"], 5, 1, 12),
+    table = [  # flags -> min_run, patience (pretrained: 2)
+        ([], 1, 0),
+        (["--preset", "pretrained", "--encoder", "x"], 1, 2),
+        (["--preset", "pretrained", "--encoder", "x", "--min-run", "5", "--patience", "1"], 5, 1),
     ]
     for flags, *values in table:
         config = parse(*out, *flags)
-        assert [config.min_run, config.patience, config.examples] == values, flags
+        assert [config.min_run, config.patience] == values, flags
     assert parse("--out", weak, "--resume") == load_run(weak).config
     assert parse("--out", weak, "--resume", "--steps", "9").steps == 9
     with pytest.raises(SystemExit):
         main(["--out", str(weak), "--resume", "--min-run", "5"])
-
-
-def test_init_takes_weights_and_values_of_its_run(run_folder, tmp_path):
-    """Flags override what can change: lengths and runs, too; what cannot apply is refused."""
-    config = parse("--out", tmp_path / "x", "--init", run_folder, "--steps", "1", "--learning-rate", "1e-9")
-    assert config == replace(TAGGER, init=str(run_folder), steps=1, learning_rate=1e-9)
-    train(config, tmp_path / "run")
-    assert all(torch.allclose(x, weights(tmp_path / "run")[name], atol=1e-6) for name, x in weights(run_folder).items())
-    shorter = begin(replace(config, max_source=20, min_run=9), [])
-    [item] = shorter.encode(load(DATA, "test", 1))
-    assert len(item.ids) == 20 and item.was_cut and not any(item.labels)
-    with pytest.raises(ValueError, match="--encoder: .*leave it out"):
-        train(replace(config, encoder="roberta-base"), tmp_path / "other")
-    assert not (tmp_path / "other").exists()
 
 
 def test_few_documents_for_a_new_encoder_are_said_first(capsys):
@@ -245,18 +218,15 @@ def test_few_documents_for_a_new_encoder_are_said_first(capsys):
 
 
 def test_examples_cut_the_training_data_alone(tmp_path):
-    train(replace(TAGGER, examples=4, steps=1), tmp_path / "few")
-    first = log(tmp_path / "few")[0]
-    assert first["examples"] == 4
     setup = training.start(replace(TAGGER, examples=4), tmp_path / "other", False)
     assert len(setup.validation) == len(load(DATA, "validation")) > 4 == len(setup.loader.dataset)
 
 
-def test_seeds_begin_with_other_weights_and_equal_runs_have_equal_bytes(tmp_path):
-    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
-        train(replace(TAGGER, steps=1, learning_rate=0.0, seed=seed), tmp_path / name)
-    files = [(tmp_path / name / "model.safetensors").read_bytes() for name in "abc"]
-    assert files[0] == files[1] != files[2]
+def test_seeds_begin_with_other_weights(tmp_path):
+    one, same, other = (
+        training.start(replace(SHORT, seed=seed), tmp_path / "run", False).run.model.state_dict() for seed in (0, 0, 1)
+    )
+    assert equal(one, same) and not equal(one, other)
 
 
 def test_presets_hold_the_papers_values():
@@ -298,10 +268,10 @@ def test_code_in_a_folder_is_never_run_and_nobody_is_asked(runs, tmp_path, monke
 
 
 @pytest.mark.parametrize(
-    ("damage", "message"), [("nan", "holds NaN"), ("cut", "cut off or does not fit"), ("config", "cut off or damaged")]
+    ("damage", "message"), [("nan", "holds NaN"), ("cut", "cut off or does not fit"), ("config", "cannot be loaded")]
 )
-def test_damaged_runs_are_refused(run_folder, tmp_path, damage, message):
-    shutil.copytree(run_folder, folder := tmp_path / "run")
+def test_damaged_runs_are_refused(runs, tmp_path, damage, message):
+    shutil.copytree(runs / "tagger", folder := tmp_path / "run")
     path = folder / "model.safetensors"
     if damage == "nan":
         tensors = load_file(path)
@@ -313,13 +283,3 @@ def test_damaged_runs_are_refused(run_folder, tmp_path, damage, message):
         (folder / "config.json").write_text('{"package"')
     with pytest.raises(ValueError, match=message):
         load_model(folder)
-
-
-def test_two_processes_train_one_model(tmp_path):
-    """As torchrun starts them: both write the run together, each reads its own batches; with early stopping, too."""
-    AcceleratorState._reset_state(True)  # of other trainings of this process
-    debug_launcher(train, (replace(TAGGER, steps=4, save_every=2, patience=1), tmp_path / "two"))
-    assert len([*tmp_path.glob("two/checkpoints/*/random_states_*")]) == 2
-    load_run(tmp_path / "two")
-    train(replace(TAGGER, steps=4), tmp_path / "one")
-    assert not equal(weights(tmp_path / "one"), weights(tmp_path / "two"))

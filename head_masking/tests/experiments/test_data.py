@@ -1,4 +1,4 @@
-"""The corpora that samsum/run.sh and scitldr/run.sh make: no document is in two splits."""
+"""The corpora that samsum/run.sh makes: no document is in two splits."""
 
 import json
 import runpy
@@ -17,31 +17,25 @@ def ids(folder, split):
     return [example.id for example in load(str(folder), split)]
 
 
-def write(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
-def dialogues(name, count):
-    rows = [dict(document=["hi .", f"we meet {i}", "ok"], summary=f"they meet at {i}") for i in range(count)]
-    return [row | {"id": f"{name}-{i}"} for i, row in enumerate(rows)]
-
-
-def make(monkeypatch, module, *arguments):
-    monkeypatch.setattr(sys, "argv", [module, *map(str, arguments)])
-    runpy.run_module(f"{PACKAGE}.experiments.{module}.data", run_name="__main__")
+def write_dialogues(folder, **sizes):
+    folder.mkdir()
+    for split, count in sizes.items():
+        with (folder / f"{split}.jsonl").open("w") as file:
+            for i in range(count):
+                row = {"id": f"{split}-{i}", "document": ["hi .", f"we meet {i}", "ok"], "summary": f"at {i}"}
+                print(json.dumps(row), file=file)
 
 
 @pytest.mark.filterwarnings("ignore:.*found in sys.modules")
 def test_dialogues_are_divided_as_the_text_says(tmp_path, monkeypatch):
-    for folder, sizes in (("sam", dict(train=5, validation=403, test=2)), ("other", dict(train=243, validation=4))):
-        for split, count in sizes.items():
-            (tmp_path / folder).mkdir(exist_ok=True)
-            write(tmp_path / folder / f"{split}.jsonl", dialogues(split, count))
-    make(monkeypatch, "samsum", tmp_path / "out", tmp_path / "sam", tmp_path / "other")
-    names = [f"validation-{i}" for i in range(403)]
-    out = tmp_path / "out"
+    """By the sizes of SAMSum and of DialogSum's sample: 400 and 418 of 818 dialogues, 240 and 60 of 300."""
+    write_dialogues(tmp_path / "sam", train=5, validation=818, test=2)
+    write_dialogues(tmp_path / "other", train=300, validation=4)
+    monkeypatch.setattr(sys, "argv", ["data", *(str(tmp_path / name) for name in ("out", "sam", "other"))])
+    runpy.run_module(f"{PACKAGE}.experiments.samsum.data", run_name="__main__")
+    names, out = [f"validation-{i}" for i in range(818)], tmp_path / "out"
     assert ids(out / "sam", "train") == [f"train-{i}" for i in range(5)]
-    assert (ids(out / "sam", "validation"), ids(out / "sam", "test")) == (names[400:], names[:400])
+    assert (ids(out / "sam", "test"), ids(out / "sam", "validation")) == (names[:400], names[400:])
     assert ids(out / "sam-test", "test") == ["test-0", "test-1"]
     turns = load(str(out / "turns-data"), "train")
     assert [turn.id for turn in turns] == [f"train-{i}-{n}" for i in range(5) for n in range(4)]
@@ -49,5 +43,5 @@ def test_dialogues_are_divided_as_the_text_says(tmp_path, monkeypatch):
     assert said == {f"we meet {i}" for i in range(5)}  # the one turn of three words
     assert ids(out / "turns-data", "validation") == [f"{name}-0" for name in names[400:]]
     assert ids(out / "dialogues", "train") == [f"train-{i}" for i in range(240)]
-    assert ids(out / "dialogues", "validation") == [f"train-{i}" for i in range(240, 243)]
-    assert ids(out / "dialogues", "test") == [f"validation-{i}" for i in range(4)]
+    assert ids(out / "dialogues", "validation") == [f"train-{i}" for i in range(240, 300)]
+    assert ids(out / "dialogues", "test") == names[:4]

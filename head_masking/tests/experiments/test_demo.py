@@ -1,6 +1,5 @@
-"""The toy corpus, the demo, flipped labels, and tables of seeds."""
+"""The toy corpus, the demo, flipped labels, and tables of seeds and of novelty."""
 
-import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +9,7 @@ pytest.importorskip("shared")
 
 from shared.data import load
 
-from ...experiments import demo, facts, flips, seeds
+from ...experiments import demo, facts, flips, novelty, seeds
 from ...loading import load_model
 from ...predict import read_documents
 from ..conftest import DATA
@@ -33,35 +32,27 @@ def test_stories_of_facts_have_two_that_belong_into_the_summary(tmp_path):
     assert agree["1"] == 1 and agree["0"] < 0.8
 
 
-def test_the_demo_shows_a_story_that_is_right_because_of_the_masks():
-    """Of stories told right with masks the first that is wrong without them."""
+def test_the_demo_scores_all_three_and_fails_where_there_is_no_effect(base, runs, capsys):
+    """It shows the first story that is told right with masks and wrong without them."""
     examples = [SimpleNamespace(target=text) for text in "abc"]
     assert demo.first_told_right(examples, {"tagger": ["a", "x", "c"], "plain": ["a", "b", "y"]}) == 2
-
-
-def test_the_demo_scores_all_three_and_fails_where_there_is_no_effect(summarizers, runs, capsys):
     with pytest.raises(SystemExit, match="the effect does not show"):
-        demo.main(str(summarizers / "base-0"), str(runs / "tagger"), limit=4)
-    said = capsys.readouterr().out
-    assert said.splitlines()[-1].startswith("ROUGE-1 without masks ") and "of 4 summaries exact" in said
-    assert [
-        line.partition(":")[0] for line in said.splitlines()[:5]
-    ] == "story,may see,no masks,masked,reference".split(",")
+        demo.main(str(base), str(runs / "tagger"), limit=4)
+    *shown, last = capsys.readouterr().out.splitlines()
+    assert last.startswith("ROUGE-1 without masks ") and "of 4 summaries exact" in last
+    names = ["story", "may see", "no masks", "masked", "reference"]
+    assert [line.partition(":")[0] for line in shown] == names
 
 
-def test_flipped_labels_differ_in_that_share_of_the_words(runs, capsys):
-    """The same words each time; more of them with a larger share; a share of 0 is the oracle."""
+def test_flipped_labels_differ_in_that_share_of_the_words(runs):
+    """More of them with a larger share; a share of 0 is the oracle."""
     run, examples = load_model(runs / "base"), load(DATA, "test", 6)
-    documents = read_documents(run, examples, oracle=True, min_keep=0)
+    documents = read_documents(run, examples, oracle=True)
     shares = {}
     for share in (0.0, 0.2, 0.4):
-        pairs = [(flips.flipped(*pair, share, min_keep=0), pair[1]) for pair in zip(examples, documents, strict=True)]
+        pairs = [(flips.flipped(*pair, share), pair[1]) for pair in zip(examples, documents, strict=True)]
         shares[share] = np.mean([np.not_equal(mask, own.keep)[1:-1].mean() for mask, own in pairs])
     assert shares[0.0] == 0 and abs(shares[0.2] - 0.2) < 0.07 and abs(shares[0.4] - 0.4) < 0.07
-    flips.main([str(runs / "base"), DATA, "top", "--shares", "0.1", "0.5", "--max-length", "4"])
-    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [row["system"] for row in rows] == ["base+oracle-0.1"] * 24 + ["base+oracle-0.5"] * 24
-    assert {row["heads"] for row in rows} == {"2:0-3"} and rows[0]["references"] == load(DATA, "test", 1)[0].references
 
 
 def test_each_seed_and_set_of_heads_stands_by_itself():
@@ -75,6 +66,20 @@ def test_each_seed_and_set_of_heads_stands_by_itself():
     gains = {row["system"]: row["value"] for row in table if row["minus"] and row["metric"] == "rouge1"}
     assert gains == {"s-0+t-0 2:0": 50, "s-0+oracle 2:0": pytest.approx(100 * 2 / 3 - 50), "s-1+t-1 2:1": -100}
     assert {row["minus"] for row in table} == {None, "s-0", "s-1"}
+
+
+def test_each_quartile_of_novelty_has_its_own_gain():
+    """Novelty is the share of a reference's pairs of words that its document has not."""
+    assert novelty.novelty("The cat sat. A dog ran", "the CAT ran away") == pytest.approx(2 / 3)
+    shares = {str(i): i / 8 for i in range(8)}
+    assert novelty.quartiles(shares)[0] == ("0-12", {"0", "1"})
+    rows = [
+        dict(id=i, prediction=text, references=["xyz" if i > "3" else "abc"], system=f"s{heads}", heads=heads, seed=0)
+        for heads, text in (("", "abc"), ("1:0", "xyz"))
+        for i in shares
+    ]
+    gains = [r["value"] for r in novelty.table(rows, shares) if r["metric"] == "rouge1" and r["minus"] == "s"]
+    assert gains == [-100, -100, 100, 100]
 
 
 def test_means_over_seeds_have_the_interval_of_students_t():

@@ -55,28 +55,3 @@ def test_figure_5_has_a_pair_for_each_size_and_seed():
     names |= {"adapted-300-1+tagger-300-1 2:1": 28}
     [axes] = figures.sizes([dict(system=n, metric="rouge1", value=v) for n, v in names.items()]).axes
     assert [tuple(line.get_ydata()) for line in axes.lines] == [(20, 25), (30, 28)]
-
-
-def test_flipped_words_in_their_order_with_both_arms_of_the_interval():
-    def gain(system, value, **more):
-        return dict(system=system, metric="rouge1", value=value, low=value - 1, high=value + 2) | more
-
-    rows = [
-        gain(f"s-0+oracle{suffix} 2:0", value, minus="s-0") for suffix, value in (("", 9), ("-0.5", -2), ("-0.1", 4))
-    ]
-    [axes] = figures.flips([gain("s-0", 50), *rows, gain("s-0+tagger-0 2:0", 5, minus="s-0")]).axes
-    [drawn] = [line for line in axes.lines if len(line.get_xdata()) == 3]
-    assert drawn.get_ydata().tolist() == [9, 4, -2]
-    arms = [segment[:, 1].tolist() for segment in axes.collections[0].get_segments()]
-    assert arms == [[8, 11], [3, 6], [-3, 0]]
-    assert figures.flips(rows[:1]) is None
-
-
-def test_selectors_stand_beside_the_first_sentences():
-    names = ["lead-3", "bart", "bart+words", "bart+best", "bart+linear", "bart+oracle"]
-    rows = [dict(system=n, metric="rouge1", value=v, low=v - 1, high=v + 2) for v, n in enumerate(names, 60)]
-    [axes] = figures.selectors([*rows, rows[1] | dict(minus="lead-3", value=-9)]).axes
-    points = [line.get_xydata().tolist() for line in axes.lines if line.get_marker() == "o"]
-    assert points == [[[61 + place, place]] for place in range(5)]
-    assert [line.get_xdata() for line in axes.lines if line.get_linestyle() == "--"] == [[60, 60]]
-    assert figures.selectors(rows[1:]) is None
