@@ -3,14 +3,13 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from annotated_types import Interval
-
+from .bertsum.bertsum import HEADS
 from .diminishing import CONCAVE, KINDS, Diminishing
 
-Positive = Annotated[int, Interval(ge=1)]
-Size = Annotated[int, Interval(ge=1, le=10**6)]  # of a model
-Share = Annotated[float, Interval(ge=0, le=1)]
-Alpha = Annotated[float, Interval(ge=0, le=10)]  # of length normalisation
+Positive = Annotated[int, (1, 10**9)]
+Size = Annotated[int, (1, 10**6)]  # of a model
+Share = Annotated[float, (0, 1)]
+Alpha = Annotated[float, (0, 10)]  # of length normalisation
 DECODING = ("beam", "length_penalty", "trigram_blocking", "min_length", "max_length")  # the fields of decoding
 
 
@@ -18,7 +17,8 @@ DECODING = ("beam", "length_penalty", "trigram_blocking", "min_length", "max_len
 class TrainConfig:
     """All that defines a run. Every field is a flag: `max_source` is --max-source. Defaults: tiny pointer-generator."""
 
-    model: Literal["pointer", "bertsum-abs"] = "pointer"  # Network: a pointer-generator, or BERTSum (Table 1).
+    # Network: pointer-generator, BERTSum, or Table 1's Transformer: BERTSum's words and decoder on a new encoder.
+    model: Literal["pointer", "bertsum-abs", "transformer"] = "pointer"
     init: str = ""  # Run to go on from: its weights and, unless flags override them, its values (Section 4.2).
 
     data: str = "toy"  # Training data: anything that shared.data.load takes.
@@ -27,23 +27,17 @@ class TrainConfig:
 
     coverage: bool = False  # Add the coverage vector and its loss (Eq. 2-5).
     diminishing: Literal[KINDS] = "none"  # Attention: plain, DimAttn (Eq. 10), or DyDimAttn (Eq. 13).
-    f: Literal[CONCAVE] = "log"  # Concave function of DimAttn (Section 4.2).
-    f1: Literal[CONCAVE] = "sqrt"  # Concave function of DyDimAttn with the weight P (Section 4.2).
-    f2: Literal[CONCAVE] = "log"  # Concave function of DyDimAttn with the weight 1 - P (Section 4.2).
+    f: Literal[CONCAVE] = "log"  # Concave function f of DimAttn, and f2 of DyDimAttn; f1 is the other (Section 4.2).
 
-    vocabulary: Annotated[int, Interval(ge=5, le=10**6)] = 300  # Words, or pieces of a new encoder (See: 50,000).
-    embedding: Size = 32  # Width of the pointer-generator's embedding (See et al.: 128).
-    hidden: Size = 64  # Width of the pointer-generator's LSTMs (See et al.: 256).
+    vocabulary: Annotated[int, (5, 10**6)] = 300  # Words, or pieces of a new encoder (See: 50,000).
+    # Width of the pointer-generator's LSTMs; its embedding has half of it (See et al.: 256, 128).
+    hidden: Annotated[int, (2, 10**6)] = 64
 
     encoder: str = ""  # BERT of transformers, name or folder, or "" for a new one (Section 4.2: bert-base-uncased).
-    pretrained: bool = True  # Take the encoder's weights; False: its tokenizer alone, and a new BERT (Table 1).
     width: Size = 128  # Width of a new encoder (PreSumm: 768).
-    layers: Size = 2  # Layers of a new encoder (Table 1's Transformer: 6).
-    heads: Size = 4  # Attention heads of BERTSum's decoder and of a new encoder (PreSumm: 8).
+    layers: Size = 2  # Layers of BERTSum's decoder and of a new encoder (Section 2.3, Table 1's Transformer: 6).
     feed_forward: Size = 512  # Inner width of BERTSum's decoder and of a new encoder (PreSumm: 2048).
-    decoder_layers: Size = 2  # Layers of BERTSum's decoder (Section 2.3: 6).
     dropout: Share = 0.0  # Dropout of BERTSum's decoder and of a new encoder (PreSumm: 0.2).
-    label_smoothing: Share = 0.0  # Label smoothing of BERTSum's loss (PreSumm: 0.1).
 
     steps: Positive = 1200  # Updates of this run.
     batch_size: Positive = 16  # Most documents of a micro-batch of one process (See et al.: 8).
@@ -54,16 +48,15 @@ class TrainConfig:
     warmup: int = 0  # Updates of its warm-up; 0 = a constant rate (Section 2.3: 10,000).
     encoder_learning_rate: float = 2e-3  # Rate of BERTSum's encoder; with a warm-up lr~ of Eq. 7.
     encoder_warmup: int = 0  # Updates of its warm-up; 0 = a constant rate (Section 2.3: 20,000).
-    clip: float = 2.0  # Largest norm of the gradient of each part; 0 = no clipping (See et al.: 2).
     save_every: Positive = 200  # Updates between checkpoints.
-    mixed_precision: Literal["no", "bf16", "fp16"] = "no"  # Precision of the forward pass.
     seed: int = 0  # Seed of the weights, of dropout and of the order of the data.
 
     beam: Positive = 4  # Beams of predict (See et al.: 4; Section 4.2: 6; PreSumm: 5).
     length_penalty: Alpha = 0.0  # alpha of Wu et al. (Section 4.2: 1.5); 0 = the mean of the tokens (See et al.).
     trigram_blocking: bool = False  # Decode without a trigram twice (Section 4.2: with DimAttn and DyDimAttn).
     min_length: int = 0  # Fewest tokens of an output, the end included (See et al.: 35 words).
-    max_length: Annotated[int, Interval(ge=2, le=10**6)] = 80  # Most tokens of an output, the end included (See: 100).
+    max_length: Annotated[int, (2, 10**6)] = 80  # Most tokens of an output, the end included (See: 100).
+    mixed_precision = "no"  # what shared.run asks for; no flag
 
     def check(self) -> None:
         """ValueError for values that contradict each other."""
@@ -77,12 +70,13 @@ class TrainConfig:
             raise ValueError("--coverage is of the pointer-generator: leave it out")
         if self.max_source < 3 or self.max_target < 2:
             raise ValueError("BERTSum needs --max-source of at least 3 ([CLS], a word, [SEP]), --max-target at least 2")
-        if not self.encoder and self.width % self.heads:
-            raise ValueError(f"--width {self.width} is not a multiple of --heads {self.heads}")
+        if self.width % HEADS:
+            raise ValueError(f"--width is {self.width}: take a multiple of the {HEADS} heads")
 
     def mechanism(self) -> Diminishing:
         """The attention of this run."""
-        return Diminishing(self.diminishing, self.f, self.f1, self.f2)
+        f1 = "sqrt" if self.f == "log" else "log"
+        return Diminishing(self.diminishing, self.f, f1, f2=self.f)
 
 
 def learning_rate(step: int, factor: float, warmup: int) -> float:
@@ -97,21 +91,20 @@ def learning_rate(step: int, factor: float, warmup: int) -> float:
 
 
 PAPER = dict(  # See et al. (2017), as in the public code that Section 4.2 names
-    data="cnn_dailymail", vocabulary=50_000, embedding=128, hidden=256, max_source=400, max_target=100, steps=230_000,
-    batch_size=8, optimizer="adagrad", learning_rate=0.15, clip=2.0, save_every=5000, beam=4,
-    min_length=36, max_length=100,
+    data="cnn_dailymail", vocabulary=50_000, hidden=256, max_source=400, max_target=100, steps=230_000, batch_size=8,
+    optimizer="adagrad", learning_rate=0.15, save_every=5000, beam=4, min_length=36, max_length=100,
 )  # fmt: skip
 BERTSUM = dict(  # this repository's: a new small encoder on toy
     model="bertsum-abs", max_source=512, max_target=60, learning_rate=0.03, warmup=200, encoder_learning_rate=0.01,
-    encoder_warmup=200, clip=0.0, beam=5, vocabulary=1000, dropout=0.1, label_smoothing=0.1, steps=1500,
+    encoder_warmup=200, beam=5, vocabulary=1000, dropout=0.1, steps=1500,
 )  # fmt: skip
 PAPER_BERTSUM = dict(  # Section 2.3; Liu & Lapata (2019), whose hyper-parameters Section 4.2 keeps; released PreSumm
-    model="bertsum-abs", data="cnn_dailymail", encoder="bert-base-uncased", width=768, heads=8, feed_forward=2048,
-    decoder_layers=6, dropout=0.2, label_smoothing=0.1, max_source=512, max_target=140, steps=200_000,
+    model="bertsum-abs", data="cnn_dailymail", encoder="bert-base-uncased", width=768, layers=6,
+    feed_forward=2048, dropout=0.2, max_source=512, max_target=140, steps=200_000,
     batch_tokens=140, batch_size=6, accumulate=20,  # PreSumm: 140 target tokens, 5 micro-batches, 4 GPUs
     learning_rate=0.1, warmup=10_000,  # the paper's; PreSumm's command has 0.2
-    encoder_learning_rate=2e-3, encoder_warmup=20_000, clip=0.0, beam=5,
-    length_penalty=0.95, trigram_blocking=True, min_length=51, max_length=200, save_every=2000,
+    encoder_learning_rate=2e-3, encoder_warmup=20_000, beam=5, length_penalty=0.95, trigram_blocking=True,
+    min_length=51, max_length=200, save_every=2000,
 )  # fmt: skip
 SECTION_4_2 = dict(  # the second phase: less than 10,000 updates more, beam 6, alpha 1.5, trigram blocking
     init="a run of --preset paper", steps=10_000, beam=6, length_penalty=1.5, trigram_blocking=True,
@@ -129,7 +122,7 @@ PRESETS = {
     "paper-bertsum-abs": PAPER_BERTSUM,
     # Table 1's 6-layer Transformer: PreSumm's TransformerAbs, one rate, WordPieces; width 768 by its parameters, 512
     "paper-transformer": PAPER_BERTSUM | dict(
-        pretrained=False, layers=6, dropout=0.1, batch_tokens=300, learning_rate=0.05, encoder_learning_rate=0.05,
+        model="transformer", dropout=0.1, batch_tokens=300, learning_rate=0.05, encoder_learning_rate=0.05,
         warmup=8000, encoder_warmup=8000,
     ),
 }  # fmt: skip

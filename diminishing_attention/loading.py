@@ -18,9 +18,9 @@ from .config import TrainConfig
 from .model import PointerGenerator, PointerGeneratorConfig
 from .text import Item
 
-TEXT = {"pointer": text, "bertsum-abs": bert_text}  # model: how it reads and writes text
-FIXED = ("model", "encoder", "pretrained", "vocabulary", "width", "layers", "embedding", "hidden", "heads",
-         "feed_forward", "decoder_layers")  # fmt: skip  # what a run keeps of the one that it goes on from
+TEXT = {"pointer": text, "bertsum-abs": bert_text, "transformer": bert_text}  # model: how it reads and writes text
+# What a run keeps of the one that it goes on from.
+FIXED = ("model", "encoder", "vocabulary", "hidden", "width", "layers", "feed_forward")
 POSITIONS = 512  # of an encoder at least (BERT)
 
 
@@ -74,10 +74,10 @@ def make_model(config: TrainConfig, tokenizer, bert: nn.Module | None = None) ->
     """A new model of the config, on the encoder where it is BERTSum."""
     mechanism = config.mechanism()
     if config.model == "pointer":
-        sizes = (len(tokenizer), config.embedding, config.hidden)
+        sizes = (len(tokenizer), config.hidden // 2, config.hidden)
         return PointerGenerator(PointerGeneratorConfig(*sizes, config.coverage, mechanism))
-    sizes = (config.decoder_layers, config.heads, config.feed_forward, config.dropout, config.label_smoothing)
-    return BertSumExtAbs(bert, BertSumConfig(*sizes, mechanism), bert_text.target_ids(tokenizer))
+    sizes = {"layers": config.layers, "feed_forward": config.feed_forward, "dropout": config.dropout}
+    return BertSumExtAbs(bert, BertSumConfig(**sizes, diminishing=mechanism), bert_text.target_ids(tokenizer))
 
 
 def begin(config: TrainConfig, examples: Sequence) -> Run:
@@ -93,7 +93,7 @@ def begin(config: TrainConfig, examples: Sequence) -> Run:
         bert, tokenizer = pretrained.load("bert", config.encoder)
     else:
         tokenizer = bert_text.make_tokenizer(texts, config.vocabulary, positions)
-    if config.encoder and config.pretrained:
+    if config.encoder and config.model == "bertsum-abs":
         bert = with_positions(bert, positions)
     else:
         bert = new_encoder(len(tokenizer), positions, config)

@@ -93,22 +93,10 @@ class Encoder(nn.Module):
         """(B, S) word numbers -> states (B, S, 2H), and the last hidden state and cell, (B, 2H) each."""
         lengths = keep.sum(1).clamp(min=1).cpu()  # a document without words is read as one word of padding
         packed = pack_padded_sequence(embed(self.embedding, source), lengths, batch_first=True, enforce_sorted=False)
-        with torch.autocast("cpu", enabled=False):  # a CPU without AVX-512 has no LSTM of bfloat16
-            packed, last = self.lstm(packed)
+        packed, last = self.lstm(packed)
         states, _ = pad_packed_sequence(packed, batch_first=True, total_length=source.size(1))
         hidden, cell = (of_both.transpose(0, 1).flatten(1) for of_both in last)  # (2, B, H) -> (B, 2H)
         return states, (hidden, cell)
-
-
-class ReduceState(nn.Module):
-    """Both directions' last states, (B, 2H) each -> the decoder's first hidden state and cell, (B, H) each."""
-
-    def __init__(self, hidden: int):
-        super().__init__()
-        self.hidden, self.cell = nn.Linear(2 * hidden, hidden), nn.Linear(2 * hidden, hidden)
-
-    def forward(self, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-        return F.relu(self.hidden(hidden)), F.relu(self.cell(cell))
 
 
 class Decoder(nn.Module):
@@ -171,7 +159,8 @@ class PointerGenerator(nn.Module):
         self.config, self.vocabulary = config, config.vocabulary
         embedding = nn.Embedding(config.vocabulary, config.embedding)
         self.encoder = Encoder(embedding, config.hidden)
-        self.reduce = ReduceState(config.hidden)
+        # Both directions' last states -> the decoder's first ones.
+        self.reduce = nn.ModuleDict({name: nn.Linear(2 * config.hidden, config.hidden) for name in ("hidden", "cell")})
         self.decoder = Decoder(embedding, config)
         self.initialise()
 
@@ -190,7 +179,7 @@ class PointerGenerator(nn.Module):
     def start(self, batch: Batch) -> tuple[Source, Past]:
         """Encode; the past before the first token has one row per document, and a context of 0."""
         states, last = self.encoder(batch.source, batch.keep)
-        hidden, cell = self.reduce(*last)
+        hidden, cell = (F.relu(reduce(of_both)) for reduce, of_both in zip(self.reduce.values(), last, strict=True))
         # D6: no attention before the first step; the coverage starts at 0 in training and in decoding.
         nothing = DiminishingState.start(batch.source.shape, states.device)
         past = Past(hidden, cell, states.new_zeros(len(states), states.size(-1)), nothing)

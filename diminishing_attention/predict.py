@@ -48,7 +48,6 @@ class Options:
     trigram_blocking: bool | None = None  # Write no trigram twice (Section 4.2).
     min_length: int | None = None  # Fewest tokens of an output, the end included.
     max_length: Positive | None = None  # Most tokens of an output, the end included.
-    batch_size: Positive = 16  # Documents decoded at a time; outputs do not depend on it.
     device: str = "cpu"  # Device of torch.
 
 
@@ -106,9 +105,8 @@ def predict(run: Run, examples: Sequence[Example], batch_size: int = 16, lead: i
             outputs |= zip(indices, tokens, strict=True)
         for i, (example, item) in enumerate(zip(window, items, strict=True)):
             text = run.text.decode(run.tokenizer, item, outputs[i])
-            yield {"id": example.id, "prediction": text, "was_cut": item.was_cut} | measure(
-                text, example.document, lead
-            )
+            row = {"id": example.id, "prediction": text, "was_cut": item.was_cut}
+            yield row | measure(text, example.document, lead)
 
 
 @one_line_errors
@@ -119,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     examples = in_sentences(read(options.files, options.data, options.split, options.limit))
     search = {name: value for name in DECODING if (value := getattr(options, name)) is not None}
     documents = [example for example in examples if example.document]  # a blank line in is a blank line out
-    rows = predict(run, documents, options.batch_size, options.lead, **search)
+    rows = predict(run, documents, lead=options.lead, **search)
     system, seed = options.system or system_name(options.run.name, run.config.seed), run.config.seed
     texts = {"out": options.out, "overwrite": options.overwrite}
     write_outputs(rows, examples, system, seed, line=lambda row: row["prediction"].replace("\n", " "), **texts)

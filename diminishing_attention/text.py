@@ -95,15 +95,14 @@ class Item(NamedTuple):
 
 def encode_examples(examples: Iterable, vocabulary: Vocabulary, max_source: int, max_target: int) -> list[Item]:
     """`shared.data.Example`s, cut to so many words; of a summary EOS counts, BOS does not (released code)."""
-
-    def encode(example) -> Item:
+    items = []
+    for example in examples:
         source = words(example.source)
         was_cut, source = len(source) > max_source, source[:max_source]
         unknown = list(dict.fromkeys(word for word in source if word not in vocabulary.number))
         target = [BOS, *vocabulary.encode(words(example.target), unknown), EOS][: max_target + 1]
-        return Item(array("i", vocabulary.encode(source, unknown)), array("i", target), unknown, was_cut)
-
-    return list(map(encode, examples))
+        items.append(Item(array("i", vocabulary.encode(source, unknown)), array("i", target), unknown, was_cut))
+    return items
 
 
 class Batch(NamedTuple):

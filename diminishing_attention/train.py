@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
 
 VALIDATION = 200  # documents of the validation loss at most
+CLIP = 2.0  # largest norm of the gradient of each part of a pointer-generator (See et al.); PreSumm clips nothing
 
 
 class Setup(NamedTuple):
@@ -89,7 +90,8 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     ValueError: what `start` refuses; a loss that is not finite, where the last checkpoint stays.
     """
     accelerator, run, model, optimizer, loader, examples, validation, locked = start(config, Path(out), resume)
-    with locked as folder, progress_bar(accelerator, folder, config) as bar:
+    hidden = None if accelerator.is_main_process else True  # None: where there is no terminal
+    with locked as folder, tqdm(total=config.steps, initial=folder.progress["step"], disable=hidden) as bar:
         done = folder.progress["step"]
         batches = iter(accelerator.skip_first_batches(loader, done * config.accumulate))
         for step in range(done + 1, config.steps + 1):
@@ -102,8 +104,9 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
                     # Eq. (5) of each document; BERTSum: cross-entropy of each target token.
                     losses = model(batch)
                     accelerator.backward(losses.mean())  # D19: the mean over micro-batches of their means
-                    if accelerator.sync_gradients:
-                        clip(accelerator, run.model.parts(), config.clip)
+                    if accelerator.sync_gradients and config.model == "pointer":
+                        for part in run.model.parts():  # each by itself (released code)
+                            nn.utils.clip_grad_norm_(part, CLIP)
                     optimizer.step()
                     optimizer.zero_grad()
             row = {"step": step, "loss": losses.mean().item(), "lr": optimizer.param_groups[-1]["lr"]}
@@ -132,19 +135,6 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimiz
         return torch.optim.Adagrad(groups, lr=0.0, initial_accumulator_value=0.1, eps=1e-10)
     eps = 1e-8 if config.model == "pointer" else 1e-9  # OpenNMT's, behind PreSumm
     return torch.optim.Adam(groups, lr=0.0, betas=(0.9, 0.999), eps=eps)
-
-
-def progress_bar(accelerator: "Accelerator", folder: RunFolder, config: TrainConfig) -> tqdm:
-    """One bar for all processes, that begins where the run goes on."""
-    hidden = None if accelerator.is_main_process else True  # None: where there is no terminal
-    return tqdm(total=config.steps, initial=folder.progress["step"], disable=hidden)
-
-
-def clip(accelerator: "Accelerator", parts: Sequence[list[nn.Parameter]], largest: float) -> None:
-    """Limit the norm of each part's gradients by itself (released code); 0 = no limit."""
-    accelerator.unscale_gradients()
-    for part in parts if largest else ():
-        nn.utils.clip_grad_norm_(part, largest)
 
 
 @torch.inference_mode()

@@ -79,8 +79,8 @@ def encode_examples(examples: Iterable, tokenizer, max_source: int, max_target: 
         max_target: tokens of the summary, begin and end included.
     """
     special, cls, sep = target_ids(tokenizer), tokenizer.cls_token_id, tokenizer.sep_token_id
-
-    def encode(example) -> Item:
+    items = []
+    for example in examples:
         # D22: short sentences stay, for a turn of a dialogue is one; PreSumm drops those of up to five words.
         source = [token for ids in pieces_of(tokenizer, example.document) for token in (cls, *ids, sep)]
         was_cut = len(source) > max_source
@@ -91,15 +91,14 @@ def encode_examples(examples: Iterable, tokenizer, max_source: int, max_target: 
             source.append(sep)
         target = [token for ids in pieces_of(tokenizer, example.summary) for token in (special.between, *ids)]
         target = array("i", [special.bos, *target[1 : max_target - 1], special.eos])
-        return Item(array("i", source), target, [], was_cut)
-
-    return list(map(encode, examples))
+        items.append(Item(array("i", source), target, [], was_cut))
+    return items
 
 
 def pieces_of(tokenizer, sentences: Sequence[str]) -> list[list[int]]:
     """Token ids of each sentence; a [SEP] that stands in a text is text."""
     options = dict(add_special_tokens=False, split_special_tokens=True, verbose=False)
-    return tokenizer(list(sentences), **options)["input_ids"]
+    return tokenizer(list(sentences), **options)["input_ids"] if sentences else []
 
 
 class Batch(NamedTuple):

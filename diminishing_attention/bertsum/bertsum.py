@@ -24,6 +24,7 @@ from ..diminishing import Diminishing, DiminishingState
 from ..model import masked_softmax
 from .bert_text import Batch, TargetIds
 
+HEADS = 8  # PreSumm
 KeysValues = tuple[Tensor, Tensor]  # of one layer
 
 
@@ -32,10 +33,10 @@ class BertSumConfig:
     """The decoder, by default the paper's."""
 
     layers: int = 6
-    heads: int = 8
+    heads: int = HEADS
     feed_forward: int = 2048
     dropout: float = 0.2
-    label_smoothing: float = 0.0  # of the training loss
+    label_smoothing: float = 0.1  # of the training loss (PreSumm)
     diminishing: Diminishing = Diminishing()
 
 
@@ -44,7 +45,7 @@ def sinusoids(states: Tensor, first: int = 0) -> Tensor:
     _, length, width = states.shape
     position = torch.arange(first, first + length, device=states.device).unsqueeze(-1)
     angles = position * 10_000 ** (-torch.arange(0, width, 2, device=states.device) / width)  # (T, D / 2)
-    return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)[:, :width].to(states.dtype)
+    return torch.stack([angles.sin(), angles.cos()], -1).flatten(1).to(states.dtype)
 
 
 class Attention(nn.Module):
@@ -256,12 +257,12 @@ class BertSumExtAbs(nn.Module):
 
 
 def new_encoder(vocabulary: int, positions: int, sizes) -> nn.Module:
-    """A BERT with new weights, of the width, layers, heads, feed_forward and dropout of `sizes`."""
+    """A BERT with new weights, of the width, layers, feed_forward and dropout of `sizes`."""
     from transformers import BertConfig, BertModel
 
     return BertModel(BertConfig(
         vocab_size=vocabulary, hidden_size=sizes.width, num_hidden_layers=sizes.layers,
-        num_attention_heads=sizes.heads, intermediate_size=sizes.feed_forward, max_position_embeddings=positions,
+        num_attention_heads=HEADS, intermediate_size=sizes.feed_forward, max_position_embeddings=positions,
         hidden_dropout_prob=sizes.dropout, attention_probs_dropout_prob=sizes.dropout,
     ))  # fmt: skip
 
