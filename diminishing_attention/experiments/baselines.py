@@ -3,11 +3,11 @@
 python -m diminishing_attention.experiments.baselines --data toy --split test --out runs/outputs     # two .jsonl files
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared.data import Example, in_sentences, load
+from shared.data import in_sentences, load
 from shared.run import one_line_errors, read_flags
 from shared.score import write_outputs
 
@@ -26,21 +26,16 @@ class Options:
     overwrite: bool = False  # Replace those files.
 
 
-def outputs(examples: Sequence[Example], texts: Sequence[Sequence[str]], lead: int) -> Iterator[dict]:
-    """The texts, a list of sentences each, as `predict` gives outputs."""
-    for example, sentences in zip(examples, texts, strict=True):
-        text = "\n".join(sentences)
-        yield {"id": example.id, "prediction": text} | measure(text, example.document, lead)
-
-
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
     examples = in_sentences(load(options.data, options.split))
-    name = f"lead-{options.lead}"
-    systems = {name: [e.document[: options.lead] for e in examples], "reference": [e.summary for e in examples]}
-    for system, texts in systems.items():
-        rows = outputs(examples, texts, options.lead)
+    leads, references = ([e.document[: options.lead] for e in examples], [e.summary for e in examples])
+    for system, texts in {f"lead-{options.lead}": leads, "reference": references}.items():
+        rows = [
+            {"id": example.id, "prediction": "\n".join(text)} | measure("\n".join(text), example.document, options.lead)
+            for example, text in zip(examples, texts, strict=True)
+        ]
         write_outputs(rows, examples, system, out=options.out / f"{system}.jsonl", overwrite=options.overwrite)
 
 

@@ -12,6 +12,7 @@ import string
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -19,9 +20,11 @@ import tyro
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from shared import pretrained
 from shared.data import open_output, read_jsonl, write_jsonl
-from shared.pretrained import load
 from shared.run import one_line_errors, read_flags
+
+load = cache(pretrained.load)  # each model once
 
 
 @dataclass
@@ -35,12 +38,18 @@ class Options:
     overwrite: bool = False  # Replace those files.
 
 
-def bertscore(predictions: Sequence[str], references: Sequence[str], folder: str, layer: int = 0) -> list[float]:
-    """BERTScore F1 x 100 of each prediction (Zhang et al. 2019), by the package bert-score; layer 0 is the last."""
-    from bert_score import score
+@cache
+def scorer(folder: str, layer: int):
+    """BERTScore by the package bert-score; layer 0 is the last."""
+    from bert_score import BERTScorer
 
     layer = layer or load("encoder", folder)[0].config.num_hidden_layers
-    _, _, f1 = score(list(predictions), list(references), model_type=str(folder), num_layers=layer, device="cpu")
+    return BERTScorer(model_type=folder, num_layers=layer, device="cpu")
+
+
+def bertscore(predictions: Sequence[str], references: Sequence[str], folder: str, layer: int = 0) -> list[float]:
+    """BERTScore F1 x 100 of each prediction (Zhang et al. 2019)."""
+    _, _, f1 = scorer(folder, layer).score(list(predictions), list(references))
     return [100 * value for value in f1.tolist()]
 
 

