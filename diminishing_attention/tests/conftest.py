@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -78,27 +79,25 @@ def make_pointer():
 
 # Runs of the smallest sizes, for the tests that train.
 SMALL = TrainConfig(
-    data="toy:count=24,seed=5", vocabulary=120, embedding=8, hidden=8, batch_size=8, steps=4, save_every=2, beam=2,
+    data="toy:count=24,seed=5", vocabulary=120, hidden=8, batch_size=8, steps=4, save_every=2, beam=2,
     max_target=30, max_source=60, max_length=10,
 )  # fmt: skip
 BERT = replace(
-    SMALL, model="bertsum-abs", width=16, layers=1, heads=2, feed_forward=16, decoder_layers=2, dropout=0.1,
-    vocabulary=200, learning_rate=0.05, warmup=4, encoder_learning_rate=0.02, encoder_warmup=4, clip=0.0,
-    label_smoothing=0.1,
+    SMALL, model="bertsum-abs", width=16, layers=2, feed_forward=16, dropout=0.1, vocabulary=200, learning_rate=0.05,
+    warmup=4, encoder_learning_rate=0.02, encoder_warmup=4,
 )  # fmt: skip
 
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory):
-    """trained(config, name): the folder of that name with the config's finished run; each is trained once."""
-    folders = {}
+    """trained(config): the folder of a finished run; each config is trained once."""
 
-    def train_once(config: TrainConfig, name: str = "run") -> Path:
+    @cache
+    def train_once(config: TrainConfig) -> Path:
         from ..train import train
 
-        if (config, name) not in folders:
-            folders[config, name] = tmp_path_factory.mktemp("runs") / name
-            train(config, folders[config, name])
-        return folders[config, name]
+        folder = tmp_path_factory.mktemp("runs") / "run"
+        train(config, folder)
+        return folder
 
     return train_once

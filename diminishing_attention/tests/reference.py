@@ -70,14 +70,14 @@ class Pointer:
 
     def distributions(self, item, size: int) -> dict:
         """Everything at each step for a given document and summary: `p` (T, size) over the extended vocabulary,
-        `attention`, `copying` and `coverage` (T, S), and `p_gen` (T,)."""
+        `attention`, `copying` and `coverage` (T, S)."""
         known = [[n if n < self.vocabulary else 1 for n in numbers] for numbers in (item.source, item.target)]
         source, target_in = known[0], known[1][:-1]  # an unknown word is read as <unk>
         states, hidden, cell = self.encode(source)
         names = ["weight_ih", "weight_hh", "bias_ih", "bias_hh"]
         weights = [self.weights[f"decoder.lstm.{name}"] for name in names]
         context = np.zeros(states.shape[1])
-        found = {"p": [], "attention": [], "copying": [], "coverage": [], "p_gen": []}
+        found = {"p": [], "attention": [], "copying": [], "coverage": []}
         for word in target_in:
             x = self.linear("decoder.merge", np.concatenate([context, self.weights["encoder.embedding.weight"][word]]))
             hidden, cell = lstm(x, hidden, cell, weights)
@@ -102,7 +102,7 @@ class Pointer:
             p[: self.vocabulary] = p_gen * np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()
             for place, number in enumerate(item.source):
                 p[number] += (1 - p_gen) * gain[place]
-            for name, value in (("p", p), ("copying", gain), ("coverage", coverage), ("p_gen", p_gen)):
+            for name, value in (("p", p), ("copying", gain), ("coverage", coverage)):
                 found[name].append(value)
         return {name: np.array(values) for name, values in found.items()}
 

@@ -34,6 +34,11 @@ def test_d22_every_sentence_has_its_cls_and_segments_take_turns(tokenizer):
     assert decode(tokenizer, item, item.target) == "it rained.\nthe storm"
 
 
+def test_a_text_without_a_summary_is_encoded(tokenizer):
+    [item] = encode_examples([make_example(["Storm"], [])], tokenizer, 99, 99)
+    assert tokenizer.convert_ids_to_tokens(item.target) == ["[unused0]", "[unused1]"]
+
+
 def test_long_documents_are_cut_and_still_end_in_sep(tokenizer):
     example = make_example(["The storm .", "It rained .", "Storm"], ["It rained ."])
     for longest in range(3, 14):

@@ -1,7 +1,7 @@
 """Both commands from end to end: train, kill, resume; bad input; what wins among default, preset, --init and flag."""
 
 import json
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ pytest.importorskip("shared")
 
 from safetensors.torch import load_file
 
-from shared.run import parse, read_flags
+from shared.run import parse
 
 from .. import predict
 from .. import train as training
@@ -28,10 +28,9 @@ class Killed(BaseException):
     """Ends a training as a kill would."""
 
 
-@pytest.mark.parametrize("name", ["pointer", "bertsum", "second phase"])
-@pytest.mark.parametrize("fatal", [1, 3])
+@pytest.mark.parametrize(("name", "fatal"), [("pointer", 1), ("bertsum", 3), ("second phase", 3)])
 def test_a_killed_training_resumes_to_the_same_bits(trained, tmp_path, monkeypatch, name, fatal):
-    """Dropout, Adam and the order of the data; before the first checkpoint, too."""
+    """Dropout, Adam and the order of the data; before the first checkpoint (1), too."""
     config = {"pointer": SMALL, "bertsum": replace(BERT, accumulate=2)}.get(name)
     config = config or replace(SMALL, init=str(trained(SMALL)), coverage=True)
     whole, first = trained(config), SMALL.steps if config.init else 0  # the rates go on
@@ -47,7 +46,7 @@ def test_a_killed_training_resumes_to_the_same_bits(trained, tmp_path, monkeypat
     monkeypatch.undo()
     train(config, tmp_path / "killed", resume=True)
     one, other = (load_file(folder / "model.safetensors") for folder in (whole, tmp_path / "killed"))
-    assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+    torch.testing.assert_close(one, other, rtol=0, atol=0)
     assert log(whole) == log(tmp_path / "killed")
 
 
@@ -71,27 +70,15 @@ def test_the_end_of_a_training_says_whether_sources_are_read(tmp_path, capsys):
     assert "--diminishing dim" in rest[0] and f"predict {tmp_path / 'a'} --data" in rest[1]
 
 
-def test_one_validation_document_gives_no_verdict(tmp_path, capsys):
-    """Nothing can be exchanged; an unknown word of the own document is unknown where the next one is read."""
-    rows = [{"source": f"the storm hit {town} .", "target": f"storm hits {town}"} for town in ("Norwick", "Tolbury")]
-    lines = [json.dumps(row) for row in rows]
-    (tmp_path / "train.jsonl").write_text("\n".join(lines))
-    (tmp_path / "validation.jsonl").write_text(lines[0])
-    train(replace(SMALL, data=str(tmp_path), steps=1), tmp_path / "run")
-    assert "its source" not in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("command", "flags", "message"),
     [
         (training, ["--out", "{tmp}/new", "--learning-rate", "nan"], "--learning-rate is nan"),
-        (training, ["--out", "{tmp}/new", "--beam", "5000"], "--beam is 5000: at most the vocabulary's"),
+        (training, ["--out", "{tmp}/new", "--data", SMALL.data, "--beam", "5000"], "--beam is 5000: at most the"),
         (training, ["--out", "{tmp}/new", "--init", "{run}", "--hidden", "9"], "--hidden: {run} has 8, leave it out"),
         (training, ["--out", "{tmp}/new", "--preset", "paper-dydim"], "a run of --preset paper is not a run folder"),
         (training, ["--out", "{tmp}/new", "--data", "{tmp}/bad.jsonl"], "bad.jsonl:1"),
-        (predict, ["{run}", "--data", "{tmp}/none"], "no file or folder"),
         (predict, ["{tmp}", "{tmp}/in.txt"], "is not a run folder"),
-        (predict, ["{run}", "{tmp}/bad.jsonl"], "bad.jsonl:1"),
         (predict, ["{run}", "{tmp}/in.txt", "--out", "{tmp}/in.txt"], "in.txt exists"),
     ],
 )
@@ -121,16 +108,3 @@ def test_what_wins_among_default_preset_init_flag_and_resume(trained, tmp_path):
     assert of(*init, *preset, "--steps", "7", "--diminishing", "dydim", "--beam", "3") == (8, 7, 3, "dydim")
     with pytest.raises(ValueError, match="--resume keeps the values of .*leave out beam"):
         parse(["--out", str(base), "--resume", "--beam", "3"], TrainConfig, PRESETS, "")
-    with pytest.raises(ValueError, match="leave out seed"):
-        parse(["--out", str(base), "--resume", "--seed", "3"], TrainConfig, PRESETS, "")
-
-
-@pytest.mark.parametrize("options", [TrainConfig, predict.Options])
-def test_help_says_what_each_flag_does(capsys, options):
-    with pytest.raises(SystemExit):
-        parse(["--help"], options, PRESETS, "") if options is TrainConfig else read_flags(options, ["--help"])
-    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    for field in fields(options):
-        name = field.name.replace("_", "-")
-        said = text.rpartition(f" {name.upper()} " if name in ("run", "files") else f" --{name} ")[2]
-        assert len(said.partition("(default:")[0].split()) > 2 and "." in said, name
