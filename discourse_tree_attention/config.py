@@ -3,21 +3,18 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from annotated_types import Interval
-
 from .model import ATTENTIONS, ModelConfig
 from .selection import UNITS_TAKEN
 
-Positive = Annotated[int, Interval(ge=1)]
-Size = Annotated[int, Interval(ge=1, le=10**6)]
-MaybeSize = Annotated[int, Interval(ge=0, le=10**6)]  # 0 = what the comment says
-Share = Annotated[float, Interval(ge=0, le=0.9999)]
-Seed = Annotated[int, Interval(ge=0, le=2**32 - 1)]
+Positive = Annotated[int, (1, 10**9)]
+Size = Annotated[int, (1, 10**6)]
+Share = Annotated[float, (0, 0.9999)]
+Seed = Annotated[int, (0, 2**32 - 1)]
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """All that defines a run. Every field is a flag: `head_width` is --head-width. Defaults are the tiny preset's."""
+    """All that defines a run. Every field is a flag: `batch_size` is --batch-size. Defaults are the tiny preset's."""
 
     data: str = "toy:signal=0"  # Data to train on, with trees: anything that shared.data.load takes.
     level: Literal["edu", "sentence"] = "edu"  # What is extracted: EDUs (Table 2) or sentences (Table 3).
@@ -27,12 +24,9 @@ class TrainConfig:
     max_pieces: int = 0  # Word pieces of a document, after which units are cut (released code: 1000); 0 = no limit.
     attention: Literal[ATTENTIONS] = "c_tree_nuclearity"  # How units attend to each other (Sections 3 and 4).
     heads: Size = 1  # Attention heads: 8 for one of the dot products of Tables 2 and 3.
-    balanced: bool = False  # The second setting of Section 5.1: sizes that put the weight on the attention.
-    head_width: MaybeSize = 0  # d_v = d_k; 0 = 64, balanced 2/3 of the encoder's width D (Section 5.1, D16).
-    feed_forward: MaybeSize = 0  # d_inner; 0 = 4 D, balanced 2/3 D (Section 5.1, D16).
+    balanced: bool = False  # The second sizes of Section 5.1: a wide attention, a narrow feed-forward block (D16).
     steps: Positive = 600  # Updates (released code: 24,000).
     batch_size: Positive = 32  # Documents in a batch, per process (released code: 32).
-    accumulate: Positive = 1  # Batches of an update (released code: 1).
     learning_rate: float = 0.01  # Factor of min(n^-0.5, n warmup^-1.5) (Section 5.1; D11).
     warmup: Positive = 200  # Updates in which the rate rises (Section 5.1: 4,000, after Vaswani et al.; D26).
     beta2: Share = 0.999  # Second beta of Adam (Section 5.1: 0.98, after Vaswani et al.; D26).
@@ -41,6 +35,7 @@ class TrainConfig:
     seed: Seed = 0  # Seed of weights, batches and dropout.
     units_taken: int = 0  # Units of a summary; 0 = 6 EDUs or 3 sentences (Section 5.1).
     max_words: int = 0  # A summary that has this many words is complete (released code: 80); 0 = no limit.
+    accumulate = 1  # no field: each batch is an update, as in the released code
 
     def check(self) -> None:
         """ValueError for values that contradict each other."""
@@ -49,10 +44,11 @@ class TrainConfig:
     def model_config(self, width: int) -> ModelConfig:
         """The model's part of the fields, with the encoder's width D."""
         # D16: the paper's sizes belong to D = 768; another width gets them in proportion, but heads of 64 as usual.
-        head_width = self.head_width or (2 * width // 3 if self.balanced else 64)
-        feed_forward = self.feed_forward or (2 * width // 3 if self.balanced else 4 * width)
-        sizes = {"width": width, "head_width": head_width, "feed_forward": feed_forward}
-        return ModelConfig(attention=self.attention, heads=self.heads, **sizes)
+        if self.balanced:
+            head_width = feed_forward = 2 * width // 3
+        else:
+            head_width, feed_forward = 64, 4 * width
+        return ModelConfig(self.attention, width, heads=self.heads, head_width=head_width, feed_forward=feed_forward)
 
     @property
     def count(self) -> int:

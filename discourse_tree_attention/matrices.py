@@ -1,6 +1,7 @@
 """From a discourse tree to an attention matrix (Section 4), without parameters. PAPER.md has the glossary.
 
-EDUs are counted from 0. Row i of a matrix says what unit i pays attention to; it sums to 1.
+EDUs are counted from 0; `sentence` is the (N,) index of each EDU's sentence. Row i of a matrix says what unit i pays
+attention to; it sums to 1.
 """
 
 import numpy as np
@@ -8,19 +9,6 @@ import numpy as np
 from .trees import Node, nodes
 
 # Section 4.1: D-Tree
-
-
-def main_edus(tree: Node) -> dict[Node, int]:
-    """The EDU that stands for each node; the paper calls it the head of the constituent."""
-    main = {}
-    for node in nodes(tree):  # children first
-        if node.children:
-            # Section 4.1: the head of a relation is that of its Nucleus, of two Nuclei that of the left one.
-            left, right = node.children
-            main[node] = main[left if left.nucleus else right]
-        else:
-            main[node] = node.start
-    return main
 
 
 def dependency_parents(tree: Node, right_nuclei: bool = False) -> np.ndarray:
@@ -32,8 +20,16 @@ def dependency_parents(tree: Node, right_nuclei: bool = False) -> np.ndarray:
     Returns:
         (N,) parent of each EDU; a root has itself.
     """
+    main = {}  # the EDU that stands for each node; the paper calls it the head of the constituent
+    for node in nodes(tree):  # children first
+        if node.children:
+            # Section 4.1: the head of a relation is that of its Nucleus, of two Nuclei that of the left one.
+            left, right = node.children
+            main[node] = main[left if left.nucleus else right]
+        else:
+            main[node] = node.start
     # D1: an EDU without a Satellite above it is a root, so a document has several where Nuclei meet at the top.
-    main, parents = main_edus(tree), np.arange(tree.end)
+    parents = np.arange(tree.end)
     # Section 4.1: what lies in a Satellite depends on the head of the relation; inner Satellites come later and win.
     for node in reversed(list(nodes(tree))):
         for child in node.children:
@@ -58,11 +54,7 @@ def post_edit(parents: np.ndarray, sentence: np.ndarray) -> np.ndarray:
     stays (of several the leftmost); the others become its dependents. No circle can arise: an old edge leads to an EDU
     nearer to a root of the old tree, a new one to an EDU that is as near and has kept its old edge.
 
-    Args:
-        parents: (N,) as `dependency_parents` returns them.
-        sentence: (N,) index of each EDU's sentence.
-    Returns:
-        (N,) parents.
+    `parents` and what is returned: (N,) as in `dependency_parents`.
     """
     # Section 4.1: "single-rooted sentence sub-trees".
     # D2: the paper names the method only; this is its plainest reading, which changes no edge that it need not.
@@ -76,10 +68,8 @@ def post_edit(parents: np.ndarray, sentence: np.ndarray) -> np.ndarray:
 
 
 def d_tree(tree: Node, sentence: np.ndarray | None = None) -> np.ndarray:
-    """D-Tree: each EDU attends to its parent in the dependency tree, a root to itself.
+    """D-Tree: each EDU attends to its parent in the dependency tree, a root to itself; with `sentence`, post-edited.
 
-    Args:
-        sentence: (N,) index of each EDU's sentence, for the post-editing of Section 4.1; None = none is done.
     Returns:
         (N, N) float32 of 0 and 1: row = dependent, column = head; one 1 in each row.
     """
@@ -132,17 +122,10 @@ MATRICES = {"d_tree": d_tree, "c_tree": c_tree, "c_tree_nuclearity": c_tree_nucl
 
 
 def between_sentences(matrix: np.ndarray, sentence: np.ndarray, count: int) -> np.ndarray:
-    """Attention between sentences from that between their EDUs, as the paper has it: rows sum to a sentence's EDUs.
+    """(N, N) attention between EDUs -> (count, count) between sentences, as the paper has it.
 
-    Made of the EDUs' matrix and not of a tree of sentences, it asks for no such tree: a sentence may be *leaky*, its
-    EDUs no constituent of their own (Joty et al., 2015).
-
-    Args:
-        matrix: (N, N) attention between EDUs.
-        sentence: (N,) index of each EDU's sentence.
-        count: sentences of the document, of which some may have no EDU.
-    Returns:
-        (count, count).
+    Rows sum to a sentence's EDUs, of which some sentences may have none. Made of the EDUs' matrix and not of a tree of
+    sentences, it asks for no such tree: a sentence may be *leaky*, its EDUs no constituent (Joty et al., 2015).
     """
     indicator = np.zeros((count, len(matrix)))  # (count, N)
     indicator[sentence, np.arange(len(matrix))] = 1

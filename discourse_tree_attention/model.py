@@ -35,8 +35,6 @@ class ModelConfig:
     def __post_init__(self):
         if self.attention not in ATTENTIONS:
             raise ValueError(f"attention is {self.attention!r}; use one of {', '.join(ATTENTIONS)}")
-        if self.width % 2:
-            raise ValueError(f"width is {self.width}; the position table needs an even number")
         if self.attention in (*TREES, "none") and self.heads > 1:
             raise ValueError(f"{self.attention} has the same weights in every head: use heads = 1 (Section 5.2)")
 
@@ -65,14 +63,11 @@ class Dense(nn.Module):
 
     def __init__(self, config: ModelConfig):
         super().__init__()
-        self.maps = nn.ModuleList(self.dense(config) for _ in range(config.heads))
-
-    @staticmethod
-    def dense(config: ModelConfig) -> nn.Sequential:
-        """Dense of one head: D -> PLACES."""
-        # D4: the formula has a sigma, the released code and the Synthesizer a ReLU.
-        inner, outer = nn.Linear(config.width, config.dense_inner), nn.Linear(config.dense_inner, PLACES)
-        return nn.Sequential(inner, nn.ReLU(), outer)
+        self.maps = nn.ModuleList()
+        for _ in range(config.heads):
+            inner, outer = nn.Linear(config.width, config.dense_inner), nn.Linear(config.dense_inner, PLACES)
+            # D4: the formula has a sigma, the released code and the Synthesizer a ReLU.
+            self.maps.append(nn.Sequential(inner, nn.ReLU(), outer))
 
     def forward(self, states: Tensor, keep: Tensor, matrix: Tensor | None) -> Tensor:
         # Section 3: of as many places as Dense has, those of the document's units.
@@ -115,20 +110,6 @@ class Identity(nn.Module):
         return None
 
 
-def attention_weights(config: ModelConfig) -> nn.Module:
-    """The module that computes `weights` for an attention type."""
-    match config.attention:
-        case "dot":
-            return DotProduct(config)
-        case "dense":
-            return Dense(config)
-        case "learned_random" | "fixed_random":
-            return Random(config)
-        case "none":
-            return Identity()
-    return Tree()
-
-
 def masked_softmax(logits: Tensor, keep: Tensor) -> Tensor:
     """Softmax over the real units of (B or 1, H, N, N) logits: rows sum to 1, padding gets exactly 0."""
     return logits.masked_fill(~keep[:, None, None], -math.inf).softmax(-1)
@@ -155,7 +136,17 @@ class Attention(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.heads = config.heads
-        self.attend = attention_weights(config)
+        match config.attention:
+            case "dot":
+                self.attend = DotProduct(config)
+            case "dense":
+                self.attend = Dense(config)
+            case "learned_random" | "fixed_random":
+                self.attend = Random(config)
+            case "none":
+                self.attend = Identity()
+            case _:
+                self.attend = Tree()
         self.value = projection(config)
         self.output = nn.Linear(config.heads * config.head_width, config.width)
         nn.init.xavier_normal_(self.output.weight)

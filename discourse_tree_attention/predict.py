@@ -28,13 +28,14 @@ from shared.run import find_device, one_line_errors, read_flags
 from shared.score import system_name, write_outputs
 
 from .config import Positive
-from .loading import Run, load_run
-from .model import TREES, Summarizer
+from .loading import Run, load_run, with_toy_trees
+from .model import Summarizer
 from .selection import join_units, select
 from .text import Document, collate, read_corpus
 from .trees import read_text
 
-WINDOW = 16  # batches whose documents are sorted by length, so that a batch has hardly any padding
+BATCH = 32  # documents scored at a time
+WINDOW = 512  # documents whose units are encoded at a time
 
 
 @dataclass
@@ -52,21 +53,19 @@ class Options:
     out: Path | None = None  # .jsonl for all that is known of each document, else a line each; none: standard output.
     overwrite: bool = False  # Replace that file.
     system: str = ""  # Name in the table; none: the folder's, without its seed.
-    batch_size: Positive = 32  # Documents scored at a time; outputs do not depend on it.
     device: str = "cpu"  # Device of torch.
 
 
 @torch.inference_mode()
-def score_documents(model: Summarizer, documents: Sequence[Document], batch_size: int = 32) -> list[np.ndarray]:
-    """Score of every unit of every document, in their order; the model is put into eval mode."""
+def score_documents(model: Summarizer, documents: Sequence[Document]) -> list[np.ndarray]:
+    """Score of every unit of every document; the model is put into eval mode."""
     model.eval()
-    by_length = sorted(range(len(documents)), key=lambda i: len(documents[i].units))
-    scores: list[np.ndarray] = [np.empty(0)] * len(documents)
-    for start in range(0, len(by_length), batch_size):
-        indices = by_length[start : start + batch_size]
-        batch = collate([documents[i] for i in indices], next(model.parameters()).device)
-        for row, i in zip(model(batch.units, batch.keep, batch.matrix).float().cpu().numpy(), indices, strict=True):
-            scores[i] = row[: len(documents[i].units)]
+    scores: list[np.ndarray] = []
+    for start in range(0, len(documents), BATCH):
+        some = documents[start : start + BATCH]
+        batch = collate(some, next(model.parameters()).device)
+        rows = model(batch.units, batch.keep, batch.matrix).float().cpu().numpy()
+        scores += [row[: len(document.units)] for row, document in zip(rows, some, strict=True)]
     return scores
 
 
@@ -84,20 +83,16 @@ def summary(document: Document, taken: Sequence[int]) -> list[str]:
 def take_units(document: Document, scores: np.ndarray, config, take: str = "model") -> list[int]:
     """The model's units; or, of Tables 2 and 3, Lead's, the first ones, or the oracle's (Lead's, where it has none)."""
     lead = list(range(min(config.count, len(document.units))))
-    match take:
-        case "lead":
-            return lead
-        case "oracle":
-            return np.flatnonzero(document.labels).tolist() or lead
-    return extract(document, scores, config)
+    if take == "model":
+        return extract(document, scores, config)
+    return lead if take == "lead" else np.flatnonzero(document.labels).tolist() or lead
 
 
-def score_all(run: Run, examples: Sequence[Example], batch_size: int = 32, **options) -> Iterator[tuple]:
+def score_all(run: Run, examples: Sequence[Example], **options) -> Iterator[tuple]:
     """Each document with the (N,) scores of its units, in their order, as the work goes; options: see `read_corpus`."""
-    for start in range(0, len(examples), WINDOW * batch_size):
-        window = in_sentences(examples[start : start + WINDOW * batch_size])
-        documents = read_corpus(window, run.config, run.encoder, **options)
-        yield from zip(documents, score_documents(run.model, documents, batch_size), strict=True)
+    for start in range(0, len(examples), WINDOW):
+        documents = read_corpus(in_sentences(examples[start : start + WINDOW]), run.config, run.encoder, **options)
+        yield from zip(documents, score_documents(run.model, documents), strict=True)
 
 
 def predict(
@@ -107,17 +102,10 @@ def predict(
 
     Args:
         measure: (document, scores) -> further numbers of a document; experiments/ have some.
-        options: those of `score_all`.
+        options: see `read_corpus`, whose errors it raises.
     Yields:
         for each: id, prediction (sentences), [units taken, units], and was_cut.
-    Raises:
-        ValueError: the run reads trees, and a document has none; a tree of another text.
     """
-    needs_tree = run.config.level == "edu" or (run.config.attention in TREES and not options.get("matrix_of"))
-    for example in examples:
-        if needs_tree and example.tree is None:
-            command = f"python -m {__package__}.experiments.parse FILE --out TREES"
-            raise ValueError(f"{example.id} has no discourse tree: make it ({command}), then add --tree TREES")
     for document, scores in score_all(run, examples, **options):
         taken = take_units(document, scores, run.config, take)
         row = {"id": document.id, "prediction": summary(document, taken), "units": [len(taken), len(document.units)]}
@@ -130,8 +118,6 @@ def with_trees(examples: Sequence[Example], path: Path) -> list[Example]:
         sentences = [sentence for line in examples if line.document for sentence in split_sentences(line.source)]
         return [replace(examples[0], id=path.stem, document=sentences, tree=read_text(path))]
     files = [path / f"{Path(example.id).name}.dis" for example in examples]
-    if other := [file.with_suffix(".rs3") for file in files if not file.exists() and file.with_suffix(".rs3").exists()]:
-        raise ValueError(f"{other[0]} is no .dis: convert it to RST-DT's brackets")
     pairs = zip(examples, files, strict=True)
     return [replace(one, tree=read_text(file)) if file.is_file() else one for one, file in pairs]
 
@@ -144,11 +130,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def read_command(arguments: Sequence[str] | None, description: str) -> tuple[Run, list[Example], Options]:
     """The run and the documents that a command line names."""
     options = read_flags(Options, arguments, description)
-    if options.tree and not options.tree.is_dir() and len(options.files) > 1:
-        raise ValueError(f"--tree {options.tree} is the tree of one document: give one FILE, or a folder of trees")
     config, model, encoder = load_run(options.run)
     device, config = find_device(options.device), replace(config, units_taken=options.units or config.units_taken)
-    examples = read(options.files, options.data, options.split, options.limit)
+    examples = with_toy_trees(read(options.files, options.data, options.split, options.limit), options.data)
     examples = with_trees(examples, options.tree) if options.tree else examples
     return Run(config, model.to(device), encoder.to(device)), examples, options
 
@@ -157,7 +141,7 @@ def write(run: Run, examples: Sequence[Example], options: Options, **more) -> No
     """Extract and write what the command line asks for; `more` goes to `predict`."""
     documents = [example for example in examples if example.document]  # a blank line in is a blank line out
     cache = options.run.parent / ".vectors" if options.data else ""
-    rows = predict(run, documents, options.take, batch_size=options.batch_size, cache=cache, **more)
+    rows = predict(run, documents, options.take, cache=cache, **more)
     is_model = options.take == "model"
     system = options.system or (system_name(options.run.name, run.config.seed) if is_model else options.take)
     write_outputs(

@@ -69,10 +69,9 @@ class UnitEncoder(nn.Module):
 
 
 def random_encoder(texts: Sequence[str], pooling: str = "cls", width: int = 128, seed: int = 0) -> UnitEncoder:
-    """A small BERT with random weights that knows the words of `texts`, for where no pretrained one is (D9).
+    """A small BERT with random weights that knows the words of `texts`, for `toy` and tests (D9).
 
-    Its first token attends almost evenly to all words, so a vector is a random projection of the unit's words. Fit for
-    `toy` and for tests, where nothing is downloaded; not for a result on real text.
+    Its first token attends almost evenly to all words, so a vector is a random projection of the unit's words.
     """
     from tokenizers.normalizers import BertNormalizer
     from tokenizers.pre_tokenizers import BertPreTokenizer
@@ -102,9 +101,8 @@ def unit_vectors(encoder: UnitEncoder, texts: Sequence[str], cache: str | os.Pat
     """
     if not cache:
         return encoder.encode(texts)
-    digest = hashlib.sha256(repr(texts).encode("utf-8", "surrogatepass"))
-    digest.update(encoder.encode(texts[:64]).tobytes())
-    path = Path(cache, f"{digest.hexdigest()[:32]}.npy")
+    known = repr(texts).encode("utf-8", "surrogatepass") + encoder.encode(texts[:64]).tobytes()
+    path = Path(cache, f"{hashlib.sha256(known).hexdigest()[:32]}.npy")
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_suffix(f".{os.getpid()}.npy")
@@ -136,10 +134,9 @@ class Document:
 def read_corpus(
     examples: Sequence, config, encoder: UnitEncoder, cache: str | os.PathLike = "", matrix_of: Callable | None = None
 ) -> list[Document]:
-    """The documents of a corpus with unit vectors, which `cache` may keep.
+    """The documents of a corpus with unit vectors, which `cache` may keep; `config` is a `TrainConfig`.
 
-    Args:
-        config: a `TrainConfig`. `matrix_of`: in place of `document_matrix`, for controls.
+    `matrix_of` takes the place of `document_matrix`, for controls.
     """
     examples = tqdm(examples, desc="oracles", leave=False, disable=None)
     documents = [make_document(example, config, encoder, matrix_of or document_matrix) for example in examples]
@@ -150,12 +147,9 @@ def read_corpus(
 
 
 def make_document(example, config, encoder: UnitEncoder, matrix_of: Callable) -> Document:
-    """Cut an example into units, find its oracle, and read its matrix off its tree.
+    """Cut an example (a `shared.data.Example` in sentences) into units, find its oracle, and read its matrix.
 
-    Args:
-        example: a `shared.data.Example` in sentences, or anything with its fields.
-    Raises:
-        ValueError: a tree is needed and there is none, or it is of another text.
+    ValueError: a tree is needed and there is none, or it is of another text.
     """
     where, units = f"{example.id}.dis", list(example.document)
     sentence, required, tree, edu_sentence = np.arange(len(units)), [[] for _ in units], None, None
@@ -163,8 +157,7 @@ def make_document(example, config, encoder: UnitEncoder, matrix_of: Callable) ->
         tree = read_dis(example.tree, where)
         edu_sentence = sentence_of_edus([leaf.text for leaf in leaves(tree)], units, where)
     if config.level == "edu":
-        if tree is None:
-            raise ValueError(f"{example.id} has no EDUs: give it a discourse tree ({where}), or use --level sentence")
+        check_has_tree(example)
         units, sentence = [leaf.text for leaf in leaves(tree)], edu_sentence
         required = required_units(tree, sentence)
     picks = oracle(units, " ".join(example.summary), required, ORACLE_UNITS[config.level])
@@ -193,10 +186,7 @@ def sentence_of_edus(edus: Sequence[str], sentences: Sequence[str], where: str =
 
 
 def units_to_read(units: Sequence[str], config, encoder: UnitEncoder) -> tuple[int, bool]:
-    """How many units the model reads: as its positions and --max-pieces allow, at least one; and whether text is lost.
-
-    Text is also lost where the encoder cuts a unit.
-    """
+    """How many units the model reads, at least one; and whether text is lost, also where the encoder cuts a unit."""
     pieces = np.array([len(ids) for ids in encoder.tokenizer(list(units), verbose=False).input_ids])
     most = min(len(units), longest_document(config.model_config(encoder.width)))
     if config.max_pieces:
@@ -205,11 +195,17 @@ def units_to_read(units: Sequence[str], config, encoder: UnitEncoder) -> tuple[i
     return most, most < len(units) or bool((pieces > MAX_TOKENS).any())
 
 
+def check_has_tree(document) -> None:
+    """ValueError where a document, or an example, has no tree."""
+    if document.tree is None:
+        command = f"python -m {__package__}.experiments.parse FILE --out TREES"
+        raise ValueError(f"{document.id} has no discourse tree, {document.id}.dis: make it ({command})")
+
+
 def document_matrix(document: Document, config) -> np.ndarray:
     """(N, N) attention of a document's tree, rows summing to 1; ValueError where it has none."""
+    check_has_tree(document)
     tree, size = document.tree, len(document.units)
-    if tree is None:
-        raise ValueError(f"{document.id} has no discourse tree ({document.id}.dis), which {config.attention} needs")
     matrix = MATRICES[config.attention](tree) if config.attention != "d_tree" else d_tree(tree, document.edu_sentence)
     if config.level == "sentence":
         matrix = sentence_matrix(matrix, document.edu_sentence, max(size, document.edu_sentence.max() + 1))
@@ -228,13 +224,9 @@ def positive_weight(documents: Sequence[Document]) -> float:
     ValueError: the oracles take no unit, or all: there is nothing to learn.
     """
     labels = np.concatenate([document.labels for document in documents])
-    if not labels.any():
-        raise ValueError("no unit of the training documents shares a word with its summary: there is nothing to learn")
-    if labels.all():
-        raise ValueError(
-            f"the summaries take all {len(labels)} units of the training documents: there is nothing to learn; "
-            "give longer documents, one sentence an item of the list 'document', or use --level edu"
-        )
+    if labels.all() or not labels.any():
+        taken = f"the summaries take {labels.sum()} of all {len(labels)} units of the training documents"
+        raise ValueError(f"{taken}: there is nothing to learn; give longer documents, or use --level edu")
     # D12: of all units of the trained level.
     return float((~labels).sum() / labels.sum())
 
@@ -242,6 +234,7 @@ def positive_weight(documents: Sequence[Document]) -> float:
 # Batches
 
 
+@dataclass
 class DocumentBatches:
     """Endless lists of document indices: the batch sampler of a `DataLoader`.
 
@@ -249,13 +242,15 @@ class DocumentBatches:
     """
 
     # D29: the released order is random; with a summed loss a batch of long documents weighs more.
-    def __init__(self, documents: Sequence[Document], batch_size: int, seed: int):
-        self.sizes, self.batch_size, self.seed = [len(document.units) for document in documents], batch_size, seed
+    documents: Sequence[Document]
+    batch_size: int
+    seed: int
 
     def __iter__(self) -> Iterator[list[int]]:
+        sizes = [len(document.units) for document in self.documents]
         for epoch in count():
             rng = np.random.default_rng((self.seed, epoch))
-            by_length = np.lexsort((rng.random(len(self.sizes)), self.sizes)).tolist()
+            by_length = np.lexsort((rng.random(len(sizes)), sizes)).tolist()
             starts = range(0, len(by_length), self.batch_size)
             yield from (by_length[start : start + self.batch_size] for start in rng.permutation(starts))
 

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader
 from tqdm import tqdm
 
 try:
-    from shared.data import Example, in_sentences, load
+    from shared.data import Example, in_sentences
 except ModuleNotFoundError:
     where = "at the top of the import path (beside the outermost package)"
     sys.exit(f"error: the commands need the repository's folder `shared` {where}")
@@ -29,7 +29,6 @@ from shared.run import (
     RunFolder,
     check,
     check_folder,
-    exchanged,
     load_weights,
     new_accelerator,
     one_line_errors,
@@ -39,7 +38,7 @@ from shared.run import (
 )
 
 from .config import PRESETS, TrainConfig, learning_rate
-from .loading import Run, begin, load_run
+from .loading import Run, begin, load, load_run
 from .model import extraction_loss
 from .predict import extract, score_documents, summary
 from .text import Document, DocumentBatches, collate, positive_weight, read_corpus
@@ -48,8 +47,6 @@ from .text import Document, DocumentBatches, collate, positive_weight, read_corp
 def start(config: TrainConfig, out: Path, resume: bool, matrix_of: Callable | None = None) -> tuple:
     """Set up a training; ValueError for bad values or data, or a folder that cannot be used.
 
-    Args:
-        matrix_of: see `read_corpus`; experiments/ have their own.
     Returns:
         accelerator, run, its model as accelerate wraps it, optimizer, loader, weight of the units that a summary takes,
         validation documents, run folder to lock.
@@ -84,26 +81,24 @@ def start(config: TrainConfig, out: Path, resume: bool, matrix_of: Callable | No
 def train(config: TrainConfig, out: str | Path, resume: bool = False, matrix_of: Callable | None = None) -> None:
     """Train and write the run folder `out`; `resume` goes on after the last checkpoint, to the same bits.
 
-    ValueError: what `start` refuses, to which `matrix_of` is handed on; a loss that is not finite.
+    `matrix_of`: see `read_corpus`. ValueError: what `start` refuses; a loss that is not finite.
     """
     accelerator, run, model, optimizer, loader, weight, validation, locked = start(config, Path(out), resume, matrix_of)
     hidden = None if accelerator.is_main_process else True  # None: where there is no terminal
     with locked as folder, tqdm(total=config.steps, initial=folder.progress["step"], disable=hidden) as bar:
         done = folder.progress["step"]
-        batches = iter(accelerator.skip_first_batches(loader, done * config.accumulate))
+        batches = iter(accelerator.skip_first_batches(loader, done))
         for step in range(done, config.steps):
             model.train()
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(step, config)
-            for _ in range(config.accumulate):
-                batch = next(batches)
-                with accelerator.accumulate(model):
-                    scores = model(batch.units, batch.keep, batch.matrix)
-                    # D21: of several processes the mean of their sums over units.
-                    loss = extraction_loss(scores, batch.labels, batch.keep, weight)
-                    accelerator.backward(loss)
-                    optimizer.step()
-                    optimizer.zero_grad()
+            batch = next(batches)
+            scores = model(batch.units, batch.keep, batch.matrix)
+            # D21: of several processes the mean of their sums over units.
+            loss = extraction_loss(scores, batch.labels, batch.keep, weight)
+            accelerator.backward(loss)
+            optimizer.step()
+            optimizer.zero_grad()
             row = {"step": step + 1, "loss": loss.item() / batch.keep.sum().item()}
             if not math.isfinite(row["loss"]):
                 raise ValueError(f"the loss is {row['loss']} at step {step + 1}; {out} keeps its last checkpoint")
@@ -165,7 +160,7 @@ def report(run: Run, validation: list[Document], weight: float, folder: RunFolde
     load_weights(run.model, out)
     print(f"{out}: {log[-1]['step']} steps, best validation ROUGE-2 {best['rouge2']:.2f} at step {best['step']}")
     print(f"the oracle takes {first['oracle_units']:.1f} units of a document, a summary {config.count} (--units-taken)")
-    losses = {name: mean_loss(own, score_documents(run.model, own), weight) for name, own in others(validation)}
+    losses = {name: mean_loss(own, score_documents(run.model, own), weight) for name, own in others(validation).items()}
     said = "".join(f"; with {name} exchanged {loss:.3f}" for name, loss in losses.items())
     print(f"validation loss {best['validation_loss']:.3f}{said}")
     for name, loss in losses.items():
@@ -176,19 +171,16 @@ def report(run: Run, validation: list[Document], weight: float, folder: RunFolde
     print(f"next: python -m {__package__}.predict {out} --data {config.data} --split test")
 
 
-def others(documents: Sequence[Document]) -> list[tuple[str, list[Document]]]:
+def others(documents: Sequence[Document]) -> dict[str, list[Document]]:
     """The documents with the next one's unit vectors; and, for tree attention, with their units mixed in the tree."""
-    rng, swapped = np.random.default_rng(0), exchanged(documents, with_vectors_of)
-    corpora = [("units", swapped)] if swapped else []
+    corpora, rng = {}, np.random.default_rng(0)
+    if len(documents) > 1:
+        pairs = zip(documents, [*documents[1:], documents[0]], strict=True)
+        # As many vectors as units: the first ones, or all of them again and again.
+        corpora["units"] = [replace(d, vectors=np.resize(other.vectors, d.vectors.shape)) for d, other in pairs]
     if documents[0].matrix is not None:
-        corpora.append(("places in the tree", [replace(d, matrix=shuffle(d.matrix, rng)) for d in documents]))
+        corpora["places in the tree"] = [replace(d, matrix=shuffle(d.matrix, rng)) for d in documents]
     return corpora
-
-
-def with_vectors_of(document: Document, other: Document) -> Document:
-    """A document with the other's vectors, as many as it has units: the first ones, or all of them again and again."""
-    vectors = np.resize(other.vectors, document.vectors.shape)
-    return document if other is document else replace(document, vectors=vectors)
 
 
 def shuffle(matrix: np.ndarray, rng: np.random.Generator) -> np.ndarray:
