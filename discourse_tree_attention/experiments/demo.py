@@ -8,9 +8,8 @@ from pathlib import Path
 import tyro
 
 from shared import rouge
-from shared.data import load
 
-from ..loading import load_run
+from ..loading import load, load_run
 from ..predict import predict, score_all, summary
 
 

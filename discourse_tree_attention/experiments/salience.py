@@ -12,11 +12,11 @@ from typing import Literal
 import numpy as np
 import tyro
 
-from shared.data import in_sentences, load, open_output
+from shared.data import in_sentences, open_output
 from shared.score import report, score
 
 from ..config import TrainConfig
-from ..loading import begin
+from ..loading import begin, load
 from ..matrices import dependency_parents, level_sum
 from ..predict import extract, summary
 from ..text import Document, read_corpus

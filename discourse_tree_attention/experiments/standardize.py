@@ -13,10 +13,10 @@ import torch
 import tyro
 from torch import nn
 
-from shared.data import in_sentences, load
+from shared.data import in_sentences
 
 from ..config import TrainConfig
-from ..loading import load_encoder
+from ..loading import load, load_encoder
 from ..text import UnitEncoder, read_corpus
 
 

@@ -11,8 +11,9 @@ import torch
 import tyro
 
 from shared import rouge
-from shared.data import in_sentences, load
+from shared.data import in_sentences
 
+from ..loading import load
 from ..model import ModelConfig, Summarizer, count_parameters
 from ..selection import ORACLE_UNITS, oracle, required_units
 from ..text import sentence_of_edus
