@@ -1,4 +1,4 @@
-"""Fixtures: a tiny model of any attention type, ragged documents, an encoder of random weights."""
+"""Fixtures: a tiny model of any attention type, ragged documents."""
 
 import os
 
@@ -38,14 +38,3 @@ def ragged():
     matrix = matrix * keep[:, None] * keep[:, :, None]
     matrix = matrix / matrix.sum(-1, keepdim=True).clamp_min(1e-9)
     return torch.randn(3, 7, 16), keep, matrix
-
-
-@pytest.fixture(scope="session")
-def encoder_folder(tmp_path_factory):
-    """A saved random encoder that knows a few words."""
-    from ..units import random_encoder
-
-    folder = tmp_path_factory.mktemp("encoder") / "random"
-    encoder = random_encoder(["a storm hit the town .", "nobody was hurt , officials said ."], width=16)
-    encoder.tokenizer.save_pretrained(folder), encoder.model.save_pretrained(folder)
-    return folder

@@ -69,11 +69,6 @@ def row_normalised(matrix):
     return [[value / sum(row) for value in row] for row in matrix]
 
 
-def added(matrices):
-    size = range(len(matrices[0]))
-    return [[sum(matrix[i][j] for matrix in matrices) for j in size] for i in size]
-
-
 def head_of(edus, all_of_them):
     """The first EDU of a constituent that is Nucleus all the way up to it."""
     for edu in sorted(edus):

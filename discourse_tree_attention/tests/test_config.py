@@ -1,6 +1,5 @@
 """What defines a run: presets with their sources, sizes, the rate; which flag wins, and that each one counts."""
 
-import json
 from dataclasses import fields, replace
 
 import pytest
@@ -52,26 +51,18 @@ def test_d16_sizes_keep_the_papers_proportions():
         for given, sizes in ((False, default), (True, balanced)):
             model = TrainConfig(balanced=given).model_config(width)
             assert (model.width, model.head_width, model.feed_forward) == (width, *sizes)
-    model = TrainConfig(balanced=True, head_width=32, feed_forward=7).model_config(768)
-    assert (model.head_width, model.feed_forward) == (32, 7)
-
-
-def test_heads_of_a_fixed_matrix_are_refused():
-    with pytest.raises(ValueError, match="the same weights in every head"):
-        TrainConfig(heads=8).check()
 
 
 SMALL = dict(
-    data="toy:signal=0,count=12", attention="dot", steps=2, batch_size=5, save_every=2, head_width=8, feed_forward=16,
-    warmup=2,
-)  # fmt: skip
+    data="toy:signal=0,count=4,max_sentences=8", attention="dot", steps=2, batch_size=2, save_every=2, warmup=2
+)
 CHANGES = dict(
-    data="toy:signal=0,count=13", level="sentence", examples=6, pooling="mean", max_pieces=60, attention="dense",
-    heads=2, head_width=4, feed_forward=8, steps=3, batch_size=4, accumulate=2, learning_rate=0.1, warmup=1,
-    beta2=0.5, mixed_precision="bf16", seed=1, units_taken=1, max_words=5,
+    data="toy:signal=0,count=5,max_sentences=8", level="sentence", examples=3, pooling="mean", max_pieces=60,
+    attention="dense", heads=2, balanced=True, steps=1, batch_size=3, learning_rate=0.1, warmup=1, beta2=0.5,
+    mixed_precision="bf16", seed=1, units_taken=1, max_words=5,
 )  # fmt: skip
-# Not tried here: `encoder` (test_commands.py), `balanced` (test_d16), `save_every` (which step is the best).
-ELSEWHERE = {"encoder", "balanced", "save_every"}
+# Not tried here: `encoder` (test_predict.py), `save_every` (which step is the best).
+ELSEWHERE = {"encoder", "save_every"}
 
 
 @pytest.fixture(scope="module")
@@ -81,9 +72,7 @@ def outcome(tmp_path_factory):
     from accelerate.state import AcceleratorState
     from safetensors.torch import load_file
 
-    from shared.data import load
-
-    from ..loading import load_run
+    from ..loading import load, load_run
     from ..predict import predict
     from ..train import train
 
@@ -106,22 +95,11 @@ def test_every_flag_changes_the_weights_or_the_extracts(outcome):
         assert any(one != other for one, other in changed), name
 
 
-def test_what_wins_among_default_preset_flag_and_resume(tmp_path):
-    """A flag wins over a preset, a preset over the default; a run that goes on keeps its own values."""
+def test_a_flag_wins_over_a_preset_and_a_preset_over_the_default(tmp_path):
     pytest.importorskip("shared")
     from shared.run import parse
 
-    def values(*flags, out="new"):
-        config, *_ = parse(["--out", str(tmp_path / out), *flags], TrainConfig, PRESETS, "")
-        return config.warmup, config.batch_size, config.steps
-
-    assert values() == (200, 32, 600)
-    assert values("--preset", "small") == (50, 8, 240)
-    assert values("--preset", "small", "--batch-size", "4") == (50, 4, 240)
-    (tmp_path / "old").mkdir()
-    saved = {"package": "", "config": vars(TrainConfig(warmup=7, batch_size=3, steps=10))}
-    (tmp_path / "old/config.json").write_text(json.dumps(saved))
-    assert values("--resume", out="old") == (7, 3, 10)
-    assert values("--resume", "--steps", "11", out="old") == (7, 3, 11)
-    with pytest.raises(ValueError, match="--resume keeps the values of .*leave out batch_size"):
-        values("--resume", "--batch-size", "4", out="old")
+    for flags, values in (([], (200, 32)), (["--preset", "small"], (50, 8))):
+        for more, batch in (([], values[1]), (["--batch-size", "4"], 4)):
+            config, *_ = parse(["--out", str(tmp_path / "new"), *flags, *more], TrainConfig, PRESETS, "")
+            assert (config.warmup, config.batch_size) == (values[0], batch)

@@ -10,7 +10,6 @@ from ..matrices import (
     c_tree_nuclearity,
     d_tree,
     dependency_parents,
-    depth,
     level_sum,
     post_edit,
     sentence_matrix,
@@ -43,10 +42,7 @@ def test_worked_tree_of_five_edus():
     counts = [[7, 5, 3, 1, 1], [5, 6, 3, 1, 1], [3, 3, 4, 1, 1], [1, 1, 1, 4, 2], [1, 1, 1, 2, 4]]
     np.testing.assert_array_equal(level_sum(FIVE, nuclearity=True), counts)
     np.testing.assert_allclose(c_tree_nuclearity(FIVE)[0], [7 / 17, 5 / 17, 3 / 17, 1 / 17, 1 / 17], rtol=1e-6)
-    # Without nuclearity every entry counts the nodes above both EDUs.
-    counts = [[4, 3, 2, 1, 1], [3, 4, 2, 1, 1], [2, 2, 3, 1, 1], [1, 1, 1, 3, 2], [1, 1, 1, 2, 3]]
-    np.testing.assert_array_equal(level_sum(FIVE), counts)
-    np.testing.assert_allclose(c_tree(FIVE)[3], np.array([1, 1, 1, 3, 2]) / 8, rtol=1e-6)
+    np.testing.assert_allclose(c_tree(FIVE)[3], np.array([1, 1, 1, 3, 2]) / 8, rtol=1e-6)  # nodes above both EDUs
     np.testing.assert_array_equal(d_tree(FIVE), [[1, 0, 0, 0, 0]] * 5)
 
 
@@ -58,24 +54,22 @@ def test_section_4_3_the_papers_example():
         right = span(3, 5, True, children=(pair, span(5, 5, not nucleus)))
         return span(1, 5, None, children=(span(1, 2, False, children=(span(1, 1, True), span(2, 2, False))), right))
 
-    level = np.array(reference.level_matrices(tree(True), nuclearity=True)[2])  # of both, the third from the root
-    np.testing.assert_array_equal(level[2:, 2:], [[2, 2, 0], [2, 2, 0], [0, 0, 1]])
     expected = np.zeros((5, 5))
     expected[2:4, 2:4], expected[4, 4] = 2 - 1, 1 - 2
     difference = level_sum(tree(True), nuclearity=True) - level_sum(tree(False), nuclearity=True)
     np.testing.assert_array_equal(difference, expected)
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize(("matrix", "nuclearity"), [(c_tree, False), (c_tree_nuclearity, True)])
 def test_section_4_2_and_section_4_3_c_tree_against_loops(seed, matrix, nuclearity):
     tree, _ = some_tree(seed)
-    counts = reference.added(reference.level_matrices(tree, nuclearity))
+    counts = np.sum(reference.level_matrices(tree, nuclearity), axis=0)
     np.testing.assert_array_equal(level_sum(tree, nuclearity), counts)
     np.testing.assert_allclose(matrix(tree), reference.row_normalised(counts), rtol=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(20))
 def test_section_4_1_d_tree_against_sets(seed):
     tree, sentence = some_tree(seed)
     parents = reference.hirao(tree)
@@ -112,14 +106,48 @@ def test_d2_the_nearest_to_the_root_heads_its_sentence(parents, sentence, expect
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_depth_is_the_number_of_steps_to_a_root(seed):
-    tree, _ = some_tree(seed)
-    parents = reference.hirao(tree)
-    steps = [reference.steps_to_root(parents, edu) for edu in sorted(parents)]
-    assert depth(dependency_parents(tree)).tolist() == steps
+@pytest.mark.parametrize("kind", MATRICES)
+def test_section_4_4_sentences_against_loops(seed, kind):
+    """D13: rows sum to 1 at both levels (Section 3), to the number of EDUs in the paper's form."""
+    tree, sentence = some_tree(seed)
+    sentence = np.random.default_rng(seed).permutation(sentence)  # EDUs of a sentence need not be side by side
+    of_edus, count = MATRICES[kind](tree), sentence.max() + 1
+    np.testing.assert_allclose(of_edus.sum(1), 1, rtol=1e-5)
+    expected = reference.between_sentences(of_edus, sentence, count)
+    papers = between_sentences(of_edus, sentence, count)
+    np.testing.assert_allclose(papers, expected, rtol=1e-5)
+    np.testing.assert_allclose(papers.sum(1), np.bincount(sentence), rtol=1e-5)
+    found = sentence_matrix(of_edus, sentence, count)
+    np.testing.assert_allclose(found, reference.row_normalised(expected), rtol=1e-5)
+    assert of_edus.dtype == found.dtype == np.float32
 
 
-@pytest.mark.parametrize("seed", range(20))
+def test_limit_sentences_without_edus():
+    """D13: where no EDU begins, a sentence attends to itself, the last one too."""
+    sentence = np.array([0, 0, 2, 2, 2])
+    found = sentence_matrix(c_tree(FIVE), sentence, 4)
+    np.testing.assert_array_equal(found[[1, 3]], np.eye(4)[[1, 3]])
+    np.testing.assert_array_equal(found[:, [1, 3]], np.eye(4)[:, [1, 3]])
+    without = sentence_matrix(c_tree(FIVE), np.array([0, 0, 1, 1, 1]), 2)
+    np.testing.assert_array_equal(found[np.ix_([0, 2], [0, 2])], without)
+
+
+def test_d14_a_leaf_counts_at_its_own_level_only_and_d15_the_root_weighs_one_limit_two_edus():
+    # EDU 1 hangs on the root, EDU 3 two levels lower: each node above an EDU counts once, and the EDU itself.
+    np.testing.assert_array_equal(level_sum(reference.chain(3)), [[2, 1, 1], [1, 3, 2], [1, 2, 3]])
+    tree = span(1, 2, None, children=(span(1, 1, False), span(2, 2, True)))
+    np.testing.assert_array_equal(level_sum(tree, nuclearity=True), [[2, 1], [1, 3]])
+    np.testing.assert_allclose(c_tree(tree), [[2 / 3, 1 / 3], [1 / 3, 2 / 3]], rtol=1e-6)
+    np.testing.assert_array_equal(d_tree(tree), [[0, 1], [0, 1]])
+
+
+@pytest.mark.parametrize("kind", MATRICES)
+def test_limit_one_edu_and_one_sentence(kind):
+    np.testing.assert_array_equal(MATRICES[kind](span(1, 1, None)), [[1]])
+    np.testing.assert_allclose(sentence_matrix(MATRICES[kind](FIVE), np.zeros(5, int), 1), [[1]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(5))
 def test_d2_one_root_a_sentence_and_no_circle(seed):
     tree, _ = some_tree(seed)
     sentence = np.random.default_rng(seed).integers(0, 6, tree.end)  # also of EDUs that are not side by side
@@ -134,53 +162,3 @@ def test_d2_one_root_a_sentence_and_no_circle(seed):
         reached = after[reached]
     assert (after[reached] == reached).all()  # all paths end at a root
     np.testing.assert_array_equal(before, dependency_parents(tree))
-
-
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("kind", MATRICES)
-def test_section_4_4_sentences_against_loops(seed, kind):
-    """Rows sum to 1 at both levels (Section 3), to the number of EDUs in the paper's form."""
-    tree, sentence = some_tree(seed)
-    sentence = np.random.default_rng(seed).permutation(sentence)  # EDUs of a sentence need not be side by side
-    of_edus, count = MATRICES[kind](tree), sentence.max() + 1
-    np.testing.assert_allclose(of_edus.sum(1), 1, rtol=1e-5)
-    expected = reference.between_sentences(of_edus, sentence, count)
-    np.testing.assert_allclose(between_sentences(of_edus, sentence, count), expected, rtol=1e-5)
-    found = sentence_matrix(of_edus, sentence, count)
-    np.testing.assert_allclose(found, reference.row_normalised(expected), rtol=1e-5)
-    assert of_edus.dtype == found.dtype == np.float32
-
-
-def test_d13_sentence_rows_sum_to_one_and_in_the_papers_form_to_their_edus():
-    sentence, of_edus = np.array([0, 0, 1, 2, 2]), c_tree_nuclearity(FIVE)
-    np.testing.assert_allclose(between_sentences(of_edus, sentence, 3).sum(1), [2, 1, 2], rtol=1e-6)
-    row = np.array([7 + 5, 3, 1 + 1]) / 17 + np.array([5 + 6, 3, 1 + 1]) / 16
-    np.testing.assert_allclose(sentence_matrix(of_edus, sentence, 3)[0], row / 2, rtol=1e-6)
-
-
-def test_limit_sentences_without_edus():
-    """D13: where no EDU begins, a sentence attends to itself, the last one too."""
-    sentence = np.array([0, 0, 2, 2, 2])
-    found = sentence_matrix(c_tree(FIVE), sentence, 4)
-    np.testing.assert_array_equal(found[[1, 3]], np.eye(4)[[1, 3]])
-    np.testing.assert_array_equal(found[:, [1, 3]], np.eye(4)[:, [1, 3]])
-    without = sentence_matrix(c_tree(FIVE), np.array([0, 0, 1, 1, 1]), 2)
-    np.testing.assert_array_equal(found[np.ix_([0, 2], [0, 2])], without)
-
-
-def test_d14_a_leaf_counts_at_its_own_level_only():
-    # EDU 1 hangs on the root, EDU 3 two levels lower: each node above an EDU counts once, and the EDU itself.
-    np.testing.assert_array_equal(level_sum(reference.chain(3)), [[2, 1, 1], [1, 3, 2], [1, 2, 3]])
-
-
-def test_d15_the_root_weighs_one_limit_two_edus():
-    tree = span(1, 2, None, children=(span(1, 1, False), span(2, 2, True)))
-    np.testing.assert_array_equal(level_sum(tree, nuclearity=True), [[2, 1], [1, 3]])
-    np.testing.assert_allclose(c_tree(tree), [[2 / 3, 1 / 3], [1 / 3, 2 / 3]], rtol=1e-6)
-    np.testing.assert_array_equal(d_tree(tree), [[0, 1], [0, 1]])
-
-
-@pytest.mark.parametrize("kind", MATRICES)
-def test_limit_one_edu_and_one_sentence(kind):
-    np.testing.assert_array_equal(MATRICES[kind](span(1, 1, None)), [[1]])
-    np.testing.assert_allclose(sentence_matrix(MATRICES[kind](FIVE), np.zeros(5, int), 1), [[1]], rtol=1e-6)

@@ -59,33 +59,27 @@ def test_join_units_puts_the_parts_of_a_sentence_together():
 def rouge_by_hand(texts, reference, n):
     """ROUGE-n F1 of some units, by clipped counts."""
     wanted, had = ngrams(reference, n), sum((ngrams(text, n) for text in texts), start=ngrams("", n))
-    shared = sum(min(had[gram], wanted[gram]) for gram in wanted)
     total = had.total() + wanted.total()
-    return 2 * shared / total if total else 0.0
-
-
-def random_document(seed):
-    rng = random.Random(seed)
-    units = [" ".join(rng.choices("a b c d e f".split(), k=rng.randint(1, 5))) for _ in range(6)]
-    return units, " ".join(rng.choices("a b c d".split(), k=6))
+    return 2 * (had & wanted).total() / total if total else 0.0
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_d7_oracle_is_the_greedy_search(seed):
+@pytest.mark.parametrize("most", [1, 3, 6])
+def test_d7_oracle_is_the_greedy_search(seed, most):
     """D7: one unit at a time, the one that raises R-1 + R-2 F1 most, until nothing does or `most` are taken."""
-    units, reference = random_document(seed)
+    rng, chosen = random.Random(seed), set()
+    units = [" ".join(rng.choices("a b c d e f".split(), k=rng.randint(1, 5))) for _ in range(6)]
+    reference = " ".join(rng.choices("a b c d".split(), k=6))
 
     def value(chosen):
         return sum(rouge_by_hand([units[i] for i in sorted(chosen)], reference, n) for n in (1, 2))
 
-    for most in (1, 3, 6):
-        chosen = set()
-        for _ in range(most):
-            best = max(range(6), key=lambda i: (round(value(chosen | {i}), 9), -i))
-            if value(chosen | {best}) <= value(chosen) + 1e-9:
-                break
-            chosen.add(best)
-        assert oracle(units, reference, FREE, most) == sorted(chosen)
+    for _ in range(most):
+        best = max(range(6), key=lambda i: (round(value(chosen | {i}), 9), -i))
+        if value(chosen | {best}) <= value(chosen) + 1e-9:
+            break
+        chosen.add(best)
+    assert oracle(units, reference, FREE, most) == sorted(chosen)
 
 
 def test_d7_oracle_picks_bring_their_required_units():
@@ -93,12 +87,5 @@ def test_d7_oracle_picks_bring_their_required_units():
     assert ORACLE_UNITS == {"edu": 10, "sentence": 5}
     units = ["who is old ,", "the mayor", "opened the bridge", "rain fell"]
     assert oracle(units, "mayor opened the bridge", [[], [], [1], []], 1) == [1, 2]
-    assert oracle(units, "mayor opened the bridge", [[]] * 4, 1) == [2]
-
-
-def test_the_oracle_does_not_tell_capitals_from_small_letters():
-    assert oracle(["The Storm came", "a dog ran"], "the storm hit", [[], []], 5) == [0]
-
-
-def test_limit_oracle_of_nothing_in_common_is_empty():
-    assert oracle(["a b", "c"], "x y z", [[], []], 5) == []
+    assert oracle(units, "OPENED THE BRIDGE", [[]] * 4, 1) == [2]
+    assert oracle(units, "x y z", [[]] * 4, 5) == []

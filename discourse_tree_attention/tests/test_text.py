@@ -50,7 +50,7 @@ TWO_ROOTS_EXAMPLE = example(document=["it rained , it blew ."], tree=TWO_ROOTS) 
 @pytest.fixture(scope="module")
 def read():
     """Read some examples with an encoder of random weights."""
-    encoder = random_encoder([*SENTENCES, "it rained , it blew ."], width=16)
+    encoder = random_encoder([*SENTENCES, "it rained , it blew .", "a hurt official of a town"], width=16)
 
     def read(*examples, **changes):
         return read_corpus(examples, TrainConfig(**dict(attention="c_tree") | changes), encoder)
@@ -69,48 +69,31 @@ def test_units_of_both_levels(read):
     assert sentence.labels.tolist() == [True, False]
 
 
-def test_d17_the_right_one_of_two_nuclei_needs_the_left_one(read):
-    """D17: as in DiscoBERT; post-editing has no part in it."""
+def test_d2_d17_of_two_nuclei_in_a_sentence_the_right_one_needs_the_left_one_and_hangs_on_it(read):
+    """D17: as in DiscoBERT. D2: D-Tree is post-edited."""
     (document,) = read(TWO_ROOTS_EXAMPLE, attention="d_tree")
-    assert document.required == [[], [0]]
-
-
-def test_d2_d_tree_is_post_edited(read):
-    """D2: of two roots in one sentence the second hangs on the first."""
-    (document,) = read(TWO_ROOTS_EXAMPLE, attention="d_tree")
-    assert document.matrix.tolist() == [[1, 0], [1, 0]]
+    assert document.required == [[], [0]] and document.matrix.tolist() == [[1, 0], [1, 0]]
 
 
 def test_d12_positive_weight_is_negatives_per_positive(read):
-    """D12: over all training documents, of the level's own units."""
+    """D12: over all training documents, of the level's own units; where all or none are positive nothing is learned."""
     assert positive_weight(read(example(), TWO_ROOTS_EXAMPLE)) == 4 / 2
     assert positive_weight(read(example(), level="sentence")) == 1
-
-
-def test_where_nothing_can_be_learned_the_training_is_refused(read):
-    """The loss of a training whose every unit is labelled would be 0 from the first step on."""
-    with pytest.raises(ValueError, match="no unit of the training documents shares a word with its summary"):
-        positive_weight(read(TWO_ROOTS_EXAMPLE))
     post = example(document=["a storm came ."], tree=None)
-    with pytest.raises(ValueError, match="the summaries take all 1 units .* nothing to learn; give longer documents"):
-        positive_weight(read(post, level="sentence", attention="dot"))
+    for documents, taken in ((read(TWO_ROOTS_EXAMPLE), 0), (read(post, level="sentence", attention="dot"), 1)):
+        with pytest.raises(ValueError, match=f"the summaries take {taken} of all . units .* there is nothing to learn"):
+            positive_weight(documents)
 
 
 def test_sentence_level_needs_no_tree_but_edu_level_does(read):
     bare = example(tree=None)
     (document,) = read(bare, level="sentence", attention="dot")
     assert document.units == SENTENCES and document.tree is None and document.matrix is None
-    with pytest.raises(ValueError, match=r"one has no EDUs: give it a discourse tree \(one.dis\)"):
-        read(bare)
-    with pytest.raises(ValueError, match=r"one has no discourse tree \(one.dis\), which c_tree needs"):
-        read(bare, level="sentence")
-
-
-def test_a_tree_of_another_text_is_refused(read):
+    for level in ("edu", "sentence"):
+        with pytest.raises(ValueError, match="one has no discourse tree, one.dis: make it .python -m .*parse"):
+            read(bare, level=level)
     with pytest.raises(ValueError, match="3.dis: .*ifitstays,schoolsclo' in the EDUs, '.*whenitstays"):
         read(example(id="3", document=[SENTENCES[0], "when it stays , schools close ."]))
-    with pytest.raises(ValueError, match="one.dis:.*is the file cut"):
-        read(example(tree=TREE[:200]))
 
 
 def test_edus_find_their_sentence_by_their_letters():
@@ -148,34 +131,18 @@ def test_d28_units_are_cut_at_so_many_pieces_each_with_its_own_marks(read):
     assert (once - other).abs().max() > 1e-4
 
 
-def three(read, **changes):
-    """Three documents, the second of one EDU."""
-    single = example(id="two", document=["x ."], tree="( Root (leaf 1) (text _!x ._!) )")
-    return read(example(), single, example(id="three"), **changes)
+SINGLE = example(id="two", document=["x ."], tree="( Root (leaf 1) (text _!x ._!) )")
 
 
 def test_batches_hold_each_documents_own_vectors_and_matrix(read):
-    documents = three(read)
-    batch = collate([documents[1], documents[0]])
+    batch = collate(read(SINGLE, example()))
     assert batch.keep.tolist() == [[True, False, False, False], [True] * 4]
     np.testing.assert_allclose(batch.units[1].numpy(), read.encoder.encode(EDUS), atol=1e-5)
     np.testing.assert_allclose(batch.units[0, 0].numpy(), read.encoder.encode(["x ."])[0], atol=1e-5)
     np.testing.assert_allclose(batch.matrix[1].numpy(), c_tree(read_dis(TREE)), rtol=1e-6)
     assert batch.units[0, 1:].abs().sum() == 0 and batch.matrix[0].sum() == 1
     assert batch.labels.tolist() == [[False] * 4, [True, True, False, False]]
-    assert collate(three(read, attention="dot")).matrix is None
-
-
-def test_from_data_to_attention_a_dependent_attends_to_its_parent(read, make_model):
-    """The whole path, data -> matrix -> batch -> X_out: EDU 2 receives the value of its parent 1, not the other way."""
-    documents = three(read, attention="d_tree")
-    batch = collate([documents[1], documents[0]])
-    assert batch.matrix[1].tolist() == [[1, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1], [1, 0, 0, 0]]  # row = dependent
-    layer = make_model("d_tree").layers[0].attention
-    value = layer.output(layer.value(batch.units[1]))  # what an EDU that attends to itself alone receives
-    torch.testing.assert_close(layer(batch.units, batch.keep, batch.matrix)[1], value[[0, 0, 3, 0]])
-    (sentences,) = read(example(), level="sentence", attention="d_tree")
-    assert sentences.matrix.tolist() == [[1.0, 0.0], [0.5, 0.5]]  # EDU 4 hangs on sentence 1, EDU 3 on EDU 4
+    assert collate(read(SINGLE, attention="dot")).matrix is None
 
 
 def test_d29_batches_cover_each_document_once_an_epoch():
@@ -191,50 +158,27 @@ def test_d29_batches_cover_each_document_once_an_epoch():
         assert parts == [[1, 3, 3], [5, 7, 8], [9]]
 
 
-def test_a_summary_is_complete_at_so_many_words(read):
-    """D8: --max-words counts words, 8 of the first sentence here, not characters."""
-    pytest.importorskip("shared")
-    from ..predict import extract
-
-    (document,) = read(example(), level="sentence")
-    for values, taken in ((dict(max_words=8), [0]), (dict(max_words=9), [0, 1]), (dict(units_taken=1), [0])):
-        config = TrainConfig(level="sentence", **dict(units_taken=4) | values)
-        assert extract(document, np.array([2.0, 1.0]), config) == taken
-
-
 # Unit vectors
 
 TEXTS = ["a storm hit the town .", "nobody", "officials said nobody was hurt .", "hurt , hurt , hurt", "the town ."]
 
 
-@pytest.fixture(scope="module")
-def encoder():
-    return random_encoder(["a storm hit the town .", "nobody was hurt , officials said ."], width=16)
-
-
-def test_vector_is_the_first_token_of_the_last_layer_of_the_unit_alone(encoder):
-    """Section 3: hidden state of the first token in the last layer; released code: [CLS] unit [SEP], by itself."""
-    vectors = encoder.encode(TEXTS, batch_size=2)
-    for text, vector in zip(TEXTS, vectors, strict=True):
-        ids = encoder.tokenizer(text, return_tensors="pt").input_ids
-        assert encoder.tokenizer.convert_ids_to_tokens(ids[0].tolist())[0] == "[CLS]"
-        with torch.no_grad():
-            states = encoder.model(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
-        np.testing.assert_allclose(vector, states[0, 0].numpy(), atol=1e-5)
-
-
-def test_d23_mean_pooling_is_the_mean_over_the_units_own_tokens(encoder):
-    """D23: special tokens count, padding does not."""
+def test_d23_a_vector_is_the_units_first_token_or_the_mean_over_its_tokens(read):
+    """Section 3: the first token; released code: [CLS] unit [SEP], by itself. D23: the mean; padding does not count."""
+    encoder = read.encoder
     pooled = UnitEncoder(encoder.model, encoder.tokenizer, "mean").encode(TEXTS)
-    for text, vector in zip(TEXTS, pooled, strict=True):
+    for text, vector, mean in zip(TEXTS, encoder.encode(TEXTS, batch_size=2), pooled, strict=True):
+        tokens = encoder.tokenizer(text, return_tensors="pt")
+        assert encoder.tokenizer.convert_ids_to_tokens(tokens.input_ids[0].tolist())[0] == "[CLS]"
         with torch.no_grad():
-            states = encoder.model(**encoder.tokenizer(text, return_tensors="pt")).last_hidden_state[0]
-        np.testing.assert_allclose(vector, states.mean(0).numpy(), atol=1e-5)
+            states = encoder.model(**tokens).last_hidden_state[0]
+        np.testing.assert_allclose(vector, states[0].numpy(), atol=1e-5)
+        np.testing.assert_allclose(mean, states.mean(0).numpy(), atol=1e-5)
 
 
-def test_d6_the_encoder_stays_in_eval_mode_and_frozen(encoder):
+def test_d6_the_encoder_stays_in_eval_mode_and_frozen(read):
     """D6: train() on the encoder or on a module that holds it turns no dropout on; no weight asks for a gradient."""
-    before = encoder(TEXTS)
+    encoder, before = read.encoder, read.encoder(TEXTS)
     holder = torch.nn.ModuleList([encoder]).train()
     encoder.train()
     assert not any(module.training for module in encoder.modules())
@@ -244,33 +188,37 @@ def test_d6_the_encoder_stays_in_eval_mode_and_frozen(encoder):
 
 
 def test_d9_random_encoder_gives_units_vectors_by_their_words():
-    """D9: nothing is downloaded, a seed is an encoder, and units are the nearer the more words they share."""
+    """D9: a seed is an encoder, units are the nearer the more words they share, and "[SEP]" is text."""
     words = "storm town hurt said river bridge school rain".split()
     one, again, other = (random_encoder([" ".join(words)], width=64, seed=seed) for seed in (0, 0, 1))
     texts = ["storm town hurt said", "storm town hurt river", "river bridge school rain"]
     base, near, far = vectors = one.encode(texts)
     assert np.array_equal(vectors, again.encode(texts)) and not np.allclose(vectors, other.encode(texts))
     assert np.linalg.norm(base - near) < np.linalg.norm(base - far)
+    assert "[SEP]" not in one.tokenizer.tokenize("a [SEP] b")
 
 
-def test_random_encoder_knows_whole_words_of_every_script_and_text_that_looks_like_a_token():
-    """The words are those that its tokenizer cuts: marks of vowels stay with them, "[SEP]" is text."""
-    words = ["हिन्दी", "தமிழ்", "istanbul"]
-    tokenizer = random_encoder([" ".join(words)], width=8).tokenizer
-    assert all(len(tokenizer.tokenize(word)) == 1 for word in words)
-    assert "[SEP]" not in tokenizer.tokenize("a [SEP] b")
-
-
-def test_unit_vectors_are_kept_and_computed_once(encoder, tmp_path, monkeypatch):
+def test_unit_vectors_are_kept_and_computed_once(read, tmp_path, monkeypatch):
     """Not of another encoder, or of other texts, or of these in another order."""
+    encoder = read.encoder
     first = unit_vectors(encoder, TEXTS, tmp_path)
     np.testing.assert_allclose(first, encoder.encode(TEXTS), atol=1e-6)
     assert isinstance(first, np.memmap) and [path.suffix for path in tmp_path.iterdir()] == [".npy"]
     np.testing.assert_allclose(unit_vectors(encoder, TEXTS[::-1], tmp_path), first[::-1], atol=1e-5)
     other = random_encoder(TEXTS, width=16, seed=1)
     np.testing.assert_allclose(unit_vectors(other, TEXTS, tmp_path), other.encode(TEXTS), atol=1e-6)
-    calls, encode = [], UnitEncoder.encode
-    monkeypatch.setattr(UnitEncoder, "encode", lambda self, texts: calls.append(len(texts)) or encode(self, texts))
-    many = [f"{text} {n}" for text in TEXTS for n in range(20)]
-    np.testing.assert_array_equal(*(unit_vectors(encoder, many, tmp_path) for _ in range(2)))
-    assert calls == [64, 100, 64]
+    calls = []
+    monkeypatch.setattr(UnitEncoder, "encode", lambda self, texts: calls.append(texts) or first)
+    unit_vectors(encoder, TEXTS * 20, tmp_path), unit_vectors(encoder, TEXTS * 20, tmp_path)
+    assert [len(texts) for texts in calls] == [64, 100, 64]
+
+
+def test_from_data_to_attention_a_dependent_attends_to_its_parent(read, make_model):
+    """The whole path, data -> matrix -> batch -> X_out: EDU 2 receives the value of its parent 1, not the other way."""
+    batch = collate(read(SINGLE, example(), attention="d_tree"))
+    assert batch.matrix[1].tolist() == [[1, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1], [1, 0, 0, 0]]  # row = dependent
+    layer = make_model("d_tree").layers[0].attention
+    value = layer.output(layer.value(batch.units[1]))  # what an EDU that attends to itself alone receives
+    torch.testing.assert_close(layer(batch.units, batch.keep, batch.matrix)[1], value[[0, 0, 3, 0]])
+    (sentences,) = read(example(), level="sentence", attention="d_tree")
+    assert sentences.matrix.tolist() == [[1.0, 0.0], [0.5, 0.5]]  # EDU 4 hangs on sentence 1, EDU 3 on EDU 4

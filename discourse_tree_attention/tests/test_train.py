@@ -3,7 +3,6 @@
 import json
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,16 +13,14 @@ pytest.importorskip("shared")
 from accelerate import debug_launcher
 from safetensors.torch import load_file
 
-from shared.data import load
-
 from .. import train as module
 from ..config import TrainConfig, learning_rate
-from ..loading import load_run
+from ..loading import load, load_run
 from ..predict import score_documents
 from ..text import read_corpus
-from ..train import draw, mean_loss, others, shuffle, train, with_vectors_of
+from ..train import draw, mean_loss, others, train
 
-SMALL = dict(data="toy:signal=0,count=24", steps=6, batch_size=5, save_every=2, head_width=8, feed_forward=16, warmup=2)
+SMALL = dict(data="toy:signal=0,count=8,max_sentences=8", steps=6, batch_size=4, save_every=2, warmup=2)
 
 
 def small(**changes):
@@ -52,19 +49,9 @@ def test_the_best_rouge_2_stays(tmp_path, monkeypatch, capsys):
     assert "8 steps, best validation ROUGE-2 7.00 at step 2" in capsys.readouterr().out
 
 
-def test_a_training_says_how_many_units_the_oracle_takes(tmp_path, capsys):
-    """Section 5.1: a summary has as many units as the oracle on average (Table 1: 6.4 and 3.1)."""
-    train(small(steps=1), tmp_path / "run")
-    run = load_run(tmp_path / "run")
-    documents = read_corpus(load(run.config.data, "train"), run.config, run.encoder)
-    mean = sum(document.labels.sum() for document in documents) / 24
-    assert log(tmp_path / "run")[0]["oracle_units"] == pytest.approx(mean)
-    assert f"the oracle takes {mean:.1f} units of a document, a summary 6 (--units-taken)" in capsys.readouterr().out
-
-
 def test_two_processes_train_one_model(tmp_path):
     """D21: as torchrun starts them; each process reads its own batches, both hold the same weights."""
-    config = small(data="toy:count=12", steps=2)
+    config = small(data="toy:signal=0,count=4,max_sentences=8", steps=2, batch_size=2)
     debug_launcher(train, (config, tmp_path / "two"))
     train(config, tmp_path / "one")
     assert [row["step"] for row in log(tmp_path / "two")] == [0, 2]
@@ -75,19 +62,19 @@ def test_two_processes_train_one_model(tmp_path):
 def test_it_learns_what_the_tree_says(tmp_path, capsys):
     """Of stories whose text says nothing about salience, a small D-Tree model finds the main facts.
 
-    Here it is more than 6 times as good as chance; without attention 3, with shuffled trees 2.5 (positions help those).
+    Here it is 4.9 times as good as chance, and 2.5 times without attention.
     """
-    sizes = dict(head_width=32, feed_forward=64, batch_size=16, steps=150, save_every=150, warmup=30)
-    config = TrainConfig(data="toy:signal=0,count=300", attention="d_tree", **sizes)
+    changes = dict(batch_size=16, steps=60, save_every=60, warmup=20)
+    config = TrainConfig(data="toy:signal=0,count=60,max_sentences=8", attention="d_tree", **changes)
     train(config, tmp_path / "run")
     assert "the model hardly uses its trees" not in capsys.readouterr().out
     run = load_run(tmp_path / "run")
-    documents, picked, chance = read_corpus(load(config.data, "test", 100), config, run.encoder), 0.0, 0.0
+    documents, picked, chance = read_corpus(load(config.data, "test", 50), config, run.encoder), 0.0, 0.0
     for document, scores in zip(documents, score_documents(run.model, documents), strict=True):
         best = np.argsort(-scores)[: document.labels.sum()]
         picked += document.labels[best].mean()
         chance += document.labels.mean()
-    assert picked > 4.5 * chance
+    assert picked > 3.8 * chance
 
 
 def test_d26_adam_as_released_or_as_the_paper_says(tmp_path, monkeypatch):
@@ -125,34 +112,20 @@ def test_a_validation_loss_is_the_training_loss_a_unit(tmp_path):
     assert mean_loss(documents, scores, 3.0) == pytest.approx(expected / 3)
 
 
-def test_other_corpora_have_the_same_documents_with_other_vectors_or_trees(tmp_path):
+def test_other_corpora_have_the_same_documents_with_other_vectors_or_trees(tmp_path, capsys):
     train(small(steps=1), tmp_path / "run")
     run = load_run(tmp_path / "run")
     documents = read_corpus(load(run.config.data, "validation", 3), run.config, run.encoder)
-    (_, units), (_, trees) = others(documents)
-    for old, new, follower in zip(documents, units, [*documents[1:], documents[0]], strict=True):
-        n = min(len(old.vectors), len(follower.vectors))
-        assert new.vectors.shape == old.vectors.shape and new.matrix is old.matrix
-        np.testing.assert_array_equal(new.vectors[:n], follower.vectors[:n])
-    for old, new in zip(documents, trees, strict=True):
-        assert new.vectors is old.vectors and not np.array_equal(new.matrix, old.matrix)
-        np.testing.assert_allclose(sorted(new.matrix.diagonal()), sorted(old.matrix.diagonal()))
+    units, trees = others(documents).values()
+    for old, new, mixed, follower in zip(documents, units, trees, [*documents[1:], documents[0]], strict=True):
+        assert new.vectors.shape == old.vectors.shape and new.matrix is old.matrix and mixed.vectors is old.vectors
+        np.testing.assert_array_equal(new.vectors[:5], follower.vectors[:5])
+        assert not np.array_equal(mixed.matrix, old.matrix)
+        np.testing.assert_allclose(sorted(mixed.matrix.diagonal()), sorted(old.matrix.diagonal()))
+        np.testing.assert_allclose(mixed.matrix.sum(1), 1, rtol=1e-6)  # rows and columns stay together
     no_trees = [replace(document, matrix=None) for document in documents]
-    assert [name for name, _ in others(no_trees)] == ["units"] and others(no_trees[:1]) == []  # no verdict of one alone
-    assert with_vectors_of(documents[0], documents[0]) is documents[0]
-
-
-def test_shuffled_rows_and_columns_stay_together():
-    matrix, order = np.arange(9).reshape(3, 3), np.random.default_rng(1).permutation(3)
-    found = shuffle(matrix, np.random.default_rng(1))
-    assert found.tolist() == [[int(matrix[i, j]) for j in order] for i in order]
-
-
-def test_a_training_whose_units_are_all_taken_is_refused(tmp_path):
-    row = {"document": ["It rained ."], "summary": ["It rained ."]}
-    for split in ("train", "validation"):
-        text = "".join(json.dumps(row | {"id": str(n)}) + "\n" for n in range(3))
-        Path(tmp_path, f"{split}.jsonl").write_text(text)
-    with pytest.raises(ValueError, match="the summaries take all 3 units of the training documents"):
-        train(small(data=str(tmp_path), level="sentence", attention="none"), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
+    assert list(others(no_trees)) == ["units"] and others(no_trees[:1]) == {}  # no verdict of one alone
+    # Section 5.1: a summary has as many units as the oracle on average (Table 1: 6.4 and 3.1).
+    documents = read_corpus(load(run.config.data, "train"), run.config, run.encoder)
+    mean = np.mean([document.labels.sum() for document in documents])
+    assert f"the oracle takes {mean:.1f} units of a document, a summary 6 (--units-taken)" in capsys.readouterr().out
