@@ -27,7 +27,6 @@ EXTRA = {
     "labels": {"regex"},
     "oracle": {"regex"},
     "bert_text": {"tqdm"},
-    "config": {"annotated_types"},
     "lesson": {"matplotlib"},
 }
 HEAVY = {"accelerate", "datasets", "matplotlib", "nltk", "rouge_score", "sacrebleu", "scipy", "stanza"}

@@ -71,10 +71,10 @@ def test_imports_finds_each_broken_rule(tmp_path, capsys, files, message):
 def test_imports_passes_what_is_allowed(tmp_path):
     package(tmp_path, "other")
     files = {
-        "requirements_txt": "torch>=2\nnumpy\nTyro\nannotated-types\ntqdm # bars\nmatplotlib\n",
+        "requirements_txt": "torch>=2\nnumpy\nTyro\ntqdm # bars\nmatplotlib\n",
         "experiments__requirements_txt": "entmax\n",
         "experiments__a_py": "import entmax\nfrom shared import score\nfrom ..train import train\nfrom . import b\n",
-        "config_py": "from annotated_types import Interval\nfrom .model import f\n",
+        "config_py": "from typing import Annotated\nfrom .model import f\n",
         "loading_py": "from shared.run import load_weights\nfrom .config import TrainConfig\n",
         "train_py": "import tyro\nfrom . import loading\nfrom shared import run\ndef f():\n    import accelerate\n",
         "predict_py": "from . import loading\n"
