@@ -92,7 +92,11 @@ def decode(
 
 
 def predict(run: "Run", examples: Sequence[Example], **options) -> Iterator[dict]:
-    """Of each document id, summary, number of sentences (`</s>` is one, D7), and whether it was cut; as `decode`."""
+    """Summarise documents in their order; `options` are those of `decode`.
+
+    Yields:
+        for each: id, prediction, its number of sentences (`</s>` is one, D7), and whether it was cut.
+    """
     outputs = decode(run, examples, **options)
     for example, output in zip(tqdm(examples, unit="document", disable=None), outputs, strict=True):
         row = {"id": example.id, "prediction": output.text}

@@ -47,8 +47,7 @@ if TYPE_CHECKING:  # importing BART takes as long as torch: --help and a wrong f
 def start(config: TrainConfig, out: Path, resume: bool, begin=None, load_run=None) -> tuple:
     """Set up a training; ValueError for bad values or data, or a folder that cannot be used.
 
-    `begin` and `load_run` take the place of loading.py's. Returns accelerator, run, its model as accelerate wraps it,
-    optimizer, loader, validation items, and the run folder to lock.
+    `begin` and `load_run` take the place of loading.py's. Returns what the first line of `train` names.
     """
     from accelerate.utils import set_seed
 
@@ -77,8 +76,9 @@ def start(config: TrainConfig, out: Path, resume: bool, begin=None, load_run=Non
 
 
 def train(config: TrainConfig, out: str | Path, resume: bool = False, **hooks) -> None:
-    """Train and write the run folder `out`; `resume` goes on after the last checkpoint, to the same bits; `hooks` are
-    begin and load_run of `start`. ValueError: what `start` refuses; a loss that is not finite."""
+    """Train and write the run folder `out`; `resume` goes on after the last checkpoint, to the same bits.
+
+    ValueError: what `start` refuses, whose `hooks` are begin and load_run; a loss that is not finite."""
     accelerator, run, model, optimizer, loader, validation, locked = start(config, Path(out), resume, **hooks)
     hidden = None if accelerator.is_main_process else True  # None: where there is no terminal
     with locked as folder:

