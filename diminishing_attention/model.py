@@ -13,7 +13,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from .diminishing import Diminishing, DiminishingState
 from .text import BOS, EOS, UNK, Batch
@@ -80,22 +79,43 @@ def embed(embedding: nn.Embedding, words: Tensor) -> Tensor:
     return embedding(words.masked_fill(words >= embedding.num_embeddings, UNK))
 
 
+def read(lstm: nn.LSTM, words: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """States of all words, (B, S, H), and of each document the hidden state and cell after its last word, (B, H) each.
+
+    In pieces, each up to the end of a document. torch's packed sequences compute the same, but on a CPU the gradient of
+    every word is a tensor for all words there: the encoder took eight times as long.
+    """
+    ends, states, past = sorted({*lengths.tolist(), words.size(1)}), [], None
+    hidden = cell = words.new_zeros(len(words), lstm.hidden_size)
+    for start, end in zip([0, *ends], ends, strict=False):
+        piece, past = lstm(words[:, start:end], past)
+        states.append(piece)
+        stops = (lengths == end).unsqueeze(-1)  # the documents that end here
+        hidden, cell = (torch.where(stops, new[0], old) for new, old in zip(past, (hidden, cell), strict=True))
+    return torch.cat(states, 1), hidden, cell
+
+
 class Encoder(nn.Module):
     """A bidirectional LSTM over the document."""
 
     def __init__(self, embedding: nn.Embedding, hidden: int):
         super().__init__()
         self.embedding = embedding
-        self.lstm = nn.LSTM(embedding.embedding_dim, hidden, batch_first=True, bidirectional=True)
+        self.forward_lstm, self.backward_lstm = (
+            nn.LSTM(embedding.embedding_dim, hidden, batch_first=True) for _ in range(2)
+        )
         self.project = nn.Linear(2 * hidden, 2 * hidden, bias=False)  # W_e
 
     def forward(self, source: Tensor, keep: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """(B, S) word numbers -> states (B, S, 2H), and the last hidden state and cell, (B, 2H) each."""
-        lengths = keep.sum(1).clamp(min=1).cpu()  # a document without words is read as one word of padding
-        packed = pack_padded_sequence(embed(self.embedding, source), lengths, batch_first=True, enforce_sorted=False)
-        packed, last = self.lstm(packed)
-        states, _ = pad_packed_sequence(packed, batch_first=True, total_length=source.size(1))
-        hidden, cell = (of_both.transpose(0, 1).flatten(1) for of_both in last)  # (2, B, H) -> (B, 2H)
+        words, lengths = embed(self.embedding, source), keep.sum(1).clamp(min=1)  # no word: read as one of padding
+        place = torch.arange(source.size(1), device=source.device)
+        places = torch.where(place < lengths[:, None], lengths[:, None] - 1 - place, place)  # padding stays at the end
+        mirror = places.unsqueeze(-1)  # (B, S, 1): a document from its last word to its first
+        forwards, *last = read(self.forward_lstm, words, lengths)
+        backwards, *first = read(self.backward_lstm, words.take_along_dim(mirror, 1), lengths)
+        states = torch.cat([forwards, backwards.take_along_dim(mirror, 1)], -1) * keep.unsqueeze(-1)
+        hidden, cell = (torch.cat(ends, -1) for ends in zip(last, first, strict=True))
         return states, (hidden, cell)
 
 
