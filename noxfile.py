@@ -55,6 +55,7 @@ TEST_ENV = {
     "TOKENIZERS_PARALLELISM": "false",
     "MPLBACKEND": "Agg",
     "OMP_NUM_THREADS": "1",
+    "PYTHONDONTWRITEBYTECODE": "",  # where it is set, each process would compile torch anew, 13 CPU seconds
 }
 
 # The instructions of other CPUs: most laptops' (no AVX-512), and still older ones' in oneDNN.
