@@ -15,4 +15,3 @@ done
 run experiments.mean_key "$BART" "${D[@]}" --r 3 --system base.mean_key --out $R/test/base.mean_key.jsonl
 run predict $R/kl-0 "${D[@]}" --r 3 --system kl.approx --out $R/test/kl.approx.jsonl
 python -m shared.score $R/test/*.jsonl --csv $OUT/test.csv --overwrite --minus base.full base.mean_key base.random
-run experiments.measures $R/kl-0 --split validation --csv $OUT/figure_1.csv --overwrite

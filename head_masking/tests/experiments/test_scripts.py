@@ -23,7 +23,7 @@ ARGUMENTS = {
     "samsum": ["data", "base", "bert", "stronger"],
     "dialogsum": ["data", "bert", "data"],
     "scitldr": ["data", "bert"],
-    "bbc": ["data", "bert", "stronger", "base-0"],
+    "bbc": ["data", "bert", "stronger"],
 }
 ONE = {  # of the variables that a script reads, in place of several
     "toy": {"MODELS": "half"},
