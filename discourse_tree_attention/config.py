@@ -31,7 +31,7 @@ class TrainConfig:
     warmup: Positive = 200  # Updates in which the rate rises (Section 5.1: 4,000, after Vaswani et al.; D26).
     beta2: Share = 0.999  # Second beta of Adam (Section 5.1: 0.98, after Vaswani et al.; D26).
     save_every: Positive = 100  # Updates between validations, of which the best stays (released code: 300).
-    mixed_precision: Literal["no", "bf16"] = "no"  # Numbers of the forward pass: float32, or bfloat16 where it can.
+    mixed_precision: Literal["no", "bf16"] = "no"  # Of the forward pass; bf16 is slower on a CPU without it.
     seed: Seed = 0  # Seed of weights, batches and dropout.
     units_taken: int = 0  # Units of a summary; 0 = 6 EDUs or 3 sentences (Section 5.1).
     max_words: int = 0  # A summary that has this many words is complete (released code: 80); 0 = no limit.
@@ -65,9 +65,8 @@ PAPER = dict(
 )  # fmt: skip
 # Section 5.2: 1,000 documents; released code: warm-up of 2 epochs of 31 batches, a validation an epoch, 15 epochs.
 LOW_RESOURCE = PAPER | dict(examples=1000, warmup=62, beta2=0.999, save_every=31, steps=465)
-SMALL = dict(  # D20, this repository's: some hundred documents, the paper's sizes on an encoder of width 384
-    steps=240, batch_size=8, learning_rate=0.002, warmup=50, save_every=20, mixed_precision="bf16",
-)  # fmt: skip
+# D20, this repository's: some hundred documents, the paper's sizes on an encoder of width 384.
+SMALL = dict(steps=240, batch_size=8, learning_rate=0.002, warmup=50, save_every=20)
 PRESETS = {
     "tiny": {}, "small": SMALL, "paper": PAPER, "paper-balanced": PAPER | dict(balanced=True),
     "paper-low-resource": LOW_RESOURCE,

@@ -34,7 +34,7 @@ class TrainConfig:
     clip: float = 1.0  # Highest norm of the gradient; 0 turns it off (released code: 0.1).
     save_every: int = 100  # Updates between checkpoints, each with a validation; 0 is an epoch.
     patience: int = 0  # Validations without gain that end training at the best; 0 never stops and takes the last.
-    mixed_precision: Precision = "no"  # Precision of the forward pass.
+    mixed_precision: Precision = "no"  # Of the forward pass; bf16 is slower on a CPU without it.
     seed: int = 0  # Seed of weights, order and dropout.
 
     def check(self) -> None:

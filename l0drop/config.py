@@ -37,7 +37,7 @@ class TrainConfig:
     warmup: Positive = 100  # Updates in which the rate rises (Appendix A: 4,000).
     average_last: Positive = 1  # Checkpoints averaged at the end (Appendix A: 5; D13).
     save_every: Positive = 100  # Updates between checkpoints.
-    mixed_precision: Literal["no", "bf16", "fp16"] = "no"  # Precision of the forward pass.
+    mixed_precision: Literal["no", "bf16", "fp16"] = "no"  # Of the forward pass; bf16 is slower on a CPU without it.
     seed: int = 0  # Seed of weights, order, dropout and gates.
 
     def check(self) -> None:

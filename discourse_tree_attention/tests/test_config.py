@@ -33,7 +33,7 @@ def test_d20_d26_presets_hold_these_values():
     )  # fmt: skip
     # Section 5.2 and released code: 1,000 documents are 31 batches; warm-up of 2 epochs, 15 epochs, each validated.
     low = paper | dict(examples=1000, warmup=2 * 31, save_every=31, steps=15 * 31, beta2=0.999)
-    small = dict(steps=240, batch_size=8, learning_rate=0.002, warmup=50, save_every=20, mixed_precision="bf16")
+    small = dict(steps=240, batch_size=8, learning_rate=0.002, warmup=50, save_every=20)
     presets = {"tiny": {}, "small": small, "paper": paper, "paper-balanced": paper | dict(balanced=True)}
     assert PRESETS == presets | {"paper-low-resource": low}
     defaults = TrainConfig()
