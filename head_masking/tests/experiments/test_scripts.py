@@ -23,7 +23,7 @@ ARGUMENTS = {
     "samsum": ["data", "base", "bert", "stronger"],
     "dialogsum": ["data", "bert", "data"],
     "scitldr": ["data", "bert"],
-    "bbc": ["data", "bert", "stronger"],
+    "bbc": ["data", "bert", "stronger", "data", "stronger", "runs/hm-bbc/tagger-1"],
 }
 ONE = {  # of the variables that a script reads, in place of several
     "toy": {"MODELS": "half"},
