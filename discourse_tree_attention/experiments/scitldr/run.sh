@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SciTLDR with predicted trees: Tables 2 and 3 at both sizes, low resource. In the repository's top folder:
 #   discourse_tree_attention/experiments/scitldr/run.sh SCITLDR      the folder SciTLDR-Data/SciTLDR-A of allenai/scitldr
-# Parsing: 2.4 CPU seconds an abstract (the parser as experiments/parse.py says), 130 minutes. A run: 10 to 20 seconds.
+# Parsing: 2.4 CPU seconds an abstract on one machine, 6 on another (the parser as experiments/parse.py says): two to five
+# hours. A run: 10 to 20 seconds.
 source discourse_tree_attention/experiments/table.sh
 SCITLDR=$1 OUT=$DTA/experiments/scitldr
 D=data/scitldr S=data/scitldr_sentences    # with trees; sentences without trees, as published
