@@ -85,14 +85,19 @@ python -m shared.score $J/test/{more,dim}-0.jsonl $J/test_seeds/*.jsonl --minus 
 run train --out $J/pg-1 --data $J/data --vocabulary 5000 --hidden 128 --max-source 500 --max-target 110 \
   --steps 1500 --save-every 300 --seed 1 --resume
 C=(--init $J/pg-1 --steps 150 --learning-rate 0.0005 --resume)
-for s in 0 1; do
+for s in 0 1 2; do
   run train --out $J/second/more-$s "${C[@]}" --seed $s
+  run train --out $J/second/dim-$s "${C[@]}" --seed $s --diminishing dim
   run train --out $J/second/dydim-$s "${C[@]}" --seed $s --diminishing dydim
 done
-run train --out $J/second/dim-0 "${C[@]}" --seed 0 --diminishing dim
 run train --out $J/second/cov-0 "${C[@]}" --seed 0 --coverage True
-RUNS=($J/second/{more,dydim}-{0,1} $J/second/{dim,cov}-0)
-decode $J/second_test $J/held-out --max-length 110   # once
-python -m shared.score $J/second_test/*.jsonl --minus more cov --csv $OUT/samsum_joined_second_test.csv --overwrite
+second() { # NAME FLAGS; once each
+  decode $J/second_$1 $J/held-out --max-length 110 "${@:2}"
+  python -m shared.score $J/second_$1/*.jsonl --minus more cov --csv $OUT/samsum_joined_second_$1.csv --overwrite
+}
+RUNS=($J/second/{more,dim,dydim}-{0,1,2} $J/second/cov-0)
+second test
+RUNS=($J/second/{more,dim,dydim,cov}-0)
+second blocking_test --trigram-blocking True
 run experiments.figures $OUT/samsum_joined_test.csv --out $OUT --title "Three dialogues joined to one, held-out test set"
 run experiments.figures --out diminishing_attention/experiments   # figure_1.png and claims.png
