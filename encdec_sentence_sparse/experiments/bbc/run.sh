@@ -7,13 +7,15 @@ set -euo pipefail
 DATA=$1 BART=$2 OUT=encdec_sentence_sparse/experiments/bbc R=runs/sparse-bbc
 run() { python -m "encdec_sentence_sparse.$1" "${@:2}"; }
 T=(--data "$DATA" --max-source 400 --max-target 224 --batch-size 8 --r 3 --resume)
-run train --task kl --model "$BART" --out $R/kl-0 "${T[@]}" --learning-rate 1e-3 --warmup 50 --steps 120 --save-every 60
+for s in 0 1 2; do   # three maps of one summariser
+  run train --task kl --model "$BART" --out $R/kl-$s "${T[@]}" --learning-rate 1e-3 --warmup 50 --steps 120 --save-every 60 --seed $s
+done
 D=(--data "$DATA" --split test --beam 1 --max-length 160 --no-repeat-ngram-size 3 --overwrite)
 for mode in full ideal random; do   # the held-out test set, once; nothing was chosen
   run predict "$BART" "${D[@]}" --mode $mode --r 3 --system base.$mode --out $R/test/base.$mode.jsonl
 done
 run experiments.mean_key "$BART" "${D[@]}" --r 3 --system base.mean_key --out $R/test/base.mean_key.jsonl
-run predict $R/kl-0 "${D[@]}" --r 3 --system kl.approx --out $R/test/kl.approx.jsonl
+for s in 0 1 2; do run predict $R/kl-$s "${D[@]}" --r 3 --system kl.approx --out $R/test/kl-$s.approx.jsonl; done
 # Integrated training and its control: the same run trained equally long without a selection and the KL term.
 I=(--task integrated --init $R/kl-0 --learning-rate 2e-4 --warmup 50 --steps 300 --save-every 100 --resume)
 run train --out $R/apx-0 "${I[@]}" --select approx --r 3
@@ -22,8 +24,9 @@ for name in apx control; do
   run predict $R/$name-0 "${D[@]}" --r 3 --system $name.approx --out $R/test/$name.approx.jsonl
 done
 run predict $R/control-0 "${D[@]}" --mode full --r 3 --system control.full --out $R/test/control.full.jsonl
-python -m shared.score $R/test/*.jsonl --csv $OUT/test.csv --overwrite \
-  --minus base.full base.mean_key base.random kl.approx control.full control.approx
+python -m shared.score $R/test/{base.*,kl-?.approx}.jsonl --csv $OUT/test.csv --overwrite --minus base.full base.mean_key base.random
+python -m shared.score $R/test/{base.full,kl-0.approx,apx.approx,control.*}.jsonl --csv $OUT/integrated.csv --overwrite \
+  --minus base.full kl.approx control.full control.approx
 run experiments.cross_entropy 3 validation 199 $R/{kl,apx,control}-0 > $R/cross_entropy.jsonl
 python -m shared.score $R/cross_entropy.jsonl --metric none --csv $OUT/cross_entropy.csv --overwrite \
   --minus kl.full kl.approx.r3 control.approx.r3
