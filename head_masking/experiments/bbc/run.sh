@@ -72,13 +72,6 @@ cp $R/choice/second.csv $OUT/second_choice.csv
 held_out $S $t top 0.2 $R/second second_
 run predict $S "${V[@]}" --tagger $t --heads 2:0-11 --system bart+middle --out $R/second/middle.jsonl   # the best words on validation
 python -m shared.score $R/second/{bart,words,middle}.jsonl --minus bart bart+words --csv $OUT/second_test_middle.csv --overwrite
-V=(--data $R/bbc-test --beam 4 --max-length 160 --no-repeat-ngram-size 3) B=$R/second_beam4   # nothing was chosen
-mkdir -p $B
-run predict $S "${V[@]}" --system bart --out $B/bart.jsonl
-run predict $S "${V[@]}" --tagger $t --threshold 0.2 --heads top --system bart+words --out $B/words.jsonl
-run predict $S "${V[@]}" --oracle --heads top --system bart+oracle --out $B/oracle.jsonl
-python -m shared.score $B/*.jsonl --minus bart --csv $OUT/second_test_beam4.csv --overwrite
-V=(--data $R/bbc-test --beam 1 --max-length 160 --no-repeat-ngram-size 3)
 
 # Each on the other's texts: a BART of dialogues and the second tagger of news; the second BART of news and a tagger of dialogues.
 other() {  # NAME SUMMARISER TAGGER FLAGS ...
@@ -90,3 +83,11 @@ other() {  # NAME SUMMARISER TAGGER FLAGS ...
 }
 other news "$5" $t "${V[@]}"
 other dialogues $S "$6" --data "$4" --split validation --limit 400 --beam 1 --max-length 80 --no-repeat-ngram-size 3
+
+# Four beams for the second model; nothing was chosen.
+V=(--data $R/bbc-test --beam 4 --max-length 160 --no-repeat-ngram-size 3) B=$R/second_beam4
+mkdir -p $B
+run predict $S "${V[@]}" --system bart --out $B/bart.jsonl
+run predict $S "${V[@]}" --tagger $t --threshold 0.2 --heads top --system bart+words --out $B/words.jsonl
+run predict $S "${V[@]}" --oracle --heads top --system bart+oracle --out $B/oracle.jsonl
+python -m shared.score $B/*.jsonl --minus bart --csv $OUT/second_test_beam4.csv --overwrite

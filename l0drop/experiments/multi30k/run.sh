@@ -88,7 +88,7 @@ run train --out $H/more-1 "${F[@]}"
 run train --out $H/target-1 "${F[@]}" --l0drop output --target-sparsity 0.467
 run train --out $H/hidden-1 "${F[@]}" --l0drop output --target-sparsity 0.467 --mask-closed-in-training True
 for y in 2016 2017; do
-  decode test_${y}_flickr $H/$y $H/{more,target,hidden}-1
+  for r in more target hidden; do run predict $H/$r-1 --data "$DATA" --split test_${y}_flickr --overwrite --out $H/$y/$r-1.jsonl; done
   score $H/$y/*.jsonl --minus more target --csv $OUT/hidden_$y.csv
 done
 for r in target hidden; do   # Figure 7's last column: the attention on pruned encodings
