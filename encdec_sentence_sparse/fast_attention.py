@@ -2,7 +2,7 @@
 
 `generate` of transformers copies keys and values for every beam, and moves them when beams change places. Here the
 beams of a source are queries to one memory: on a CPU that makes a whole summary 1.3 to 1.5 times as fast. At 4,000
-words reading the selected sentences alone makes the decode 1.1 times as fast again (experiments/RESULTS.md).
+tokens reading the selected sentences alone makes the decode 1.1 times as fast again (experiments/RESULTS.md).
 """
 
 from typing import NamedTuple

@@ -133,7 +133,7 @@ def draw_claims(folder: Path, path: Path) -> None:
             axes.errorbar(value, place, xerr=bars, fmt="o", capsize=3, color="C0", mfc=filled)
         axes.set(title=title, xlabel="difference in ROUGE-1", ylim=(len(MEASURED) - 0.5, -1))
     panels[0].set_yticks(range(len(MEASURED)), list(MEASURED))
-    figure.suptitle("DimAttn gains where outputs are long, and stays below coverage (hollow: validation split)")
+    figure.suptitle("DimAttn gains most where outputs are long, and is not above coverage (hollow: validation split)")
     figure.savefig(path, dpi=120)
 
 

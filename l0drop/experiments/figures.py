@@ -31,7 +31,7 @@ from .rules import UNIT_TYPES
 THRESHOLD = 0.6  # captions of Figures 1 and 7: the share of source words that receive less
 EDGES = np.append(np.arange(51) / 10, np.inf)  # bins of Figures 1 and 7; the last is open
 CLAIMS = (  # what, the paper's difference (Tables 1 and 2, Section 6), tables, system, minus, metric
-    ("fine-tuned minus control (D20), 4,000", -0.53, "multi30k/time_2017.csv", "target-4000", "more-4000", "bleu"),
+    ("fine-tuned minus control, 4,000 updates", -0.53, "multi30k/time_2017.csv", "target-4000", "more-4000", "bleu"),
     ("the same, constant lambda, 500 updates", -0.53, "multi30k/time_2017.csv", "l0-0.575", "more-500", "bleu"),
     ("the same, more pruned", -0.53, "multi30k/2017_?.csv", "l0-0.8", "longer", "bleu"),
     ("from scratch minus control", -0.56, "multi30k/2017_?.csv", "scratch", "base-4500", "bleu"),
@@ -159,12 +159,13 @@ def figure_4(out: Path, bases: dict[str, list[dict]]) -> None:
 def figure_5(out: Path, name: str, rows: list[dict]) -> None:
     """Figure 5: sparsity of each type of source encoding against the overall one."""
     shares = {kind: [row.get(f"pruned_{kind}", np.nan) for row in rows] for kind in UNIT_TYPES}
-    order = sorted(shares, key=lambda kind: np.nanmean(shares[kind]))
-    first, last = (TYPE_NAMES.get(kind, kind) for kind in (order[-1], order[0]))
-    title = f"Figure 5: {first} first, {last} last ({name}; dotted: every type alike)"
-    figure, [axes] = new_figure(title, "sparsity, % of all source encodings", "sparsity within the type, %")
+    order = sorted(shares, key=lambda kind: shares[kind][-1])
+    least, most = (TYPE_NAMES.get(kind, kind) for kind in (order[0], order[-1]))
+    title = f"Figure 5: {most} most, {least} least ({name}, highest lambda)"
+    within = "sparsity within the type, % (dotted: all alike)"
+    figure, [axes] = new_figure(title, "sparsity, % of all source encodings", within)
     x, y = [row["pruned"] for row in rows], -10.0
-    for kind in sorted(shares, key=lambda kind: shares[kind][-1]):
+    for kind in order:
         axes.plot(x, shares[kind], "o-")
         y = max(shares[kind][-1], y + 4.5)  # labels lie beside each other
         label = TYPE_NAMES.get(kind, kind)
@@ -188,7 +189,7 @@ def figure_claims(out: Path, folder: Path) -> None:
         axes.set(xlabel=metrics[metric])
         axes.set_yticks(range(len(labels)), labels, fontsize=8)
         axes.set_ylim(len(labels) - 0.5, -0.6)
-    title = "What pruning costs here (blue, a point a baseline) and in the paper (orange, 39 to 50 % pruned)"
+    title = "What pruning costs here (blue, a point a baseline) and in the paper (orange, mostly at 39 to 50 %)"
     figure.suptitle(title, fontsize=10)
     save_figure(out, "claims", figure)
 
@@ -283,7 +284,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.claims:
         figure_claims(options.out, options.claims)
     if options.scores:
-        bases = {path.stem: read_scores(path) for path in options.scores}
+        bases = {path.stem.replace("_", ", baseline "): read_scores(path) for path in options.scores}
         figure_4(options.out, bases)
         figure_5(options.out, *list(bases.items())[-1])
     if options.run:

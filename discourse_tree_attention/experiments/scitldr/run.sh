@@ -65,7 +65,7 @@ for s in ${SEEDS:-0 1 2 3 4}; do for a in ${ONLY:-none dot}; do  # twice the upd
   train runs/seeds/$a-longer-seed$s $a "${W[@]}" --learning-rate $rate --seed $s
   rows runs/seeds/$a-longer-seed$s $a-longer $D
 done; done
-MINUS="none dot previous d_tree-shuffled c_tree_nuclearity-shuffled none-longer" \
+MINUS="none dot previous c_tree_nuclearity d_tree-shuffled c_tree_nuclearity-shuffled none-longer" \
   compare $OUT/scitldr_edu_seeds_test.csv runs/seeds/*.jsonl
 python -m $DTA.experiments.salience --data $D --folds 5 --units-taken 4 --csv $OUT/tree_edu.csv --overwrite
 python -m $DTA.experiments.salience --data $D --folds 5 "${SENTENCE[@]}" --csv $OUT/tree_sentence.csv --overwrite

@@ -63,7 +63,7 @@ run experiments.seeds $OUT/table_3.csv $R/table_3/*/*.jsonl
 run experiments.figures $OUT
 
 # A stronger summariser and a tagger that learns from all dialogues, one seed. Heads and threshold are chosen on the 418 validation
-# dialogues, with beam 1 and then, of the best, with the model's own four beams; no mask at all is a candidate, too. 3:5,7-9 and
+# dialogues, with beam 1 and then, of the best and their like, with the model's own four beams; no mask at all is a candidate, too. 3:5,7-9 and
 # 3:1,4-5,7-11 are the top layer's heads of the largest effect by experiments.sweep --effects --documents 160 (the other layers: not measured).
 S=$R/minilm-bart-0 C=(--data $R/sam --split validation "${N[@]}")
 ln -sfn "$(realpath "$4")" $S

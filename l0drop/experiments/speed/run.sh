@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Speed at the paper's sizes, random weights, an idle machine, hours. In the repository's top folder. pip install ctranslate2
+# Speed at the paper's sizes, random weights, hours on a machine that does nothing else. In the repository's top folder. pip install ctranslate2
 # QUICK=--quick l0drop/experiments/speed/run.sh      seconds: does it run?
 set -euo pipefail
 for S in 400 2048; do
