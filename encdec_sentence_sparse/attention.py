@@ -8,6 +8,7 @@ import copy
 
 from torch import Tensor, nn
 from torch.nn import functional as F
+from transformers import EncoderDecoderCache
 
 from .selection import (
     FULL,
@@ -81,6 +82,7 @@ class SentenceSparseAttention(nn.Module):
         sentences: Sentences,
         selection: Selection = FULL,
         record: list[SentenceAttention] | None = None,
+        past_key_values: EncoderDecoderCache | None = None,
         **unused,
     ) -> tuple[Tensor, None]:
         """As BART calls it.
@@ -88,13 +90,16 @@ class SentenceSparseAttention(nn.Module):
         Args:
             hidden_states: (B, T, D); key_value_states: (B, S, D) encoder states.
             record: gets this layer's SentenceAttention.
+            past_key_values: BART's cache; only the place of these T steps is read from it.
         Returns:
             As hidden_states, and None in the place of attention weights.
         """
         queries = self.scaled_queries(hidden_states)  # (B, H, T, K)
         keys, values = self.split(self.k_proj(key_value_states)), self.split(self.v_proj(key_value_states))
         vectors = self.vectors(keys, sentences, selection)
-        keep = self.select(hidden_states, queries, vectors, sentences, selection, range(queries.size(2)))  # (B, T, N)
+        end = past_key_values.get_seq_length(self.layer) if past_key_values is not None else queries.size(2)
+        steps = range(end - queries.size(2), end)
+        keep = self.select(hidden_states, queries, vectors, sentences, selection, steps)  # (B, T, N)
         # Eq. (2): all words
         weights = word_attention(queries, keys, sentences.is_word)  # (B, H, T, S)
         if record is not None:

@@ -50,7 +50,8 @@ class FastAttention(SentenceSparseAttention):
         """As BART calls it. With a SourceCache of B sources, hidden_states are (B * W, 1, D), of W beams each."""
         if isinstance(past_key_values, SourceCache):
             return self.decode_step(hidden_states, past_key_values), None
-        return super().forward(hidden_states, *arguments, selection=selection, **keywords)
+        keywords |= dict(past_key_values=past_key_values, selection=selection)
+        return super().forward(hidden_states, *arguments, **keywords)
 
     def project(self, states: Tensor, sentences: Sentences, selection: Selection) -> LayerMemory:
         """What does not depend on the query, from the encoder states (B, S, D)."""

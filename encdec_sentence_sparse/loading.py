@@ -97,8 +97,13 @@ def begin(
     torch.manual_seed(config.seed)  # the approximator's start does not depend on how the model was read
     if config.task == "kl" and getattr(model.config, "sentence_encoder", None) != config.sentence_encoder:
         add_approximator(model, config.sentence_encoder)
-    if config.task == "integrated" and model.sentence_encoder is None:
-        raise ValueError("--task integrated needs an approximator: give --init a run of --task kl")
+    if (
+        config.task == "integrated"
+        and (kind := getattr(model.config, "sentence_encoder", None)) != config.sentence_encoder
+    ):
+        if kind is None:
+            raise ValueError("--task integrated needs an approximator: give --init a run of --task kl")
+        raise ValueError(f"--sentence-encoder: {config.init} has {kind!r}, leave it out")
     return Run(config, model, tokenizer)
 
 

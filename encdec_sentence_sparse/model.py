@@ -13,10 +13,12 @@ from .fast_attention import FastAttention, SourceCache
 from .selection import FULL, Selection, SentenceAttention
 from .sentences import Sentences, sentences_of
 
-# Arguments of `generate` that read the source's tokens or bring a cache of their own: here the source is in a cache.
+# Settings of `generate` that read the source's tokens or bring a cache, with the value that asks for nothing: here the
+# source is in a cache of its own.
 NOT_SUPPORTED = {
-    "inputs", "inputs_embeds", "past_key_values", "cache_implementation", "assistant_model", "guidance_scale",
-    "prompt_lookup_num_tokens", "encoder_no_repeat_ngram_size", "encoder_repetition_penalty", "output_attentions",
+    "inputs": None, "inputs_embeds": None, "past_key_values": None, "cache_implementation": None,
+    "assistant_model": None, "prompt_lookup_num_tokens": None, "output_attentions": False, "guidance_scale": 1.0,
+    "encoder_no_repeat_ngram_size": 0, "encoder_repetition_penalty": 1.0,
 }  # fmt: skip
 
 
@@ -43,6 +45,7 @@ class SentenceSparseBart(BartForConditionalGeneration):
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
+        *,
         encoder_outputs: BaseModelOutput | None = None,
         past_key_values: SourceCache | None = None,
         sentence_ids: Tensor | None = None,
@@ -53,9 +56,10 @@ class SentenceSparseBart(BartForConditionalGeneration):
         """As BART's, with three more arguments. The selection is a mask; with a SourceCache, that of the cache holds.
 
         Args:
+            encoder_outputs: give them for inputs_embeds, or to have the encoder's attention or hidden states.
             sentence_ids: (B, S), see `sentences.sentences_of`; may be left out in mode "full".
             selection: which sentences each target step attends to, in every decoder layer.
-            record: a list that gets a SentenceAttention per decoder layer.
+            record: a list that gets a SentenceAttention per decoder layer, in the place of BART's cross_attentions.
         Raises:
             ValueError: a mode that the model has no weights for, sentence ids that do not cover the input.
         """
@@ -113,17 +117,20 @@ class SentenceSparseBart(BartForConditionalGeneration):
         """`generate` of transformers with the sources kept once, in a cache of their own.
 
         Args:
-            attention_mask: (B, S); left out, <pad> in input_ids is padding, as in transformers.
+            attention_mask: (B, S); left out, <pad> in input_ids is padding, as in transformers, if it is not </s>, too.
             encoder_outputs: in place of input_ids, where the documents are already encoded; stays as it is.
             use_cache: False = the masked form, every step from the beginning.
             generation: keyword arguments of transformers' `generate` but NOT_SUPPORTED.
         Raises:
-            ValueError: as in `forward`; an argument that is not supported.
+            ValueError: as in `forward`; a setting that is not supported, also of a generation_config.
         """
-        if refused := NOT_SUPPORTED & generation.keys():
-            raise ValueError(f"generate does not support {min(refused)} here: the source is in a cache of its own")
-        if attention_mask is None and input_ids is not None:
-            attention_mask = (input_ids != self.config.pad_token_id).long()
+        settings = (generation.get("generation_config") or self.generation_config).to_dict() | generation
+        for name, neutral in NOT_SUPPORTED.items():
+            if (value := settings.get(name)) is not None and (isinstance(value, Tensor) or value != neutral):
+                raise ValueError(f"generate does not support {name} here: the source is in a cache of its own")
+        pad = self.config.pad_token_id
+        if attention_mask is None and input_ids is not None and pad != self.config.eos_token_id:
+            attention_mask = (input_ids != pad).long()
         if encoder_outputs is None:
             encoder_outputs = self.get_encoder()(input_ids=input_ids, attention_mask=attention_mask)
         states = encoder_outputs[0]
@@ -133,12 +140,13 @@ class SentenceSparseBart(BartForConditionalGeneration):
         cache = self.project(states, sentence_ids, attention_mask, selection)
         # `generate` repeats its inputs for every beam: one position stands for the source, which is in the cache.
         stand_in = dict(encoder_outputs=BaseModelOutput(states[:, :1]), attention_mask=cache.sentences.ids[:, :1] + 1)
-        return super().generate(past_key_values=cache, **stand_in, **generation)
+        return super().generate(past_key_values=cache, use_cache=True, **stand_in, **generation)
 
 
 def add_approximator(model: SentenceSparseBart, kind: str) -> None:
     """Give the model a new approximator: a sentence encoder, and maps that start as those of the words (A.1)."""
-    model.sentence_encoder = SentenceEncoder(kind, model.config.d_model, model.config.dropout).to(model.device)
+    encoder = SentenceEncoder(kind, model.config.d_model, model.config.dropout)
+    model.sentence_encoder = encoder.to(model.device, model.dtype).train(model.training)
     for attention in model.attentions:
         attention.add_sentence_maps()
     model.config.sentence_encoder = kind

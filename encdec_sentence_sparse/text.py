@@ -107,6 +107,8 @@ def tokenize(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_lengt
         raise ValueError(f"{type(tokenizer).__name__} gives no offsets: load the model's fast tokenizer")
     options = dict(return_offsets_mapping=True, return_special_tokens_mask=True, split_special_tokens=True)
     encoded = tokenizer(list(texts), verbose=False, **options)
+    if not all(row[-1:] == [1] for row in encoded["special_tokens_mask"]):
+        raise ValueError("the tokenizer adds no </s> to a text: give it a post-processor that does, and save it")
     columns = (encoded[name] for name in ("input_ids", "offset_mapping", "special_tokens_mask"))
     for column in zip(*columns, strict=True):
         was_cut = len(column[0]) > max_length

@@ -158,9 +158,10 @@ def report(run: "Run", validation: "list[Item]", folder: RunFolder) -> None:
     print(f"{out}: {rows[-1]['step']} steps, best validation loss {best:.3f}")
     verdict = reads_its_documents if config.task in ("base", "sparse") else map_knows_more
     print(verdict(run, validation[:200]))
+    lobart = "experiments.lobart " if getattr(run.model.config, "is_local", False) else ""
     make_map = f"train --task kl --init {out} --out {out}-kl   # trains a map that chooses sentences"
     read = f"predict {out} --data {config.data} --split test"
-    print(f"next: python -m {__package__}.{make_map if config.task == 'base' else read}")
+    print(f"next: python -m {__package__}.{lobart}{make_map if config.task == 'base' else read}")
 
 
 def reads_its_documents(run: "Run", items: "list[Item]") -> str:

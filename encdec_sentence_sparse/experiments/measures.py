@@ -80,6 +80,8 @@ def main(
         for path in runs:
             run = load_run(path)
             examples = load(run.config.data, split, limit)
+            if map and not 0 <= document < len(examples):
+                raise ValueError(f"--document is {document}; they go from 0 to {len(examples) - 1}")
             curve = retained_curve(run, examples)
             rows += [{"run": path.name, "r": r, "share": float(share)} for r, share in enumerate(curve, start=1)]
             if map and path == runs[0]:

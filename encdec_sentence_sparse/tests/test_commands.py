@@ -151,12 +151,14 @@ def test_a_bart_without_a_length_writes_up_to_max_target(tmp_path):
 def test_bad_requests_end_with_one_line(runs, tmp_path, capsys):
     (tmp_path / "a.txt").write_text(TEXTS[0])
     base, text = str(runs / "base-0"), str(tmp_path / "a.txt")
+    integrated = ["--out", text + "x", "--task", "integrated", "--init", str(runs / "kl-0")]
     for main, flags, message in (
         (predict.main, [base, text, "--mode", "approx"], "mode 'approx' needs an approximator"),
         (predict.main, [base, text, "--out", text], "a.txt exists"),
         (predict.main, [base, text, "--min-length", "90", "--max-length", "20"], "--min-length is 90"),
         (training.main, ["--out", base], "add --resume"),
         (training.main, ["--out", text + "x", "--task", "integrated", "--init", base], "needs an approximator"),
+        (training.main, [*integrated, "--sentence-encoder", "mean"], "--sentence-encoder: .* has 'gru', leave it"),
         (training.main, ["--out", text + "x", "--init", base, "--dropout", "0.5"], "--dropout: .* has 0.1, leave it"),
         (training.main, ["--out", text + "x", "--init", base, "--max-source", "1025"], "--max-source is 1025, the mod"),
     ):

@@ -5,12 +5,12 @@ from functools import partial
 import pytest
 import torch
 from torch import Tensor
-from transformers import BartConfig, BartForConditionalGeneration
+from transformers import BartConfig, BartForConditionalGeneration, GenerationConfig
 from transformers.modeling_outputs import BaseModelOutput
 
 from ..approximator import SentenceEncoder
 from ..attention import word_attention, words_of
-from ..model import SentenceSparseBart, approximator_parameters, freeze
+from ..model import SentenceSparseBart, add_approximator, approximator_parameters, freeze
 from ..selection import MODES, Selection, objective, random_scores, saliency, top_r
 from ..sentences import Sentences, sentences_of
 from .conftest import make_config, rough_model
@@ -47,6 +47,43 @@ def test_cached_decoding_is_the_masked_form(model, documents, mode, beams):
     assert torch.equal(fast.sequences, slow.sequences)
     for ours, theirs in zip(fast.scores, slow.scores, strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("mode", ["full", "ideal", "random"])
+def test_a_model_that_asks_for_no_cache_decodes_alike(model, documents, mode):
+    """As after a training with gradient checkpointing, whose config.json says use_cache false."""
+    expected = scores_of(model, documents, selection=Selection(mode, r=2))
+    model.generation_config.use_cache = False
+    torch.testing.assert_close(scores_of(model, documents, selection=Selection(mode, r=2)), expected)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("mode", ["ideal", "random"])
+def test_d11_steps_with_barts_own_cache_choose_as_all_at_once(model, documents, mode):
+    source = documents | {"selection": Selection(mode, r=1)}
+    target = torch.tensor([[2, 7, 5, 9, 6]] * len(documents["input_ids"]))
+    expected, cache, found = model(**source, decoder_input_ids=target).logits, None, []
+    for step in range(target.size(1)):
+        output = model(**source, decoder_input_ids=target[:, step : step + 1], past_key_values=cache)
+        found.append(output.logits)
+        cache = output.past_key_values
+    torch.testing.assert_close(torch.cat(found, 1), expected, atol=1e-4, rtol=1e-4)
+
+
+def test_a_new_approximator_has_the_models_mode_and_dtype(documents):
+    model = rough_model().bfloat16()
+    add_approximator(model, "gru")
+    source = documents | {"decoder_input_ids": torch.tensor([[2, 7]] * len(documents["input_ids"]))}
+    once, again = (model(**source, selection=Selection("approx", r=1)).logits for _ in range(2))
+    assert once.dtype == torch.bfloat16 and torch.equal(once, again)
+
+
+def test_where_the_padding_token_is_the_end_every_token_is_read(model):
+    """As in transformers."""
+    model.config.pad_token_id = model.config.eos_token_id
+    source = dict(input_ids=torch.tensor([[0, 7, 5, 2]]), sentence_ids=torch.tensor([[0, 0, 1, 2]]))
+    masked = source | {"attention_mask": torch.ones(1, 4, dtype=torch.long)}
+    torch.testing.assert_close(scores_of(model, source), scores_of(model, masked))
 
 
 def test_full_is_the_generate_of_transformers(model, documents):
@@ -185,11 +222,13 @@ def test_params_of_the_paper():
 def test_what_cannot_be_is_refused(documents):
     """A selection without an approximator or sentences, which full attention does not need; unknown names."""
     model, plain = rough_model(), {name: documents[name] for name in ("input_ids", "attention_mask")}
-    assert len(model.generate(**plain, max_new_tokens=3)) == 3
+    guided = GenerationConfig(guidance_scale=2.0)
+    assert len(model.generate(**plain, max_new_tokens=3, output_attentions=False)) == 3
     for refused, message in (
         (lambda: model.generate(**plain, selection=Selection("approx")), "'approx' needs an approximator: load a run"),
         (lambda: model.generate(**plain, selection=Selection("ideal")), "give sentence_ids"),
         (lambda: model.generate(**plain, encoder_repetition_penalty=2), "does not support encoder_repetition_penalty"),
+        (lambda: model.generate(**plain, generation_config=guided), "does not support guidance_scale"),
         (lambda: Selection(r=0), "r is 0; at least 1"),
         (lambda: Selection("best"), "mode is 'best'; use one of full, ideal"),
         (lambda: Selection(phi="tanh"), "phi is 'tanh'; use one of elu"),

@@ -5,6 +5,8 @@ from array import array
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
 from ..sentences import token_sentence_ids
@@ -33,6 +35,14 @@ def test_d7_given_sentences_stay_as_they_are_and_the_end_is_one_more(tokenizer):
     assert texts_of(tokenizer, found) == ["<s> Mr. Smith saw", " Dr. Jones . He left .", " We", "</s>"]
     one = encode(tokenizer, [" ".join(document)], 99)
     assert one.ids == found.ids and set(one.sentence_ids) == {0, 1}
+
+
+def test_a_tokenizer_without_an_end_is_refused(tokenizer):
+    """Or its summaries would never stop; some BARTs of the hub have none."""
+    bare = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(tokenizer.backend_tokenizer.to_str()))
+    bare.backend_tokenizer.post_processor = TemplateProcessing(single="$A")
+    with pytest.raises(ValueError, match="the tokenizer adds no </s>"):
+        encode(bare, ["It rained ."], 99)
 
 
 def test_a_text_is_never_silently_one_sentence(tokenizer):

@@ -80,8 +80,9 @@ def test_d24_presets_hold_the_papers_and_the_released_values():
     long = paper | dict(task="base", max_source=4096, r=30)
     assert asdict(TrainConfig(**PRESETS["paper-arxiv"])) == long | dict(data="arxiv", max_target=400, steps=130_000)
     podcast = dict(data="podcast", max_target=144, steps=30_207, warmup=5_000)  # 60,415 documents, two to an update
+    podcast["learning_rate"] = pytest.approx(0.002 / 10_000**0.5)  # A.3's highest rate, of Podcast's W
     assert asdict(TrainConfig(**PRESETS["paper-podcast"])) == long | podcast
-    assert PRESETS["paper-kl"] == dict(task="kl", max_target=200, warmup=10_000)
+    assert PRESETS["paper-kl"] == dict(task="kl", max_target=200, warmup=10_000, learning_rate=paper["learning_rate"])
     assert PRESETS["paper-integrated"] == dict(task="integrated", select="approx", max_target=400)
     assert (lobart.WINDOW, lobart.POSITIONS) == (1024, 4096) and set(PRESETS) - {"tiny"} == {
         "paper-arxiv", "paper-podcast", "paper-kl", "paper-integrated",

@@ -14,7 +14,7 @@ from shared.data import Example, load
 
 from ...experiments.cross_entropy import cross_entropies, systems
 from ...experiments.lengths import lengths
-from ...experiments.measures import attention_map, read_again, retained_attention, retained_curve
+from ...experiments.measures import attention_map, main, read_again, retained_attention, retained_curve
 from ...experiments.precision import measured
 from ...loading import Run, load_run
 from ...selection import Selection, SentenceAttention
@@ -80,6 +80,11 @@ def test_d21_maps_of_words_and_sentences_add_up_to_one_and_agree(runs, kl, examp
         np.testing.assert_allclose(words[:, inside].sum(1), sentences[:, number], atol=1e-3)
     np.testing.assert_allclose(sentences.sum(1), 1, atol=1e-3)
     assert found["source"][0] == "<s>" and found["source"][-1] == "</s>"
+
+
+def test_a_document_that_is_not_there_is_refused_first(runs, tmp_path):
+    with pytest.raises(ValueError, match="--document is 5; they go from 0 to 1"):
+        main((runs / "kl-0",), map=tmp_path / "map.json", limit=2, document=5)
 
 
 def test_full_is_the_loss_of_training_and_a_selection_changes_it(runs):
