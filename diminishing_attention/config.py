@@ -65,6 +65,8 @@ class TrainConfig:
         if self.coverage and self.diminishing != "none":
             raise ValueError("coverage and diminishing attention are two systems of Table 1: switch one of them on")
         if self.model == "pointer":
+            if self.encoder:
+                raise ValueError("--encoder is of BERTSum: add --model bertsum-abs")
             return
         if self.coverage:
             raise ValueError("--coverage is of the pointer-generator: leave it out")

@@ -9,7 +9,7 @@ from torch import nn
 from tqdm import tqdm
 
 from shared import pretrained
-from shared.run import load_weights, read_config
+from shared.run import load_weights, read_config, updates_of
 
 from . import text
 from .bertsum import bert_text
@@ -114,4 +114,4 @@ def begin_from(base: Run, config: TrainConfig) -> Run:
         raise ValueError(f"--max-source is {config.max_source}: the encoder of {config.init} reads {positions} tokens")
     model = make_model(config, base.tokenizer, getattr(base.model, "encoder", None))
     model.load_state_dict(base.model.state_dict(), strict=False)  # coverage has a parameter that comes or goes
-    return Run(config, model, base.tokenizer, base.first_step + base.config.steps)
+    return Run(config, model, base.tokenizer, base.first_step + updates_of(config.init, base.config))

@@ -143,7 +143,7 @@ class Decoder(nn.Module):
         query = self.query(torch.cat([hidden, cell], -1))  # W_d d_t + b, (rows, 2H)
         query = query.view(B, -1, 1, query.size(-1))  # (B, W, 1, 2H)
         # W_c c_i^t, (B, W, S, 2H)
-        covered = self.coverage_map(coverage.view(B, -1, S, 1)) if self.coverage_map else 0.0
+        covered = self.coverage_map(coverage.view(B, -1, S, 1).to(query.dtype)) if self.coverage_map else 0.0
         # Eq. (3): b is the bias of `query`
         scores = self.score(torch.tanh(features + (query + covered))).squeeze(-1)  # (B, W, S)
         # Eq. (4)
@@ -223,7 +223,7 @@ class PointerGenerator(nn.Module):
     def target_log_p(self, steps: Step, batch: Batch) -> Tensor:
         """log P(y_t) of all target tokens, (B, T), without the whole distribution over V + E words."""
         is_known = batch.target_out < self.vocabulary
-        logits, target = self.decoder.output(steps.words), batch.target_out.masked_fill(~is_known, UNK)
+        logits, target = self.decoder.output(steps.words).float(), batch.target_out.masked_fill(~is_known, UNK)
         p_vocab = (-F.cross_entropy(logits.flatten(0, 1), target.flatten(), reduction="none")).exp()  # (B*T,)
         is_copy = batch.source.unsqueeze(1) == batch.target_out.unsqueeze(-1)  # (B, T, S)
         # P(y) = p_gen P_vocab(y) + (1 - p_gen) (sum of a_i over the places i of y), equation 9 of See et al.

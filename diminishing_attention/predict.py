@@ -74,13 +74,14 @@ def measure(text: str, document: Sequence[str], lead: int = 3) -> dict[str, floa
     return row | {f"lead_{name}": value for name, value in overlap(text, document[:lead]).items()}  # Table 3
 
 
-def overlap(text: str, sentences: Sequence[str]) -> dict[str, float]:
-    """ROUGE of a text with some sentences; empty where ROUGE cannot read them."""
+def overlap(text: str, sentences: Sequence[str]) -> dict[str, list[float]]:
+    """ROUGE of a text with some sentences, as shares, whose whole is 0 where ROUGE cannot read them."""
+    names = ("rouge1", "rouge2", "rougeLsum")
     try:
         values = rouge.score([in_lines(text)], [list(sentences)])
     except ValueError:
-        return {}
-    return {name: float(values[name][0]) for name in ("rouge1", "rouge2", "rougeLsum")}
+        return dict.fromkeys(names, [0, 0])
+    return {name: [float(values[name][0]) / 100, 1] for name in names}
 
 
 def predict(run: Run, examples: Sequence[Example], batch_size: int = 16, lead: int = 3, **search) -> Iterator[dict]:

@@ -21,7 +21,8 @@ from torch.nn.utils.rnn import pad_sequence
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 PAD, UNK, BOS, EOS = range(4)
 LETTERS = r"[\w\p{M}]+"  # letters and digits with their combining marks, which scripts such as Devanagari need
-# Words with inner hyphens, apostrophes and decimal marks; a clitic like 's; any other sign by itself.
+# Words with inner hyphens, apostrophes and decimal marks; an apostrophe with one or two letters: 's, but also 'I where
+# it opens a quotation; any other sign by itself.
 WORD = regex.compile(rf"{LETTERS}(?:[-'’]{LETTERS}|(?<=\d)[.,]\d+)*|['’]\w{{1,2}}\b|[^\w\p{{M}}\s]")
 
 

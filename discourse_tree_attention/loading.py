@@ -68,4 +68,7 @@ def load_run(folder: str | Path) -> Run:
 
 def load_encoder(name: str, pooling: str) -> UnitEncoder:
     """An encoder of `transformers` by name or folder (bert-base-uncased in the paper), without a pooling layer."""
-    return UnitEncoder(*pretrained.load("encoder", name, MAX_TOKENS), pooling)
+    encoder = UnitEncoder(*pretrained.load("encoder", name, MAX_TOKENS), pooling)
+    if (encoder(["a tree"]) == encoder(["a river"])).all():  # as of a model whose first token sees itself alone
+        raise ValueError(f"{name}: the vector of a unit does not depend on its text; try --pooling mean")
+    return encoder

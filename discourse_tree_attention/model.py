@@ -99,7 +99,7 @@ class Tree(nn.Module):
         if matrix is None:
             raise ValueError("tree attention needs the matrices of the documents' trees: pass matrix (B, N, N)")
         # Section 4: A of the document's tree, no softmax.
-        return matrix[:, None] * keep[:, None, None]  # (B, 1, N, N), columns of padding are zero
+        return matrix[:, None].to(states.dtype) * keep[:, None, None]  # (B, 1, N, N), columns of padding are zero
 
 
 class Identity(nn.Module):
@@ -199,7 +199,7 @@ class Summarizer(nn.Module):
 
         Args:
             units: (B, N, D) vectors of the unit encoder, anything at padding.
-            keep: (B, N) bool, True at real units; at least one in each row.
+            keep: (B, N) bool, True at real units; at least one in each row, padding on the right.
             matrix: (B, N, N) attention from the documents' trees, for tree attention.
         Returns:
             (B, N) scores, log-odds that the summary takes the unit; meaningless at padding.
@@ -209,7 +209,7 @@ class Summarizer(nn.Module):
         if units.size(1) > (longest := longest_document(self.config)):
             raise ValueError(f"a document of {units.size(1)} units is longer than the {longest} of the model: cut it")
         # D19: positions are added without scaling the vectors and without dropout (released code).
-        states = (units + self.position_table[: units.size(1)]) * keep[..., None]  # (B, N, D)
+        states = (units + self.position_table[: units.size(1)]).masked_fill(~keep[..., None], 0)  # (B, N, D)
         for layer in self.layers:
             states = layer(states, keep, matrix)
         # D27: dropout between the encoder and the MLP (released code).
@@ -231,7 +231,7 @@ def extraction_loss(scores: Tensor, labels: Tensor, keep: Tensor, positive_weigh
     """Binary cross-entropy of the unit scores, summed over the real units of the batch (released code).
 
     Args:
-        scores, labels, keep: (B, N); labels in {0, 1}.
+        scores, labels, keep: (B, N); labels in {0, 1}; keep bool.
         positive_weight: weight of the units that the summary takes; released code: negatives / positives.
     """
     labels, weight = labels.to(scores.dtype), scores.new_tensor(positive_weight)

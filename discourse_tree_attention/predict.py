@@ -20,7 +20,7 @@ import torch
 import tyro
 
 try:
-    from shared.data import Example, in_sentences, read, split_sentences
+    from shared.data import Example, in_sentences, read
 except ModuleNotFoundError:
     where = "at the top of the import path (beside the outermost package)"
     sys.exit(f"error: the commands need the repository's folder `shared` {where}")
@@ -115,7 +115,9 @@ def predict(
 def with_trees(examples: Sequence[Example], path: Path) -> list[Example]:
     """The examples with the trees of a folder, ID.dis; or, of the .dis of one document, all lines as that document."""
     if not path.is_dir():
-        sentences = [sentence for line in examples if line.document for sentence in split_sentences(line.source)]
+        if not examples:
+            raise ValueError(f"{path} is the tree of one document, and there is no text")
+        sentences = [sentence for line in in_sentences(examples) for sentence in line.document]
         return [replace(examples[0], id=path.stem, document=sentences, tree=read_text(path))]
     files = [path / f"{Path(example.id).name}.dis" for example in examples]
     pairs = zip(examples, files, strict=True)
@@ -130,6 +132,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def read_command(arguments: Sequence[str] | None, description: str) -> tuple[Run, list[Example], Options]:
     """The run and the documents that a command line names."""
     options = read_flags(Options, arguments, description)
+    if description is __doc__ and Path(options.run, "control").exists():
+        raise ValueError(f"{options.run} is a control: read it by {__package__}.experiments.controls predict")
     config, model, encoder = load_run(options.run)
     device, config = find_device(options.device), replace(config, units_taken=options.units or config.units_taken)
     examples = with_toy_trees(read(options.files, options.data, options.split, options.limit), options.data)

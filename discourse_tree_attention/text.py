@@ -48,7 +48,7 @@ class UnitEncoder(nn.Module):
     @torch.inference_mode()
     def forward(self, texts: Sequence[str]) -> Tensor:
         """Encode a few units: (n,) texts -> (n, D)."""
-        cut = dict(padding=True, truncation=True, max_length=MAX_TOKENS, return_tensors="pt")
+        cut = dict(padding=True, padding_side="right", truncation=True, max_length=MAX_TOKENS, return_tensors="pt")
         batch = self.tokenizer(list(texts), **cut).to(self.model.device)
         states = self.model(**batch).last_hidden_state  # (n, tokens, D)
         # D23: the mean over the tokens, for encoders that were trained for it.

@@ -39,7 +39,7 @@ from shared.run import (
 
 from .config import PRESETS, TrainConfig, learning_rate
 from .loading import Run, begin, load, load_run
-from .model import extraction_loss
+from .model import TREES, extraction_loss
 from .predict import extract, score_documents, summary
 from .text import Document, DocumentBatches, collate, positive_weight, read_corpus
 
@@ -55,6 +55,11 @@ def start(config: TrainConfig, out: Path, resume: bool, matrix_of: Callable | No
 
     check(config)
     begun, accelerator = check_folder(out, resume), new_accelerator(config)
+    control, mark = matrix_of.__name__ if matrix_of else "", out / "control"
+    if control and config.attention not in TREES:
+        raise ValueError(f"a control takes the place of a tree's matrix: give --attention {' or '.join(TREES)}")
+    if begun and (mark.read_text() if mark.exists() else "") != control:
+        raise ValueError(f"{out} is another control, or none: go on with the command that began it")
     set_seed(config.seed)
     data = {"training": draw(load(config.data, "train"), config), "validation": load(config.data, "validation")}
     data = {name: in_sentences(examples) for name, examples in data.items()}
@@ -74,7 +79,13 @@ def start(config: TrainConfig, out: Path, resume: bool, matrix_of: Callable | No
     oracle = float(np.mean([document.labels.sum() for document in documents]))
     first = {"step": 0, "documents": len(documents), "documents_cut": sum(d.was_cut for d in documents)}
     first |= {"oracle_units": oracle, "positive_weight": weight}
-    folder = training(accelerator, out, config, run.write_files, begun, data, first, best=-1.0)
+
+    def write_files(folder: Path) -> None:
+        run.write_files(folder)
+        if control:
+            mark.write_text(control)  # `predict` reads the true trees
+
+    folder = training(accelerator, out, config, write_files, begun, data, first, best=-1.0)
     return accelerator, run, model, optimizer, loader, weight, validation, folder
 
 
@@ -168,7 +179,8 @@ def report(run: Run, validation: list[Document], weight: float, folder: RunFolde
             print(verdict if name == "units" else "the model hardly uses its trees")
     if first["documents_cut"]:
         print(f"{first['documents_cut']} of {first['documents']} training documents were cut to what it can read")
-    print(f"next: python -m {__package__}.predict {out} --data {config.data} --split test")
+    command = "experiments.controls predict" if (out / "control").exists() else "predict"
+    print(f"next: python -m {__package__}.{command} {out} --data {config.data} --split test")
 
 
 def others(documents: Sequence[Document]) -> dict[str, list[Document]]:

@@ -27,7 +27,7 @@ class TrainConfig:
     target_sparsity: Share = 0.47  # Share to prune where --l0-weight is 0: lambda follows it (D20; Table 1: 0.467).
     l0_weight: float = 0.0  # Lambda of Eq. (12); 0: it follows --target-sparsity (Table 1: 0.3).
     l0_warmup: int = 0  # Steps over which --l0-weight rises linearly (Section 6: 200,000); 0: constant.
-    l0_start: int = 0  # Steps before --l0-weight counts, in which the gates are held open (D19).
+    l0_start: int = 0  # Steps of this run before --l0-weight counts, in which the gates are held open (D19).
     init: str = ""  # Run folder to fine-tune: its weights and, unless flags override them, its values.
 
     steps: Positive = 1200  # Updates of this run (Appendix A: 300,000).
@@ -47,6 +47,8 @@ class TrainConfig:
         if self.save_every * (self.average_last - 1) >= self.steps:
             short = f"{self.steps} steps are too few for {self.average_last} checkpoints, {self.save_every} apart"
             raise ValueError(f"{short}: add --average-last 1, for its control too")
+        if self.l0_start and self.model.l0drop != "none" and not (self.l0_weight and self.l0_start < self.steps):
+            raise ValueError(f"--l0-start {self.l0_start} needs --l0-weight, and more --steps than itself")
 
 
 PAPER = dict(  # Appendix A: WMT14 En-De, the base Transformer, the baseline; D23, D13: lengths, save_every as released
@@ -97,12 +99,15 @@ class L0Weight(NamedTuple):
 
     HELD_OPEN = 0.4  # share of the steps in which the gates are held open
     FOLLOW, DAMP = 0.02, 8.0  # how fast the multiplier follows; the proportional part
-    START = {"multiplier": 0.0, "pruned": 0.0}  # "pruned": mean sparsity of the last batches; later "aim", too
+    START = {"multiplier": 0.0, "pruned": 0.0}  # "pruned": mean sparsity of the last batches; later "held", "aim", too
 
     def holds_open(self, step: int) -> bool:
         """Whether all gates are held open at a step: D19, or D20 where lambda follows a target."""
         config = self.config
-        return step < (config.l0_start if config.l0_weight else self.HELD_OPEN * config.steps)
+        if config.l0_weight:
+            return step < config.l0_start
+        # In the state, so that a finished run that goes on with more --steps is not opened again.
+        return step < self.state.setdefault("held", self.HELD_OPEN * config.steps)
 
     def at(self, step: int, pruned: float) -> float:
         """lambda at a step whose batch prunes this share; may be below 0 where that is more than is wanted (D20)."""

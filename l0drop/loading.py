@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tokenizers import Tokenizer
 
-from shared.run import load_weights, read_config
+from shared.run import load_weights, read_config, updates_of
 
 from .config import LENGTH_PENALTY, TrainConfig
 from .model import ModelConfig, Transformer
@@ -99,4 +99,4 @@ def begin_from(base: Run, config: TrainConfig) -> Run:
     if other := [name for name in missing if not name.startswith("l0drop.")] + unexpected:
         gates = f"--l0drop {config.model.l0drop}"
         raise ValueError(f"{config.init} does not fit {gates}: it has no place for {', '.join(other)}")
-    return Run(config, model, base.tokenizer, base.first_step + base.config.steps)
+    return Run(config, model, base.tokenizer, base.first_step + updates_of(config.init, base.config))

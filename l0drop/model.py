@@ -61,7 +61,7 @@ class Attention(nn.Module):
         # Eq. (1): SM(Q K^T / sqrt(d)).
         logits = queries @ keys.transpose(-1, -2) / keys.size(-1) ** 0.5
         # Algorithm 1, lines 6-8: c exp(e) / sum(c exp(e)) is a softmax of e + log c, and log c is in the bias.
-        return (logits if bias is None else logits + bias).softmax(-1)
+        return (logits if bias is None else logits + bias).softmax(-1).to(keys.dtype)  # a bias is float32
 
     def forward(self, x: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
         """Attend from x (B, T, D) to keys and values (B, H, S, K): (B, T, D)."""

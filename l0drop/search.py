@@ -48,6 +48,8 @@ def beam_search(
         length_penalty: alpha >= 0 (Appendix A: 0.6; Section 5: 1.0 for characters).
         min_length: least tokens of an output, EOS included (benchmarks fix the length with it).
     """
+    if min_length > (least := int(limits.min())):
+        raise ValueError(f"min_length is {min_length}, the longest output of a source {least}: lower it")
     longest, device, sources = int(limits.max()), limits.device, limits.size(0)
     source_index = torch.arange(sources, device=device)
     tokens = torch.full((sources, beam, 1), BOS, device=device)  # (B, W, t)

@@ -129,8 +129,10 @@ def validate(run: Run, items: Sequence[Item]) -> dict[str, float]:
 def warn(run: Run, row: dict) -> None:
     """Say it where lambda closes every gate, or none."""
     if run.model.l0drop and not run.model.held_open and row["sparsity"] in (0, 1):
-        remedy = "if that stays so, leave --l0-weight out, so that lambda follows --target-sparsity"
-        tqdm.write(f"step {row['step']}: every gate is {'closed' if row['sparsity'] else 'open'}: {remedy}")
+        constant = "leave --l0-weight out, so that lambda follows --target-sparsity"
+        remedy = constant if run.config.l0_weight else "train with more --steps"
+        is_closed = "closed" if row["sparsity"] else "open"
+        tqdm.write(f"step {row['step']}: every gate is {is_closed}: if that stays so, {remedy}")
 
 
 def save_average(folder: RunFolder, config: TrainConfig) -> list[int]:
@@ -146,7 +148,7 @@ def report(run: Run, validation: list[Item], folder: RunFolder, averaged: list[i
     """Say what came out, whether the model reads its source, and what to do next."""
     last = folder.progress["log"][-1]
     steps = f"{last['step']} steps (weights: mean of {', '.join(map(str, averaged))})"
-    print(f"{folder.path}: {steps}, validation loss {last['validation_loss']:.3f}")
+    print(f"{folder.path}: {steps}, validation loss {last['validation_loss']:.3f} at the last step")
     if run.model.l0drop:
         print(f"{100 * last['sparsity']:.1f} % of the encodings are pruned")
     swapped = exchanged(validation, lambda item, other: other._replace(target=item.target))

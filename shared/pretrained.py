@@ -61,7 +61,8 @@ def load(kind: str, name: str | Path, positions: int = 0, model_class=None) -> t
     if kind == "encoder" and model.config.is_encoder_decoder:
         model = model.get_encoder()
     if positions > (most := positions_of(model)):
-        raise ValueError(f"{name} reads {most} tokens, not {positions}: lower --max-source or --max-target")
+        remedy = "take another" if kind == "encoder" else "lower --max-source or --max-target"
+        raise ValueError(f"{name} reads {most} tokens, not {positions}: {remedy}")
     if kind == "bart":
         set_special_tokens(name, model)
     return model.eval(), tokenizer
@@ -98,7 +99,7 @@ def set_special_tokens(name, model) -> None:
 
 def positions_of(model) -> int:
     """How many tokens a model can read; RoBERTa's first positions are those of its padding."""
-    most = getattr(model.config, "max_position_embeddings", None) or 10**6
+    most = max(getattr(model.config, "max_position_embeddings", None) or 0, 0) or 10**6  # XLNet says -1
     return most - model.config.pad_token_id - 1 if "roberta" in model.config.model_type else most
 
 

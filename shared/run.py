@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import json
 import logging
+import math
 import os
 import re
 import shutil
@@ -146,6 +147,12 @@ def last_checkpoint(run_folder):
     return max(Path(run_folder, "checkpoints").glob("[0-9]" * 8), default=None)
 
 
+def updates_of(run_folder, config):
+    """How many updates are behind a run's weights: fewer than its steps where it is not finished."""
+    last = last_checkpoint(run_folder)
+    return int(last.name) if last else config.steps
+
+
 def load_weights(model, run_folder, name="model.safetensors"):
     """Fill a model with a run's weights, or its last checkpoint's; ValueError: they are damaged, do not fit, or NaN."""
     from safetensors.torch import load_model
@@ -228,7 +235,12 @@ class RunFolder:
             raise OSError(f"{self.path / name} cannot be written ({error}): make room, then --resume") from None
 
     def save_checkpoint(self, row):
-        """Add a row to log.jsonl, write checkpoints/STEP, and remove all but the last `keep` checkpoints."""
+        """Add a row to log.jsonl, write checkpoints/STEP, and remove all but the last `keep` checkpoints.
+
+        ValueError: a number of the row is not finite; the last checkpoint stays.
+        """
+        if bad := [name for name, value in row.items() if isinstance(value, float) and not math.isfinite(value)]:
+            raise ValueError(f"{bad[0]} is {row[bad[0]]} at step {row['step']}; {self.path} keeps its last checkpoint")
         self.progress |= {"step": row["step"], "log": [*self.progress["log"], row]}
         lines = "".join(json.dumps(row) + "\n" for row in self.progress["log"])
 
@@ -291,6 +303,11 @@ def training(accelerator, out, config, write_files, begun, data, first, keep=1, 
         folder = RunFolder(accelerator, out, {"step": 0, "log": [first], "data": data, **more}, keep)
         if begun:
             folder.load_checkpoint()
+            if accelerator.is_main_process and folder.progress["step"] < config.steps:  # a finished run goes on
+                for name in ("model.safetensors", "model/model.safetensors"):
+                    (out / name).unlink(
+                        missing_ok=True
+                    )  # no longer the last weights: `load_weights` reads a checkpoint
         if changed := [name for name in data if folder.progress["data"][name] != data[name]]:
             raise ValueError(f"the {changed[0]} data are no longer those that {out} began with: restore them")
         package = [name for name in type(config).__module__.split(".") if name != "experiments"]

@@ -82,7 +82,7 @@ def encode_examples(examples: Iterable, tokenizer, max_source: int, max_target: 
     items = []
     for example in examples:
         # D22: short sentences stay, for a turn of a dialogue is one; PreSumm drops those of up to five words.
-        source = [token for ids in pieces_of(tokenizer, example.document) for token in (cls, *ids, sep)]
+        source = [token for ids in pieces_of(tokenizer, example.document) if ids for token in (cls, *ids, sep)]
         was_cut = len(source) > max_source
         if was_cut:
             source = source[: max_source - 1]

@@ -74,7 +74,7 @@ class Attention(nn.Module):
 
     def read(self, weights: Tensor, values: Tensor) -> Tensor:
         """(B, H, T, S) weights and (B, H, S, K) values -> (B, T, D)."""
-        return self.output((self.dropout(weights) @ values).transpose(1, 2).flatten(2))
+        return self.output((self.dropout(weights).to(values.dtype) @ values).transpose(1, 2).flatten(2))
 
     def forward(self, states: Tensor, keep: Tensor) -> Tensor:
         """Self-attention, (B, T, D) -> (B, T, D); keep: bool, broadcast to (B, H, T, T)."""

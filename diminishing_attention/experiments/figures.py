@@ -102,6 +102,8 @@ def draw_figures_2_and_3(table: Path, title: str, path: Path) -> None:
     rows, figure = read_table(table), Figure((9, 3.4), layout="constrained")
     figure.suptitle(title, fontsize=10)
     systems = [name for name in SYSTEMS if (name, "", "repetition1") in rows]
+    if not systems:
+        raise ValueError(f"{table} has none of the systems {', '.join(SYSTEMS)}: name them with predict --system")
     width = 0.8 / len(systems)
     for axes, (measure, (panel, longest)) in zip(figure.subplots(1, 2), PANELS.items(), strict=True):
         for number, system in enumerate(systems):

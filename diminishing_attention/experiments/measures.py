@@ -117,6 +117,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
     for path in options.files:
         rows = read_jsonl(path)
+        if lacking := [row for row in rows if not row.get("references")]:
+            raise ValueError(f"{path}: document {lacking[0].get('id')} has no reference")
         texts = [row["prediction"] for row in rows], [" ".join(row["references"][0]) for row in rows]
         with open_output(options.out / path.name, options.overwrite) as file:
             columns = {"bertscore": bertscore(*texts, options.encoder, options.layer)}

@@ -15,7 +15,7 @@ from shared.run import parse
 from .. import predict
 from .. import train as training
 from ..config import PRESETS, TrainConfig, learning_rate
-from ..loading import load_run
+from ..loading import begin, load_run
 from ..train import train
 from .conftest import BERT, SMALL
 
@@ -56,8 +56,11 @@ def test_a_run_can_be_lengthened_and_read_in_progress(trained, tmp_path, capsys)
     training.main(["--out", str(longer), "--resume", "--steps", "4"])
     assert [row["step"] for row in log(longer)] == [0, 2, 4] and load_run(longer).config.diminishing == "dim"
     (longer / "model.safetensors").unlink()
-    load_run(longer)
+    text = (longer / "config.json").read_text()
+    (longer / "config.json").write_text(text.replace('"steps": 4', '"steps": 9'))  # of which 4 are done
+    begun = load_run(longer)
     assert "is not finished: reading" in capsys.readouterr().err
+    assert begin(replace(begun.config, init=str(longer)), []).first_step == begun.first_step + 4
 
 
 def test_the_end_of_a_training_says_whether_sources_are_read(tmp_path, capsys):

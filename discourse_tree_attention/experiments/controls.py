@@ -66,7 +66,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         case ["train", name, *flags] if name in CONTROLS:
             config, out, resume = parse(flags, TrainConfig, PRESETS, __doc__)
             train(config, out, resume, CONTROLS[name])
-            Path(out, "control").write_text(name)
         case ["predict", *flags]:
             run, examples, options = read_command(flags, __doc__)
             control = Path(options.run, "control")

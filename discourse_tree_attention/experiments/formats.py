@@ -7,6 +7,7 @@ from itertools import accumulate
 
 from ..trees import ROLES, Node, check_same_text, check_tree, clean, leaves, letters, nodes
 
+OPENING = re.compile(r"[-–—(\[{“‘«`]+")  # signs that begin an EDU
 NLTK_LABEL = re.compile(r".+\[([NS])\]\[([NS])\]")
 
 
@@ -103,7 +104,8 @@ def spell(tree: Node, text: str, where: str) -> Node:
     words, ends = text.split(), list(accumulate(len(form(edu)) for edu in edus))
     pieces, edu = [[] for _ in edus], 0
     for word, start in zip(words, accumulate((len(form(word)) for word in words), initial=0), strict=False):
-        while edu + 1 < len(edus) and start >= ends[edu]:
+        opens = form(word) or OPENING.fullmatch(word)  # other signs by themselves end the EDU before
+        while opens and edu + 1 < len(edus) and start >= ends[edu]:
             edu += 1
         pieces[edu].append(word)
     return with_texts(tree, [" ".join(words) for words in pieces])

@@ -18,6 +18,7 @@ import json
 import os
 import sys
 import tempfile
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -80,7 +81,7 @@ def parse_corpus(path: Path, out: Path, progress: Callable = iter) -> tuple[int,
     Raises:
         ValueError: no text, or a name that cannot be a file's.
     """
-    texts = {name: " ".join(text.split()) for name, text in read_texts(path)}
+    texts = {name: unicodedata.normalize("NFC", " ".join(text.split())) for name, text in read_texts(path)}
     if not texts or any(Path(name).name != name for name in texts):
         raise ValueError(f"{path} holds no text, or a document whose id cannot be the name of a file")
     missing = [(name, text) for name, text in texts.items() if not (out / f"{name}.dis").exists()]

@@ -26,7 +26,10 @@ def standardize(encoder: UnitEncoder, vectors: np.ndarray) -> None:
     Its output is x * weight + bias, of which a unit's vector is one row or the mean of rows: so the norm's own numbers
     can hold the two of each coordinate.
     """
-    norm = [module for module in encoder.model.modules() if isinstance(module, nn.LayerNorm)][-1]
+    norms = [module for module in encoder.model.modules() if isinstance(module, nn.LayerNorm)]
+    if not norms or norms[-1].bias is None:
+        raise ValueError("the encoder does not end with a layer norm: take a BERT, RoBERTa or MiniLM")
+    norm = norms[-1]
     # D24: or the encoder's vectors, which differ little, are lost under the positions that are added to them.
     mean, spread = torch.from_numpy(vectors.mean(0)), torch.from_numpy(vectors.std(0, ddof=1)).clamp_min(1e-6)
     with torch.no_grad():
@@ -39,7 +42,8 @@ def main(
     level: Literal["edu", "sentence"] = "edu",
 ) -> None:  # fmt: skip
     """Write the standardised encoder to the folder OUT, which must not exist."""
-    out.mkdir(parents=True)
+    if out.exists():
+        raise ValueError(f"{out} exists: choose another --out")
     own, examples = load_encoder(encoder, pooling), in_sentences(load(data, "train"))
     config = TrainConfig(data=data, level=level, attention="none", encoder=encoder, pooling=pooling)
     documents = read_corpus(examples, config, own)
@@ -49,6 +53,7 @@ def main(
     expected = (documents[0].vectors - vectors.mean(0)) / vectors.std(0, ddof=1).clip(1e-6)
     if np.abs(again - expected).max() > 0.01:
         raise ValueError(f"{encoder} does not end with a layer norm: take a BERT, RoBERTa or MiniLM")
+    out.mkdir(parents=True)
     own.model.save_pretrained(out), own.tokenizer.save_pretrained(out)
 
 

@@ -69,6 +69,15 @@ def test_padding_gets_no_weight_and_rows_sum_to_one(make_model, ragged, attentio
         torch.testing.assert_close(weights[row, :, :size].sum(-1), torch.ones(weights.size(1), size))
 
 
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_what_stands_at_padding_does_not_matter_and_half_precision_runs(make_model, ragged, attention):
+    """Not even NaN; the matrices are float32."""
+    units, keep, matrix = ragged
+    model, dirty = make_model(attention), units.masked_fill(~keep[..., None], torch.nan)
+    torch.testing.assert_close(model(dirty, keep, matrix)[keep], model(units, keep, matrix)[keep])
+    assert model.bfloat16()(units.bfloat16(), keep, matrix).dtype == torch.bfloat16
+
+
 def test_tree_weights_are_the_matrix(make_model, ragged):
     """Section 4: row i of the matrix says what unit i attends to (not column i)."""
     units, keep, matrix = ragged

@@ -15,6 +15,8 @@ pytest.importorskip("shared")
 
 from safetensors.torch import load_file
 
+from shared.data import Example
+
 from .. import predict as module
 from .. import train as training
 from ..config import TrainConfig
@@ -117,6 +119,10 @@ def test_predict_reads_trees_of_each_kind(runs, tmp_path, capsys):
         module.main([str(runs / run), f"{STORM}.txt", "--tree", f"{STORM}.dis"])
         summary = capsys.readouterr().out.strip()
         assert summary in text and 0 < len(summary) <= longest
+    given = Example("", ["Mr. Smith left.", "We stayed."], ["x"], [["x"]])  # sentences that are given stay
+    assert module.with_trees([given], STORM.with_suffix(".dis"))[0].document == given.document
+    with pytest.raises(ValueError, match="there is no text"):
+        module.with_trees([], STORM.with_suffix(".dis"))
     (tmp_path / "two.txt").write_text(f"{text}\nIt rained.\n")
     shutil.copyfile(f"{STORM}.dis", tmp_path / "two-1.dis")
     (tmp_path / "two-2.dis").write_text("( Root (leaf 1) (text _!It rained._!) )")

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from .. import loading
 from ..config import TrainConfig
 from ..matrices import c_tree
 from ..text import (
@@ -166,6 +167,7 @@ TEXTS = ["a storm hit the town .", "nobody", "officials said nobody was hurt .",
 def test_d23_a_vector_is_the_units_first_token_or_the_mean_over_its_tokens(read):
     """Section 3: the first token; released code: [CLS] unit [SEP], by itself. D23: the mean; padding does not count."""
     encoder = read.encoder
+    encoder.tokenizer.padding_side = "left"  # as some are saved: it must not count either
     pooled = UnitEncoder(encoder.model, encoder.tokenizer, "mean").encode(TEXTS)
     for text, vector, mean in zip(TEXTS, encoder.encode(TEXTS, batch_size=2), pooled, strict=True):
         tokens = encoder.tokenizer(text, return_tensors="pt")
@@ -174,6 +176,14 @@ def test_d23_a_vector_is_the_units_first_token_or_the_mean_over_its_tokens(read)
             states = encoder.model(**tokens).last_hidden_state[0]
         np.testing.assert_allclose(vector, states[0].numpy(), atol=1e-5)
         np.testing.assert_allclose(mean, states.mean(0).numpy(), atol=1e-5)
+
+
+def test_an_encoder_whose_vectors_say_nothing_is_refused(monkeypatch):
+    """As of a causal model, whose first token sees itself alone."""
+    monkeypatch.setattr(loading.pretrained, "load", lambda *_: ())
+    monkeypatch.setattr(loading, "UnitEncoder", lambda *_: lambda texts: torch.ones(len(texts), 3))
+    with pytest.raises(ValueError, match="gpt: the vector of a unit does not depend on its text; try --pooling mean"):
+        loading.load_encoder("gpt", "cls")
 
 
 def test_d6_the_encoder_stays_in_eval_mode_and_frozen(read):

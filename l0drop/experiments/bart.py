@@ -20,7 +20,7 @@ from transformers import BartConfig, BartForConditionalGeneration, GenerationCon
 from transformers.modeling_outputs import BaseModelOutput
 
 from shared import pretrained
-from shared.run import load_weights, one_line_errors, read_config
+from shared.run import load_weights, one_line_errors, read_config, updates_of
 
 from ..config import TINY, Length, Positive
 from ..gates import L0Drop, Memory
@@ -50,11 +50,12 @@ def counted_attention(bart: PreTrainedModel, log_counts: Tensor) -> Iterator[Non
             hook.remove()
 
 
-def generate_from(bart: PreTrainedModel, memory: Memory, **generation):
-    """`bart.generate(**generation)` over a memory."""
+def generate_from(bart: PreTrainedModel, memory: Memory, source: Tensor | None = None, **generation):
+    """`bart.generate(**generation)` over a memory; `source` (B, S) for settings that read the source's tokens."""
     attend = memory.log_counts.isfinite().long()  # (B, R)
     with counted_attention(bart, memory.log_counts):
-        return bart.generate(encoder_outputs=BaseModelOutput(memory.states), attention_mask=attend, **generation)
+        states = BaseModelOutput(memory.states)
+        return bart.generate(source, encoder_outputs=states, attention_mask=attend, **generation)
 
 
 class GatedBart(nn.Module):
@@ -71,7 +72,7 @@ class GatedBart(nn.Module):
     def __init__(self, bart: PreTrainedModel, gate: bool = True, start: float = 0.0):
         super().__init__()
         self.bart, self.width = bart, bart.config.d_model
-        self.l0drop = nn.ModuleList([L0Drop(self.width, start=start)] if gate else [])
+        self.l0drop = nn.ModuleList([L0Drop(self.width, start=start)] if gate else []).to(bart.device, bart.dtype)
         self.special = bart.config.pad_token_id, bart.config.decoder_start_token_id, bart.config.eos_token_id
 
     def encode(self, source: Tensor) -> Encoding:
@@ -106,11 +107,13 @@ class GatedBart(nn.Module):
 
         `generation` is length_penalty and all else that `generate` of transformers takes.
         """
+        if self.training:
+            raise ValueError("the model is in training mode, where gates are sampled: call model.eval() first")
         if beam:
             generation["num_beams"] = beam
         encoding = self.encode(source)
         memory = self.make_memory(encoding, rule_keep, prune)
-        tokens = generate_from(self.bart, memory, **generation)
+        tokens = generate_from(self.bart, memory, source=source, **generation)
         no_scores = torch.full((len(source),), torch.nan)  # for them `generate` would keep the logits of every step
         return Generation(Hypotheses(tokens, no_scores), encoding, memory.states.size(1))
 
@@ -147,6 +150,8 @@ class BartRun(RuleRun):
     reader = "experiments.bart predict"
 
     def generate(self, batch: Batch, **search) -> Generation:
+        if search.get("max_length"):
+            search["max_length"] = min(search["max_length"], pretrained.positions_of(self.model.bart))
         return self.model.generate(batch.source, batch.rule_keep, **search)
 
     def write_files(self, folder: Path) -> None:
@@ -156,10 +161,20 @@ class BartRun(RuleRun):
 
 
 def begin(config: GatedBartConfig, examples: Sequence) -> BartRun:
-    """A pretrained BART, or that of the run that `config.init` names, with new gates where it has none."""
+    """A pretrained BART, or that of the run that `config.init` names, with new gates where it has none.
+
+    ValueError: flags that do not fit that run.
+    """
     if config.init:
         base = load_run(config.init)
-        bart, tokenizer, first_step = base.model.bart, base.tokenizer, base.first_step + base.config.steps
+        if config.bart != base.config.bart:
+            raise ValueError(f"--bart: {config.init} has {base.config.bart!r}, leave it out")
+        if base.model.l0drop and config.model.l0drop == "none":
+            raise ValueError(f"{config.init} has gates: --l0drop none does not fit")
+        if max(config.max_source, config.max_target) > (most := pretrained.positions_of(base.model.bart)):
+            raise ValueError(f"{config.init} reads {most} tokens: lower --max-source or --max-target")
+        bart, tokenizer = base.model.bart, base.tokenizer
+        first_step = base.first_step + updates_of(config.init, base.config)
     else:
         (bart, tokenizer), first_step = load_pretrained(config), 0
     model = new_model(config, bart)

@@ -169,7 +169,10 @@ def dropped_units(examples: Sequence[Example], tokenizer: Tokenizer, rule: str) 
     if rule not in SHARES:
         return set()
     sources = [encoding.ids for encoding in tokenizer.encode_batch([example.source for example in examples])]
-    return dropped_by_frequency(sources, SHARES[rule], rarest=rule == "inv_freq")
+    dropped = dropped_by_frequency(sources, SHARES[rule], rarest=rule == "inv_freq")
+    if rule == "inv_freq":  # what the training sources lack is rarest of all
+        dropped |= set(range(tokenizer.get_vocab_size())).difference(*sources)
+    return dropped
 
 
 @dataclass(frozen=True)

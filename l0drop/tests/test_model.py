@@ -339,8 +339,17 @@ def test_what_does_not_fit_is_refused(model, ragged):
     """More tokens than positions; sampled gates, which would give another score at every call."""
     with pytest.raises(ValueError, match="sequence of 4097 tokens does not fit the position table of 4096"):
         model.encode(torch.full((1, 4097), 5))
+    with pytest.raises(ValueError, match="min_length is 9, the longest output of a source"):
+        generate(model, ragged, extra_length=0, min_length=9)
     with pytest.raises(ValueError, match="training mode"):
         generate(model.train(), ragged)
+
+
+def test_half_precision_trains(model, ragged, targets):
+    """bfloat16 weights, without autocast."""
+    logits, encoding = model.bfloat16().train()(ragged, targets)
+    logits.float().sum().backward()
+    assert logits.dtype == encoding.states.dtype == torch.bfloat16
 
 
 def test_future_has_no_influence(model, ragged, targets):

@@ -69,6 +69,7 @@ def test_d20_lambda_follows_the_target():
     """Open for two fifths of the steps; then lambda rises while too few are pruned; validation corrects the aim."""
     weight = weight_of(steps=100, target_sparsity=0.5)
     assert [weight.holds_open(step) for step in (0, 39, 40)] == [True, True, False]
+    assert not L0Weight(TrainConfig(steps=400), weight.state).holds_open(100)  # a run that goes on stays pruned
     assert weight.at(39, 0.0) == 0 and weight.state["multiplier"] == 0  # held open: nothing is learned of lambda
     assert weight.at(40, 0.4) == pytest.approx(0.02 * 0.1 + 8 * 0.1)  # too little is pruned: the multiplier rises
     assert weight.at(41, 0.4) == pytest.approx(0.02 * 0.2 + 8 * 0.1)

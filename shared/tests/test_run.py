@@ -20,7 +20,16 @@ from safetensors.torch import load_file, save_file
 
 from shared import run
 from shared.data import open_output
-from shared.run import check, check_folder, last_checkpoint, load_weights, one_line_errors, training
+from shared.run import (
+    RunFolder,
+    check,
+    check_folder,
+    last_checkpoint,
+    load_weights,
+    one_line_errors,
+    training,
+    updates_of,
+)
 
 torch.set_num_threads(1)
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a process of its own")
@@ -176,6 +185,30 @@ def test_a_finished_run_is_lengthened_as_if_it_had_been_longer(finished, tmp_pat
     for name in others:
         shutil.rmtree(finished / "checkpoints" / name)
     assert files(finished) == files(tmp_path / "long")
+
+
+def test_a_finished_run_that_goes_on_is_read_from_its_checkpoints(finished, capsys):
+    """Its old last weights would be taken for the new ones."""
+
+    def look():
+        load_weights(torch.nn.Sequential(torch.nn.Linear(2, 3)), finished)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(finished, True, Config(steps=6), between=look)
+    assert "is not finished: reading" in capsys.readouterr().err
+    assert updates_of(finished, Config(steps=6)) == 4
+    shutil.rmtree(finished / "checkpoints")
+    assert updates_of(finished, Config(steps=6)) == 6
+
+
+def test_numbers_that_are_not_finite_are_not_saved(finished, tmp_path):
+    shutil.copytree(finished / "checkpoints" / "00000004", tmp_path / "checkpoints" / "00000004")
+    (tmp_path / ".lock").touch()
+    folder = RunFolder(None, tmp_path, {"step": 4, "log": []}, 1)
+    with pytest.raises(ValueError, match="validation_loss is nan at step 6; .* keeps its last checkpoint"):
+        folder.save_checkpoint({"step": 6, "validation_loss": float("nan")})
+    assert last_checkpoint(tmp_path).name == "00000004"
 
 
 def test_a_folder_that_is_there_is_left_alone(finished, tmp_path):

@@ -14,7 +14,7 @@ def join(rows: list[dict], size: int = 3) -> list[dict]:
     """Every `size` rows as one: their turns, and the sentences of their summaries, one dialogue after the other."""
     return [
         {
-            "id": "+".join(row["id"] for row in group),
+            "id": "+".join(str(row["id"]) for row in group),
             "document": [turn for row in group for turn in row["document"]],
             "summary": [sentence for row in group for sentence in row["summary"]],
         }

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from ...experiments import parse
 from ...experiments.formats import read_nltk, read_post_order, spell, with_texts, write_dis
 from ...experiments.parse import main
 from ...trees import leaves, read_dis, read_tree
@@ -84,8 +85,18 @@ def test_edus_are_spelled_as_the_text_in_whole_words():
     # A parser's own punctuation: straight quotes, dashes of two strokes, a full stop after "etc.".
     own = spelled("“It rained”, he’d said --- etc.", '" It rained " ,', "he 'd said", "-- etc. .")
     assert own == ["“It rained”,", "he’d said", "--- etc."]
+    signs = spelled("He said “ we go ” . She left .", 'He said " we go " .', "She left .")
+    assert signs == ["He said “ we go ” .", "She left ."]  # a sign by itself ends an EDU, or opens the next one
+    assert spelled("We go ( she left ) “ now .", "We go", "( she left )", '" now .')[1:] == ["( she left )", "“ now ."]
     assert spelled("It rained—we stayed", "It rained", "— we stayed") == ["It rained—we", "stayed"]
     assert spelled("didn't go", "did", "n't", "go") == ["didn't", "go"]
+
+
+def test_texts_are_composed_as_the_parsers_edus_are(tmp_path, monkeypatch):
+    """Macs write an accent behind its letter."""
+    (tmp_path / "a.txt").write_text("Le cafe\u0301 closed.")
+    monkeypatch.setattr(parse, "parse_texts", lambda texts, out: [text for _, text in texts])
+    assert parse.parse_corpus(tmp_path / "a.txt", tmp_path)[1] == ["Le caf\u00e9 closed."]
 
 
 def test_a_corpus_is_prepared_and_gone_on_with(tmp_path, monkeypatch, capsys):

@@ -1,6 +1,7 @@
 """Controls, folds, standardised encoders, tables; what a tree says without a network; figures, from tree and table."""
 
 import json
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,6 +13,7 @@ pytest.importorskip("matplotlib")
 
 from shared.score import score
 
+from ... import predict, train
 from ...config import TrainConfig
 from ...experiments import controls, figures, folds, salience, standardize, tables
 from ...experiments.controls import measures, previous, ranking, shuffled
@@ -149,6 +151,15 @@ def test_d22_a_control_is_trained_and_its_rows_are_scored(tmp_path, capsys):
     with pytest.raises(SystemExit):
         controls.main(["train", "--out", "x"])
     assert "error: say train shuffled or train previous, or predict" in capsys.readouterr().err
+    run = str(tmp_path / "d_tree")  # its matrices are not those that the package reads off its trees
+    for wrong, arguments, said in (
+        (controls.main, ["train", "shuffled", "--out", "x", "--attention", "dot"], "--attention d_tree or c_tree"),
+        (train.main, ["--resume", "--out", run, "--steps", "4"], "is another control, or none"),
+        (predict.main, [run, "--data", data], "is a control: read it by .*experiments.controls predict"),
+    ):
+        with pytest.raises(SystemExit):
+            wrong(arguments)
+        assert re.search(said, capsys.readouterr().err), said
 
 
 def test_folds_part_the_corpus(tmp_path):

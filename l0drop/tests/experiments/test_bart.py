@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -119,6 +120,21 @@ def test_d8_what_a_rule_drops_is_as_if_it_were_not_there(bart):
     assert (logits - model(source, target)[0]).abs().max() > 1e-2
 
 
+@torch.no_grad()
+def test_settings_that_read_the_source_count(bart, source):
+    for given in (dict(encoder_repetition_penalty=50.0), dict(encoder_no_repeat_ngram_size=1), {}):
+        flags = dict(max_new_tokens=6, min_new_tokens=6, do_sample=False, **given)
+        expected = bart.generate(source, attention_mask=(source != 1).long(), **flags)
+        assert torch.equal(GatedBart(bart, gate=False).eval().generate(source, **flags).hypotheses.tokens, expected)
+
+
+def test_a_gate_has_its_barts_dtype_and_training_mode_is_refused(bart, source):
+    model = GatedBart(bart.bfloat16())
+    assert model.eval().generate(source, max_new_tokens=3).encoding.states.dtype == torch.bfloat16
+    with pytest.raises(ValueError, match="training mode"):
+        model.train().generate(source)
+
+
 # Runs
 
 
@@ -188,7 +204,7 @@ def test_d20_holds_the_gates_of_a_bart_open_and_scales_its_rate(folder, monkeypa
     assert made[0].param_groups[0]["lr"] == pytest.approx(learning_rate(3, 16, config)) and config.model.width != 16
 
 
-def test_a_run_fine_tunes_another(folder):
+def test_a_run_fine_tunes_another(folder, capsys):
     """The control's weights, new gates; the update's number goes on."""
     train(folder, "--steps", "1", "--l0drop", "none")
     again = ["train", "--init", str(folder / "run"), "--out", str(folder / "l0"), "--l0drop", "output", "--steps", "2"]
@@ -196,3 +212,12 @@ def test_a_run_fine_tunes_another(folder):
     base, run = load_run(folder / "run"), load_run(folder / "l0")
     assert run.first_step == 1 and len(run.model.l0drop) == 1 and run.tokenizer.to_str() == base.tokenizer.to_str()
     assert all(torch.equal(tensor, run.model.state_dict()[name]) for name, tensor in base.model.state_dict().items())
+    again[2:5:2] = str(folder / "l0"), str(folder / "x")
+    for more, message in (
+        (["--bart", "other"], "--bart: .*l0 has .*, leave it out"),
+        (["--l0drop", "none"], "l0 has gates: --l0drop none does not fit"),
+        (["--max-target", "33"], "l0 reads 32 tokens: lower --max-source or --max-target"),
+    ):
+        with pytest.raises(SystemExit):
+            command.main([*again, *more])
+        assert re.search(message, capsys.readouterr().err), message

@@ -65,6 +65,15 @@ def test_d5_units_up_to_a_share():
     assert rules.SHARES == {"freq": 0.463, "inv_freq": 0.40}  # Section 7: ranks to 100, and beyond 452
 
 
+def test_d5_what_no_training_source_has_is_rarest_of_all(words):
+    """Or Inv Freq would keep what it never saw."""
+    corpus = [example("the cat sat"), example("the cat sat")]
+    seen = set(words.encode("the cat sat").ids)
+    unseen = set(range(words.get_vocab_size())) - seen
+    assert unseen <= rules.dropped_units(corpus, words, "inv_freq") and not seen & unseen
+    assert not unseen & rules.dropped_units(corpus, words, "freq")
+
+
 # Units and tags
 
 
