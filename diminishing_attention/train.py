@@ -92,7 +92,8 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     accelerator, run, model, optimizer, loader, examples, validation, locked = start(config, Path(out), resume)
     hidden = None if accelerator.is_main_process else True  # None: where there is no terminal
     with locked as folder, tqdm(total=config.steps, initial=folder.progress["step"], disable=hidden) as bar:
-        done = folder.progress["step"]
+        if (done := folder.progress["step"]) < config.steps:
+            folder.reopen("model.safetensors")
         batches = iter(accelerator.skip_first_batches(loader, done * config.accumulate))
         for step in range(done + 1, config.steps + 1):
             for group in optimizer.param_groups:

@@ -83,6 +83,8 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False, **hooks) -
     hidden = None if accelerator.is_main_process else True  # None: where there is no terminal
     with locked as folder:
         done = folder.progress["step"]
+        if done < config.steps and not config.patience:
+            folder.reopen("model/model.safetensors")
         batches = iter(accelerator.skip_first_batches(loader, done * config.accumulate))
         bar = tqdm(range(done, config.steps), initial=done, total=config.steps, disable=hidden)
         for step in bar:

@@ -1,6 +1,7 @@
 """Heads as text, the form that --heads reads and tables show, and which heads are masked where none are named."""
 
 from itertools import groupby
+from pathlib import Path
 
 from torch import nn
 
@@ -53,7 +54,8 @@ def find_heads(text: str, model: nn.Module, data: str = "", by_tagger: bool = Fa
     every = all_heads(model)
     is_large = list(every.values()) == 12 * [list(range(16))]
     if not text:
-        text = data if by_tagger and is_large and data in PAPER_HEADS else "top"
+        corpus = Path(data).name  # a folder of NYT, which is licensed, is called nyt
+        text = corpus if by_tagger and is_large and corpus in PAPER_HEADS else "top"
     top = max(every)
     heads = {top: every[top]} if text == "top" else PAPER_HEADS.get(text) or read_heads(text)
     cross_attentions(model, heads)  # refuses what the model has not

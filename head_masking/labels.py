@@ -1,5 +1,6 @@
 """Which source tokens masked heads may see: by the reference, by a tagger, or by a person's words (Sections 4.1, 5)."""
 
+import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 from zlib import crc32
@@ -54,7 +55,8 @@ NO_BLANKS = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar
 
 def find_phrase(phrase: str, text: str) -> list[Span]:
     """Where a phrase stands as whole words, in any case of letters; in scripts without blanks also inside a clause."""
-    parts = regex.findall(r"\w+|\s+|.", phrase.strip())
+    phrase = unicodedata.normalize("NFC", phrase.strip())  # as documents are
+    parts = regex.findall(r"\w+|\s+|.", phrase)
     pattern = r"\s*".join(r"\s+" if part.isspace() else regex.escape(part) for part in parts)
     if not regex.search(NO_BLANKS, phrase):
         pattern = rf"(?<!\w)(?:{pattern})(?!\w)"

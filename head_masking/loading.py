@@ -166,11 +166,14 @@ def load_summarizer(folder: str | Path, values: dict) -> Summarizer:
     from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer, GenerationConfig
 
     files = Path(folder, "model")
+    if not files.is_dir():
+        raise ValueError(f"{folder} has no folder model: it is not a run of this package, or not whole")
     sizes = AutoConfig.from_pretrained(files, trust_remote_code=False)
     model = AutoModelForSeq2SeqLM.from_config(sizes, dtype=torch.float32, trust_remote_code=False)
     model.generation_config = GenerationConfig.from_pretrained(files)
     load_weights(model, folder, "model/model.safetensors")
     tokenizer = AutoTokenizer.from_pretrained(files, trust_remote_code=False)
+    pretrained.check_tokenizer(f"{folder}: its tokenizer", model, tokenizer)
     known = {name: values[name] for name in ("max_source", "max_target", "data", "seed")}
     return Summarizer(model.eval(), tokenizer, **known)
 

@@ -3,9 +3,9 @@
     with mask_heads(bart, {12: range(16)}, keep):      # layers count from 1 = bottom, heads from 0
         bart.generate(input_ids, attention_mask=attention_mask, num_beams=4)
 
-Works on any encoder-decoder of transformers whose decoder layers have an `encoder_attn` (BART, mBART, Pegasus, ...), in
-eager and sdpa attention, compiled or not. No weight is touched; on leaving the `with` the model is as it was.
-The names are explained in PAPER.md.
+Works on any encoder-decoder of transformers whose decoder layers have an `encoder_attn` (BART, mBART, Pegasus, ..., but
+not LED, MVP, FSMT), in eager and sdpa attention, compiled or not. No weight is touched; on leaving the `with` the model
+is as it was. The names are explained in PAPER.md.
 """
 
 import sys
@@ -53,11 +53,11 @@ def additive(mask: Tensor | None, memory: Tensor) -> Tensor:
 
 @contextmanager
 def mask_heads(model: nn.Module, heads: Heads, keep: Tensor) -> Iterator[None]:
-    """Inside the `with`, the chosen heads attend to the kept positions alone. May be nested.
+    """Inside the `with`, the chosen heads attend to the kept positions alone. May be nested: masks add up.
 
     Args:
         keep: (B, S) bool, True = attendable: one row per document, S positions with special tokens and padding.
-            Padding is hidden whatever `keep` says.
+            Padding is hidden whatever `keep` says. Nested ones together must leave each document a position.
     Raises:
         ValueError: no such layer or head, a model without cross-attention or with another than eager or sdpa
             attention, a `keep` that does not fit the documents, a document that loses all positions.
@@ -171,6 +171,8 @@ def cross_attentions(model: nn.Module, heads: Heads) -> list[tuple[nn.Module, Te
     layers = getattr(model.get_decoder(), "layers", []) if model.config.is_encoder_decoder else []
     if not layers or not hasattr(layers[0], "encoder_attn"):
         raise ValueError(f"{type(model).__name__} has no cross-attention `decoder.layers[i].encoder_attn`: use BART")
+    if model.config.model_type in ("led", "mvp", "fsmt"):
+        raise ValueError(f"the cross-attention of {type(model).__name__} takes no mask per head: use BART")
     if (implementation := model.config._attn_implementation) not in ("eager", "sdpa"):
         raise ValueError(f"{implementation} takes no mask per head: call model.set_attn_implementation('sdpa')")
     attentions = []

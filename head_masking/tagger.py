@@ -10,7 +10,7 @@ ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU}
 class Tagger(nn.Module):
     """Section 5: Linear(D, 512), tanh, Linear(512, 1) on an encoder; the sigmoid is a token's probability of salience.
 
-    Only the perceptron is trained; the encoder is always in eval mode (Appendix A: its parameters are fixed).
+    Only the perceptron is trained, with the encoder in eval mode (Appendix A: its parameters are fixed).
 
     Args:
         encoder: any encoder of transformers: input_ids, attention_mask -> last_hidden_state (B, S, D).

@@ -105,9 +105,15 @@ def validate(run: Run, items: Sequence[Item]) -> dict[str, float]:
     }
 
 
+def kept_row(run: Run, folder: RunFolder) -> dict:
+    """The row of the log whose weights the run keeps: the last or, with early stopping, the best."""
+    rows = [row for row in folder.progress["log"] if "validation_loss" in row]
+    return min(rows, key=lambda row: row["validation_loss"]) if run.config.patience else rows[-1]
+
+
 def report(run: Run, validation: Sequence[Item], folder: RunFolder) -> None:
     """Say what came out, whether the tagger tells words apart, and what to do next."""
-    last = folder.progress["log"][-1]
+    last = kept_row(run, folder)
     f1, f1_of_all = last["token_f1"], last["f1_of_all"]
     print(f"{folder.path}: {last['step']} steps, validation loss {last['validation_loss']:.3f}")
     print(f"token F1 {f1:.1f} above {last['threshold']:.2f}; if all tokens were selected {f1_of_all:.1f}")
@@ -135,6 +141,8 @@ def train(
     hidden = None if accelerator.is_main_process else True  # None: where there is no terminal
     with locked as folder, tqdm(total=config.steps, initial=folder.progress["step"], disable=hidden) as bar:
         done, log = folder.progress["step"], lambda: folder.progress["log"]
+        if done < config.steps and not config.patience:
+            folder.reopen(run.weights)
         batches = iter(accelerator.skip_first_batches(loader, done * config.accumulate))
         for step in range(done, config.steps):
             if config.patience and without_gain(log()) >= config.patience:

@@ -73,6 +73,8 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False, **hooks: C
     hidden = None if accelerator.is_main_process else True  # None: where there is no terminal
     with locked as folder, tqdm(total=config.steps, initial=folder.progress["step"], disable=hidden) as bar:
         done, weight = folder.progress["step"], L0Weight(config, folder.progress["l0_weight"])
+        if done < config.steps:
+            folder.reopen("model.safetensors")
         batches = iter(accelerator.skip_first_batches(loader, done * config.accumulate))
         for step in range(done, config.steps):
             run.model.train()

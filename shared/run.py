@@ -256,6 +256,11 @@ class RunFolder:
         if self.accelerator.is_main_process and not sys.stderr.isatty():  # where no progress bar is seen
             print(f"{self.path}: {json.dumps(row)}", file=sys.stderr, flush=True)
 
+    def reopen(self, name):
+        """Remove the last weights of a finished run that goes on: until there are new ones a checkpoint is read."""
+        if self.accelerator.is_main_process:
+            (self.path / name).unlink(missing_ok=True)
+
     def load_checkpoint(self):
         """Load the last checkpoint; ValueError: it is damaged, or of another number of processes."""
         from accelerate.utils import load as load_safely
@@ -303,11 +308,6 @@ def training(accelerator, out, config, write_files, begun, data, first, keep=1, 
         folder = RunFolder(accelerator, out, {"step": 0, "log": [first], "data": data, **more}, keep)
         if begun:
             folder.load_checkpoint()
-            if accelerator.is_main_process and folder.progress["step"] < config.steps:  # a finished run goes on
-                for name in ("model.safetensors", "model/model.safetensors"):
-                    (out / name).unlink(
-                        missing_ok=True
-                    )  # no longer the last weights: `load_weights` reads a checkpoint
         if changed := [name for name in data if folder.progress["data"][name] != data[name]]:
             raise ValueError(f"the {changed[0]} data are no longer those that {out} began with: restore them")
         package = [name for name in type(config).__module__.split(".") if name != "experiments"]

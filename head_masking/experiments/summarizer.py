@@ -20,12 +20,12 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 from shared import pretrained
-from shared.run import RunFolder, exchanged, one_line_errors, parse, read_config, says_it_reads
+from shared.run import RunFolder, exchanged, load_weights, one_line_errors, parse, read_config, says_it_reads
 
 from ..config import Length, Positive, Precision, Schedule, Share
 from ..loading import CHUNK, FEW, Run, load_summarizer
 from ..text import Item, encode_documents, pad, train_tokenizer
-from ..train import train
+from ..train import kept_row, train
 
 if TYPE_CHECKING:
     from transformers import BartForConditionalGeneration, PreTrainedModel, PreTrainedTokenizerBase
@@ -147,6 +147,8 @@ def begin(config: SummarizerConfig, examples: Sequence) -> SummarizerRun:
         for name in FIXED.split():
             if getattr(config, name) != (value := getattr(base.config, name)):
                 raise ValueError(f"--{name.replace('_', '-')}: {config.init} has {value!r}, leave it out")
+        if max(config.max_source, config.max_target) > (most := pretrained.positions_of(base.model)):
+            raise ValueError(f"{config.init} reads {most} tokens: lower --max-source or --max-target")
         return base._replace(config=config)
     if config.model:
         model, tokenizer = pretrained.load("bart", config.model, max(config.max_source, config.max_target))
@@ -196,7 +198,8 @@ def validate(run: SummarizerRun, items: Sequence[Item]) -> dict[str, float]:
 
 def report(run: SummarizerRun, validation: Sequence[Item], folder: RunFolder) -> None:
     """Say what came out, whether the model reads its source, and what to do next."""
-    last = folder.progress["log"][-1]
+    last = kept_row(run, folder)
+    load_weights(run.model, folder.path, run.weights)
     print(f"{folder.path}: {last['step']} steps, validation loss {last['validation_loss']:.3f}")
     swapped = exchanged(validation, lambda item, other: item._replace(ids=other.ids))
     if swapped and (verdict := says_it_reads(last["validation_loss"], validate(run, swapped)["validation_loss"])):

@@ -9,6 +9,7 @@ every setting are kept in OUT/NAME.jsonl, from which a sweep that was killed goe
 """
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
@@ -246,18 +247,20 @@ class Options:
         """ValueError for flags that do not go together."""
         if not (self.select or self.effects or self.focus):
             raise ValueError("give --select, --effects or --focus")
+        if len({name_of(run) for run in self.runs}) < len(self.runs):
+            raise ValueError("two runs have one name: give each its own --out")
         if self.select and not self.tagger:
             raise ValueError("--select searches heads by the labels of a tagger: give --tagger RUN")
 
     def generation(self) -> dict[str, float]:
         """What is given of `generate`: beam 1 (Appendix A: in all analyses), for which no penalty counts."""
         own = {k: v for k, v in PAPER_DECODING.get(self.decoding, {}).items() if k != "length_penalty"}
-        blocking = {"no_repeat_ngram_size": self.no_repeat_ngram_size} if self.no_repeat_ngram_size else {}
+        blocking = {"no_repeat_ngram_size": self.no_repeat_ngram_size} if self.no_repeat_ngram_size is not None else {}
         return own | blocking | {"num_beams": 1}
 
 
-def analyse(run: Summarizer, examples: Sequence, tagger: Run | None, options: Options, path: Path) -> dict:
-    """All that the flags ask for: rows of the CSVs, "heads", and "said", a line about them."""
+def analyse(name: str, run: Summarizer, examples: Sequence, tagger: Run | None, options: Options, path: Path) -> dict:
+    """All that the flags ask of the run `name`: rows of the CSVs, "heads", and "said", a line about them."""
     generation, result = options.generation(), {}
     pretrained.generation(run.model, run.max_target, **generation)
     min_run = tagger.config.min_run if tagger else 1
@@ -267,7 +270,8 @@ def analyse(run: Summarizer, examples: Sequence, tagger: Run | None, options: Op
         result["focus"] = focus_rows(run, examples, kept["oracle"])
     if not (options.select or options.effects):
         return result
-    about = repr((run[2:], tagger and tagger.config, options.data, SPLIT, generation))
+    measured = os.path.abspath(name), len(examples), run[2:]
+    about = repr((measured, tagger and tagger.config, options.data, SPLIT, generation))
     sweep = Sweep(path, measuring(run, examples, kept), about)
     effects = content_selection_effects(sweep, all_heads(run.model))
     if options.effects:
@@ -295,7 +299,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             data = options.data or run.data
             examples = sample(load(data, SPLIT), options.documents)
             options.out.mkdir(parents=True, exist_ok=True)
-            result = analyse(run, examples, tagger, options, options.out / f"{name}.jsonl")
+            result = analyse(run_name, run, examples, tagger, options, options.out / f"{name}.jsonl")
             system = f"{name} (seed {run.seed}) on {Path(data).name}, {len(examples)} {SPLIT} documents"
             for table in tables:
                 tables[table] += [{"system": system} | row for row in result[table]]

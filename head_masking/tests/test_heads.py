@@ -5,6 +5,7 @@ import torch
 from transformers import BartConfig, BartForConditionalGeneration, BertConfig, BertModel
 
 from ..heads import all_heads, find_heads, read_heads, write_heads
+from ..masking import PAPER_HEADS
 
 
 @pytest.mark.parametrize(
@@ -38,9 +39,13 @@ def test_heads_of_a_model(bart):
     assert all_heads(bart) == {1: [0, 1, 2, 3], 2: [0, 1, 2, 3]}
     assert find_heads("top", bart) == {2: [0, 1, 2, 3]} and find_heads("2:1,0", bart) == {2: [0, 1]}
     assert write_heads(find_heads("xsum", large())) == "3:1-4,6-9,11,13-15"
+    assert find_heads("", large(), "corpora/nyt/", by_tagger=True) == PAPER_HEADS["nyt"]  # D14, of a folder
     for text in ("xsum", "3:0", "1:4"):
         with pytest.raises(ValueError, match="does not exist|has no head"):
             find_heads(text, bart)
+    bart.config.model_type = "led"  # whose cross-attention wants another mask
+    with pytest.raises(ValueError, match="takes no mask per head"):
+        all_heads(bart)
     with pytest.raises(ValueError, match="no cross-attention"):
         all_heads(BertModel(BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, vocab_size=9)))
 

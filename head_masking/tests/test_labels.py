@@ -72,6 +72,7 @@ def test_d2_what_falls_back_falls_on_the_same_positions_each_time():
         ("北京今天下了大雨。", "大雨", "大雨"),
         ("กรุงเทพมหานครฝนตก", "ฝนตก", "ฝนตก"),
         ("Kyiv ist schön", "SCHÖN", "schön"),
+        ("Kyiv ist schön", "scho\u0308n", "schön"),  # an accent behind its letter
     ],
 )
 def test_a_phrase_is_kept_and_nothing_else(tokenizer, text, phrase, kept):

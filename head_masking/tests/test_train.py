@@ -125,12 +125,13 @@ def test_the_encoder_of_a_bart_is_an_encoder_too(runs, tmp_path):
     assert row["validation_loss"] == pytest.approx(log(tmp_path / "run")[-1]["validation_loss"], abs=1e-4)
 
 
-def test_early_stopping_takes_the_best_weights(tmp_path, monkeypatch):
+def test_early_stopping_takes_the_best_weights(tmp_path, capsys):
     """Appendix A: stop after 2 validations without improvement; what is written is the best, not the last."""
     losses, validate = iter([3.0, 1.0, 2.0, 1.5, 0.1, 0.1]), training.validate
     spy = lambda *a: validate(*a) | {"validation_loss": next(losses)}  # noqa: E731
     train(replace(SHORT, steps=60, patience=2), tmp_path / "run", validate=spy)
     assert [row["validation_loss"] for row in log(tmp_path / "run")[1:]] == [3.0, 1.0, 2.0, 1.5]
+    assert "run: 6 steps, validation loss 1.000" in capsys.readouterr().out  # of what is kept
     train(replace(SHORT, steps=6), tmp_path / "best")
     assert equal(weights(tmp_path / "run"), weights(tmp_path / "best"))
     train(replace(SHORT, steps=60, patience=2), tmp_path / "run", resume=True)  # a finished run is left as it is

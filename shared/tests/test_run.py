@@ -73,6 +73,8 @@ def train(out, resume=False, config: Config = Config(), train=(1.0, 2.0), valida
         (folder / "words.txt").write_text("a")
 
     with training(accelerator, out, config, write_words, begun, data, start, best=None) as folder:
+        if folder.progress["step"] < config.steps:
+            folder.reopen("model.safetensors")
         for step in range(folder.progress["step"], config.steps):
             loss = model(torch.tensor(train)).square().sum()
             loss.backward()

@@ -74,10 +74,10 @@ run predict $S "${V[@]}" --tagger $t --heads 2:0-11 --system bart+middle --out $
 python -m shared.score $R/second/{bart,words,middle}.jsonl --minus bart bart+words --csv $OUT/second_test_middle.csv --overwrite
 
 # A third of each, as the second but for the seed. Nothing was chosen: the heads and the threshold of the first two, and the middle layer.
-run experiments.summarizer --out $R/bart-2 --data $R/bbc --model "$3" --max-source 400 --max-target 224 --learning-rate 3e-4 \
-  --schedule polynomial --warmup 100 --batch-size 8 --steps 900 --save-every 150 --seed 2 --resume
-run train --preset pretrained --out $R/tagger-2 --encoder $R/encoder --train-encoder True --data $R/bbc --max-source 400 --batch-size 8 \
-  --learning-rate 1e-4 --schedule polynomial --warmup 40 --steps 300 --save-every 100 --patience 3 --seed 2 --resume
+run experiments.summarizer --seed 2 --out $R/bart-2 --data $R/bbc --model "$3" --max-source 400 --max-target 224 --learning-rate 3e-4 \
+  --schedule polynomial --warmup 100 --batch-size 8 --steps 900 --save-every 150 --resume
+run train --seed 2 --preset pretrained --out $R/tagger-2 --encoder $R/encoder --train-encoder True --data $R/bbc --max-source 400 \
+  --batch-size 8 --learning-rate 1e-4 --schedule polynomial --warmup 40 --steps 300 --save-every 100 --patience 3 --resume
 held_out $R/bart-2 $R/tagger-2 top 0.2 $R/third third_
 run predict $R/bart-2 "${V[@]}" --tagger $R/tagger-2 --heads 2:0-11 --system bart+middle --out $R/third/middle.jsonl
 python -m shared.score $R/third/{bart,words,middle}.jsonl --minus bart bart+words --csv $OUT/third_test_middle.csv --overwrite

@@ -57,6 +57,8 @@ def test_a_run_goes_on_from_a_bart_or_another_run(base, tmp_path):
     for change in ({"width": 32}, {"model": "facebook/bart-large"}):
         with pytest.raises(ValueError, match=f"--{next(iter(change))}: .*leave it out"):
             begin(replace(config, init=str(base), **change), [])
+    with pytest.raises(ValueError, match="reads 1024 tokens: lower --max-source or --max-target"):
+        begin(replace(config, init=str(base), max_source=1025), [])
     with pytest.raises(ValueError, match="reads 1024 tokens, not 2000"):
         begin(SummarizerConfig(model=str(base / "model"), max_source=2000), [])
 

@@ -171,8 +171,17 @@ def test_d11_heads_are_chosen_even_where_no_mask_is_better_and_this_is_said(runs
     options = sweeps.read_flags(Options, [str(runs / "base"), *tagger, "--out", str(tmp_path)])
     examples = sample(sweeps.load(DATA, "validation"), 2)
     run, of_tagger = sweeps.load_model(runs / "base"), sweeps.load_run(runs / "tagger")
-    said = sweeps.analyse(run, examples, of_tagger, options, tmp_path / "s")
+    said = sweeps.analyse("base", run, examples, of_tagger, options, tmp_path / "s")
     assert said["heads"] == "1:0-3" and "did better (D11)" in said["said"]
+    for name, some in (("base", examples[:1]), ("another", examples)):  # of other documents or models scores are no use
+        values = iter([30.0] * 999)
+        sweeps.analyse(name, run, some, of_tagger, options, tmp_path / "s")
+        assert len(list(values)) < 999
+
+
+def test_two_runs_of_one_name_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="two runs have one name"):
+        Options(("a/bart", "b/bart"), tmp_path, effects=True).check()
 
 
 def test_analysis_by_one_command_resumes(runs, base, tmp_path, monkeypatch, capsys):
