@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
-from typing import Literal, TextIO
+from typing import Literal
 
 import numpy as np
 import tyro
@@ -165,8 +165,8 @@ def system_name(run: str, seed: int) -> str:
     return re.sub(rf"[-_](seed)?{seed}$", "", run)
 
 
-def report(rows: Sequence[dict], csv_file: TextIO | None = None, tokenize: str = "13a") -> None:
-    """Print what `score` returned: the values, the differences, the metric's signature; write all of it as CSV.
+def report(rows: Sequence[dict], tokenize: str = "13a") -> None:
+    """Print what `score` returned: the values, the differences, the metric's signature.
 
     What two systems share in every document, such as the number of its words, is not printed as a difference.
     """
@@ -182,8 +182,6 @@ def report(rows: Sequence[dict], csv_file: TextIO | None = None, tokenize: str =
             if lines:
                 print(rouge.table(list(lines.values())), end="\n\n")
     print(f"means over seeds, 95 % intervals over documents; {signature(rows, tokenize)}")
-    if csv_file:
-        write_csv(csv_file, rows)
 
 
 def cell(row: dict) -> dict:
@@ -246,10 +244,14 @@ def write_outputs(
         print_table([row for row in written if row["references"]], metric)
 
 
-def print_table(rows: Sequence[dict], metric: str, minus=(), csv_file: TextIO | None = None) -> None:
-    """Score and report rows; BLEU by the tokenizer of the references' script."""
+def print_table(rows: Sequence[dict], metric: str, minus=(), csv: Path | None = None, overwrite=False) -> None:
+    """Score and report rows, the CSV first: a `head` behind the command ends it; BLEU by the script's tokenizer."""
     tokenize = rouge.bleu_tokenizer([" ".join(reference) for row in rows for reference in row["references"]])
-    report(score(rows, metric, minus, tokenize), csv_file, tokenize)
+    with open_output(csv, overwrite) as file:
+        table = score(rows, metric, minus, tokenize)
+        if csv:
+            write_csv(file, table)
+    report(table, tokenize)
 
 
 @dataclass
@@ -272,8 +274,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if lacking := [row for row in rows if not {"id", "prediction"} <= row.keys() or not row.get("references")]:
         raise ValueError(f"{lacking[0]['system']}: document {lacking[0].get('id')} lacks a prediction or a reference")
     metric = rows[0].get("metric", "rouge") if options.metric == "auto" else options.metric
-    with open_output(options.csv, options.overwrite) as file:
-        print_table(rows, metric, options.minus, file if options.csv else None)
+    print_table(rows, metric, options.minus, options.csv, options.overwrite)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 import tyro
 
-from shared.data import in_sentences, open_output
+from shared.data import in_sentences, open_output, write_csv
 from shared.score import report, score
 
 from ..config import TrainConfig
@@ -92,7 +92,10 @@ def main(
     examples = in_sentences(read)
     documents = read_corpus(examples, config, begin(config, examples).encoder)
     with open_output(csv, overwrite) as file:
-        report(score(list(rows(documents, config, folds))), file if csv else None)
+        table = score(list(rows(documents, config, folds)))
+        if csv:
+            write_csv(file, table)
+    report(table)
 
 
 if __name__ == "__main__":

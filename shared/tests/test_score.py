@@ -184,6 +184,18 @@ def test_what_rouge_cannot_read_is_scored_by_bleu(capsys, tmp_path):
     assert "error: reference 0: ROUGE reads" in capsys.readouterr().err
 
 
+def test_the_csv_is_whole_before_anything_is_printed(tmp_path, monkeypatch):
+    """`head` behind the command ends it, and took the file with it."""
+
+    def gone(*_):
+        raise BrokenPipeError
+
+    monkeypatch.setattr(score, "report", gone)
+    with pytest.raises(BrokenPipeError):
+        score.print_table(rows("a", texts=TEXTS), "rouge", csv=tmp_path / "a.csv")
+    assert "rouge1" in (tmp_path / "a.csv").read_text()
+
+
 def test_what_no_system_changes_is_no_difference_and_the_last_line_says_who_split_sentences(capsys):
     data = rows("a", texts=TEXTS, source_words=[3, 4, 5, 6]) + rows("b", texts=OTHERS, source_words=[3, 4, 5, 6])
     score.report(score.score(data))
