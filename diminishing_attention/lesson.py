@@ -172,9 +172,8 @@ plt.show()
 # %% [markdown]
 # **We chose this task because it shows the effect.** On a variant that says each home once, we saw no clear gain.
 # ## At full size
-# On news (the paper) ROUGE-1 rises by 2.6 with DimAttn, by 3.0 with DyDimAttn, by 2.4 with coverage. On our held-out
-# dialogues (`RESULTS.md`) DimAttn gains 2.1 [1.5, 2.7] and 1.6 [1.0, 2.3], on two baselines, where summaries are long,
-# on short ones -0.3 [-0.8, 0.1].
+# On news (the paper) ROUGE-1 rises by 2.6 with DimAttn, 3.0 with DyDimAttn, 2.4 with coverage. On held-out dialogues
+# (`RESULTS.md`) DimAttn gains 2.1 [1.5, 2.7] and 1.6 [1.0, 2.3] where summaries are long, else -0.3 [-0.8, 0.1].
 # ## Try (then the last asserts and the picture may not hold)
 # 1. DyDimAttn: `dims["DyDimAttn"]` in the loop. <details><summary>Answer</summary> Much the same. </details>
 # 2. No updates more: 0 for 60. <details><summary>Answer</summary> DimAttn still repeats less. </details>

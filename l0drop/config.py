@@ -47,8 +47,8 @@ class TrainConfig:
         if self.save_every * (self.average_last - 1) >= self.steps:
             short = f"{self.steps} steps are too few for {self.average_last} checkpoints, {self.save_every} apart"
             raise ValueError(f"{short}: add --average-last 1, for its control too")
-        if self.l0_start and self.model.l0drop != "none" and not (self.l0_weight and self.l0_start < self.steps):
-            raise ValueError(f"--l0-start {self.l0_start} needs --l0-weight, and more --steps than itself")
+        if self.l0_start and self.model.l0drop != "none" and not self.l0_weight:
+            raise ValueError(f"--l0-start {self.l0_start} needs --l0-weight")
 
 
 PAPER = dict(  # Appendix A: WMT14 En-De, the base Transformer, the baseline; D23, D13: lengths, save_every as released

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from .. import loading
 from ..config import TrainConfig
 from ..matrices import c_tree
 from ..text import (
@@ -180,6 +179,9 @@ def test_d23_a_vector_is_the_units_first_token_or_the_mean_over_its_tokens(read)
 
 def test_an_encoder_whose_vectors_say_nothing_is_refused(monkeypatch):
     """As of a causal model, whose first token sees itself alone."""
+    pytest.importorskip("shared")
+    from .. import loading
+
     monkeypatch.setattr(loading.pretrained, "load", lambda *_: ())
     monkeypatch.setattr(loading, "UnitEncoder", lambda *_: lambda texts: torch.ones(len(texts), 3))
     with pytest.raises(ValueError, match="gpt: the vector of a unit does not depend on its text; try --pooling mean"):

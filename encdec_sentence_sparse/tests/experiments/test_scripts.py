@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from accelerate.state import AcceleratorState
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoTokenizer, BertConfig, BertModel, PreTrainedTokenizerFast
 
 shared = pytest.importorskip("shared")
@@ -37,6 +37,8 @@ def bert(tmp_path_factory) -> Path:
     ids = {word: number for number, word in enumerate([*special.values(), *words])}
     tokenizer = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    ends = [(token, ids[token]) for token in ("[CLS]", "[SEP]")]
+    tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(folder)
     sizes = dict(vocab_size=len(ids), hidden_size=16, num_hidden_layers=3, num_attention_heads=2, intermediate_size=16)
     BertModel(BertConfig(max_position_embeddings=64, **sizes)).save_pretrained(folder)
