@@ -1,7 +1,10 @@
 """The BART that is made of a BERT."""
 
+import pytest
 import torch
 from transformers import BertConfig, BertModel
+
+pytest.importorskip("shared")
 
 from ...experiments.samsum.minilm_bart import bart_of
 
