@@ -102,4 +102,17 @@ for size in "" -balanced; do
   done
   MINUS="none dot c_tree c_tree_nuclearity d_tree-shuffled fixed_random" draws runs/low-1000$size $OUT/low_resource_1000$size.csv
 done
+# ROUGE-1 of each draw: RESULTS has Student's t of the five differences.
+python - runs/low-1000 runs/low-1000-balanced > $OUT/low_resource_1000_draws.csv <<'END'
+import json, sys
+from pathlib import Path
+from shared import rouge
+print("sizes,system,draw,rouge1")
+for folder in map(Path, sys.argv[1:]):
+    for path in sorted(folder.glob("*-seed*.jsonl")):
+        system, draw = path.stem.rsplit("-seed", 1)
+        rows = [json.loads(line) for line in path.open()]
+        scores = rouge.score([row["prediction"] for row in rows], [row["references"] for row in rows])
+        print("balanced" if "balanced" in folder.name else "default", system, draw, f"{scores['rouge1'].mean():.4f}", sep=",")
+END
 python -m $DTA.experiments.figures runs/figures $OUT/scitldr_*.csv && cp runs/figures/claims.png $OUT
