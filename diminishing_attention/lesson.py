@@ -139,12 +139,12 @@ for name, told in written.items():
     repeated[name] = 100 * (1 - sum(len(set(one)) for one in told) / sum(map(len, told)))
     right[name] = sum(len(trips & set(one)) for trips, one in zip(wanted, told, strict=True)) / 12
     print(f"{name:8} {repeated[name]:4.0f} % of its sentences told before, {right[name]:4.0f} % of the trips told")
-assert repeated["DimAttn"] < 0.6 * repeated["control"] and right["DimAttn"] > right["control"] + 3
-assert repeated["blocking"] == 0 and right["blocking"] >= max(right["DimAttn"], right["coverage"])
+assert repeated["DimAttn"] < 0.6 * repeated["control"], "DimAttn repeats far less than the control"
+assert right["DimAttn"] > right["control"] + 3, "DimAttn tells more trips than the control"
 # %% [markdown]
-# DimAttn repeats far less than the control, and tells more of the trips; so does coverage. But **blocking wins**, and
-# without training: a trip is three words, it forbids just this mistake. Here is a text in which the control tells a
-# trip twice. Guess: what does its sharpest look at the trip's home count the second time?
+# DimAttn repeats far less than the control, and tells more of the trips; so do coverage and **blocking**, which forbids
+# just this mistake. Which of the three tells most depends on seed and processor. Here is a text in which the control
+# tells a trip twice. Guess: what does its sharpest look at the trip's home count the second time?
 # %% tags=["picture"]
 told, other = written["control"], written["DimAttn"]
 one = next(i for i in range(300) if set(told[i]) < wanted[i] == set(other[i]))
