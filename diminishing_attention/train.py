@@ -151,7 +151,11 @@ def report(run: Run, examples: Sequence[Example], folder: RunFolder) -> None:
     """Say what came out, whether the model reads its sources, and what to do next."""
     config, loss = run.config, folder.progress["log"][-1]["validation_loss"]
     print(f"{folder.path}: {sum(p.numel() for p in run.model.parameters()):,} parameters, validation loss {loss:.3f}")
-    swapped = exchanged(examples, lambda example, other: replace(example, document=other.document))
+    swapped = exchanged(
+        examples,
+        lambda example: example.source.split(),
+        lambda example, other: replace(example, document=other.document),
+    )
     if swapped and (verdict := says_it_reads(loss, validation_loss(run, run.encode(swapped)))):
         print(verdict)
     if not config.init and config.diminishing == "none" and not config.coverage:

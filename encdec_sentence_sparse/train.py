@@ -170,7 +170,7 @@ def reads_its_documents(run: "Run", items: "list[Item]") -> str:
     """The loss with each summary's own document and with that of another one; a warning where they hardly differ."""
     name = "validation_loss" if run.config.task == "base" else "validation_xent"
     own = validation_losses(run, items)[name]
-    swapped = exchanged(items, lambda item, other: other._replace(target=item.target))
+    swapped = exchanged(items, lambda item: item.ids, lambda item, other: other._replace(target=item.target))
     if swapped is None:
         return f"validation loss {own:.3f}"
     foreign = validation_losses(run, swapped)[name]

@@ -1,29 +1,23 @@
 """What defines a run: every flag with its source, the presets, and what follows from the step: rate and lambda."""
 
+import math
 from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 from .model import POSITIONS, ModelConfig, Share
 
 Positive, Length = Annotated[int, (1, 10**9)], Annotated[int, (2, POSITIONS)]  # the second part is the range
 LENGTH_PENALTY = {"bpe": 0.6, "char": 1.0}  # of the search (Appendix A; characters: Section 5)
 
-# The tiny preset's sizes: what learns on one core in minutes.
-TINY = ModelConfig(
-    vocabulary=1000, width=128, feed_forward=512, heads=4, encoder_layers=2, decoder_layers=2, residual_dropout=0.0,
-    attention_dropout=0.0,
-)  # fmt: skip
-
 
 @dataclass(frozen=True)
-class TrainConfig:
-    """All that defines a run. Every field, those of the model included, is a flag: `l0_weight` is --l0-weight."""
+class TrainConfig(ModelConfig):
+    """All that defines a run, the model's sizes among it. Every field is a flag: `l0_weight` is --l0-weight."""
 
     data: str = "toy"  # Anything that shared.data.load takes.
     units: Literal["bpe", "char"] = "bpe"  # Subwords, or characters (Section 5).
     max_source: Length = 400  # Longest source in tokens, longer ones are cut (Appendix A: 400 for CNN/Daily Mail).
     max_target: Length = 200  # Longest target in training in tokens, longer ones are cut.
-    model: ModelConfig = TINY
     target_sparsity: Share = 0.47  # Share to prune where --l0-weight is 0: lambda follows it (D20; Table 1: 0.467).
     l0_weight: float = 0.0  # Lambda of Eq. (12); 0: it follows --target-sparsity (Table 1: 0.3).
     l0_warmup: int = 0  # Steps over which --l0-weight rises linearly (Section 6: 200,000); 0: constant.
@@ -42,12 +36,12 @@ class TrainConfig:
 
     def check(self) -> None:
         """ValueError for values that contradict each other."""
-        if self.model.width % self.model.heads or self.model.width % 2:
-            raise ValueError(f"width {self.model.width} must be even and a multiple of heads {self.model.heads}")
+        if self.width % self.heads or self.width % 2:
+            raise ValueError(f"width {self.width} must be even and a multiple of heads {self.heads}")
         if self.save_every * (self.average_last - 1) >= self.steps:
             short = f"{self.steps} steps are too few for {self.average_last} checkpoints, {self.save_every} apart"
             raise ValueError(f"{short}: add --average-last 1, for its control too")
-        if self.l0_start and self.model.l0drop != "none" and not self.l0_weight:
+        if self.l0_start and self.l0drop != "none" and not self.l0_weight:
             raise ValueError(f"--l0-start {self.l0_start} needs --l0-weight")
 
 
@@ -87,41 +81,16 @@ def learning_rate(number: int, width: int, config: TrainConfig) -> float:
     return config.learning_rate * width**-0.5 * min(number**-0.5, number * config.warmup**-1.5)
 
 
-class L0Weight(NamedTuple):
-    """lambda of Eq. (12) in training: the paper's `l0_weight`, or where that is 0 one that holds a sparsity (D20).
+def held_open(config: TrainConfig) -> float:
+    """Steps in which all gates are held open: D19, or D20 until the decoder has learned to read; a baseline's, all."""
+    if config.l0drop == "none":
+        return math.inf
+    return config.l0_start if config.l0_weight else 0.4 * config.steps
 
-    D20: a Lagrange multiplier that rises while a batch prunes too little and falls while it prunes too much, with a
-    proportional part against swings. All gates are held open at first, until the decoder has learned to read.
-    """
 
-    config: TrainConfig
-    state: dict[str, float]  # what changes, in place: a checkpoint saves it
-
-    HELD_OPEN = 0.4  # share of the steps in which the gates are held open
-    FOLLOW, DAMP = 0.02, 8.0  # how fast the multiplier follows; the proportional part
-    START = {"multiplier": 0.0, "pruned": 0.0}  # "pruned": mean sparsity of the last batches; later "held", "aim", too
-
-    def holds_open(self, step: int) -> bool:
-        """Whether all gates are held open at a step: D19, or D20 where lambda follows a target."""
-        config = self.config
-        if config.l0_weight:
-            return step < config.l0_start
-        # In the state, so that a finished run that goes on with more --steps is not opened again.
-        return step < self.state.setdefault("held", self.HELD_OPEN * config.steps)
-
-    def at(self, step: int, pruned: float) -> float:
-        """lambda at a step whose batch prunes this share; may be below 0 where that is more than is wanted (D20)."""
-        config, state = self.config, self.state
-        if config.model.l0drop == "none" or self.holds_open(step):
-            return 0.0
-        if config.l0_weight:  # constant, or rising linearly at first (Section 6)
-            risen = (step - config.l0_start) / config.l0_warmup if config.l0_warmup else 1.0
-            return config.l0_weight * min(risen, 1.0)
-        gap = state.get("aim", config.target_sparsity) - pruned
-        state["pruned"] += (pruned - state["pruned"]) / 20
-        state["multiplier"] += self.FOLLOW * gap
-        return state["multiplier"] + self.DAMP * gap
-
-    def correct(self, sparsity: float) -> None:
-        """D20: aim higher by as much as the last batches were pruned more than the validation data were."""
-        self.state["aim"] = self.config.target_sparsity + self.state["pruned"] - sparsity
+def l0_weight(step: int, config: TrainConfig) -> float:
+    """The paper's lambda of Eq. (12): 0 while gates are held open, then constant, or rising linearly (Section 6)."""
+    if step < held_open(config):
+        return 0.0
+    risen = (step - config.l0_start) / config.l0_warmup if config.l0_warmup else 1.0
+    return config.l0_weight * min(risen, 1.0)

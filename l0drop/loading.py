@@ -1,7 +1,7 @@
 """A run: begin a new one, from nothing or from another run; or load a folder's."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -10,9 +10,8 @@ from tokenizers import Tokenizer
 
 from shared.run import load_weights, read_config, updates_of
 
-from .config import LENGTH_PENALTY, TrainConfig
+from .config import TrainConfig
 from .model import ModelConfig, Transformer
-from .search import Generation, generate
 from .text import Batch, Item, collate, encode_examples, train_tokenizer
 
 FEW = 10_000  # pairs, below which a model from scratch seldom learns to read
@@ -23,30 +22,18 @@ FREE = ("residual_dropout", "attention_dropout", "l0drop", "gate_start", "mask_c
 class Run(NamedTuple):
     """A run folder's contents."""
 
-    reader = "predict"  # the command that reads it
     config: TrainConfig
     model: Transformer
     tokenizer: Tokenizer
     first_step: int = 0  # updates behind the weights that this run started from
-    rule: Callable | None = None  # what drops encodings in place of gates (Section 7: experiments/rules.py)
 
     def encode(self, examples: Sequence) -> list[Item]:
         """Examples as token ids, cut to size."""
-        sizes = self.config.max_source, self.config.max_target
-        return encode_examples(examples, self.tokenizer, *sizes, self.rule, self.model.special[2])
+        return encode_examples(examples, self.tokenizer, self.config.max_source, self.config.max_target)
 
     def collate(self, items: Sequence[Item]) -> Batch:
         """A batch on the model's device."""
-        return collate(items, next(self.model.parameters()).device, *self.model.special[:2])
-
-    def generate(self, batch: Batch, **search) -> Generation:
-        """Search the best outputs of a batch; `search` as in `search.generate`."""
-        search = {"length_penalty": LENGTH_PENALTY[self.config.units]} | search
-        return generate(self.model, batch.source, batch.rule_keep, **search)
-
-    def text(self, tokens: Sequence[int]) -> str:
-        """What the tokens of an output say."""
-        return self.tokenizer.decode([token for token in tokens if token not in self.model.special])
+        return collate(items, next(self.model.parameters()).device, self.model.pad, self.model.bos)
 
     def write_files(self, folder: Path) -> None:
         """Write what `load_run` reads beside config.json and the weights."""
@@ -62,7 +49,7 @@ def load_run(folder: str | Path, config_type: type = TrainConfig) -> Run:
     """
     config = read_config(folder, config_type)
     tokenizer, first_step = read_files(folder)
-    model = Transformer(replace(config.model, vocabulary=tokenizer.get_vocab_size()))
+    model = new_model(config, tokenizer)
     load_weights(model, folder)
     return Run(config, model.eval(), tokenizer, first_step)
 
@@ -76,27 +63,32 @@ def read_files(folder: str | Path) -> tuple[Tokenizer, int]:
         raise ValueError(f"{folder}: tokenizer.json or start.json is missing or cut off ({error})") from None
 
 
+def new_model(config: TrainConfig, tokenizer: Tokenizer) -> Transformer:
+    """A model of the config's sizes for the tokens that the tokenizer has."""
+    return Transformer(replace(config, vocabulary=tokenizer.get_vocab_size()))
+
+
 def begin(config: TrainConfig, examples: Sequence) -> Run:
     """A new model and tokenizer, or those of the run that `config.init` names with new gates; ValueError if unfit."""
     if config.init:
         return begin_from(load_run(config.init), config)
     if len(examples) < FEW and not config.data.startswith("toy"):
-        advice = f"python -m {__package__}.experiments.bart train --bart facebook/bart-base"
-        print(f"{len(examples)} pairs are few to learn from scratch; to begin with a pretrained model: {advice}")
+        print(
+            f"{len(examples)} pairs are few to learn from scratch: README.md says how to begin with a pretrained BART"
+        )
     texts = (text for example in examples for text in (example.source, example.target))
-    tokenizer = train_tokenizer(texts, config.units, config.model.vocabulary)
-    return Run(config, Transformer(replace(config.model, vocabulary=tokenizer.get_vocab_size())), tokenizer)
+    tokenizer = train_tokenizer(texts, config.units, config.vocabulary)
+    return Run(config, new_model(config, tokenizer), tokenizer)
 
 
 def begin_from(base: Run, config: TrainConfig) -> Run:
     """A run that fine-tunes another one: its weights and tokenizer, and gates where it has none."""
-    sizes = [(field.name, config.model, base.config.model) for field in fields(ModelConfig) if field.name not in FREE]
-    for name, mine, theirs in [("units", config, base.config), *sizes]:
-        if getattr(mine, name) != (value := getattr(theirs, name)):
+    sizes = [field.name for field in fields(ModelConfig) if field.name not in FREE]
+    for name in ("units", *sizes):
+        if getattr(config, name) != (value := getattr(base.config, name)):
             raise ValueError(f"--{name.replace('_', '-')}: {config.init} has {value}, leave it out")
-    model = Transformer(replace(config.model, vocabulary=base.tokenizer.get_vocab_size()))
+    model = new_model(config, base.tokenizer)
     missing, unexpected = model.load_state_dict(base.model.state_dict(), strict=False)
     if other := [name for name in missing if not name.startswith("l0drop.")] + unexpected:
-        gates = f"--l0drop {config.model.l0drop}"
-        raise ValueError(f"{config.init} does not fit {gates}: it has no place for {', '.join(other)}")
+        raise ValueError(f"{config.init} does not fit --l0drop {config.l0drop}: it has no place for {', '.join(other)}")
     return Run(config, model, base.tokenizer, base.first_step + updates_of(config.init, base.config))

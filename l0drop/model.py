@@ -23,16 +23,16 @@ Size, Share = Annotated[int, (1, 10**6)], Annotated[float, (0, 1)]  # the second
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Sizes and switches of the model; the defaults are the paper's (Appendix A: the base Transformer)."""
+    """Sizes and switches of the model; the defaults learn on one core in minutes."""
 
-    vocabulary: Annotated[int, (8, 10**6)] = 32_000  # V, joint over source and target (D21; Appendix A: 32K merges).
-    width: Size = 512  # D, the model width (Appendix A).
-    feed_forward: Size = 2048  # Inner width of the feed-forward layers (Appendix A).
-    heads: Size = 8  # H, attention heads (Appendix A).
-    encoder_layers: Size = 6  # Layers of the encoder (Vaswani et al. 2017, base).
-    decoder_layers: Size = 6  # Layers of the decoder (Vaswani et al. 2017, base).
-    residual_dropout: Share = 0.1  # Dropout of embeddings and sublayers (Appendix A; 0.5 for CNN/Daily Mail).
-    attention_dropout: Share = 0.1  # Dropout of attention weights (Appendix A; 0.3 for CNN/Daily Mail).
+    vocabulary: Annotated[int, (8, 10**6)] = 1000  # V, joint over source and target (D21; Appendix A: 32K merges).
+    width: Size = 128  # D, the model width (Appendix A: 512).
+    feed_forward: Size = 512  # Inner width of the feed-forward layers (Appendix A: 2,048).
+    heads: Size = 4  # H, attention heads (Appendix A: 8).
+    encoder_layers: Size = 2  # Layers of the encoder (Vaswani et al. 2017, base: 6).
+    decoder_layers: Size = 2  # Layers of the decoder (Vaswani et al. 2017, base: 6).
+    residual_dropout: Share = 0.0  # Dropout of embeddings and sublayers (Appendix A: 0.1; 0.5 for CNN/Daily Mail).
+    attention_dropout: Share = 0.0  # Dropout of attention weights (Appendix A: 0.1; 0.3 for CNN/Daily Mail).
     # Gates nowhere (the baseline), on the encoder's output (Eq. 11), or after each of its layers (Section 6).
     l0drop: Literal["none", "output", "every"] = "output"
     gate_start: Annotated[float, (-10, 10)] = 0.0  # Where the bias of the gates starts; 3 is an open gate (D15).
@@ -81,6 +81,31 @@ def fused_attention(queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor 
     return F.scaled_dot_product_attention(queries, keys, values, bias)
 
 
+class Past:
+    """Keys and values (B*W, H, T', K) of the target so far, of one decoder layer."""
+
+    def __init__(self):
+        self.length, self.tensors = 0, []  # T'; keys and values
+
+    def extend(self, *new: Tensor) -> list[Tensor]:
+        """Append keys and values (B*W, H, T, K); returns all so far."""
+        self.tensors = [torch.cat(pair, 2) for pair in zip(self.tensors, new, strict=True)] if self.length else [*new]
+        self.length += new[0].size(2)
+        return self.tensors
+
+    def reorder(self, rows: Tensor) -> None:
+        """Row i becomes what row rows[i] was."""
+        self.tensors = [tensor.index_select(0, rows) for tensor in self.tensors]
+
+
+class Projected(NamedTuple):
+    """A memory as one decoder layer sees it, computed once per source: keys, values (B, H, R, K)."""
+
+    keys: Tensor
+    values: Tensor
+    log_counts: Tensor  # (B, 1, 1, R)
+
+
 class EncoderLayer(nn.Module):
     """One layer of Eq. (2), each sublayer in a residual connection followed by layer normalisation (footnote 3)."""
 
@@ -111,7 +136,7 @@ class DecoderLayer(nn.Module):
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(3))
         self.dropout = nn.Dropout(config.residual_dropout)
 
-    def forward(self, y: Tensor, causal: Tensor | None, past: "Past", memory: "Projected") -> Tensor:
+    def forward(self, y: Tensor, causal: Tensor | None, past: Past, memory: Projected) -> Tensor:
         """y (B*W, T, D) -> new y; its keys and values are added to `past`."""
         keys, values = past.extend(*self.self_attention.project(y))  # (B*W, H, T' + T, K)
         # Eq. (3): FFN(ATT(ATT(Y^{l-1}, Y^{l-1}), X^L)).
@@ -121,30 +146,6 @@ class DecoderLayer(nn.Module):
         attended = self.cross_attention(together, memory.keys, memory.values, memory.log_counts).view_as(y)
         y = self.norms[1](y + self.dropout(attended))
         return self.norms[2](y + self.dropout(self.feed_forward(y)))
-
-
-class Past:
-    """Keys and values (B*W, H, T', K) of the target so far, of one decoder layer."""
-
-    length, tensors = 0, None  # T'; keys and values
-
-    def extend(self, *new: Tensor) -> list[Tensor]:
-        """Append keys and values (B*W, H, T, K); returns all so far."""
-        self.tensors = [torch.cat(pair, 2) for pair in zip(self.tensors, new, strict=True)] if self.length else [*new]
-        self.length += new[0].size(2)
-        return self.tensors
-
-    def reorder(self, rows: Tensor) -> None:
-        """Row i becomes what row rows[i] was."""
-        self.tensors = [tensor.index_select(0, rows) for tensor in self.tensors]
-
-
-class Projected(NamedTuple):
-    """A memory as one decoder layer sees it, computed once per source: keys, values (B, H, R, K)."""
-
-    keys: Tensor
-    values: Tensor
-    log_counts: Tensor  # (B, 1, 1, R)
 
 
 class Encoding(NamedTuple):
@@ -159,8 +160,7 @@ class Encoding(NamedTuple):
 class Transformer(nn.Module):
     """Encoder, L0Drop, decoder: Eq. (11). `config.l0drop = "none"` is the baseline of Eq. (2)-(3)."""
 
-    special = PAD, BOS, EOS
-    held_open = False  # D19: True = every gate is 1; the training loop sets it, as it sets training and eval mode
+    pad, bos, eos = PAD, BOS, EOS
 
     def __init__(self, config: ModelConfig):
         super().__init__()
@@ -187,8 +187,8 @@ class Transformer(nn.Module):
             raise ValueError(f"a sequence of {end} tokens does not fit the position table of {POSITIONS}: truncate it")
         return self.dropout(self.embedding(tokens) * self.config.width**0.5 + self.position_table[start:end])
 
-    def encode(self, source: Tensor) -> Encoding:
-        """Encode and gate (B, S) token ids that end in EOS, padded with PAD."""
+    def encode(self, source: Tensor, hold_open: bool = False) -> Encoding:
+        """Encode and gate (B, S) token ids that end in EOS, padded with PAD; `hold_open` sets all gates to 1 (D19)."""
         keep = source != PAD  # (B, S)
         bias = hide(~keep)[:, None, None]  # (B, 1, 1, S)
         states = self.embed(source)  # X^0
@@ -199,27 +199,26 @@ class Transformer(nn.Module):
             states = layer(states, bias)
             if number >= first:
                 gated, gate, location = self.l0drop[number - first](states)
-                states = states if self.held_open else gated
-                gates.append(torch.ones_like(gate) if self.held_open else gate)
+                states = states if hold_open else gated
+                gates.append(torch.ones_like(gate) if hold_open else gate)
                 log_alpha.append(location)
         return Encoding(states, keep, gates, log_alpha)
 
-    def make_memory(self, encoding: Encoding, rule_keep: Tensor | None = None, prune: bool = True) -> Memory:
-        """What the decoder may attend to: in eval mode Algorithm 1's compressed memory, else every state, zeros too.
-
-        What `rule_keep` (B, S), a rule of Section 7, drops is not attended to at all (D8).
-        """
-        states, keep, gates, _ = encoding
-        retained = gates[-1] if gates else None
-        if rule_keep is not None:
-            keep, retained = keep & rule_keep, rule_keep  # D8: no dummy stands for what a rule drops
-        if prune and retained is not None and not self.training:
-            return compress(states, retained, keep)
-        if gates and self.training and self.config.mask_closed_in_training:
-            is_open = (gates[-1] != 0) & keep  # D4
+    def dense(self, encoding: Encoding) -> Memory:
+        """What the decoder attends to, every row: closed states are zeros that can still be attended to."""
+        keep = encoding.keep
+        if self.training and encoding.gates and self.config.mask_closed_in_training:
+            is_open = (encoding.gates[-1] != 0) & keep  # D4
             keep = torch.where(is_open.any(-1, keepdim=True), is_open, keep)  # all closed: uniform over the zeros
-        # Eq. (11): Decoder(Y^0, L0Drop(X^L)): closed states are zeros that can still be attended to.
-        return dense_memory(states, keep)
+        # Eq. (11): Decoder(Y^0, L0Drop(X^L)).
+        return dense_memory(encoding.states, keep)
+
+    def pruned(self, encoding: Encoding) -> Memory:
+        """The same at test time in fewer rows; a baseline's states are all kept."""
+        if not encoding.gates:
+            return dense_memory(encoding.states, encoding.keep)
+        # Algorithm 1
+        return compress(encoding.states, encoding.gates[-1], encoding.keep)
 
     def project(self, memory: Memory) -> list[Projected]:
         """Keys and values of every decoder layer, once per source."""
@@ -252,11 +251,10 @@ class Transformer(nn.Module):
         """Logits (B, T, V) of the last states (B, T, D); the matrix is the embedding's (tied)."""
         return F.linear(y, self.embedding.weight)
 
-    def forward(self, source: Tensor, target_input: Tensor, rule_keep: Tensor | None = None) -> tuple[Tensor, Encoding]:
+    def forward(self, source: Tensor, target_input: Tensor, hold_open: bool = False) -> tuple[Tensor, Encoding]:
         """Teacher forcing: (B, S) source and (B, T) target inputs (BOS first) -> (B, T, V) logits and the encoding."""
-        encoding = self.encode(source)
-        memory = self.make_memory(encoding, rule_keep, prune=False)
-        return self.decode(target_input, self.project(memory))[0], encoding
+        encoding = self.encode(source, hold_open)
+        return self.decode(target_input, self.project(self.dense(encoding)))[0], encoding
 
 
 def sinusoids(length: int, width: int) -> Tensor:

@@ -42,7 +42,7 @@ def beam_search(
 
     Args:
         model: in eval mode.
-        memory: `model.project(model.make_memory(encoding))`: one row per source.
+        memory: `model.project(model.pruned(encoding))`: one row per source.
         limits: (B,) longest output of each source, at least 2, EOS included, which at this length closes at any rank.
         beam: W >= 1 open hypotheses per source.
         length_penalty: alpha >= 0 (Appendix A: 0.6; Section 5: 1.0 for characters).
@@ -108,21 +108,21 @@ class Generation(NamedTuple):
 def generate(
     model: Transformer,
     source: Tensor,
-    rule_keep: Tensor | None = None,
     prune: bool = True,
     extra_length: int = 50,
     max_length: int = POSITIONS,
     **search,
 ) -> Generation:
-    """Encode (B, S) token ids, prune as in `Transformer.make_memory`, search as in `beam_search`.
+    """Encode (B, S) token ids, prune, search as in `beam_search`.
 
     Args:
+        prune: False keeps the pruned encodings as zeros in the memory, which changes no output.
         extra_length: an output may be this much longer than its source (released code: 50).
         max_length: longest output in tokens, EOS included, where that is less.
     """
     if model.training:
         raise ValueError("the model is in training mode, where gates are sampled: call model.eval() first")
     encoding = model.encode(source)
-    memory = model.make_memory(encoding, rule_keep, prune)
+    memory = model.pruned(encoding) if prune else model.dense(encoding)
     limits = (encoding.keep.sum(-1) + extra_length).clamp(max=min(max_length, POSITIONS))
     return Generation(beam_search(model, model.project(memory), limits, **search), encoding, memory.states.size(1))

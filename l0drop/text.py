@@ -1,12 +1,10 @@
-"""Text -> token ids -> batches: tokenizer and the stream of training batches."""
+"""Text -> token ids -> batches."""
 
 import json
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import count
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from torch import Tensor
@@ -42,29 +40,23 @@ def train_tokenizer(texts: Iterable[str], units: str, vocabulary: int) -> Tokeni
 class Item(NamedTuple):
     """One example as token ids, EOS included."""
 
-    source: array  # of "i", as all below
+    source: array  # of "i", as the target
     target: array
-    was_cut: bool
-    rule_keep: array | None = None  # 0 where a rule of Section 7 drops the encoding
+    was_cut: bool  # the source
+    target_was_cut: bool
 
 
-def encode_examples(
-    examples: Sequence, tokenizer: Tokenizer, max_source: int, max_target: int, rule: Callable | None = None, end=EOS
-) -> list[Item]:
-    """Token ids of `shared.data.Example`s, cut to size; the token `end`, which is counted, ends every text.
-
-    `rule(examples, their encodings)` says for each token of each source whether its encoding is kept.
-    """
-    items, cut = [], max_source - 1
+def encode_examples(examples: Sequence, tokenizer: Tokenizer, max_source: int, max_target: int) -> list[Item]:
+    """Token ids of `shared.data.Example`s, cut to size; EOS, which is counted, ends every text."""
+    items = []
     for start in tqdm(range(0, len(examples), CHUNK), desc="tokenising", leave=False, disable=None):
         chunk = examples[start : start + CHUNK]
         sources = tokenizer.encode_batch([example.source for example in chunk])
         targets = tokenizer.encode_batch([example.target for example in chunk])
-        keeps = rule(chunk, sources) if rule else [None] * len(chunk)
-        for source, target, keep in zip(sources, targets, keeps, strict=True):
-            ids, answer = array("i", [*source.ids[:cut], end]), array("i", [*target.ids[: max_target - 1], end])
-            keep = None if keep is None else array("i", [*keep[:cut], True])  # D9: EOS is always kept.
-            items.append(Item(ids, answer, len(source.ids) > cut, keep))
+        for source, target in zip(sources, targets, strict=True):
+            cut = len(source.ids) >= max_source, len(target.ids) >= max_target
+            source_ids = array("i", [*source.ids[: max_source - 1], EOS])
+            items.append(Item(source_ids, array("i", [*target.ids[: max_target - 1], EOS]), *cut))
     return items
 
 
@@ -74,11 +66,10 @@ class Batch(NamedTuple):
     source: Tensor  # (B, S)
     target_input: Tensor  # (B, T), BOS first
     target: Tensor  # (B, T), EOS last, then IGNORED
-    rule_keep: Tensor | None  # (B, S)
 
 
-def collate(items: Sequence[Item], device: torch.device | str = "cpu", pad: int = PAD, start: int = BOS) -> Batch:
-    """A batch, padded with `pad`; `start` begins every target input."""
+def collate(items: Sequence[Item], device: torch.device | str = "cpu", pad: int = PAD, bos: int = BOS) -> Batch:
+    """A batch, padded with `pad`; `bos` begins every target input."""
 
     def stack(rows: Iterable[Sequence[int]], value: int = pad) -> Tensor:
         tensors = [torch.tensor(row) for row in rows]
@@ -86,33 +77,6 @@ def collate(items: Sequence[Item], device: torch.device | str = "cpu", pad: int 
 
     return Batch(
         stack(item.source for item in items),
-        stack([start, *item.target[:-1]] for item in items),
+        stack([bos, *item.target[:-1]] for item in items),
         stack((item.target for item in items), IGNORED),
-        None if items[0].rule_keep is None else stack((item.rule_keep for item in items), False).bool(),
     )
-
-
-class TokenBatches:
-    """Endless lists of item indices: the batch sampler of a `DataLoader`.
-
-    An epoch sorts the corpus by length, ties in random order, cuts it into batches of at most `batch_tokens` padded
-    target tokens, and shuffles the batches. The cuts depend on lengths alone, so every epoch has as many batches.
-    """
-
-    def __init__(self, items: Sequence[Item], batch_tokens: int, seed: int):
-        self.batch_tokens, self.seed = batch_tokens, seed
-        self.lengths = np.array([(len(item.target), len(item.source)) for item in items], dtype=np.int32)
-
-    def __iter__(self) -> Iterator[list[int]]:
-        for epoch in count():
-            yield from self.epoch(epoch)
-
-    def epoch(self, number: int) -> list[list[int]]:
-        rng = np.random.default_rng((self.seed, number))
-        by_length = np.lexsort((rng.random(len(self.lengths)), self.lengths[:, 1], self.lengths[:, 0])).tolist()
-        batches = [[]]
-        for index in by_length:
-            if batches[-1] and self.lengths[index, 0] * (len(batches[-1]) + 1) > self.batch_tokens:
-                batches.append([])
-            batches[-1].append(index)
-        return [batches[i] for i in rng.permutation(len(batches))]

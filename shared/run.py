@@ -5,7 +5,7 @@ A run folder holds config.json, log.jsonl, what `load_run` of its package reads,
 
 import argparse
 import contextlib
-import hashlib
+import itertools
 import json
 import logging
 import math
@@ -13,13 +13,15 @@ import os
 import re
 import shutil
 import sys
-from dataclasses import asdict, field, fields, is_dataclass, make_dataclass, replace
+from dataclasses import asdict, dataclass, field, fields, make_dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import tyro
 from tyro.conf import FlagConversionOff, FlagCreatePairsOff, OmitArgPrefixes, arg
+
+from .data import load, read
 
 
 def one_line_errors(main):
@@ -52,8 +54,6 @@ def check(config):
     """
     for each in fields(config):
         value, parts = getattr(config, each.name), parts_of(each.type)
-        if is_dataclass(value):
-            check(value)
         low, high = next((part for part in parts if isinstance(part, tuple)), (0, 10**9))
         numbers = [] if value is None or {int, float}.isdisjoint(parts) else np.ravel(value)
         if wrong := [number for number in numbers if not low <= number <= high]:
@@ -65,23 +65,6 @@ def check(config):
 def parts_of(kind):
     """A type and what it is made of: of Annotated[int, (1, 10**9)] | None also int, the range and None."""
     return [kind, *(part for inner in get_args(kind) for part in parts_of(inner))]
-
-
-def flat(config):
-    """{name: value} of a config's fields, those of the model's config in it among them."""
-    values = {}
-    for name, value in vars(config).items():
-        values |= vars(value) if is_dataclass(value) else {name: value}
-    return values
-
-
-def update(config, **values):
-    """`dataclasses.replace` that finds a field of the model's config in a config by its name, too."""
-    for name, part in vars(config).items():
-        if is_dataclass(part) and name not in values:
-            own = {key: values.pop(key) for key in vars(part) if key in values and key not in vars(config)}
-            values[name] = replace(part, **own)
-    return replace(config, **values)
 
 
 def read_flags(options, arguments=None, description=""):
@@ -108,7 +91,7 @@ def parse(arguments, config_type, presets, description):
     if not saved or given.preset:
         values = presets.get(given.preset, {})
         init = given.init or values.get("init")
-        default = update(read_config(init, config_type) if init else config_type(), **values)
+        default = replace(read_config(init, config_type) if init else config_type(), **values)
     flags = make_dataclass("Flags", [
         ("out", Annotated[Path, arg(help="Run folder to make.")]),
         ("config", FlagConversionOff[OmitArgPrefixes[config_type]], field(default=default)),
@@ -117,7 +100,7 @@ def parse(arguments, config_type, presets, description):
     ])  # fmt: skip
     options = read_flags(flags, arguments, description)
     if saved:
-        changed = {name for name, value in flat(options.config).items() if value != flat(saved)[name]}
+        changed = {name for name, value in vars(options.config).items() if value != vars(saved)[name]}
         if wrong := changed - ({"steps"} if options.config.steps > saved.steps else set()):  # more steps lengthen it
             raise ValueError(f"--resume keeps the values of {given.out}/config.json; leave out {', '.join(wrong)}")
     return options.config, options.out, options.resume
@@ -130,16 +113,11 @@ def read_config(run_folder, config_type):
     """The config of a run; ValueError where there is none, or one of another package or version."""
     try:
         saved = json.loads(Path(run_folder, "config.json").read_text(encoding="utf-8"))["config"]
-        return rebuild(config_type, saved)
+        return config_type(
+            **{name: tuple(value) if isinstance(value, list) else value for name, value in saved.items()}
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{run_folder} is not a run folder of this package and version: {error}") from None
-
-
-def rebuild(kind, values):
-    """A dataclass from what `asdict` and JSON made of it."""
-    inner = {each.name: each.type for each in fields(kind) if is_dataclass(each.type)}
-    values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-    return kind(**values | {name: rebuild(inner[name], values[name]) for name in inner if name in values})
 
 
 def last_checkpoint(run_folder):
@@ -184,6 +162,104 @@ def find_device(name):
 # A training
 
 
+class Setup(NamedTuple):
+    """What a training loop works with."""
+
+    accelerator: Any
+    run: Any  # what `begin` or `load_run` gave: config, model, ...
+    model: Any  # the run's, as accelerate wraps it
+    optimizer: Any
+    loader: Any  # endless batches
+    training: list  # items
+    validation: list
+    folder: Any  # context manager that locks the run folder, loads its last checkpoint and gives a `RunFolder`
+
+
+def setup(config, out, resume, begin, load_run, optimizer, length, load=load, final="", keep=1, **progress):
+    """Set up a training; ValueError for bad values or data, or a folder that cannot be used.
+
+    Args:
+        begin, load_run: begin(config, examples), load_run(out) -> the package's `Run`, a NamedTuple with config, model,
+            encode(examples) -> items, collate(items) -> batch, write_files(folder).
+        optimizer: optimizer(model) -> an optimizer of torch.
+        length: length(item) -> number or tuple, by which `Batches` sorts.
+        load: load(config.data, split) -> examples.
+        final: weights that are removed while a finished run goes on: until there are new ones a checkpoint is read.
+        keep: checkpoints that stay.
+        progress: what else a checkpoint saves.
+    """
+    import torch
+    from accelerate.utils import set_seed  # here, for --help answers without it
+
+    check(config)
+    begun, accelerator = check_folder(out, resume), new_accelerator(config)
+    set_seed(config.seed)
+    data = load(config.data, "train"), load(config.data, "validation")
+    run = (load_run(out) if begun else begin(config, data[0]))._replace(config=config)
+    set_seed(config.seed, device_specific=True)  # each process draws its own dropout
+    model, optimizer = accelerator.prepare(run.model, optimizer(run.model))
+    with accelerator.main_process_first():
+        items, validation = (run.encode(examples) for examples in data)
+    sizes = (getattr(config, name, 0) for name in ("batch_size", "batch_tokens"))
+    batches = Batches([length(item) for item in items], config.seed, *sizes)
+    # The loader's own generator, or starting it would draw from the one that dropout draws from.
+    generator = torch.Generator()
+    loader = torch.utils.data.DataLoader(items, batch_sampler=batches, collate_fn=run.collate, generator=generator)
+    loader = accelerator.prepare(loader)
+    cut = [sum(getattr(item, name, False) for item in items) for name in ("was_cut", "target_was_cut")]
+    if accelerator.is_main_process:
+        say_what_is_odd(config, data, cut)
+    first = {"step": 0, "examples": len(items), "sources_cut": cut[0], "targets_cut": cut[1]}
+    folder = locked(accelerator, out, config, run.write_files, begun, final, keep, {"log": [first], **progress})
+    return Setup(accelerator, run, model, optimizer, loader, items, validation, folder)
+
+
+def say_what_is_odd(config, data, cut):
+    """Lines on texts that are cut, validation data that are too few, or that are trained on."""
+    training, validation = data
+    for number, flag in zip(cut, ("max_source", "max_target"), strict=True):
+        if number:
+            size = getattr(config, flag, "what the model reads")
+            print(f"{number} of {len(training)} training examples are cut to --{flag.replace('_', '-')} {size}")
+    seen = {repr(replace(example, id="")) for example in training}
+    if same := sum(repr(replace(example, id="")) in seen for example in validation):
+        print(f"{same} of {len(validation)} validation examples are training examples, too: their loss says little")
+    if len(validation) < 10:
+        print(f"{len(validation)} validation examples are few: what is chosen by them is chosen by chance")
+
+
+class Batches:
+    """Endless lists of indices of documents: the batch sampler of a `DataLoader`.
+
+    An epoch sorts the documents by length, ties in random order, cuts them into batches of at most `size` documents and
+    `tokens` padded tokens (0: any number), and shuffles the batches. As the cuts depend on lengths alone, every epoch
+    has as many batches. Of a length that is a tuple the first number counts.
+    """
+
+    def __init__(self, lengths, seed, size=0, tokens=0):
+        self.lengths, self.seed, self.size, self.tokens = (
+            np.array(lengths).reshape(len(lengths), -1),
+            seed,
+            size,
+            tokens,
+        )
+
+    def __iter__(self):
+        for epoch in itertools.count():
+            yield from self.epoch(epoch)
+
+    def epoch(self, number):
+        rng = np.random.default_rng((self.seed, number))
+        keys = (rng.random(len(self.lengths)), *self.lengths.T[::-1])
+        batches = [[]]
+        for index in np.lexsort(keys).tolist():
+            larger = len(batches[-1]) + 1
+            if batches[-1] and (0 < self.size < larger or 0 < self.tokens < larger * self.lengths[index, 0]):
+                batches.append([])
+            batches[-1].append(index)
+        return [batches[i] for i in rng.permutation(len(batches))]
+
+
 def new_accelerator(config):
     """`accelerate`, set by the config's mixed_precision and accumulate alone, whatever ACCELERATE_... variables say."""
     import torch
@@ -193,7 +269,7 @@ def new_accelerator(config):
     logging.getLogger("accelerate").setLevel(logging.ERROR)  # a line on shared tensors at every checkpoint
     return Accelerator(
         mixed_precision=config.mixed_precision,
-        gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=config.accumulate),
+        gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=getattr(config, "accumulate", 1)),
         cpu=not torch.accelerator.is_available(),  # or several processes would each believe to be alone
         dataloader_config=DataLoaderConfiguration(even_batches=False),
     )
@@ -214,13 +290,10 @@ class RunFolder:
 
     def __init__(self, accelerator, path, progress, keep):
         self.accelerator, self.path, self.progress, self.keep = accelerator, path, progress, keep
-        self.lock = os.open(path / ".lock", os.O_RDONLY)
 
     def write(self, name, write, by_all=False):
         """Called on every process: write(path) writes under a temporary name; once on the disk, the file is renamed."""
-        path, lock = self.path / f"{name}.unfinished", self.path / ".lock"
-        if not (lock.exists() and os.path.samestat(os.fstat(self.lock), os.stat(lock))):
-            raise ValueError(f"{self.path} was moved or removed while it was trained: the training stops")
+        path = self.path / f"{name}.unfinished"
         try:
             if by_all or self.accelerator.is_main_process:
                 write(path)
@@ -257,19 +330,34 @@ class RunFolder:
             print(f"{self.path}: {json.dumps(row)}", file=sys.stderr, flush=True)
 
     def reopen(self, name):
-        """Remove the last weights of a finished run that goes on: until there are new ones a checkpoint is read."""
         if self.accelerator.is_main_process:
             (self.path / name).unlink(missing_ok=True)
 
+    def keep_best(self, row, write, name="validation_loss", sign=-1):
+        """Write best.safetensors where sign * row[name] is above that of all rows so far."""
+        if sign * row[name] > max((sign * old[name] for old in self.progress["log"] if name in old), default=-math.inf):
+            self.write("best.safetensors", write)
+
+    def since_best(self, name="validation_loss", sign=-1):
+        """How many validations followed the best one, the first of equal ones."""
+        scores = [sign * row[name] for row in self.progress["log"] if name in row]
+        return len(scores) - 1 - scores.index(max(scores)) if scores else 0
+
+    def take_best(self, name):
+        """Give best.safetensors, where a training wrote it, another name."""
+        best = self.path / "best.safetensors"
+        if best.exists():  # no more where the run was finished before
+            self.write(name, lambda path: shutil.copyfile(best, path))
+        if self.accelerator.is_main_process:
+            best.unlink(missing_ok=True)
+
     def load_checkpoint(self):
-        """Load the last checkpoint; ValueError: it is damaged, or of another number of processes."""
+        """Load the last checkpoint; ValueError: it is damaged."""
         from accelerate.utils import load as load_safely
 
-        folder, processes = last_checkpoint(self.path), self.accelerator.num_processes
+        folder = last_checkpoint(self.path)
         try:
-            if len(states := list(folder.glob("random_states_*.pkl"))) != processes:
-                raise ValueError(f"{len(states)} processes wrote it, {processes} would read it")
-            for state in states:
+            for state in folder.glob("random_states_*.pkl"):
                 load_safely(state)  # load_state would only log a damaged one
             self.accelerator.load_state(str(folder))
             self.progress = json.loads((folder / "progress.json").read_text())
@@ -278,43 +366,32 @@ class RunFolder:
             raise ValueError(f"{folder} cannot be resumed ({said}): train anew in another --out") from None
 
 
-def fingerprint(examples):
-    """A hash of examples, by which a training that goes on knows its data again."""
-    digest = hashlib.sha256()
-    for example in examples:
-        digest.update(repr(example).encode("utf-8", "surrogatepass"))
-    return digest.hexdigest()[:16]
-
-
 @contextlib.contextmanager
-def training(accelerator, out, config, write_files, begun, data, first, keep=1, **more):
+def locked(accelerator, out, config, write_files, begun, final, keep, progress):
     """Lock the run folder `out` for one training: make it, or load its last checkpoint. Yields a `RunFolder`.
 
-    `write_files(out)` writes what stands beside the weights, `begun` is what `check_folder` said, `data` has the
-    examples of "training" and "validation", `first` is the log's first row, `more` what else is in the progress.
+    `write_files(out)` writes what stands beside the weights, `begun` is what `check_folder` said; for the others see
+    `setup`.
     """
     from filelock import FileLock, Timeout
 
-    data = {name: fingerprint(data[name]) for name in data}
     lock = FileLock(out / ".lock")
     accelerator.wait_for_everyone()  # all have looked before the first one makes it
     try:
         if accelerator.is_main_process:
             out.mkdir(parents=True, exist_ok=True)
             lock.acquire(timeout=0)
-            if check_folder(out, resume=True) != begun:
-                raise ValueError(f"another process trained in {out} meanwhile: --resume goes on with it")
         accelerator.wait_for_everyone()
-        folder = RunFolder(accelerator, out, {"step": 0, "log": [first], "data": data, **more}, keep)
+        folder = RunFolder(accelerator, out, {"step": 0, **progress}, keep)
         if begun:
             folder.load_checkpoint()
-        if changed := [name for name in data if folder.progress["data"][name] != data[name]]:
-            raise ValueError(f"the {changed[0]} data are no longer those that {out} began with: restore them")
         package = [name for name in type(config).__module__.split(".") if name != "experiments"]
         saved = {"package": package[-2:][0], "config": asdict(config)}  # steps may be more now
         folder.write("config.json", lambda path: path.write_text(json.dumps(saved, indent=1)))
-        if not begun and accelerator.is_main_process:
+        if accelerator.is_main_process and not begun:
             write_files(out)
+        if accelerator.is_main_process and final and folder.progress["step"] < config.steps:
+            (out / final).unlink(missing_ok=True)
         yield folder
     except Timeout:
         raise ValueError(f"another process trains in {out}: wait for it, or choose another --out") from None
@@ -325,10 +402,30 @@ def training(accelerator, out, config, write_files, begun, data, first, keep=1, 
 # What came out
 
 
-def exchanged(items, swap):
-    """Each item with the source of the next one, swap(item, next); None where no two have different sources."""
-    others = [swap(item, other) for item, other in zip(items, [*items[1:], *items[:1]], strict=True)]
-    return None if others == list(items) else others
+def write_weights(model, path):
+    """A model's weights as transformers writes them: what is tied stands once; the same ones are the same bytes."""
+    from safetensors.torch import save_file
+
+    tied = getattr(model, "all_tied_weights_keys", {})
+    tensors = {name: tensor.contiguous() for name, tensor in model.state_dict().items() if name not in tied}
+    save_file(tensors, str(path), {"format": "pt"})
+
+
+def exchanged(items, source, swap):
+    """Each item with the source of another one, swap(item, other); None where no two have different sources.
+
+    Of eight others, spread over all, the one whose source, source(item), has the fewest tokens in common.
+    """
+    tokens, count = [set(source(item)) for item in items], len(items)
+
+    def unlike(i):
+        candidates = [(i + 1 + count * k // 8) % count for k in range(8)]
+        return min(candidates, key=lambda j: len(tokens[i] & tokens[j]) / max(len(tokens[i] | tokens[j]), 1))
+
+    others = [unlike(i) for i in range(count)]
+    if all(list(source(items[i])) == list(source(items[j])) for i, j in enumerate(others)):
+        return None
+    return [swap(item, items[j]) for item, j in zip(items, others, strict=True)]
 
 
 def says_it_reads(loss, exchanged_loss):
@@ -337,3 +434,47 @@ def says_it_reads(loss, exchanged_loss):
         return ""
     reads = "reads little of" if exchanged_loss - loss > 0.05 else "does not read"
     return f"the model {reads} its source: train longer, on more data, or begin with a pretrained or trained model"
+
+
+# Decoding
+
+WINDOW = 16  # batches whose documents are sorted by length, so that a batch has hardly any padding
+
+
+@dataclass
+class DecodingFlags:
+    """The flags of every `predict`."""
+
+    run: tyro.conf.Positional[Path]  # Run folder.
+    files: tyro.conf.Positional[tuple[Path, ...]] = ()  # Text, a document a line, or .jsonl; none: standard input.
+    data: str = ""  # In place of files: anything that shared.data.load takes.
+    split: str = ""  # Split of the data (none: test); without --data, of the data that the run was trained on.
+    limit: Annotated[int, (1, 10**9)] | None = None  # First documents only.
+    out: Path | None = None  # .jsonl for all that is known of each document, else a line each; none: standard output.
+    overwrite: bool = False  # Replace that file.
+    system: str = ""  # Name in the table; none: the folder's, without its seed.
+    batch_size: Annotated[int, (1, 10**9)] = 32  # Documents decoded at a time; outputs do not depend on it.
+    device: str = "cpu"  # Device of torch.
+
+    def read(self, own_data):
+        """The documents; `own_data` is what the run was trained on."""
+        data = self.data or (own_data if self.split else "")
+        return read(self.files, data, self.split or "test", self.limit)
+
+
+def in_windows(examples, encode, length, decode, batch_size):
+    """Encode and decode(items) in batches of like length; yields (item, output) in the order of the examples."""
+    for start in range(0, len(examples), WINDOW * batch_size):
+        items = encode(examples[start : start + WINDOW * batch_size])
+        order, outputs = sorted(range(len(items)), key=lambda i: length(items[i])), {}
+        for first in range(0, len(items), batch_size):
+            places = order[first : first + batch_size]
+            outputs |= zip(places, decode([items[i] for i in places]), strict=True)
+        yield from ((items[i], outputs[i]) for i in range(len(items)))
+
+
+# Until every package is on `setup`
+
+
+def training(accelerator, out, config, write_files, begun, data, first, keep=1, **more):
+    return locked(accelerator, out, config, write_files, begun, "", keep, {"log": [first], **more})

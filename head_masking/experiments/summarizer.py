@@ -201,7 +201,7 @@ def report(run: SummarizerRun, validation: Sequence[Item], folder: RunFolder) ->
     last = kept_row(run, folder)
     load_weights(run.model, folder.path, run.weights)
     print(f"{folder.path}: {last['step']} steps, validation loss {last['validation_loss']:.3f}")
-    swapped = exchanged(validation, lambda item, other: item._replace(ids=other.ids))
+    swapped = exchanged(validation, lambda item: item.ids, lambda item, other: item._replace(ids=other.ids))
     if swapped and (verdict := says_it_reads(last["validation_loss"], validate(run, swapped)["validation_loss"])):
         print(verdict)
     package = __package__.rpartition(".")[0]

@@ -10,7 +10,7 @@ cross-attention of every decoder layer through a hook. In Python, with a gate of
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import torch
@@ -22,10 +22,10 @@ from transformers.modeling_outputs import BaseModelOutput
 from shared import pretrained
 from shared.run import load_weights, one_line_errors, read_config, updates_of
 
-from ..config import TINY, Length, Positive
+from ..config import Length, Positive
 from ..gates import L0Drop, Memory
 from ..loading import read_files
-from ..model import Encoding, Transformer
+from ..model import Encoding, ModelConfig, Transformer
 from ..search import Generation, Hypotheses
 from ..text import Batch
 from .rules import RuleConfig, RuleRun, command, dropped_units, read_dropped, with_rule
@@ -136,11 +136,11 @@ class GatedBartConfig(RuleConfig):
 
     def check(self) -> None:
         super().check()
-        own = [name for name, value in vars(self.model).items() if value != getattr(TINY, name)]
+        own = [each.name for each in fields(ModelConfig) if getattr(self, each.name) != each.default]
         changed = [name for name in own if name not in ("l0drop", "gate_start")]
         if changed := changed + ["units"] * (self.units != "bpe"):
             raise ValueError(f"--{changed[0].replace('_', '-')} does not go with a BART: leave it out")
-        if self.model.l0drop == "every":
+        if self.l0drop == "every":
             raise ValueError("--l0drop every does not go with a BART: use output or none")
 
 
@@ -169,7 +169,7 @@ def begin(config: GatedBartConfig, examples: Sequence) -> BartRun:
         base = load_run(config.init)
         if config.bart != base.config.bart:
             raise ValueError(f"--bart: {config.init} has {base.config.bart!r}, leave it out")
-        if base.model.l0drop and config.model.l0drop == "none":
+        if base.model.l0drop and config.l0drop == "none":
             raise ValueError(f"{config.init} has gates: --l0drop none does not fit")
         if max(config.max_source, config.max_target) > (most := pretrained.positions_of(base.model.bart)):
             raise ValueError(f"{config.init} reads {most} tokens: lower --max-source or --max-target")
@@ -201,7 +201,7 @@ def load_run(folder: str | Path) -> BartRun:
 
 def new_model(config: GatedBartConfig, bart: PreTrainedModel) -> GatedBart:
     """The model of a config around a BART."""
-    return GatedBart(bart, config.model.l0drop != "none", config.model.gate_start)
+    return GatedBart(bart, config.l0drop != "none", config.gate_start)
 
 
 def load_pretrained(config: GatedBartConfig) -> tuple[PreTrainedModel, Tokenizer]:

@@ -33,6 +33,7 @@ from ..model import ModelConfig, Projected, Transformer
 from ..search import generate
 
 BEAM = 4  # Appendix A
+PAPER_SIZES = dict(vocabulary=32_000, width=512, feed_forward=2048, heads=8, encoder_layers=6, decoder_layers=6)
 TINY = dict(vocabulary=100, width=16, feed_forward=32, heads=2, encoder_layers=1, decoder_layers=1)  # for --quick
 SIDES = (  # engine, then what it does; "expanded" is the ordinary decoder: keys and values once per beam
     "generate", "generate, packed", "expanded", "expanded, pruned", "shared", "shared, packed", "shared, pruned",
@@ -198,7 +199,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    config = ModelConfig(**TINY if options.quick else {})
+    config = ModelConfig(**TINY if options.quick else PAPER_SIZES)
     shapes = [QUICK] if options.quick else [SHAPES[length] for length in options.shapes]
     with open_output(options.csv, options.overwrite) as file:
         rows = [row for shape in shapes for row in time_shape(config, shape, options.repeats)]

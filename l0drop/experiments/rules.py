@@ -184,7 +184,7 @@ class RuleConfig(TrainConfig):
 
     def check(self) -> None:
         super().check()
-        if self.rule != "none" and self.model.l0drop != "none":
+        if self.rule != "none" and self.l0drop != "none":
             raise ValueError(f"--rule {self.rule} takes the place of the gates: add --l0drop none")
 
 

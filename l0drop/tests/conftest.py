@@ -17,13 +17,10 @@ from ..config import TrainConfig
 from ..model import EOS, PAD, ModelConfig, Transformer
 from ..text import train_tokenizer
 
-SMALL_MODEL = ModelConfig(
-    vocabulary=300, width=16, feed_forward=16, heads=2, encoder_layers=1, decoder_layers=1, residual_dropout=0.1,
-    attention_dropout=0.0,
-)  # fmt: skip
 SMALL = TrainConfig(
-    data="toy:count=24,seed=5", model=SMALL_MODEL, batch_tokens=150, steps=6, save_every=2, average_last=2
-)
+    vocabulary=300, width=16, feed_forward=16, heads=2, encoder_layers=1, decoder_layers=1, residual_dropout=0.1,
+    data="toy:count=24,seed=5", batch_tokens=150, steps=6, save_every=2, average_last=2,
+)  # fmt: skip
 
 TEXTS = [
     "the cat sat on the mat .",
@@ -65,7 +62,7 @@ def whole(tmp_path_factory) -> dict[str, Path]:
     from ..train import train
 
     folder = tmp_path_factory.mktemp("runs")
-    base = replace(SMALL, model=replace(SMALL_MODEL, l0drop="none"))
+    base = replace(SMALL, l0drop="none")
     configs = {
         "base": base,
         "scratch": replace(SMALL, accumulate=2),

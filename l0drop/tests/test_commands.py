@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("shared")
 
-from shared.run import flat, parse  # noqa: E402
+from shared.run import parse  # noqa: E402
 
 from .. import predict
 from .. import train as training  # noqa: E402
@@ -77,6 +77,6 @@ def test_help_says_what_each_flag_does(capsys):
     with pytest.raises(SystemExit):
         parse(["--help"], TrainConfig, PRESETS, "")
     text = " ".join(capsys.readouterr().out.partition("config options")[2].replace("│", " ").split())
-    for name in flat(TrainConfig()):
+    for name in vars(TrainConfig()):
         said = text.partition(f" --{name.replace('_', '-')} ")[2].partition("(default:")[0]
         assert len(said.split()) > 3 and "." in said, name

@@ -11,8 +11,8 @@ from ..search import beam_search, generate, length_norm
 from . import reference
 
 
-def memory_of(model, encoding, **options):
-    return model.project(model.make_memory(encoding, **options))
+def memory_of(model, encoding, prune=True):
+    return model.project(model.pruned(encoding) if prune else model.dense(encoding))
 
 
 def logits_of(model, encoding, target, **options):
@@ -36,7 +36,7 @@ def pruning(make_model):
 def test_params_at_paper_size(place, extra):
     """Appendix A's base Transformer, one embedding (D21); an L0Drop layer is a weight vector and a bias; D10: six."""
     with torch.device("meta"):
-        model = Transformer(ModelConfig(l0drop=place))
+        model = Transformer(ModelConfig(32_000, 512, 2048, 8, 6, 6, l0drop=place))
     vocabulary, d, inner = 32_000, 512, 2048
     attention, norm = 4 * (d * d + d), 2 * d
     feed_forward = d * inner + inner + inner * d + d
@@ -97,7 +97,7 @@ def test_limit_everything_open_is_the_baseline(make_model, ragged, targets):
     model.l0drop[0].predictor.bias.data.fill_(50)
     assert torch.equal(model(ragged, targets)[0], baseline(ragged, targets)[0])
     encoding = model.encode(ragged)
-    pruned, dense = (model.make_memory(encoding, prune=prune) for prune in (True, False))
+    pruned, dense = (memory(encoding) for memory in (model.pruned, model.dense))
     assert torch.equal(pruned.log_counts, dense.log_counts)
     assert torch.equal(pruned.states[encoding.keep], dense.states[encoding.keep])
 
@@ -107,7 +107,7 @@ def test_limit_everything_closed(make_model, ragged, targets):
     model = make_model()
     model.l0drop[0].predictor.bias.data.fill_(-50)
     encoding = model.encode(ragged)
-    torch.testing.assert_close(model.make_memory(encoding).log_counts.exp(), tensor([[9.0], [5], [1], [7]]))
+    torch.testing.assert_close(model.pruned(encoding).log_counts.exp(), tensor([[9.0], [5], [1], [7]]))
     logits = logits_of(model, encoding, targets)
     torch.testing.assert_close(logits, logits_of(model, encoding, targets, prune=False), rtol=0, atol=1e-5)
     alone = logits_of(model, model.encode(ragged[2:3]), targets[:1])
@@ -121,10 +121,10 @@ def test_d4_sampled_zeros_are_hidden_in_training(make_model, ragged, hide):
     encoding = model.encode(ragged)
     is_open = (encoding.gates[0] != 0) & encoding.keep
     assert (encoding.keep & ~is_open)[0].any() and is_open[0].any()
-    visible = model.make_memory(encoding, prune=False).log_counts == 0
+    visible = model.dense(encoding).log_counts == 0
     assert torch.equal(visible[0], is_open[0] if hide else encoding.keep[0])
     model.eval()
-    assert torch.equal(model.make_memory(encoding, prune=False).log_counts == 0, encoding.keep)
+    assert torch.equal(model.dense(encoding).log_counts == 0, encoding.keep)
 
 
 def test_d4_a_sentence_with_every_sampled_gate_closed(make_model, ragged, targets):
@@ -139,21 +139,6 @@ def test_d4_a_sentence_with_every_sampled_gate_closed(make_model, ragged, target
         assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
         runs.append(logits)
     assert torch.equal(*runs)
-
-
-def test_d8_what_a_rule_drops_has_no_influence(make_model, ragged, targets):
-    """D8: dropped encodings are not attended to, in either form of the memory, and no dummy stands for them."""
-    model, rule = make_model(l0drop="none"), torch.arange(9).expand(4, 9) % 2 == 0
-    encoding = model.encode(ragged)
-    forms = [logits_of(model, encoding, targets, rule_keep=rule, prune=prune) for prune in (True, False)]
-    torch.testing.assert_close(*forms, rtol=0, atol=1e-5)
-    kept = model.make_memory(encoding, rule_keep=rule)
-    assert kept.states.size(1) == 5 and torch.equal(kept.states[0], encoding.states[0, ::2])
-    assert torch.equal((kept.log_counts == 0).sum(1), (rule & encoding.keep).sum(1))
-    w, tokens = reference.numpy_weights(model), ragged[0].tolist()
-    expected = reference.decode(w, targets[0].tolist(), reference.encode(w, tokens, 2, 4)[::2], 2, 4)
-    torch.testing.assert_close(forms[0][0].double(), tensor(expected), rtol=0, atol=1e-4)
-    assert torch.equal(model(ragged, targets, rule)[0], forms[1])
 
 
 # Dropout and devices
@@ -185,7 +170,7 @@ def test_forward_and_backward_stay_on_their_device(make_model, ragged, targets, 
     """On "meta" nothing is computed, but a tensor made on another device is refused, as it would be on a GPU."""
     model = make_model(l0drop=place, mask_closed_in_training=True).train().to("meta")
     source, target = ragged.to("meta"), targets.to("meta")
-    logits, encoding = model(source, target, source != PAD)
+    logits, encoding = model(source, target)
     objective(logits, target, encoding, l0_weight=0.5).sum().backward()
     assert all(parameter.grad.device.type == "meta" for parameter in model.parameters())
 
@@ -372,11 +357,10 @@ def test_beams_of_a_source_share_its_memory(pruning, ragged, targets):
         torch.testing.assert_close(together[:, beam], alone, rtol=0, atol=2e-5)
 
 
-@pytest.mark.parametrize("rule", [None, torch.arange(9).expand(4, 9) % 2 == 0])
-def test_memory_may_be_pruned_or_dense(make_model, ragged, rule):
-    """Two ways to hold the source, one result, by gates and by a rule."""
-    model = make_model(3, l0drop="output" if rule is None else "none")
-    pruned, dense = (generate(model, ragged, rule, prune, extra_length=6, min_length=5) for prune in (True, False))
+def test_memory_may_be_pruned_or_dense(make_model, ragged):
+    """Two ways to hold the source, one result."""
+    model = make_model(3)
+    pruned, dense = (generate(model, ragged, prune, extra_length=6, min_length=5) for prune in (True, False))
     assert pruned.memory_length < dense.memory_length == 9
     assert torch.equal(pruned.hypotheses.tokens, dense.hypotheses.tokens)
     torch.testing.assert_close(pruned.hypotheses.scores, dense.hypotheses.scores, rtol=0, atol=2e-5)

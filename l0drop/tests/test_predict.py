@@ -11,6 +11,7 @@ pytest.importorskip("shared")
 import sacrebleu  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
 
+import shared.run  # noqa: E402
 from shared.data import Example, load, read  # noqa: E402
 from shared.score import score  # noqa: E402
 
@@ -31,7 +32,7 @@ def folder(tmp_path_factory):
     train(SMALL, folder)
     weights = load_file(folder / "model.safetensors")
     torch.manual_seed(0)
-    weights["l0drop.0.predictor.weight"] = 2 * torch.randn(1, SMALL.model.width)
+    weights["l0drop.0.predictor.weight"] = 2 * torch.randn(1, SMALL.width)
     save_file(weights, folder / "model.safetensors")
     return folder
 
@@ -48,11 +49,10 @@ def stories():
 
 def test_decode_keeps_the_order_whatever_the_batch(run, stories, monkeypatch):
     """Outputs stand in the order of the documents, though batches are made by length."""
-    monkeypatch.setattr(command, "WINDOW", 2)  # six documents in three windows of batches of one
-    together, alone = (list(decode(run, stories, batch_size=size, extra_length=0)) for size in (5, 1))
-    for one, other, item in zip(together, alone, run.encode(stories), strict=True):
-        assert run.text(one.tokens) == run.text(other.tokens) and one.item == item
-        assert one.pruned == other.pruned and len(one.pruned[-1]) == len(item.source)
+    monkeypatch.setattr(shared.run, "WINDOW", 2)  # six documents in three windows of batches of one
+    together, alone = (list(predict(run, stories, batch_size=size, extra_length=0)) for size in (5, 1))
+    assert together == alone and [row["id"] for row in alone] == [story.id for story in stories]
+    assert [row["pruned"][1] for row in alone] == [len(item.source) for item in run.encode(stories)]
 
 
 def test_gates_that_are_half_open_are_not_pruned(run, base, stories):
@@ -68,10 +68,11 @@ def test_gates_that_are_half_open_are_not_pruned(run, base, stories):
 
 def test_d9_sparsity_counts_every_encoding_with_eos(run, stories):
     """D9: #(expected gate = 0) / #encodings of the last layer (Section 6), </s> included; and of each layer."""
-    [output] = decode(run, stories[:1], extra_length=0)
-    closed = [True] * 3 + [False] * (len(output.item.source) - 3)
+    items = run.encode(stories[:1])
+    [output] = decode(run, items, extra_length=0)
+    closed = [True] * 3 + [False] * (len(items[0].source) - 3)
     layers = output._replace(pruned=[[False] * len(closed), closed[::-1]])
-    row = command.row(run, stories[0], layers)
+    row = command.row(run, stories[0], items[0], layers)
     assert row["pruned"] == [3, len(closed)] and row["pruned_layer_1"] == [0, len(closed)]
     assert len(closed) == len(run.tokenizer.encode(stories[0].source).ids) + 1
 
@@ -150,10 +151,10 @@ def test_every_flag_of_predict_changes_what_is_printed(folder, tmp_path, capsys,
 
 def test_the_length_penalty_is_that_of_the_units(run, stories, monkeypatch):
     """Section 5: 1.0 for characters; a flag wins."""
-    seen, module = [], type(run).generate.__globals__
-    monkeypatch.setitem(module, "generate", lambda *a, length_penalty, **k: seen.append(length_penalty))
-    batch = run.collate(run.encode(stories[:1]))
+    seen, generate = [], command.generate
+    monkeypatch.setattr(command, "generate", lambda *a, **k: seen.append(k["length_penalty"]) or generate(*a, **k))
+    items = run.encode(stories[:1])
     for units in ("bpe", "char"):
-        run._replace(config=type(run.config)(units=units)).generate(batch)
-    run.generate(batch, length_penalty=0.3)
+        decode(run._replace(config=type(run.config)(units=units)), items)
+    decode(run, items, length_penalty=0.3)
     assert seen == [0.6, 1.0, 0.3]

@@ -1,16 +1,18 @@
 """run.py with a training of a few numbers: killed at every write, moved, started twice, fed other data."""
 
+import itertools
 import json
 import os
 import shutil
 import subprocess
 import sys
 import traceback
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -19,16 +21,17 @@ pytest.importorskip("accelerate")
 from safetensors.torch import load_file, save_file
 
 from shared import run
-from shared.data import open_output
+from shared.data import Example, open_output
 from shared.run import (
+    Batches,
     RunFolder,
     check,
-    check_folder,
     last_checkpoint,
     load_weights,
     one_line_errors,
-    training,
-    updates_of,
+    read_config,
+    setup,
+    write_weights,
 )
 
 torch.set_num_threads(1)
@@ -42,14 +45,17 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Config:
-    model: Model = Model()
+class Config(Model):
     rate: float = 0.1  # Learning rate.
     shift: Annotated[float, (-1, 2)] = -0.5  # Anything.
     sizes: tuple[Annotated[int, (2, 10**9)], ...] = (4,)  # Several.
     limit: Annotated[int, (5, 10**9)] | None = None  # None: no limit.
     kind: Literal["a", "b"] = "a"  # A choice.
+    data: str = "numbers"  # Examples.
+    batch_size: int = 2  # Examples of a batch.
     steps: int = 4  # Updates.
+    mixed_precision: Literal["no", "bf16"] = "no"  # Of the forward pass.
+    seed: int = 0  # Of weights, order and dropout.
     init: str = ""  # Run to begin with.
 
     def check(self):
@@ -57,37 +63,67 @@ class Config:
             raise ValueError("--kind b has no --rate")
 
 
-def train(out, resume=False, config: Config = Config(), train=(1.0, 2.0), validation=(3.0,), between=None):
-    """A training as those of the packages: dropout, a best model, a checkpoint at every second step."""
-    from accelerate import Accelerator
-    from accelerate.utils import set_seed
+class Item(NamedTuple):
+    number: float
+    was_cut: bool = False
 
-    begun = check_folder(out, resume)
-    accelerator = Accelerator(cpu=True)
-    set_seed(0, device_specific=True)
-    net = torch.nn.Sequential(torch.nn.Linear(2, config.model.width), torch.nn.Dropout(config.model.share))
-    model, optimizer = accelerator.prepare(net, torch.optim.AdamW(net.parameters(), config.rate))
-    data, start = {"training": train, "validation": validation}, {"step": 0}
 
-    def write_words(folder):
+class Run(NamedTuple):
+    config: Config
+    model: torch.nn.Module
+
+    def encode(self, examples):
+        return [Item(float(example.target)) for example in examples]
+
+    def collate(self, items):
+        return torch.tensor([[item.number] for item in items])
+
+    def write_files(self, folder):
         (folder / "words.txt").write_text("a")
 
-    with training(accelerator, out, config, write_words, begun, data, start, best=None) as folder:
-        if folder.progress["step"] < config.steps:
-            folder.reopen("model.safetensors")
-        for step in range(folder.progress["step"], config.steps):
-            loss = model(torch.tensor(train)).square().sum()
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
+
+def examples_of(data, split):
+    numbers = range(7) if split == "train" else range(9, 12)
+    return [Example(str(number), ["a"], [str(number)], [[str(number)]]) for number in numbers]
+
+
+def new_run(config, examples=None):
+    net = torch.nn.Sequential(torch.nn.Linear(1, config.width), torch.nn.Dropout(config.share))
+    return Run(config, net)
+
+
+def saved_run(out):
+    run = new_run(read_config(out, Config))
+    load_weights(run.model, out)
+    return run
+
+
+def adam(model):
+    return torch.optim.AdamW(model.parameters(), 0.1)
+
+
+def train(out, resume=False, config: Config = Config(), between=None):
+    """A training as those of the packages: dropout, the best weights, a checkpoint at every second step."""
+    made = setup(
+        config, out, resume, new_run, saved_run, adam, lambda item: 1, examples_of, "model.safetensors", total=[0]
+    )
+    with made.folder as folder:
+        done = folder.progress["step"]
+        batches = iter(made.accelerator.skip_first_batches(made.loader, done))
+        for step in range(done, config.steps):
+            batch = next(batches)
+            loss = (made.model(batch) - batch).square().mean()
+            made.accelerator.backward(loss)
+            made.optimizer.step()
+            made.optimizer.zero_grad()
             if step % 2:
                 if between:
                     between()
-                folder.progress |= {"best": step}
-                weights = {name: value.clone() for name, value in net.state_dict().items()}
-                folder.write("best.safetensors", lambda path, weights=weights: save_file(weights, path))
-                folder.save_checkpoint({"step": step + 1, "loss": loss.item()})
-        folder.write("model.safetensors", lambda path: save_file(net.state_dict(), path))
+                folder.progress["total"][0] += step
+                row = {"step": step + 1, "loss": loss.item(), "validation_loss": abs(3 - step)}
+                folder.keep_best(row, lambda path: write_weights(made.run.model, path))
+                folder.save_checkpoint(row)
+        folder.write("model.safetensors", lambda path: write_weights(made.run.model, path))
 
 
 def train_with_copies(out, copies):
@@ -189,21 +225,6 @@ def test_a_finished_run_is_lengthened_as_if_it_had_been_longer(finished, tmp_pat
     assert files(finished) == files(tmp_path / "long")
 
 
-def test_a_finished_run_that_goes_on_is_read_from_its_checkpoints(finished, capsys):
-    """Its old last weights would be taken for the new ones."""
-
-    def look():
-        load_weights(torch.nn.Sequential(torch.nn.Linear(2, 3)), finished)
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        train(finished, True, Config(steps=6), between=look)
-    assert "is not finished: reading" in capsys.readouterr().err
-    assert updates_of(finished, Config(steps=6)) == 4
-    shutil.rmtree(finished / "checkpoints")
-    assert updates_of(finished, Config(steps=6)) == 6
-
-
 def test_numbers_that_are_not_finite_are_not_saved(finished, tmp_path):
     shutil.copytree(finished / "checkpoints" / "00000004", tmp_path / "checkpoints" / "00000004")
     (tmp_path / ".lock").touch()
@@ -229,24 +250,6 @@ def test_a_folder_that_is_there_is_left_alone(finished, tmp_path):
     assert files(finished) == before and files(tmp_path / "notes") == {"text": b"precious"}
 
 
-def test_a_training_whose_folder_was_replaced_writes_nothing_into_the_other_run(finished, tmp_path):
-    out, before = tmp_path / "out", files(finished)
-
-    def replace_it():
-        out.rename(tmp_path / "away")
-        shutil.copytree(finished, out)
-
-    with pytest.raises(ValueError, match="out was moved or removed while it was trained"):
-        train(out, between=replace_it)
-    assert files(out) == before
-    train(tmp_path / "away", True)
-    assert files(tmp_path / "away") == before
-
-    with pytest.raises(ValueError, match="moved or removed"):
-        train(tmp_path / "gone", between=lambda: shutil.rmtree(tmp_path / "gone"))
-    assert not (tmp_path / "gone").exists()
-
-
 @forks
 def test_of_two_trainings_of_one_folder_one_is_refused(tmp_path):
     out, refused = tmp_path / "out", []
@@ -259,37 +262,11 @@ def test_of_two_trainings_of_one_folder_one_is_refused(tmp_path):
     assert refused == [0, 0]
 
 
-def test_what_began_meanwhile_is_not_trained_from_the_start(tmp_path, monkeypatch):
-    """Two commands found no folder; the other one had its checkpoint before this one made the folder."""
-    out, checked = tmp_path / "out", run.check_folder
-    train(out)
-    before = files(out)
-    monkeypatch.setattr(sys.modules[__name__], "check_folder", lambda *_: False)
-    with pytest.raises(ValueError, match="--resume goes on with it"):
-        train(out)
-    assert checked(out, True) and files(out) == before
-
-
-def test_changed_data_are_named(finished):
-    before = files(finished)
-    for name, data in (("training", {"train": (2.0,)}), ("validation", {"validation": (2.0,)})):
-        with pytest.raises(ValueError, match=f"the {name} data are no longer those that .*whole began with"):
-            train(finished, True, **data)
-    assert files(finished) == before
-
-
 @pytest.mark.parametrize("damaged", ["model.safetensors", "optimizer.bin", "random_states_0.pkl", "progress.json"])
 def test_a_damaged_checkpoint_is_refused(finished, damaged):
     path = last_checkpoint(finished) / damaged
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     with pytest.raises(ValueError, match="00000004 cannot be resumed .*train anew"):
-        train(finished, True)
-
-
-def test_a_checkpoint_of_more_processes_is_refused(finished):
-    states = last_checkpoint(finished) / "random_states_0.pkl"
-    shutil.copy(states, states.with_name("random_states_1.pkl"))
-    with pytest.raises(ValueError, match="2 processes wrote it, 1 would read it"):
         train(finished, True)
 
 
@@ -307,18 +284,81 @@ def test_a_write_that_fails_says_what_and_leaves_the_old_file(tmp_path):
     assert (tmp_path / "file").read_text() == "old"
 
 
+# The best weights, batches, windows
+
+
+def test_the_best_weights_are_the_first_of_equal_ones_and_patience_counts_from_there(tmp_path):
+    accelerator = SimpleNamespace(is_main_process=True, wait_for_everyone=lambda: None)
+    folder = RunFolder(accelerator, tmp_path, {"log": [{"step": 0}]}, 1)
+    assert folder.since_best() == 0
+    for score, since in ((3.0, 0), (2.0, 0), (2.5, 1), (2.0, 2)):
+        row = {"validation_loss": score, "f1": -score}
+        folder.keep_best(row, lambda path, row=row: path.write_text(f"{row['f1']} {len(folder.progress['log'])}"))
+        folder.progress["log"].append(row)
+        assert folder.since_best() == folder.since_best("f1", 1) == since
+    folder.take_best("model")
+    folder.take_best("model")  # of a run that was finished before
+    assert (tmp_path / "model").read_text() == "-2.0 2" and not (tmp_path / "best.safetensors").exists()
+
+
+LENGTHS = np.random.default_rng(0).integers(2, 30, (200, 2))
+
+
+def test_an_epoch_is_the_corpus_once():
+    """Every example once, in no batch more documents or padded tokens than allowed, and no batch too many."""
+    for size, tokens in ((0, 100), (7, 0), (4, 90)):
+        epoch = Batches(LENGTHS, 0, size, tokens).epoch(0)
+        assert sorted(sum(epoch, [])) == list(range(200))
+        padded = [len(batch) * max(LENGTHS[i][0] for i in batch) for batch in epoch]
+        assert not tokens or max(padded) <= tokens and sum(padded) <= 1.2 * sum(LENGTHS[:, 0])
+        assert not size or max(map(len, epoch)) <= size
+    assert len(Batches(LENGTHS[:, 0], 0, 7).epoch(0)) == -(-200 // 7)
+    assert Batches([50, 60], 0, tokens=10).epoch(0) in ([[0], [1]], [[1], [0]])  # too long for any batch: alone
+
+
+def test_batches_go_on_for_ever_and_depend_on_the_seed_alone():
+    """The stream is one epoch after the other, each in another order; the same seed gives the same stream."""
+    batches = Batches(LENGTHS, 0, tokens=100)
+    stream = list(itertools.islice(batches, 2 * len(batches.epoch(0))))
+    assert stream == batches.epoch(0) + batches.epoch(1)
+    assert batches.epoch(0) != batches.epoch(1) and batches.epoch(0) != Batches(LENGTHS, 1, tokens=100).epoch(0)
+
+
+def test_windows_keep_the_order_and_batch_what_is_of_like_length(monkeypatch):
+    monkeypatch.setattr(run, "WINDOW", 2)
+    seen, words = [], "aaaa b ccc dd eeeee f ggg".split()
+    decode = lambda items: seen.append(items) or [item.upper() for item in items]  # noqa: E731
+    assert list(run.in_windows(words, list, len, decode, 2)) == [(word, word.upper()) for word in words]
+    assert seen == [["b", "dd"], ["ccc", "aaaa"], ["f", "ggg"], ["eeeee"]]
+
+
+def test_what_is_odd_in_data_is_said_once(tmp_path, capsys, monkeypatch):
+    """Cut examples, validation rows that are trained on, and too few of them to choose by."""
+
+    def few(data, split):
+        numbers = range(7 if split == "train" else 3)
+        return [Example(f"{split} {number}", ["a"], [str(number)], [[str(number)]]) for number in numbers]
+
+    monkeypatch.setattr(sys.modules[__name__], "examples_of", few)
+    monkeypatch.setattr(Run, "encode", lambda run, rows: [Item(float(row.target), row.target == "3") for row in rows])
+    train(tmp_path / "run", config=Config(steps=2))
+    said = capsys.readouterr().out
+    assert "1 of 7 training examples are cut to --max-source" in said
+    assert "3 of 3 validation examples are training examples, too" in said and "3 validation examples are few" in said
+
+
 # Weights and configs
 
 
 def test_weights_are_those_of_the_run_or_of_its_last_checkpoint(finished, capsys):
-    model = torch.nn.Sequential(torch.nn.Linear(2, 3))
+    model = torch.nn.Sequential(torch.nn.Linear(1, 3))
     load_weights(model, finished)
     assert torch.equal(model[0].weight, load_file(finished / "model.safetensors")["0.weight"])
     (finished / "model.safetensors").unlink()
     torch.nn.init.zeros_(model[0].weight)
     load_weights(model, finished)
     assert model[0].weight.any() and "is not finished: reading" in capsys.readouterr().err
-    for weights in ({"0.weight": torch.full((3, 2), torch.nan), "0.bias": torch.zeros(3)}, {"0.bias": torch.zeros(3)}):
+    for weights in ({"0.weight": torch.full((3, 1), torch.nan), "0.bias": torch.zeros(3)}, {"0.bias": torch.zeros(3)}):
         save_file(weights, finished / "model.safetensors")
         with pytest.raises(ValueError, match="model.safetensors"):
             load_weights(model, finished)
@@ -340,7 +380,7 @@ def test_numbers_out_of_range_are_refused():
         ({"kind": "b"}, "--kind b has no --rate"),
     ]:
         with pytest.raises(ValueError, match=message):
-            check(run.update(Config(), **values))
+            check(replace(Config(), **values))
 
 
 PRESETS = {"tiny": {}, "wide": {"width": 9, "rate": 0.5}}
@@ -352,15 +392,15 @@ def parse(*arguments):
 
 def test_flags_win_over_the_preset_and_that_over_the_first_run(tmp_path):
     """Flags, presets and a saved run know the fields of the config and of the model's config in it by name alone."""
-    saved, first = Config(Model(5, 0.25), steps=3), tmp_path / "first"
+    saved, first = Config(5, 0.25, steps=3), tmp_path / "first"
     first.mkdir()
     (first / "config.json").write_text(json.dumps({"config": asdict(saved)}))
     assert run.read_config(first, Config) == saved
     assert parse("--out", tmp_path / "x") == (Config(), tmp_path / "x", False)
-    assert parse("--out", "x", "--preset", "wide", "--rate", 0.2)[0] == Config(Model(9), rate=0.2)
+    assert parse("--out", "x", "--preset", "wide", "--rate", 0.2)[0] == Config(9, rate=0.2)
     found = parse("--out", "x", "--init", first, "--preset", "wide", "--rate", 0.2)[0]
-    assert found == Config(Model(9, 0.25), rate=0.2, steps=3, init=str(first))
-    assert parse("--out", "x", "--resume", "--width", "2")[0] == Config(Model(2))  # nothing is there yet
+    assert found == Config(9, 0.25, rate=0.2, steps=3, init=str(first))
+    assert parse("--out", "x", "--resume", "--width", "2")[0] == Config(2)  # nothing is there yet
     assert parse("--out", first, "--resume") == (saved, first, True)
     assert parse("--out", first, "--resume", "--steps", 9)[0].steps == 9
     for flags in (("--width", 4), ("--steps", 2), ("--preset", "wide")):
@@ -408,10 +448,19 @@ def swap(item, other):
     return other[0], item[1]
 
 
-def test_sources_are_exchanged_over_the_corpus():
-    items = [("a", 1), ("b", 2), ("c", 3)]
-    assert run.exchanged(items, swap) == [("b", 1), ("c", 2), ("a", 3)]
-    assert run.exchanged(items[:1], swap) is None and run.exchanged([("a", 1), ("a", 2)], swap) is None
+def exchanged(sources):
+    """Of each source the one that takes its place."""
+    items = list(enumerate(sources))
+    return run.exchanged(items, lambda item: item[1].split(), lambda item, other: other[1])
+
+
+def test_sources_are_exchanged_for_other_ones():
+    """Not for the next row, where every source stands ten times; nor for one that is nearly equal."""
+    many = [text for text in ("a b c d", "a b c e", "v w x y") for _ in range(10)]
+    for text, other in zip(many, exchanged(many), strict=True):
+        assert not set(text.split()) & set(other.split())
+    assert sorted(exchanged(["a", "b", "c"])) == ["a", "b", "c"]
+    assert exchanged(["a"]) is None and exchanged(["a", "a"]) is None
     assert "does not read its source" in run.says_it_reads(2.0, 2.04)
     assert "reads little of its source" in run.says_it_reads(4.8, 5.3)
     assert run.says_it_reads(1.2, 3.1) == run.says_it_reads(1.2, None) == ""

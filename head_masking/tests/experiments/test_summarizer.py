@@ -94,7 +94,7 @@ def test_with_the_sources_of_other_documents_the_loss_is_theirs(base, capsys):
         source, target = (torch.tensor([list(ids)]) for ids in (items[(n + 1) % 3].ids, item.labels))
         total += run.model(input_ids=source, labels=target).loss.item() * target.size(1)
         tokens += target.size(1)
-    swapped = exchanged(items, lambda item, other: item._replace(ids=other.ids))
+    swapped = exchanged(items, lambda item: item.ids, lambda item, other: item._replace(ids=other.ids))
     assert validate(run, swapped)["validation_loss"] == pytest.approx(total / tokens, abs=1e-3)
 
     class Folder:

@@ -4,6 +4,7 @@ import itertools
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutput
 
 from shared.data import load  # noqa: E402
-from shared.run import check, update  # noqa: E402
+from shared.run import check  # noqa: E402
 
 from ...config import learning_rate  # noqa: E402
 from ...experiments import bart as command  # noqa: E402
@@ -155,7 +156,7 @@ def train(folder: Path, *more: str) -> None:
 @pytest.mark.parametrize("given", [dict(width=64), dict(units="char"), dict(l0drop="every")])
 def test_flags_that_do_not_go_with_a_bart_are_refused(given):
     with pytest.raises(ValueError, match=f"--{next(iter(given))} .*does not go with a BART"):
-        check(update(GatedBartConfig(), **given))
+        check(replace(GatedBartConfig(), **given))
 
 
 @pytest.mark.parametrize("more", [["--l0-weight", "3"], ["--l0drop", "none", "--rule", "freq"]], ids=["gates", "rule"])
@@ -201,7 +202,7 @@ def test_d20_holds_the_gates_of_a_bart_open_and_scales_its_rate(folder, monkeypa
     train(folder, "--steps", "3", "--save-every", "1", "--gate-start", "-5")
     assert [row["sparsity"] for row in log(folder / "run")[1:]] == [0, 0, 1]
     config = load_run(folder / "run").config
-    assert made[0].param_groups[0]["lr"] == pytest.approx(learning_rate(3, 16, config)) and config.model.width != 16
+    assert made[0].param_groups[0]["lr"] == pytest.approx(learning_rate(3, 16, config)) and config.width != 16
 
 
 def test_a_run_fine_tunes_another(folder, capsys):

@@ -30,7 +30,7 @@ def drawn(whole, tmp_path_factory):
     run = Path(shutil.copytree(whole["init"], out / "l0"))
     weights = load_file(run / "model.safetensors")
     torch.manual_seed(0)
-    save_file(weights | {"l0drop.0.predictor.weight": 2 * torch.randn(1, SMALL.model.width)}, run / "model.safetensors")
+    save_file(weights | {"l0drop.0.predictor.weight": 2 * torch.randn(1, SMALL.width)}, run / "model.safetensors")
     figures.main(["--run", str(run), "--baseline", str(whole["base"]), "--limit", "2", "--out", str(out)])
     return {path.stem: list(csv.DictReader(path.open(encoding="utf-8"))) for path in out.glob("*.csv")}
 

@@ -1,11 +1,13 @@
 """The rules of Section 7, and the types of source units: by hand, from tags to runs."""
 
+from dataclasses import replace
+
 import pytest
 
 pytest.importorskip("shared")
 
 from shared.data import load  # noqa: E402
-from shared.run import check, update  # noqa: E402
+from shared.run import check  # noqa: E402
 
 from ... import loading  # noqa: E402
 from ...experiments import rules  # noqa: E402
@@ -138,7 +140,7 @@ def test_what_a_rule_drops_is_hidden_in_training(whole, tmp_path):
 
 def test_a_rule_takes_the_place_of_the_gates():
     with pytest.raises(ValueError, match="add --l0drop none"):
-        check(update(rules.RuleConfig(), rule="pos"))
+        check(replace(rules.RuleConfig(), rule="pos"))
 
 
 def test_count_by_type_leaves_out_the_end():
