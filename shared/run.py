@@ -69,9 +69,11 @@ def parts_of(kind):
 
 def read_flags(options, arguments=None, description=""):
     """Read a command line into the dataclass `options` by tyro, which ends with its own words for a wrong flag."""
-    prog = f"python -m {getattr(sys.modules['__main__'].__spec__, 'name', options.__module__)}"
-    lines = re.sub(r"\n+", "\n\n", description)  # tyro joins lines: the example commands would be one
-    flags = tyro.cli(options, args=arguments, prog=prog, description=lines, config=(FlagCreatePairsOff,))
+    name = getattr(sys.modules["__main__"].__spec__, "name", options.__module__)
+    package = re.sub(r"(\.experiments)?\.\w+$", "", name)  # as it is called here: a copy may have another name
+    lines = re.sub(r"python -m (?!shared)\w+\.", f"python -m {package}.", description)
+    lines = re.sub(r"\n+", "\n\n", lines)  # tyro joins lines: the example commands would be one
+    flags = tyro.cli(options, args=arguments, prog=f"python -m {name}", description=lines, config=(FlagCreatePairsOff,))
     check(getattr(flags, "config", flags))
     return flags
 
@@ -109,15 +111,24 @@ def parse(arguments, config_type, presets, description):
 # Run folders
 
 
+def package_of(config_type):
+    """The name of the package that a type of config belongs to."""
+    return [name for name in config_type.__module__.split(".") if name != "experiments"][-2:][0]
+
+
 def read_config(run_folder, config_type):
     """The config of a run; ValueError where there is none, or one of another package or version."""
     try:
-        saved = json.loads(Path(run_folder, "config.json").read_text(encoding="utf-8"))["config"]
-        return config_type(
-            **{name: tuple(value) if isinstance(value, list) else value for name, value in saved.items()}
-        )
+        saved = json.loads(Path(run_folder, "config.json").read_text(encoding="utf-8"))
+        values = {name: tuple(value) if isinstance(value, list) else value for name, value in saved["config"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{run_folder} is not a run folder of this package and version: {error}") from None
+    try:
+        return config_type(**values)
+    except TypeError as error:
+        whose = saved.get("package", "?")
+        other = f"a run of {whose}" if whose != package_of(config_type) else "not a run folder of this version"
+        raise ValueError(f"{run_folder} is {other}: {error}") from None
 
 
 def last_checkpoint(run_folder):
@@ -385,8 +396,7 @@ def locked(accelerator, out, config, write_files, begun, final, keep, progress):
         folder = RunFolder(accelerator, out, {"step": 0, **progress}, keep)
         if begun:
             folder.load_checkpoint()
-        package = [name for name in type(config).__module__.split(".") if name != "experiments"]
-        saved = {"package": package[-2:][0], "config": asdict(config)}  # steps may be more now
+        saved = {"package": package_of(type(config)), "config": asdict(config)}  # steps may be more now
         folder.write("config.json", lambda path: path.write_text(json.dumps(saved, indent=1)))
         if accelerator.is_main_process and not begun:
             write_files(out)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,7 @@ from shared.data import load  # noqa: E402
 from shared.run import Batches  # noqa: E402
 from shared.run import parse as parse_flags  # noqa: E402
 
+from .. import predict
 from .. import train as training  # noqa: E402
 from ..config import PRESETS, TrainConfig, held_open, l0_weight, learning_rate  # noqa: E402
 from ..loading import begin, load_run  # noqa: E402
@@ -209,6 +211,17 @@ def test_sparsity_is_of_real_tokens_and_expected_gates():
 def test_a_model_that_does_not_read_its_source_says_so(base, tmp_path, capsys):
     train(replace(SMALL, init=str(base), steps=1, average_last=1), tmp_path / "run")
     assert "its source: train longer" in capsys.readouterr().out
+
+
+def test_the_printed_hints_work(tmp_path, capsys):
+    """Each command of the last line, as it stands there."""
+    train(SMALL, tmp_path / "run")
+    hints = re.findall(r"python -m \S+\.predict ([^;\n]+)", capsys.readouterr().out)
+    (tmp_path / "FILE.txt").write_text("in Brenton two halls were built .\n")
+    assert [hint.split()[1] for hint in hints] == ["FILE.txt", "--split"]
+    for hint in hints:
+        predict.main([*hint.replace("FILE.txt", str(tmp_path / "FILE.txt")).split(), "--limit", "2"])
+        assert capsys.readouterr().out
 
 
 def test_a_loss_that_is_not_finite_stops_training(tmp_path):

@@ -364,6 +364,15 @@ def test_weights_are_those_of_the_run_or_of_its_last_checkpoint(finished, capsys
             load_weights(model, finished)
 
 
+def test_a_run_of_another_package_is_named(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"package": "l0drop", "config": {"l0_weight": 1}}))
+    with pytest.raises(ValueError, match="is a run of l0drop: "):
+        read_config(tmp_path, Config)
+    (tmp_path / "config.json").write_text(json.dumps({"package": run.package_of(Config), "config": {"old": 1}}))
+    with pytest.raises(ValueError, match="is not a run folder of this version: .*old"):
+        read_config(tmp_path, Config)
+
+
 # The command line
 
 
@@ -408,11 +417,13 @@ def test_flags_win_over_the_preset_and_that_over_the_first_run(tmp_path):
             parse("--out", first, "--resume", *flags)
 
 
-def test_help_has_a_line_for_each_example_and_the_comment_of_each_field(capsys):
+def test_help_has_a_line_for_each_example_and_the_comment_of_each_field(capsys, monkeypatch):
+    """The examples name the package as it is called here."""
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", SimpleNamespace(name="vendor.copy.train"))
     with pytest.raises(SystemExit):
-        run.parse(["--help"], Config, PRESETS, "Train.\n\npython -m a --out x\npython -m b --out y\n")
+        run.parse(["--help"], Config, PRESETS, "Train.\n\npython -m a.train --out x\npython -m shared.score y\n")
     text = capsys.readouterr().out
-    assert {"python -m a --out x", "python -m b --out y"} < set(text.splitlines())
+    assert {"python -m vendor.copy.train --out x", "python -m shared.score y"} < set(text.splitlines())
     assert all(words in text for words in ("Run folder to make.", "Learning rate.", "(default: 0.1)", "tiny,wide"))
 
 
