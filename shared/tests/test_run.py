@@ -225,6 +225,30 @@ def test_a_finished_run_is_lengthened_as_if_it_had_been_longer(finished, tmp_pat
     assert files(finished) == files(tmp_path / "long")
 
 
+def test_a_finished_run_that_goes_on_is_read_from_its_checkpoints(finished, capsys):
+    """Its old last weights would be taken for the new ones."""
+
+    def look():
+        load_weights(new_run(Config()).model, finished)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(finished, True, Config(steps=6), between=look)
+    assert "is not finished: reading" in capsys.readouterr().err
+    assert run.updates_of(finished, Config(steps=6)) == 4
+    shutil.rmtree(finished / "checkpoints")
+    assert run.updates_of(finished, Config(steps=6)) == 6
+
+
+def test_the_weights_follow_the_seed(tmp_path):
+    """Or every interval over seeds would hold one draw of weights."""
+    draws = []
+    for number, seed in enumerate((0, 0, 1)):
+        given = Config(seed=seed), tmp_path / str(number), False, new_run, saved_run, adam, lambda item: 1, examples_of
+        draws.append(setup(*given).model[0].weight)
+    assert torch.equal(draws[0], draws[1]) and not torch.equal(draws[0], draws[2])
+
+
 def test_numbers_that_are_not_finite_are_not_saved(finished, tmp_path):
     shutil.copytree(finished / "checkpoints" / "00000004", tmp_path / "checkpoints" / "00000004")
     (tmp_path / ".lock").touch()
