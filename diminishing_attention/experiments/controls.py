@@ -16,6 +16,7 @@ from torch import Tensor
 from shared.run import one_line_errors
 
 from .. import model, predict, train
+from ..diminishing import Diminishing, DiminishingState
 
 
 def rescale(weights: Tensor) -> Tensor:
@@ -24,23 +25,37 @@ def rescale(weights: Tensor) -> Tensor:
     return weights / total.masked_fill(total == 0, 1.0)
 
 
-def plain_copy(attention: Tensor, gain: Tensor) -> tuple[Tensor, Tensor]:
+class PlainCopy(model.Decoder):
     """D23: words are copied by plain attention, and the gains read the context alone."""
-    return gain, attention
+
+    def forward(self, *arguments) -> tuple[model.Step, model.Past]:
+        step, past = super().forward(*arguments)
+        return step._replace(copying=step.attention), past
 
 
-def renormalised(attention: Tensor, gain: Tensor) -> tuple[Tensor, Tensor]:
-    """The gains are made to sum to 1 again, so that they no longer shrink (D1)."""
-    return rescale(gain), rescale(gain)
+class Rescaled(Diminishing):
+    """Gains that are made to sum to 1 again."""
+
+    def step(self, attention: Tensor, state: DiminishingState) -> tuple[Tensor, DiminishingState]:
+        gain, state = super().step(attention, state)
+        return rescale(gain), state
 
 
-CONTROLS = {"plain_copy": plain_copy, "renormalised": renormalised}
+class Renormalised(model.Decoder):
+    """The gains no longer shrink (D1)."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.diminishing = Rescaled(**vars(self.diminishing))
+
+
+CONTROLS = {"plain_copy": PlainCopy, "renormalised": Renormalised}
 
 
 def decoder_of(control: str) -> type[model.Decoder]:
-    """A decoder that weighs context and copying by one of CONTROLS."""
+    """A decoder that weighs context and copying by one of CONTROLS, whose weights name it."""
 
-    class Control(model.Decoder):
+    class Control(CONTROLS[control]):
         def __init__(self, *arguments):
             super().__init__(*arguments)
             self.register_buffer(control, torch.zeros(()))
@@ -48,9 +63,6 @@ def decoder_of(control: str) -> type[model.Decoder]:
             self.register_load_state_dict_pre_hook(
                 lambda _, state, prefix, *__: state.setdefault(prefix + control, torch.zeros(()))
             )
-
-        def weigh(self, attention: Tensor, gain: Tensor) -> tuple[Tensor, Tensor]:
-            return CONTROLS[control](attention, gain)
 
     return Control
 

@@ -55,8 +55,8 @@ class Pointer:
         """Encoder states (S, 2H); first hidden state and cell of the decoder."""
         names = ["weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"]
         halves, last = [], []
-        for way, order in (("forward", source), ("backward", source[::-1])):
-            weights = [self.weights[f"encoder.{way}_lstm.{name}"] for name in names]
+        for way, order in (("", source), ("_reverse", source[::-1])):
+            weights = [self.weights[f"encoder.lstm.{name}{way}"] for name in names]
             hidden = cell = np.zeros(weights[1].shape[1])
             states = []
             for word in order:

@@ -5,8 +5,10 @@ import math
 import numpy as np
 import pytest
 import torch
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from ..diminishing import Diminishing
+from ..fast_lstm import read
 from ..model import PointerGenerator, PointerGeneratorConfig, embed, masked_softmax, pointer_loss
 from ..text import UNK, collate
 from .conftest import encode
@@ -126,6 +128,17 @@ def test_d15_epsilon_is_in_the_loss_alone(make_pointer, vocabulary):
         decoded, _ = model.step(batch.target_in[:, 0], source, past)
     assert log_p[0, 0].item() == pytest.approx(math.log(1e-12))
     assert decoded[0, batch.target_out[0, 0]] == -torch.inf
+
+
+def test_the_fast_lstm_is_the_packed_one():
+    """States, last states and gradients, in documents of one word and of all."""
+    lstm, words, lengths = torch.nn.LSTM(3, 4, batch_first=True, bidirectional=True), torch.randn(4, 6, 3), (6, 1, 4, 4)
+    states, (hidden, cell) = read(lstm, words, torch.tensor(lengths))
+    packed, last = lstm(pack_padded_sequence(words, lengths, batch_first=True, enforce_sorted=False))
+    want = pad_packed_sequence(packed, batch_first=True)[0], *(torch.cat([*each], -1) for each in last)
+    torch.testing.assert_close((states, hidden, cell), want)
+    sums = [sum(part.square().sum() for part in parts) for parts in ((states, hidden, cell), want)]
+    torch.testing.assert_close(*(torch.autograd.grad(total, [*lstm.parameters()]) for total in sums))
 
 
 def test_d14_initial_values_are_those_of_the_released_code():
