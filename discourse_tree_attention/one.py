@@ -1,0 +1,249 @@
+"""The whole paper in one file: Xiao, Huber & Carenini (2020), "Do We Really Need That Many Parameters in Transformer
+for Extractive Summarization? Discourse Can Help!", CODI, https://aclanthology.org/2020.codi-1.13
+
+An extractive summariser gives each clause of a text a score, and takes the best ones. Before that, clauses attend to
+each other; usually a Transformer spends parameters to learn who attends to whom. Here the attention is a fixed table
+for each text, read off its discourse tree, which joins clauses two by two and says which of a pair matters more.
+Queries and keys go, and with them half of the attention's parameters.
+
+B documents, N units (clauses, or EDUs: elementary discourse units), D model width, K head width.
+
+`python one.py`, 20 CPU seconds: toy texts whose summary depends on the tree, in two ways. The last lines compare the
+paper's matrices with those of other texts' trees and with attention that is learned, all trained equally long.
+tests/test_one.py: the package is equal. It has more: single-rooted sentences (D2), dropout, texts of any length.
+"""
+
+import random
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+seed = 0
+N, D, K, INNER, LAYERS = 8, 32, 32, 64, 2  # clauses of a text, width, width of the one head, feed-forward, layers
+ALARMING = "fire flood storm riot crash theft".split()
+CALM = "market parade concert picnic harvest festival wedding regatta".split()
+PLACES = "Oslo Lima Rome Kyiv Bonn Cork Nice Bath".split()
+WORDS = [*ALARMING, *CALM, *PLACES]
+VECTORS = torch.randn(len(WORDS), D, generator=torch.Generator().manual_seed(seed))
+
+# 1. The idea: attention matrices A that are read off a tree; row i says what clause i pays attention to
+
+
+class Node(NamedTuple):
+    """Over the clauses start, ..., end - 1. Of two siblings one is the Nucleus, the other a Satellite or a Nucleus."""
+
+    start: int
+    end: int
+    nucleus: bool | None = None  # True Nucleus, False Satellite, None root
+    children: tuple = ()  # none (a clause) or two
+
+
+def nodes(tree):
+    """All nodes, children before their parent."""
+    return [node for child in tree.children for node in nodes(child)] + [tree]
+
+
+def dependency_parents(tree):
+    """(N,) the clause on which each one depends; a root has itself."""
+    main, parents = {}, torch.arange(tree.end)
+    for node in nodes(tree):
+        # Section 4.1: a clause stands for each constituent: its Nucleus's, of two Nuclei the left one's.
+        left, right = node.children or (None, None)
+        main[node] = main[left if left.nucleus else right] if left else node.start
+    for node in reversed(nodes(tree)):  # from the root down: inner Satellites win
+        for child in node.children:
+            if not child.nucleus:
+                # Section 4.1: what lies in a Satellite depends on what stands for the pair.
+                parents[child.start : child.end] = main[node]
+    return parents  # D1: several roots where Nuclei meet at the top
+
+
+def d_tree(tree):
+    # Section 4.1, D-Tree: row = dependent, column = head; a clause attends to its parent alone.
+    return F.one_hot(dependency_parents(tree), tree.end).float()  # (N, N)
+
+
+def level_sum(tree, nuclearity=False):
+    total = torch.zeros(tree.end, tree.end)
+    for node in nodes(tree):
+        # Section 4.2: the more levels at which one constituent holds both clauses, the closer they are.
+        # Section 4.3: a Nucleus counts 2, a Satellite 1; the root, which is neither, 1 (D15).
+        total[node.start : node.end, node.start : node.end] += 2 if nuclearity and node.nucleus else 1
+    return total  # (N, N), sum over the levels L of M^L
+
+
+def normalize(matrix):
+    # Section 3: what a unit pays adds up to 1.
+    return matrix / matrix.sum(-1, keepdim=True)
+
+
+def c_tree(tree):
+    # Section 4.2, C-Tree: the shape of the tree alone.
+    return normalize(level_sum(tree))
+
+
+def c_tree_nuclearity(tree):
+    # Section 4.3, C-Tree w/Nuc: clauses of a Nucleus are closer than those of a Satellite.
+    return normalize(level_sum(tree, nuclearity=True))
+
+
+def sentence_matrix(matrix, sentence):
+    """Attention between sentences, (S, S); `sentence` is the (N,) number of each clause's sentence."""
+    indicator = F.one_hot(sentence).float().T  # (S, N), the paper's I
+    # Section 4.4: from the clauses' matrix, not from the tree, in which a sentence need not be a constituent.
+    return normalize(indicator @ matrix @ indicator.T)  # D13: rows sum to 1 again
+
+
+# 2. The smallest summariser around it (Figure 2)
+
+
+class DotProduct(nn.Module):  # what the trees replace: attention that is learned
+    def __init__(self):
+        super().__init__()
+        self.query, self.key = nn.Linear(D, K), nn.Linear(D, K)
+
+    def forward(self, states):  # (B, N, D)
+        # Section 3, "Dot Product"; D18: divided by sqrt(K).
+        return (self.query(states) @ self.key(states).mT / K**0.5).softmax(-1)  # (B, N, N)
+
+
+class Attention(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.kind, self.attend = kind, DotProduct() if kind == "dot" else None
+        self.value, self.output = nn.Linear(D, K), nn.Linear(K, D)
+
+    def forward(self, states, matrix):  # (B, N, D), (B, N, N)
+        value = self.value(states)  # (B, N, K)
+        if self.kind == "none":  # Section 5.1: A = I, a unit sees itself alone
+            return self.output(value)
+        # Section 3: X_out = A G(X). All that the paper changes is where A comes from.
+        weights = self.attend(states) if self.attend else matrix  # (B, N, N)
+        return self.output(weights @ value)  # (B, N, D)
+
+
+class EncoderLayer(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.attention, self.attention_norm = Attention(kind), nn.LayerNorm(D)
+        self.inner, self.outer, self.feed_forward_norm = nn.Linear(D, INNER), nn.Linear(INNER, D), nn.LayerNorm(D)
+
+    def forward(self, states, matrix):  # (B, N, D)
+        states = self.attention_norm(states + self.attention(states, matrix))
+        return self.feed_forward_norm(states + self.outer(F.relu(self.inner(states))))  # (B, N, D)
+
+
+class Summarizer(nn.Module):  # unit vectors -> a score for each unit
+    def __init__(self, kind):
+        super().__init__()
+        self.layers = nn.ModuleList(EncoderLayer(kind) for _ in range(LAYERS))
+        self.classifier = nn.Sequential(nn.Linear(D, 100), nn.ReLU(), nn.Linear(100, 1))  # D19
+
+    def forward(self, units, matrix=None):  # (B, N, D), (B, N, N)
+        rates = 10_000 ** (-torch.arange(0, D, 2) / D)  # (D/2,)
+        angles = torch.arange(units.size(1)).unsqueeze(-1) * rates  # (N, D/2)
+        states = units + torch.stack([angles.sin(), angles.cos()], -1).flatten(1)  # (B, N, D)  # D19
+        for layer in self.layers:
+            states = layer(states, matrix)
+        return self.classifier(states).squeeze(-1)  # (B, N), log-odds that the summary takes the unit
+
+
+def extraction_loss(scores, labels, positive_weight):
+    # Section 3, the MLP's sigmoid included; D19: summed over units; D12: units that the summary takes are few.
+    return F.binary_cross_entropy_with_logits(scores, labels, pos_weight=positive_weight, reduction="sum")
+
+
+def select(scores, count):
+    # Section 5.1: the best units, in the order of the text: (N,) -> `count` indices.
+    return scores.argsort(descending=True, stable=True)[:count].sort().values
+
+
+# 3. Data: texts of eight clauses, "fire Oslo / market Bonn / ...", with random trees; two kinds of summary
+
+
+def random_tree(start=0, end=N, nucleus=None):
+    if end == start + 1:
+        return Node(start, end, nucleus)
+    margin = max(1, (end - start) // 4)
+    cut = random.randint(start + margin, end - margin)
+    left, right = random.choice([(True, False), (False, True), (True, True)])
+    return Node(start, end, nucleus, (random_tree(start, cut, left), random_tree(cut, end, right)))
+
+
+def by_parent(tree):
+    """About two of five clauses are alarming; those whose parent is belong to the summary. Both (N,) bool."""
+    alarming = torch.rand(N) < 0.4
+    return alarming, alarming[dependency_parents(tree)]
+
+
+def by_part(tree):
+    """One clause is alarming; of the two parts that the root joins, the whole one that holds it is the summary."""
+    place, cut = torch.randint(N, ()), tree.children[0].end
+    return torch.arange(N) == place, (torch.arange(N) < cut) == (place < cut)
+
+
+def documents(count, rule):
+    """Trees, units (count, N, D) and labels (count, N) bool; each summary takes some clauses, but not all."""
+    trees, texts, labels = [], [], []
+    while len(trees) < count:
+        tree = random_tree()
+        alarming, label = rule(tree)
+        if 0 < label.sum() < N:
+            words = [(random.choice(ALARMING if x else CALM), random.choice(PLACES)) for x in alarming]
+            texts.append([[WORDS.index(word) for word in clause] for clause in words])
+            trees, labels = [*trees, tree], [*labels, label]
+    # D9: for the frozen BERT of Section 3; a unit's vector is the sum of fixed random vectors of its words.
+    return trees, VECTORS[torch.tensor(texts)].sum(2), torch.stack(labels)
+
+
+def train(kind, matrix_of, data, updates=400):
+    trees, units, labels = data
+    model, matrices = Summarizer(kind), torch.stack([matrix_of(tree) for tree in trees])
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)  # the paper's rate rises and falls (D11)
+    positive_weight = (~labels).sum() / labels.sum()
+    for _ in range(updates):
+        some = torch.randint(len(trees), (32,))
+        loss = extraction_loss(model(units[some], matrices[some]), labels[some].float(), positive_weight)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model
+
+
+@torch.no_grad()
+def found(model, matrix_of, data):
+    """Of 100 clauses of the summaries those that are among the best clauses, which are as many as the summary has."""
+    trees, units, labels = data
+    scores = model(units, torch.stack([matrix_of(tree) for tree in trees]))  # (count, N)
+    right = sum(own[select(score, own.sum())].sum() for score, own in zip(scores, labels, strict=True))
+    return 100 * (right / labels.sum()).item()
+
+
+SYSTEMS = {
+    "D-Tree": ("tree", d_tree),
+    "C-Tree": ("tree", c_tree),
+    "C-Tree w/Nuc": ("tree", c_tree_nuclearity),
+    "other text's D-Tree": ("tree", lambda _: d_tree(random_tree())),
+    "other text's C-Tree": ("tree", lambda _: c_tree(random_tree())),
+    "learned (dot product)": ("dot", d_tree),  # which it does not read
+    "no attention": ("none", d_tree),
+}
+
+
+def main():
+    torch.set_num_threads(1)
+    random.seed(seed), torch.manual_seed(seed)
+    tasks = [(documents(1000, rule), documents(400, rule)) for rule in (by_parent, by_part)]
+    print(f"{'per cent of the summary found':30}by parent  by part   parameters of attention")
+    for name, (kind, matrix_of) in SYSTEMS.items():
+        models = [train(kind, matrix_of, data) for data, _ in tasks]
+        parent, part = (found(model, matrix_of, test) for model, (_, test) in zip(models, tasks, strict=True))
+        count = sum(weight.numel() for layer in models[0].layers for weight in layer.attention.parameters())
+        print(f"{name:30}{parent:9.0f}{part:9.0f}{count:12,}", flush=True)
+    print("By parent only D-Tree finds all, by part only the C-Trees: with half the parameters of learned attention.")
+
+
+if __name__ == "__main__":
+    main()
