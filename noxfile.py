@@ -139,7 +139,7 @@ def chosen_package(session: nox.Session) -> tuple[str, list[str]]:
 @nox.session
 def lint(session: nox.Session) -> None:
     """Check style and the import rules; test the checks themselves."""
-    install(session, "ruff", "pytest", "jupytext", "nbformat", "nox", *PAGES)
+    install(session, "ruff", "pytest", "jupytext", "nbformat", "nox", "numpy", "mini-racer", *PAGES)
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("python", ".ci/imports.py", *PAPERS)
