@@ -5,9 +5,12 @@ python -m l0drop.experiments.bart predict runs/bart notes.txt --show-pruned
 
 The model's own code stays as it is: the memory goes in as `encoder_outputs`, and Algorithm 1's counts enter the
 cross-attention of every decoder layer through a hook. In Python, with a gate of your own: `model = GatedBart(bart)`,
-`model.l0drop[0] = gate`, `model.eval().generate(input_ids, num_beams=4).hypotheses.tokens`.
+`model.l0drop[0] = gate`, `tokens, encoding = model.eval().generate(input_ids, num_beams=4)`.
 """
 
+import functools
+import json
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -20,15 +23,16 @@ from transformers import BartConfig, BartForConditionalGeneration, GenerationCon
 from transformers.modeling_outputs import BaseModelOutput
 
 from shared import pretrained
-from shared.run import load_weights, one_line_errors, read_config, updates_of
+from shared.run import find_device, in_windows, load_weights, one_line_errors, parse, read_config, read_flags
+from shared.score import system_name, write_outputs
 
-from ..config import Length, Positive
+from .. import predict as core
+from ..config import PRESETS, Length, Positive
 from ..gates import L0Drop, Memory
 from ..loading import read_files
-from ..model import Encoding, ModelConfig, Transformer
-from ..search import Generation, Hypotheses
-from ..text import Batch
-from .rules import RuleConfig, RuleRun, command, dropped_units, read_dropped, with_rule
+from ..model import Encoding, ModelConfig
+from ..text import Item
+from .rules import DROPPED, RuleConfig, RuleRun, dropped_units, memory_of, train
 
 
 @contextmanager
@@ -59,63 +63,50 @@ def generate_from(bart: PreTrainedModel, memory: Memory, source: Tensor | None =
 
 
 class GatedBart(nn.Module):
-    """D22: a pretrained BART with an L0Drop layer after its encoder; trains and decodes as `model.Transformer`.
+    """D22: a pretrained BART with an L0Drop layer after its encoder; trains as `model.Transformer`.
 
     Args:
         bart: a `BartForConditionalGeneration`, or another whose decoder is built like its decoder.
-        gate: put the L0Drop layer in; False is the baseline that is only fine-tuned.
+        gate: put the L0Drop layer in; False is the baseline that is only fine-tuned, or one with a rule.
         start: of the layer, see `gates.L0Drop`.
     """
-
-    held_open = False  # as in Transformer
 
     def __init__(self, bart: PreTrainedModel, gate: bool = True, start: float = 0.0):
         super().__init__()
         self.bart, self.width = bart, bart.config.d_model
         self.l0drop = nn.ModuleList([L0Drop(self.width, start=start)] if gate else []).to(bart.device, bart.dtype)
-        self.special = bart.config.pad_token_id, bart.config.decoder_start_token_id, bart.config.eos_token_id
+        names = ("pad_token_id", "decoder_start_token_id", "eos_token_id")
+        self.pad, self.bos, self.eos = (getattr(bart.config, name) for name in names)
 
-    def encode(self, source: Tensor) -> Encoding:
-        """As `Transformer.encode`."""
-        keep = source != self.special[0]
+    def encode(self, source: Tensor, hold_open: bool = False) -> Encoding:
+        """As `Transformer.encode`; without gates those of a rule, which raises ids by DROPPED."""
+        gates, source = (source < DROPPED).float(), source % DROPPED
+        keep = source != self.pad
         states = self.bart.get_encoder()(input_ids=source, attention_mask=keep.long()).last_hidden_state
         if not self.l0drop:
-            return Encoding(states, keep, [], [])
+            return Encoding(states, keep, [gates], [])
         gated, gates, log_alpha = self.l0drop[0](states)
-        if self.held_open:  # D19, D20
+        if hold_open:  # D19, D20
             gated, gates = states, torch.ones_like(gates)
         return Encoding(gated, keep, [gates], [log_alpha])
 
-    def forward(self, source: Tensor, target_input: Tensor, rule_keep: Tensor | None = None) -> tuple[Tensor, Encoding]:
+    def forward(self, source: Tensor, target_input: Tensor, hold_open: bool = False) -> tuple[Tensor, Encoding]:
         """As `Transformer.forward`."""
-        encoding = self.encode(source)
-        keep = encoding.keep if rule_keep is None else encoding.keep & rule_keep  # D8
+        encoding = self.encode(source, hold_open)
         # Eq. (11): the decoder attends to the gated states, zeros included.
-        output = self.bart(
-            encoder_outputs=BaseModelOutput(encoding.states), attention_mask=keep.long(),
-            decoder_input_ids=target_input, use_cache=False,
-        )  # fmt: skip
-        return output.logits, encoding
-
-    make_memory = Transformer.make_memory  # Algorithm 1, or all gated states
+        attend = memory_of(encoding, prune=False).log_counts.isfinite().long()
+        states = BaseModelOutput(encoding.states)
+        inputs = dict(encoder_outputs=states, attention_mask=attend, decoder_input_ids=target_input)
+        return self.bart(**inputs, use_cache=False).logits, encoding
 
     @torch.inference_mode()
-    def generate(
-        self, source: Tensor, rule_keep: Tensor | None = None, prune: bool = True, beam: int | None = None, **generation
-    ) -> Generation:
-        """As `search.generate`, by the model's own `generate` and its own settings; without scores.
-
-        `generation` is length_penalty and all else that `generate` of transformers takes.
-        """
+    def generate(self, source: Tensor, prune: bool = True, **generation) -> tuple[Tensor, Encoding]:
+        """Tokens (B, T) by the model's own `generate` and its own settings, where `generation` has no others."""
         if self.training:
             raise ValueError("the model is in training mode, where gates are sampled: call model.eval() first")
-        if beam:
-            generation["num_beams"] = beam
         encoding = self.encode(source)
-        memory = self.make_memory(encoding, rule_keep, prune)
-        tokens = generate_from(self.bart, memory, source=source, **generation)
-        no_scores = torch.full((len(source),), torch.nan)  # for them `generate` would keep the logits of every step
-        return Generation(Hypotheses(tokens, no_scores), encoding, memory.states.size(1))
+        tokens = generate_from(self.bart, memory_of(encoding, prune), source=source % DROPPED, **generation)
+        return tokens, encoding
 
 
 # Runs
@@ -136,9 +127,9 @@ class GatedBartConfig(RuleConfig):
 
     def check(self) -> None:
         super().check()
-        own = [each.name for each in fields(ModelConfig) if getattr(self, each.name) != each.default]
-        changed = [name for name in own if name not in ("l0drop", "gate_start")]
-        if changed := changed + ["units"] * (self.units != "bpe"):
+        fixed = [each for each in fields(self) if each.name in {"units", "init", *ModelConfig.__dataclass_fields__}]
+        changed = [each.name for each in fixed if getattr(self, each.name) != each.default]
+        if changed := [name for name in changed if name not in ("l0drop", "gate_start")]:
             raise ValueError(f"--{changed[0].replace('_', '-')} does not go with a BART: leave it out")
         if self.l0drop == "every":
             raise ValueError("--l0drop every does not go with a BART: use output or none")
@@ -147,13 +138,6 @@ class GatedBartConfig(RuleConfig):
 class BartRun(RuleRun):
     """A run with a GatedBart."""
 
-    reader = "experiments.bart predict"
-
-    def generate(self, batch: Batch, **search) -> Generation:
-        if search.get("max_length"):
-            search["max_length"] = min(search["max_length"], pretrained.positions_of(self.model.bart))
-        return self.model.generate(batch.source, batch.rule_keep, **search)
-
     def write_files(self, folder: Path) -> None:
         super().write_files(folder)
         self.model.bart.config.save_pretrained(folder / "model")
@@ -161,26 +145,25 @@ class BartRun(RuleRun):
 
 
 def begin(config: GatedBartConfig, examples: Sequence) -> BartRun:
-    """A pretrained BART, or that of the run that `config.init` names, with new gates where it has none.
+    """A pretrained BART with new gates; ValueError: not a BART, or unfit."""
+    bart, wrapped = pretrained.load("bart", config.bart, positions=max(config.max_source, config.max_target))
+    pretrained.generation(bart, config.max_target)
+    tokenizer = bare_tokenizer(wrapped, bart.config.eos_token_id)
+    model = GatedBart(bart, config.l0drop != "none", config.gate_start)
+    return BartRun(config, model, tokenizer, 0, list(dropped_units(examples, tokenizer, config.rule)))
 
-    ValueError: flags that do not fit that run.
-    """
-    if config.init:
-        base = load_run(config.init)
-        if config.bart != base.config.bart:
-            raise ValueError(f"--bart: {config.init} has {base.config.bart!r}, leave it out")
-        if base.model.l0drop and config.l0drop == "none":
-            raise ValueError(f"{config.init} has gates: --l0drop none does not fit")
-        if max(config.max_source, config.max_target) > (most := pretrained.positions_of(base.model.bart)):
-            raise ValueError(f"{config.init} reads {most} tokens: lower --max-source or --max-target")
-        bart, tokenizer = base.model.bart, base.tokenizer
-        first_step = base.first_step + updates_of(config.init, base.config)
-    else:
-        (bart, tokenizer), first_step = load_pretrained(config), 0
-    model = new_model(config, bart)
-    if config.init and base.model.l0drop and model.l0drop:
-        model.l0drop = base.model.l0drop
-    return with_rule(BartRun(config, model, tokenizer, first_step), dropped_units(examples, tokenizer, config.rule))
+
+def bare_tokenizer(wrapped, eos: int) -> Tokenizer:
+    """A tokenizer that puts before a text what the model's own does, and nothing after it."""
+    tokenizer, before = Tokenizer.from_str(wrapped.backend_tokenizer.to_str()), wrapped("").input_ids
+    before = before[:-1] if before[-1:] == [eos] else before
+    special = list(zip(wrapped.convert_ids_to_tokens(before), before, strict=True))
+    single = [*(token for token, _ in special), "$A"]
+    tokenizer.post_processor = processors.TemplateProcessing(single=single, special_tokens=special)
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    tokenizer.encode_special_tokens = True  # a "</s>" that stands in a text is text
+    return tokenizer
 
 
 def load_run(folder: str | Path) -> BartRun:
@@ -190,37 +173,56 @@ def load_run(folder: str | Path) -> BartRun:
     try:
         bart = BartForConditionalGeneration(BartConfig.from_pretrained(files))
         bart.generation_config = GenerationConfig.from_pretrained(files)
+        dropped = json.loads(Path(folder, "rule.json").read_text())
     except (OSError, ValueError) as error:
-        raise ValueError(f"{files} is not the configuration of a BART: {error}") from None
+        raise ValueError(f"{folder} has not the configuration of a BART: {error}") from None
     pretrained.generation(bart, config.max_target)
     tokenizer.encode_special_tokens = True  # a "</s>" that stands in a text is text
-    model = new_model(config, bart)
+    model = GatedBart(bart, config.l0drop != "none", config.gate_start)
     load_weights(model, folder)
-    return with_rule(BartRun(config, model.eval(), tokenizer, first_step), read_dropped(folder))
+    return BartRun(config, model.eval(), tokenizer, first_step, dropped)
 
 
-def new_model(config: GatedBartConfig, bart: PreTrainedModel) -> GatedBart:
-    """The model of a config around a BART."""
-    return GatedBart(bart, config.l0drop != "none", config.gate_start)
+def decode(run: BartRun, items: Sequence[Item], **generation) -> list[core.Decoded]:
+    """As `predict.decode`, by the BART's own `generate`."""
+    tokens, encoding = run.model.generate(run.collate(items).source, **generation)
+    closed = (encoding.gates[-1] == 0).tolist()
+    rows = zip(items, tokens.tolist(), closed, strict=True)
+    return [core.Decoded(output, [pruned[: len(item.source)]]) for item, output, pruned in rows]
 
 
-def load_pretrained(config: GatedBartConfig) -> tuple[PreTrainedModel, Tokenizer]:
-    """The BART of a config, and its tokenizer, which puts nothing after a text; ValueError: not a BART, or unfit."""
-    bart, wrapped = pretrained.load("bart", config.bart, positions=max(config.max_source, config.max_target))
-    pretrained.generation(bart, config.max_target)
-    tokenizer, before = Tokenizer.from_str(wrapped.backend_tokenizer.to_str()), wrapped("").input_ids[:-1]
-    special = list(zip(wrapped.convert_ids_to_tokens(before), before, strict=True))
-    single = [*(token for token, _ in special), "$A"]
-    tokenizer.post_processor = processors.TemplateProcessing(single=single, special_tokens=special)
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    tokenizer.encode_special_tokens = True  # a "</s>" that stands in a text is text
-    return bart, tokenizer
+def write(run: BartRun, examples: Sequence, options: core.Options) -> None:
+    """As `predict.write`; beams, lengths and penalties are the BART's own where no flag gives them."""
+    run.model.to(find_device(options.device))
+    flags = {"max_length": options.max_length, "length_penalty": options.length_penalty, "num_beams": options.beam}
+    search = {name: value for name, value in flags.items() if value is not None}
+    texts, length = [example for example in examples if example.document], lambda item: len(item.source)
+    decoded = in_windows(texts, run.encode, length, functools.partial(decode, run, **search), options.batch_size)
+    rows = (core.row(run, example, *output) for example, output in zip(texts, decoded, strict=True))
+    line = (lambda row: f"source: {row['source']}\noutput: {row['prediction']}") if options.show_pruned else None
+    name = options.system or system_name(options.run.name, run.config.seed)
+    write_outputs(rows, examples, name, run.config.seed, options.out, options.overwrite, line, options.metric)
+
+
+@dataclass
+class Options(core.Options):
+    """The command line of predict."""
+
+    beam: Positive | None = None  # Hypotheses of the search; none: the BART's own.
+    metric: str = "rouge"  # bleu or rouge.
 
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    command(arguments, GatedBartConfig, begin, load_run, __doc__)
+    command, *rest = (sys.argv[1:] if arguments is None else arguments) or [""]
+    if command == "train":
+        train(*parse(rest, GatedBartConfig, PRESETS, __doc__), begin, load_run, "bart")
+    elif command == "predict":
+        options = read_flags(Options, rest, __doc__)
+        run = load_run(options.run)
+        write(run, options.read(run.config.data), options)
+    else:
+        raise ValueError("begin with train or predict, then their flags, or --help")
 
 
 if __name__ == "__main__":

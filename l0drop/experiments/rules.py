@@ -2,7 +2,6 @@
 
 python -m l0drop.experiments.rules train --rule pos --out runs/pos --init runs/base --stanza FOLDER
 python -m l0drop.experiments.rules predict runs/pos --data FOLDER --out pos.jsonl
-python -m l0drop.experiments.rules predict runs/l0 --data FOLDER --stanza FOLDER    # any run: what is pruned, by type
 
 Tags come with a corpus, or from Stanza, whose models lie in its own folder or in --stanza. A unit is one subword or
 character; the final </s> is none of the types, and no rule drops it (D9).
@@ -11,22 +10,32 @@ character; the final </s> is none of the types, and no rule drops it (D9).
 import functools
 import json
 import sys
+from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from tokenizers import Encoding, Tokenizer
+from tokenizers import Encoding as Tokens
+from tokenizers import Tokenizer
+from torch import Tensor
+from tqdm import tqdm
 
-from shared.data import Example, read
-from shared.run import one_line_errors, parse, read_flags
+from shared.data import Example
+from shared.run import exchanged, one_line_errors, parse, read_flags, says_it_reads, setup
 
 from .. import loading
 from .. import predict as core
-from ..config import PRESETS, TrainConfig
+from ..config import PRESETS, TrainConfig, held_open, l0_weight, learning_rate
+from ..gates import Memory, compress, dense_memory
 from ..loading import Run
-from ..train import train
+from ..model import Encoding, Transformer, objective
+from ..sparsity import SparsityControl
+from ..text import Item
+from ..train import adam, lengths, save_average, sparsity, validate
+
+DROPPED = 10**6  # D8: a source token whose id is raised by this is dropped by a rule
 
 Span = tuple[int, int, str]  # first character, end (exclusive), Penn tag of a token
 
@@ -110,7 +119,7 @@ def label_spans(pieces: Sequence[str], labels: Sequence) -> list[Span]:
     return spans
 
 
-def source_types(encoding: Encoding, source: str, spans: list[Span]) -> tuple[list[str], list[str]]:
+def source_types(encoding: Tokens, source: str, spans: list[Span]) -> tuple[list[str], list[str]]:
     """Unit type and tag of every source token, EOS not included."""
     starts = [start + source[start:end][:1].isspace() for start, end in encoding.offsets]  # after its leading blank
     words, tags = encoding.word_ids, tags_of_units(starts, spans)
@@ -149,19 +158,63 @@ def stanza_pipeline(folder: str):
 # Runs
 
 
-class Rule:
-    """What `Run.rule` wants: which encodings of each source are kept."""
+def memory_of(encoding: Encoding, prune: bool) -> Memory:
+    """What the decoder attends to behind gates, as in `Transformer`, or behind a rule, which has no log alpha."""
+    states, keep, gates, log_alpha = encoding
+    if not log_alpha:
+        keep = keep & (gates[-1] > 0)  # D8: what a rule drops is not attended to, and no dummy stands for it
+    return compress(states, gates[-1], keep) if prune else dense_memory(states, keep)
 
-    def __init__(self, name: str, dropped: set[int], stanza: str = ""):
-        self.name, self.dropped, self.stanza = name, dropped, stanza
 
-    def __call__(self, examples: Sequence[Example], encodings: Sequence[Encoding]) -> list[list[bool]]:
-        if self.name == "group":  # the odd positions 1, 3, 5, ...
-            return [[position % 2 == 1 for position in range(1, len(each.ids) + 1)] for each in encodings]
-        if self.name == "pos":
-            tagged = zip(encodings, examples, tag_sources(examples, self.stanza), strict=True)
-            return [keep_pos(*source_types(encoding, each.source, spans)) for encoding, each, spans in tagged]
-        return [[token not in self.dropped for token in encoding.ids] for encoding in encodings]
+class RuledTransformer(Transformer):
+    """A Transformer without gates, some of whose source ids are raised by DROPPED."""
+
+    def encode(self, source: Tensor, hold_open: bool = False) -> Encoding:
+        return super().encode(source % DROPPED)._replace(gates=[(source < DROPPED).float()])
+
+    def dense(self, encoding: Encoding) -> Memory:
+        return memory_of(encoding, prune=False)
+
+    def pruned(self, encoding: Encoding) -> Memory:
+        return memory_of(encoding, prune=True)
+
+
+class RuleRun(NamedTuple):
+    """A `loading.Run` whose encodings are dropped by the rule that its config names."""
+
+    config: "RuleConfig"
+    model: RuledTransformer
+    tokenizer: Tokenizer
+    first_step: int = 0
+    dropped: Sequence[int] = ()  # units that a frequency rule drops
+
+    collate = Run.collate
+
+    def encode(self, examples: Sequence[Example]) -> list[Item]:
+        """As `Run.encode`, with the model's own end, and what the rule drops raised by DROPPED."""
+        items, end = Run.encode(self, examples), self.model.eos
+        keeps = kept_by_rule(self, examples, self.tokenizer.encode_batch([each.source for each in examples]))
+        sources = (
+            [token if is_kept else token + DROPPED for token, is_kept in zip(item.source[:-1], keep, strict=False)]
+            for item, keep in zip(items, keeps, strict=True)
+        )
+        targets = (array("i", [*item.target[:-1], end]) for item in items)
+        triples = zip(items, sources, targets, strict=True)
+        return [item._replace(source=array("i", [*source, end]), target=target) for item, source, target in triples]
+
+    def write_files(self, folder: Path) -> None:
+        Run.write_files(self, folder)
+        (folder / "rule.json").write_text(json.dumps(sorted(self.dropped)))
+
+
+def kept_by_rule(run: RuleRun, examples: Sequence[Example], encodings: Sequence[Tokens]) -> list[list[bool]]:
+    """Which tokens of each source the rule keeps."""
+    if run.config.rule == "group":  # the odd positions 1, 3, 5, ...
+        return [[position % 2 == 1 for position in range(1, len(each.ids) + 1)] for each in encodings]
+    if run.config.rule == "pos":
+        tagged = zip(encodings, examples, tag_sources(examples, run.config.stanza), strict=True)
+        return [keep_pos(*source_types(encoding, each.source, spans)) for encoding, each, spans in tagged]
+    return [[token not in run.dropped for token in encoding.ids] for encoding in encodings]
 
 
 def dropped_units(examples: Sequence[Example], tokenizer: Tokenizer, rule: str) -> set[int]:
@@ -188,91 +241,76 @@ class RuleConfig(TrainConfig):
             raise ValueError(f"--rule {self.rule} takes the place of the gates: add --l0drop none")
 
 
-class RuleRun(Run):
-    """A run whose encodings are dropped by a rule."""
-
-    reader = "experiments.rules predict"
-
-    def write_files(self, folder: Path) -> None:
-        super().write_files(folder)
-        (folder / "rule.json").write_text(json.dumps(sorted(self.rule.dropped) if self.rule else []))
-
-
-def with_rule(run: Run, dropped: set[int]) -> Run:
-    """The run with the rule that its config names."""
-    config = run.config
-    return run if config.rule == "none" else run._replace(rule=Rule(config.rule, dropped, config.stanza))
+def with_rule(run: Run, dropped: Sequence[int]) -> RuleRun:
+    """A run of the core with a rule."""
+    model = RuledTransformer(run.model.config)
+    model.load_state_dict(run.model.state_dict())
+    return RuleRun(run.config, model.train(run.model.training), run.tokenizer, run.first_step, dropped)
 
 
 def begin(config: RuleConfig, examples: Sequence[Example]) -> RuleRun:
     """As `loading.begin`, with the rule, whose frequencies are those of the training sources."""
-    run = RuleRun(*loading.begin(config, examples))
+    run = loading.begin(config, examples)
     return with_rule(run, dropped_units(examples, run.tokenizer, config.rule))
 
 
 def load_run(folder: str | Path) -> RuleRun:
-    """As `loading.load_run`, of a run with a rule or without."""
-    run = RuleRun(*loading.load_run(folder, RuleConfig))
-    return with_rule(run, read_dropped(folder))
+    """As `loading.load_run`, of a run with a rule."""
+    return with_rule(loading.load_run(folder, RuleConfig), json.loads(Path(folder, "rule.json").read_text()))
 
 
-def read_dropped(folder: str | Path) -> set[int]:
-    """What `RuleRun.write_files` wrote; a run of the core has none."""
-    path = Path(folder, "rule.json")
-    return set(json.loads(path.read_text()) if path.exists() else [])
-
-
-# The command
-
-
-@dataclass
-class Options(core.Options):
-    """The command line of predict."""
-
-    stanza: str = ""  # Folder of Stanza models, to count by type what is pruned of sources without tags (Figure 5).
-
-
-def predict(run: Run, examples: Sequence[Example], stanza: str = "", **options) -> Iterator[dict]:
-    """As the core's, and where the sources have tags or `stanza` is given, [pruned, units] of every type (Figure 5)."""
-    outputs, is_tagged = core.decode(run, examples, **options), stanza or all(example.pos for example in examples)
-    tagged = tag_sources(examples, stanza) if is_tagged else [None] * len(examples)
-    for example, output, spans in zip(examples, outputs, tagged, strict=True):
-        row = core.row(run, example, output)
-        if spans:
-            types, _ = source_types(run.tokenizer.encode(example.source), example.source, spans)
-            row |= count_by_type(output.pruned[-1], types)
-        yield row
-
-
-def count_by_type(pruned: Sequence[bool], types: Sequence[str]) -> dict[str, list[int]]:
-    """[pruned, units] of every type; the last encoding, that of </s>, has none, and what was cut is not counted."""
-    counts: dict = {f"pruned_{name}": [0, 0] for name in UNIT_TYPES}
-    for is_pruned, name in zip(pruned[:-1], types, strict=False):
-        counts[f"pruned_{name}"][0] += is_pruned
-        counts[f"pruned_{name}"][1] += 1
-    return counts
-
-
-def command(arguments: Sequence[str] | None, config_type: type, begin: Callable, load: Callable, doc: str) -> None:
-    """`train ...` or `predict ...` of a kind of run."""
-    name, *rest = (sys.argv[1:] if arguments is None else arguments) or [""]
-    if name == "train":
-        train(*parse(rest, config_type, PRESETS, doc), begin=begin, read=load)
-    elif name == "predict":
-        options = read_flags(Options, rest, doc)
-        run, examples = load(options.run), read(options.files, options.data, options.split, options.limit)
-        if options.stanza and run.rule:
-            run.rule.stanza = options.stanza
-        core.write(run, examples, options, functools.partial(predict, stanza=options.stanza))
-    elif name in ("-h", "--help"):
-        print(doc)
-    else:
-        raise ValueError(f"{doc.splitlines()[0]} Begin with train or predict, then their flags, or --help")
+def train(config: RuleConfig, out: Path, resume: bool, begin: Callable, load_run: Callable, reader: str) -> None:
+    """The loop of `train.train` for other runs: a rule has no lambda, gates have one as there; `reader` reads it."""
+    control = SparsityControl(config.target_sparsity, held_open(config))
+    options = {"final": "model.safetensors", "keep": config.average_last, "control": vars(control)}
+    made = setup(config, out, resume, begin, load_run, adam, lengths, **options)
+    accelerator, run, model, optimizer = made[:4]
+    with made.folder as folder:
+        vars(control).update(folder.progress["control"])
+        folder.progress["control"] = vars(control)
+        done = folder.progress["step"]
+        batches = iter(accelerator.skip_first_batches(made.loader, done * config.accumulate))
+        for step in tqdm(range(done, config.steps), initial=done, total=config.steps, disable=None):
+            run.model.train()
+            hold_open = step < control.open_until
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate(run.first_step + step + 1, run.model.width, config)
+            for _ in range(config.accumulate):
+                batch = next(batches)
+                with accelerator.accumulate(model):
+                    logits, encoding = model(batch.source, batch.target_input, hold_open)
+                    pruned = accelerator.reduce(sparsity(encoding), "mean").item()
+                    lambda_ = l0_weight(step, config) if config.l0_weight or hold_open else control.follow(pruned)
+                    loss = objective(logits, batch.target, encoding, lambda_).mean()
+                    accelerator.backward(loss)
+                    optimizer.step()
+                    optimizer.zero_grad()
+            row = {"step": step + 1, "loss": loss.item(), "lambda": lambda_}
+            if row["step"] % config.save_every == 0 or row["step"] == config.steps:
+                row |= validate(run, made.validation, hold_open)
+                control.correct(config.target_sparsity, row["sparsity"])
+                folder.save_checkpoint(row)
+        save_average(folder, config)
+    last = folder.progress["log"][-1]
+    swapped = exchanged(made.validation, lambda item: item.source, lambda item, to: to._replace(target=item.target))
+    if swapped and (verdict := says_it_reads(last["validation_loss"], validate(run, swapped)["validation_loss"])):
+        print(verdict)
+    print(f"{100 * last['sparsity']:.1f} % of the encodings are dropped, validation loss {last['validation_loss']:.3f}")
+    read = f"python -m {__package__}.{reader} predict {out}"
+    print(f"next, on texts: {read} FILE.txt; with scores: {read} --split validation")
 
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    command(arguments, RuleConfig, begin, load_run, __doc__)
+    command, *rest = (sys.argv[1:] if arguments is None else arguments) or [""]
+    if command == "train":
+        train(*parse(rest, RuleConfig, PRESETS, __doc__), begin, load_run, "rules")
+    elif command == "predict":
+        options = read_flags(core.Options, rest, __doc__)
+        run = load_run(options.run)
+        core.write(run, options.read(run.config.data), options)
+    else:
+        raise ValueError("begin with train or predict, then their flags, or --help")
 
 
 if __name__ == "__main__":

@@ -80,6 +80,6 @@ def test_it_runs_alone_and_shows_the_effect(tmp_path):
     lines = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.splitlines()
     table = {line[:20].strip(): [float(number) for number in line[20:].split()] for line in lines[1:4]}
     filler, articles, nouns, right, nouns_right = table["gates"]
-    assert filler > 50 and articles > 50 and nouns < 50 and nouns_right > 95
+    assert filler > 50 and articles > 50 and nouns < 50 and nouns_right > 90
     assert table["no gates"] == pytest.approx([0, 0, 0, 100, 100], abs=5)
     assert right > table["articles left out"][3] + 25

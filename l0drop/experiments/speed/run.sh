@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Speed at the paper's sizes, random weights, hours on a machine that does nothing else. In the repository's top folder. pip install ctranslate2
+# Speed at the paper's sizes, random weights, hours on a machine that does nothing else. In the repository's top folder.
+# The committed tables are of commit a789285, whose script had more sides and rank intervals.
 # QUICK=--quick l0drop/experiments/speed/run.sh      seconds: does it run?
 set -euo pipefail
 for S in 400 2048; do

@@ -1,8 +1,12 @@
 """The rules of Section 7, and the types of source units: by hand, from tags to runs."""
 
+import json
+import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 pytest.importorskip("shared")
 
@@ -11,11 +15,10 @@ from shared.run import check  # noqa: E402
 
 from ... import loading  # noqa: E402
 from ...experiments import rules  # noqa: E402
-from ...model import EOS  # noqa: E402
-from ...text import encode_examples, train_tokenizer  # noqa: E402
+from ...model import EOS, PAD  # noqa: E402
+from ...text import train_tokenizer  # noqa: E402
+from .. import reference  # noqa: E402
 from ..conftest import example, log, same_weights  # noqa: E402
-
-DATA = "toy:count=12,seed=9"
 
 # Footnote 9
 
@@ -93,40 +96,60 @@ def test_tags_of_the_corpus(words, characters):
         rules.tags_of_units([0, 3], [(0, 3, "DT"), (4, 9, "NN")])
 
 
+def kept(words, corpus, rule: str, dropped=()) -> list[bool]:
+    """Which encodings of the first source a rule keeps."""
+    run = rules.RuleRun(rules.RuleConfig(rule=rule), SimpleNamespace(eos=EOS), words, dropped=dropped)
+    return [token < rules.DROPPED for token in run.encode(corpus)[0].source]
+
+
 def test_d9_no_rule_drops_the_end(words):
     """D9: EOS is kept, by Group at an even position and by a frequency rule that names it too."""
     corpus = [example("the cat sat", pos=[["DT", "NN", "VBD"]])]  # EOS is fourth
-
-    def kept(*rule):
-        return list(encode_examples(corpus, words, 9, 9, rules.Rule(*rule))[0].rule_keep)
-
-    assert kept("group", set()) == [True, False, True, True]
-    assert kept("freq", {EOS, words.token_to_id("▁cat")}) == [True, False, True, True]
-    assert kept("pos", set()) == [False, True, True, True]
+    assert kept(words, corpus, "group") == [True, False, True, True]
+    assert kept(words, corpus, "freq", {EOS, words.token_to_id("▁cat")}) == [True, False, True, True]
+    assert kept(words, corpus, "pos") == [False, True, True, True]
 
 
 # Runs with a rule
 
 
+@torch.no_grad()
+def test_d8_what_a_rule_drops_has_no_influence(make_model, ragged, targets):
+    """D8: dropped encodings are not attended to, in either form of the memory, and no dummy stands for them."""
+    base, dropped = make_model(l0drop="none"), torch.arange(9).expand(4, 9) % 2 == 1
+    model = rules.RuledTransformer(base.config).eval()
+    model.load_state_dict(base.state_dict())
+    source = ragged + rules.DROPPED * (dropped & (ragged != PAD))
+    encoding = model.encode(source)
+    memories = model.dense(encoding), model.pruned(encoding)
+    forms = [model.decode(targets, model.project(memory))[0] for memory in memories]
+    torch.testing.assert_close(*forms, rtol=0, atol=1e-5)
+    kept = memories[1]
+    assert kept.states.size(1) == 5 and torch.equal(kept.states[0], encoding.states[0, ::2])
+    assert torch.equal((kept.log_counts == 0).sum(1), (~dropped & encoding.keep).sum(1))
+    w, tokens = reference.numpy_weights(base), ragged[0].tolist()
+    expected = reference.decode(w, targets[0].tolist(), reference.encode(w, tokens, 2, 4)[::2], 2, 4)
+    torch.testing.assert_close(forms[0][0].double(), torch.tensor(expected), rtol=0, atol=1e-4)
+    assert torch.equal(model(source, targets)[0], forms[0])
+
+
 def test_a_rule_goes_the_whole_way(whole, tmp_path, capsys):
-    """Trained from a baseline, whose own set of dropped units is empty; resumed; what it drops is counted by type."""
+    """Trained from a baseline, resumed, read; its output says how much was dropped."""
     flags = ["--init", str(whole["base"]), "--steps", "2", "--average-last", "1", "--max-source", "20"]
     freq = tmp_path / "freq-0"
     rules.main(["train", "--rule", "freq", "--out", str(freq), *flags])
     run = rules.load_run(freq)
-    assert run.rule.dropped and run.first_step == 6
+    assert run.dropped and run.first_step == 6
     rules.main(["train", "--out", str(freq), "--resume", "--steps", "3"])
-    assert rules.load_run(freq).rule.dropped == run.rule.dropped
-    assert "experiments.rules predict" in capsys.readouterr().out
-    for story in load(DATA, "test", 2):
-        [row] = rules.predict(run, [story], max_length=20)
+    assert rules.load_run(freq).dropped == run.dropped
+    hint = re.search(r"with scores: \S+ -m \S+ (predict .*)", capsys.readouterr().out)[1].split()
+    rules.main([*hint, "--limit", "2", "--max-length", "20", "--out", str(tmp_path / "freq.jsonl")])
+    rows = [json.loads(line) for line in (tmp_path / "freq.jsonl").read_text().splitlines()]
+    for row, story in zip(rows, load(run.config.data, "validation", 2), strict=True):
         ids = run.tokenizer.encode(story.source).ids[:19]
-        assert row["pruned"] == [sum(token in run.rule.dropped for token in ids), 20]
-        assert sum(row[f"pruned_{name}"][0] for name in rules.UNIT_TYPES) == row["pruned"][0]
-    rules.main(["predict", str(freq), "--data", DATA, "--limit", "2", "--max-length", "20"])
-    assert "pruned_punctuation" in capsys.readouterr().out
-    assert log(freq)[0]["sources_cut"] == 24
-    with pytest.raises(ValueError, match="is not a run folder of this package"):
+        assert row["pruned"] == [sum(token in run.dropped for token in ids), 20]
+    assert log(freq)[0]["sources_cut"] > 0
+    with pytest.raises(ValueError, match="is not a run folder of this"):
         loading.load_run(freq)  # the core would not drop its encodings
 
 
@@ -143,12 +166,6 @@ def test_a_rule_takes_the_place_of_the_gates():
         check(replace(rules.RuleConfig(), rule="pos"))
 
 
-def test_count_by_type_leaves_out_the_end():
-    counts = rules.count_by_type([True, False, True, True], ["function", "content", "function"])
-    assert counts["pruned_function"] == [2, 2] and counts["pruned_content"] == [0, 1]
-    assert counts["pruned_punctuation"] == [0, 0]
-
-
 def test_stanza_tags_are_placed_by_character(stanza):
     """Sources without tags go through Stanza, whose tokens carry character offsets; here a stand-in for it."""
     untagged = [example("The dogs.", "x")]
@@ -157,7 +174,6 @@ def test_stanza_tags_are_placed_by_character(stanza):
     assert spans == [(0, 3, "DT"), (4, 8, "NNS"), (8, 9, ".")]
     types, tags = rules.source_types(tokenizer.encode("The dogs."), "The dogs.", spans)
     assert types == ["function", "content", "punctuation"] and tags == ["DT", "NNS", "."]
-    item = encode_examples(untagged, tokenizer, 10, 10, rules.Rule("pos", set()))[0]
-    assert list(item.rule_keep) == [False, True, False, True] and item.source[-1] == EOS
+    assert kept(tokenizer, untagged, "pos") == [False, True, False, True]
     with pytest.raises(ValueError, match="stanza.download"):
         rules.tag_sources(untagged, "missing")
