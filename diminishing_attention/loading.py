@@ -75,9 +75,14 @@ def make_model(config: TrainConfig, tokenizer, bert: nn.Module | None = None) ->
     mechanism = config.mechanism()
     if config.model == "pointer":
         sizes = (len(tokenizer), config.hidden // 2, config.hidden)
-        return PointerGenerator(PointerGeneratorConfig(*sizes, config.coverage, mechanism))
-    sizes = {"layers": config.layers, "feed_forward": config.feed_forward, "dropout": config.dropout}
-    return BertSumExtAbs(bert, BertSumConfig(**sizes, diminishing=mechanism), bert_text.target_ids(tokenizer))
+        model = PointerGenerator(PointerGeneratorConfig(*sizes, config.coverage, mechanism))
+    else:
+        sizes = {"layers": config.layers, "feed_forward": config.feed_forward, "dropout": config.dropout}
+        sizes = BertSumConfig(**sizes, diminishing=mechanism)
+        model = BertSumExtAbs(bert, sizes, bert_text.target_ids(tokenizer))
+    if config.beam > model.vocabulary:
+        raise ValueError(f"--beam is {config.beam}: at most the vocabulary's {model.vocabulary} tokens")
+    return model
 
 
 def begin(config: TrainConfig, examples: Sequence) -> Run:

@@ -6,49 +6,30 @@ python -m diminishing_attention.predict runs/pg-dim --data toy --split test --ou
 python -m shared.score dim.jsonl more.jsonl                                               # systems side by side
 """
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-import tyro
-
-try:
-    from shared.data import Example, in_sentences, read
-except ModuleNotFoundError:
-    where = "at the top of the import path (beside the outermost package)"
-    sys.exit(f"error: the commands need the repository's folder `shared` {where}")
 from shared import rouge
-from shared.run import find_device, one_line_errors, read_flags
+from shared.data import Example, in_sentences
+from shared.run import DecodingFlags, find_device, in_windows, one_line_errors, read_flags
 from shared.score import in_lines, system_name, write_outputs
 
 from .config import DECODING, Alpha, Positive
 from .loading import Run, load_run
 from .search import beam_search
-from .text import ngrams, split_words
-
-WINDOW = 16  # batches whose documents are sorted by length, so that a batch has hardly any padding
+from .text import Item, ngrams, split_words
 
 
 @dataclass
-class Options:
+class Options(DecodingFlags):
     """The command line."""
 
-    run: tyro.conf.Positional[Path]  # Run folder.
-    files: tyro.conf.Positional[tuple[Path, ...]] = ()  # Text, a document a line, or .jsonl; none: standard input.
-    data: str = ""  # In place of files: anything that shared.data.load takes.
-    split: str = "test"  # Split of the data.
-    limit: Positive | None = None  # First examples only.
-    out: Path | None = None  # .jsonl for all that is known of each document, else a line each; none: standard output.
-    overwrite: bool = False  # Replace that file.
-    system: str = ""  # Name in the table; none: the folder's, without its seed.
     lead: Positive = 3  # First sentences of a document whose overlap with the output is measured (Table 3).
     beam: Positive | None = None  # Beams (Section 4.2: 6; See et al.: 4); none, here and below: the run's.
     length_penalty: Alpha | None = None  # alpha of Wu et al. (Section 4.2: 1.5); 0 = the mean of the tokens.
     trigram_blocking: bool | None = None  # Write no trigram twice (Section 4.2).
     min_length: int | None = None  # Fewest tokens of an output, the end included.
     max_length: Positive | None = None  # Most tokens of an output, the end included.
-    device: str = "cpu"  # Device of torch.
 
 
 def repetition_ratio(words: Sequence[str], n: int) -> float:
@@ -85,7 +66,7 @@ def overlap(text: str, sentences: Sequence[str]) -> dict[str, list[float]]:
 
 
 def predict(run: Run, examples: Sequence[Example], batch_size: int = 16, lead: int = 3, **search) -> Iterator[dict]:
-    """Decode documents in their order, in batches of similar length; yields a dict for each, for `shared.score`.
+    """Decode documents in their order; yields a dict for each, for `shared.score`.
 
     Args:
         examples: documents in sentences.
@@ -95,19 +76,16 @@ def predict(run: Run, examples: Sequence[Example], batch_size: int = 16, lead: i
     # D17: Table 4's rows are three settings of these, each a call of its own.
     options = {name: getattr(run.config, name) for name in DECODING} | search
     options["never"] = run.text.never(run.tokenizer)  # D21: <unk> is never written
-    for start in range(0, len(examples), WINDOW * batch_size):
-        window = examples[start : start + WINDOW * batch_size]
-        items, outputs = run.encode(window), {}
-        by_length = sorted(range(len(items)), key=lambda i: len(items[i].source))
-        for first in range(0, len(items), batch_size):
-            indices = by_length[first : first + batch_size]
-            # D10: a blocked trigram is of tokens, in BERTSum of word pieces.
-            tokens = beam_search(run.model, run.collate([items[i] for i in indices]), **options).tokens
-            outputs |= zip(indices, tokens, strict=True)
-        for i, (example, item) in enumerate(zip(window, items, strict=True)):
-            text = run.text.decode(run.tokenizer, item, outputs[i])
-            row = {"id": example.id, "prediction": text, "was_cut": item.was_cut}
-            yield row | measure(text, example.document, lead)
+
+    def decode(items: Sequence[Item]) -> list[list[int]]:
+        # D10: a blocked trigram is of tokens, in BERTSum of word pieces.
+        return beam_search(run.model, run.collate(items), **options).tokens
+
+    outputs = in_windows(examples, run.encode, lambda item: len(item.source), decode, batch_size)
+    for example, (item, tokens) in zip(examples, outputs, strict=True):
+        text = run.text.decode(run.tokenizer, item, tokens)
+        row = {"id": example.id, "prediction": text, "was_cut": item.was_cut}
+        yield row | measure(text, example.document, lead)
 
 
 @one_line_errors
@@ -115,10 +93,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
     run = load_run(options.run)
     run.model.to(find_device(options.device))
-    examples = in_sentences(read(options.files, options.data, options.split, options.limit))
+    examples = in_sentences(options.read(run.config.data))
     search = {name: value for name in DECODING if (value := getattr(options, name)) is not None}
     documents = [example for example in examples if example.document]  # a blank line in is a blank line out
-    rows = predict(run, documents, lead=options.lead, **search)
+    rows = predict(run, documents, options.batch_size, options.lead, **search)
     system, seed = options.system or system_name(options.run.name, run.config.seed), run.config.seed
     texts = {"out": options.out, "overwrite": options.overwrite}
     write_outputs(rows, examples, system, seed, line=lambda row: row["prediction"].replace("\n", " "), **texts)

@@ -7,12 +7,10 @@ repeated word once): the model can copy it, and reads it as <unk>. `Item.unknown
 import json
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import count
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import regex
 import torch
 from torch import Tensor
@@ -92,6 +90,7 @@ class Item(NamedTuple):
     target: array  # begin, summary, end; the end is missing where the summary was cut
     unknown: list[str]  # words of the document that the vocabulary lacks
     was_cut: bool  # the document
+    target_was_cut: bool = False
 
 
 def encode_examples(examples: Iterable, vocabulary: Vocabulary, max_source: int, max_target: int) -> list[Item]:
@@ -101,8 +100,9 @@ def encode_examples(examples: Iterable, vocabulary: Vocabulary, max_source: int,
         source = words(example.source)
         was_cut, source = len(source) > max_source, source[:max_source]
         unknown = list(dict.fromkeys(word for word in source if word not in vocabulary.number))
-        target = [BOS, *vocabulary.encode(words(example.target), unknown), EOS][: max_target + 1]
-        items.append(Item(array("i", vocabulary.encode(source, unknown)), array("i", target), unknown, was_cut))
+        target = [BOS, *vocabulary.encode(words(example.target), unknown), EOS]
+        rows = array("i", vocabulary.encode(source, unknown)), array("i", target[: max_target + 1])
+        items.append(Item(*rows, unknown, was_cut, len(target) > max_target + 1))
     return items
 
 
@@ -133,35 +133,6 @@ def collate(items: Sequence[Item], device: torch.device | str = "cpu") -> Batch:
     target_in, _ = pad((item.target[:-1] for item in items), device)
     target_out, keep_target = pad((item.target[1:] for item in items), device)
     return Batch(source, keep, target_in, target_out, keep_target, max(len(item.unknown) for item in items))
-
-
-class LengthBatches:
-    """Endless lists of item indices: the batch sampler of a `DataLoader`.
-
-    An epoch sorts by source length, with some noise, cuts into batches of at most `size` items and, where it is not 0,
-    at most `tokens` padded target tokens, and shuffles the batches.
-    """
-
-    def __init__(self, items: Sequence[Item], size: int, tokens: int, seed: int):
-        self.size, self.tokens, self.seed = size, tokens, seed
-        self.sources = np.array([len(item.source) for item in items])
-        self.lengths = [len(item.target) for item in items]
-
-    def __iter__(self) -> Iterator[list[int]]:
-        for number in count():
-            yield from self.epoch(number)
-
-    def epoch(self, number: int) -> list[list[int]]:
-        rng = np.random.default_rng((self.seed, number))
-        by_length = np.argsort(self.sources * rng.uniform(0.8, 1.2, len(self.sources)), kind="stable")
-        batches, longest = [[]], 0
-        for i in by_length.tolist():
-            longest, count_then = max(longest, self.lengths[i]), len(batches[-1]) + 1
-            if count_then > self.size or (count_then > 1 and 0 < self.tokens < longest * count_then):
-                batches.append([])
-                longest = self.lengths[i]
-            batches[-1].append(i)
-        return [batches[i] for i in rng.permutation(len(batches))]
 
 
 def never(vocabulary: Vocabulary) -> tuple[int, ...]:

@@ -7,98 +7,44 @@ python -m diminishing_attention.train --out runs/bertsum --preset bertsum-abs
 """
 
 import math
-import sys
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from safetensors.torch import save_model
 from torch import nn
-from torch.utils.data import DataLoader
 from tqdm import tqdm
 
-try:
-    from shared.data import Example, in_sentences, load
-except ModuleNotFoundError:
-    where = "at the top of the import path (beside the outermost package)"
-    sys.exit(f"error: the commands need the repository's folder `shared` {where}")
-from shared.run import (
-    RunFolder,
-    check,
-    check_folder,
-    exchanged,
-    new_accelerator,
-    one_line_errors,
-    parse,
-    says_it_reads,
-    training,
-)
+from shared.data import Example, in_sentences, load
+from shared.run import RunFolder, exchanged, one_line_errors, parse, says_it_reads, setup
 
 from .config import PRESETS, TrainConfig, learning_rate
 from .loading import Run, begin, load_run
-from .text import Item, LengthBatches
-
-if TYPE_CHECKING:
-    from accelerate import Accelerator
+from .text import Item, words
 
 VALIDATION = 200  # documents of the validation loss at most
 CLIP = 2.0  # largest norm of the gradient of each part of a pointer-generator (See et al.); PreSumm clips nothing
 
 
-class Setup(NamedTuple):
-    """What the loop works with."""
-
-    accelerator: "Accelerator"
-    run: Run
-    model: nn.Module  # the run's, as accelerate wraps it
-    optimizer: torch.optim.Optimizer
-    loader: DataLoader
-    examples: list[Example]  # of validation
-    validation: list[Item]  # the same ones, encoded
-    folder: AbstractContextManager[RunFolder]  # locks the run folder, loads its last checkpoint
-
-
-def start(config: TrainConfig, out: Path, resume: bool) -> Setup:
-    """Set up all that `train` needs; ValueError for bad values or data, or a folder that cannot be used."""
-    from accelerate.utils import set_seed  # here, for --help answers without it
-
-    check(config)
-    begun, accelerator = check_folder(out, resume), new_accelerator(config)
-    splits = {"training": load(config.data, "train"), "validation": load(config.data, "validation", VALIDATION)}
-    data = {name: in_sentences(examples) for name, examples in splits.items()}
-    set_seed(config.seed)
-    run = load_run(out) if begun else begin(config, data["training"])
-    if config.beam > run.model.vocabulary:
-        raise ValueError(f"--beam is {config.beam}: at most the vocabulary's {run.model.vocabulary} tokens")
-    set_seed(config.seed, device_specific=True)  # each process draws its own dropout
-    items, validation = run.encode(data["training"]), run.encode(data["validation"])
-    batches = LengthBatches(items, config.batch_size, config.batch_tokens, config.seed)
-    # The loader's own generator, or starting it would draw from the one that dropout draws from.
-    loader = DataLoader(items, batch_sampler=batches, collate_fn=run.text.collate, generator=torch.Generator())
-    model, optimizer, loader = accelerator.prepare(run.model, make_optimizer(run.model, config), loader)
-    first = {"step": 0, "examples": len(items), "sources_cut": sum(item.was_cut for item in items)}
-    folder = training(accelerator, out, config, run.write_files, begun, data, first)
-    return Setup(accelerator, run, model, optimizer, loader, data["validation"], validation, folder)
-
-
 def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     """Train and write the run folder `out`; `resume` goes on after the last checkpoint, to the same bits.
 
-    ValueError: what `start` refuses; a loss that is not finite, where the last checkpoint stays.
+    ValueError: bad values or data, a folder that cannot be used, a loss that is not finite.
     """
-    accelerator, run, model, optimizer, loader, examples, validation, locked = start(config, Path(out), resume)
-    hidden = None if accelerator.is_main_process else True  # None: where there is no terminal
-    with locked as folder, tqdm(total=config.steps, initial=folder.progress["step"], disable=hidden) as bar:
-        if (done := folder.progress["step"]) < config.steps:
-            folder.reopen("model.safetensors")
-        batches = iter(accelerator.skip_first_batches(loader, done * config.accumulate))
-        for step in range(done + 1, config.steps + 1):
-            for group in optimizer.param_groups:
-                group["lr"] = learning_rate(run.first_step + step, group["factor"], group["warmup"])  # D12
-            model.train()
+    made = setup(
+        config, Path(out), resume, begin, load_run, lambda model: make_optimizer(model, config), length_of(config),
+        load_sentences, final="model.safetensors",
+    )  # fmt: skip
+    accelerator, run, model, optimizer = made[:4]
+    with made.folder as folder:
+        done = folder.progress["step"]
+        batches = iter(accelerator.skip_first_batches(made.loader, done * config.accumulate))
+        hidden = not accelerator.is_main_process or None  # None: where there is no terminal
+        for step in (bar := tqdm(range(done, config.steps), initial=done, total=config.steps, disable=hidden)):
+            run.model.train()
+            for group in optimizer.param_groups:  # D12: the rates go on in a second phase
+                group["lr"] = learning_rate(run.first_step + step + 1, group["factor"], group["warmup"])
             for _ in range(config.accumulate):
                 batch = next(batches)
                 with accelerator.accumulate(model):
@@ -110,18 +56,29 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
                             nn.utils.clip_grad_norm_(part, CLIP)
                     optimizer.step()
                     optimizer.zero_grad()
-            row = {"step": step, "loss": losses.mean().item(), "lr": optimizer.param_groups[-1]["lr"]}
+            row = {"step": step + 1, "loss": losses.mean().item(), "lr": optimizer.param_groups[-1]["lr"]}
             if not math.isfinite(row["loss"]):
-                raise ValueError(f"the loss is {row['loss']} at step {step}; {out} keeps its last checkpoint")
-            bar.update()
+                raise ValueError(f"the loss is {row['loss']} at step {step + 1}; {out} keeps its last checkpoint")
             bar.set_postfix(loss=f"{row['loss']:.3f}", refresh=False)
-            if step % config.save_every == 0 or step == config.steps:
-                row["validation_loss"] = validation_loss(run, validation)
+            if row["step"] % config.save_every == 0 or row["step"] == config.steps:
+                row["validation_loss"] = validation_loss(run, made.validation)
                 folder.save_checkpoint(row)
         # D26: the last weights; a tensor that the network uses twice is stored once.
         folder.write("model.safetensors", lambda path: save_model(run.model, path))
     if accelerator.is_main_process:
-        report(run, examples, folder)
+        report(run, folder)
+
+
+def load_sentences(data: str, split: str) -> list[Example]:
+    """Documents in sentences."""
+    return in_sentences(load(data, split, VALIDATION if split == "validation" else None))
+
+
+def length_of(config: TrainConfig) -> Callable[[Item], int | tuple[int, int]]:
+    """By what batches are sorted: the source, or first the target where --batch-tokens counts its tokens."""
+    if config.batch_tokens:
+        return lambda item: (len(item.target), len(item.source))
+    return lambda item: len(item.source)
 
 
 def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
@@ -147,21 +104,19 @@ def validation_loss(run: Run, items: Sequence[Item]) -> float:
     return torch.cat([run.model(batch) for batch in batches]).mean().item()
 
 
-def report(run: Run, examples: Sequence[Example], folder: RunFolder) -> None:
+def report(run: Run, folder: RunFolder) -> None:
     """Say what came out, whether the model reads its sources, and what to do next."""
     config, loss = run.config, folder.progress["log"][-1]["validation_loss"]
     print(f"{folder.path}: {sum(p.numel() for p in run.model.parameters()):,} parameters, validation loss {loss:.3f}")
-    swapped = exchanged(
-        examples,
-        lambda example: example.source.split(),
-        lambda example, other: replace(example, document=other.document),
-    )
+    examples = load_sentences(config.data, "validation")  # as text: an unknown word's number is its document's own
+    swapped = exchanged(examples, lambda e: words(e.source), lambda e, other: replace(e, document=other.document))
     if swapped and (verdict := says_it_reads(loss, validation_loss(run, run.encode(swapped)))):
         print(verdict)
     if not config.init and config.diminishing == "none" and not config.coverage:
         more = f"--init {folder.path} --steps {max(config.steps // 8, 1)}"
         print(f"no mechanism is on yet: python -m {__package__}.train --out {folder.path}-dim {more} --diminishing dim")
-    print(f"next: python -m {__package__}.predict {folder.path} --data {config.data} --split validation")
+    read = f"python -m {__package__}.predict {folder.path}"
+    print(f"next, on texts: {read} FILE.txt; with scores: {read} --split validation")
 
 
 @one_line_errors

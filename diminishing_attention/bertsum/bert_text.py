@@ -90,8 +90,8 @@ def encode_examples(examples: Iterable, tokenizer, max_source: int, max_target: 
                 source.pop()
             source.append(sep)
         target = [token for ids in pieces_of(tokenizer, example.summary) for token in (special.between, *ids)]
-        target = array("i", [special.bos, *target[1 : max_target - 1], special.eos])
-        items.append(Item(array("i", source), target, [], was_cut))
+        cut = array("i", [special.bos, *target[1 : max_target - 1], special.eos])
+        items.append(Item(array("i", source), cut, [], was_cut, len(target) > max_target - 1))
     return items
 
 

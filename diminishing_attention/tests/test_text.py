@@ -3,7 +3,7 @@
 import pytest
 
 from .. import text
-from ..text import BOS, EOS, PAD, SPECIAL, UNK, LengthBatches, Vocabulary
+from ..text import BOS, EOS, PAD, SPECIAL, UNK, Vocabulary
 from .conftest import encode
 
 WORDS = {  # tokenised text stays as it is
@@ -44,29 +44,9 @@ def test_items_are_cut_as_in_the_released_code(vocabulary):
     pair = ("the cat sat zorn", "zorn cat sat")
     [whole], [cut] = encode([pair], vocabulary, 4, 4), encode([pair], vocabulary, 3, 2)
     V, cat, sat = len(vocabulary), *(vocabulary.number[word] for word in ("cat", "sat"))
-    assert whole.target.tolist() == [BOS, V, cat, sat, EOS] and not whole.was_cut
+    assert whole.target.tolist() == [BOS, V, cat, sat, EOS] and whole[3:] == (False, False)
     # zorn is beyond the cut, so nothing can be copied and it is unknown in the target.
-    assert cut.was_cut and cut.unknown == [] and cut.target.tolist() == [BOS, UNK, cat]
-
-
-def test_batches_hold_every_item_once_an_epoch_and_are_of_like_length(vocabulary):
-    """At most so many documents and, as PreSumm, padded target tokens; one document always fits."""
-    pairs = [("a cat " * (i % 7 + 1), "dog " * (1 + 13 * (i % 5 == 0) + i % 3)) for i in range(41)]
-    items = encode(pairs, vocabulary, 99, 99)
-    lengths, batches = [len(item.target) for item in items], LengthBatches(items, 8, 0, 0)
-    spans = [{len(items[i].source) for i in batch} for batch in batches.epoch(1)]
-    assert sum(max(span) - min(span) for span in spans) <= 3 * 2 * 6  # of sources from 2 to 14 words
-    stream = iter(batches)
-    assert [next(stream) for _ in range(7)] == [*batches.epoch(0), batches.epoch(1)[0]]
-    assert LengthBatches(items, 8, 0, 1).epoch(0) != batches.epoch(0) != batches.epoch(1)
-    for budget in (1, 3 * max(lengths)):
-        epoch = LengthBatches(items, 5, budget, 0).epoch(0)
-        padded = [len(batch) * max(lengths[i] for i in batch) for batch in epoch if len(batch) > 1]
-        assert max(padded, default=0) <= budget and max(map(len, epoch)) <= 5
-        assert sorted(sum(epoch, [])) == list(range(41))
-    # A long target bounds its own batch alone, the first one here: the short ones fill theirs.
-    one_long = encode([("", "dog " * 18), *[("a", "dog")] * 12], vocabulary, 99, 99)  # targets of 20 and 3 tokens
-    assert sorted(len(batch) for batch in LengthBatches(one_long, 99, 21, 0).epoch(0)) == [1, 5, 7]
+    assert cut.was_cut and cut.target_was_cut and cut.unknown == [] and cut.target.tolist() == [BOS, UNK, cat]
 
 
 def test_a_batch_is_its_items_padded(items, batch):

@@ -1,5 +1,6 @@
 """A training: accumulation, clipping, rates, the two phases, pretrained encoders, bad values."""
 
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +14,13 @@ from safetensors.torch import load_file
 
 from shared.data import load
 
+from .. import predict
 from .. import train as training
 from ..bertsum.bert_text import make_tokenizer
 from ..bertsum.bertsum import new_encoder
 from ..config import TrainConfig
 from ..loading import begin, load_run
+from ..text import Item
 from ..train import train
 from .conftest import BERT, SMALL
 
@@ -122,10 +125,13 @@ def test_d24_a_pretrained_encoder_from_a_folder(tmp_path):
     assert load_run(tmp_path / "run").model.encoder.config.max_position_embeddings == 512  # extended
 
 
-def test_the_weights_follow_the_seed():
+def test_the_weights_follow_the_seed(tmp_path):
     """Not the order of the data alone."""
-    one, other = (training.start(replace(SMALL, seed=seed), Path("new"), False).run.model for seed in (0, 1))
-    assert not torch.equal(one.decoder.query.weight, other.decoder.query.weight)
+    runs = (tmp_path / name for name in "ab")
+    for run, seed in zip(runs, (0, 1), strict=True):
+        train(replace(SMALL, learning_rate=1e-9, steps=1, seed=seed), run)
+    one, other = (weights(tmp_path / name)["decoder.query.weight"] for name in "ab")
+    assert (one - other).abs().max() > 0.01
 
 
 def test_values_that_contradict_are_refused(tmp_path):
@@ -141,6 +147,28 @@ def test_values_that_contradict_are_refused(tmp_path):
         with pytest.raises(ValueError, match=message):
             train(replace(TrainConfig(), **change), tmp_path / "run")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("config", [SMALL, BERT], ids=["pointer", "bertsum"])
+def test_the_printed_hints_work(tmp_path, capsys, config):
+    """Each command of the last lines, as it stands there."""
+    train(replace(config, steps=1), tmp_path / "run")
+    printed = capsys.readouterr().out
+    (tmp_path / "FILE.txt").write_text("in Brenton two halls were built .\n")
+    trains, predicts = (re.findall(rf"python -m \S+\.{name} ([^;\n]+)", printed) for name in ("train", "predict"))
+    assert len(trains) == 1 and [hint.split()[1] for hint in predicts] == ["FILE.txt", "--split"]
+    training.main(["--out", *trains[0].split()[1:]])
+    assert load_run(tmp_path / "run-dim").config.diminishing == "dim"
+    for hint in predicts:
+        predict.main([*hint.replace("FILE.txt", str(tmp_path / "FILE.txt")).split(), "--limit", "2"])
+        assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("change", "order"), [({}, [1, 0, 2]), ({"batch_tokens": 60}, [1, 2, 0])], ids=str)
+def test_batches_are_sorted_by_source_or_where_it_is_counted_by_target(change, order):
+    items = [Item([0] * source, [0] * target, [], False, False) for source, target in ((2, 9), (1, 3), (3, 4))]
+    length = training.length_of(replace(SMALL, **change))
+    assert sorted(range(3), key=lambda i: length(items[i])) == order
 
 
 def test_a_loss_that_is_not_finite_stops_the_training(tmp_path, monkeypatch):
