@@ -9,7 +9,7 @@ A row: CPU seconds, and how many times as fast as "expanded" within a round; the
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -36,17 +36,14 @@ class Shape(NamedTuple):
     tokens: int  # T
 
 
-SHAPES = {  # Table 1 and Appendix A: batch 10; the share that L0Drop pruned
-    400: Shape(10, 400, 0.476, 40),  # CNN/Daily Mail
-    2048: Shape(10, 2048, 0.715, 20),  # WikiSum
-}
+# Table 1 and Appendix A: CNN/Daily Mail and WikiSum, batch 10; the share that L0Drop pruned
+SHAPES = [Shape(10, 400, 0.476, 40), Shape(10, 2048, 0.715, 20)]
 
 
 @dataclass
 class Options:
     """The command line."""
 
-    shapes: tuple[Literal[400, 2048], ...] = (400, 2048)  # Source lengths.
     repeats: Positive = 7  # Rounds.
     csv: Path | None = None  # File for every number.
     overwrite: bool = False  # Replace that file.
@@ -91,10 +88,10 @@ def time_shape(config: ModelConfig, shape: Shape, repeats: int) -> list[dict]:
         seconds[number] = timers[number[1]].timeit(1).median
     rows = []
     for side, own in zip(SIDES, seconds.T, strict=True):
-        row = {"S": shape.length, "T": shape.tokens, "side": side}
+        rows.append({"S": shape.length, "T": shape.tokens, "side": side, "repeats": repeats})
         for name, values in {"seconds": own, "x expanded": seconds[:, 0] / own}.items():
-            row |= {f"{name}_mean": np.median(values), f"{name}_low": values.min(), f"{name}_high": values.max()}
-        rows.append(row)
+            spread = {"mean": np.median(values), "low": values.min(), "high": values.max()}
+            rows[-1] |= {f"{name}_{part}": float(value) for part, value in spread.items()}
     return rows
 
 
@@ -103,14 +100,13 @@ def main(arguments: list[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    shapes = [Shape(2, 24, 0.5, 8)] if options.quick else [SHAPES[length] for length in options.shapes]
+    shapes, config = [Shape(2, 24, 0.5, 8)] if options.quick else SHAPES, ModelConfig(**TINY if options.quick else {})
     with open_output(options.csv, options.overwrite) as file:
-        for shape in shapes:
-            rows = time_shape(ModelConfig(**TINY if options.quick else {}), shape, options.repeats)
-            for row in rows:
-                print({name: value if isinstance(value, str | int) else round(value, 3) for name, value in row.items()})
-            if options.csv:
-                write_csv(file, [row | {"torch": torch.__version__} for row in rows])
+        rows = [row for shape in shapes for row in time_shape(config, shape, options.repeats)]
+        for row in rows:
+            print(*(f"{value:.3g}" if isinstance(value, float) else value for value in row.values()))
+        if options.csv:
+            write_csv(file, rows)
 
 
 if __name__ == "__main__":

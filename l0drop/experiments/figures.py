@@ -1,8 +1,8 @@
 """The paper's Figures 1 and 7, 4, 5, each a PNG and, of what is measured here, a CSV of its numbers.
 
-python -m l0drop.experiments.figures --scores 2016_1.csv 2016_2.csv --out figures                          # 4
+python -m l0drop.experiments.figures --scores 2016_1.csv 2016_2.csv --out figures                             # 4
 python -m l0drop.experiments.figures --run runs/l0-0.6-2 runs/l0-0.8-2 --baseline runs/base-2 --out figures   # 1, 7, 5
-python -m l0drop.experiments.figures --out figures                              # 1, 7, 5 again, from the folder's CSVs
+python -m l0drop.experiments.figures --out figures                       # 1, 7, 5 again, from the folder's CSVs
 
 Figure 4 shows what `shared.score` wrote of a lambda sweep, a file a base; 1 and 7 are of the baseline and the first
 --run; 5 of every --run. Files of these names in the folder are replaced. Figures 2 and 3 are in the lesson.
@@ -27,7 +27,6 @@ from .rules import UNIT_TYPES, source_types, tag_sources
 
 THRESHOLD = 0.6  # captions of Figures 1 and 7: the share of source words that receive less
 EDGES = np.append(np.arange(51) / 10, np.inf)  # bins of Figures 1 and 7; the last is open
-TYPE_NAMES = {"BPEH": "first pieces", "BPEO": "later pieces"}
 
 
 @dataclass
@@ -36,8 +35,8 @@ class Options:
 
     out: Path  # Folder to write to.
     scores: tuple[Path, ...] = ()  # CSVs of shared.score, a base each; differences are from the system without gates.
-    run: tuple[Path, ...] = ()  # L0Drop runs.
-    baseline: Path | None = None  # Run without gates, beside --run.
+    run: tuple[Path, ...] = ()  # L0Drop runs; --baseline with them.
+    baseline: Path = Path()  # Run without gates.
     split: str = "test"  # Split of the data of the first run.
     limit: Positive | None = None  # First examples only.
     stanza: str = ""  # Folder of Stanza models, for sources without tags (Figure 5).
@@ -92,79 +91,8 @@ def type_row(name: str, run: Run, examples: Sequence[Example], stanza: str = "")
     return {"run": name} | {kind: 100 * float(np.mean(values)) if values else 0.0 for kind, values in closed.items()}
 
 
-def new_figure(title: str, x: str, y: str):
-    from matplotlib.figure import Figure
-
-    figure = Figure((6.4, 4.2), layout="constrained")
-    axes = figure.subplots()
-    axes.set_title(title, fontsize=10)
-    axes.set(xlabel=x, ylabel=y)
-    return figure, axes
-
-
-def read_rows(path: Path) -> list[dict]:
-    """The rows of a CSV, numbers as numbers."""
-    with path.open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    texts = ("run", "system", "minus", "metric")
-    return [{name: value if name in texts else float(value or "nan") for name, value in row.items()} for row in rows]
-
-
-def figure_1_or_7(rows: Sequence[dict], number: str):
-    """Both over the same range, that of the paper."""
-    counts, mean = np.array([row["encodings"] for row in rows]), rows[0]["mean"]
-    kept, below = "source retained".split()[number == "7"] + " encoding", 100 * rows[0][f"share_below_{THRESHOLD}"]
-    title = f"Figure {number}: a {kept} receives {mean:.2f} in all, {below:.0f} % of them less than {THRESHOLD}"
-    figure, axes = new_figure(title, "attention summed over the target tokens", f"{kept}s, %")
-    axes.bar([row["from"] for row in rows], 100 * counts / counts.sum(), 0.1, align="edge", edgecolor="white")
-    axes.axvline(mean, color="tab:orange")
-    axes.axvline(THRESHOLD, color="gray", linestyle=":")
-    axes.set_xlim(0, 3)
-    return figure
-
-
-def figure_4(paths: Sequence[Path]):
-    """Difference in quality from the control, with its 95 % interval, against sparsity; a line a base."""
-    figure, axes = new_figure("Figure 4: the more is pruned, the more it costs", "sparsity, %", "minus the control's")
-    for path in paths:
-        rows = read_rows(path)
-        pruned = {row["system"]: row["value"] for row in rows if row["metric"] == "pruned" and not row["minus"]}
-        control = next(name for name, share in pruned.items() if not share)
-        kept = (row for row in rows if row["minus"] == control and row["metric"] in ("bleu", "rougeLsum"))
-        points = [
-            (pruned[row["system"]], row["value"], row["low"], row["high"]) for row in kept if "l0" in row["system"]
-        ]
-        x, y, low, high = np.array([(0, 0, 0, 0), *sorted(points)]).T
-        axes.errorbar(x, y, [y - low, high - y], marker="o", capsize=2, elinewidth=0.7)
-        axes.annotate(path.stem.replace("_", ", baseline "), (x[-1], y[-1]), fontsize=8)
-    axes.axhline(0, color="gray", linestyle=":")
-    return figure
-
-
-def figure_5(rows: list[dict], number: str):
-    """Sparsity of each type of source encoding against the overall one."""
-    rows = sorted(rows, key=lambda row: row["pruned"])
-    order, x = sorted(UNIT_TYPES, key=lambda kind: rows[-1][kind]), [row["pruned"] for row in rows]
-    least, most = (TYPE_NAMES.get(kind, kind) for kind in (order[0], order[-1]))
-    title = f"Figure {number}: {most} is pruned most, {least} least (at the highest lambda)"
-    figure, axes = new_figure(title, "sparsity, % of all source encodings", "within the type, % (dotted: all alike)")
-    y = -10.0
-    for kind in order:
-        axes.plot(x, [row[kind] for row in rows], "o-")
-        y = max(rows[-1][kind], y + 4.5)  # labels lie beside each other
-        axes.annotate(TYPE_NAMES.get(kind, kind), (x[-1], y), (6, 0), textcoords="offset points", fontsize=8)
-    axes.axline((0, 0), slope=1, color="gray", linestyle=":")
-    axes.set_xlim(-2, x[-1] * 1.25)
-    return figure
-
-
-DRAW = {"figure_1": figure_1_or_7, "figure_7": figure_1_or_7, "figure_5": figure_5}
-
-
 def measure(options: Options) -> None:
     """Write the CSVs of Figures 1, 5 and 7."""
-    if not options.baseline:
-        raise ValueError("--run needs a run without gates beside it: add --baseline")
     runs, baseline = {path.name: load_run(path) for path in options.run}, load_run(options.baseline)
     name, run = next(iter(runs.items()))
     examples = load(run.config.data, options.split, options.limit)
@@ -177,17 +105,60 @@ def measure(options: Options) -> None:
             write_csv(file, rows)
 
 
+def read_rows(path: Path) -> list[dict]:
+    """The rows of a CSV, numbers as numbers."""
+    with path.open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    texts = ("run", "system", "minus", "metric")
+    return [{name: value if name in texts else float(value or "nan") for name, value in row.items()} for row in rows]
+
+
+def draw(path: Path, title: str, x: str, y: str, lines: dict[str, list[tuple]]) -> None:
+    """Lines through points (x, y) or (x, y, low, high), each with its name at its end."""
+    from matplotlib.figure import Figure
+
+    figure = Figure((6.4, 4.2), layout="constrained")
+    axes = figure.subplots()
+    for name, points in lines.items():
+        at, value, *interval = np.array(points).T
+        bars = [value - interval[0], interval[1] - value] if interval else None
+        axes.errorbar(at, value, bars, marker=".", capsize=2, elinewidth=0.7)
+        axes.annotate(name, (at[-1], value[-1]), (6, 0), textcoords="offset points", va="center", fontsize=8)
+    axes.set_title(title, fontsize=10)
+    axes.set(xlabel=x, ylabel=y)
+    figure.savefig(path, dpi=150)
+
+
+def sweep(rows: list[dict]) -> list[tuple]:
+    """Figure 4, from `shared.score`'s rows: (sparsity, difference in BLEU or ROUGE-L from the control, low, high)."""
+    pruned = {row["system"]: row["value"] for row in rows if row["metric"] == "pruned" and not row["minus"]}
+    control = next(name for name, share in pruned.items() if not share)
+    kept = (row for row in rows if row["minus"] == control and row["metric"] in ("bleu", "rougeLsum"))
+    points = ((pruned[row["system"]], row["value"], row["low"], row["high"]) for row in kept if "l0" in row["system"])
+    return [(0, 0, 0, 0), *sorted(points)]
+
+
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
-    options.out.mkdir(parents=True, exist_ok=True)
+    out, sparsity = options.out, "sparsity, % of all source encodings"
+    out.mkdir(parents=True, exist_ok=True)
     if options.run:
         measure(options)
     if options.scores:
-        figure_4(options.scores).savefig(options.out / "figure_4.png", dpi=150)
-    for name, draw in DRAW.items():
-        if (path := options.out / f"{name}.csv").exists():
-            draw(read_rows(path), name[-1]).savefig(options.out / f"{name}.png", dpi=150)
+        lines = {path.stem.replace("_", ", baseline "): sweep(read_rows(path)) for path in options.scores}
+        title = "Figure 4: the more is pruned, the more it costs"
+        draw(out / "figure_4.png", title, sparsity, "quality minus the control's", lines)
+    for number in "17":
+        if (path := out / f"figure_{number}.csv").exists():
+            rows = read_rows(path)[:30]  # up to 3, the paper's range
+            title = f"Figure {number}: an encoding receives {rows[0]['mean']:.2f} in all, on average"
+            points = [(row["from"] + 0.05, row["encodings"]) for row in rows]
+            draw(path.with_suffix(".png"), title, "attention summed over the output", "encodings", {"": points})
+    if (path := out / "figure_5.csv").exists():
+        rows = sorted(read_rows(path), key=lambda row: row["pruned"])
+        lines = {kind: [(row["pruned"], row[kind]) for row in rows] for kind in UNIT_TYPES}
+        draw(path.with_suffix(".png"), "Figure 5: which types are pruned", sparsity, "within the type, %", lines)
 
 
 if __name__ == "__main__":

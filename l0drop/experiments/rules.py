@@ -8,6 +8,7 @@ character; the final </s> is none of the types, and no rule drops it (D9).
 """
 
 import functools
+import itertools
 import json
 import sys
 from array import array
@@ -65,13 +66,10 @@ def unit_types(words: Sequence[int], tags: Sequence[str]) -> list[str]:
     Pieces of a segmented word are "BPEH" (its first) and "BPEO" (the others) whatever the word's tag; an unsegmented
     word has the group of its tag.
     """
-    pieces, seen, types = Counter(words), set(), []
-    for word, tag in zip(words, tags, strict=True):
-        if pieces[word] == 1:
-            types.append(tag_group(tag))
-        else:
-            types.append("BPEO" if word in seen else "BPEH")
-        seen.add(word)
+    pieces, types = Counter(words), []
+    for place, (word, tag) in enumerate(zip(words, tags, strict=True)):
+        piece = "BPEO" if word in words[:place] else "BPEH"
+        types.append(tag_group(tag) if pieces[word] == 1 else piece)
     return types
 
 
@@ -79,8 +77,7 @@ def tags_of_units(starts: Sequence[int], spans: Sequence[Span]) -> list[str]:
     """Tag of every unit: that of the token which its first character lies in; ValueError where it lies in none."""
     tags = [next((tag for first, end, tag in spans if first <= start < end), None) for start in starts]
     if None in tags:
-        where = starts[tags.index(None)]
-        raise ValueError(f"no part-of-speech tag covers character {where}; the tokens must cover the whole source")
+        raise ValueError(f"no part-of-speech tag covers character {starts[tags.index(None)]} of a source")
     return tags
 
 
@@ -91,20 +88,12 @@ def keep_pos(types: Sequence[str], tags: Sequence[str]) -> list[bool]:
 
 
 def dropped_by_frequency(sources: Sequence[Sequence[int]], share: float, rarest: bool = False) -> set[int]:
-    """Units that the Freq rule drops (the most frequent), or with `rarest` the Inv Freq rule (the rarest).
-
-    D5: units are taken from that end of the ranking for as long as together they cover at most `share` of the corpus;
-    the paper's ranks (100, 452) belong to its own corpus and vocabulary.
-    """
+    """D5: units that the Freq rule drops, the most frequent as long as together they cover at most `share` of the
+    corpus; with `rarest` those of Inv Freq."""
     counts = Counter(unit for source in sources for unit in source)
     ranking = sorted(counts, key=lambda unit: (-counts[unit], unit), reverse=rarest)
-    budget, dropped = share * counts.total(), set()
-    for unit in ranking:
-        budget -= counts[unit]
-        if budget < 0:
-            break
-        dropped.add(unit)
-    return dropped
+    covered = itertools.accumulate(counts[unit] for unit in ranking)
+    return {unit for unit, cover in zip(ranking, covered, strict=True) if cover <= share * counts.total()}
 
 
 # From texts to tags
@@ -112,11 +101,8 @@ def dropped_by_frequency(sources: Sequence[Sequence[int]], share: float, rarest:
 
 def label_spans(pieces: Sequence[str], labels: Sequence) -> list[Span]:
     """(start, end, label) of each piece in the text that joining them by blanks gives."""
-    spans, end = [], 0
-    for piece, label in zip(pieces, labels, strict=True):
-        spans.append((end, end + len(piece), label))
-        end += len(piece) + 1
-    return spans
+    ends = itertools.accumulate(len(piece) + 1 for piece in pieces)
+    return [(end - len(piece) - 1, end - 1, each) for end, piece, each in zip(ends, pieces, labels, strict=True)]
 
 
 def source_types(encoding: Tokens, source: str, spans: list[Span]) -> tuple[list[str], list[str]]:
@@ -140,19 +126,14 @@ def tag_sources(examples: Sequence[Example], folder: str = "") -> list[list[Span
 
 @functools.cache
 def stanza_pipeline(folder: str):
-    """Stanza's English tagger; ValueError or ImportError says how to get it."""
-    try:
-        import stanza
-    except ImportError as error:
-        raise ImportError("sources without tags need Stanza: pip install stanza") from error
+    """Stanza's English tagger; ValueError: no models."""
+    import stanza
+
     options = {"processors": "tokenize,pos", "download_method": None, "verbose": False}
-    options |= {"dir": folder} if folder else {}
     try:
-        return stanza.Pipeline("en", **options)
+        return stanza.Pipeline("en", **options | ({"dir": folder} if folder else {}))
     except Exception as error:  # Stanza raises several types of its own
-        download, where = "stanza.download('en', processors='tokenize,pos')", folder or "its default folder"
-        message = f'no Stanza English models in {where}: run python -c "import stanza; {download}" or --stanza FOLDER'
-        raise ValueError(message) from error
+        raise ValueError("no English models: stanza.download('en', processors='tokenize,pos'), or --stanza") from error
 
 
 # Runs
@@ -192,15 +173,13 @@ class RuleRun(NamedTuple):
 
     def encode(self, examples: Sequence[Example]) -> list[Item]:
         """As `Run.encode`, with the model's own end, and what the rule drops raised by DROPPED."""
-        items, end = Run.encode(self, examples), self.model.eos
         keeps = kept_by_rule(self, examples, self.tokenizer.encode_batch([each.source for each in examples]))
-        sources = (
-            [token if is_kept else token + DROPPED for token, is_kept in zip(item.source[:-1], keep, strict=False)]
-            for item, keep in zip(items, keeps, strict=True)
-        )
-        targets = (array("i", [*item.target[:-1], end]) for item in items)
-        triples = zip(items, sources, targets, strict=True)
-        return [item._replace(source=array("i", [*source, end]), target=target) for item, source, target in triples]
+        items, end = [], self.model.eos
+        for item, keep in zip(Run.encode(self, examples), keeps, strict=True):
+            source = [token + DROPPED * (not kept) for token, kept in zip(item.source[:-1], keep, strict=False)]
+            ids = {"source": array("i", [*source, end]), "target": array("i", [*item.target[:-1], end])}
+            items.append(item._replace(**ids))
+        return items
 
     def write_files(self, folder: Path) -> None:
         Run.write_files(self, folder)
@@ -270,7 +249,7 @@ def train(config: RuleConfig, out: Path, resume: bool, begin: Callable, load_run
         folder.progress["control"] = vars(control)
         done = folder.progress["step"]
         batches = iter(accelerator.skip_first_batches(made.loader, done * config.accumulate))
-        for step in tqdm(range(done, config.steps), initial=done, total=config.steps, disable=None):
+        for step in tqdm(range(done, config.steps), disable=None):
             run.model.train()
             hold_open = step < control.open_until
             for group in optimizer.param_groups:
