@@ -62,9 +62,10 @@ def row(run: Run, example: Example, item: Item, output: Decoded) -> dict:
     """
     names = [*(f"pruned_layer_{n}" for n in range(1, len(output.pruned))), "pruned"]
     special = run.model.pad, run.model.bos, run.model.eos
+    text = run.tokenizer.decode([token for token in output.tokens if token not in special])
     return {
         "id": example.id,
-        "prediction": run.tokenizer.decode([token for token in output.tokens if token not in special]),
+        "prediction": " ".join(text.split()),
         "source": bracket_pruned(run, example.source, output.pruned[-1][:-1]),
         **{name: [sum(layer), len(layer)] for name, layer in zip(names, output.pruned, strict=True)},
         "was_cut": item.was_cut,

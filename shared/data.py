@@ -1,6 +1,7 @@
 """Data: one way in for all five packages, `load(name_or_path, split)`, which gives a list of `Example`.
 
-`load` never truncates; only `in_sentences` splits a string into sentences. All text is in Unicode's composed form, NFC.
+`load` never truncates. Of a text that comes as one string a line break ends a sentence, whichever way it comes; only
+`in_sentences` splits its lines further. A list is what it is. All text is in Unicode's composed form, NFC.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, TextIO
 
+import regex
+
 ALIASES = dict.fromkeys(("valid", "val", "dev"), "validation")  # names of a split: ours
 HUB = {  # name: (hub id, configuration, source field, target field), as published on huggingface.co
     "cnn_dailymail": ("abisee/cnn_dailymail", "3.0.0", "article", "highlights"),
@@ -30,8 +33,8 @@ HUB = {  # name: (hub id, configuration, source field, target field), as publish
     "wmt14-en-de": ("wmt/wmt14", "de-en", "en", "de"),
 }
 REFERENCES = ("references", "summary", "target")  # fields of a row, the first that is there counts
-# Where a sentence ends in scripts whose own stops no splitter of English knows: after some of them no blank follows.
-OWN_STOPS = re.compile(r"(?<=[。！？｡؟۔।॥։။።])\s*")
+# Where a sentence ends in scripts whose own stops no splitter of English knows, after signs that close (UAX #29).
+OWN_STOPS = regex.compile(r"""(?V1)[[\p{STerm}．༎།]--[.!?]]+[\p{Pe}\p{Pf}'"]*(?!\p{Sentence_Break=SContinue})\s*""")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +49,7 @@ class Example:
     pos: list[list[str]] | None = None  # (N, words) Penn part-of-speech tags
     salient: list[bool] | None = None  # (N,) True = the summary takes this sentence
     title: str | None = None
+    is_string: bool = False  # True = the document came as one string: its sentences are that string's lines
 
     @property
     def source(self) -> str:
@@ -93,19 +97,24 @@ def load(name_or_path: str | os.PathLike, split: str = "train", limit: int | Non
     examples = {}
     for where, row in islice(rows, limit):
         example = from_row(row, where)
-        if example.id in examples:
-            raise ValueError(f"{where}: field 'id' must be unique (predictions are matched by it), not {example.id!r}")
-        examples[example.id] = example
+        add(examples, example, where)
     if not examples:
         raise ValueError(f"{name}: split {split!r} is empty")
     return list(examples.values())
+
+
+def add(examples: dict[str, Example], example: Example, where: str) -> None:
+    """Add an example under its id; ValueError if another one has it."""
+    if example.id in examples:
+        raise ValueError(f"{where}: field 'id' must be unique (predictions are matched by it), not {example.id!r}")
+    examples[example.id] = example
 
 
 def read(files: Sequence, data: str = "", split: str = "test", limit: int | None = None) -> list[Example]:
     """What `predict` reads: a split of a data set; or texts, one per line, or JSON lines with or without references.
 
     A blank line is an example whose document is []: a blank line in is a blank line out. Without a field `id` they are
-    called notes-1, notes-2 or, where no file is named, stdin-1.
+    called notes-1, notes-2 or, where no file is named, stdin-1; of two files called notes with their folders.
 
     Args:
         files: none or "-" is standard input, where a line that begins with {" is read as JSON.
@@ -116,13 +125,25 @@ def read(files: Sequence, data: str = "", split: str = "test", limit: int | None
         raise ValueError("give files or --data, not both")
     if data:
         return load(data, split, limit)
-    examples = []
-    for name in map(os.fspath, files or ["-"]):
-        for where, row in _json_lines(Path(name)) if name.endswith((".jsonl", ".jsonl.gz")) else _text_lines(name):
+    examples, names = {}, [os.fspath(file) for file in files or ["-"]]
+    for name in names:
+        is_json = name.endswith((".jsonl", ".jsonl.gz"))
+        stem = stem_of(name)
+        if sum(stem_of(other) == stem for other in names) > 1:
+            stem = name
+        for where, row in _json_lines(Path(name), stem) if is_json else _text_lines(name, stem):
             row = {field: value for field, value in row.items() if value or field not in REFERENCES}
             is_blank = row.get("document", "-") == ""
-            examples.append(Example(row["id"], [], [], []) if is_blank else from_row(row, where, needs_reference=False))
-    return examples[:limit]
+            example = Example(row["id"], [], [], []) if is_blank else from_row(row, where, needs_reference=False)
+            add(examples, example, where)
+    if not any(example.document for example in examples.values()):
+        print(f"no documents in {', '.join(names)}", file=sys.stderr)
+    return list(examples.values())[:limit]
+
+
+def stem_of(name: str) -> str:
+    """What the documents of a file are called."""
+    return "stdin" if name == "-" else Path(name.removesuffix(".gz")).stem
 
 
 # Sentences
@@ -150,13 +171,21 @@ def split_sentences(text: str) -> list[str]:
         else:
             sentences.append(sentence)
         end = start + len(sentence)
-    return [part for sentence in sentences for part in OWN_STOPS.split(sentence) if part] or [text]
+    return [part for sentence in sentences for part in own_sentences(sentence)] or [text]
+
+
+def own_sentences(text: str) -> list[str]:
+    """The parts of a text that end with OWN_STOPS, which stay with them."""
+    ends = [0, *(match.end() for match in OWN_STOPS.finditer(text)), len(text)]
+    return [part for start, end in zip(ends[:-1], ends[1:], strict=True) if (part := text[start:end].strip())]
 
 
 def in_sentences(examples: Iterable[Example]) -> list[Example]:
-    """The examples with every document that came as one whole string split; one with labels per sentence stays."""
+    """The examples with every document that came as one string split; one with labels per sentence stays."""
     return [
-        e if len(e.document) != 1 or e.pos or e.salient else dataclasses.replace(e, document=split_sentences(e.source))
+        dataclasses.replace(e, document=[sentence for line in e.document for sentence in split_sentences(line)])
+        if (e.is_string or len(e.document) == 1) and not e.pos and not e.salient
+        else e
         for e in examples
     ]
 
@@ -254,24 +283,24 @@ def _with_id(row: dict, stem: str, where: str) -> dict:
     return row
 
 
-def _json_lines(path: Path) -> Iterator[tuple[str, dict]]:
+def _json_lines(path: Path, name: str = "") -> Iterator[tuple[str, dict]]:
     """Objects of FILE.jsonl, each with an id and, where FILE/{id}.dis lies beside it, its tree (as GUM)."""
-    stem = path.name.removesuffix(".gz").removesuffix(".jsonl")
+    stem = stem_of(path.name)
     for where, line in _lines(path):
-        row = _with_id(_object(line, where), stem, where)
-        name = f"{row['id']}.dis"
-        tree_file = path.with_name(stem) / name
-        if "tree" not in row and Path(name).name == name and os.path.isfile(tree_file):  # not ../../x.dis
+        row = _with_id(_object(line, where), name or stem, where)
+        tree_name = f"{row['id']}.dis"
+        tree_file = path.with_name(stem) / tree_name
+        if "tree" not in row and Path(tree_name).name == tree_name and os.path.isfile(tree_file):  # not ../../x.dis
             where, row["tree"] = f"{where} with {tree_file}", "".join(text for _, text in _lines(tree_file, blank=True))
         yield where, row
 
 
-def _text_lines(name: str) -> Iterator[tuple[str, dict]]:
+def _text_lines(name: str, stem: str) -> Iterator[tuple[str, dict]]:
     """A document on each line; on standard input a line may be JSON."""
     for where, line in _lines(name, blank=True):
         is_json = name == "-" and re.match(r'\s*{\s*"', line)
         row = _object(line, where) if is_json else {"document": line if line.strip() else ""}
-        yield where, _with_id(row, "stdin" if name == "-" else Path(name).stem, where)
+        yield where, _with_id(row, stem, where)
 
 
 def _folder(name: str, split: str) -> Iterator[tuple[str, dict]]:
@@ -359,7 +388,7 @@ def _aclsum(split: str) -> Iterator[tuple[str, dict]]:
 
 
 def _hub(name: str, split: str) -> Iterator[tuple[str, dict]]:
-    """A hub data set; line breaks separate its sentences. What is published without text is left out."""
+    """A hub data set. What is published without text is left out."""
     hub_id, config, source, target = HUB[name]
     try:
         import datasets
@@ -374,9 +403,10 @@ def _hub(name: str, split: str) -> Iterator[tuple[str, dict]]:
         command = f'HF_HUB_OFFLINE=0 python -c "import datasets; {call}"'
         raise ValueError(f"{name}: no {split!r} split here or in reach ({error}). To get it: {command}") from error
     for number, row in enumerate(rows):
-        texts = (row.get("translation", row)[field] or "" for field in (source, target))  # samsum has a None
-        document, summary = (text.splitlines() for text in texts)
-        if any(map(str.strip, document)) and any(map(str.strip, summary)):
+        document, summary = (
+            row.get("translation", row)[field] or "" for field in (source, target)
+        )  # samsum has a None
+        if document.strip() and summary.strip():
             yield f"{name}:{number}", {"id": f"{split}-{number}", "document": document, "summary": summary}
 
 
@@ -401,7 +431,8 @@ def from_row(row: dict, where: str, needs_reference: bool = True) -> Example:
     tree = row.get("tree") and unicodedata.normalize("NFC", row["tree"])
     keep = [n for n, sentence in enumerate(sentences) if sentence]
     document, pos, salient = (part and [part[n] for n in keep] for part in (sentences, pos, salient))
-    return Example(str(row["id"]), document, (references or [[]])[0], references, tree, pos, salient, row.get("title"))
+    labels, is_string = (tree, pos, salient, row.get("title")), isinstance(row[source], str)
+    return Example(str(row["id"]), document, (references or [[]])[0], references, *labels, is_string)
 
 
 def _references(row: dict, where: str) -> list[list[str]]:
@@ -422,8 +453,8 @@ def _references(row: dict, where: str) -> list[list[str]]:
 
 
 def _sentences(value: Any, where: str) -> list[str]:
-    """A string or a list of strings as a list of strings with single blanks; refused when there is no word in it."""
-    texts = [value] if isinstance(value, str) else value
+    """The lines of a string, or a list of strings, with single blanks; refused when there is no word in it."""
+    texts = [line for line in value.splitlines() if line.strip()] or [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise ValueError(f"{where} must be a string or a list of strings, got {str(value)[:60]}")
     if not any(text.strip() for text in texts):

@@ -2,6 +2,7 @@
 
 import re
 import sys
+import tempfile
 from pathlib import Path
 
 WANTED = {
@@ -21,9 +22,10 @@ SILENT = ("transformers_version", "use_cache", "return_dict_in_generate", "num_r
 
 
 def load(kind: str, name: str | Path, positions: int = 0, model_class=None) -> tuple:
-    """A model with float32 weights in eval mode, and its tokenizer, for which every text is text, "</s>" too.
+    """A model with float32 weights in eval mode, and its tokenizer; nothing of the model's own code is run.
 
-    Nothing of the model's own code is run.
+    For the tokenizer a "</s>" in a text is text, as are its other tokens of its own; a token that it was given on
+    purpose, such as "<doc-sep>", is one (`keep_given_tokens`). Every text gets its start and end (`add_ends`).
 
     Args:
         kind: "bart" (with its language model head), "bert", or "encoder": any encoder, that of a BART, too.
@@ -65,7 +67,49 @@ def load(kind: str, name: str | Path, positions: int = 0, model_class=None) -> t
         raise ValueError(f"{name} reads {most} tokens, not {positions}: {remedy}")
     if kind == "bart":
         set_special_tokens(name, model)
-    return model.eval(), tokenizer
+    add_ends(model, tokenizer)
+    return model.eval(), keep_given_tokens(tokenizer)
+
+
+def add_ends(model, tokenizer) -> None:
+    """A text gets the start and end that the model knows, whatever the tokenizer's file adds to it."""
+    from tokenizers import processors
+
+    if model.config.model_type == "bart":
+        ids = model.config.bos_token_id, model.config.eos_token_id
+    else:
+        ids = tokenizer.cls_token_id, tokenizer.sep_token_id
+    own = tokenizer("").input_ids
+    if None in ids or own == list(ids):
+        return
+    start, end = tokenizer.convert_ids_to_tokens(ids)
+    ends = processors.TemplateProcessing(single=f"{start} $A {end}", special_tokens=[(start, ids[0]), (end, ids[1])])
+    backend = tokenizer.backend_tokenizer
+    backend.post_processor = (
+        ends if own or not backend.post_processor else processors.Sequence([backend.post_processor, ends])
+    )
+
+
+def keep_given_tokens(tokenizer):
+    """The tokenizer, for which the special tokens that it was given beyond its own ones are tokens in a text."""
+    from tokenizers import AddedToken
+    from transformers import AutoTokenizer
+
+    own = {
+        tokenizer.convert_tokens_to_ids(token)
+        for token in tokenizer.special_tokens_map.values()
+        if isinstance(token, str)
+    }
+    given = [token for place, token in tokenizer.added_tokens_decoder.items() if token.special and place not in own]
+    if not given:
+        return tokenizer
+    signs = ("single_word", "lstrip", "rstrip", "normalized")
+    tokenizer.add_tokens(
+        [AddedToken(t.content, special=False, **{sign: getattr(t, sign) for sign in signs}) for t in given]
+    )
+    with tempfile.TemporaryDirectory() as folder:  # what splits a text is made when a tokenizer is read
+        tokenizer.save_pretrained(folder)
+        return AutoTokenizer.from_pretrained(folder)
 
 
 def check_tokenizer(whose, model, tokenizer) -> None:
@@ -123,6 +167,8 @@ def generation(model, max_length: int, /, **given) -> None:
     values["max_length"] = min(values["max_length"], positions_of(model))
     if given.get("min_length") and values["min_length"] > values["max_length"]:
         raise ValueError(f"--min-length is {values['min_length']}, above the longest output, {values['max_length']}")
+    if values["min_length"] > values["max_length"]:
+        print(f"the model's min_length {values['min_length']} is lowered to {values['max_length']}", file=sys.stderr)
     values["min_length"] = min(values["min_length"], values["max_length"])
     others = sorted(own.to_diff_dict().keys() - {*HONOURED, *LENGTHS, *SILENT})
     if others := [name for name in others if not name.startswith(("output_", "_"))]:

@@ -8,83 +8,114 @@ ROUGE is that of `rouge-score` (Google's port of ROUGE-1.5.5; Lin 2004), with Po
 
 The trap: most papers' "ROUGE-L" is Lsum (the Perl script's), and `rouge-score` knows sentences by line breaks alone.
 Text without line breaks gets an Lsum that silently equals L (README.md). So here texts come as lists of sentences; one
-string is one sentence, unless it has line breaks. Words are a-z and 0-9: ROUGE of other scripts means nothing, and is
-refused. BLEU is sacrebleu's.
+string is one sentence, unless it has line breaks. The words of `rouge-score` are a-z and 0-9: of texts with other
+letters it compares what is left. So where references are not English words are Unicode's, without stems, and in
+scripts without blanks characters (`words_of`); such values are not those of `rouge-score`. BLEU is sacrebleu's.
 """
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache, partial
 from importlib.metadata import version
 from types import SimpleNamespace
 
 import numpy as np
+import regex
 
 METRICS = ("rouge1", "rouge2", "rougeL", "rougeLsum")
+# Letters of scripts that put no blank between words.
+NO_BLANKS = (
+    r"\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}\p{Javanese}\p{Balinese}"
+    r"\p{Buginese}\p{Tai_Le}\p{New_Tai_Lue}\p{Tai_Tham}\p{Tai_Viet}\p{Ahom}\p{Yi}"
+)
+CHARACTER = rf"[[{NO_BLANKS}]&&[\p{{L}}\p{{N}}]]\p{{M}}*"
+WORD = regex.compile(rf"(?V1){CHARACTER}|[[\p{{L}}\p{{M}}\p{{N}}]--[{NO_BLANKS}]]+")
+# Of four English words one is among these; of other languages in Latin letters hardly any.
+ENGLISH = {"the", "of", "and", "to", "for", "with", "that", "is", "by", "from", "are", "have", "this"}
 
 
 # ROUGE
 
 
-def score(predictions: Sequence, references: Sequence) -> dict[str, np.ndarray]:
+def score(predictions: Sequence, references: Sequence, words: str = "") -> dict[str, np.ndarray]:
     """ROUGE of every prediction.
 
     Args:
         predictions: n texts, each a string or the list of its sentences; an empty one scores 0.
         references: n texts, each a string, the list of its sentences, or a list of such lists: several references
             (`Example.references`). Of several, the highest F1 counts, for each metric by itself.
+        words: "rouge-score" or "unicode"; "": what `words_of` says of the references.
     Returns:
         (n,) F1 values, 0-100, for each of METRICS.
     Raises:
-        ValueError: no predictions, another number of references, a reference that ROUGE cannot read.
+        ValueError: no predictions, another number of references, a reference without a word.
     """
     if not len(predictions) or len(predictions) != len(references):
         raise ValueError(f"need as many predictions as references, got {len(predictions)} and {len(references)}")
-    scorer = _scorer()
+    nested = [reference if is_several(reference) else [reference] for reference in references]
+    texts = [[_lines(text) for text in own] for own in nested]
+    scorer = _scorer(words or words_of(text for own in texts for text in own))
     values = np.zeros((len(METRICS), len(predictions)))
-    for n, (prediction, reference) in enumerate(zip(predictions, references, strict=True)):
-        several = isinstance(reference, list) and any(isinstance(text, list) for text in reference)
-        texts = [_lines(text) for text in (reference if several else [reference])]
-        check_text(texts, f"reference {n}")
-        best = scorer.score_multi(texts, _lines(prediction))
+    for n, (prediction, own) in enumerate(zip(predictions, texts, strict=True)):
+        check_text(own, f"reference {n}")
+        best = scorer.score_multi(own, _lines(prediction))
         values[:, n] = [100 * best[metric].fmeasure for metric in METRICS]
     return dict(zip(METRICS, values, strict=True))
 
 
+def is_several(reference: str | list) -> bool:
+    """Whether these are several references, each a list of sentences."""
+    return isinstance(reference, list) and any(isinstance(text, list) for text in reference)
+
+
+def words_of(references: Iterable[str]) -> str:
+    """What the words of a corpus are: "rouge-score" (a-z, 0-9, stems) of English, also with a few other letters in it,
+    and of what has no other letters; else "unicode"."""
+    words = [word for reference in references for word in WORD.findall(unicodedata.normalize("NFC", reference).lower())]
+    foreign, english = sum(not word.isascii() for word in words), sum(word in ENGLISH for word in words)
+    return "rouge-score" if foreign == 0 or foreign < english else "unicode"
+
+
+def unicode_words(text: str) -> list[str]:
+    """The words of any script in small letters with their marks; of scripts without blanks the characters."""
+    return WORD.findall(unicodedata.normalize("NFC", text).lower())
+
+
 @lru_cache
-def _scorer():
+def _scorer(words: str):
     """The scorer of `rouge-score`, imported when it is needed; each word is stemmed once, which is half of the time."""
     from nltk.stem.porter import PorterStemmer
     from rouge_score.rouge_scorer import RougeScorer
     from rouge_score.tokenize import tokenize
 
     stemmer = SimpleNamespace(stem=lru_cache(100_000)(PorterStemmer().stem))
-    return RougeScorer(METRICS, tokenizer=SimpleNamespace(tokenize=partial(tokenize, stemmer=stemmer)))
+    tokenizers = {"rouge-score": partial(tokenize, stemmer=stemmer), "unicode": unicode_words}
+    return RougeScorer(METRICS, tokenizer=SimpleNamespace(tokenize=tokenizers[words]))
 
 
 def check_references(examples: Sequence) -> None:
-    """ValueError that names the first of `shared.data.Example`s with a reference that ROUGE cannot read."""
+    """ValueError that names the first of `shared.data.Example`s with a reference without a word."""
     for example in examples:
         check_text(example.references, example.id)
 
 
 def check_text(texts: Sequence, where: str) -> None:
-    """ValueError for a text of whose letters and digits ROUGE would drop more than half: all but a-z and 0-9."""
+    """ValueError for a text without a letter or digit."""
     for text in texts:
-        letters = [letter for letter in _lines(text).lower() if letter.isalnum()]
-        if not letters or 2 * sum(letter.isascii() for letter in letters) < len(letters):
-            raise ValueError(f"{where}: ROUGE reads a-z and 0-9 alone, so not {str(text)[:60]!r}: take --metric bleu")
+        if not any(letter.isalnum() for letter in _lines(text)):
+            raise ValueError(f"{where}: there is no word in {str(text)[:60]!r}, which ROUGE could compare")
 
 
 def _lines(text: str | list[str]) -> str:
     """One sentence a line. L, 1 and 2 read a line break as a blank, so one form of a text serves all metrics."""
-    sentences = text.split("\n") if isinstance(text, str) else text
+    sentences = text.splitlines() if isinstance(text, str) else text
     return "\n".join(" ".join(sentence.split()) for sentence in sentences)
 
 
-def signature(n: int) -> str:
+def signature(n: int, words: str = "rouge-score") -> str:
     """What has to stand under a table of `score`'s values over n examples."""
-    settings = "stemmer yes | tokenizer default | Lsum split on newline | multi-reference max"
+    own = "WORDS ARE UNICODE'S, so these are not rouge-score's values" if words == "unicode" else "stemmer yes"
+    settings = f"{own} | tokenizer {words} | Lsum split on newline | multi-reference max"
     return f"ROUGE-1/2/Lsum F1 x 100 | rouge-score {version('rouge-score')} | {settings} | n {n}"
 
 
@@ -92,13 +123,12 @@ def signature(n: int) -> str:
 
 
 def bleu_tokenizer(references: Sequence[str]) -> str:
-    """sacrebleu's tokenizer for the script of most letters: 13a, or for text without blanks zh (Chinese) or char."""
-    letters = [letter for text in references for letter in text[:200] if letter.isalpha()]
-    names = [unicodedata.name(letter, "").split(" ")[0].split("-")[0] for letter in letters]
-    script = max(set(names), key=names.count, default="")
-    if script == "CJK" and {"HIRAGANA", "KATAKANA"}.isdisjoint(names):
-        return "zh"
-    return "char" if script in ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR") else "13a"
+    """sacrebleu's tokenizer: 13a, or for scripts without blanks zh (Chinese alone) or char."""
+    letters = "".join(letter for text in references for letter in text[:200] if letter.isalnum())
+    characters = regex.findall(f"(?V1){CHARACTER}", letters)
+    if 5 * len(characters) < len(letters) or not letters:
+        return "13a"
+    return "zh" if all(regex.match(r"\p{Han}", character) for character in characters) else "char"
 
 
 def bleu_counts(predictions: Sequence[str], references: Sequence[Sequence[str]], **settings) -> np.ndarray:
@@ -110,6 +140,7 @@ def bleu_counts(predictions: Sequence[str], references: Sequence[Sequence[str]],
     from sacrebleu.metrics import BLEU
 
     metric, rows = BLEU(**settings), []
+    metric.corpus_score(predictions, [[own[0] for own in references]])  # what sacrebleu warns of, it sees in the whole
     for prediction, own in zip(predictions, references, strict=True):
         part = metric.corpus_score([prediction], [[reference] for reference in own])
         rows.append([*part.counts, *part.totals, part.sys_len, part.ref_len])
@@ -130,7 +161,7 @@ def bleu_signature(tokenize: str = "13a") -> str:
 
     metric = BLEU(tokenize=tokenize)
     metric.corpus_score(["a"], [["a"]])  # before it, it has no signature
-    return f"BLEU {metric.get_signature()}; bleu_lc: case:lc"
+    return f"BLEU {metric.get_signature()}"
 
 
 # Tables
@@ -152,5 +183,6 @@ def table(rows: Sequence[dict]) -> str:
 def _cell(value: object) -> str:
     if isinstance(value, dict):
         first = f"{value['mean']:.2f}" if "mean" in value else f"{value['difference']:+.2f}"
-        return f"{first} [{value['low']:.2f}, {value['high']:.2f}]" + (f" p {value['p']:.3f}" if "p" in value else "")
+        interval = f" [{value['low']:.2f}, {value['high']:.2f}]" if "low" in value else ""
+        return first + interval + (f" p {value['p']:.3f}" if "p" in value else "")
     return "-" if value is None else f"{value:.2f}" if isinstance(value, (float, np.floating)) else str(value)

@@ -31,7 +31,7 @@ from .run import one_line_errors, read_flags
 
 SAMPLES = {1: 10_000, 2: 10_000, 10: 1000}  # by counts a document: resamples of an interval, random swaps of a test
 TEXT = ("id", "prediction", "references", "system", "seed")  # what is no measure of a document
-QUALITY = ("rouge1", "rouge2", "rougeLsum", "bleu", "bleu_lc")
+QUALITY = ("rouge1", "rouge2", "rougeLsum", "bleu")
 
 
 def of_seeds(counts: np.ndarray, documents: np.ndarray) -> np.ndarray:
@@ -63,17 +63,22 @@ def is_measure(name: str, value: object) -> bool:
     return name not in TEXT and bool(numbers) and are_numbers
 
 
-def measure(rows: Sequence[dict], metric: str, tokenize: str = "13a") -> dict[str, np.ndarray]:
-    """Counts (1, documents, k) of one run by measure; ValueError: a row lacks one, ROUGE cannot read a reference."""
+def tokenizer_of(rows: Sequence[dict], metric: str) -> str:
+    """What the words of the references are: for "rouge" see `rouge.words_of`, for "bleu" sacrebleu's tokenizer."""
+    texts = [" ".join(in_lines(reference)) for row in rows for reference in row["references"]]
+    return rouge.words_of(texts) if metric == "rouge" else rouge.bleu_tokenizer(texts)
+
+
+def measure(rows: Sequence[dict], metric: str, tokenize: str) -> dict[str, np.ndarray]:
+    """Counts (1, documents, k) of one run by measure; ValueError: a row lacks one, a reference has no word."""
     columns = {}
     references = [[in_lines(reference) for reference in row["references"]] for row in rows]
     if metric == "rouge":
-        values = rouge.score([in_lines(row["prediction"]) for row in rows], references)
+        values = rouge.score([in_lines(row["prediction"]) for row in rows], references, tokenize)
         columns = {name: values[name] for name in QUALITY[:3]}
     elif metric == "bleu":
         texts = [row["prediction"] for row in rows], [[" ".join(lines) for lines in own] for own in references]
         columns = {"bleu": rouge.bleu_counts(*texts, tokenize=tokenize)}
-        columns["bleu_lc"] = rouge.bleu_counts(*texts, tokenize=tokenize, lowercase=True)
     for name in filter(lambda name: is_measure(name, rows[0][name]), rows[0]):
         if lacking := [row["id"] for row in rows if not is_measure(name, row.get(name))]:
             raise ValueError(f"{rows[0]['system']}: document {lacking[0]} has no number {name!r}")
@@ -96,9 +101,10 @@ def describe(counts: np.ndarray, minus: np.ndarray | None = None, paired: bool =
         other = 0 if minus is None else of_seeds(minus, documents).mean(0)
         return of_seeds(counts, documents).mean(0) - other
 
-    row = dict.fromkeys(("value", "low", "high"), float(statistic(every)))
-    row |= dict.fromkeys(("p", "seeds_low", "seeds_high", "seeds"))
-    is_number = n > 1 and np.isfinite(row["value"])  # the share of nothing is none
+    row = {"value": float(statistic(every))} | dict.fromkeys(("low", "high", "p", "seeds_low", "seeds_high", "seeds"))
+    is_number = n > 1 and np.isfinite(
+        row["value"]
+    )  # of one document there is no interval; the share of nothing is none
     if is_number:
         with warnings.catch_warnings(action="ignore"):  # of resamples of a rare share without a whole, left out below
             values = bootstrap((every,), statistic, method="percentile", **settings).bootstrap_distribution
@@ -120,19 +126,19 @@ def describe(counts: np.ndarray, minus: np.ndarray | None = None, paired: bool =
     return row
 
 
-def score(rows: Sequence[dict], metric: str = "rouge", minus: Sequence[str] = (), tokenize: str = "13a") -> list[dict]:
+def score(rows: Sequence[dict], metric: str = "rouge", minus: Sequence[str] = (), tokenize: str = "") -> list[dict]:
     """Values of every system, then differences of each from those of `minus`, or from the first.
 
     Args:
         rows: lines as above, of all systems and seeds, on the same documents.
-        metric: "rouge", "bleu" (bleu_lc: in lower case), or "none".
-        tokenize: sacrebleu's tokenizer.
+        metric: "rouge", "bleu", or "none".
+        tokenize: see `tokenizer_of`, which is asked where it is "".
     Returns:
         per system and measure, and per difference: system, minus, metric, what `describe` gives, documents.
     Raises:
         ValueError: other documents or other references, a measure that a document lacks, an unknown system.
     """
-    runs: dict = {}
+    runs, tokenize = {}, tokenize or tokenizer_of(rows, metric)
     for row in rows:
         runs.setdefault(row["system"], {}).setdefault(row["seed"], []).append(row)
     systems, documents = {}, None
@@ -165,7 +171,7 @@ def system_name(run: str, seed: int) -> str:
     return re.sub(rf"[-_](seed)?{seed}$", "", run)
 
 
-def report(rows: Sequence[dict], tokenize: str = "13a") -> None:
+def report(rows: Sequence[dict], tokenize: str) -> None:
     """Print what `score` returned: the values, the differences, the metric's signature.
 
     What two systems share in every document, such as the number of its words, is not printed as a difference.
@@ -175,27 +181,33 @@ def report(rows: Sequence[dict], tokenize: str = "13a") -> None:
         for shown in (names[start : start + 6] for start in range(0, len(names), 6)):  # a table as wide as a screen
             lines: dict = {}
             for row in rows:
-                is_shared = base and row["metric"] not in QUALITY and row["value"] == row["low"] == row["high"] == 0
+                is_shared = (
+                    base and row["metric"] not in QUALITY and row["value"] == 0 and not row["low"] and not row["high"]
+                )
                 if row["minus"] == base and row["metric"] in shown and not is_shared:
                     line = lines.setdefault(row["system"], {f"minus {base}" if base else "system": row["system"]})
                     line[row["metric"]] = cell(row) if np.isfinite(row["value"]) else None
             if lines:
                 print(rouge.table(list(lines.values())), end="\n\n")
+    if any(row["p"] is not None and (row["p"] < 0.05) == (row["low"] <= 0 <= row["high"]) for row in rows):
+        print("interval and p are of two methods (bootstrap, randomisation): where they disagree, take it as not shown")
     print(f"means over seeds, 95 % intervals over documents; {signature(rows, tokenize)}")
 
 
 def cell(row: dict) -> dict:
     """A row of `score` as `rouge.table` prints it."""
-    value = {"difference" if row["minus"] else "mean": row["value"], "low": row["low"], "high": row["high"]}
-    return value if row["p"] is None else value | {"p": row["p"]}
+    value = {"difference" if row["minus"] else "mean": row["value"]}
+    return value | {name: row[name] for name in ("low", "high", "p") if row[name] is not None}
 
 
-def signature(rows: Sequence[dict], tokenize: str = "13a") -> str:
+def signature(rows: Sequence[dict], tokenize: str) -> str:
     """The metric's own settings and version."""
     n, metrics = rows[0]["documents"], {row["metric"] for row in rows}
     if "bleu" in metrics:
         return f"{rouge.bleu_signature(tokenize)} | n {n}"
-    return f"{rouge.signature(n)} | sentences by {sentence_splitter()[0]}" if "rouge1" in metrics else f"n {n}"
+    return (
+        f"{rouge.signature(n, tokenize)} | sentences by {sentence_splitter()[0]}" if "rouge1" in metrics else f"n {n}"
+    )
 
 
 # From `predict` to its file, lines and table
@@ -218,17 +230,13 @@ def write_outputs(
         system, seed: whose outputs these are.
         out: FILE.jsonl gets the rows, another file a line of each; None: standard output.
         line: what is written of a row; default: its prediction.
-        metric: "rouge" or "bleu"; where ROUGE cannot read a reference it is BLEU, which a line says.
+        metric: "rouge" or "bleu".
     Raises:
-        ValueError: `out` exists and is not to be overwritten.
+        ValueError: `out` exists and is not to be overwritten; a reference without a word.
     """
     scored = [example for example in examples if example.references]
-    if scored and metric == "rouge":
-        try:
-            rouge.check_references(scored)
-        except ValueError as error:
-            metric = "bleu"
-            print(f"{error}, as here", file=sys.stderr)
+    if metric == "rouge":
+        rouge.check_references(scored)
     rows, written, known = iter(rows), [], {"system": system, "seed": seed, "metric": metric}
     with open_output(out, overwrite) as file:
         for example in tqdm(examples, unit="document", disable=None if out else True):
@@ -237,16 +245,19 @@ def write_outputs(
             if out and ".jsonl" in out.suffixes:
                 write_jsonl(file, written[-1:])
             else:
-                print(line(row) if line and example.document else row["prediction"], file=file, flush=True)
+                text = " ".join(row["prediction"].split())  # one document, one line
+                print(line(row) if line and example.document else text, file=file, flush=True)
     if cut := sum(row.get("was_cut", False) for row in written):
         print(f"{cut} of {len(written)} documents are longer than the model reads: they were cut", file=sys.stderr)
+    if 0 < len(scored) < len(documents := [example for example in examples if example.document]):
+        print(f"{len(documents) - len(scored)} of {len(documents)} documents have no reference", file=sys.stderr)
     if scored:
         print_table([row for row in written if row["references"]], metric)
 
 
 def print_table(rows: Sequence[dict], metric: str, minus=(), csv: Path | None = None, overwrite=False) -> None:
-    """Score and report rows, the CSV first: a `head` behind the command ends it; BLEU by the script's tokenizer."""
-    tokenize = rouge.bleu_tokenizer([" ".join(reference) for row in rows for reference in row["references"]])
+    """Score and report rows, the CSV first: a `head` behind the command ends it."""
+    tokenize = tokenizer_of(rows, metric)
     with open_output(csv, overwrite) as file:
         table = score(rows, metric, minus, tokenize)
         if csv:
@@ -271,10 +282,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows = [{"system": file.stem, "seed": 0} | row for file in options.files for row in read_jsonl(file)]
     if not rows:
         raise ValueError(f"no outputs in {' '.join(map(str, options.files))}: give files that predict wrote with --out")
-    if lacking := [row for row in rows if not {"id", "prediction"} <= row.keys() or not row.get("references")]:
-        raise ValueError(f"{lacking[0]['system']}: document {lacking[0].get('id')} lacks a prediction or a reference")
+    if lacking := [row for row in rows if not {"id", "prediction"} <= row.keys()]:
+        raise ValueError(f"{lacking[0]['system']}: document {lacking[0].get('id')} lacks a prediction or an id")
+    scored = [row for row in rows if row.get("references")]
+    if not scored:
+        raise ValueError("no document has a reference: there is nothing to compare with")
+    if len(scored) < len(rows):
+        print(f"{len(rows) - len(scored)} of {len(rows)} documents have no reference", file=sys.stderr)
     metric = rows[0].get("metric", "rouge") if options.metric == "auto" else options.metric
-    print_table(rows, metric, options.minus, options.csv, options.overwrite)
+    print_table(scored, metric, options.minus, options.csv, options.overwrite)
 
 
 if __name__ == "__main__":

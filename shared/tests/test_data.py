@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from shared import data
-from shared.data import HUB, Example, load, read, read_jsonl, write_csv, write_jsonl
+from shared.data import HUB, Example, in_sentences, load, read, read_jsonl, split_sentences, write_csv, write_jsonl
 
 ROW = {"document": ["The cat sat .", "It was wet ."], "summary": ["A wet cat ."]}
 POS = [["DT", "NN", "VBD", "."], ["PRP", "VBD", "JJ", "."]]
@@ -399,3 +399,58 @@ def test_rows_read_back_the_same_and_are_written_as_they_come(tmp_path):
     assert read_jsonl(path) == rows and "ä" in path.read_text(encoding="utf-8")
     with pytest.raises(ValueError):
         write_jsonl(io.StringIO(), [{"x": float("nan")}])
+
+
+# What a caller's text says of its sentences
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\n\n"])
+def test_line_breaks_end_sentences_whichever_way_a_text_comes(tmp_path, monkeypatch, end):
+    """A string with line breaks is the list of its lines, in documents, summaries and references."""
+    lines, short = ["Ann: are you coming", "Bo: yes at six"], ["Bo comes .", "Ann asks ."]
+    write(tmp_path / "s.jsonl", {"document": end.join(lines), "references": [end.join(short), end.join(short[::-1])]})
+    write(tmp_path / "l.jsonl", {"document": lines, "references": [short, short[::-1]]})
+    string, listed = (in_sentences(load(tmp_path / f"{name}.jsonl"))[0] for name in "sl")
+    assert (string.document, string.summary, string.references) == (lines, short, [short, short[::-1]])
+    assert (listed.document, listed.summary, listed.references) == (lines, short, [short, short[::-1]])
+
+
+def test_lines_of_a_string_are_split_further_and_a_list_is_what_it_is(tmp_path):
+    """Or a paragraph would count as a sentence; who gives a list has said what a sentence is."""
+    write(tmp_path / "a.jsonl", {"id": 1, "document": "One is here. Two.\nThree.", "summary": "x"},
+          {"id": 2, "document": ["One is here. Two.", "Three."], "summary": "x"})  # fmt: skip
+    string, listed = in_sentences(load(tmp_path / "a.jsonl"))
+    assert string.document == ["One is here.", "Two.", "Three."] and listed.document == ["One is here. Two.", "Three."]
+    assert string.source == listed.source
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["「橋は閉まった。」", "市長は言った。", "「明日開く。」"], ["“桥关了。”", "市长说：“明天开。”", "学校停课。"],
+        ["（閉まった。）", "開く！？"], ["《停课。》", "好。"], ["वह गया।)", "ठीक।"], ["ភ្លៀងធ្លាក់។", "សាលាបិទ។"],
+        ["ཆར་པ་བབས།", "སློབ་གྲྭ།"],
+    ],
+)  # fmt: skip
+def test_a_closing_sign_belongs_to_the_sentence_before_it(sentences):
+    assert split_sentences("".join(sentences)) == sentences == split_sentences(" ".join(sentences))
+
+
+def test_ids_are_unique_before_anything_is_decoded(tmp_path):
+    """The second row is named; two files of one name make different ids; the same file twice does not."""
+    write(tmp_path / "twice.jsonl", {"id": "a", "document": "x"}, {"id": "a", "document": "y"})
+    with pytest.raises(ValueError, match=r"twice.jsonl:2: field 'id' must be unique .*'a'"):
+        read([tmp_path / "twice.jsonl"])
+    for folder in ("one", "other"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "n.txt").write_text("x\n")
+    ids = [example.id for example in read([tmp_path / "one" / "n.txt", tmp_path / "other" / "n.txt"])]
+    assert len(set(ids)) == 2 and all(id.endswith("n.txt-1") for id in ids)
+    with pytest.raises(ValueError, match="must be unique"):
+        read([tmp_path / "one" / "n.txt"] * 2)
+
+
+def test_a_file_without_documents_is_named(tmp_path, capsys):
+    (tmp_path / "empty.txt").write_text("\n")
+    assert [example.document for example in read([tmp_path / "empty.txt"])] == [[]]
+    assert "no documents in " in capsys.readouterr().err

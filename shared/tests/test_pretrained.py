@@ -61,6 +61,38 @@ def test_a_text_that_looks_like_a_token_is_text(tmp_path):
     assert read(["a</s>b"]).input_ids[0].count(2) == 1
 
 
+def read_by(folder, change=lambda tokenizer: None, **special):
+    """What `load` gives for a tokenizer with a change, and the same read from a folder that it was saved in."""
+    theirs = tokenizer(**special)
+    change(theirs)
+    bart(folder, rows=len(theirs))
+    theirs.save_pretrained(folder)
+    _, read = load("bart", folder)
+    read.save_pretrained(folder / "saved")
+    return read, transformers.AutoTokenizer.from_pretrained(folder / "saved")
+
+
+def test_a_token_given_on_purpose_is_a_token_in_a_text(tmp_path):
+    """As its own tokenizer reads it; the five of the model stay text."""
+    given = {"additional_special_tokens": ["<doc-sep>", "[speaker1]"]}
+    for read in read_by(tmp_path, lambda theirs: theirs.add_special_tokens(given)):
+        ids = read("[speaker1]a<doc-sep>b</s>").input_ids
+        assert [token for token in ids if token > 13] == read.convert_tokens_to_ids(["[speaker1]", "<doc-sep>"])
+        assert ids.count(2) == ids.count(0) == 1
+
+
+@pytest.mark.parametrize("single", [None, "<s> $A", "$A </s>"])
+def test_a_text_has_start_and_end_whatever_its_tokenizer_adds(tmp_path, single):
+    def change(theirs):
+        ends = [("<s>", 0), ("</s>", 2)]
+        processor = single and processors.TemplateProcessing(single=single, special_tokens=ends)
+        theirs.backend_tokenizer.post_processor = processor or processors.ByteLevel(trim_offsets=False)
+
+    for read in read_by(tmp_path, change):
+        assert read("ab").input_ids == [0, 4, 5, 2] and read("").input_ids == [0, 2]
+        assert read("ab", return_offsets_mapping=True).offset_mapping[1:3] == [(0, 1), (1, 2)]
+
+
 def test_a_path_that_does_not_exist_is_no_hub_name(tmp_path):
     said = refusal("bart", tmp_path / "nowhere")
     assert "there is no folder" in said and "facebook/bart-base" in said and "hf download" not in said
@@ -148,7 +180,7 @@ def test_generation_sets_the_rest(tmp_path, capsys):
     assert not capsys.readouterr().err
 
 
-def test_generation_lengths_in_either_spelling(tmp_path):
+def test_generation_lengths_in_either_spelling(tmp_path, capsys):
     model, _ = load("bart", bart(tmp_path))
     assert settings(model, 25).max_length == 25  # a model without a length has that of its run
     assert settings(model, 25, own={"max_length": 12}).max_length == 12
@@ -156,5 +188,6 @@ def test_generation_lengths_in_either_spelling(tmp_path):
     assert (found.max_length, found.min_length) == (13, 6)
     assert settings(model, 99).max_length == 40  # as many as it has positions
     assert settings(model, 25, own={"min_length": 30}).min_length == 25
+    assert "min_length 30 is lowered to 25" in capsys.readouterr().err
     with pytest.raises(ValueError, match="--min-length is 30, above the longest output, 25"):
         settings(model, 25, min_length=30)

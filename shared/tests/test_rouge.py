@@ -64,7 +64,7 @@ def test_stems_are_those_of_rouge_score_itself():
     for word in ("die", "dye", "possible", "enjoy", "sky", "earliest"):
         expected = 100 * theirs.score(word, text)["rouge1"].fmeasure
         assert rouge.score([text], [word])["rouge1"] == pytest.approx([expected])
-    settings = "stemmer yes | tokenizer default | Lsum split on newline"
+    settings = "stemmer yes | tokenizer rouge-score | Lsum split on newline"
     scorer = f"rouge-score {version('rouge-score')}"
     assert rouge.signature(5) == f"ROUGE-1/2/Lsum F1 x 100 | {scorer} | {settings} | multi-reference max | n 5"
 
@@ -74,9 +74,9 @@ def test_stems_are_those_of_rouge_score_itself():
     [
         ([], [], "as many predictions as references, got 0 and 0"),
         (["a"], ["a", "b"], "got 1 and 2"),
-        (["a", "b"], ["a", " "], "^reference 1: ROUGE reads a-z and 0-9 alone"),
-        (["a"], [[]], "reference 0: ROUGE reads"),
-        (["a"], [[["b"], [""]]], "reference 0: ROUGE reads"),
+        (["a", "b"], ["a", " "], "^reference 1: there is no word in"),
+        (["a"], [[]], "reference 0: there is no word"),
+        (["a"], [[["b"], [""]]], "reference 0: there is no word"),
     ],
 )
 def test_refuses(predictions, references, message):
@@ -84,12 +84,39 @@ def test_refuses(predictions, references, message):
         rouge.score(predictions, references)
 
 
-@pytest.mark.parametrize("bad", [["结果", "。"], ["..."], ["他 3 点走了"], ["Привет , GPT"]])
-def test_references_that_rouge_cannot_read_are_found_before_scoring(bad):
-    good = Example("fine", ["d"], ["R2 ."], [["R2 ."], ["Ok"], ["Käse und Brötchen"]])
+def test_references_without_a_word_are_found_before_scoring():
+    good = Example("fine", ["d"], ["R2 ."], [["R2 ."], ["Ok"], ["结果", "。"]])
     rouge.check_references([good, good])
-    with pytest.raises(ValueError, match="^doc-7: ROUGE reads a-z and 0-9 alone, so not .* take --metric bleu"):
-        rouge.check_references([good, Example("doc-7", ["d"], ["a"], [["a"], bad])])
+    with pytest.raises(ValueError, match="^doc-7: there is no word in .*, which ROUGE could compare"):
+        rouge.check_references([good, Example("doc-7", ["d"], ["a"], [["a"], ["..."]])])
+
+
+@pytest.mark.parametrize(
+    ("prediction", "reference", "rouge1"),
+    [
+        ("bá bẩn bó ở chờ", "bà bán bò ở chợ", 20.0),  # rouge-score reads b b b ch in both
+        ("cá má hạ mả", "cà mà há mã", 0.0),
+        ("Привет , GPT", "привет, мир", 50.0),
+        ("Twitter社は黙る", "Twitter社は動く", 60.0),  # by characters: 3 of 5
+        ("ฝนตก", "ฝนหยุด", 200 * 2 / (4 + 5)),  # a letter with its vowel sign is one: ฝ น ต ก, ฝ น ห ยุ ด
+        ("cafe\u0301", "café", 100.0),  # composed or not
+    ],
+)
+def test_words_of_other_languages_are_whole(prediction, reference, rouge1):
+    assert rouge.score([prediction], [reference])["rouge1"] == pytest.approx([rouge1])
+    assert "WORDS ARE UNICODE'S" in rouge.signature(1, rouge.words_of([reference]))
+
+
+def test_english_is_that_of_rouge_score_to_the_digit_with_a_few_other_letters_in_it():
+    from rouge_score.rouge_scorer import RougeScorer
+
+    theirs = RougeScorer(["rouge1", "rouge2"], use_stemmer=True)
+    reference = "The mayor of the café in Zürich said that the naïve plan is off"
+    prediction = "A café in Zurich is off , the mayors said to naïve people"
+    expected = theirs.score(reference, prediction)
+    values = rouge.score([prediction], [reference])
+    for metric in expected:
+        assert values[metric].item() == pytest.approx(100 * expected[metric].fmeasure, abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -97,6 +124,8 @@ def test_references_that_rouge_cannot_read_are_found_before_scoring(bad):
     [
         ("Ein Hund schläft.", "13a"), ("Большая собака спит дома.", "13a"), ("कुत्ता सो रहा है।", "13a"),
         ("一只狗在睡觉。", "zh"), ("犬が眠っている。", "char"), ("สุนัขนอนหลับ", "char"), ("", "13a"),
+        ("ཆར་པ་བབས།", "char"),
+        ("ꦲꦸꦢꦤ꧀ꦢꦼꦫꦱ꧀ꦲꦶꦁꦏꦸꦛ", "char"), ("Twitter社はX Corpに", "char"),
     ],
 )  # fmt: skip
 def test_bleu_is_tokenised_by_the_script_of_the_references(reference, tokenizer):

@@ -134,12 +134,12 @@ def test_bleu_is_sacrebleus():
     streams = [[own[k][0] for own in several] for k in (0, 1)]
     for system, texts in (("a", TEXTS), ("b", OTHERS)):
         assert of(table, system, "bleu")["value"] == pytest.approx(sacrebleu.corpus_bleu(texts, streams).score)
-        lower = sacrebleu.corpus_bleu(texts, streams, lowercase=True).score
-        assert of(table, system, "bleu_lc")["value"] == pytest.approx(lower)
     row = of(table, "b", "bleu", "a")
     assert row["value"] == pytest.approx(of(table, "b", "bleu")["value"] - of(table, "a", "bleu")["value"])
     assert row["low"] < row["value"] < row["high"] and 0 < row["p"] <= 1
-    assert "case:mixed" in score.signature(table) and f"version:{sacrebleu.__version__}" in score.signature(table)
+    assert "case:mixed" in score.signature(table, "13a") and f"version:{sacrebleu.__version__}" in score.signature(
+        table, "13a"
+    )
 
 
 # What `predict` writes
@@ -172,16 +172,48 @@ def test_outputs_are_rows_lines_and_a_table(tmp_path, capsys):
         score.write_outputs(outputs(texts), EXAMPLES, out=tmp_path / "out.txt")
 
 
-def test_what_rouge_cannot_read_is_scored_by_bleu(capsys, tmp_path):
+def test_scores_of_other_words_than_rouge_scores_say_so(capsys, tmp_path):
     example = Example("zh-1", ["a"], ["一只狗在睡觉。"], [["一只狗在睡觉。"]])
-    score.write_outputs(iter([{"id": "zh-1", "prediction": example.target}]), [example], "a", out=tmp_path / "a.jsonl")
+    score.write_outputs(
+        iter([{"id": "zh-1", "prediction": "一只猫在睡觉。"}]), [example], "a", out=tmp_path / "a.jsonl"
+    )
+    assert "83.33" in (said := capsys.readouterr().out) and "WORDS ARE UNICODE'S" in said
+    score.main([str(tmp_path / "a.jsonl"), "--metric", "bleu"])
+    assert "tok:zh" in capsys.readouterr().out
+
+
+def test_a_document_is_one_line_whatever_a_model_writes(tmp_path):
+    """README: one document per line; the JSON keeps what was written."""
+    text = "a\nb\rc\x0bd\u2028e"
+    for name in ("o.txt", "o.jsonl"):
+        score.write_outputs(outputs([("1", text)]), [Example("1", ["a"], [], [])], out=tmp_path / name)
+    assert (tmp_path / "o.txt").read_text() == "a b c d e\n"
+    assert json.loads((tmp_path / "o.jsonl").read_text())["prediction"] == text
+
+
+def test_documents_without_reference_are_counted_here_and_there(tmp_path, capsys):
+    mixed = [Example("1", ["a"], ["a"], [["a"]]), Example("2", ["b"], [], [])]
+    score.write_outputs(outputs([("1", "a"), ("2", "b")]), mixed, "x", out=tmp_path / "o.jsonl")
+    score.main([str(tmp_path / "o.jsonl")])
     printed = capsys.readouterr()
-    assert "zh-1: ROUGE reads a-z" in printed.err and "100.00" in printed.out and "tok:zh" in printed.out
-    score.main([str(tmp_path / "a.jsonl")])  # the row says by what
-    assert "100.00" in capsys.readouterr().out
-    with pytest.raises(SystemExit):
-        score.main([str(tmp_path / "a.jsonl"), "--metric", "rouge"])
-    assert "error: reference 0: ROUGE reads" in capsys.readouterr().err
+    assert printed.err.count("1 of 2 documents have no reference") == 2
+    assert printed.out.count("| x ") == 2 and "[" not in printed.out.split("means")[0]  # no interval of one document
+
+
+def test_an_interval_and_a_p_that_disagree_are_explained(capsys):
+    row = {
+        "system": "a",
+        "minus": None,
+        "metric": "x",
+        "value": 1.0,
+        "low": 0.1,
+        "high": 2.0,
+        "p": None,
+        "documents": 3,
+    }
+    for p, is_said in ((0.2, True), (0.01, False)):
+        score.report([row, row | {"system": "b", "minus": "a", "p": p}], "13a")
+        assert ("take it as not shown" in capsys.readouterr().out) == is_said
 
 
 def test_the_csv_is_whole_before_anything_is_printed(tmp_path, monkeypatch):
@@ -198,7 +230,7 @@ def test_the_csv_is_whole_before_anything_is_printed(tmp_path, monkeypatch):
 
 def test_what_no_system_changes_is_no_difference_and_the_last_line_says_who_split_sentences(capsys):
     data = rows("a", texts=TEXTS, source_words=[3, 4, 5, 6]) + rows("b", texts=OTHERS, source_words=[3, 4, 5, 6])
-    score.report(score.score(data))
+    score.report(score.score(data), "rouge-score")
     values, differences = capsys.readouterr().out.split("minus a")
     assert f"{rouge.signature(4)} | sentences by {sentence_splitter()[0]}" in differences
     assert "source_words" in values and "source_words" not in differences and "rouge1" in differences
@@ -260,7 +292,7 @@ def test_the_command_makes_the_table_and_the_csv(tmp_path, capsys):
     ("lines", "message"),
     [
         ("", "no outputs in .*a.jsonl: give files that predict wrote"),
-        ('{"id": 1, "prediction": "a", "references": []}', "a: document 1 lacks a prediction or a reference"),
+        ('{"id": 1, "prediction": "a", "references": []}', "no document has a reference"),
         ('{"prediction": "a", "references": ["a"]}', "a: document None lacks"),
     ],
 )
