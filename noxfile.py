@@ -61,7 +61,7 @@ TEST_ENV = {
 # The instructions of other CPUs: most laptops' (no AVX-512), and still older ones' in oneDNN.
 PORTABLE = {
     "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "DNNL_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"},
-    "sse41": {"DNNL_MAX_CPU_ISA": "SSE41"},
+    "sse41": {"ATEN_CPU_CAPABILITY": "default", "DNNL_MAX_CPU_ISA": "SSE41", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2"},
 }
 
 HAS_UV = bool(shutil.which(os.environ.get("UV", "uv")) or importlib.util.find_spec("uv"))
@@ -220,12 +220,13 @@ def together(session: nox.Session) -> None:
 @nox.session
 @nox.parametrize("package", asked_for(), ids=asked_for())
 def lesson(session: nox.Session, package: str) -> None:
-    """Run a lesson, which shows a paper's effect in seconds: nox -s lesson -- l0drop [--write or --seeds]."""
-    if unknown := [argument for argument in session.posargs if argument not in (*PAPERS, "--write", "--seeds")]:
-        session.error(f"{unknown[0]} is none of: {', '.join(PAPERS)}, --write, --seeds")
+    """Tell a lesson, which shows a paper's effect in seconds: nox -s lesson -- l0drop [--write | --seeds [COUNT]]."""
+    rest = [argument for argument in session.posargs if argument not in PAPERS]
+    if not re.fullmatch(r"(--write|--seeds( \d+)?)?", " ".join(rest)):
+        session.error(f"{' '.join(rest)} is none of: {', '.join(PAPERS)}, --write, --seeds, --seeds COUNT")
     install(session, "-r", f"{package}/requirements.txt", "matplotlib", "jupytext", "nbclient", "ipykernel")
-    mode = next((argument[2:] for argument in session.posargs if argument.startswith("--")), "check")
-    session.run("python", ".ci/lesson.py", mode, package, env=TEST_ENV)
+    mode, *count = [argument.lstrip("-") for argument in rest] or ["check"]
+    session.run("python", ".ci/lesson.py", mode, package, *count, env=TEST_ENV)
 
 
 @nox.session(venv_backend="none", default=False)

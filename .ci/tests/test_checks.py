@@ -124,9 +124,10 @@ def test_mutants_need_a_suite_that_passes_and_a_list_that_parses(tmp_path, capsy
     assert mutants.main([], tmp_path) == 2
 
 
-LESSON = """# %% [markdown]
-# How many?
-
+LESSON = r"""# %% [markdown]
+# # How many?
+# Take $x$ [here](https://a.b), the $\alpha$-th part: $\frac{1}{2}$.
+# <details><summary>Answer</summary> pi </details>
 # %%
 import sys
 from pathlib import Path
@@ -135,8 +136,10 @@ folder = Path(__file__).parent
 sys.path.insert(0, str(folder.parent))
 half = __import__(f"{folder.name}.model").model.half
 seed = 0
-print(half(4 + 2 * seed), Path.cwd().name == folder.parents[1].name, (folder / "tests").exists())
-
+print(n := half(4 + 2 * seed), Path.cwd().name == folder.parents[1].name, (folder / "tests").exists())
+assert n < 4 + 1, f"half is less: {n:.0f} against 4"
+# %% tags=["learn"]
+print("hidden")
 # %% tags=["picture"]
 """
 
@@ -153,20 +156,49 @@ def written(root: Path) -> Path:
     return folder
 
 
-def test_lesson_runs_in_a_renamed_copy_with_each_seed(tmp_path, capfd):
+def test_lesson_is_told_in_a_renamed_copy_with_its_findings(tmp_path, capfd):
     folder = written(tmp_path)
-    for seed in (0, 2):
-        lesson.run(folder, seed)
-    assert capfd.readouterr().out == "2.0 True False\n4.0 True False\n"
-    (folder / "lesson.py").write_text("assert False\nseed = 0\n")
-    with pytest.raises(lesson.subprocess.CalledProcessError):
+    noted = lesson.run(folder)
+    said = capfd.readouterr().out
+    assert said.index("How many?\n=========") < said.index("the α-th part: 1/2") < said.index("2.0 True False")
+    assert "hidden" not in said and "Answer" not in said and "pi" not in said
+    assert noted["findings"] == ["half is less: 2 against 4"] and noted["failed"] == []
+    text = (folder / "lesson.py").read_text()
+    (folder / "lesson.py").write_text(text.replace("n < 4 + 1", "n > 3 + 1"))
+    with pytest.raises(SystemExit):
         lesson.run(folder)
+    assert capfd.readouterr().err == "lesson.py: does not hold: half is less: 2 against 4\n"
+    (folder / "lesson.py").write_text("assert True\n")
+    with pytest.raises(SystemExit):
+        lesson.run(folder)
+
+
+@pytest.mark.parametrize(
+    ("comparison", "least", "code", "verdict"),  # n is 2 + seed, m is 7 + seed
+    [
+        ("n < 9 + 0", [7, 6], 0, "reached"),
+        ("n < m - 1", [5, 5], 0, "reached"),  # what is added is apart
+        ("1 < n < m", [1, 2], 0, "reached"),  # the least of a chain
+        ("n > 2 - 0.5", [0, 1], 1, "NOT REACHED"),
+        ("n < 3", [1, 0], 1, "    half is less: 3 against 4"),
+        ("n == 2 + seed", [], 0, "all asserts hold"),
+    ],
+)
+def test_seeds_give_the_least_difference_of_each_comparison(tmp_path, capfd, comparison, least, code, verdict):
+    folder = written(tmp_path)
+    text = LESSON.replace("n < 4 + 1", comparison).replace("seed = 0\n", "seed = 0\nm = 7 + seed\n")
+    (folder / "lesson.py").write_text(text)
+    found = [lesson.run(folder, seed, is_told=False)["margins"].values() for seed in (0, 1)]
+    assert [value for values in found for value in values] == least
+    capfd.readouterr()
+    assert lesson.seeds(folder, 2) == code
+    assert verdict in capfd.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("file", "old", "new", "message"),
     [
-        ("lesson.py", "# How many?", "# How few?", "lesson.ipynb has other cells than lesson.py"),
+        ("lesson.py", "# # How many?", "# # How few?", "lesson.ipynb has other cells than lesson.py"),
         ("lesson.py", "seed = 0", "seed = 0  #", "lesson.ipynb has other cells than lesson.py"),
         ("lesson.ipynb", '"execution_count": 1', '"execution_count": null', "lesson.ipynb was not executed"),
         ("lesson.png", "PNG", "GIF", "lesson.png is not the notebook's picture"),
@@ -181,12 +213,6 @@ def test_lesson_and_its_notebook_must_agree(tmp_path, file, old, new, message):
     (folder / file).write_text(text.replace(old, new, 1))
     found = lesson.problems(folder)
     assert any(message in line and "nox -s lesson -- paper --write" in line for line in found)
-
-
-def test_lesson_ends_with_the_finding_in_words(tmp_path):
-    (tmp_path / "README.md").write_text("![Picture](lesson.png)\n\n*Half of `x`\nsuffices.*\n\n## Run it\n")
-    assert lesson.finding(tmp_path).splitlines()[1:-1] == ["Half of x suffices."]
-    assert "lesson.ipynb" in lesson.finding(tmp_path / "none")
 
 
 README = """# Paper
