@@ -3,22 +3,17 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from .bertsum.bertsum import HEADS
 from .diminishing import CONCAVE, KINDS, Diminishing
 
 Positive = Annotated[int, (1, 10**9)]
-Size = Annotated[int, (1, 10**6)]  # of a model
 Share = Annotated[float, (0, 1)]
-Alpha = Annotated[float, (0, 10)]  # of length normalisation
-DECODING = ("beam", "length_penalty", "trigram_blocking", "min_length", "max_length")  # the fields of decoding
 
 
 @dataclass(frozen=True)
 class TrainConfig:
     """All that defines a run. Every field is a flag: `max_source` is --max-source. Defaults: tiny pointer-generator."""
 
-    # Network: pointer-generator, BERTSum, or Table 1's Transformer: BERTSum's words and decoder on a new encoder.
-    model: Literal["pointer", "bertsum-abs", "transformer"] = "pointer"
+    model: Literal["pointer", "bertsum-abs"] = "pointer"  # Network: pointer-generator, or BERTSum.
     init: str = ""  # Run to go on from: its weights and, unless flags override them, its values (Section 4.2).
 
     data: str = "toy"  # Training data: anything that shared.data.load takes.
@@ -29,15 +24,14 @@ class TrainConfig:
     diminishing: Literal[KINDS] = "none"  # Attention: plain, DimAttn (Eq. 10), or DyDimAttn (Eq. 13).
     f: Literal[CONCAVE] = "log"  # Concave function f of DimAttn, and f2 of DyDimAttn; f1 is the other (Section 4.2).
 
-    vocabulary: Annotated[int, (5, 10**6)] = 300  # Words, or pieces of a new encoder (See: 50,000).
+    vocabulary: Annotated[int, (5, 10**6)] = 300  # Words of the pointer-generator (See et al.: 50,000).
     # Width of the pointer-generator's LSTMs; its embedding has half of it (See et al.: 256, 128).
     hidden: Annotated[int, (2, 10**6)] = 64
 
-    encoder: str = ""  # BERT of transformers, name or folder, or "" for a new one (Section 4.2: bert-base-uncased).
-    width: Size = 128  # Width of a new encoder (PreSumm: 768).
-    layers: Size = 2  # Layers of BERTSum's decoder and of a new encoder (Section 2.3, Table 1's Transformer: 6).
-    feed_forward: Size = 512  # Inner width of BERTSum's decoder and of a new encoder (PreSumm: 2048).
-    dropout: Share = 0.0  # Dropout of BERTSum's decoder and of a new encoder (PreSumm: 0.2).
+    encoder: str = ""  # BERTSum's BERT of transformers, name or folder (Section 4.2: bert-base-uncased).
+    layers: Positive = 6  # Layers of BERTSum's decoder (Section 2.3: 6).
+    feed_forward: Positive = 2048  # Its inner width (PreSumm: 2048).
+    dropout: Share = 0.2  # Its dropout (PreSumm: 0.2).
 
     steps: Positive = 1200  # Updates of this run.
     batch_size: Positive = 16  # Most documents of a micro-batch of one process (See et al.: 8).
@@ -50,30 +44,18 @@ class TrainConfig:
     encoder_warmup: int = 0  # Updates of its warm-up; 0 = a constant rate (Section 2.3: 20,000).
     save_every: Positive = 200  # Updates between checkpoints.
     seed: int = 0  # Seed of the weights, of dropout and of the order of the data.
-
-    beam: Positive = 4  # Beams of predict (See et al.: 4; Section 4.2: 6; PreSumm: 5).
-    length_penalty: Alpha = 0.0  # alpha of Wu et al. (Section 4.2: 1.5); 0 = the mean of the tokens (See et al.).
-    trigram_blocking: bool = False  # Decode without a trigram twice (Section 4.2: with DimAttn and DyDimAttn).
-    min_length: int = 0  # Fewest tokens of an output, the end included (See et al.: 35 words).
-    max_length: Annotated[int, (2, 10**6)] = 80  # Most tokens of an output, the end included (See: 100).
     mixed_precision = "no"  # what shared.run asks for; no flag
 
     def check(self) -> None:
         """ValueError for values that contradict each other."""
-        if self.max_length < self.min_length:
-            raise ValueError(f"--max-length is {self.max_length}; it must be at least --min-length {self.min_length}")
         if self.coverage and self.diminishing != "none":
             raise ValueError("coverage and diminishing attention are two systems of Table 1: switch one of them on")
-        if self.model == "pointer":
-            if self.encoder:
-                raise ValueError("--encoder is of BERTSum: add --model bertsum-abs")
-            return
-        if self.coverage:
+        if (self.model == "pointer") == bool(self.encoder):
+            raise ValueError("--model bertsum-abs and --encoder, its BERT, need each other")
+        if self.model == "bertsum-abs" and self.coverage:
             raise ValueError("--coverage is of the pointer-generator: leave it out")
-        if self.max_source < 3 or self.max_target < 2:
+        if self.model == "bertsum-abs" and (self.max_source < 3 or self.max_target < 2):
             raise ValueError("BERTSum needs --max-source of at least 3 ([CLS], a word, [SEP]), --max-target at least 2")
-        if self.width % HEADS:
-            raise ValueError(f"--width is {self.width}: take a multiple of the {HEADS} heads")
 
     def mechanism(self) -> Diminishing:
         """The attention of this run."""
@@ -94,23 +76,16 @@ def learning_rate(step: int, factor: float, warmup: int) -> float:
 
 PAPER = dict(  # See et al. (2017), as in the public code that Section 4.2 names
     data="cnn_dailymail", vocabulary=50_000, hidden=256, max_source=400, max_target=100, steps=230_000, batch_size=8,
-    optimizer="adagrad", learning_rate=0.15, save_every=5000, beam=4, min_length=36, max_length=100,
-)  # fmt: skip
-BERTSUM = dict(  # this repository's: a new small encoder on toy
-    model="bertsum-abs", max_source=512, max_target=60, learning_rate=0.03, warmup=200, encoder_learning_rate=0.01,
-    encoder_warmup=200, beam=5, vocabulary=1000, dropout=0.1, steps=1500,
+    optimizer="adagrad", learning_rate=0.15, save_every=5000,
 )  # fmt: skip
 PAPER_BERTSUM = dict(  # Section 2.3; Liu & Lapata (2019), whose hyper-parameters Section 4.2 keeps; released PreSumm
-    model="bertsum-abs", data="cnn_dailymail", encoder="bert-base-uncased", width=768, layers=6,
-    feed_forward=2048, dropout=0.2, max_source=512, max_target=140, steps=200_000,
+    model="bertsum-abs", data="cnn_dailymail", encoder="bert-base-uncased", layers=6, feed_forward=2048, dropout=0.2,
+    max_source=512, max_target=140, steps=200_000,
     batch_tokens=140, batch_size=6, accumulate=20,  # PreSumm: 140 target tokens, 5 micro-batches, 4 GPUs
     learning_rate=0.1, warmup=10_000,  # the paper's; PreSumm's command has 0.2
-    encoder_learning_rate=2e-3, encoder_warmup=20_000, beam=5, length_penalty=0.95, trigram_blocking=True,
-    min_length=51, max_length=200, save_every=2000,
+    encoder_learning_rate=2e-3, encoder_warmup=20_000, save_every=2000,
 )  # fmt: skip
-SECTION_4_2 = dict(  # the second phase: less than 10,000 updates more, beam 6, alpha 1.5, trigram blocking
-    init="a run of --preset paper", steps=10_000, beam=6, length_penalty=1.5, trigram_blocking=True,
-)  # fmt: skip
+SECTION_4_2 = dict(init="a run of --preset paper", steps=10_000)  # less than 10,000 updates more
 PRESETS = {
     "tiny": {},
     # Stories that tell most facts again, and whose text says less about what the summary takes: what a short training
@@ -120,11 +95,5 @@ PRESETS = {
     "paper-dim": SECTION_4_2 | dict(diminishing="dim", max_source=600),
     "paper-dydim": SECTION_4_2 | dict(diminishing="dydim", max_source=800),
     "paper-coverage": dict(init="a run of --preset paper", coverage=True, steps=3000),  # See et al.
-    "bertsum-abs": BERTSUM,
     "paper-bertsum-abs": PAPER_BERTSUM,
-    # Table 1's 6-layer Transformer: PreSumm's TransformerAbs, one rate, WordPieces; width 768 by its parameters, 512
-    "paper-transformer": PAPER_BERTSUM | dict(
-        model="transformer", dropout=0.1, batch_tokens=300, learning_rate=0.05, encoder_learning_rate=0.05,
-        warmup=8000, encoder_warmup=8000,
-    ),
 }  # fmt: skip

@@ -9,13 +9,12 @@ from torch import Tensor, nn
 
 
 def read(lstm: nn.LSTM, words: Tensor, lengths: Tensor) -> tuple[Tensor, list[Tensor]]:
-    """(B, S, embedding) and lengths (B,) -> states (B, S, 2H), 0 at padding; last hidden state and cell, (B, 2H)."""
+    """(B, S, embedding) and lengths (B,) -> states (B, S, 2H), any at padding; last hidden state and cell, (B, 2H)."""
     place, last = torch.arange(words.size(1), device=words.device), lengths.unsqueeze(-1) - 1
-    keep = (place <= last).unsqueeze(-1)  # (B, S, 1)
     mirror = torch.where(place <= last, last - place, place).unsqueeze(-1)  # from the last word to the first
     forwards, *ends = one_way(lstm.all_weights[0], words, lengths)
     backwards, *starts = one_way(lstm.all_weights[1], words.take_along_dim(mirror, 1), lengths)
-    states = torch.cat([forwards, backwards.take_along_dim(mirror, 1)], -1) * keep
+    states = torch.cat([forwards, backwards.take_along_dim(mirror, 1)], -1)
     return states, [torch.cat(both, -1) for both in zip(ends, starts, strict=True)]
 
 

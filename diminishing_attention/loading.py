@@ -13,15 +13,14 @@ from shared.run import load_weights, read_config, updates_of
 
 from . import text
 from .bertsum import bert_text
-from .bertsum.bertsum import BertSumConfig, BertSumExtAbs, new_encoder, read_encoder, with_positions
+from .bertsum.bertsum import BertSumConfig, BertSumExtAbs, read_encoder, with_positions
 from .config import TrainConfig
 from .model import PointerGenerator, PointerGeneratorConfig
 from .text import Item
 
-TEXT = {"pointer": text, "bertsum-abs": bert_text, "transformer": bert_text}  # model: how it reads and writes text
+TEXT = {"pointer": text, "bertsum-abs": bert_text}  # model: how it reads and writes text
 # What a run keeps of the one that it goes on from.
-FIXED = ("model", "encoder", "vocabulary", "hidden", "width", "layers", "feed_forward")
-POSITIONS = 512  # of an encoder at least (BERT)
+FIXED = ("model", "encoder", "vocabulary", "hidden", "layers", "feed_forward")
 
 
 class Run(NamedTuple):
@@ -75,34 +74,21 @@ def make_model(config: TrainConfig, tokenizer, bert: nn.Module | None = None) ->
     mechanism = config.mechanism()
     if config.model == "pointer":
         sizes = (len(tokenizer), config.hidden // 2, config.hidden)
-        model = PointerGenerator(PointerGeneratorConfig(*sizes, config.coverage, mechanism))
-    else:
-        sizes = {"layers": config.layers, "feed_forward": config.feed_forward, "dropout": config.dropout}
-        sizes = BertSumConfig(**sizes, diminishing=mechanism)
-        model = BertSumExtAbs(bert, sizes, bert_text.target_ids(tokenizer))
-    if config.beam > model.vocabulary:
-        raise ValueError(f"--beam is {config.beam}: at most the vocabulary's {model.vocabulary} tokens")
-    return model
+        return PointerGenerator(PointerGeneratorConfig(*sizes, config.coverage, mechanism))
+    sizes = {"layers": config.layers, "feed_forward": config.feed_forward, "dropout": config.dropout}
+    return BertSumExtAbs(bert, BertSumConfig(**sizes, diminishing=mechanism), bert_text.target_ids(tokenizer))
 
 
 def begin(config: TrainConfig, examples: Sequence) -> Run:
     """A new model and tokenizer, or those of the run that `config.init` names."""
     if config.init:
         return begin_from(load_run(config.init), config)
-    texts = [part for example in examples for part in (example.source, example.target)]
     if config.model == "pointer":
+        texts = [part for example in examples for part in (example.source, example.target)]
         vocabulary = text.Vocabulary.build(texts, config.vocabulary)
         return Run(config, make_model(config, vocabulary), vocabulary)
-    positions = max(POSITIONS, config.max_source)
-    if config.encoder:
-        bert, tokenizer = pretrained.load("bert", config.encoder)
-    else:
-        tokenizer = bert_text.make_tokenizer(texts, config.vocabulary, positions)
-    if config.encoder and config.model == "bertsum-abs":
-        bert = with_positions(bert, positions)
-    else:
-        bert = new_encoder(len(tokenizer), positions, config)
-    return Run(config, make_model(config, tokenizer, bert), tokenizer)
+    bert, tokenizer = pretrained.load("bert", config.encoder)
+    return Run(config, make_model(config, tokenizer, with_positions(bert, config.max_source)), tokenizer)
 
 
 def begin_from(base: Run, config: TrainConfig) -> Run:

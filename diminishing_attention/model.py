@@ -194,14 +194,9 @@ class PointerGenerator(nn.Module):
         return pointer_loss(self.target_log_p(steps, batch), steps.attention, batch.keep_target, weight)
 
     def target_log_p(self, steps: Step, batch: Batch) -> Tensor:
-        """log P(y_t) of all target tokens, (B, T), without the whole distribution over V + E words."""
-        is_known = batch.target_out < self.vocabulary
-        logits, target = self.decoder.output(steps.words).float(), batch.target_out.masked_fill(~is_known, UNK)
-        p_vocab = (-F.cross_entropy(logits.flatten(0, 1), target.flatten(), reduction="none")).exp()  # (B*T,)
-        is_copy = batch.source.unsqueeze(1) == batch.target_out.unsqueeze(-1)  # (B, T, S)
-        # P(y) = p_gen P_vocab(y) + (1 - p_gen) (sum of a_i over the places i of y), equation 9 of See et al.
-        p = steps.p_gen * p_vocab.view_as(target) * is_known + (1 - steps.p_gen) * (steps.copying * is_copy).sum(-1)
-        return (p + EPSILON).log()
+        """log P(y_t) of all target tokens, (B, T)."""
+        p = self.distribution(steps, batch.source, batch.extra)  # (B, T, V + E)
+        return (p.gather(-1, batch.target_out.unsqueeze(-1)).squeeze(-1) + EPSILON).log()
 
     def step(self, tokens: Tensor, source: Source, past: Past) -> tuple[Tensor, Past]:
         """One step of decoding.
@@ -212,15 +207,15 @@ class PointerGenerator(nn.Module):
             (rows, V + E) log-probabilities, which sum to less than 1 under diminishing attention; the next past.
         """
         step, past = self.decoder(embed(self.decoder.embedding, tokens), source, past)
-        return self.distribution(step, source).log_(), past
+        return self.distribution(step, source.words, source.extra).log_(), past
 
-    def distribution(self, step: Step, source: Source) -> Tensor:
-        """P(w) of all words, (rows, V + E)."""
-        p_gen = step.p_gen.unsqueeze(-1)  # (rows, 1)
-        p_vocab = self.decoder.output(step.words).float().softmax(-1)  # (rows, V)
-        words = source.words.repeat_interleave(len(p_gen) // len(source.keep), 0)  # (rows, S)
+    def distribution(self, step: Step, source: Tensor, extra: int) -> Tensor:
+        """P(w) of all words, (..., V + E), of a step (rows, ...) or of all (B, T, ...), for sources (B, S)."""
+        p_gen = step.p_gen.unsqueeze(-1)  # (..., 1)
+        p_vocab = self.decoder.output(step.words).float().softmax(-1)  # (..., V)
+        words = source.repeat_interleave(p_gen.numel() // len(source), 0).view_as(step.copying)  # (..., S)
         # P(w) = p_gen P_vocab(w) + (1 - p_gen) (sum of a_i over the places i of w), equation 9 of See et al.
-        return F.pad(p_gen * p_vocab, (0, source.extra)).scatter_add_(1, words, (1 - p_gen) * step.copying)
+        return F.pad(p_gen * p_vocab, (0, extra)).scatter_add_(-1, words, (1 - p_gen) * step.copying)
 
     def parts(self) -> list[list[nn.Parameter]]:
         """Parameters whose gradients are clipped together: encoder, reducer, decoder (released code)."""

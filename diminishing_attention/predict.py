@@ -8,16 +8,19 @@ python -m shared.score dim.jsonl more.jsonl                                     
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from shared import rouge
 from shared.data import Example, in_sentences
 from shared.run import DecodingFlags, find_device, in_windows, one_line_errors, read_flags
 from shared.score import in_lines, system_name, write_outputs
 
-from .config import DECODING, Alpha, Positive
+from .config import Positive
 from .loading import Run, load_run
 from .search import beam_search
 from .text import Item, ngrams, split_words
+
+SEARCH = ("beam", "length_penalty", "trigram_blocking", "min_length", "max_length")  # flags
 
 
 @dataclass
@@ -25,11 +28,18 @@ class Options(DecodingFlags):
     """The command line."""
 
     lead: Positive = 3  # First sentences of a document whose overlap with the output is measured (Table 3).
-    beam: Positive | None = None  # Beams (Section 4.2: 6; See et al.: 4); none, here and below: the run's.
-    length_penalty: Alpha | None = None  # alpha of Wu et al. (Section 4.2: 1.5); 0 = the mean of the tokens.
-    trigram_blocking: bool | None = None  # Write no trigram twice (Section 4.2).
-    min_length: int | None = None  # Fewest tokens of an output, the end included.
-    max_length: Positive | None = None  # Most tokens of an output, the end included.
+    beam: Positive = 4  # Open hypotheses of a document (See et al.: 4; Section 4.2: 6; PreSumm: 5).
+    length_penalty: Annotated[float, (0, 10)] = (
+        0.0  # alpha of Wu et al. (Section 4.2: 1.5); 0 = the mean of the tokens.
+    )
+    trigram_blocking: bool = False  # Write no trigram twice (Section 4.2: with DimAttn and DyDimAttn).
+    min_length: int = 0  # Fewest tokens of an output, the end included (See et al.: 35 words; PreSumm: 51).
+    max_length: Annotated[int, (2, 10**6)] = 100  # Most tokens of an output, the end included (See et al.: 100).
+
+    def check(self) -> None:
+        """ValueError for values that contradict each other."""
+        if self.max_length < self.min_length:
+            raise ValueError(f"--max-length is {self.max_length}; it must be at least --min-length {self.min_length}")
 
 
 def repetition_ratio(words: Sequence[str], n: int) -> float:
@@ -71,15 +81,14 @@ def predict(run: Run, examples: Sequence[Example], batch_size: int = 16, lead: i
     Args:
         examples: documents in sentences.
         lead: first sentences of a document, whose overlap with the output is measured.
-        search: beam, length_penalty, ...: DECODING; the run's own values by default.
+        search: beam, length_penalty, ...: as in `search.beam_search`.
     """
     # D17: Table 4's rows are three settings of these, each a call of its own.
-    options = {name: getattr(run.config, name) for name in DECODING} | search
-    options["never"] = run.text.never(run.tokenizer)  # D21: <unk> is never written
+    search["never"] = run.text.never(run.tokenizer)  # D21: <unk> is never written
 
     def decode(items: Sequence[Item]) -> list[list[int]]:
         # D10: a blocked trigram is of tokens, in BERTSum of word pieces.
-        return beam_search(run.model, run.collate(items), **options).tokens
+        return beam_search(run.model, run.collate(items), **search).tokens
 
     outputs = in_windows(examples, run.encode, lambda item: len(item.source), decode, batch_size)
     for example, (item, tokens) in zip(examples, outputs, strict=True):
@@ -94,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     run = load_run(options.run)
     run.model.to(find_device(options.device))
     examples = in_sentences(options.read(run.config.data))
-    search = {name: value for name in DECODING if (value := getattr(options, name)) is not None}
+    search = {name: getattr(options, name) for name in SEARCH}
     documents = [example for example in examples if example.document]  # a blank line in is a blank line out
     rows = predict(run, documents, options.batch_size, options.lead, **search)
     system, seed = options.system or system_name(options.run.name, run.config.seed), run.config.seed

@@ -120,11 +120,9 @@ class Batch(NamedTuple):
 def pad(rows: Iterable[Sequence[int]], device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
     """(B, L) of rows of several lengths, padded with 0, and (B, L) bool that is False there; L is at least 1."""
     rows = [torch.tensor(row, dtype=torch.long) for row in rows]
-    keep = pad_sequence([torch.ones_like(row, dtype=torch.bool) for row in rows], batch_first=True)
-    padded = pad_sequence(rows, batch_first=True)
-    if not padded.size(1):
-        return padded.new_zeros(len(rows), 1, device=device), keep.new_zeros(len(rows), 1, device=device)
-    return padded.to(device), keep.to(device)
+    lengths = torch.tensor([[len(row)] for row in rows])  # (B, 1)
+    padded = pad_sequence([*rows, torch.zeros(1, dtype=torch.long)], batch_first=True)[:-1]  # (B, L)
+    return padded.to(device), (torch.arange(padded.size(1)) < lengths).to(device)
 
 
 def collate(items: Sequence[Item], device: torch.device | str = "cpu") -> Batch:

@@ -2,7 +2,6 @@
 
 import re
 from array import array
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -35,24 +34,6 @@ def target_ids(tokenizer) -> TargetIds:
             "the tokenizer has no three tokens like [unused1] to begin, end and part summaries: take a BERT's"
         )
     return TargetIds(*(i for _, i in sorted(unused)[:3]), tokenizer.pad_token_id)
-
-
-def make_tokenizer(texts: Iterable[str], size: int, longest: int):
-    """A lower-casing WordPiece tokenizer in BERT's manner, for a new encoder: characters and the most frequent words.
-
-    The trainer of `tokenizers` is not used: it breaks ties at random, so that no run could be repeated.
-    """
-    from transformers import BertTokenizer
-
-    bert = BertTokenizer(vocab={"[UNK]": 0}).backend_tokenizer
-    split = (bert.pre_tokenizer.pre_tokenize_str(bert.normalizer.normalize_str(text)) for text in texts)
-    counts = Counter(word for row in split for word, _ in row)
-    letters = sorted({letter for word in counts for letter in word})
-    special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[unused0]", "[unused1]", "[unused2]")
-    pieces = [*special, *letters, *(f"##{letter}" for letter in letters)]
-    rest = [word for word in sorted(counts, key=lambda word: (-counts[word], word)) if word not in set(pieces)]
-    known = [*pieces, *rest[: max(size - len(pieces), 0)]]
-    return BertTokenizer(vocab={piece: i for i, piece in enumerate(known)}, model_max_length=longest)
 
 
 def save(tokenizer, folder: Path) -> None:

@@ -1,6 +1,8 @@
 """What the tests share: one thread, no network, and small random models that do something worth testing."""
 
 import os
+import shutil
+import tempfile
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -79,17 +81,40 @@ def make_pointer():
 
 # Runs of the smallest sizes, for the tests that train.
 SMALL = TrainConfig(
-    data="toy:count=24,seed=5", vocabulary=120, hidden=8, batch_size=8, steps=4, save_every=2, beam=2,
-    max_target=30, max_source=60, max_length=10,
+    data="toy:count=24,seed=5", vocabulary=120, hidden=8, batch_size=8, steps=4, save_every=2, max_target=30,
+    max_source=60,
 )  # fmt: skip
 BERT = replace(
-    SMALL, model="bertsum-abs", width=16, layers=2, feed_forward=16, dropout=0.1, vocabulary=200, learning_rate=0.05,
+    SMALL, model="bertsum-abs", encoder=tempfile.mkdtemp(), layers=2, feed_forward=16, dropout=0.1, learning_rate=0.05,
     warmup=4, encoder_learning_rate=0.02, encoder_warmup=4,
 )  # fmt: skip
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory):
+def bert():
+    """BERT's encoder: its folder, with random weights and some words."""
+    write_bert(BERT.encoder, "the a town storm hit opened closed rained in on . was for and".split())
+    yield BERT.encoder
+    shutil.rmtree(BERT.encoder)
+
+
+def write_bert(folder: str | Path, words: list[str], positions: int = 64, **sizes) -> int:
+    """A BERT of transformers with its tokenizer: letters and these words; returns how many pieces it has."""
+    from transformers import BertConfig, BertModel, BertTokenizer
+
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[unused0]", "[unused1]", "[unused2]"]
+    pieces = dict.fromkeys([*special, *letters, *(f"##{letter}" for letter in letters), *words])
+    vocab = {piece: i for i, piece in enumerate(pieces)}
+    BertTokenizer(vocab=vocab, model_max_length=positions).save_pretrained(folder)
+    sizes = dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=8, intermediate_size=16) | sizes
+    torch.manual_seed(0)
+    BertModel(BertConfig(vocab_size=len(pieces), max_position_embeddings=positions, **sizes)).save_pretrained(folder)
+    return len(pieces)
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory, bert):
     """trained(config): the folder of a finished run; each config is trained once."""
 
     @cache

@@ -77,7 +77,7 @@ def test_the_end_of_a_training_says_whether_sources_are_read(tmp_path, capsys):
     ("command", "flags", "message"),
     [
         (training, ["--out", "{tmp}/new", "--learning-rate", "nan"], "--learning-rate is nan"),
-        (training, ["--out", "{tmp}/new", "--data", SMALL.data, "--beam", "5000"], "--beam is 5000: at most the"),
+        (predict, ["{run}", "{tmp}/in.txt", "--min-length", "900"], "--max-length is 100; it must be at least"),
         (training, ["--out", "{tmp}/new", "--init", "{run}", "--hidden", "9"], "--hidden: {run} has 8, leave it out"),
         (training, ["--out", "{tmp}/new", "--preset", "paper-dydim"], "a run of --preset paper is not a run folder"),
         (training, ["--out", "{tmp}/new", "--data", "{tmp}/bad.jsonl"], "bad.jsonl:1"),
@@ -103,11 +103,11 @@ def test_what_wins_among_default_preset_init_flag_and_resume(trained, tmp_path):
 
     def of(*flags):
         config, _, _ = parse(["--out", str(tmp_path / "new"), *flags], TrainConfig, PRESETS, "")
-        return config.hidden, config.steps, config.beam, config.diminishing
+        return config.hidden, config.steps, config.save_every, config.diminishing
 
     init, preset = ["--init", str(base)], ["--preset", "paper-dim"]
-    assert of() == (64, 1200, 4, "none") and of("--preset", "paper") == (256, 230_000, 4, "none")
-    assert of(*init) == (8, 4, 2, "none") and of(*init, *preset) == (8, 10_000, 6, "dim")
-    assert of(*init, *preset, "--steps", "7", "--diminishing", "dydim", "--beam", "3") == (8, 7, 3, "dydim")
-    with pytest.raises(ValueError, match="--resume keeps the values of .*leave out beam"):
-        parse(["--out", str(base), "--resume", "--beam", "3"], TrainConfig, PRESETS, "")
+    assert of() == (64, 1200, 200, "none") and of("--preset", "paper") == (256, 230_000, 5000, "none")
+    assert of(*init) == (8, 4, 2, "none") and of(*init, *preset) == (8, 10_000, 2, "dim")
+    assert of(*init, *preset, "--steps", "7", "--diminishing", "dydim", "--save-every", "3") == (8, 7, 3, "dydim")
+    with pytest.raises(ValueError, match="--resume keeps the values of .*leave out seed"):
+        parse(["--out", str(base), "--resume", "--seed", "3"], TrainConfig, PRESETS, "")

@@ -9,7 +9,7 @@ pytest.importorskip("shared")
 
 from safetensors.torch import load_file
 
-from ..config import DECODING, TrainConfig
+from ..config import TrainConfig
 from .conftest import BERT, SMALL
 
 TINY = dict(data="toy:count=6,seed=5", steps=2, save_every=2)
@@ -21,21 +21,21 @@ BASES = {
 }
 OTHER = {  # base: another value of each flag
     "pointer": dict(
-        model="bertsum-abs", data="toy:count=6,seed=6", max_source=5, max_target=4, coverage=True, diminishing="dim",
+        data="toy:count=6,seed=6", max_source=5, max_target=4, coverage=True, diminishing="dim",
         vocabulary=60, hidden=9, steps=3, batch_size=3, batch_tokens=30, accumulate=2, optimizer="adagrad",
         learning_rate=0.1, warmup=9, seed=1,
     ),
     "dim": dict(f="sqrt"),
     "dydim": dict(f="sqrt"),
     "bertsum": dict(
-        width=24, layers=3, feed_forward=9, dropout=0.5, encoder_learning_rate=0.5, encoder_warmup=9,
+        layers=3, feed_forward=9, dropout=0.5, encoder_learning_rate=0.5, encoder_warmup=9,
     ),
 }  # fmt: skip
 NOT_HERE = {
     "init": "test_train: the mechanism is switched on after the base",
     "encoder": "test_train: a pretrained encoder from a folder",
     "save_every": "says when, not what",
-    **dict.fromkeys(DECODING, "test_predict"),
+    "model": "test_train: values that contradict are refused",
 }
 
 

@@ -48,32 +48,35 @@ def test_d11_novel_ngrams_are_those_that_the_source_lacks():
 def test_outputs_come_in_order_as_if_each_document_were_alone(trained, monkeypatch):
     """Also over several windows, within which documents are sorted by length."""
     monkeypatch.setattr("shared.run.WINDOW", 2)
-    run, examples = load_run(trained(replace(SMALL, max_source=12, min_length=4))), load(SMALL.data, "test", 5)
-    rows, alone = list(predict(run, examples, 2)), [next(predict(run, [example])) for example in examples]
+    run, examples = load_run(trained(replace(SMALL, max_source=12))), load(SMALL.data, "test", 5)
+    lengths = dict(min_length=4, max_length=10)
+    rows = list(predict(run, examples, 2, **lengths))
+    alone = [next(predict(run, [example], **lengths)) for example in examples]
     assert rows == alone and [row["id"] for row in rows] == [example.id for example in examples]
     assert len({row["prediction"] for row in rows}) > 1 and all(row["was_cut"] for row in rows)
 
 
 def test_d21_flags_of_decoding_reach_the_search(trained, monkeypatch, tmp_path):
-    """D21: <unk> is never written. What is not given is the run's."""
+    """D21: <unk> is never written. The defaults are See et al.'s, but for the least length."""
     seen, search = [], command.beam_search
     monkeypatch.setattr(command, "beam_search", lambda *a, **k: seen.append(k) or search(*a, **k))
-    flags = "--beam 3 --length-penalty 1.5 --trigram-blocking True --min-length 2 --max-length 7".split()
+    flags = "--beam 3 --length-penalty 1.5 --trigram-blocking --min-length 2 --max-length 7".split()
     for given in (flags, []):
         main([str(trained(SMALL)), "--data", SMALL.data, "--limit", "1", "--out", str(tmp_path / "a.txt"), *given])
         (tmp_path / "a.txt").unlink()
     given = {"beam": 3, "length_penalty": 1.5, "trigram_blocking": True, "min_length": 2, "max_length": 7}
-    own = {"beam": 2, "length_penalty": 0.0, "trigram_blocking": False, "min_length": 0, "max_length": 10}
-    assert seen == [given | {"never": (0, 1)}, own | {"never": (0, 1)}]
+    default = {"beam": 4, "length_penalty": 0.0, "trigram_blocking": False, "min_length": 0, "max_length": 100}
+    assert seen == [given | {"never": (0, 1)}, default | {"never": (0, 1)}]
 
 
 def test_lines_in_are_lines_out(trained, tmp_path, capsys):
     """In order, a blank line for a blank one; cut documents are counted; .jsonl has all that is known."""
-    folder, path = trained(replace(SMALL, max_source=12, min_length=4)), tmp_path / "in.txt"
+    folder, path = trained(replace(SMALL, max_source=12)), tmp_path / "in.txt"
     path.write_text("Mara Kelman opened a bridge . It rained .\n\n" + "A storm hit the town hall today . " * 4 + "\n")
-    main([str(folder), str(path), "--out", str(tmp_path / "o.jsonl")])
+    lengths = ["--min-length", "4", "--max-length", "10"]
+    main([str(folder), str(path), "--out", str(tmp_path / "o.jsonl"), *lengths])
     assert "1 of 3 documents are longer than the model reads: they were cut" in capsys.readouterr().err
     rows = [json.loads(line) for line in (tmp_path / "o.jsonl").open()]
     assert [row.get("was_cut", False) for row in rows] == [False, False, True] and rows[1]["prediction"] == ""
-    main([str(folder), str(path)])
+    main([str(folder), str(path), *lengths])
     assert capsys.readouterr().out.split("\n") == [*(row["prediction"] for row in rows), ""]

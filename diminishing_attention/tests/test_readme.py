@@ -73,12 +73,14 @@ def test_d17_the_second_phases_and_table_4_are_the_papers(commands):
     """Section 4.2: 600 tokens, beam 6, alpha 1.5, trigram blocking, less than 10k updates; See et al.: 3,000. D17."""
     configs, outputs = commands("PAPER.md")
     paper, phase = configs["runs/base"], dict(init="runs/base", steps=10_000)
-    phase |= dict(beam=6, length_penalty=1.5, trigram_blocking=True)
     assert configs["runs/dim"] == replace(paper, diminishing="dim", max_source=600, **phase)
     assert configs["runs/dim-400"] == replace(configs["runs/dim"], max_source=400)  # Table 4's caption
     assert configs["runs/cov"] == replace(paper, coverage=True, init="runs/base", steps=3000)
     assert configs["runs/abs-dim"].model == "bertsum-abs"
-    rows = [outputs[f"t4/{name}.jsonl"] for name in ("only", "norm", "all")]
-    settings = [(row.beam, row.length_penalty, row.trigram_blocking) for row in rows]
-    assert settings == [(6, 0.0, False), (6, 1.5, False), (6, 1.5, True)]
-    assert all(row.run.name == "dim-400" for row in rows) and outputs["t4/cov.jsonl"].beam is None
+    names = ("beam", "length_penalty", "trigram_blocking", "min_length", "max_length")
+    search = {name: tuple(getattr(row, each) for each in names) for name, row in outputs.items()}
+    assert [search[f"t4/{name}.jsonl"] for name in ("cov", "only", "norm", "all")] == [
+        (4, 0.0, False, 36, 100), (6, 0.0, False, 36, 100), (6, 1.5, False, 36, 100), (6, 1.5, True, 36, 100)
+    ]  # fmt: skip
+    assert search["t1/abs.jsonl"] == (5, 0.95, True, 51, 200)  # PreSumm's command
+    assert all(outputs[f"t4/{name}.jsonl"].run.name == "dim-400" for name in ("only", "norm", "all"))

@@ -16,13 +16,11 @@ from shared.data import load
 
 from .. import predict
 from .. import train as training
-from ..bertsum.bert_text import make_tokenizer
-from ..bertsum.bertsum import new_encoder
 from ..config import TrainConfig
 from ..loading import begin, load_run
 from ..text import Item
 from ..train import train
-from .conftest import BERT, SMALL
+from .conftest import BERT, SMALL, write_bert
 
 DATA = SMALL.data
 
@@ -44,7 +42,7 @@ def test_d19_accumulation_is_the_mean_of_the_micro_batches(tmp_path, monkeypatch
     torch.testing.assert_close(weights(tmp_path / "one"), weights(tmp_path / "two"), atol=2e-3, rtol=1e-2)
 
 
-def test_gradients_of_a_pointer_generator_are_clipped_part_by_part(tmp_path, monkeypatch):
+def test_gradients_of_a_pointer_generator_are_clipped_part_by_part(tmp_path, monkeypatch, bert):
     """Released code: encoder, reducer and decoder each, once an update; PreSumm clips nothing."""
     clipped = []
     monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", lambda part, most: clipped.append((len(part), most)))
@@ -75,8 +73,8 @@ def test_bertsum_goes_on_with_all_its_weights(trained):
     run = begin(replace(BERT, init=base, diminishing="dydim"), load(DATA))
     torch.testing.assert_close(dict(run.model.state_dict()), weights(trained(BERT)), rtol=0, atol=0)
     assert run.model.layers[-1].diminishing.kind == "dydim" and run.model.layers[0].diminishing.kind == "none"
-    with pytest.raises(ValueError, match="--max-source is 600: the encoder of .* reads 512 tokens"):
-        begin(replace(BERT, init=base, max_source=600), load(DATA))
+    with pytest.raises(ValueError, match="--max-source is 70: the encoder of .* reads 64 tokens"):
+        begin(replace(BERT, init=base, max_source=70), load(DATA))
     with pytest.raises(ValueError, match="--model: .* has 'bertsum-abs', leave it out"):
         begin(replace(SMALL, init=base), load(DATA))
 
@@ -108,21 +106,17 @@ def test_d26_the_last_weights_are_taken(trained):
 
 
 def test_d24_a_pretrained_encoder_from_a_folder(tmp_path):
-    """D24: trained to extract or not. Its weights are the start; the Transformer takes its tokenizer alone."""
+    """D24: trained to extract or not, its weights are the start. It reads as many tokens as a source may have."""
     folder = tmp_path / "bert"
-    tokenizer = make_tokenizer([example.source for example in load(DATA)], 200, 64)
-    bert = new_encoder(len(tokenizer), 32, BERT)
-    bert.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    fresh = begin(replace(BERT, model="transformer", encoder=str(folder), layers=3, width=32), load(DATA))
-    assert len(fresh.model.encoder.encoder.layer) == 3 and fresh.tokenizer.get_vocab() == tokenizer.get_vocab()
+    write_bert(folder, ["storm"], positions=32)
     config = replace(BERT, encoder=str(folder), steps=1, learning_rate=1e-9, encoder_learning_rate=1e-9)
+    before = begin(config, []).model.encoder.state_dict()
     train(config, tmp_path / "run")
     now = weights(tmp_path / "run")
-    for name, tensor in bert.state_dict().items():
-        torch.testing.assert_close(now[f"encoder.{name}"][: len(tensor)], tensor, atol=1e-6, rtol=0)
+    for name, tensor in before.items():
+        torch.testing.assert_close(now[f"encoder.{name}"], tensor, atol=1e-6, rtol=0)
     shutil.rmtree(folder)  # the run needs it no more
-    assert load_run(tmp_path / "run").model.encoder.config.max_position_embeddings == 512  # extended
+    assert load_run(tmp_path / "run").model.encoder.config.max_position_embeddings == 60  # extended
 
 
 def test_the_weights_follow_the_seed(tmp_path):
@@ -135,14 +129,14 @@ def test_the_weights_follow_the_seed(tmp_path):
 
 
 def test_values_that_contradict_are_refused(tmp_path):
-    bertsum = {"model": "bertsum-abs"}
+    bertsum = {"model": "bertsum-abs", "encoder": "bert"}
     for change, message in (
         ({"vocabulary": 4}, "--vocabulary is 4"),
         ({"coverage": True, "diminishing": "dim"}, "two systems of Table 1: switch one of them on"),
-        ({"min_length": 90}, "--max-length is 80; it must be at least --min-length 90"),
         (bertsum | {"max_source": 2}, "BERTSum needs --max-source of at least 3"),
         (bertsum | {"coverage": True}, "--coverage is of the pointer-generator: leave it out"),
-        (bertsum | {"width": 20}, "--width is 20: take a multiple of the 8 heads"),
+        ({"model": "bertsum-abs"}, "--model bertsum-abs and --encoder, its BERT, need each other"),
+        ({"encoder": "bert"}, "--model bertsum-abs and --encoder, its BERT, need each other"),
     ):
         with pytest.raises(ValueError, match=message):
             train(replace(TrainConfig(), **change), tmp_path / "run")
@@ -150,7 +144,7 @@ def test_values_that_contradict_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("config", [SMALL, BERT], ids=["pointer", "bertsum"])
-def test_the_printed_hints_work(tmp_path, capsys, config):
+def test_the_printed_hints_work(tmp_path, capsys, config, bert):
     """Each command of the last lines, as it stands there."""
     train(replace(config, steps=1), tmp_path / "run")
     printed = capsys.readouterr().out

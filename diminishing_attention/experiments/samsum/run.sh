@@ -32,7 +32,7 @@ for s in $SEEDS; do
   run train --out $R/dim-$s "${C[@]}" --diminishing dim
   run train --out $R/dydim-$s "${C[@]}" --diminishing dydim
 done
-SECTION_4_2=(--beam 6 --length-penalty 1.5 --trigram-blocking True)
+SECTION_4_2=(--beam 6 --length-penalty 1.5 --trigram-blocking)
 RUNS=()
 for s in $SEEDS; do RUNS+=($R/{more,cov,dim,dydim}-$s); done
 table() { # FOLDER DATA NAME FLAGS
@@ -98,6 +98,6 @@ second() { # NAME FLAGS; once each
 RUNS=($J/second/{more,dim,dydim}-{0,1,2} $J/second/cov-0)
 second test
 RUNS=($J/second/{more,dim,dydim,cov}-0)
-second blocking_test --trigram-blocking True
+second blocking_test --trigram-blocking
 run experiments.figures $OUT/samsum_joined_test.csv --out $OUT --title "Three dialogues joined to one, held-out test set"
 run experiments.figures --out diminishing_attention/experiments   # figure_1.png and claims.png

@@ -1,0 +1,45 @@
+"""The lesson's trips as files, for the README's demo: a folder with train.jsonl, validation.jsonl and test.jsonl.
+
+python -m diminishing_attention.experiments.trips --out runs/trips
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from shared.data import open_output, write_jsonl
+from shared.run import one_line_errors, read_flags
+
+from .. import one
+
+SPLITS = {"train": 12_000, "validation": 200, "test": 300}
+
+
+@dataclass
+class Options:
+    """The command line."""
+
+    out: Path  # Folder to write.
+    overwrite: bool = False  # Replace those files.
+
+
+def sentences(words: Sequence[int]) -> list[str]:
+    """The sentences of a text of `one.draw`."""
+    text = " ".join(one.WORDS[word] for word in words if word > one.EOS)
+    return [f"{sentence.strip()} ." for sentence in text.removesuffix(".").split(" .") if sentence.strip()]
+
+
+@one_line_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = read_flags(Options, arguments, __doc__)
+    for split, count in SPLITS.items():
+        pairs = zip(*(texts.tolist() for texts in one.draw(count, random.Random(split))), strict=True)
+        rows = [{"document": sentences(source), "summary": sentences(target)} for source, target in pairs]
+        with open_output(options.out / f"{split}.jsonl", options.overwrite) as file:
+            write_jsonl(file, rows)
+    print(f"{options.out}: {', '.join(f'{count:,} {split}' for split, count in SPLITS.items())} texts")
+
+
+if __name__ == "__main__":
+    main()
