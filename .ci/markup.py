@@ -50,6 +50,25 @@ def tokens(latex: str) -> tuple[str, ...]:
     return tuple(TOKEN.findall(latex))
 
 
+def heat(
+    rows: list[str], columns: list[str], values: list[list[float]], title: str, caption="", beside=None, **_
+) -> str:
+    """A table of numbers from 0 to 1, shaded by them; below it what `beside` has of each column (name -> numbers)."""
+
+    def cells(numbers: list[float], of: str) -> str:
+        shown = (f'<td style="--v:{min(max(v, 0), 1):.2f}" title="{html.escape(of)}: {v:g}"></td>' for v in numbers)
+        return f"<tr><th>{html.escape(of)}</th>{''.join(shown)}</tr>"
+
+    body = "".join(cells(numbers, str(row)) for row, numbers in zip(rows, values, strict=True))
+    for name, numbers in (beside or {}).items():
+        plain_cells = "".join(f"<td>{html.escape(str(number))}</td>" for number in numbers)
+        body += f"<tr><th>{html.escape(name)}</th>{plain_cells}</tr>"
+    head = "".join(f'<th scope="col"><span>{html.escape(str(column))}</span></th>' for column in columns)
+    table = f'<table class="heat"><tr><th></th>{head}</tr>{body}</table>'
+    words = f"<figcaption>{html.escape(caption)}</figcaption>"
+    return f'<figure><b>{html.escape(title)}</b><div class="scroll">{table}</div>{words}</figure>'
+
+
 class Markup:
     """How the texts of one package become HTML; what does not stands in `problems`."""
 
@@ -145,8 +164,8 @@ class Markup:
 
         return LINKABLE.sub(to_place, made)
 
-    def code(self, lines: list[tuple[int, str]], prefix: str = "", home: str = "") -> str:
-        """Numbered lines; with a prefix each has an id. The first number links to `home`, which stands left of it."""
+    def code(self, lines: list[tuple[int, str]], prefix: str = "", homes: dict[int, str] | None = None) -> str:
+        """Numbered lines; with a prefix each has an id. Some numbers link to `homes`, left of them."""
         parts, rows = [], []
         for kind, value in LEXER.get_tokens("\n".join(line for _, line in lines)):
             is_known = kind in Token.Name and value in self.names
@@ -155,7 +174,7 @@ class Markup:
                 shown = self.linked(html.escape(piece)) if kind in Token.Comment else html.escape(piece)
                 parts.append(f'<span class="{colour}">{shown}</span>' if colour and piece.strip() else shown)
         for number, row in zip([number for number, _ in lines], "".join(parts).split("\n"), strict=False):
-            shown = anchor(home, str(number)) if home and number == lines[0][0] else str(number)
+            shown = anchor(homes[number], str(number)) if homes and number in homes else str(number)
             name = f' id="{prefix}-{number}"' if prefix else ""
             rows.append(f'<span class="no"{name}>{shown}</span>{row}')
         return '<pre class="code">' + "\n".join(rows) + "</pre>"

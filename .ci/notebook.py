@@ -20,6 +20,8 @@ def sections(notebook: Path) -> list[tuple[str, list[dict]]]:
     """(title, cells) of each section; a cell of Markdown ends where a heading begins."""
     found = []
     for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+        if "learn" in cell["metadata"].get("tags", []):
+            continue  # drawn at the top of the page
         source = "".join(cell["source"])
         for part in re.split(r"(?m)^(?=##? )", source) if cell["cell_type"] == "markdown" else [source]:
             heading = re.match(r"##? (.*)", part) if cell["cell_type"] == "markdown" else None
@@ -40,6 +42,15 @@ def subjects(cells: list[dict], known: set[str], defined: dict[str, str]) -> dic
     return found | {name: f'<a href="#{defined[name]}"><code>{name}</code></a>' for name in called}
 
 
+def learned(notebook: Path) -> list[dict]:
+    """The tables of numbers that the lesson's cell with the tag "learn" printed as JSON; none without it."""
+    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"] if notebook.exists() else ():
+        if "learn" in cell["metadata"].get("tags", []):
+            tables = json.loads("".join("".join(output.get("text", "")) for output in cell["outputs"]) or "[]")
+            return tables if isinstance(tables, list) else [tables]
+    return []
+
+
 def code_cell(cell: dict, title: str, markup: Markup, picture: Callable[[bytes], str]) -> str:
     """Code, folded if it is long, and what it printed and drew."""
     lines = list(enumerate(cell["source"].splitlines(), 1))
@@ -58,12 +69,13 @@ def code_cell(cell: dict, title: str, markup: Markup, picture: Callable[[bytes],
 
 
 def lesson(
-    notebook: Path, markup: Markup, picture: Callable[[bytes], str], defined: dict[str, str]
+    notebook: Path, markup: Markup, picture: Callable[[bytes], str], defined: dict[str, str], package: str
 ) -> tuple[str, dict]:
     """The lesson, and by label or function the links to the sections that are about it.
 
     Args:
-        defined: where on the page a function or class is defined.
+        defined: where on the package's page a function or class is defined.
+        package: its name: the lesson is NAME-lesson.html, the package's page NAME.html.
     """
     parts, taught, chapters = [], {}, sections(notebook)
     own = {name for _, cells in chapters for cell in cells for name in re.findall(r"(?m)^def (\w+)", cell["source"])}
@@ -75,7 +87,9 @@ def lesson(
             body += markup.text(cell["source"], below=2) if is_text else code_cell(cell, title, markup, picture)
         links = subjects(cells, markup.known, defined)
         for name in links:
-            taught.setdefault(name, []).append(f'<a href="#lesson-{number}">lesson: {html.escape(title)}</a>')
+            there = f"{package}-lesson.html#lesson-{number}"
+            taught.setdefault(name, []).append(f'<a href="{there}">lesson: {html.escape(title)}</a>')
         leads = f'<p class="leads">In the code: {", ".join(links.values())}</p>' if links else ""
         parts.append(f'<div class="chapter" id="lesson-{number}">{body}{leads}</div>')
-    return "".join(parts), taught
+    made = re.sub(r'href="#(?!lesson-)', f'href="{package}.html#', "".join(parts))
+    return made, taught

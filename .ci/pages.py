@@ -1,14 +1,16 @@
-"""The papers as pages: the lesson, then formula and code side by side, made of what stands in each package.
+"""The papers as pages: one.py beside its formulas, then all else folded; made of what stands in each package.
 
     python .ci/pages.py [--out pages] [PACKAGE ...]        default: every folder that holds a PAPER.md
 
-A page is static HTML without scripts. Its words are those of README.md, PAPER.md, lesson.ipynb, the docstrings and the
-comments that bear a mark (`Eq. (7)`, `Algorithm 1`, `Section 4.1`, `D3`). It fails where an equation, algorithm or
-deviation of PAPER.md stands beside no line, a formula does not convert, a link leads nowhere, an id stands twice, or a
-picture has no words.
+A page is static HTML; its two scripts move a picture that is there without them. Its words are those of README.md,
+PAPER.md, lesson.ipynb, the docstrings and the comments with a mark (`Eq. (7)`, `Algorithm 1`, `Section 4.1`, `D3`).
+It fails where an equation, algorithm or deviation of PAPER.md stands beside no line, a formula does not convert, a link
+leads nowhere, an id stands twice, or a picture has no words.
 """
 
 import argparse
+import ast
+import json
 import re
 import sys
 from pathlib import Path
@@ -16,7 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 import document  # noqa: E402
 import notebook  # noqa: E402
-from markup import MARK, Markup, anchor, fold, plain, slug  # noqa: E402
+from markup import MARK, Markup, anchor, fold, heat, plain, slug  # noqa: E402
 from paper import Deviation, Package, Row, Segment, in_order, marks, segments  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -44,10 +46,10 @@ class Page:
         self.pieces = []  # (file, segment) in the order of reading
         for file, is_excerpt in self.package.files(order).items():
             self.pieces += [(file, part) for part in segments(self.package.code[file], known, is_excerpt)]
-        self.used, self.taught = (
-            set(),
-            {},
-        )  # ids, lines of PAPER.md; label or definition -> links to sections of the lesson
+        # ids, lines of PAPER.md; label or definition -> links to sections of the lesson
+        self.used, self.taught = set(), {}
+        one = self.package.code.get("one.py")
+        self.one = [("one.py", part) for part in segments(one, known)] if one else []
 
     def text(self, markdown: str, below: int = 1) -> str:
         """Markdown of the package's folder as HTML; its pictures are copied."""
@@ -73,8 +75,17 @@ class Page:
         """The lesson, executed."""
         defined = {part.name: f"{file}-{part.code[0][0]}" for file, part in self.pieces if part.name and part.code}
         path = self.folder / "lesson.ipynb"
-        made, self.taught = notebook.lesson(path, self.markup, self.picture, defined)
+        made, self.taught = notebook.lesson(path, self.markup, self.picture, defined, self.folder.name)
         return made
+
+    def learned(self) -> str:
+        """What the network learns, seen: tables of numbers, with a slider or a tree where a script runs."""
+        tables = notebook.learned(self.folder / "lesson.ipynb")
+        made = "".join(heat(**table) for table in tables)
+        if tree := next((table for table in tables if "tree" in table), None):
+            data = json.dumps({"tree": tree["tree"], "texts": tree["rows"]}, ensure_ascii=False).replace("</", "<\\/")
+            return f'<div data-tree><script type="application/json">{data}</script>{made}</div>'
+        return f'<div class="learn">{made}</div>' if made else ""
 
     def home(self, label: str, places: list[tuple[str, str]]) -> int | None:
         """The piece beside which a label stands: a comment above a line, or else behind one, or else a docstring."""
@@ -127,41 +138,75 @@ class Page:
             home = self.home(deviation.label, list(files))
             if home is not None:
                 summary = f"<b>{deviation.label}</b> differs from the paper: {self.markup.inline(deviation.cells[0])}"
-                self.used.add(deviation.label)
-                note = fold(summary, self.difference(deviation), "note", slug(deviation.label))
+                name = "" if deviation.label in self.used else slug(deviation.label)
+                note = fold(summary, self.difference(deviation), "note", name)
                 found.setdefault(home, []).append((deviation.label, note))
             elif deviation.has_code:
                 self.problems.append(f"PAPER.md:{deviation.line}: {deviation.label} stands beside no line of code")
         return found
 
-    def row(self, file: str, part: Segment, notes: list[tuple[str, str]]) -> str:
-        """A piece of code and, left of it, its name, its docstring, its comment and the notes that belong to it."""
-        left = f'<h4 class="name"><code>{part.name}</code></h4>' if part.name else ""
-        left += self.markup.docstring(part.docstring)
-        if re.sub(MARK, "", part.comment).strip(" .,;:-") or not notes:  # a mark alone is in the note
-            left += self.markup.text(plain(part.comment), has_formulas=False)
-        left += "".join(note for _, note in notes)
-        links = [link for link in self.taught.get(part.name, ()) if link not in left]
-        left += f"<small>{'; '.join(links)}</small>" if links else ""
-        right = self.markup.code(part.code, file, notes[0][0] if notes else "") if part.code else ""
+    def beside_one(self) -> dict[int, list[tuple[str, str]]]:
+        """The same of one.py: a formula stands where its mark is the first."""
+        found, seen = {}, set()
+        for number, (_, part) in enumerate(self.one):
+            named = marks(part.comment) | marks(part.docstring)
+            for row in self.rows:
+                if row.labels[0] not in seen and set(row.labels) & named:
+                    seen |= set(row.labels)
+                    found.setdefault(number, []).append((row.labels[0], self.formula(row)))
+        return found
+
+    def rows_of(self, pieces: list[tuple[str, Segment]], beside: dict[int, list[tuple[str, str]]]) -> dict[str, str]:
+        """By file: its rows, in which a function and the pieces that its marks cut off are one."""
+        rows: list[tuple[str, list[tuple[int, Segment]]]] = []
+        for number, (file, part) in enumerate(pieces):
+            inside = rows and rows[-1][0] == file and not part.name and self.is_inside(file, rows[-1][1][0][1], part)
+            rows = [*rows[:-1], (file, [*rows[-1][1], (number, part)])] if inside else [*rows, (file, [(number, part)])]
+        files = dict.fromkeys(file for file, _ in rows)
+        return {file: "".join(self.row(file, own, beside) for name, own in rows if name == file) for file in files}
+
+    def row(self, file: str, parts: list[tuple[int, Segment]], beside: dict[int, list[tuple[str, str]]]) -> str:
+        """A function whole and, left of it, its docstring, then each comment with a mark, its line and its notes."""
+        left, lines, homes = "", [], {}
+        for number, part in parts:
+            notes, links = beside.get(number, []), self.taught.get(part.name, ())
+            said = f'<h4 class="name"><code>{part.name}</code></h4>' if part.name else ""
+            said += self.markup.docstring(part.docstring)
+            if re.sub(MARK, "", part.comment).strip(" .,;:-") or not notes:  # a mark alone is in the note
+                line = f'<a class="at" href="#{file}-{part.code[0][0]}">{part.code[0][0]}</a> ' if part.code else ""
+                said += self.markup.text(line + plain(part.comment), has_formulas=False) if part.comment else ""
+            said += "".join(note for _, note in notes)
+            links = [link for link in links if link not in said]
+            left += said + (f"<small>{'; '.join(links)}</small>" if links else "")
+            lines += part.code
+            homes |= {part.code[0][0]: notes[0][0]} if notes and part.code else {}
+        right = self.markup.code(lines, file, homes) if lines else ""
         return f'<div class="row"><div class="left">{left}</div>{right}</div>'
 
+    def whole(self) -> str:
+        """one.py beside its formulas."""
+        return "".join(self.rows_of(self.one, self.beside_one()).values())
+
     def code(self) -> str:
-        """The glossary, whose colours the code has, then all files in the order of reading."""
-        parts, beside, seen = [self.text(chapter(self.paper, "Glossary"))], self.beside(), set()
-        for number, (file, part) in enumerate(self.pieces):
-            parts += [] if file in seen else [f'<h3 id="{file}"><code>{file}</code></h3>']
-            parts.append(self.row(file, part, beside.get(number, [])))
-            seen.add(file)
+        """The glossary, whose colours the code has, then all files in the order of reading, folded."""
+        parts = [self.text(chapter(self.paper, "Glossary"))]
+        for file, body in self.rows_of(self.pieces, self.beside()).items():
+            lines = len(self.package.code[file].lines)
+            name = f'<h3 id="{file}"><code>{file}</code></h3> <small>{lines} lines</small>'
+            parts.append(f'<details class="file"><summary>{name}</summary>{body}</details>')
         return "".join(parts)
+
+    def is_inside(self, file: str, first: Segment, part: Segment) -> bool:
+        """Whether a piece lies in the function that begins with another one."""
+        node = self.package.code[file].definitions.get(first.name)
+        return isinstance(node, ast.FunctionDef) and part.lines[0] <= node.end_lineno
 
     def differs(self) -> str:
         """The deviations as a list."""
         parts = []
         for deviation in self.deviations:
-            label = anchor(deviation.label) if deviation.label in self.used else deviation.label
-            words = f"<p><b>{label}.</b> Paper: {self.markup.inline(deviation.cells[0])}</p>"
-            parts.append(f"<li{self.own_id(deviation.label)}>{words}{self.difference(deviation)}</li>")
+            words = f"<b>{deviation.label}.</b> Paper: {self.markup.inline(deviation.cells[0])}"
+            parts.append(f"<li{self.own_id(deviation.label)}>{fold(words, self.difference(deviation), 'plain')}</li>")
         return f'<ul class="plain">{"".join(parts)}</ul>'
 
     def tests(self) -> str:
@@ -174,20 +219,28 @@ class Page:
             words = f"<p>proves {', '.join(anchor(label) for label in in_order(labels))}</p>"
             place = f"{source.path.relative_to(self.folder).as_posix()}:{first}"
             parts.append(fold(f"<code>{name}</code> <small>{place}</small>", words + code, "test", slug(name)))
-        return "".join(parts)
+        return fold(f"{len(parts)} tests, each with what it proves", "".join(parts), "tests") if parts else ""
 
     def write(self) -> None:
-        """Write the page; the lesson comes before the code, which links to its sections."""
-        parts = {"The idea": self.text(chapter(self.readme, "The idea")), "The lesson": self.lesson()}
-        parts |= {"The code beside the paper": self.code()}
+        """Write the page and the lesson's; the lesson is made first, for the code links to its sections."""
+        name, lesson, one = self.folder.name, self.lesson(), len(self.package.code["one.py"].lines) if self.one else 0
+        parts = {"The idea": self.text(chapter(self.readme, "The idea"))}
+        parts |= {f"The whole paper in {one} lines": self.whole()} if one else {}
         parts |= {"What was reproduced": self.text(chapter(self.readme, "What was reproduced"))}
         parts |= {"What differs from the paper": self.differs(), "Limits": self.text(chapter(self.paper, "Limits"))}
-        parts |= {"The tests": self.tests()}
+        parts |= {"The package, file by file": self.code(), "The tests": self.tests()}
         files = [f'<a href="#{file}">{file}</a>' for file in dict.fromkeys(file for file, _ in self.pieces)]
         labels = [anchor(label) for label in dict.fromkeys(label for row in self.rows for label in row.labels)]
         head = self.text(self.readme.partition("\n## ")[0], below=0)
-        page = document.parts(head, {title: part for title, part in parts.items() if part}, [*labels, *files])
-        document.write(self.out / f"{self.folder.name}.html", self.folder.name, page)
+        title, rest = (*head.partition("</h1>")[::2],)
+        head = f"{title}</h1>{self.learned()}{rest}" if rest else head
+        parts = {title: part for title, part in parts.items() if part}
+        more = {"The lesson": f"{name}-lesson.html"} if lesson else {}
+        page = document.parts(head, parts, [*labels, *files], more)
+        document.write(self.out / f"{name}.html", name, page)
+        if lesson:
+            back = f'<nav aria-label="Parts"><a href="index.html">All papers</a><a href="{name}.html">{name}</a></nav>'
+            document.write(self.out / f"{name}-lesson.html", f"{name}: the lesson", f"{back}<main>{lesson}</main>")
 
 
 def main(arguments: list[str]) -> int:
@@ -205,10 +258,11 @@ def main(arguments: list[str]) -> int:
         page = Page(options.root / name, options.out)
         page.write()
         problems += [f"{name}/{problem}" for problem in page.problems]
-        print(f"pages: {options.out / name}.html: {len(page.rows)} formulas, {len(page.deviations)} deviations")
+        print(f"pages: {name}: {len(page.rows)} formulas, {len(page.deviations)} deviations")
     document.write_index(options.root / "README.md", options.out, packages)
     problems += document.problems(options.out)
     print(*problems, sep="\n", end="\n" if problems else "")
+    print(f"open {options.out / 'index.html'}")
     return 1 if problems else 0
 
 

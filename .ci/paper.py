@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 NUMBER = r"[A-Z]?\d+[a-z]?"
-GROUP = r"\([^()]*\)"  # (4) or (4-6)
+GROUP = rf"\(\s*{NUMBER}(?:\s*[-–,]\s*{NUMBER})*\s*\)"  # (4), (4-6) or (6, 7), but not the shape (B, 2)
 EQUATIONS = re.compile(rf"\bEqs?\.\s*({GROUP}(?:(?:\s*[-–,]\s*|\s+(?:and|to)\s+){GROUP})*|{NUMBER}(?:[-–]\d+)?)")
 ALGORITHM = re.compile(r"\bAlgorithm\s+(\d+)")
 DEVIATION = re.compile(r"\bD(\d+)\b")
@@ -249,7 +249,9 @@ class Package:
         known = {deviation.label for deviation in self.deviations()}
         led += [file for file, source in self.code.items() if any(marks(text) & known for _, text in source.prose)]
         found = {file: file not in whole for file in [*whole, *led]}
-        return {file: is_excerpt for file, is_excerpt in found.items() if file not in ("lesson.py", "__init__.py")}
+        return {
+            file: is_excerpt for file, is_excerpt in found.items() if file not in ("one.py", "lesson.py", "__init__.py")
+        }
 
     def deviations(self) -> list[Deviation]:
         """Return the deviations, of a table or a list, in their order."""
