@@ -35,7 +35,7 @@ class TrainConfig:
     seed: Seed = 0  # Seed of weights, batches and dropout.
     units_taken: int = 0  # Units of a summary; 0 = 6 EDUs or 3 sentences (Section 5.1).
     max_words: int = 0  # A summary that has this many words is complete (released code: 80); 0 = no limit.
-    accumulate = 1  # no field: each batch is an update, as in the released code
+    vectors: str = ""  # Folder that keeps unit vectors for other runs, 3 kB a unit; empty = they are computed anew.
 
     def check(self) -> None:
         """ValueError for values that contradict each other."""

@@ -6,12 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
+
 from shared import data, pretrained
 from shared.run import load_weights, read_config
 
 from .config import TrainConfig
 from .model import Summarizer
-from .text import MAX_TOKENS, UnitEncoder, random_encoder
+from .text import MAX_TOKENS, Batch, Document, UnitEncoder, collate, random_encoder, read_corpus
 from .toy_trees import toy_tree
 
 
@@ -21,6 +23,15 @@ class Run(NamedTuple):
     config: TrainConfig
     model: Summarizer
     encoder: UnitEncoder
+
+    def encode(self, examples: Sequence) -> list[Document]:
+        """Examples as documents with unit vectors, labels and matrices, cut to what the model reads."""
+        encoder = self.encoder.to(next(self.model.parameters()).device)
+        return read_corpus(data.in_sentences(examples), self.config, encoder)
+
+    def collate(self, documents: Sequence[Document]) -> Batch:
+        """A batch on the model's device."""
+        return collate(documents, next(self.model.parameters()).device)
 
     def write_files(self, folder: Path) -> None:
         """Write what `load_run` reads beside config.json and the weights: an encoder that has no other place."""
@@ -54,12 +65,12 @@ def with_toy_trees(examples: Sequence[data.Example], name: str) -> list[data.Exa
     return [replace(example, tree=toy_tree(example, seed)) for example in examples]
 
 
-def load_run(folder: str | Path) -> Run:
+def load_run(folder: str | Path, config_type: type = TrainConfig) -> Run:
     """Read a run, its model in eval mode on the CPU; of one in training the last checkpoint, said on stderr.
 
     ValueError: not a run folder, one of another package or version, a cut-off file, NaN in the weights.
     """
-    config = read_config(folder, TrainConfig)
+    config = read_config(folder, config_type)
     encoder = load_encoder(config.encoder or str(Path(folder, "encoder")), config.pooling)
     model = Summarizer(config.model_config(encoder.width))
     load_weights(model, folder)
@@ -67,8 +78,18 @@ def load_run(folder: str | Path) -> Run:
 
 
 def load_encoder(name: str, pooling: str) -> UnitEncoder:
-    """An encoder of `transformers` by name or folder (bert-base-uncased in the paper), without a pooling layer."""
+    """An encoder of `transformers` by name or folder (bert-base-uncased in the paper), without a pooling layer.
+
+    ValueError: it gives every text the same vector, as where the first token sees itself alone.
+    """
     encoder = UnitEncoder(*pretrained.load("encoder", name, MAX_TOKENS), pooling)
-    if (encoder(["a tree"]) == encoder(["a river"])).all():  # as of a model whose first token sees itself alone
+    vectors = encoder(own_words(encoder.tokenizer))
+    if torch.allclose(vectors, vectors[:1], atol=1e-6):
         raise ValueError(f"{name}: the vector of a unit does not depend on its text; try --pooling mean")
     return encoder
+
+
+def own_words(tokenizer) -> list[str]:
+    """Some texts that a tokenizer knows, whatever its language: up to 64 of its tokens, spread over all."""
+    ids = range(0, len(tokenizer), len(tokenizer) // 64 + 1)
+    return sorted({tokenizer.decode([token], skip_special_tokens=True).strip() for token in ids})

@@ -4,11 +4,9 @@
 """
 
 import hashlib
-import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -94,20 +92,20 @@ def random_encoder(texts: Sequence[str], pooling: str = "cls", width: int = 128,
         return UnitEncoder(BertModel(config, add_pooling_layer=False), tokenizer, pooling)
 
 
-def unit_vectors(encoder: UnitEncoder, texts: Sequence[str], cache: str | os.PathLike = "") -> np.ndarray:
-    """Vectors of all units of a corpus: (n, D) float32, kept in a file of the folder `cache`, if one is named.
+def unit_vectors(encoder: UnitEncoder, texts: Sequence[str], folder: str = "") -> np.ndarray:
+    """Vectors of all units of a corpus: (n, D) float32, kept in a file of the folder, if one is named.
 
     The file is called after the texts and, for the encoder, the vectors that it gives the first of them.
     """
-    if not cache:
+    if not folder:
         return encoder.encode(texts)
     known = repr(texts).encode("utf-8", "surrogatepass") + encoder.encode(texts[:64]).tobytes()
-    path = Path(cache, f"{hashlib.sha256(known).hexdigest()[:32]}.npy")
+    path = Path(folder, f"{hashlib.sha256(known).hexdigest()[:32]}.npy")
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_suffix(f".{os.getpid()}.npy")
+        unfinished = path.with_suffix(".unfinished.npy")
         np.save(unfinished, encoder.encode(texts))
-        os.replace(unfinished, path)
+        unfinished.replace(path)
     return np.load(path, mmap_mode="r")
 
 
@@ -131,22 +129,17 @@ class Document:
     vectors: np.ndarray | None = None  # (N, D)
 
 
-def read_corpus(
-    examples: Sequence, config, encoder: UnitEncoder, cache: str | os.PathLike = "", matrix_of: Callable | None = None
-) -> list[Document]:
-    """The documents of a corpus with unit vectors, which `cache` may keep; `config` is a `TrainConfig`.
-
-    `matrix_of` takes the place of `document_matrix`, for controls.
-    """
+def read_corpus(examples: Sequence, config, encoder: UnitEncoder) -> list[Document]:
+    """The documents of a corpus with unit vectors; `config` is a `TrainConfig`."""
     examples = tqdm(examples, desc="oracles", leave=False, disable=None)
-    documents = [make_document(example, config, encoder, matrix_of or document_matrix) for example in examples]
-    vectors = unit_vectors(encoder, [unit for document in documents for unit in document.units], cache)
+    documents = [make_document(example, config, encoder) for example in examples]
+    vectors = unit_vectors(encoder, [unit for document in documents for unit in document.units], config.vectors)
     ends = np.cumsum([len(document.units) for document in documents])
     own = np.split(vectors, ends[:-1])
     return [replace(document, vectors=part) for document, part in zip(documents, own, strict=True)]
 
 
-def make_document(example, config, encoder: UnitEncoder, matrix_of: Callable) -> Document:
+def make_document(example, config, encoder: UnitEncoder) -> Document:
     """Cut an example (a `shared.data.Example` in sentences) into units, find its oracle, and read its matrix.
 
     ValueError: a tree is needed and there is none, or it is of another text.
@@ -166,7 +159,7 @@ def make_document(example, config, encoder: UnitEncoder, matrix_of: Callable) ->
     required = [[other for other in needed if other < most] for needed in required[:most]]
     units, sentence, labels = units[:most], sentence[:most], labels[:most]
     document = Document(example.id, units, sentence, required, labels, example.references, tree, edu_sentence, was_cut)
-    return replace(document, matrix=matrix_of(document, config)) if config.attention in TREES else document
+    return replace(document, matrix=document_matrix(document, config)) if config.attention in TREES else document
 
 
 def sentence_of_edus(edus: Sequence[str], sentences: Sequence[str], where: str = "document") -> np.ndarray:
@@ -232,27 +225,6 @@ def positive_weight(documents: Sequence[Document]) -> float:
 
 
 # Batches
-
-
-@dataclass
-class DocumentBatches:
-    """Endless lists of document indices: the batch sampler of a `DataLoader`.
-
-    An epoch sorts the documents by length, ties in random order, cuts them into batches, and shuffles the batches.
-    """
-
-    # D29: the released order is random; with a summed loss a batch of long documents weighs more.
-    documents: Sequence[Document]
-    batch_size: int
-    seed: int
-
-    def __iter__(self) -> Iterator[list[int]]:
-        sizes = [len(document.units) for document in self.documents]
-        for epoch in count():
-            rng = np.random.default_rng((self.seed, epoch))
-            by_length = np.lexsort((rng.random(len(sizes)), sizes)).tolist()
-            starts = range(0, len(by_length), self.batch_size)
-            yield from (by_length[start : start + self.batch_size] for start in rng.permutation(starts))
 
 
 class Batch(NamedTuple):

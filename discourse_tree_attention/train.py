@@ -6,101 +6,42 @@ python -m discourse_tree_attention.train --out runs/mine --preset small --data F
 """
 
 import math
-import shutil
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors.torch import save_model
-from torch.utils.data import DataLoader
+from torch import nn
 from tqdm import tqdm
 
-try:
-    from shared.data import Example, in_sentences
-except ModuleNotFoundError:
-    where = "at the top of the import path (beside the outermost package)"
-    sys.exit(f"error: the commands need the repository's folder `shared` {where}")
 from shared import rouge
-from shared.run import (
-    RunFolder,
-    check,
-    check_folder,
-    load_weights,
-    new_accelerator,
-    one_line_errors,
-    parse,
-    says_it_reads,
-    training,
-)
+from shared.data import Example, in_sentences
+from shared.run import RunFolder, exchanged, load_weights, one_line_errors, parse, says_it_reads, setup, write_weights
 
 from .config import PRESETS, TrainConfig, learning_rate
 from .loading import Run, begin, load, load_run
-from .model import TREES, extraction_loss
+from .model import extraction_loss
 from .predict import extract, score_documents, summary
-from .text import Document, DocumentBatches, collate, positive_weight, read_corpus
+from .text import Document, positive_weight
 
 
-def start(config: TrainConfig, out: Path, resume: bool, matrix_of: Callable | None = None) -> tuple:
-    """Set up a training; ValueError for bad values or data, or a folder that cannot be used.
-
-    Returns:
-        accelerator, run, its model as accelerate wraps it, optimizer, loader, weight of the units that a summary takes,
-        validation documents, run folder to lock.
-    """
-    from accelerate.utils import set_seed  # here, for --help answers without it
-
-    check(config)
-    begun, accelerator = check_folder(out, resume), new_accelerator(config)
-    control, mark = matrix_of.__name__ if matrix_of else "", out / "control"
-    if control and config.attention not in TREES:
-        raise ValueError(f"a control takes the place of a tree's matrix: give --attention {' or '.join(TREES)}")
-    if begun and (mark.read_text() if mark.exists() else "") != control:
-        raise ValueError(f"{out} is another control, or none: go on with the command that began it")
-    set_seed(config.seed)
-    data = {"training": draw(load(config.data, "train"), config), "validation": load(config.data, "validation")}
-    data = {name: in_sentences(examples) for name, examples in data.items()}
-    rouge.check_references(data["validation"])
-    run = load_run(out) if begun else begin(config, data["training"])
-    settings = config, run.encoder.to(accelerator.device), out.parent / ".vectors", matrix_of
-    with accelerator.main_process_first():  # the others find its unit vectors
-        documents, validation = (read_corpus(examples, *settings) for examples in data.values())
-    set_seed(config.seed, device_specific=True)  # each process draws its own dropout
-    # The loader's own generator, or starting it would draw from the one that dropout draws from.
-    batches, generator = DocumentBatches(documents, config.batch_size, config.seed), torch.Generator()
-    loader = DataLoader(documents, batch_sampler=batches, collate_fn=collate, generator=generator)
-    # D26: Adam's second beta is the released code's, 0.999, unless a preset says 0.98; eps is 1e-9 in both.
-    optimizer = torch.optim.Adam(run.model.parameters(), lr=0.0, betas=(0.9, config.beta2), eps=1e-9)
-    model, optimizer, loader = accelerator.prepare(run.model, optimizer, loader)
-    weight = positive_weight(documents)
-    oracle = float(np.mean([document.labels.sum() for document in documents]))
-    first = {"step": 0, "documents": len(documents), "documents_cut": sum(d.was_cut for d in documents)}
-    first |= {"oracle_units": oracle, "positive_weight": weight}
-
-    def write_files(folder: Path) -> None:
-        run.write_files(folder)
-        if control:
-            mark.write_text(control)  # `predict` reads the true trees
-
-    folder = training(accelerator, out, config, write_files, begun, data, first, best=-1.0)
-    return accelerator, run, model, optimizer, loader, weight, validation, folder
-
-
-def train(config: TrainConfig, out: str | Path, resume: bool = False, matrix_of: Callable | None = None) -> None:
+def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     """Train and write the run folder `out`; `resume` goes on after the last checkpoint, to the same bits.
 
-    `matrix_of`: see `read_corpus`. ValueError: what `start` refuses; a loss that is not finite.
+    ValueError: bad values or data, a folder that cannot be used, a loss that is not finite.
     """
-    accelerator, run, model, optimizer, loader, weight, validation, locked = start(config, Path(out), resume, matrix_of)
+    how = dict(optimizer=partial(adam, config), length=units, load=partial(examples_of, config))
+    made = setup(config, Path(out), resume, begin, load_run, **how)
+    accelerator, run, model, optimizer = made[:4]
+    weight = positive_weight(made.training)
     hidden = None if accelerator.is_main_process else True  # None: where there is no terminal
-    with locked as folder, tqdm(total=config.steps, initial=folder.progress["step"], disable=hidden) as bar:
+    with made.folder as folder, tqdm(total=config.steps, initial=folder.progress["step"], disable=hidden) as bar:
         done = folder.progress["step"]
-        batches = iter(accelerator.skip_first_batches(loader, done))
+        batches = iter(accelerator.skip_first_batches(made.loader, done))
         for step in range(done, config.steps):
-            model.train()
+            run.model.train()
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(step, config)
             batch = next(batches)
@@ -116,12 +57,35 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False, matrix_of:
             bar.update()
             bar.set_postfix(loss=f"{row['loss']:.3f}", refresh=False)
             if row["step"] % config.save_every == 0 or row["step"] == config.steps:
-                row |= validate(run, validation, weight)
-                keep_best(folder, run, row)
+                row |= validate(run, made.validation, weight)
+                # Released code: of all validations the weights with the best ROUGE-2 stay, the first of equal ones.
+                folder.keep_best(row, partial(write_weights, run.model), "rouge2", sign=1)
                 folder.save_checkpoint(row)
-        finish(folder)
+        folder.take_best("model.safetensors")
     if accelerator.is_main_process:
-        report(run, validation, weight, folder)
+        report(run, made.training, made.validation, weight, folder)
+
+
+def adam(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
+    """D26: Adam's second beta is the released code's, 0.999, unless a preset says 0.98; eps is 1e-9 in both."""
+    return torch.optim.Adam(model.parameters(), lr=0.0, betas=(0.9, config.beta2), eps=1e-9)
+
+
+def units(document: Document) -> int:
+    """D29: documents of like length share a batch. With a summed loss a batch of long documents weighs more."""
+    return len(document.units)
+
+
+def examples_of(config: TrainConfig, name: str, split: str) -> list[Example]:
+    """The training examples that the config draws, or those of another split, by whose ROUGE-2 the weights are chosen.
+
+    ValueError: a reference that ROUGE cannot read.
+    """
+    if split == "train":
+        return in_sentences(draw(load(name, split), config))
+    examples = in_sentences(load(name, split))
+    rouge.check_references(examples)
+    return examples
 
 
 def draw(examples: Sequence[Example], config: TrainConfig) -> list[Example]:
@@ -134,7 +98,7 @@ def draw(examples: Sequence[Example], config: TrainConfig) -> list[Example]:
 
 def validate(run: Run, documents: Sequence[Document], weight: float) -> dict:
     """Loss a unit, and mean ROUGE of the summaries."""
-    scores = score_documents(run.model, documents)
+    scores = score_documents(run, documents)
     row = {"validation_loss": mean_loss(documents, scores, weight)}
     pairs = zip(documents, scores, strict=True)
     texts = [summary(document, extract(document, own, run.config)) for document, own in pairs]
@@ -149,47 +113,33 @@ def mean_loss(documents: Sequence[Document], scores: Sequence[np.ndarray], weigh
     return extraction_loss(scores, labels, every, weight).item() / len(labels)
 
 
-def keep_best(folder: RunFolder, run: Run, row: dict) -> None:
-    """Of all validations the weights with the best ROUGE-2 stay, the first of equal ones (released code)."""
-    if row["rouge2"] > folder.progress["best"]:
-        folder.progress["best"] = row["rouge2"]
-        folder.write("best.safetensors", partial(save_model, run.model))
-
-
-def finish(folder: RunFolder) -> None:
-    """Call the best weights model.safetensors."""
-    if (best := folder.path / "best.safetensors").exists():
-        folder.write("model.safetensors", partial(shutil.copyfile, best))
-        if folder.accelerator.is_main_process:
-            best.unlink()
-
-
-def report(run: Run, validation: list[Document], weight: float, folder: RunFolder) -> None:
+def report(run: Run, training: Sequence[Document], validation: list[Document], weight: float, folder: RunFolder):
     """Say how the training went, whether the model reads its units and its trees, and what to do next."""
-    first, *log = folder.progress["log"]
-    best, (out, config) = max(log, key=lambda row: row["rouge2"]), (folder.path, run.config)
+    log, (out, config) = folder.progress["log"][1:], (folder.path, run.config)
+    best, oracle = max(log, key=lambda row: row["rouge2"]), np.mean([document.labels.sum() for document in training])
     load_weights(run.model, out)
     print(f"{out}: {log[-1]['step']} steps, best validation ROUGE-2 {best['rouge2']:.2f} at step {best['step']}")
-    print(f"the oracle takes {first['oracle_units']:.1f} units of a document, a summary {config.count} (--units-taken)")
-    losses = {name: mean_loss(own, score_documents(run.model, own), weight) for name, own in others(validation).items()}
+    print(f"the oracle takes {oracle:.1f} units of a document, a summary {config.count} (--units-taken)")
+    losses = {name: mean_loss(own, score_documents(run, own), weight) for name, own in others(validation).items()}
     said = "".join(f"; with {name} exchanged {loss:.3f}" for name, loss in losses.items())
     print(f"validation loss {best['validation_loss']:.3f}{said}")
     for name, loss in losses.items():
         if verdict := says_it_reads(best["validation_loss"], loss):
             print(verdict if name == "units" else "the model hardly uses its trees")
-    if first["documents_cut"]:
-        print(f"{first['documents_cut']} of {first['documents']} training documents were cut to what it can read")
-    command = "experiments.controls predict" if (out / "control").exists() else "predict"
-    print(f"next: python -m {__package__}.{command} {out} --data {config.data} --split test")
+    read = f"python -m {__package__}.predict {out}"
+    tree = " --tree FILE.dis" if config.level == "edu" or validation[0].matrix is not None else ""
+    print(f"next, on a text: {read} FILE.txt{tree}; with scores: {read} --split validation")
 
 
 def others(documents: Sequence[Document]) -> dict[str, list[Document]]:
-    """The documents with the next one's unit vectors; and, for tree attention, with their units mixed in the tree."""
-    corpora, rng = {}, np.random.default_rng(0)
-    if len(documents) > 1:
-        pairs = zip(documents, [*documents[1:], documents[0]], strict=True)
-        # As many vectors as units: the first ones, or all of them again and again.
-        corpora["units"] = [replace(d, vectors=np.resize(other.vectors, d.vectors.shape)) for d, other in pairs]
+    """The documents with another one's unit vectors; and, for tree attention, with their units mixed in the tree."""
+    # As many vectors as units: the first ones, or all of them again and again.
+    swapped = exchanged(
+        documents,
+        lambda document: " ".join(document.units).split(),
+        lambda document, other: replace(document, vectors=np.resize(other.vectors, document.vectors.shape)),
+    )
+    corpora, rng = {"units": swapped} if swapped else {}, np.random.default_rng(0)
     if documents[0].matrix is not None:
         corpora["places in the tree"] = [replace(d, matrix=shuffle(d.matrix, rng)) for d in documents]
     return corpora

@@ -230,8 +230,8 @@ def say_what_is_odd(config, data, cut):
     training, validation = data
     for number, flag in zip(cut, ("max_source", "max_target"), strict=True):
         if number:
-            size = getattr(config, flag, "what the model reads")
-            print(f"{number} of {len(training)} training examples are cut to --{flag.replace('_', '-')} {size}")
+            size = f"--{flag.replace('_', '-')} {getattr(config, flag)}" if hasattr(config, flag) else "what it reads"
+            print(f"{number} of {len(training)} training examples are cut to {size}")
     seen = {repr(replace(example, id="")) for example in training}
     if same := sum(repr(replace(example, id="")) in seen for example in validation):
         print(f"{same} of {len(validation)} validation examples are training examples, too: their loss says little")

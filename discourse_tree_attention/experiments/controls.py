@@ -1,27 +1,44 @@
-"""Controls, which the paper has not: the same model with another matrix than the tree's; and how runs rank units.
+"""Controls, which the paper has not: the same model with another matrix than the tree's.
 
-python -m discourse_tree_attention.experiments.controls train shuffled --out runs/d_tree-shuffled --attention d_tree
+python -m discourse_tree_attention.experiments.controls train --control shuffled --attention d_tree --out runs/shuffled
 
-python -m discourse_tree_attention.experiments.controls train previous --out runs/previous --attention d_tree
+python -m discourse_tree_attention.experiments.controls train --control previous --attention d_tree --out runs/previous
 
 python -m discourse_tree_attention.experiments.controls predict RUN --data toy --out rows.jsonl
 
-Flags are those of `train` and `predict`; rows have AUC and average precision of the oracle's units, too.
+Flags are those of `train` and `predict`.
 """
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
-from shared.run import one_line_errors, parse
+from shared.run import one_line_errors, parse, read_flags, setup, write_weights
 
-from ..config import PRESETS, TrainConfig
-from ..predict import read_command, write
-from ..text import Document, document_matrix
-from ..train import shuffle, train
+from .. import loading
+from ..config import PRESETS, TrainConfig, learning_rate
+from ..loading import Run
+from ..model import TREES, extraction_loss
+from ..predict import Options, predict, set_up, write
+from ..text import Document, document_matrix, positive_weight
+from ..train import adam, examples_of, report, shuffle, units, validate
+
+
+@dataclass(frozen=True)
+class ControlConfig(TrainConfig):
+    """A `TrainConfig` and what takes the place of the tree's matrix."""
+
+    control: Literal["none", "shuffled", "previous"] = "none"  # none: the tree's own matrix.
+
+    def check(self) -> None:
+        super().check()
+        if self.control != "none" and self.attention not in TREES:
+            raise ValueError(f"a control takes the place of a tree's matrix: give --attention {' or '.join(TREES)}")
 
 
 def shuffled(document: Document, config: TrainConfig) -> np.ndarray:
@@ -40,39 +57,65 @@ def previous(document: Document, config: TrainConfig) -> np.ndarray:
 CONTROLS = {"shuffled": shuffled, "previous": previous}
 
 
-def ranking(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float] | None:
-    """AUC and average precision, 0 to 1, of a document's (N,) unit scores; None where the oracle takes all or none."""
-    if labels.all() or not labels.any():
-        return None
-    above = np.sign(scores[labels][:, None] - scores[~labels])  # (taken, not taken): 1, 0 (a tie) or -1
-    hits = labels[np.argsort(-scores, kind="stable")]
-    precision = np.cumsum(hits) / np.arange(1, len(hits) + 1)
-    return (1 + float(above.mean())) / 2, float(precision[hits].mean())
+class ControlRun(Run):
+    """A run whose documents have the matrices of its config's control."""
+
+    def encode(self, examples: Sequence) -> list[Document]:
+        if self.config.control == "none":
+            return super().encode(examples)
+        bare = Run(replace(self.config, attention="none"), self.model, self.encoder)  # it reads no tree's matrix
+        make = partial(CONTROLS[self.config.control], config=self.config)
+        return [replace(document, matrix=make(document)) for document in bare.encode(examples)]
 
 
-def measures(document: Document, scores: np.ndarray, take: str = "model") -> dict[str, list[float]]:
-    """How well the scores rank the oracle's units, as shares, whose whole is 0 where there is no ranking.
+def begin(config: ControlConfig, examples: Sequence) -> ControlRun:
+    return ControlRun(*loading.begin(config, examples))
 
-    D22: beside ROUGE; what Lead and the oracle take ranks by place and by the labels.
-    """
-    scores = {"lead": -np.arange(len(scores)), "oracle": document.labels.astype(float)}.get(take, scores)
-    ranks = ranking(scores.astype(float), document.labels)
-    return {"auc": [ranks[0], 1], "ap": [ranks[1], 1]} if ranks else {"auc": [0, 0], "ap": [0, 0]}
+
+def load_run(folder: str | Path) -> ControlRun:
+    """A run with a control, or one of the package itself."""
+    return ControlRun(*loading.load_run(folder, ControlConfig))
+
+
+def train(config: ControlConfig, out: str | Path, resume: bool = False) -> None:
+    """As `train.train`, on the control's matrices."""
+    how = dict(optimizer=partial(adam, config), length=units, load=partial(examples_of, config))
+    made = setup(config, Path(out), resume, begin, load_run, **how)
+    accelerator, run, model, optimizer = made[:4]
+    weight = positive_weight(made.training)
+    with made.folder as folder:
+        done = folder.progress["step"]
+        batches = iter(accelerator.skip_first_batches(made.loader, done))
+        for step in range(done, config.steps):
+            run.model.train()
+            optimizer.param_groups[0]["lr"] = learning_rate(step, config)
+            batch = next(batches)
+            loss = extraction_loss(model(batch.units, batch.keep, batch.matrix), batch.labels, batch.keep, weight)
+            accelerator.backward(loss)
+            optimizer.step()
+            optimizer.zero_grad()
+            if (step + 1) % config.save_every == 0 or step + 1 == config.steps:
+                now = {"step": step + 1, "loss": loss.item() / batch.keep.sum().item()}
+                now |= validate(run, made.validation, weight)
+                folder.keep_best(now, partial(write_weights, run.model), "rouge2", sign=1)
+                folder.save_checkpoint(now)
+        folder.take_best("model.safetensors")
+    report(run, made.training, made.validation, weight, folder)
 
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     match list(sys.argv[1:] if arguments is None else arguments):
-        case ["train", name, *flags] if name in CONTROLS:
-            config, out, resume = parse(flags, TrainConfig, PRESETS, __doc__)
-            train(config, out, resume, CONTROLS[name])
+        case ["train", *flags]:
+            train(*parse(flags, ControlConfig, PRESETS, __doc__))
         case ["predict", *flags]:
-            run, examples, options = read_command(flags, __doc__)
-            control = Path(options.run, "control")
-            matrix_of = CONTROLS[control.read_text()] if control.exists() else None
-            write(run, examples, options, measure=partial(measures, take=options.take), matrix_of=matrix_of)
+            options = read_flags(Options, flags, __doc__)
+            run = set_up(load_run(options.run), options)
+            examples = options.examples(run)
+            documents = [example for example in examples if example.document]
+            write(predict(run, documents, options.take, options.batch_size), examples, run, options)
         case _:
-            raise ValueError(f"say train {' or train '.join(CONTROLS)}, or predict, then the flags of that command")
+            raise ValueError("say train or predict, then the flags of that command")
 
 
 if __name__ == "__main__":

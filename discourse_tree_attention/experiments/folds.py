@@ -5,15 +5,26 @@ python -m discourse_tree_attention.experiments.folds DATA --out data/folds      
 Fold k is the test data of folder k, fold k + 1 its validation data, the others are for training.
 """
 
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 import tyro
 
 from shared.data import in_sentences, write_jsonl
+from shared.run import one_line_errors, read_flags
 
 from ..loading import load
+
+
+@dataclass
+class Options:
+    """The command line."""
+
+    data: tyro.conf.Positional[str]  # A corpus with trees; anything that shared.data.load takes.
+    out: Path  # Folder to make.
+    folds: int = 5
 
 
 def parts(total: int, folds: int, fold: int) -> dict[str, list[int]]:
@@ -28,19 +39,21 @@ def parts(total: int, folds: int, fold: int) -> dict[str, list[int]]:
     return found
 
 
-def main(data: tyro.conf.Positional[str], out: Path, folds: int = 5) -> None:
-    """Write a corpus as folds, trees included; OUT must not exist."""
-    examples = in_sentences(example for split in ("train", "validation") for example in load(data, split))
+@one_line_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = read_flags(Options, arguments, __doc__)
+    examples = in_sentences(example for split in ("train", "validation") for example in load(options.data, split))
     rows = [{k: v for k, v in asdict(example).items() if v is not None} for example in examples]
     if len({row["id"] for row in rows}) < len(rows):
         raise ValueError("an id is in both train and validation; folds need unique ids")
-    for fold in range(folds):
-        (out / str(fold)).mkdir(parents=True)
-        for split, places in parts(len(rows), folds, fold).items():
-            with (out / str(fold) / f"{split}.jsonl").open("x", encoding="utf-8") as file:
+    for fold in range(options.folds):
+        for split, places in parts(len(rows), options.folds, fold).items():
+            path = options.out / str(fold) / f"{split}.jsonl"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("x", encoding="utf-8") as file:
                 write_jsonl(file, [rows[place] for place in places])
-    print(f"{out}: {folds} folds of {len(examples)} documents")
+    print(f"{options.out}: {options.folds} folds of {len(examples)} documents")
 
 
 if __name__ == "__main__":
-    tyro.cli(main, description=__doc__)
+    main()

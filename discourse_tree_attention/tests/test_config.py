@@ -61,8 +61,8 @@ CHANGES = dict(
     attention="dense", heads=2, balanced=True, steps=1, batch_size=3, learning_rate=0.1, warmup=1, beta2=0.5,
     mixed_precision="bf16", seed=1, units_taken=1, max_words=5,
 )  # fmt: skip
-# Not tried here: `encoder` (test_predict.py), `save_every` (which step is the best).
-ELSEWHERE = {"encoder", "save_every"}
+# Not tried here: `encoder` (test_predict.py), `save_every` (which step is the best), `vectors` (test_text.py).
+ELSEWHERE = {"encoder", "save_every", "vectors"}
 
 
 @pytest.fixture(scope="module")

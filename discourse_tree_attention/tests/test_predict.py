@@ -15,7 +15,9 @@ pytest.importorskip("shared")
 
 from safetensors.torch import load_file
 
+import shared.run
 from shared.data import Example
+from shared.score import score
 
 from .. import predict as module
 from .. import train as training
@@ -80,9 +82,8 @@ def test_a_killed_training_resumes_to_the_same_bits(runs, tmp_path, monkeypatch,
 def test_outputs_are_in_the_order_of_the_documents_whatever_the_batches(runs, monkeypatch):
     run, examples = load_run(runs / "edu-0"), load(SMALL["data"], "test")
     expected = [(document.id, scores) for document, scores in score_all(run, examples)]
-    monkeypatch.setattr(module, "WINDOW", 5)
-    monkeypatch.setattr(module, "BATCH", 3)
-    found = [(document.id, scores) for document, scores in score_all(run, examples)]
+    monkeypatch.setattr(shared.run, "WINDOW", 2)
+    found = [(document.id, scores) for document, scores in score_all(run, examples, 3)]
     assert [name for name, _ in found] == [name for name, _ in expected] == [example.id for example in examples]
     for (_, one), (_, other) in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5)
@@ -110,6 +111,17 @@ def test_predict_on_data_ends_with_the_table(runs, tmp_path, capsys):
         assert {row["system"] for row in rows} == {system} and rows[0]["references"] and rows[0]["units"][0] >= 1
         said = capsys.readouterr().out
         assert f"| {system}" in said and "rougeLsum" in said and "n 7" in said
+
+
+def test_d22_systems_are_compared_by_intervals_and_approximate_randomisation(runs):
+    """D22: of the difference, over the documents of both."""
+    run, examples, rows = load_run(runs / "edu-0"), load(SMALL["data"], "test"), []
+    for take in ("model", "lead"):
+        outputs = zip(examples, module.predict(run, examples, take), strict=True)
+        rows += [row | {"references": each.references, "system": take, "seed": 0} for each, row in outputs]
+    table = {(row["system"], row["minus"], row["metric"]): row for row in score(rows, minus=["lead"])}
+    difference = table["model", "lead", "rouge1"]
+    assert difference["low"] <= difference["value"] <= difference["high"] and 0 < difference["p"] <= 1
 
 
 def test_predict_reads_trees_of_each_kind(runs, tmp_path, capsys):

@@ -1,6 +1,5 @@
 """From text to batches: unit vectors, units, labels, required units, matrices, batches."""
 
-from itertools import islice
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +9,6 @@ import torch
 from ..config import TrainConfig
 from ..matrices import c_tree
 from ..text import (
-    DocumentBatches,
     UnitEncoder,
     collate,
     positive_weight,
@@ -145,19 +143,6 @@ def test_batches_hold_each_documents_own_vectors_and_matrix(read):
     assert collate(read(SINGLE, attention="dot")).matrix is None
 
 
-def test_d29_batches_cover_each_document_once_an_epoch():
-    """D29: documents of like length together, the batches in random order, another one each epoch."""
-    sizes = [5, 9, 1, 7, 3, 3, 8]
-    batches = DocumentBatches([SimpleNamespace(units=[""] * size) for size in sizes], 3, seed=0)
-    stream = list(islice(batches, 6))
-    epochs = [stream[:3], stream[3:]]
-    assert stream == list(islice(batches, 6)) and epochs[0] != epochs[1]
-    for epoch in epochs:
-        assert sorted(sum(epoch, [])) == list(range(7))
-        parts = sorted((sorted(sizes[i] for i in batch) for batch in epoch), key=min)
-        assert parts == [[1, 3, 3], [5, 7, 8], [9]]
-
-
 # Unit vectors
 
 TEXTS = ["a storm hit the town .", "nobody", "officials said nobody was hurt .", "hurt , hurt , hurt", "the town ."]
@@ -177,13 +162,16 @@ def test_d23_a_vector_is_the_units_first_token_or_the_mean_over_its_tokens(read)
         np.testing.assert_allclose(mean, states.mean(0).numpy(), atol=1e-5)
 
 
-def test_an_encoder_whose_vectors_say_nothing_is_refused(monkeypatch):
-    """As of a causal model, whose first token sees itself alone."""
+@pytest.mark.parametrize("texts", [["rain fell .", "roads closed ."], ["мост закрыт .", "школа открыта ."]])
+def test_an_encoder_is_probed_with_the_words_of_its_own_tokenizer(texts, tmp_path, monkeypatch):
+    """Of few letters, or of another script. One whose first token sees itself alone, as a causal model's, goes."""
     pytest.importorskip("shared")
     from .. import loading
 
-    monkeypatch.setattr(loading.pretrained, "load", lambda *_: ())
-    monkeypatch.setattr(loading, "UnitEncoder", lambda *_: lambda texts: torch.ones(len(texts), 3))
+    encoder = random_encoder(texts, width=16)
+    monkeypatch.setattr(loading.pretrained, "load", lambda *_: (encoder.model, encoder.tokenizer))
+    assert loading.load_encoder("own", "cls")(texts).shape == (2, 16)
+    monkeypatch.setattr(UnitEncoder, "forward", lambda self, texts: torch.ones(len(texts), 3))
     with pytest.raises(ValueError, match="gpt: the vector of a unit does not depend on its text; try --pooling mean"):
         loading.load_encoder("gpt", "cls")
 

@@ -2,7 +2,10 @@
 
 import json
 import math
+import re
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,14 +16,18 @@ pytest.importorskip("shared")
 from accelerate import debug_launcher
 from safetensors.torch import load_file
 
+from shared.run import Batches
+
+from .. import predict
 from .. import train as module
 from ..config import TrainConfig, learning_rate
 from ..loading import load, load_run
 from ..predict import score_documents
-from ..text import read_corpus
-from ..train import draw, mean_loss, others, train
+from ..train import draw, mean_loss, others, train, units
 
 SMALL = dict(data="toy:signal=0,count=8,max_sentences=8", steps=6, batch_size=4, save_every=2, warmup=2)
+
+PLAIN = dict(level="sentence", attention="dot")
 
 
 def small(**changes):
@@ -69,8 +76,8 @@ def test_it_learns_what_the_tree_says(tmp_path, capsys):
     train(config, tmp_path / "run")
     assert "the model hardly uses its trees" not in capsys.readouterr().out
     run = load_run(tmp_path / "run")
-    documents, picked, chance = read_corpus(load(config.data, "test", 50), config, run.encoder), 0.0, 0.0
-    for document, scores in zip(documents, score_documents(run.model, documents), strict=True):
+    documents, picked, chance = run.encode(load(config.data, "test", 50)), 0.0, 0.0
+    for document, scores in zip(documents, score_documents(run, documents), strict=True):
         best = np.argsort(-scores)[: document.labels.sum()]
         picked += document.labels[best].mean()
         chance += document.labels.mean()
@@ -104,6 +111,28 @@ def test_section_5_2_examples_are_drawn_by_the_seed():
     assert draw(range(50), TrainConfig(examples=60)) == draw(range(50), TrainConfig()) == list(range(50))
 
 
+def test_d29_a_batch_has_documents_of_like_length():
+    """D29: of as many units; the batches come in random order, another one each epoch."""
+    sizes = [5, 9, 1, 7, 3, 3, 8]
+    lengths = [units(SimpleNamespace(units=[""] * size)) for size in sizes]
+    epochs = [Batches(lengths, 0, 3).epoch(number) for number in range(2)]
+    for epoch in epochs:
+        assert sorted(sorted(sizes[i] for i in batch) for batch in epoch) == [[1, 3, 3], [5, 7, 8], [9]]
+    assert epochs[0] != epochs[1]
+
+
+def test_the_printed_hints_work(tmp_path, capsys):
+    """Each command of the last line, as it stands there, but for the names of the files."""
+    for changes, flags in ((dict(), ["FILE.txt --tree FILE.dis", "--split validation"]), (PLAIN, ["FILE.txt"])):
+        train(small(steps=1, **changes), tmp_path / changes.get("level", "edu"))
+        hints = re.findall(r"python -m \S+\.predict \S+ ([^;\n]+)", capsys.readouterr().out)
+        assert hints[: len(flags)] == flags and hints[-1] == "--split validation"
+        for hint in hints:
+            words = hint.replace("FILE", str(Path(__file__).with_name("storm"))).split()
+            predict.main([str(tmp_path / changes.get("level", "edu")), *words, "--limit", "3"])
+            assert capsys.readouterr().out
+
+
 def test_a_validation_loss_is_the_training_loss_a_unit(tmp_path):
     """With the weight of the units that the summary takes, as in training."""
     labels, scores = [np.array([True, False]), np.array([False])], [np.array([0.5, -1.0]), np.array([2.0])]
@@ -115,17 +144,18 @@ def test_a_validation_loss_is_the_training_loss_a_unit(tmp_path):
 def test_other_corpora_have_the_same_documents_with_other_vectors_or_trees(tmp_path, capsys):
     train(small(steps=1), tmp_path / "run")
     run = load_run(tmp_path / "run")
-    documents = read_corpus(load(run.config.data, "validation", 3), run.config, run.encoder)
+    documents = run.encode(load(run.config.data, "validation", 3))
     units, trees = others(documents).values()
-    for old, new, mixed, follower in zip(documents, units, trees, [*documents[1:], documents[0]], strict=True):
+    for old, new, mixed in zip(documents, units, trees, strict=True):
         assert new.vectors.shape == old.vectors.shape and new.matrix is old.matrix and mixed.vectors is old.vectors
-        np.testing.assert_array_equal(new.vectors[:5], follower.vectors[:5])
+        others_vectors = [other.vectors[:5] for other in documents if other is not old]
+        assert any(np.array_equal(new.vectors[:5], vectors) for vectors in others_vectors)
         assert not np.array_equal(mixed.matrix, old.matrix)
         np.testing.assert_allclose(sorted(mixed.matrix.diagonal()), sorted(old.matrix.diagonal()))
         np.testing.assert_allclose(mixed.matrix.sum(1), 1, rtol=1e-6)  # rows and columns stay together
     no_trees = [replace(document, matrix=None) for document in documents]
-    assert list(others(no_trees)) == ["units"] and others(no_trees[:1]) == {}  # no verdict of one alone
+    assert list(others(no_trees)) == ["units"] and others(no_trees[:1] * 3) == {}  # no verdict of one text alone
     # Section 5.1: a summary has as many units as the oracle on average (Table 1: 6.4 and 3.1).
-    documents = read_corpus(load(run.config.data, "train"), run.config, run.encoder)
+    documents = run.encode(load(run.config.data, "train"))
     mean = np.mean([document.labels.sum() for document in documents])
     assert f"the oracle takes {mean:.1f} units of a document, a summary 6 (--units-taken)" in capsys.readouterr().out

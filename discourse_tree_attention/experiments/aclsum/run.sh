@@ -13,7 +13,6 @@ for split, parts in {'train': ['train'], 'validation': ['val', 'test']}.items():
 mkdir -p data/aclsum
 corpus
 for s in train validation; do trees data/aclsum/$s.jsonl; done    # 216 of 250 papers
-python -m $DTA.experiments.tables statistics data/aclsum
 table $OUT aclsum_edu data/aclsum "${U[@]}"
 table $OUT aclsum_sentence data/aclsum "${U[@]}" --level sentence
 table $OUT aclsum_edu_balanced data/aclsum "${U[@]}" --balanced True

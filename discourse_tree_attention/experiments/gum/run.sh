@@ -4,11 +4,8 @@
 # 22 CPU seconds a run. bf16: CPUs differ in the last digits, and a training in more.
 source discourse_tree_attention/experiments/table.sh
 GUM=$1 OUT=$DTA/experiments/gum U=(--steps ${STEPS:-240})
-python -m $DTA.experiments.tables statistics "$GUM"
 table $OUT gum_edu "$GUM" "${U[@]}"
 SYSTEMS=${ONLY:-none dot d_tree c_tree c_tree_nuclearity} table $OUT gum_sentence "$GUM" "${U[@]}" --level sentence
-python -m $DTA.experiments.salience --data "$GUM" --folds 5 --csv $OUT/tree_edu.csv --overwrite
-python -m $DTA.experiments.salience --data "$GUM" --folds 5 --level sentence --csv $OUT/tree_sentence.csv --overwrite
 for n in ${SIZES:-20 60 123}; do for k in ${SEEDS:-0 1 2 3 4}; do                     # Section 5.2: draw k is tested on fold k
   encoder "$GUM-folds/$k"
   for a in ${ONLY:-none dot c_tree_nuclearity d_tree}; do

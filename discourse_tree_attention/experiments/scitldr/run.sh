@@ -12,7 +12,6 @@ for part in train:train dev:validation test:test; do
   cp $S/${part#*:}.jsonl $D
   trees $D/${part#*:}.jsonl                # of 1,992, 619 and 618 abstracts the parser loses 3, 0 and 2
 done
-python -m $DTA.experiments.tables statistics $D
 RATES=${RATES:-0.0005 0.001 0.002 0.004 0.008 0.016}
 U=(--steps ${STEPS:-200} --batch-size 32 --save-every 40)
 EDU=(--units-taken 4) SENTENCE=(--level sentence --units-taken 1)
@@ -67,8 +66,6 @@ for s in ${SEEDS:-0 1 2 3 4}; do for a in ${ONLY:-none dot}; do  # twice the upd
 done; done
 MINUS="none dot previous c_tree_nuclearity d_tree-shuffled c_tree_nuclearity-shuffled none-longer" \
   compare $OUT/scitldr_edu_seeds_test.csv runs/seeds/*.jsonl
-python -m $DTA.experiments.salience --data $D --folds 5 --units-taken 4 --csv $OUT/tree_edu.csv --overwrite
-python -m $DTA.experiments.salience --data $D --folds 5 "${SENTENCE[@]}" --csv $OUT/tree_sentence.csv --overwrite
 for k in ${SEEDS:-0 1 2 3 4}; do                                # Section 5.2: 123 abstracts, draw k on fold k
   encoder $D-folds/$k
   for a in ${ONLY:-none dot d_tree}; do
@@ -97,7 +94,7 @@ for size in "" -balanced; do
         --seed $k ${size:+--balanced True}
       rows runs/low-1000$size/$a-seed$k $a $L-folds/$k
     done
-    python -m $DTA.experiments.controls predict runs/low-1000$size/$a-seed$k --data $L-folds/$k --take lead --overwrite \
+    python -m $DTA.predict runs/low-1000$size/$a-seed$k --data $L-folds/$k --take lead --overwrite \
       --out runs/low-1000$size/lead-seed$k.jsonl
   done
   MINUS="none dot c_tree c_tree_nuclearity d_tree-shuffled fixed_random" draws runs/low-1000$size $OUT/low_resource_1000$size.csv

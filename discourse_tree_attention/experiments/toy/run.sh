@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Toy stories whose text does not say what matters, but whose trees do. In the repository's top folder, without arguments.
-# 10 CPU seconds a run. Figures 4 and 5 are of tests/storm.dis.
+# 10 CPU seconds a run.
 source discourse_tree_attention/experiments/table.sh
 OUT=$DTA/experiments/toy U=(--steps ${STEPS:-300} --warmup 100)
 DATA=toy:signal=0,count=600
@@ -16,5 +16,3 @@ for n in ${SIZES:-20 100 1000}; do for k in ${SEEDS:-0 1 2 3 4}; do for a in ${O
   rows runs/low-toy/$a-n$n-seed$k $a-n$n $DATA
 done; done; done
 MINUS="none-n20 none-n100 none-n1000" compare $OUT/low_resource_toy.csv runs/low-toy/*.jsonl
-python -m $DTA.experiments.figures runs/figures $OUT/low_resource_toy.csv
-cp runs/figures/{figure_4,figure_5,low_resource_toy}.png $OUT

@@ -53,7 +53,7 @@ def test_each_script_runs_to_its_end(tmp_path, monkeypatch, corpus):
     (tmp_path / "aclsum.py").write_text(ACLSUM)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setattr(pretrained, "load", functools.cache(pretrained.load))  # each encoder once
-    commands = ["train", "experiments.controls"] if corpus == "toy" else []
+    commands = ["train", "predict", "experiments.controls"] if corpus == "toy" else []
     small = {f"{PACKAGE}.{name}": {"--data": "toy:signal=0,count=6,max_sentences=8"} for name in commands}
     controls = "previous d_tree-shuffled" if corpus == "toy" else ""
     script = EXPERIMENTS / corpus / "run.sh"
