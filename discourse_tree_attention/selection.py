@@ -11,6 +11,9 @@ from .trees import Node
 
 UNITS_TAKEN = {"edu": 6, "sentence": 3}  # Section 5.1
 ORACLE_UNITS = {"edu": 10, "sentence": 5}  # most picks of the oracle (released data preparation)
+# A letter of a script without blanks (Thai, Lao, Burmese, Khmer, Japanese, Chinese), or a word.
+NO_BLANKS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
+WORD = re.compile(f"[{NO_BLANKS}]|[^\\W_{NO_BLANKS}]+")
 
 
 def select(scores: Sequence[float], required: Sequence[Sequence[int]], count: int, lengths=None, max_words=0) -> list:
@@ -60,8 +63,8 @@ def join_units(units: Sequence[str], sentence: Sequence[int], taken: Sequence[in
 
 
 def ngrams(text: str, n: int) -> Counter:
-    """Counts of the n-grams of a unit's lower-cased words (a-z, 0-9, as in rouge-score, unstemmed)."""
-    words = re.findall("[a-z0-9]+", text.lower())
+    """Counts of the n-grams of a unit's lower-cased words (letters and digits of any script, unstemmed)."""
+    words = WORD.findall(text.lower())
     return Counter(zip(*(words[i:] for i in range(n)), strict=False))
 
 

@@ -245,7 +245,8 @@ def write_outputs(
             if out and ".jsonl" in out.suffixes:
                 write_jsonl(file, written[-1:])
             else:
-                text = " ".join(row["prediction"].split())  # one document, one line
+                parts = [row["prediction"]] if isinstance(row["prediction"], str) else row["prediction"]
+                text = " ".join(" ".join(parts).split())  # one document, one line
                 print(line(row) if line and example.document else text, file=file, flush=True)
     if cut := sum(row.get("was_cut", False) for row in written):
         print(f"{cut} of {len(written)} documents are longer than the model reads: they were cut", file=sys.stderr)

@@ -89,3 +89,16 @@ def test_d7_oracle_picks_bring_their_required_units():
     assert oracle(units, "mayor opened the bridge", [[], [], [1], []], 1) == [1, 2]
     assert oracle(units, "OPENED THE BRIDGE", [[]] * 4, 1) == [2]
     assert oracle(units, "x y z", [[]] * 4, 5) == []
+
+
+@pytest.mark.parametrize(
+    ("units", "reference"),
+    [
+        (["Cầu đã đóng .", "Trời mưa ."], "trời MƯA"),
+        (["школа открыта .", "мост закрыт ."], "Мост закрыт"),
+        (["学校开着。", "桥关了。"], "桥 关了"),
+    ],
+)
+def test_the_oracle_reads_every_script(units, reference):
+    """Words of any letters; characters where a script has no blanks."""
+    assert oracle(units, reference, [[], []], 5) == [1]
