@@ -1,16 +1,15 @@
-"""ROUGE and BLEU with their signatures, and tables of numbers with intervals.
+"""ROUGE and BLEU with their signatures.
 
 ROUGE is that of `rouge-score` (Google's port of ROUGE-1.5.5; Lin 2004), with Porter's stems: F1 x 100 of each example,
 
     rouge1, rouge2   shared words and word pairs
-    rougeL           the longest common subsequence of the two whole texts
     rougeLsum        for each reference sentence, the union of its common subsequences with all predicted sentences
 
 The trap: most papers' "ROUGE-L" is Lsum (the Perl script's), and `rouge-score` knows sentences by line breaks alone.
-Text without line breaks gets an Lsum that silently equals L (README.md). So here texts come as lists of sentences; one
-string is one sentence, unless it has line breaks. The words of `rouge-score` are a-z and 0-9: of texts with other
-letters it compares what is left. So where references are not English words are Unicode's, without stems, and in
-scripts without blanks characters (`words_of`); such values are not those of `rouge-score`. BLEU is sacrebleu's.
+Of a text without line breaks Lsum is silently plain L (README.md). So here texts come as lists of sentences; one string
+is one sentence, unless it has line breaks. The words of `rouge-score` are a-z and 0-9: of texts with other letters it
+compares what is left. So where references are not English words are Unicode's, without stems, and in scripts without
+blanks characters (`words_of`); such values are not those of `rouge-score`. BLEU is sacrebleu's.
 """
 
 import unicodedata
@@ -22,7 +21,7 @@ from types import SimpleNamespace
 import numpy as np
 import regex
 
-METRICS = ("rouge1", "rouge2", "rougeL", "rougeLsum")
+METRICS = ("rouge1", "rouge2", "rougeLsum")
 # Letters of scripts that put no blank between words.
 NO_BLANKS = (
     r"\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}\p{Javanese}\p{Balinese}"
@@ -30,8 +29,10 @@ NO_BLANKS = (
 )
 CHARACTER = rf"[[{NO_BLANKS}]&&[\p{{L}}\p{{N}}]]\p{{M}}*"
 WORD = regex.compile(rf"(?V1){CHARACTER}|[[\p{{L}}\p{{M}}\p{{N}}]--[{NO_BLANKS}]]+")
-# Of four English words one is among these; of other languages in Latin letters hardly any.
-ENGLISH = {"the", "of", "and", "to", "for", "with", "that", "is", "by", "from", "are", "have", "this"}
+# Of three English words one is among these; of other languages in Latin letters few.
+ENGLISH = set(
+    "the of and to for with that is by from are have this in on was were has he she it they his their".split()
+)
 
 
 # ROUGE
@@ -69,11 +70,15 @@ def is_several(reference: str | list) -> bool:
 
 
 def words_of(references: Iterable[str]) -> str:
-    """What the words of a corpus are: "rouge-score" (a-z, 0-9, stems) of English, also with a few other letters in it,
-    and of what has no other letters; else "unicode"."""
-    words = [word for reference in references for word in WORD.findall(unicodedata.normalize("NFC", reference).lower())]
+    """What the words of a corpus are: "rouge-score" (a-z, 0-9, stems) or "unicode".
+
+    The first where references have no other letters, or are English with some, and it reads something of each.
+    """
+    texts = [unicode_words(reference) for reference in references]
+    words = [word for text in texts for word in text]
     foreign, english = sum(not word.isascii() for word in words), sum(word in ENGLISH for word in words)
-    return "rouge-score" if foreign == 0 or foreign < english else "unicode"
+    is_read = all(any(letter.isascii() for letter in "".join(text)) for text in texts)
+    return "rouge-score" if is_read and (foreign == 0 or foreign < english) else "unicode"
 
 
 def unicode_words(text: str) -> list[str]:
@@ -131,15 +136,11 @@ def bleu_tokenizer(references: Sequence[str]) -> str:
     return "zh" if all(regex.match(r"\p{Han}", character) for character in characters) else "char"
 
 
-def bleu_counts(predictions: Sequence[str], references: Sequence[Sequence[str]], **settings) -> np.ndarray:
-    """(n, 10) of each sentence: matches and n-grams of orders 1 to 4, length, length of the closest reference.
-
-    Args:
-        settings: `lowercase` and `tokenize` of sacrebleu's BLEU.
-    """
+def bleu_counts(predictions: Sequence[str], references: Sequence[Sequence[str]], tokenize: str) -> np.ndarray:
+    """(n, 10) of each sentence: matches and n-grams of orders 1 to 4, length, length of the closest reference."""
     from sacrebleu.metrics import BLEU
 
-    metric, rows = BLEU(**settings), []
+    metric, rows = BLEU(tokenize=tokenize), []
     metric.corpus_score(predictions, [[own[0] for own in references]])  # what sacrebleu warns of, it sees in the whole
     for prediction, own in zip(predictions, references, strict=True):
         part = metric.corpus_score([prediction], [[reference] for reference in own])

@@ -8,8 +8,8 @@ python -m shared.score runs/base-1.jsonl runs/base-2.jsonl runs/l0-1.jsonl runs/
 
 Further numbers are the document's own measures: a number counts as it is, a pair [part, whole] as a share in percent
 of all documents together; true and false, texts and lists of texts are none. A value is the mean over the seeds of a
-system. Its interval is over documents, by the percentile bootstrap; a second one is over seeds, by Student's t. p is
-that of approximate randomisation.
+system. Its interval of 95 % is over documents, by the percentile bootstrap; a second one is over seeds, by Student's t.
+p is two-sided, by approximate randomisation: what is left of a difference where the outputs of documents change places.
 """
 
 import re
@@ -31,7 +31,7 @@ from .run import one_line_errors, read_flags
 
 SAMPLES = {1: 10_000, 2: 10_000, 10: 1000}  # by counts a document: resamples of an interval, random swaps of a test
 TEXT = ("id", "prediction", "references", "system", "seed")  # what is no measure of a document
-QUALITY = ("rouge1", "rouge2", "rougeLsum", "bleu")
+QUALITY = (*rouge.METRICS, "bleu")
 
 
 def of_seeds(counts: np.ndarray, documents: np.ndarray) -> np.ndarray:
@@ -52,7 +52,7 @@ def of_seeds(counts: np.ndarray, documents: np.ndarray) -> np.ndarray:
 
 def in_lines(text: str | Sequence[str]) -> list[str]:
     """Sentences of a prediction or a reference, both split alike: its lines, split further."""
-    parts = text.split("\n") if isinstance(text, str) else text
+    parts = text.splitlines() if isinstance(text, str) else text
     return [sentence for part in parts for sentence in split_sentences(part)]
 
 
@@ -74,8 +74,7 @@ def measure(rows: Sequence[dict], metric: str, tokenize: str) -> dict[str, np.nd
     columns = {}
     references = [[in_lines(reference) for reference in row["references"]] for row in rows]
     if metric == "rouge":
-        values = rouge.score([in_lines(row["prediction"]) for row in rows], references, tokenize)
-        columns = {name: values[name] for name in QUALITY[:3]}
+        columns = rouge.score([in_lines(row["prediction"]) for row in rows], references, tokenize)
     elif metric == "bleu":
         texts = [row["prediction"] for row in rows], [[" ".join(lines) for lines in own] for own in references]
         columns = {"bleu": rouge.bleu_counts(*texts, tokenize=tokenize)}
@@ -102,14 +101,12 @@ def describe(counts: np.ndarray, minus: np.ndarray | None = None, paired: bool =
         return of_seeds(counts, documents).mean(0) - other
 
     row = {"value": float(statistic(every))} | dict.fromkeys(("low", "high", "p", "seeds_low", "seeds_high", "seeds"))
-    is_number = n > 1 and np.isfinite(
-        row["value"]
-    )  # of one document there is no interval; the share of nothing is none
-    if is_number:
+    has_interval = n > 1 and np.isfinite(row["value"])  # one document has none, nor has the share of nothing
+    if has_interval:
         with warnings.catch_warnings(action="ignore"):  # of resamples of a rare share without a whole, left out below
             values = bootstrap((every,), statistic, method="percentile", **settings).bootstrap_distribution
         row["low"], row["high"] = map(float, np.nanpercentile(values, [2.5, 97.5]))
-    if minus is not None and is_number and len(counts) == len(minus):
+    if minus is not None and has_interval and len(counts) == len(minus):
         both = np.concatenate([counts, minus], axis=1)  # documents 0 to n-1, and n to 2n-1
 
         def difference(one: np.ndarray, other: np.ndarray, axis: int = -1) -> np.ndarray:
@@ -181,23 +178,38 @@ def report(rows: Sequence[dict], tokenize: str) -> None:
         for shown in (names[start : start + 6] for start in range(0, len(names), 6)):  # a table as wide as a screen
             lines: dict = {}
             for row in rows:
-                is_shared = (
-                    base and row["metric"] not in QUALITY and row["value"] == 0 and not row["low"] and not row["high"]
-                )
-                if row["minus"] == base and row["metric"] in shown and not is_shared:
+                is_shown = row["minus"] == base and row["metric"] in shown
+                if is_shown and not (base and row["metric"] not in QUALITY and is_nothing(row)):
                     line = lines.setdefault(row["system"], {f"minus {base}" if base else "system": row["system"]})
-                    line[row["metric"]] = cell(row) if np.isfinite(row["value"]) else None
+                    line[row["metric"]] = cell(row)
             if lines:
-                print(rouge.table(list(lines.values())), end="\n\n")
+                print(in_columns(list(lines.values())), end="\n\n")
     if any(row["p"] is not None and (row["p"] < 0.05) == (row["low"] <= 0 <= row["high"]) for row in rows):
         print("interval and p are of two methods (bootstrap, randomisation): where they disagree, take it as not shown")
     print(f"means over seeds, 95 % intervals over documents; {signature(rows, tokenize)}")
 
 
-def cell(row: dict) -> dict:
-    """A row of `score` as `rouge.table` prints it."""
-    value = {"difference" if row["minus"] else "mean": row["value"]}
-    return value | {name: row[name] for name in ("low", "high", "p") if row[name] is not None}
+def in_columns(lines: Sequence[dict]) -> str:
+    """Markdown table, a line per row, a column per key of any row; `-` is what a row lacks."""
+    columns = list(dict.fromkeys(name for line in lines for name in line))
+    cells = [columns, *([line.get(name, "-") for name in columns] for line in lines)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    rows = ["| " + " | ".join(map(str.ljust, row, widths)) + " |" for row in cells]
+    return "\n".join([rows[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *rows[1:]])
+
+
+def is_nothing(row: dict) -> bool:
+    """Whether a difference is 0 in every document."""
+    return not any(row[name] for name in ("value", "low", "high"))
+
+
+def cell(row: dict) -> str:
+    """`41.20 [40.10, 42.30]`, of a difference `+1.20 [0.40, 2.00] p 0.004`; of the share of nothing `-`."""
+    if not np.isfinite(row["value"]):
+        return "-"
+    value = f"{row['value']:+.2f}" if row["minus"] else f"{row['value']:.2f}"
+    interval = "" if row["low"] is None else f" [{row['low']:.2f}, {row['high']:.2f}]"
+    return value + interval + ("" if row["p"] is None else f" p {row['p']:.3f}")
 
 
 def signature(rows: Sequence[dict], tokenize: str) -> str:
@@ -205,9 +217,9 @@ def signature(rows: Sequence[dict], tokenize: str) -> str:
     n, metrics = rows[0]["documents"], {row["metric"] for row in rows}
     if "bleu" in metrics:
         return f"{rouge.bleu_signature(tokenize)} | n {n}"
-    return (
-        f"{rouge.signature(n, tokenize)} | sentences by {sentence_splitter()[0]}" if "rouge1" in metrics else f"n {n}"
-    )
+    if "rouge1" in metrics:
+        return f"{rouge.signature(n, tokenize)} | sentences by {sentence_splitter()[0]}"
+    return f"n {n}"
 
 
 # From `predict` to its file, lines and table
@@ -245,22 +257,25 @@ def write_outputs(
             if out and ".jsonl" in out.suffixes:
                 write_jsonl(file, written[-1:])
             else:
-                parts = [row["prediction"]] if isinstance(row["prediction"], str) else row["prediction"]
-                text = " ".join(" ".join(parts).split())  # one document, one line
-                print(line(row) if line and example.document else text, file=file, flush=True)
+                text = row["prediction"] if isinstance(row["prediction"], str) else "\n".join(row["prediction"])
+                text = line(row) if line and example.document else text
+                print(*filter(None, map(str.strip, text.splitlines())), file=file, flush=True)  # one document, one line
     if cut := sum(row.get("was_cut", False) for row in written):
         print(f"{cut} of {len(written)} documents are longer than the model reads: they were cut", file=sys.stderr)
-    if 0 < len(scored) < len(documents := [example for example in examples if example.document]):
-        print(f"{len(documents) - len(scored)} of {len(documents)} documents have no reference", file=sys.stderr)
     if scored:
-        print_table([row for row in written if row["references"]], metric)
+        print_table(written, metric)
 
 
 def print_table(rows: Sequence[dict], metric: str, minus=(), csv: Path | None = None, overwrite=False) -> None:
-    """Score and report rows, the CSV first: a `head` behind the command ends it."""
-    tokenize = tokenizer_of(rows, metric)
+    """Score and report the rows that have references, the CSV first: a `head` behind the command ends it."""
+    scored = [row for row in rows if row.get("references")]
+    if not scored:
+        raise ValueError("no document has a reference: there is nothing to compare with")
+    if lacking := len(rows) - len(scored):
+        print(f"{lacking} of {len(rows)} documents have no reference: they are not in the table", file=sys.stderr)
+    tokenize = tokenizer_of(scored, metric)
     with open_output(csv, overwrite) as file:
-        table = score(rows, metric, minus, tokenize)
+        table = score(scored, metric, minus, tokenize)
         if csv:
             write_csv(file, table)
     report(table, tokenize)
@@ -285,13 +300,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise ValueError(f"no outputs in {' '.join(map(str, options.files))}: give files that predict wrote with --out")
     if lacking := [row for row in rows if not {"id", "prediction"} <= row.keys()]:
         raise ValueError(f"{lacking[0]['system']}: document {lacking[0].get('id')} lacks a prediction or an id")
-    scored = [row for row in rows if row.get("references")]
-    if not scored:
-        raise ValueError("no document has a reference: there is nothing to compare with")
-    if len(scored) < len(rows):
-        print(f"{len(rows) - len(scored)} of {len(rows)} documents have no reference", file=sys.stderr)
     metric = rows[0].get("metric", "rouge") if options.metric == "auto" else options.metric
-    print_table(scored, metric, options.minus, options.csv, options.overwrite)
+    print_table(rows, metric, options.minus, options.csv, options.overwrite)
 
 
 if __name__ == "__main__":

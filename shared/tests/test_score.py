@@ -137,9 +137,8 @@ def test_bleu_is_sacrebleus():
     row = of(table, "b", "bleu", "a")
     assert row["value"] == pytest.approx(of(table, "b", "bleu")["value"] - of(table, "a", "bleu")["value"])
     assert row["low"] < row["value"] < row["high"] and 0 < row["p"] <= 1
-    assert "case:mixed" in score.signature(table, "13a") and f"version:{sacrebleu.__version__}" in score.signature(
-        table, "13a"
-    )
+    settings = score.signature(table, "13a")
+    assert "case:mixed" in settings and f"version:{sacrebleu.__version__}" in settings
 
 
 # What `predict` writes
@@ -174,9 +173,7 @@ def test_outputs_are_rows_lines_and_a_table(tmp_path, capsys):
 
 def test_scores_of_other_words_than_rouge_scores_say_so(capsys, tmp_path):
     example = Example("zh-1", ["a"], ["一只狗在睡觉。"], [["一只狗在睡觉。"]])
-    score.write_outputs(
-        iter([{"id": "zh-1", "prediction": "一只猫在睡觉。"}]), [example], "a", out=tmp_path / "a.jsonl"
-    )
+    score.write_outputs(outputs([("zh-1", "一只猫在睡觉。")]), [example], "a", out=tmp_path / "a.jsonl")
     assert "83.33" in (said := capsys.readouterr().out) and "WORDS ARE UNICODE'S" in said
     score.main([str(tmp_path / "a.jsonl"), "--metric", "bleu"])
     assert "tok:zh" in capsys.readouterr().out
@@ -184,10 +181,12 @@ def test_scores_of_other_words_than_rouge_scores_say_so(capsys, tmp_path):
 
 def test_a_document_is_one_line_whatever_a_model_writes(tmp_path):
     """README: one document per line; the JSON keeps what was written."""
-    text = "a\nb\rc\x0bd\u2028e"
-    for name in ("o.txt", "o.jsonl"):
-        score.write_outputs(outputs([("1", text)]), [Example("1", ["a"], [], [])], out=tmp_path / name)
+    text, lines = "a\nb\rc\x0bd\u2028e", {"line.txt": lambda row: f"{row['words']}\t{row['prediction']}"}
+    for name in ("o.txt", "line.txt", "o.jsonl"):
+        examples = [Example("1", ["a"], [], [])]
+        score.write_outputs(outputs([("1", text)]), examples, out=tmp_path / name, line=lines.get(name))
     assert (tmp_path / "o.txt").read_text() == "a b c d e\n"
+    assert (tmp_path / "line.txt").read_text() == "1\ta b c d e\n"
     assert json.loads((tmp_path / "o.jsonl").read_text())["prediction"] == text
 
 
@@ -201,16 +200,7 @@ def test_documents_without_reference_are_counted_here_and_there(tmp_path, capsys
 
 
 def test_an_interval_and_a_p_that_disagree_are_explained(capsys):
-    row = {
-        "system": "a",
-        "minus": None,
-        "metric": "x",
-        "value": 1.0,
-        "low": 0.1,
-        "high": 2.0,
-        "p": None,
-        "documents": 3,
-    }
+    row = dict(system="a", minus=None, metric="x", value=1.0, low=0.1, high=2.0, p=None, documents=3)
     for p, is_said in ((0.2, True), (0.01, False)):
         score.report([row, row | {"system": "b", "minus": "a", "p": p}], "13a")
         assert ("take it as not shown" in capsys.readouterr().out) == is_said
