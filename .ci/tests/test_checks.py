@@ -449,7 +449,7 @@ def test_pages_show_what_is_learned_without_a_script_and_by_a_slider(tmp_path, c
     folder = tmp_path / "paper"
     made = lesson.nbformat.read(folder / "lesson.ipynb", as_version=4)
     output = lesson.nbformat.from_dict({"output_type": "stream", "name": "stdout", "text": json.dumps(table)})
-    made.cells[-1].update(metadata={"tags": ["learn"]}, outputs=[output])
+    next(cell for cell in made.cells if "learn" in cell.metadata.get("tags", [])).outputs = [output]
     lesson.nbformat.write(made, folder / "lesson.ipynb")
     assert pages.main(["paper", "--root", str(tmp_path), "--out", str(tmp_path / "pages")]) == 0
     page, index = ((tmp_path / f"pages/{name}.html").read_text() for name in ("paper", "index"))
