@@ -88,8 +88,7 @@ PAPER_BERTSUM = dict(  # Section 2.3; Liu & Lapata (2019), whose hyper-parameter
 SECTION_4_2 = dict(init="a run of --preset paper", steps=10_000)  # less than 10,000 updates more
 PRESETS = {
     "tiny": {},
-    # Stories that tell most facts again, and whose text says less about what the summary takes: what a short training
-    # leaves is a model that repeats itself.
+    # Stories that tell most facts again: what a short training leaves is a model that repeats itself.
     "repetition": dict(data="toy:repetition=0.8,min_facts=3,max_facts=4,signal=0.5", steps=400),
     "paper": PAPER,
     "paper-dim": SECTION_4_2 | dict(diminishing="dim", max_source=600),

@@ -80,9 +80,8 @@ class Diminishing:
     def __post_init__(self):
         if self.kind not in KINDS:
             raise ValueError(f"kind is {self.kind!r}; use one of {', '.join(KINDS)}")
-        for name in ("f", "f1", "f2"):
-            if getattr(self, name) not in CONCAVE:
-                raise ValueError(f"{name} is {getattr(self, name)!r}; use one of {', '.join(CONCAVE)}")
+        if unknown := {self.f, self.f1, self.f2} - {*CONCAVE}:
+            raise ValueError(f"no such function: {unknown}; use {' or '.join(CONCAVE)}")
 
     def sequence(self, attention: Tensor) -> Tensor:
         """Weights of all steps at once, without a loop; for the kind "none" the attention itself.

@@ -1,7 +1,7 @@
 """A bidirectional LSTM over sources of several lengths, as on a packed sequence of torch.
 
-On a CPU the gradient of every word of a packed sequence is a tensor for all words: the encoder took eight times as
-long. So each direction runs in pieces, each up to the end of a document.
+On a CPU the gradient of every packed word is a tensor for all words, so the encoder took eight times as long. Here each
+direction runs in pieces, each up to the end of a document.
 """
 
 import torch

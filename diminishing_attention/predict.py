@@ -84,7 +84,7 @@ def predict(run: Run, examples: Sequence[Example], batch_size: int = 16, lead: i
         search: beam, length_penalty, ...: as in `search.beam_search`.
     """
     # D17: Table 4's rows are three settings of these, each a call of its own.
-    search["never"] = run.text.never(run.tokenizer)  # D21: <unk> is never written
+    search["never"] = run.tokenizer.pad_token_id, run.tokenizer.unk_token_id  # D21: <unk> is never written
 
     def decode(items: Sequence[Item]) -> list[list[int]]:
         # D10: a blocked trigram is of tokens, in BERTSum of word pieces.

@@ -45,6 +45,8 @@ def ngrams(words: Sequence[str], n: int) -> list[tuple[str, ...]]:
 class Vocabulary:
     """Words and their numbers: SPECIAL first, then the most frequent words."""
 
+    pad_token_id, unk_token_id = PAD, UNK  # as a tokenizer of transformers calls them
+
     def __init__(self, known: Sequence[str]):
         """`known`: all words in the order of their numbers; ValueError where SPECIAL is not first, or a word twice."""
         self.known = list(known)
@@ -131,11 +133,6 @@ def collate(items: Sequence[Item], device: torch.device | str = "cpu") -> Batch:
     target_in, _ = pad((item.target[:-1] for item in items), device)
     target_out, keep_target = pad((item.target[1:] for item in items), device)
     return Batch(source, keep, target_in, target_out, keep_target, max(len(item.unknown) for item in items))
-
-
-def never(vocabulary: Vocabulary) -> tuple[int, ...]:
-    """Tokens that decoding does not write: what is unknown can be copied."""
-    return (PAD, UNK)
 
 
 def decode(vocabulary: Vocabulary, item: Item, ids: Iterable[int]) -> str:

@@ -3,7 +3,6 @@
 python -m diminishing_attention.train --out runs/pg --preset repetition
 python -m diminishing_attention.train --out runs/pg-more --init runs/pg --steps 150          # the control
 python -m diminishing_attention.train --out runs/pg-dim --init runs/pg --steps 150 --diminishing dim
-python -m diminishing_attention.train --out runs/bertsum --preset bertsum-abs
 """
 
 import math

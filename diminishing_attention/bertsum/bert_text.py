@@ -30,9 +30,7 @@ def target_ids(tokenizer) -> TargetIds:
     """
     unused = [(int(name[7:-1]), i) for name, i in tokenizer.get_vocab().items() if re.fullmatch(r"\[unused\d+\]", name)]
     if len(unused) < 3:
-        raise ValueError(
-            "the tokenizer has no three tokens like [unused1] to begin, end and part summaries: take a BERT's"
-        )
+        raise ValueError("the tokenizer has no three tokens like [unused1], which part summaries: take a BERT's")
     return TargetIds(*(i for _, i in sorted(unused)[:3]), tokenizer.pad_token_id)
 
 
@@ -48,8 +46,7 @@ def load(folder: Path):
     try:
         return AutoTokenizer.from_pretrained(folder / "tokenizer", local_files_only=True, trust_remote_code=False)
     except Exception as error:  # transformers and tokenizers raise a dozen unrelated types
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ValueError(f"{folder / 'tokenizer'} is no tokenizer ({reason}): train again") from None
+        raise ValueError(f"{folder / 'tokenizer'} is no tokenizer ({str(error)[:200]}): train again") from None
 
 
 def encode_examples(examples: Iterable, tokenizer, max_source: int, max_target: int) -> list[Item]:
@@ -101,11 +98,6 @@ def collate(items: Sequence[Item], device: torch.device | str = "cpu") -> Batch:
     target_out, keep_target = pad((item.target[1:] for item in items), device)
     segments = (is_start.cumsum(1) - 1) % 2 * keep
     return Batch(source, segments, keep, target_in, target_out, keep_target)
-
-
-def never(tokenizer) -> tuple[int, ...]:
-    """Tokens that decoding does not write."""
-    return (tokenizer.pad_token_id, tokenizer.unk_token_id)
 
 
 def decode(tokenizer, item: Item, ids: Sequence[int]) -> str:

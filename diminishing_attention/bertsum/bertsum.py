@@ -5,9 +5,7 @@ The paper's own idea is in ../diminishing.py, the text in bert_text.py.
     B documents   S source tokens   T target tokens   H heads   D width   K = D / H   V vocabulary
     W beams of a document, beside each other; rows = B x W
 
-`BertSumExtAbs` writes a summary with a Transformer decoder on any BERT of transformers. In decoding, keys and values of
-a document belong to the document: its beams are the query axis of one attention. The decoder's own past, and the
-coverage, belong to the rows.
+`BertSumExtAbs` writes with a Transformer decoder on any BERT. A document's beams are the query axis of one attention.
 """
 
 import json

@@ -53,7 +53,7 @@ def test_summaries_take_the_first_three_unused_tokens():
     """Cased and multilingual BERTs have no [unused0]; [unused10] comes after [unused9]. Without three: refused."""
     names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[unused10]", "[unused9]", "[unused1]", "[unused2]"]
     assert target_ids(BertTokenizer(vocab={name: i for i, name in enumerate(names)})) == (7, 8, 6, 0)
-    with pytest.raises(ValueError, match=r"has no three tokens like \[unused1\] .*: take a BERT's"):
+    with pytest.raises(ValueError, match=r"has no three tokens like \[unused1\], .*: take a BERT's"):
         target_ids(BertTokenizer(vocab={"[UNK]": 0, "[PAD]": 1, "[unused0]": 2}))
 
 
