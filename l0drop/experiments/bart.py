@@ -10,7 +10,6 @@ cross-attention of every decoder layer through a hook. In Python, with a gate of
 
 import functools
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -23,16 +22,16 @@ from transformers import BartConfig, BartForConditionalGeneration, GenerationCon
 from transformers.modeling_outputs import BaseModelOutput
 
 from shared import pretrained
-from shared.run import find_device, in_windows, load_weights, one_line_errors, parse, read_config, read_flags
+from shared.run import find_device, in_windows, load_weights, one_line_errors, read_config
 from shared.score import system_name, write_outputs
 
 from .. import predict as core
-from ..config import PRESETS, Length, Positive
+from ..config import Length, Positive
 from ..gates import L0Drop, Memory
 from ..loading import read_files
 from ..model import Encoding, ModelConfig
 from ..text import Item
-from .rules import DROPPED, RuleConfig, RuleRun, dropped_units, memory_of, train
+from .rules import DROPPED, RuleConfig, RuleRun, command, dropped_units, memory_of
 
 
 @contextmanager
@@ -127,12 +126,11 @@ class GatedBartConfig(RuleConfig):
 
     def check(self) -> None:
         super().check()
-        fixed = [each for each in fields(self) if each.name in {"units", "init", *ModelConfig.__dataclass_fields__}]
-        changed = [each.name for each in fixed if getattr(self, each.name) != each.default]
-        if changed := [name for name in changed if name not in ("l0drop", "gate_start")]:
-            raise ValueError(f"--{changed[0].replace('_', '-')} does not go with a BART: leave it out")
-        if self.l0drop == "every":
-            raise ValueError("--l0drop every does not go with a BART: use output or none")
+        own = {"units", "init", *ModelConfig.__dataclass_fields__} - {"gate_start"}
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name in own and value != each.default and (each.name, value) != ("l0drop", "none"):
+                raise ValueError(f"--{each.name.replace('_', '-')} {value} does not go with a BART: leave it out")
 
 
 class BartRun(RuleRun):
@@ -192,37 +190,22 @@ def decode(run: BartRun, items: Sequence[Item], **generation) -> list[core.Decod
 
 
 def write(run: BartRun, examples: Sequence, options: core.Options) -> None:
-    """As `predict.write`; beams, lengths and penalties are the BART's own where no flag gives them."""
+    """As `predict.write`; beams (but for a --beam that is not 4), lengths and penalties are the BART's own."""
     run.model.to(find_device(options.device))
-    flags = {"max_length": options.max_length, "length_penalty": options.length_penalty, "num_beams": options.beam}
+    flags = {"max_length": options.max_length, "length_penalty": options.length_penalty}
+    flags["num_beams"] = options.beam if options.beam != core.Options.beam else None
     search = {name: value for name, value in flags.items() if value is not None}
     texts, length = [example for example in examples if example.document], lambda item: len(item.source)
     decoded = in_windows(texts, run.encode, length, functools.partial(decode, run, **search), options.batch_size)
     rows = (core.row(run, example, *output) for example, output in zip(texts, decoded, strict=True))
     line = (lambda row: f"source: {row['source']}\noutput: {row['prediction']}") if options.show_pruned else None
     name = options.system or system_name(options.run.name, run.config.seed)
-    write_outputs(rows, examples, name, run.config.seed, options.out, options.overwrite, line, options.metric)
-
-
-@dataclass
-class Options(core.Options):
-    """The command line of predict."""
-
-    beam: Positive | None = None  # Hypotheses of the search; none: the BART's own.
-    metric: str = "rouge"  # bleu or rouge.
+    write_outputs(rows, examples, name, run.config.seed, options.out, options.overwrite, line)
 
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    command, *rest = (sys.argv[1:] if arguments is None else arguments) or [""]
-    if command == "train":
-        train(*parse(rest, GatedBartConfig, PRESETS, __doc__), begin, load_run, "bart")
-    elif command == "predict":
-        options = read_flags(Options, rest, __doc__)
-        run = load_run(options.run)
-        write(run, options.read(run.config.data), options)
-    else:
-        raise ValueError("begin with train or predict, then their flags, or --help")
+    command(arguments, GatedBartConfig, begin, load_run, write, __doc__)
 
 
 if __name__ == "__main__":

@@ -275,21 +275,28 @@ def train(config: RuleConfig, out: Path, resume: bool, begin: Callable, load_run
     if swapped and (verdict := says_it_reads(last["validation_loss"], validate(run, swapped)["validation_loss"])):
         print(verdict)
     print(f"{100 * last['sparsity']:.1f} % of the encodings are dropped, validation loss {last['validation_loss']:.3f}")
-    read = f"python -m {__package__}.{reader} predict {out}"
+    read = f"python -m {reader} predict {out}"
     print(f"next, on texts: {read} FILE.txt; with scores: {read} --split validation")
+
+
+def command(
+    arguments: Sequence[str] | None, config_type, begin: Callable, load_run: Callable, write: Callable, doc: str
+):
+    """`train ...` or `predict ...` of a kind of run; `write` as `predict.write`."""
+    name, *rest = (sys.argv[1:] if arguments is None else arguments) or [""]
+    if name == "train":
+        train(*parse(rest, config_type, PRESETS, doc), begin, load_run, begin.__globals__["__spec__"].name)
+    elif name == "predict":
+        options = read_flags(core.Options, rest, doc)
+        run = load_run(options.run)
+        write(run, options.read(run.config.data), options)
+    else:
+        raise ValueError("begin with train or predict, then their flags, or --help")
 
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    command, *rest = (sys.argv[1:] if arguments is None else arguments) or [""]
-    if command == "train":
-        train(*parse(rest, RuleConfig, PRESETS, __doc__), begin, load_run, "rules")
-    elif command == "predict":
-        options = read_flags(core.Options, rest, __doc__)
-        run = load_run(options.run)
-        core.write(run, options.read(run.config.data), options)
-    else:
-        raise ValueError("begin with train or predict, then their flags, or --help")
+    command(arguments, RuleConfig, begin, load_run, core.write, __doc__)
 
 
 if __name__ == "__main__":
