@@ -34,7 +34,7 @@ PAGES = ["pygments", "markdown-it-py", "latex2mathml"]
 # A copy of a package without its experiments and tests has at most so many files.
 MOST_FILES = 25
 # What the tests of `shared` try if it is there, beyond its requirements.
-OPTIONAL = ["datasets", "aclsum"]
+OPTIONAL = ["datasets"]
 # Of a copied package without `shared`: the modules that must not want it are imported, the commands say what they want.
 IMPORT_ALONE = """
 import importlib, pathlib, subprocess, sys

@@ -82,9 +82,7 @@ def load(name_or_path: str | os.PathLike, split: str = "train", limit: int | Non
     folder, _, pair = name.rpartition(":")
     if name == "toy" or name.startswith("toy:"):
         return _toy(name[4:], ALIASES.get(split, split), limit)
-    if name == "aclsum":
-        rows = _aclsum(split)
-    elif name in HUB:
+    if name in HUB:
         rows = _hub(name, ALIASES.get(split, split))
     elif folder and "-" in pair and Path(folder).is_dir():
         rows = _parallel(Path(folder), pair, split)
@@ -93,11 +91,10 @@ def load(name_or_path: str | os.PathLike, split: str = "train", limit: int | Non
     elif Path(name).is_file():
         rows = _json_lines(Path(name))
     else:
-        raise ValueError(f"no file or folder {name!r}; known names are toy, aclsum, {', '.join(HUB)}")
+        raise ValueError(f"no file or folder {name!r}; known names are toy, {', '.join(HUB)}")
     examples = {}
     for where, row in islice(rows, limit):
-        example = from_row(row, where)
-        add(examples, example, where)
+        add(examples, from_row(row, where), where)
     if not examples:
         raise ValueError(f"{name}: split {split!r} is empty")
     return list(examples.values())
@@ -126,11 +123,10 @@ def read(files: Sequence, data: str = "", split: str = "test", limit: int | None
     if data:
         return load(data, split, limit)
     examples, names = {}, [os.fspath(file) for file in files or ["-"]]
-    for name in names:
+    stems = [stem_of(name) for name in names]
+    for name, stem in zip(names, stems, strict=True):
+        stem = stem if stems.count(stem) == 1 else name
         is_json = name.endswith((".jsonl", ".jsonl.gz"))
-        stem = stem_of(name)
-        if sum(stem_of(other) == stem for other in names) > 1:
-            stem = name
         for where, row in _json_lines(Path(name), stem) if is_json else _text_lines(name, stem):
             row = {field: value for field, value in row.items() if value or field not in REFERENCES}
             is_blank = row.get("document", "-") == ""
@@ -182,12 +178,15 @@ def own_sentences(text: str) -> list[str]:
 
 def in_sentences(examples: Iterable[Example]) -> list[Example]:
     """The examples with every document that came as one string split; one with labels per sentence stays."""
-    return [
-        dataclasses.replace(e, document=[sentence for line in e.document for sentence in split_sentences(line)])
-        if (e.is_string or len(e.document) == 1) and not e.pos and not e.salient
-        else e
-        for e in examples
-    ]
+
+    def split(example: Example) -> Example:
+        is_whole = example.is_string or len(example.document) == 1
+        if not is_whole or example.pos or example.salient:
+            return example
+        sentences = [sentence for line in example.document for sentence in split_sentences(line)]
+        return dataclasses.replace(example, document=sentences)
+
+    return [split(example) for example in examples]
 
 
 # Ways out
@@ -336,9 +335,8 @@ def _pick(split: str, available: dict[str, Any], where: str) -> tuple[str, Any]:
 def _parallel(folder: Path, pair: str, split: str) -> Iterator[tuple[str, dict]]:
     """Pairs of lines of {split}.{source} and {split}.{target}, plain or .gz; `pair` is en-de, or en-pt-BR."""
     files = {path.name.removesuffix(".gz"): path for path in sorted(folder.iterdir(), reverse=True)}  # plain wins
-    cuts = [(pair[: dash.start()], pair[dash.end() :]) for dash in re.finditer("-", pair)]
-    ends = {name.partition(".")[2] for name in files}
-    source, target = next((cut for cut in cuts if ends.issuperset(cut)), cuts[0])
+    ends = sorted({name.partition(".")[2] for name in files})
+    source, target = next(((a, b) for a in ends for b in ends if f"{a}-{b}" == pair), pair.split("-", 1))
     stems = [name.removesuffix(f".{source}") for name in files if name.endswith(f".{source}")]
     pairs = {s: (files[f"{s}.{source}"], files[f"{s}.{target}"]) for s in stems if f"{s}.{target}" in files}
     stem, (one, other) = _pick(split, pairs, f"{folder}:{pair}")
@@ -373,20 +371,6 @@ def _toy(knobs: str, split: str, limit: int | None) -> list[Example]:
         raise ValueError(f"toy: bad knob ({error}); write toy:name=value,name=value; knobs: {names}") from error
 
 
-def _aclsum(split: str) -> Iterator[tuple[str, dict]]:
-    """ACLSum (Takeshita et al. 2024): the summaries of three aspects as one, a sentence highlighted for any salient."""
-    try:
-        from aclsum import ACLSum
-    except ImportError as error:
-        raise ImportError("aclsum is a package: pip install aclsum") from error
-    aspects = ("challenge", "approach", "outcome")
-    for paper in ACLSum(_pick(split, dict.fromkeys(("train", "val", "test")), "aclsum")[0]):
-        highlights = zip(*(paper.get_all_highlights(aspect) for aspect in aspects), strict=True)
-        row = {"id": paper.id, "title": paper.title, "salient": [any(labels) for labels in highlights]}
-        row |= {"document": paper.get_all_sentences(), "summary": [paper.summaries[aspect] for aspect in aspects]}
-        yield f"aclsum:{paper.id}", row
-
-
 def _hub(name: str, split: str) -> Iterator[tuple[str, dict]]:
     """A hub data set. What is published without text is left out."""
     hub_id, config, source, target = HUB[name]
@@ -403,11 +387,10 @@ def _hub(name: str, split: str) -> Iterator[tuple[str, dict]]:
         command = f'HF_HUB_OFFLINE=0 python -c "import datasets; {call}"'
         raise ValueError(f"{name}: no {split!r} split here or in reach ({error}). To get it: {command}") from error
     for number, row in enumerate(rows):
-        document, summary = (
-            row.get("translation", row)[field] or "" for field in (source, target)
-        )  # samsum has a None
-        if document.strip() and summary.strip():
-            yield f"{name}:{number}", {"id": f"{split}-{number}", "document": document, "summary": summary}
+        texts = row.get("translation", row)
+        pair = {"document": texts[source] or "", "summary": texts[target] or ""}  # samsum has a None
+        if all(map(str.strip, pair.values())):
+            yield f"{name}:{number}", {"id": f"{split}-{number}"} | pair
 
 
 # From a row of any format to an Example

