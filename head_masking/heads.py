@@ -5,6 +5,7 @@ from pathlib import Path
 
 from torch import nn
 
+from .checks import check_model
 from .masking import PAPER_HEADS, Heads, cross_attentions
 
 
@@ -39,7 +40,7 @@ def read_heads(text: str) -> dict[int, list[int]]:
 
 def all_heads(model: nn.Module) -> dict[int, list[int]]:
     """Every layer of a model's decoder with all its heads."""
-    cross_attentions(model, {})  # refuses a model that has none
+    check_model(model)
     layers = model.get_decoder().layers
     return {number: list(range(layer.encoder_attn.num_heads)) for number, layer in enumerate(layers, start=1)}
 

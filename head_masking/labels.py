@@ -36,13 +36,8 @@ def by_tagger(source: str, tagged: Tagged, document: Document) -> list[bool]:
 
 def at_least(scores: Sequence[float], threshold: float, source: str) -> list[bool]:
     """`keep_at_least` of one document; what it draws at random depends on the document alone, not on its batch."""
-    generator = torch.Generator().manual_seed(checksum(source))
+    generator = torch.Generator().manual_seed(crc32(source.encode("utf-8", "surrogatepass")))
     return keep_at_least(torch.tensor([scores]), threshold, generator=generator)[0].tolist()
-
-
-def checksum(source: str) -> int:
-    """Of a document: the seed of what is drawn at random for it."""
-    return crc32(source.encode("utf-8", "surrogatepass"))
 
 
 def by_phrase(source: str, phrase: str, document: Document) -> list[bool]:
@@ -63,36 +58,13 @@ def find_phrase(phrase: str, text: str) -> list[Span]:
     return [match.span() for match in regex.finditer(pattern, text, regex.IGNORECASE) if parts]
 
 
-# The words that are kept, and how good a tagger is
-
-
 def kept_text(source: str, document: Document) -> list[str]:
     """The parts of a text that masked heads see: kept tokens, joined where nothing stands between them."""
     parts: list[Span] = []
     for (start, end), is_kept in zip(document.offsets, document.keep, strict=False):
         if is_kept and start < end:
-            joined = bool(parts) and start <= parts[-1][1]
-            parts[-1:] = [(parts[-1][0], end)] if joined else [*parts[-1:], (start, end)]
+            if parts and start <= parts[-1][1]:
+                parts[-1] = parts[-1][0], end
+            else:
+                parts.append((start, end))
     return [source[start:end] for start, end in parts]
-
-
-def selected_words(source: str, tagged: Tagged) -> str:
-    """The words that a tagger selects, as a text: Section 5 gives its ROUGE-1."""
-    spans = word_spans(source)
-    scores = transfer_scores(tagged.scores, tagged.offsets, spans, spans)
-    return " ".join(source[a:b] for (a, b), score in zip(spans, scores, strict=True) if score > tagged.threshold)
-
-
-def tagging_counts(tagged: Tagged, source: str, target: str, min_run: int = 1) -> dict[str, list[int]]:
-    """Pairs [part, whole] of one document against its oracle labels, in tokens that have text; a corpus sums them."""
-    spans = oracle_labels(source, target, min_run)
-    tokens = zip(tagged.scores, token_labels(spans, tagged.offsets), tagged.offsets, strict=True)
-    pairs = [(score > tagged.threshold, label) for score, label, (start, end) in tokens if start < end]
-    predicted, true = (sum(column) for column in zip(*pairs, strict=True))
-    hits = sum(is_predicted and label for is_predicted, label in pairs)
-    return {
-        "token_f1": [2 * hits, predicted + true],
-        "precision": [hits, predicted],
-        "recall": [hits, true],
-        "selected": [predicted, len(pairs)],
-    }

@@ -12,17 +12,19 @@ import torch
 from tqdm import tqdm
 
 from shared import pretrained
-from shared.run import load_weights, read_config
+from shared.data import Example, load
+from shared.run import in_windows, load_weights, read_config
 
 from .config import HEADS, LAYERS, VOCABULARY, WIDTH, TrainConfig
 from .labels import Tagged
 from .oracle import oracle_labels, token_labels
 from .tagger import WINDOW, Tagger
-from .text import Batch, Item, by_length, encode_documents, pad, train_tokenizer
+from .text import Batch, Document, Item, encode_documents, length, pad, padded, train_tokenizer
 
 if TYPE_CHECKING:  # half of the time of --help
     from transformers import PreTrainedModel, PreTrainedTokenizerBase, RobertaModel
 
+WEIGHTS = "model.safetensors"  # of a tagger, its encoder's too
 PUBLISHED = {"bart-large-cnn": "cnn_dailymail", "bart-large-xsum": "xsum"}  # BARTs of the hub, and their data
 CHUNK = 1000  # documents that are tokenised at a time
 FEW = 10_000  # documents, below which a new model seldom learns to read
@@ -35,18 +37,12 @@ class Run(NamedTuple):
     model: Tagger
     tokenizer: "PreTrainedTokenizerBase"
 
-    weights = "model.safetensors"  # the encoder's, too
-
-    @property
-    def seed(self) -> int:
-        return self.config.seed
-
     def encode(self, examples: Sequence) -> list[Item]:
         """The tokens of each document with their oracle labels (Section 4.1)."""
         items = []
         for start in tqdm(range(0, len(examples), CHUNK), "tokenising", leave=False, disable=None):
             chunk = examples[start : start + CHUNK]
-            documents = encode_documents(self.tokenizer, [example.source for example in chunk], self.config.max_source)
+            documents = self.read([example.source for example in chunk])
             for example, document in zip(chunk, documents, strict=True):
                 spans = oracle_labels(example.source, example.target, self.config.min_run)
                 labels = token_labels(spans, document.offsets)
@@ -55,10 +51,10 @@ class Run(NamedTuple):
 
     def collate(self, items: Sequence[Item]) -> Batch:
         """A batch on the model's device."""
-        ids = pad([item.ids for item in items], self.tokenizer.pad_token_id).long()
-        keep = pad([[True] * len(item.ids) for item in items], False)
+        device = self.model.threshold.device
+        ids, keep = padded([item.ids for item in items], self.tokenizer.pad_token_id, device)
         labels = pad([item.labels for item in items], 0).bool()
-        return Batch(*(tensor.to(self.model.threshold.device) for tensor in (ids, labels, keep)))
+        return Batch(ids, labels.to(device), keep)
 
     def write_files(self, folder: Path) -> None:
         """Write model/, the encoder's configuration and the tokenizer."""
@@ -66,25 +62,23 @@ class Run(NamedTuple):
         self.tokenizer.save_pretrained(folder / "model")
         self.model.encoder.config.save_pretrained(folder / "model")
 
-    def write_weights(self, path: Path) -> None:
-        """Write the weights, what is tied once; the same ones are the same bytes."""
-        from safetensors.torch import save_file
-
-        tied = getattr(self.model, "all_tied_weights_keys", {})
-        tensors = {name: tensor.contiguous() for name, tensor in self.model.state_dict().items() if name not in tied}
-        save_file(tensors, str(path), {"format": "pt"})
-
-    @torch.inference_mode()
     def tag(self, texts: Sequence[str], batch_size: int = 32) -> list[Tagged]:
         """What the tagger says of all texts; what stands beyond its `max_source` tokens has no score."""
-        documents = encode_documents(self.tokenizer, texts, self.config.max_source)
-        boundary, tagged = self.model.threshold, [None] * len(texts)
-        rows = [document.ids for document in documents]
-        for numbers, ids, keep in by_length(rows, batch_size, self.tokenizer.pad_token_id, boundary.device):
-            for i, scores in zip(numbers, self.model(ids, keep).sigmoid().tolist(), strict=True):
-                scores = scores[: len(rows[i])]
-                tagged[i] = Tagged(scores, documents[i].offsets, round(boundary.item(), 4), documents[i].was_cut)
-        return tagged
+        threshold = round(self.model.threshold.item(), 4)
+        scored = in_windows(texts, self.read, length, self.scores, batch_size)
+        return [Tagged(scores, document.offsets, threshold, document.was_cut) for document, scores in scored]
+
+    def read(self, texts: Sequence[str]) -> list[Document]:
+        """Texts as the tagger reads them."""
+        return encode_documents(self.tokenizer, texts, self.config.max_source)
+
+    @torch.inference_mode()
+    def scores(self, documents: Sequence[Document]) -> list[list[float]]:
+        """The probability of each token of a batch."""
+        ids = [document.ids for document in documents]
+        ids, keep = padded(ids, self.tokenizer.pad_token_id, self.model.threshold.device)
+        rows = zip(documents, self.model(ids, keep).sigmoid().tolist(), strict=True)
+        return [scores[: len(document.ids)] for document, scores in rows]
 
 
 class Summarizer(NamedTuple):
@@ -102,9 +96,6 @@ class Summarizer(NamedTuple):
         return " ".join(self.tokenizer.decode(tokens, skip_special_tokens=True).split())
 
 
-# Taggers
-
-
 def load_run(folder: str | Path) -> Run:
     """Read a tagger's run, or of one in training the last checkpoint; ValueError: it is none, damaged, or has NaN."""
     from transformers import AutoConfig, AutoModel, AutoTokenizer
@@ -113,8 +104,13 @@ def load_run(folder: str | Path) -> Run:
     sizes = AutoConfig.from_pretrained(files, trust_remote_code=False)
     model = AutoModel.from_config(sizes, dtype=torch.float32, trust_remote_code=False)
     model = new_tagger(config, model.get_encoder() if sizes.is_encoder_decoder else model)
-    load_weights(model, folder, Run.weights)
+    load_weights(model, folder, WEIGHTS)
     return Run(config, model.eval(), AutoTokenizer.from_pretrained(files, trust_remote_code=False))
+
+
+def load_examples(data: str, split: str, count: int = 0) -> list[Example]:
+    """A split of the data; of the training data the first `count`, 0 = all."""
+    return load(data, split, count or None if split == "train" else None)
 
 
 def begin(config: TrainConfig, examples: Sequence) -> Run:
@@ -148,34 +144,18 @@ def new_encoder(vocabulary: int) -> "RobertaModel":
     return RobertaModel(sizes, add_pooling_layer=False)
 
 
-# Models to be masked
-
-
-def load_model(name: str | Path) -> Run | Summarizer:
-    """A tagger's run, or a summarizer: a run of experiments/summarizer.py, or any BART by its name or folder."""
+def load_model(name: str | Path) -> Summarizer:
+    """Any BART by its name or folder, or that of a run of experiments/summarizer.py; ValueError for other ones."""
     values = run_config(name)
     if values is None:
         model, tokenizer = pretrained.load("bart", name)
         data = PUBLISHED.get(name_of(name), "")
         return Summarizer(model, tokenizer, pretrained.positions_of(model), data=data)
-    return load_summarizer(name, values) if "model" in values else load_run(name)
-
-
-def load_summarizer(folder: str | Path, values: dict) -> Summarizer:
-    """The BART of a run of experiments/summarizer.py; of one in training, the last checkpoint."""
-    from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer, GenerationConfig
-
-    files = Path(folder, "model")
-    if not files.is_dir():
-        raise ValueError(f"{folder} has no folder model: it is not a run of this package, or not whole")
-    sizes = AutoConfig.from_pretrained(files, trust_remote_code=False)
-    model = AutoModelForSeq2SeqLM.from_config(sizes, dtype=torch.float32, trust_remote_code=False)
-    model.generation_config = GenerationConfig.from_pretrained(files)
-    load_weights(model, folder, "model/model.safetensors")
-    tokenizer = AutoTokenizer.from_pretrained(files, trust_remote_code=False)
-    pretrained.check_tokenizer(f"{folder}: its tokenizer", model, tokenizer)
-    known = {name: values[name] for name in ("max_source", "max_target", "data", "seed")}
-    return Summarizer(model.eval(), tokenizer, **known)
+    if "max_target" not in values:
+        raise ValueError(f"{name} is a tagger's run: give a BART to be masked, and --tagger {name}")
+    model, tokenizer = pretrained.load("bart", Path(name, "model"))
+    known = {field: values[field] for field in ("max_source", "max_target", "data", "seed")}
+    return Summarizer(model, tokenizer, **known)
 
 
 def run_config(name: str | Path) -> dict | None:

@@ -15,6 +15,8 @@ from contextlib import ExitStack, contextmanager
 import torch
 from torch import Tensor, nn
 
+from .checks import check_heads, check_keep, check_scores, fitting_hooks
+
 Heads = Mapping[int, Iterable[int]]  # layer, from 1 = bottom -> heads, from 0
 
 
@@ -64,13 +66,14 @@ def mask_heads(model: nn.Module, heads: Heads, keep: Tensor) -> Iterator[None]:
     """
     attentions = cross_attentions(model, heads)
     check_keep(keep)
-    with hooking() as undo:
+    with hooks() as stack:
         if attentions:
-            checks_of_encoder, checks_of_decoder = fitting_hooks(keep)
-            undo(model.get_encoder().register_forward_hook(checks_of_encoder).remove)
-            undo(model.get_decoder().register_forward_pre_hook(checks_of_decoder, with_kwargs=True).remove)
+            when_encoded, when_decoded = fitting_hooks(keep)
+            stack.callback(model.get_encoder().register_forward_hook(when_encoded).remove)
+            stack.callback(model.get_decoder().register_forward_pre_hook(when_decoded, with_kwargs=True).remove)
         for attention, is_chosen in attentions:
-            undo(attention.register_forward_pre_hook(masking_hook(keep, is_chosen), with_kwargs=True).remove)
+            hook = attention.register_forward_pre_hook(masking_hook(keep, is_chosen), with_kwargs=True)
+            stack.callback(hook.remove)
         yield
 
 
@@ -80,9 +83,9 @@ def uniform_heads(model: nn.Module, heads: Heads) -> Iterator[None]:
 
     D10: r_uni is uniform on the same heads alone, the other heads are as they were.
     """
-    with hooking() as undo:
+    with hooks() as stack:
         for attention, is_chosen in cross_attentions(model, heads):
-            undo(attention.q_proj.register_forward_hook(blanking_hook(is_chosen)).remove)
+            stack.callback(attention.q_proj.register_forward_hook(blanking_hook(is_chosen)).remove)
         yield
 
 
@@ -96,25 +99,32 @@ def blanking_hook(is_chosen: Tensor) -> Callable:
     return blank
 
 
+def cross_attentions(model: nn.Module, heads: Heads) -> list[tuple[nn.Module, Tensor]]:
+    """Of each layer its cross-attention, and (H, 1) True at the heads chosen; ValueError for what is not there."""
+    heads = {layer: {*chosen} for layer, chosen in heads.items()}
+    check_heads(model, heads)
+    attentions = []
+    for layer, chosen in heads.items():
+        attention = model.get_decoder().layers[layer - 1].encoder_attn
+        attentions.append((attention, torch.tensor([[head in chosen] for head in range(attention.num_heads)])))
+    return attentions
+
+
 @contextmanager
-def hooking() -> Iterator[Callable]:
-    """Undoes at its end what was handed to it. What torch.compile compiled without hooks, or with them, is forgotten.
+def hooks() -> Iterator[ExitStack]:
+    """A stack that removes its hooks at its end. What torch.compile compiled without them, or with them, is forgotten.
 
     A compiled graph does not notice a hook that comes or goes: it would mask nothing, or for ever.
     """
-    forget = torch.compiler.reset if "torch._dynamo" in sys.modules else bool
+    forget = torch.compiler.reset if "torch._dynamo" in sys.modules else lambda: None
     with ExitStack() as stack:
         stack.callback(forget)
         forget()
-        yield stack.callback
+        yield stack
 
 
 def keep_at_least(
-    scores: Tensor,
-    threshold: float,
-    is_padding: Tensor | None = None,
-    min_keep: int = 5,
-    generator: torch.Generator | None = None,
+    scores: Tensor, threshold: float, is_padding: Tensor | None = None, min_keep: int = 5, generator=None
 ) -> Tensor:
     """Scores -> keep, so that no document loses all positions. D2: the paper does not say how; released code.
 
@@ -123,9 +133,10 @@ def keep_at_least(
 
     Args:
         scores: (B, S) in [0, 1], or labels as 0 and 1; D1: 0 at `<s>` and `</s>`.
-        threshold: in [0, 1); see PAPER_THRESHOLDS.
+        threshold: in [0, 1); a tagger's own is found by `best_threshold`.
         is_padding: (B, S) bool, True = never kept; None = no padding.
         min_keep: 0 = no fallback.
+        generator: of torch, for the random positions.
     Returns:
         (B, S) bool.
     """
@@ -160,78 +171,3 @@ PAPER_DECODING = {
     "nyt": dict(num_beams=5, length_penalty=1.5, min_length=0, max_length=143, no_repeat_ngram_size=3),
     "xsum": dict(num_beams=6, length_penalty=1.0, min_length=12, max_length=63, no_repeat_ngram_size=3),
 }
-PAPER_THRESHOLDS = {"cnn_dailymail": 0.20, "nyt": 0.24, "xsum": 0.18}  # Section 5
-
-
-# What is refused
-
-
-def cross_attentions(model: nn.Module, heads: Heads) -> list[tuple[nn.Module, Tensor]]:
-    """Of each layer its cross-attention, and (H, 1) True at the heads chosen; ValueError for what is not there."""
-    layers = getattr(model.get_decoder(), "layers", []) if model.config.is_encoder_decoder else []
-    if not layers or not hasattr(layers[0], "encoder_attn"):
-        raise ValueError(f"{type(model).__name__} has no cross-attention `decoder.layers[i].encoder_attn`: use BART")
-    if model.config.model_type in ("led", "mvp", "fsmt"):
-        raise ValueError(f"the cross-attention of {type(model).__name__} takes no mask per head: use BART")
-    if (implementation := model.config._attn_implementation) not in ("eager", "sdpa"):
-        raise ValueError(f"{implementation} takes no mask per head: call model.set_attn_implementation('sdpa')")
-    attentions = []
-    for layer, chosen in heads.items():
-        if not 1 <= layer <= len(layers):
-            raise ValueError(f"layer {layer} does not exist: layers are 1 (bottom) to {len(layers)}")
-        attention, chosen = layers[layer - 1].encoder_attn, set(chosen)
-        every = range(attention.num_heads)
-        if wrong := sorted(chosen - set(every)):
-            raise ValueError(f"layer {layer} has no head {wrong[0]}: heads are 0 to {every[-1]}")
-        attentions.append((attention, torch.tensor([[head in chosen] for head in every])))
-    return attentions
-
-
-def fitting_hooks(keep: Tensor) -> tuple[Callable, Callable]:
-    """Hooks that check `keep` against what the encoder has read, and against the memory that the decoder gets."""
-
-    def when_encoded(encoder: nn.Module, arguments: tuple, output) -> None:
-        check_keep(keep, output[0], beams=False)
-
-    def when_decoded(decoder: nn.Module, arguments: tuple, keywords: dict) -> None:
-        check_keep(keep, keywords["encoder_hidden_states"], keywords.get("encoder_attention_mask"))
-
-    return when_encoded, when_decoded
-
-
-def check_keep(keep: Tensor, memory: Tensor | None = None, is_real: Tensor | None = None, beams: bool = True) -> None:
-    """ValueError if `keep` does not fit what the model reads, or leaves a document without a position.
-
-    Args:
-        memory: (documents, S, D); is_real: (documents, S), 0 at padding; None: not known yet.
-        beams: documents may be repeated for their beams.
-    """
-    if keep.dtype != torch.bool or keep.dim() != 2:
-        raise ValueError(f"keep must be bool (B, S), True = attendable, got {keep.dtype} {tuple(keep.shape)}")
-    rows, length = keep.shape
-    documents, positions = keep.shape if memory is None else memory.shape[:2]
-    if positions != length or documents % rows or (documents != rows and not beams):
-        raise ValueError(
-            f"keep is for {rows} documents of {length} positions, the model reads {documents} of {positions}: "
-            "give one label per token, <s>, </s> and padding included"
-        )
-    if is_real is not None:
-        keep = keep & is_real[:: documents // rows].bool().to(keep.device)
-    if not keep.any(-1).all():  # the softmax over nothing is NaN
-        document = (~keep.any(-1)).nonzero()[0].item()
-        raise ValueError(
-            f"keep hides all positions of document {document}: make keep by keep_at_least with min_keep above 0"
-        )
-
-
-def check_scores(scores: Tensor, threshold: float, is_padding: Tensor, min_keep: int) -> None:
-    """ValueError for what `keep_at_least` cannot take."""
-    if scores.dim() != 2 or is_padding.shape != scores.shape or is_padding.dtype != torch.bool:
-        shapes = f"{tuple(scores.shape)}, {tuple(is_padding.shape)}"
-        raise ValueError(f"need scores (B, S) and bool is_padding of that shape, got {shapes}")
-    if not 0 <= threshold < 1 or min_keep < 0:
-        raise ValueError(f"threshold must be in [0, 1) and min_keep at least 0, got {threshold} and {min_keep}")
-    if not ((scores >= 0) & (scores <= 1)).all():
-        raise ValueError("scores must be in [0, 1]: give probabilities, after the sigmoid")
-    if is_padding.all(-1).any():
-        raise ValueError(f"document {is_padding.all(-1).nonzero()[0].item()} is all padding: leave it out")

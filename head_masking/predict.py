@@ -3,52 +3,39 @@
 python -m head_masking.predict facebook/bart-large-cnn notes.txt --keep-words storm "port of Norwick" --both
 
 python -m head_masking.predict runs/hm --tagger runs/tagger --data toy --split test --out masked.jsonl
-
-Where MODEL is a tagger's run, what is written are the words that it selects.
 """
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
+import torch
 import tyro
+from torch import nn
 from tqdm import tqdm
 
-try:
-    from shared.data import Example, read
-except ModuleNotFoundError:
-    where = "at the top of the import path (beside the outermost package)"
-    sys.exit(f"error: the commands need the repository's folder `shared` {where}")
 from shared import pretrained
-from shared.run import find_device, one_line_errors, read_flags
+from shared.data import Example
+from shared.run import DecodingFlags, find_device, in_windows, one_line_errors, read_flags
 from shared.score import system_name, write_outputs
 
 from .config import Boundary, Positive
-from .decoding import decode, encode
 from .heads import find_heads, write_heads
-from .labels import by_oracle, by_phrase, by_tagger, kept_text, selected_words, tagging_counts
+from .labels import by_oracle, by_phrase, by_tagger, kept_text
 from .loading import Run, Summarizer, load_model, load_run, name_of
-from .masking import PAPER_DECODING, Heads
-from .text import Document, encode_documents
-
-WINDOW = 4  # batches whose documents are sorted by length, so that a batch has hardly any padding
+from .masking import PAPER_DECODING, Heads, mask_heads
+from .text import Document, encode_documents, length, pad, padded
 
 
 @dataclass
-class Options:
+class Options(DecodingFlags):
     """The command line."""
 
-    model: tyro.conf.Positional[str]  # A BART, by its run, folder or name; or a tagger's run.
-    files: tyro.conf.Positional[tuple[Path, ...]] = ()  # Text, a document a line, or .jsonl; none: standard input.
-    data: str = ""  # In place of files: anything that shared.data.load takes.
-    split: str = "test"  # Split of the data.
-    limit: Positive | None = None  # First documents only.
-    out: Path | None = None  # .jsonl for all that is known of each document, else a line each; none: standard output.
-    overwrite: bool = False  # Replace that file.
-    system: str = ""  # Name in the table; none: the model's and what masks it, without their seeds.
+    run: tyro.conf.Positional[str]  # A BART, by its run, folder or name.
     tagger: Path | None = None  # Masked heads see the words that this tagger's run selects.
     keep_words: tuple[str, ...] = ()  # Masked heads see these words and "phrases in quotes".
     oracle: bool = False  # Masked heads see what the reference takes (Section 4.1).
@@ -60,8 +47,6 @@ class Options:
     beam: Positive | None = None  # Beams; none: those of --decoding.
     max_length: Positive | None = None  # Tokens of a summary, at most; none: those of --decoding.
     no_repeat_ngram_size: int | None = None  # Length of token sequences that never come twice; none: of --decoding.
-    batch_size: Positive = 32  # Documents decoded at a time; outputs do not depend on it.
-    device: str = "cpu"  # Device of torch.
 
     def check(self) -> None:
         """ValueError for flags that do not go together."""
@@ -102,6 +87,24 @@ def by_words(example: Example, words: Sequence[str], document: Document) -> list
     return [any(labels) for labels in zip(*found.values(), strict=True)]
 
 
+@torch.inference_mode()
+def decode(model: nn.Module, documents: Sequence[Document], heads: Heads | None = None) -> list[list[int]]:
+    """The token ids of each summary of a batch, from the decoder's start token on; padding is left out.
+
+    `heads` see what the documents' `keep` says; without heads nothing is masked.
+    """
+    ids, real = padded([document.ids for document in documents], model.config.pad_token_id, model.device)
+    context = nullcontext()
+    if heads is not None:
+        context = mask_heads(model, heads, pad([document.keep for document in documents], False))
+    with context:
+        rows = model.generate(input_ids=ids, attention_mask=real.long()).tolist()
+    for row in rows:
+        while row[-1] == model.config.pad_token_id:
+            row.pop()
+    return rows
+
+
 def predict(
     run: Summarizer, examples: Sequence, reading: Callable, heads: Heads | None = None, both=False, batch_size=32
 ) -> Iterator[dict]:
@@ -111,65 +114,47 @@ def predict(
         reading: examples -> documents, with what masked heads may see.
         heads: what is masked; None: nothing.
     """
-    for start in range(0, len(examples), WINDOW * batch_size):
-        window = examples[start : start + WINDOW * batch_size]
-        documents, rows = reading(window), []
-        for example, document in zip(window, documents, strict=True):
-            row = {"id": example.id, "heads": write_heads(heads or {}), "was_cut": document.was_cut}
-            rows.append(row | {"kept": " ".join(kept_text(example.source, document))})
-        for encoded in encode(run.model, documents, batch_size):
-            outputs = {"plain": decode(run.model, encoded)} if both else {}
-            outputs["prediction"] = decode(run.model, encoded, documents, heads)
-            for name, summaries in outputs.items():
-                for i, tokens in zip(encoded.numbers, summaries, strict=True):
-                    rows[i][name] = run.text(tokens)
-        yield from rows
+
+    def summarise(documents: Sequence[Document]) -> list[dict]:
+        rows = [{"prediction": run.text(tokens)} for tokens in decode(run.model, documents, heads)]
+        for row, tokens in zip(rows, decode(run.model, documents) if both else (), strict=both):
+            row["plain"] = run.text(tokens)
+        return rows
+
+    decoded = in_windows(examples, reading, length, summarise, batch_size)
+    for example, (document, summaries) in zip(examples, decoded, strict=True):
+        row = {"id": example.id, "heads": write_heads(heads or {}), "was_cut": document.was_cut}
+        yield row | {"kept": " ".join(kept_text(example.source, document))} | summaries
 
 
-def select(run: Run, examples: Sequence[Example], batch_size: int = 32) -> Iterator[dict]:
-    """The words that a tagger selects of each document and, where there are references, its counts (Section 5)."""
-    for start in range(0, len(examples), WINDOW * batch_size):
-        window = examples[start : start + WINDOW * batch_size]
-        for example, tagged in zip(window, run.tag([e.source for e in window], batch_size), strict=True):
-            row = {"id": example.id, "prediction": selected_words(example.source, tagged), "was_cut": tagged.was_cut}
-            if example.references:
-                row |= tagging_counts(tagged, example.source, example.target, run.config.min_run)
-            yield row | {"threshold": tagged.threshold}
-
-
-def outputs(
-    run: Run | Summarizer, tagger: Run | None, examples: Sequence[Example], options: Options
+def masked(
+    run: Summarizer, tagger: Run | None, examples: Sequence[Example], options: Options
 ) -> tuple[Iterator[dict], str]:
     """What the command line asks for: rows, and the name of their system."""
-    name = system_name(name_of(options.model), run.seed)
-    if isinstance(run, Run):
-        return select(run, examples, options.batch_size), name
     pretrained.generation(run.model, run.max_target, **options.generation())
     selector = "+oracle" if options.oracle else "+words" if options.keep_words else ""
     if tagger:
-        selector = "+" + system_name(name_of(options.tagger), tagger.seed)
+        selector = "+" + system_name(name_of(options.tagger), tagger.config.seed)
     heads = find_heads(options.heads, run.model, run.data, by_tagger=bool(tagger)) if selector else None
     asked = dict(tagger=tagger, words=options.keep_words, oracle=options.oracle, min_run=options.min_run)
     rows = predict(run, examples, partial(read_documents, run, **asked), heads, options.both, options.batch_size)
-    return rows, name + selector
+    return rows, system_name(name_of(options.run), run.seed) + selector
 
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
-    run, device = load_model(options.model), find_device(options.device)
+    run, device = load_model(options.run), find_device(options.device)
+    run.model.to(device)
     tagger = load_run(options.tagger) if options.tagger else None
-    if isinstance(run, Run) and (tagger or options.keep_words or options.oracle or options.both):
-        raise ValueError(f"{options.model} is a tagger's run, which selects words: give a summariser to mask")
-    examples = read(options.files, options.data, options.split, options.limit)
+    if tagger:
+        tagger.model.to(device)
+        tagger.model.threshold.fill_(options.threshold if options.threshold is not None else tagger.model.threshold)
+    examples = options.read(run.data)
     documents = [example for example in examples if example.document]  # a blank line in is a blank line out
     if options.oracle and (lacking := [document.id for document in documents if not document.references]):
         raise ValueError(f"--oracle reads references: {lacking[0]} has none")
-    for each in filter(None, (run, tagger)):
-        each.model.to(device)
-        if isinstance(each, Run) and options.threshold is not None:
-            each.model.threshold.fill_(options.threshold)
-    rows, system = outputs(run, tagger, documents, options)
+    rows, system = masked(run, tagger, documents, options)
     line = "plain:  {plain}\nkept:   {kept}\nmasked: {prediction}".format_map if options.both else None
     # D15: where there are references, ROUGE by rouge-score.
     write_outputs(rows, examples, options.system or system, run.seed, options.out, options.overwrite, line)

@@ -3,11 +3,9 @@
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import count
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from torch import Tensor
@@ -28,12 +26,9 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenize
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
     tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary,
-        special_tokens=list(SPECIAL.values()),
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
+    letters = pre_tokenizers.ByteLevel.alphabet()
+    settings = dict(special_tokens=list(SPECIAL.values()), initial_alphabet=letters, show_progress=False)
+    trainer = trainers.BpeTrainer(vocab_size=vocabulary, **settings)
     tokenizer.train_from_iterator((re.sub(r"\S{1000}", r"\g<0> ", text) for text in texts), trainer)
     tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), trim_offsets=True)
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **SPECIAL)
@@ -83,23 +78,20 @@ def transfer_scores(
     return [max((highest[word] for word in words), default=0.0) for words in overlaps(spans, target_offsets)]
 
 
-# Batches
-
-
 def pad(rows: Iterable[Sequence[int]], value: int) -> Tensor:
     """(B, longest), padded on the right."""
     return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=value)
 
 
-def by_length(
-    rows: Sequence[Sequence[int]], size: int, padding: int, device: torch.device
-) -> Iterator[tuple[list[int], Tensor, Tensor]]:
-    """Rows of like length together: their numbers, token ids (B, S), and keep (B, S), True at real tokens."""
-    order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
-    for start in range(0, len(rows), size):
-        numbers = order[start : start + size]
-        keep = pad([[True] * len(rows[i]) for i in numbers], False)
-        yield numbers, pad([rows[i] for i in numbers], padding).to(device), keep.to(device)
+def padded(rows: Sequence[Sequence[int]], value: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Token ids (B, S), and keep (B, S), True at real tokens."""
+    keep = pad([[True] * len(row) for row in rows], False)
+    return pad(rows, value).long().to(device), keep.to(device)
+
+
+def length(item: NamedTuple) -> int:
+    """Tokens of a document, by which batches are sorted."""
+    return len(item.ids)
 
 
 class Item(NamedTuple):
@@ -116,17 +108,3 @@ class Batch(NamedTuple):
     ids: Tensor  # (B, S)
     labels: Tensor  # (B, S) bool
     keep: Tensor  # (B, S) True at real tokens
-
-
-class LengthBatches:
-    """Endless lists of item indices, each of documents of like length: the batch sampler of a `DataLoader`."""
-
-    def __init__(self, items: Sequence[Item], batch_size: int, seed: int):
-        self.lengths, self.batch_size, self.seed = np.array([len(item.ids) for item in items]), batch_size, seed
-
-    def __iter__(self) -> Iterator[list[int]]:
-        for epoch in count():
-            rng = np.random.default_rng((self.seed, epoch))
-            by_length = np.argsort(self.lengths * rng.uniform(0.8, 1.2, len(self.lengths)), kind="stable")
-            for i in rng.permutation(-(-len(by_length) // self.batch_size)) * self.batch_size:
-                yield by_length[i : i + self.batch_size].tolist()

@@ -2,7 +2,7 @@
 
 python -m head_masking.experiments.figures head_masking/experiments/samsum
 
-effects.csv: Figures 2 and 6. synergy.csv: Figures 3 and 7. sizes.csv: Figure 5.
+effects.csv: Figures 2 and 6. synergy.csv: Figures 3 and 7.
 """
 
 import csv
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Rows = list[dict]
-PLAIN, MASKED = "tab:gray", "tab:blue"  # one colour for one system, in all pictures
+PARTS = {"right, together": "together", "right, parts": "sum"}  # sides of synergy.csv that are bars
 LAYERS = ("tab:orange", "tab:blue")  # the bottom one, the top one
 
 
@@ -79,7 +79,7 @@ def synergy(rows: Rows) -> "Figure":
         left.set_title(f"{name.split(' (')[0]}: heads added, best first", fontsize=10)
         right.set_title("all heads of a layer, and the sum of each alone", fontsize=10)
         draw_steps(left, [row for row in own if row["side"] == "left"])
-        draw_parts(right, [row for row in own if row["side"] != "left"])
+        draw_parts(right, [row for row in own if row["side"] in PARTS])
     for column, unit in ((grid[:, 0], "F1"), (grid[:, 1], "recall")):
         low, high = (side([axes.get_ylim()[end] for axes in column]) for end, side in ((0, min), (1, max)))
         for axes in column:
@@ -101,35 +101,14 @@ def draw_steps(axes: "Axes", rows: Rows) -> None:
 
 def draw_parts(axes: "Axes", rows: Rows) -> None:
     """Two bars for each layer with their 95 % intervals, named below."""
-    names = {"right, together": "together", "right, parts": "sum"}
-    ticks = {f"layer {row['layer']:.0f}\n{names[row['side']]}": row for row in rows}
+    ticks = {f"layer {row['layer']:.0f}\n{PARTS[row['side']]}": row for row in rows}
     mean, low, high = (np.array([row[f"over_uniform_{end}"] for row in rows]) for end in ("mean", "low", "high"))
     colours = [LAYERS[row["layer"] > rows[0]["layer"]] for row in rows]
     axes.bar(range(len(rows)), mean, 0.7, yerr=[mean - low, high - mean], color=colours, capsize=3)
     axes.set_xticks(range(len(rows)), [*ticks])
 
 
-def sizes(rows: Rows) -> "Figure":
-    """Figure 5: ROUGE-1 without and with masks, a pair for each seed and number of documents."""
-    figure, [[axes]] = panels(
-        "Masks help where the tagger has found the cue, the summariser not yet (Figure 5)", 1, 1, 7, 3.4
-    )
-    values = {row["system"].split(" ")[0]: row["value"] for row in rows if row["metric"] == "rouge1"}
-    found = [re.fullmatch(r"adapted-(\d+)-(\d+)", name) for name in values]
-    for size, seed in [(int(match[1]), int(match[2])) for match in found if match]:
-        plain = values[f"adapted-{size}-{seed}"]
-        masked, place = values[f"adapted-{size}-{seed}+tagger-{size}-{seed}"], size * (1 + 0.12 * (seed - 1))
-        axes.plot([place, place], [plain, masked], color="0.7", zorder=1)
-        axes.scatter([place, place], [plain, masked], c=[PLAIN, MASKED])
-    axes.annotate("masked", (place, masked), (10, -10), textcoords="offset points", color=MASKED)
-    axes.annotate("no masks", (place, plain), (10, 2), textcoords="offset points", color=PLAIN)
-    axes.set(xscale="log", xlabel="stories for summariser and tagger", ylabel="ROUGE-1 F1", xlim=(None, 9000))
-    axes.set_xticks([100, 300, 1000, 4000], ["100", "300", "1,000", "4,000"])
-    axes.minorticks_off()
-    return figure
-
-
-DRAWN = {"effects": effects, "synergy": synergy, "sizes": sizes}
+DRAWN = {"effects": effects, "synergy": synergy}
 
 if __name__ == "__main__":
     for path in (Path(sys.argv[1], f"{name}.csv") for name in DRAWN):

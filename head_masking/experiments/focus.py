@@ -2,17 +2,19 @@
 
 import re
 from collections.abc import Sequence
-from contextlib import ExitStack
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import nn
 
-from ..decoding import decode, encode
+from shared.run import in_windows
+
 from ..loading import Summarizer
 from ..oracle import Span, overlaps, word_spans
-from ..text import Document, by_length, pad
+from ..predict import decode
+from ..text import Document, length, pad, padded
 
 CONTENT_TAGS = ("NN", "VB", "JJ", "RB")  # begins of the Penn tags of nouns, verbs, adjectives and adverbs
 CATEGORIES = ("copy_salient", "non_copy_salient", "copy_content", "non_copy_content", "first", "last")
@@ -54,21 +56,23 @@ def attention_focus(model: nn.Module, tokenizer, readings: Sequence[Reading], ba
 @torch.inference_mode()
 def attendees(model: nn.Module, readings: Sequence[Reading], batch_size: int = 8) -> list[np.ndarray]:
     """(L, H, T) for every reading: the source position to which the step that emits summary[t + 1] attends most."""
-    inputs = [reading.summary[:-1] for reading in readings]  # the query that reads token t emits token t + 1
-    attended, padding = [None] * len(readings), model.config.pad_token_id
-    with ExitStack() as undo:
-        undo.callback(model.set_attn_implementation, model.config._attn_implementation)
-        model.set_attn_implementation("eager")  # sdpa has no weights to return, and does not say so
-        for numbers, ids, keep in by_length([r.ids for r in readings], batch_size, padding, model.device):
-            decoder_ids = pad([inputs[i] for i in numbers], padding).to(model.device)
-            output = model(
-                input_ids=ids, attention_mask=keep.long(), decoder_input_ids=decoder_ids, output_attentions=True,
-                use_cache=False,
-            )  # fmt: skip
-            most = torch.stack([layer.argmax(-1) for layer in output.cross_attentions], 1)  # (B, L, H, T)
-            for i, of_document in zip(numbers, most.cpu().numpy(), strict=True):
-                attended[i] = of_document[..., : len(inputs[i])]
-    return attended
+
+    def attend(batch: Sequence[Reading]) -> list[np.ndarray]:
+        padding, device = model.config.pad_token_id, model.device
+        ids, keep = padded([reading.ids for reading in batch], padding, device)
+        # The query that reads token t emits token t + 1.
+        inputs = pad([reading.summary[:-1] for reading in batch], padding).to(device)
+        settings = dict(output_attentions=True, use_cache=False)
+        output = model(input_ids=ids, attention_mask=keep.long(), decoder_input_ids=inputs, **settings)
+        most = torch.stack([layer.argmax(-1) for layer in output.cross_attentions], 1).cpu().numpy()  # (B, L, H, T)
+        return [own[..., : len(reading.summary) - 1] for own, reading in zip(most, batch, strict=True)]
+
+    implementation = model.config._attn_implementation
+    model.set_attn_implementation("eager")  # sdpa has no weights to return, and does not say so
+    try:
+        return [own for _, own in in_windows(readings, list, length, attend, batch_size)]
+    finally:
+        model.set_attn_implementation(implementation)
 
 
 def generated_words(tokenizer, summary: Sequence[int]) -> list[str | None]:
@@ -130,12 +134,10 @@ def place_tags(source: str, tags: Sequence[str]) -> Tags:
 
 def focus_rows(run: Summarizer, examples: Sequence, documents: Sequence[Document]) -> list[dict]:
     """Figures 4, 8, 9 and 10: a row per head; there is no CONTENT category unless all examples have `pos`."""
-    summaries = {}
-    for encoded in encode(run.model, documents):
-        summaries |= dict(zip(encoded.numbers, decode(run.model, encoded), strict=True))
+    decoded = in_windows(documents, list, length, partial(decode, run.model), 32)
     readings = [
-        Reading(e.source, d.ids, d.offsets, summaries[i], e.target, e.pos and place_tags(e.source, sum(e.pos, [])))
-        for i, (e, d) in enumerate(zip(examples, documents, strict=True))
+        Reading(e.source, d.ids, d.offsets, summary, e.target, e.pos and place_tags(e.source, sum(e.pos, [])))
+        for e, (d, summary) in zip(examples, decoded, strict=True)
     ]
     shares = attention_focus(run.model, run.tokenizer, readings)
     heads = np.ndindex(shares["special"].shape)

@@ -4,13 +4,15 @@ python -m head_masking.experiments.summarizer --out runs/hm
 
 python -m head_masking.experiments.summarizer --out runs/bart --data FOLDER --model facebook/bart-base --preset finetune
 
-The run folder holds config.json, log.jsonl, checkpoints/ and model/, a folder that transformers loads. The loop and all
-flags of optimisation are those of train.py.
+The run folder holds config.json, log.jsonl, checkpoints/ and model/, a folder that transformers loads. The flags of
+optimisation are those of train.py.
 """
 
+import math
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -20,12 +22,12 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 from shared import pretrained
-from shared.run import RunFolder, exchanged, load_weights, one_line_errors, parse, read_config, says_it_reads
+from shared.run import exchanged, one_line_errors, parse, read_config, says_it_reads, setup, write_weights
 
-from ..config import Length, Positive, Precision, Schedule, Share
-from ..loading import CHUNK, FEW, Run, load_summarizer
-from ..text import Item, encode_documents, pad, train_tokenizer
-from ..train import kept_row, train
+from ..config import Length, Positive, Precision, Schedule, Share, learning_rate
+from ..loading import CHUNK, FEW, load_examples
+from ..text import encode_documents, length, pad, padded, train_tokenizer
+from ..train import adam, epoch, kept_row
 
 if TYPE_CHECKING:
     from transformers import BartForConditionalGeneration, PreTrainedModel, PreTrainedTokenizerBase
@@ -34,6 +36,7 @@ Size = Annotated[int, (1, 10**6)]
 FIXED = "model vocabulary width feed_forward positions"  # what --init cannot change
 HEADS, LAYERS = 4, 2  # of the small BART: heads of each attention; layers of the encoder, and as many of the decoder
 IGNORED = -100  # a label that is no token
+WEIGHTS = "model/model.safetensors"  # where transformers looks for them
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,15 @@ PRESETS = {
 }
 
 
+class Pair(NamedTuple):
+    """A document and its summary, as token ids."""
+
+    ids: array
+    labels: array
+    was_cut: bool
+    target_was_cut: bool
+
+
 class Pairs(NamedTuple):
     """Documents and summaries, padded."""
 
@@ -105,26 +117,23 @@ class SummarizerRun(NamedTuple):
     model: "PreTrainedModel"
     tokenizer: "PreTrainedTokenizerBase"
 
-    weights = "model/model.safetensors"  # where transformers looks for them
-    write_weights = Run.write_weights
-
-    def encode(self, examples: Sequence) -> list[Item]:
-        """The tokens of each document, and as its labels those of the summary."""
+    def encode(self, examples: Sequence) -> list[Pair]:
+        """The tokens of each document and summary."""
         config, items = self.config, []
         for start in tqdm(range(0, len(examples), CHUNK), "tokenising", leave=False, disable=None):
             chunk = examples[start : start + CHUNK]
             sources = encode_documents(self.tokenizer, [example.source for example in chunk], config.max_source)
             targets = encode_documents(self.tokenizer, [example.target for example in chunk], config.max_target)
             for source, target in zip(sources, targets, strict=True):
-                items.append(Item(array("i", source.ids), array("i", target.ids), source.was_cut))
+                ids = array("i", source.ids), array("i", target.ids)
+                items.append(Pair(*ids, source.was_cut, target.was_cut))
         return items
 
-    def collate(self, items: Sequence[Item]) -> Pairs:
+    def collate(self, items: Sequence[Pair]) -> Pairs:
         """A batch on the model's device."""
-        ids = pad([item.ids for item in items], self.tokenizer.pad_token_id).long()
-        keep = pad([[1] * len(item.ids) for item in items], 0)
+        ids, keep = padded([item.ids for item in items], self.tokenizer.pad_token_id, self.model.device)
         labels = pad([item.labels for item in items], IGNORED).long()
-        return Pairs(*(tensor.to(self.model.device) for tensor in (ids, keep, labels)))
+        return Pairs(ids, keep.long(), labels.to(self.model.device))
 
     def write_files(self, folder: Path) -> None:
         """Write model/, which lacks the weights."""
@@ -134,10 +143,8 @@ class SummarizerRun(NamedTuple):
 
 
 def load_run(folder: str | Path) -> SummarizerRun:
-    """A run, or of one in training the last checkpoint."""
-    config = read_config(folder, SummarizerConfig)
-    model, tokenizer, *_ = load_summarizer(folder, vars(config))
-    return SummarizerRun(config, model, tokenizer)
+    """A run, or one in training as it was at its last validation, or its best one."""
+    return SummarizerRun(read_config(folder, SummarizerConfig), *pretrained.load("bart", Path(folder, "model")))
 
 
 def begin(config: SummarizerConfig, examples: Sequence) -> SummarizerRun:
@@ -177,42 +184,78 @@ def new_bart(config: SummarizerConfig, vocabulary: int) -> "BartForConditionalGe
     return model
 
 
-def objective(model: torch.nn.Module, batch: Pairs, config: SummarizerConfig, smoothing: float | None = None) -> Tensor:
+def train(config: SummarizerConfig, out: Path, resume: bool = False) -> None:
+    """Train and write the run folder `out`; see train.py, whose loop this is but for the objective."""
+    load = partial(load_examples, count=config.examples)
+    made = setup(config, out, resume, begin, load_run, partial(adam, config), length, load)
+    accelerator, run, model, optimizer = made[:4]
+    save_every = config.save_every or epoch(len(made.training), config, accelerator.num_processes)
+    with made.folder as folder:
+        done = folder.progress["step"]
+        batches = iter(accelerator.skip_first_batches(made.loader, done * config.accumulate))
+        hidden = not accelerator.is_main_process or None
+        for step in tqdm(range(done, config.steps), initial=done, total=config.steps, disable=hidden):
+            if config.patience and folder.since_best() >= config.patience:
+                break
+            model.train()
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate(step, config)
+            for _ in range(config.accumulate):
+                batch = next(batches)
+                with accelerator.accumulate(model):
+                    loss = objective(model, batch, config.label_smoothing)
+                    accelerator.backward(loss)
+                    if config.clip and accelerator.sync_gradients:
+                        accelerator.clip_grad_norm_(model.parameters(), config.clip)
+                    optimizer.step()
+                    optimizer.zero_grad()
+            row = {"step": step + 1, "loss": loss.item(), "lr": learning_rate(step, config)}
+            if not math.isfinite(row["loss"]):
+                raise ValueError(f"the loss is {row['loss']} at step {step + 1}; {out} keeps its last checkpoint")
+            if row["step"] % save_every == 0 or row["step"] == config.steps:
+                row |= validate(run, made.validation)
+                losses = [old["validation_loss"] for old in folder.progress["log"] if "validation_loss" in old]
+                if not config.patience or row["validation_loss"] < min(losses, default=math.inf):
+                    folder.write(WEIGHTS, partial(write_weights, run.model))
+                folder.save_checkpoint(row)
+    if accelerator.is_main_process:
+        report(run, made.validation, kept_row(folder, config), out)
+
+
+def objective(model: torch.nn.Module, batch: Pairs, smoothing: float = 0.0) -> Tensor:
     """Cross-entropy of the summaries' tokens, a batch's mean (D13)."""
     logits = model(**batch._asdict()).logits.float().flatten(0, 1)
-    smoothing = config.label_smoothing if smoothing is None else smoothing
     return F.cross_entropy(logits, batch.labels.flatten(), ignore_index=IGNORED, label_smoothing=smoothing)
 
 
 @torch.no_grad()
-def validate(run: SummarizerRun, items: Sequence[Item]) -> dict[str, float]:
+def validate(run: SummarizerRun, items: Sequence[Pair]) -> dict[str, float]:
     """Mean loss of all tokens, not smoothed, in eval mode."""
     run.model.eval()
     total, tokens = 0.0, 0
     for first in range(0, len(items), run.config.batch_size):
         batch = run.collate(items[first : first + run.config.batch_size])
         count = (batch.labels != IGNORED).sum().item()
-        total, tokens = total + objective(run.model, batch, run.config, 0.0).item() * count, tokens + count
+        total, tokens = total + objective(run.model, batch).item() * count, tokens + count
     return {"validation_loss": total / tokens}
 
 
-def report(run: SummarizerRun, validation: Sequence[Item], folder: RunFolder) -> None:
+def report(run: SummarizerRun, validation: Sequence[Pair], kept: dict, out: Path) -> None:
     """Say what came out, whether the model reads its source, and what to do next."""
-    last = kept_row(run, folder)
-    load_weights(run.model, folder.path, run.weights)
-    print(f"{folder.path}: {last['step']} steps, validation loss {last['validation_loss']:.3f}")
+    print(f"{out}: {kept['step']} steps, validation loss {kept['validation_loss']:.3f}")
     swapped = exchanged(validation, lambda item: item.ids, lambda item, other: item._replace(ids=other.ids))
-    if swapped and (verdict := says_it_reads(last["validation_loss"], validate(run, swapped)["validation_loss"])):
-        print(verdict)
+    if swapped:
+        kept_run = load_run(out)
+        losses = validate(kept_run, validation), validate(kept_run, swapped)
+        if verdict := says_it_reads(*(loss["validation_loss"] for loss in losses)):
+            print(verdict)
     package = __package__.rpartition(".")[0]
-    print(f"next: python -m {package}.predict {folder.path} --data {run.config.data} --split test --oracle")
+    print(f"next: python -m {package}.predict {out} --split validation --oracle")
 
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    config, out, resume = parse(arguments, SummarizerConfig, PRESETS, __doc__)
-    hooks = dict(begin=begin, load_run=load_run, objective=objective, validate=validate, report=report)
-    train(config, out, resume, **hooks)
+    train(*parse(arguments, SummarizerConfig, PRESETS, __doc__))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
 # Sourced by the run.sh of each corpus, whose R is its folder of runs.
 run() { python -m "head_masking.$1" "${@:2}"; }
 heads() { cat "$R/heads/$1.heads"; }
-# Outputs without masks, with the oracle's and with each tagger's, and the words that the taggers select; V: data, decoding
+table() { python -m shared.score "${@:2}" --csv "$1" --overwrite; }  # CSV FILE ...
+# Outputs without masks, with the oracle's and with each tagger's, and the words that the taggers select; V: --data DATA, decoding
 systems() {  # DIR MODEL HEADS TAGGER ...
   local out=$1 model=$2 name; name=$(basename "$2")
   run predict "$model" "${V[@]}" --out "$out/$name.jsonl"
   run predict "$model" "${V[@]}" --oracle --heads "$3" --out "$out/$name+oracle.jsonl"
   for tagger in "${@:4}"; do
     run predict "$model" "${V[@]}" --tagger "$tagger" --heads "$3" --out "$out/$name+$(basename "$tagger").jsonl"
-    run predict "$tagger" "${V[@]}" --out "$out/$(basename "$tagger").jsonl"
+    run experiments.words "$tagger" "${V[1]}" > "$out/$(basename "$tagger").jsonl"
   done
 }

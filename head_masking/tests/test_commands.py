@@ -18,13 +18,13 @@ class Killed(BaseException):
     """Ends a training as a kill would."""
 
 
-def kill_at(step: int, patch: pytest.MonkeyPatch) -> None:
+def kill_at(step: int, patch: pytest.MonkeyPatch, module=training) -> None:
     def rate(at, config):
         if at == step:
             raise Killed
         return learning_rate(at, config)
 
-    patch.setattr(training, "learning_rate", rate)
+    patch.setattr(module, "learning_rate", rate)
 
 
 @pytest.mark.parametrize(("step", "change"), [(0, {}), (3, dict(accumulate=2, patience=2, learning_rate=0.3))])
@@ -46,7 +46,7 @@ def test_a_killed_training_resumes_to_the_same_bits(tmp_path, monkeypatch, step,
         (training.main, ["--out", "{new}", "--train-encoder", "False"], "needs --encoder"),
         (training.main, ["--out", "{new}", "--encoder", "no/such-bert", "--data", DATA], "hf download no/such-bert"),
         (predict.main, ["{runs}/base", "--data", "no/such/place"], "no/such/place"),
-        (predict.main, ["{runs}/tagger", "--data", DATA, "--oracle"], "a tagger's run, which selects words"),
+        (predict.main, ["{runs}/tagger", "--data", DATA, "--oracle"], "is a tagger's run: give a BART"),
         (predict.main, ["{runs}/base", "{text}", "--oracle"], "--oracle reads references"),
         (predict.main, ["{runs}/base", "--heads", "1:0"], "--heads masks nothing without"),
         (predict.main, ["{runs}/base", "--oracle", "--keep-words", "x"], "give one of them"),
@@ -65,7 +65,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(runs, tmp_path, command, flags
 
 @pytest.mark.parametrize(
     ("command", "options", "positional"),
-    [(training.main, TrainConfig, set()), (predict.main, predict.Options, {"model", "files"})],
+    [(training.main, TrainConfig, set()), (predict.main, predict.Options, {"run", "files"})],
 )
 def test_help_explains_every_flag(command, options, positional, capsys):
     """One sentence each, before its default."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ..labels import Tagged, at_least, by_oracle, by_phrase, by_tagger, kept_text, selected_words, tagging_counts
+from ..labels import Tagged, at_least, by_oracle, by_phrase, by_tagger, kept_text
 from ..oracle import longest_common_runs, word_spans
 from ..text import Document, encode_documents, train_tokenizer
 
@@ -83,15 +83,3 @@ def test_a_phrase_is_kept_and_nothing_else(tokenizer, text, phrase, kept):
 def test_what_stands_beyond_what_the_model_reads_is_not_there(tokenizer):
     assert not any(by_phrase(STORY, "spoke", read(tokenizer, STORY, 12)))
     assert any(by_phrase(STORY, "spoke", read(tokenizer, STORY)))
-
-
-# How good a tagger is
-
-
-def test_token_f1_by_hand():
-    """Oracle: "red cats" of five words; the tagger says cats, dogs and run. Special tokens do not count."""
-    places = [(0, 0), (0, 3), (4, 8), (9, 12), (13, 17), (18, 21), (0, 0)]
-    tagged = Tagged([0.9, 0.2, 0.6, 0.5, 0.7, 0.8, 0.9], places, 0.5)
-    counts = dict(token_f1=[2, 5], precision=[1, 3], recall=[1, 2], selected=[3, 5])
-    assert tagging_counts(tagged, "red cats and dogs run", "Red cats") == counts
-    assert selected_words("red cats and dogs run", tagged) == "cats dogs run"

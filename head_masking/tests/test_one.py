@@ -107,4 +107,4 @@ def test_it_runs_alone_and_shows_the_effect(tmp_path):
     command = [sys.executable, "paper.py"]
     lines = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.splitlines()
     none, bottom, top = ([float(number) for number in line[24:].split()] for line in lines[-4:-1])
-    assert none[0] < 60 and top[0] > none[0] + 22 and top[0] > bottom[0] + 15
+    assert none[0] < 60 and top[0] > none[0] + 22 and top[0] > bottom[0] + 20

@@ -1,12 +1,11 @@
 """Training a tagger: what is learned, what defines a run, loading, presets, and what is refused."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -22,14 +21,14 @@ from shared.data import Example, load
 from shared.run import check
 from shared.run import parse as parse_flags
 
-from .. import loading
+from .. import loading, predict
 from .. import train as training
 from ..config import PRESETS, TrainConfig, learning_rate
-from ..loading import begin, load_model, load_run
+from ..loading import begin, load_examples, load_model, load_run
 from ..oracle import oracle_labels, token_labels
 from ..tagger import Tagger, best_threshold, token_f1
-from ..text import Item, LengthBatches, encode_documents, train_tokenizer
-from ..train import main, train
+from ..text import encode_documents, train_tokenizer
+from ..train import epoch, main, train
 from .conftest import DATA, SHORT, TAGGER, equal, log, weights
 
 
@@ -48,7 +47,7 @@ def bert(tmp_path_factory) -> Path:
     return folder
 
 
-# Schedules and batches
+# Schedules
 
 
 def test_learning_rates():
@@ -59,16 +58,6 @@ def test_learning_rates():
     polynomial = replace(config, schedule="polynomial", warmup=101)
     assert [learning_rate(step, polynomial) for step in (100, 600, 1099, 1100)] == pytest.approx([0.1, 0.05, 1e-4, 0])
     assert learning_rate(900, replace(config, schedule="constant")) == 0.1
-
-
-def test_batches_hold_every_item_once_an_epoch_and_are_of_like_length():
-    """Endlessly, in another order each epoch and with another seed."""
-    items = [Item([7] * length, [0] * length, False) for length in range(1, 42)]
-    first, second, other = ([*islice(LengthBatches(items, 8, seed), 12)] for seed in (0, 0, 1))
-    for batches in (first[:6], first[6:]):
-        assert sorted(sum(batches, [])) == list(range(41))
-        assert max(max(batch) - min(batch) for batch in batches) < 30
-    assert first[:6] != first[6:] and first == second != other
 
 
 # What is learned
@@ -125,18 +114,19 @@ def test_the_encoder_of_a_bart_is_an_encoder_too(runs, tmp_path):
     assert row["validation_loss"] == pytest.approx(log(tmp_path / "run")[-1]["validation_loss"], abs=1e-4)
 
 
-def test_early_stopping_takes_the_best_weights(tmp_path, capsys):
+def test_early_stopping_takes_the_best_weights(tmp_path, capsys, monkeypatch):
     """Appendix A: stop after 2 validations without improvement; what is written is the best, not the last."""
     losses, validate = iter([3.0, 1.0, 2.0, 1.5, 0.1, 0.1]), training.validate
     spy = lambda *a: validate(*a) | {"validation_loss": next(losses)}  # noqa: E731
-    train(replace(SHORT, steps=60, patience=2), tmp_path / "run", validate=spy)
+    monkeypatch.setattr(training, "validate", spy)
+    train(replace(SHORT, steps=60, patience=2), tmp_path / "run")
     assert [row["validation_loss"] for row in log(tmp_path / "run")[1:]] == [3.0, 1.0, 2.0, 1.5]
     assert "run: 6 steps, validation loss 1.000" in capsys.readouterr().out  # of what is kept
+    monkeypatch.undo()
     train(replace(SHORT, steps=6), tmp_path / "best")
     assert equal(weights(tmp_path / "run"), weights(tmp_path / "best"))
     train(replace(SHORT, steps=60, patience=2), tmp_path / "run", resume=True)  # a finished run is left as it is
     assert equal(weights(tmp_path / "run"), weights(tmp_path / "best"))
-    assert not (tmp_path / "run" / training.BEST).exists()
 
 
 def test_d13_an_update_is_the_mean_over_micro_batches_clipped(bert, tmp_path, monkeypatch):
@@ -149,23 +139,40 @@ def test_d13_an_update_is_the_mean_over_micro_batches_clipped(bert, tmp_path, mo
     monkeypatch.setattr(loading, "Tagger", partial(Tagger, dropout=0.0))
     config = replace(SHORT, steps=2, weight_decay=0.01, batch_size=12, encoder=str(bert), train_encoder=False)
     train(replace(config, batch_size=24, clip=1e4), tmp_path / "one")
-    train(replace(config, accumulate=2, clip=0.0), tmp_path / "two")
+    train(replace(config, accumulate=2, clip=1e3), tmp_path / "two")
+    train(replace(config, clip=0.0), tmp_path / "unclipped")
     train(replace(config, clip=1e5), tmp_path / "half")
     one, two, half = (weights(tmp_path / name)["perceptron.1.weight"] for name in ("one", "two", "half"))
     assert (one - two).abs().mean() < 0.6 * (one - half).abs().mean()
     assert seen == {"lr": 0.0, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01}
-    assert clipped == [1e4, 1e4, 1e5, 1e5]  # 0 turns it off, once an update
+    assert clipped == [1e4, 1e4, 1e3, 1e3, 1e5, 1e5]  # once an update; 0 turns it off
 
 
-def test_the_end_of_a_training_says_whether_the_tagger_tells_words_apart(runs, capsys):
+def test_the_end_of_a_training_says_whether_the_tagger_tells_words_apart(capsys):
     """By its F1 against that of selecting everything, on which a tagger that selects all, or nothing, falls."""
     for f1, is_warned in ((28.5, True), (40.0, False)):
         row = {"step": 3, "validation_loss": 1.0, "threshold": 0.2, "token_f1": f1, "f1_of_all": 28.0}
-        folder = SimpleNamespace(path=runs / "tagger", progress={"log": [row]})
-        training.report(load_run(folder.path), [], folder)
-        said = capsys.readouterr().out
-        assert ("its masks are as good as none" in said) == is_warned
-        assert said.endswith(f".predict {folder.path} --data {DATA} --split test\n")
+        training.report(row, Path("runs/tagger"))
+        assert ("its masks are as good as none" in capsys.readouterr().out) == is_warned
+
+
+def test_the_printed_hint_works(runs, tmp_path, capsys):
+    """With a BART and a file in the place of its words."""
+    train(replace(SHORT, steps=1), tmp_path / "run")
+    [hint] = re.findall(r"python -m \S+\.predict (.+)", capsys.readouterr().out)
+    (tmp_path / "text.txt").write_text("a storm hit the town .\n")
+    assert hint.split()[:2] == ["BART", "FILE.txt"]
+    predict.main([str(runs / "base"), str(tmp_path / "text.txt"), *hint.split()[2:]])
+    assert "masked: " in capsys.readouterr().out
+
+
+def test_an_epoch_is_counted_in_updates_and_the_log_has_their_rates(tmp_path):
+    """--save-every 0 beside --accumulate: the 16 documents are two updates of two micro-batches of four."""
+    config = replace(SHORT, examples=16, batch_size=4, accumulate=2, save_every=0, steps=4)
+    assert epoch(17, config) == 3 and epoch(16, config, processes=2) == 1
+    train(config, tmp_path / "run")
+    rates = {row["step"]: row["lr"] for row in log(tmp_path / "run")[1:]}
+    assert rates == {step: learning_rate(step - 1, config) for step in (2, 4)}
 
 
 # What defines a run
@@ -181,12 +188,14 @@ SAME = {"save_every", "patience"}  # what is saved, and when it ends: tests of t
 def test_each_flag_changes_two_updates(bert, tmp_path, monkeypatch):
     assert CHANGED.keys() | SAME == TrainConfig.__dataclass_fields__.keys()
     monkeypatch.setattr(training.RunFolder, "save_checkpoint", lambda *_: None)
-    quick = dict(validate=lambda *_: {"validation_loss": 1.0}, report=lambda *_: None)
+    row = {"validation_loss": 1.0, "threshold": 0.2, "token_f1": 1.0, "f1_of_all": 1.0}
+    monkeypatch.setattr(training, "validate", lambda *_: row)
+    monkeypatch.setattr(training, "kept_row", lambda *_: {"step": 2} | row)
     plain = dict(SHORT.__dict__, steps=2, encoder=str(bert))
 
     def trained(name: str, **change) -> dict:
         AcceleratorState._reset_state(True)
-        train(TrainConfig(**plain | change), tmp_path / name, **quick)
+        train(TrainConfig(**plain | change), tmp_path / name)
         return weights(tmp_path / name)
 
     base = trained("plain")
@@ -218,15 +227,16 @@ def test_few_documents_for_a_new_encoder_are_said_first(capsys):
         assert ("24 documents are few to learn from scratch" in capsys.readouterr().out) == is_said
 
 
-def test_examples_cut_the_training_data_alone(tmp_path):
-    setup = training.start(replace(TAGGER, examples=4), tmp_path / "other", False)
-    assert len(setup.validation) == len(load(DATA, "validation")) > 4 == len(setup.loader.dataset)
+def test_examples_cut_the_training_data_alone():
+    assert load_examples(DATA, "train", 4) == load(DATA)[:4] and load_examples(DATA, "train") == load(DATA)
+    assert load_examples(DATA, "validation", 4) == load(DATA, "validation")
 
 
 def test_seeds_begin_with_other_weights(tmp_path):
-    one, same, other = (
-        training.start(replace(SHORT, seed=seed), tmp_path / "run", False).run.model.state_dict() for seed in (0, 0, 1)
-    )
+    """At a rate of nothing the weights stay as they began."""
+    for name, seed in (("one", 0), ("same", 0), ("other", 1)):
+        train(replace(SHORT, seed=seed, steps=1, learning_rate=0.0), tmp_path / name)
+    one, same, other = (weights(tmp_path / name) for name in ("one", "same", "other"))
     assert equal(one, same) and not equal(one, other)
 
 
@@ -283,4 +293,4 @@ def test_damaged_runs_are_refused(runs, tmp_path, damage, message):
     else:
         (folder / "config.json").write_text('{"package"')
     with pytest.raises(ValueError, match=message):
-        load_model(folder)
+        (load_model if damage == "config" else load_run)(folder)

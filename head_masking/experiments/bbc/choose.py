@@ -3,12 +3,10 @@
 python -m head_masking.experiments.bbc.choose RUN DATA TAGGER OUT.csv SETTING ... [--beam 1]
 
 A setting is KIND@HEADS: 0.2@top, words above 0.2; own@3:0-5, at the tagger's own threshold; best@3:0-5, its three best
-sentences; lead@..., the first three; linear@..., those of linear.py; oracle@.... TAGGER may be "none". What was decoded
-once is kept beside OUT.csv.
+sentences; lead@..., the first three; linear@..., those of linear.py; oracle@.... TAGGER may be "none".
 """
 
 from argparse import ArgumentParser
-from pathlib import Path
 
 from shared import pretrained
 from shared.data import load, write_csv
@@ -16,7 +14,7 @@ from shared.data import load, write_csv
 from ...heads import find_heads, write_heads
 from ...loading import load_model, load_run
 from ...predict import read_documents
-from ..sweep import Setting, Sweep, interval, measuring
+from ..sweep import interval, measuring
 from .linear import fit
 from .sentences import LENGTH, masked_by, selections, whole
 
@@ -24,7 +22,7 @@ ARTICLES = 64
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Decode what is not known yet, and write the table."""
+    """Decode, and write the table."""
     parser = ArgumentParser(description=__doc__)
     for name in ("run", "data", "tagger", "csv"):
         parser.add_argument(name)
@@ -48,12 +46,10 @@ def main(arguments: list[str] | None = None) -> None:
             kept[kind] = masked_by(run, dict(zip([e.id for e in examples], marks, strict=True)), examples)
     generation = dict(num_beams=options.beam, max_length=LENGTH, no_repeat_ngram_size=3)
     pretrained.generation(run.model, run.max_target, **generation)
-    about = repr((options.run, options.tagger, options.data, generation))
-    sweep = Sweep(Path(options.csv).with_suffix(".jsonl"), measuring(run, examples, kept), about)
-    settings = [Setting(), *(Setting(kind, find_heads(heads, run.model)) for kind, heads in wanted)]
-    plain, rows = sweep.run([Setting()])[0], []
-    for setting, values in zip(settings, sweep.run(settings), strict=True):
-        row = {"masks": setting.kind, "heads": write_heads(setting.heads)}
+    measure, rows = measuring(run, examples, kept), []
+    plain = measure("plain", {})
+    for kind, heads in [("plain", {}), *((kind, find_heads(heads, run.model)) for kind, heads in wanted)]:
+        values, row = measure(kind, heads), {"masks": kind, "heads": write_heads(heads)}
         row |= {"beam": options.beam, "articles": len(examples)}
         for metric in ("rouge1", "rouge2"):
             row |= {metric: values[metric].mean(), f"{metric}_gain": interval(values[metric] - plain[metric])}

@@ -19,11 +19,12 @@ from shared.data import Example, load
 from shared.score import system_name
 
 from ...heads import find_heads
-from ...labels import Tagged, by_tagger, selected_words, tagging_counts
+from ...labels import Tagged, by_tagger
 from ...loading import Summarizer, load_model, load_run, name_of
 from ...oracle import Span, word_spans
 from ...predict import predict, read_documents
 from ...text import Document
+from ..words import selected_words, tagging_counts
 from .linear import fit
 
 LENGTH = 160  # tokens of a summary, at most
@@ -77,7 +78,7 @@ def main(arguments: list[str] | None = None) -> None:
         tagger.model.threshold.fill_(options.threshold)
 
     def show(example: Example, row: dict) -> None:
-        print(json.dumps(row | {"references": example.references, "seed": tagger.seed}), flush=True)
+        print(json.dumps(row | {"references": example.references, "seed": tagger.config.seed}), flush=True)
 
     words = tagger.tag([example.source for example in examples])
     chosen = selections(examples, fit(load(options.train, "train")), words)

@@ -12,4 +12,4 @@ run train --out $R/frozen-dialogues "${W[@]}" --learning-rate 5e-4
 V=(--data $R/dialogues --no-repeat-ngram-size 3)
 run experiments.sweep $R/summarizer --tagger $R/minilm-dialogues "${V[@]}" --select --group 1 --documents 60 --out $R/heads-dialogues
 systems $R/dialogsum $R/summarizer "$(cat $R/heads-dialogues/summarizer.heads)" $R/minilm-dialogues $R/frozen-dialogues $R/minilm
-run experiments.seeds $OUT/table_3.csv $R/dialogsum/*.jsonl
+table $OUT/table_3.csv $R/dialogsum/*.jsonl

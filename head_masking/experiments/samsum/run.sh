@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Dialogues: a model that copies turns (Table 3) and a summariser in its own domain (Table 1), three seeds of each; then, of one
-# seed, other taggers, a control that is trained, flipped labels, Figures 6 to 9. In the repository's top folder:
+# seed, other taggers, a control that is trained, Figures 6 to 9. In the repository's top folder:
 #   head_masking/experiments/samsum/run.sh SAMSUM SUMMARIZER ENCODER STRONGER      an hour and a half a seed on one core
 # SAMSUM: "samsum", or a folder of its three files. SUMMARIZER-0, -1, -2: folders of transformers, BARTs trained on SAMSum (here
 # base-0 to base-2 of encdec_sentence_sparse/experiments/samsum/run.sh: model and tokenizer in one folder).
@@ -30,10 +30,12 @@ for s in ${SEEDS:-0 1 2}; do
   systems $R/test/$s/layer-2 $R/summarizer-$s top
   systems $R/test/$s/top $R/copier-$s top $R/tagger-$s
 done
-run experiments.seeds $OUT/validation.csv $R/validation/*/*/*.jsonl
-run experiments.seeds $OUT/test.csv $R/test/*/*/*.jsonl
-run experiments.lead $R/sam-test > $R/lead.jsonl
-python -m shared.score $R/lead.jsonl --csv $OUT/lead.csv --overwrite
+for model in ${MODELS:-copier summarizer}; do
+  table $OUT/validation_$model.csv $R/validation/*/$model/*.jsonl
+  table $OUT/test_$model.csv $R/test/*/$model/*.jsonl
+done
+table $OUT/test_layer_1.csv $R/test/*/summarizer/summarizer-?.jsonl $R/test/*/layer-1/*oracle.jsonl
+table $OUT/test_layer_2.csv $R/test/*/summarizer/summarizer-?.jsonl $R/test/*/layer-2/*oracle.jsonl
 
 # One seed each from here on, tested on 400 dialogues of the validation split
 run experiments.summarizer --out $R/turns "${T[@]}" --steps 3000
@@ -46,20 +48,23 @@ run train --out $R/frozen "${W[@]}" --encoder "$E" --learning-rate 5e-4 --steps 
 run train --out $R/own "${W[@]}" --encoder $R/summarizer/model --max-source 300 --learning-rate 3e-4 --train-encoder True --steps 1000
 run train --out $R/own-frozen "${W[@]}" --encoder $R/summarizer/model --max-source 300 --learning-rate 5e-4 --steps 1000
 V=(--data $R/sam "${N[@]}")
-run experiments.sweep $R/summarizer $R/turns --tagger $R/minilm "${V[@]}" --select --group 1 --effects --focus --documents 200 --out $R/analysis
-cp $R/analysis/{effects,synergy,focus}.csv $OUT   # Figures 6 to 9
-systems $R/table_3/turns $R/turns "$(cat $R/analysis/turns.heads)" $R/minilm \
+for model in summarizer turns; do
+  run experiments.sweep $R/$model --tagger $R/minilm "${V[@]}" --select --group 1 --effects --focus --documents 200 --out $R/analysis/$model
+done
+for table in effects synergy focus; do   # Figures 6 to 9
+  { cat $R/analysis/summarizer/$table.csv; tail -n +2 $R/analysis/turns/$table.csv; } > $OUT/$table.csv
+done
+systems $R/table_3/turns $R/turns "$(cat $R/analysis/turns/turns.heads)" $R/minilm \
   $(for n in ${SIZES:-1000 100}; do echo $R/minilm-$n; done)
-systems $R/table_1 $R/summarizer "$(cat $R/analysis/summarizer.heads)" $(for t in ${TAGGERS:-minilm frozen own own-frozen}; do echo $R/$t; done)
-run experiments.flips $R/summarizer $R/sam "$(cat $R/analysis/summarizer.heads)" "${N[@]}" > $R/table_1/flips.jsonl
-run experiments.seeds $OUT/table_1.csv $R/table_1/*.jsonl
+systems $R/table_1 $R/summarizer "$(cat $R/analysis/summarizer/summarizer.heads)" $(for t in ${TAGGERS:-minilm frozen own own-frozen}; do echo $R/$t; done)
+table $OUT/table_1.csv $R/table_1/*.jsonl
 # The control: the copier goes on with the same dialogues and their summaries.
 for n in ${SIZES:-100 1000}; do
   run experiments.summarizer --out $R/adapted-$n --init $R/turns --data $R/sam --examples $n --steps 200 --learning-rate 3e-4 --warmup 50 \
     --save-every 25 --patience 3 --resume
   systems $R/table_3/adapted-$n $R/adapted-$n top $R/minilm-$n
 done
-run experiments.seeds $OUT/table_3.csv $R/table_3/*/*.jsonl
+for part in $R/table_3/*; do table $OUT/table_3_$(basename $part).csv $part/*.jsonl; done
 run experiments.figures $OUT
 
 # A stronger summariser and a tagger that learns from all dialogues, one seed. Heads and threshold are chosen on the 418 validation
@@ -86,5 +91,4 @@ for l in 1 2 3; do choose "$l:0-11 oracle --beam 1" $l:0-11 --oracle --beam 1; d
   for f in $R/choice/*.csv; do grep -E '^minilm-bart[,+].*rouge[12],' "$f" | sed "s/^/\"$(basename "$f" .csv)\",/"; done; } > $OUT/minilm_choice.csv
 V=(--data $R/sam-test "${N[@]}")   # the held-out test set, once, after all choices
 systems $R/stronger $S 2:0-11 $R/tagger-long
-run experiments.seeds $OUT/minilm_test.csv $R/stronger/*.jsonl
-run experiments.novelty $R/sam-test test $OUT/minilm_novelty.csv $R/stronger/minilm-bart-0*.jsonl
+table $OUT/minilm_test.csv $R/stronger/*.jsonl

@@ -20,4 +20,5 @@ systems $R/out/sentences $R/sentences "$(cat $R/heads/sentences.heads)" \
 run experiments.summarizer --out $R/adapted-sentences --init $R/sentences --data $R/abstracts --steps 200 --learning-rate 3e-4 --warmup 50 --save-every 50 \
   --patience 3 --resume
 systems $R/out/adapted $R/adapted-sentences 2:0,2 $R/minilm-abstracts
-run experiments.seeds $OUT/table_3.csv $R/out/*/*.jsonl
+table $OUT/table_3.csv $R/out/sentences/*.jsonl
+table $OUT/table_3_adapted.csv $R/out/adapted/*.jsonl

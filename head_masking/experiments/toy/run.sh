@@ -5,7 +5,7 @@ set -euo pipefail
 OUT=head_masking/experiments/toy R=runs/hm-toy
 . head_masking/experiments/systems.sh
 choose() { run experiments.sweep "$1" --tagger "$2" --data "$3" --select --group 1 --documents "$4" --out $R/heads "${@:5}"; }
-run experiments.facts $R/facts --signal 0 0.5 1
+run experiments.toy.data $R/facts --signal 0 0.5 1
 L=(--learning-rate 1e-3 --schedule inverse_sqrt --warmup 50 --steps 800 --save-every 50 --patience 99 --resume)
 T=(--preset pretrained --min-run 2 --train-encoder True "${L[@]}")
 for s in ${SEEDS:-0 1 2}; do
@@ -19,7 +19,6 @@ for s in ${SEEDS:-0 1 2}; do
   choose $R/copies-$s $R/tagger-1000-$s $R/facts/1 200
   V=(--data $R/facts/1 --min-run 2)
   systems $R/table_3/$s $R/copies-$s "$(heads copies-$s)" $R/tagger-{1000,100,300,4000}-$s $R/frozen-1000-$s
-  run experiments.flips $R/copies-$s $R/facts/1 "$(heads copies-$s)" --min-run 2 > $R/table_3/$s/flips.jsonl
   # Figure 5: the control goes on with the same n stories, as long as the tagger.
   for n in ${SIZES:-100 300 1000 4000}; do
     run experiments.summarizer --out $R/adapted-$n-$s --init $R/copies-$s --data $R/facts/1 --examples $n --seed $s "${L[@]}"
@@ -37,9 +36,9 @@ for s in ${SEEDS:-0 1 2}; do
     systems $R/table_1/$s/$m $R/$m-$s "$(heads $m-$s)" $R/tagger-half-$s
   done
 done
-run experiments.seeds $OUT/table_1.csv $R/table_1/*/*/*.jsonl
-run experiments.seeds $OUT/table_3.csv $R/table_3/*/*.jsonl
-run experiments.seeds $OUT/sizes.csv $R/sizes/*/*/*.jsonl      # Figure 5
+for m in ${MODELS:-half half800}; do table $OUT/table_1_$m.csv $R/table_1/*/$m/*.jsonl; done
+table $OUT/table_3.csv $R/table_3/*/*.jsonl
+for n in ${SIZES:-100 300 1000 4000}; do table $OUT/sizes_$n.csv $R/sizes/*/$n/*.jsonl; done   # Figure 5
 run experiments.sweep $R/copies-0 --tagger $R/tagger-1000-0 --data $R/facts/1 --effects --focus --documents 200 --out $R/analysis
 cp $R/analysis/{effects,synergy,focus}.csv $OUT                # Figures 2, 3, 4, 10
 run experiments.figures $OUT

@@ -9,7 +9,8 @@ from shared.data import Example
 from ...experiments.bbc.data import short
 from ...experiments.bbc.linear import fit
 from ...experiments.bbc.sentences import best, spans_of, whole
-from ...labels import Tagged, selected_words
+from ...experiments.words import selected_words
+from ...labels import Tagged
 
 SENTENCES = ["Rain fell.", "Nobody, police said, was hurt.", "Schools stay closed.", "He left."]
 

@@ -1,4 +1,4 @@
-"""The corpora that samsum/run.sh makes: no document is in two splits."""
+"""The corpora that samsum/run.sh and toy/run.sh make."""
 
 import json
 import runpy
@@ -9,6 +9,8 @@ import pytest
 pytest.importorskip("shared")
 
 from shared.data import load
+
+from ...experiments.toy import data as facts
 
 PACKAGE = __package__.split(".")[0]
 
@@ -45,3 +47,20 @@ def test_dialogues_are_divided_as_the_text_says(tmp_path, monkeypatch):
     assert ids(out / "dialogues", "train") == [f"train-{i}" for i in range(240)]
     assert ids(out / "dialogues", "validation") == [f"train-{i}" for i in range(240, 300)]
     assert ids(out / "dialogues", "test") == names[:4]
+
+
+def test_stories_of_facts_have_two_that_belong_into_the_summary(tmp_path):
+    """Word for word or reworded; with signal 1 the verbs tell which, with signal 0 as often the others."""
+    for name, flags in (("plain", []), ("verbatim", ["--verbatim"])):
+        facts.main([str(tmp_path / name), "--signal", "0", "1", "--count", "40", *flags])
+    agree = {}
+    for signal in ("0", "1"):
+        plain, verbatim = (load(tmp_path / name / signal, "train") for name in ("plain", "verbatim"))
+        said = []
+        for story, same in zip(plain, verbatim, strict=True):
+            assert len(story.document) == 4 and len(same.summary) == 2 and story.document == same.document
+            told = [text for text in story.document if any(fact.removesuffix(" .") in text for fact in same.summary)]
+            assert len(told) == 2 and len(story.pos[0]) == len(story.document[0].split())
+            said += [any(verb in text.split() for verb in facts.CERTAIN) for text in told]
+        agree[signal] = sum(said) / len(said)
+    assert agree["1"] == 1 and agree["0"] < 0.8

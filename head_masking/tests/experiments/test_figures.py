@@ -48,10 +48,3 @@ def test_figures_3_and_7_draw_steps_and_parts():
     assert [bar.get_height() for bar in right.patches] == [5, 4, 9, 7]
     names = [text.get_text().replace("\n", " ") for text in right.get_xticklabels()]
     assert names == ["layer 1 together", "layer 1 sum", "layer 2 together", "layer 2 sum"]
-
-
-def test_figure_5_has_a_pair_for_each_size_and_seed():
-    names = {"adapted-100-0": 20, "adapted-100-0+tagger-100-0 2:0-3": 25, "adapted-300-1": 30}
-    names |= {"adapted-300-1+tagger-300-1 2:1": 28}
-    [axes] = figures.sizes([dict(system=n, metric="rouge1", value=v) for n, v in names.items()]).axes
-    assert [tuple(line.get_ydata()) for line in axes.lines] == [(20, 25), (30, 28)]

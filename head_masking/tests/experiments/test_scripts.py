@@ -38,7 +38,7 @@ FLAGS = {
     "predict": {"--beam": 1, "--max-length": 4},
     "experiments.summarizer": TRAINING | SIZES,
     "experiments.sweep": {"--documents": 2, "--group": 12},
-    "experiments.facts": {"--count": 4},
+    "experiments.toy.data": {"--count": 4},
 }
 
 

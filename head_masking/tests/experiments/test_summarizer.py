@@ -67,7 +67,7 @@ def test_a_killed_training_resumes_to_the_same_bits_and_bytes(base, tmp_path, mo
     given = ("--accumulate", 2, "--patience", 2, "--max-source", 40)
     main(flags(tmp_path / "whole", *given))
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        kill_at(3, patch)
+        kill_at(3, patch, summarizer)
         main(flags(tmp_path / "killed", *given))
     main(flags(tmp_path / "killed", *given, "--resume"))
     files = [tmp_path / name / "model/model.safetensors" for name in ("whole", "killed")]
@@ -82,27 +82,24 @@ def test_label_smoothing_is_in_training_alone(base, monkeypatch):
     chosen = logits.gather(-1, batch.labels[batch.labels != -100, None]).mean()
     config = replace(run.config, label_smoothing=0.1)
     smooth = -(0.9 * chosen + 0.1 * logits.mean()).item()
-    assert objective(run.model, batch, config).item() == pytest.approx(smooth)
+    assert objective(run.model, batch, config.label_smoothing).item() == pytest.approx(smooth)
     assert validate(run._replace(config=config), items)["validation_loss"] == pytest.approx(-chosen.item(), abs=1e-4)
 
 
 def test_with_the_sources_of_other_documents_the_loss_is_theirs(base, capsys):
-    """One by one: the loss of each summary with the source of the next document; the end of a training says it."""
+    """One by one: the loss of each summary with another document's source; the end of a training says it."""
     run, total, tokens = load_run(base), 0.0, 0
-    items = run.encode(load(DATA, "validation", 3))
-    for n, item in enumerate(items):
-        source, target = (torch.tensor([list(ids)]) for ids in (items[(n + 1) % 3].ids, item.labels))
+    items = run.encode(load(DATA, "validation", 2))
+    for other, item in zip(items[::-1], items, strict=True):
+        source, target = (torch.tensor([list(ids)]) for ids in (other.ids, item.labels))
         total += run.model(input_ids=source, labels=target).loss.item() * target.size(1)
         tokens += target.size(1)
     swapped = exchanged(items, lambda item: item.ids, lambda item, other: item._replace(ids=other.ids))
     assert validate(run, swapped)["validation_loss"] == pytest.approx(total / tokens, abs=1e-3)
 
-    class Folder:
-        path, progress = base, {"log": log(base)}
-
-    summarizer.report(run, items, Folder)
+    summarizer.report(run, items, log(base)[-1], base)
     assert "its source: train longer" in capsys.readouterr().out
-    summarizer.report(run, items[:1], Folder)  # of one document nothing can be exchanged
+    summarizer.report(run, items[:1], log(base)[-1], base)  # of one document nothing can be exchanged
     assert "source" not in capsys.readouterr().out
 
 
@@ -154,7 +151,7 @@ def test_each_flag_of_its_own_changes_the_gradient(base):
     def gradient(**change) -> list:
         torch.manual_seed(0)
         run = begin(replace(config, **{"max_source": 40} | change), examples)
-        objective(run.model.train(), run.collate(run.encode(examples[:4])), run.config).backward()
+        objective(run.model.train(), run.collate(run.encode(examples[:4])), run.config.label_smoothing).backward()
         return [parameter.grad for parameter in run.model.parameters()]
 
     plain = gradient()

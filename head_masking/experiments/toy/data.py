@@ -1,6 +1,6 @@
 """Stories of four facts from the toy corpus, two of which belong into the summary: the corpus of the toy results.
 
-python -m head_masking.experiments.facts runs/facts --signal 0 0.5 1
+python -m head_masking.experiments.toy.data runs/facts --signal 0 0.5 1
 
 OUT/SIGNAL/ holds train.jsonl, validation.jsonl and test.jsonl. With signal 1 the verb of each sentence tells whether
 its fact matters ("confirmed", "guessed"), with signal 0 nothing does: there one can learn to copy, not what to tell.
