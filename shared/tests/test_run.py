@@ -367,7 +367,7 @@ def test_what_is_odd_in_data_is_said_once(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(Run, "encode", lambda run, rows: [Item(float(row.target), row.target == "3") for row in rows])
     train(tmp_path / "run", config=Config(steps=2))
     said = capsys.readouterr().out
-    assert "1 of 7 training examples are cut to --max-source" in said
+    assert "1 of 7 training examples are cut to what it reads" in said
     assert "3 of 3 validation examples are training examples, too" in said and "3 validation examples are few" in said
 
 
