@@ -139,27 +139,21 @@ def chosen_package(session: nox.Session) -> tuple[str, list[str]]:
 @nox.session
 def lint(session: nox.Session) -> None:
     """Check style and the import rules; test the checks themselves."""
-    install(session, "ruff", "pytest", "jupytext", "nbformat", "nox", "numpy", "mini-racer", *PAGES)
+    install(session, "ruff", "import-linter", "pytest", "jupytext", "nbformat", "nox", "numpy", "mini-racer", *PAGES)
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
-    session.run("python", ".ci/imports.py", *PAPERS)
+    session.run("lint-imports")
     session.run("python", "-m", "pytest", ".ci/tests", *session.posargs)
 
 
 @nox.session
 def pages(session: nox.Session) -> None:
-    """Make pages/, where formula and code stand side by side; -- --browser looks at them in Chromium."""
+    """Make pages/, formula beside code: each equation and deviation has line and test; -- --browser: in Chromium."""
     install(session, *PAGES)
     names = [argument for argument in session.posargs if not argument.startswith("--")]
-    session.run("python", ".ci/pages.py", *names)
+    session.run("python", ".ci/pages", *names)
     if "--browser" in session.posargs:
         session.run("python", ".ci/browser.py", "pages")
-
-
-@nox.session(venv_backend="none")
-def trace(session: nox.Session) -> None:
-    """Check that each equation and deviation in a PAPER.md has its line of code and a test, and the other way."""
-    session.run(sys.executable, ".ci/trace.py", *PAPERS, external=True)
 
 
 def register_tests(name: str) -> None:

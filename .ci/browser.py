@@ -27,7 +27,12 @@ const boxes = [...document.querySelectorAll("main *, nav *")].filter(e => !e.clo
 const widest = boxes.filter(e => e.getBoundingClientRect().right > innerWidth);
 return over > 0 ? [over, ...widest.slice(0, 3).map(e => e.outerHTML.slice(0, 200))] : [];
 """
-LONGEST = 12_000  # pixels of a page in its screenshot
+# Boxes of code that scroll sideways where all is unfolded that a reader sees at first.
+CUT = """
+const boxes = [...document.querySelectorAll("pre")].filter(e => e.checkVisibility());
+return [document.body.scrollHeight, boxes.filter(e => e.scrollWidth > e.clientWidth).length, boxes.length];
+"""
+LONGEST = 16_000  # pixels of a page in its screenshot
 
 
 class Chromium:
@@ -68,8 +73,9 @@ def look(browser: Chromium, page: Path, width: int, scheme: str) -> list[str]:
     if over := browser.post("/execute/sync", script=OVERFLOW, args=[]):
         found.append(f"{where}: {over[0]} pixels too wide: {over[1:]}")
     found += [f"{where}: {entry['message']}" for entry in browser.post("/se/log", type="browser")]
-    height = min(LONGEST, browser.post("/execute/sync", script="return document.body.scrollHeight", args=[]))
-    clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
+    height, cut, boxes = browser.post("/execute/sync", script=CUT, args=[])
+    print(f"{where}: {height} pixels, {cut} of {boxes} boxes cut, {page.stat().st_size} bytes")
+    clip = {"x": 0, "y": 0, "width": width, "height": min(LONGEST, height), "scale": 1}
     shot = browser.command("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)["data"]
     folder = page.parent / "screenshots"
     folder.mkdir(exist_ok=True)

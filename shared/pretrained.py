@@ -109,7 +109,7 @@ def keep_given_tokens(tokenizer):
     )
     with tempfile.TemporaryDirectory() as folder:  # what splits a text is made when a tokenizer is read
         tokenizer.save_pretrained(folder)
-        return AutoTokenizer.from_pretrained(folder)
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
 
 
 def check_tokenizer(whose, model, tokenizer) -> None:

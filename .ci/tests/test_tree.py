@@ -23,7 +23,7 @@ ROLES = [(True, False), (False, True), (True, True)]
 def script():
     """Function from a name and arguments to what the function of that name in tree.js returns."""
     v8 = MiniRacer()
-    v8.eval((ROOT / ".ci/tree.js").read_text(encoding="utf-8"))
+    v8.eval((ROOT / ".ci/pages/tree.js").read_text(encoding="utf-8"))
     return lambda name, *given: json.loads(v8.eval(f"JSON.stringify({name}({', '.join(map(json.dumps, given))}))"))
 
 

@@ -1,11 +1,9 @@
-"""Whole HTML documents for pages.py: their head and style, the front page, and what a check of all of them finds."""
+"""Whole HTML documents for page.py: their head and style, the front page, and what a check of all of them finds."""
 
 import re
-import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-from markup import Markup  # noqa: E402
+from markup import Markup
 
 HERE = Path(__file__).parent
 
@@ -15,7 +13,7 @@ def write(path: Path, title: str, body: str) -> None:
     style = Path(__file__).with_name("pages.css").read_text(encoding="utf-8")
     head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
     head += f"<title>{title}</title>\n<style>\n{style}</style>"
-    names = [name for sign, name in ((" data-tree", "tree.js"), ('class="learn"', "slider.js")) if sign in body]
+    names = [name for sign, name in ((" data-tree", "tree.js"), ("<", "pages.js")) if sign in body]
     scripts = "".join(f"<script>{path.read_text(encoding='utf-8')}</script>" for path in map(HERE.joinpath, names))
     text = f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n{scripts}</body></html>\n'
     path.write_text(text, encoding="utf-8")

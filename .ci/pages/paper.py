@@ -1,19 +1,4 @@
-"""What PAPER.md, the code and the tests of a package say: read once, for trace.py and pages.py.
-
-Tables stand in PAPER.md under their `##` headings; a cell may name several places or tests:
-
-    ## Equations
-    <!-- trace: Eq. 1-13, Algorithm 1 -->       optional: each of these must have a row
-    | Eq.         | formula | what the paper says there | code                     | test                      |
-    |-------------|---------|---------------------------|--------------------------|---------------------------|
-    | Eq. 4-6     | $g = 1$ | The gate itself (S. 3)    | `gates.py:HardConcrete`  | `test_eq4_eq5_eq6_gate`   |
-    | Algorithm 1 | prune   | Drops the zeros (S. 3.2)  | `model.py:prune`         | `test_algorithm1_prune`   |
-
-    ## Deviations
-    | D1 | paper | here | why |               or a list: - **D1** ...
-
-Standard library only, so that it runs where nothing is installed.
-"""
+"""What PAPER.md, the code and the tests of a package say, read once. README.md here has the form of a PAPER.md."""
 
 import ast
 import io
@@ -160,6 +145,7 @@ class Segment(NamedTuple):
     comment: str
     code: list[tuple[int, str]]  # numbered lines, without these two
     lines: range  # all that it covers
+    is_heading: bool = False  # a comment between two definitions, with blank lines around
 
 
 def segments(source: Source, known: set[str], is_excerpt: bool = False) -> list[Segment]:
@@ -175,12 +161,17 @@ def segments(source: Source, known: set[str], is_excerpt: bool = False) -> list[
     comments = [
         line for line, text in source.prose if source.lines[line - 1].lstrip().startswith("#") and text[0] == "#"
     ]
-    block = []
+    block, headings = [], set()
     for line in comments:
         block = [*block, line] if block and line == block[-1] + 1 else [line]
-        if line + 1 not in comments and marks("\n".join(source.lines[n - 1] for n in block)) & known:
+        around = [source.lines[n - 1].strip() for n in (block[0] - 1, line + 1) if 0 < n <= len(source.lines)]
+        is_heading = source.lines[line - 1][0] == "#" and not any(around) and len(block) < 3
+        if line + 1 not in comments and (is_heading or marks("\n".join(source.lines[n - 1] for n in block)) & known):
             starts.setdefault(block[0], ("", ""))
             hidden |= set(block)
+            if is_heading:
+                headings.add(block[0])
+                starts.setdefault(line + 1, ("", ""))
     shown = set(range(1, len(source.lines) + 1))
     if is_excerpt:
         tops = [name for name in source.definitions if "." not in name and marks(source.prose_of(name)) & known]
@@ -193,7 +184,7 @@ def segments(source: Source, known: set[str], is_excerpt: bool = False) -> list[
         filled = [place for place, (_, line) in enumerate(code) if line.strip()]
         if filled or comment or first == 1:
             code = code[filled[0] : filled[-1] + 1] if filled else []
-            found.append(Segment(*starts[first], comment, code, range(first, end)))
+            found.append(Segment(*starts[first], comment, code, range(first, end), first in headings))
     return found
 
 

@@ -2,17 +2,14 @@
 
 import html
 import re
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 from latex2mathml.converter import convert
 from markdown_it import MarkdownIt
 from pygments.lexers import PythonLexer
 from pygments.token import STANDARD_TYPES, Token
 
-sys.path.insert(0, str(Path(__file__).parent))
-from paper import ALGORITHM, DEVIATION, EQUATIONS, SECTION, in_order, marks  # noqa: E402
+from paper import ALGORITHM, DEVIATION, EQUATIONS, SECTION, in_order, marks
 
 MARKDOWN = MarkdownIt("commonmark", {"html": True}).enable("table")
 LEXER = PythonLexer(stripall=False, stripnl=False)
@@ -147,7 +144,7 @@ class Markup:
                 name, colon, rest = line.strip().partition(": ")
                 is_name = colon and section in ("Args", "Raises")
                 line = f"- `{name}`: {plain(rest)}" if is_name else f"- *{section.lower()}* {plain(line.strip())}"
-            elif re.search(r"\S {3,}\S", line):
+            elif re.match(r"\S.* {3,}\S", line):
                 line = f'<pre class="columns">{html.escape(line)}</pre>'
             elif not line.startswith("    "):
                 line = plain(line)

@@ -1,4 +1,4 @@
-// A slider below each table of moments: it shows one column as words, dark where the number is high.
+// A slider below each table of moments shows one column as words, dark where the number is high; links open folds.
 "use strict";
 
 for (const table of document.querySelectorAll(".learn table")) {
@@ -22,3 +22,11 @@ for (const table of document.querySelectorAll(".learn table")) {
   table.closest(".scroll").after(input, output);
   input.oninput();
 }
+
+function open() { // what a link leads to may lie in folded parts
+  const place = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  for (let part = place; part; part = part.parentElement) if (part.tagName === "DETAILS") part.open = true;
+  place?.scrollIntoView();
+}
+addEventListener("hashchange", open);
+open();

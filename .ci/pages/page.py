@@ -1,27 +1,21 @@
-"""The papers as pages: one.py beside its formulas, then all else folded; made of what stands in each package.
+"""One package's pages: one.py beside its formulas, then all else folded, and its lesson.
 
-    python .ci/pages.py [--out pages] [PACKAGE ...]        default: every folder that holds a PAPER.md
-
-A page is static HTML; its two scripts move a picture that is there without them. Its words are those of README.md,
+A page works without scripts; those it has move a picture that is there without them. Its words are those of README.md,
 PAPER.md, lesson.ipynb, the docstrings and the comments with a mark (`Eq. (7)`, `Algorithm 1`, `Section 4.1`, `D3`).
-It fails where an equation, algorithm or deviation of PAPER.md stands beside no line, a formula does not convert, a link
-leads nowhere, an id stands twice, or a picture has no words.
 """
 
-import argparse
 import ast
 import json
 import re
-import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-import document  # noqa: E402
-import notebook  # noqa: E402
-from markup import MARK, Markup, anchor, fold, heat, plain, slug  # noqa: E402
-from paper import Deviation, Package, Row, Segment, in_order, marks, segments  # noqa: E402
+import document
+import notebook
+import proof
+from markup import MARK, Markup, anchor, fold, heat, plain, slug
+from paper import Deviation, Package, Row, Segment, in_order, marks, segments
 
-ROOT = Path(__file__).resolve().parents[1]
+SHAPE = r"\((?:[A-Z]\w*|\d+|\.\.\.)(?:, (?:[A-Z]\w*|\d+|\.\.\.))*,?\)"
 
 
 def chapter(text: str, title: str) -> str:
@@ -40,6 +34,7 @@ class Page:
         known = {label for row in self.rows for label in row.labels} | {d.label for d in self.deviations}
         self.markup = Markup([cells for _, cells in self.package.table("Glossary")[1:]], known)
         self.problems = self.markup.problems
+        self.problems += proof.problems(self.package)
         order = re.findall(r"`([\w/]+(?:\.py|/))`", chapter(self.readme, "Read in this order"))
         gone = [name for name in order if not (folder / name).exists()]
         self.problems += [f"README.md: there is no {name} to read" for name in gone]
@@ -93,7 +88,7 @@ class Page:
         for rank, (file, name) in enumerate(places):
             source = self.package.code.get(file)
             if not source or name not in ("", *source.definitions):
-                continue  # trace.py says so
+                continue  # proof.py says so
             for line, text in source.prose_in(name) if name else source.prose:
                 kind = 2 if text[0] != "#" else 0 if source.lines[line - 1].lstrip()[0] == "#" else 1
                 found += [(kind, rank, line, file)] if label in marks(text) else []
@@ -169,8 +164,11 @@ class Page:
         """A function whole and, left of it, its docstring, then each comment with a mark, its line and its notes."""
         left, lines, homes = "", [], {}
         for number, part in parts:
+            if part.is_heading:
+                return f'<h4 class="part">{self.markup.inline(plain(part.comment))}</h4>'
             notes, links = beside.get(number, []), self.taught.get(part.name, ())
             said = f'<h4 class="name"><code>{part.name}</code></h4>' if part.name else ""
+            said += self.flow(file, part.name)
             said += self.markup.docstring(part.docstring)
             if re.sub(MARK, "", part.comment).strip(" .,;:-") or not notes:  # a mark alone is in the note
                 line = f'<a class="at" href="#{file}-{part.code[0][0]}">{part.code[0][0]}</a> ' if part.code else ""
@@ -182,6 +180,17 @@ class Page:
             homes |= {part.code[0][0]: notes[0][0]} if notes and part.code else {}
         right = self.markup.code(lines, file, homes) if lines else ""
         return f'<div class="row"><div class="left">{left}</div>{right}</div>'
+
+    def flow(self, file: str, name: str) -> str:
+        """The shapes that go into and come out of the functions of a class, as their docstrings have them."""
+        node, parts = self.package.code[file].definitions.get(name), []
+        for function in node.body if isinstance(node, ast.ClassDef) else []:
+            said = (ast.get_docstring(function) or "") if isinstance(function, ast.FunctionDef) else ""
+            given, _, result = said.partition("Returns:")
+            taken = re.findall(rf"^ +(\w+): ({SHAPE})", given.partition("Args:")[2], re.M)
+            if taken and (found := re.search(SHAPE, result)):
+                parts.append(f"<code>{function.name}: {', '.join(map(' '.join, taken))} → {found[0]}</code>")
+        return f'<p class="flow">{"<br>".join(parts)}</p>' if parts else ""
 
     def whole(self) -> str:
         """one.py beside its formulas."""
@@ -241,30 +250,3 @@ class Page:
         if lesson:
             back = f'<nav aria-label="Parts"><a href="index.html">All papers</a><a href="{name}.html">{name}</a></nav>'
             document.write(self.out / f"{name}-lesson.html", f"{name}: the lesson", f"{back}<main>{lesson}</main>")
-
-
-def main(arguments: list[str]) -> int:
-    """Make the pages, print what is wrong with them; return 1 if anything is."""
-    parser = argparse.ArgumentParser(description="Set each package's lesson, formulas and code side by side.")
-    parser.add_argument("packages", nargs="*", help="package folders below the root; default: those with a PAPER.md")
-    parser.add_argument("--root", type=Path, default=ROOT)
-    parser.add_argument("--out", type=Path, default=ROOT / "pages")
-    options = parser.parse_args(arguments)
-    options.out.mkdir(parents=True, exist_ok=True)
-    for old in options.out.glob("*.*") if (options.out / "index.html").exists() else ():
-        old.unlink()  # of the last time
-    packages, problems = options.packages or sorted(path.parent.name for path in options.root.glob("*/PAPER.md")), []
-    for name in packages:
-        page = Page(options.root / name, options.out)
-        page.write()
-        problems += [f"{name}/{problem}" for problem in page.problems]
-        print(f"pages: {name}: {len(page.rows)} formulas, {len(page.deviations)} deviations")
-    document.write_index(options.root / "README.md", options.out, packages)
-    problems += document.problems(options.out)
-    print(*problems, sep="\n", end="\n" if problems else "")
-    print(f"open {options.out / 'index.html'}")
-    return 1 if problems else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

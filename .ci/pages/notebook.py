@@ -1,16 +1,14 @@
-"""A lesson's notebook, executed, as HTML for pages.py: each section ends with links to the code that it is about."""
+"""A lesson's notebook, executed, as HTML for page.py: each section ends with links to the code that it is about."""
 
 import html
 import json
 import re
-import sys
 from base64 import b64decode
 from collections.abc import Callable
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-from markup import Markup, anchor, fold  # noqa: E402
-from paper import in_order, labels, marks  # noqa: E402
+from markup import Markup, anchor, fold
+from paper import in_order, labels, marks
 
 FOLDED = 25  # lines; a longer cell is folded
 TAG = re.compile(r"\\q?quad\s*\(([^)]*)\)")  # the number of a formula in a lesson: \quad (4)

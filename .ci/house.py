@@ -1,0 +1,84 @@
+"""Budgets of CONTRIBUTING.md, what one.py imports, and that no model's own code is run: python .ci/house.py
+
+A budget's row says at most how many physical lines; its last column, if it has a number, how many are left to cut: then
+the check fails when there are more of them.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def lines(files: Iterable[Path]) -> int:
+    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files)
+
+
+def measured(root: Path) -> dict[str, int]:
+    """Physical lines by the name that the table of budgets has for them; tests: over what they test."""
+    found = {
+        "`shared`": lines(root.glob("shared/*.py")),
+        "`.ci`": lines({*root.glob(".ci/*.py"), *root.glob(".ci/pages/*.py")}),
+    }
+    found["results (CSV files)"] = len([*root.glob("*/experiments/**/*.csv")])
+    pairs = {"`shared`": (root.glob("shared/tests/*.py"), found["`shared`"])}
+    pairs["`.ci`"] = root.glob(".ci/tests/*.py"), found["`.ci`"] + lines([root / "noxfile.py"])
+    for paper in sorted(path.parent for path in root.glob("*/PAPER.md")):
+        files = [path for path in paper.rglob("*.py") if not {"tests", "experiments"} & set(path.parts)]
+        core = lines(path for path in files if path.name not in ("one.py", "lesson.py"))
+        found |= {f"`{paper.name}/one.py`": lines(paper.glob("one.py")), f"core of `{paper.name}`": core}
+        found[f"`{paper.name}/experiments`"] = lines(paper.glob("experiments/**/*.py"))
+        pairs[f"`{paper.name}`"] = paper.glob("tests/*.py"), lines(files)
+        pairs[f"`{paper.name}/experiments`"] = (
+            paper.glob("tests/experiments/*.py"),
+            found[f"`{paper.name}/experiments`"],
+        )
+    return found | {f"tests of {name}": lines(tests) - tested for name, (tests, tested) in pairs.items()}
+
+
+def over(root: Path) -> list[str]:
+    """The budgets that are not kept."""
+    text, problems = (root / "CONTRIBUTING.md").read_text(encoding="utf-8"), []
+    rows = re.findall(r"^\| ([^|]+) \| ([\d,]+|what they test) \| *([\d,]*)", text, re.M)
+    number = {name: [int(n.replace(",", "")) if n[:1].isdigit() else 0 for n in cells] for name, *cells in rows}
+    for name, count in measured(root).items():
+        general = re.sub(
+            r"`\w+/|core of `\w+|tests of .*", lambda m: "tests" if m[0][0] == "t" else m[0].split("`")[0] + "`", name
+        )
+        limit, left = number.get(name) or number.get(general, (0, 0))
+        if count > limit + left:
+            problems.append(f"{name}: {count}, at most {limit}{f' and {left} still to cut' if left else ''}")
+    return problems
+
+
+def foreign(one: Path) -> list[str]:
+    """What one.py imports beyond the standard library and torch."""
+    nodes = [*ast.walk(ast.parse(one.read_text(encoding="utf-8")))]
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {"." * node.level + (node.module or "") for node in nodes if isinstance(node, ast.ImportFrom)}
+    wrong = sorted(name for name in names if name.split(".")[0] not in {"torch", *sys.stdlib_module_names})
+    return [f"{one}: imports {name}: the standard library and torch are all that it may need" for name in wrong]
+
+
+def unsafe(path: Path) -> list[str]:
+    """Calls of an Auto class of transformers that do not refuse a model's own code."""
+    calls = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
+    loads = [call for call in map(ast.unparse, calls) if re.match(r"(\w+\.)*Auto\w+\.from_(pretrained|config)\(", call)]
+    return [
+        f"{path}: {call} must say trust_remote_code=False" for call in loads if "trust_remote_code=False" not in call
+    ]
+
+
+def main(root: Path = ROOT) -> int:
+    problems = over(root) + [problem for path in root.glob("*/one.py") for problem in foreign(path)]
+    sources = [path for path in root.rglob("*.py") if not {".nox", "tests"} & set(path.relative_to(root).parts)]
+    problems += [problem for path in sources for problem in unsafe(path)]
+    print(*problems or ["house: budgets and imports hold"], sep="\n")
+    return int(bool(problems))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

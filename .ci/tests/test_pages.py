@@ -1,0 +1,330 @@
+"""The pages can fail: each fault planted in a small package is found; what is right stands where it belongs."""
+
+import json
+import re
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(HERE / "pages"), str(HERE / "tests")]
+
+import nbformat  # noqa: E402
+from test_checks import package, written  # noqa: E402
+
+import markup  # noqa: E402
+import notebook  # noqa: E402
+import paper  # noqa: E402
+import proof  # noqa: E402
+
+main = runpy.run_path(str(HERE / "pages/__main__.py"))["main"]
+
+
+README = """# Paper
+
+## Equations
+
+<!-- trace: Eq. 1-3, Algorithm 1 -->
+| Eq. | in words | code | test |
+|---|---|---|---|
+| Eq. 1 | twice p(x | y) | `model.py:Layer.twice` | `test_eq1_twice` |
+| Eq. 2-3 | the sum | `model.py:add` | `test_eq2_sum`, `test_sum_of_three` |
+| Algorithm 1 | start | `model.py:START` | `test_algorithm1_start` |
+
+## Deviations
+
+| | paper | here | why |
+|---|---|---|---|
+| D1 | two | three | released |
+| D2 | words | words (no code) | - |
+"""
+CODE = '''"""A paper. The gate is equation 7 of another paper."""
+
+START = 0  # Algorithm 1
+
+
+class Layer:
+    def twice(self, x):
+        """Eq. (1)."""
+        return x + x  # D1: not three
+
+
+# Eq. (2)-(3): the sum.
+def add(x, y):
+    return x + y
+'''
+SUITE = '''import pytest
+
+
+def test_eq1_twice():
+    with pytest.raises(TypeError):
+        twice()
+
+
+def test_eq2_sum():
+    assert add(1, 1) == 2
+
+
+def test_sum_of_three():
+    """Eq. (3)."""
+    check.assert_close(add(1, 2), 3)
+
+
+def test_algorithm1_start():
+    assert START == 0
+
+
+def test_d1_is_three():
+    assert START < 3
+'''
+
+
+def traced(root: Path, readme: str = README, code: str = CODE, suite: str = SUITE) -> str:
+    package(root, PAPER_md=readme, model_py=code, tests__test_all_py=suite)
+    return "\n".join(proof.problems(paper.Package(root / "paper")))
+
+
+def test_trace_passes_a_package_in_order(tmp_path):
+    assert traced(tmp_path / "tests") == ""  # a parent of that name is not the package's tests
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        ("readme", "Eq. 1-3,", "Eq. 1-4,", "PAPER.md:5: Eq. 4 is declared but has no row"),
+        ("readme", "model.py:add", "model.py:sum", "PAPER.md:9: there is no model.py:sum"),
+        ("readme", "`test_eq1_twice`", "`test_eq1_thrice`", "PAPER.md:8: there is no test_eq1_thrice"),
+        ("readme", ", `test_sum_of_three`", "", "PAPER.md:9: Eq. 3: no asserting test"),
+        ("readme", "| Eq. 1 |", "| Eq. 4 |", "model.py:8: Eq. 1 has no row"),
+        ("readme", "| D1 |", "| D3 |", 'PAPER.md:16: D3: no mark "# D3: ..." in the code'),
+        ("code", "Eq. (1).", "Twice.", 'PAPER.md:8: Eq. 1: no mark "# Eq. (1)" in model.py:Layer.twice'),
+        ("code", "Eq. (2)-(3)", "Eq. (2)", "Eq. 3: no mark"),
+        ("code", "# D1: not three", "", "PAPER.md:16: D1: no mark"),
+        ("code", "# D1", "# D4", "model.py:9: D4 is not in PAPER.md"),
+        ("suite", "assert add(1, 1) == 2", "add(1, 1)", "test_eq2_sum asserts nothing"),
+        ("suite", "def test_eq2_sum", "@pytest.mark.skip\ndef test_eq2_sum", "asserts nothing or is skipped"),
+        ("suite", "def test_eq2_sum", "@pytest.mark.xfail\ndef test_eq2_sum", "asserts nothing or is skipped"),
+        ("suite", "assert START < 3", "START < 3", "PAPER.md:16: D1: no asserting test names it"),
+        ("suite", "def test_d1_is_three", "def test_is_three", "PAPER.md:16: D1: no asserting test names it"),
+        ("suite", "def test_d1_is_three", "def test_eq5_d1", "test_eq5_d1: Eq. 5 has no row"),
+    ],
+)
+def test_trace_finds_each_gap(tmp_path, file, old, new, message):
+    texts = {"readme": README, "code": CODE, "suite": SUITE}
+    assert texts[file].count(old) == 1
+    assert message in traced(tmp_path, **{file: texts[file].replace(old, new)})
+
+
+SECTIONS = {
+    "readme": "## Equations\n<!-- trace: Section 4.2 -->\n| | | | |\n|-|-|-|-|\n"
+    "| Section 4.2 | half | `model.py:half` | `test_section_4_2_half` |\n\n## Deviations\n\nnone\n",
+    "code": "def half(x):\n    # Section 4.2: x / 2; as in Section 6.\n    return x / 2\n",
+    "suite": "def test_section_4_2_half():\n    assert half(4) == 2\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        ("code", "as in Section 6", "as in Section 7", ""),  # a section without a row is no gap
+        ("code", "# Section 4.2", "# Section 4.3", 'Section 4.2: no mark "# Section 4.2" in model.py:half'),
+        ("suite", "_section_4_2_", "_section_4_3_", "there is no test_section_4_2_half"),
+        ("readme", "trace: Section 4.2", "trace: Section 4.2, Section 5", "Section 5 is declared but has no row"),
+    ],
+)
+def test_trace_follows_sections_where_a_paper_numbers_no_equations(tmp_path, file, old, new, message):
+    assert SECTIONS[file].count(old) == 1
+    output = traced(tmp_path, **SECTIONS | {file: SECTIONS[file].replace(old, new)})
+    assert bool(output) == bool(message) and message in output
+
+
+def test_trace_reads_every_way_to_write_numbers():
+    assert paper.labels("Eq. (4)-(6)") == paper.labels("Eq. 4-6") == paper.labels("Eqs. (4), (5) and (6)")
+    assert paper.labels("Eq. (4-6)") == {"Eq. 4", "Eq. 5", "Eq. 6"}
+    assert paper.labels("Eq. (7), 3 samples; Algorithm 2, line 5") == {"Eq. 7", "Algorithm 2"}
+    assert paper.labels("Eq. (9), (B, 2)") == {"Eq. 9"} and paper.labels("Eq. (6, 7)") == {"Eq. 6", "Eq. 7"}
+    assert paper.labels_of_name("test_freq3_eq11_d2") == {"Eq. 11", "D2"}
+
+
+PAGE = {
+    "README_md": """# Paper
+
+**Claim:** half.
+
+![A half](lesson.png)
+
+## Read in this order
+
+1. `model.py`
+
+## What was reproduced
+
+| claim | ours |
+|---|---|
+| half | 0.5 |
+
+[All](RESULTS.md).
+""",
+    "PAPER_md": r"""## Glossary
+
+| code | paper |
+|---|---|
+| `half_of` | $h$ |
+
+## Equations
+
+| Eq. | formula | what the paper says there | code | test |
+|---|---|---|---|---|
+| Eq. 1-2 | $h = |x| / 2$; $\alpha = 0.25 h_i$ | Halves it (Section 3). | `model.py:half` | `test_eq1_eq2_half` |
+
+## Deviations
+
+| | paper | here | why |
+|---|---|---|---|
+| D1 | all | half | less |
+| D2 | a | b (no code) | c |
+
+## Limits
+
+- Halves alone.
+""",
+    "model_py": '''"""Halves."""
+
+
+def half(x):
+    """Half, Eq. (1).
+
+    Args:
+        x: all, of shape Eq. (1), (B, 2).
+    """
+    # Eq. (1)
+    half_of = x / 2
+    # Eq. (2): of that, too.
+    return half_of / 2  # D1: not all
+''',
+    "one_py": '"""Halves, alone."""\n\n\ndef half(x):\n    # Eq. (1): why\n    return x / 2\n',
+    "tests__test_half_py": "def test_eq1_eq2_half():\n    assert half(4) == 1  # D1\n",
+}
+
+
+def paged(root: Path, capsys, **changed: tuple[str, str]) -> tuple[int, str]:
+    """Make the page of a package with one change in one of its files."""
+    files = dict(PAGE)
+    for file, (old, new) in changed.items():
+        assert files[file].count(old) == 1
+        files[file] = files[file].replace(old, new)
+    folder = package(root, **files) / "paper"
+    written(root)
+    for name, text in files.items():
+        stem, ending = re.sub("^(tests)__", r"\1/", name).rsplit("_", 1)
+        (folder / f"{stem}.{ending}").write_text(text)
+    status = main(["paper", "--root", str(root), "--out", str(root / "pages")])
+    return status, capsys.readouterr().out
+
+
+def test_pages_set_a_formula_beside_its_line_with_links_both_ways(tmp_path, capsys):
+    status, output = paged(tmp_path, capsys)
+    assert (status, output) == (0, f"open {tmp_path / 'pages/index.html'}\n")
+    page = (tmp_path / "pages/paper.html").read_text()
+    whole, package_code = page.split("The package, file by file</h2>")
+    row = next(row for row in whole.split('<div class="row">') if 'id="eq-1"' in row)
+    assert "Halves it" in row and "why" in row and 'id="one.py-6"' in row and 'href="#test_eq1_eq2_half"' in row
+    row = next(row for row in package_code.split('<div class="row">') if 'id="model.py-11"' in row)
+    assert 'class="hue0">h</mi>' in row and '<span class="name hue0">half_of</span>' in row  # one colour
+    # beside the line of code, not of the docstring that names it first; both formulas beside the one function
+    assert '<a href="#eq-1">11</a>' in row and '<a href="#eq-2">13</a>' in row and 'id="eq-2"' in row
+    assert "<b>Here:</b> half" in row and "<b>Why:</b> less" in row
+    assert "def</span> " in page.split('id="test_eq1_eq2_half"')[1][:400]
+    assert 'class="hue1"' not in page and "<mn>0.25</mn>" in page and "(B, 2)" in page
+    assert page.count('id="d1"') == page.count('id="d2"') == 1 and "RESULTS.md" not in page
+    assert 'href="paper.html"' in (tmp_path / "pages/index.html").read_text()
+    assert (tmp_path / "pages/paper-lesson.html").exists() and 'href="paper-lesson.html"' in page
+
+
+def test_pages_show_what_is_learned_without_a_script_and_by_a_slider(tmp_path, capsys):
+    table = {"title": "Gates", "rows": ["a<b", "c"], "columns": ["0", "60"], "values": [[0, 1], [0.5, 0.25]],
+             "beside": {"right, %": [50, 98]}, "caption": "They close."}  # fmt: skip
+    paged(tmp_path, capsys)
+    folder = tmp_path / "paper"
+    made = nbformat.read(folder / "lesson.ipynb", as_version=4)
+    output = nbformat.from_dict({"output_type": "stream", "name": "stdout", "text": json.dumps(table)})
+    next(cell for cell in made.cells if "learn" in cell.metadata.get("tags", [])).outputs = [output]
+    nbformat.write(made, folder / "lesson.ipynb")
+    assert main(["paper", "--root", str(tmp_path), "--out", str(tmp_path / "pages")]) == 0
+    page, index = ((tmp_path / f"pages/{name}.html").read_text() for name in ("paper", "index"))
+    figure = page.split('<div class="learn">')[1].split("</figure>")[0]
+    assert page.index('<div class="learn">') < page.index("<h2>The whole paper")
+    assert "a&lt;b" in figure and "--v:0.25" in figure and "<td>98</td>" in figure and "They close." in figure
+    assert 'type: "range"' in page and '<div class="learn">' in index and "--v:0.25" in index
+
+
+def test_pages_keep_the_order_of_reading_and_of_numbers(tmp_path):
+    package(tmp_path, a_py="x = 1\n", b_py="y = 2\n")
+    assert list(paper.Package(tmp_path / "paper").files(["b.py", "a.py"]))[:2] == ["b.py", "a.py"]
+    assert paper.in_order({"Eq. 10", "Eq. 9", "Eq. 2"}) == ["Eq. 2", "Eq. 9", "Eq. 10"]
+    colours = markup.Markup([["`h`", "$h$"], ["`h_i`", "$h_i$"]], set())
+    assert "hue1" in colours.math("h_i") and "hue0" not in colours.math("h_i")
+    assert "Eq. (9)</a>, (B, 2)" in markup.Markup([], {"Eq. 9", "Eq. 2"}).linked("Eq. (9), (B, 2)")
+
+
+def test_a_cell_of_a_lesson_shows_all_that_it_printed():
+    outputs = [{"text": ["one"]}, {"text": ["two"]}]
+    made = notebook.code_cell({"source": "x", "outputs": outputs}, "", markup.Markup([], set()), None)
+    assert "onetwo" in made
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        ("PAPER_md", "`model.py:half`", "`model.py:h`", "PAPER.md:11: Eq. 1 stands beside no line"),
+        ("model_py", "# D1: not all", "", "D1 stands beside no line"),
+        ("PAPER_md", r"$\alpha = ", r"$\alhpa = ", "does not convert"),
+        ("PAPER_md", "Halves it (", "Halves it $ (", "a $ without its second one"),
+        ("README_md", "1. `model.py`", "1. `modal.py`", "README.md: there is no modal.py to read"),
+        ("README_md", "0.5", "[0.5](#half)", "paper.html: the link #half leads nowhere"),
+        ("README_md", "0.5", '<p id="eq-1">', "the id eq-1 stands twice"),
+        ("README_md", "![A half]", "![]", "a picture without words"),
+        ("README_md", "**Claim:**", '<script src="https://a.b/c.js"></script>', "no part of a static page"),
+    ],
+)
+def test_pages_find_each_gap(tmp_path, capsys, file, old, new, message):
+    status, output = paged(tmp_path, capsys, **{file: (old, new)})
+    assert status == 1 and message in output
+
+
+def test_a_segment_begins_at_a_definition_and_at_a_comment_with_a_mark(tmp_path):
+    above = "import a\n\n\n# Eq. (1): above\n@a\ndef f():\n    '''Doc.'''\n    # why\n    x = 1\n"
+    code = f"{above}    # Eq. (2)\n    # goes on\n    y = 2\n\n\nz = 3\n"
+    (tmp_path / "a.py").write_text(code)
+    found = paper.segments(paper.Source(tmp_path / "a.py"), {"Eq. 1", "Eq. 2"})
+    assert [(part.name, part.docstring, part.comment, [line for line, _ in part.code]) for part in found] == [
+        ("", "", "", [1]),
+        ("f", "Doc.", "Eq. (1): above", [5, 6, 8, 9]),
+        ("", "", "Eq. (2) goes on", [12]),
+        ("", "", "", [15]),
+    ]
+    assert paper.cells(r"| `a|b` | $|x|$ | c \| d |") == ["`a|b`", "$|x|$", "c | d"]
+
+
+def test_a_class_shows_its_shapes_and_a_comment_between_functions_is_a_heading(tmp_path, capsys):
+    shapes = '    """Args:\n        x: (B, S) all.\n        y: (B, T)\n    Returns:\n        (B, 1)\n    """\n'
+    added = f"# Section 3: halves\n\n\nclass A:\n  def f(x, y):\n{shapes}\n\n# Eq. (3)"
+    paged(tmp_path, capsys, model_py=('"""Halves."""\n', f'"""Halves."""\n\n{added}\n\n'))
+    made = (tmp_path / "pages/paper.html").read_text()
+    assert "<code>f: x (B, S), y (B, T) → (B, 1)</code>" in made and '<h4 class="part">Section 3: halves</h4>' in made
+
+
+def test_an_example_in_a_docstring_stays_whole():
+    made = markup.Markup([], set()).docstring("Text.\n\n    a = 1\n    f(a)    # why\n\nName     what")
+    assert "a = 1\nf(a)    # why" in made and made.count("<pre") == 2
+
+
+def test_the_marks_of_the_one_file_have_rows(tmp_path, capsys):
+    for old, new, words in (
+        ("Eq. (1)", "Eq. (11)", "one.py:5: Eq. 11 has no row"),
+        ("why", "D4", "one.py:5: D4 is not in"),
+    ):
+        status, output = paged(tmp_path / new, capsys, one_py=(old, new))
+        assert status == 1 and words in output
