@@ -79,9 +79,13 @@ def parse_corpus(path: Path, out: Path, progress: Callable = iter) -> tuple[int,
     """Write OUT/NAME.dis for each document that has none; returns how many there are and what went wrong with some.
 
     Raises:
-        ValueError: no text, or a name that cannot be a file's.
+        ValueError: no text, an id that two documents have, or one that cannot be the name of a file.
     """
-    texts = {name: unicodedata.normalize("NFC", " ".join(text.split())) for name, text in read_texts(path)}
+    texts = {}
+    for name, text in read_texts(path):
+        if name in texts:
+            raise ValueError(f"{path}: two documents have the id {name!r}, and so would two trees: make ids unique")
+        texts[name] = unicodedata.normalize("NFC", " ".join(text.split()))
     if not texts or any(Path(name).name != name for name in texts):
         raise ValueError(f"{path} holds no text, or a document whose id cannot be the name of a file")
     missing = [(name, text) for name, text in texts.items() if not (out / f"{name}.dis").exists()]
@@ -97,10 +101,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("input", type=Path, help="text, a document per line; or .jsonl")
     parser.add_argument("--out", type=Path, required=True, help="folder for ID.dis; what is there is not made again")
     options = parser.parse_args(arguments)
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(encoding="utf-8")  # whatever the console's own encoding is
     try:
         total, problems = parse_corpus(options.input, options.out, partial(tqdm, unit="document", disable=None))
     except (ValueError, ImportError, OSError) as error:
-        sys.exit(f"error: {error}")
+        print("error:", " ".join(str(error).split()), file=sys.stderr)
+        sys.exit(2)
     print(*problems, f"{total - len(problems)} of {total} documents have a tree in {options.out}", sep="\n")
     sys.exit(1 if problems else 0)
 

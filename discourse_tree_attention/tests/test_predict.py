@@ -34,7 +34,7 @@ STORM = Path(__file__).with_name("storm")  # .txt, .dis
 def runs(tmp_path_factory):
     """Finished runs: of EDUs, of sentences along trees, and of sentences without."""
     folder = tmp_path_factory.mktemp("runs")
-    train(TrainConfig(**SMALL, attention="d_tree", units_taken=1), folder / "edu-0")
+    train(TrainConfig(**SMALL, attention="d_tree", units_taken=1, seed=5), folder / "edu-5")
     train(TrainConfig(**SMALL | dict(steps=1), attention="c_tree", level="sentence"), folder / "sentence")
     train(TrainConfig(**SMALL | dict(steps=1), attention="dot", level="sentence"), folder / "plain")
     return folder
@@ -42,12 +42,12 @@ def runs(tmp_path_factory):
 
 def test_a_run_can_be_lengthened_and_read_the_encoder_of_another(runs, tmp_path):
     """--resume --steps N; --encoder, by folder, which is not copied into the run."""
-    flags = dict(SMALL, attention="none", encoder=str(runs / "edu-0/encoder"))
+    flags = dict(SMALL, attention="none", encoder=str(runs / "edu-5/encoder"))
     train(TrainConfig(**flags | {"steps": 2}), tmp_path / "run")
     training.main(["--out", str(tmp_path / "run"), "--resume", "--steps", "4"])
     train(TrainConfig(**flags | {"steps": 4}), tmp_path / "long")
     assert same_weights(tmp_path / "long", tmp_path / "run")
-    one, other = (load_run(folder).encoder(["two bridges"]) for folder in (tmp_path / "run", runs / "edu-0"))
+    one, other = (load_run(folder).encoder(["two bridges"]) for folder in (tmp_path / "run", runs / "edu-5"))
     assert torch.equal(one, other) and not (tmp_path / "run/encoder").exists()
 
 
@@ -63,7 +63,7 @@ def same_weights(one, other):
 @pytest.mark.parametrize("at", [1, 4])
 def test_a_killed_training_resumes_to_the_same_bits(runs, tmp_path, monkeypatch, at):
     """Dropout, Adam, the order of the data; before the first checkpoint, too."""
-    config, rate = load_run(runs / "edu-0").config, training.learning_rate
+    config, rate = load_run(runs / "edu-5").config, training.learning_rate
 
     def kill(step, config):
         if step == at:
@@ -75,12 +75,12 @@ def test_a_killed_training_resumes_to_the_same_bits(runs, tmp_path, monkeypatch,
         train(config, tmp_path / "killed")
     monkeypatch.undo()
     train(config, tmp_path / "killed", resume=True)
-    assert same_weights(runs / "edu-0", tmp_path / "killed")
-    assert (runs / "edu-0/log.jsonl").read_text() == (tmp_path / "killed/log.jsonl").read_text()
+    assert same_weights(runs / "edu-5", tmp_path / "killed")
+    assert (runs / "edu-5/log.jsonl").read_text() == (tmp_path / "killed/log.jsonl").read_text()
 
 
 def test_outputs_are_in_the_order_of_the_documents_whatever_the_batches(runs, monkeypatch):
-    run, examples = load_run(runs / "edu-0"), load(SMALL["data"], "test")
+    run, examples = load_run(runs / "edu-5"), load(SMALL["data"], "test")
     expected = [(document.id, scores) for document, scores in score_all(run, examples)]
     monkeypatch.setattr(shared.run, "WINDOW", 2)
     found = [(document.id, scores) for document, scores in score_all(run, examples, 3)]
@@ -101,7 +101,11 @@ def test_lead_and_oracle_by_hand():
 
 def test_predict_on_data_ends_with_the_table(runs, tmp_path, capsys):
     """A row of each document, with the units that were taken; Lead under its own name."""
-    run = str(runs / "edu-0")
+    run = str(runs / "edu-5")
+    module.main([run, "--split", "test", "--limit", "2", "--units", "3", "--out", str(tmp_path / "longer.jsonl")])
+    rows = [json.loads(line) for line in (tmp_path / "longer.jsonl").read_text().splitlines()]
+    assert min(row["units"][0] for row in rows) >= 3  # the run was trained to take 1
+    capsys.readouterr()
     for take in ("model", "lead"):
         flags = ["--data", SMALL["data"], "--limit", "7", "--take", take, "--out", str(tmp_path / f"{take}.jsonl")]
         module.main([run, *flags])
@@ -109,13 +113,14 @@ def test_predict_on_data_ends_with_the_table(runs, tmp_path, capsys):
         assert [row["id"] for row in rows] == [example.id for example in load(SMALL["data"], "test", 7)]
         system = "edu" if take == "model" else take
         assert {row["system"] for row in rows} == {system} and rows[0]["references"] and rows[0]["units"][0] >= 1
+        assert {row["seed"] for row in rows} == {5 if take == "model" else 0}  # Lead has no seed
         said = capsys.readouterr().out
         assert f"| {system}" in said and "rougeLsum" in said and "n 7" in said
 
 
 def test_d22_systems_are_compared_by_intervals_and_approximate_randomisation(runs):
     """D22: of the difference, over the documents of both."""
-    run, examples, rows = load_run(runs / "edu-0"), load(SMALL["data"], "test"), []
+    run, examples, rows = load_run(runs / "edu-5"), load(SMALL["data"], "test"), []
     for take in ("model", "lead"):
         outputs = zip(examples, module.predict(run, examples, take), strict=True)
         rows += [row | {"references": each.references, "system": take, "seed": 0} for each, row in outputs]
@@ -127,7 +132,7 @@ def test_d22_systems_are_compared_by_intervals_and_approximate_randomisation(run
 def test_predict_reads_trees_of_each_kind(runs, tmp_path, capsys):
     """Of a tree's own file all lines are one document, as in the README; of a folder, ID.dis, each line is one."""
     text = " ".join(STORM.with_suffix(".txt").read_text().split())
-    for run, longest in (("sentence", len(text)), ("edu-0", 59)):
+    for run, longest in (("sentence", len(text)), ("edu-5", 59)):
         module.main([str(runs / run), f"{STORM}.txt", "--tree", f"{STORM}.dis"])
         summary = capsys.readouterr().out.strip()
         assert summary in text and 0 < len(summary) <= longest
@@ -139,7 +144,7 @@ def test_predict_reads_trees_of_each_kind(runs, tmp_path, capsys):
     shutil.copyfile(f"{STORM}.dis", tmp_path / "two-1.dis")
     (tmp_path / "two-2.dis").write_text("( Root (leaf 1) (text _!It rained._!) )")
     out = ["--tree", str(tmp_path), "--out", str(tmp_path / "out.jsonl")]
-    module.main([str(runs / "edu-0"), str(tmp_path / "two.txt"), "--units", "1", *out])
+    module.main([str(runs / "edu-5"), str(tmp_path / "two.txt"), "--units", "1", *out])
     first, second = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
     assert second["id"] == "two-2" and second["prediction"] == ["It rained."] and second["units"] == [1, 1]
     assert first["prediction"] == [summary]
@@ -168,7 +173,7 @@ def test_bad_input_is_one_line_and_loses_nothing(runs, tmp_path, capsys, command
     (tmp_path / "cut.jsonl").write_text(json.dumps(row) + "\n")
     (tmp_path / "in.txt").write_text("It rained.\n")
     shutil.copyfile(f"{STORM}.dis", tmp_path / "in.dis")
-    names = dict(tmp=tmp_path, run=runs / "edu-0", plain=runs / "plain")
+    names = dict(tmp=tmp_path, run=runs / "edu-5", plain=runs / "plain")
     before = {path: path.read_bytes() for path in [*names["run"].iterdir(), *tmp_path.iterdir()] if path.is_file()}
     with pytest.raises(SystemExit) as stop:
         command.main([flag.format(**names) for flag in flags])

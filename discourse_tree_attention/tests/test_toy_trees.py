@@ -6,6 +6,7 @@ pytest.importorskip("shared")
 
 from ..loading import load
 from ..text import sentence_of_edus
+from ..toy_trees import toy_tree
 from ..trees import leaves, nodes, read_dis
 
 CORPORA = [
@@ -39,5 +40,7 @@ def test_nuclei_lead_to_the_salient_sentences_and_each_sentence_is_a_subtree(dat
 
 def test_trees_depend_on_the_seed_and_come_with_toy_alone(tmp_path):
     assert load("toy:seed=1", "test", 2)[0].tree != load("toy", "test", 2)[0].tree
+    story = load("toy:signal=0,seed=3", "test", 1)[0]
+    assert story.tree == toy_tree(story, 3) != toy_tree(story, 0)
     (tmp_path / "own.jsonl").write_text('{"source": "a b .", "target": "a"}\n')
     assert load(tmp_path / "own.jsonl")[0].tree is None

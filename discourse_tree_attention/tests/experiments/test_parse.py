@@ -99,6 +99,29 @@ def test_texts_are_composed_as_the_parsers_edus_are(tmp_path, monkeypatch):
     assert parse.parse_corpus(tmp_path / "a.txt", tmp_path)[1] == ["Le caf\u00e9 closed."]
 
 
+def test_nothing_is_dropped_without_a_word_and_what_is_wrong_is_one_line(tmp_path, capsys):
+    """Two documents of one id; no such file; no JSON."""
+    row = json.dumps({"id": "a", "document": "It rained."})
+    (tmp_path / "same.jsonl").write_text(f"{row}\n{row}\n")
+    (tmp_path / "cut.jsonl").write_text(f"{row}\n{row[:9]}\n")
+    for name, said in (
+        ("same.jsonl", "two documents have the id 'a'"),
+        ("none.txt", "none.txt"),
+        ("cut.jsonl", ":2: no JSON"),
+    ):
+        with pytest.raises(SystemExit) as stop:
+            main([str(tmp_path / name), "--out", str(tmp_path / "trees")])
+        error = capsys.readouterr().err
+        assert stop.value.code == 2 and error.count("\n") == 1 and said in error and not (tmp_path / "trees").exists()
+
+
+def test_where_an_edu_goes_its_sibling_takes_the_role_of_both():
+    """The Satellite 2-3 loses EDU 2; its Nucleus, EDU 3, stands in its place and is a Satellite."""
+    pair = span(2, 3, False, (span(2, 2, False, text="b"), span(3, 3, True, text="c")))
+    tree = span(1, 3, None, (span(1, 1, True, text="a"), pair))
+    assert shape(with_texts(tree, ["a", "", "c"])) == "(N1 S2)"
+
+
 def test_a_corpus_is_prepared_and_gone_on_with(tmp_path, monkeypatch, capsys):
     """Trees in the text's spelling; what fails is named."""
     stand_in(monkeypatch)
