@@ -163,8 +163,8 @@ def table(title, rows, columns, values, **more):
 
 sentence, locations = torch.stack([gates[0] for _, gates, *_ in history], 1), [-4, -2, 0, 2, 4]
 beside = {"articles written right": [round(shares[3] / 100, 2) for *_, shares in history]}
-caption = "At update 60 all fillers and articles are pruned; about half of the articles are right, by chance. "
-caption += "At update 500 nearly all are right: the encodings of their nouns carry them."
+caption = "While the gates of fillers and articles close, half of the articles are right, by chance. "
+caption += "In the end nearly all are right: the encodings of their nouns carry them."
 drawn = [one.sample_gates(torch.full((20_000,), float(at))) for at in locations]
 bins = [[(g == 0), *((g > low / 4) & (g <= low / 4 + 0.25) & (g < 1) for low in range(4)), g == 1] for g in drawn]
 tables = [table("The gates of one sentence while it is trained", read, [update for update, *_ in history],

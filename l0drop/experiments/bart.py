@@ -146,18 +146,16 @@ def begin(config: GatedBartConfig, examples: Sequence) -> BartRun:
     """A pretrained BART with new gates; ValueError: not a BART, or unfit."""
     bart, wrapped = pretrained.load("bart", config.bart, positions=max(config.max_source, config.max_target))
     pretrained.generation(bart, config.max_target)
-    tokenizer = bare_tokenizer(wrapped, bart.config.eos_token_id)
+    tokenizer = bare_tokenizer(wrapped)
     model = GatedBart(bart, config.l0drop != "none", config.gate_start)
-    return BartRun(config, model, tokenizer, 0, list(dropped_units(examples, tokenizer, config.rule)))
+    return BartRun(config, model, tokenizer, 0, dropped_units(examples, tokenizer, config.rule))
 
 
-def bare_tokenizer(wrapped, eos: int) -> Tokenizer:
-    """A tokenizer that puts before a text what the model's own does, and nothing after it."""
-    tokenizer, before = Tokenizer.from_str(wrapped.backend_tokenizer.to_str()), wrapped("").input_ids
-    before = before[:-1] if before[-1:] == [eos] else before
-    special = list(zip(wrapped.convert_ids_to_tokens(before), before, strict=True))
-    single = [*(token for token, _ in special), "$A"]
-    tokenizer.post_processor = processors.TemplateProcessing(single=single, special_tokens=special)
+def bare_tokenizer(wrapped) -> Tokenizer:
+    """A tokenizer that puts the model's start before a text, and nothing after it."""
+    tokenizer, (start, _) = Tokenizer.from_str(wrapped.backend_tokenizer.to_str()), wrapped("").tokens()
+    special = [(start, wrapped.convert_tokens_to_ids(start))]
+    tokenizer.post_processor = processors.TemplateProcessing(single=f"{start} $A", special_tokens=special)
     tokenizer.no_padding()
     tokenizer.no_truncation()
     tokenizer.encode_special_tokens = True  # a "</s>" that stands in a text is text
@@ -171,7 +169,7 @@ def load_run(folder: str | Path) -> BartRun:
     try:
         bart = BartForConditionalGeneration(BartConfig.from_pretrained(files))
         bart.generation_config = GenerationConfig.from_pretrained(files)
-        dropped = json.loads(Path(folder, "rule.json").read_text())
+        dropped = frozenset(json.loads(Path(folder, "rule.json").read_text()))
     except (OSError, ValueError) as error:
         raise ValueError(f"{folder} has not the configuration of a BART: {error}") from None
     pretrained.generation(bart, config.max_target)

@@ -167,7 +167,7 @@ class RuleRun(NamedTuple):
     model: RuledTransformer
     tokenizer: Tokenizer
     first_step: int = 0
-    dropped: Sequence[int] = ()  # units that a frequency rule drops
+    dropped: frozenset[int] = frozenset()  # units that a frequency rule drops
 
     collate = Run.collate
 
@@ -196,15 +196,15 @@ def kept_by_rule(run: RuleRun, examples: Sequence[Example], encodings: Sequence[
     return [[token not in run.dropped for token in encoding.ids] for encoding in encodings]
 
 
-def dropped_units(examples: Sequence[Example], tokenizer: Tokenizer, rule: str) -> set[int]:
+def dropped_units(examples: Sequence[Example], tokenizer: Tokenizer, rule: str) -> frozenset[int]:
     """Token ids that a frequency rule drops, counted on the training sources; empty for other rules."""
     if rule not in SHARES:
-        return set()
+        return frozenset()
     sources = [encoding.ids for encoding in tokenizer.encode_batch([example.source for example in examples])]
     dropped = dropped_by_frequency(sources, SHARES[rule], rarest=rule == "inv_freq")
     if rule == "inv_freq":  # what the training sources lack is rarest of all
         dropped |= set(range(tokenizer.get_vocab_size())).difference(*sources)
-    return dropped
+    return frozenset(dropped)
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ class RuleConfig(TrainConfig):
             raise ValueError(f"--rule {self.rule} takes the place of the gates: add --l0drop none")
 
 
-def with_rule(run: Run, dropped: Sequence[int]) -> RuleRun:
+def with_rule(run: Run, dropped: frozenset[int]) -> RuleRun:
     """A run of the core with a rule."""
     model = RuledTransformer(run.model.config)
     model.load_state_dict(run.model.state_dict())
@@ -235,7 +235,7 @@ def begin(config: RuleConfig, examples: Sequence[Example]) -> RuleRun:
 
 def load_run(folder: str | Path) -> RuleRun:
     """As `loading.load_run`, of a run with a rule."""
-    return with_rule(loading.load_run(folder, RuleConfig), json.loads(Path(folder, "rule.json").read_text()))
+    return with_rule(loading.load_run(folder, RuleConfig), frozenset(json.loads(Path(folder, "rule.json").read_text())))
 
 
 def train(config: RuleConfig, out: Path, resume: bool, begin: Callable, load_run: Callable, reader: str) -> None:
