@@ -258,8 +258,8 @@ def write_outputs(
                 write_jsonl(file, written[-1:])
             else:
                 text = row["prediction"] if isinstance(row["prediction"], str) else "\n".join(row["prediction"])
-                text = line(row) if line and example.document else text
-                print(*filter(None, map(str.strip, text.splitlines())), file=file, flush=True)  # one document, one line
+                text = " ".join(filter(None, map(str.strip, text.splitlines())))  # one document, one line
+                print(line(row | {"prediction": text}) if line and example.document else text, file=file, flush=True)
     if cut := sum(row.get("was_cut", False) for row in written):
         print(f"{cut} of {len(written)} documents are longer than the model reads: they were cut", file=sys.stderr)
     if scored:

@@ -180,9 +180,7 @@ def test_d22_a_pretrained_model_goes_the_whole_way(folder, more, capsys):
     command.main([*hint, "--limit", "2"])
     (folder / "text.txt").write_text("a b c\n\nc b\n")
     command.main(["predict", str(folder / "run"), str(folder / "text.txt"), "--show-pruned", "--beam", "1"])
-    out = capsys.readouterr().out
-    print(repr(out))
-    lines = out.splitlines()[-5:]
+    lines = capsys.readouterr().out.splitlines()[-5:]
     assert lines[0].replace("[", "").replace("]", "") == "source: a b c" and lines[2] == ""
 
 
