@@ -5,6 +5,7 @@ attention; fast_attention.py decodes to the same numbers from the words of the s
 """
 
 import copy
+from typing import NamedTuple
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -40,6 +41,15 @@ def words_of(keep: Tensor, sentence_ids: Tensor) -> Tensor:
     """Selected sentences -> their words: (B, Q, N) bool and (B, S) -> (B, 1, Q, S) bool."""
     sentences = sentence_ids.clamp_min(0).unsqueeze(1).expand(-1, keep.size(1), -1)  # (B, Q, S)
     return (keep.gather(2, sentences) & (sentence_ids >= 0).unsqueeze(1)).unsqueeze(1)
+
+
+class LayerMemory(NamedTuple):
+    """What a layer compares queries with: made once a document, whatever is written."""
+
+    keys: Tensor  # (B, H, S, K) of the words
+    values: Tensor  # (B, H, S, K)
+    sentence_keys: Tensor | None  # (B, H, N, K) of the approximator, Eq. (9)
+    sums: Tensor | None  # (B, H, N, K) of mode "model_free", Eq. (19)
 
 
 class SentenceSparseAttention(nn.Module):
@@ -95,31 +105,31 @@ class SentenceSparseAttention(nn.Module):
             As hidden_states, and None in the place of attention weights.
         """
         queries = self.scaled_queries(hidden_states)  # (B, H, T, K)
-        keys, values = self.split(self.k_proj(key_value_states)), self.split(self.v_proj(key_value_states))
-        vectors = self.vectors(keys, sentences, selection)
+        memory = self.project(key_value_states, sentences, selection)
         end = past_key_values.get_seq_length(self.layer) if past_key_values is not None else queries.size(2)
         steps = range(end - queries.size(2), end)
-        keep = self.select(hidden_states, queries, vectors, sentences, selection, steps)  # (B, T, N)
+        keep = self.select(hidden_states, queries, memory, sentences, selection, steps)  # (B, T, N)
         # Eq. (2): all words
-        weights = word_attention(queries, keys, sentences.is_word)  # (B, H, T, S)
+        weights = word_attention(queries, memory.keys, sentences.is_word)  # (B, H, T, S)
         if record is not None:
-            record.append(self.recorded(hidden_states, weights, sentences))
+            record.append(self.recorded(hidden_states, weights, memory, sentences))
         if keep is not None:
             # Eq. (3): the words of I^r_m alone; leaving the others out and giving them the weight 0 is the same
-            weights = word_attention(queries, keys, words_of(keep, sentences.ids))
-        context = F.dropout(weights, self.dropout, self.training) @ values  # (B, H, T, K)
+            weights = word_attention(queries, memory.keys, words_of(keep, sentences.ids))
+        context = F.dropout(weights, self.dropout, self.training) @ memory.values  # (B, H, T, K)
         return self.join(context), None
 
-    def vectors(self, keys: Tensor, sentences: Sentences, selection: Selection) -> Tensor | None:
-        """What `select` compares queries with: (B, H, N, K) one vector per sentence, or in mode "ideal" all keys."""
-        match selection.mode:
-            case "ideal":
-                return keys
-            case "approx":
-                return self.sentence_keys(sentences.encoded)
-            case "model_free":
-                return feature_sums(keys, sentences.membership, selection.phi)
-        return None
+    def project(self, states: Tensor, sentences: Sentences, selection: Selection) -> LayerMemory:
+        """What does not depend on the query, from the encoder states (B, S, D)."""
+        keys, values = self.split(self.k_proj(states)), self.split(self.v_proj(states))
+        return self.with_sentences(keys, values, sentences, selection)
+
+    def with_sentences(self, keys: Tensor, values: Tensor, sentences: Sentences, selection: Selection) -> LayerMemory:
+        """Keys and values of words (B, H, S, K), and the vectors of sentences that the selection compares with."""
+        sentence_keys = None if sentences.encoded is None else self.sentence_keys(sentences.encoded)
+        is_model_free = selection.mode == "model_free"
+        sums = feature_sums(keys, sentences.membership, selection.phi) if is_model_free else None
+        return LayerMemory(keys, values, sentence_keys, sums)
 
     def sentence_keys(self, encoded: Tensor) -> Tensor:
         """The approximator's keys: (B, N, D) -> (B, H, N, K)."""
@@ -136,7 +146,7 @@ class SentenceSparseAttention(nn.Module):
         self,
         hidden: Tensor,
         queries: Tensor,
-        vectors: Tensor | None,
+        memory: LayerMemory,
         sentences: Sentences,
         selection: Selection,
         steps: range,
@@ -144,29 +154,28 @@ class SentenceSparseAttention(nn.Module):
         """The sentences that each query of target steps `steps` attends to; D13: each beam chooses for itself.
 
         Args:
-            hidden: (B, Q, D), of which `queries` (B, H, Q, K) were made; vectors: see the method of that name.
+            hidden: (B, Q, D), of which `queries` (B, H, Q, K) were made.
         Returns:
             (B, Q, N) bool; None = all.
         """
         if selection.mode == "full" or selection.r >= sentences.exists.size(1):
             return None
-        exists = sentences.exists
         match selection.mode:
             case "ideal":
-                scores = saliency(word_attention(queries, vectors, sentences.is_word), sentences.membership)
+                scores = saliency(word_attention(queries, memory.keys, sentences.is_word), sentences.membership)
             case "random":
-                scores = random_scores(sentences.ids, exists.size(1), self.layer, steps, selection.seed)  # (B, T, N)
+                scores = random_scores(sentences.ids, sentences.exists.size(1), self.layer, steps, selection.seed)
                 scores = scores.repeat(1, hidden.size(1) // len(steps), 1).unsqueeze(1)  # beams and heads share a draw
             case "approx":
-                scores = self.approximate(hidden, vectors, sentences)
+                scores = self.approximate(hidden, memory.sentence_keys, sentences)
             case "model_free":
-                scores = model_free_scores(queries, vectors, selection.phi)
+                scores = model_free_scores(queries, memory.sums, selection.phi)
         scores = scores.mean(1)  # A.4: heads are averaged before the top-r, so that all of a layer share one subset
-        return top_r(scores, exists, selection.r)
+        return top_r(scores, sentences.exists, selection.r)
 
-    def recorded(self, hidden: Tensor, weights: Tensor, sentences: Sentences) -> SentenceAttention:
+    def recorded(self, hidden: Tensor, weights: Tensor, memory: LayerMemory, sentences: Sentences) -> SentenceAttention:
         """What `record` gets: sums over sentences alone, and the approximation whatever the mode, to be compared."""
         exact, approximate = saliency(weights, sentences.membership), None
-        if sentences.encoded is not None:
-            approximate = self.approximate(hidden, self.sentence_keys(sentences.encoded), sentences)
+        if memory.sentence_keys is not None:
+            approximate = self.approximate(hidden, memory.sentence_keys, sentences)
         return SentenceAttention(exact, approximate)

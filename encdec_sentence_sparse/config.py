@@ -33,7 +33,7 @@ class TrainConfig:
     sentence_encoder: Literal[KINDS] = "gru"  # How task kl encodes sentences. Section 4.2: gru
     kl_weight: float = 0.2  # Weight of L_KL in task integrated. Lambda of Eq. (12), A.5
     select: Literal["ideal", "approx", "mix"] = "approx"  # How task integrated chooses sentences. Section 4.3
-    r: Positive = 5  # Sentences that a step attends to in task integrated. Section 4.4
+    r: Positive = 5  # Sentences that a step attends to: in task integrated, and in predict of any run. Section 4.4
     steps: Positive = 1500  # Updates at most.
     batch_size: Positive = 16  # Documents of a micro-batch of one process. A.3: 1
     accumulate: Positive = 1  # Micro-batches of an update. A.3: 2
@@ -53,7 +53,6 @@ class TrainConfig:
 
 # A.5: KL-only on a fine-tuned BART, where the paper's chain begins; then paper-integrated, which reads r (r*, Section
 # 4.4). A.3; steps: an epoch of A.2's documents, in which all of the paper's training converged; max_target: released.
-# LoBART's presets are in experiments/lobart.py.
 PAPER = dict(
     task="kl", data="cnn_dailymail", model="facebook/bart-large-cnn", max_target=200, r=5,
     batch_size=1, accumulate=2, learning_rate=0.002 * 20_000**-0.5, clip=0.0, patience=3, steps=143_556,
@@ -74,8 +73,6 @@ DECODING = {  # D27: the lengths are the released code's, those of XSum facebook
     "own": {},  # the model's own generation settings
     "paper": RELEASED | dict(min_length=50, max_length=200),
     "paper-xsum": RELEASED | dict(min_length=11, max_length=62),
-    "paper-arxiv": RELEASED | dict(min_length=56, max_length=400),
-    "paper-podcast": RELEASED | dict(min_length=56, max_length=144),
 }
 
 

@@ -5,23 +5,30 @@ beams of a source are queries to one memory: on a CPU that makes a whole summary
 tokens reading the selected sentences alone makes the decode 1.1 times as fast again (experiments/RESULTS.md).
 """
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 from transformers import BartConfig, DynamicCache, EncoderDecoderCache
+from transformers.modeling_outputs import BaseModelOutput
 
-from .attention import SentenceSparseAttention
-from .selection import FULL, Selection
+from .attention import LayerMemory, SentenceSparseAttention
+from .selection import FULL, Selection, SentenceAttention
 from .sentences import Sentences
 
+# Settings of `generate` that read the source's tokens or bring a cache, with the value that asks for nothing: here the
+# source is in a cache of its own.
+NOT_SUPPORTED = {
+    "inputs": None, "inputs_embeds": None, "past_key_values": None, "cache_implementation": None,
+    "assistant_model": None, "prompt_lookup_num_tokens": None, "output_attentions": False, "guidance_scale": 1.0,
+    "encoder_no_repeat_ngram_size": 0, "encoder_repetition_penalty": 1.0,
+}  # fmt: skip
 
-class LayerMemory(NamedTuple):
-    """What one decoder layer keeps of the documents."""
 
-    keys_values: Tensor  # (B, S, 2, D): key and value of a word side by side, so that one gather fetches both
-    vectors: Tensor | None  # see `SentenceSparseAttention.vectors`
+def check_settings(settings: dict) -> None:
+    """ValueError for a setting of `generate` that is not supported."""
+    for name, neutral in NOT_SUPPORTED.items():
+        if (value := settings.get(name)) is not None and (isinstance(value, Tensor) or value != neutral):
+            raise ValueError(f"generate does not support {name} here: the source is in a cache of its own")
 
 
 class SourceCache(EncoderDecoderCache):
@@ -31,55 +38,73 @@ class SourceCache(EncoderDecoderCache):
     self-attention part has to move.
     """
 
-    def __init__(self, config: BartConfig, memories: list[LayerMemory], sentences: Sentences, selection: Selection):
+    def __init__(
+        self,
+        config: BartConfig,
+        layers: list[tuple[Tensor, LayerMemory]],  # see `FastAttention.remember`
+        sentences: Sentences,
+        selection: Selection,
+    ):
         super().__init__(DynamicCache(config=config), DynamicCache(config=config))
-        self.memories, self.sentences, self.selection = memories, sentences, selection
+        self.layers_read, self.sentences, self.selection = layers, sentences, selection
         self.lengths = (sentences.ids >= 0).sum(1).tolist()  # (B,) tokens
         has_padding = min(self.lengths) < sentences.ids.size(1)
         self.keep_words = sentences.is_word if has_padding else None  # (B, 1, 1, S)
-        self.gathered = torch.empty_like(memories[0].keys_values[0])  # (S, 2, D), overwritten by every gather
+        self.gathered = torch.empty_like(layers[0][0][0])  # (S, 2, D), overwritten by every gather
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         self.self_attention_cache.reorder_cache(beam_idx)
+
+    def stand_in(self, states: Tensor) -> dict:
+        """Inputs for `generate`, which repeats them for every beam: one position of (B, S, D) stands for the source."""
+        outputs = BaseModelOutput(states[:, :1])
+        return {"encoder_outputs": outputs, "attention_mask": self.sentences.ids[:, :1] + 1, "past_key_values": self}
 
 
 class FastAttention(SentenceSparseAttention):
     """`SentenceSparseAttention` that also decodes from a SourceCache, one step of `generate` at a time."""
 
-    def forward(self, hidden_states: Tensor, *arguments, past_key_values=None, selection: Selection = FULL, **keywords):
+    def forward(
+        self,
+        hidden_states: Tensor,
+        key_value_states: Tensor,
+        sentences: Sentences | None = None,
+        selection: Selection = FULL,
+        record: list[SentenceAttention] | None = None,
+        past_key_values: EncoderDecoderCache | None = None,
+        **unused,
+    ) -> tuple[Tensor, None]:
         """As BART calls it. With a SourceCache of B sources, hidden_states are (B * W, 1, D), of W beams each."""
         if isinstance(past_key_values, SourceCache):
             return self.decode_step(hidden_states, past_key_values), None
-        keywords |= dict(past_key_values=past_key_values, selection=selection)
-        return super().forward(hidden_states, *arguments, **keywords)
+        return super().forward(hidden_states, key_value_states, sentences, selection, record, past_key_values)
 
-    def project(self, states: Tensor, sentences: Sentences, selection: Selection) -> LayerMemory:
-        """What does not depend on the query, from the encoder states (B, S, D)."""
+    def remember(self, states: Tensor, sentences: Sentences, selection: Selection) -> tuple[Tensor, LayerMemory]:
+        """`project`, and (B, S, 2, D): key and value of a word side by side, so that one gather fetches both."""
         keys_values = torch.stack([self.k_proj(states), self.v_proj(states)], 2)
-        keys = self.split(keys_values[:, :, 0])
-        return LayerMemory(keys_values, self.vectors(keys, sentences, selection))
+        keys, values = (self.split(part) for part in keys_values.unbind(2))  # the same numbers, seen another way
+        return keys_values, self.with_sentences(keys, values, sentences, selection)
 
     def decode_step(self, hidden_states: Tensor, cache: SourceCache) -> Tensor:
         """(B * W, 1, D) -> (B * W, 1, D)."""
-        memory = cache.memories[self.layer]
+        keys_values, memory = cache.layers_read[self.layer]
         end = cache.self_attention_cache.get_seq_length(self.layer)
         steps = range(end - hidden_states.size(1), end)
         # Beams of a source stand side by side: they become queries to one memory.
         hidden = hidden_states.reshape(len(cache.lengths), -1, hidden_states.size(-1))  # (B, W, D)
         queries = self.scaled_queries(hidden)  # (B, H, W, K)
-        keep = self.select(hidden, queries, memory.vectors, cache.sentences, cache.selection, steps)
+        keep = self.select(hidden, queries, memory, cache.sentences, cache.selection, steps)
         if keep is None:
             context = self.attend_all(queries, memory, cache.keep_words)
         else:
-            context = self.attend_gathered(queries, memory, keep, cache)
+            context = self.attend_gathered(queries, keys_values, keep, cache)
         return self.join(context).reshape(hidden_states.shape)
 
     def attend_all(self, queries: Tensor, memory: LayerMemory, keep_words: Tensor | None) -> Tensor:
         """Attention to all words of the sources: (B, H, W, K); keep_words: (B, 1, 1, S) bool, None = no padding."""
-        keys, values = (self.split(part) for part in memory.keys_values.unbind(2))
-        return F.scaled_dot_product_attention(queries, keys, values, keep_words, scale=1.0)
+        return F.scaled_dot_product_attention(queries, memory.keys, memory.values, keep_words, scale=1.0)
 
-    def attend_gathered(self, queries: Tensor, memory: LayerMemory, keep: Tensor, cache: SourceCache) -> Tensor:
+    def attend_gathered(self, queries: Tensor, keys_values: Tensor, keep: Tensor, cache: SourceCache) -> Tensor:
         """Per source, fetch the words that any beam selected, and let each beam see those that it selected itself.
 
         One gather of what all beams need reads less than a gather per beam: beams mostly agree. It goes into a buffer
@@ -90,7 +115,7 @@ class FastAttention(SentenceSparseAttention):
             ids, kept = cache.sentences.ids[source, :length], keep[source]  # (S,), (W, N)
             positions = kept.any(0)[ids].nonzero().squeeze(1)  # (words,)
             words = cache.gathered[: len(positions)]
-            torch.index_select(memory.keys_values[source], 0, positions, out=words)  # (words, 2, D)
+            torch.index_select(keys_values[source], 0, positions, out=words)  # (words, 2, D)
             keys, values = (self.split(part.unsqueeze(0)) for part in words.unbind(1))  # (1, H, words, K)
             keep_words = None if len(kept) == 1 else kept[:, ids[positions]]  # (W, words)
             # Eq. (3): K^ and V^ are what was gathered

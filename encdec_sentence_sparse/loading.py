@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from safetensors.torch import save_file
 from transformers import AutoTokenizer, BartConfig, GenerationConfig
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
@@ -17,6 +16,7 @@ from .config import HEADS, LAYERS, SIZES, TrainConfig
 from .model import SentenceSparseBart, add_approximator, bart_config
 from .text import Batch, Item, collate, encode_all, train_tokenizer
 
+WEIGHTS = "model/model.safetensors"  # of a run folder
 FEW = 20_000  # documents, below which a BART from scratch hardly learns to read
 
 
@@ -43,23 +43,17 @@ class Run(NamedTuple):
         self.model.config.save_pretrained(folder / "model")
         self.model.generation_config.save_pretrained(folder / "model")
 
-    def write_weights(self, path: Path) -> None:
-        """The weights as transformers writes them: what is tied stands once."""
-        tied = getattr(self.model, "all_tied_weights_keys", {})
-        tensors = {name: tensor.contiguous() for name, tensor in self.model.state_dict().items() if name not in tied}
-        save_file(tensors, path, {"format": "pt"})
 
-
-def load_run(folder: str | Path, model_class: type[SentenceSparseBart] = SentenceSparseBart) -> Run:
+def load_run(folder: str | Path) -> Run:
     """Read a run, in eval mode; of one in training the last checkpoint. ValueError: no run, or a damaged one."""
     config, folder = read_config(folder, TrainConfig), Path(folder)
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer", trust_remote_code=False)
-        model = model_class(BartConfig.from_pretrained(folder / "model"))
+        model = SentenceSparseBart(BartConfig.from_pretrained(folder / "model"))
         model.generation_config = GenerationConfig.from_pretrained(folder / "model")
     except Exception as error:  # transformers raises a dozen unrelated types
         raise ValueError(f"{folder}: tokenizer/ or model/*.json is missing or cut off ({str(error)[:200]})") from None
-    load_weights(model, folder, "model/model.safetensors")
+    load_weights(model, folder, WEIGHTS)
     pretrained.generation(model, config.max_target)
     return Run(config, model.eval(), tokenizer)
 
@@ -75,36 +69,38 @@ def load_run_or_bart(name: str) -> Run:
     return Run(config, model, tokenizer)
 
 
-def begin(
-    config: TrainConfig, examples: Sequence[Example], model_class: type[SentenceSparseBart] = SentenceSparseBart
-) -> Run:
+def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
     """What a new run starts from: a run (`init`), a BART (`model`) or a small new one, which the flags must fit."""
     if config.init:
-        base, model, tokenizer = load_run(config.init, model_class)
-        for name in ("model", *SIZES):
-            if getattr(config, name) != getattr(base, name):
-                flag = "--" + name.replace("_", "-")
-                raise ValueError(f"{flag}: {config.init} has {getattr(base, name)!r}, leave it out")
+        run = begin_from(load_run(config.init), config)
     elif config.model:
-        model, tokenizer = pretrained.load("bart", config.model, model_class=model_class)
-        pretrained.generation(model, config.max_target)
+        run = Run(config, *pretrained.load("bart", config.model, model_class=SentenceSparseBart))
+        pretrained.generation(run.model, config.max_target)
     else:
         if len(examples) < FEW and not config.data.startswith("toy"):
             few = f"{len(examples)} documents are few to learn from scratch"
             print(f"{few}: begin with a BART, --model facebook/bart-base")
         texts = (text for example in examples for text in (example.source, example.target))
-        model, tokenizer = new_bart(config, texts, model_class)
+        run = Run(config, *new_bart(config, texts))
+    check_lengths(run)
     torch.manual_seed(config.seed)  # the approximator's start does not depend on how the model was read
-    if config.task == "kl" and getattr(model.config, "sentence_encoder", None) != config.sentence_encoder:
-        add_approximator(model, config.sentence_encoder)
-    if (
-        config.task == "integrated"
-        and (kind := getattr(model.config, "sentence_encoder", None)) != config.sentence_encoder
-    ):
-        if kind is None:
-            raise ValueError("--task integrated needs an approximator: give --init a run of --task kl")
+    kind = getattr(run.model.config, "sentence_encoder", None)
+    if config.task == "kl" and kind != config.sentence_encoder:
+        add_approximator(run.model, config.sentence_encoder)
+    if config.task == "integrated" and kind is None:
+        raise ValueError("--task integrated needs an approximator: give --init a run of --task kl")
+    if config.task == "integrated" and kind != config.sentence_encoder:
         raise ValueError(f"--sentence-encoder: {config.init} has {kind!r}, leave it out")
-    return Run(config, model, tokenizer)
+    return run
+
+
+def begin_from(base: Run, config: TrainConfig) -> Run:
+    """A run that goes on from another one: its model and tokenizer; ValueError for flags that would change them."""
+    for name in ("model", *SIZES):
+        if getattr(config, name) != getattr(base.config, name):
+            flag = "--" + name.replace("_", "-")
+            raise ValueError(f"{flag}: {config.init} has {getattr(base.config, name)!r}, leave it out")
+    return base._replace(config=config)
 
 
 def check_lengths(run: Run) -> None:
@@ -115,14 +111,12 @@ def check_lengths(run: Run) -> None:
             raise ValueError(f"--{name.replace('_', '-')} is {length}, the model has {most} positions: lower it")
 
 
-def new_bart(
-    config: TrainConfig, texts: Iterable[str], model_class: type[SentenceSparseBart]
-) -> tuple[SentenceSparseBart, Tokenizer]:
+def new_bart(config: TrainConfig, texts: Iterable[str]) -> tuple[SentenceSparseBart, Tokenizer]:
     """A small BART with random weights, and a tokenizer made from the texts."""
     tokenizer, positions = train_tokenizer(texts, config.vocabulary), max(config.max_source, config.max_target)
     sizes = (len(tokenizer), config.width, config.feed_forward, HEADS, LAYERS, positions)
     dropout = dict(dropout=config.dropout, attention_dropout=config.dropout)
     # BART's own init_std of 0.02 is for large widths: here attention would stay flat for long.
-    model = model_class(bart_config(*sizes, init_std=config.width**-0.5, **dropout))
+    model = SentenceSparseBart(bart_config(*sizes, init_std=config.width**-0.5, **dropout))
     pretrained.generation(model, min(128, positions), num_beams=4)
     return model, tokenizer

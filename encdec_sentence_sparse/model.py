@@ -9,17 +9,9 @@ from transformers import BartConfig, BartForConditionalGeneration
 from transformers.modeling_outputs import BaseModelOutput
 
 from .approximator import SentenceEncoder
-from .fast_attention import FastAttention, SourceCache
+from .fast_attention import FastAttention, SourceCache, check_settings
 from .selection import FULL, Selection, SentenceAttention
 from .sentences import Sentences, sentences_of
-
-# Settings of `generate` that read the source's tokens or bring a cache, with the value that asks for nothing: here the
-# source is in a cache of its own.
-NOT_SUPPORTED = {
-    "inputs": None, "inputs_embeds": None, "past_key_values": None, "cache_implementation": None,
-    "assistant_model": None, "prompt_lookup_num_tokens": None, "output_attentions": False, "guidance_scale": 1.0,
-    "encoder_no_repeat_ngram_size": 0, "encoder_repetition_penalty": 1.0,
-}  # fmt: skip
 
 
 class SentenceSparseBart(BartForConditionalGeneration):
@@ -100,8 +92,8 @@ class SentenceSparseBart(BartForConditionalGeneration):
     ) -> SourceCache:
         """A new cache of encoded documents (B, S, D), which is read under one selection."""
         sentences = self.find_sentences(states, sentence_ids, attention_mask, selection)
-        memories = [attention.project(states, sentences, selection) for attention in self.attentions]
-        return SourceCache(self.config, memories, sentences, selection)
+        layers = [attention.remember(states, sentences, selection) for attention in self.attentions]
+        return SourceCache(self.config, layers, sentences, selection)
 
     @torch.no_grad()
     def generate(
@@ -120,27 +112,22 @@ class SentenceSparseBart(BartForConditionalGeneration):
             attention_mask: (B, S); left out, <pad> in input_ids is padding, as in transformers, if it is not </s>, too.
             encoder_outputs: in place of input_ids, where the documents are already encoded; stays as it is.
             use_cache: False = the masked form, every step from the beginning.
-            generation: keyword arguments of transformers' `generate` but NOT_SUPPORTED.
+            generation: keyword arguments of transformers' `generate` but fast_attention.NOT_SUPPORTED.
         Raises:
             ValueError: as in `forward`; a setting that is not supported, also of a generation_config.
         """
-        settings = (generation.get("generation_config") or self.generation_config).to_dict() | generation
-        for name, neutral in NOT_SUPPORTED.items():
-            if (value := settings.get(name)) is not None and (isinstance(value, Tensor) or value != neutral):
-                raise ValueError(f"generate does not support {name} here: the source is in a cache of its own")
+        check_settings((generation.get("generation_config") or self.generation_config).to_dict() | generation)
         pad = self.config.pad_token_id
         if attention_mask is None and input_ids is not None and pad != self.config.eos_token_id:
             attention_mask = (input_ids != pad).long()
         if encoder_outputs is None:
             encoder_outputs = self.get_encoder()(input_ids=input_ids, attention_mask=attention_mask)
         states = encoder_outputs[0]
-        if not use_cache:
-            source = dict(attention_mask=attention_mask, sentence_ids=sentence_ids, selection=selection)
-            return super().generate(encoder_outputs=BaseModelOutput(states), use_cache=False, **source, **generation)
-        cache = self.project(states, sentence_ids, attention_mask, selection)
-        # `generate` repeats its inputs for every beam: one position stands for the source, which is in the cache.
-        stand_in = dict(encoder_outputs=BaseModelOutput(states[:, :1]), attention_mask=cache.sentences.ids[:, :1] + 1)
-        return super().generate(past_key_values=cache, use_cache=True, **stand_in, **generation)
+        if use_cache:
+            cache = self.project(states, sentence_ids, attention_mask, selection)
+            return super().generate(use_cache=True, **cache.stand_in(states), **generation)
+        source = dict(attention_mask=attention_mask, sentence_ids=sentence_ids, selection=selection)
+        return super().generate(encoder_outputs=BaseModelOutput(states), use_cache=False, **source, **generation)
 
 
 def add_approximator(model: SentenceSparseBart, kind: str) -> None:

@@ -73,7 +73,7 @@ def entropy(attention: Tensor) -> Tensor:
 
 
 def mean_over_steps(values: Tensor, is_step: Tensor) -> Tensor:
-    """1/M sum_m over the real target steps of all documents: (B, T) twice -> ()."""
+    """Mean over the real target steps of all documents; values, is_step: (B, T)."""
     return (values * is_step).sum() / is_step.sum()
 
 
@@ -84,7 +84,7 @@ def sparsity_loss(record: Sequence[SentenceAttention], is_step: Tensor) -> Tenso
     return mean_over_steps(torch.stack(per_layer).mean(0), is_step)
 
 
-# Section 3.3: the r most salient sentences
+# Section 3.2: the r most salient sentences
 
 
 def top_r(scores: Tensor, exists: Tensor, r: int) -> Tensor:

@@ -3,11 +3,9 @@
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import accumulate, count
+from itertools import accumulate
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from torch import Tensor
@@ -46,6 +44,7 @@ class Item(NamedTuple):
     sentence_ids: array  # (S,) 0, 1, ... without gaps
     was_cut: bool
     target: array = array("i")  # (T,)
+    target_was_cut: bool = False
 
 
 class Batch(NamedTuple):
@@ -94,7 +93,8 @@ def encode_all(
     if not summaries:
         return items
     targets = tokenize(tokenizer, summaries, max_summary)
-    return [item._replace(target=array("i", ids)) for item, (ids, *_) in zip(items, targets, strict=True)]
+    pairs = zip(items, targets, strict=True)
+    return [item._replace(target=array("i", ids), target_was_cut=was_cut) for item, (ids, *_, was_cut) in pairs]
 
 
 def tokenize(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int) -> Iterator[tuple]:
@@ -113,24 +113,6 @@ def tokenize(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_lengt
     for column in zip(*columns, strict=True):
         was_cut = len(column[0]) > max_length
         yield *([*row[: max_length - 1], row[-1]] if was_cut else row for row in column), was_cut
-
-
-@dataclass
-class Batches:
-    """Endless lists of item indices, of documents of like length: the batch sampler of a `DataLoader`."""
-
-    lengths: Sequence[int]
-    batch_size: int
-    seed: int
-
-    def __iter__(self) -> Iterator[list[int]]:
-        lengths = np.asarray(self.lengths)
-        per_epoch = -(-len(lengths) // self.batch_size)
-        for epoch in count():
-            rng = np.random.default_rng((self.seed, epoch))
-            by_length = np.argsort(lengths * rng.uniform(0.8, 1.2, len(lengths)), kind="stable")
-            for i in rng.permutation(per_epoch) * self.batch_size:
-                yield by_length[i : i + self.batch_size].tolist()
 
 
 def collate(items: Sequence[Item], padding: int, device: torch.device | str = "cpu") -> Batch:

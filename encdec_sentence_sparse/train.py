@@ -7,90 +7,40 @@ python -m encdec_sentence_sparse.train --task sparse --init runs/base --out runs
 """
 
 import math
-import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 from tqdm import tqdm
 
-try:
-    from shared.data import load
-except ModuleNotFoundError:
-    where = "at the top of the import path (beside the outermost package)"
-    sys.exit(f"error: the commands need the repository's folder `shared` {where}")
-from shared.run import (
-    RunFolder,
-    check,
-    check_folder,
-    exchanged,
-    load_weights,
-    new_accelerator,
-    one_line_errors,
-    parse,
-    says_it_reads,
-    training,
-)
+from shared.run import RunFolder, exchanged, load_weights, one_line_errors, parse, says_it_reads, setup, write_weights
 
 from .config import PRESETS, TrainConfig, choose_selection, learning_rate
+from .loading import WEIGHTS, Run, begin, load_run
+from .model import freeze
 from .selection import Selection, attention_held, objective
 from .sentences import sentences_of
-
-if TYPE_CHECKING:  # importing BART takes as long as torch: --help and a wrong flag answer without it
-    from .loading import Run
-    from .text import Batch, Item
+from .text import Batch, Item
 
 
-def start(config: TrainConfig, out: Path, resume: bool, begin=None, load_run=None) -> tuple:
-    """Set up a training; ValueError for bad values or data, or a folder that cannot be used.
-
-    `begin` and `load_run` take the place of loading.py's. Returns what the first line of `train` names.
-    """
-    from accelerate.utils import set_seed
-
-    from . import loading
-    from .model import freeze
-    from .text import Batches
-
-    check(config)
-    begun, accelerator = check_folder(out, resume), new_accelerator(config)
-    set_seed(config.seed)
-    data = {"training": load(config.data, "train"), "validation": load(config.data, "validation")}
-    run = (load_run or loading.load_run)(out) if begun else (begin or loading.begin)(config, data["training"])
-    loading.check_lengths(run)
-    freeze(run.model, config.task)
-    set_seed(config.seed, device_specific=True)  # each process draws its own dropout
-    items, validation = run.encode(data["training"]), run.encode(data["validation"])
-    # The loader's own generator, or starting it would draw from the one that dropout draws from.
-    batches, generator = Batches([len(item.ids) for item in items], config.batch_size, config.seed), torch.Generator()
-    loader = DataLoader(items, batch_sampler=batches, collate_fn=run.collate, generator=generator)
-    learning = [parameter for parameter in run.model.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.Adam(learning, lr=0.0, betas=(0.9, 0.999), eps=1e-8)  # A.3; released code
-    model, optimizer, loader = accelerator.prepare(run.model, optimizer, loader)
-    first = {"step": 0, "examples": len(items), "sources_cut": sum(item.was_cut for item in items)}
-    folder = training(accelerator, out, config, run.write_files, begun, data, first)
-    return accelerator, run, model, optimizer, loader, validation, folder
-
-
-def train(config: TrainConfig, out: str | Path, resume: bool = False, **hooks) -> None:
+def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     """Train and write the run folder `out`; `resume` goes on after the last checkpoint, to the same bits.
 
-    ValueError: what `start` refuses, whose `hooks` are begin and load_run; a loss that is not finite."""
-    accelerator, run, model, optimizer, loader, validation, locked = start(config, Path(out), resume, **hooks)
-    hidden = None if accelerator.is_main_process else True  # None: where there is no terminal
-    with locked as folder:
+    ValueError: bad values or data, a folder that cannot be used, a loss that is not finite.
+    """
+    adam, final = partial(adam_of, config.task), "" if config.patience else WEIGHTS
+    made = setup(config, Path(out), resume, begin, load_run, adam, lambda item: len(item.ids), final=final)
+    accelerator, run, model, optimizer = made[:4]
+    with made.folder as folder:
         done = folder.progress["step"]
-        if done < config.steps and not config.patience:
-            folder.reopen("model/model.safetensors")
-        batches = iter(accelerator.skip_first_batches(loader, done * config.accumulate))
-        bar = tqdm(range(done, config.steps), initial=done, total=config.steps, disable=hidden)
-        for step in bar:
-            if config.patience and without_gain(folder.progress["log"]) >= config.patience:
+        batches = iter(accelerator.skip_first_batches(made.loader, done * config.accumulate))
+        hidden = not accelerator.is_main_process or None  # None: where there is no terminal
+        for step in (bar := tqdm(range(done, config.steps), initial=done, total=config.steps, disable=hidden)):
+            if 0 < config.patience <= folder.since_best():
                 break
-            model.train()  # D14: dropout is on in frozen parts, too (released code)
+            run.model.train()  # D14: dropout is on in frozen parts, too (released code)
             selection = choose_selection(config, step)
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(step, config)
@@ -107,21 +57,30 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False, **hooks) -
             row = {"step": step + 1} | {name: loss.item() for name, loss in losses.items()}
             bar.set_postfix(loss=f"{row['loss']:.3f}", refresh=False)
             if is_checkpoint := row["step"] % config.save_every == 0 or row["step"] == config.steps:
-                row |= validation_losses(run, validation)
+                row |= validation_losses(run, made.validation)
             if bad := [name for name, value in row.items() if not math.isfinite(value)]:
                 raise ValueError(f"{bad[0]} is {row[bad[0]]} at step {row['step']}; {out} keeps its last checkpoint")
+            if is_checkpoint and config.patience:
+                folder.keep_best(row, partial(write_weights, run.model))
             if is_checkpoint:
-                if config.patience and without_gain([*folder.progress["log"], row]) == 0:
-                    folder.write("best.safetensors", run.write_weights)
                 folder.save_checkpoint(row)
         if config.patience:
-            load_weights(run.model, out, "best.safetensors")
-        folder.write("model/model.safetensors", run.write_weights)
+            folder.take_best(WEIGHTS)
+            load_weights(run.model, out, WEIGHTS)
+        else:
+            folder.write(WEIGHTS, partial(write_weights, run.model))
     if accelerator.is_main_process:
-        report(run, validation, folder)
+        report(run, made.validation, folder)
 
 
-def batch_losses(model: nn.Module, batch: "Batch", config: TrainConfig, selection: Selection) -> dict[str, Tensor]:
+def adam_of(task: str, model: nn.Module) -> torch.optim.Optimizer:
+    """A.3: Adam; released code: its betas and eps. What the task leaves as it is gets no gradient."""
+    freeze(model, task)
+    learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    return torch.optim.Adam(learning, lr=0.0, betas=(0.9, 0.999), eps=1e-8)
+
+
+def batch_losses(model: nn.Module, batch: Batch, config: TrainConfig, selection: Selection) -> dict[str, Tensor]:
     """The loss of a batch and its parts, see `selection.objective`."""
     record = None if config.task == "base" else []
     output = model(**batch.source(), labels=batch.labels, selection=selection, record=record)
@@ -131,7 +90,7 @@ def batch_losses(model: nn.Module, batch: "Batch", config: TrainConfig, selectio
 
 
 @torch.no_grad()
-def validation_losses(run: "Run", items: "Sequence[Item]") -> dict[str, float]:
+def validation_losses(run: Run, items: Sequence[Item]) -> dict[str, float]:
     """Mean over target tokens of the losses, in eval mode; every process computes all of it."""
     run.model.eval()
     selection = choose_selection(run.config, run.config.steps)  # that of the end, where mix is approx
@@ -145,28 +104,20 @@ def validation_losses(run: "Run", items: "Sequence[Item]") -> dict[str, float]:
     return totals
 
 
-def without_gain(log: list[dict]) -> int:
-    """How many validations followed the best one."""
-    losses = [row["validation_loss"] for row in log if "validation_loss" in row]
-    return len(losses) - 1 - losses.index(min(losses)) if losses else 0
-
-
-def report(run: "Run", validation: "list[Item]", folder: RunFolder) -> None:
+def report(run: Run, validation: list[Item], folder: RunFolder) -> None:
     """Say what came out, what was learned, and what to do next."""
-    out, (first, *rows), config = folder.path, folder.progress["log"], run.config
-    if first["sources_cut"]:
-        print(f"{first['sources_cut']} of {first['examples']} documents were cut to --max-source {config.max_source}")
-    best = min(row["validation_loss"] for row in rows)
-    print(f"{out}: {rows[-1]['step']} steps, best validation loss {best:.3f}")
-    verdict = reads_its_documents if config.task in ("base", "sparse") else map_knows_more
+    out, rows = folder.path, folder.progress["log"][1:]
+    print(f"{out}: {rows[-1]['step']} steps, best validation loss {min(row['validation_loss'] for row in rows):.3f}")
+    verdict = reads_its_documents if run.config.task in ("base", "sparse") else map_knows_more
     print(verdict(run, validation[:200]))
-    lobart = "experiments.lobart " if getattr(run.model.config, "is_local", False) else ""
-    make_map = f"train --task kl --init {out} --out {out}-kl   # trains a map that chooses sentences"
-    read = f"predict {out} --data {config.data} --split test"
-    print(f"next: python -m {__package__}.{lobart}{make_map if config.task == 'base' else read}")
+    command = f"next: python -m {__package__}."
+    if run.config.task == "base":
+        print(f"{command}train --task kl --init {out} --out {out}-kl   # trains a map that chooses sentences")
+    else:
+        print(f"{command}predict {out} --split validation")
 
 
-def reads_its_documents(run: "Run", items: "list[Item]") -> str:
+def reads_its_documents(run: Run, items: list[Item]) -> str:
     """The loss with each summary's own document and with that of another one; a warning where they hardly differ."""
     name = "validation_loss" if run.config.task == "base" else "validation_xent"
     own = validation_losses(run, items)[name]
@@ -179,7 +130,7 @@ def reads_its_documents(run: "Run", items: "list[Item]") -> str:
 
 
 @torch.no_grad()
-def map_knows_more(run: "Run", items: "list[Item]") -> str:
+def map_knows_more(run: Run, items: list[Item]) -> str:
     """How much attention the map's sentences hold; a warning where the first ones hold as much."""
     run.model.eval()
     held, r = [], run.config.r

@@ -1,11 +1,10 @@
-"""How decoding time grows with the lengths: Table 1 and Appendix B, fits of measured times.
+"""How decoding time grows with the length of the summary: Table 1, fits of measured times.
 
 python -m encdec_sentence_sparse.experiments.cost --csv runs/growth.csv
 """
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,36 +34,23 @@ class Fit(NamedTuple):
 
 def fit_quadratic(targets: Sequence[float], seconds: Sequence[float]) -> Fit:
     """Coefficients of time by summary length M, (n,) of each, at a fixed source length."""
-    m = np.asarray(targets, dtype=float)
+    m, times = np.asarray(targets, dtype=float), np.asarray(seconds, dtype=float)
     # Eq. (1): time = c1 + c2 M + c3 M^2
-    return least_squares(np.stack([np.ones_like(m), m, m**2], 1), seconds)
-
-
-def fit_surface(targets: Sequence[float], sources: Sequence[float], seconds: Sequence[float]) -> Fit:
-    """Appendix B, of time by summary length M and source length N: c1 + c2 M + c3 N + c4 M N + c5 M^2 + c6 N^2.
-
-    c4 is the cost of cross-attention per pair of positions, c5 that of the decoder's self-attention, c6 the encoder's.
-    """
-    m, n = np.asarray(targets, dtype=float), np.asarray(sources, dtype=float)
-    return least_squares(np.stack([np.ones_like(m), m, n, m * n, m**2, n**2], 1), seconds)
-
-
-def least_squares(terms: np.ndarray, seconds: Sequence[float]) -> Fit:
-    """(n, terms) and (n,) -> (P^T P)^-1 P^T t of Appendix B, without the normal equations' loss of digits."""
-    times, scale = np.asarray(seconds, dtype=float), np.abs(terms).max(0)
+    terms = np.stack([np.ones_like(m), m, m**2], 1)
+    scale = terms.max(0)  # (P^T P)^-1 P^T t of Appendix B, without the normal equations' loss of digits
     solved = np.linalg.lstsq(terms / scale, times, rcond=None)[0] / scale
     rest = ((times - terms @ solved) ** 2).sum()
     return Fit(solved, float(1 - rest / ((times - times.mean()) ** 2).sum()))
 
 
-def coefficients(fit: Callable, seconds: np.ndarray) -> dict:
-    """Columns of a row, of `fit` through the medians of (rounds, n) seconds.
+def coefficients(targets: Sequence[float], seconds: np.ndarray) -> dict:
+    """Columns of a row: Eq. (1) through the medians of (rounds, n) seconds.
 
     The coefficients are in microseconds with 95 % intervals: of 1,000 times as many rounds, drawn with replacement.
     """
     drawn = np.random.default_rng(0).integers(len(seconds), size=(1000, len(seconds)))
-    again = np.array([fit(times).coefficients for times in np.median(seconds[drawn], 1)])
-    fitted, bounds = fit(np.median(seconds, 0)), np.quantile(again, [0.025, 0.975], 0)
+    again = np.array([fit_quadratic(targets, times).coefficients for times in np.median(seconds[drawn], 1)])
+    fitted, bounds = fit_quadratic(targets, np.median(seconds, 0)), np.quantile(again, [0.025, 0.975], 0)
     row = {"r_squared": fitted.r_squared}
     for number, (value, low, high) in enumerate(zip(fitted.coefficients, *bounds, strict=True), start=1):
         row[f"c{number}_us"] = {"mean": 1e6 * value, "low": 1e6 * low, "high": 1e6 * high}
@@ -94,37 +80,25 @@ def operating_modes(bart: nn.Module, source: int, target: int) -> dict[str, Call
     return {"forward+backward": forward_and_backward, "forward": forward, "inference": inference}
 
 
-def table_1(bart: nn.Module, sources: Sequence[int], targets: Sequence[int], measure: Callable) -> list[dict]:
-    """Table 1: Eq. (1) through the median times of each mode, at the longest source.
+def table_1(bart: nn.Module, source: int, targets: Sequence[int], measure: Callable) -> list[dict]:
+    """Table 1: Eq. (1) through the median times of each mode, at one source length.
 
     `measure` gives the seconds of each of several functions, one per round.
     """
-    n, times, fits = sources[-1], [], []
-    passes = {(mode, m): run for m in targets for mode, run in operating_modes(bart, n, m).items()}
+    times, fits = [], []
+    passes = {(mode, m): run for m in targets for mode, run in operating_modes(bart, source, m).items()}
     seconds = measure(passes)
     for mode in dict.fromkeys(mode for mode, _ in passes):
         rounds = np.stack([seconds[mode, m] for m in targets], 1)  # (rounds, targets)
         medians = zip(targets, np.median(rounds, 0).tolist(), strict=True)
         times += [{"table": "table_1_times", "mode": mode, "M": m, "seconds": median} for m, median in medians]
-        row = {"table": "table_1", "mode": mode, "N": n}
-        fits.append(row | coefficients(partial(fit_quadratic, targets), rounds))
+        fits.append({"table": "table_1", "mode": mode, "N": source} | coefficients(targets, rounds))
     return times + fits
-
-
-def appendix_b(bart: nn.Module, sources: Sequence[int], targets: Sequence[int], measure: Callable) -> list[dict]:
-    """Appendix B: six coefficients of the time of a forward and backward pass."""
-    places = list(product(sources, targets))
-    seconds = measure({(n, m): operating_modes(bart, n, m)["forward+backward"] for n, m in places})
-    rounds = np.stack([seconds[place] for place in places], 1)  # (rounds, places)
-    medians = zip(places, np.median(rounds, 0).tolist(), strict=True)
-    times = [{"table": "appendix_b_times", "N": n, "M": m, "seconds": median} for (n, m), median in medians]
-    fit = partial(fit_surface, [m for _, m in places], [n for n, _ in places])
-    return [*times, {"table": "appendix_b"} | coefficients(fit, rounds)]
 
 
 def main(
     model: str = "base",
-    sources: tuple[int, ...] = (256, 448, 640, 832, 1024),
+    source: int = 1024,
     targets: tuple[int, ...] = (50, 100, 150, 200, 250, 300),
     repeats: int = 6,
     csv: Path | None = None,
@@ -135,7 +109,7 @@ def main(
     torch.manual_seed(0)
     with open_output(csv, overwrite) as file:
         bart, measure = make_models(model, torch.device("cpu"))[0], partial(time_rounds, repeats=repeats)
-        rows = [row for task in (table_1, appendix_b) for row in task(bart, sources, targets, measure)]
+        rows = table_1(bart, source, targets, measure)
         used = dict(model=model, threads=1, repeats=repeats, torch=torch.__version__)
         write_csv(file, [row | used for row in rows])
 

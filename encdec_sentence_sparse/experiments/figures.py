@@ -2,7 +2,7 @@
 
 python -m encdec_sentence_sparse.experiments.figures --out figures --scores toy.csv --curves figure_1.csv --map map.json
 
-The scores are what `shared.score` wrote (Figures 2 and 4), curves and map what experiments.measures wrote (1, and like
+The scores are what `shared.score` wrote (Figure 2), curves and map what experiments.measures wrote (1, and like
 5 to 8). Figure 3 is a drawing of the model and is not made.
 """
 
@@ -87,20 +87,8 @@ def figure_2(scores: dict[str, list[float]]):
     return figure
 
 
-def figure_4(scores: dict[str, list[float]]):
-    """Figure 4: ROUGE-1 against r at inference of runs with other r in training, minus that with r 5, seed by seed."""
-    runs = {"r 2 in training": "apx-r2", "r 5": "apx", "r 10": "apx-r10", "all (control)": "control"}
-    lines, gaps = {label: by_r(scores, f"{run}.approx") for label, run in runs.items()}, {}
-    for (label, line), colour in zip(lines.items(), RED_TO_BLUE, strict=False):
-        pairs = {r: zip(line[r], lines["r 5"][r], strict=True) for r in line}
-        gaps[label, colour] = {r: [score - five for score, five in pair] for r, pair in pairs.items()}
-    figure, axes = one_panel("Figure 4: at small r training with a small r helps most seeds")
-    draw(axes, gaps, "ROUGE-1 minus r 5 in training;\nbars: lowest and highest seed")
-    return figure
-
-
 def figure_1(curves: Sequence[dict]):
-    """Figure 1: sum of attention weights against the number of retained sentences, of base and sparse-tuned runs."""
+    """Figure 1: the share of attention that the r most salient sentences hold, of base and sparse-tuned runs."""
     figure, axes = one_panel("Figure 1: attention is spread over sentences, until a loss makes it sparse")
     names = list(dict.fromkeys(row["run"] for row in curves))
     for place, (name, colour) in enumerate(zip(names, ["black", *RED_TO_BLUE], strict=False)):
@@ -141,8 +129,7 @@ def main(out: Path, scores: Path | None = None, curves: Path | None = None, map:
     """Draw what the files hold into the folder `out`."""
     figures = {}
     if scores:
-        table = read_scores(scores)
-        figures |= {"figure_2": figure_2(table), "figure_4": figure_4(table)}
+        figures["figure_2"] = figure_2(read_scores(scores))
     if curves:
         figures["figure_1"] = figure_1(read_csv(curves))
     if map:

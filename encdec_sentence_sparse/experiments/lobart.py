@@ -11,24 +11,22 @@ Long-Span Summarization; released code: potsawee/longsum0. It was not run here.
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import BartConfig, BartForConditionalGeneration
 
-from shared.data import Example
 from shared.run import one_line_errors, parse, read_flags
 
 from .. import loading, predict
 from ..config import PAPER, TrainConfig
-from ..loading import Run
 from ..model import SentenceSparseBart
 from ..train import train
 
 WINDOW, POSITIONS = 1024, 4096  # A.1
 
+# D27: released code: searches of --min-length 56 and --max-length 400 (arXiv) or 144 (Podcast), else --decoding paper.
 # D24: the fine-tuned LoBART that the KL run starts from is trained first; r 30, which is r* of Section 4.4, is in
 # training, too. arXiv: the released LoBART is an average over 220,000 to 260,000 documents; here training ends there.
 LOBART = PAPER | dict(task="base", model="facebook/bart-large-cnn", max_source=POSITIONS, r=30)
@@ -108,12 +106,19 @@ def extend_positions(model: BartForConditionalGeneration, positions: int = POSIT
 
 
 class LoBart(SentenceSparseBart):
-    """LoBART with sentence-sparse attention in its decoder; a BART until `lengthen`, which its config remembers."""
+    """LoBART with sentence-sparse attention in its decoder; its config remembers that it was made of a BART."""
 
     def __init__(self, config: BartConfig):
         super().__init__(config)
         if getattr(config, "is_local", False):
             self.lengthen()
+
+    @classmethod
+    def from_pretrained(cls, name: str, **options) -> tuple["LoBart", dict]:
+        """A BART's weights, lengthened; as `shared.pretrained.load` asks for them."""
+        model, report = super().from_pretrained(name, **options)
+        model.lengthen()
+        return model, report
 
     def lengthen(self) -> None:
         """Local attention and more positions in the encoder."""
@@ -122,30 +127,26 @@ class LoBart(SentenceSparseBart):
         self.config.is_local = True
 
 
-def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
-    """`loading.begin` of a LoBART: a run's, or one made of a BART."""
-    run = loading.begin(config, examples, LoBart)
-    if not getattr(run.model.config, "is_local", False):
-        run.model.lengthen()
-    return run
-
-
-def load_run(folder: str | Path) -> Run:
-    """`loading.load_run` of a LoBART."""
-    return loading.load_run(folder, LoBart)
-
-
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
+    """The package's own commands, whose models are LoBARTs."""
     command, *flags = [*(sys.argv[1:] if arguments is None else arguments), ""]
-    match command:
-        case "train":
-            train(*parse(flags[:-1], TrainConfig, PRESETS, __doc__), begin=begin, load_run=load_run)
-        case "predict":
-            options = read_flags(predict.Options, flags[:-1], __doc__)
-            predict.answer(options, load_run(options.run))
-        case _:
-            raise ValueError(f"the first word is {command!r}; give train or predict")
+    begin_with_bart, loading.SentenceSparseBart = loading.SentenceSparseBart, LoBart
+    try:
+        match command:
+            case "train":
+                config, out, resume = parse(flags[:-1], TrainConfig, PRESETS, __doc__)
+                if not (config.init or config.model):
+                    raise ValueError("a LoBART is made of a BART: give --model NAME, or --init RUN")
+                train(config, out, resume)
+                print("of a LoBART, with experiments.lobart before `train` and `predict`")
+            case "predict":
+                options = read_flags(predict.Options, flags[:-1], __doc__)
+                predict.answer(options, loading.load_run(options.run))
+            case _:
+                raise ValueError(f"the first word is {command!r}; give train or predict")
+    finally:
+        loading.SentenceSparseBart = begin_with_bart
 
 
 if __name__ == "__main__":

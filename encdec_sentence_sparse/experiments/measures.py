@@ -5,6 +5,7 @@ python -m encdec_sentence_sparse.experiments.measures runs/base-0 runs/sparse1-0
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,10 @@ from torch import Tensor
 from tqdm import tqdm
 
 from shared.data import Example, load, open_output, write_csv
-from shared.run import one_line_errors
+from shared.run import in_windows, one_line_errors
 
 from ..loading import Run, load_run
-from ..predict import decode
+from ..predict import decode, length
 from ..selection import SentenceAttention
 
 
@@ -44,9 +45,10 @@ def retained_attention(record: Sequence[SentenceAttention], is_step: Tensor) -> 
 def retained_curve(run: Run, examples: Sequence[Example], batch_size: int = 32) -> list[float]:
     """Figure 1: the mean over documents of `retained_attention`."""
     curves = []
-    for output in tqdm(decode(run, examples, batch_size=batch_size), total=len(examples), disable=None, leave=False):
-        source = run.collate([output.item]).source()
-        curves += [*retained_attention(*read_again(run, source, output.tokens))]
+    decoded = in_windows(examples, run.encode, length, partial(decode, run), batch_size)
+    for item, tokens in tqdm(decoded, total=len(examples), disable=None, leave=False):
+        source = run.collate([item]).source()
+        curves += [*retained_attention(*read_again(run, source, tokens))]
     longest = max(map(len, curves))  # beyond its last sentence a document retains everything
     padded = [np.pad(curve, (0, longest - len(curve)), constant_values=1.0) for curve in curves]
     return np.mean(padded, 0).tolist()
@@ -54,7 +56,8 @@ def retained_curve(run: Run, examples: Sequence[Example], batch_size: int = 32) 
 
 def attention_map(run: Run, example: Example) -> dict:
     """Figures 5-8: attention of full decoding on one document, averaged over heads (Appendix E), D21: and layers."""
-    [(item, tokens, _)], rounded = decode(run, [example]), {}
+    [item], rounded = run.encode([example]), {}
+    [tokens] = decode(run, [item])
     source = run.collate([item]).source()
     words = torch.arange(len(item.ids), device=run.model.device).unsqueeze(0)  # each token its own sentence
     for kind, ids in (("word", words), ("exact", source["sentence_ids"])):

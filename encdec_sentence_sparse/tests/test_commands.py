@@ -1,9 +1,7 @@
 """The commands, end to end: train, be killed and go on, predict; and what bad input gets."""
 
-import importlib
 import io
 import json
-import os
 import re
 import sys
 from dataclasses import replace
@@ -28,6 +26,17 @@ from .test_train import DATA, SMALL, changed, log, weights
 
 SEARCH = ["--max-length", "9", "--beam", "2"]
 TEXTS = ["A storm hit Norwick. Nobody was hurt.", "It rained. We left. He stayed."]
+
+
+@pytest.mark.parametrize(("name", "command"), [("base-0", "train"), ("kl-0", "predict")])
+def test_the_printed_hint_works(runs, tmp_path, capsys, name, command):
+    """The command of the last line, as it stands there."""
+    config = replace(load_run(runs / name).config, steps=1)
+    train(config, tmp_path / "run")
+    [hint] = re.findall(rf"next: python -m \S+\.{command} ([^#\n]+)", capsys.readouterr().out)
+    more = ["--steps", "1"] if command == "train" else ["--limit", "2", *SEARCH]
+    {"train": training.main, "predict": predict.main}[command]([*hint.split(), *more])
+    assert capsys.readouterr().out
 
 
 class Killed(BaseException):
@@ -80,7 +89,7 @@ def test_rows_keep_the_order_of_the_documents(runs, monkeypatch):
     run, examples = load_run(runs / "kl-0"), load(DATA, "test", 7)
     examples = [replace(example, document=example.document[: 1 + 2 * i % 5]) for i, example in enumerate(examples)]
     monkeypatch.setattr(type(run.model), "generate", lambda self, input_ids, **_: input_ids)
-    monkeypatch.setattr(predict, "WINDOW", 2)
+    monkeypatch.setattr("shared.run.WINDOW", 2)
     texts = [run.tokenizer.decode(item.ids, skip_special_tokens=True) for item in run.encode(examples)]
     rows = predict.predict(run, examples, batch_size=3)
     expected = [(example.id, " ".join(text.split())) for example, text in zip(examples, texts, strict=True)]
@@ -168,17 +177,3 @@ def test_bad_requests_end_with_one_line(runs, tmp_path, capsys):
         assert stop.value.code == 2 and re.search(message, said.splitlines()[-1]), said
     with pytest.raises(ValueError, match=r"loss is (nan|inf) at step \d+; .*run keeps its last checkpoint"):
         train(replace(SMALL, steps=9, learning_rate=1e6, warmup=1, save_every=1), tmp_path / "run")
-
-
-def test_flags_are_answered_before_bart_is_imported():
-    """Importing BART, as model.py does, takes as long as importing torch. In a fork, which has torch already."""
-    package = __package__.removesuffix(".tests")
-    if not (child := os.fork()):
-        for name in [name for name in sys.modules if name.startswith(package)]:
-            del sys.modules[name]
-        try:
-            for name in ("predict", "train"):
-                importlib.import_module(f"{package}.{name}")
-        finally:
-            os._exit(f"{package}.train" not in sys.modules or f"{package}.model" in sys.modules)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

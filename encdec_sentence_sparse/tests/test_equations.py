@@ -8,7 +8,7 @@ import torch
 from transformers import BartForConditionalGeneration
 
 from ..approximator import KINDS, SentenceEncoder
-from ..attention import SentenceSparseAttention
+from ..attention import LayerMemory, SentenceSparseAttention
 from ..model import SentenceSparseBart, add_approximator
 from ..selection import (
     PHI,
@@ -140,7 +140,8 @@ def test_eq6_heads_are_averaged_before_the_top_r():
     one = sentences_of(ids, torch.ones_like(ids))
     query = torch.tensor([1.0, 0, 0, 0]).expand(1, 3, 1, 4)
     keys = query * word.clamp_min(1e-9).log().transpose(2, 3)  # (1, 3, 4, 4): q . k is the logarithm
-    keep = attention.select(torch.zeros(1, 1, 16), query, keys, one, Selection("ideal", 1), range(1))
+    memory = LayerMemory(keys, keys, None, None)
+    keep = attention.select(torch.zeros(1, 1, 16), query, memory, one, Selection("ideal", 1), range(1))
     assert keep[0, 0].tolist() == [False, False, False, True]
 
 

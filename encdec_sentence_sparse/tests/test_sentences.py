@@ -1,16 +1,15 @@
-"""Sentences in tokens, documents that are too long, batches."""
+"""Sentences in tokens, documents that are too long."""
 
 import random
 from array import array
 
-import numpy as np
 import pytest
 from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
 from ..sentences import token_sentence_ids
-from ..text import Batches, Item, encode, encode_all, train_tokenizer
+from ..text import Item, encode, encode_all, train_tokenizer
 
 STORIES = ["Mr. Smith saw Dr. Jones . He left .", "The team won . We were glad .", "It rained . We stayed ."]
 
@@ -88,15 +87,5 @@ def test_many_documents_are_encoded_as_each_alone(tokenizer):
     assert len(items) == 1002 and isinstance(items[0], Item)
     for i in (0, 1, 2, 999, 1000, 1001):
         target = tokenizer("He left .")["input_ids"]
-        assert items[i] == encode(tokenizer, documents[i], 12)._replace(target=array("i", [*target[:3], 2]))
-
-
-def test_batches_hold_every_item_once_an_epoch_and_are_of_like_length():
-    lengths = np.arange(1, 42)
-    stream, epochs = iter(Batches(lengths, 8, seed=0)), []
-    for _ in (0, 1):
-        epochs.append([next(stream) for _ in range(6)])
-        assert sorted(sum(epochs[-1], [])) == list(range(41))
-        assert max(max(batch) - min(batch) for batch in epochs[-1]) < 30
-    assert epochs[0] != epochs[1]
-    assert next(iter(Batches(lengths, 8, seed=0))) == epochs[0][0] != next(iter(Batches(lengths, 8, seed=1)))
+        expected = encode(tokenizer, documents[i], 12)
+        assert items[i] == expected._replace(target=array("i", [*target[:3], 2]), target_was_cut=True)

@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForSeq2SeqLM, BartForConditionalGeneration
 
 from shared.data import load
+from shared.run import Batches
 
 from .. import train as training
 from ..config import PRESETS, TrainConfig, choose_selection, learning_rate
@@ -24,7 +25,7 @@ from ..loading import begin, load_run
 from ..model import add_approximator, approximator_parameters, freeze
 from ..selection import FULL, Selection, ideal_probability, kl_loss
 from ..sentences import sentences_of
-from ..text import Batch, Batches, collate
+from ..text import Batch, collate
 from ..train import batch_losses, map_knows_more, reads_its_documents, train
 
 DATA = "toy:count=8,seed=5"
@@ -338,7 +339,7 @@ def test_a3_d18_an_update_is_that_of_the_mean_gradient_of_its_micro_batches(tmp_
     train(replace(TINY, steps=1, clip=clip, accumulate=2, save_every=1), tmp_path / "two")
     start = begin(TINY, load(DATA))
     items = start.encode(load(DATA))
-    for indices, _ in zip(Batches([len(item.ids) for item in items], 8, 0), range(2), strict=False):
+    for indices, _ in zip(Batches([len(item.ids) for item in items], 0, 8), range(2), strict=False):
         batch = collate([items[i] for i in indices], 1)
         (batch_losses(start.model, batch, TINY, FULL)["loss"] / 2).backward()
     norm, after = torch.stack([p.grad.norm() for p in start.model.parameters()]).norm(), weights(tmp_path / "two")
@@ -380,9 +381,9 @@ def test_d9_cut_documents_are_counted(tmp_path, capsys):
     for split in ("train", "validation"):
         (tmp_path / "data" / f"{split}.jsonl").write_text("\n".join(lines))
     train(replace(TINY, data=str(tmp_path / "data"), steps=1, max_source=9), tmp_path / "run")
-    assert log(tmp_path / "run")[0] == {"step": 0, "examples": 2, "sources_cut": 1}
+    assert log(tmp_path / "run")[0] == {"step": 0, "examples": 2, "sources_cut": 1, "targets_cut": 0}
     said = capsys.readouterr().out
-    assert "1 of 2 documents were cut to --max-source 9" in said
+    assert "1 of 2 training examples are cut to --max-source 9" in said
     assert "2 documents are few to learn from scratch: begin with a BART, --model facebook/bart-base" in said
 
 

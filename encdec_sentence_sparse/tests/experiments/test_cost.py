@@ -1,4 +1,4 @@
-"""The fits of Table 1 and Appendix B against closed forms, and the passes that are timed for them."""
+"""The fits of Table 1 against closed forms, and the passes that are timed for them."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from transformers import BartForConditionalGeneration
 
 pytest.importorskip("shared")
 
-from ...experiments.cost import appendix_b, fit_quadratic, operating_modes, table_1
+from ...experiments.cost import fit_quadratic, operating_modes, table_1
 from ...model import bart_config
 
 LENGTHS = np.arange(50, 301, 50)
@@ -52,21 +52,10 @@ def test_eq1_table_1_fits_the_measured_times(bart):
     """Times by a clock of our own: each mode has its polynomial, and finds it."""
     known = {"forward+backward": (2.0, 0.1, 0.01), "forward": (1.0, 0.2, 0.0), "inference": (1.0, 3.0, 0.5)}
     measure = lambda functions: {key: np.polyval(known[key[0]][::-1], [key[1]] * 3) for key in functions}  # noqa: E731
-    *times, first, second, third = table_1(bart, [5, 9], [2, 3, 5, 8], measure)
+    *times, first, second, third = table_1(bart, 9, [2, 3, 5, 8], measure)
     for row in (first, second, third):
         constant, linear, square = known[row["mode"]]
         assert row["c1_us"] == pytest.approx(dict.fromkeys(("mean", "low", "high"), 1e6 * constant))
         assert row["c2/c1"] == pytest.approx(linear / constant) and row["N"] == 9
         assert row["c3/c1"] == pytest.approx(square / constant, abs=1e-9) and row["r_squared"] == pytest.approx(1)
     assert [row["mode"] for row in (first, second, third)] == list(known) and len(times) == 12
-
-
-def test_six_coefficients_of_appendix_b(bart):
-    """Times by the paper's own polynomial of M and N give its coefficients back, each in its place."""
-    paper = np.array([1.0, 3.78e-3, 3.15e-3, 1.47e-6, 7.26e-7, 7.79e-7])
-    time = lambda n, m: [0.1 * (paper @ [1, m, n, m * n, m * m, n * n])] * 3  # noqa: E731
-    sources, targets = [6, 9, 12, 30], [2, 3, 4, 50]
-    measure = lambda functions: {place: time(*place) for place in functions}  # noqa: E731
-    *times, row = appendix_b(bart, sources, targets, measure)
-    np.testing.assert_allclose([row[f"c{number}/c1"] for number in range(1, 7)], paper, rtol=1e-5)
-    assert {(time["N"], time["M"]) for time in times} == {(n, m) for n in sources for m in targets}

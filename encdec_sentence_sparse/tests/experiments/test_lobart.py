@@ -9,11 +9,15 @@ from transformers import BartForConditionalGeneration
 
 pytest.importorskip("shared")
 
+from ... import loading
 from ...config import PRESETS as core
 from ...config import TrainConfig
 from ...experiments import lobart
 from ...experiments.lobart import PRESETS, LocalAttention, extend_positions, make_local
+from ...model import SentenceSparseBart
 from ..conftest import make_config, roughen
+from ..test_config import save_bart
+from ..test_train import changed, weights
 
 
 @pytest.fixture
@@ -91,18 +95,21 @@ def test_d24_presets_hold_the_papers_and_the_released_values():
 
 @pytest.mark.usefixtures("unreported")
 def test_lobart_is_trained_predicts_and_is_kept(tmp_path):
-    """From a small new BART by the commands, then a map on it; documents are longer than the decoder has positions."""
-    flags = ["--data", "toy:count=4", "--steps", "1", "--width", "16", "--feed-forward", "16", "--vocabulary", "400"]
-    flags += ["--max-source", "100", "--max-target", "40"]
+    """From a BART by the commands, then a map on it; documents are longer than the decoder has positions."""
+    save_bart(tmp_path / "bart")
+    flags = ["--data", "toy:count=4", "--steps", "1", "--model", str(tmp_path / "bart"), "--max-source", "400"]
     lobart.main(["train", "--out", str(tmp_path / "base"), *flags])
-    lobart.main(["train", "--task", "kl", "--init", str(tmp_path / "base"), "--max-source", "400", "--steps", "1",
-                 "--out", str(tmp_path / "kl")])  # fmt: skip
-    model = lobart.load_run(str(tmp_path / "kl")).model
-    positions = model.get_encoder().max_source_positions, model.get_decoder().max_target_positions
-    assert positions == (4096, 100) and type(model.get_encoder().layers[0].self_attn) is LocalAttention
+    lobart.main(["train", "--task", "kl", "--init", str(tmp_path / "base"), "--out", str(tmp_path / "kl")])
+    assert loading.SentenceSparseBart is SentenceSparseBart
+    before, after = weights(tmp_path / "base"), weights(tmp_path / "kl")
+    positions = "model.encoder.embed_positions.weight"
+    assert len(before[positions]) == 4098 and before.keys() < after.keys() and not changed(before, after)
+    with torch.no_grad(), pytest.raises(ValueError, match="does not fit"):
+        loading.load_run(tmp_path / "kl")
     out = tmp_path / "out.jsonl"
     rest = ["--data", "toy:count=4", "--limit", "2", "--max-length", "9", "--r", "1", "--out", str(out)]
     lobart.main(["predict", str(tmp_path / "kl"), *rest])
     assert out.read_text().count("kl.approx.r1") == 2
-    with pytest.raises(SystemExit):
-        lobart.main([])
+    for wrong in ([], ["train", "--out", str(tmp_path / "new"), "--data", "toy:count=4"]):
+        with pytest.raises(SystemExit):
+            lobart.main(wrong)

@@ -30,8 +30,8 @@ def test_scores_are_those_of_mean_keys_counted_once_a_word():
             query, own = queries[document, head, 2].numpy(), keys[document, head, :length].numpy()
             expected = reference.mean_key(query, own, IDS[document][:length])
             np.testing.assert_allclose(found[document, head, 2, : len(expected)].detach().numpy(), expected, atol=1e-10)
-    vectors = attention.vectors(keys, sentences, Selection("approx", 2))
-    keep = attention.select(hidden, queries, vectors, sentences, Selection("approx", 2), range(7))
+    memory = attention.project(states, sentences, Selection("approx", 2))
+    keep = attention.select(hidden, queries, memory, sentences, Selection("approx", 2), range(7))
     assert torch.equal(keep, torch.zeros_like(keep).scatter(-1, found.mean(1).topk(2).indices, True))
 
 

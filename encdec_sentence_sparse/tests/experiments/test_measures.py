@@ -1,4 +1,4 @@
-"""What is measured: attention (Figures 1 and 5 to 8), cross-entropy, precision and recall, lengths (Table 4)."""
+"""What is measured: attention (Figures 1 and 5 to 8), cross-entropy, precision and recall."""
 
 from dataclasses import replace
 
@@ -10,10 +10,9 @@ from transformers import BartForConditionalGeneration
 pytest.importorskip("shared")
 
 from shared import pretrained
-from shared.data import Example, load
+from shared.data import load
 
 from ...experiments.cross_entropy import cross_entropies, systems
-from ...experiments.lengths import lengths
 from ...experiments.measures import attention_map, main, read_again, retained_attention, retained_curve
 from ...experiments.precision import measured
 from ...loading import Run, load_run
@@ -103,13 +102,3 @@ def test_half_of_the_words_are_right_and_two_thirds_of_the_reference_are_found()
     row = {"id": "1", "prediction": "bridges closed on Monday", "references": [["Two bridge closed ."], ["all wrong"]]}
     [found] = measured([row])
     assert found == row | {"precision": pytest.approx(50), "recall": pytest.approx(200 / 3), "words": 4}
-
-
-def test_d28_nothing_is_cut_and_special_tokens_do_not_count(runs):
-    """D28: neither `<s>` and `</s>` as tokens, nor `</s>` as a sentence. A document of one string is split."""
-    run = load_run(runs / "base-0")
-    documents = [["they left ."] * 99, ["We left. They stayed."]]
-    words = [len(run.tokenizer(" ".join(document))["input_ids"]) - 2 for document in documents]
-    found = lengths(run, [Example(str(n), document, ["they left ."], []) for n, document in enumerate(documents)])
-    assert found["N"] == sum(words) / 2 and found["N1"] == (99 + 2) / 2
-    assert found["M"] == len(run.tokenizer("they left .")["input_ids"]) - 2 and found["N/M"] == found["N"] / found["M"]

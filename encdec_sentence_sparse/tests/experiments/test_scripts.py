@@ -23,7 +23,7 @@ TINY = {
     "predict": DATA | {"--limit": 1, "--max-length": 6, "--min-length": 0, "--beam": 1},
     "experiments.measures": {"--limit": 1, "--document": 0},
     "experiments.benchmark": {"--models": "tiny", "--lengths": 60, "--repeats": 3},
-    "experiments.cost": {"--model": "tiny", "--sources": 8, "--targets": 2, "--repeats": 3},
+    "experiments.cost": {"--model": "tiny", "--source": 8, "--targets": 2, "--repeats": 3},
 }
 TINY["experiments.mean_key"] = TINY["predict"]
 FEW = {"SEEDS": "0", "SPLITS": "test", "GAMMAS": "0"}  # of the scripts' loops
