@@ -49,9 +49,10 @@ def test_d22_passes_are_those_of_the_three_modes(bart):
 
 
 def test_eq1_table_1_fits_the_measured_times(bart):
-    """Times by a clock of our own: each mode has its polynomial, and finds it."""
+    """Times by a clock of our own: each mode has its polynomial, and finds it; one slow round of nine is no matter."""
     known = {"forward+backward": (2.0, 0.1, 0.01), "forward": (1.0, 0.2, 0.0), "inference": (1.0, 3.0, 0.5)}
-    measure = lambda functions: {key: np.polyval(known[key[0]][::-1], [key[1]] * 3) for key in functions}  # noqa: E731
+    rounds = np.array([1.0] * 8 + [5.0])
+    measure = lambda functions: {key: rounds * np.polyval(known[key[0]][::-1], key[1]) for key in functions}  # noqa: E731
     *times, first, second, third = table_1(bart, 9, [2, 3, 5, 8], measure)
     for row in (first, second, third):
         constant, linear, square = known[row["mode"]]
