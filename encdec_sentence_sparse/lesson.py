@@ -126,11 +126,11 @@ right["RNN, learned map"] = film[-1][1]
 print("\n".join(f"{choice:17}{percentage:4.0f} % of the letters right" for choice, percentage in right.items()))
 _, ideal, chance, _, learned = right.values()
 assert learned > chance + 35, f"the map chooses far better than chance: {learned:.0f} and {chance:.0f} % right"
-assert abs(learned - ideal) < 5, f"the map is as good as the ideal choice: {learned:.0f} and {ideal:.0f} % right"
+assert abs(learned - ideal) < 8, f"the map is about as good as the ideal choice: {learned:.0f} and {ideal:.0f} % right"
 
 # %% [markdown]
-# A quarter of the sentences is nearly enough, if it is the right one. The map is as good as the ideal choice in every
-# run, the mean in some. *Integrated* training lets BART's decoder, too, learn to live with the choice: cross-entropy
+# A quarter of the sentences is nearly enough, if it is the right one. The map is about as good as the ideal choice in
+# every run, the mean in some. *Integrated* training lets the decoder learn to live with the choice: cross-entropy
 # under the selection, plus 0.2 times the divergence. Guess: which of the two reaches the map?
 # $$L_I = L_{xent} + \lambda L_{KL} \quad (12)$$
 # %%
@@ -175,6 +175,6 @@ print(json.dumps(tables, separators=(",", ":")))
 # The paper does this with BART-large on news of 29 sentences (CNN/DailyMail), with $r = 5$ in each of 12 layers.
 # ROUGE-1 is 44.03 with all sentences, 43.94 with the ideal choice, 39.06 at random. The map gets 43.02, and 43.72 with
 # integrated training. Attention reads $N_1 / r = 29/5$ times fewer words, but the RNN all of them. Three questions:
-# 1. One sentence? `letters_right("approx", 1)` <details><summary>Answer</summary>83 to 90 %.</details>
-# 2. `"mean"` for `"gru"`, trained? <details><summary>Answer</summary>97 to 99 %: here it needs no RNN.</details>
-# 3. A formula? `letters_right("model_free")` <details><summary>Answer</summary>62 to 92 %, by the seed.</details>
+# 1. One sentence? `letters_right("approx", 1)` <details><summary>Answer</summary>70 to 90 %.</details>
+# 2. `"mean"` for `"gru"`, trained? <details><summary>Answer</summary>88 to 99 %: here it needs no RNN.</details>
+# 3. A formula? `letters_right("model_free")` <details><summary>Answer</summary>54 to 92 %, by the seed.</details>
