@@ -9,10 +9,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import nox
@@ -84,23 +80,13 @@ def uv_settings() -> dict[str, str]:
         "UV_FIND_LINKS": ",".join(pip["find-links"].split()),
         "UV_DEFAULT_INDEX": pip["index-url"],
         "UV_INDEX": " ".join(pip["extra-index-url"].split()),
-        "UV_INDEX_STRATEGY": "unsafe-best-match",  # the best version of all indexes, as pip takes it
         "SSL_CERT_FILE": pip["cert"],
     }
     uv = {name: value for name, value in uv.items() if value and name not in os.environ}
-    return uv if source_is_named(uv) else uv | {"UV_TORCH_BACKEND": "auto"}
-
-
-def source_is_named(uv: dict[str, str]) -> bool:
-    """Tell whether the settings of uv, or pip's as uv's, name an index, a folder of links or a build of torch."""
-    names = "FIND_LINKS", "DEFAULT_INDEX", "INDEX_URL", "INDEX", "EXTRA_INDEX_URL", "NO_INDEX", "TORCH_BACKEND"
-    if any(f"UV_{name}" in uv or os.environ.get(f"UV_{name}") for name in names):
-        return True
-    folders = [os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config", os.environ.get("APPDATA") or "", "/etc"]
-    folders += (os.environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":")
-    files = [Path(os.environ.get("UV_CONFIG_FILE") or ""), *(Path(folder, "uv", "uv.toml") for folder in folders)]
-    texts = [path.read_text(encoding="utf-8") for path in files if path.is_file()]
-    return any(re.search(r"index|find-links|torch-backend", text) for text in texts)
+    if not any(re.match("UV_(.*INDEX|FIND_LINKS|TORCH_BACKEND)", name) for name in {**uv, **os.environ}):
+        uv["UV_TORCH_BACKEND"] = "auto"
+    # The best version of all indexes, as pip takes it.
+    return uv | {"UV_INDEX_STRATEGY": os.environ.get("UV_INDEX_STRATEGY", "unsafe-best-match")}
 
 
 def install(session: nox.Session, *what: str) -> None:
@@ -138,11 +124,12 @@ def chosen_package(session: nox.Session) -> tuple[str, list[str]]:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check style and the import rules; test the checks themselves."""
+    """Check style, budgets and the import rules; test the checks themselves."""
     install(session, "ruff", "import-linter", "pytest", "jupytext", "nbformat", "nox", "numpy", "mini-racer", *PAGES)
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("lint-imports")
+    session.run("python", ".ci/house.py")
     session.run("python", "-m", "pytest", ".ci/tests", *session.posargs)
 
 
@@ -232,7 +219,7 @@ def mutants(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", default=False)
 def demo(session: nox.Session) -> None:
-    """Run the commands of a README's demo, one to five CPU minutes: nox -s demo -- l0drop."""
+    """Run the commands of a README's demo, two to seven CPU minutes: nox -s demo -- l0drop."""
     name, rest = chosen_package(session)
     python, commands = package_python(session, name), demo_commands(name)
     for number, command in enumerate(commands, 1):
@@ -240,30 +227,7 @@ def demo(session: nox.Session) -> None:
         # A second demo goes on where the first one ended.
         again = ["--resume", *rest] if re.search(r"\.(train|summarizer) ", command) else []
         arguments = [*shlex.split(command, comments=True)[1:], *again]
-        with signs_of_life(arguments):
-            session.run(python, *arguments, env=TEST_ENV, external=True)
-
-
-@contextmanager
-def signs_of_life(arguments: list[str], every: float = 10.0) -> Iterator[None]:
-    """Where no terminal shows a bar, say every ten seconds how long a command has run, and its last logged step."""
-    started, ended = time.monotonic(), threading.Event()
-    flags = dict(zip(arguments, arguments[1:], strict=False))
-    log = Path(flags.get("--out", "."), "log.jsonl")
-
-    def say() -> None:
-        while not ended.wait(every):
-            steps = re.findall(r'"step": (\d+)', log.read_text(encoding="utf-8")) if log.exists() else []
-            reached = f", step {steps[-1]} of {flags.get('--steps', '?')}" if steps else ""
-            print(f"... {time.monotonic() - started:.0f} s{reached}", flush=True)
-
-    thread = threading.Thread(target=say, daemon=True)
-    if not sys.stdout.isatty():
-        thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
+        session.run(python, *arguments, env=TEST_ENV, external=True)
 
 
 def demo_commands(name: str) -> list[str]:

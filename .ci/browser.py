@@ -32,6 +32,15 @@ CUT = """
 const boxes = [...document.querySelectorAll("pre")].filter(e => e.checkVisibility());
 return [document.body.scrollHeight, boxes.filter(e => e.scrollWidth > e.clientWidth).length, boxes.length];
 """
+# What is learned, without its slider, as a picture for README.md.
+LEARNED = """
+document.querySelectorAll(".learn input, .learn output").forEach(e => e.remove());
+document.querySelectorAll(".now").forEach(e => e.classList.remove("now"));
+const boxes = [...document.querySelectorAll(".learn figure, [data-tree]")].map(e => e.getBoundingClientRect());
+if (!boxes.length) return null;
+const [x, y] = [boxes[0].x - 6, boxes[0].y - 6], right = Math.min(x + 1000, Math.max(...boxes.map(box => box.right)));
+return {x, y, width: right - x + 6, height: Math.max(...boxes.map(box => box.bottom)) - y + 6, scale: 1.5};
+"""
 LONGEST = 16_000  # pixels of a page in its screenshot
 
 
@@ -75,11 +84,15 @@ def look(browser: Chromium, page: Path, width: int, scheme: str) -> list[str]:
     found += [f"{where}: {entry['message']}" for entry in browser.post("/se/log", type="browser")]
     height, cut, boxes = browser.post("/execute/sync", script=CUT, args=[])
     print(f"{where}: {height} pixels, {cut} of {boxes} boxes cut, {page.stat().st_size} bytes")
-    clip = {"x": 0, "y": 0, "width": width, "height": min(LONGEST, height), "scale": 1}
-    shot = browser.command("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)["data"]
+    shots = {f"{page.stem}-{width}-{scheme}": dict(x=0, y=0, width=width, height=min(LONGEST, height), scale=1)}
+    if (width, scheme) == (WIDTHS[0], SCHEMES[0]):
+        shots[f"{page.stem}-learn"] = browser.post("/execute/sync", script=LEARNED, args=[])
     folder = page.parent / "screenshots"
     folder.mkdir(exist_ok=True)
-    (folder / f"{page.stem}-{width}-{scheme}.png").write_bytes(base64.b64decode(shot))
+    for name, clip in shots.items():
+        if clip:
+            shot = browser.command("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)["data"]
+            (folder / f"{name}.png").write_bytes(base64.b64decode(shot))
     return found
 
 

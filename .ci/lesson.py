@@ -5,7 +5,7 @@
     python .ci/lesson.py seeds PACKAGE [COUNT]  run it with ten seeds: by how much does each comparison hold?
 
 The picture is the output of the cell tagged so: `# %% tags=["picture"]`. The cell tagged "learn" prints a line of JSON,
-which the pages draw (pages/markup.py: heat). A lesson runs in a copy of its folder, renamed, without the rest. The
+which the pages draw (pages/heat.py). A lesson runs in a copy of its folder, renamed, without the rest. The
 finding with which it ends are the messages of its asserts.
 """
 
@@ -26,6 +26,9 @@ from pathlib import Path
 
 import jupytext
 import nbformat
+
+sys.path.insert(0, str(Path(__file__).parent / "pages"))
+from heat import heat  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 LONGEST, LARGEST = 180, 300_000  # lines of lesson.py, bytes of lesson.ipynb
@@ -49,9 +52,18 @@ def write(folder: Path) -> None:
     NotebookClient(notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": folder}}).execute()
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)  # times
+        if "learn" in cell.metadata.get("tags", []):
+            draw(cell)
     notebook.metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
     (folder / "lesson.png").write_bytes(picture(notebook))
     nbformat.write(notebook, folder / "lesson.ipynb")
+
+
+def draw(cell) -> None:
+    """Add the tables that a cell printed as JSON to its outputs, drawn."""
+    tables = json.loads(cell.outputs[0]["text"])
+    drawn = "".join(heat(**table) for table in (tables if isinstance(tables, list) else [tables]))
+    cell.outputs[1:] = [nbformat.v4.new_output("display_data", {"text/html": drawn})]
 
 
 def picture(notebook) -> bytes:

@@ -44,7 +44,8 @@ def write_index(readme: Path, out: Path, packages: list[str]) -> None:
         learned = learned or re.search(r'<div class="learn">.*?</figure></div>', page, re.S)
         cards.append(f'<li><a href="{name}.html">{words}</a></li>')
     seen = learned[0] if learned else ""
-    write(out / "index.html", "The papers", f'<main>{seen}{body}<ul class="cards">{"".join(cards)}</ul></main>')
+    body = body.replace("</h1>", f"</h1>{seen}", 1)
+    write(out / "index.html", "The papers", f'<main>{body}<ul class="cards">{"".join(cards)}</ul></main>')
 
 
 def problems(folder: Path) -> list[str]:

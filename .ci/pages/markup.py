@@ -47,25 +47,6 @@ def tokens(latex: str) -> tuple[str, ...]:
     return tuple(TOKEN.findall(latex))
 
 
-def heat(
-    rows: list[str], columns: list[str], values: list[list[float]], title: str, caption="", beside=None, **_
-) -> str:
-    """A table of numbers from 0 to 1, shaded by them; below it what `beside` has of each column (name -> numbers)."""
-
-    def cells(numbers: list[float], of: str) -> str:
-        shown = (f'<td style="--v:{min(max(v, 0), 1):.2f}" title="{html.escape(of)}: {v:g}"></td>' for v in numbers)
-        return f"<tr><th>{html.escape(of)}</th>{''.join(shown)}</tr>"
-
-    body = "".join(cells(numbers, str(row)) for row, numbers in zip(rows, values, strict=True))
-    for name, numbers in (beside or {}).items():
-        plain_cells = "".join(f"<td>{html.escape(str(number))}</td>" for number in numbers)
-        body += f"<tr><th>{html.escape(name)}</th>{plain_cells}</tr>"
-    head = "".join(f'<th scope="col"><span>{html.escape(str(column))}</span></th>' for column in columns)
-    table = f'<table class="heat"><tr><th></th>{head}</tr>{body}</table>'
-    words = f"<figcaption>{html.escape(caption)}</figcaption>"
-    return f'<figure><b>{html.escape(title)}</b><div class="scroll">{table}</div>{words}</figure>'
-
-
 class Markup:
     """How the texts of one package become HTML; what does not stands in `problems`."""
 

@@ -9,10 +9,12 @@ import json
 import re
 from pathlib import Path
 
+from heat import heat
+
 import document
 import notebook
 import proof
-from markup import MARK, Markup, anchor, fold, heat, plain, slug
+from markup import MARK, Markup, anchor, fold, plain, slug
 from paper import Deviation, Package, Row, Segment, in_order, marks, segments
 
 SHAPE = r"\((?:[A-Z]\w*|\d+|\.\.\.)(?:, (?:[A-Z]\w*|\d+|\.\.\.))*,?\)"
@@ -73,14 +75,17 @@ class Page:
         made, self.taught = notebook.lesson(path, self.markup, self.picture, defined, self.folder.name)
         return made
 
-    def learned(self) -> str:
-        """What the network learns, seen: tables of numbers, with a slider or a tree where a script runs."""
+    def learned(self) -> tuple[str, str]:
+        """What the network learns, seen: a table of numbers, with a slider or a tree where a script runs; and more."""
         tables = notebook.learned(self.folder / "lesson.ipynb")
-        made = "".join(heat(**table) for table in tables)
-        if tree := next((table for table in tables if "tree" in table), None):
-            data = json.dumps({"tree": tree["tree"], "texts": tree["rows"]}, ensure_ascii=False).replace("</", "<\\/")
-            return f'<div data-tree><script type="application/json">{data}</script>{made}</div>'
-        return f'<div class="learn">{made}</div>' if made else ""
+        moving = [table for table in tables if {"beside", "tree"} & table.keys()] or tables
+        first, rest = ("".join(heat(**t) for t in tables if (t in moving) == is_first) for is_first in (True, False))
+        if tables and "tree" in tables[0]:
+            tree = {"tree": tables[0]["tree"], "texts": tables[0]["rows"]}
+            data = json.dumps(tree, ensure_ascii=False).replace("</", "<\\/")
+            made = f'<script type="application/json">{data}</script>{first}{rest}'
+            return f'<div class="learn" data-tree>{made}</div>', ""
+        return f'<div class="learn">{first}</div>' if first else "", rest
 
     def home(self, label: str, places: list[tuple[str, str]]) -> int | None:
         """The piece beside which a label stands: a comment above a line, or else behind one, or else a docstring."""
@@ -233,7 +238,8 @@ class Page:
     def write(self) -> None:
         """Write the page and the lesson's; the lesson is made first, for the code links to its sections."""
         name, lesson, one = self.folder.name, self.lesson(), len(self.package.code["one.py"].lines) if self.one else 0
-        parts = {"The idea": self.text(chapter(self.readme, "The idea"))}
+        first, more_seen = self.learned()
+        parts = {"The idea": self.text(chapter(self.readme, "The idea")) + more_seen}
         parts |= {f"The whole paper in {one} lines": self.whole()} if one else {}
         parts |= {"What was reproduced": self.text(chapter(self.readme, "What was reproduced"))}
         parts |= {"What differs from the paper": self.differs(), "Limits": self.text(chapter(self.paper, "Limits"))}
@@ -242,7 +248,7 @@ class Page:
         labels = [anchor(label) for label in dict.fromkeys(label for row in self.rows for label in row.labels)]
         head = self.text(self.readme.partition("\n## ")[0], below=0)
         title, rest = (*head.partition("</h1>")[::2],)
-        head = f"{title}</h1>{self.learned()}{rest}" if rest else head
+        head = f"{title}</h1>{first}{rest}" if rest else head
         parts = {title: part for title, part in parts.items() if part}
         more = {"The lesson": f"{name}-lesson.html"} if lesson else {}
         page = document.parts(head, parts, [*labels, *files], more)

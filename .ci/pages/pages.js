@@ -3,8 +3,9 @@
 
 for (const table of document.querySelectorAll(".learn table")) {
   const lines = [...table.rows], moments = lines[0].cells.length - 1;
+  if (lines.every((line) => line.cells[1].title || !line.rowIndex)) continue; // no numbers by moment
   const input = document.createElement("input"), output = document.createElement("output");
-  Object.assign(input, { type: "range", min: 1, max: moments, value: 1 });
+  Object.assign(input, { type: "range", min: 1, max: moments, value: Math.ceil(moments / 2) });
   input.setAttribute("aria-label", "moment of the picture above");
   input.oninput = () => {
     lines.forEach((line) => [...line.cells].forEach((cell, i) => cell.classList.toggle("now", i === +input.value)));

@@ -1,9 +1,7 @@
 """The rules of noxfile.py that need no environment: where torch comes from, who gets a session, the demo."""
 
 import importlib.util
-import json
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,15 +11,13 @@ spec = importlib.util.spec_from_file_location("noxfile", Path(__file__).resolve(
 noxfile = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(noxfile)
 
-NOWHERE = {"XDG_CONFIG_HOME": "/nowhere", "XDG_CONFIG_DIRS": "/nowhere", "HOME": "/nowhere"}
-
 
 def settings(monkeypatch, pip: str = "", **environment: str) -> dict[str, str]:
     """What uv is given where pip's settings and the environment are these."""
     for name in list(noxfile.os.environ):
-        if name.startswith(("UV_", "PIP_", "SSL_", "XDG_")):
+        if name.startswith(("UV_", "PIP_", "SSL_")):
             monkeypatch.delenv(name)
-    for name, value in (NOWHERE | environment).items():
+    for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(noxfile.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=pip))
     return noxfile.uv_settings()
@@ -46,23 +42,6 @@ def test_torch_is_this_machines_unless_a_source_is_named(monkeypatch, pip, envir
     assert settings(monkeypatch, pip, **environment).get("UV_TORCH_BACKEND") == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("link-mode = 'copy'\n", "auto"),
-        ("[[index]]\nurl = 'https://a.b'\n", None),
-        ("[pip]\ntorch-backend = 'cpu'", None),
-    ],
-)
-@pytest.mark.parametrize("where", ["XDG_CONFIG_HOME", "XDG_CONFIG_DIRS", "UV_CONFIG_FILE"])
-def test_a_file_of_uvs_settings_may_name_a_source(monkeypatch, tmp_path, where, text, expected):
-    path = tmp_path / "uv/uv.toml"
-    path.parent.mkdir()
-    path.write_text(text)
-    environment = {where: str(path if where == "UV_CONFIG_FILE" else tmp_path)}
-    assert settings(monkeypatch, **environment).get("UV_TORCH_BACKEND") == expected
-
-
 def test_pips_settings_become_uvs_and_the_users_win(monkeypatch):
     pip = "global.find-links='/a /b'\nglobal.index-url='https://a.b'\n"
     uv = settings(monkeypatch, pip, UV_DEFAULT_INDEX="https://mine")
@@ -81,14 +60,6 @@ def test_pips_settings_become_uvs_and_the_users_win(monkeypatch):
 def test_only_the_packages_asked_for_get_a_lesson(monkeypatch, arguments, expected):
     monkeypatch.setattr(sys, "argv", arguments)
     assert noxfile.asked_for() == expected
-
-
-def test_a_command_in_a_log_shows_signs_of_life(tmp_path, capsys):
-    (tmp_path / "log.jsonl").write_text(json.dumps({"step": 1}) + "\n" + json.dumps({"step": 20}) + "\n")
-    with noxfile.signs_of_life(["-m", "a.train", "--out", str(tmp_path), "--steps", "90"], every=0.01):
-        time.sleep(0.2)
-    said = capsys.readouterr().out.splitlines()
-    assert said and all(line == "... 0 s, step 20 of 90" for line in said)
 
 
 @pytest.mark.parametrize("name", noxfile.PAPERS)
