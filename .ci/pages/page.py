@@ -246,7 +246,8 @@ class Page:
         parts |= {"The package, file by file": self.code(), "The tests": self.tests()}
         files = [f'<a href="#{file}">{file}</a>' for file in dict.fromkeys(file for file, _ in self.pieces)]
         labels = [anchor(label) for label in dict.fromkeys(label for row in self.rows for label in row.labels)]
-        head = self.text(self.readme.partition("\n## ")[0], below=0)
+        head = re.sub(r"!\[[^]]*\]\(learn\.png\)\n", "", self.readme.partition("\n## ")[0])  # it is alive here
+        head = self.text(head, below=0)
         title, rest = (*head.partition("</h1>")[::2],)
         head = f"{title}</h1>{first}{rest}" if rest else head
         parts = {title: part for title, part in parts.items() if part}
