@@ -1,8 +1,7 @@
 """Diminishing attention: Han, Lin & Joty (2020), Resurrecting Submodularity in Neural Abstractive Summarization.
 
-What a source token gives to a decoding step is what its submodular coverage gains by the step's attention: a token
-that has been attended to gives less and less. Without parameters; in a pointer-generator, and in the last decoder layer
-of BERTSum.
+A source token's new weight is how much this step adds to its coverage. Coverage is concave, so a token seen before adds
+less. Without parameters; in a pointer-generator, and in the last decoder layer of BERTSum.
 """
 
 from .diminishing import Diminishing, DiminishingState, coverage_value, effective_coverage

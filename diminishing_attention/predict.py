@@ -1,4 +1,5 @@
-"""Summarise texts or a data set with a run, and measure each output as the paper does.
+"""Summarise texts or a data set. The table has, in percent, repetition1 to 5: n-grams that stand before in the output,
+novel1 to 4: that the source lacks, and lead_: ROUGE with the source's first sentences.
 
 echo "A storm hit Norwick. Nobody was hurt." | python -m diminishing_attention.predict runs/pg-dim
 python -m diminishing_attention.predict runs/pg-dim notes.txt --out notes.jsonl
