@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shared.run import one_line_errors
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -110,8 +112,15 @@ def draw_parts(axes: "Axes", rows: Rows) -> None:
 
 DRAWN = {"effects": effects, "synergy": synergy}
 
-if __name__ == "__main__":
-    for path in (Path(sys.argv[1], f"{name}.csv") for name in DRAWN):
-        if path.exists():
+
+@one_line_errors
+def main(arguments=None):
+    [folder] = arguments or sys.argv[1:]
+    for path in sorted(Path(folder).iterdir()):
+        if path.suffix == ".csv" and path.stem in DRAWN:
             DRAWN[path.stem](read_rows(path)).savefig(path.with_suffix(".png"), dpi=120)
             print(path.with_suffix(".png"))
+
+
+if __name__ == "__main__":
+    main()

@@ -10,6 +10,7 @@ from argparse import ArgumentParser
 
 from shared import pretrained
 from shared.data import load, write_csv
+from shared.run import one_line_errors
 
 from ...heads import find_heads, write_heads
 from ...loading import load_model, load_run
@@ -21,6 +22,7 @@ from .sentences import LENGTH, masked_by, selections, whole
 ARTICLES = 64
 
 
+@one_line_errors
 def main(arguments: list[str] | None = None) -> None:
     """Decode, and write the table."""
     parser = ArgumentParser(description=__doc__)

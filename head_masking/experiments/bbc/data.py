@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from shared.data import load
+from shared.run import one_line_errors
 
 from ..samsum.data import write
 
@@ -40,6 +41,11 @@ def short(examples: list) -> list[dict]:
     return rows
 
 
-if __name__ == "__main__":
-    source, folder, *splits = sys.argv[1:]
+@one_line_errors
+def main(arguments=None):
+    source, folder, *splits = arguments or sys.argv[1:]
     write(Path(folder), **{split: short(load(source, split)) for split in splits})
+
+
+if __name__ == "__main__":
+    main()

@@ -16,6 +16,7 @@ import numpy as np
 
 from shared import pretrained
 from shared.data import Example, load
+from shared.run import one_line_errors
 from shared.score import system_name
 
 from ...heads import find_heads
@@ -66,6 +67,7 @@ def masked_by(run: Summarizer, tagged: Mapping[str, Tagged], examples: Sequence[
     return [document._replace(keep=by_tagger(e.source, tagged[e.id], document)) for e, document in pairs]
 
 
+@one_line_errors
 def main(arguments: list[str] | None = None) -> None:
     """Print a row for each document and system."""
     parser = ArgumentParser(description=__doc__)

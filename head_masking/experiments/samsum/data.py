@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from shared.data import load, write_jsonl
+from shared.run import one_line_errors
 
 
 def write(folder, **splits):
@@ -39,13 +40,19 @@ def turns(examples, times, rng):
     ]
 
 
-if __name__ == "__main__":
-    folder, rng = Path(sys.argv[1]), random.Random(0)
-    train, held, test = (load(sys.argv[2], split) for split in ("train", "validation", "test"))
+@one_line_errors
+def main(arguments=None):
+    out, samsum, *more = arguments or sys.argv[1:]
+    folder, rng = Path(out), random.Random(0)
+    train, held, test = (load(samsum, split) for split in ("train", "validation", "test"))
     tested, validation = cut(held, 400 / 818)
     write(folder / "sam", train=pairs(train), validation=pairs(validation), test=pairs(tested))
     write(folder / "sam-test", test=pairs(test))
     write(folder / "turns-data", train=turns(train, 4, rng), validation=turns(validation, 1, rng))
-    if len(sys.argv) > 3:  # a folder of JSON lines with 300 and 200 of DialogSum's dialogues
-        (train, validation), test = cut(load(sys.argv[3], "train"), 240 / 300), load(sys.argv[3], "validation")
+    for dialogsum in more:  # a folder of JSON lines with 300 and 200 of DialogSum's dialogues
+        (train, validation), test = cut(load(dialogsum, "train"), 240 / 300), load(dialogsum, "validation")
         write(folder / "dialogues", train=pairs(train), validation=pairs(validation), test=pairs(test))
+
+
+if __name__ == "__main__":
+    main()

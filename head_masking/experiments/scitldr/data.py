@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from shared.data import load
+from shared.run import one_line_errors
 
 from ..samsum.data import cut, pairs, turns, write
 
@@ -20,9 +21,15 @@ def marked(examples):
     return [{"id": e.id, "document": e.document, "summary": summary} for e, summary in picked if summary]
 
 
-if __name__ == "__main__":
-    source, folder, rng = sys.argv[1], Path(sys.argv[2]), random.Random(0)
+@one_line_errors
+def main(arguments=None):
+    source, out = arguments or sys.argv[1:]
+    folder, rng = Path(out), random.Random(0)
     (train, validation), test = cut(load(source, "train"), 1500 / 1992), load(source, "validation")
     write(folder / "abstracts", train=pairs(train), validation=pairs(validation), test=pairs(test))
     write(folder / "sentences-data", train=turns(train, 12, rng), validation=turns(validation, 1, rng))
     write(folder / "marked", train=marked(train), validation=marked(validation))
+
+
+if __name__ == "__main__":
+    main()

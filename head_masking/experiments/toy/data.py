@@ -11,6 +11,7 @@ from argparse import ArgumentParser
 from pathlib import Path
 
 from shared.data import Example, write_jsonl
+from shared.run import one_line_errors
 from shared.toy import CERTAIN, SPLITS, UNCERTAIN, ToyConfig, generate
 
 KNOBS = dict(names=10, min_sentences=8, max_sentences=8, min_facts=2, max_facts=2, other_facts=2, repetition=0)
@@ -30,6 +31,7 @@ def facts_of(story: Example, verbatim: bool = False) -> dict:
     return parts | {"id": story.id, "summary": summary}
 
 
+@one_line_errors
 def main(arguments: list[str] | None = None) -> None:
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)

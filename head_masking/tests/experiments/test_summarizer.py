@@ -32,6 +32,9 @@ def test_the_loss_is_the_mean_cross_entropy_of_the_summary(base):
         )
         total += run.model(input_ids=source, labels=target).loss.item() * target.size(1)
         tokens += target.size(1)
+    one_by_one = run._replace(config=replace(run.config, batch_size=1))  # tokens count, not batches
+    items = run.encode(load(DATA, "validation"))
+    assert validate(one_by_one, items)["validation_loss"] == pytest.approx(total / tokens, abs=2e-4)
     losses = [row["validation_loss"] for row in log(base)[1:]]
     assert losses[-1] == pytest.approx(total / tokens, abs=2e-4) and losses[-1] < losses[0]
 
