@@ -78,10 +78,7 @@ def load_run(folder: str | Path, config_type: type = TrainConfig) -> Run:
 
 
 def load_encoder(name: str, pooling: str) -> UnitEncoder:
-    """An encoder of `transformers` by name or folder (bert-base-uncased in the paper), without a pooling layer.
-
-    ValueError: it gives every text the same vector, as where the first token sees itself alone.
-    """
+    """An encoder of `transformers` by name or folder (bert-base-uncased in the paper); ValueError: it says nothing."""
     encoder = UnitEncoder(*pretrained.load("encoder", name, MAX_TOKENS), pooling)
     vectors = encoder(own_words(encoder.tokenizer))
     if torch.allclose(vectors, vectors[:1], atol=1e-6):

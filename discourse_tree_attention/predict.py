@@ -27,8 +27,6 @@ from .selection import join_units, select
 from .text import Document
 from .trees import read_text
 
-BATCH = 32  # documents scored at a time
-
 
 @dataclass
 class Options(DecodingFlags):
@@ -54,15 +52,19 @@ def score_batch(run: Run, documents: Sequence[Document]) -> list[np.ndarray]:
     return [row[: len(document.units)] for row, document in zip(rows, documents, strict=True)]
 
 
-def score_all(run: Run, examples: Sequence[Example], batch_size: int = BATCH) -> Iterator[tuple]:
+def units(document: Document) -> int:
+    """What batches are sorted by."""
+    return len(document.units)
+
+
+def score_all(run: Run, examples: Sequence[Example], batch_size: int = 32) -> Iterator[tuple]:
     """Each document with the (N,) scores of its units, in their order, as the work goes."""
-    return in_windows(examples, run.encode, lambda document: len(document.units), partial(score_batch, run), batch_size)
+    return in_windows(examples, run.encode, units, partial(score_batch, run), batch_size)
 
 
 def score_documents(run: Run, documents: Sequence[Document]) -> list[np.ndarray]:
     """The (N,) scores of each of some documents that are encoded already."""
-    starts = range(0, len(documents), BATCH)
-    return [scores for start in starts for scores in score_batch(run, documents[start : start + BATCH])]
+    return [scores for _, scores in in_windows(documents, list, units, partial(score_batch, run), 32)]
 
 
 def extract(document: Document, scores: np.ndarray, config) -> list[int]:
@@ -91,7 +93,7 @@ def row(run: Run, document: Document, scores: np.ndarray, take: str = "model") -
     return line | {"was_cut": document.was_cut}
 
 
-def predict(run: Run, examples: Sequence[Example], take: str = "model", batch_size: int = BATCH) -> Iterator[dict]:
+def predict(run: Run, examples: Sequence[Example], take: str = "model", batch_size: int = 32) -> Iterator[dict]:
     """Extract summaries, and yield a `row` of each example in their order; for errors see `text.make_document`."""
     for document, scores in score_all(run, examples, batch_size):
         yield row(run, document, scores, take)

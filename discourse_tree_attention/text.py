@@ -144,22 +144,27 @@ def make_document(example, config, encoder: UnitEncoder) -> Document:
 
     ValueError: a tree is needed and there is none, or it is of another text.
     """
-    where, units = f"{example.id}.dis", list(example.document)
-    sentence, required, tree, edu_sentence = np.arange(len(units)), [[] for _ in units], None, None
-    if example.tree is not None:
-        tree = read_dis(example.tree, where)
-        edu_sentence = sentence_of_edus([leaf.text for leaf in leaves(tree)], units, where)
-    if config.level == "edu":
-        check_has_tree(example)
-        units, sentence = [leaf.text for leaf in leaves(tree)], edu_sentence
-        required = required_units(tree, sentence)
-    picks = oracle(units, " ".join(example.summary), required, ORACLE_UNITS[config.level])
-    labels = np.isin(np.arange(len(units)), picks)
-    most, was_cut = units_to_read(units, config, encoder)
-    required = [[other for other in needed if other < most] for needed in required[:most]]
-    units, sentence, labels = units[:most], sentence[:most], labels[:most]
-    document = Document(example.id, units, sentence, required, labels, example.references, tree, edu_sentence, was_cut)
+    whole = units_of(example, config.level)
+    picks = oracle(whole.units, " ".join(example.summary), whole.required, ORACLE_UNITS[config.level])
+    most, was_cut = units_to_read(whole.units, config, encoder)
+    cut = dict(units=whole.units[:most], sentence=whole.sentence[:most], labels=np.isin(np.arange(most), picks))
+    required = [[other for other in needed if other < most] for needed in whole.required[:most]]
+    document = replace(whole, required=required, was_cut=was_cut, **cut)
     return replace(document, matrix=document_matrix(document, config)) if config.attention in TREES else document
+
+
+def units_of(example, level: str) -> Document:
+    """An example as a document of EDUs or sentences, whole and without labels."""
+    tree, edu_sentence, sentences = None, None, list(example.document)
+    if example.tree is not None:
+        tree = read_dis(example.tree, f"{example.id}.dis")
+        edu_sentence = sentence_of_edus([leaf.text for leaf in leaves(tree)], sentences, f"{example.id}.dis")
+    if level == "edu":
+        check_has_tree(example)
+        units = [leaf.text for leaf in leaves(tree)], edu_sentence, required_units(tree, edu_sentence)
+    else:
+        units = sentences, np.arange(len(sentences)), [[] for _ in sentences]
+    return Document(example.id, *units, np.zeros(0, dtype=bool), example.references, tree, edu_sentence, False)
 
 
 def sentence_of_edus(edus: Sequence[str], sentences: Sequence[str], where: str = "document") -> np.ndarray:

@@ -23,7 +23,7 @@ from shared.run import RunFolder, exchanged, load_weights, one_line_errors, pars
 from .config import PRESETS, TrainConfig, learning_rate
 from .loading import Run, begin, load, load_run
 from .model import extraction_loss
-from .predict import extract, score_documents, summary
+from .predict import extract, score_documents, summary, units
 from .text import Document, positive_weight
 
 
@@ -32,6 +32,7 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
 
     ValueError: bad values or data, a folder that cannot be used, a loss that is not finite.
     """
+    # D29: documents of like length share a batch. With a summed loss a batch of long documents weighs more.
     how = dict(optimizer=partial(adam, config), length=units, load=partial(examples_of, config))
     made = setup(config, Path(out), resume, begin, load_run, **how)
     accelerator, run, model, optimizer = made[:4]
@@ -71,28 +72,21 @@ def adam(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.Adam(model.parameters(), lr=0.0, betas=(0.9, config.beta2), eps=1e-9)
 
 
-def units(document: Document) -> int:
-    """D29: documents of like length share a batch. With a summed loss a batch of long documents weighs more."""
-    return len(document.units)
-
-
 def examples_of(config: TrainConfig, name: str, split: str) -> list[Example]:
     """The training examples that the config draws, or those of another split, by whose ROUGE-2 the weights are chosen.
 
     ValueError: a reference that ROUGE cannot read.
     """
-    if split == "train":
-        return in_sentences(draw(load(name, split), config))
     examples = in_sentences(load(name, split))
+    if split == "train":
+        return draw(examples, config)
     rouge.check_references(examples)
     return examples
 
 
 def draw(examples: Sequence[Example], config: TrainConfig) -> list[Example]:
     """Section 5.2, low resource: --examples of the training documents, another draw for each --seed."""
-    if not config.examples:
-        return list(examples)
-    places = np.random.default_rng(config.seed).permutation(len(examples))[: config.examples]
+    places = np.random.default_rng(config.seed).permutation(len(examples))[: config.examples or None]
     return [examples[place] for place in sorted(places.tolist())]
 
 

@@ -24,9 +24,9 @@ from .. import loading
 from ..config import PRESETS, TrainConfig, learning_rate
 from ..loading import Run
 from ..model import TREES, extraction_loss
-from ..predict import Options, predict, set_up, write
+from ..predict import Options, predict, set_up, units, write
 from ..text import Document, document_matrix, positive_weight
-from ..train import adam, examples_of, report, shuffle, units, validate
+from ..train import adam, examples_of, report, shuffle, validate
 
 
 @dataclass(frozen=True)
