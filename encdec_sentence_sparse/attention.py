@@ -7,6 +7,7 @@ attention; fast_attention.py decodes to the same numbers from the words of the s
 import copy
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import EncoderDecoderCache
@@ -46,7 +47,8 @@ def words_of(keep: Tensor, sentence_ids: Tensor) -> Tensor:
 class LayerMemory(NamedTuple):
     """What a layer compares queries with: made once a document, whatever is written."""
 
-    keys: Tensor  # (B, H, S, K) of the words
+    pairs: Tensor  # (B, S, 2, D): key and value of a word side by side, so that one gather fetches both
+    keys: Tensor  # (B, H, S, K): the same numbers by head
     values: Tensor  # (B, H, S, K)
     sentence_keys: Tensor | None  # (B, H, N, K) of the approximator, Eq. (9)
     sums: Tensor | None  # (B, H, N, K) of mode "model_free", Eq. (19)
@@ -121,15 +123,12 @@ class SentenceSparseAttention(nn.Module):
 
     def project(self, states: Tensor, sentences: Sentences, selection: Selection) -> LayerMemory:
         """What does not depend on the query, from the encoder states (B, S, D)."""
-        keys, values = self.split(self.k_proj(states)), self.split(self.v_proj(states))
-        return self.with_sentences(keys, values, sentences, selection)
-
-    def with_sentences(self, keys: Tensor, values: Tensor, sentences: Sentences, selection: Selection) -> LayerMemory:
-        """Keys and values of words (B, H, S, K), and the vectors of sentences that the selection compares with."""
+        pairs = torch.stack([self.k_proj(states), self.v_proj(states)], 2)
+        keys, values = (self.split(part) for part in pairs.unbind(2))
         sentence_keys = None if sentences.encoded is None else self.sentence_keys(sentences.encoded)
         is_model_free = selection.mode == "model_free"
         sums = feature_sums(keys, sentences.membership, selection.phi) if is_model_free else None
-        return LayerMemory(keys, values, sentence_keys, sums)
+        return LayerMemory(pairs, keys, values, sentence_keys, sums)
 
     def sentence_keys(self, encoded: Tensor) -> Tensor:
         """The approximator's keys: (B, N, D) -> (B, H, N, K)."""

@@ -38,19 +38,13 @@ class SourceCache(EncoderDecoderCache):
     self-attention part has to move.
     """
 
-    def __init__(
-        self,
-        config: BartConfig,
-        layers: list[tuple[Tensor, LayerMemory]],  # see `FastAttention.remember`
-        sentences: Sentences,
-        selection: Selection,
-    ):
+    def __init__(self, config: BartConfig, memories: list[LayerMemory], sentences: Sentences, selection: Selection):
         super().__init__(DynamicCache(config=config), DynamicCache(config=config))
-        self.layers_read, self.sentences, self.selection = layers, sentences, selection
+        self.memories, self.sentences, self.selection = memories, sentences, selection
         self.lengths = (sentences.ids >= 0).sum(1).tolist()  # (B,) tokens
         has_padding = min(self.lengths) < sentences.ids.size(1)
         self.keep_words = sentences.is_word if has_padding else None  # (B, 1, 1, S)
-        self.gathered = torch.empty_like(layers[0][0][0])  # (S, 2, D), overwritten by every gather
+        self.gathered = torch.empty_like(memories[0].pairs[0])  # (S, 2, D), overwritten by every gather
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         self.self_attention_cache.reorder_cache(beam_idx)
@@ -79,15 +73,9 @@ class FastAttention(SentenceSparseAttention):
             return self.decode_step(hidden_states, past_key_values), None
         return super().forward(hidden_states, key_value_states, sentences, selection, record, past_key_values)
 
-    def remember(self, states: Tensor, sentences: Sentences, selection: Selection) -> tuple[Tensor, LayerMemory]:
-        """`project`, and (B, S, 2, D): key and value of a word side by side, so that one gather fetches both."""
-        keys_values = torch.stack([self.k_proj(states), self.v_proj(states)], 2)
-        keys, values = (self.split(part) for part in keys_values.unbind(2))  # the same numbers, seen another way
-        return keys_values, self.with_sentences(keys, values, sentences, selection)
-
     def decode_step(self, hidden_states: Tensor, cache: SourceCache) -> Tensor:
         """(B * W, 1, D) -> (B * W, 1, D)."""
-        keys_values, memory = cache.layers_read[self.layer]
+        memory = cache.memories[self.layer]
         end = cache.self_attention_cache.get_seq_length(self.layer)
         steps = range(end - hidden_states.size(1), end)
         # Beams of a source stand side by side: they become queries to one memory.
@@ -97,14 +85,14 @@ class FastAttention(SentenceSparseAttention):
         if keep is None:
             context = self.attend_all(queries, memory, cache.keep_words)
         else:
-            context = self.attend_gathered(queries, keys_values, keep, cache)
+            context = self.attend_gathered(queries, memory.pairs, keep, cache)
         return self.join(context).reshape(hidden_states.shape)
 
     def attend_all(self, queries: Tensor, memory: LayerMemory, keep_words: Tensor | None) -> Tensor:
         """Attention to all words of the sources: (B, H, W, K); keep_words: (B, 1, 1, S) bool, None = no padding."""
         return F.scaled_dot_product_attention(queries, memory.keys, memory.values, keep_words, scale=1.0)
 
-    def attend_gathered(self, queries: Tensor, keys_values: Tensor, keep: Tensor, cache: SourceCache) -> Tensor:
+    def attend_gathered(self, queries: Tensor, pairs: Tensor, keep: Tensor, cache: SourceCache) -> Tensor:
         """Per source, fetch the words that any beam selected, and let each beam see those that it selected itself.
 
         One gather of what all beams need reads less than a gather per beam: beams mostly agree. It goes into a buffer
@@ -115,7 +103,7 @@ class FastAttention(SentenceSparseAttention):
             ids, kept = cache.sentences.ids[source, :length], keep[source]  # (S,), (W, N)
             positions = kept.any(0)[ids].nonzero().squeeze(1)  # (words,)
             words = cache.gathered[: len(positions)]
-            torch.index_select(keys_values[source], 0, positions, out=words)  # (words, 2, D)
+            torch.index_select(pairs[source], 0, positions, out=words)  # (words, 2, D)
             keys, values = (self.split(part.unsqueeze(0)) for part in words.unbind(1))  # (1, H, words, K)
             keep_words = None if len(kept) == 1 else kept[:, ids[positions]]  # (W, words)
             # Eq. (3): K^ and V^ are what was gathered

@@ -92,8 +92,8 @@ class SentenceSparseBart(BartForConditionalGeneration):
     ) -> SourceCache:
         """A new cache of encoded documents (B, S, D), which is read under one selection."""
         sentences = self.find_sentences(states, sentence_ids, attention_mask, selection)
-        layers = [attention.remember(states, sentences, selection) for attention in self.attentions]
-        return SourceCache(self.config, layers, sentences, selection)
+        memories = [attention.project(states, sentences, selection) for attention in self.attentions]
+        return SourceCache(self.config, memories, sentences, selection)
 
     @torch.no_grad()
     def generate(

@@ -139,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 if not (config.init or config.model):
                     raise ValueError("a LoBART is made of a BART: give --model NAME, or --init RUN")
                 train(config, out, resume)
-                print("of a LoBART, with experiments.lobart before `train` and `predict`")
+                print(f"a LoBART's commands: python -m {__package__}.lobart train or predict, with the same flags")
             case "predict":
                 options = read_flags(predict.Options, flags[:-1], __doc__)
                 predict.answer(options, loading.load_run(options.run))

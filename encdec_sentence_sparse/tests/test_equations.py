@@ -140,7 +140,7 @@ def test_eq6_heads_are_averaged_before_the_top_r():
     one = sentences_of(ids, torch.ones_like(ids))
     query = torch.tensor([1.0, 0, 0, 0]).expand(1, 3, 1, 4)
     keys = query * word.clamp_min(1e-9).log().transpose(2, 3)  # (1, 3, 4, 4): q . k is the logarithm
-    memory = LayerMemory(keys, keys, None, None)
+    memory = LayerMemory(None, keys, None, None, None)
     keep = attention.select(torch.zeros(1, 1, 16), query, memory, one, Selection("ideal", 1), range(1))
     assert keep[0, 0].tolist() == [False, False, False, True]
 

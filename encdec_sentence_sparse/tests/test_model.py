@@ -141,7 +141,7 @@ def test_d13_each_beam_chooses_for_itself(model, documents, mode):
     states = model.get_encoder()(documents["input_ids"], attention_mask=documents["attention_mask"])[0]
     cache = model.project(states, documents["sentence_ids"], documents["attention_mask"], Selection(mode, r=1))
     attention, hidden = model.attentions[0], torch.randn(3, 4, 16)  # 4 beams that ask for different things
-    queries, memory, sentences = attention.scaled_queries(hidden), cache.layers_read[0][1], cache.sentences
+    queries, memory, sentences = attention.scaled_queries(hidden), cache.memories[0], cache.sentences
     rest = (memory, sentences, cache.selection, range(1))
     keep = attention.select(hidden, queries, *rest)
     assert not torch.equal(keep, keep[:, :1].expand_as(keep)) and (keep.sum(-1) == 1).all()
@@ -153,7 +153,7 @@ def test_d13_each_beam_chooses_for_itself(model, documents, mode):
         scores = saliency(word_attention(queries, keys, sentences.is_word), sentences.membership).mean(1)  # (B, W, N)
         assert torch.equal(scores.argmax(-1), keep.float().argmax(-1))
     expected = word_attention(queries, keys, words_of(keep, sentences.ids)) @ values
-    torch.testing.assert_close(attention.attend_gathered(queries, cache.layers_read[0][0], keep, cache), expected)
+    torch.testing.assert_close(attention.attend_gathered(queries, memory.pairs, keep, cache), expected)
     everything = word_attention(queries, keys, sentences.is_word) @ values
     torch.testing.assert_close(attention.attend_all(queries, memory, cache.keep_words), everything)
 
