@@ -26,6 +26,7 @@ from .data import load, read
 
 def one_line_errors(main):
     """Decorator of `main`: a foreseen error ends in one line and exit code 2, or 1 where the system failed."""
+    wrong_path = FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError
 
     def run(arguments=None):
         if hasattr(sys.stdout, "reconfigure"):
@@ -37,7 +38,7 @@ def one_line_errors(main):
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         except (ValueError, ImportError, OSError, MemoryError) as error:
             print("error:", " ".join(str(error).split()) or type(error).__name__, file=sys.stderr)
-            sys.exit(1 if isinstance(error, OSError) else 2)
+            sys.exit(1 if isinstance(error, OSError) and not isinstance(error, wrong_path) else 2)
         except KeyboardInterrupt:
             sys.exit("stopped; a training goes on from its last checkpoint with --resume")
 

@@ -15,6 +15,7 @@ import torch
 from torch.nn import functional as F
 
 from shared.data import Example, load
+from shared.run import one_line_errors
 from shared.score import system_name
 
 from ..loading import Run, load_run
@@ -45,8 +46,9 @@ def systems(run: Run, r: int) -> Iterator[tuple[str, Selection]]:
     yield f"mean_key.r{r}", Selection("approx", r)
 
 
-if __name__ == "__main__":
-    r, split, limit, *paths = sys.argv[1:]
+@one_line_errors
+def main(arguments: list[str] | None = None) -> None:
+    r, split, limit, *paths = arguments or sys.argv[1:]
     for path in paths:
         run = load_run(path)
         name, examples = system_name(Path(path).name, run.config.seed), load(run.config.data, split, int(limit))
@@ -55,3 +57,7 @@ if __name__ == "__main__":
             for example, value in zip(examples, cross_entropies(run, examples, selection), strict=True):
                 row = {"id": example.id, "references": example.references, "cross_entropy": value}
                 print(json.dumps(row | more))
+
+
+if __name__ == "__main__":
+    main()

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from shared.data import read_jsonl, write_jsonl
+from shared.run import one_line_errors
 
 
 def measured(rows: Iterable[dict]) -> Iterator[dict]:
@@ -22,5 +23,10 @@ def measured(rows: Iterable[dict]) -> Iterator[dict]:
         yield row | {"precision": 100 * score.precision, "recall": 100 * score.recall, "words": words}
 
 
+@one_line_errors
+def main(arguments: list[str] | None = None) -> None:
+    write_jsonl(sys.stdout, measured(row for path in arguments or sys.argv[1:] for row in read_jsonl(path)))
+
+
 if __name__ == "__main__":
-    write_jsonl(sys.stdout, measured(row for path in sys.argv[1:] for row in read_jsonl(path)))
+    main()

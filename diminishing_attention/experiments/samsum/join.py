@@ -8,6 +8,7 @@ Each follows the one before it in the file; a last group of fewer than three is 
 import sys
 
 from shared.data import read_jsonl, write_jsonl
+from shared.run import one_line_errors
 
 
 def join(rows: list[dict], size: int = 3) -> list[dict]:
@@ -22,5 +23,10 @@ def join(rows: list[dict], size: int = 3) -> list[dict]:
     ]
 
 
-if __name__ == "__main__":
+@one_line_errors
+def main(arguments: list[str] | None = None) -> None:
     write_jsonl(sys.stdout, join(read_jsonl("-")))
+
+
+if __name__ == "__main__":
+    main()

@@ -6,6 +6,7 @@ DATA is anything that shared.data.load takes and that has titles: SciTLDR's fold
 import sys
 
 from shared.data import in_sentences, load, write_jsonl
+from shared.run import one_line_errors
 
 
 def titled(data: str, split: str) -> list[dict]:
@@ -16,5 +17,10 @@ def titled(data: str, split: str) -> list[dict]:
     return [{"id": e.id, "document": e.document, "summary": [e.title]} for e in examples]
 
 
+@one_line_errors
+def main(arguments: list[str] | None = None) -> None:
+    write_jsonl(sys.stdout, titled(*(arguments or sys.argv[1:])))
+
+
 if __name__ == "__main__":
-    write_jsonl(sys.stdout, titled(*sys.argv[1:3]))
+    main()

@@ -6,11 +6,13 @@ The layers map one to one, for both models normalise after the residual sum. FOL
 """
 
 import sys
+from pathlib import Path
 
 import torch
 from transformers import AutoTokenizer, BartConfig, BartForConditionalGeneration, BertModel
 
 from shared.data import load
+from shared.run import one_line_errors
 
 NAMES = {
     "attention.self.query": "self_attn.q_proj", "attention.self.key": "self_attn.k_proj",
@@ -53,8 +55,11 @@ def bart_of(bert: BertModel, begin: int, end: int, layers: int = 3) -> BartForCo
     return bart.eval()
 
 
-if __name__ == "__main__":
-    bert, data, folder = sys.argv[1:]
+@one_line_errors
+def main(arguments: list[str] | None = None) -> None:
+    bert, data, folder = arguments or sys.argv[1:]
+    if not Path(bert).is_dir():
+        raise ValueError(f"there is no folder {bert!r}: give a BERT's")
     tokenizer = AutoTokenizer.from_pretrained(bert, bos_token="[CLS]", eos_token="[SEP]", trust_remote_code=False)
     bart = bart_of(BertModel.from_pretrained(bert), tokenizer.bos_token_id, tokenizer.eos_token_id)
     summaries = tokenizer([example.target for example in load(data, "train")])["input_ids"]
@@ -63,3 +68,7 @@ if __name__ == "__main__":
     bart.final_logits_bias[0] = (counts / counts.sum()).log()  # of tokens in summaries: first loss 6.6 and not 10
     bart.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+
+
+if __name__ == "__main__":
+    main()
