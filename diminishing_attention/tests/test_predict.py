@@ -69,6 +69,17 @@ def test_d21_flags_of_decoding_reach_the_search(trained, monkeypatch, tmp_path):
     assert seen == [given | {"never": (0, 1)}, default | {"never": (0, 1)}]
 
 
+def test_lead_says_with_how_many_sentences_an_output_is_compared(trained, tmp_path, monkeypatch):
+    """Table 3."""
+    document = ["It rained .", "A storm came ."]
+    assert measure("a storm", document, 1)["lead_rouge1"] != measure("a storm", document, 2)["lead_rouge1"]
+    seen, flags = [], ["--data", SMALL.data, "--limit", "1", "--max-length", "5", "--out", str(tmp_path / "a.txt")]
+    monkeypatch.setattr(command, "measure", lambda text, document, lead: seen.append(lead) or {})
+    for lead in ("1", "5"):
+        main([str(trained(SMALL)), *flags, "--lead", lead, "--overwrite"])
+    assert seen == [1, 5]
+
+
 def test_lines_in_are_lines_out(trained, tmp_path, capsys):
     """In order, a blank line for a blank one; cut documents are counted; .jsonl has all that is known."""
     folder, path = trained(replace(SMALL, max_source=12)), tmp_path / "in.txt"

@@ -119,6 +119,10 @@ def test_d24_a_pretrained_encoder_from_a_folder(tmp_path):
     assert load_run(tmp_path / "run").model.encoder.config.max_position_embeddings == 60  # extended
 
 
+def test_validation_takes_200_documents_training_all():
+    assert len(training.load_sentences("toy", "validation")) == 200 < len(training.load_sentences("toy", "train"))
+
+
 def test_the_weights_follow_the_seed(tmp_path):
     """Not the order of the data alone."""
     runs = (tmp_path / name for name in "ab")

@@ -1,5 +1,6 @@
 """MoverScore and BERTScore against slow restatements."""
 
+import json
 import math
 from functools import cache
 
@@ -10,6 +11,7 @@ from transformers import AutoTokenizer, BertModel
 
 pytest.importorskip("shared")
 
+from ...experiments import measures
 from ...experiments.measures import Text, bertscore, moverscore
 
 PREDICTIONS = ["the cat sat on the mat .", "a dog ran", "far away a cats ran", ""]
@@ -89,3 +91,19 @@ def test_bertscore_is_f1_of_a_layer(encoder, layer):
         precision, recall = cosines.max(1)[1:-1].mean(), cosines.max(0)[1:-1].mean()
         assert abs(precision - recall) > 1e-4 or text == reference
         assert value == pytest.approx(100 * 2 * precision * recall / (precision + recall), abs=1e-3)
+
+
+def test_the_command_adds_each_measure_to_its_rows(encoder, tmp_path):
+    pytest.importorskip("bert_score")
+    pytest.importorskip("ot")
+    texts = PREDICTIONS[:3], REFERENCES[:3]
+    rows = [{"id": str(i), "prediction": p, "references": [[r]]} for i, (p, r) in enumerate(zip(*texts, strict=True))]
+    (tmp_path / "dim.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    measures.main([str(tmp_path / "dim.jsonl"), "--encoder", encoder, "--out", str(tmp_path / "out")])
+    found = [json.loads(line) for line in (tmp_path / "out/dim.jsonl").read_text().splitlines()]
+    for name, values in {
+        "bertscore": bertscore(*texts, encoder),
+        **{f"moverscore{n}": moverscore(*texts, encoder, n) for n in (1, 2)},
+    }.items():
+        assert [row[name] for row in found] == pytest.approx(values)
+    assert [row["moverscore1"] for row in found] != pytest.approx([row["moverscore2"] for row in found])
