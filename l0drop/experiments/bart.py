@@ -148,7 +148,7 @@ def begin(config: GatedBartConfig, examples: Sequence) -> BartRun:
     pretrained.generation(bart, config.max_target)
     tokenizer = bare_tokenizer(wrapped)
     model = GatedBart(bart, config.l0drop != "none", config.gate_start)
-    return BartRun(config, model, tokenizer, 0, dropped_units(examples, tokenizer, config.rule))
+    return BartRun(config, model, tokenizer, 0, dropped_units(examples, tokenizer, config.rule, config.share))
 
 
 def bare_tokenizer(wrapped) -> Tokenizer:

@@ -31,7 +31,7 @@ from .. import predict as core
 from ..config import PRESETS, TrainConfig, held_open, l0_weight, learning_rate
 from ..gates import Memory, compress, dense_memory
 from ..loading import Run
-from ..model import Encoding, Transformer, objective
+from ..model import Encoding, Share, Transformer, objective
 from ..sparsity import SparsityControl
 from ..text import Item
 from ..train import adam, lengths, save_average, sparsity, validate
@@ -196,12 +196,12 @@ def kept_by_rule(run: RuleRun, examples: Sequence[Example], encodings: Sequence[
     return [[token not in run.dropped for token in encoding.ids] for encoding in encodings]
 
 
-def dropped_units(examples: Sequence[Example], tokenizer: Tokenizer, rule: str) -> frozenset[int]:
-    """Token ids that a frequency rule drops, counted on the training sources; empty for other rules."""
+def dropped_units(examples: Sequence[Example], tokenizer: Tokenizer, rule: str, share: float = 0.0) -> frozenset[int]:
+    """Token ids that a frequency rule drops, counted on the training sources; empty for other rules. 0: as SHARES."""
     if rule not in SHARES:
         return frozenset()
     sources = [encoding.ids for encoding in tokenizer.encode_batch([example.source for example in examples])]
-    dropped = dropped_by_frequency(sources, SHARES[rule], rarest=rule == "inv_freq")
+    dropped = dropped_by_frequency(sources, share or SHARES[rule], rarest=rule == "inv_freq")
     if rule == "inv_freq":  # what the training sources lack is rarest of all
         dropped |= set(range(tokenizer.get_vocab_size())).difference(*sources)
     return frozenset(dropped)
@@ -212,6 +212,7 @@ class RuleConfig(TrainConfig):
     """A run's config with a rule."""
 
     rule: Literal[RULES] = "none"  # What drops encodings in place of gates (Section 7).
+    share: Share = 0.0  # Share of the training sources' tokens that freq and inv_freq drop; 0: as in Section 7.
     stanza: str = ""  # Folder of Stanza models for sources without tags; empty: Stanza's own folder.
 
     def check(self) -> None:
@@ -230,7 +231,7 @@ def with_rule(run: Run, dropped: frozenset[int]) -> RuleRun:
 def begin(config: RuleConfig, examples: Sequence[Example]) -> RuleRun:
     """As `loading.begin`, with the rule, whose frequencies are those of the training sources."""
     run = loading.begin(config, examples)
-    return with_rule(run, dropped_units(examples, run.tokenizer, config.rule))
+    return with_rule(run, dropped_units(examples, run.tokenizer, config.rule, config.share))
 
 
 def load_run(folder: str | Path) -> RuleRun:

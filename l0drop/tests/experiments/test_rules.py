@@ -79,6 +79,14 @@ def test_d5_what_no_training_source_has_is_rarest_of_all(words):
     assert not unseen & rules.dropped_units(corpus, words, "freq")
 
 
+def test_the_share_of_the_command_line_takes_the_place_of_section_7s(words):
+    """Two of three equally frequent words stay within 0.7 of the tokens, one within 0.463."""
+    corpus = [example("the cat sat")]
+    n = len(words.encode("the cat sat").ids)
+    assert len(rules.dropped_units(corpus, words, "freq", 0.7)) == int(0.7 * n)
+    assert len(rules.dropped_units(corpus, words, "freq")) == int(0.463 * n)
+
+
 # Units and tags
 
 
