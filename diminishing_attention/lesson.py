@@ -14,6 +14,7 @@ import matplotlib.pyplot as plt
 import torch
 
 folder = Path(__file__).resolve().parent if "__file__" in globals() else Path.cwd()  # a notebook runs in its folder
+(folder / "one.py").exists() or sys.exit("this lesson wants the folder it came from: open it where one.py lies")
 sys.path.insert(0, str(folder.parent))
 diminishing, one = (importlib.import_module(f"{folder.name}.{name}") for name in ("diminishing", "one"))
 Diminishing = diminishing.Diminishing

@@ -13,6 +13,7 @@ import matplotlib.pyplot as plt
 import torch
 
 folder = Path(__file__).resolve().parent if "__file__" in globals() else Path.cwd()  # a notebook runs in its folder
+(folder / "one.py").exists() or sys.exit("this lesson wants the folder it came from: open it where one.py lies")
 sys.path.insert(0, str(folder.parent))
 one = import_module(f"{folder.name}.one")  # the paper in one file; its functions are those of matrices.py and model.py
 Node, nodes, parents, level_sum = one.Node, one.nodes, one.dependency_parents, one.level_sum

@@ -14,6 +14,7 @@ import torch
 from transformers import BartConfig, BartForConditionalGeneration
 
 folder = Path(__file__).resolve().parent if "__file__" in globals() else Path.cwd()  # a notebook runs in its folder
+(folder / "one.py").exists() or sys.exit("this lesson wants the folder it came from: open it where one.py lies")
 sys.path.insert(0, str(folder.parent))
 package = importlib.import_module(folder.name)
 one = importlib.import_module(f"{folder.name}.one")  # the paper in one file: the task and the training are its

@@ -104,6 +104,7 @@ def test_trace_passes_a_package_in_order(tmp_path):
         ("code", "# D1: not three", "", "PAPER.md:16: D1: no mark"),
         ("code", "# D1", "# D4", "model.py:9: D4 is not in PAPER.md"),
         ("suite", "assert add(1, 1) == 2", "add(1, 1)", "test_eq2_sum asserts nothing"),
+        ("suite", "assert add(1, 1) == 2", "assert True", "test_eq2_sum asserts nothing"),
         ("suite", "def test_eq2_sum", "@pytest.mark.skip\ndef test_eq2_sum", "asserts nothing or is skipped"),
         ("suite", "def test_eq2_sum", "@pytest.mark.xfail\ndef test_eq2_sum", "asserts nothing or is skipped"),
         ("suite", "assert START < 3", "START < 3", "PAPER.md:16: D1: no asserting test names it"),
@@ -233,6 +234,7 @@ def test_pages_set_a_formula_beside_its_line_with_links_both_ways(tmp_path, caps
     assert "Halves it" in row and "why" in row and 'id="one.py-6"' in row and 'href="#test_eq1_eq2_half"' in row
     row = next(row for row in package_code.split('<div class="row">') if 'id="model.py-11"' in row)
     assert 'class="hue0">h</mi>' in row and '<span class="name hue0">half_of</span>' in row  # one colour
+    assert re.search(r"<b>Eq. 1</b> <math[^>]*><mrow><mi[^>]*>h<", row) and "<b>Eq. 2</b> <math" in row
     # beside the line of code, not of the docstring that names it first; both formulas beside the one function
     assert '<a href="#eq-1">11</a>' in row and '<a href="#eq-2">13</a>' in row and 'id="eq-2"' in row
     assert "<b>Here:</b> half" in row and "<b>Why:</b> less" in row
@@ -256,6 +258,7 @@ def test_pages_show_what_is_learned_without_a_script_and_by_a_slider(tmp_path, c
     page, index = ((tmp_path / f"pages/{name}.html").read_text() for name in ("paper", "index"))
     figure = page.split('<div class="learn">')[1].split("</figure>")[0]
     assert page.index('<div class="learn">') < page.index("<h2>The whole paper")
+    assert re.findall(r"--v:([\d.]+)", figure) == ["0.00", "1.00", "0.50", "0.25"]
     assert "a&lt;b" in figure and "--v:0.25" in figure and "<td>98</td>" in figure and "They close." in figure
     assert 'type: "range"' in page and '<div class="learn">' in index and "--v:0.25" in index
 
