@@ -14,7 +14,8 @@ def heat(
 
     body = "".join(cells(numbers, str(row)) for row, numbers in zip(rows, values, strict=True))
     for name, numbers in (beside or {}).items():
-        plain_cells = "".join(f"<td>{html.escape(str(number))}</td>" for number in numbers)
+        given = [html.escape(str(number)) for number in numbers]
+        plain_cells = "".join(f"<td>{word if len(word) < 7 else f'<span>{word}</span>'}</td>" for word in given)
         body += f"<tr><th>{html.escape(name)}</th>{plain_cells}</tr>"
     head = "".join(f'<th scope="col"><span>{html.escape(str(column))}</span></th>' for column in columns)
     table = f'<table class="heat"><tr><th></th>{head}</tr>{body}</table>'

@@ -146,15 +146,16 @@ class Page:
         return found
 
     def beside_one(self) -> dict[int, list[tuple[str, str]]]:
-        """The same of one.py: a formula stands where its mark is the first."""
+        """The same of one.py: a formula stands at the first comment with its mark, or else a docstring."""
         found, seen = {}, set()
-        for number, (_, part) in enumerate(self.one):
-            named = marks(part.comment) | marks(part.docstring)
+        comments = [(number, part.comment) for number, (_, part) in enumerate(self.one)]
+        docstrings = [(number, part.docstring) for number, (_, part) in enumerate(self.one) if part.name]
+        for number, said in comments + docstrings:
             for row in self.rows:
-                if row.labels[0] not in seen and set(row.labels) & named:
+                if row.labels[0] not in seen and set(row.labels) & marks(said):
                     seen |= set(row.labels)
-                    found.setdefault(number, []).append((row.labels[0], self.formula(row)))
-        return found
+                    found.setdefault(number, []).append((row.labels[0], row))
+        return {n: [(label, self.formula(row)) for label, row in found[n]] for n in sorted(found)}
 
     def rows_of(self, pieces: list[tuple[str, Segment]], beside: dict[int, list[tuple[str, str]]]) -> dict[str, str]:
         """By file: its rows, in which a function and the pieces that its marks cut off are one."""

@@ -205,7 +205,7 @@ def half(x):
     # Eq. (2): of that, too.
     return half_of / 2  # D1: not all
 ''',
-    "one_py": '"""Halves, alone."""\n\n\ndef half(x):\n    # Eq. (1): why\n    return x / 2\n',
+    "one_py": '"""Halves, without Eq. (2)."""\n\n\ndef half(x):\n    # Eq. (1): why\n    return x / 2\n',
     "tests__test_half_py": "def test_eq1_eq2_half():\n    assert half(4) == 1  # D1\n",
 }
 
@@ -231,6 +231,7 @@ def test_pages_set_a_formula_beside_its_line_with_links_both_ways(tmp_path, caps
     page = (tmp_path / "pages/paper.html").read_text()
     whole, package_code = page.split("The package, file by file</h2>")
     row = next(row for row in whole.split('<div class="row">') if 'id="eq-1"' in row)
+    assert 'id="eq-2"' not in whole  # the docstring of the file only names it
     assert "Halves it" in row and "why" in row and 'id="one.py-6"' in row and 'href="#test_eq1_eq2_half"' in row
     row = next(row for row in package_code.split('<div class="row">') if 'id="model.py-11"' in row)
     assert 'class="hue0">h</mi>' in row and '<span class="name hue0">half_of</span>' in row  # one colour
