@@ -442,6 +442,10 @@ def test_ids_are_unique_before_anything_is_decoded(tmp_path):
         read([tmp_path / "one" / "n.txt"] * 2)
 
 
+def test_of_two_sources_the_document_counts(tmp_path):
+    assert one(tmp_path, document="The text .", source="a news site").source == "The text ."
+
+
 def test_a_file_without_documents_is_named(tmp_path, capsys):
     (tmp_path / "empty.txt").write_text("\n")
     assert [example.document for example in read([tmp_path / "empty.txt"])] == [[]]

@@ -144,6 +144,12 @@ def test_a_start_token_that_is_null_is_the_bos_token(tmp_path):
     assert model.config.decoder_start_token_id == model.generation_config.decoder_start_token_id == 0
 
 
+def test_the_start_of_a_summary_is_that_of_the_generation_settings(tmp_path):
+    edit(bart(tmp_path), "generation_config.json", decoder_start_token_id=4)
+    model, _ = load("bart", tmp_path)
+    assert model.config.decoder_start_token_id == model.generation_config.decoder_start_token_id == 4
+
+
 # ---- generation
 
 
