@@ -6,9 +6,9 @@ Random weights of BART's sizes, documents of the lengths of Table 4 (CNN/DailyMa
 
     generate       BART in `generate` as it is
     shared         ours, mode "full": one copy of keys and values per source, the beams as queries to it
-    approx         ours with a selection of R sentences by the learned map, with each sentence encoder; gru is the
+    approx R       ours with a selection of R sentences by the learned map, with each sentence encoder; gru is the
                    paper's own system
-    mean_key       ours with a selection by the mean key of each sentence
+    mean_key R     ours with a selection by the mean key of each sentence
     CTranslate2    its engine of the same BART, where it is installed; it has no local attention
 
 "End to end" is a sum of parts that were timed apart: the encoder (LoBART's beyond 1,024 tokens), the sentence encoder
@@ -51,7 +51,7 @@ MODELS = {  # vocabulary, width, feed-forward width, heads, layers
     "tiny": (60, 16, 32, 2, 2),
 }
 SENTENCES = {800: 29, 4000: 120}  # S: N; any other length has a sentence per 30 words
-BEAMS, TOKENS, R = 4, 24, 10  # of every summary
+BEAMS = 4  # of every summary
 
 
 def config_of(name: str) -> transformers.BartConfig:
@@ -74,8 +74,10 @@ def make_source(length: int, vocabulary: int) -> tuple[Tensor, Tensor]:
     return torch.randint(4, vocabulary, ids.shape), ids
 
 
-def make_sides(models: tuple[nn.Module, SentenceSparseBart], length: int) -> dict[str, Callable]:
-    """Encoder, sentence encoders, and a whole decode from encoder states by each side."""
+def make_sides(
+    models: tuple[nn.Module, SentenceSparseBart], length: int, new_tokens: int, read: tuple[int, ...]
+) -> dict[str, Callable]:
+    """Encoder, sentence encoders, and a whole decode from encoder states by each side, of `new_tokens` tokens."""
     bart, ours = models
     tokens, sentence_ids = (part.to(ours.device) for part in make_source(length, ours.config.vocab_size))
     encoder, attention_mask = copy.deepcopy(bart), torch.ones_like(tokens)
@@ -86,19 +88,21 @@ def make_sides(models: tuple[nn.Module, SentenceSparseBart], length: int) -> dic
     sentences = sentences_of(sentence_ids, attention_mask, states.dtype)
     for kind in KINDS:
         parts[kind] = partial(SentenceEncoder(kind, states.size(-1)).to(states).eval(), states, sentences)
-    search = dict(num_beams=BEAMS, do_sample=False, min_new_tokens=TOKENS, max_new_tokens=TOKENS)
+    search = dict(num_beams=BEAMS, do_sample=False, min_new_tokens=new_tokens, max_new_tokens=new_tokens)
 
     def decode(model: nn.Module, **more) -> int:
         outputs = BaseModelOutput(states)
         return model.generate(encoder_outputs=outputs, attention_mask=attention_mask, **more, **search).size(1) - 1
 
-    selected = dict(sentence_ids=sentence_ids, selection=Selection("approx", R))
     parts["generate"] = partial(decode, bart)
     parts["shared"] = partial(decode, ours, sentence_ids=sentence_ids)
-    parts["approx"] = partial(decode, ours, **selected)
-    parts["mean_key"] = partial(decode, use_mean_keys(copy.deepcopy(ours)), **selected)
+    by_mean = use_mean_keys(copy.deepcopy(ours))
+    for r in read:
+        selected = dict(sentence_ids=sentence_ids, selection=Selection("approx", r))
+        parts[f"approx {r}"] = partial(decode, ours, **selected)
+        parts[f"mean_key {r}"] = partial(decode, by_mean, **selected)
     try:
-        parts["CTranslate2"] = partial(by_ctranslate2, make_translator(bart), tokens)
+        parts["CTranslate2"] = partial(by_ctranslate2, make_translator(bart), tokens, new_tokens)
     except ImportError:
         print("CTranslate2 is not installed (pip install ctranslate2): its rows are left out")
     return parts
@@ -119,9 +123,9 @@ def make_translator(bart: nn.Module):
         return ctranslate2.Translator(path, compute_type="float32", inter_threads=1, intra_threads=1)
 
 
-def by_ctranslate2(translator, tokens: Tensor) -> int:
+def by_ctranslate2(translator, tokens: Tensor, new_tokens: int) -> int:
     """Encoder and decode by CTranslate2."""
-    limits = dict(min_decoding_length=TOKENS, max_decoding_length=TOKENS, max_input_length=0)
+    limits = dict(min_decoding_length=new_tokens, max_decoding_length=new_tokens, max_input_length=0)
     words = [[f"w{i}" for i in tokens[0].tolist()]]
     return len(translator.translate_batch(words, beam_size=BEAMS, **limits)[0].hypotheses[0])
 
@@ -130,7 +134,7 @@ def rows_of(seconds: dict[str, np.ndarray]) -> list[dict]:
     """A row per side, of approx one per sentence encoder: the decode, and end to end how many times as fast it is."""
     whole = {}
     for side in seconds.keys() - {"encoder", *KINDS}:
-        for kind in KINDS if side == "approx" else [""]:
+        for kind in KINDS if side.startswith("approx") else [""]:
             before = 0.0 if side == "CTranslate2" else seconds["encoder"] + seconds.get(kind, 0.0)
             whole[f"{side}, {kind}".rstrip(", ")] = before + seconds[side]
     rows = [{"side": part, "seconds": spread(seconds[part])} for part in ("encoder", *KINDS)]
@@ -146,6 +150,8 @@ def rows_of(seconds: dict[str, np.ndarray]) -> list[dict]:
 def main(
     models: tuple[str, ...] = ("base", "large"),
     lengths: tuple[int, ...] = (800, 4000),
+    tokens: int = 67,
+    r: tuple[int, ...] = (5, 10),
     repeats: int = 7,
     device: str = "cpu",
     csv: Path | None = None,
@@ -155,11 +161,11 @@ def main(
     transformers.logging.disable_progress_bar()  # of the engine's conversion
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    used = dict(beams=BEAMS, tokens=TOKENS, r=R, device=device, threads=1, repeats=repeats, torch=torch.__version__)
+    used = dict(beams=BEAMS, tokens=tokens, device=device, threads=1, repeats=repeats, torch=torch.__version__)
     with open_output(csv, overwrite) as file:
         rows = []
         for name, length in product(models, lengths):
-            sides = make_sides(make_models(name, find_device(device)), length)
+            sides = make_sides(make_models(name, find_device(device)), length, tokens, r)
             shape = {"model": name, "length": length}
             rows += [shape | row for row in rows_of(time_rounds(sides, repeats, device=device))]
         print(table(rows))
