@@ -72,22 +72,18 @@ def load(kind: str, name: str | Path, positions: int = 0, model_class=None) -> t
 
 
 def add_ends(model, tokenizer) -> None:
-    """A text gets the start and end that the model knows, whatever the tokenizer's file adds to it."""
+    """A text gets the start and end that the model knows, where the tokenizer's file does not add both."""
     from tokenizers import processors
 
-    if model.config.model_type == "bart":
-        ids = model.config.bos_token_id, model.config.eos_token_id
-    else:
-        ids = tokenizer.cls_token_id, tokenizer.sep_token_id
-    own = tokenizer("").input_ids
-    if None in ids or own == list(ids):
+    names = ("bos_token_id", "eos_token_id") if model.config.model_type == "bart" else ("cls_token_id", "sep_token_id")
+    ids = [getattr(model.config if model.config.model_type == "bart" else tokenizer, name) for name in names]
+    own, backend = tokenizer("").input_ids, tokenizer.backend_tokenizer
+    if None in ids or set(ids) <= set(own):  # XLNet has both at the end
         return
     start, end = tokenizer.convert_ids_to_tokens(ids)
     ends = processors.TemplateProcessing(single=f"{start} $A {end}", special_tokens=[(start, ids[0]), (end, ids[1])])
-    backend = tokenizer.backend_tokenizer
-    backend.post_processor = (
-        ends if own or not backend.post_processor else processors.Sequence([backend.post_processor, ends])
-    )
+    before = [] if own or not backend.post_processor else [backend.post_processor]  # of what it adds none stays
+    backend.post_processor = processors.Sequence([*before, ends])
 
 
 def keep_given_tokens(tokenizer):
@@ -95,18 +91,14 @@ def keep_given_tokens(tokenizer):
     from tokenizers import AddedToken
     from transformers import AutoTokenizer
 
-    own = {
-        tokenizer.convert_tokens_to_ids(token)
-        for token in tokenizer.special_tokens_map.values()
-        if isinstance(token, str)
-    }
-    given = [token for place, token in tokenizer.added_tokens_decoder.items() if token.special and place not in own]
+    own = {token for token in tokenizer.special_tokens_map.values() if isinstance(token, str)}
+    given = [token for token in tokenizer.added_tokens_decoder.values() if token.special and token.content not in own]
     if not given:
         return tokenizer
     signs = ("single_word", "lstrip", "rstrip", "normalized")
-    tokenizer.add_tokens(
-        [AddedToken(t.content, special=False, **{sign: getattr(t, sign) for sign in signs}) for t in given]
-    )
+    for token in given:
+        kept = {sign: getattr(token, sign) for sign in signs}
+        tokenizer.add_tokens([AddedToken(token.content, special=False, **kept)])
     with tempfile.TemporaryDirectory() as folder:  # what splits a text is made when a tokenizer is read
         tokenizer.save_pretrained(folder)
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
