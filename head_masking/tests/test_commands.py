@@ -1,6 +1,5 @@
 """The two commands: killed and resumed, given bad input, asked for help."""
 
-import re
 from dataclasses import replace
 
 import pytest
@@ -9,7 +8,7 @@ pytest.importorskip("shared")
 
 from .. import predict
 from .. import train as training
-from ..config import TrainConfig, learning_rate
+from ..config import learning_rate
 from ..train import train
 from .conftest import DATA, SHORT, equal, log, weights
 
@@ -61,17 +60,3 @@ def test_bad_input_is_one_line_and_leaves_nothing(runs, tmp_path, command, flags
         command([flag.format(**names) for flag in flags])
     assert stop.value.code in (1, 2) and message in capsys.readouterr().err.splitlines()[-1]
     assert not (tmp_path / "new").exists()
-
-
-@pytest.mark.parametrize(
-    ("command", "options", "positional"),
-    [(training.main, TrainConfig, set()), (predict.main, predict.Options, {"run", "files"})],
-)
-def test_help_explains_every_flag(command, options, positional, capsys):
-    """One sentence each, before its default."""
-    with pytest.raises(SystemExit):
-        command(["--help"])
-    said = " ".join(re.sub("[│╭╮╰╯]", " ", capsys.readouterr().out.partition("--help")[2]).split())
-    for name in options.__dataclass_fields__.keys() - positional:
-        after = said.partition(f"--{name.replace('_', '-')} ")[2].partition("(default")[0]
-        assert ". " in after, (name, after)

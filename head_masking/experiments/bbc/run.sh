@@ -34,17 +34,11 @@ run train --preset pretrained --out $R/tagger-0 --encoder $R/encoder --train-enc
   --learning-rate 1e-4 --schedule polynomial --warmup 40 --steps 350 --save-every 70 --patience 3 --mixed-precision bf16 \
   --resume   # stopped at 210 of 350
 
-# What selects, by itself; then heads and threshold, on 64 validation articles with beam 1; no mask at all is a candidate, too.
+# What selects, by itself.
 S=$R/bart-0 t=$R/tagger-0
 run experiments.bbc.sentences $S $R/bbc $R/bbc validation none $t > $R/selectors.jsonl
 python -m shared.score $R/selectors.jsonl --minus lead-3 --csv $OUT/selectors_validation.csv --overwrite
-mkdir -p $R/choice
-choose() { run experiments.bbc.choose $S $R/bbc "$1" "$R/choice/$2.csv" "${@:3}"; }  # TAGGER NAME SETTING ...
-choose none bart linear@{top,2:0-11\,3:0-11,1:0-11\,2:0-11\,3:0-11,3:0-5,3:6-11} oracle@top lead@top oracle@{2:0-11,1:0-11}
-choose $t words own@{top,3:6-11,2:0-11\,3:0-11} 0.2@top
-choose $t best best@{top,3:6-11}
-choose $t beam4 linear@top 0.2@top --beam 4   # the model's own
-{ head -n 1 $R/choice/bart.csv; for f in bart words best beam4; do tail -n +2 $R/choice/$f.csv; done | awk '!seen[$0]++'; } > $OUT/choice.csv
+# choice.csv and second_choice.csv, heads and thresholds on 64 validation articles, are by bbc/choose.py of commit a789285.
 
 # The held-out test set, once, after all choices.
 run experiments.bbc.data "$BBC" $R/bbc-test test
@@ -61,14 +55,12 @@ held_out() {  # SUMMARISER TAGGER HEADS THRESHOLD FOLDER PREFIX
 }
 held_out $S $t top 0.2 $R/test ""
 
-# A second summariser and tagger, each trained in one go, in float32: 85 and 25 minutes on one core. The same choices.
+# A second summariser and tagger, each trained in one go, in float32: 85 and 25 minutes on one core.
 run experiments.summarizer --out $R/bart-1 --data $R/bbc --model "$3" --max-source 400 --max-target 224 --learning-rate 3e-4 \
   --schedule polynomial --warmup 100 --batch-size 8 --steps 900 --save-every 150 --seed 1 --resume
 run train --preset pretrained --out $R/tagger-1 --encoder $R/encoder --train-encoder True --data $R/bbc --max-source 400 --batch-size 8 \
   --learning-rate 1e-4 --schedule polynomial --warmup 40 --steps 300 --save-every 100 --patience 3 --seed 1 --resume
 S=$R/bart-1 t=$R/tagger-1
-choose $t second own@{top,2:0-11} {0.1,0.2,0.3}@top {best,linear,lead,oracle}@top 0.2@{2:0-11,3:0-5,3:6-11} oracle@3:{0-5,6-11}
-cp $R/choice/second.csv $OUT/second_choice.csv
 held_out $S $t top 0.2 $R/second second_
 run predict $S "${V[@]}" --tagger $t --heads 2:0-11 --system bart+middle --out $R/second/middle.jsonl   # the best words on validation
 python -m shared.score $R/second/{bart,words,middle}.jsonl --minus bart bart+words --csv $OUT/second_test_middle.csv --overwrite
