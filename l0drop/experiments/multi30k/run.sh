@@ -3,7 +3,7 @@
 #   l0drop/experiments/multi30k/run.sh DATA STANZA       DATA holds train.en.gz, train.de.gz, val..., test_2016_flickr...
 # About 6 CPU hours a seed on one core; a stopped script goes on where it was. Lambda was chosen on test_2016_flickr.
 # SEEDS and RULES leave some out. What was run: all of it on baseline 2; on 1 and 3 neither lambda 0.6 and 1.0 nor the rules but POS,
-# and `every` not on 3. figure_6.csv and figure_8.csv were measured by the figures.py of commit a789285. matched_log, time_log, time_lambda, matched_lambda and published_rate.csv are excerpts of log.jsonl and of the shares on val.
+# and `every` not on 3. figure_6.csv and figure_8.csv were measured by the figures.py of commit a789285. time_lambda, matched_lambda and published_rate.csv are excerpts of log.jsonl and of the shares on val.
 set -euo pipefail
 DATA="$1:en-de" STANZA="$2" OUT=l0drop/experiments/multi30k R=runs/m30k
 RULES=${RULES-freq group inv_freq}   # beside pos
