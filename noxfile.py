@@ -22,7 +22,7 @@ PACKAGES = {
     "head_masking": "content selection by masking attention heads",
     "diminishing_attention": "attention scores that diminish with repetition",
     "discourse_tree_attention": "attention heads fixed by a discourse tree",
-    "shared": "data, pretrained models, run folders, scores, timing",
+    "shared": "data, pretrained models, run folders, scores",
 }
 PAPERS = [name for name in PACKAGES if name != "shared"]
 # What the pages are made with.

@@ -1,1 +1,1 @@
-"""The utility beside the five papers: data, ROUGE with its statistics, and timing. No paper's idea lives here."""
+"""The utility beside the five papers: data, run folders, ROUGE with its statistics. No paper's idea lives here."""

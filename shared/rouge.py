@@ -163,27 +163,3 @@ def bleu_signature(tokenize: str = "13a") -> str:
     metric = BLEU(tokenize=tokenize)
     metric.corpus_score(["a"], [["a"]])  # before it, it has no signature
     return f"BLEU {metric.get_signature()}"
-
-
-# Tables
-
-
-def table(rows: Sequence[dict]) -> str:
-    """Markdown table, a line per row, a column per key of any row.
-
-    {mean, low, high} prints as `41.20 [40.10, 42.30]`, {difference, low, high, p} as `+1.20 [0.40, 2.00] p 0.004`, a
-    float with two decimals, None and what a row lacks as `-`.
-    """
-    columns = list(dict.fromkeys(column for row in rows for column in row))
-    cells = [columns] + [[_cell(row.get(column)) for column in columns] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = ["| " + " | ".join(map(str.ljust, row, widths)) + " |" for row in cells]
-    return "\n".join([lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]])
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, dict):
-        first = f"{value['mean']:.2f}" if "mean" in value else f"{value['difference']:+.2f}"
-        interval = f" [{value['low']:.2f}, {value['high']:.2f}]" if "low" in value else ""
-        return first + interval + (f" p {value['p']:.3f}" if "p" in value else "")
-    return "-" if value is None else f"{value:.2f}" if isinstance(value, (float, np.floating)) else str(value)

@@ -13,11 +13,13 @@ Random weights of BART's sizes, documents of the lengths of Table 4 (CNN/DailyMa
 
 "End to end" is a sum of parts that were timed apart: the encoder (LoBART's beyond 1,024 tokens), the sentence encoder
 and the decode from encoder states. Every side runs once a round, each round in another order; a number is the median
-over the rounds, a ratio the median of the ratios within rounds, with its interval (`timing.spread`).
+over the rounds, a ratio the median of the ratios within rounds, with its interval (`spread`).
 """
 
 import copy
+import math
 import tempfile
+import time
 from collections.abc import Callable
 from functools import partial
 from itertools import product
@@ -34,9 +36,8 @@ from transformers import BartForConditionalGeneration, PreTrainedTokenizerFast
 from transformers.modeling_outputs import BaseModelOutput
 
 from shared.data import open_output, write_csv
-from shared.rouge import table
 from shared.run import find_device, one_line_errors
-from shared.timing import spread, time_rounds
+from shared.score import in_columns
 
 from ..approximator import KINDS, SentenceEncoder
 from ..model import SentenceSparseBart, add_approximator, bart_config
@@ -130,6 +131,40 @@ def by_ctranslate2(translator, tokens: Tensor, new_tokens: int) -> int:
     return len(translator.translate_batch(words, beam_size=BEAMS, **limits)[0].hypotheses[0])
 
 
+def time_rounds(sides: dict[str, Callable], repeats: int = 7, device: str = "cpu") -> dict[str, np.ndarray]:
+    """Seconds of each side, (repeats,), after a round that does not count; each round begins with another side.
+
+    On one thread of the CPU they are CPU seconds, which other work beside lengthens least. CUDA returns from a call
+    early, so the clock waits for it.
+    """
+    is_cuda, names = torch.device(device).type == "cuda", list(sides)
+    clock = time.process_time if not is_cuda and torch.get_num_threads() == 1 else time.perf_counter
+    wait = torch.cuda.synchronize if is_cuda else lambda: None
+    seconds = {name: np.zeros(1 + repeats) for name in names}
+    for number in range(1 + repeats):
+        first = number % len(names)
+        for name in names[first:] + names[:first]:
+            wait()
+            start = clock()
+            sides[name]()
+            wait()
+            seconds[name][number] = clock() - start
+    return {name: values[1:] for name, values in seconds.items()}
+
+
+def spread(values: np.ndarray) -> dict[str, float]:
+    """Median and its interval of 95 % or more, by ranks: of up to 8 rounds the lowest and the highest."""
+    ordered, n = np.sort(values), len(values)
+    outside = np.cumsum([math.comb(n, k) for k in range(n)]) / 2.0**n  # the median is below the lowest, the second, ...
+    rank = max(int((2 * outside <= 0.05).sum()), 1)
+    return {"mean": float(np.median(ordered)), "low": float(ordered[rank - 1]), "high": float(ordered[-rank])}
+
+
+def shown(value: object) -> str:
+    """A number with its interval, or what else stands in a row."""
+    return "{mean:.2f} [{low:.2f}, {high:.2f}]".format(**value) if isinstance(value, dict) else str(value)
+
+
 def rows_of(seconds: dict[str, np.ndarray]) -> list[dict]:
     """A row per side, of approx one per sentence encoder: the decode, and end to end how many times as fast it is."""
     whole = {}
@@ -168,7 +203,7 @@ def main(
             sides = make_sides(make_models(name, find_device(device)), length, tokens, r)
             shape = {"model": name, "length": length}
             rows += [shape | row for row in rows_of(time_rounds(sides, repeats, device=device))]
-        print(table(rows))
+        print(in_columns([{name: shown(value) for name, value in row.items()} for row in rows]))
         if csv:
             write_csv(file, [row | used | {"transformers": transformers.__version__} for row in rows])
 

@@ -15,9 +15,8 @@ from torch import nn
 
 from shared.data import open_output, write_csv
 from shared.run import one_line_errors
-from shared.timing import time_rounds
 
-from .benchmark import make_models
+from .benchmark import make_models, time_rounds
 
 
 class Fit(NamedTuple):
