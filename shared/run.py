@@ -341,10 +341,6 @@ class RunFolder:
         if self.accelerator.is_main_process and not sys.stderr.isatty():  # where no progress bar is seen
             print(f"{self.path}: {json.dumps(row)}", file=sys.stderr, flush=True)
 
-    def reopen(self, name):
-        if self.accelerator.is_main_process:
-            (self.path / name).unlink(missing_ok=True)
-
     def keep_best(self, row, write, name="validation_loss", sign=-1):
         """Write best.safetensors where sign * row[name] is above that of all rows so far."""
         if sign * row[name] > max((sign * old[name] for old in self.progress["log"] if name in old), default=-math.inf):
@@ -482,10 +478,3 @@ def in_windows(examples, encode, length, decode, batch_size):
             places = order[first : first + batch_size]
             outputs |= zip(places, decode([items[i] for i in places]), strict=True)
         yield from ((items[i], outputs[i]) for i in range(len(items)))
-
-
-# Until every package is on `setup`
-
-
-def training(accelerator, out, config, write_files, begun, data, first, keep=1, **more):
-    return locked(accelerator, out, config, write_files, begun, "", keep, {"log": [first], **more})
