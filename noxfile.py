@@ -140,6 +140,7 @@ def pages(session: nox.Session) -> None:
     names = [argument for argument in session.posargs if not argument.startswith("--")]
     session.run("python", ".ci/pages", *names)
     if "--browser" in session.posargs:
+        install(session, "playwright")
         session.run("python", ".ci/browser.py", "pages")
 
 
