@@ -179,15 +179,19 @@ def standalone(session: nox.Session, package: str) -> None:
                 Path(path).write_text("[pytest]\n" if path == "pytest.ini" else "")
             # The path is for the commands that a test starts as processes of their own.
             options = {"env": {**TEST_ENV, "PYTHONPATH": folder}, "external": True}
+            # Without the slowest tests, which do not depend on the place: the package's own session has them.
             pytest = [python, "-m", "pytest", *session.posargs]
             if with_shared:
                 shutil.copytree(ROOT / "shared", "shared", ignore=shutil.ignore_patterns("__pycache__", "tests"))
                 session.run(*pytest, "--collect-only", "-qq", copied, silent=True, **options)
                 commands = [f"{copied}/tests/{name}.py" for name in ("test_commands", "test_predict")]
-                session.run(*pytest, next(path for path in commands if Path(path).exists()), **options)
+                first = next(path for path in commands if Path(path).exists())
+                session.run(*pytest, first, "-k", "not resumes", **options)
             else:
                 session.run(python, "-c", IMPORT_ALONE, copied, silent=True, **options)
-                session.run(*pytest, copied, f"--ignore={copied}/tests/test_readme.py", **options)
+                session.run(
+                    *pytest, copied, f"--ignore={copied}/tests/test_readme.py", "-k", "not runs_alone", **options
+                )
 
 
 @nox.session(default=False)
