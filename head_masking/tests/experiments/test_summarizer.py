@@ -1,5 +1,6 @@
 """Training a summariser: what is learned, what defines a run, and that it loads as any BART."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from transformers import AutoModelForSeq2SeqLM
 from shared.data import load
 from shared.run import check, exchanged, read_config
 
+from ... import predict
 from ...config import TrainConfig
 from ...experiments import summarizer
 from ...experiments.summarizer import PRESETS, SummarizerConfig, begin, load_run, main, objective, validate
@@ -104,6 +106,13 @@ def test_with_the_sources_of_other_documents_the_loss_is_theirs(base, capsys):
     assert "its source: train longer" in capsys.readouterr().out
     summarizer.report(run, items[:1], log(base)[-1], base)  # of one document nothing can be exchanged
     assert "source" not in capsys.readouterr().out
+
+
+def test_the_printed_hint_works(tmp_path, capsys):
+    main(flags(tmp_path / "run", "--steps", 1))
+    [hint] = re.findall(r"python -m \S+\.predict (.+)", capsys.readouterr().out)
+    predict.main([*hint.split(), "--limit", "2"])
+    assert "rouge1" in capsys.readouterr().out
 
 
 def test_few_documents_from_scratch_are_said_first(capsys):
