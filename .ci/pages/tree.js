@@ -1,4 +1,4 @@
-// A discourse tree over the clauses of a text and the attention matrices that discourse_tree_attention/matrices.py makes
+// A discourse tree over a text's clauses and the attention matrices that discourse_tree_attention/matrices.py makes
 // of it. A node is {start, end, nucleus, children}: over the clauses start, ..., end - 1; nucleus is true, false
 // (Satellite) or null (root); it has no children or two. tests/test_tree.py: both languages give the same.
 "use strict";
@@ -56,7 +56,7 @@ function exchange(tree, node) { // the tree with the next roles for the pair bel
 
 // The picture: what belongs to clauses a, ..., b - 1 has data-start=a and data-end=b
 
-const STYLE = `.tree svg { width: 100%; min-width: 620px; height: auto; font: 13px sans-serif; }
+const STYLE = `.tree svg { width: 100%; min-width: 620px; max-width: 800px; height: auto; font: 13px sans-serif; }
 .tree .scroll { overflow-x: auto; } .tree path { fill: none; stroke: currentColor; opacity: 0.35; stroke-width: 1.5; }
 .tree path.satellite { stroke-dasharray: 5 4; } .tree path.on { opacity: 1; stroke-width: 3; }
 .tree text { fill: currentColor; } .tree text.on { font-weight: bold; } .tree [tabindex] { cursor: pointer; }
@@ -82,7 +82,7 @@ function drawTree(tree, texts) {
       const kind = child.nucleus ? "nucleus" : "satellite";
       const own = `data-start="${child.start}" data-end="${child.end}"`;
       parts.push(`<path class="${kind}" ${own} d="M ${x} ${y} V ${b} H ${a}"/>`);
-      parts.push(`<text x="${x + 4}" y="${b - 3}">${letter}</text>`);
+      parts.push(`<text x="${x + 12}" y="${b - 4}">${letter}</text>`);
     }
     if (node.children.length) {
       const label = `exchange Nucleus and Satellite of the pair over clauses ${node.start + 1} to ${node.end}`;
@@ -98,7 +98,8 @@ function drawTree(tree, texts) {
 
 function drawMatrix(title, matrix) {
   const numbers = matrix.map((_, i) => `<th scope="col">${i + 1}</th>`).join("");
-  const shade = (value) => `background: rgb(40 110 220 / ${(0.7 * value).toFixed(2)})`;
+  const most = Math.max(...matrix.flat());
+  const shade = (value) => `background: rgb(40 110 220 / ${((0.7 * value) / most).toFixed(2)})`;
   const cell = (value) => `<td style="${shade(value)}">${value.toFixed(2)}</td>`;
   const open = (i) => `<tr data-start="${i}" data-end="${i + 1}"><th scope="row">${i + 1}</th>`;
   const rows = matrix.map((row, i) => `${open(i)}${row.map(cell).join("")}</tr>`);
