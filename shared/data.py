@@ -345,7 +345,8 @@ def _parallel(folder: Path, pair: str, split: str) -> Iterator[tuple[str, dict]]
         if not (text.strip() and translation.strip()):
             lacks = f"an empty or missing line: line n of {one} must translate that of {other}"
             raise ValueError(f"{where or there}: {lacks}")
-        yield where, _with_id({"document": text, "summary": translation}, stem, where)
+        one_line = (" ".join(side.split()) for side in (text, translation))  # U+2028 ends no sentence here
+        yield where, _with_id(dict(zip(("document", "summary"), one_line, strict=True)), stem, where)
 
 
 # Known data sets

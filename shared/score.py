@@ -65,7 +65,8 @@ def is_measure(name: str, value: object) -> bool:
 
 def tokenizer_of(rows: Sequence[dict], metric: str) -> str:
     """What the words of the references are: for "rouge" see `rouge.words_of`, for "bleu" sacrebleu's tokenizer."""
-    texts = [" ".join(in_lines(reference)) for row in rows for reference in row["references"]]
+    references = (reference for row in rows for reference in row["references"])
+    texts = {text if isinstance(text, str) else " ".join(text) for text in references}  # each once, of many systems
     return rouge.words_of(texts) if metric == "rouge" else rouge.bleu_tokenizer(texts)
 
 

@@ -196,6 +196,9 @@ def test_parallel_text_as_multi30k_publishes_it(tmp_path):
     name = f"{tmp_path}:en-de"
     assert [len(load(name, split)) for split in ("train", "validation", "test", "test_2016_flickr")] == [3, 2, 1, 1]
     assert load(name, "test")[0].target == "de 0 ."
+    parallel(tmp_path / "odd", train_en="a\u2028b\x0bc\n", train_de="d\x85e\n")
+    odd = load(f"{tmp_path / 'odd'}:en-de")[0]
+    assert (odd.document, odd.summary) == (["a b c"], ["d e"])  # of a pair of lines each is one text
     parallel(tmp_path, test_2017_en="a\n", test_2017_de="b\n")
     with pytest.raises(ValueError, match=r"2 files that could be split 'test'; it has test_2016_flickr, test_2017, tr"):
         load(name, "test")
