@@ -1,6 +1,6 @@
 """Attention head masking at inference, Eq. (1): hide source positions from chosen cross-attention heads.
 
-    with mask_heads(bart, {12: range(16)}, keep):      # layers count from 1 = bottom, heads from 0
+    with mask_heads(bart, {12: range(16)}, keep):  # layers count from 1 = bottom, heads from 0
         bart.generate(input_ids, attention_mask=attention_mask, num_beams=4)
 
 Works on any encoder-decoder of transformers whose decoder layers have an `encoder_attn` (BART, mBART, Pegasus, ..., but

@@ -1,4 +1,4 @@
-"""The numbers that the figures draw, from CSVs as sweep.py and seeds.py write them."""
+"""The numbers that the figures draw, from CSVs as sweep.py writes them."""
 
 import numpy as np
 import pytest
