@@ -237,6 +237,7 @@ def main():
     model.add_approximator()
     # Section 4.3, KL-only: theta~, the sentence encoder with W^Q and W^K of each layer, learns alone.
     train(model, [weight for name, weight in model.named_parameters() if "sentence_" in name], 60, "kl")
+    # Int-Apx would go on with "integrated", "approx" for the decoder, too; its gain needs more updates than fit here.
     print(f"{'per cent of letters right; each step reads':46}1 of 8   2 of 8")
     systems = {"full": "all sentences", "ideal": "those with the most attention, read to know"}
     for mode, name in (systems | {"approx": "those of the learned map", "random": "random sentences"}).items():

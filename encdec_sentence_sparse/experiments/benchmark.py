@@ -9,7 +9,6 @@ Random weights of BART's sizes, documents of the lengths of Table 4 (CNN/DailyMa
     approx R       ours with a selection of R sentences by the learned map, with each sentence encoder; gru is the
                    paper's own system
     mean_key R     ours with a selection by the mean key of each sentence
-    CTranslate2    its engine of the same BART, where it is installed; it has no local attention
 
 "End to end" is a sum of parts that were timed apart: the encoder (LoBART's beyond 1,024 tokens), the sentence encoder
 and the decode from encoder states. Every side runs once a round, each round in another order; a number is the median
@@ -18,7 +17,6 @@ over the rounds, a ratio the median of the ratios within rounds, with its interv
 
 import copy
 import math
-import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
@@ -29,10 +27,8 @@ import numpy as np
 import torch
 import transformers
 import tyro
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
 from torch import Tensor, nn
-from transformers import BartForConditionalGeneration, PreTrainedTokenizerFast
+from transformers import BartForConditionalGeneration
 from transformers.modeling_outputs import BaseModelOutput
 
 from shared.data import open_output, write_csv
@@ -102,33 +98,7 @@ def make_sides(
         selected = dict(sentence_ids=sentence_ids, selection=Selection("approx", r))
         parts[f"approx {r}"] = partial(decode, ours, **selected)
         parts[f"mean_key {r}"] = partial(decode, by_mean, **selected)
-    try:
-        parts["CTranslate2"] = partial(by_ctranslate2, make_translator(bart), tokens, new_tokens)
-    except ImportError:
-        print("CTranslate2 is not installed (pip install ctranslate2): its rows are left out")
     return parts
-
-
-def make_translator(bart: nn.Module):
-    """CTranslate2's engine of a BART; ImportError without the package."""
-    import ctranslate2
-
-    # Fields that its converter still reads.
-    bart.config.update({"normalize_before": False, "normalize_embedding": True, "add_final_layer_norm": False})
-    words = Tokenizer(WordLevel({f"w{i}": i for i in range(bart.config.vocab_size)}, unk_token="w3"))
-    special = dict(bos_token="w0", pad_token="w1", eos_token="w2", unk_token="w3")
-    with tempfile.TemporaryDirectory() as folder:
-        bart.save_pretrained(folder)
-        PreTrainedTokenizerFast(tokenizer_object=words, **special).save_pretrained(folder)
-        path = ctranslate2.converters.TransformersConverter(folder).convert(f"{folder}/engine")
-        return ctranslate2.Translator(path, compute_type="float32", inter_threads=1, intra_threads=1)
-
-
-def by_ctranslate2(translator, tokens: Tensor, new_tokens: int) -> int:
-    """Encoder and decode by CTranslate2."""
-    limits = dict(min_decoding_length=new_tokens, max_decoding_length=new_tokens, max_input_length=0)
-    words = [[f"w{i}" for i in tokens[0].tolist()]]
-    return len(translator.translate_batch(words, beam_size=BEAMS, **limits)[0].hypotheses[0])
 
 
 def time_rounds(sides: dict[str, Callable], repeats: int = 7, device: str = "cpu") -> dict[str, np.ndarray]:
@@ -170,8 +140,7 @@ def rows_of(seconds: dict[str, np.ndarray]) -> list[dict]:
     whole = {}
     for side in seconds.keys() - {"encoder", *KINDS}:
         for kind in KINDS if side.startswith("approx") else [""]:
-            before = 0.0 if side == "CTranslate2" else seconds["encoder"] + seconds.get(kind, 0.0)
-            whole[f"{side}, {kind}".rstrip(", ")] = before + seconds[side]
+            whole[f"{side}, {kind}".rstrip(", ")] = seconds["encoder"] + seconds.get(kind, 0.0) + seconds[side]
     rows = [{"side": part, "seconds": spread(seconds[part])} for part in ("encoder", *KINDS)]
     for name in sorted(whole):
         decode = seconds[name.partition(",")[0]]
@@ -193,7 +162,6 @@ def main(
     overwrite: bool = False,
 ) -> None:
     """Time all sides on one thread, print a table, write it as CSV."""
-    transformers.logging.disable_progress_bar()  # of the engine's conversion
     torch.set_num_threads(1)
     torch.manual_seed(0)
     used = dict(beams=BEAMS, tokens=tokens, device=device, threads=1, repeats=repeats, torch=torch.__version__)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Speed at BART's sizes, random weights (Table 1, Appendix B). Hours on a machine that does nothing else. pip install ctranslate2
+# Speed at BART's sizes, random weights (Tables 1 and 4). Hours on a machine that does nothing else.
 # In the repository's top folder: encdec_sentence_sparse/experiments/speed/run.sh
 set -euo pipefail
 OUT=encdec_sentence_sparse/experiments/speed
