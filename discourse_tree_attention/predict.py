@@ -6,7 +6,7 @@ python -m discourse_tree_attention.predict runs/tree notes.txt --tree trees    #
 
 python -m discourse_tree_attention.predict runs/tree --data toy --split test --out tree.jsonl    # Tables 2 and 3
 
-A run at sentence level may read no tree. For others `experiments.parse` makes trees.
+A run at sentence level may read no tree. For others `experiments.parse` makes trees. Column `units`: % taken.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
