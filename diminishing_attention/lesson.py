@@ -150,19 +150,22 @@ plt.show()
 # 3. Trips in the source's order, `trips` for `rng.sample(trips, TRIPS)` in `one.py`. <details><summary>Answer</summary>
 #    Nobody tells a trip again: the order says what is left. </details>
 # %% tags=["learn"]
+twice = " and ".join(sorted(trip))
+captions = {
+    "control": f"Without a mechanism the trip of {twice} is told again: the looks at it are sharp again.",
+    "DimAttn": "With DimAttn each trip is told once: a look counts for less, the more a city was looked at before.",
+}
 tables = []
-for name, title in {"control": "Without a mechanism", "DimAttn": "With DimAttn"}.items():
+for name, caption in captions.items():
     words, weights = (part[text] for part in written[name])
     cities = [i for i, word in enumerate(sources[text]) if word != one.DOT]
     flags = [int(i // 4 < 4 and trips[name][text][i // 4] in trips[name][text][: i // 4]) for i in range(one.T)]
-    tables.append(
-        {
-            "title": f"{title}: the weight of each city, word by word",
-            "rows": [one.WORDS[sources[text][i]] for i in cities],
-            "columns": [one.WORDS[word] for word in words],
-            "values": [[round(float(x), 2) for x in weights[:, i]] for i in cities],
-            "beside": {"told again": flags},
-            "caption": "Columns: the words that are written. A trip that is told again is marked.",
-        }
-    )
+    tables.append({
+        "title": f"{name}: what each look counts for, word by word",
+        "rows": [one.WORDS[sources[text][i]] for i in cities],
+        "columns": [one.WORDS[word] for word in words],
+        "values": [[round(float(x), 2) for x in weights[:, i]] for i in cities],
+        "beside": {"told again": flags},
+        "caption": caption,
+    })  # fmt: skip
 print(json.dumps(tables))
