@@ -179,9 +179,9 @@ def load_run(folder: str | Path) -> BartRun:
     return BartRun(config, model.eval(), tokenizer, first_step, dropped)
 
 
-def decode(run: BartRun, items: Sequence[Item], **generation) -> list[core.Decoded]:
+def decode(run: BartRun, items: Sequence[Item]) -> list[core.Decoded]:
     """As `predict.decode`, by the BART's own `generate`."""
-    tokens, encoding = run.model.generate(run.collate(items).source, **generation)
+    tokens, encoding = run.model.generate(run.collate(items).source)
     closed = (encoding.gates[-1] == 0).tolist()
     rows = zip(items, tokens.tolist(), closed, strict=True)
     return [core.Decoded(output, [pruned[: len(item.source)]]) for item, output, pruned in rows]
@@ -192,9 +192,9 @@ def write(run: BartRun, examples: Sequence, options: core.Options) -> None:
     run.model.to(find_device(options.device))
     flags = {"max_length": options.max_length, "length_penalty": options.length_penalty}
     flags["num_beams"] = options.beam if options.beam != core.Options.beam else None
-    search = {name: value for name, value in flags.items() if value is not None}
+    pretrained.generation(run.model.bart, run.config.max_target, **flags)
     texts, length = [example for example in examples if example.document], lambda item: len(item.source)
-    decoded = in_windows(texts, run.encode, length, functools.partial(decode, run, **search), options.batch_size)
+    decoded = in_windows(texts, run.encode, length, functools.partial(decode, run), options.batch_size)
     rows = (core.row(run, example, *output) for example, output in zip(texts, decoded, strict=True))
     line = (lambda row: f"source: {row['source']}\noutput: {row['prediction']}") if options.show_pruned else None
     name = options.system or system_name(options.run.name, run.config.seed)

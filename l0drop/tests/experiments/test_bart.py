@@ -184,21 +184,22 @@ def test_d22_a_pretrained_model_goes_the_whole_way(folder, more, capsys):
     assert lines[0].replace("[", "").replace("]", "") == "source: a b c" and lines[2] == ""
 
 
-def test_a_run_decodes_by_its_barts_own_settings_and_flags_win(folder, monkeypatch):
-    """Beams are the BART's unless --beam is given."""
+def test_a_run_decodes_by_its_barts_own_settings_and_flags_win(folder, monkeypatch, capsys):
+    """Beams are the BART's unless --beam is given; a longest output below its least one is said."""
     train(folder, "--steps", "1")
     path = folder / "run/model/generation_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"num_beams": 3}))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"num_beams": 3, "min_length": 7}))
     seen, generate = [], command.generate_from
 
     def spy(bart, memory, **given):
-        seen.append((given.get("num_beams", bart.generation_config.num_beams), given.get("max_length")))
+        seen.append([getattr(bart.generation_config, name) for name in ("num_beams", "max_length", "min_length")])
         return generate(bart, memory, **given)
 
     monkeypatch.setattr(command, "generate_from", spy)
     for more in ([], ["--beam", "2", "--max-length", "5"]):
         command.main(["predict", str(folder / "run"), "--data", str(folder), *more])
-    assert seen == [(3, None), (2, 5)]
+    assert [own[0] for own in seen] == [3, 2] and seen[0][1] > 5 and seen[1][1:] == [5, 5]
+    assert capsys.readouterr().err.count("min_length 7 is lowered to 5") == 1
 
 
 def test_d20_holds_the_gates_of_a_bart_open_and_scales_its_rate(folder, monkeypatch):
