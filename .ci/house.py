@@ -45,9 +45,7 @@ def over(root: Path) -> list[str]:
     rows = re.findall(r"^\| ([^|]+) \| ([\d,]+|what they test) \| *([\d,]*)", text, re.M)
     number = {name: [int(n.replace(",", "")) if n[:1].isdigit() else 0 for n in cells] for name, *cells in rows}
     for name, count in measured(root).items():
-        general = re.sub(
-            r"`\w+/|core of `\w+|tests of .*", lambda m: "tests" if m[0][0] == "t" else m[0].split("`")[0] + "`", name
-        )
+        general = "tests" if name.startswith("tests") else f"`{name.rpartition('/')[2]}"  # `one.py`, `experiments`
         limit, left = number.get(name) or number.get(general, (0, 0))
         if count > limit + left:
             problems.append(f"{name}: {count}, at most {limit}{f' and {left} still to cut' if left else ''}")

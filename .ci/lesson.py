@@ -146,7 +146,8 @@ class Lesson:
         """Run the cells in their order, each after its text."""
         for cell in self.cells:
             if cell.cell_type == "markdown":
-                print(words_of(cell.source) if self.is_told else "", flush=True)
+                if self.is_told:
+                    print(words_of(cell.source), flush=True)
                 continue
             tree = ast.parse(cell.source)
             for node in [node for node in ast.walk(tree) if isinstance(node, ast.Assert)]:
@@ -207,12 +208,12 @@ def seeds(folder: Path, count: int) -> int:
         noted.append(run(folder, seed, is_told=False))
         print(f"seed {seed}:", *noted[-1]["failed"] or ["all asserts hold"], sep="\n    ", flush=True)
     is_bad = any(each["failed"] for each in noted)
-    print(f"{'':50}{'least':>9}{'mean':>9}  half of it")
-    for words in noted[0]["margins"]:
-        found = [each["margins"][words] for each in noted]
-        least, mean = min(found), sum(found) / count
+    print(f"{'':75}{'least':>9}{'mean':>9}  half of it")
+    for words in dict.fromkeys(words for each in noted for words in each["margins"]):
+        found = [each["margins"][words] for each in noted if words in each["margins"]]
+        least, mean = min(found), sum(found) / len(found)
         is_bad |= least < mean / 2
-        print(f"{words[:50]:50}{least:9.2f}{mean:9.2f}  {'NOT REACHED' if least < mean / 2 else 'reached'}")
+        print(f"{words[:75]:75}{least:9.2f}{mean:9.2f}  {'NOT REACHED' if least < mean / 2 else 'reached'}")
     return int(is_bad)
 
 
