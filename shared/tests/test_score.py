@@ -141,6 +141,12 @@ def test_bleu_is_sacrebleus():
     assert "case:mixed" in settings and f"version:{sacrebleu.__version__}" in settings
 
 
+def test_what_sacrebleu_warns_of_in_a_corpus_is_said(caplog):
+    score.score([{"id": n, "prediction": "we left .", "references": [["we left."]], "system": "a", "seed": 0}
+                 for n in range(120)], "bleu")  # fmt: skip
+    assert "tokenized period" in caplog.text
+
+
 # What `predict` writes
 
 EXAMPLES = [Example("1", ["a b"], ["c"], [["c"]]), Example("2", [], [], []), Example("3", ["d"], ["e"], [["e"], ["f"]])]
