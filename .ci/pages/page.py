@@ -17,7 +17,7 @@ import proof
 from markup import MARK, Markup, anchor, fold, plain, slug
 from paper import Deviation, Package, Row, Segment, in_order, marks, segments
 
-SHAPE = r"\((?:[A-Z]\w*|\d+|\.\.\.)(?:, (?:[A-Z]\w*|\d+|\.\.\.))*,?\)"
+SHAPE = r"\((?:[A-Z]|\.\.\.)(?:,|(?:, (?:[A-Z]|\d+))+)\)"  # (B, T, D), (N,)
 
 
 def chapter(text: str, title: str) -> str:
@@ -188,15 +188,16 @@ class Page:
         return f'<div class="row"><div class="left">{left}</div>{right}</div>'
 
     def flow(self, file: str, name: str) -> str:
-        """The shapes that go into and come out of the functions of a class, as their docstrings have them."""
-        node, parts = self.package.code[file].definitions.get(name), []
-        for function in node.body if isinstance(node, ast.ClassDef) else []:
-            said = (ast.get_docstring(function) or "") if isinstance(function, ast.FunctionDef) else ""
-            given, _, result = said.partition("Returns:")
-            taken = re.findall(rf"^ +(\w+): ({SHAPE})", given.partition("Args:")[2], re.M)
-            if taken and (found := re.search(SHAPE, result)):
-                parts.append(f"<code>{function.name}: {', '.join(map(' '.join, taken))} → {found[0]}</code>")
-        return f'<p class="flow">{"<br>".join(parts)}</p>' if parts else ""
+        """The tensors of a class in their order, each with its shape, as its docstrings and comments have them."""
+        node, found = self.package.code[file].definitions.get(name), []
+        lines = (
+            self.package.code[file].lines[node.lineno - 1 : node.end_lineno] if isinstance(node, ast.ClassDef) else []
+        )
+        for line in lines:
+            if named := re.match(rf" +(?:def \w+\(self, )?(\w+)(?:: | = |[,)].*# ?).*?({SHAPE})", line):
+                found += [" ".join(named.groups())] if named[1] not in ("for", "if", "return") else []
+        flow = " → ".join(dict.fromkeys(found))
+        return f'<p class="flow"><code>{flow}</code></p>' if "→" in flow else ""
 
     def whole(self) -> str:
         """one.py beside its formulas."""

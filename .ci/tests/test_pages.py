@@ -313,11 +313,12 @@ def test_a_segment_begins_at_a_definition_and_at_a_comment_with_a_mark(tmp_path)
 
 
 def test_a_class_shows_its_shapes_and_a_comment_between_functions_is_a_heading(tmp_path, capsys):
-    shapes = '    """Args:\n        x: (B, S) all.\n        y: (B, T)\n    Returns:\n        (B, 1)\n    """\n'
-    added = f"# Section 3: halves\n\n\nclass A:\n  def f(x, y):\n{shapes}\n\n# Eq. (3)"
+    shapes = '    """D1. Args:\n        x: (B, S) all.\n    """\n    y = x.f(1)  # (B, T, 1)\n    z = y[0]  # (2)\n'
+    added = f"# Section 3: halves\n\n\nclass A:\n  def f(self, w):  # (N,)\n{shapes}\n\n# Eq. (3)"
     paged(tmp_path, capsys, model_py=('"""Halves."""\n', f'"""Halves."""\n\n{added}\n\n'))
     made = (tmp_path / "pages/paper.html").read_text()
-    assert "<code>f: x (B, S), y (B, T) → (B, 1)</code>" in made and '<h4 class="part">Section 3: halves</h4>' in made
+    assert '<p class="flow"><code>w (N,) → x (B, S) → y (B, T, 1)</code></p>' in made
+    assert '<h4 class="part">Section 3: halves</h4>' in made
 
 
 def test_an_example_in_a_docstring_stays_whole():
