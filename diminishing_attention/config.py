@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from .bertsum.bertsum import HEADS
 from .diminishing import CONCAVE, KINDS, Diminishing
 
 Positive = Annotated[int, (1, 10**9)]
@@ -13,7 +14,8 @@ Share = Annotated[float, (0, 1)]
 class TrainConfig:
     """All that defines a run. Every field is a flag: `max_source` is --max-source. Defaults: tiny pointer-generator."""
 
-    model: Literal["pointer", "bertsum-abs"] = "pointer"  # Network: pointer-generator, or BERTSum.
+    # Network: pointer-generator, BERTSum, or Table 1's Transformer: BERTSum's words and decoder on a new encoder.
+    model: Literal["pointer", "bertsum-abs", "transformer"] = "pointer"
     init: str = ""  # Run to go on from: its weights and, unless flags override them, its values (Section 4.2).
 
     data: str = "toy"  # Training data: anything that shared.data.load takes.
@@ -29,7 +31,8 @@ class TrainConfig:
     hidden: Annotated[int, (2, 10**6)] = 64
 
     encoder: str = ""  # BERTSum's BERT of transformers, name or folder (Section 4.2: bert-base-uncased).
-    layers: Positive = 6  # Layers of BERTSum's decoder (Section 2.3: 6).
+    width: Positive = 768  # Width of the Transformer's new encoder (768 by Table 1's parameters).
+    layers: Positive = 6  # Layers of BERTSum's decoder (Section 2.3: 6) and of a new encoder.
     feed_forward: Positive = 2048  # Its inner width (PreSumm: 2048).
     dropout: Share = 0.2  # Its dropout (PreSumm: 0.2).
 
@@ -52,9 +55,11 @@ class TrainConfig:
             raise ValueError("coverage and diminishing attention are two systems of Table 1: switch one of them on")
         if (self.model == "pointer") == bool(self.encoder):
             raise ValueError("--model bertsum-abs and --encoder, its BERT, need each other")
-        if self.model == "bertsum-abs" and self.coverage:
+        if self.width % HEADS:
+            raise ValueError(f"--width is {self.width}: take a multiple of the {HEADS} heads")
+        if self.model != "pointer" and self.coverage:
             raise ValueError("--coverage is of the pointer-generator: leave it out")
-        if self.model == "bertsum-abs" and (self.max_source < 3 or self.max_target < 2):
+        if self.model != "pointer" and (self.max_source < 3 or self.max_target < 2):
             raise ValueError("BERTSum needs --max-source of at least 3 ([CLS], a word, [SEP]), --max-target at least 2")
 
     def mechanism(self) -> Diminishing:
@@ -95,4 +100,9 @@ PRESETS = {
     "paper-dydim": SECTION_4_2 | dict(diminishing="dydim", max_source=800),
     "paper-coverage": dict(init="a run of --preset paper", coverage=True, steps=3000),  # See et al.
     "paper-bertsum-abs": PAPER_BERTSUM,
+    # Table 1's 6-layer Transformer: PreSumm's TransformerAbs, one rate, BERT's WordPieces; width 768 by its parameters
+    "paper-transformer": PAPER_BERTSUM | dict(
+        model="transformer", dropout=0.1, batch_tokens=300, learning_rate=0.05, encoder_learning_rate=0.05,
+        warmup=8000, encoder_warmup=8000,
+    ),
 }  # fmt: skip

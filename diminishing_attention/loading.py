@@ -13,14 +13,14 @@ from shared.run import load_weights, read_config, updates_of
 
 from . import text
 from .bertsum import bert_text
-from .bertsum.bertsum import BertSumConfig, BertSumExtAbs, read_encoder, with_positions
+from .bertsum.bertsum import BertSumConfig, BertSumExtAbs, new_encoder, read_encoder, with_positions
 from .config import TrainConfig
 from .model import PointerGenerator, PointerGeneratorConfig
 from .text import Item
 
-TEXT = {"pointer": text, "bertsum-abs": bert_text}  # model: how it reads and writes text
+TEXT = {"pointer": text, "bertsum-abs": bert_text, "transformer": bert_text}  # model: how it reads and writes text
 # What a run keeps of the one that it goes on from.
-FIXED = ("model", "encoder", "vocabulary", "hidden", "layers", "feed_forward")
+FIXED = ("model", "encoder", "vocabulary", "hidden", "width", "layers", "feed_forward")
 
 
 class Run(NamedTuple):
@@ -88,6 +88,8 @@ def begin(config: TrainConfig, examples: Sequence) -> Run:
         vocabulary = text.Vocabulary.build(texts, config.vocabulary)
         return Run(config, make_model(config, vocabulary), vocabulary)
     bert, tokenizer = pretrained.load("bert", config.encoder)
+    if config.model == "transformer":  # of the BERT its words alone
+        bert = new_encoder(len(tokenizer), config.max_source, config)
     return Run(config, make_model(config, tokenizer, with_positions(bert, config.max_source)), tokenizer)
 
 

@@ -254,6 +254,17 @@ class BertSumExtAbs(nn.Module):
         return log_p, Past(tuple(cache), attended)  # what the last layer has attended to
 
 
+def new_encoder(vocabulary: int, positions: int, sizes) -> nn.Module:
+    """A BERT with new weights, of the width, layers, feed_forward and dropout of `sizes` (Table 1's Transformer)."""
+    from transformers import BertConfig, BertModel
+
+    return BertModel(BertConfig(
+        vocab_size=vocabulary, hidden_size=sizes.width, num_hidden_layers=sizes.layers,
+        num_attention_heads=HEADS, intermediate_size=sizes.feed_forward, max_position_embeddings=positions,
+        hidden_dropout_prob=sizes.dropout, attention_probs_dropout_prob=sizes.dropout,
+    ))  # fmt: skip
+
+
 def read_encoder(folder: Path) -> nn.Module:
     """A BERT of the sizes in folder/config.json, with new weights; ValueError: no such file, or not of a BERT."""
     from transformers import BertConfig, BertModel

@@ -36,6 +36,7 @@ NOT_HERE = {
     "encoder": "test_train: a pretrained encoder from a folder",
     "save_every": "says when, not what",
     "model": "test_train: values that contradict are refused",
+    "width": "test_train: a pretrained encoder from a folder",
 }
 
 

@@ -11,7 +11,7 @@ from shared.data import load
 from shared.run import check
 
 from .. import train as training
-from ..bertsum.bertsum import BertSumConfig
+from ..bertsum.bertsum import BertSumConfig, new_encoder
 from ..config import PRESETS, TrainConfig, learning_rate
 from ..diminishing import Diminishing
 from ..loading import begin, load_run, make_model
@@ -35,6 +35,10 @@ VALUES = {  # all that is not the default, and some that is
     "paper-dydim": PHASE | dict(diminishing="dydim", max_source=800),
     "paper-coverage": dict(init="a run of --preset paper", steps=3000, coverage=True),
     "paper-bertsum-abs": BERTSUM,
+    "paper-transformer": BERTSUM | dict(  # TransformerAbs: new layers, one rate, 8,000 updates of warm-up, 300 tokens
+        model="transformer", width=768, dropout=0.1, batch_tokens=300, learning_rate=0.05, warmup=8000,
+        encoder_learning_rate=0.05, encoder_warmup=8000,
+    ),
 }  # fmt: skip
 
 
@@ -60,6 +64,7 @@ def test_constants_of_the_papers():
         ("paper-coverage", 21_504_337, 27_904_337),  # +512
         ("paper-dim", 21_503_825, 27_903_825),  # none
         ("paper-dydim", 21_503_825, 27_903_825),
+        ("paper-transformer", 128_251_962, 128_251_962),  # 128.2M
         ("paper-bertsum-abs", 180_222_522, 180_222_522),  # 180.2M, with BERT's pooler
     ],
 )
@@ -72,7 +77,8 @@ def test_params_of_table_1(preset, once, by_parts):
         if config.model == "pointer":
             model = make_model(config, range(config.vocabulary))
         else:
-            model = make_model(config, unused, BertModel(BertConfig()))
+            bert = BertModel(BertConfig()) if config.model == "bertsum-abs" else new_encoder(30_522, 512, config)
+            model = make_model(config, unused, bert)
     assert sum(parameter.numel() for parameter in model.parameters()) == once
     assert sum(parameter.numel() for part in model.parts() for parameter in part) == by_parts
 

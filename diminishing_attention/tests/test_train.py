@@ -106,11 +106,17 @@ def test_d26_the_last_weights_are_taken(trained):
 
 
 def test_d24_a_pretrained_encoder_from_a_folder(tmp_path):
-    """D24: trained to extract or not, its weights are the start. It reads as many tokens as a source may have."""
+    """D24: trained to extract or not, its weights are the start. It reads as many tokens as a source may have.
+
+    Table 1's Transformer takes its tokenizer alone.
+    """
     folder = tmp_path / "bert"
     write_bert(folder, ["storm"], positions=32)
     config = replace(BERT, encoder=str(folder), steps=1, learning_rate=1e-9, encoder_learning_rate=1e-9)
     before = begin(config, []).model.encoder.state_dict()
+    fresh = begin(replace(config, model="transformer", layers=3, width=32), [])
+    assert len(fresh.model.encoder.encoder.layer) == 3 and fresh.model.encoder.config.hidden_size == 32
+    assert fresh.tokenizer.get_vocab() == begin(config, []).tokenizer.get_vocab()
     train(config, tmp_path / "run")
     now = weights(tmp_path / "run")
     for name, tensor in before.items():
@@ -140,6 +146,7 @@ def test_values_that_contradict_are_refused(tmp_path):
         (bertsum | {"max_source": 2}, "BERTSum needs --max-source of at least 3"),
         (bertsum | {"coverage": True}, "--coverage is of the pointer-generator: leave it out"),
         ({"model": "bertsum-abs"}, "--model bertsum-abs and --encoder, its BERT, need each other"),
+        ({"width": 20}, "--width is 20: take a multiple of the 8 heads"),
         ({"encoder": "bert"}, "--model bertsum-abs and --encoder, its BERT, need each other"),
     ):
         with pytest.raises(ValueError, match=message):
