@@ -3,7 +3,7 @@ Summarization Systems", EMNLP, https://aclanthology.org/2021.emnlp-main.739/
 
 For every word that it writes, a decoder attends to all words of the source. Here each layer attends to the words of
 the r sentences that get most of its attention. To know these it would have to read all words first, so a map is
-trained to name them from one vector per sentence. Then the decoder learns, under the map's choice, to live with it.
+trained to name them from one vector per sentence. Integrated training, a loss here, is not run: it is in the package.
 
 B documents, S source tokens, N sentences of J tokens, T target steps, H heads, K head width, D = H K width, V symbols.
 
@@ -237,7 +237,7 @@ def main():
     model.add_approximator()
     # Section 4.3, KL-only: theta~, the sentence encoder with W^Q and W^K of each layer, learns alone.
     train(model, [weight for name, weight in model.named_parameters() if "sentence_" in name], 60, "kl")
-    # Int-Apx would go on with "integrated", "approx" for the decoder, too; its gain needs more updates than fit here.
+    # Int-Apx would go on with "integrated", "approx" for the decoder, too; tried here, its effect differed by seed.
     print(f"{'per cent of letters right; each step reads':46}1 of 8   2 of 8")
     systems = {"full": "all sentences", "ideal": "those with the most attention, read to know"}
     for mode, name in (systems | {"approx": "those of the learned map", "random": "random sentences"}).items():
