@@ -9,6 +9,7 @@ B texts, S source tokens, T target tokens, D embedding, H hidden size, V words.
 
 `python one.py`, 18 CPU seconds: a small pointer-generator learns to tell four trips, each once. Then it goes on with
 each mechanism, and equally long without. The last lines compare them. tests/test_one.py: the package is equal.
+D1, D2, ... are deviations from the paper, listed in PAPER.md.
 """
 
 import random
@@ -54,7 +55,8 @@ def dim_attention(attention, coverage, peak):
 
 
 def dydim_attention(attention, coverage, peak):
-    # Eq. (13): sqrt, whose gains are smaller (D3), counts for a word as far as it has been the most important one.
+    # Eq. (13): sqrt, whose gains are smaller below a coverage of 3 (D3), counts as far as a word has been the most
+    # important one.
     return peak * gain(attention, coverage, sqrt) + (1 - peak) * gain(attention, coverage, log)
 
 

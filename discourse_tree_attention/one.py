@@ -10,7 +10,7 @@ B documents, N units (clauses, or EDUs: elementary discourse units), D model wid
 
 `python one.py`, 20 CPU seconds: toy texts whose summary depends on the tree, in two ways. The last lines compare the
 paper's matrices with those of other texts' trees and with attention that is learned, all trained equally long.
-tests/test_one.py: the package is equal. It has more: single-rooted sentences (D2), dropout, texts of any length.
+tests/test_one.py: the package is equal. It has more, as dropout. D1, D2, ...: deviations (PAPER.md).
 """
 
 import random
@@ -242,7 +242,7 @@ def main():
         parent, part = (found(model, matrix_of, test) for model, (_, test) in zip(models, tasks, strict=True))
         count = sum(weight.numel() for layer in models[0].layers for weight in layer.attention.parameters())
         print(f"{name:30}{parent:9.0f}{part:9.0f}{count:12,}", flush=True)
-    print("By parent only D-Tree finds all, by part only the C-Trees: with half the parameters of learned attention.")
+    print("By parent only D-Tree finds all, by part only the C-Trees: the tree is in the matrix alone.")
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ def attend(q, k, v, m, m_tilde=0.0, is_uniform=None):
 
 
 def longest_common_runs(source, summary):
-    """Section 4.1's oracle: which source words the summary takes. D3: mark the longest common run, again and again."""
+    """Section 4.1's oracle: the words that the summary takes. D3: runs, not the paper's longest common subsequences."""
     source, summary, marked = list(source), list(summary), [False] * len(source)
     while True:
         i, j, length = SequenceMatcher(None, source, summary, autojunk=False).find_longest_match()
@@ -67,7 +67,7 @@ def longest_common_runs(source, summary):
 
 
 def effect(score, keep, chosen):
-    """Section 4.1: r_ora - r_uni, what the choice of words by some heads is worth."""
+    """Section 4.1: r_ora - r_uni, what the choice of words by some heads is worth; the paper's score is ROUGE."""
     return score(keep, masked=chosen) - score(uniform=chosen)
 
 

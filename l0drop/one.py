@@ -8,7 +8,7 @@ its decoder can do without. What is needed from a closed one moves into those th
 B sentences, S source tokens, T target tokens, R rows of the memory, H heads, K head width, D = H K width, V words.
 
 `python one.py`, 15 CPU seconds: a small Transformer learns to copy nouns and their articles out of filler. Then it goes
-on with gates, and equally long without. The last lines compare the two. tests/test_one.py: the package is equal.
+on with gates, and equally long without. The last lines compare the two. D1, D2, ...: deviations (PAPER.md).
 """
 
 import math
@@ -36,7 +36,7 @@ class L0Drop(nn.Module):
     def __init__(self):
         super().__init__()
         self.predictor = nn.Linear(D, 1)  # D3: the paper's w, and a bias as the released code has
-        nn.init.zeros_(self.predictor.weight)  # D15: all gates start alike, half closed
+        nn.init.zeros_(self.predictor.weight)  # D15: all gates start alike, at 0.22 (Eq. 13)
         nn.init.constant_(self.predictor.bias, -1.0)
 
     def forward(self, states):  # (B, S, D)
@@ -243,7 +243,7 @@ def main():
     torch.set_num_threads(1)
     base, _ = train(400)
     compare(train(500, base)[0], train(500, base, has_gates=True)[0])
-    print("Gates: no article's encoding is read, and yet the articles are right: the encodings of the nouns have them.")
+    print("Gates: no article's encoding is read, and yet they are right: the encodings that are left must have them.")
 
 
 if __name__ == "__main__":
