@@ -73,19 +73,6 @@ def test_texts_are_summarised_in_their_order_with_and_without_masks(base, tagger
     assert plain["prediction"] == rows[0]["plain"] and plain["heads"] == "" and "plain" not in plain
 
 
-def test_a_batch_is_tagged_as_its_documents_alone(tagger):
-    """In the order of the documents; the scores are the tagger's probabilities."""
-    sources = [example.source for example in load(DATA, "test", 6)]
-    for source, one, other in zip(sources, tagger.tag(sources, 4), tagger.tag(sources, 1), strict=True):
-        ids = torch.tensor([tagger.tokenizer(source)["input_ids"]])
-        expected = tagger.model(ids, torch.ones_like(ids, dtype=torch.bool)).sigmoid()[0].tolist()
-        assert one.scores == pytest.approx(expected, abs=1e-5) == other.scores
-        assert one.threshold == pytest.approx(tagger.model.threshold.item()) and not one.was_cut
-    tagger.model.threshold.fill_(0.27)
-    [one] = tagger._replace(config=type(tagger.config)(max_source=9)).tag(sources[:1])
-    assert one.threshold == 0.27 and one.was_cut and len(one.scores) == 9
-
-
 def test_what_the_tagger_did_not_read_was_cut(base, runs):
     weak, [story] = load_run(runs / "weak-1"), load(DATA, "test", 1)
     [document] = read_documents(base, [story], tagger=weak)

@@ -1,8 +1,6 @@
 """Training a tagger: what is learned, what defines a run, loading, presets, and what is refused."""
 
-import json
 import re
-import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,12 +12,11 @@ pytest.importorskip("shared")
 
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from transformers import BertConfig, BertModel, RobertaModel
 
 from shared.data import Example, load
 from shared.run import check
-from shared.run import parse as parse_flags
 
 from .. import loading, predict
 from .. import train as training
@@ -197,27 +194,6 @@ def test_each_flag_changes_two_updates(bert, tmp_path, monkeypatch):
     AcceleratorState._reset_state(True)
 
 
-def test_what_wins_among_default_preset_flag_and_resume(runs, tmp_path):
-    """A flag over the preset over the default; --resume keeps its run's values."""
-
-    def parse(*flags):
-        return parse_flags([*map(str, flags)], TrainConfig, PRESETS, training.__doc__)[0]
-
-    weak, out = runs / "weak-1", ["--out", tmp_path / "x"]
-    table = [  # flags -> min_run, patience (pretrained: 2)
-        ([], 1, 0),
-        (["--preset", "pretrained", "--encoder", "x"], 1, 2),
-        (["--preset", "pretrained", "--encoder", "x", "--min-run", "5", "--patience", "1"], 5, 1),
-    ]
-    for flags, *values in table:
-        config = parse(*out, *flags)
-        assert [config.min_run, config.patience] == values, flags
-    assert parse("--out", weak, "--resume") == load_run(weak).config
-    assert parse("--out", weak, "--resume", "--steps", "9").steps == 9
-    with pytest.raises(SystemExit):
-        main(["--out", str(weak), "--resume", "--min-run", "5"])
-
-
 def test_few_documents_for_a_new_encoder_are_said_first(capsys):
     for data, is_said in (("somewhere", True), (DATA, False)):
         begin(replace(TAGGER, data=data), load(DATA))
@@ -256,28 +232,3 @@ def test_presets_hold_the_papers_values():
     for preset in PRESETS.values():
         check(TrainConfig(**{"encoder": "x"} | preset))
     assert TrainConfig(**paper).max_source == 1024  # released code
-
-
-def test_code_in_a_folder_is_never_run_and_nobody_is_asked(runs, tmp_path, monkeypatch):
-    """Not of the model's configuration, nor of the tokenizer's; the answer would be read from the documents."""
-    shutil.copytree(runs / "base", folder := tmp_path / "bart")
-    (folder / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Any: pass\n")
-    for file in ("config.json", "tokenizer_config.json"):
-        values = json.loads((folder / file).read_text()) | {"model_type": "evil", "tokenizer_class": "Evil"}
-        kinds = ("AutoConfig", "AutoModelForSeq2SeqLM", "AutoTokenizer")
-        (folder / file).write_text(json.dumps(values | {"auto_map": dict.fromkeys(kinds, "evil.Any")}))
-    monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("asked"))
-    with pytest.raises(ValueError, match="cannot be loaded"):
-        loading.load_model(folder)
-    assert not (tmp_path / "ran").exists()
-
-
-@pytest.mark.parametrize(("damage", "message"), [("nan", "holds NaN"), ("cut", "cut off or does not fit")])
-def test_damaged_runs_are_refused(runs, tmp_path, damage, message):
-    shutil.copytree(runs / "tagger", folder := tmp_path / "run")
-    path = folder / "model.safetensors"
-    tensors = load_file(path)
-    tensors["perceptron.1.weight"][0] = float("nan")
-    save_file(tensors, path) if damage == "nan" else path.write_bytes(path.read_bytes()[:-8])
-    with pytest.raises(ValueError, match=message):
-        load_run(folder)
