@@ -1,39 +1,32 @@
 """What sentence selection buys: whole summaries by every side in one run, and what the sentence encoders cost.
 
-python -m encdec_sentence_sparse.experiments.benchmark --models base --lengths 800 --csv runs/benchmark.csv
+python -m encdec_sentence_sparse.experiments.benchmark --csv runs/benchmark.csv
 
-Random weights of BART's sizes, documents of the lengths of Table 4 (CNN/DailyMail and arXiv, the latter cut), float32:
+Random weights of BART-base's size, one document, beam 4, float32, one thread, CPU seconds:
 
     generate       BART in `generate` as it is
     shared         ours, mode "full": one copy of keys and values per source, the beams as queries to it
-    approx R       ours with a selection of R sentences by the learned map, with each sentence encoder; gru is the
-                   paper's own system
-    mean_key R     ours with a selection by the mean key of each sentence
+    approx R       ours with R sentences chosen by the learned map; with the GRU it is the paper's own system
+    mean_key R     ours with R sentences chosen by their mean keys
 
 "End to end" is a sum of parts that were timed apart: the encoder (LoBART's beyond 1,024 tokens), the sentence encoder
-and the decode from encoder states. Every side runs once a round, each round in another order; a number is the median
-over the rounds, a ratio the median of the ratios within rounds, with its interval (`spread`).
+and the decode. Every side runs once a round, each round in another order. A number is the median over the rounds with
+the lowest and the highest one, a ratio that of the ratios within rounds.
 """
 
 import copy
-import math
 import time
-from collections.abc import Callable
 from functools import partial
-from itertools import product
 from pathlib import Path
 
 import numpy as np
 import torch
-import transformers
 import tyro
-from torch import Tensor, nn
 from transformers import BartForConditionalGeneration
 from transformers.modeling_outputs import BaseModelOutput
 
 from shared.data import open_output, write_csv
-from shared.run import find_device, one_line_errors
-from shared.score import in_columns
+from shared.run import one_line_errors
 
 from ..approximator import KINDS, SentenceEncoder
 from ..model import SentenceSparseBart, add_approximator, bart_config
@@ -42,54 +35,44 @@ from ..sentences import sentences_of
 from .lobart import make_local
 from .mean_key import use_mean_keys
 
-MODELS = {  # vocabulary, width, feed-forward width, heads, layers
-    "base": (50265, 768, 3072, 12, 6),
-    "large": (50265, 1024, 4096, 16, 12),
-    "tiny": (60, 16, 32, 2, 2),
+MODELS = {"base": (50265, 768, 3072, 12, 6), "tiny": (60, 16, 32, 2, 2)}  # vocabulary, widths, heads, layers
+CORPORA = {  # tokens and sentences of a document, tokens of a summary as in Table 4; r; rounds
+    "CNN/DailyMail": (800, 29, 67, (5, 10), 5),
+    "arXiv": (4000, 120, 365, (10, 30), 3),  # its documents are cut: 8,584 tokens on average
+    "tiny": (60, 4, 5, (1, 2), 2),
 }
-SENTENCES = {800: 29, 4000: 120}  # S: N; any other length has a sentence per 30 words
-BEAMS = 4  # of every summary
 
 
-def config_of(name: str) -> transformers.BartConfig:
-    return bart_config(*MODELS[name], 4096, forced_eos_token_id=None)
-
-
-def make_models(name: str, device: torch.device) -> tuple[nn.Module, SentenceSparseBart]:
+def make_models(name: str) -> tuple[BartForConditionalGeneration, SentenceSparseBart]:
     """A BART and ours with the same weights, in eval mode; ours with the cheapest sentence encoder."""
-    ours, bart = SentenceSparseBart(config_of(name)), BartForConditionalGeneration(config_of(name))
+    bart, ours = (
+        kind(bart_config(*MODELS[name], 4096, forced_eos_token_id=None))
+        for kind in (BartForConditionalGeneration, SentenceSparseBart)
+    )
     add_approximator(ours, "mean")
     bart.load_state_dict(ours.state_dict(), strict=False)
-    return bart.to(device).eval(), ours.to(device).eval()
+    return bart.eval(), ours.eval()
 
 
-def make_source(length: int, vocabulary: int) -> tuple[Tensor, Tensor]:
-    """(1, S) tokens and sentence ids of a document in sentences of random lengths."""
-    rng, count = np.random.default_rng(0), SENTENCES.get(length, length // 30)
-    ends = np.sort(rng.choice(np.arange(1, length), count - 1, replace=False))
-    ids = torch.from_numpy(np.searchsorted(ends, np.arange(length), side="right")).unsqueeze(0)
-    return torch.randint(4, vocabulary, ids.shape), ids
-
-
-def make_sides(
-    models: tuple[nn.Module, SentenceSparseBart], length: int, new_tokens: int, read: tuple[int, ...]
-) -> dict[str, Callable]:
+def make_sides(models: tuple, length: int, count: int, new_tokens: int, read: tuple[int, ...]) -> dict:
     """Encoder, sentence encoders, and a whole decode from encoder states by each side, of `new_tokens` tokens."""
     bart, ours = models
-    tokens, sentence_ids = (part.to(ours.device) for part in make_source(length, ours.config.vocab_size))
-    encoder, attention_mask = copy.deepcopy(bart), torch.ones_like(tokens)
+    tokens = torch.randint(4, ours.config.vocab_size, (1, length))
+    ends = np.random.default_rng(0).choice(np.arange(1, length), count - 1, replace=False)
+    sentence_ids = torch.from_numpy(np.searchsorted(np.sort(ends), np.arange(length), side="right")).unsqueeze(0)
+    attention_mask, encoder = torch.ones_like(tokens), copy.deepcopy(bart)
     if length > 1024:
         make_local(encoder)
-    parts: dict[str, Callable] = {"encoder": partial(encoder.get_encoder(), input_ids=tokens)}
+    parts = {"encoder": partial(encoder.get_encoder(), input_ids=tokens)}
     states = parts["encoder"]()[0]
-    sentences = sentences_of(sentence_ids, attention_mask, states.dtype)
     for kind in KINDS:
-        parts[kind] = partial(SentenceEncoder(kind, states.size(-1)).to(states).eval(), states, sentences)
-    search = dict(num_beams=BEAMS, do_sample=False, min_new_tokens=new_tokens, max_new_tokens=new_tokens)
+        encode = SentenceEncoder(kind, states.size(-1)).eval()
+        parts[kind] = partial(encode, states, sentences_of(sentence_ids, attention_mask))
 
-    def decode(model: nn.Module, **more) -> int:
-        outputs = BaseModelOutput(states)
-        return model.generate(encoder_outputs=outputs, attention_mask=attention_mask, **more, **search).size(1) - 1
+    def decode(model, **more) -> int:
+        source = dict(encoder_outputs=BaseModelOutput(states), attention_mask=attention_mask)
+        lengths = dict(min_new_tokens=new_tokens, max_new_tokens=new_tokens)
+        return model.generate(**source, **more, **lengths, num_beams=4, do_sample=False).size(1) - 1
 
     parts["generate"] = partial(decode, bart)
     parts["shared"] = partial(decode, ours, sentence_ids=sentence_ids)
@@ -101,47 +84,30 @@ def make_sides(
     return parts
 
 
-def time_rounds(sides: dict[str, Callable], repeats: int = 7, device: str = "cpu") -> dict[str, np.ndarray]:
-    """Seconds of each side, (repeats,), after a round that does not count; each round begins with another side.
-
-    On one thread of the CPU they are CPU seconds, which other work beside lengthens least. CUDA returns from a call
-    early, so the clock waits for it.
-    """
-    is_cuda, names = torch.device(device).type == "cuda", list(sides)
-    clock = time.process_time if not is_cuda and torch.get_num_threads() == 1 else time.perf_counter
-    wait = torch.cuda.synchronize if is_cuda else lambda: None
-    seconds = {name: np.zeros(1 + repeats) for name in names}
+def time_rounds(sides: dict, repeats: int) -> dict:
+    """CPU seconds of each side, (repeats,), after a round that does not count; each round begins with another side."""
+    names, seconds = list(sides), {name: np.zeros(1 + repeats) for name in sides}
     for number in range(1 + repeats):
         first = number % len(names)
         for name in names[first:] + names[:first]:
-            wait()
-            start = clock()
+            start = time.process_time()
             sides[name]()
-            wait()
-            seconds[name][number] = clock() - start
+            seconds[name][number] = time.process_time() - start
     return {name: values[1:] for name, values in seconds.items()}
 
 
 def spread(values: np.ndarray) -> dict[str, float]:
-    """Median and its interval of 95 % or more, by ranks: of up to 8 rounds the lowest and the highest."""
-    ordered, n = np.sort(values), len(values)
-    outside = np.cumsum([math.comb(n, k) for k in range(n)]) / 2.0**n  # the median is below the lowest, the second, ...
-    rank = max(int((2 * outside <= 0.05).sum()), 1)
-    return {"mean": float(np.median(ordered)), "low": float(ordered[rank - 1]), "high": float(ordered[-rank])}
-
-
-def shown(value: object) -> str:
-    """A number with its interval, or what else stands in a row."""
-    return "{mean:.2f} [{low:.2f}, {high:.2f}]".format(**value) if isinstance(value, dict) else str(value)
+    """Median, lowest and highest of the rounds."""
+    return {"mean": float(np.median(values)), "low": float(values.min()), "high": float(values.max())}
 
 
 def rows_of(seconds: dict[str, np.ndarray]) -> list[dict]:
     """A row per side, of approx one per sentence encoder: the decode, and end to end how many times as fast it is."""
-    whole = {}
-    for side in seconds.keys() - {"encoder", *KINDS}:
-        for kind in KINDS if side.startswith("approx") else [""]:
-            whole[f"{side}, {kind}".rstrip(", ")] = seconds["encoder"] + seconds.get(kind, 0.0) + seconds[side]
     rows = [{"side": part, "seconds": spread(seconds[part])} for part in ("encoder", *KINDS)]
+    whole = {side: seconds["encoder"] + seconds[side] for side in seconds.keys() - {"encoder", *KINDS}}
+    for side in [side for side in whole if side.startswith("approx")]:
+        before = whole.pop(side)
+        whole |= {f"{side}, {kind}": before + seconds[kind] for kind in KINDS}
     for name in sorted(whole):
         decode = seconds[name.partition(",")[0]]
         row = {"side": name, "seconds": spread(decode), "decode x shared": spread(seconds["shared"] / decode)}
@@ -152,28 +118,22 @@ def rows_of(seconds: dict[str, np.ndarray]) -> list[dict]:
 
 @torch.inference_mode()
 def main(
-    models: tuple[str, ...] = ("base", "large"),
-    lengths: tuple[int, ...] = (800, 4000),
-    tokens: int = 67,
-    r: tuple[int, ...] = (5, 10),
-    repeats: int = 7,
-    device: str = "cpu",
+    corpora: tuple[str, ...] = ("CNN/DailyMail", "arXiv"),
+    model: str = "base",
     csv: Path | None = None,
     overwrite: bool = False,
 ) -> None:
-    """Time all sides on one thread, print a table, write it as CSV."""
+    """Time all sides at the lengths of each corpus; write them as CSV."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    used = dict(beams=BEAMS, tokens=tokens, device=device, threads=1, repeats=repeats, torch=torch.__version__)
     with open_output(csv, overwrite) as file:
         rows = []
-        for name, length in product(models, lengths):
-            sides = make_sides(make_models(name, find_device(device)), length, tokens, r)
-            shape = {"model": name, "length": length}
-            rows += [shape | row for row in rows_of(time_rounds(sides, repeats, device=device))]
-        print(in_columns([{name: shown(value) for name, value in row.items()} for row in rows]))
-        if csv:
-            write_csv(file, [row | used | {"transformers": transformers.__version__} for row in rows])
+        for corpus in corpora:
+            *sizes, repeats = CORPORA[corpus]
+            used = {"model": model, "length": sizes[0], "tokens": sizes[2], "repeats": repeats}
+            seconds = time_rounds(make_sides(make_models(model), *sizes), repeats)
+            rows += [used | row for row in rows_of(seconds)]
+        write_csv(file, rows)
 
 
 if __name__ == "__main__":

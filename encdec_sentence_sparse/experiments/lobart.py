@@ -11,13 +11,14 @@ Long-Span Summarization; released code: potsawee/longsum0. It was not run here.
 
 import sys
 from collections.abc import Sequence
+from unittest import mock
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import BartConfig, BartForConditionalGeneration
 
-from shared.run import one_line_errors, parse, read_flags
+from shared.run import one_line_errors, parse
 
 from .. import loading, predict
 from ..config import PAPER, TrainConfig
@@ -44,32 +45,26 @@ PRESETS = {
 
 
 class LocalAttention(nn.Module):
-    """Self-attention of an encoder layer within a window; takes the place of BART's, whose projections it takes over.
+    """Self-attention of an encoder layer within a window: what `make_local` turns BART's into.
 
     Token i sees token j if |i - j| <= window / 2 and j is no padding. It always sees itself: a row without any token
     to see would give NaN. Tokens are read half a window at a time, so that time and memory grow with S, not S^2.
     """
 
-    def __init__(self, attention: nn.Module, window: int):
-        super().__init__()
-        self.q_proj, self.k_proj = attention.q_proj, attention.k_proj
-        self.v_proj, self.out_proj = attention.v_proj, attention.out_proj
-        self.heads, self.dropout, self.reach = attention.num_heads, attention.dropout, window // 2
-        self.train(attention.training)
-
     def forward(self, hidden_states: Tensor, attention_mask: Tensor, **unused) -> tuple[Tensor, None]:
         """(B, S, D) -> (B, S, D); attention_mask (B, 1, 1, S) bool, True = token."""
-        projections = (self.q_proj, self.k_proj, self.v_proj)
-        queries, keys, values = (f(hidden_states).unflatten(-1, (self.heads, -1)).transpose(1, 2) for f in projections)
+        projections, dropout = (self.q_proj, self.k_proj, self.v_proj), self.dropout if self.training else 0.0
+        split = (f(hidden_states).unflatten(-1, (self.num_heads, -1)) for f in projections)
+        queries, keys, values = (x.transpose(1, 2) for x in split)  # (B, H, S, K)
         positions = torch.arange(hidden_states.size(1), device=hidden_states.device)
         contexts = []
-        for start in range(0, hidden_states.size(1), self.reach):
+        for start in range(0, len(positions), self.reach):
             rows = slice(start, start + self.reach)
             seen = slice(max(start - self.reach, 0), rows.stop + self.reach)
             distance = (positions[rows].unsqueeze(1) - positions[seen]).abs()
             keep = (distance <= self.reach) & attention_mask[..., seen] | (distance == 0)  # (B, 1, rows, seen)
             parts = queries[:, :, rows], keys[:, :, seen], values[:, :, seen]
-            contexts.append(F.scaled_dot_product_attention(*parts, keep, self.dropout if self.training else 0.0))
+            contexts.append(F.scaled_dot_product_attention(*parts, keep, dropout))
         return self.out_proj(torch.cat(contexts, 2).transpose(1, 2).flatten(2)), None
 
 
@@ -83,10 +78,9 @@ def make_local(model: BartForConditionalGeneration, window: int = WINDOW) -> Non
         # With four dimensions BART hands it to the layers as it is.
         return arguments, keywords | {"attention_mask": attention_mask[:, None, None].bool()}
 
-    encoder = model.get_encoder()
-    encoder.register_forward_pre_hook(keep_tokens, with_kwargs=True)
-    for layer in encoder.layers:
-        layer.self_attn = LocalAttention(layer.self_attn, window)
+    model.get_encoder().register_forward_pre_hook(keep_tokens, with_kwargs=True)
+    for layer in model.get_encoder().layers:
+        layer.self_attn.__class__, layer.self_attn.reach = LocalAttention, window // 2
 
 
 def extend_positions(model: BartForConditionalGeneration, positions: int = POSITIONS) -> None:
@@ -99,10 +93,8 @@ def extend_positions(model: BartForConditionalGeneration, positions: int = POSIT
     table, known = encoder.embed_positions, encoder.max_source_positions
     there_and_back = [*range(known), *range(known - 1, -1, -1)]
     rows = [there_and_back[position % (2 * known)] + table.offset for position in range(positions)]
-    weight = table.weight.detach()[[*range(table.offset), *rows]].clone()
-    table.weight = nn.Parameter(weight, requires_grad=table.weight.requires_grad)
-    table.num_embeddings = len(weight)
-    encoder.max_source_positions = positions
+    table.weight = nn.Parameter(table.weight.detach()[[*range(table.offset), *rows]])
+    table.num_embeddings, encoder.max_source_positions = len(table.weight), positions
 
 
 class LoBart(SentenceSparseBart):
@@ -130,23 +122,17 @@ class LoBart(SentenceSparseBart):
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     """The package's own commands, whose models are LoBARTs."""
-    command, *flags = [*(sys.argv[1:] if arguments is None else arguments), ""]
-    begin_with_bart, loading.SentenceSparseBart = loading.SentenceSparseBart, LoBart
-    try:
-        match command:
-            case "train":
-                config, out, resume = parse(flags[:-1], TrainConfig, PRESETS, __doc__)
-                if not (config.init or config.model):
-                    raise ValueError("a LoBART is made of a BART: give --model NAME, or --init RUN")
-                train(config, out, resume)
-                print(f"a LoBART's commands: python -m {__package__}.lobart train or predict, with the same flags")
-            case "predict":
-                options = read_flags(predict.Options, flags[:-1], __doc__)
-                predict.answer(options, loading.load_run(options.run))
-            case _:
-                raise ValueError(f"the first word is {command!r}; give train or predict")
-    finally:
-        loading.SentenceSparseBart = begin_with_bart
+    command, *flags = (sys.argv[1:] if arguments is None else arguments) or [""]
+    with mock.patch.object(loading, "SentenceSparseBart", LoBart):
+        if command == "train":
+            config, out, resume = parse(flags, TrainConfig, PRESETS, __doc__)
+            if not (config.init or config.model):
+                raise ValueError("a LoBART is made of a BART: give --model NAME, or --init RUN")
+            train(config, out, resume)
+        elif command == "predict":
+            predict.main(flags)
+        else:
+            raise ValueError(f"the first word is {command!r}; give train or predict")
 
 
 if __name__ == "__main__":

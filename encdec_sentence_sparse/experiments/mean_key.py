@@ -20,10 +20,7 @@ from ..sentences import Sentences
 
 
 class MeanKeyAttention(FastAttention):
-    """Its mode "approx" is saliency as if all words of a sentence had its mean key.
-
-    By Jensen's inequality sum_j exp(q . k_j) >= J exp(q . mean_j k_j), with equality where all q . k_j are equal.
-    """
+    """Its mode "approx" is saliency as if all words of a sentence had its mean key."""
 
     def approximate(self, hidden: Tensor, sentence_keys: Tensor, sentences: Sentences) -> Tensor:
         """(B, H, Q, N) from (B, Q, D) and the mean keys (B, H, N, K)."""

@@ -32,14 +32,12 @@ def read_again(run: Run, source: dict, tokens: Sequence[int]) -> tuple[list[Sent
 
 
 def retained_attention(record: Sequence[SentenceAttention], is_step: Tensor) -> np.ndarray:
-    """Figure 1: sum of the attention weights of the 1, 2, ..., N most salient sentences: (B, N), rising to 1.
+    """Figure 1: attention that a document's 1, 2, ..., N most salient sentences hold together: (N,), rising to 1.
 
     A.4: heads are averaged before the summation. D21: then the mean over layers and the steps of the own summary.
     """
-    weights = torch.stack([layer.exact.float().mean(1) for layer in record])  # (layers, B, T, N)
-    sums = weights.sort(-1, descending=True).values.cumsum(-1).mean(0)  # (B, T, N)
-    shares = is_step / is_step.sum(1, keepdim=True).clamp_min(1)  # (B, T)
-    return torch.einsum("btn,bt->bn", sums, shares).cpu().numpy()
+    weights = torch.stack([layer.exact.mean(1) for layer in record])[:, is_step]  # (layers, steps, N)
+    return weights.sort(-1, descending=True).values.cumsum(-1).mean((0, 1)).cpu().numpy()
 
 
 def retained_curve(run: Run, examples: Sequence[Example], batch_size: int = 32) -> list[float]:
@@ -47,11 +45,9 @@ def retained_curve(run: Run, examples: Sequence[Example], batch_size: int = 32) 
     curves = []
     decoded = in_windows(examples, run.encode, length, partial(decode, run), batch_size)
     for item, tokens in tqdm(decoded, total=len(examples), disable=None, leave=False):
-        source = run.collate([item]).source()
-        curves += [*retained_attention(*read_again(run, source, tokens))]
+        curves.append(retained_attention(*read_again(run, run.collate([item]).source(), tokens)))
     longest = max(map(len, curves))  # beyond its last sentence a document retains everything
-    padded = [np.pad(curve, (0, longest - len(curve)), constant_values=1.0) for curve in curves]
-    return np.mean(padded, 0).tolist()
+    return np.mean([np.pad(curve, (0, longest - len(curve)), constant_values=1.0) for curve in curves], 0).tolist()
 
 
 def attention_map(run: Run, example: Example) -> dict:
@@ -74,23 +70,17 @@ def main(
     map: Path | None = None,
     split: str = "test",
     limit: int | None = None,
-    document: int = 0,
     overwrite: bool = False,
 ) -> None:
-    """Write Figure 1's curve of each run as CSV and, as JSON, the map of one document by the first run."""
+    """Write Figure 1's curve of each run as CSV; or with --map, as JSON, the last document's map by the last run."""
     rows = []
-    with open_output(csv, overwrite) as file:
+    with open_output(map or csv, overwrite) as file:
         for path in runs:
             run = load_run(path)
             examples = load(run.config.data, split, limit)
-            if map and not 0 <= document < len(examples):
-                raise ValueError(f"--document is {document}; they go from 0 to {len(examples) - 1}")
-            curve = retained_curve(run, examples)
-            rows += [{"run": path.name, "r": r, "share": float(share)} for r, share in enumerate(curve, start=1)]
-            if map and path == runs[0]:
-                with open_output(map, overwrite) as map_file:
-                    json.dump(attention_map(run, examples[document]), map_file)
-        write_csv(file, rows)
+            curve = [] if map else retained_curve(run, examples)
+            rows += [{"run": path.name, "r": r, "share": share} for r, share in enumerate(curve, start=1)]
+        json.dump(attention_map(run, examples[-1]), file) if map else write_csv(file, rows)
 
 
 if __name__ == "__main__":

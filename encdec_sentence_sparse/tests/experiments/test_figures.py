@@ -6,37 +6,45 @@ import pytest
 pytest.importorskip("shared")
 pytest.importorskip("matplotlib")
 
-from ...experiments.figures import figure_1, figure_2
+from ...experiments.figures import figure_1, figure_2, figure_4
 
 
-def scores() -> dict[str, list[float]]:
+def scores() -> dict[str, np.ndarray]:
     """Two seeds of each system, r not in order."""
     found = {"base.full": [90.0, 92.0]}
     for r in (5, 2, 10):
         for system, at in (("base.ideal", 80), ("base.random", 10), ("base.mean_key", 60), ("kl.approx", 70)):
             found[f"{system}.r{r}"] = [at + r, at + r + 2.0]
-        found[f"apx.approx.r{r}"] = [95.0 - abs(5 - r)] * 2
-    return found
+        for trained, run in {2: "apx-r2", 5: "apx", 10: "apx-r10"}.items():
+            found[f"{run}.approx.r{r}"] = [95.0 - abs(trained - r)] * 2
+        found[f"control.approx.r{r}"] = [94.0, 94.0]
+    return {system: np.array(values) for system, values in found.items()}
 
 
-def curves_of(axes) -> dict[str, list]:
+def curves_of(figure) -> dict[str, list]:
     """Label -> places and values of each curve with bars."""
-    lines = {container.get_label(): container.lines[0] for container in axes.containers}
+    lines = {container.get_label(): container.lines[0] for container in figure.axes[0].containers}
     return {label: [line.get_xdata().tolist(), line.get_ydata().tolist()] for label, line in lines.items()}
 
 
 def test_figure_2_has_the_mean_over_seeds_of_each_choice_by_rising_r():
-    [axes] = figure_2(scores()).axes
-    assert curves_of(axes)["integrated (Int-Apx)"][1] == [92, 95, 90]
+    figure = figure_2(scores())
+    assert curves_of(figure)["integrated (Int-Apx)"][1] == [92, 95, 90]
     for label, at in {"ideal": 80, "learned (KL-only)": 70, "mean key": 60, "random": 10}.items():
-        assert curves_of(axes)[label] == [[2, 5, 10], pytest.approx([at + r + 1 for r in (2, 5, 10)])]
-    assert [line.get_ydata()[0] for line in axes.lines if line.get_linestyle() == ":"] == [91.0]
+        assert curves_of(figure)[label] == [[2, 5, 10], pytest.approx([at + r + 1 for r in (2, 5, 10)])]
+    assert [line.get_ydata()[0] for line in figure.axes[0].lines if line.get_linestyle() == ":"] == [91.0]
+
+
+def test_figure_4_has_the_difference_to_r_5_in_training():
+    found = curves_of(figure_4(scores()))
+    assert found["r 2 in training"][1] == [3, -3, -3] and found["r 5"][1] == [0, 0, 0]
+    assert found["r 10"][1] == [-5, -5, 5] and found["all (control)"][1] == [2, -1, 4]
 
 
 def test_figure_1_hides_no_run_behind_another():
     rows = [{"run": run, "r": r, "share": 0.1 * r} for run in ("base-0", "sparse0-0") for r in (1, 2, 3)]
     [axes] = figure_1(rows).axes
     lines = axes.lines
-    assert [text.get_text() for text in axes.texts] == ["vanilla (gamma 0)", "sparse0-0"]
+    assert [line.get_label() for line in lines] == ["vanilla (gamma 0)", "sparse0-0"]
     np.testing.assert_allclose(lines[0].get_ydata(), lines[1].get_ydata())
     assert lines[0].get_linewidth() > 2 * lines[1].get_linewidth()

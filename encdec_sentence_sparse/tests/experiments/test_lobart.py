@@ -13,7 +13,7 @@ from ... import loading
 from ...config import PRESETS as core
 from ...config import TrainConfig
 from ...experiments import lobart
-from ...experiments.lobart import PRESETS, LocalAttention, extend_positions, make_local
+from ...experiments.lobart import PRESETS, extend_positions, make_local
 from ...model import SentenceSparseBart
 from ..conftest import make_config, roughen
 from ..test_config import save_bart
@@ -47,7 +47,7 @@ def test_a_layer_sees_a_band_without_padding(bart, documents, window):
                 band[document, 0, i, j] = abs(i - j) <= window / 2 and keep[document, j] or i == j
     vectors = torch.randn(3, 12, 16)
     expected = layer(vectors, attention_mask=torch.zeros(band.shape).masked_fill(~band, float("-inf")))[0]
-    found = LocalAttention(layer, window)(vectors, keep[:, None, None])[0]
+    found = local(bart, window).get_encoder().layers[0].self_attn(vectors, keep[:, None, None])[0]
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
 
 

@@ -10,10 +10,11 @@ from transformers import BartForConditionalGeneration
 pytest.importorskip("shared")
 
 from shared import pretrained
-from shared.data import load
+from shared.data import Example, load
 
 from ...experiments.cross_entropy import cross_entropies, systems
-from ...experiments.measures import attention_map, main, read_again, retained_attention, retained_curve
+from ...experiments.lengths import lengths
+from ...experiments.measures import attention_map, read_again, retained_attention, retained_curve
 from ...experiments.precision import measured
 from ...loading import Run, load_run
 from ...selection import Selection, SentenceAttention
@@ -44,14 +45,15 @@ def test_padding_is_no_step(kl, examples):
 def test_d21_retained_attention_averages_heads_first():
     """D21, A.4: heads that look at different sentences retain less together than each alone; padding steps are out."""
     exact = torch.tensor([[[0.9, 0.1, 0.0], [0.2, 0.2, 0.6]], [[0.1, 0.9, 0.0], [0.2, 0.2, 0.6]]])  # (H, T, N)
-    record = [SentenceAttention(exact.unsqueeze(0), None)]
-    curve = retained_attention(record, torch.tensor([[True, False]]))
-    np.testing.assert_allclose(curve, [[0.5, 1.0, 1.0]], atol=1e-6)  # not 0.9
-    curve = retained_attention(record, torch.tensor([[True, True]]))
-    np.testing.assert_allclose(curve, [[0.55, 0.9, 1.0]], atol=1e-6)  # (0.5 + 0.6) / 2: each step has its own order
+    layer = SentenceAttention(exact.unsqueeze(0), None)
     second = SentenceAttention(torch.tensor([[[[1.0, 0, 0], [0, 1.0, 0]]]]), None)
-    curve = retained_attention([record[0], second], torch.tensor([[True, True]]))
-    np.testing.assert_allclose(curve, [[0.775, 0.95, 1.0]], atol=1e-6)
+    for record, is_step, expected in (
+        ([layer], [True, False], [0.5, 1.0, 1.0]),  # not 0.9
+        ([layer], [True, True], [0.55, 0.9, 1.0]),  # (0.5 + 0.6) / 2: each step has its own order
+        ([layer, second], [True, True], [0.775, 0.95, 1.0]),
+    ):
+        curve = retained_attention(record, torch.tensor([is_step]))
+        np.testing.assert_allclose(curve, expected, atol=1e-6)
 
 
 def test_retained_attention_of_a_batch_knows_no_padding(kl, examples):
@@ -81,14 +83,9 @@ def test_d21_maps_of_words_and_sentences_add_up_to_one_and_agree(runs, kl, examp
     assert found["source"][0] == "<s>" and found["source"][-1] == "</s>"
 
 
-def test_a_document_that_is_not_there_is_refused_first(runs, tmp_path):
-    with pytest.raises(ValueError, match="--document is 5; they go from 0 to 1"):
-        main((runs / "kl-0",), map=tmp_path / "map.json", limit=2, document=5)
-
-
 def test_full_is_the_loss_of_training_and_a_selection_changes_it(runs):
     run, examples = load_run(runs / "base-0"), load(DATA, "validation", 3)
-    full, one = (list(cross_entropies(run, examples, choice, 2)) for choice in (Selection(), Selection("ideal", 1)))
+    full, one = (list(cross_entropies(run, examples, choice)) for choice in (Selection(), Selection("ideal", 1)))
     for item, value in zip(run.encode(examples), full, strict=True):  # each alone, without padding
         batch = run.collate([item])
         with torch.no_grad():
@@ -100,5 +97,15 @@ def test_full_is_the_loss_of_training_and_a_selection_changes_it(runs):
 
 def test_half_of_the_words_are_right_and_two_thirds_of_the_reference_are_found():
     row = {"id": "1", "prediction": "bridges closed on Monday", "references": [["Two bridge closed ."], ["all wrong"]]}
-    [found] = measured([row])
+    found = measured(row)
     assert found == row | {"precision": pytest.approx(50), "recall": pytest.approx(200 / 3), "words": 4}
+
+
+def test_d28_nothing_is_cut_and_special_tokens_do_not_count(runs):
+    """D28: neither `<s>` and `</s>` as tokens, nor `</s>` as a sentence. A document of one string is split."""
+    run = load_run(runs / "base-0")
+    documents = [["they left ."] * 99, ["We left. They stayed."]]
+    words = [len(run.tokenizer(" ".join(document))["input_ids"]) - 2 for document in documents]
+    found = lengths(run, [Example(str(n), document, ["they left ."], []) for n, document in enumerate(documents)])
+    assert found["N"] == sum(words) / 2 and found["N1"] == (99 + 2) / 2
+    assert found["M"] == len(run.tokenizer("they left .")["input_ids"]) - 2 and found["N/M"] == found["N"] / found["M"]

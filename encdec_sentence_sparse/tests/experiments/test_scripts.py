@@ -21,12 +21,12 @@ TRAIN = {"--steps": 1, "--width": 16, "--feed-forward": 16, "--vocabulary": 400,
 TINY = {
     "train": DATA | TRAIN | {"--max-target": 9, "--save-every": 1, "--mixed-precision": "no"},
     "predict": DATA | {"--limit": 1, "--max-length": 6, "--min-length": 0, "--beam": 1},
-    "experiments.measures": {"--limit": 1, "--document": 0},
-    "experiments.benchmark": {"--models": "tiny", "--lengths": 60, "--repeats": 3},
-    "experiments.cost": {"--model": "tiny", "--source": 8, "--targets": 2, "--repeats": 3},
+    "experiments.measures": {"--limit": 1},
+    "experiments.benchmark": {"--model": "tiny", "--corpora": "tiny"},
+    "experiments.cost": {"--model": "tiny", "--repeats": 3},
 }
 TINY["experiments.mean_key"] = TINY["predict"]
-FEW = {"SEEDS": "0", "SPLITS": "test", "GAMMAS": "0"}  # of the scripts' loops
+FEW = {"SEEDS": "0", "GAMMAS": "0"}  # of the scripts' loops
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,32 @@
+"""Table 4: how long a corpus' documents and summaries are, whatever a model reads of them.
+
+python -m encdec_sentence_sparse.experiments.lengths facebook/bart-large-cnn cnn_dailymail
+"""
+
+import sys
+from statistics import mean
+
+from shared.data import Example, in_sentences, load
+from shared.run import one_line_errors
+
+from ..loading import Run, load_run_or_bart
+
+
+def lengths(run: Run, examples: list[Example]) -> dict[str, float]:
+    """N tokens and N1 sentences of a document, M tokens of a summary, means over a corpus; and N/M.
+
+    D28: tokens of the run's tokenizer without `<s>` and `</s>`; nothing is cut, and `</s>` is no sentence here.
+    """
+    texts = [example.source for example in examples], [example.target for example in examples]
+    n, m = (mean(len(ids) - 2 for ids in run.tokenizer(part, verbose=False)["input_ids"]) for part in texts)
+    return {"N": n, "N1": mean(len(example.document) for example in in_sentences(examples)), "M": m, "N/M": n / m}
+
+
+@one_line_errors
+def main(arguments: list[str] | None = None) -> None:
+    run, data = arguments or sys.argv[1:]
+    print(data, *(f"{name} {value:.1f}" for name, value in lengths(load_run_or_bart(run), load(data)).items()))
+
+
+if __name__ == "__main__":
+    main()
