@@ -4,15 +4,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_sequence
 
-from .sentences import Sentences
+from .selection import Sentences
 
 KINDS = ("gru", "mean")
-
-
-def sentence_means(states: Tensor, membership: Tensor) -> Tensor:
-    """Mean over the words of each sentence: (B, S, D) and (B, S, N) -> (B, N, D), 0 for one that does not exist."""
-    belongs = membership.transpose(1, 2)
-    return belongs / belongs.sum(-1, keepdim=True).clamp_min(1) @ states
 
 
 class SentenceEncoder(nn.Module):
@@ -39,7 +33,8 @@ class SentenceEncoder(nn.Module):
         D4: "k_{i,j}" of Eq. (10) are the encoder states, the same for all layers (released code), not a layer's keys.
         """
         if self.kind == "mean":
-            return sentence_means(states, sentences.membership)
+            belongs = sentences.membership.transpose(1, 2)  # (B, N, S)
+            return belongs / belongs.sum(-1, keepdim=True).clamp_min(1) @ states
         # The GRU reads all sentences of the batch at once, without padding.
         lengths = sentences.membership.sum(1, dtype=torch.float32)[sentences.exists].long().tolist()
         words = states[sentences.ids >= 0].split(lengths)  # sentences are contiguous: one (J_i, D) each

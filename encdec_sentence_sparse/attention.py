@@ -16,6 +16,7 @@ from .selection import (
     FULL,
     Selection,
     SentenceAttention,
+    Sentences,
     approximate_attention,
     feature_sums,
     model_free_scores,
@@ -23,7 +24,6 @@ from .selection import (
     saliency,
     top_r,
 )
-from .sentences import Sentences
 
 
 def word_attention(queries: Tensor, keys: Tensor, keep: Tensor) -> Tensor:
@@ -114,7 +114,9 @@ class SentenceSparseAttention(nn.Module):
         # Eq. (2): all words
         weights = word_attention(queries, memory.keys, sentences.is_word)  # (B, H, T, S)
         if record is not None:
-            record.append(self.recorded(hidden_states, weights, memory, sentences))
+            keys = memory.sentence_keys  # of a model with an approximator, whatever the mode
+            approximate = None if keys is None else self.approximate(hidden_states, keys, sentences)
+            record.append(SentenceAttention(saliency(weights, sentences.membership), approximate))
         if keep is not None:
             # Eq. (3): the words of I^r_m alone; leaving the others out and giving them the weight 0 is the same
             weights = word_attention(queries, memory.keys, words_of(keep, sentences.ids))
@@ -171,10 +173,3 @@ class SentenceSparseAttention(nn.Module):
                 scores = model_free_scores(queries, memory.sums, selection.phi)
         scores = scores.mean(1)  # A.4: heads are averaged before the top-r, so that all of a layer share one subset
         return top_r(scores, sentences.exists, selection.r)
-
-    def recorded(self, hidden: Tensor, weights: Tensor, memory: LayerMemory, sentences: Sentences) -> SentenceAttention:
-        """What `record` gets: sums over sentences alone, and the approximation whatever the mode, to be compared."""
-        exact, approximate = saliency(weights, sentences.membership), None
-        if memory.sentence_keys is not None:
-            approximate = self.approximate(hidden, memory.sentence_keys, sentences)
-        return SentenceAttention(exact, approximate)

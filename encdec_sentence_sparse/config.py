@@ -67,7 +67,6 @@ PRESETS = {
     "paper-sparse": PAPER | dict(task="sparse", save_every=12_500),  # released code: 25,000 documents (D15)
 }
 
-
 RELEASED = dict(num_beams=4, length_penalty=2.0, no_repeat_ngram_size=3)  # A.3; no trigram twice: released code
 DECODING = {  # D27: the lengths are the released code's, those of XSum facebook/bart-large-xsum's own
     "own": {},  # the model's own generation settings

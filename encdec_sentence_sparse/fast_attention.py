@@ -12,8 +12,7 @@ from transformers import BartConfig, DynamicCache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
 from .attention import LayerMemory, SentenceSparseAttention
-from .selection import FULL, Selection, SentenceAttention
-from .sentences import Sentences
+from .selection import FULL, Selection, SentenceAttention, Sentences
 
 # Settings of `generate` that read the source's tokens or bring a cache, with the value that asks for nothing: here the
 # source is in a cache of its own.
@@ -43,7 +42,7 @@ class SourceCache(EncoderDecoderCache):
         self.memories, self.sentences, self.selection = memories, sentences, selection
         self.lengths = (sentences.ids >= 0).sum(1).tolist()  # (B,) tokens
         has_padding = min(self.lengths) < sentences.ids.size(1)
-        self.keep_words = sentences.is_word if has_padding else None  # (B, 1, 1, S)
+        self.keep_words = sentences.is_word if has_padding else None  # (B, 1, 1, S); None = no padding
         self.gathered = torch.empty_like(memories[0].pairs[0])  # (S, 2, D), overwritten by every gather
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
@@ -83,14 +82,11 @@ class FastAttention(SentenceSparseAttention):
         queries = self.scaled_queries(hidden)  # (B, H, W, K)
         keep = self.select(hidden, queries, memory, cache.sentences, cache.selection, steps)
         if keep is None:
-            context = self.attend_all(queries, memory, cache.keep_words)
+            keys, values = memory.keys, memory.values
+            context = F.scaled_dot_product_attention(queries, keys, values, cache.keep_words, scale=1.0)
         else:
             context = self.attend_gathered(queries, memory.pairs, keep, cache)
         return self.join(context).reshape(hidden_states.shape)
-
-    def attend_all(self, queries: Tensor, memory: LayerMemory, keep_words: Tensor | None) -> Tensor:
-        """Attention to all words of the sources: (B, H, W, K); keep_words: (B, 1, 1, S) bool, None = no padding."""
-        return F.scaled_dot_product_attention(queries, memory.keys, memory.values, keep_words, scale=1.0)
 
     def attend_gathered(self, queries: Tensor, pairs: Tensor, keep: Tensor, cache: SourceCache) -> Tensor:
         """Per source, fetch the words that any beam selected, and let each beam see those that it selected itself.

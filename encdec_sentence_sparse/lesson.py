@@ -14,7 +14,7 @@ import torch
 folder = Path(__file__).resolve().parent if "__file__" in globals() else Path.cwd()  # a notebook runs in its folder
 (folder / "one.py").exists() or sys.exit("this lesson wants the folder it came from: open it where one.py lies")
 sys.path.insert(0, str(folder.parent))
-selection, sentences, bart, one = (import_module(f"{folder.name}.{n}") for n in "selection sentences model one".split())
+selection, bart, one = (import_module(f"{folder.name}.{name}") for name in ("selection", "model", "one"))
 seed = 0
 torch.set_num_threads(1)
 torch.manual_seed(seed)
@@ -42,7 +42,7 @@ print(*rows, f'\nCopy the sentences with "!". To write "{written[0]}", a decoder
 # salient one? What does each word get with $r = 2$?
 # %%
 products = torch.tensor([2.0, 2.0, 1.0, 4.0, 1.0]).log()  # q . k of one step with five words
-three = sentences.sentences_of(torch.tensor([[0, 0, 0, 1, 2]]), torch.ones(1, 5))  # the sentence of each word
+three = selection.sentences_of(torch.tensor([[0, 0, 0, 1, 2]]), torch.ones(1, 5))  # the sentence of each word
 word = products.softmax(-1).view(1, 1, 1, 5)  # one document, one head, one step
 exact = selection.saliency(word, three.membership)
 print("attention to words:", word.flatten(), "saliency of sentences:", exact.flatten())
@@ -173,9 +173,8 @@ print(json.dumps(tables, separators=(",", ":")))
 
 # %% [markdown]
 # ## 4. At full size
-# The paper does this with BART-large on news of 29 sentences (CNN/DailyMail), with $r = 5$ in each of 12 layers.
-# ROUGE-1 is 44.03 with all sentences, 43.94 with the ideal choice, 39.06 at random. The map gets 43.02, and 43.72 with
-# integrated training. Attention reads $N_1 / r = 29/5$ times fewer words, but the RNN all of them. Three questions:
+# In the paper BART-large reads 5 of 29 sentences of news. ROUGE-1 is 44.03 with all, 43.94 with the ideal choice, 39.06
+# at random, 43.02 with the map, 43.72 with integrated training. Attention reads $29/5$ times fewer words. Questions:
 # 1. One sentence? `letters_right("approx", 1)` <details><summary>Answer</summary>70 to 90 %.</details>
 # 2. `"mean"` for `"gru"`, trained? <details><summary>Answer</summary>88 to 99 %: here it needs no RNN.</details>
 # 3. A formula? `letters_right("model_free")` <details><summary>Answer</summary>54 to 92 %, by the seed.</details>

@@ -63,8 +63,7 @@ def load_run_or_bart(name: str) -> Run:
     if Path(name, "config.json").is_file() and Path(name, "model").is_dir():
         return load_run(name)
     model, tokenizer = pretrained.load("bart", name, model_class=SentenceSparseBart)
-    positions = model.config.max_position_embeddings
-    config = TrainConfig(data="", model=name, max_source=positions)
+    config = TrainConfig(data="", model=name, max_source=model.config.max_position_embeddings)
     pretrained.generation(model, config.max_target)
     return Run(config, model, tokenizer)
 
@@ -78,8 +77,7 @@ def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
         pretrained.generation(run.model, config.max_target)
     else:
         if len(examples) < FEW and not config.data.startswith("toy"):
-            few = f"{len(examples)} documents are few to learn from scratch"
-            print(f"{few}: begin with a BART, --model facebook/bart-base")
+            print(f"{len(examples)} documents are few to learn from scratch: begin with --model facebook/bart-base")
         texts = (text for example in examples for text in (example.source, example.target))
         run = Run(config, *new_bart(config, texts))
     check_lengths(run)

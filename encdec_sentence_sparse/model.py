@@ -10,8 +10,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from .approximator import SentenceEncoder
 from .fast_attention import FastAttention, SourceCache, check_settings
-from .selection import FULL, Selection, SentenceAttention
-from .sentences import Sentences, sentences_of
+from .selection import FULL, Selection, SentenceAttention, Sentences, sentences_of
 
 
 class SentenceSparseBart(BartForConditionalGeneration):
@@ -49,7 +48,7 @@ class SentenceSparseBart(BartForConditionalGeneration):
 
         Args:
             encoder_outputs: give them for inputs_embeds, or to have the encoder's attention or hidden states.
-            sentence_ids: (B, S), see `sentences.sentences_of`; may be left out in mode "full".
+            sentence_ids: (B, S), see `selection.sentences_of`; may be left out in mode "full".
             selection: which sentences each target step attends to, in every decoder layer.
             record: a list that gets a SentenceAttention per decoder layer, in the place of BART's cross_attentions.
         Raises:

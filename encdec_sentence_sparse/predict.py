@@ -58,21 +58,13 @@ def decode(run: Run, items: Sequence[Item], selection: Selection = FULL) -> list
 
 
 def predict(run: Run, examples: Sequence[Example], selection: Selection = FULL, batch_size: int = 8) -> Iterator[dict]:
-    """Summarise documents in their order, by the model's `generation_config`.
-
-    Yields:
-        for each: id, prediction, its number of sentences (`</s>` is one, D7), and whether it was cut.
-    """
-    decoded = in_windows(examples, run.encode, length, partial(decode, run, selection=selection), batch_size)
+    """Summarise documents in their order: id, prediction, number of sentences (`</s>` is one, D7), and was_cut."""
+    read = partial(decode, run, selection=selection)
+    decoded = in_windows(examples, run.encode, lambda item: len(item.ids), read, batch_size)
     for example, (item, tokens) in zip(tqdm(examples, unit="document", disable=None), decoded, strict=True):
         text = " ".join(run.tokenizer.decode(tokens, skip_special_tokens=True).split())
         row = {"id": example.id, "prediction": text}
         yield row | {"sentences": item.sentence_ids[-1] + 1, "was_cut": item.was_cut}
-
-
-def length(item: Item) -> int:
-    """By what documents are sorted: tokens of the source."""
-    return len(item.ids)
 
 
 def choose(run: Run, options: Options) -> Selection:

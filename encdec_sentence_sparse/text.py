@@ -2,6 +2,7 @@
 
 import re
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
@@ -12,8 +13,6 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
-
-from .sentences import token_sentence_ids
 
 SPECIAL = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}  # ids 0-3, as in BART
 
@@ -62,11 +61,7 @@ class Batch(NamedTuple):
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, document: Sequence[str], max_length: int) -> Item:
-    """Tokens of a document, given in sentences, with their sentences, cut to at most `max_length` tokens (D9).
-
-    Raises:
-        ValueError: a document of one string; a tokenizer without offsets, or one that finds no token.
-    """
+    """Tokens of a document, given in sentences, with their sentences, cut to at most `max_length` tokens (D9)."""
     return encode_all(tokenizer, [document], max_length)[0]
 
 
@@ -77,7 +72,10 @@ def encode_all(
     summaries: Sequence[str] | None = None,
     max_summary: int = 0,
 ) -> list[Item]:
-    """`encode` of many documents, with their summaries in at most `max_summary` tokens; a thousand at a time."""
+    """`encode` of many documents, with their summaries in at most `max_summary` tokens; a thousand at a time.
+
+    ValueError: a document of one string, or one in which the tokenizer finds no token; a tokenizer that adds no end.
+    """
     if any(isinstance(document, str) for document in documents):
         raise ValueError("the document is one string: give a list of its sentences")
     items = []
@@ -103,8 +101,6 @@ def tokenize(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_lengt
     Yields:
         for each: ids, offsets and is_special as `token_sentence_ids` takes them, and whether it was cut.
     """
-    if not tokenizer.is_fast:
-        raise ValueError(f"{type(tokenizer).__name__} gives no offsets: load the model's fast tokenizer")
     options = dict(return_offsets_mapping=True, return_special_tokens_mask=True, split_special_tokens=True)
     encoded = tokenizer(list(texts), verbose=False, **options)
     if not all(row[-1:] == [1] for row in encoded["special_tokens_mask"]):
@@ -113,6 +109,29 @@ def tokenize(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_lengt
     for column in zip(*columns, strict=True):
         was_cut = len(column[0]) > max_length
         yield *([*row[: max_length - 1], row[-1]] if was_cut else row for row in column), was_cut
+
+
+def token_sentence_ids(
+    offsets: Sequence[tuple[int, int]], starts: Sequence[int], is_special: Sequence[int]
+) -> list[int]:
+    """The sentence of each token: 0, 1, ... without gaps; sentences without a token are not counted.
+
+    A token belongs to the sentence of its last character, and what stands between two sentences to the one before.
+    `<s>` belongs to the first.
+
+    Args:
+        offsets: (S,) first character of each token and the one behind its last; starts: first one of each sentence.
+        is_special: (S,) true for `<s>` and `</s>`.
+    """
+    ids, sentence = [], 0
+    last_text = max((i for i, special in enumerate(is_special) if not special), default=-1)
+    for i, ((_, end), special) in enumerate(zip(offsets, is_special, strict=True)):
+        if not special:
+            sentence = max(sentence, bisect_right(starts, end - 1) - 1)
+        # D7: `</s>` is a sentence of its own, which counts toward r.
+        ids.append(len(starts) + i if special and i > last_text >= 0 else sentence)
+    numbers = {sentence: number for number, sentence in enumerate(dict.fromkeys(ids))}
+    return [numbers[sentence] for sentence in ids]  # [2, 2, 5] -> [0, 0, 1]
 
 
 def collate(items: Sequence[Item], padding: int, device: torch.device | str = "cpu") -> Batch:

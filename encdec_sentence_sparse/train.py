@@ -20,8 +20,7 @@ from shared.run import RunFolder, exchanged, load_weights, one_line_errors, pars
 from .config import PRESETS, TrainConfig, choose_selection, learning_rate
 from .loading import WEIGHTS, Run, begin, load_run
 from .model import freeze
-from .selection import Selection, attention_held, objective
-from .sentences import sentences_of
+from .selection import Selection, attention_held, objective, sentences_of
 from .text import Batch, Item
 
 

@@ -30,8 +30,7 @@ from shared.run import one_line_errors
 
 from ..approximator import KINDS, SentenceEncoder
 from ..model import SentenceSparseBart, add_approximator, bart_config
-from ..selection import Selection
-from ..sentences import sentences_of
+from ..selection import Selection, sentences_of
 from .lobart import make_local
 from .mean_key import use_mean_keys
 

@@ -15,8 +15,7 @@ from .. import predict
 from ..fast_attention import FastAttention
 from ..loading import load_run_or_bart
 from ..model import SentenceSparseBart, add_approximator
-from ..selection import sentence_softmax
-from ..sentences import Sentences
+from ..selection import Sentences, sentence_softmax
 
 
 class MeanKeyAttention(FastAttention):

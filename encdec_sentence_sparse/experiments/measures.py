@@ -18,7 +18,7 @@ from shared.data import Example, load, open_output, write_csv
 from shared.run import in_windows, one_line_errors
 
 from ..loading import Run, load_run
-from ..predict import decode, length
+from ..predict import decode
 from ..selection import SentenceAttention
 
 
@@ -43,7 +43,7 @@ def retained_attention(record: Sequence[SentenceAttention], is_step: Tensor) -> 
 def retained_curve(run: Run, examples: Sequence[Example], batch_size: int = 32) -> list[float]:
     """Figure 1: the mean over documents of `retained_attention`."""
     curves = []
-    decoded = in_windows(examples, run.encode, length, partial(decode, run), batch_size)
+    decoded = in_windows(examples, run.encode, lambda item: len(item.ids), partial(decode, run), batch_size)
     for item, tokens in tqdm(decoded, total=len(examples), disable=None, leave=False):
         curves.append(retained_attention(*read_again(run, run.collate([item]).source(), tokens)))
     longest = max(map(len, curves))  # beyond its last sentence a document retains everything

@@ -21,10 +21,10 @@ from ..selection import (
     model_free_scores,
     random_scores,
     saliency,
+    sentences_of,
     sharpen,
     top_r,
 )
-from ..sentences import sentences_of
 from . import reference
 from .conftest import make_config, rough_model, roughen
 

@@ -11,8 +11,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from ..approximator import SentenceEncoder
 from ..attention import word_attention, words_of
 from ..model import SentenceSparseBart, add_approximator, approximator_parameters, freeze
-from ..selection import MODES, Selection, objective, random_scores, saliency, top_r
-from ..sentences import Sentences, sentences_of
+from ..selection import MODES, Selection, Sentences, objective, random_scores, saliency, sentences_of, top_r
 from .conftest import make_config, rough_model
 
 BEAM = dict(
@@ -154,8 +153,6 @@ def test_d13_each_beam_chooses_for_itself(model, documents, mode):
         assert torch.equal(scores.argmax(-1), keep.float().argmax(-1))
     expected = word_attention(queries, keys, words_of(keep, sentences.ids)) @ values
     torch.testing.assert_close(attention.attend_gathered(queries, memory.pairs, keep, cache), expected)
-    everything = word_attention(queries, keys, sentences.is_word) @ values
-    torch.testing.assert_close(attention.attend_all(queries, memory, cache.keep_words), everything)
 
 
 def test_words_that_no_step_selects_have_no_influence(model, documents):

@@ -10,8 +10,7 @@ import torch
 
 from .. import approximator, attention, one, selection
 from ..model import SentenceSparseBart, add_approximator, bart_config, freeze
-from ..selection import Selection, SentenceAttention
-from ..sentences import Sentences
+from ..selection import Selection, SentenceAttention, Sentences
 
 IDS = torch.arange(one.N).repeat_interleave(one.J)  # the sentence of each token
 EXISTS = torch.ones(4, one.N, dtype=torch.bool)
@@ -45,7 +44,7 @@ def both(pair, mode, r, phase):
     cross_entropy = torch.nn.functional.cross_entropy(logits.mT, target)
     ids, record_of_large = IDS.expand(4, -1), []
     output = large(source, sentence_ids=ids, labels=target, selection=Selection(mode, r), record=record_of_large)
-    parts = selection.objective(phase, output.loss, record_of_large, target >= 0, EXISTS, kl_weight=one.LAMBDA)
+    parts = selection.objective(phase, output.loss, record_of_large, target >= 0, EXISTS)
     return (logits, [*map(tuple, record)], one.objective(phase, cross_entropy, record)), (
         output.logits, [*map(tuple, record_of_large)], parts["loss"],
     )  # fmt: skip

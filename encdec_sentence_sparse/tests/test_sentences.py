@@ -8,8 +8,7 @@ from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
-from ..sentences import token_sentence_ids
-from ..text import Item, encode, encode_all, train_tokenizer
+from ..text import Item, encode, encode_all, token_sentence_ids, train_tokenizer
 
 STORIES = ["Mr. Smith saw Dr. Jones . He left .", "The team won . We were glad .", "It rained . We stayed ."]
 

@@ -23,8 +23,7 @@ from .. import train as training
 from ..config import PRESETS, TrainConfig, choose_selection, learning_rate
 from ..loading import begin, load_run
 from ..model import add_approximator, approximator_parameters, freeze
-from ..selection import FULL, Selection, ideal_probability, kl_loss
-from ..sentences import sentences_of
+from ..selection import FULL, Selection, ideal_probability, kl_loss, sentences_of
 from ..text import Batch, collate
 from ..train import batch_losses, map_knows_more, reads_its_documents, train
 
@@ -385,7 +384,7 @@ def test_d9_cut_documents_are_counted(tmp_path, capsys):
     assert log(tmp_path / "run")[0] == {"step": 0, "examples": 2, "sources_cut": 1, "targets_cut": 0}
     said = capsys.readouterr().out
     assert "1 of 2 training examples are cut to --max-source 9" in said
-    assert "2 documents are few to learn from scratch: begin with a BART, --model facebook/bart-base" in said
+    assert "2 documents are few to learn from scratch: begin with --model facebook/bart-base" in said
 
 
 def test_a_summariser_that_does_not_read_is_warned_of(runs, monkeypatch):

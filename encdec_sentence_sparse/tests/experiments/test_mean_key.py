@@ -8,8 +8,7 @@ pytest.importorskip("shared")
 
 from ...experiments import mean_key
 from ...experiments.mean_key import use_mean_keys
-from ...selection import Selection
-from ...sentences import sentences_of
+from ...selection import Selection, sentences_of
 from .. import reference
 from ..conftest import rough_model
 from ..test_equations import IDS
