@@ -1,23 +1,37 @@
 """What a lesson recorded while its network learned, as a plain table; standard library only."""
 
-import html
+import re
+from html import escape
 
 
-def heat(
-    rows: list[str], columns: list[str], values: list[list[float]], title: str, caption="", beside=None, **_
-) -> str:
-    """A table of numbers from 0 to 1, shaded by them; below it what `beside` has of each column (name -> numbers)."""
+def width(lines: list[list[str]]) -> int:
+    """Letters in a line of a table: of each column, the longest cell."""
+    return sum(max(2, *(len(re.sub("<[^>]*>", "", cell)) for cell in column)) for column in zip(*lines, strict=True))
 
-    def cells(numbers: list[float], of: str) -> str:
-        shown = (f'<td style="--v:{v:.2f};background:rgba(10,88,176,{v:.2f})" title="{v:g}"></td>' for v in numbers)
-        return f"<tr><th>{html.escape(of)}</th>{''.join(shown)}</tr>"
 
-    body = "".join(cells(numbers, str(row)) for row, numbers in zip(rows, values, strict=True))
-    for name, numbers in (beside or {}).items():
-        given = [html.escape(str(number)) for number in numbers]
-        plain_cells = "".join(f"<td>{word if len(word) < 7 else f'<span>{word}</span>'}</td>" for word in given)
-        body += f"<tr><th>{html.escape(name)}</th>{plain_cells}</tr>"
-    head = "".join(f'<th scope="col"><span>{html.escape(str(column))}</span></th>' for column in columns)
-    table = f'<table class="heat"><tr><th></th>{head}</tr>{body}</table>'
-    words = f"<figcaption>{html.escape(caption)}</figcaption>"
-    return f'<figure><b>{html.escape(title)}</b><div class="scroll">{table}</div>{words}</figure>'
+def shaded(name: str, value: float, most: float) -> str:
+    """Attributes of a cell that is dark where its value is the largest one."""
+    share = f"{value / most:.2f}"
+    return f' style="--v:{share};background:rgba(10,88,176,{share})" title="{escape(name)}: {value:g}"'
+
+
+def heat(rows, columns, values, title: str, caption="", beside=None, most: float = 0, **_) -> str:
+    """A table of numbers, darkest at `most` or its largest, and what `beside` has of each column (name -> numbers).
+
+    It stands upright or on its side, as it is narrower. With `beside`, all cells of a column have its number, data-at.
+    """
+    at, most = [f' data-at="{j}"' if beside else "" for j in range(len(columns))], most or max(map(max, values)) or 1
+    lines = [["<th></th>", *(f"<th{a}>{escape(str(column))}</th>" for a, column in zip(at, columns, strict=True))]]
+    for row, numbers in zip(map(str, rows), values, strict=True):
+        cells = [f"<td{a}{shaded(row, number, most)}></td>" for a, number in zip(at, numbers, strict=True)]
+        lines.append([f"<th>{escape(row)}</th>", *cells])
+    for name, given in (beside or {}).items():
+        words = [escape(re.sub(r"^0\.", ".", str(word))) for word in given]
+        cells = [f'<td{a} title="{escape(name)}: {word}">{word}</td>' for a, word in zip(at, words, strict=True)]
+        lines.append([f"<th>{escape(name)}</th>", *cells])
+    turned = [*zip(*lines, strict=True)]
+    lines = turned if width(turned) < width(lines) else lines
+    body = "".join(f"<tr>{''.join(line)}</tr>" for line in lines)
+    words = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
+    table = f'<div class="scroll"><table class="heat">{body}</table></div>'
+    return f"<figure><b>{escape(title)}</b>{table}{words}</figure>"

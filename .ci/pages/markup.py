@@ -1,4 +1,4 @@
-"""Markdown, formulas and Python as HTML, for pages.py: symbols of a glossary have one colour, marks are links."""
+"""Markdown, formulas and Python as HTML, for page.py: symbols of a glossary have one colour, marks are links."""
 
 import html
 import re
@@ -6,19 +6,20 @@ from collections.abc import Callable
 
 from latex2mathml.converter import convert
 from markdown_it import MarkdownIt
+from pygments import highlight
+from pygments.filters import NameHighlightFilter
+from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
-from pygments.token import STANDARD_TYPES, Token
 
 from paper import ALGORITHM, DEVIATION, EQUATIONS, SECTION, in_order, marks
 
 MARKDOWN = MarkdownIt("commonmark", {"html": True}).enable("table")
-LEXER = PythonLexer(stripall=False, stripnl=False)
 FORMULA = re.compile(r"```.*?```|`[^`]*`|\$\$(.+?)\$\$|\$([^$]+)\$", re.S)
 TOKEN = re.compile(r"\\(?:text|mathrm|mathbf|operatorname)\{[^{}]*\}|\\[A-Za-z]+|\\.|\d+\.\d+|\S")
 COMPOSED = re.compile(r"[_^{}]|\\(hat|tilde|bar|vec|dot|over\w+|wide\w+)\b")  # not to be coloured word by word
 MARK = "|".join(pattern.pattern for pattern in (EQUATIONS, ALGORITHM, SECTION, DEVIATION))
 LINKABLE = re.compile(rf"<(?P<tag>a|math|pre|code|h\d)\b.*?</(?P=tag)>|<[^>]+>|{MARK}", re.S)
-COLOURS = 8  # .hue0 to .hue7 in pages.css
+COLOURS = 12  # .hue0 to .hue11 in pages.css
 
 
 def slug(label: str) -> str:
@@ -52,21 +53,23 @@ class Markup:
 
     def __init__(self, glossary: list[list[str]], known: set[str]):
         self.known, self.problems = known, []
-        self.names, self.symbols = {}, {}  # name in the code, words of a symbol -> class of its colour
-        for number, row in enumerate(glossary):
-            printed = [tokens(symbol) for symbol in re.findall(r"\$(.+?)\$", row[1])]
+        self.lexer, self.names, self.symbols = PythonLexer(stripnl=False), {}, {}  # name, words of a symbol -> colour
+        for row in glossary:
+            cell = re.match(r"(\$[^$]+\$(, )?)*", row[1])[0]  # symbols; in words that explain, there is no other name
+            printed = [tokens(symbol) for symbol in re.findall(r"\$(.+?)\$", cell)]
             new = {name.split(".")[-1] for name in re.findall(r"`([\w.]+)`", row[0])} - self.names.keys()
-            colour = f"hue{number % COLOURS}" if new and printed else ""
-            self.names |= dict.fromkeys(new if printed else (), colour)
-            bare = [tokens(re.sub(r"( ?[_^] (\{[^}]*\}|\S+))+$", "", " ".join(symbol))) for symbol in printed]
-            self.symbols = dict.fromkeys(bare, colour) | self.symbols | dict.fromkeys(printed, colour)
+            if new and printed:
+                colour = f"hue{len(set(self.names.values())) % COLOURS}"
+                self.names |= dict.fromkeys(new, colour)
+                self.lexer.add_filter(NameHighlightFilter(names=[*new], tokentype=f"Name.{colour.title()}"))
+                bare = [tokens(re.sub(r"( ?[_^] (\{[^}]*\}|\S+))+$", "", " ".join(symbol))) for symbol in printed]
+                self.symbols = dict.fromkeys(bare, colour) | self.symbols | dict.fromkeys(printed, colour)
 
     def math(self, latex: str, display: str = "inline") -> str:
         """A formula as MathML."""
         rest, parts = tokens(latex.replace(r"\arg", r"\mathrm{arg}")), []  # the converter does not know \arg
         while rest:
-            known = [symbol for symbol in self.symbols if rest[: len(symbol)] == symbol]
-            symbol = max(known, key=len, default=rest[:1]) or rest[:1]
+            symbol = max((each for each in self.symbols if rest[: len(each)] == each), key=len, default=rest[:1])
             words = [" ".join(symbol)] if COMPOSED.search(" ".join(symbol)) else symbol
             colour = self.symbols.get(symbol)
             parts += [f"{{\\color{{{colour}}}{{{word}}}}}" for word in words] if colour else symbol
@@ -77,10 +80,7 @@ class Markup:
             made = f"\\{type(error).__name__}"
         if re.search(r"\\\w|merror", made):
             self.problems.append(f"this formula does not convert: {latex}")
-        made = re.sub(
-            r'<mrow><mstyle mathcolor="(hue\d)"><mrow>(.*?)</mrow></mstyle></mrow>', r'<mrow class="\1">\2</mrow>', made
-        )
-        return re.sub(r'<mrow class="(hue\d)">(<m[ino])([^<]*</m[ino]>)</mrow>', r'\2 class="\1"\3', made)
+        return re.sub(r'mathcolor="(hue\d+)"', r'class="\1"', made)
 
     def text(self, markdown: str, below: int = 0, has_formulas: bool = True, render: Callable = MARKDOWN.render) -> str:
         """Markdown with $...$ as HTML; headings are set `below` levels lower."""
@@ -101,10 +101,8 @@ class Markup:
         made = re.sub(r"<(/?)h(\d)>", lambda match: f"<{match[1]}h{min(6, int(match[2]) + below)}>", made)
         made = re.sub(r'<img src="([^"]+)"[^>]*>', r'<a href="\1">\g<0></a>', made)  # a narrow screen wants it whole
         made = re.sub(r"<table>.*?</table>", r'<div class="scroll">\g<0></div>', made, flags=re.S)
-        made = re.sub(
-            r'<a href="(?!https?:|#|\w+\.html)[^"]*">(.*?)</a>', r"\1", made, flags=re.S
-        )  # a file of the repository
-        return self.linked(made)
+        file = r'<a href="(?!https?:|#|[\w-]+\.(?:html|png))[^"]*">(.*?)</a>'  # one of the repository is not here
+        return self.linked(re.sub(file, r"\1", made, flags=re.S))
 
     def coloured(self, match: re.Match) -> str:
         """A name in prose, in its colour."""
@@ -121,7 +119,7 @@ class Markup:
         for line in text.splitlines():
             if match := re.fullmatch(r"(Args|Returns|Raises|Yields):", line.strip()):
                 section, line = match[1], ""
-            elif section and line.strip() and len(line) - len(line.lstrip()) <= 4:
+            elif section and re.match(r" {0,4}\S", line):
                 name, colon, rest = line.strip().partition(": ")
                 is_name = colon and section in ("Args", "Raises")
                 line = f"- `{name}`: {plain(rest)}" if is_name else f"- *{section.lower()}* {plain(line.strip())}"
@@ -144,15 +142,12 @@ class Markup:
 
     def code(self, lines: list[tuple[int, str]], prefix: str = "", homes: dict[int, str] | None = None) -> str:
         """Numbered lines; with a prefix each has an id. Some numbers link to `homes`, left of them."""
-        parts, rows = [], []
-        for kind, value in LEXER.get_tokens("\n".join(line for _, line in lines)):
-            is_known = kind in Token.Name and value in self.names
-            colour = f"name {self.names[value]}" if is_known else STANDARD_TYPES[kind]
-            for piece in re.split(r"(\n)", value):
-                shown = self.linked(html.escape(piece)) if kind in Token.Comment else html.escape(piece)
-                parts.append(f'<span class="{colour}">{shown}</span>' if colour and piece.strip() else shown)
-        for number, row in zip([number for number, _ in lines], "".join(parts).split("\n"), strict=False):
-            shown = anchor(homes[number], str(number)) if homes and number in homes else str(number)
-            name = f' id="{prefix}-{number}"' if prefix else ""
-            rows.append(f'<span class="no"{name}>{shown}</span>{row}')
-        return '<pre class="code">' + "\n".join(rows) + "</pre>"
+        made = highlight("\n".join(line for _, line in lines), self.lexer, HtmlFormatter(nowrap=True))
+        made = re.sub(r'<span class="(?:n|p|o|w)">([^<]*)</span>', r"\1", made)
+        made = re.sub(r'(<span class="c1">)(.*?)(?=</span>)', lambda match: match[1] + self.linked(match[2]), made)
+        rows = []
+        for (number, line), shown in zip(lines, made.split("\n"), strict=False):
+            link = anchor(homes[number], str(number)) if number in (homes or {}) else number
+            name, indent = f' id="{prefix}-{number}"' if prefix else "", len(line) - len(line.lstrip())
+            rows.append(f'<span class="line" style="--i:{indent}"><span class="no"{name}>{link}</span>{shown}</span>')
+        return f'<pre class="code">{"".join(rows)}</pre>'

@@ -1,24 +1,27 @@
-// A slider below each table of moments shows one column as words, dark where the number is high; links open folds.
+// A slider below each table of moments shows one of them as words, dark where the number is high; links open folds.
 "use strict";
 
 for (const table of document.querySelectorAll(".learn table")) {
-  const lines = [...table.rows], moments = lines[0].cells.length - 1;
-  if (lines.every((line) => line.cells[1].title || !line.rowIndex)) continue; // no numbers by moment
+  const cells = [...table.querySelectorAll("[data-at]")]; // of each moment: its name, shades and numbers
+  if (!cells.length) continue;
+  const moments = Object.values(Object.groupBy(cells, (cell) => +cell.dataset.at));
+  const shade = (cell) => +cell.style.getPropertyValue("--v");
+  const away = (moment) => moment.reduce((sum, cell, i) => sum + Math.abs(shade(cell) - shade(moments[0][i])), 0);
+  const farthest = moments.reduce((best, moment, i) => (away(moment) >= away(moments[best]) ? i : best), 0);
   const input = document.createElement("input"), output = document.createElement("output");
-  Object.assign(input, { type: "range", min: 1, max: moments, value: Math.ceil(moments / 2) });
+  Object.assign(input, { type: "range", min: 0, max: moments.length - 1, value: farthest });
   input.setAttribute("aria-label", "moment of the picture above");
   input.oninput = () => {
-    lines.forEach((line) => [...line.cells].forEach((cell, i) => cell.classList.toggle("now", i === +input.value)));
-    const shaded = lines.slice(1).filter((line) => line.cells[1].style.length);
-    const words = shaded.map((line) => {
+    cells.forEach((cell) => cell.classList.toggle("now", cell.dataset.at === input.value));
+    const [name, ...rest] = moments[input.value];
+    const words = rest.filter((cell) => cell.style.length).map((cell) => {
       const word = document.createElement("span");
-      word.textContent = line.cells[0].textContent;
-      word.style.setProperty("opacity", 0.2 + 0.8 * line.cells[input.value].style.getPropertyValue("--v"));
+      word.textContent = cell.title.split(": ")[0];
+      word.style.opacity = 0.2 + 0.8 * shade(cell);
       return word;
     });
-    const rest = lines.filter((line, i) => i && !line.cells[1].style.length);
-    const said = rest.map((line) => `${line.cells[0].textContent}: ${line.cells[input.value].textContent}`);
-    output.replaceChildren(`${lines[0].cells[input.value].textContent}: `, ...words.flatMap((w) => [w, " "]), said.join(", "));
+    const given = rest.filter((cell) => !cell.style.length).map((cell) => cell.title);
+    output.replaceChildren(`${name.textContent}: `, ...words.flatMap((word) => [word, " "]), given.join(", "));
   };
   table.closest(".scroll").after(input, output);
   input.oninput();

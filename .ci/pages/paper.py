@@ -17,6 +17,7 @@ TEST_SECTION = re.compile(r"_section((?:_\d+)+)(?=_|$)")
 TEST_NUMBER = re.compile(r"_(eq|algorithm|d)(\d+[a-z]?)(?=_|$)")
 PLACE = re.compile(r"`([\w/]+\.py):([\w.]+)`")
 TEST = re.compile(r"`(?:[\w/]+\.py::?)?(test_\w+)`")
+DEFINITION = (ast.FunctionDef, ast.ClassDef)
 UNBROKEN = re.compile(r"`[^`]*`|\$[^$]*\$|\\\|")  # a `|` in code, in a formula or after a backslash parts no cells
 
 
@@ -69,17 +70,15 @@ class Source:
 
     def __init__(self, path: Path):
         text = path.read_text(encoding="utf-8")
-        self.path, self.lines = path, text.splitlines()
-        self.prose = []  # (line, text)
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            if token.type in (tokenize.COMMENT, tokenize.STRING):
-                self.prose.append((token.start[0], token.string))
+        self.path, self.lines, self.tree = path, text.splitlines(), ast.parse(text)
+        kinds, tokens = (tokenize.COMMENT, tokenize.STRING), tokenize.generate_tokens(io.StringIO(text).readline)
+        self.prose = [(token.start[0], token.string) for token in tokens if token.type in kinds]
         self.definitions = {}  # dotted name -> node
-        self._collect(ast.parse(text), "")
+        self._collect(self.tree, "")
 
     def _collect(self, parent: ast.AST, prefix: str) -> None:
         for node in ast.iter_child_nodes(parent):
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            if isinstance(node, DEFINITION):
                 self.definitions[prefix + node.name] = node
                 self._collect(node, f"{prefix}{node.name}.")
             elif isinstance(node, (ast.Assign, ast.AnnAssign)):
@@ -87,22 +86,64 @@ class Source:
                     if isinstance(target, ast.Name):
                         self.definitions[prefix + target.id] = node
 
-    def first_line(self, name: str) -> int:
-        """Return the first line of a definition, its decorators and the comment block just above it included."""
+    def lines_of(self, name: str) -> range:
+        """Return the lines of a definition, its decorators and the comment block just above it included."""
         node = self.definitions[name]
         first = min([node.lineno] + [decorator.lineno for decorator in getattr(node, "decorator_list", [])])
         while first > 1 and self.lines[first - 2].lstrip().startswith("#"):
             first -= 1
-        return first
-
-    def prose_in(self, name: str) -> list[tuple[int, str]]:
-        """Return the comments and strings of a definition, each with its line."""
-        lines = range(self.first_line(name), self.definitions[name].end_lineno + 1)
-        return [(line, text) for line, text in self.prose if line in lines]
+        return range(first, node.end_lineno + 1)
 
     def prose_of(self, name: str) -> str:
         """Return the comments and strings of a definition as one text."""
-        return "\n".join(text for _, text in self.prose_in(name))
+        lines = self.lines_of(name)
+        return "\n".join(text for line, text in self.prose if line in lines)
+
+    def find(self, label: str, name: str = "") -> list[tuple[int, int]]:
+        """Return where a definition, or the whole file, has a mark: 0 above, 1 behind a line, 2 in a string; line."""
+        lines, found = self.lines_of(name) if name else range(1, len(self.lines) + 1), []
+        for line, text in self.prose:
+            if line in lines and label in marks(text):
+                is_above = self.lines[line - 1].lstrip().startswith("#")
+                found.append((2 if text[0] != "#" else 0 if is_above else 1, line))
+        return sorted(found)
+
+
+class Block(NamedTuple):
+    """What stands in one row of a page: a function, the head of a class, or the lines between two of them."""
+
+    name: str  # dotted; or ""
+    docstring: str
+    lines: range  # all that it covers
+    code: list[tuple[int, str]]  # numbered, without the docstring; empty: a heading, which `docstring` is then
+
+
+def blocks(source: Source) -> list[Block]:
+    """Cut a file at its classes, at functions that stand in no other one, and at comments that are headings."""
+    starts, docstrings, headings = {1: ""}, {}, {}
+    for name, node in {"": source.tree, **source.definitions}.items():
+        if isinstance(node, (ast.Module, *DEFINITION)) and ast.get_docstring(node):
+            docstrings[name] = range(node.body[0].lineno, node.body[0].end_lineno + 1)
+        outer = source.definitions.get(name.rpartition(".")[0])
+        if isinstance(node, DEFINITION) and not isinstance(outer, ast.FunctionDef):
+            lines = source.lines_of(name)
+            starts |= {lines[0]: name, lines[-1] + 1: starts.get(lines[-1] + 1, "")}
+    for number in range(2, len(source.lines)):
+        before, line, after = source.lines[number - 2 : number + 1]
+        if line.startswith("# ") and not before.strip() and not after.strip():
+            headings[number] = line[2:]
+            starts |= {number: "", number + 1: starts.get(number + 1, "")}
+    found, bounds = [], [*sorted(starts), len(source.lines) + 1]
+    for first, end in zip(bounds, bounds[1:], strict=False):
+        name = starts[first]
+        hidden = docstrings.get(name, ()) if name or first == 1 else ()
+        code = [(n, source.lines[n - 1]) for n in range(first, end) if n not in hidden]
+        filled = [place for place, (_, line) in enumerate(code) if line.strip()]
+        code = code[filled[0] : filled[-1] + 1] if filled and first not in headings else []
+        said = headings.get(first) or (ast.get_docstring(source.definitions.get(name, source.tree)) if hidden else "")
+        if code or said:
+            found.append(Block(name, said, range(first, end), code))
+    return found
 
 
 def asserts(test: ast.AST) -> bool:
@@ -118,74 +159,23 @@ def asserts(test: ast.AST) -> bool:
 
 
 class Row(NamedTuple):
-    """A row of the table of equations."""
+    """A formula of the table of equations."""
 
     line: int  # of PAPER.md
     labels: list[str]  # in the order of the paper
     formula: str
-    says: str | None  # what the paper says there; None: the table has no such column
+    says: str  # what the paper says there
     places: list[tuple[str, str]]  # file, dotted name
     tests: list[str]
 
 
 class Deviation(NamedTuple):
-    """A row of the table of deviations, or a line of their list."""
+    """A row of the table of deviations."""
 
     line: int
     label: str
     cells: list[str]  # paper, here, why
     has_code: bool
-
-
-class Segment(NamedTuple):
-    """Some lines of code, and what the code says of them: a docstring, or a comment with a mark."""
-
-    name: str  # of the definition that begins here, dotted; or ""
-    docstring: str
-    comment: str
-    code: list[tuple[int, str]]  # numbered lines, without these two
-    lines: range  # all that it covers
-    is_heading: bool = False  # a comment between two definitions, with blank lines around
-
-
-def segments(source: Source, known: set[str], is_excerpt: bool = False) -> list[Segment]:
-    """Cut a file at each definition and each comment with a known mark; an excerpt has marked definitions alone."""
-    tree, starts, hidden = ast.parse("\n".join(source.lines)), {}, set()
-    for name, node in {"": tree, **source.definitions}.items():
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.Module)):
-            starts[source.first_line(name) if name else 1] = name, ast.get_docstring(node) or ""
-            if name:
-                starts.setdefault(node.end_lineno + 1, ("", ""))
-            if ast.get_docstring(node) is not None:
-                hidden |= set(range(node.body[0].lineno, node.body[0].end_lineno + 1))
-    comments = [
-        line for line, text in source.prose if source.lines[line - 1].lstrip().startswith("#") and text[0] == "#"
-    ]
-    block, headings = [], set()
-    for line in comments:
-        block = [*block, line] if block and line == block[-1] + 1 else [line]
-        around = [source.lines[n - 1].strip() for n in (block[0] - 1, line + 1) if 0 < n <= len(source.lines)]
-        is_heading = source.lines[line - 1][0] == "#" and not any(around) and len(block) < 3
-        if line + 1 not in comments and (is_heading or marks("\n".join(source.lines[n - 1] for n in block)) & known):
-            starts.setdefault(block[0], ("", ""))
-            hidden |= set(block)
-            if is_heading:
-                headings.add(block[0])
-                starts.setdefault(line + 1, ("", ""))
-    shown = set(range(1, len(source.lines) + 1))
-    if is_excerpt:
-        tops = [name for name in source.definitions if "." not in name and marks(source.prose_of(name)) & known]
-        shown = {n for name in tops for n in range(source.first_line(name), source.definitions[name].end_lineno + 1)}
-    found, bounds = [], [*sorted(starts), len(source.lines) + 1]
-    for first, end in zip(bounds, bounds[1:], strict=False):
-        lines = [n for n in range(first, end) if n in shown]
-        comment = " ".join(source.lines[n - 1].strip().lstrip("# ") for n in lines if n in hidden and n in comments)
-        code = [(n, source.lines[n - 1]) for n in lines if n not in hidden]
-        filled = [place for place, (_, line) in enumerate(code) if line.strip()]
-        if filled or comment or first == 1:
-            code = code[filled[0] : filled[-1] + 1] if filled else []
-            found.append(Segment(*starts[first], comment, code, range(first, end), first in headings))
-    return found
 
 
 class Package:
@@ -201,57 +191,50 @@ class Package:
                 self.tests |= {name.split(".")[-1]: (source, name) for name in names}
             else:
                 self.code[path.relative_to(folder).as_posix()] = source
+        self.equations = [row for line, row in self.table("Equations") for row in self.rows(line, row)]
+        self.deviations = []
+        for line, (label, *rest) in self.table("Deviations"):
+            self.deviations.append(Deviation(line, label, rest, "(no code)" not in " ".join(rest)))
 
     def section(self, title: str) -> list[tuple[int, str]]:
-        """Return the numbered lines of PAPER.md below one heading; empty without it."""
-        lines = self.page.read_text(encoding="utf-8").splitlines() if self.page.is_file() else []
-        inside, found = False, []
-        for number, line in enumerate(lines, start=1):
-            if line.startswith("## "):
-                inside = line[3:].strip().lower() == title.lower()
-                found += [(number, "")] if inside else []
-            elif inside:
-                found.append((number, line))
-        return found
+        """Return the numbered lines of PAPER.md from one heading on; empty without it."""
+        lines = [*enumerate(self.page.read_text(encoding="utf-8").splitlines(), start=1)]
+        heads = [place for place, (_, line) in enumerate(lines) if line.startswith("## ")]
+        first = next((place for place in heads if lines[place][1] == f"## {title}"), len(lines))
+        return lines[first : min((place for place in heads if place > first), default=len(lines))]
 
     def table(self, title: str) -> list[tuple[int, list[str]]]:
-        """Return line and cells of each row of the table below a heading, its head first, its rule left out."""
-        table = [(number, cells(line)) for number, line in self.section(title) if line.startswith("|")]
-        return table[:1] + table[2:]
+        """Return line and cells of each row of the table below a heading, without its head and rule."""
+        return [(number, cells(line)) for number, line in self.section(title) if line.startswith("|")][2:]
 
-    def equations(self) -> list[Row]:
-        """Return the table of equations, with or without the column "what the paper says there"."""
-        (_, head), *rows = self.table("Equations") or [(0, [])]
-        has_says, found = any("says" in cell for cell in head), []
-        for line, row in rows:
-            text, names = " | ".join(row[1:]), in_order(labels(row[0]) | sections(row[0]))
-            formula, says = [*row[1:3], "", ""][:2]
-            places, tests = PLACE.findall(text), TEST.findall(text)
-            found.append(Row(line, names, formula, says if has_says else None, places, tests))
-        return found
+    def rows(self, line: int, row: list[str]) -> list[Row]:
+        """Return the formulas of a row: where "Eq. 6-8" has three of them between semicolons, each by itself."""
+        text, names = " | ".join(row), in_order(labels(row[0]) | sections(row[0]))
+        formula, says = [*row[1:3], "", ""][:2]
+        places, tests, parts = PLACE.findall(text), TEST.findall(text), formula.split("; ")
+        if len(parts) != len(names):
+            return [Row(line, names, formula, says, places, tests)]
+        return [Row(line, [name], part, says, places, tests) for name, part in zip(names, parts, strict=True)]
 
-    def files(self, order: list[str]) -> dict[str, bool]:
-        """Return the core's files in this order, folders unfolded: False; and those that only a mark leads to: True."""
+    def files(self, order: list[str]) -> list[str]:
+        """Return the core's files in this order, folders unfolded, then those that a mark leads to."""
         whole = [
             file for name in order for file in self.code if file == name or name[-1] == "/" and file.startswith(name)
         ]
-        whole = [file for file in whole if not file.startswith("experiments/")]
-        led = [file for row in self.equations() for file, _ in row.places if file in self.code]
-        known = {deviation.label for deviation in self.deviations()}
-        led += [file for file, source in self.code.items() if any(marks(text) & known for _, text in source.prose)]
-        found = {file: file not in whole for file in [*whole, *led]}
-        return {
-            file: is_excerpt for file, is_excerpt in found.items() if file not in ("one.py", "lesson.py", "__init__.py")
-        }
+        led = [file for row in self.equations for file, _ in row.places if file in self.code]
+        for deviation in self.deviations:
+            led += [file for file, source in self.code.items() if source.find(deviation.label)]
+        found = [file for file in whole if not file.startswith("experiments/")] + led
+        return [file for file in dict.fromkeys(found) if file not in ("one.py", "lesson.py", "__init__.py")]
 
-    def deviations(self) -> list[Deviation]:
-        """Return the deviations, of a table or a list, in their order."""
+    def home(self, label: str, places: list[tuple[str, str]]) -> tuple[str, int]:
+        """Return file and line of a mark: best a comment above a line, then behind it, then a string; or ("", 0)."""
         found = []
-        for line, text in self.section("Deviations"):
-            if label := re.match(r"[|*\-\s]*(D\d+)\b", text):
-                rest = cells(text)[1:] if text.startswith("|") else [text[label.end() :].strip(" *:")]
-                found.append(Deviation(line, label[1], rest, "(no code)" not in text))
-        return found
+        for rank, (file, name) in enumerate(places):
+            if file in self.code and name in ("", *self.code[file].definitions):
+                found += [(kind, rank, line, file) for kind, line in self.code[file].find(label, name)]
+        *_, line, file = min(found, default=(0, ""))
+        return file, line
 
     def is_tested(self, label: str, test: str) -> bool:
         """Tell whether this test exists, asserts and has the label in its name or its text."""
@@ -262,24 +245,14 @@ class Package:
         here = marks(source.prose_of(name)) | labels_of_name(name) | numbers
         return label in here and asserts(source.definitions[name])
 
-    def formulas(self) -> list[Row]:
-        """Return the rows of equations; where "Eq. 6-8" has three formulas between semicolons, each has its own row."""
-        found = []
-        for row in self.equations():
-            parts = row.formula.split("; ")
-            shares = [([label], part) for label, part in zip(row.labels, parts, strict=False)]
-            shares = shares if len(parts) == len(row.labels) else [(row.labels, row.formula)]
-            found += [row._replace(labels=names, formula=formula) for names, formula in shares]
-        return found
-
     def proofs(self) -> dict[str, set[str]]:
         """Return the labels that each test proves, in the order of PAPER.md's equations, then of its deviations."""
-        found = {}
-        for row in self.equations():
-            for name in row.tests:
-                found.setdefault(name, set()).update(row.labels)
-        for deviation in self.deviations():
+        found = {name: set() for row in self.equations for name in row.tests if name in self.tests}
+        for row in self.equations:
+            for name in found.keys() & row.tests:
+                found[name] |= set(row.labels)
+        for deviation in self.deviations:
             for name in self.tests:
                 if self.is_tested(deviation.label, name):
                     found.setdefault(name, set()).add(deviation.label)
-        return {name: labels for name, labels in found.items() if name in self.tests}
+        return found

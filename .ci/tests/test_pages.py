@@ -14,6 +14,7 @@ sys.path[:0] = [str(HERE / "pages"), str(HERE / "tests")]
 import nbformat  # noqa: E402
 from test_checks import package, written  # noqa: E402
 
+import heat  # noqa: E402
 import markup  # noqa: E402
 import notebook  # noqa: E402
 import paper  # noqa: E402
@@ -27,11 +28,11 @@ README = """# Paper
 ## Equations
 
 <!-- trace: Eq. 1-3, Algorithm 1 -->
-| Eq. | in words | code | test |
-|---|---|---|---|
-| Eq. 1 | twice p(x | y) | `model.py:Layer.twice` | `test_eq1_twice` |
-| Eq. 2-3 | the sum | `model.py:add` | `test_eq2_sum`, `test_sum_of_three` |
-| Algorithm 1 | start | `model.py:START` | `test_algorithm1_start` |
+| Eq. | formula | what the paper says there | code | test |
+|---|---|---|---|---|
+| Eq. 1 | $p(x | y)$ | twice | `model.py:Layer.twice` | `test_eq1_twice` |
+| Eq. 2-3 | $+$ | the sum | `model.py:add` | `test_eq2_sum`, `test_sum_of_three` |
+| Algorithm 1 | start | at 0 | `model.py:START` | `test_algorithm1_start` |
 
 ## Deviations
 
@@ -98,11 +99,12 @@ def test_trace_passes_a_package_in_order(tmp_path):
         ("readme", "`test_eq1_twice`", "`test_eq1_thrice`", "PAPER.md:8: there is no test_eq1_thrice"),
         ("readme", ", `test_sum_of_three`", "", "PAPER.md:9: Eq. 3: no asserting test"),
         ("readme", "| Eq. 1 |", "| Eq. 4 |", "model.py:8: Eq. 1 has no row"),
+        ("readme", "| twice |", "| |", 'PAPER.md:8: the cell "what the paper says there" is empty'),
         ("readme", "| D1 |", "| D3 |", 'PAPER.md:16: D3: no mark "# D3: ..." in the code'),
         ("code", "Eq. (1).", "Twice.", 'PAPER.md:8: Eq. 1: no mark "# Eq. (1)" in model.py:Layer.twice'),
         ("code", "Eq. (2)-(3)", "Eq. (2)", "Eq. 3: no mark"),
         ("code", "# D1: not three", "", "PAPER.md:16: D1: no mark"),
-        ("code", "# D1", "# D4", "model.py:9: D4 is not in PAPER.md"),
+        ("code", "# D1", "# D4", "model.py:9: D4 has no row in PAPER.md"),
         ("suite", "assert add(1, 1) == 2", "add(1, 1)", "test_eq2_sum asserts nothing"),
         ("suite", "assert add(1, 1) == 2", "assert True", "test_eq2_sum asserts nothing"),
         ("suite", "def test_eq2_sum", "@pytest.mark.skip\ndef test_eq2_sum", "asserts nothing or is skipped"),
@@ -119,8 +121,8 @@ def test_trace_finds_each_gap(tmp_path, file, old, new, message):
 
 
 SECTIONS = {
-    "readme": "## Equations\n<!-- trace: Section 4.2 -->\n| | | | |\n|-|-|-|-|\n"
-    "| Section 4.2 | half | `model.py:half` | `test_section_4_2_half` |\n\n## Deviations\n\nnone\n",
+    "readme": "## Equations\n<!-- trace: Section 4.2 -->\n| | | | | |\n|-|-|-|-|-|\n"
+    "| Section 4.2 | x / 2 | half | `model.py:half` | `test_section_4_2_half` |\n\n## Deviations\n\nnone\n",
     "code": "def half(x):\n    # Section 4.2: x / 2; as in Section 6.\n    return x / 2\n",
     "suite": "def test_section_4_2_half():\n    assert half(4) == 2\n",
 }
@@ -234,11 +236,11 @@ def test_pages_set_a_formula_beside_its_line_with_links_both_ways(tmp_path, caps
     assert 'id="eq-2"' not in whole  # the docstring of the file only names it
     assert "Halves it" in row and "why" in row and 'id="one.py-6"' in row and 'href="#test_eq1_eq2_half"' in row
     row = next(row for row in package_code.split('<div class="row">') if 'id="model.py-11"' in row)
-    assert 'class="hue0">h</mi>' in row and '<span class="name hue0">half_of</span>' in row  # one colour
-    assert re.search(r"<b>Eq. 1</b> <math[^>]*><mrow><mi[^>]*>h<", row) and "<b>Eq. 2</b> <math" in row
+    assert 'class="hue0"><mrow><mi>h</mi>' in row and 'n-Hue0">half_of</span>' in row  # one colour
+    assert re.search(r"<b>Eq. 1</b> <math[^>]*>(<[^>]*>)*h<", row) and "<b>Eq. 2</b> <math" in row
     # beside the line of code, not of the docstring that names it first; both formulas beside the one function
-    assert '<a href="#eq-1">11</a>' in row and '<a href="#eq-2">13</a>' in row and 'id="eq-2"' in row
-    assert "<b>Here:</b> half" in row and "<b>Why:</b> less" in row
+    assert '<a href="#eq-1">10</a>' in row and '<a href="#eq-2">12</a>' in row and 'id="eq-2"' in row
+    assert "D1. Here:</b> half<" in page and "Paper:</b> all<" in page and "Why:</b> less<" in page
     assert "def</span> " in page.split('id="test_eq1_eq2_half"')[1][:400]
     assert 'class="hue1"' not in page and "<mn>0.25</mn>" in page and "(B, 2)" in page
     assert page.count('id="d1"') == page.count('id="d2"') == 1 and "RESULTS.md" not in page
@@ -260,7 +262,7 @@ def test_pages_show_what_is_learned_without_a_script_and_by_a_slider(tmp_path, c
     figure = page.split('<div class="learn">')[1].split("</figure>")[0]
     assert page.index('<div class="learn">') < page.index("<h2>The whole paper")
     assert re.findall(r"--v:([\d.]+)", figure) == ["0.00", "1.00", "0.50", "0.25"]
-    assert "a&lt;b" in figure and "--v:0.25" in figure and "<td>98</td>" in figure and "They close." in figure
+    assert "a&lt;b" in figure and ">98</td>" in figure and "They close." in figure
     assert 'type: "range"' in page and '<div class="learn">' in index and "--v:0.25" in index
 
 
@@ -275,15 +277,15 @@ def test_pages_keep_the_order_of_reading_and_of_numbers(tmp_path):
 
 def test_a_cell_of_a_lesson_shows_all_that_it_printed():
     outputs = [{"text": ["one"]}, {"text": ["two"]}]
-    made = notebook.code_cell({"source": "x", "outputs": outputs}, "", markup.Markup([], set()), None)
+    made = notebook.code_cell({"source": "x", "outputs": outputs}, markup.Markup([], set()), None)
     assert "onetwo" in made
 
 
 @pytest.mark.parametrize(
     ("file", "old", "new", "message"),
     [
-        ("PAPER_md", "`model.py:half`", "`model.py:h`", "PAPER.md:11: Eq. 1 stands beside no line"),
-        ("model_py", "# D1: not all", "", "D1 stands beside no line"),
+        ("PAPER_md", "`model.py:half`", "`model.py:h`", "PAPER.md:11: there is no model.py:h"),
+        ("model_py", "# D1: not all", "", "D1: no mark"),
         ("PAPER_md", r"$\alpha = ", r"$\alhpa = ", "does not convert"),
         ("PAPER_md", "Halves it (", "Halves it $ (", "a $ without its second one"),
         ("README_md", "1. `model.py`", "1. `modal.py`", "README.md: there is no modal.py to read"),
@@ -298,27 +300,36 @@ def test_pages_find_each_gap(tmp_path, capsys, file, old, new, message):
     assert status == 1 and message in output
 
 
-def test_a_segment_begins_at_a_definition_and_at_a_comment_with_a_mark(tmp_path):
-    above = "import a\n\n\n# Eq. (1): above\n@a\ndef f():\n    '''Doc.'''\n    # why\n    x = 1\n"
-    code = f"{above}    # Eq. (2)\n    # goes on\n    y = 2\n\n\nz = 3\n"
+def test_a_block_is_a_function_with_what_stands_above_it_a_class_without_its_methods_or_a_heading(tmp_path):
+    code = "import a\n\n\n# Eq. (1): above\n@a\ndef f():\n    '''Doc.'''\n    x = 1\n\n\n# Section 3: b\n\n"
+    code += "class A:\n    '''B.'''\n    y = 2\n\n    def g():\n        def h():\n            pass\n\n\nz = 3\n"
     (tmp_path / "a.py").write_text(code)
-    found = paper.segments(paper.Source(tmp_path / "a.py"), {"Eq. 1", "Eq. 2"})
-    assert [(part.name, part.docstring, part.comment, [line for line, _ in part.code]) for part in found] == [
-        ("", "", "", [1]),
-        ("f", "Doc.", "Eq. (1): above", [5, 6, 8, 9]),
-        ("", "", "Eq. (2) goes on", [12]),
-        ("", "", "", [15]),
+    found = paper.blocks(paper.Source(tmp_path / "a.py"))
+    assert [(part.name, part.docstring, [line for line, _ in part.code]) for part in found] == [
+        ("", "", [1]),
+        ("f", "Doc.", [4, 5, 6, 8]),
+        ("", "Section 3: b", []),
+        ("A", "B.", [13, 15]),
+        ("A.g", "", [17, 18, 19]),
+        ("", "", [22]),
     ]
     assert paper.cells(r"| `a|b` | $|x|$ | c \| d |") == ["`a|b`", "$|x|$", "c | d"]
 
 
-def test_a_class_shows_its_shapes_and_a_comment_between_functions_is_a_heading(tmp_path, capsys):
-    shapes = '    """D1. Args:\n        x: (B, S) all.\n    """\n    y = x.f(1)  # (B, T, 1)\n    z = y[0]  # (2)\n'
-    added = f"# Section 3: halves\n\n\nclass A:\n  def f(self, w):  # (N,)\n{shapes}\n\n# Eq. (3)"
-    paged(tmp_path, capsys, model_py=('"""Halves."""\n', f'"""Halves."""\n\n{added}\n\n'))
-    made = (tmp_path / "pages/paper.html").read_text()
-    assert '<p class="flow"><code>w (N,) → x (B, S) → y (B, T, 1)</code></p>' in made
-    assert '<h4 class="part">Section 3: halves</h4>' in made
+def test_a_module_shows_how_its_tensors_follow_from_each_other(tmp_path, capsys):
+    code = (
+        '"""Halves."""\n\n\nclass A(nn.Module):\n  def forward(self, w, keep):  # (N,)\n    y = w.f(1)  # (B, T, 1)\n'
+    )
+    paged(tmp_path, capsys, model_py=('"""Halves."""\n', f"{code}    return y\n"))
+    assert '<p class="flow"><code>w (N,) → y (B, T, 1)</code></p>' in (tmp_path / "pages/paper.html").read_text()
+
+
+def test_a_wide_table_lies_on_its_side_and_shades_grow_with_the_numbers():
+    columns, beside = ["a long word", "another"], {"written": [0.5, 1]}
+    made = heat.heat(["x"], columns, [[0.1, 0.2]], "T", beside=beside)
+    assert re.sub("<[^>]*>", " ", made).split() == "T x written a long word .5 another 1".split()
+    assert re.findall(r"--v:([\d.]+)", made) == ["0.50", "1.00"]
+    assert "--v:0.20" in heat.heat(["x"], columns, [[0.1, 0.2]], "T", most=1)
 
 
 def test_an_example_in_a_docstring_stays_whole():
@@ -329,7 +340,7 @@ def test_an_example_in_a_docstring_stays_whole():
 def test_the_marks_of_the_one_file_have_rows(tmp_path, capsys):
     for old, new, words in (
         ("Eq. (1)", "Eq. (11)", "one.py:5: Eq. 11 has no row"),
-        ("why", "D4", "one.py:5: D4 is not in"),
+        ("why", "D4", "one.py:5: D4 has no row"),
     ):
         status, output = paged(tmp_path / new, capsys, one_py=(old, new))
         assert status == 1 and words in output
