@@ -14,16 +14,12 @@ VOCABULARY, WIDTH, LAYERS, HEADS = 1000, 64, 2, 4
 
 
 @dataclass(frozen=True)
-class TrainConfig:
-    """All that defines a run. Every field is a flag: `max_source` is --max-source. Defaults are the tiny preset."""
+class Training:
+    """What every training has; experiments/summarizer.py, too. A field is a flag: `max_source` is --max-source."""
 
     data: str = "toy"  # Training data: a folder of JSON lines, or anything else that shared.data.load takes.
     examples: int = 0  # Training documents, the first ones; 0 takes all (Figure 5 and Table 3 vary it).
     max_source: Length = 1024  # Tokens, special ones too, to which documents are cut (released code: 1023 and EOS).
-    min_run: Positive = 1  # Words; shorter runs of the summary's words in the document are not labelled.
-    encoder: str = ""  # A name or folder of transformers (Section 5: RoBERTa); empty makes a small new one.
-    train_encoder: bool = True  # Train the encoder, too (D12); in Appendix A it is fixed.
-
     steps: Positive = 300  # Updates at most.
     batch_size: Positive = 16  # Documents of a micro-batch of one process.
     accumulate: Positive = 1  # Micro-batches for each update and process.
@@ -36,6 +32,15 @@ class TrainConfig:
     patience: int = 0  # Validations without gain that end training at the best; 0 never stops and takes the last.
     mixed_precision: Precision = "no"  # Of the forward pass; bf16 is slower on a CPU without it.
     seed: int = 0  # Seed of weights, order and dropout.
+
+
+@dataclass(frozen=True)
+class TrainConfig(Training):
+    """All that defines a tagger's run. Defaults are the tiny preset."""
+
+    min_run: Positive = 1  # Words; shorter runs of the summary's words in the document are not labelled.
+    encoder: str = ""  # A name or folder of transformers (Section 5: RoBERTa); empty makes a small new one.
+    train_encoder: bool = True  # Train the encoder, too (D12); in Appendix A it is fixed.
 
     def check(self) -> None:
         """ValueError for values that contradict each other."""

@@ -2,7 +2,6 @@
 
 import unicodedata
 from collections.abc import Sequence
-from typing import NamedTuple
 from zlib import crc32
 
 import regex
@@ -10,16 +9,8 @@ import torch
 
 from .masking import keep_at_least
 from .oracle import Span, oracle_labels, token_labels, word_spans
+from .tagger import Tagged
 from .text import Document, transfer_scores
-
-
-class Tagged(NamedTuple):
-    """What a tagger says of a document."""
-
-    scores: Sequence[float]  # of the tagger's own tokens, in [0, 1]
-    offsets: Sequence[Span]  # of these tokens
-    threshold: float  # the decision boundary
-    was_cut: bool = False  # the tagger read only its begin
 
 
 def by_oracle(source: str, target: str, document: Document, min_run: int = 1) -> list[bool]:

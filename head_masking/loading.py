@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from tqdm import tqdm
@@ -16,18 +16,13 @@ from shared.data import Example, load
 from shared.run import in_windows, load_weights, read_config
 
 from .config import HEADS, LAYERS, VOCABULARY, WIDTH, TrainConfig
-from .labels import Tagged
 from .oracle import oracle_labels, token_labels
-from .tagger import WINDOW, Tagger
+from .tagger import WINDOW, Tagged, Tagger
 from .text import Batch, Document, Item, encode_documents, length, pad, padded, train_tokenizer
-
-if TYPE_CHECKING:  # half of the time of --help
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase, RobertaModel
 
 WEIGHTS = "model.safetensors"  # of a tagger, its encoder's too
 PUBLISHED = {"bart-large-cnn": "cnn_dailymail", "bart-large-xsum": "xsum"}  # BARTs of the hub, and their data
 CHUNK = 1000  # documents that are tokenised at a time
-FEW = 10_000  # documents, below which a new model seldom learns to read
 
 
 class Run(NamedTuple):
@@ -35,7 +30,7 @@ class Run(NamedTuple):
 
     config: TrainConfig
     model: Tagger
-    tokenizer: "PreTrainedTokenizerBase"
+    tokenizer: Any  # of transformers, whose import takes half of the time of --help
 
     def encode(self, examples: Sequence) -> list[Item]:
         """The tokens of each document with their oracle labels (Section 4.1)."""
@@ -84,8 +79,8 @@ class Run(NamedTuple):
 class Summarizer(NamedTuple):
     """A BART that can be masked."""
 
-    model: "PreTrainedModel"
-    tokenizer: "PreTrainedTokenizerBase"
+    model: Any  # of transformers, with its tokenizer
+    tokenizer: Any
     max_source: int  # tokens that it reads
     max_target: int = 142  # tokens that it writes at most, where its files say nothing
     data: str = ""  # what it has learned; "": not known
@@ -118,21 +113,18 @@ def begin(config: TrainConfig, examples: Sequence) -> Run:
     if config.encoder:
         encoder, tokenizer = pretrained.load("encoder", config.encoder, min(config.max_source, WINDOW))
     else:
-        if len(examples) < FEW and not config.data.startswith("toy"):
-            advice = "--preset pretrained --encoder roberta-base"
-            print(f"{len(examples)} documents are few to learn from scratch; to begin with an encoder: {advice}")
         tokenizer = train_tokenizer((text for e in examples for text in (e.source, e.target)), VOCABULARY)
         encoder = new_encoder(len(tokenizer))
     return Run(config, new_tagger(config, encoder), tokenizer)
 
 
-def new_tagger(config: TrainConfig, encoder: "PreTrainedModel") -> Tagger:
+def new_tagger(config: TrainConfig, encoder) -> Tagger:
     """A new perceptron on an encoder."""
     encoder.pooler = None
     return Tagger(encoder, train_encoder=config.train_encoder)
 
 
-def new_encoder(vocabulary: int) -> "RobertaModel":
+def new_encoder(vocabulary: int):
     """A small RoBERTa with random weights."""
     from transformers import RobertaConfig, RobertaModel
 

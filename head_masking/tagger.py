@@ -1,5 +1,8 @@
 """The tagger that finds the salient source tokens (Section 5). The paper's idea, masking by it, is in masking.py."""
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -49,6 +52,15 @@ class Tagger(nn.Module):
             output = self.encoder(input_ids=input_ids[rows, start:end], attention_mask=real).last_hidden_state
             states[rows, first:end] = output[:, first - start :].to(states.dtype)
         return self.perceptron(states).squeeze(-1)  # (B, S)
+
+
+class Tagged(NamedTuple):
+    """What a tagger says of a document."""
+
+    scores: Sequence[float]  # of the tagger's own tokens, in [0, 1]
+    offsets: Sequence[tuple[int, int]]  # of these tokens
+    threshold: float  # the decision boundary
+    was_cut: bool = False  # the tagger read only its begin
 
 
 WINDOW = 512  # tokens

@@ -2,115 +2,99 @@
 
 python -m head_masking.experiments.figures head_masking/experiments/samsum
 
-effects.csv: Figures 2 and 6. synergy.csv: Figures 3 and 7.
+effects.csv: Figures 2 and 6. synergy.csv: Figures 3 and 7. sizes.csv: Figure 5.
 """
 
 import csv
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from shared.run import one_line_errors
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-Rows = list[dict]
 PARTS = {"right, together": "together", "right, parts": "sum"}  # sides of synergy.csv that are bars
-LAYERS = ("tab:orange", "tab:blue")  # the bottom one, the top one
+COLOURS = ("tab:orange", "tab:blue")  # the bottom layer, the top one
+OVER = {"over_uniform": "over uniform attention", "over_plain": "over no masks"}
 
 
-def read_rows(path: Path) -> Rows:
-    """Rows of a CSV, numbers as numbers; an empty cell is none."""
-    with path.open(encoding="utf-8") as file:
-        return [{k: number(v) for k, v in row.items() if v != ""} for row in csv.DictReader(file)]
+def by_system(rows):
+    """The rows of each system, by its name without what stands in brackets."""
+    names = {row["system"]: row["system"].split(" (")[0] for row in rows}
+    return {short: [row for row in rows if row["system"] == name] for name, short in names.items()}
 
 
-def number(text: str) -> float | str:
-    """A number if it is one."""
-    return float(text) if re.fullmatch(r"-?\d+(\.\d+)?(e-?\d+)?", text) else text
+def numbers(rows, column):
+    return np.array([float(row[column]) for row in rows])
 
 
-def by_system(rows: Rows) -> dict[str, Rows]:
-    """The rows of each system."""
-    return {name: [row for row in rows if row["system"] == name] for name in dict.fromkeys(r["system"] for r in rows)}
-
-
-def panels(title: str, rows: int, columns: int, width: float, height: float) -> "tuple[Figure, np.ndarray]":
+def panels(title, rows, columns, height):
     """A figure and its (rows, columns) axes."""
     from matplotlib.figure import Figure
 
-    figure = Figure((width * columns, 0.7 + height * rows), layout="constrained")
+    figure = Figure((4 * columns, 0.7 + height * rows), layout="constrained")
     figure.suptitle(title, fontsize=11)
     return figure, figure.subplots(rows, columns, squeeze=False)
 
 
-def heat_map(axes: "Axes", rows: Rows, column: str, limits: tuple[float, float], colours: str):
-    """One cell for each head (x) of each layer (y, the bottom layer at the bottom); returns the image."""
-    layers, heads = ({int(row[key]) for row in rows} for key in ("layer", "head"))
-    grid = np.full((max(layers), 1 + max(heads)), np.nan)
-    for row in rows:
-        grid[int(row["layer"]) - 1, int(row["head"])] = row[column]
-    axes.set_yticks(range(len(grid)), range(1, len(grid) + 1))
-    axes.set(xlabel="head", ylabel="layer", xticks=range(grid.shape[1]))
-    return axes.imshow(grid, origin="lower", aspect="auto", vmin=limits[0], vmax=limits[1], cmap=colours)
-
-
-def effects(rows: Rows) -> "Figure":
-    """Figures 2 and 6: ROUGE-1 F1 of oracle masks on each head, over uniform attention and over the plain model."""
-    systems, titles = by_system(rows), {"over_uniform": "over uniform attention", "over_plain": "over no masks"}
-    largest = max(abs(row[f"{column}_mean"]) for row in rows for column in titles)
-    figure, grid = panels("Gain by oracle masks on one head (Figures 2 and 6)", len(systems), 2, 4, 2)
+def effects(rows):
+    """Figures 2 and 6: a cell for each head (x) of each layer (y); ROUGE-1 F1 of oracle masks on it."""
+    systems, largest = by_system(rows), max(np.abs(numbers(rows, f"{over}_mean")).max() for over in OVER)
+    figure, grid = panels("Gain by oracle masks on one head (Figures 2 and 6)", len(systems), 2, 2)
     for line, (name, own) in zip(grid, systems.items(), strict=True):
-        for axes, (column, title) in zip(line, titles.items(), strict=True):
-            image = heat_map(axes, own, f"{column}_mean", (-largest, largest), "RdBu_r")
-            axes.set_title(f"{name.split(' (')[0]}, {title}", fontsize=10)
+        for axes, (over, title) in zip(line, OVER.items(), strict=True):
+            cells = numbers(own, f"{over}_mean").reshape(len({row["layer"] for row in own}), -1)
+            image = axes.imshow(cells, "RdBu_r", origin="lower", aspect="auto", vmin=-largest, vmax=largest)
+            axes.set_yticks(range(len(cells)), range(1, len(cells) + 1))
+            axes.set(title=f"{name}, {title}", xlabel="head", ylabel="layer", xticks=range(cells.shape[1]))
     figure.colorbar(image, ax=grid, label="ROUGE-1 F1 points")
     return figure
 
 
-def synergy(rows: Rows) -> "Figure":
-    """Figures 3 and 7: heads masked one by one, and all of a layer beside the sum of each alone."""
-    systems = by_system([row for row in rows if "over_uniform_mean" in row])
-    figure, grid = panels("Heads masked together (Figures 3 and 7)", len(systems), 2, 4, 2.6)
+def synergy(rows):
+    """Figures 3 and 7, over uniform attention: heads masked one by one; all of a layer, and the sum of each alone."""
+    systems = by_system([row for row in rows if row["over_uniform_mean"]])
+    figure, grid = panels("Heads masked together (Figures 3 and 7)", len(systems), 2, 2.6)
     for (left, right), (name, own) in zip(grid, systems.items(), strict=True):
-        left.set_title(f"{name.split(' (')[0]}: heads added, best first", fontsize=10)
-        right.set_title("all heads of a layer, and the sum of each alone", fontsize=10)
-        draw_steps(left, [row for row in own if row["side"] == "left"])
-        draw_parts(right, [row for row in own if row["side"] in PARTS])
-    for column, unit in ((grid[:, 0], "F1"), (grid[:, 1], "recall")):
-        low, high = (side([axes.get_ylim()[end] for axes in column]) for end, side in ((0, min), (1, max)))
-        for axes in column:
-            axes.set(ylim=(low, high), ylabel=f"ROUGE-1 {unit} points")
+        layers = sorted({row["layer"] for row in own})
+        for layer, colour in zip((layers[0], layers[-1]), COLOURS, strict=True):
+            steps = [row for row in own if row["side"] == "left" and row["layer"] == layer]
+            counts, means = numbers(steps, "count"), numbers(steps, "over_uniform_mean")
+            left.plot(counts, means, "o-", color=colour)
+            left.annotate(f"layer {layer}", (counts[-1], means[-1]), (6, 0), textcoords="offset points", va="center")
+        left.set(title=f"{name}: heads added, best first", xlabel="heads masked", ylabel="ROUGE-1 F1")
+        left.set(xticks=counts, xlim=(0.8, counts[-1] + 0.9))
+        bars = [row for row in own if row["side"] in PARTS]
+        mean, low, high = (numbers(bars, f"over_uniform_{end}") for end in ("mean", "low", "high"))
+        colours = [COLOURS[row["layer"] > layers[0]] for row in bars]
+        right.bar(range(len(bars)), mean, 0.7, yerr=[mean - low, high - mean], color=colours, capsize=3)
+        right.set_xticks(range(len(bars)), [f"layer {row['layer']}\n{PARTS[row['side']]}" for row in bars])
+        right.set(title="all heads, and the sum of each alone", ylabel="ROUGE-1 recall")
     return figure
 
 
-def draw_steps(axes: "Axes", rows: Rows) -> None:
-    """A line for the bottom and one for the top layer, named at its end."""
-    layers = sorted({row["layer"] for row in rows})
-    for layer, colour in zip((layers[0], layers[-1]), LAYERS, strict=True):
-        steps = [row for row in rows if row["layer"] == layer]
-        counts, means = [row["count"] for row in steps], [row["over_uniform_mean"] for row in steps]
-        axes.plot(counts, means, "o-", color=colour)
-        axes.annotate(f"layer {layer:.0f}", (counts[-1], means[-1]), (6, 0), textcoords="offset points", va="center")
-    axes.axhline(0, color="gray", linewidth=0.5)
-    axes.set(xlabel="heads masked", xticks=counts, xlim=(counts[0] - 0.2, counts[-1] + 0.9))
+def sizes(rows):
+    """Figure 5: ROUGE-1 without and with masks by the documents of summariser and tagger; a point for each seed."""
+    figure, [[axes]] = panels("Masks and the number of documents (Figure 5)", 1, 1, 3)
+    for name, end, colour in (("no masks", "", "tab:gray"), ("masked", r"\+tagger.*", "tab:blue")):
+        points = {}  # documents -> values of the seeds
+        for row in rows:
+            found = re.fullmatch(rf"adapted-(\d+)[-\d]*{end}", row["system"])
+            if found and row["metric"] == "rouge1" and not row["minus"]:
+                points.setdefault(int(found[1]), []).extend(map(float, row["seeds"].split()))
+        counts = sorted(points)
+        axes.semilogx(counts, [np.mean(points[count]) for count in counts], color=colour, label=name)
+        for count in counts:
+            axes.plot([count] * len(points[count]), points[count], "o", color=colour, alpha=0.5)
+    axes.set_xticks(counts, [f"{count:,}" for count in counts])
+    axes.set(xlabel="documents", ylabel="ROUGE-1 F1")
+    axes.minorticks_off()
+    axes.legend()
+    return figure
 
 
-def draw_parts(axes: "Axes", rows: Rows) -> None:
-    """Two bars for each layer with their 95 % intervals, named below."""
-    ticks = {f"layer {row['layer']:.0f}\n{PARTS[row['side']]}": row for row in rows}
-    mean, low, high = (np.array([row[f"over_uniform_{end}"] for row in rows]) for end in ("mean", "low", "high"))
-    colours = [LAYERS[row["layer"] > rows[0]["layer"]] for row in rows]
-    axes.bar(range(len(rows)), mean, 0.7, yerr=[mean - low, high - mean], color=colours, capsize=3)
-    axes.set_xticks(range(len(rows)), [*ticks])
-
-
-DRAWN = {"effects": effects, "synergy": synergy}
+DRAWN = {"effects": effects, "synergy": synergy, "sizes": sizes}
 
 
 @one_line_errors
@@ -118,7 +102,8 @@ def main(arguments=None):
     [folder] = arguments or sys.argv[1:]
     for path in sorted(Path(folder).iterdir()):
         if path.suffix == ".csv" and path.stem in DRAWN:
-            DRAWN[path.stem](read_rows(path)).savefig(path.with_suffix(".png"), dpi=120)
+            rows = [*csv.DictReader(path.open(encoding="utf-8"))]
+            DRAWN[path.stem](rows).savefig(path.with_suffix(".png"), dpi=120)
             print(path.with_suffix(".png"))
 
 

@@ -1,80 +1,48 @@
-"""Train a summariser to be masked: a small BART, or one of transformers (the paper's are trained with fairseq).
+"""Train a summariser to be masked, by the Trainer of transformers: a small BART, or one that is there.
 
 python -m head_masking.experiments.summarizer --out runs/hm
 
 python -m head_masking.experiments.summarizer --out runs/bart --data FOLDER --model facebook/bart-base --preset finetune
 
-The run folder holds config.json, log.jsonl, checkpoints/ and model/, a folder that transformers loads. The flags of
-optimisation are those of train.py.
+The run folder holds config.json, checkpoints/ and model/, a folder that transformers loads. The paper's summarisers are
+trained with fairseq.
 """
 
-import math
-from array import array
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated
 
 import torch
-from torch import Tensor
-from torch.nn import functional as F
-from tqdm import tqdm
 
 from shared import pretrained
-from shared.run import exchanged, one_line_errors, parse, read_config, says_it_reads, setup, write_weights
+from shared.data import Example
+from shared.run import exchanged, one_line_errors, parse, says_it_reads
 
-from ..config import Length, Positive, Precision, Schedule, Share, learning_rate
-from ..loading import CHUNK, FEW, load_examples
-from ..text import encode_documents, length, pad, padded, train_tokenizer
-from ..train import adam, epoch, kept_row
+from ..config import Length, Positive, Share, Training
+from ..loading import load_examples
+from ..text import train_tokenizer
+from ..train import epoch
 
-if TYPE_CHECKING:
-    from transformers import BartForConditionalGeneration, PreTrainedModel, PreTrainedTokenizerBase
-
-Size = Annotated[int, (1, 10**6)]
-FIXED = "model vocabulary width feed_forward positions"  # what --init cannot change
 HEADS, LAYERS = 4, 2  # of the small BART: heads of each attention; layers of the encoder, and as many of the decoder
-IGNORED = -100  # a label that is no token
-WEIGHTS = "model/model.safetensors"  # where transformers looks for them
 
 
 @dataclass(frozen=True)
-class SummarizerConfig:
-    """All that defines a run. Every field is a flag: `max_source` is --max-source. Defaults are the tiny preset."""
-
-    data: str = "toy"  # Training data: a folder of JSON lines, or anything else that shared.data.load takes.
-    examples: int = 0  # Training documents, the first ones; 0 takes all (Figure 5 and Table 3 vary it).
-    max_source: Length = 1024  # Tokens, special ones too, to which documents are cut (released code: 1023 and EOS).
-    max_target: Length = 256  # Tokens to which summaries are cut.
-    init: str = ""  # Run folder to go on from: its weights and, unless flags override them, its values.
-    model: str = ""  # Name or folder of a BART to start from; empty makes a small one (paper: facebook/bart-large).
-    vocabulary: Annotated[int, (260, 10**6)] = 4000  # Subwords of the small BART.
-    width: Size = 64  # Width of the small BART's states.
-    feed_forward: Size = 256  # Inner width of its feed-forward layers.
-    positions: Size = 1024  # Longest source or summary that it can read, in tokens.
-    dropout: Share = 0.1  # Dropout of the small BART; a loaded model has its own.
-    label_smoothing: Share = 0.0  # Share of the probability spread over all tokens (fairseq's instructions: 0.1).
+class SummarizerConfig(Training):
+    """All that defines a summariser's run. Defaults are the tiny preset."""
 
     steps: Positive = 1500  # Updates at most.
-    batch_size: Positive = 16  # Documents of a micro-batch of one process.
-    accumulate: Positive = 1  # Micro-batches for each update and process.
     learning_rate: Share = 3e-3  # Highest rate (fairseq's instructions: 3e-5).
-    schedule: Schedule = "inverse_sqrt"  # How the rate falls after the warm-up (fairseq's instructions: polynomial).
     warmup: Positive = 200  # Updates in which the rate rises.
-    weight_decay: float = 0.0  # Weight decay of AdamW (fairseq's instructions: 0.01).
-    clip: float = 1.0  # Highest norm of the gradient; 0 turns it off (fairseq's instructions: 0.1).
     save_every: int = 250  # Updates between checkpoints, each with a validation; 0 is an epoch.
-    patience: int = 0  # Validations without gain that end training at the best; 0 never stops and takes the last.
-    mixed_precision: Precision = "no"  # Precision of the forward pass.
-    seed: int = 0  # Seed of weights, order and dropout.
-
-    def check(self) -> None:
-        """ValueError for values that contradict each other."""
-        if not self.model and max(self.max_source, self.max_target) > self.positions:
-            raise ValueError(f"--max-source and --max-target must not exceed --positions, which is {self.positions}")
-        if self.width % HEADS:
-            raise ValueError(f"--width {self.width} is not a multiple of {HEADS}, the number of heads")
+    max_target: Length = 256  # Tokens to which summaries are cut.
+    model: str = ""  # Name or folder of a BART to start from; empty makes a small one (paper: facebook/bart-large).
+    vocabulary: Annotated[int, (260, 10**6)] = 4000  # Subwords of the small BART.
+    width: Positive = 64  # Width of the small BART's states.
+    feed_forward: Positive = 256  # Inner width of its feed-forward layers.
+    dropout: Share = 0.1  # Dropout of the small BART; a loaded model has its own.
+    label_smoothing: Share = 0.0  # Share of the probability spread over all tokens (fairseq's instructions: 0.1).
 
 
 PAPER = dict(
@@ -93,164 +61,90 @@ PRESETS = {
 }
 
 
-class Pair(NamedTuple):
-    """A document and its summary, as token ids."""
+class Pairs:
+    """Documents and summaries as token ids; made when they are asked for, as all of them are too many."""
 
-    ids: array
-    labels: array
-    was_cut: bool
-    target_was_cut: bool
+    def __init__(self, examples: Sequence[Example], tokenizer, config: SummarizerConfig):
+        self.examples, self.tokenizer, self.config = examples, tokenizer, config
 
+    def __len__(self) -> int:
+        return len(self.examples)
 
-class Pairs(NamedTuple):
-    """Documents and summaries, padded."""
-
-    input_ids: Tensor  # (B, S)
-    attention_mask: Tensor  # (B, S)
-    labels: Tensor  # (B, T), then IGNORED
-
-
-class SummarizerRun(NamedTuple):
-    """A summariser in training."""
-
-    config: SummarizerConfig
-    model: "PreTrainedModel"
-    tokenizer: "PreTrainedTokenizerBase"
-
-    def encode(self, examples: Sequence) -> list[Pair]:
-        """The tokens of each document and summary."""
-        config, items = self.config, []
-        for start in tqdm(range(0, len(examples), CHUNK), "tokenising", leave=False, disable=None):
-            chunk = examples[start : start + CHUNK]
-            sources = encode_documents(self.tokenizer, [example.source for example in chunk], config.max_source)
-            targets = encode_documents(self.tokenizer, [example.target for example in chunk], config.max_target)
-            for source, target in zip(sources, targets, strict=True):
-                ids = array("i", source.ids), array("i", target.ids)
-                items.append(Pair(*ids, source.was_cut, target.was_cut))
-        return items
-
-    def collate(self, items: Sequence[Pair]) -> Pairs:
-        """A batch on the model's device."""
-        ids, keep = padded([item.ids for item in items], self.tokenizer.pad_token_id, self.model.device)
-        labels = pad([item.labels for item in items], IGNORED).long()
-        return Pairs(ids, keep.long(), labels.to(self.model.device))
-
-    def write_files(self, folder: Path) -> None:
-        """Write model/, which lacks the weights."""
-        self.tokenizer.backend_tokenizer.no_truncation()  # as `encode_documents` left it
-        for part in (self.tokenizer, self.model.config, self.model.generation_config):
-            part.save_pretrained(folder / "model")
+    def __getitem__(self, place: int) -> dict[str, list[int]]:
+        example, settings = self.examples[place], {"truncation": True, "split_special_tokens": True}
+        source = self.tokenizer(example.source, max_length=self.config.max_source, **settings)
+        target = self.tokenizer(example.target, max_length=self.config.max_target, **settings)
+        return {"input_ids": source.input_ids, "labels": target.input_ids}
 
 
-def load_run(folder: str | Path) -> SummarizerRun:
-    """A run, or one in training as it was at its last validation, or its best one."""
-    return SummarizerRun(read_config(folder, SummarizerConfig), *pretrained.load("bart", Path(folder, "model")))
-
-
-def begin(config: SummarizerConfig, examples: Sequence) -> SummarizerRun:
-    """A new model, or that of the run that `config.init` names; ValueError for flags that do not fit it."""
-    if config.init:
-        base = load_run(config.init)
-        for name in FIXED.split():
-            if getattr(config, name) != (value := getattr(base.config, name)):
-                raise ValueError(f"--{name.replace('_', '-')}: {config.init} has {value!r}, leave it out")
-        if max(config.max_source, config.max_target) > (most := pretrained.positions_of(base.model)):
-            raise ValueError(f"{config.init} reads {most} tokens: lower --max-source or --max-target")
-        return base._replace(config=config)
-    if config.model:
-        model, tokenizer = pretrained.load("bart", config.model, max(config.max_source, config.max_target))
-        pretrained.generation(model, config.max_target)
-        return SummarizerRun(config, model, tokenizer)
-    if len(examples) < FEW and not config.data.startswith("toy"):
-        advice = "--preset finetune --model facebook/bart-base"
-        print(f"{len(examples)} documents are few to learn from scratch; to begin with a BART: {advice}")
-    tokenizer = train_tokenizer((text for e in examples for text in (e.source, e.target)), config.vocabulary)
-    return SummarizerRun(config, new_bart(config, len(tokenizer)), tokenizer)
-
-
-def new_bart(config: SummarizerConfig, vocabulary: int) -> "BartForConditionalGeneration":
-    """A small BART with random weights, of the config's sizes."""
+def begin(config: SummarizerConfig, examples: Sequence[Example]) -> tuple:
+    """The model to train, a small BART with random weights where none is named, and its tokenizer."""
     from transformers import BartConfig, BartForConditionalGeneration
 
+    longest = max(config.max_source, config.max_target)
+    if config.model:
+        model, tokenizer = pretrained.load("bart", config.model, longest)
+        pretrained.generation(model, config.max_target)
+        return model, tokenizer
+    tokenizer = train_tokenizer((text for e in examples for text in (e.source, e.target)), config.vocabulary)
     sizes = BartConfig(
-        vocab_size=vocabulary, d_model=config.width, encoder_layers=LAYERS, decoder_layers=LAYERS,
+        vocab_size=len(tokenizer), d_model=config.width, encoder_layers=LAYERS, decoder_layers=LAYERS,
         encoder_attention_heads=HEADS, decoder_attention_heads=HEADS,
         encoder_ffn_dim=config.feed_forward, decoder_ffn_dim=config.feed_forward,
-        max_position_embeddings=config.positions, dropout=config.dropout, attention_dropout=config.dropout,
+        max_position_embeddings=longest, dropout=config.dropout, attention_dropout=config.dropout,
         init_std=config.width**-0.5,  # BART's own 0.02 is for large widths: here attention would stay flat for long
     )  # fmt: skip
     model = BartForConditionalGeneration(sizes)
-    model.generation_config.update(num_beams=5, max_length=min(config.max_target, config.positions))
-    return model
+    model.generation_config.update(num_beams=5, max_length=config.max_target)
+    return model, tokenizer
+
+
+def trainer_of(config: SummarizerConfig, out: Path):
+    """A Trainer with its data; where there is a patience the best weights are the result, else the last ones."""
+    from transformers import DataCollatorForSeq2Seq, EarlyStoppingCallback, Trainer, TrainingArguments, set_seed
+
+    set_seed(config.seed)
+    data = [load_examples(config.data, split, config.examples) for split in ("train", "validation")]
+    model, tokenizer = begin(config, data[0])
+    training, validation = (Pairs(examples, tokenizer, config) for examples in data)
+    every = config.save_every or epoch(len(training), config)
+    settings = TrainingArguments(
+        str(out / "checkpoints"), max_steps=config.steps, per_device_train_batch_size=config.batch_size,
+        gradient_accumulation_steps=config.accumulate, learning_rate=config.learning_rate,
+        lr_scheduler_type=config.schedule, warmup_steps=config.warmup, weight_decay=config.weight_decay,
+        max_grad_norm=config.clip, label_smoothing_factor=config.label_smoothing, seed=config.seed,
+        bf16=config.mixed_precision == "bf16", fp16=config.mixed_precision == "fp16",
+        eval_strategy="steps", eval_steps=every, save_steps=every, logging_steps=every, save_total_limit=1,
+        load_best_model_at_end=config.patience > 0, metric_for_best_model="loss",
+        train_sampling_strategy="group_by_length", dataloader_pin_memory=False, report_to="none",
+        use_cpu=not torch.accelerator.is_available(),  # or bf16 would be refused
+    )  # fmt: skip
+    stop = [EarlyStoppingCallback(config.patience)] if config.patience else []
+    collate = DataCollatorForSeq2Seq(tokenizer, model)
+    return Trainer(model, settings, collate, training, validation, processing_class=tokenizer, callbacks=stop)
 
 
 def train(config: SummarizerConfig, out: Path, resume: bool = False) -> None:
-    """Train and write the run folder `out`; see train.py, whose loop this is but for the objective."""
-    load = partial(load_examples, count=config.examples)
-    made = setup(config, out, resume, begin, load_run, partial(adam, config), length, load)
-    accelerator, run, model, optimizer = made[:4]
-    save_every = config.save_every or epoch(len(made.training), config, accelerator.num_processes)
-    with made.folder as folder:
-        done = folder.progress["step"]
-        batches = iter(accelerator.skip_first_batches(made.loader, done * config.accumulate))
-        hidden = not accelerator.is_main_process or None
-        for step in tqdm(range(done, config.steps), initial=done, total=config.steps, disable=hidden):
-            if config.patience and folder.since_best() >= config.patience:
-                break
-            model.train()
-            for group in optimizer.param_groups:
-                group["lr"] = learning_rate(step, config)
-            for _ in range(config.accumulate):
-                batch = next(batches)
-                with accelerator.accumulate(model):
-                    loss = objective(model, batch, config.label_smoothing)
-                    accelerator.backward(loss)
-                    if config.clip and accelerator.sync_gradients:
-                        accelerator.clip_grad_norm_(model.parameters(), config.clip)
-                    optimizer.step()
-                    optimizer.zero_grad()
-            row = {"step": step + 1, "loss": loss.item(), "lr": learning_rate(step, config)}
-            if not math.isfinite(row["loss"]):
-                raise ValueError(f"the loss is {row['loss']} at step {step + 1}; {out} keeps its last checkpoint")
-            if row["step"] % save_every == 0 or row["step"] == config.steps:
-                row |= validate(run, made.validation)
-                losses = [old["validation_loss"] for old in folder.progress["log"] if "validation_loss" in old]
-                if not config.patience or row["validation_loss"] < min(losses, default=math.inf):
-                    folder.write(WEIGHTS, partial(write_weights, run.model))
-                folder.save_checkpoint(row)
-    if accelerator.is_main_process:
-        report(run, made.validation, kept_row(folder, config), out)
+    """Train and write the run folder `out`; `resume` goes on after the last checkpoint."""
+    if out.exists() and not resume:
+        raise ValueError(f"{out} exists: add --resume to go on with it, or choose another --out")
+    trainer = trainer_of(config, out)
+    out.mkdir(parents=True, exist_ok=True)
+    saved = {"package": __package__.split(".")[0], "config": asdict(config)}
+    (out / "config.json").write_text(json.dumps(saved, indent=1))
+    trainer.train(resume_from_checkpoint=any((out / "checkpoints").glob("checkpoint-*")))
+    trainer.save_model(str(out / "model"))
+    report(trainer, out)
 
 
-def objective(model: torch.nn.Module, batch: Pairs, smoothing: float = 0.0) -> Tensor:
-    """Cross-entropy of the summaries' tokens, a batch's mean (D13)."""
-    logits = model(**batch._asdict()).logits.float().flatten(0, 1)
-    return F.cross_entropy(logits, batch.labels.flatten(), ignore_index=IGNORED, label_smoothing=smoothing)
-
-
-@torch.no_grad()
-def validate(run: SummarizerRun, items: Sequence[Pair]) -> dict[str, float]:
-    """Mean loss of all tokens, not smoothed, in eval mode."""
-    run.model.eval()
-    total, tokens = 0.0, 0
-    for first in range(0, len(items), run.config.batch_size):
-        batch = run.collate(items[first : first + run.config.batch_size])
-        count = (batch.labels != IGNORED).sum().item()
-        total, tokens = total + objective(run.model, batch).item() * count, tokens + count
-    return {"validation_loss": total / tokens}
-
-
-def report(run: SummarizerRun, validation: Sequence[Pair], kept: dict, out: Path) -> None:
+def report(trainer, out: Path) -> None:
     """Say what came out, whether the model reads its source, and what to do next."""
-    print(f"{out}: {kept['step']} steps, validation loss {kept['validation_loss']:.3f}")
-    swapped = exchanged(validation, lambda item: item.ids, lambda item, other: item._replace(ids=other.ids))
-    if swapped:
-        kept_run = load_run(out)
-        losses = validate(kept_run, validation), validate(kept_run, swapped)
-        if verdict := says_it_reads(*(loss["validation_loss"] for loss in losses)):
-            print(verdict)
-    package = __package__.rpartition(".")[0]
-    print(f"next: python -m {package}.predict {out} --split validation --oracle")
+    items, other = [*trainer.eval_dataset], None
+    loss = trainer.evaluate(items)["eval_loss"]
+    if swapped := exchanged(items, lambda item: item["input_ids"], lambda a, b: b | {"labels": a["labels"]}):
+        other = trainer.evaluate(swapped)["eval_loss"]
+    print(f"{out}: validation loss {loss:.3f}", says_it_reads(loss, other), sep="\n")
+    print(f"next: python -m {__package__.rpartition('.')[0]}.predict {out} --split validation --oracle")
 
 
 @one_line_errors

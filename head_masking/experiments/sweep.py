@@ -1,10 +1,10 @@
 """Which heads select content, and which to mask: Sections 4.1, 4.2 and 5, and the numbers behind Figures 2 to 10.
 
-python -m head_masking.experiments.sweep runs/hm --tagger runs/tagger --select --data toy --out runs/heads
+python -m head_masking.experiments.sweep runs/hm --tagger runs/tagger --data toy --out runs/heads
 
 python -m head_masking.experiments.sweep runs/hm --effects --focus --data toy --out runs/analysis
 
-OUT holds NAME.heads, the heads that --select chose for the run, and effects.csv, synergy.csv and focus.csv.
+OUT holds NAME.heads, the heads that are best for the run under the tagger's masks; effects.csv, synergy.csv, focus.csv.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,22 +25,21 @@ from shared.score import describe, in_lines
 
 from ..config import Positive
 from ..heads import all_heads, write_heads
-from ..loading import Run, Summarizer, load_model, load_run, name_of
+from ..loading import Summarizer, load_model, load_run, name_of
 from ..masking import PAPER_DECODING, Heads, uniform_heads
 from ..predict import decode, read_documents
 from ..text import Document, length
-from .focus import focus_rows
+from .focus import attention_focus
 
 SPLIT = "validation"  # heads are chosen on it
 Scores = dict[str, np.ndarray]  # metric -> (n,) a value for each document, or a difference of two
-Kept = Mapping[str, Sequence[Document]]  # "oracle" or "system" -> the documents, with what masked heads may see
-Effects = Mapping[tuple[int, int], Scores]  # (layer, head) -> what `gains` has of this head alone
-# kind and heads -> scores: "plain" changes nothing, "uniform" has uniform weights, else masks by their name in `Kept`
+Effects = Mapping[tuple[int, int], Scores]  # (layer, head) -> what `gain` has of this head alone
+# kind and heads -> scores: "plain" changes nothing, "uniform" has uniform weights, else masks: "oracle", "system"
 Measure = Callable[[str, Heads], Scores]
 
 
-def measuring(run: Summarizer, examples: Sequence, kept: Kept) -> Measure:
-    """What decodes and scores; each kind and heads once."""
+def measuring(run: Summarizer, examples: Sequence, kept: Mapping[str, Sequence[Document]]) -> Measure:
+    """What decodes and scores, each kind and heads once; `kept`: the documents with what masked heads may see."""
     known: dict = {}
 
     def measure(kind: str, heads: Heads) -> Scores:
@@ -48,8 +47,7 @@ def measuring(run: Summarizer, examples: Sequence, kept: Kept) -> Measure:
         if key not in known:
             with uniform_heads(run.model, heads if kind == "uniform" else {}):
                 masked = partial(decode, run.model, heads=heads if kind in kept else None)
-                documents = kept.get(kind, kept["oracle"])
-                summaries = in_windows(documents, list, length, masked, 32)
+                summaries = in_windows(kept.get(kind, kept["oracle"]), list, length, masked, 32)
                 texts = [run.text(tokens) for _, tokens in tqdm(summaries, " ".join(key), leave=False, disable=None)]
             known[key] = score(texts, examples)
         return known[key]
@@ -65,7 +63,7 @@ def score(texts: Sequence[str], examples: Sequence) -> Scores:
     values, scorer = rouge.score([in_lines(text) for text in texts], references), RougeScorer(["rouge1"], True)
     pairs = zip(texts, references, strict=True)
     recalls = [scorer.score_multi([" ".join(r) for r in of_text], text)["rouge1"].recall for text, of_text in pairs]
-    return {m: values[m] for m in ("rouge1", "rouge2")} | {"rouge1_recall": 100 * np.array(recalls)}
+    return {m: values[m] for m in ("rouge1", "rouge2")} | {"recall": 100 * np.array(recalls)}
 
 
 def sample(examples: Sequence, count: int) -> list:
@@ -77,17 +75,15 @@ def sample(examples: Sequence, count: int) -> list:
 def gain(measure: Measure, heads: Heads) -> Scores:
     """r_ora - r_uni of these heads, for every document: oracle masks, uniform weights on the same heads.
 
-    D10, the other reading of an improvement: "over_plain" in F1, "recall_over_plain", both over the model as it is.
+    D10, the other reading of an improvement: "rouge1_plain" and "recall_plain" are over the model as it is.
     """
     plain, oracle, uniform = (measure("plain", {}), measure("oracle", heads), measure("uniform", heads))
-    over_plain = {"over_plain": "rouge1", "recall_over_plain": "rouge1_recall"}
-    return {metric: oracle[metric] - uniform[metric] for metric in oracle} | {
-        name: oracle[metric] - plain[metric] for name, metric in over_plain.items()
-    }
+    over_plain = {f"{metric}_plain": oracle[metric] - plain[metric] for metric in ("rouge1", "recall")}
+    return {metric: oracle[metric] - uniform[metric] for metric in oracle} | over_plain
 
 
 def content_selection_effects(measure: Measure, heads: Heads) -> Effects:
-    """The content selection effect of each head by itself (Section 4.1; Figures 2 and 6): the mean of r_ora - r_uni."""
+    """The content selection effect of each head by itself (Section 4.1; Figures 2 and 6)."""
     return {(layer, head): gain(measure, {layer: [head]}) for layer, chosen in heads.items() for head in chosen}
 
 
@@ -118,8 +114,6 @@ def select_heads(measure: Measure, effects: Effects, group: int = 4) -> tuple[He
 
     D11: layer by layer, and without the model as it is among the candidates.
 
-    Args:
-        group: how many heads are added at a time; 4 in the paper.
     Returns:
         the heads with the largest ROUGE-1 + ROUGE-2 F1 under the tagger's masks, of equal sets the one tried first
         (bottom layer, fewest heads); and their scores.
@@ -137,36 +131,26 @@ def quality(scores: Scores) -> float:
     return scores["rouge1"].mean() + scores["rouge2"].mean()
 
 
-# The rows of the figures
-
-
-def interval(values: np.ndarray) -> dict:
-    """Mean of one value a document, with its 95 % interval over documents; of differences it is a paired one."""
-    row = describe(values.reshape(1, -1, 1), paired=False)
-    return {"mean": row["value"], "low": row["low"], "high": row["high"]}
-
-
-def improvement(values: Scores) -> dict:
-    """D10: in ROUGE-1 F1 over uniform weights on the same heads, and over the plain model."""
-    return {"over_uniform": interval(values["rouge1"]), "over_plain": interval(values["over_plain"])}
+def improvement(values: Scores, metric: str = "rouge1") -> dict:
+    """D10: means over uniform weights on the same heads, and over the plain model; 95 % intervals over documents."""
+    row = {}
+    for name, differences in (("over_uniform", values[metric]), ("over_plain", values[f"{metric}_plain"])):
+        found = describe(differences.reshape(1, -1, 1), paired=False)
+        row[name] = {"mean": found["value"], "low": found["low"], "high": found["high"]}
+    return row
 
 
 def synergy_rows(measure: Measure, effects: Effects) -> list[dict]:
     """Figures 3 and 7: heads added one by one, in F1; all of a layer and the sum of the parts, in recall (D10)."""
-    rows = []
-    together = synergy(measure, effects)
+    rows, together = [], synergy(measure, effects)
     for (layer, heads), values in together.items():
         rows.append({"side": "left", "layer": layer, "count": len(heads), "added": heads[-1]} | improvement(values))
     for layer, order in ranked(effects).items():
         sides = {"together": together[layer, tuple(order)], "parts": sum_of_parts(effects, layer)}
         sides["together minus parts"] = {m: sides["together"][m] - sides["parts"][m] for m in sides["parts"]}
         for side, values in sides.items():
-            over = {"over_uniform": values["rouge1_recall"], "over_plain": values["recall_over_plain"]}
-            rows.append({"side": f"right, {side}", "layer": layer} | {o: interval(v) for o, v in over.items()})
+            rows.append({"side": f"right, {side}", "layer": layer} | improvement(values, "recall"))
     return rows
-
-
-# The command
 
 
 @dataclass
@@ -175,70 +159,53 @@ class Options:
 
     run: tyro.conf.Positional[str]  # A summariser: a run, a folder or name of a transformers' model.
     out: Path  # Folder for the results.
-    select: bool = False  # Choose the heads greedily, with masks by the tagger (Section 5).
+    tagger: Path | None = None  # Run of a tagger, whose masks choose heads greedily (Section 5).
     effects: bool = False  # Measure single heads, and heads together (Figures 2, 3, 6, 7).
     focus: bool = False  # Count what the heads attend to (Figures 4, 8-10); CONTENT needs data with a field `pos`.
-    tagger: Path | None = None  # Run of a tagger.
-    group: Positive = 4  # Heads that --select adds at a time (Section 5: 4).
+    group: Positive = 4  # Heads that are added at a time (Section 5: 4).
     data: str = ""  # Anything that shared.data.load takes; none: what the run has learned from.
     documents: Positive = 1000  # Random documents of the validation split (Section 4: 1,000).
     decoding: Literal["own", "cnn_dailymail", "nyt", "xsum"] = "own"  # The model's settings, or those of Appendix A.
     no_repeat_ngram_size: int | None = None  # So many tokens never come twice in a row; none: those of --decoding.
     overwrite: bool = False  # Replace the results of --out if they exist.
 
-    def check(self) -> None:
-        """ValueError for flags that do not go together."""
-        if not (self.select or self.effects or self.focus):
-            raise ValueError("give --select, --effects or --focus")
-        if self.select and not self.tagger:
-            raise ValueError("--select searches heads by the labels of a tagger: give --tagger RUN")
-
-    def generation(self) -> dict[str, float]:
+    def generation(self) -> dict:
         """What is given of `generate`: beam 1 (Appendix A: in all analyses), for which no penalty counts."""
-        own = {k: v for k, v in PAPER_DECODING.get(self.decoding, {}).items() if k != "length_penalty"}
-        blocking = {"no_repeat_ngram_size": self.no_repeat_ngram_size} if self.no_repeat_ngram_size is not None else {}
-        return own | blocking | {"num_beams": 1}
+        given = PAPER_DECODING.get(self.decoding, {}) | {"num_beams": 1, "length_penalty": None}
+        blocking = self.no_repeat_ngram_size
+        return given if blocking is None else given | {"no_repeat_ngram_size": blocking}
 
-
-def analyse(run: Summarizer, examples: Sequence, tagger: Run | None, options: Options) -> dict:
-    """All that the flags ask for: rows of the CSVs; "heads"; and "is_worse": whether they are worse than no masks."""
-    pretrained.generation(run.model, run.max_target, **options.generation())
-    min_run, result = tagger.config.min_run if tagger else 1, {}
-    kept = {"oracle": read_documents(run, examples, oracle=True, min_run=min_run)}
-    kept |= {"system": read_documents(run, examples, tagger)} if tagger else {}
-    if options.focus:
-        result["focus"] = focus_rows(run, examples, kept["oracle"])
-    if not (options.select or options.effects):
-        return result
-    measure = measuring(run, examples, kept)
-    effects = content_selection_effects(measure, all_heads(run.model))
-    if options.effects:
-        result["effects"] = [{"layer": i, "head": h} | improvement(values) for (i, h), values in effects.items()]
-        result["synergy"] = synergy_rows(measure, effects)
-    if options.select:
-        result["heads"], masked = select_heads(measure, effects, options.group)
-        result["is_worse"] = quality(measure("plain", {})) >= quality(masked)
-    return result
+    def write(self, name: str, rows: list[dict] | str) -> None:
+        """A file of the results."""
+        self.out.mkdir(parents=True, exist_ok=True)
+        with open_output(self.out / name, self.overwrite) as file:
+            print(rows, file=file) if isinstance(rows, str) else write_csv(file, rows)
 
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
-    tagger = load_run(options.tagger) if options.tagger else None
-    run, name = load_model(options.run), name_of(options.run)
-    data = options.data or run.data
+    run, tagger = load_model(options.run), load_run(options.tagger) if options.tagger else None
+    pretrained.generation(run.model, run.max_target, **options.generation())
+    data, name = options.data or run.data, name_of(options.run)
     examples = sample(load(data, SPLIT), options.documents)
-    options.out.mkdir(parents=True, exist_ok=True)
-    result = analyse(run, examples, tagger, options)
+    kept = {"oracle": read_documents(run, examples, oracle=True, min_run=tagger.config.min_run if tagger else 1)}
+    kept |= {"system": read_documents(run, examples, tagger)} if tagger else {}
+    measure, tables = measuring(run, examples, kept), {}
+    if options.focus:
+        tables["focus"] = attention_focus(run, examples, kept["oracle"])
+    effects = content_selection_effects(measure, all_heads(run.model)) if options.effects or tagger else {}
+    if options.effects:
+        tables["effects"] = [{"layer": i, "head": h} | improvement(values) for (i, h), values in effects.items()]
+        tables["synergy"] = synergy_rows(measure, effects)
     system = {"system": f"{name} (seed {run.seed}) on {Path(data).name}, {len(examples)} {SPLIT} documents"}
-    for table in result.keys() & {"effects", "synergy", "focus"}:
-        with open_output(options.out / f"{table}.csv", options.overwrite) as file:
-            write_csv(file, [system | row for row in result[table]])
-    if options.select:
-        with open_output(options.out / f"{name}.heads", options.overwrite) as file:
-            print(write_heads(result["heads"]), file=file)
-        worse = "; without masks it did better (D11)" if result["is_worse"] else ""
-        print(f"{name}: heads {write_heads(result['heads'])}{worse}, {len(examples)} documents of {SPLIT}", flush=True)
+    for table, rows in tables.items():
+        options.write(f"{table}.csv", [system | row for row in rows])
+    if tagger:
+        heads, masked = select_heads(measure, effects, options.group)
+        worse = "; without masks it did better (D11)" if quality(measure("plain", {})) >= quality(masked) else ""
+        options.write(f"{name}.heads", write_heads(heads))
+        print(f"{name}: heads {write_heads(heads)}{worse}, {len(examples)} documents of {SPLIT}", flush=True)
 
 
 if __name__ == "__main__":

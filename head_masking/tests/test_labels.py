@@ -2,8 +2,9 @@
 
 import pytest
 
-from ..labels import Tagged, at_least, by_oracle, by_phrase, by_tagger, kept_text
+from ..labels import at_least, by_oracle, by_phrase, by_tagger, kept_text
 from ..oracle import longest_common_runs, word_spans
+from ..tagger import Tagged
 from ..text import Document, encode_documents, train_tokenizer
 
 STORY = "a storm hit the town on Monday , and the unhurried mayor spoke ."

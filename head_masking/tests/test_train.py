@@ -194,12 +194,6 @@ def test_each_flag_changes_two_updates(bert, tmp_path, monkeypatch):
     AcceleratorState._reset_state(True)
 
 
-def test_few_documents_for_a_new_encoder_are_said_first(capsys):
-    for data, is_said in (("somewhere", True), (DATA, False)):
-        begin(replace(TAGGER, data=data), load(DATA))
-        assert ("24 documents are few to learn from scratch" in capsys.readouterr().out) == is_said
-
-
 def test_examples_cut_the_training_data_alone():
     assert load_examples(DATA, "train", 4) == load(DATA)[:4] and load_examples(DATA, "train") == load(DATA)
     assert load_examples(DATA, "validation", 4) == load(DATA, "validation")

@@ -7,6 +7,7 @@ sentences; articles with fewer are left out. The held-out test is written by a c
 """
 
 import sys
+from itertools import accumulate
 from pathlib import Path
 
 from shared.data import load
@@ -17,27 +18,14 @@ from ..samsum.data import write
 WORDS, SENTENCES = 250, 3  # of an article, of a summary
 
 
-def cut(document: list[str]) -> list[str]:
-    """The sentences that end within the first WORDS words."""
-    length, kept = 0, []
-    for sentence in document:
-        length += len(sentence.split())
-        if length > WORDS:
-            break
-        kept.append(sentence)
-    return kept
-
-
-def short(examples: list) -> list[dict]:
-    """Rows of the cut articles that have SENTENCES salient sentences or more; the first ones are the summary."""
+def short(examples):
     rows = []
     for example in examples:
-        document = cut(example.document)
-        places = [i for i in range(len(document)) if example.salient[i]][:SENTENCES]
-        if len(places) == SENTENCES:
-            salient = [i in places for i in range(len(document))]
-            summary = [document[i] for i in places]
-            rows.append({"id": example.id, "document": document, "summary": summary, "salient": salient})
+        ends = accumulate(len(sentence.split()) for sentence in example.document)
+        document = example.document[: sum(end <= WORDS for end in ends)]
+        summary = [text for text, is_salient in zip(document, example.salient, strict=False) if is_salient][:SENTENCES]
+        if len(summary) == SENTENCES:
+            rows.append({"id": example.id, "document": document, "summary": summary})
     return rows
 
 

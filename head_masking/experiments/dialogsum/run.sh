@@ -10,6 +10,6 @@ W=(--preset pretrained --data $R/dialogues --max-source 512 --batch-size 16 --sc
 run train --out $R/minilm-dialogues "${W[@]}" --learning-rate 1e-4 --train-encoder True --mixed-precision bf16
 run train --out $R/frozen-dialogues "${W[@]}" --learning-rate 5e-4
 V=(--data $R/dialogues --no-repeat-ngram-size 3)
-run experiments.sweep $R/summarizer --tagger $R/minilm-dialogues "${V[@]}" --select --group 1 --documents 60 --out $R/heads-dialogues
+run experiments.sweep $R/summarizer --tagger $R/minilm-dialogues "${V[@]}" --group 1 --documents 60 --out $R/heads-dialogues
 systems $R/dialogsum $R/summarizer "$(cat $R/heads-dialogues/summarizer.heads)" $R/minilm-dialogues $R/frozen-dialogues $R/minilm
 table $OUT/table_3.csv $R/dialogsum/*.jsonl

@@ -22,22 +22,16 @@ def write(folder, **splits):
             write_jsonl(file, rows)
 
 
-def cut(examples, share):
-    first = round(len(examples) * share)
-    return examples[:first], examples[first:]
-
-
 def pairs(examples):
     return [{"id": e.id, "document": e.document, "references": e.references} for e in examples]
 
 
 def turns(examples, times, rng):
-    chosen = [(e, [s for s in e.document if len(s.split()) > 2] or e.document) for e in examples]
-    return [
-        {"id": f"{e.id}-{n}", "document": e.document, "summary": [rng.choice(long)]}
-        for e, long in chosen
-        for n in range(times)
-    ]
+    rows = []
+    for e in examples:
+        long = [turn for turn in e.document if len(turn.split()) > 2] or e.document
+        rows += [{"id": f"{e.id}-{n}", "document": e.document, "summary": [rng.choice(long)]} for n in range(times)]
+    return rows
 
 
 @one_line_errors
@@ -45,13 +39,14 @@ def main(arguments=None):
     out, samsum, *more = arguments or sys.argv[1:]
     folder, rng = Path(out), random.Random(0)
     train, held, test = (load(samsum, split) for split in ("train", "validation", "test"))
-    tested, validation = cut(held, 400 / 818)
-    write(folder / "sam", train=pairs(train), validation=pairs(validation), test=pairs(tested))
+    first = round(len(held) * 400 / 818)
+    write(folder / "sam", train=pairs(train), validation=pairs(held[first:]), test=pairs(held[:first]))
     write(folder / "sam-test", test=pairs(test))
-    write(folder / "turns-data", train=turns(train, 4, rng), validation=turns(validation, 1, rng))
+    write(folder / "turns-data", train=turns(train, 4, rng), validation=turns(held[first:], 1, rng))
     for dialogsum in more:  # a folder of JSON lines with 300 and 200 of DialogSum's dialogues
-        (train, validation), test = cut(load(dialogsum, "train"), 240 / 300), load(dialogsum, "validation")
-        write(folder / "dialogues", train=pairs(train), validation=pairs(validation), test=pairs(test))
+        train, test = load(dialogsum, "train"), load(dialogsum, "validation")
+        first = round(len(train) * 240 / 300)
+        write(folder / "dialogues", train=pairs(train[:first]), validation=pairs(train[first:]), test=pairs(test))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ set -euo pipefail
 BART="$2" E="$3" OUT=head_masking/experiments/samsum R=runs/hm-samsum
 . head_masking/experiments/systems.sh
 run experiments.samsum.data $R "$1"
-T=(--data $R/turns-data --max-source 300 --max-target 80 --vocabulary 6000 --width 192 --feed-forward 768 --positions 300
+T=(--data $R/turns-data --max-source 300 --max-target 80 --vocabulary 6000 --width 192 --feed-forward 768 
   --dropout 0.1 --batch-size 32 --learning-rate 1e-3 --warmup 400 --save-every 250 --mixed-precision bf16 --resume)
 W=(--preset pretrained --data $R/sam --max-source 512 --batch-size 16 --schedule inverse_sqrt --warmup 50 --save-every 100 --patience 3 --resume)
 M=(--encoder "$E" --learning-rate 1e-4 --train-encoder True --mixed-precision bf16)
@@ -21,7 +21,7 @@ for s in ${SEEDS:-0 1 2}; do
   run train --out $R/tagger-$s "${W[@]}" "${M[@]}" --steps 200 --seed $s
   for model in ${MODELS:-copier summarizer}; do
     V=(--data $R/sam "${N[@]}")
-    run experiments.sweep $R/$model-$s --tagger $R/tagger-$s "${V[@]}" --select --group 1 --documents 100 --out $R/heads
+    run experiments.sweep $R/$model-$s --tagger $R/tagger-$s "${V[@]}" --group 1 --documents 100 --out $R/heads
     systems $R/validation/$s/$model $R/$model-$s "$(heads $model-$s)" $R/tagger-$s
     V=(--data $R/sam-test "${N[@]}")
     systems $R/test/$s/$model $R/$model-$s "$(heads $model-$s)" $R/tagger-$s   # once, after all choices
@@ -49,7 +49,7 @@ run train --out $R/own "${W[@]}" --encoder $R/summarizer/model --max-source 300 
 run train --out $R/own-frozen "${W[@]}" --encoder $R/summarizer/model --max-source 300 --learning-rate 5e-4 --steps 1000
 V=(--data $R/sam "${N[@]}")
 for model in summarizer turns; do
-  run experiments.sweep $R/$model --tagger $R/minilm "${V[@]}" --select --group 1 --effects --focus --documents 200 --out $R/analysis/$model
+  run experiments.sweep $R/$model --tagger $R/minilm "${V[@]}" --group 1 --effects --focus --documents 200 --out $R/analysis/$model
 done
 for table in effects synergy focus; do   # Figures 6 to 9
   { cat $R/analysis/summarizer/$table.csv; tail -n +2 $R/analysis/turns/$table.csv; } > $OUT/$table.csv
@@ -60,8 +60,8 @@ systems $R/table_1 $R/summarizer "$(cat $R/analysis/summarizer/summarizer.heads)
 table $OUT/table_1.csv $R/table_1/*.jsonl
 # The control: the copier goes on with the same dialogues and their summaries.
 for n in ${SIZES:-100 1000}; do
-  run experiments.summarizer --out $R/adapted-$n --init $R/turns --data $R/sam --examples $n --steps 200 --learning-rate 3e-4 --warmup 50 \
-    --save-every 25 --patience 3 --resume
+  run experiments.summarizer --out $R/adapted-$n --model $R/turns/model --data $R/sam --max-source 300 --max-target 80 --examples $n \
+    --batch-size 32 --steps 200 --learning-rate 3e-4 --warmup 50 --save-every 25 --patience 3 --mixed-precision bf16 --resume
   systems $R/table_3/adapted-$n $R/adapted-$n top $R/minilm-$n
 done
 for part in $R/table_3/*; do table $OUT/table_3_$(basename $part).csv $part/*.jsonl; done

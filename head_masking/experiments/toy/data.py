@@ -10,9 +10,11 @@ import re
 from argparse import ArgumentParser
 from pathlib import Path
 
-from shared.data import Example, write_jsonl
+from shared.data import Example
 from shared.run import one_line_errors
 from shared.toy import CERTAIN, SPLITS, UNCERTAIN, ToyConfig, generate
+
+from ..samsum.data import write
 
 KNOBS = dict(names=10, min_sentences=8, max_sentences=8, min_facts=2, max_facts=2, other_facts=2, repetition=0)
 
@@ -40,13 +42,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--count", type=int)
     options = parser.parse_args(arguments)
     for signal in options.signal:
-        folder = options.out / f"{signal:g}"
-        folder.mkdir(parents=True, exist_ok=True)
-        for split in SPLITS:
-            stories = generate(split, options.count, ToyConfig(signal=signal, **KNOBS))
-            with (folder / f"{split}.jsonl").open("w", encoding="utf-8") as file:
-                write_jsonl(file, [facts_of(story, options.verbatim) for story in stories])
-        print(folder)
+        knobs = ToyConfig(signal=signal, **KNOBS)
+        splits = {split: generate(split, options.count, knobs) for split in SPLITS}
+        rows = {split: [facts_of(story, options.verbatim) for story in stories] for split, stories in splits.items()}
+        write(options.out / f"{signal:g}", **rows)
+        print(options.out / f"{signal:g}")
 
 
 if __name__ == "__main__":

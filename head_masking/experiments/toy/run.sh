@@ -4,7 +4,7 @@
 set -euo pipefail
 OUT=head_masking/experiments/toy R=runs/hm-toy
 . head_masking/experiments/systems.sh
-choose() { run experiments.sweep "$1" --tagger "$2" --data "$3" --select --group 1 --documents "$4" --out $R/heads "${@:5}"; }
+choose() { run experiments.sweep "$1" --tagger "$2" --data "$3" --group 1 --documents "$4" --out $R/heads "${@:5}"; }
 run experiments.toy.data $R/facts --signal 0 0.5 1
 L=(--learning-rate 1e-3 --schedule inverse_sqrt --warmup 50 --steps 800 --save-every 50 --patience 99 --resume)
 T=(--preset pretrained --min-run 2 --train-encoder True "${L[@]}")
@@ -21,14 +21,15 @@ for s in ${SEEDS:-0 1 2}; do
   systems $R/table_3/$s $R/copies-$s "$(heads copies-$s)" $R/tagger-{1000,100,300,4000}-$s $R/frozen-1000-$s
   # Figure 5: the control goes on with the same n stories, as long as the tagger.
   for n in ${SIZES:-100 300 1000 4000}; do
-    run experiments.summarizer --out $R/adapted-$n-$s --init $R/copies-$s --data $R/facts/1 --examples $n --seed $s "${L[@]}"
+    run experiments.summarizer --out $R/adapted-$n-$s --model $R/copies-$s/model --data $R/facts/1 --examples $n --batch-size 32 \
+      --seed $s "${L[@]}"
     choose $R/adapted-$n-$s $R/tagger-$n-$s $R/facts/1 100
     systems $R/sizes/$s/$n $R/adapted-$n-$s "$(heads adapted-$n-$s)" $R/tagger-$n-$s
   done
   # Table 1: half of the verbs are at random; the summariser goes on for 300 updates, or for 800 as the tagger does.
-  run experiments.summarizer --out $R/half-$s --init $R/copies-$s --data $R/facts/0.5 --steps 300 --learning-rate 3e-4 --warmup 20 \
-    --save-every 50 --patience 99 --seed $s --resume
-  run experiments.summarizer --out $R/half800-$s --init $R/copies-$s --data $R/facts/0.5 --seed $s "${L[@]}"
+  H=(--model $R/copies-$s/model --data $R/facts/0.5 --batch-size 32 --seed $s)
+  run experiments.summarizer --out $R/half-$s "${H[@]}" --steps 300 --learning-rate 3e-4 --warmup 20 --save-every 50 --patience 99 --resume
+  run experiments.summarizer --out $R/half800-$s "${H[@]}" "${L[@]}"
   V=(--data $R/facts/0.5 --min-run 2)
   run train --out $R/tagger-half-$s --encoder $R/half-$s/model --data $R/facts/0.5 --seed $s "${T[@]}"
   for m in ${MODELS:-half half800}; do
@@ -38,7 +39,9 @@ for s in ${SEEDS:-0 1 2}; do
 done
 for m in ${MODELS:-half half800}; do table $OUT/table_1_$m.csv $R/table_1/*/$m/*.jsonl; done
 table $OUT/table_3.csv $R/table_3/*/*.jsonl
-for n in ${SIZES:-100 300 1000 4000}; do table $OUT/sizes_$n.csv $R/sizes/*/$n/*.jsonl; done   # Figure 5
+for n in ${SIZES:-100 300 1000 4000}; do table $R/sizes/$n.csv $R/sizes/*/$n/*.jsonl; done
+head -qn 1 $R/sizes/*.csv | head -n 1 > $OUT/sizes.csv
+tail -qn +2 $R/sizes/*.csv >> $OUT/sizes.csv                    # Figure 5
 run experiments.sweep $R/copies-0 --tagger $R/tagger-1000-0 --data $R/facts/1 --effects --focus --documents 200 --out $R/analysis
 cp $R/analysis/{effects,synergy,focus}.csv $OUT                # Figures 2, 3, 4, 10
 run experiments.figures $OUT

@@ -9,8 +9,9 @@ import pytest
 
 pytest.importorskip("shared")
 
-from shared.data import load
+from shared.data import Example, load
 
+from ...experiments.bbc.data import short
 from ...experiments.toy import data as facts
 
 PACKAGE = __package__.split(".")[0]
@@ -50,6 +51,17 @@ def test_dialogues_are_divided_as_the_text_says(tmp_path, monkeypatch):
     assert ids(out / "dialogues", "test") == names[:4]
 
 
+def test_the_summary_is_the_first_three_salient_sentences_of_the_first_250_words():
+    document = ["a b .", "c .", "d .", "e .", "f .", "word " * 241, "g ."]  # the sixth would end beyond the 250th word
+    for salient, summary in (
+        ([False, True, True, False, True, True, True], ["c .", "d .", "f ."]),
+        ([False, True, True, False, False, True, True], None),  # two are left
+        ([True] * 7, document[:3]),
+    ):
+        rows = short([Example("a", document, document[:1], [document[:1]], salient=salient)])
+        assert rows == ([{"id": "a", "document": document[:5], "summary": summary}] if summary else [])
+
+
 def test_stories_of_facts_have_two_that_belong_into_the_summary(tmp_path):
     """Word for word or reworded; with signal 1 the verbs tell which, with signal 0 as often the others."""
     for name, flags in (("plain", []), ("verbatim", ["--verbatim"])):
@@ -69,7 +81,7 @@ def test_stories_of_facts_have_two_that_belong_into_the_summary(tmp_path):
 
 @pytest.mark.parametrize(
     ("module", "count"),
-    [("bbc.data", 3), ("bbc.sentences", 6), ("samsum.data", 2), ("scitldr.data", 2), ("figures", 1), ("words", 2)],
+    [("bbc.data", 3), ("samsum.data", 2), ("figures", 1), ("words", 2)],
 )
 def test_a_wrong_path_is_one_line(module, count, tmp_path, capsys):
     with pytest.raises(SystemExit) as stop:

@@ -1,4 +1,4 @@
-"""Training a summariser: what is learned, what defines a run, and that it loads as any BART."""
+"""Training a summariser by the Trainer of transformers: what is learned, that it goes on, that it loads as any BART."""
 
 import re
 from dataclasses import replace
@@ -8,116 +8,73 @@ import torch
 
 pytest.importorskip("shared")
 
-from transformers import AutoModelForSeq2SeqLM
+import transformers
 
 from shared.data import load
-from shared.run import check, exchanged, read_config
+from shared.run import check, read_config
 
 from ... import predict
-from ...config import TrainConfig
-from ...experiments import summarizer
-from ...experiments.summarizer import PRESETS, SummarizerConfig, begin, load_run, main, objective, validate
+from ...config import Training
+from ...experiments.summarizer import PRESETS, SummarizerConfig, main, trainer_of
 from ...loading import load_model
 from ...text import encode_documents
-from ..conftest import equal, log, weights
-from ..test_commands import Killed, kill_at
+from ..conftest import equal, weights
 from .conftest import DATA, flags
-
-
-def test_the_loss_is_the_mean_cross_entropy_of_the_summary(base):
-    """Validation loss of the log = transformers' own loss over the real tokens of all summaries."""
-    run, total, tokens = load_run(base), 0.0, 0
-    for example in load(DATA, "validation"):
-        source, target = (
-            torch.tensor([encode_documents(run.tokenizer, [text], longest)[0].ids])
-            for text, longest in ((example.source, 1024), (example.target, 12))
-        )
-        total += run.model(input_ids=source, labels=target).loss.item() * target.size(1)
-        tokens += target.size(1)
-    one_by_one = run._replace(config=replace(run.config, batch_size=1))  # tokens count, not batches
-    items = run.encode(load(DATA, "validation"))
-    assert validate(one_by_one, items)["validation_loss"] == pytest.approx(total / tokens, abs=2e-4)
-    losses = [row["validation_loss"] for row in log(base)[1:]]
-    assert losses[-1] == pytest.approx(total / tokens, abs=2e-4) and losses[-1] < losses[0]
 
 
 def test_a_run_is_a_folder_of_transformers(base):
     """model/ has the settings of generation; a run and that folder are the same model."""
     run = load_model(base)
-    for other in (AutoModelForSeq2SeqLM.from_pretrained(base / "model"), load_model(base / "model").model):
+    for other in (transformers.AutoModelForSeq2SeqLM.from_pretrained(base / "model"), load_model(base / "model").model):
         assert equal(run.model.state_dict(), other.state_dict())
         assert (other.generation_config.num_beams, other.generation_config.max_length) == (5, 12)
-    assert not run.model.training and len(run.tokenizer) == run.model.config.vocab_size
+    assert len(run.tokenizer) == run.model.config.vocab_size
     assert run[2:] == (1024, 12, DATA, 0)  # max_source, max_target, data, seed
 
 
-def test_a_run_goes_on_from_a_bart_or_another_run(base, tmp_path):
-    """--model and --init: weights and tokenizer; with a rate of (nearly) nothing they stay what they were."""
-    for name, start in (("model", ["--model", base / "model"]), ("init", ["--init", base])):
-        main(flags(tmp_path / name, *start, "--learning-rate", 1e-12, "--steps", 1, "--max-source", 40))
-        pairs = zip(weights(base).values(), weights(tmp_path / name).values(), strict=True)
-        assert all(torch.allclose(one, other, atol=1e-9) for one, other in pairs)
-    config = read_config(base, SummarizerConfig)
-    assert begin(replace(config, init=str(base), max_source=20), []).config.max_source == 20
-    for change in ({"width": 32}, {"model": "facebook/bart-large"}):
-        with pytest.raises(ValueError, match=f"--{next(iter(change))}: .*leave it out"):
-            begin(replace(config, init=str(base), **change), [])
-    with pytest.raises(ValueError, match="reads 1024 tokens: lower --max-source or --max-target"):
-        begin(replace(config, init=str(base), max_source=1025), [])
-    with pytest.raises(ValueError, match="reads 1024 tokens, not 2000"):
-        begin(SummarizerConfig(model=str(base / "model"), max_source=2000), [])
+def test_a_training_says_what_it_learned_and_its_hint_works(tmp_path, capsys):
+    """The loss is the mean cross-entropy of the summaries' tokens, read as `predict` reads them."""
+    main(flags(tmp_path / "run", "--max-source", 40))
+    said = capsys.readouterr().out
+    assert "its source: train longer" in said
+    run, losses = load_model(tmp_path / "run"), []
+    for example in load(DATA, "validation"):
+        source, target = (
+            torch.tensor([encode_documents(run.tokenizer, [text], longest)[0].ids])
+            for text, longest in ((example.source, 40), (example.target, 12))
+        )
+        losses.append(run.model(input_ids=source, labels=target).loss.item())  # of 12 tokens each
+    assert float(re.search(r"validation loss (\S+)", said)[1]) == pytest.approx(sum(losses) / len(losses), abs=1e-3)
+    [hint] = re.findall(r"python -m \S+\.predict (.+)", said)
+    predict.main([*hint.split(), "--limit", "1"])
+    assert len(capsys.readouterr().out.splitlines()) > 3
 
 
-def test_a_killed_training_resumes_to_the_same_bits_and_bytes(base, tmp_path, monkeypatch):
-    given = ("--accumulate", 2, "--patience", 2, "--max-source", 40)
-    main(flags(tmp_path / "whole", *given))
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        kill_at(3, patch, summarizer)
-        main(flags(tmp_path / "killed", *given))
-    main(flags(tmp_path / "killed", *given, "--resume"))
-    files = [tmp_path / name / "model/model.safetensors" for name in ("whole", "killed")]
-    assert files[0].read_bytes() == files[1].read_bytes() and log(tmp_path / "whole") == log(tmp_path / "killed")
+def test_a_killed_training_resumes_to_the_same_bits(base, tmp_path, monkeypatch):
+    more = ("--accumulate", 2, "--patience", 2, "--max-source", 40)
+    main(flags(tmp_path / "whole", *more))
+    evaluate, calls = transformers.Trainer.evaluate, []
+
+    def killed(*arguments, **keywords):
+        calls.append(1)
+        return evaluate(*arguments, **keywords) if len(calls) == 1 else pytest.exit("killed")
+
+    with monkeypatch.context() as patch, pytest.raises(pytest.exit.Exception):
+        patch.setattr(transformers.Trainer, "evaluate", killed)
+        main(flags(tmp_path / "killed", *more))
+    assert not (tmp_path / "killed/model").exists()
+    main(flags(tmp_path / "killed", *more, "--resume"))
+    assert equal(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
+    with pytest.raises(SystemExit):
+        main(flags(tmp_path / "killed", *more))
 
 
-def test_label_smoothing_is_in_training_alone(base, monkeypatch):
-    run = load_run(base)
-    items = run.encode(load(DATA, "validation", 3))
-    batch = run.collate(items)
-    logits = run.model(**batch._asdict()).logits[batch.labels != -100].log_softmax(-1)
-    chosen = logits.gather(-1, batch.labels[batch.labels != -100, None]).mean()
-    config = replace(run.config, label_smoothing=0.1)
-    smooth = -(0.9 * chosen + 0.1 * logits.mean()).item()
-    assert objective(run.model, batch, config.label_smoothing).item() == pytest.approx(smooth)
-    assert validate(run._replace(config=config), items)["validation_loss"] == pytest.approx(-chosen.item(), abs=1e-4)
-
-
-def test_with_the_sources_of_other_documents_the_loss_is_theirs(base, capsys):
-    """One by one: the loss of each summary with another document's source; the end of a training says it."""
-    run, total, tokens = load_run(base), 0.0, 0
-    items = run.encode(load(DATA, "validation", 2))
-    for other, item in zip(items[::-1], items, strict=True):
-        source, target = (torch.tensor([list(ids)]) for ids in (other.ids, item.labels))
-        total += run.model(input_ids=source, labels=target).loss.item() * target.size(1)
-        tokens += target.size(1)
-    swapped = exchanged(items, lambda item: item.ids, lambda item, other: item._replace(ids=other.ids))
-    assert validate(run, swapped)["validation_loss"] == pytest.approx(total / tokens, abs=1e-3)
-
-    summarizer.report(run, items, log(base)[-1], base)
-    assert "its source: train longer" in capsys.readouterr().out
-    summarizer.report(run, items[:1], log(base)[-1], base)  # of one document nothing can be exchanged
-    assert "source" not in capsys.readouterr().out
-
-
-def test_the_printed_hint_works(tmp_path, capsys):
-    main(flags(tmp_path / "run", "--steps", 1))
-    [hint] = re.findall(r"python -m \S+\.predict (.+)", capsys.readouterr().out)
-    predict.main([*hint.split(), "--limit", "2"])
-    assert "rouge1" in capsys.readouterr().out
-
-
-def test_few_documents_from_scratch_are_said_first(capsys):
-    begin(SummarizerConfig(data="somewhere", vocabulary=500), load(DATA))
-    assert capsys.readouterr().out.startswith("24 documents are few to learn from scratch")
+def test_a_training_goes_on_from_a_bart(base, tmp_path):
+    """With a rate of (nearly) nothing its weights stay; its tokenizer is taken, too."""
+    main(flags(tmp_path / "run", "--model", base / "model", "--learning-rate", 1e-12, "--steps", 1, "--max-source", 40))
+    pairs = zip(weights(base).values(), weights(tmp_path / "run").values(), strict=True)
+    assert all(torch.allclose(one, other, atol=1e-9) for one, other in pairs)
+    assert load_model(tmp_path / "run").tokenizer.get_vocab() == load_model(base).tokenizer.get_vocab()
 
 
 def test_presets_hold_the_papers_values():
@@ -142,31 +99,28 @@ def test_presets_hold_the_papers_values():
         check(SummarizerConfig(**preset))
 
 
-def test_values_that_contradict_each_other_are_refused():
-    for values, message in ((dict(max_source=2000), "--positions, which is 1024"), (dict(width=30), "multiple of 4")):
-        with pytest.raises(ValueError, match=message):
-            check(SummarizerConfig(**values))
-
-
-OWN = dict(
-    max_source=20, max_target=9, label_smoothing=0.3,
-    vocabulary=300, width=8, feed_forward=8, positions=1500, dropout=0.5,
+CHANGED = dict(
+    data="toy:count=24,seed=6", examples=8, max_source=20, max_target=9, steps=3, batch_size=4, accumulate=2,
+    learning_rate=0.1, schedule="constant", warmup=3, weight_decay=0.5, clip=0.01, mixed_precision="bf16", seed=1,
+    vocabulary=300, width=8, feed_forward=8, dropout=0.5, label_smoothing=0.3,
 )  # fmt: skip
 
 
-def test_each_flag_of_its_own_changes_the_gradient(base):
-    """The others are flags of train.py, too, but for `model`, which has a test above."""
-    others = TrainConfig.__dataclass_fields__.keys() | {"init", "model"}
-    assert SummarizerConfig.__dataclass_fields__.keys() - others | {"max_source"} == OWN.keys()
-    config, examples = read_config(base, SummarizerConfig), load(DATA)
+def test_each_flag_changes_two_updates(base, tmp_path):
+    """But those that say when to save and end, and `model`, which has a test above."""
+    fields = SummarizerConfig.__dataclass_fields__.keys()
+    assert Training.__dataclass_fields__.keys() < fields == CHANGED.keys() | {"model", "save_every", "patience"}
+    config = replace(read_config(base, SummarizerConfig), max_source=40, steps=2, save_every=9)
 
-    def gradient(**change) -> list:
-        torch.manual_seed(0)
-        run = begin(replace(config, **{"max_source": 40} | change), examples)
-        objective(run.model.train(), run.collate(run.encode(examples[:4])), run.config.label_smoothing).backward()
-        return [parameter.grad for parameter in run.model.parameters()]
+    def trained(name: str, **change) -> dict:
+        trainer = trainer_of(replace(config, **change), tmp_path / name)
+        trainer.args.eval_strategy = trainer.args.save_strategy = "no"
+        trainer.train()
+        return {**trainer.model.state_dict()}
 
-    plain = gradient()
-    for name, value in OWN.items():
-        pairs = zip(plain, gradient(**{name: value}), strict=True)
-        assert not all(one.shape == two.shape and torch.equal(one, two) for one, two in pairs), name
+    def is_equal(one: dict, other: dict) -> bool:
+        return all(a.shape == b.shape and torch.equal(a, b) for a, b in zip(one.values(), other.values(), strict=True))
+
+    plain = trained("plain")
+    assert is_equal(trained("again"), plain)
+    assert [name for name, value in CHANGED.items() if is_equal(plain, trained(name, **{name: value}))] == []
