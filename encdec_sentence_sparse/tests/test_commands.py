@@ -1,9 +1,7 @@
 """The commands, end to end: train, be killed and go on, predict; and what bad input gets."""
 
-import io
 import json
 import re
-import sys
 from dataclasses import replace
 
 import pytest
@@ -84,29 +82,15 @@ def test_d20_predict_on_data_writes_rows_and_a_table(runs, tmp_path, capsys):
     assert f"{expected:.2f}" in table and "base.random.r2" in table
 
 
-def test_rows_keep_the_order_of_the_documents(runs, monkeypatch):
-    """With a model that writes its source: documents are sorted by length inside windows of some batches."""
-    run, examples = load_run(runs / "kl-0"), load(DATA, "test", 7)
-    examples = [replace(example, document=example.document[: 1 + 2 * i % 5]) for i, example in enumerate(examples)]
-    monkeypatch.setattr(type(run.model), "generate", lambda self, input_ids, **_: input_ids)
-    monkeypatch.setattr("shared.run.WINDOW", 2)
-    texts = [run.tokenizer.decode(item.ids, skip_special_tokens=True) for item in run.encode(examples)]
-    rows = predict.predict(run, examples, batch_size=3)
-    expected = [(example.id, " ".join(text.split())) for example, text in zip(examples, texts, strict=True)]
-    assert [(row["id"], row["prediction"]) for row in rows] == expected
-
-
-def test_predict_answers_in_order_from_files_and_standard_input(runs, tmp_path, capsys, monkeypatch):
+def test_predict_answers_in_order(runs, tmp_path, capsys):
     """A line in is a line out, a blank one too; D8: a document of one string is split."""
-    (tmp_path / "a.txt").write_text(f"{TEXTS[0]}\n\n{TEXTS[1]}\n")
-    (tmp_path / "b.jsonl").write_text(json.dumps({"id": "x", "source": TEXTS[0]}) + "\n")
-    predict.main([str(runs / "kl-0"), str(tmp_path / "a.txt"), *SEARCH])
+    files, out = (tmp_path / "a.txt", tmp_path / "b.jsonl"), tmp_path / "new" / "out.jsonl"
+    files[0].write_text(f"{TEXTS[0]}\n\n{TEXTS[1]}\n")
+    files[1].write_text(json.dumps({"id": "x", "source": TEXTS[0]}) + "\n")
+    predict.main([str(runs / "kl-0"), str(files[0]), *SEARCH])
     lines = capsys.readouterr().out.splitlines()
-    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(TEXTS)))
-    predict.main([str(runs / "kl-0"), *SEARCH, "--batch-size", "1"])
-    assert lines == [*capsys.readouterr().out.splitlines()[:1], "", lines[2]] and lines[0]
-    out = tmp_path / "new" / "out.jsonl"
-    predict.main([str(runs / "kl-0"), str(tmp_path / "a.txt"), str(tmp_path / "b.jsonl"), *SEARCH, "--out", str(out)])
+    assert lines[0] and lines[1] == ""
+    predict.main([str(runs / "kl-0"), *map(str, files), *SEARCH, "--batch-size", "1", "--out", str(out)])
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert [row["prediction"] for row in rows] == [*lines, lines[0]] and rows[3]["id"] == "x"
     assert [row.get("sentences") for row in rows] == [3, None, 4, 3]  # </s> is one
@@ -145,16 +129,12 @@ def test_any_bart_from_a_folder_is_trained_on_and_read(tmp_path):
 
 
 def test_a_bart_without_a_length_writes_up_to_max_target(tmp_path):
-    """As facebook/bart-base: not 20 tokens; and whatever its files say, one sequence a document."""
+    """As facebook/bart-base: not 20 tokens."""
     bart = save_bart(tmp_path / "bart")
-    bart.generation_config = GenerationConfig(num_beams=4, num_return_sequences=2, decoder_start_token_id=2)
+    bart.generation_config = GenerationConfig(decoder_start_token_id=2)
     bart.generation_config.save_pretrained(tmp_path / "bart")
-    config = replace(SMALL, model=str(tmp_path / "bart"), max_target=40)
-    for run, length in ((begin(config, []), 40), (load_run_or_bart(str(tmp_path / "bart")), 256)):
-        settings = run.model.generation_config
-        assert (settings.max_length, settings.num_beams) == (length, 4)
-        run.model.generation_config.max_length = 9
-        assert len(list(predict.predict(run, load(DATA, "test", 2)))) == 2
+    for run in (load_run_or_bart(str(tmp_path / "bart")), begin(replace(SMALL, model=str(tmp_path / "bart")), [])):
+        assert run.model.generation_config.max_length == run.config.max_target == 256
 
 
 def test_bad_requests_end_with_one_line(runs, tmp_path, capsys):
@@ -163,9 +143,6 @@ def test_bad_requests_end_with_one_line(runs, tmp_path, capsys):
     integrated = ["--out", text + "x", "--task", "integrated", "--init", str(runs / "kl-0")]
     for main, flags, message in (
         (predict.main, [base, text, "--mode", "approx"], "mode 'approx' needs an approximator"),
-        (predict.main, [base, text, "--out", text], "a.txt exists"),
-        (predict.main, [base, text, "--min-length", "90", "--max-length", "20"], "--min-length is 90"),
-        (training.main, ["--out", base], "add --resume"),
         (training.main, ["--out", text + "x", "--task", "integrated", "--init", base], "needs an approximator"),
         (training.main, [*integrated, "--sentence-encoder", "mean"], "--sentence-encoder: .* has 'gru', leave it"),
         (training.main, ["--out", text + "x", "--init", base, "--dropout", "0.5"], "--dropout: .* has 0.1, leave it"),

@@ -1,6 +1,5 @@
 """Presets against the paper's values, contradictions, and what every flag says of itself."""
 
-import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from transformers import BartConfig, BartForConditionalGeneration
 from shared.data import load
 from shared.run import check, read_config
 
-from .. import predict
 from ..config import DECODING, PRESETS, TrainConfig
 from ..text import train_tokenizer
 from ..train import main
@@ -105,13 +103,3 @@ def test_values_that_cannot_be_are_refused():
     ):  # fmt: skip
         with pytest.raises(ValueError, match=message):
             check(TrainConfig(**{flag: value}))
-
-
-@pytest.mark.parametrize("options", [TrainConfig, predict.Options])
-def test_every_flag_says_what_it_does(options):
-    """One sentence of its own behind each field, which --help shows."""
-    source = Path(sys.modules[options.__module__].__file__).read_text(encoding="utf-8").splitlines()
-    for name in options.__annotations__:
-        line = next(line for line in source if line.startswith(f"    {name}: "))
-        words = line.partition("  # ")[2]
-        assert words[0].isupper() and len(words.split()) >= 2, name

@@ -11,7 +11,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from ..approximator import SentenceEncoder
 from ..attention import word_attention, words_of
 from ..model import SentenceSparseBart, add_approximator, approximator_parameters, freeze
-from ..selection import MODES, Selection, Sentences, objective, random_scores, saliency, sentences_of, top_r
+from ..selection import MODES, Selection, Sentences, objective, random_scores, sentences_of, top_r
 from .conftest import make_config, rough_model
 
 BEAM = dict(
@@ -48,12 +48,11 @@ def test_cached_decoding_is_the_masked_form(model, documents, mode, beams):
         torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("mode", ["full", "ideal", "random"])
-def test_a_model_that_asks_for_no_cache_decodes_alike(model, documents, mode):
+def test_a_model_that_asks_for_no_cache_decodes_alike(model, documents):
     """As after a training with gradient checkpointing, whose config.json says use_cache false."""
-    expected = scores_of(model, documents, selection=Selection(mode, r=2))
+    expected = scores_of(model, documents, selection=Selection("ideal", r=2))
     model.generation_config.use_cache = False
-    torch.testing.assert_close(scores_of(model, documents, selection=Selection(mode, r=2)), expected)
+    torch.testing.assert_close(scores_of(model, documents, selection=Selection("ideal", r=2)), expected)
 
 
 @torch.no_grad()
@@ -116,15 +115,12 @@ def test_a_row_of_a_batch_is_the_document_alone(model, documents, mode):
 @pytest.mark.parametrize("chosen", [[0], [0, 1, 2]])
 def test_padding_that_all_documents_have_changes_nothing(model, documents, mode, chosen):
     """Also where every row is equally long, with and without a choice to make; and without an attention_mask."""
-    short = rows(documents, chosen)
-    fill = {"input_ids": 1, "attention_mask": 0, "sentence_ids": -1}
+    short, fill = rows(documents, chosen), {"input_ids": 1, "attention_mask": 0, "sentence_ids": -1}
     long = {name: torch.nn.functional.pad(tensor, (0, 3), value=fill[name]) for name, tensor in short.items()}
     unmasked = {name: long[name] for name in ("input_ids", "sentence_ids")}
     for r in (2, 5):
-        expected = scores_of(model, short, selection=Selection(mode, r))
-        for padded in (long, unmasked):
-            found = scores_of(model, padded, selection=Selection(mode, r))
-            torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+        alike = [scores_of(model, source, selection=Selection(mode, r)) for source in (short, long, unmasked)]
+        torch.testing.assert_close(alike[1:], [alike[0]] * 2, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("mode", MODES[1:])
@@ -147,11 +143,7 @@ def test_d13_each_beam_chooses_for_itself(model, documents, mode):
     for beam in range(4):
         alone = attention.select(hidden[:, beam : beam + 1], queries[:, :, beam : beam + 1], *rest)
         assert torch.equal(alone, keep[:, beam : beam + 1])
-    keys, values = memory.keys, memory.values
-    if mode == "ideal":
-        scores = saliency(word_attention(queries, keys, sentences.is_word), sentences.membership).mean(1)  # (B, W, N)
-        assert torch.equal(scores.argmax(-1), keep.float().argmax(-1))
-    expected = word_attention(queries, keys, words_of(keep, sentences.ids)) @ values
+    expected = word_attention(queries, memory.keys, words_of(keep, sentences.ids)) @ memory.values
     torch.testing.assert_close(attention.attend_gathered(queries, memory.pairs, keep, cache), expected)
 
 

@@ -28,8 +28,8 @@ def pair():
     sizes.decoder_layers = 2
     large = SentenceSparseBart(sizes)
     add_approximator(large, "gru")
-    outside = ("sentence_encoder",)
-    weights = {name if name.startswith(outside) else f"model.{name}": w for name, w in small.state_dict().items()}
+    weights = small.state_dict().items()
+    weights = {name if name.startswith("sentence_encoder") else f"model.{name}": w for name, w in weights}
     missing, unexpected = large.load_state_dict(weights, strict=False)
     tied = ("lm_head.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
     assert set(missing) <= {*tied, "final_logits_bias"} and not unexpected
@@ -72,7 +72,9 @@ def test_the_functions_of_the_idea_are_equal():
     torch.testing.assert_close(alone(states), encoder(states, sentences))
 
 
-@pytest.mark.parametrize(("phase", "mode"), [("base", "full"), ("kl", "full"), ("integrated", "approx")])
+@pytest.mark.parametrize(
+    ("phase", "mode"), [("base", "full"), ("base", "ideal"), ("kl", "full"), ("integrated", "approx")]
+)
 def test_three_updates_are_equal(pair, phase, mode):
     """Loss, gradients, outputs and saliency, before and after each; what a phase leaves alone has no gradient."""
     small, large = pair
@@ -92,17 +94,8 @@ def test_three_updates_are_equal(pair, phase, mode):
         for name, weight in small.named_parameters():
             torch.testing.assert_close(weight.grad, gradients[name], rtol=1e-4, atol=1e-5)
     assert any(weight.grad is not None and weight.grad.abs().max() > 1e-3 for weight in small.parameters())
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("mode", ["ideal", "approx"])
-def test_a_choice_of_sentences_gives_the_same_outputs(pair, mode):
-    """And other ones than full attention; so do two random choices."""
-    for r in (1, 3):
-        ours, theirs = both(pair, mode, r, "base")
-        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5, check_dtype=False)
     source, target_input, _ = one.documents(4)
-    logits = [pair[0](source, target_input, mode, 1)[0] for mode in ("full", mode, "random", "random")]
+    logits = [small(source, target_input, mode, 1)[0] for mode in ("full", "ideal", "random", "random")]
     assert all((first - second).abs().max() > 0.01 for first, second in zip(logits, logits[1:], strict=False))
 
 

@@ -35,17 +35,16 @@ def test_d7_given_sentences_stay_as_they_are_and_the_end_is_one_more(tokenizer):
     assert one.ids == found.ids and set(one.sentence_ids) == {0, 1}
 
 
-def test_a_tokenizer_without_an_end_is_refused(tokenizer):
-    """Or its summaries would never stop; some BARTs of the hub have none."""
+def test_what_cannot_be_encoded_is_refused(tokenizer):
+    """A text that would be one sentence, or none; a tokenizer whose summaries would never stop, as some hub BARTs'."""
+    with pytest.raises(ValueError, match="the document is one string: give a list of its sentences"):
+        encode(tokenizer, "It rained . We stayed .", 99)
+    with pytest.raises(ValueError, match="no token in the document '': leave it out"):
+        encode(tokenizer, [""], 99)
     bare = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(tokenizer.backend_tokenizer.to_str()))
     bare.backend_tokenizer.post_processor = TemplateProcessing(single="$A")
     with pytest.raises(ValueError, match="the tokenizer adds no </s>"):
         encode(bare, ["It rained ."], 99)
-
-
-def test_a_text_is_never_silently_one_sentence(tokenizer):
-    with pytest.raises(ValueError, match="the document is one string: give a list of its sentences"):
-        encode(tokenizer, "It rained . We stayed .", 99)
 
 
 def test_tokens_belong_to_the_sentence_of_their_last_character():

@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("shared")
 pytest.importorskip("matplotlib")
 
-from ...experiments.figures import figure_1, figure_2, figure_4
+from ...experiments.figures import figure_2, figure_4
 
 
 def scores() -> dict[str, np.ndarray]:
@@ -39,12 +39,3 @@ def test_figure_4_has_the_difference_to_r_5_in_training():
     found = curves_of(figure_4(scores()))
     assert found["r 2 in training"][1] == [3, -3, -3] and found["r 5"][1] == [0, 0, 0]
     assert found["r 10"][1] == [-5, -5, 5] and found["all (control)"][1] == [2, -1, 4]
-
-
-def test_figure_1_hides_no_run_behind_another():
-    rows = [{"run": run, "r": r, "share": 0.1 * r} for run in ("base-0", "sparse0-0") for r in (1, 2, 3)]
-    [axes] = figure_1(rows).axes
-    lines = axes.lines
-    assert [line.get_label() for line in lines] == ["vanilla (gamma 0)", "sparse0-0"]
-    np.testing.assert_allclose(lines[0].get_ydata(), lines[1].get_ydata())
-    assert lines[0].get_linewidth() > 2 * lines[1].get_linewidth()

@@ -34,17 +34,6 @@ def test_scores_are_those_of_mean_keys_counted_once_a_word():
     assert torch.equal(keep, torch.zeros_like(keep).scatter(-1, found.mean(1).topk(2).indices, True))
 
 
-def test_words_that_are_alike_make_it_exact():
-    """All words of a sentence have one state: then the mean key is the key, and the scores are the saliency."""
-    model = use_mean_keys(rough_model()).eval()
-    attention, ids = model.attentions[0], torch.tensor(IDS)
-    states = torch.randn(2, 5, 16).gather(1, ids.clamp_min(0).unsqueeze(-1).expand(-1, -1, 16))
-    sentences = sentences_of(ids, (ids >= 0).long())
-    sentences, record = sentences._replace(encoded=model.sentence_encoder(states, sentences)), []
-    attention(torch.randn(2, 3, 16), key_value_states=states, sentences=sentences, record=record)
-    torch.testing.assert_close(record[0].approximate, record[0].exact)
-
-
 def test_a_run_with_a_map_is_refused(runs, capsys):
     with pytest.raises(SystemExit):
         mean_key.main([str(runs / "kl-0"), "--data", DATA])

@@ -14,7 +14,7 @@ from shared.data import Example, load
 
 from ...experiments.cross_entropy import cross_entropies, systems
 from ...experiments.lengths import lengths
-from ...experiments.measures import attention_map, read_again, retained_attention, retained_curve
+from ...experiments.measures import attention_map, retained_attention, retained_curve
 from ...experiments.precision import measured
 from ...loading import Run, load_run
 from ...selection import Selection, SentenceAttention
@@ -32,14 +32,6 @@ def kl(runs) -> Run:
 @pytest.fixture(scope="module")
 def examples() -> list:
     return load(DATA, "test", 5)
-
-
-def test_padding_is_no_step(kl, examples):
-    """The steps of a summary are its words and `</s>`; what `generate` pads it with is none."""
-    source = kl.collate(kl.encode(examples[:1])).source()
-    record, is_step = read_again(kl, source, [2, 0, 9, 2, 1, 1])
-    assert is_step.tolist() == [[True] * 3 + [False] * 2]
-    assert record[0].exact.shape[:3] == (1, 4, 5) and len(record) == 2
 
 
 def test_d21_retained_attention_averages_heads_first():
