@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from .bertsum.bertsum import HEADS
-from .diminishing import CONCAVE, KINDS, Diminishing
+from .diminishing import CONCAVE, KINDS
 
 Positive = Annotated[int, (1, 10**9)]
 Share = Annotated[float, (0, 1)]
@@ -51,21 +50,12 @@ class TrainConfig:
 
     def check(self) -> None:
         """ValueError for values that contradict each other."""
-        if self.coverage and self.diminishing != "none":
-            raise ValueError("coverage and diminishing attention are two systems of Table 1: switch one of them on")
+        if self.coverage and (self.diminishing != "none" or self.model != "pointer"):
+            raise ValueError("--coverage is a system of its own, of the pointer-generator: leave the others out")
         if (self.model == "pointer") == bool(self.encoder):
             raise ValueError("--model bertsum-abs and --encoder, its BERT, need each other")
-        if self.width % HEADS:
-            raise ValueError(f"--width is {self.width}: take a multiple of the {HEADS} heads")
-        if self.model != "pointer" and self.coverage:
-            raise ValueError("--coverage is of the pointer-generator: leave it out")
         if self.model != "pointer" and (self.max_source < 3 or self.max_target < 2):
             raise ValueError("BERTSum needs --max-source of at least 3 ([CLS], a word, [SEP]), --max-target at least 2")
-
-    def mechanism(self) -> Diminishing:
-        """The attention of this run."""
-        f1 = "sqrt" if self.f == "log" else "log"
-        return Diminishing(self.diminishing, self.f, f1, f2=self.f)
 
 
 def learning_rate(step: int, factor: float, warmup: int) -> float:
@@ -104,5 +94,15 @@ PRESETS = {
     "paper-transformer": PAPER_BERTSUM | dict(
         model="transformer", dropout=0.1, batch_tokens=300, learning_rate=0.05, encoder_learning_rate=0.05,
         warmup=8000, encoder_warmup=8000,
+    ),
+}  # fmt: skip
+
+SEARCH = dict(beam=4, length_penalty=0.0, trigram_blocking=False, min_length=0, max_length=100)  # See et al.
+DECODING = {  # of predict; lengths in tokens, the end included; the names are those of the presets
+    "tiny": SEARCH,  # short texts: no least length
+    "paper": SEARCH | dict(min_length=36),  # See et al.: at least 35 words
+    "paper-dim": SEARCH | dict(min_length=36, beam=6, length_penalty=1.5, trigram_blocking=True),  # Section 4.2
+    "paper-bertsum-abs": dict(  # PreSumm's command
+        beam=5, length_penalty=0.95, trigram_blocking=True, min_length=51, max_length=200,
     ),
 }  # fmt: skip

@@ -71,17 +71,11 @@ class Diminishing:
     """
 
     kind: str = "none"  # "none": plain attention; "dim": Eq. (10); "dydim": Eq. (13)
-    f: str = "log"  # of DimAttn (Section 4.2)
-    # D3: f1 is meant to be the stronger one. It is by the weights: below a sum of 3 sqrt has the smaller gains. It is
-    # not by the second derivative, the reason that the paper gives: at 0 that is -1/4 for sqrt, -1 for log.
-    f1: str = "sqrt"  # of DyDimAttn, weight P (Section 4.2)
-    f2: str = "log"  # of DyDimAttn, weight 1 - P (Section 4.2)
+    f: str = "log"  # f of DimAttn, and f2 of DyDimAttn, whose f1 is the other one of CONCAVE (Section 4.2)
 
     def __post_init__(self):
-        if self.kind not in KINDS:
-            raise ValueError(f"kind is {self.kind!r}; use one of {', '.join(KINDS)}")
-        if unknown := {self.f, self.f1, self.f2} - {*CONCAVE}:
-            raise ValueError(f"no such function: {unknown}; use {' or '.join(CONCAVE)}")
+        if self.kind not in KINDS or self.f not in CONCAVE:
+            raise ValueError(f"{self}: the kinds are {', '.join(KINDS)}, the functions {', '.join(CONCAVE)}")
 
     def sequence(self, attention: Tensor) -> Tensor:
         """Weights of all steps at once, without a loop; for the kind "none" the attention itself.
@@ -118,5 +112,8 @@ class Diminishing:
         if self.kind == "dim":
             # Eq. (10)
             return difference(self.f)
+        # D3: f1 is meant to be the stronger one. By the weights sqrt is: below a sum of 3 it has the smaller gains. By
+        # the second derivative, the reason that the paper gives, log is: at 0 that is -1, for sqrt -1/4.
+        f1 = "sqrt" if self.f == "log" else "log"
         # Eq. (13): once a token has been the most important one, f1 counts for it from then on; P is a soft rank
-        return peak * difference(self.f1) + (1 - peak) * difference(self.f2)
+        return peak * difference(f1) + (1 - peak) * difference(self.f)

@@ -12,13 +12,11 @@ from shared import pretrained
 from shared.run import load_weights, read_config, updates_of
 
 from . import text
-from .bertsum import bert_text
-from .bertsum.bertsum import BertSumConfig, BertSumExtAbs, new_encoder, read_encoder, with_positions
 from .config import TrainConfig
-from .model import PointerGenerator, PointerGeneratorConfig
+from .diminishing import Diminishing
+from .model import PointerGenerator
 from .text import Item
 
-TEXT = {"pointer": text, "bertsum-abs": bert_text, "transformer": bert_text}  # model: how it reads and writes text
 # What a run keeps of the one that it goes on from.
 FIXED = ("model", "encoder", "vocabulary", "hidden", "width", "layers", "feed_forward")
 
@@ -27,30 +25,36 @@ class Run(NamedTuple):
     """A run folder's contents."""
 
     config: TrainConfig
-    model: PointerGenerator | BertSumExtAbs
+    model: nn.Module  # PointerGenerator, or BERTSum's BertSumExtAbs
     tokenizer: object  # text.Vocabulary, or BERTSum's tokenizer of transformers
     first_step: int = 0  # updates behind the weights that this run started from
-
-    @property
-    def text(self):
-        """The module that reads and writes the model's text."""
-        return TEXT[self.config.model]
 
     def encode(self, examples: Sequence) -> list[Item]:
         """Examples as token ids, cut to the run's sizes; BERTSum's documents must be in sentences."""
         shown = tqdm(examples, "encoding", leave=False, disable=None)
-        return self.text.encode_examples(shown, self.tokenizer, self.config.max_source, self.config.max_target)
+        return text_of(self.config).encode_examples(
+            shown, self.tokenizer, self.config.max_source, self.config.max_target
+        )
 
     def collate(self, items: Sequence[Item]) -> NamedTuple:
         """A batch on the model's device."""
-        return self.text.collate(items, next(self.model.parameters()).device)
+        return text_of(self.config).collate(items, next(self.model.parameters()).device)
 
     def write_files(self, folder: Path) -> None:
         """Write what `load_run` reads beside config.json and the weights."""
-        self.text.save(self.tokenizer, folder)
+        text_of(self.config).save(self.tokenizer, folder)
         (folder / "start.json").write_text(json.dumps({"first_step": self.first_step}), encoding="utf-8")
         if self.config.model != "pointer":
             self.model.encoder.config.save_pretrained(folder / "encoder")
+
+
+def text_of(config: TrainConfig):
+    """The module that reads and writes the model's text; BERTSum's files are read where it is used."""
+    if config.model == "pointer":
+        return text
+    from .bertsum import bert_text
+
+    return bert_text
 
 
 def load_run(folder: str | Path) -> Run:
@@ -59,24 +63,30 @@ def load_run(folder: str | Path) -> Run:
     ValueError: not a run folder, one of another package or version, a cut-off file, NaN in the weights.
     """
     config, folder = read_config(folder, TrainConfig), Path(folder)
-    tokenizer = TEXT[config.model].load(folder)
-    model = make_model(config, tokenizer, None if config.model == "pointer" else read_encoder(folder / "encoder"))
-    load_weights(model, folder)
     try:
+        tokenizer, bert = text_of(config).load(folder), None
+        if config.model != "pointer":
+            from .bertsum.bertsum import read_encoder
+
+            bert = read_encoder(folder / "encoder")
         first_step = int(json.loads((folder / "start.json").read_text(encoding="utf-8"))["first_step"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{folder / 'start.json'} is missing or cut off ({error})") from None
+    except Exception as error:  # transformers and tokenizers raise a dozen unrelated types
+        reason = f"tokenizer, encoder or start.json is missing or cut off ({str(error)[:200]})"
+        raise ValueError(f"{folder}: {reason}: train again") from None
+    model = make_model(config, tokenizer, bert)
+    load_weights(model, folder)
     return Run(config, model.eval(), tokenizer, first_step)
 
 
 def make_model(config: TrainConfig, tokenizer, bert: nn.Module | None = None) -> nn.Module:
     """A new model of the config, on the encoder where it is BERTSum."""
-    mechanism = config.mechanism()
+    mechanism = Diminishing(config.diminishing, config.f)
     if config.model == "pointer":
-        sizes = (len(tokenizer), config.hidden // 2, config.hidden)
-        return PointerGenerator(PointerGeneratorConfig(*sizes, config.coverage, mechanism))
-    sizes = {"layers": config.layers, "feed_forward": config.feed_forward, "dropout": config.dropout}
-    return BertSumExtAbs(bert, BertSumConfig(**sizes, diminishing=mechanism), bert_text.target_ids(tokenizer))
+        return PointerGenerator(len(tokenizer), config.hidden // 2, config.hidden, mechanism, config.coverage)
+    from .bertsum.bertsum import BertSumExtAbs
+
+    sizes = config.layers, config.feed_forward, config.dropout
+    return BertSumExtAbs(bert, text_of(config).target_ids(tokenizer), mechanism, *sizes)
 
 
 def begin(config: TrainConfig, examples: Sequence) -> Run:
@@ -87,6 +97,8 @@ def begin(config: TrainConfig, examples: Sequence) -> Run:
         texts = [part for example in examples for part in (example.source, example.target)]
         vocabulary = text.Vocabulary.build(texts, config.vocabulary)
         return Run(config, make_model(config, vocabulary), vocabulary)
+    from .bertsum.bertsum import new_encoder, with_positions
+
     bert, tokenizer = pretrained.load("bert", config.encoder)
     if config.model == "transformer":  # of the BERT its words alone
         bert = new_encoder(len(tokenizer), config.max_source, config)

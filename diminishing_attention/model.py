@@ -7,7 +7,6 @@ Symbols: PAPER.md. Sizes and initial values are those of the code that Section 4
 ("released code").
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -20,17 +19,6 @@ from .text import BOS, EOS, UNK, Batch
 
 EPSILON = 1e-12  # D15: inside the log of the loss (released code); decoding has none
 COVERAGE_WEIGHT = 1.0  # lambda (See et al.)
-
-
-@dataclass(frozen=True)
-class PointerGeneratorConfig:
-    """Sizes and systems of Table 1."""
-
-    vocabulary: int = 50_000  # V, special tokens included
-    embedding: int = 128
-    hidden: int = 256  # H
-    coverage: bool = False  # coverage vector in the attention, and coverage loss
-    diminishing: Diminishing = Diminishing()
 
 
 class Source(NamedTuple):
@@ -100,19 +88,18 @@ class Encoder(nn.Module):
 class Decoder(nn.Module):
     """LSTM with attention; the weights of context and copying are the diminished ones."""
 
-    def __init__(self, embedding: nn.Embedding, config: PointerGeneratorConfig):
+    def __init__(self, embedding: nn.Embedding, hidden: int, diminishing: Diminishing, coverage: bool):
         super().__init__()
-        hidden, width = config.hidden, embedding.embedding_dim
-        self.diminishing = config.diminishing
-        self.embedding = embedding
+        vocabulary, width = embedding.weight.shape
+        self.embedding, self.diminishing = embedding, diminishing
         self.merge = nn.Linear(2 * hidden + width, width)  # [context; word] -> x, the LSTM's input
         self.lstm = nn.LSTMCell(width, hidden)
         self.query = nn.Linear(2 * hidden, 2 * hidden)  # W_d and b
         self.score = nn.Linear(2 * hidden, 1, bias=False)  # u
-        self.coverage_map = nn.Linear(1, 2 * hidden, bias=False) if config.coverage else None  # W_c
+        self.coverage_map = nn.Linear(1, 2 * hidden, bias=False) if coverage else None  # W_c
         self.switch = nn.Linear(4 * hidden + width, 1)  # p_gen
         self.inner = nn.Linear(3 * hidden, hidden)
-        self.output = nn.Linear(hidden, config.vocabulary)
+        self.output = nn.Linear(hidden, vocabulary)
 
     def attend(self, hidden: Tensor, cell: Tensor, coverage: Tensor, source: Source) -> Tensor:
         """Attention of the beams of each document, (rows, S)."""
@@ -143,18 +130,21 @@ class Decoder(nn.Module):
 
 
 class PointerGenerator(nn.Module):
-    """Encoder, reducer and decoder; the two embeddings are one."""
+    """Encoder, reducer and decoder; the two embeddings are one. The vocabulary counts the special tokens.
+
+    `coverage`: the baseline's coverage vector in the attention, and its loss.
+    """
 
     bos, eos = BOS, EOS
 
-    def __init__(self, config: PointerGeneratorConfig):
+    def __init__(self, vocabulary: int, embedding: int, hidden: int, diminishing: Diminishing, coverage: bool = False):
         super().__init__()
-        self.config, self.vocabulary = config, config.vocabulary
-        embedding = nn.Embedding(config.vocabulary, config.embedding)
-        self.encoder = Encoder(embedding, config.hidden)
+        self.vocabulary, self.coverage_weight = vocabulary, COVERAGE_WEIGHT if coverage else 0.0
+        words = nn.Embedding(vocabulary, embedding)
+        self.encoder = Encoder(words, hidden)
         # Both directions' last states -> the decoder's first ones.
-        self.reduce = nn.ModuleDict({name: nn.Linear(2 * config.hidden, config.hidden) for name in ("hidden", "cell")})
-        self.decoder = Decoder(embedding, config)
+        self.reduce = nn.ModuleDict({name: nn.Linear(2 * hidden, hidden) for name in ("hidden", "cell")})
+        self.decoder = Decoder(words, hidden, diminishing, coverage)
         self.initialise()
 
     @torch.no_grad()
@@ -190,8 +180,8 @@ class PointerGenerator(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         """Loss of each document, (B,)."""
         steps = self.run(batch)
-        weight = COVERAGE_WEIGHT if self.config.coverage else 0.0
-        return pointer_loss(self.target_log_p(steps, batch), steps.attention, batch.keep_target, weight)
+        log_p = self.target_log_p(steps, batch)
+        return pointer_loss(log_p, steps.attention, batch.keep_target, self.coverage_weight)
 
     def target_log_p(self, steps: Step, batch: Batch) -> Tensor:
         """log P(y_t) of all target tokens, (B, T)."""

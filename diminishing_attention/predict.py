@@ -9,19 +9,17 @@ python -m shared.score dim.jsonl more.jsonl                                     
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from shared import rouge
 from shared.data import Example, in_sentences
 from shared.run import DecodingFlags, find_device, in_windows, one_line_errors, read_flags
 from shared.score import in_lines, system_name, write_outputs
 
-from .config import Positive
-from .loading import Run, load_run
+from .config import DECODING, Positive
+from .loading import Run, load_run, text_of
 from .search import beam_search
 from .text import Item, ngrams, split_words
-
-SEARCH = ("beam", "length_penalty", "trigram_blocking", "min_length", "max_length")  # flags
 
 
 @dataclass
@@ -29,18 +27,24 @@ class Options(DecodingFlags):
     """The command line."""
 
     lead: Positive = 3  # First sentences of a document whose overlap with the output is measured (Table 3).
-    beam: Positive = 4  # Open hypotheses of a document (See et al.: 4; Section 4.2: 6; PreSumm: 5).
-    length_penalty: Annotated[float, (0, 10)] = (
-        0.0  # alpha of Wu et al. (Section 4.2: 1.5); 0 = the mean of the tokens.
-    )
-    trigram_blocking: bool = False  # Write no trigram twice (Section 4.2: with DimAttn and DyDimAttn).
-    min_length: int = 0  # Fewest tokens of an output, the end included (See et al.: 35 words; PreSumm: 51).
-    max_length: Annotated[int, (2, 10**6)] = 100  # Most tokens of an output, the end included (See et al.: 100).
+    decoding: Literal[tuple(DECODING)] = "tiny"  # Search of a preset; the five flags that follow win over it.
+    beam: Positive | None = None  # Open hypotheses of a document.
+    length_penalty: Annotated[float, (0, 10)] | None = None  # alpha of Wu et al.; 0 = the mean of the tokens.
+    trigram_blocking: bool = False  # Write no trigram twice.
+    min_length: int | None = None  # Fewest tokens of an output, the end included.
+    max_length: Annotated[int, (2, 10**6)] | None = None  # Most tokens of an output, the end included.
+
+    def search(self) -> dict:
+        """Values for `search.beam_search`: those of --decoding, unless a flag is given."""
+        preset = DECODING[self.decoding]
+        flags = {name: getattr(self, name) for name in preset} | {"trigram_blocking": self.trigram_blocking or None}
+        return preset | {name: value for name, value in flags.items() if value is not None}
 
     def check(self) -> None:
         """ValueError for values that contradict each other."""
-        if self.max_length < self.min_length:
-            raise ValueError(f"--max-length is {self.max_length}; it must be at least --min-length {self.min_length}")
+        least, most = self.search()["min_length"], self.search()["max_length"]
+        if most < least:
+            raise ValueError(f"--max-length is {most}; it must be at least --min-length {least}")
 
 
 def repetition_ratio(words: Sequence[str], n: int) -> float:
@@ -93,7 +97,7 @@ def predict(run: Run, examples: Sequence[Example], batch_size: int = 16, lead: i
 
     outputs = in_windows(examples, run.encode, lambda item: len(item.source), decode, batch_size)
     for example, (item, tokens) in zip(examples, outputs, strict=True):
-        text = run.text.decode(run.tokenizer, item, tokens)
+        text = text_of(run.config).decode(run.tokenizer, item, tokens)
         row = {"id": example.id, "prediction": text, "was_cut": item.was_cut}
         yield row | measure(text, example.document, lead)
 
@@ -104,9 +108,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     run = load_run(options.run)
     run.model.to(find_device(options.device))
     examples = in_sentences(options.read(run.config.data))
-    search = {name: getattr(options, name) for name in SEARCH}
     documents = [example for example in examples if example.document]  # a blank line in is a blank line out
-    rows = predict(run, documents, options.batch_size, options.lead, **search)
+    rows = predict(run, documents, options.batch_size, options.lead, **options.search())
     system, seed = options.system or system_name(options.run.name, run.config.seed), run.config.seed
     texts = {"out": options.out, "overwrite": options.overwrite}
     write_outputs(rows, examples, system, seed, line=lambda row: row["prediction"].replace("\n", " "), **texts)

@@ -10,7 +10,6 @@ The paper's own idea is in ../diminishing.py, the text in bert_text.py.
 
 import json
 import math
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,18 +23,6 @@ from .bert_text import Batch, TargetIds
 
 HEADS = 8  # PreSumm
 KeysValues = tuple[Tensor, Tensor]  # of one layer
-
-
-@dataclass(frozen=True)
-class BertSumConfig:
-    """The decoder, by default the paper's."""
-
-    layers: int = 6
-    heads: int = HEADS
-    feed_forward: int = 2048
-    dropout: float = 0.2
-    label_smoothing: float = 0.1  # of the training loss (PreSumm)
-    diminishing: Diminishing = Diminishing()
 
 
 def sinusoids(states: Tensor, first: int = 0) -> Tensor:
@@ -137,14 +124,13 @@ class Past(NamedTuple):
 class DecoderLayer(nn.Module):
     """Pre-normalised self-attention, cross-attention, feed-forward."""
 
-    def __init__(self, width: int, config: BertSumConfig, diminishing: Diminishing):
+    def __init__(self, width: int, heads: int, feed_forward: int, dropout: float, diminishing: Diminishing):
         super().__init__()
         self.diminishing = diminishing
         self.self_norm, self.cross_norm = (nn.LayerNorm(width, eps=1e-6) for _ in range(2))
-        self.self_attention = Attention(width, config.heads, config.dropout)
-        self.cross_attention = Attention(width, config.heads, config.dropout)
-        self.feed_forward = FeedForward(width, config.feed_forward, config.dropout)
-        self.dropout = nn.Dropout(config.dropout)
+        self.self_attention, self.cross_attention = (Attention(width, heads, dropout) for _ in range(2))
+        self.feed_forward = FeedForward(width, feed_forward, dropout)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, states: Tensor, projected: KeysValues, keep: Tensor, causal: Tensor) -> Tensor:
         """All steps at once: (B, T, D) -> (B, T, D).
@@ -180,24 +166,30 @@ class DecoderLayer(nn.Module):
 
 
 class BertSumExtAbs(nn.Module):
-    """A BERT of transformers and a Transformer decoder."""
+    """A BERT of transformers and a Transformer decoder, by default the paper's.
 
-    def __init__(self, encoder: nn.Module, config: BertSumConfig, special: TargetIds):
+    `label_smoothing` is of the training loss (PreSumm).
+    """
+
+    def __init__(
+        self, encoder: nn.Module, special: TargetIds, diminishing: Diminishing, layers: int = 6,
+        feed_forward: int = 2048, dropout: float = 0.2, heads: int = HEADS, label_smoothing: float = 0.1,
+    ):  # fmt: skip
         super().__init__()
         self.encoder, self.width, self.vocabulary = encoder, encoder.config.hidden_size, encoder.config.vocab_size
         if getattr(encoder, "pooler", None) is not None:
             encoder.pooler.requires_grad_(False)  # BERT's, never used; it counts in the paper's number of parameters
         self.bos, self.eos = special.bos, special.eos
-        self.heads, self.label_smoothing = config.heads, config.label_smoothing
+        self.heads, self.label_smoothing = heads, label_smoothing
         # Section 4.2: the mechanism is in the last layer only.
-        kinds = [Diminishing()] * (config.layers - 1) + [config.diminishing]
-        self.layers = nn.ModuleList(DecoderLayer(self.width, config, kind) for kind in kinds)
+        kinds, sizes = [Diminishing()] * (layers - 1) + [diminishing], (self.width, heads, feed_forward, dropout)
+        self.layers = nn.ModuleList(DecoderLayer(*sizes, kind) for kind in kinds)
         self.norm = nn.LayerNorm(self.width, eps=1e-6)
         initialise(self.layers, self.width)
         words = encoder.embeddings.word_embeddings.weight
         self.embedding = nn.Embedding.from_pretrained(words.detach().clone(), freeze=False)  # its own, and the output's
         self.output_bias = nn.Parameter(torch.zeros_like(words[:, 0]))
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = nn.Dropout(dropout)
 
     def parts(self) -> list[list[nn.Parameter]]:
         """Parameters that share a learning rate: the encoder's, Eq. (7), and the others', Eq. (8)."""
@@ -266,13 +258,10 @@ def new_encoder(vocabulary: int, positions: int, sizes) -> nn.Module:
 
 
 def read_encoder(folder: Path) -> nn.Module:
-    """A BERT of the sizes in folder/config.json, with new weights; ValueError: no such file, or not of a BERT."""
+    """A BERT of the sizes in folder/config.json, with new weights."""
     from transformers import BertConfig, BertModel
 
-    try:
-        return BertModel(BertConfig(**json.loads((folder / "config.json").read_text(encoding="utf-8"))))
-    except Exception as error:  # transformers raises types of its own for values that do not fit
-        raise ValueError(f"{folder} has no configuration of a BERT ({error}): train again") from None
+    return BertModel(BertConfig(**json.loads((folder / "config.json").read_text(encoding="utf-8"))))
 
 
 def with_positions(encoder: nn.Module, positions: int) -> nn.Module:

@@ -48,9 +48,15 @@ def scorer(folder: str, layer: int):
 
 
 def bertscore(predictions: Sequence[str], references: Sequence[str], folder: str, layer: int = 0) -> list[float]:
-    """BERTScore F1 x 100 of each prediction (Zhang et al. 2019)."""
-    _, _, f1 = scorer(folder, layer).score(list(predictions), list(references))
-    return [100 * value for value in f1.tolist()]
+    """BERTScore F1 x 100 of each prediction (Zhang et al. 2019); 0 where a text is empty, as the package means it."""
+    pairs = list(zip(predictions, references, strict=True))
+    whole = [i for i, pair in enumerate(pairs) if all(text.strip() for text in pair)]  # it fails on others
+    values = [0.0] * len(pairs)
+    if whole:
+        _, _, f1 = scorer(folder, layer).score(*map(list, zip(*(pairs[i] for i in whole), strict=True)))
+        for i, value in zip(whole, f1.tolist(), strict=True):
+            values[i] = 100 * value
+    return values
 
 
 class Text:

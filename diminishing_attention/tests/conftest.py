@@ -15,7 +15,7 @@ import torch
 
 from ..config import TrainConfig
 from ..diminishing import Diminishing
-from ..model import PointerGenerator, PointerGeneratorConfig
+from ..model import PointerGenerator
 from ..text import Item, Vocabulary, collate, encode_examples
 
 torch.set_num_threads(1)
@@ -68,7 +68,7 @@ def make_pointer():
 
     def make(kind: str = "none", seed: int = 0, **config) -> PointerGenerator:
         config = dict(vocabulary=19, embedding=6, hidden=5, diminishing=Diminishing(kind)) | config
-        model = PointerGenerator(PointerGeneratorConfig(**config)).eval()
+        model = PointerGenerator(**config).eval()
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
             for name, parameter in model.named_parameters():

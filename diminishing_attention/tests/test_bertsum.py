@@ -9,7 +9,7 @@ from torch import Tensor
 from transformers import BertConfig, BertModel
 
 from ..bertsum.bert_text import TargetIds, collate
-from ..bertsum.bertsum import BertSumConfig, BertSumExtAbs, initialise, probability_to_extract, with_positions
+from ..bertsum.bertsum import BertSumExtAbs, initialise, probability_to_extract, with_positions
 from ..diminishing import Diminishing
 from ..search import beam_search
 from ..text import Item
@@ -29,8 +29,8 @@ def small_encoder(positions: int = 30) -> BertModel:
 
 def small_model(kind: str = "none", **changes) -> BertSumExtAbs:
     """In eval mode, with weights large enough that every part shows in the output."""
-    config = BertSumConfig(layers=2, heads=4, feed_forward=24, diminishing=Diminishing(kind), **changes)
-    model = BertSumExtAbs(small_encoder(), config, SPECIAL).eval()
+    sizes = dict(layers=2, heads=4, feed_forward=24) | changes
+    model = BertSumExtAbs(small_encoder(), SPECIAL, Diminishing(kind), **sizes).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if not name.startswith(("encoder", "embedding")):
@@ -84,7 +84,7 @@ def test_segments_reach_bert(batch):
 def test_forward_and_backward_make_every_tensor_on_the_models_device(batch):
     """On the device `meta`, which computes nothing and refuses to mix devices; BERT, which reads its mask, is out."""
     with torch.device("meta"):
-        model = BertSumExtAbs(small_encoder(), BertSumConfig(2, 4, 24, diminishing=Diminishing("dydim")), SPECIAL)
+        model = BertSumExtAbs(small_encoder(), SPECIAL, Diminishing("dydim"), layers=2, feed_forward=24)
         states = torch.zeros(*batch.source.shape, 16, requires_grad=True)
     moved = type(batch)(*(part.to("meta") for part in batch))
     model.decode(states, moved.keep, moved.target_in).sum().backward()

@@ -1,6 +1,7 @@
 """Both commands from end to end: train, kill, resume; bad input; what wins among default, preset, --init and flag."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -61,6 +62,14 @@ def test_a_run_can_be_lengthened_and_read_in_progress(trained, tmp_path, capsys)
     begun = load_run(longer)
     assert "is not finished: reading" in capsys.readouterr().err
     assert begin(replace(begun.config, init=str(longer)), []).first_step == begun.first_step + 4
+
+
+@pytest.mark.parametrize("file", ["tokenizer.json", "start.json", "tokenizer", "encoder"])
+def test_a_file_that_a_run_lacks_is_said_in_one_line(trained, tmp_path, file):
+    folder = trained(SMALL if file.endswith(".json") else BERT)
+    run = shutil.copytree(folder, tmp_path / "run", ignore=lambda *_: [file])
+    with pytest.raises(ValueError, match=r"tokenizer, encoder or start\.json is missing or cut off \(.*train again"):
+        load_run(run)
 
 
 def test_the_end_of_a_training_says_whether_sources_are_read(tmp_path, capsys):

@@ -9,7 +9,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from ..diminishing import Diminishing
 from ..fast_lstm import read
-from ..model import PointerGenerator, PointerGeneratorConfig, embed, masked_softmax, pointer_loss
+from ..model import PointerGenerator, embed, masked_softmax, pointer_loss
 from ..text import UNK, collate
 from .conftest import encode
 from .reference import Pointer
@@ -22,7 +22,7 @@ def test_eq2_eq3_eq4_eq5_losses_and_distributions_match_the_loop(make_pointer, i
     """Attention with the coverage vector, copying, p_gen and the loss with the overlap, document by document."""
     model = make_pointer(kind, **config)
     oracle = Pointer(model, kind)
-    size, weight = model.vocabulary + batch.extra, float(model.config.coverage)
+    size, weight = model.vocabulary + batch.extra, float("coverage" in config)
     with torch.no_grad():
         steps, log_p = model.run(batch), model.target_log_p(model.run(batch), batch)
         loss = model(batch)
@@ -83,7 +83,7 @@ def test_forward_and_backward_make_every_tensor_on_the_models_device(batch, monk
     ends = [*range(1, batch.source.size(1))]
     monkeypatch.setattr("torch.Tensor.tolist", lambda tensor: ends)
     with torch.device("meta"):
-        model = PointerGenerator(PointerGeneratorConfig(19, 6, 5, diminishing=Diminishing(kind), **config))
+        model = PointerGenerator(19, 6, 5, Diminishing(kind), **config)
     moved = type(batch)(*(part.to("meta") if torch.is_tensor(part) else part for part in batch))
     model(moved).mean().backward()
     assert all(parameter.grad.device.type == "meta" for parameter in model.parameters())
@@ -144,7 +144,7 @@ def test_the_fast_lstm_is_the_packed_one():
 
 
 def test_d14_initial_values_are_those_of_the_released_code():
-    model = PointerGenerator(PointerGeneratorConfig(vocabulary=500, embedding=32, hidden=32))
+    model = PointerGenerator(500, 32, 32, Diminishing())
     for name, parameter in model.named_parameters():
         if "lstm.weight" in name:
             assert 0.019 < parameter.abs().max() <= 0.02, name

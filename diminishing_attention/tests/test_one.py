@@ -11,7 +11,7 @@ import torch
 
 from .. import one
 from ..diminishing import Diminishing, coverage_value, effective_coverage
-from ..model import PointerGenerator, PointerGeneratorConfig
+from ..model import PointerGenerator
 from ..text import Batch
 
 
@@ -22,8 +22,8 @@ def pair(request):
     torch.manual_seed(0)
     small = one.PointerGenerator(kind)
     torch.nn.init.normal_(small.decoder.score.weight, std=0.5)
-    mechanism = dict(coverage=True) if kind == "coverage" else dict(diminishing=Diminishing(kind))
-    large = PointerGenerator(PointerGeneratorConfig(one.V, one.D, one.H, **mechanism))
+    mechanism = (Diminishing(), True) if kind == "coverage" else (Diminishing(kind),)
+    large = PointerGenerator(one.V, one.D, one.H, *mechanism)
     large.load_state_dict(small.state_dict())
     return small, large
 
@@ -95,7 +95,7 @@ def test_it_runs_alone_and_shows_the_effect(tmp_path):
     shutil.copy(Path(one.__file__), tmp_path / "paper.py")
     command = [sys.executable, "paper.py"]
     lines = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.splitlines()
-    again, told = ({line[:18].strip(): float(line.split()[-2 + i]) for line in lines[1:6]} for i in (0, 1))
+    again, told = ({line[:18].strip(): float(line.split()[-2 + i]) for line in lines[2:7]} for i in (0, 1))
     for mechanism in ("DimAttn", "DyDimAttn", "coverage"):
         assert again[mechanism] < again["no mechanism"] - 7 and told[mechanism] > told["no mechanism"] + 7
     for mechanism in ("DimAttn", "DyDimAttn"):

@@ -10,6 +10,7 @@ pytest.importorskip("shared")
 from shared.data import load
 
 from .. import predict as command
+from ..config import DECODING
 from ..loading import load_run
 from ..predict import main, measure, novel_share, predict, repetition_ratio
 from .conftest import SMALL
@@ -57,16 +58,17 @@ def test_outputs_come_in_order_as_if_each_document_were_alone(trained, monkeypat
 
 
 def test_d21_flags_of_decoding_reach_the_search(trained, monkeypatch, tmp_path):
-    """D21: <unk> is never written. The defaults are See et al.'s, but for the least length."""
+    """D21: <unk> is never written. What no flag says, --decoding says."""
     seen, search = [], command.beam_search
     monkeypatch.setattr(command, "beam_search", lambda *a, **k: seen.append(k) or search(*a, **k))
-    flags = "--beam 3 --length-penalty 1.5 --trigram-blocking --min-length 2 --max-length 7".split()
-    for given in (flags, []):
-        main([str(trained(SMALL)), "--data", SMALL.data, "--limit", "1", "--out", str(tmp_path / "a.txt"), *given])
-        (tmp_path / "a.txt").unlink()
+    five = "--beam 3 --length-penalty 1.5 --trigram-blocking --min-length 2 --max-length 7"
+    preset = "--decoding paper-dim --length-penalty 0 --min-length 0 --max-length 7"
+    for flags in (five, preset, ""):
+        out = ["--out", str(tmp_path / "a.txt"), "--overwrite"]
+        main([str(trained(SMALL)), "--data", SMALL.data, "--limit", "1", *out, *flags.split()])
     given = {"beam": 3, "length_penalty": 1.5, "trigram_blocking": True, "min_length": 2, "max_length": 7}
-    default = {"beam": 4, "length_penalty": 0.0, "trigram_blocking": False, "min_length": 0, "max_length": 100}
-    assert seen == [given | {"never": (0, 1)}, default | {"never": (0, 1)}]
+    won = {"beam": 6, "length_penalty": 0.0, "trigram_blocking": True, "min_length": 0, "max_length": 7}
+    assert seen == [search | {"never": (0, 1)} for search in (given, won, DECODING["tiny"])]
 
 
 def test_lead_says_with_how_many_sentences_an_output_is_compared(trained, tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """Every value of every preset, the sizes that they make, and the optimisers; constants of the papers."""
 
+import inspect
 from dataclasses import asdict, replace
 
 import pytest
@@ -11,9 +12,8 @@ from shared.data import load
 from shared.run import check
 
 from .. import train as training
-from ..bertsum.bertsum import BertSumConfig, new_encoder
-from ..config import PRESETS, TrainConfig, learning_rate
-from ..diminishing import Diminishing
+from ..bertsum.bertsum import BertSumExtAbs, new_encoder
+from ..config import DECODING, PRESETS, TrainConfig, learning_rate
 from ..loading import begin, load_run, make_model
 from ..train import make_optimizer
 from .conftest import BERT, SMALL
@@ -50,11 +50,22 @@ def test_every_value_of_a_preset(name):
 
 
 def test_constants_of_the_papers():
-    """Section 4.2: log, and sqrt with log; See et al.: clip 2; PreSumm: 8 heads, label smoothing 0.1."""
-    config, decoder = TrainConfig(), BertSumConfig()
-    assert config.mechanism() == Diminishing("none", f="log", f1="sqrt", f2="log")
-    assert replace(config, f="sqrt").mechanism() == Diminishing("none", f="sqrt", f1="log", f2="sqrt")
-    assert (training.CLIP, decoder.heads, decoder.label_smoothing) == (2, 8, 0.1)
+    """Section 4.2: f = log; See et al.: clip 2; PreSumm: 8 heads, label smoothing 0.1."""
+    decoder = inspect.signature(BertSumExtAbs).parameters
+    defaults = [decoder[name].default for name in ("layers", "feed_forward", "dropout", "heads", "label_smoothing")]
+    assert (TrainConfig().f, training.CLIP, defaults) == ("log", 2, [6, 2048, 0.2, 8, 0.1])
+
+
+def test_d17_the_searches():
+    """Section 4.2: beam 6, alpha 1.5, trigram blocking; See et al.: beam 4, 35 to 100 words; PreSumm's command."""
+    names = ("beam", "length_penalty", "trigram_blocking", "min_length", "max_length")
+    searches = {
+        "tiny": (4, 0.0, False, 0, 100),
+        "paper": (4, 0.0, False, 36, 100),
+        "paper-dim": (6, 1.5, True, 36, 100),
+        "paper-bertsum-abs": (5, 0.95, True, 51, 200),
+    }
+    assert {name: dict(zip(names, values, strict=True)) for name, values in searches.items()} == DECODING
 
 
 @pytest.mark.parametrize(

@@ -77,8 +77,7 @@ def test_d17_the_second_phases_and_table_4_are_the_papers(commands):
     assert configs["runs/dim-400"] == replace(configs["runs/dim"], max_source=400)  # Table 4's caption
     assert configs["runs/cov"] == replace(paper, coverage=True, init="runs/base", steps=3000)
     assert configs["runs/abs-dim"].model == "bertsum-abs"
-    names = ("beam", "length_penalty", "trigram_blocking", "min_length", "max_length")
-    search = {name: tuple(getattr(row, each) for each in names) for name, row in outputs.items()}
+    search = {name: tuple(row.search().values()) for name, row in outputs.items()}
     assert [search[f"t4/{name}.jsonl"] for name in ("cov", "only", "norm", "all")] == [
         (4, 0.0, False, 36, 100), (6, 0.0, False, 36, 100), (6, 1.5, False, 36, 100), (6, 1.5, True, 36, 100)
     ]  # fmt: skip

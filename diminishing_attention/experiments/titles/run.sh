@@ -37,7 +37,6 @@ table() { python -m shared.score $R/$1/*.jsonl --minus more cov --csv $OUT/$2.cs
 RUNS=()
 for s in $SEEDS; do RUNS+=($R/{more,pg,cov,dim,dydim}-$s); done
 SECTION_4_2=(--trigram-blocking --beam 6 --length-penalty 1.5)
-decode plain $R/data validation && baselines plain $R/data validation && measures plain && table plain_measured scitldr_titles
 decode blocking $R/data validation --trigram-blocking && table blocking scitldr_titles_blocking
 decode section_4_2 $R/data validation "${SECTION_4_2[@]}" && baselines section_4_2 $R/data validation
 table section_4_2 scitldr_titles_section_4_2

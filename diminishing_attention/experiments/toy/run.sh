@@ -26,6 +26,4 @@ for s in $SEEDS; do
 done
 run experiments.baselines --data $DATA,count=300 --out $R/out --overwrite
 O=$R/out
-python -m shared.score $O/{lead-3,reference}.jsonl $O/{more,pg,cov,dim,dydim}-?.jsonl --minus more --csv $OUT/toy.csv --overwrite
-python -m shared.score $O/{lead-3,reference}.jsonl $O/{more,dim,dim_sqrt,dim_renormalised,dydim,dydim_swapped,dydim_renormalised}-?.jsonl \
-  --minus more --csv $OUT/toy_functions.csv --overwrite
+python -m shared.score $O/*.jsonl --minus more --csv $OUT/toy.csv --overwrite

@@ -9,7 +9,7 @@ from ... import model as network
 from ...diminishing import Diminishing
 from ...experiments import controls
 from ...loading import load_run
-from ...model import PointerGenerator, PointerGeneratorConfig
+from ...model import PointerGenerator
 from ..conftest import SMALL
 
 
@@ -22,7 +22,7 @@ def steps_of(monkeypatch, make_pointer, batch):
         if control:
             with monkeypatch.context() as patch:
                 patch.setattr(network, "Decoder", controls.decoder_of(control))
-                other = PointerGenerator(PointerGeneratorConfig(19, 6, 5, diminishing=Diminishing(kind))).eval()
+                other = PointerGenerator(19, 6, 5, Diminishing(kind)).eval()
             other.load_state_dict(model.state_dict(), strict=False)
             model = other
         with torch.no_grad():

@@ -83,7 +83,8 @@ def test_d13_marks_and_later_pieces_do_not_count():
 def test_bertscore_is_f1_of_a_layer(encoder, layer):
     """Greedy cosines in both directions; [CLS] and [SEP] can be matched, but do not count. 0 is the last layer, 6."""
     pytest.importorskip("bert_score")
-    found = bertscore(PREDICTIONS[:3], REFERENCES[:3], encoder, layer)
+    *found, of_empty = bertscore(PREDICTIONS, REFERENCES, encoder, layer)
+    assert of_empty == bertscore([" "], ["a dog"], encoder, layer)[0] == 0
     for text, reference, value in zip(PREDICTIONS, REFERENCES, found, strict=False):
         one, other = (layers_of(side, encoder)[1][layer or 6] for side in (text, reference))
         one, other = (side / np.linalg.norm(side, axis=-1, keepdims=True) for side in (one, other))
@@ -96,7 +97,7 @@ def test_bertscore_is_f1_of_a_layer(encoder, layer):
 def test_the_command_adds_each_measure_to_its_rows(encoder, tmp_path):
     pytest.importorskip("bert_score")
     pytest.importorskip("ot")
-    texts = PREDICTIONS[:3], REFERENCES[:3]
+    texts = PREDICTIONS, REFERENCES
     rows = [{"id": str(i), "prediction": p, "references": [[r]]} for i, (p, r) in enumerate(zip(*texts, strict=True))]
     (tmp_path / "dim.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     measures.main([str(tmp_path / "dim.jsonl"), "--encoder", encoder, "--out", str(tmp_path / "out")])
