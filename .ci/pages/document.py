@@ -6,45 +6,45 @@ from pathlib import Path
 from markup import Markup
 
 HERE = Path(__file__).parent
+HEAD = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
 
 
 def write(path: Path, title: str, body: str) -> None:
     """Write a document with its style and scripts in it."""
     style, tree, pages = ((HERE / name).read_text(encoding="utf-8") for name in ("pages.css", "tree.js", "pages.js"))
-    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-    head += f"<title>{title}</title>\n<style>\n{style}</style>"
-    scripts = f"<script>{tree}</script>" * (" data-tree" in body) + f"<script>{pages}</script>"
-    text = f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n{scripts}</body></html>\n'
+    script = f"<script>{tree if ' data-tree' in body else ''}</script>\n<script>{pages}</script>"
+    head = f"{HEAD}<title>{title}</title>\n<style>\n{style}</style>"
+    text = f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n{script}</body></html>\n'
     path.write_text(text, encoding="utf-8")
+
+
+def nav(links: dict[str, str]) -> str:
+    """Links from a page's head: address -> words."""
+    made = "".join(f'<a href="{address}">{words}</a>' for address, words in links.items())
+    return f'<nav aria-label="Parts"><a href="index.html">All papers</a>{made}</nav>'
 
 
 def parts(head: str, sections: dict[str, str], marks: list[str], lesson: str) -> str:
     """A body: links to its sections (title -> HTML) and the lesson, the head, links to its equations and files."""
-    sections = {title: part for title, part in sections.items() if part}
-    ids = {title: re.sub(r"\W+", "-", title.lower()) for title in sections}
-    links = "".join(f'<a href="#{name}">{title}</a>' for title, name in ids.items())
-    links += f'<a href="{lesson}">The lesson</a>'
-    nav = f'<nav aria-label="Parts"><a href="index.html">All papers</a>{links}</nav>'
+    ids = {title: re.sub(r"\W+", "-", title.lower()) for title, part in sections.items() if part}
     marked = f'<nav class="marks" aria-label="Equations and files">{"".join(marks)}</nav>'
-    body = "".join(f'<section id="{ids[title]}"><h2>{title}</h2>{part}</section>\n' for title, part in sections.items())
-    return f"{nav}<main>{head}{marked}\n{body}</main>"
+    body = "".join(f'<section id="{name}"><h2>{title}</h2>{sections[title]}</section>\n' for title, name in ids.items())
+    links = {f"#{name}": title for title, name in ids.items()} | {lesson: "The lesson"}
+    return f"{nav(links)}<main>{head}{marked}\n{body}</main>"
 
 
 def write_index(readme: Path, out: Path, packages: list[str]) -> None:
     """Write the front page: README.md up to its first section, what is learned, and a card for each paper."""
-    text = readme.read_text(encoding="utf-8").partition("\n## ")[0] if readme.exists() else "# Papers"
+    text = readme.read_text(encoding="utf-8").partition("\n## ")[0] if readme.exists() else "# Papers\n"
     text = re.sub(r"!\[[^\]]*\]\([^)]*\)\n\n(\*[^*]+\*\n)?", "", text)  # the cards have the pictures
-    body, cards, seen = Markup([], set()).text(re.sub(r"\b(\w+)/README\.md", r"\1.html", text)), "", ""
-    for name in sorted(packages, key=text.find):  # in the order of README.md
+    head, cards = Markup([], set()).text(re.sub(r"\b(\w+)/README\.md", r"\1.html", text)), ""
+    for name in sorted(packages, key=text.find, reverse=True):  # the first one of README.md stays
         page = (out / f"{name}.html").read_text(encoding="utf-8")
-        title, picture, learned = (
-            re.search(pattern, page, re.S)
-            for pattern in ("<h1>(.*?)</h1>", "<img[^>]*>", '<div class="learn">.*?</figure></div>')
-        )
-        cards += f'<li><a href="{name}.html">{title[1] if title else name}{picture[0] if picture else ""}</a></li>'
-        seen = seen or (learned[0] if learned else "")
-    body = body.replace("</h1>", f"</h1>{seen}", 1)
-    write(out / "index.html", "The papers", f'<main>{body}<ul class="cards">{cards}</ul></main>')
+        title, picture = re.search("<h1>(.*?)</h1>", page, re.S), re.search("<img[^>]*>", page)
+        learned = re.search('<div class="learn">.*?</figure></div>', page, re.S)
+        cards = f'<li><a href="{name}.html">{title[1]}{picture[0] if picture else ""}</a></li>{cards}'
+    head = head.replace("</h1>", f"</h1>{learned[0] if learned else ''}", 1)
+    write(out / "index.html", "The papers", f'<main>{head}<ul class="cards">{cards}</ul></main>')
 
 
 def problems(folder: Path) -> list[str]:

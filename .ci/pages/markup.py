@@ -2,7 +2,6 @@
 
 import html
 import re
-from collections.abc import Callable
 
 from latex2mathml.converter import convert
 from markdown_it import MarkdownIt
@@ -11,14 +10,13 @@ from pygments.filters import NameHighlightFilter
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
-from paper import ALGORITHM, DEVIATION, EQUATIONS, SECTION, in_order, marks
+from paper import EQUATIONS, ONE, in_order, marks
 
 MARKDOWN = MarkdownIt("commonmark", {"html": True}).enable("table")
 FORMULA = re.compile(r"```.*?```|`[^`]*`|\$\$(.+?)\$\$|\$([^$]+)\$", re.S)
-TOKEN = re.compile(r"\\(?:text|mathrm|mathbf|operatorname)\{[^{}]*\}|\\[A-Za-z]+|\\.|\d+\.\d+|\S")
-COMPOSED = re.compile(r"[_^{}]|\\(hat|tilde|bar|vec|dot|over\w+|wide\w+)\b")  # not to be coloured word by word
-MARK = "|".join(pattern.pattern for pattern in (EQUATIONS, ALGORITHM, SECTION, DEVIATION))
-LINKABLE = re.compile(rf"<(?P<tag>a|math|pre|code|h\d)\b.*?</(?P=tag)>|<[^>]+>|{MARK}", re.S)
+LINKABLE = rf"<(?P<tag>a|math|pre|code|h\d)\b.*?</(?P=tag)>|<[^>]+>|{EQUATIONS.pattern}|{ONE.pattern}"
+FILE = r'<a href="(?!https?:|#|[\w-]+\.(?:html|png))[^"]*">(.*?)</a>'  # of the repository: not beside a page
+STEM = re.compile(r"(?:\\log)?((?:\\(?:hat|tilde|bar) ?)?\\?[A-Za-z]+)(?:[_^](?:\{[^}]*\}|\w))*")  # g of g_i
 COLOURS = 12  # .hue0 to .hue11 in pages.css
 
 
@@ -43,9 +41,12 @@ def plain(text: str) -> str:
     return re.sub(r"(`[^`]*`)|([*<])", lambda match: match[1] or f"&#{ord(match[2])};", text)
 
 
-def tokens(latex: str) -> tuple[str, ...]:
-    """LaTeX in its words; a \\mathrm{...} is one."""
-    return tuple(TOKEN.findall(latex))
+def mathml(latex: str, display: str = "inline") -> str:
+    """The inside of a formula's MathML; raises what latex2mathml raises, a class for each mistake."""
+    made = convert(latex.replace(r"\arg", r"\mathrm{arg}"), display=display)  # it does not know this one
+    if re.search(r"\\\w|merror", made):
+        raise ValueError(latex)
+    return re.fullmatch(r"<math[^>]*><mrow>(.*)</mrow></math>", made, re.S)[1]
 
 
 class Markup:
@@ -53,56 +54,45 @@ class Markup:
 
     def __init__(self, glossary: list[list[str]], known: set[str]):
         self.known, self.problems = known, []
-        self.lexer, self.names, self.symbols = PythonLexer(stripnl=False), {}, {}  # name, words of a symbol -> colour
-        for row in glossary:
-            cell = re.match(r"(\$[^$]+\$(, )?)*", row[1])[0]  # symbols; in words that explain, there is no other name
-            printed = [tokens(symbol) for symbol in re.findall(r"\$(.+?)\$", cell)]
-            new = {name.split(".")[-1] for name in re.findall(r"`([\w.]+)`", row[0])} - self.names.keys()
+        self.lexer, self.names, self.symbols = PythonLexer(stripnl=False), {}, {}  # name, MathML of a symbol -> colour
+        for name, symbol, *_ in glossary:
+            listed = re.match(r"(\$[^$]+\$(, )?)*", symbol)[0]  # words that follow explain them
+            printed = re.findall(r"\$(.+?)\$", listed)
+            new = {each.split(".")[-1] for each in re.findall(r"`([\w.]+)`", name)} - self.names.keys()
             if new and printed:
                 colour = f"hue{len(set(self.names.values())) % COLOURS}"
                 self.names |= dict.fromkeys(new, colour)
                 self.lexer.add_filter(NameHighlightFilter(names=[*new], tokentype=f"Name.{colour.title()}"))
-                bare = [tokens(re.sub(r"( ?[_^] (\{[^}]*\}|\S+))+$", "", " ".join(symbol))) for symbol in printed]
-                self.symbols = dict.fromkeys(bare, colour) | self.symbols | dict.fromkeys(printed, colour)
+                bare = [match[1] for match in map(STEM.fullmatch, printed) if match]
+                whole, stems = ({mathml(latex): colour for latex in each} for each in (printed, bare))
+                self.symbols = stems | self.symbols | whole
 
     def math(self, latex: str, display: str = "inline") -> str:
-        """A formula as MathML."""
-        rest, parts = tokens(latex.replace(r"\arg", r"\mathrm{arg}")), []  # the converter does not know \arg
-        while rest:
-            symbol = max((each for each in self.symbols if rest[: len(each)] == each), key=len, default=rest[:1])
-            words = [" ".join(symbol)] if COMPOSED.search(" ".join(symbol)) else symbol
-            colour = self.symbols.get(symbol)
-            parts += [f"{{\\color{{{colour}}}{{{word}}}}}" for word in words] if colour else symbol
-            rest = rest[len(symbol) :]
+        """A formula as MathML, its symbols in their colours."""
         try:
-            made = convert(" ".join(parts), display=display)
-        except Exception as error:  # latex2mathml has a class for each mistake
-            made = f"\\{type(error).__name__}"
-        if re.search(r"\\\w|merror", made):
+            made = mathml(latex, display)
+        except Exception:
             self.problems.append(f"this formula does not convert: {latex}")
-        return re.sub(r'mathcolor="(hue\d+)"', r'class="\1"', made)
+            return html.escape(latex)
+        symbols = "|".join(map(re.escape, sorted(self.symbols, key=len, reverse=True))) or "(?!)"
+        made = re.sub(symbols, lambda match: f'<mrow class="{self.symbols[match[0]]}">{match[0]}</mrow>', made)
+        return f'<math display="{display}"><mrow>{made}</mrow></math>'
 
-    def text(self, markdown: str, below: int = 0, has_formulas: bool = True, render: Callable = MARKDOWN.render) -> str:
+    def text(self, markdown: str, below: int = 0, render=MARKDOWN.render, has_formulas: bool = True) -> str:
         """Markdown with $...$ as HTML; headings are set `below` levels lower."""
-        formulas = []
 
-        def keep(match: re.Match) -> str:
+        def shown(match: re.Match) -> str:
             if match[0].startswith("`"):
                 return match[0]
-            block = f'<span class="maths">{self.math(match[1], "block")}</span>' if match[1] else ""
-            formulas.append(block or self.math(match[2]))
-            return f"\ue000{len(formulas) - 1}\ue001"
+            return self.math(match[2]) if match[2] else f'<span class="maths">{self.math(match[1], "block")}</span>'
 
-        made = render(FORMULA.sub(keep, markdown) if has_formulas else markdown)
+        made = render(FORMULA.sub(shown, markdown) if has_formulas else markdown)
         if has_formulas and "$" in re.sub(r"<(pre|code)\b.*?</\1>", "", made, flags=re.S):
             self.problems.append(f"a $ without its second one: {markdown[:60]!r}")
-        made = re.sub("\ue000(\\d+)\ue001", lambda match: formulas[int(match[1])], made)
         made = re.sub(r"<code>([\w.]+)</code>", self.coloured, made)
-        made = re.sub(r"<(/?)h(\d)>", lambda match: f"<{match[1]}h{min(6, int(match[2]) + below)}>", made)
-        made = re.sub(r'<img src="([^"]+)"[^>]*>', r'<a href="\1">\g<0></a>', made)  # a narrow screen wants it whole
+        made = re.sub(r"<(/?)h(\d)>", lambda match: f"<{match[1]}h{int(match[2]) + below}>", made)
         made = re.sub(r"<table>.*?</table>", r'<div class="scroll">\g<0></div>', made, flags=re.S)
-        file = r'<a href="(?!https?:|#|[\w-]+\.(?:html|png))[^"]*">(.*?)</a>'  # one of the repository is not here
-        return self.linked(re.sub(file, r"\1", made, flags=re.S))
+        return self.linked(re.sub(FILE, r"\1", made, flags=re.S))
 
     def coloured(self, match: re.Match) -> str:
         """A name in prose, in its colour."""
@@ -111,13 +101,13 @@ class Markup:
 
     def inline(self, markdown: str) -> str:
         """The same for a cell of a table."""
-        return self.text(markdown, render=MARKDOWN.renderInline) if markdown.strip("- ") else "nothing is said"
+        return self.text(markdown, render=MARKDOWN.renderInline)
 
     def docstring(self, text: str) -> str:
         """A docstring in Google's style: Args, Returns and Raises are a list, aligned columns stay as they are."""
         lines, section = [], ""
         for line in text.splitlines():
-            if match := re.fullmatch(r"(Args|Returns|Raises|Yields):", line.strip()):
+            if match := re.fullmatch(r"(Args|Returns|Raises|Yields):", line):
                 section, line = match[1], ""
             elif section and re.match(r" {0,4}\S", line):
                 name, colon, rest = line.strip().partition(": ")
@@ -138,7 +128,7 @@ class Markup:
             found = in_order(marks(match[0]) & self.known) if match[0][0] != "<" else []
             return anchor(found[0], match[0]) if found else match[0]
 
-        return LINKABLE.sub(to_place, made)
+        return re.sub(LINKABLE, to_place, made, flags=re.S)
 
     def code(self, lines: list[tuple[int, str]], prefix: str = "", homes: dict[int, str] | None = None) -> str:
         """Numbered lines; with a prefix each has an id. Some numbers link to `homes`, left of them."""

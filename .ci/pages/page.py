@@ -7,6 +7,8 @@ PAPER.md, lesson.ipynb, the docstrings and the comments with a mark (`Eq. (7)`, 
 import ast
 import json
 import re
+import zlib
+from html import escape
 from pathlib import Path
 
 import document
@@ -14,10 +16,9 @@ import notebook
 import proof
 from heat import heat
 from markup import Markup, anchor, fold, plain, slug
-from paper import Block, Deviation, Package, Row, blocks, in_order
+from paper import Block, Package, Row, blocks, in_order
 
 SHAPE = r"\((?:[A-Z]|\.\.\.)(?:,|(?:, (?:[A-Z]|\d+))+)\)"  # (B, T, D), (N,)
-Notes = dict[str, list[tuple[int, str, str]]]  # of a file: line, label, and what stands left of it
 
 
 def chapter(text: str, title: str) -> str:
@@ -31,29 +32,30 @@ class Page:
     def __init__(self, folder: Path, out: Path):
         self.folder, self.out, self.package = folder, out, Package(folder)
         self.readme, self.paper = ((folder / name).read_text(encoding="utf-8") for name in ("README.md", "PAPER.md"))
-        self.deviations, self.rows = self.package.deviations, self.package.equations
-        self.proofs = self.package.proofs()
-        known = {label for row in self.rows for label in row.labels} | {d.label for d in self.deviations}
-        self.markup = Markup([cells for _, cells in self.package.table("Glossary")], known)
-        self.problems = self.markup.problems
-        self.problems += proof.problems(self.package)
+        self.markup = Markup([cells for _, cells in self.package.table("Glossary")], self.package.known)
         order = re.findall(r"`([\w/]+(?:\.py|/))`", chapter(self.readme, "Read in this order"))
-        gone = [name for name in order if not (folder / name).exists()]
-        self.problems += [f"README.md: there is no {name} to read" for name in gone]
+        self.problems = self.markup.problems
+        self.problems += [f"README.md: there is no {name} to read" for name in order if not (folder / name).exists()]
+        self.problems += proof.problems(self.package)
         self.files = self.package.files(order)
         self.used = set()  # ids, lines of PAPER.md
+        self.lesson, self.learned = notebook.read(folder / "lesson.ipynb")
 
-    def text(self, markdown: str, below: int = 1) -> str:
+    def text(self, title: str, of: str = "") -> str:
+        """A chapter of README.md, or of another text, as HTML; its pictures are copied."""
+        return self.local(chapter(of or self.readme, title), below=1)
+
+    def local(self, markdown: str, below: int) -> str:
         """Markdown of the package's folder as HTML; its pictures are copied."""
-        local = re.compile(r"\]\(([\w/.-]+\.png)\)")
-        markdown = local.sub(lambda match: f"]({self.picture((self.folder / match[1]).read_bytes())})", markdown)
-        return self.markup.text(markdown, below)
+
+        def copy(match: re.Match) -> str:
+            return f"]({self.picture((self.folder / match[1]).read_bytes())})"
+
+        return self.markup.text(re.sub(r"\]\(([\w/.-]+\.png)\)", copy, markdown), below)
 
     def picture(self, data: bytes) -> str:
-        """Write a picture beside the page, once, and return its name."""
-        written = sorted(self.out.glob(f"{self.folder.name}-*.png"))
-        new = f"{self.folder.name}-{len(written)}.png"
-        name = next((path.name for path in written if path.read_bytes() == data), new)
+        """Write a picture beside the page and return its name."""
+        name = f"{self.folder.name}-{zlib.crc32(data):08x}.png"
         (self.out / name).write_bytes(data)
         return name
 
@@ -63,22 +65,19 @@ class Page:
         self.used.add(label)
         return f' id="{slug(label)}"' if is_new else ""
 
-    def learned(self) -> tuple[str, str]:
-        """What the network learns, seen: a table of numbers, with a slider or a tree where a script runs; and more."""
-        tables = notebook.learned(self.folder / "lesson.ipynb")
-        moving = [table for table in tables if {"beside", "tree"} & table.keys()] or tables
+    def seen(self) -> tuple[str, str]:
+        """What the network learns: tables of numbers with a slider or a tree where a script runs; and others."""
+        tree = next((table for table in self.learned if "tree" in table), None)
+        moving = self.learned if tree else [table for table in self.learned if "beside" in table] or self.learned
         most = max((number for table in moving for line in table["values"] for number in line), default=0)
+        data = f' data-tree="{escape(json.dumps({"tree": tree["tree"], "texts": tree["rows"]}))}"' if tree else ""
         first = "".join(heat(**table, most=most) for table in moving)
-        rest = "".join(heat(**table) for table in tables if table not in moving)
-        if tables and "tree" in tables[0]:
-            tree = {"tree": tables[0]["tree"], "texts": tables[0]["rows"]}
-            data = json.dumps(tree, ensure_ascii=False).replace("</", "<\\/")
-            made = f'<script type="application/json">{data}</script>{first}{rest}'
-            return f'<div class="learn" data-tree>{made}</div>', ""
-        return f'<div class="learn">{first}</div>' if first else "", f'<div class="learn">{rest}</div>' if rest else ""
+        rest = "".join(heat(**table) for table in self.learned if table not in moving)
+        return f'<div class="learn"{data}>{first}</div>', f'<div class="learn">{rest}</div>' if rest else ""
 
     def tests_of(self, names: list[str]) -> str:
-        links = [anchor(name, f"<code>{name}</code>") for name in names if name in self.proofs]
+        words = {name: f"<code>{name.replace('_', '_<wbr>')}</code>" for name in names}
+        links = [anchor(name, word) if name in self.package.proofs else word for name, word in words.items()]
         return f"<small>test: {', '.join(links)}</small>" if links else ""
 
     def formula(self, row: Row) -> str:
@@ -86,52 +85,46 @@ class Page:
         first, *rest = row.labels
         more = "".join(f"<span{self.own_id(label)}></span>" for label in rest)
         name = f"{first}-{rest[-1].split()[-1]}" if rest else first
-        says = f"<p>{self.markup.inline(row.says)}</p>" if row.line not in self.used else ""
-        tests = self.tests_of(row.tests) if row.line not in self.used else ""
-        self.used.add(row.line)  # of "Eq. 6-8", the first formula has the words
         maths = f'<div class="maths"><b>{name}</b> {self.markup.inline(row.formula)}</div>'
-        return f'<div class="formula"{self.own_id(first)}>{more}{maths}{says}{tests}</div>'
+        if row.line not in self.used:  # of "Eq. 6-8", the first formula has the words
+            maths += f"<p>{self.markup.inline(row.says)}</p>{self.tests_of(row.tests)}"
+        self.used.add(row.line)
+        return f'<div class="formula"{self.own_id(first)}>{more}{maths}</div>'
 
-    def difference(self, deviation: Deviation, kind: str) -> str:
+    def difference(self, label: str, cells: list[str], kind: str) -> str:
         """A fold: what stands here; in it what the paper has, why, and the tests of it."""
-        paper, here, why = (self.markup.inline(cell) for cell in [*deviation.cells, "", "", ""][:3])
-        tests = self.tests_of([name for name, labels in self.proofs.items() if deviation.label in labels])
-        words = f"<p><b>Paper:</b> {paper}</p><p><b>Why:</b> {why}</p>{tests}"
-        name = "" if deviation.label in self.used else slug(deviation.label)
-        self.used.add(deviation.label)
-        return fold(f"<b>{deviation.label}. Here:</b> {here}", words, kind, name)
+        paper, here, why = map(self.markup.inline, [*cells, "", ""][:3])
+        words = f"<p><b>Paper:</b> {paper}</p><p><b>Why:</b> {why}</p>"
+        words += self.tests_of([name for name, labels in self.package.proofs.items() if label in labels])
+        name = "" if label in self.used else slug(label)
+        self.used.add(label)
+        return fold(f"<b>{label}. Here:</b> {here}", words, kind, name)
 
-    def notes_of_one(self) -> Notes:
-        """The formulas of one.py, each at a comment with its mark, or else at a docstring."""
-        source, found = self.package.code["one.py"], []
-        for row in self.rows:
-            places = [("one.py", name) for name in source.definitions]
-            lines = [line for label in row.labels if (line := self.package.home(label, places)[1])]
-            found += [(min(lines), row.labels[0], row)] if lines else []
-        return {"one.py": [(line, label, self.formula(row)) for line, label, row in sorted(found)]}
+    def notes(self, file: str) -> list[tuple[int, str, str]]:
+        """Line, label and HTML of what stands left of a file's lines; one.py has all formulas that it marks."""
+        found, is_one = [], file == "one.py"
+        inside = [(file, name) for name in self.package.code[file].definitions]
+        for row in self.package.equations:
+            homes = [self.package.home(label, inside if is_one else row.places) for label in row.labels]
+            if file in dict(homes):
+                line = min(line for name, line in homes if name == file)
+                found.append((line, row.labels[0], self.formula(row)))
+        for _, (label, *cells) in [] if is_one else self.package.deviations:
+            home, line = self.package.home(label, [(name, "") for name in self.files])
+            if home == file:
+                found.append((line, label, self.difference(label, cells, "note")))
+        return sorted(found)
 
-    def notes(self) -> Notes:
-        """The formulas and deviations of all files but one.py."""
-        found = {file: [] for file in self.files}
-        for row in self.rows:
-            file, line = min(self.package.home(label, row.places) for label in row.labels)
-            if file:  # or else proof.py says so
-                found[file].append((line, row.labels[0], self.formula(row)))
-        for deviation in self.deviations:
-            file, line = self.package.home(deviation.label, [(file, "") for file in self.files])
-            if file:
-                found[file].append((line, deviation.label, self.difference(deviation, "note")))
-        return found
-
-    def code_of(self, file: str, notes: Notes) -> str:
+    def code_of(self, file: str) -> str:
         """A file: a row for each block."""
-        return "".join(self.row(file, block, notes[file]) for block in blocks(self.package.code[file]))
+        notes = self.notes(file)
+        return "".join(self.row(file, block, notes) for block in blocks(self.package.code[file]))
 
     def row(self, file: str, block: Block, notes: list[tuple[int, str, str]]) -> str:
         """A function whole and, left of it, its docstring and its notes in the order of their lines."""
         if not block.code:
             return f'<h4 class="part">{self.markup.inline(plain(block.docstring))}</h4>'
-        own = sorted((note for note in notes if note[0] in block.lines), key=lambda note: note[0])
+        own = [note for note in notes if note[0] in block.lines]
         left = f'<h4 class="name"><code>{block.name}</code></h4>' if block.name else ""
         left += self.flow(file, block.name) + self.markup.docstring(block.docstring)
         left += "".join(note for _, _, note in own)
@@ -145,46 +138,42 @@ class Page:
         if isinstance(node, ast.ClassDef) and "Module" in ast.unparse(node) and f"{name}.forward" in source.definitions:
             for number in source.lines_of(f"{name}.forward"):
                 line = re.sub(r"def forward\(self, (\w+).*\):", r"\1 =", source.lines[number - 1])
-                if named := re.match(rf" +(\w+) = .*# .*?({SHAPE})", line):
-                    found.append(" ".join(named.groups()))
+                found += [" ".join(part) for part in re.findall(rf"^ +(\w+) = .*# .*?({SHAPE})", line)]
         return f'<p class="flow"><code>{" → ".join(found)}</code></p>' if len(found) > 1 else ""
 
     def code(self) -> str:
         """The glossary, whose colours the code has, then all files in the order of reading, folded."""
-        made, notes = self.text(chapter(self.paper, "Glossary")), self.notes()
+        made = self.text("Glossary", self.paper)
         for file in self.files:
             name = f'<h3 id="{file}"><code>{file}</code></h3> <small>{len(self.package.code[file].lines)} lines</small>'
-            made += f'<details class="file"><summary>{name}</summary>{self.code_of(file, notes)}</details>'
+            made += f'<details class="file"><summary>{name}</summary>{self.code_of(file)}</details>'
         return made
 
     def tests(self) -> str:
         """The tests that prove an equation or a deviation, folded."""
         made = ""
-        for name, labels in self.proofs.items():
+        for name, labels in self.package.proofs.items():
             source, dotted = self.package.tests[name]
             code = self.markup.code([(line, source.lines[line - 1]) for line in source.lines_of(dotted)])
             words = f"<p>proves {', '.join(anchor(label) for label in in_order(labels))}</p>"
-            place = f"{source.path.relative_to(self.folder).as_posix()}:{source.lines_of(dotted)[0]}"
-            made += fold(f"<code>{name}</code> <small>{place}</small>", words + code, "test", slug(name))
-        return fold(f"{len(self.proofs)} tests, each with what it proves", made, "tests") if made else ""
+            made += fold(f"<code>{name}</code> <small>{source.path.name}</small>", words + code, "test", slug(name))
+        return fold(f"{len(self.package.proofs)} tests, each with what it proves", made, "tests")
 
     def write(self) -> None:
         """Write the page and the lesson's."""
         name, one = self.folder.name, self.package.code.get("one.py")
-        first, more_seen = self.learned()
-        parts = {"The idea": self.text(chapter(self.readme, "The idea")) + more_seen}
-        if one:
-            parts[f"The whole paper in {len(one.lines)} lines"] = self.code_of("one.py", self.notes_of_one())
-        parts["What was reproduced"] = self.text(chapter(self.readme, "What was reproduced"))
-        parts["What differs from the paper"] = "".join(self.difference(each, "plain") for each in self.deviations)
-        parts["Limits"] = self.text(chapter(self.paper, "Limits"))
+        first, more_seen = self.seen()
+        parts = {"The idea": self.text("The idea") + more_seen}
+        parts |= {f"The whole paper in {len(one.lines)} lines": self.code_of("one.py")} if one else {}
+        parts["What was reproduced"] = self.text("What was reproduced")
+        differs = [self.difference(label, cells, "plain") for _, (label, *cells) in self.package.deviations]
+        parts |= {"What differs from the paper": "".join(differs), "Limits": self.text("Limits", self.paper)}
         parts |= {"The package, file by file": self.code(), "The tests": self.tests()}
-        marks = [anchor(label) for label in dict.fromkeys(label for row in self.rows for label in row.labels)]
-        marks += [f'<a href="#{file}">{file}</a>' for file in self.files]
+        labels = dict.fromkeys(label for row in self.package.equations for label in row.labels)
+        marks = [*map(anchor, labels), *(f'<a href="#{file}">{file}</a>' for file in self.files)]
         head = re.sub(r"!\[[^]]*\]\(learn\.png\)\n", "", self.readme.partition("\n## ")[0])  # it is alive here
-        title, _, rest = self.text(head, below=0).partition("</h1>")
-        page = document.parts(f"{title}</h1>{first}{rest}", parts, marks, f"{name}-lesson.html")
-        document.write(self.out / f"{name}.html", name, page)
-        lesson = notebook.lesson(self.folder / "lesson.ipynb", self.markup, self.picture)
-        back = f'<nav aria-label="Parts"><a href="index.html">All papers</a><a href="{name}.html">{name}</a></nav>'
-        document.write(self.out / f"{name}-lesson.html", f"{name}: the lesson", f"{back}<main>{lesson}</main>")
+        head = self.local(head, below=0).replace("</h1>", f"</h1>{first}", 1)
+        document.write(self.out / f"{name}.html", name, document.parts(head, parts, marks, f"{name}-lesson.html"))
+        lesson = notebook.lesson(self.lesson, self.markup, self.picture, f"{name}.html")
+        nav = document.nav({f"{name}.html": name})
+        document.write(self.out / f"{name}-lesson.html", f"{name}: the lesson", f"{nav}<main>{lesson}</main>")

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from paper import Package, Row, asserts, deviations, labels, labels_of_name, sections
+from paper import Package, Row, asserts, marks, marks_of_name
 
 
 def of_row(package: Package, row: Row) -> Iterator[str]:
@@ -26,9 +26,8 @@ def of_row(package: Package, row: Row) -> Iterator[str]:
             mark = re.sub(r"Eq\. (.*)", r"Eq. (\1)", label)
             where = " or ".join(f"{file}:{name}" for file, name in row.places) or "(no `file.py:name` in the row)"
             yield f'{label}: no mark "# {mark}" in {where}; put it above the line of code'
-        if not any(package.is_tested(label, name) for name in row.tests):
-            named = " or ".join(row.tests) or "(none in the row)"
-            yield f"{label}: no asserting test with this number in its name or text: {named}"
+        if not any(label in package.proofs.get(name, ()) for name in row.tests):
+            yield f"{label}: no asserting test with this number in its name or text: {', '.join(row.tests) or 'none'}"
 
 
 def of_page(package: Package) -> Iterator[tuple[int, str]]:
@@ -38,30 +37,28 @@ def of_page(package: Package) -> Iterator[tuple[int, str]]:
             yield 1, f'no section "## {title}"; write it (its form: .ci/pages/README.md)'
     for row in package.equations:
         yield from ((row.line, problem) for problem in of_row(package, row))
-    known = {label for row in package.equations for label in row.labels}
     for number, line in package.section("Equations"):
         declared = re.match(r"<!--\s*trace:(.*)-->", line)
-        for label in sorted((labels(declared[1]) | sections(declared[1])) - known) if declared else ():
+        for label in sorted(marks(declared[1]) - package.known) if declared else ():
             yield number, f"{label} is declared but has no row; write one"
-    for line, label, _, has_code in package.deviations:
-        if has_code and not any(source.find(label) for source in package.code.values()):
-            yield line, f'{label}: no mark "# {label}: ..." in the code; put it where it deviates'
-        if has_code and not any(package.is_tested(label, name) for name in package.tests):
-            yield line, f"{label}: no asserting test names it; write test_{label.lower()}_..."
+    for line, (label, *rest) in package.deviations:
+        if "(no code)" not in " ".join(rest):
+            if not any(label in source.marks() for source in package.code.values()):
+                yield line, f'{label}: no mark "# {label}: ..." in the code; put it where it deviates'
+            if not any(label in proved for proved in package.proofs.values()):
+                yield line, f"{label}: no asserting test names it; write test_{label.lower()}_..."
 
 
 def problems(package: Package) -> list[str]:
     """What is wrong with the equations, algorithms and deviations of a package, both ways."""
     found = [f"PAPER.md:{line}: {problem}" for line, problem in of_page(package)]
-    known = {label for row in package.equations for label in row.labels}
-    known |= {deviation.label for deviation in package.deviations}
     for file, source in package.code.items():
-        for number, text in source.prose:
-            for label in sorted((labels(text) | deviations(text)) - known):
-                found.append(f"{file}:{number}: {label} has no row in PAPER.md; add it")
+        for label, (_, line) in source.marks().items():
+            if label not in package.known and not label.startswith("Section"):
+                found.append(f"{file}:{line}: {label} has no row in PAPER.md; add it")
     for name, (source, dotted) in package.tests.items():
-        for label in sorted(labels_of_name(name) - known):
-            if not label.startswith("D"):
+        for label in marks_of_name(name) - package.known:
+            if label[0] in "EA":
                 line = source.definitions[dotted].lineno
                 found.append(f"tests/{source.path.name}:{line}: {name}: {label} has no row in PAPER.md; add or rename")
     return list(dict.fromkeys(found))

@@ -113,8 +113,8 @@ function picture(tree, texts) {
   return `<style>${STYLE}</style><p>${help}</p>${drawTree(tree, texts)}<div class="scroll">${tables.join("")}</div>`;
 }
 
-function draw(figure) { // in place of the static tables in `figure`, which holds {tree, texts} as JSON in a <script>
-  let { tree, texts } = JSON.parse(figure.querySelector("script").textContent);
+function draw(figure) { // in place of the static tables in `figure`, whose data-tree is {tree, texts} as JSON
+  let { tree, texts } = JSON.parse(figure.dataset.tree);
   const mark = (clause) => figure.querySelectorAll("[data-start]").forEach((part) => {
     part.classList.toggle("on", part.dataset.start <= clause && clause < part.dataset.end);
   });

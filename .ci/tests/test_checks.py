@@ -74,7 +74,7 @@ def test_mutants_need_a_suite_that_passes_and_a_list_that_parses(tmp_path, capsy
 
 LESSON = r"""# %% [markdown]
 # # How many?
-# Take $x$ [here](https://a.b), the $\alpha$-th part: $\frac{1}{2}$.
+# Take $x$ of Eq. (1) [here](https://a.b), the $\alpha$-th part: $\frac{1}{2}$.
 # <details><summary>Answer</summary> pi </details>
 # %%
 import sys
@@ -97,8 +97,9 @@ def written(root: Path) -> Path:
     folder = package(root, model_py=MODEL, lesson_py=LESSON) / "paper"
     notebook = lesson.jupytext.reads(LESSON, "py:percent")
     image = {"output_type": "display_data", "data": {"image/png": "UE5H"}, "metadata": {}}
-    for cell in notebook.cells[1:]:
-        cell.execution_count, cell.outputs = 1, [lesson.nbformat.from_dict(image)]
+    said = [{"output_type": "stream", "name": "stdout", "text": text} for text in ("one", "two")]
+    for cell, outputs in zip(notebook.cells[1:], (said, [], [image]), strict=True):
+        cell.execution_count, cell.outputs = 1, list(map(lesson.nbformat.from_dict, outputs))
     lesson.nbformat.write(notebook, folder / "lesson.ipynb")
     (folder / "lesson.png").write_bytes(b"PNG")
     return folder
@@ -109,7 +110,7 @@ def test_lesson_is_told_in_a_renamed_copy_with_its_findings(tmp_path, capfd, mon
     monkeypatch.setattr(lesson, "ROOT", tmp_path)
     assert lesson.main("check", "paper") == 0
     said = capfd.readouterr().out
-    assert said.index("# How many?") < said.index("2.0 True False") < said.index("- half is less: 2 against 4")
+    assert said.index("# How many") < said.index("2.0 True False") < said.index("- half is less: 2 against 4")
     assert "hidden" not in said and "Answer" not in said
     text = (folder / "lesson.py").read_text()
     (folder / "lesson.py").write_text(text.replace("n < 4 + 1", "n > 3 + 1"))
@@ -148,7 +149,7 @@ def test_seeds_give_the_least_difference_of_each_comparison(
 @pytest.mark.parametrize(
     ("file", "old", "new", "message"),
     [
-        ("lesson.py", "# # How many?", "# # How few?", "lesson.ipynb has other cells than lesson.py"),
+        ("lesson.py", "# # How many", "# # How few", "lesson.ipynb has other cells than lesson.py"),
         ("lesson.py", "seed = 0", "seed = 0  #", "lesson.ipynb has other cells than lesson.py"),
         ("lesson.ipynb", '"execution_count": 1', '"execution_count": null', "lesson.ipynb was not executed"),
         ("lesson.png", "PNG", "GIF", "lesson.png is not the notebook's picture"),
