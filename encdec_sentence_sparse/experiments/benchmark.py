@@ -2,16 +2,10 @@
 
 python -m encdec_sentence_sparse.experiments.benchmark --csv runs/benchmark.csv
 
-Random weights of BART-base's size, one document, beam 4, float32, one thread, CPU seconds:
-
-    generate       BART in `generate` as it is
-    shared         ours, mode "full": one copy of keys and values per source, the beams as queries to it
-    approx R       ours with R sentences chosen by the learned map; with the GRU it is the paper's own system
-    mean_key R     ours with R sentences chosen by their mean keys
-
-"End to end" is a sum of parts that were timed apart: the encoder (LoBART's beyond 1,024 tokens), the sentence encoder
-and the decode. Every side runs once a round, each round in another order. A number is the median over the rounds with
-the lowest and the highest one, a ratio that of the ratios within rounds.
+Random weights of BART-base's size, one document, beam 4, one thread, CPU seconds. Sides: `generate` of transformers;
+ours under full attention ("shared"); ours with R sentences by the learned map ("approx R"), which with the GRU is the
+paper's system, or by mean keys. "End to end" is a sum of parts that were timed apart: the encoder (LoBART's beyond
+1,024 tokens), the sentence encoder and the decode. A number is the median over rounds with the lowest and highest one.
 """
 
 import copy
@@ -35,19 +29,14 @@ from .lobart import make_local
 from .mean_key import use_mean_keys
 
 MODELS = {"base": (50265, 768, 3072, 12, 6), "tiny": (60, 16, 32, 2, 2)}  # vocabulary, widths, heads, layers
-CORPORA = {  # tokens and sentences of a document, tokens of a summary as in Table 4; r; rounds
-    "CNN/DailyMail": (800, 29, 67, (5, 10), 5),
-    "arXiv": (4000, 120, 365, (10, 30), 3),  # its documents are cut: 8,584 tokens on average
-    "tiny": (60, 4, 5, (1, 2), 2),
-}
+# Tokens and sentences of a document, tokens of a summary; r; rounds: CNN/DailyMail and arXiv (cut) of Table 4.
+LENGTHS = {"base": ((800, 29, 67, (5, 10), 5), (4000, 120, 365, (10, 30), 3)), "tiny": ((60, 4, 5, (1, 2), 2),)}
 
 
 def make_models(name: str) -> tuple[BartForConditionalGeneration, SentenceSparseBart]:
     """A BART and ours with the same weights, in eval mode; ours with the cheapest sentence encoder."""
-    bart, ours = (
-        kind(bart_config(*MODELS[name], 4096, forced_eos_token_id=None))
-        for kind in (BartForConditionalGeneration, SentenceSparseBart)
-    )
+    kinds, sizes = (BartForConditionalGeneration, SentenceSparseBart), (*MODELS[name], 4096)
+    bart, ours = (kind(bart_config(*sizes, forced_eos_token_id=None)) for kind in kinds)
     add_approximator(ours, "mean")
     bart.load_state_dict(ours.state_dict(), strict=False)
     return bart.eval(), ours.eval()
@@ -116,19 +105,13 @@ def rows_of(seconds: dict[str, np.ndarray]) -> list[dict]:
 
 
 @torch.inference_mode()
-def main(
-    corpora: tuple[str, ...] = ("CNN/DailyMail", "arXiv"),
-    model: str = "base",
-    csv: Path | None = None,
-    overwrite: bool = False,
-) -> None:
-    """Time all sides at the lengths of each corpus; write them as CSV."""
+def main(model: str = "base", csv: Path | None = None, overwrite: bool = False) -> None:
+    """Time all sides at both lengths; write them as CSV."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     with open_output(csv, overwrite) as file:
         rows = []
-        for corpus in corpora:
-            *sizes, repeats = CORPORA[corpus]
+        for *sizes, repeats in LENGTHS[model]:
             used = {"model": model, "length": sizes[0], "tokens": sizes[2], "repeats": repeats}
             seconds = time_rounds(make_sides(make_models(model), *sizes), repeats)
             rows += [used | row for row in rows_of(seconds)]

@@ -3,7 +3,6 @@
 python -m encdec_sentence_sparse.experiments.cost --csv runs/growth.csv
 """
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -21,33 +20,33 @@ MODES = ("forward+backward", "forward", "inference")
 LENGTHS = {"base": ((256, 448, 640, 832, 1024), (50, 100, 150, 200, 250, 300)), "tiny": ((4, 6, 8), (2, 3, 4))}  # N, M
 
 
-def fit_quadratic(m: np.ndarray, seconds: np.ndarray) -> tuple[np.ndarray, float]:
-    """c1 to c3 of the time by summary length M at a fixed source length, and R^2; (n,) of each."""
+def quadratic(m: np.ndarray) -> list[np.ndarray]:
+    """Terms of the time by summary length M at a fixed source length."""
     # Eq. (1): time = c1 + c2 M + c3 M^2
-    return least_squares([m**0, m, m**2], seconds)
+    return [m**0, m, m**2]
 
 
-def fit_surface(m: np.ndarray, n: np.ndarray, seconds: np.ndarray) -> tuple[np.ndarray, float]:
+def surface(m: np.ndarray, n: np.ndarray) -> list[np.ndarray]:
     """Appendix B, with source length N: c4 is cross-attention's, c5 and c6 are those of either self-attention."""
-    return least_squares([m**0, m, n, m * n, m**2, n**2], seconds)
+    return [m**0, m, n, m * n, m**2, n**2]
 
 
-def least_squares(terms: Sequence[np.ndarray], seconds: np.ndarray) -> tuple[np.ndarray, float]:
-    """(P^T P)^-1 P^T t of Appendix B, without the normal equations' loss of digits, and R^2."""
+def least_squares(terms: list[np.ndarray], seconds: np.ndarray) -> tuple[np.ndarray, float]:
+    """Coefficients (P^T P)^-1 P^T t of Appendix B, without the normal equations' loss of digits, and R^2."""
     p = np.stack(terms, 1).astype(float)
     solved = np.linalg.lstsq(p / p.max(0), seconds, rcond=None)[0] / p.max(0)
     rest = ((seconds - p @ solved) ** 2).sum()
     return solved, 1 - rest / ((seconds - seconds.mean()) ** 2).sum()
 
 
-def row_of(fit, seconds: np.ndarray) -> dict:
+def row_of(terms: list[np.ndarray], seconds: np.ndarray) -> dict:
     """A fit through the medians of (rounds, n) seconds: coefficients in microseconds, and divided by c1 as in Table 1.
 
     Their 95 % intervals are of 1,000 times as many rounds, drawn with replacement.
     """
     drawn = np.random.default_rng(0).integers(len(seconds), size=(1000, len(seconds)))
-    again = [fit(times)[0] for times in np.median(seconds[drawn], 1)]
-    (found, r_squared), (low, high) = fit(np.median(seconds, 0)), np.quantile(again, [0.025, 0.975], 0)
+    low, high = np.quantile([least_squares(terms, t)[0] for t in np.median(seconds[drawn], 1)], [0.025, 0.975], 0)
+    found, r_squared = least_squares(terms, np.median(seconds, 0))
     row = {"r_squared": r_squared}
     for i in range(len(found)):
         row[f"c{i + 1}_us"] = {"mean": 1e6 * found[i], "low": 1e6 * low[i], "high": 1e6 * high[i]}
@@ -71,16 +70,15 @@ def run_mode(bart: nn.Module, mode: str, source: int, target: int) -> None:
         bart.zero_grad(set_to_none=True)
 
 
-def fits(seconds: dict, sources: Sequence[int], targets: Sequence[int]) -> list[dict]:
+def fits(seconds: dict, sources: tuple[int, ...], targets: tuple[int, ...]) -> list[dict]:
     """Table 1 for each mode at the longest source, and Appendix B; `seconds` by mode, N and M, one per round."""
     rows = []
     for mode in MODES:
         times = np.stack([seconds[mode, sources[-1], m] for m in targets], 1)  # (rounds, n)
-        rows.append({"table": "table_1", "mode": mode} | row_of(partial(fit_quadratic, np.array(targets)), times))
-    places = [(n, m) for n in sources for m in targets]
-    n, m = np.array(places).T
-    times = np.stack([seconds[MODES[0], *place] for place in places], 1)
-    return [*rows, {"table": "appendix_b"} | row_of(partial(fit_surface, m, n), times)]
+        rows.append({"table": "table_1", "mode": mode} | row_of(quadratic(np.array(targets)), times))
+    n, m = np.array([(n, m) for n in sources for m in targets]).T
+    times = np.stack([seconds[MODES[0], *place] for place in zip(n, m, strict=True)], 1)
+    return [*rows, {"table": "appendix_b"} | row_of(surface(m, n), times)]
 
 
 def main(model: str = "base", repeats: int = 6, csv: Path | None = None, overwrite: bool = False) -> None:

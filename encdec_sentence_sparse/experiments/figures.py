@@ -1,13 +1,12 @@
 """The paper's figures, one function each.
 
-python -m encdec_sentence_sparse.experiments.figures --out figures --scores toy.csv --curves figure_1.csv --map map.json
+python -m encdec_sentence_sparse.experiments.figures --out figures --scores toy.csv --curves figure_1.csv
 
-The scores are what `shared.score` wrote (Figures 2 and 4), curves and map what experiments.measures wrote (1, and like
-5 to 8). Figure 3 is a drawing of the model and is not made.
+The scores are what `shared.score` wrote (Figures 2 and 4), the curves what experiments.measures wrote (1); that draws a
+map like Figures 5 to 8, too. Figure 3 is a drawing of the model and is not made.
 """
 
 import csv
-import json
 from pathlib import Path
 
 import numpy as np
@@ -93,7 +92,7 @@ def figure_1(curves: list[dict]):
     return figure
 
 
-def attention_map(shown: dict):
+def draw_map(shown: dict):
     """Like Figures 5-8: attention over words (left) and over sentences (right) while a summary is written."""
     from matplotlib.colors import PowerNorm
     from matplotlib.figure import Figure
@@ -113,20 +112,14 @@ def attention_map(shown: dict):
     return figure
 
 
-def main(out: Path, scores: Path | None = None, curves: Path | None = None, map: Path | None = None) -> None:
+def main(out: Path, scores: Path | None = None, curves: Path | None = None) -> None:
     """Draw what the files hold into the folder `out`."""
-    figures = {}
-    if scores:
-        table = read_scores(scores)
-        figures |= {"figure_2": figure_2(table), "figure_4": figure_4(table)}
-    if curves:
-        figures["figure_1"] = figure_1(read_csv(curves))
-    if map:
-        figures["attention_map"] = attention_map(json.loads(map.read_text(encoding="utf-8")))
     out.mkdir(parents=True, exist_ok=True)
-    for name, figure in figures.items():
-        figure.savefig(out / f"{name}.png", dpi=150)
-        print(out / f"{name}.png")
+    if curves:
+        figure_1(read_csv(curves)).savefig(out / "figure_1.png", dpi=150)
+    if scores:
+        figure_2(read_scores(scores)).savefig(out / "figure_2.png", dpi=150)
+        figure_4(read_scores(scores)).savefig(out / "figure_4.png", dpi=150)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 python -m encdec_sentence_sparse.experiments.measures runs/base-0 runs/sparse1-0 --limit 400 --csv figure_1.csv
 """
 
-import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -20,6 +19,7 @@ from shared.run import in_windows, one_line_errors
 from ..loading import Run, load_run
 from ..predict import decode
 from ..selection import SentenceAttention
+from . import figures
 
 
 @torch.inference_mode()
@@ -72,15 +72,18 @@ def main(
     limit: int | None = None,
     overwrite: bool = False,
 ) -> None:
-    """Write Figure 1's curve of each run as CSV; or with --map, as JSON, the last document's map by the last run."""
+    """Write Figure 1's curve of each run as CSV; or with --map a picture: the last document's map by the last run."""
+    if map:
+        run = load_run(runs[-1])
+        figures.draw_map(attention_map(run, load(run.config.data, split, limit)[-1])).savefig(map, dpi=150)
+        return
     rows = []
-    with open_output(map or csv, overwrite) as file:
+    with open_output(csv, overwrite) as file:
         for path in runs:
             run = load_run(path)
-            examples = load(run.config.data, split, limit)
-            curve = [] if map else retained_curve(run, examples)
+            curve = retained_curve(run, load(run.config.data, split, limit))
             rows += [{"run": path.name, "r": r, "share": share} for r, share in enumerate(curve, start=1)]
-        json.dump(attention_map(run, examples[-1]), file) if map else write_csv(file, rows)
+        write_csv(file, rows)
 
 
 if __name__ == "__main__":

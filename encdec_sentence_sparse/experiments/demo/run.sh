@@ -10,5 +10,5 @@ for g in 0.1 1; do
   run train --task sparse --gamma $g --init $R/sparse --out $R/gamma-$g --steps 150 --warmup 20 --learning-rate 1e-3 --resume
 done
 run experiments.measures $R/sparse $R/gamma-0.1 $R/gamma-1 --limit 100 --csv $OUT/figure_1.csv --overwrite
-run experiments.measures $R/sparse --limit 2 --map $R/map.json --overwrite
-run experiments.figures --out $OUT --curves $OUT/figure_1.csv --map $R/map.json
+run experiments.measures $R/sparse --limit 2 --map $OUT/attention_map.png
+run experiments.figures --out $OUT --curves $OUT/figure_1.csv
