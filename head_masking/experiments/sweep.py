@@ -18,10 +18,10 @@ import numpy as np
 import tyro
 from tqdm import tqdm
 
-from shared import pretrained, rouge
+from shared import pretrained
 from shared.data import load, open_output, write_csv
 from shared.run import in_windows, one_line_errors, read_flags
-from shared.score import describe, in_lines
+from shared.score import describe
 
 from ..config import Positive
 from ..heads import all_heads, write_heads
@@ -59,11 +59,11 @@ def score(texts: Sequence[str], examples: Sequence) -> Scores:
     """(n,) percentages of every text: F1 of ROUGE-1 and ROUGE-2, and recall of ROUGE-1."""
     from rouge_score.rouge_scorer import RougeScorer
 
-    references = [[in_lines(reference) for reference in example.references] for example in examples]
-    values, scorer = rouge.score([in_lines(text) for text in texts], references), RougeScorer(["rouge1"], True)
-    pairs = zip(texts, references, strict=True)
-    recalls = [scorer.score_multi([" ".join(r) for r in of_text], text)["rouge1"].recall for text, of_text in pairs]
-    return {m: values[m] for m in ("rouge1", "rouge2")} | {"recall": 100 * np.array(recalls)}
+    scorer, references = RougeScorer(["rouge1", "rouge2"], True), [example.references for example in examples]
+    found = [scorer.score_multi([" ".join(r) for r in own], text) for own, text in zip(references, texts, strict=True)]
+    values = {metric: [each[metric].fmeasure for each in found] for metric in ("rouge1", "rouge2")}
+    values["recall"] = [each["rouge1"].recall for each in found]
+    return {metric: 100 * np.array(of_texts) for metric, of_texts in values.items()}
 
 
 def sample(examples: Sequence, count: int) -> list:
@@ -94,11 +94,7 @@ def ranked(effects: Effects) -> dict[int, list[int]]:
 
 
 def synergy(measure: Measure, effects: Effects) -> dict[tuple[int, tuple[int, ...]], Scores]:
-    """Heads added one by one in the order of their individual effect, layer by layer (Section 4.2; Figures 3, 7).
-
-    Returns:
-        (layer, heads in the order in which they were added) -> what `gain` has of them together.
-    """
+    """(layer, heads in the order of their effects) -> their gain together; heads join one by one (Section 4.2)."""
     sets = [(layer, tuple(order[: n + 1])) for layer, order in ranked(effects).items() for n in range(len(order))]
     return {(layer, heads): gain(measure, {layer: heads}) for layer, heads in sets}
 
@@ -112,11 +108,8 @@ def sum_of_parts(effects: Effects, layer: int) -> Scores:
 def select_heads(measure: Measure, effects: Effects, group: int = 4) -> tuple[Heads, Scores]:
     """Greedy head selection of Section 5: at every layer mask the 4, 8, 12, ... heads of the largest effect.
 
-    D11: layer by layer, and without the model as it is among the candidates.
-
-    Returns:
-        the heads with the largest ROUGE-1 + ROUGE-2 F1 under the tagger's masks, of equal sets the one tried first
-        (bottom layer, fewest heads); and their scores.
+    D11: layer by layer, and without the model as it is among the candidates. Chosen are, with their scores, the heads
+    with the largest ROUGE-1 + ROUGE-2 F1 under the tagger's masks; of equal sets the one tried first.
     """
     tried = []
     for layer, order in ranked(effects).items():
@@ -171,9 +164,8 @@ class Options:
 
     def generation(self) -> dict:
         """What is given of `generate`: beam 1 (Appendix A: in all analyses), for which no penalty counts."""
-        given = PAPER_DECODING.get(self.decoding, {}) | {"num_beams": 1, "length_penalty": None}
-        blocking = self.no_repeat_ngram_size
-        return given if blocking is None else given | {"no_repeat_ngram_size": blocking}
+        own = {"no_repeat_ngram_size": self.no_repeat_ngram_size} if self.no_repeat_ngram_size is not None else {}
+        return PAPER_DECODING.get(self.decoding, {}) | {"num_beams": 1, "length_penalty": None} | own
 
     def write(self, name: str, rows: list[dict] | str) -> None:
         """A file of the results."""

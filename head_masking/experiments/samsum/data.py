@@ -2,9 +2,8 @@
 
 python -m head_masking.experiments.samsum.data FOLDER SAMSUM [DIALOGSUM]
 
-SAMSUM: "samsum", or a folder of train.jsonl, validation.jsonl and test.jsonl. Of its 818 validation dialogues
-the last 418 validate, and choose heads; the first 400 are tested where its own test split (sam-test) is kept for the
-headline. What teaches copying alone: a summary that is a random turn of three words or more.
+Of SAMSum's 818 validation dialogues the last 418 validate, and choose heads; the first 400 are tested where its own
+test split (sam-test) is kept for the headline. What teaches copying alone: a summary that is a random turn.
 """
 
 import random

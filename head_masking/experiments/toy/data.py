@@ -20,10 +20,7 @@ KNOBS = dict(names=10, min_sentences=8, max_sentences=8, min_facts=2, max_facts=
 
 
 def facts_of(story: Example, verbatim: bool = False) -> dict:
-    """A toy story without its filling: the sentences that tell facts, and the summary.
-
-    `verbatim` summaries repeat the facts word for word instead of rewording them: easier to learn.
-    """
+    """A toy story without its filling: the sentences that tell facts, and the summary."""
     told = [n for n, text in enumerate(story.document) if {*CERTAIN, *UNCERTAIN} & set(text.split())]
     summary = story.summary
     if verbatim:  # "officials confirmed that X on Monday ." -> "X ."
@@ -38,7 +35,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--signal", nargs="+", type=float, default=[0.0, 1.0])
-    parser.add_argument("--verbatim", action="store_true")
+    parser.add_argument("--verbatim", action="store_true", help="repeat the facts word for word: easier to learn")
     parser.add_argument("--count", type=int)
     options = parser.parse_args(arguments)
     for signal in options.signal:

@@ -1,6 +1,5 @@
 """The corpora that samsum/run.sh and toy/run.sh make."""
 
-import importlib
 import json
 import runpy
 import sys
@@ -77,13 +76,3 @@ def test_stories_of_facts_have_two_that_belong_into_the_summary(tmp_path):
             said += [any(verb in text.split() for verb in facts.CERTAIN) for text in told]
         agree[signal] = sum(said) / len(said)
     assert agree["1"] == 1 and agree["0"] < 0.8
-
-
-@pytest.mark.parametrize(
-    ("module", "count"),
-    [("bbc.data", 3), ("samsum.data", 2), ("figures", 1), ("words", 2)],
-)
-def test_a_wrong_path_is_one_line(module, count, tmp_path, capsys):
-    with pytest.raises(SystemExit) as stop:
-        importlib.import_module(f"...experiments.{module}", __package__).main([str(tmp_path / "none")] * count)
-    assert stop.value.code in (1, 2) and "none" in capsys.readouterr().err.splitlines()[-1]
