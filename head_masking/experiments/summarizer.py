@@ -116,6 +116,7 @@ def trainer_of(config: SummarizerConfig, out: Path):
         bf16=config.mixed_precision == "bf16", fp16=config.mixed_precision == "fp16",
         eval_strategy="steps", eval_steps=every, save_steps=every, logging_steps=every, save_total_limit=1,
         load_best_model_at_end=config.patience > 0, metric_for_best_model="loss",
+        restore_callback_states_from_checkpoint=True,  # how often there was no gain
         train_sampling_strategy="group_by_length", dataloader_pin_memory=False, report_to="none",
         use_cpu=not torch.accelerator.is_available(),  # or bf16 would be refused
     )  # fmt: skip
@@ -128,10 +129,12 @@ def train(config: SummarizerConfig, out: Path, resume: bool = False) -> None:
     """Train and write the run folder `out`; `resume` goes on after the last checkpoint."""
     if out.exists() and not resume:
         raise ValueError(f"{out} exists: add --resume to go on with it, or choose another --out")
+    saved = json.dumps({"package": __package__.split(".")[0], "config": asdict(config)}, indent=1)
+    if (out / "model").exists() and (out / "config.json").read_text() == saved:
+        return print(f"{out} is finished")
     trainer = trainer_of(config, out)
     out.mkdir(parents=True, exist_ok=True)
-    saved = {"package": __package__.split(".")[0], "config": asdict(config)}
-    (out / "config.json").write_text(json.dumps(saved, indent=1))
+    (out / "config.json").write_text(saved)
     trainer.train(resume_from_checkpoint=any((out / "checkpoints").glob("checkpoint-*")))
     trainer.save_model(str(out / "model"))
     report(trainer, out)
