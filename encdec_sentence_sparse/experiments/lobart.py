@@ -35,9 +35,7 @@ PRESETS = {
     "tiny": {},
     "paper-arxiv": LOBART | dict(data="arxiv", max_target=400, steps=130_000),
     # data: a folder. D24: A.3's W is 10,000 documents here
-    "paper-podcast": LOBART | dict(
-        data="podcast", max_target=144, steps=30_207, warmup=5_000, learning_rate=0.002 * 10_000**-0.5
-    ),
+    "paper-podcast": LOBART | dict(data="podcast", max_target=144, steps=30_207, warmup=5_000, learning_rate=2e-5),
     # --init: a run of the two above; A.5
     "paper-kl": dict(task="kl", max_target=200, warmup=10_000, learning_rate=PAPER["learning_rate"]),
     "paper-integrated": dict(task="integrated", select="approx", max_target=400),  # --init: a run of paper-kl; A.5

@@ -3,65 +3,58 @@
 python -m encdec_sentence_sparse.experiments.measures runs/base-0 runs/sparse1-0 --limit 400 --csv figure_1.csv
 """
 
-from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 import tyro
-from torch import Tensor
 from tqdm import tqdm
 
-from shared.data import Example, load, open_output, write_csv
-from shared.run import in_windows, one_line_errors
+from shared.data import load, open_output, write_csv
+from shared.run import one_line_errors
 
 from ..loading import Run, load_run
 from ..predict import decode
 from ..selection import SentenceAttention
+from ..text import Item
 from . import figures
 
 
 @torch.inference_mode()
-def read_again(run: Run, source: dict, tokens: Sequence[int]) -> tuple[list[SentenceAttention], Tensor]:
-    """What each layer attended to while writing the best summary of a document, and (1, T) which steps are real."""
-    record: list[SentenceAttention] = []
-    rows = torch.tensor([tokens], device=run.model.device)
-    run.model(**source, decoder_input_ids=rows[:, :-1], record=record)
-    return record, rows[:, 1:] != run.model.config.pad_token_id
+def read_again(run: Run, item: Item, **source) -> tuple[list[SentenceAttention], list[int]]:
+    """What each layer attends to while it writes the best summary of a document, and that summary's tokens."""
+    [tokens], record = decode(run, [item]), []
+    target = torch.tensor([tokens], device=run.model.device)
+    run.model(**run.collate([item]).source() | source, decoder_input_ids=target[:, :-1], record=record)
+    return record, tokens
 
 
-def retained_attention(record: Sequence[SentenceAttention], is_step: Tensor) -> np.ndarray:
+def retained_attention(record: list[SentenceAttention]) -> np.ndarray:
     """Figure 1: attention that a document's 1, 2, ..., N most salient sentences hold together: (N,), rising to 1.
 
     A.4: heads are averaged before the summation. D21: then the mean over layers and the steps of the own summary.
     """
-    weights = torch.stack([layer.exact.mean(1) for layer in record])[:, is_step]  # (layers, steps, N)
+    weights = torch.stack([layer.exact[0].mean(0) for layer in record])  # (layers, T, N)
     return weights.sort(-1, descending=True).values.cumsum(-1).mean((0, 1)).cpu().numpy()
 
 
-def retained_curve(run: Run, examples: Sequence[Example], batch_size: int = 32) -> list[float]:
+def retained_curve(run: Run, items: list[Item]) -> list[float]:
     """Figure 1: the mean over documents of `retained_attention`."""
-    curves = []
-    decoded = in_windows(examples, run.encode, lambda item: len(item.ids), partial(decode, run), batch_size)
-    for item, tokens in tqdm(decoded, total=len(examples), disable=None, leave=False):
-        curves.append(retained_attention(*read_again(run, run.collate([item]).source(), tokens)))
+    curves = [retained_attention(read_again(run, item)[0]) for item in tqdm(items, disable=None, leave=False)]
     longest = max(map(len, curves))  # beyond its last sentence a document retains everything
     return np.mean([np.pad(curve, (0, longest - len(curve)), constant_values=1.0) for curve in curves], 0).tolist()
 
 
-def attention_map(run: Run, example: Example) -> dict:
+def attention_map(run: Run, item: Item) -> dict:
     """Figures 5-8: attention of full decoding on one document, averaged over heads (Appendix E), D21: and layers."""
-    [item], rounded = run.encode([example]), {}
-    [tokens] = decode(run, [item])
-    source = run.collate([item]).source()
     words = torch.arange(len(item.ids), device=run.model.device).unsqueeze(0)  # each token its own sentence
-    for kind, ids in (("word", words), ("exact", source["sentence_ids"])):
-        record, _ = read_again(run, source | {"sentence_ids": ids}, tokens)
-        values = torch.stack([layer.exact.float() for layer in record]).mean((0, 2))[0]  # (T, S) or (T, N)
-        rounded[kind] = values.cpu().numpy().round(5).tolist()
-    source, target = (run.tokenizer.convert_ids_to_tokens(list(ids)) for ids in (item.ids, tokens[1:]))
-    return {"source": source, "target": target, "sentence_ids": list(item.sentence_ids)} | rounded
+    (by_word, tokens), (by_sentence, _) = read_again(run, item, sentence_ids=words), read_again(run, item)
+    shown = {"sentence_ids": list(item.sentence_ids)}
+    for kind, record in (("word", by_word), ("exact", by_sentence)):  # (T, S), (T, N)
+        shown[kind] = torch.stack([layer.exact[0] for layer in record]).mean((0, 1)).cpu().numpy()
+    for kind, ids in (("source", item.ids), ("target", tokens[1:])):
+        shown[kind] = run.tokenizer.convert_ids_to_tokens(list(ids))
+    return shown
 
 
 def main(
@@ -75,13 +68,13 @@ def main(
     """Write Figure 1's curve of each run as CSV; or with --map a picture: the last document's map by the last run."""
     if map:
         run = load_run(runs[-1])
-        figures.draw_map(attention_map(run, load(run.config.data, split, limit)[-1])).savefig(map, dpi=150)
+        item = run.encode(load(run.config.data, split, limit))[-1]
+        figures.draw_map(attention_map(run, item)).savefig(map, dpi=150)
         return
     rows = []
     with open_output(csv, overwrite) as file:
-        for path in runs:
-            run = load_run(path)
-            curve = retained_curve(run, load(run.config.data, split, limit))
+        for run, path in ((load_run(path), path) for path in runs):
+            curve = retained_curve(run, run.encode(load(run.config.data, split, limit)))
             rows += [{"run": path.name, "r": r, "share": share} for r, share in enumerate(curve, start=1)]
         write_csv(file, rows)
 
