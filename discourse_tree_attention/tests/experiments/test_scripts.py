@@ -1,5 +1,6 @@
 """Controls, folds, standardised encoders, the picture of the claims; each command's errors in one line."""
 
+import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,7 +14,7 @@ from safetensors.torch import load_file
 
 from ... import predict, train
 from ...config import TrainConfig
-from ...experiments import controls, figures, folds, standardize
+from ...experiments import controls, figures, folds, standardize, statistics
 from ...experiments.controls import ControlConfig, previous, shuffled
 from ...loading import load
 from ...matrices import c_tree
@@ -25,6 +26,22 @@ from ..test_text import EDUS, SENTENCES, TREE
 def document(tree, name="d", labels=(), units=4):
     sentence = np.array([0, 0, 2, 2, 2])
     return SimpleNamespace(id=name, tree=tree, labels=np.array(labels), units=[""] * units, edu_sentence=sentence)
+
+
+# Table 1
+
+
+def test_table_1_counts_units_and_what_the_oracle_takes(tmp_path, capsys):
+    """Means over documents; clauses of those with trees alone."""
+    story = {"document": SENTENCES, "summary": SENTENCES[0], "tree": TREE}
+    plain = {"document": ["one two", "three four", "five"], "summary": "three four five"}
+    (tmp_path / "train.jsonl").write_text(json.dumps(story) + "\n" + json.dumps(plain) + "\n")
+    statistics.main([str(tmp_path)])
+    found = dict(line.rsplit(" ", 1) for line in capsys.readouterr().out.splitlines())
+    tokens, taken = len(" ".join(SENTENCES).split()), (1 + 2) / 2
+    assert found["documents"] == "2" and found["tokens"] == f"{(tokens + 5) / 2:.1f}"
+    assert found["sentences"] == f"{(len(SENTENCES) + 3) / 2:.1f}" and found["sentences (oracle)"] == f"{taken:.1f}"
+    assert found["EDUs"] == f"{len(EDUS):.1f}" and float(found["EDUs (oracle)"]) >= 1
 
 
 # Controls
