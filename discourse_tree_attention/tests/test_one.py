@@ -71,7 +71,7 @@ def test_it_runs_alone_and_shows_the_effect(tmp_path):
     lines = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.splitlines()
     table = [(line[:30].strip(), *map(float, line[30:].replace(",", "").split())) for line in lines[1:8]]
     names, parent, part, parameters = zip(*table, strict=True)
-    assert names == tuple(one.SYSTEMS) and len(lines) == 9
+    assert names == tuple(one.SYSTEMS) and len(lines) == 10 and lines[8].startswith("D-Tree finds ")
     assert parent[0] > 95 and parent[0] > max(parent[1:]) + 15  # D-Tree
     assert min(part[1:3]) > 95 and min(part[1:3]) > max(part[0], *part[3:]) + 7  # the C-Trees
     assert parameters[5] == 2 * parameters[0]
