@@ -72,16 +72,6 @@ def test_a_file_that_a_run_lacks_is_said_in_one_line(trained, tmp_path, file):
         load_run(run)
 
 
-def test_the_end_of_a_training_says_whether_sources_are_read(tmp_path, capsys):
-    """By the loss with the documents exchanged; how many parameters; what to do next."""
-    train(replace(SMALL, steps=1), tmp_path / "a")
-    *_, first, verdict, mechanism, further = capsys.readouterr().out.splitlines()
-    count = sum(parameter.numel() for parameter in load_run(tmp_path / "a").model.parameters())
-    assert f"{count:,} parameters, validation loss {log(tmp_path / 'a')[-1]['validation_loss']:.3f}" in first
-    assert "the model reads little of its source" in verdict
-    assert "--diminishing dim" in mechanism and f"predict {tmp_path / 'a'} --split validation" in further
-
-
 @pytest.mark.parametrize(
     ("command", "flags", "message"),
     [

@@ -52,29 +52,30 @@ def test_eq10_eq13_all_steps_at_once_and_one_by_one_match_the_loops(mechanism):
 
 
 @pytest.mark.parametrize("f", CONCAVE)
-def test_eq10_eq11_the_sum_of_dim_attention_telescopes(f):
+def test_eq10_eq11_d4_the_sum_of_dim_attention_telescopes(f):
+    """D4: the constant cancels, and a token that nothing attends to has no coverage."""
     attention = weights(30, 8)
+    attention[:, 1] = 0
     gains = Diminishing("dim", f).sequence(attention)
     assert torch.allclose(gains.cumsum(0), effective_coverage(attention, f), atol=1e-12)
     difference = coverage_value(attention, f) - reference.FUNCTIONS[f](0)
-    assert torch.allclose(gains.cumsum(0), difference, atol=1e-12)
-
-
-def test_d4_the_constant_cancels_and_an_unseen_token_has_no_coverage():
-    attention = weights(4, 3)
-    attention[:, 1] = 0
-    differences = coverage_value(attention, constant=5.0).diff(dim=0)
-    assert torch.allclose(differences, Diminishing("dim").sequence(attention)[1:], atol=1e-12)
-    assert not effective_coverage(attention, "sqrt")[:, 1].any() and coverage_value(attention, "sqrt")[0, 1] == 1
+    assert torch.allclose(gains.cumsum(0), difference, atol=1e-12) and not gains[:, 1].any()
+    assert torch.allclose(coverage_value(attention, f, constant=5.0).diff(dim=0), gains[1:], atol=1e-12)
 
 
 def test_not_telescoping_dynamic_attention():
-    """P changes from step to step: the same weights in another order have another sum."""
+    """P changes from step to step: the same weights in another order have another sum.
+
+    So the token with the largest summed attention may have less coverage than another, which DimAttn rules out.
+    """
     attention = torch.tensor([[0.1, 0.9], [0.8, 0.2], [0.3, 0.7]], dtype=torch.float64)
     for kind, telescopes in (("dim", True), ("dydim", False)):
         orders = map(list, itertools.permutations(range(3)))
         sums = [Diminishing(kind).sequence(attention[order]).sum(0)[0] for order in orders]
         assert (max(sums) - min(sums) < 1e-12) == telescopes
+        once_or_often = torch.tensor([[1.0, 0.0], *[[0.0, 0.09]] * 10])  # sums of 1 and 0.9
+        one, other = Diminishing(kind).sequence(once_or_often).sum(0)
+        assert (one > other) == telescopes
 
 
 def test_eq12_d2_the_peak_is_over_steps_and_includes_this_one():

@@ -54,14 +54,6 @@ def test_eq2_eq5_loss_by_hand():
     assert pointer_loss(log_p, attention, keep, 2.0).tolist() == [2.0 + 2 * (0.5 + 0.25) / 2]
 
 
-@torch.no_grad()
-@pytest.mark.parametrize("coverage", [False, True])
-def test_half_precision_has_the_losses_of_decoding(make_pointer, batch, coverage):
-    """log P in float32, as `distribution` has it; the coverage, which is float32, goes into bfloat16 weights."""
-    model = make_pointer(coverage=coverage).bfloat16()
-    assert model.target_log_p(model.run(batch), batch).dtype == torch.float32 and model(batch).isfinite().all()
-
-
 @pytest.mark.parametrize("kind", ["none", "dim", "dydim"])
 def test_d1_copy_distribution_is_diminished_and_not_renormalised(make_pointer, batch, kind):
     """Probabilities sum to p_gen + (1 - p_gen) sum of the gains; the context is read by the gains, too."""

@@ -28,6 +28,7 @@ def test_measures_of_one_text_by_hand():
     other = measure("राम", ["... !"])
     assert other["words"] == 1 and other["lead_rouge1"] == [0, 0]  # a lead without a word: a share of nothing
     assert len(found) == len(other) == 1 + 5 + 4 + 3
+    assert measure("a storm", ["It rained .", "A storm came ."], 1)["lead_rouge1"] == [0, 1]
 
 
 def test_d11_repetition_counts_every_occurrence_after_the_first():
@@ -57,29 +58,20 @@ def test_outputs_come_in_order_as_if_each_document_were_alone(trained, monkeypat
     assert len({row["prediction"] for row in rows}) > 1 and all(row["was_cut"] for row in rows)
 
 
-def test_d21_flags_of_decoding_reach_the_search(trained, monkeypatch, tmp_path):
-    """D21: <unk> is never written. What no flag says, --decoding says."""
-    seen, search = [], command.beam_search
+def test_d21_flags_reach_the_search_and_the_measures(trained, monkeypatch, tmp_path):
+    """D21: <unk> is never written. What no flag says, --decoding says. The lead (Table 3) has so many sentences."""
+    seen, leads, search = [], [], command.beam_search
+    monkeypatch.setattr(command, "measure", lambda text, document, lead: leads.append(lead) or {})
     monkeypatch.setattr(command, "beam_search", lambda *a, **k: seen.append(k) or search(*a, **k))
     five = "--beam 3 --length-penalty 1.5 --trigram-blocking --min-length 2 --max-length 7"
-    preset = "--decoding paper-dim --length-penalty 0 --min-length 0 --max-length 7"
+    preset = "--lead 5 --decoding paper-dim --length-penalty 0 --min-length 0 --max-length 7"
     for flags in (five, preset, ""):
         out = ["--out", str(tmp_path / "a.txt"), "--overwrite"]
         main([str(trained(SMALL)), "--data", SMALL.data, "--limit", "1", *out, *flags.split()])
     given = {"beam": 3, "length_penalty": 1.5, "trigram_blocking": True, "min_length": 2, "max_length": 7}
     won = {"beam": 6, "length_penalty": 0.0, "trigram_blocking": True, "min_length": 0, "max_length": 7}
     assert seen == [search | {"never": (0, 1)} for search in (given, won, DECODING["tiny"])]
-
-
-def test_lead_says_with_how_many_sentences_an_output_is_compared(trained, tmp_path, monkeypatch):
-    """Table 3."""
-    document = ["It rained .", "A storm came ."]
-    assert measure("a storm", document, 1)["lead_rouge1"] != measure("a storm", document, 2)["lead_rouge1"]
-    seen, flags = [], ["--data", SMALL.data, "--limit", "1", "--max-length", "5", "--out", str(tmp_path / "a.txt")]
-    monkeypatch.setattr(command, "measure", lambda text, document, lead: seen.append(lead) or {})
-    for lead in ("1", "5"):
-        main([str(trained(SMALL)), *flags, "--lead", lead, "--overwrite"])
-    assert seen == [1, 5]
+    assert leads == [3, 5, 3]
 
 
 def test_lines_in_are_lines_out(trained, tmp_path, capsys):

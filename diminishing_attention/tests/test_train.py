@@ -154,10 +154,13 @@ def test_values_that_contradict_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("config", [SMALL, BERT], ids=["pointer", "bertsum"])
-def test_the_printed_hints_work(tmp_path, capsys, config, bert):
-    """Each command of the last lines, as it stands there."""
+def test_the_end_of_a_training_says_whether_it_reads_and_its_hints_work(tmp_path, capsys, config, bert):
+    """How many parameters, the loss with the documents exchanged, and commands that run as they stand there."""
     train(replace(config, steps=1), tmp_path / "run")
     printed = capsys.readouterr().out
+    count = sum(parameter.numel() for parameter in load_run(tmp_path / "run").model.parameters())
+    assert f"{count:,} parameters, validation loss " in printed
+    assert config is BERT or "the model reads little of its source" in printed
     (tmp_path / "FILE.txt").write_text("in Brenton two halls were built .\n")
     trains, predicts = (re.findall(rf"python -m \S+\.{name} ([^;\n]+)", printed) for name in ("train", "predict"))
     assert len(trains) == 1 and [hint.split()[1] for hint in predicts] == ["FILE.txt", "--split"]
