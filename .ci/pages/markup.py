@@ -130,11 +130,15 @@ class Markup:
 
         return re.sub(LINKABLE, to_place, made, flags=re.S)
 
+    def comment(self, match: re.Match) -> str:
+        """A comment; a short one is not broken."""
+        return f'<span class="c1{" short" if len(match[1]) < 40 else ""}">{self.linked(match[1])}'
+
     def code(self, lines: list[tuple[int, str]], prefix: str = "", homes: dict[int, str] | None = None) -> str:
         """Numbered lines; with a prefix each has an id. Some numbers link to `homes`, left of them."""
         made = highlight("\n".join(line for _, line in lines), self.lexer, HtmlFormatter(nowrap=True))
         made = re.sub(r'<span class="(?:n|p|o|w)">([^<]*)</span>', r"\1", made)
-        made = re.sub(r'(<span class="c1">)(.*?)(?=</span>)', lambda match: match[1] + self.linked(match[2]), made)
+        made = re.sub(r'<span class="c1">(.*?)(?=</span>)', self.comment, made)
         rows = []
         for (number, line), shown in zip(lines, made.split("\n"), strict=False):
             link = anchor(homes[number], str(number)) if number in (homes or {}) else number

@@ -92,13 +92,14 @@ class Page:
         return f'<div class="formula"{self.own_id(first)}>{more}{maths}</div>'
 
     def difference(self, label: str, cells: list[str], kind: str) -> str:
-        """A fold: what stands here; in it what the paper has, why, and the tests of it."""
-        paper, here, why = map(self.markup.inline, [*cells, "", ""][:3])
-        words = f"<p><b>Paper:</b> {paper}</p><p><b>Why:</b> {why}</p>"
-        words += self.tests_of([name for name, labels in self.package.proofs.items() if label in labels])
+        """A fold: what the paper says, if it does, and what stands here; in it why, and the tests of it."""
+        paper, here, why = (self.markup.inline(cell.replace("(no code)", "")) for cell in [*cells, "", ""][:3])
+        says = "" if paper in ("-", "not said") else f"Paper: {paper}. "
+        tests = self.tests_of([name for name, labels in self.package.proofs.items() if label in labels])
         name = "" if label in self.used else slug(label)
         self.used.add(label)
-        return fold(f"<b>{label}. Here:</b> {here}", words, kind, name)
+        title = f"<b>{label}.</b> {says}<b>Here:</b> {here}"
+        return fold(title, f"<p><b>Why:</b> {why}</p>{tests}", kind, name)
 
     def notes(self, file: str) -> list[tuple[int, str, str]]:
         """Line, label and HTML of what stands left of a file's lines; one.py has all formulas that it marks."""
@@ -142,8 +143,8 @@ class Page:
         return f'<p class="flow"><code>{" → ".join(found)}</code></p>' if len(found) > 1 else ""
 
     def code(self) -> str:
-        """The glossary, whose colours the code has, then all files in the order of reading, folded."""
-        made = self.text("Glossary", self.paper)
+        """All files in the order of reading, folded."""
+        made = ""
         for file in self.files:
             name = f'<h3 id="{file}"><code>{file}</code></h3> <small>{len(self.package.code[file].lines)} lines</small>'
             made += f'<details class="file"><summary>{name}</summary>{self.code_of(file)}</details>'
@@ -163,7 +164,7 @@ class Page:
         """Write the page and the lesson's."""
         name, one = self.folder.name, self.package.code.get("one.py")
         first, more_seen = self.seen()
-        parts = {"The idea": self.text("The idea") + more_seen}
+        parts = {"The idea": self.text("The idea") + more_seen, "Symbols": self.text("Glossary", self.paper)}
         parts |= {f"The whole paper in {len(one.lines)} lines": self.code_of("one.py")} if one else {}
         parts["What was reproduced"] = self.text("What was reproduced")
         differs = [self.difference(label, cells, "plain") for _, (label, *cells) in self.package.deviations]
