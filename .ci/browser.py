@@ -21,7 +21,9 @@ return [Math.max(document.documentElement.scrollWidth, document.body.scrollWidth
 STILL = """() => {
 document.querySelectorAll(".learn input, .learn output, .learn > p").forEach(e => e.remove());
 document.querySelectorAll(".now, .on").forEach(e => e.classList.remove("now", "on"));
-document.querySelectorAll(".learn").forEach(e => { e.style.width = "fit-content"; e.style.padding = "0 12px"; });
+document.querySelectorAll(".learn").forEach(e => {
+  Object.assign(e.style, { width: e.dataset.tree ? "760px" : "fit-content", maxWidth: "1160px", padding: "12px" });
+});
 }"""
 
 
