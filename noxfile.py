@@ -1,7 +1,5 @@
 """Checks (*: `nox` runs all of them) and jobs (-: run when named). One of them: `nox -s NAME`, e.g. `nox -s l0drop`."""
 
-import importlib.util
-import logging
 import os
 import re
 import shlex
@@ -60,10 +58,8 @@ PORTABLE = {
     "sse41": {"ATEN_CPU_CAPABILITY": "default", "DNNL_MAX_CPU_ISA": "SSE41", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2"},
 }
 
-HAS_UV = bool(shutil.which(os.environ.get("UV", "uv")) or importlib.util.find_spec("uv"))
 nox.needs_version = ">=2024.10.9"
-nox.options.default_venv_backend = "uv" if HAS_UV else "virtualenv"
-logging.getLogger("nox").addFilter(lambda record: record.msg != "uv binary not found.")  # virtualenv does as well
+nox.options.default_venv_backend = "uv|virtualenv"
 
 
 def uv_settings() -> dict[str, str]:
@@ -73,20 +69,20 @@ def uv_settings() -> dict[str, str]:
     """
     command = [sys.executable, "-m", "pip", "config", "list"]
     listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout  # empty where there is no pip
-    pip = dict(re.findall(r"^(?:global|install)\.([\w-]+)='(.*)'$", listed, re.M))
-    for name in ("find-links", "index-url", "extra-index-url", "cert"):
-        pip[name] = os.environ.get(f"PIP_{name.upper().replace('-', '_')}", pip.get(name, ""))
+    # A command's own settings win over all commands', the environment's over both.
+    pip = re.findall(r"^(:env:|install|global)\.([\w-]+)='(.*)'$", listed, re.M)
+    pip = {name: value.split() for _, name, value in sorted(pip, key=lambda each: "gi:".index(each[0][0]))}
     uv = {
-        "UV_FIND_LINKS": ",".join(pip["find-links"].split()),
-        "UV_DEFAULT_INDEX": pip["index-url"],
-        "UV_INDEX": " ".join(pip["extra-index-url"].split()),
-        "SSL_CERT_FILE": pip["cert"],
+        "UV_FIND_LINKS": ",".join(pip.get("find-links", [])),
+        "UV_DEFAULT_INDEX": "".join(pip.get("index-url", [])),
+        "UV_INDEX": " ".join(pip.get("extra-index-url", [])),
+        "SSL_CERT_FILE": "".join(pip.get("cert", [])),
+        "UV_INDEX_STRATEGY": "unsafe-best-match",  # the best version of all indexes, as pip takes it
     }
     uv = {name: value for name, value in uv.items() if value and name not in os.environ}
-    if not any(re.match("UV_(.*INDEX|FIND_LINKS|TORCH_BACKEND)", name) for name in {**uv, **os.environ}):
+    if not any(re.match("UV_(.*INDEX(_URL)?$|FIND_LINKS|TORCH_BACKEND)", name) for name in {**uv, **os.environ}):
         uv["UV_TORCH_BACKEND"] = "auto"
-    # The best version of all indexes, as pip takes it.
-    return uv | {"UV_INDEX_STRATEGY": os.environ.get("UV_INDEX_STRATEGY", "unsafe-best-match")}
+    return uv
 
 
 def install(session: nox.Session, *what: str) -> None:

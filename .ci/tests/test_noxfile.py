@@ -15,7 +15,7 @@ spec.loader.exec_module(noxfile)
 def settings(monkeypatch, pip: str = "", **environment: str) -> dict[str, str]:
     """What uv is given where pip's settings and the environment are these."""
     for name in list(noxfile.os.environ):
-        if name.startswith(("UV_", "PIP_", "SSL_")):
+        if name.startswith(("UV_", "SSL_")):
             monkeypatch.delenv(name)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
@@ -31,7 +31,7 @@ def settings(monkeypatch, pip: str = "", **environment: str) -> dict[str, str]:
         ("global.index-url='https://a.b/simple'\n", {}, None),
         ("global.extra-index-url='https://a.b/simple'\n", {}, None),
         ("install.find-links='/wheels'\n", {}, None),
-        ("", {"PIP_EXTRA_INDEX_URL": "https://a.b/cpu"}, None),
+        (":env:.extra-index-url='https://a.b/cpu'\n", {}, None),
         ("", {"UV_INDEX": "https://a.b/cpu"}, None),
         ("", {"UV_DEFAULT_INDEX": "https://a.b/cpu"}, None),
         ("", {"UV_FIND_LINKS": "/wheels"}, None),
@@ -43,9 +43,9 @@ def test_torch_is_this_machines_unless_a_source_is_named(monkeypatch, pip, envir
 
 
 def test_pips_settings_become_uvs_and_the_users_win(monkeypatch):
-    pip = "global.find-links='/a /b'\nglobal.index-url='https://a.b'\n"
+    pip = ":env:.cert='/mine'\nglobal.cert='/pem'\nglobal.find-links='/a /b'\nglobal.index-url='https://a.b'\n"
     uv = settings(monkeypatch, pip, UV_DEFAULT_INDEX="https://mine")
-    assert uv == {"UV_FIND_LINKS": "/a,/b", "UV_INDEX_STRATEGY": "unsafe-best-match"}
+    assert uv == {"UV_FIND_LINKS": "/a,/b", "SSL_CERT_FILE": "/mine", "UV_INDEX_STRATEGY": "unsafe-best-match"}
 
 
 @pytest.mark.parametrize(
