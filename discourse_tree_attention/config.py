@@ -35,19 +35,11 @@ class TrainConfig:
     seed: Seed = 0  # Seed of weights, batches and dropout.
     units_taken: int = 0  # Units of a summary; 0 = 6 EDUs or 3 sentences (Section 5.1).
     max_words: int = 0  # A summary that has this many words is complete (released code: 80); 0 = no limit.
-    vectors: str = ""  # Folder that keeps unit vectors for other runs, 3 kB a unit; empty = they are computed anew.
-
-    def check(self) -> None:
-        """ValueError for values that contradict each other."""
-        self.model_config(768)  # its own checks
 
     def model_config(self, width: int) -> ModelConfig:
         """The model's part of the fields, with the encoder's width D."""
         # D16: the paper's sizes belong to D = 768; another width gets them in proportion, but heads of 64 as usual.
-        if self.balanced:
-            head_width = feed_forward = 2 * width // 3
-        else:
-            head_width, feed_forward = 64, 4 * width
+        head_width, feed_forward = (2 * width // 3, 2 * width // 3) if self.balanced else (64, 4 * width)
         return ModelConfig(self.attention, width, heads=self.heads, head_width=head_width, feed_forward=feed_forward)
 
     @property

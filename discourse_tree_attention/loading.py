@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from shared import data, pretrained
@@ -13,6 +14,7 @@ from shared.run import load_weights, read_config
 
 from .config import TrainConfig
 from .model import Summarizer
+from .selection import select
 from .text import MAX_TOKENS, Batch, Document, UnitEncoder, collate, random_encoder, read_corpus
 from .toy_trees import toy_tree
 
@@ -32,6 +34,18 @@ class Run(NamedTuple):
     def collate(self, documents: Sequence[Document]) -> Batch:
         """A batch on the model's device."""
         return collate(documents, next(self.model.parameters()).device)
+
+    @torch.inference_mode()
+    def scores(self, documents: Sequence[Document]) -> list[np.ndarray]:
+        """The (N,) scores of the units of each of a few documents; the model is put into eval mode."""
+        model, batch = self.model.eval(), self.collate(documents)
+        rows = model(batch.units, batch.keep, batch.matrix).float().cpu().numpy()
+        return [row[: len(document)] for row, document in zip(rows, documents, strict=True)]
+
+    def extract(self, document: Document, scores: np.ndarray) -> list[int]:
+        """The units that the summary takes by their (N,) scores, in order."""
+        lengths = [len(unit.split()) for unit in document.units]
+        return select(scores, document.required, self.config.count, lengths, self.config.max_words)
 
     def write_files(self, folder: Path) -> None:
         """Write what `load_run` reads beside config.json and the weights: an encoder that has no other place."""
@@ -78,15 +92,5 @@ def load_run(folder: str | Path, config_type: type = TrainConfig) -> Run:
 
 
 def load_encoder(name: str, pooling: str) -> UnitEncoder:
-    """An encoder of `transformers` by name or folder (bert-base-uncased in the paper); ValueError: it says nothing."""
-    encoder = UnitEncoder(*pretrained.load("encoder", name, MAX_TOKENS), pooling)
-    vectors = encoder(own_words(encoder.tokenizer))
-    if torch.allclose(vectors, vectors[:1], atol=1e-6):
-        raise ValueError(f"{name}: the vector of a unit does not depend on its text; try --pooling mean")
-    return encoder
-
-
-def own_words(tokenizer) -> list[str]:
-    """Some texts that a tokenizer knows, whatever its language: up to 64 of its tokens, spread over all."""
-    ids = range(0, len(tokenizer), len(tokenizer) // 64 + 1)
-    return sorted({tokenizer.decode([token], skip_special_tokens=True).strip() for token in ids})
+    """An encoder of `transformers` by name or folder (bert-base-uncased in the paper); ValueError: there is none."""
+    return UnitEncoder(*pretrained.load("encoder", name, MAX_TOKENS), pooling)

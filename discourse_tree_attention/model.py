@@ -38,8 +38,13 @@ class ModelConfig:
         if self.attention in (*TREES, "none") and self.heads > 1:
             raise ValueError(f"{self.attention} has the same weights in every head: use heads = 1 (Section 5.2)")
 
+    @property
+    def longest(self) -> int:
+        """Most units that a model can read: the position table, and for Dense and Random their weights, end there."""
+        return PLACES if self.attention in ("dense", "learned_random", "fixed_random") else POSITIONS
 
-# Section 3: attention weights. Each type is called with (states, keep, matrix) and returns `weights`, None for A = I.
+
+# Section 3: attention weights. Each type is called with (states, keep, matrix) and returns `weights`.
 
 
 class DotProduct(nn.Module):
@@ -63,11 +68,10 @@ class Dense(nn.Module):
 
     def __init__(self, config: ModelConfig):
         super().__init__()
-        self.maps = nn.ModuleList()
-        for _ in range(config.heads):
-            inner, outer = nn.Linear(config.width, config.dense_inner), nn.Linear(config.dense_inner, PLACES)
-            # D4: the formula has a sigma, the released code and the Synthesizer a ReLU.
-            self.maps.append(nn.Sequential(inner, nn.ReLU(), outer))
+        D, inner = config.width, config.dense_inner
+        # D4: the formula has a sigma, the released code and the Synthesizer a ReLU.
+        maps = [nn.Sequential(nn.Linear(D, inner), nn.ReLU(), nn.Linear(inner, PLACES)) for _ in range(config.heads)]
+        self.maps = nn.ModuleList(maps)
 
     def forward(self, states: Tensor, keep: Tensor, matrix: Tensor | None) -> Tensor:
         # Section 3: of as many places as Dense has, those of the document's units.
@@ -87,9 +91,8 @@ class Random(nn.Module):
             self.register_buffer("logits", logits)
 
     def forward(self, states: Tensor, keep: Tensor, matrix: Tensor | None) -> Tensor:
-        units = states.size(1)
         # Section 3: the upper left corner of R, as large as the document.
-        return masked_softmax(self.logits[None, :, :units, :units], keep)  # (B, H, N, N)
+        return masked_softmax(self.logits[None, :, : keep.size(1), : keep.size(1)], keep)  # (B, H, N, N)
 
 
 class Tree(nn.Module):
@@ -100,14 +103,6 @@ class Tree(nn.Module):
             raise ValueError("tree attention needs the matrices of the documents' trees: pass matrix (B, N, N)")
         # Section 4: A of the document's tree, no softmax.
         return matrix[:, None].to(states.dtype) * keep[:, None, None]  # (B, 1, N, N), columns of padding are zero
-
-
-class Identity(nn.Module):
-    """No attention (Section 5.1): A = I, each unit sees itself only."""
-
-    def forward(self, states: Tensor, keep: Tensor, matrix: Tensor | None) -> None:
-        # Section 5.1: A G(X) is then G(X), so there are no weights to compute.
-        return None
 
 
 def masked_softmax(logits: Tensor, keep: Tensor) -> Tensor:
@@ -144,7 +139,7 @@ class Attention(nn.Module):
             case "learned_random" | "fixed_random":
                 self.attend = Random(config)
             case "none":
-                self.attend = Identity()
+                self.attend = None
             case _:
                 self.attend = Tree()
         self.value = projection(config)
@@ -154,12 +149,13 @@ class Attention(nn.Module):
 
     def forward(self, states: Tensor, keep: Tensor, matrix: Tensor | None = None) -> Tensor:
         """(B, N, D) -> (B, N, D)."""
-        value = split_heads(self.value(states), self.heads)  # (B, H, N, K)
-        weights = self.attend(states, keep, matrix)
         # Section 3: G is the value map.
-        # D5: dropout falls on A, on fixed weights too, without making its rows sum to 1 again (released code).
-        mixed = value if weights is None else self.dropout(weights) @ value  # (B, H, N, K)
-        return self.output(mixed.transpose(1, 2).flatten(-2))
+        value = split_heads(self.value(states), self.heads)  # (B, H, N, K)
+        # Section 5.1: no attention is A = I, each unit sees itself alone, and A G(X) is G(X).
+        if self.attend is not None:
+            # D5: dropout falls on A, on fixed weights too, without making its rows sum to 1 again (released code).
+            value = self.dropout(self.attend(states, keep, matrix)) @ value  # (B, H, N, K)
+        return self.output(value.transpose(1, 2).flatten(-2))
 
 
 class EncoderLayer(nn.Module):
@@ -206,19 +202,15 @@ class Summarizer(nn.Module):
         Raises:
             ValueError: more units than the position table or the attention has places for.
         """
-        if units.size(1) > (longest := longest_document(self.config)):
-            raise ValueError(f"a document of {units.size(1)} units is longer than the {longest} of the model: cut it")
+        count, longest = units.size(1), self.config.longest
+        if count > longest:
+            raise ValueError(f"a document of {count} units is longer than the {longest} of the model: cut it")
         # D19: positions are added without scaling the vectors and without dropout (released code).
-        states = (units + self.position_table[: units.size(1)]).masked_fill(~keep[..., None], 0)  # (B, N, D)
+        states = (units + self.position_table[:count]).masked_fill(~keep[..., None], 0)  # (B, N, D)
         for layer in self.layers:
             states = layer(states, keep, matrix)
         # D27: dropout between the encoder and the MLP (released code).
         return self.classifier(self.dropout(states)).squeeze(-1)
-
-
-def longest_document(config: ModelConfig) -> int:
-    """Most units that a model can read: the position table, and for Dense and Random their weights, end there."""
-    return PLACES if config.attention in ("dense", "learned_random", "fixed_random") else POSITIONS
 
 
 def sinusoids(positions: int, width: int) -> Tensor:

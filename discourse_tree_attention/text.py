@@ -1,22 +1,19 @@
-"""From text to batches: a document's units, their vectors by a frozen encoder (Section 3), labels and matrix.
+"""From text to batches: a document's units, their vectors by a frozen encoder (Section 3), labels and matrix."""
 
-`read_corpus` makes documents of examples (`make_document`) and adds their vectors; `collate` makes batches of them.
-"""
-
-import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
+from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 
-from .matrices import MATRICES, d_tree, sentence_matrix
-from .model import TREES, longest_document
+from .matrices import MATRICES, d_tree, normalize, sentence_matrix
+from .model import TREES
 from .selection import ORACLE_UNITS, oracle, required_units
 from .trees import Node, check_same_text, leaves, letters, read_dis
 
@@ -37,7 +34,7 @@ class UnitEncoder(nn.Module):
         super().__init__()
         self.model, self.tokenizer, self.pooling = model.requires_grad_(False), tokenizer, pooling
         self.width = model.config.hidden_size  # D
-        self.train(False)
+        self.train()
 
     def train(self, mode: bool = True) -> "UnitEncoder":
         """D6: eval mode always; a frozen encoder without dropout gives each unit one vector."""
@@ -92,23 +89,6 @@ def random_encoder(texts: Sequence[str], pooling: str = "cls", width: int = 128,
         return UnitEncoder(BertModel(config, add_pooling_layer=False), tokenizer, pooling)
 
 
-def unit_vectors(encoder: UnitEncoder, texts: Sequence[str], folder: str = "") -> np.ndarray:
-    """Vectors of all units of a corpus: (n, D) float32, kept in a file of the folder, if one is named.
-
-    The file is called after the texts and, for the encoder, the vectors that it gives the first of them.
-    """
-    if not folder:
-        return encoder.encode(texts)
-    known = repr(texts).encode("utf-8", "surrogatepass") + encoder.encode(texts[:64]).tobytes()
-    path = Path(folder, f"{hashlib.sha256(known).hexdigest()[:32]}.npy")
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_suffix(".unfinished.npy")
-        np.save(unfinished, encoder.encode(texts))
-        unfinished.replace(path)
-    return np.load(path, mmap_mode="r")
-
-
 # Documents
 
 
@@ -120,23 +100,25 @@ class Document:
     units: list[str]  # (N,) texts
     sentence: np.ndarray  # (N,) index of each unit's sentence; at sentence level 0, 1, ...
     required: list[list[int]]  # (N,) units that each unit needs beside it; empty lists at sentence level
-    labels: np.ndarray  # (N,) bool, the oracle's units; none where there is no reference
     references: list[list[str]]  # the sentences of each
     tree: Node | None  # over the EDUs
     edu_sentence: np.ndarray | None  # (EDUs,) index of each EDU's sentence
-    was_cut: bool
+    labels: np.ndarray | None = None  # (N,) bool, the oracle's units; none where there is no reference
+    was_cut: bool = False
     matrix: np.ndarray | None = None  # (N, N) attention, for tree attention
     vectors: np.ndarray | None = None  # (N, D)
+
+    def __len__(self) -> int:
+        return len(self.units)
 
 
 def read_corpus(examples: Sequence, config, encoder: UnitEncoder) -> list[Document]:
     """The documents of a corpus with unit vectors; `config` is a `TrainConfig`."""
     examples = tqdm(examples, desc="oracles", leave=False, disable=None)
     documents = [make_document(example, config, encoder) for example in examples]
-    vectors = unit_vectors(encoder, [unit for document in documents for unit in document.units], config.vectors)
-    ends = np.cumsum([len(document.units) for document in documents])
-    own = np.split(vectors, ends[:-1])
-    return [replace(document, vectors=part) for document, part in zip(documents, own, strict=True)]
+    vectors = encoder.encode([unit for document in documents for unit in document.units])
+    parts = np.split(vectors, np.cumsum([len(document) for document in documents])[:-1])
+    return [replace(document, vectors=part) for document, part in zip(documents, parts, strict=True)]
 
 
 def make_document(example, config, encoder: UnitEncoder) -> Document:
@@ -144,13 +126,17 @@ def make_document(example, config, encoder: UnitEncoder) -> Document:
 
     ValueError: a tree is needed and there is none, or it is of another text.
     """
+    reads_tree = config.attention in TREES
+    if example.tree is None and (reads_tree or config.level == "edu"):
+        command = f"python -m {__package__}.experiments.parse FILE --out TREES"
+        raise ValueError(f"{example.id} has no discourse tree, {example.id}.dis: make it ({command})")
     whole = units_of(example, config.level)
     picks = oracle(whole.units, " ".join(example.summary), whole.required, ORACLE_UNITS[config.level])
     most, was_cut = units_to_read(whole.units, config, encoder)
     cut = dict(units=whole.units[:most], sentence=whole.sentence[:most], labels=np.isin(np.arange(most), picks))
     required = [[other for other in needed if other < most] for needed in whole.required[:most]]
     document = replace(whole, required=required, was_cut=was_cut, **cut)
-    return replace(document, matrix=document_matrix(document, config)) if config.attention in TREES else document
+    return replace(document, matrix=document_matrix(document, config)) if reads_tree else document
 
 
 def units_of(example, level: str) -> Document:
@@ -158,22 +144,19 @@ def units_of(example, level: str) -> Document:
     tree, edu_sentence, sentences = None, None, list(example.document)
     if example.tree is not None:
         tree = read_dis(example.tree, f"{example.id}.dis")
-        edu_sentence = sentence_of_edus([leaf.text for leaf in leaves(tree)], sentences, f"{example.id}.dis")
+        edus = [leaf.text for leaf in leaves(tree)]
+        edu_sentence = sentence_of_edus(edus, sentences, f"{example.id}.dis")
     if level == "edu":
-        check_has_tree(example)
-        units = [leaf.text for leaf in leaves(tree)], edu_sentence, required_units(tree, edu_sentence)
+        units = edus, edu_sentence, required_units(tree, edu_sentence)
     else:
         units = sentences, np.arange(len(sentences)), [[] for _ in sentences]
-    return Document(example.id, *units, np.zeros(0, dtype=bool), example.references, tree, edu_sentence, False)
+    return Document(example.id, *units, example.references, tree, edu_sentence)
 
 
 def sentence_of_edus(edus: Sequence[str], sentences: Sequence[str], where: str = "document") -> np.ndarray:
-    """(N,) index of the sentence of each EDU, found by its letters, blanks apart.
+    """(N,) index of the sentence of each EDU, that in which it begins, found by its letters, blanks apart.
 
-    An EDU that reaches over the end of a sentence belongs to the sentence where it begins.
-
-    Raises:
-        ValueError: the texts are not the same, or an EDU has none; names `where` and the first place that differs.
+    ValueError: the texts are not the same, or an EDU has none; names `where` and the first place that differs.
     """
     check_same_text(edus, sentences, where)
     lengths = np.array([len(letters(edu)) for edu in edus])
@@ -186,34 +169,26 @@ def sentence_of_edus(edus: Sequence[str], sentences: Sequence[str], where: str =
 def units_to_read(units: Sequence[str], config, encoder: UnitEncoder) -> tuple[int, bool]:
     """How many units the model reads, at least one; and whether text is lost, also where the encoder cuts a unit."""
     pieces = np.array([len(ids) for ids in encoder.tokenizer(list(units), verbose=False).input_ids])
-    most = min(len(units), longest_document(config.model_config(encoder.width)))
+    most = min(len(units), config.model_config(encoder.width).longest)
     if config.max_pieces:
         # D28: [CLS] and [SEP] of each unit count; the released code counts those of each sentence.
         most = min(most, max(1, int((pieces.cumsum() <= config.max_pieces).sum())))
     return most, most < len(units) or bool((pieces > MAX_TOKENS).any())
 
 
-def check_has_tree(document) -> None:
-    """ValueError where a document, or an example, has no tree."""
-    if document.tree is None:
-        command = f"python -m {__package__}.experiments.parse FILE --out TREES"
-        raise ValueError(f"{document.id} has no discourse tree, {document.id}.dis: make it ({command})")
-
-
 def document_matrix(document: Document, config) -> np.ndarray:
-    """(N, N) attention of a document's tree, rows summing to 1; ValueError where it has none."""
-    check_has_tree(document)
-    tree, size = document.tree, len(document.units)
+    """(N, N) attention of a document's tree, rows summing to 1."""
+    tree, size = document.tree, len(document)
     matrix = MATRICES[config.attention](tree) if config.attention != "d_tree" else d_tree(tree, document.edu_sentence)
     if config.level == "sentence":
         matrix = sentence_matrix(matrix, document.edu_sentence, max(size, document.edu_sentence.max() + 1))
-    if size < len(matrix):
-        # D10: of a cut document the rows are normalised again; a unit whose head was cut off attends to itself.
-        matrix = matrix[:size, :size].copy()
-        lost = np.flatnonzero(matrix.sum(1) == 0)
-        matrix[lost, lost] = 1
-        matrix = matrix / matrix.sum(1, keepdims=True)
-    return matrix
+    if size == len(matrix):
+        return matrix
+    # D10: of a cut document the rows are normalised again; a unit whose head was cut off attends to itself.
+    matrix = matrix[:size, :size].copy()
+    lost = np.flatnonzero(matrix.sum(1) == 0)
+    matrix[lost, lost] = 1
+    return normalize(matrix)
 
 
 def positive_weight(documents: Sequence[Document]) -> float:
@@ -243,15 +218,11 @@ class Batch(NamedTuple):
 
 def collate(documents: Sequence[Document], device: str | torch.device = "cpu") -> Batch:
     """A batch of some documents."""
-    most = max(len(document.units) for document in documents)
-    units = torch.zeros(len(documents), most, documents[0].vectors.shape[1])
-    keep, labels = torch.zeros(2, len(documents), most, dtype=torch.bool)
-    matrix = torch.zeros(len(documents), most, most) if documents[0].matrix is not None else None
-    for row, document in enumerate(documents):
-        size = len(document.units)
-        units[row, :size] = torch.from_numpy(np.array(document.vectors))
-        keep[row, :size] = True
-        labels[row, :size] = torch.from_numpy(document.labels)
-        if matrix is not None:
-            matrix[row, :size, :size] = torch.from_numpy(document.matrix)
-    return Batch(*(part if part is None else part.to(device) for part in (units, keep, labels, matrix)))
+    units = pad_sequence([torch.from_numpy(np.array(document.vectors)) for document in documents], batch_first=True)
+    labels = pad_sequence([torch.from_numpy(document.labels) for document in documents], batch_first=True)
+    lengths, most = torch.tensor([len(document) for document in documents]), labels.size(1)
+    keep, matrix = torch.arange(most) < lengths[:, None], None
+    if documents[0].matrix is not None:
+        matrices = [pad(torch.from_numpy(one.matrix), 2 * (0, most - len(one))) for one in documents]
+        matrix = torch.stack(matrices).to(device)
+    return Batch(units.to(device), keep.to(device), labels.to(device), matrix)

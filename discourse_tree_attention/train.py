@@ -17,13 +17,13 @@ from torch import nn
 from tqdm import tqdm
 
 from shared import rouge
-from shared.data import Example, in_sentences
-from shared.run import RunFolder, exchanged, load_weights, one_line_errors, parse, says_it_reads, setup, write_weights
+from shared.data import Example
+from shared.run import exchanged, in_windows, load_weights, one_line_errors, parse, says_it_reads, setup, write_weights
 
 from .config import PRESETS, TrainConfig, learning_rate
 from .loading import Run, begin, load, load_run
 from .model import extraction_loss
-from .predict import extract, score_documents, summary, units
+from .selection import join_units
 from .text import Document, positive_weight
 
 
@@ -33,15 +33,14 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     ValueError: bad values or data, a folder that cannot be used, a loss that is not finite.
     """
     # D29: documents of like length share a batch. With a summed loss a batch of long documents weighs more.
-    how = dict(optimizer=partial(adam, config), length=units, load=partial(examples_of, config))
-    made = setup(config, Path(out), resume, begin, load_run, **how)
+    made = setup(config, Path(out), resume, begin, load_run, partial(adam, config), len, partial(draw, config))
     accelerator, run, model, optimizer = made[:4]
     weight = positive_weight(made.training)
-    hidden = None if accelerator.is_main_process else True  # None: where there is no terminal
-    with made.folder as folder, tqdm(total=config.steps, initial=folder.progress["step"], disable=hidden) as bar:
+    hidden = not accelerator.is_main_process or None  # None: where there is no terminal
+    with made.folder as folder:
         done = folder.progress["step"]
         batches = iter(accelerator.skip_first_batches(made.loader, done))
-        for step in range(done, config.steps):
+        for step in (bar := tqdm(range(done, config.steps), initial=done, total=config.steps, disable=hidden)):
             run.model.train()
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(step, config)
@@ -55,7 +54,6 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
             row = {"step": step + 1, "loss": loss.item() / batch.keep.sum().item()}
             if not math.isfinite(row["loss"]):
                 raise ValueError(f"the loss is {row['loss']} at step {step + 1}; {out} keeps its last checkpoint")
-            bar.update()
             bar.set_postfix(loss=f"{row['loss']:.3f}", refresh=False)
             if row["step"] % config.save_every == 0 or row["step"] == config.steps:
                 row |= validate(run, made.validation, weight)
@@ -64,7 +62,7 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
                 folder.save_checkpoint(row)
         folder.take_best("model.safetensors")
     if accelerator.is_main_process:
-        report(run, made.training, made.validation, weight, folder)
+        report(made, weight, Path(out), folder.progress["log"][1:])
 
 
 def adam(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
@@ -72,68 +70,63 @@ def adam(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.Adam(model.parameters(), lr=0.0, betas=(0.9, config.beta2), eps=1e-9)
 
 
-def examples_of(config: TrainConfig, name: str, split: str) -> list[Example]:
-    """The training examples that the config draws, or those of another split, by whose ROUGE-2 the weights are chosen.
-
-    ValueError: a reference that ROUGE cannot read.
-    """
-    examples = in_sentences(load(name, split))
-    if split == "train":
-        return draw(examples, config)
-    rouge.check_references(examples)
-    return examples
-
-
-def draw(examples: Sequence[Example], config: TrainConfig) -> list[Example]:
-    """Section 5.2, low resource: --examples of the training documents, another draw for each --seed."""
+def draw(config: TrainConfig, name: str, split: str) -> list[Example]:
+    """Section 5.2, low resource: --examples of the training documents, another draw for each --seed; of others all."""
+    examples = load(name, split)
+    if split != "train":
+        return examples
     places = np.random.default_rng(config.seed).permutation(len(examples))[: config.examples or None]
     return [examples[place] for place in sorted(places.tolist())]
 
 
-def validate(run: Run, documents: Sequence[Document], weight: float) -> dict:
+def validate(run: Run, documents: Sequence[Document], weight: float) -> dict[str, float]:
     """Loss a unit, and mean ROUGE of the summaries."""
-    scores = score_documents(run, documents)
-    row = {"validation_loss": mean_loss(documents, scores, weight)}
-    pairs = zip(documents, scores, strict=True)
-    texts = [summary(document, extract(document, own, run.config)) for document, own in pairs]
+    loss, scores = evaluate(run, documents, weight)
+    texts = [
+        join_units(document.units, document.sentence, run.extract(document, own))
+        for document, own in zip(documents, scores, strict=True)
+    ]
     values = rouge.score(texts, [document.references for document in documents])
-    return row | {metric: float(values[metric].mean()) for metric in ("rouge1", "rouge2", "rougeLsum")}
+    return {"validation_loss": loss, **{name: float(values[name].mean()) for name in ("rouge1", "rouge2", "rougeLsum")}}
 
 
-def mean_loss(documents: Sequence[Document], scores: Sequence[np.ndarray], weight: float) -> float:
-    """The training loss a unit, of the (N,) scores of some documents."""
+def evaluate(run: Run, documents: Sequence[Document], weight: float) -> tuple[float, list[np.ndarray]]:
+    """The training loss a unit, and the (N,) scores of each document."""
+    scores = [own for _, own in in_windows(documents, list, len, run.scores, run.config.batch_size)]
     labels = torch.from_numpy(np.concatenate([document.labels for document in documents]))
-    every, scores = torch.ones_like(labels), torch.from_numpy(np.concatenate(scores))
-    return extraction_loss(scores, labels, every, weight).item() / len(labels)
+    loss = extraction_loss(torch.from_numpy(np.concatenate(scores)), labels, torch.ones_like(labels), weight)
+    return loss.item() / len(labels), scores
 
 
-def report(run: Run, training: Sequence[Document], validation: list[Document], weight: float, folder: RunFolder):
+def report(made, weight: float, out: Path, log: Sequence[dict]) -> None:
     """Say how the training went, whether the model reads its units and its trees, and what to do next."""
-    log, (out, config) = folder.progress["log"][1:], (folder.path, run.config)
-    best, oracle = max(log, key=lambda row: row["rouge2"]), np.mean([document.labels.sum() for document in training])
+    run, best = made.run, max(log, key=lambda row: row["rouge2"])
     load_weights(run.model, out)
+    taken = np.mean([document.labels.sum() for document in made.training])
     print(f"{out}: {log[-1]['step']} steps, best validation ROUGE-2 {best['rouge2']:.2f} at step {best['step']}")
-    print(f"the oracle takes {oracle:.1f} units of a document, a summary {config.count} (--units-taken)")
-    losses = {name: mean_loss(own, score_documents(run, own), weight) for name, own in others(validation).items()}
-    said = "".join(f"; with {name} exchanged {loss:.3f}" for name, loss in losses.items())
-    print(f"validation loss {best['validation_loss']:.3f}{said}")
-    for name, loss in losses.items():
+    print(f"the oracle takes {taken:.1f} units of a document, a summary {run.config.count} (--units-taken)")
+    print(f"validation loss {best['validation_loss']:.3f}")
+    for name, documents in others(made.validation).items():
+        loss, _ = evaluate(run, documents, weight)
+        print(f"with {name} exchanged {loss:.3f}")
         if verdict := says_it_reads(best["validation_loss"], loss):
             print(verdict if name == "units" else "the model hardly uses its trees")
     read = f"python -m {__package__}.predict {out}"
-    tree = " --tree FILE.dis" if config.level == "edu" or validation[0].matrix is not None else ""
+    tree = " --tree FILE.dis" if run.config.level == "edu" or made.validation[0].matrix is not None else ""
     print(f"next, on a text: {read} FILE.txt{tree}; with scores: {read} --split validation")
 
 
 def others(documents: Sequence[Document]) -> dict[str, list[Document]]:
     """The documents with another one's unit vectors; and, for tree attention, with their units mixed in the tree."""
-    # As many vectors as units: the first ones, or all of them again and again.
-    swapped = exchanged(
-        documents,
-        lambda document: " ".join(document.units).split(),
-        lambda document, other: replace(document, vectors=np.resize(other.vectors, document.vectors.shape)),
-    )
-    corpora, rng = {"units": swapped} if swapped else {}, np.random.default_rng(0)
+
+    def words(document):
+        return " ".join(document.units).split()
+
+    def with_vectors(document, other):  # as many as it has units: the first ones, or all again and again
+        return replace(document, vectors=np.resize(other.vectors, document.vectors.shape))
+
+    swapped, rng = exchanged(documents, words, with_vectors), np.random.default_rng(0)
+    corpora = {"units": swapped} if swapped else {}
     if documents[0].matrix is not None:
         corpora["places in the tree"] = [replace(d, matrix=shuffle(d.matrix, rng)) for d in documents]
     return corpora

@@ -15,7 +15,7 @@ from os.path import commonprefix
 from pathlib import Path
 
 
-@dataclass(frozen=True, eq=False, slots=True)  # to compare or hash by value would be recursive
+@dataclass(frozen=True, eq=False)  # to compare or hash by value would be recursive
 class Node:
     """A node of a binary RST tree, over the EDUs start, ..., end - 1 of its document, counted from 0."""
 
@@ -91,15 +91,10 @@ def read_text(path: Path) -> str:
 
 
 def read_dis(text: str, where: str = "tree") -> Node:
-    """The tree of a .dis text, its nodes of more than two children made binary (`join`).
+    """The tree of a .dis text, its nodes of more than two children made binary; ValueError names `where` and the line.
 
-    Raises:
-        ValueError: it is none; names `where` and the line.
+    A closing bracket makes a node or a property of what has stood since its opening one.
     """
-    if text.lstrip().startswith("<"):
-        raise ValueError(
-            f"{where}: this is XML, such as rstWeb's .rs3; convert it to .dis, RST-DT's and GUM's brackets"
-        )
     stack: list[list] = [[]]  # what each open bracket has held so far
     line, end = 1, 0
     for match in TOKEN.finditer(text):
@@ -111,12 +106,11 @@ def read_dis(text: str, where: str = "tree") -> Node:
             stack[-1].append(item)
         elif token not in IGNORED:
             stack[-1].append(token)
-    if len(stack) > 1:
-        raise ValueError(f"{where}:{line}: {len(stack) - 1} brackets are still open at the end: is the file cut?")
-    if len(stack[0]) != 1 or not isinstance(stack[0][0], Node):
-        raise ValueError(f"{where}:{line}: one tree '( Root ... )' is needed and nothing else: is the file cut?")
-    check_tree(stack[0][0], where)
-    return stack[0][0]
+    tree = stack[0][0] if len(stack) == 1 == len(stack[0]) else None
+    if not isinstance(tree, Node):
+        raise ValueError(f"{where}:{line}: one whole tree '( Root ... )' is needed and nothing else: is the file cut?")
+    check_tree(tree, where)
+    return tree
 
 
 def dis_item(items: list, place: str) -> Node | tuple[str, object]:
@@ -131,23 +125,25 @@ def dis_item(items: list, place: str) -> Node | tuple[str, object]:
         case ["text", str(text)] if text[:2] == text[2:][-2:] == "_!":
             return "text", clean(text[2:-2])
         case [str(role), *parts] if role in ROLES and not any(isinstance(part, str) for part in parts):
-            return dis_node(ROLES[role], parts, place)
+            properties = dict(part for part in parts if isinstance(part, tuple))
+            children = [part for part in parts if isinstance(part, Node)]
+            node = join(children, ROLES[role]) if children else Node(0, 0, ROLES[role], text=properties.get("text"))
+            start, end = properties.get("span", (node.start, node.end))
+            return replace(node, start=start, end=end)  # check_tree compares them with the children's
     said = " ".join(item if isinstance(item, str) else "(...)" for item in items)
     raise ValueError(f"{place}: '( {said[:60]} )' is no node (Root, Nucleus, Satellite), span, leaf, rel2par or text")
 
 
-def dis_node(nucleus: bool | None, parts: list, place: str) -> Node:
-    """The node of a role, its properties and its children; ValueError where they do not cover its span."""
-    properties = dict(part for part in parts if isinstance(part, tuple))
-    children = [part for part in parts if isinstance(part, Node)]
-    start, end = properties.get("span", (0, 0))
-    if not children:
-        return Node(start, end, nucleus, text=properties.get("text"))
-    node = join(children, nucleus)
-    if "span" in properties and (node.start, node.end) != (start, end):
-        covered = f"{node.start + 1}-{node.end}"
-        raise ValueError(f"{place}: span {start + 1}-{end} has children that cover {covered}")
-    return node
+def write_dis(tree: Node) -> str:
+    """A tree as .dis text, without relations, a node a line."""
+    roles, texts = {nucleus: role for role, nucleus in ROLES.items()}, {}
+    for node in nodes(tree):
+        if node.children:
+            inside = f"(span {node.start + 1} {node.end})\n" + "".join(texts.pop(child) for child in node.children)
+        else:
+            inside = f"(leaf {node.end}) (text _!{node.text}_!) "
+        texts[node] = f"( {roles[node.nucleus]} {inside})\n"
+    return texts[tree]
 
 
 def clean(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Controls, which the paper has not: the same model with another matrix than the tree's.
+"""Many trainings on one corpus, also of controls, which the paper has not: another matrix in the tree's place.
 
 python -m discourse_tree_attention.experiments.controls train --control shuffled --attention d_tree --out runs/shuffled
 
@@ -9,8 +9,9 @@ python -m discourse_tree_attention.experiments.controls predict RUN --data toy -
 Flags are those of `train` and `predict`.
 """
 
+import hashlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,9 +25,9 @@ from .. import loading
 from ..config import PRESETS, TrainConfig, learning_rate
 from ..loading import Run
 from ..model import TREES, extraction_loss
-from ..predict import Options, predict, set_up, units, write
+from ..predict import Options, answer
 from ..text import Document, document_matrix, positive_weight
-from ..train import adam, examples_of, report, shuffle, validate
+from ..train import adam, draw, report, shuffle, validate
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,9 @@ class ControlConfig(TrainConfig):
     """A `TrainConfig` and what takes the place of the tree's matrix."""
 
     control: Literal["none", "shuffled", "previous"] = "none"  # none: the tree's own matrix.
+    vectors: str = ""  # Folder that keeps unit vectors for other runs, 3 kB a unit; empty = they are computed anew.
 
     def check(self) -> None:
-        super().check()
         if self.control != "none" and self.attention not in TREES:
             raise ValueError(f"a control takes the place of a tree's matrix: give --attention {' or '.join(TREES)}")
 
@@ -68,19 +69,39 @@ class ControlRun(Run):
         return [replace(document, matrix=make(document)) for document in bare.encode(examples)]
 
 
+def kept(encode: Callable, folder: str, texts: Sequence[str]) -> np.ndarray:
+    """Vectors of all units of a corpus, (n, D), by an encoder's `encode`; kept in a file of the folder.
+
+    The file is called after the texts and, for the encoder, the vectors that it gives the first of them.
+    """
+    known = repr(texts).encode("utf-8", "surrogatepass") + encode(texts[:64]).tobytes()
+    path = Path(folder, f"{hashlib.sha256(known).hexdigest()[:32]}.npy")
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.save(path.with_suffix(".unfinished.npy"), encode(texts))
+        path.with_suffix(".unfinished.npy").replace(path)
+    return np.load(path, mmap_mode="r")
+
+
+def with_control(run: Run) -> ControlRun:
+    """The same run, with its control's matrices; of --vectors with vectors that are kept."""
+    if run.config.vectors:
+        run.encoder.encode = partial(kept, run.encoder.encode, run.config.vectors)
+    return ControlRun(*run)
+
+
 def begin(config: ControlConfig, examples: Sequence) -> ControlRun:
-    return ControlRun(*loading.begin(config, examples))
+    return with_control(loading.begin(config, examples))
 
 
 def load_run(folder: str | Path) -> ControlRun:
     """A run with a control, or one of the package itself."""
-    return ControlRun(*loading.load_run(folder, ControlConfig))
+    return with_control(loading.load_run(folder, ControlConfig))
 
 
 def train(config: ControlConfig, out: str | Path, resume: bool = False) -> None:
     """As `train.train`, on the control's matrices."""
-    how = dict(optimizer=partial(adam, config), length=units, load=partial(examples_of, config))
-    made = setup(config, Path(out), resume, begin, load_run, **how)
+    made = setup(config, Path(out), resume, begin, load_run, partial(adam, config), len, partial(draw, config))
     accelerator, run, model, optimizer = made[:4]
     weight = positive_weight(made.training)
     with made.folder as folder:
@@ -100,7 +121,7 @@ def train(config: ControlConfig, out: str | Path, resume: bool = False) -> None:
                 folder.keep_best(now, partial(write_weights, run.model), "rouge2", sign=1)
                 folder.save_checkpoint(now)
         folder.take_best("model.safetensors")
-    report(run, made.training, made.validation, weight, folder)
+    report(made, weight, Path(out), folder.progress["log"][1:])
 
 
 @one_line_errors
@@ -110,10 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             train(*parse(flags, ControlConfig, PRESETS, __doc__))
         case ["predict", *flags]:
             options = read_flags(Options, flags, __doc__)
-            run = set_up(load_run(options.run), options)
-            examples = options.examples(run)
-            documents = [example for example in examples if example.document]
-            write(predict(run, documents, options.take, options.batch_size), examples, run, options)
+            answer(load_run(options.run), options)
         case _:
             raise ValueError("say train or predict, then the flags of that command")
 

@@ -1,4 +1,4 @@
-"""The trees of a parser: read, spelled as their text, and written as .dis. None of this needs torch or numpy."""
+"""The trees of a parser: read, and spelled as their text. None of this needs torch or numpy."""
 
 import re
 from collections.abc import Sequence
@@ -9,27 +9,6 @@ from ..trees import ROLES, Node, check_same_text, check_tree, clean, leaves, let
 
 OPENING = re.compile(r"[-–—(\[{“‘«`]+")  # signs that begin an EDU
 NLTK_LABEL = re.compile(r".+\[([NS])\]\[([NS])\]")
-
-
-def write_dis(tree: Node) -> str:
-    """Write a tree as GUM's are, without relations; ValueError where `read_dis` would not give back an EDU's text."""
-    names = {nucleus: role for role, nucleus in ROLES.items()}
-    lines, stack = [], [(tree, "")]
-    while stack:
-        node, indent = stack.pop()
-        if node is None:
-            lines.append(f"{indent})")
-            continue
-        head = f"{indent}( {names[node.nucleus]}"
-        if node.children:
-            lines.append(f"{head} (span {node.start + 1} {node.end})")
-            stack += [(None, indent), *((child, indent + "  ") for child in reversed(node.children))]
-            continue
-        text = node.text
-        if "_!" in text or clean(text) != text:
-            raise ValueError(f"EDU {node.end} cannot stand in a .dis file: {text!r} has _!, <P> or many blanks")
-        lines.append(f"{head} (leaf {node.end}) (text _!{text}_!) )")
-    return "\n".join(lines) + "\n"
 
 
 # Elaboration[N][S]( text, ... )

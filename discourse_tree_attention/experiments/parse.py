@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from ..trees import Node, read_text
-from .formats import read_nltk, spell, write_dis
+from ..trees import Node, read_dis, read_text, write_dis
+from .formats import read_nltk, spell
 
 
 def parse_texts(texts: Iterable[tuple[str, str]], out: Path) -> list[str]:
@@ -54,9 +54,11 @@ def parse_texts(texts: Iterable[tuple[str, str]], out: Path) -> list[str]:
 
 
 def write_tree(tree: Node, path: Path) -> None:
-    """Write a .dis file, under another name until it is whole."""
+    """Write a .dis file, under another name until it is whole; ValueError: it could not be read again."""
+    text = write_dis(tree)
+    read_dis(text, str(path))  # the text of an EDU may have a mark of the format
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.with_suffix(".unfinished").write_text(write_dis(tree), encoding="utf-8")
+    path.with_suffix(".unfinished").write_text(text, encoding="utf-8")
     os.replace(path.with_suffix(".unfinished"), path)
 
 

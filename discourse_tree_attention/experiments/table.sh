@@ -33,24 +33,24 @@ encoder() {    # DATA FLAGS...: flags of an encoder with standardised vectors (D
 }
 
 train() {      # OUT SYSTEM FLAGS...
+  local system
   case $2 in
-    dot-8-heads) python -m $DTA.train --resume --out "$1" --attention dot --heads 8 "${@:3}" ;;
-    *-shuffled) python -m $DTA.experiments.controls train --control shuffled --resume --out "$1" --attention "${2%-shuffled}" "${@:3}" ;;
-    previous) python -m $DTA.experiments.controls train --control previous --resume --out "$1" --attention d_tree "${@:3}" ;;
-    *) python -m $DTA.train --resume --out "$1" --attention "$2" "${@:3}" ;;
+    dot-8-heads) system=(--attention dot --heads 8) ;;
+    *-shuffled) system=(--control shuffled --attention "${2%-shuffled}") ;;
+    previous) system=(--control previous --attention d_tree) ;;
+    *) system=(--attention "$2") ;;
   esac
+  python -m $DTA.experiments.controls train --resume --out "$1" "${system[@]}" "${@:3}"
 }
 
 rows() {       # OUT SYSTEM DATA: OUT.jsonl, the extracts of the test documents with their numbers
-  local predict=predict
-  [[ $2 == *-shuffled || $2 == previous ]] && predict="experiments.controls predict"
-  python -m $DTA.$predict "$1" --data "$3" --system "$2" --out "$1.jsonl" --overwrite
+  python -m $DTA.experiments.controls predict "$1" --data "$3" --system "$2" --out "$1.jsonl" --overwrite
 }
 
 baselines() {  # RUN DATA: Lead and Oracle with the level and the length of a run, in files beside it
   local take
   for take in lead oracle; do
-    python -m $DTA.predict "$1" --data "$2" --take $take --out "${1%/*}/$take.jsonl" --overwrite
+    python -m $DTA.experiments.controls predict "$1" --data "$2" --take $take --out "${1%/*}/$take.jsonl" --overwrite
   done
 }
 

@@ -23,7 +23,7 @@ def attention_matrix(module, states, matrix, head):
     """Section 3 and 4, entry by entry: (N, N) for one head of an `Attention` module."""
     units, kind = len(states), type(module.attend).__name__
     weights = module.attend
-    if kind == "Identity":
+    if weights is None:
         return np.eye(units)
     if kind == "Tree":
         return matrix

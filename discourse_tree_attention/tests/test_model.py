@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ..model import ATTENTIONS, TREES, ModelConfig, Summarizer, count_parameters, extraction_loss, longest_document
+from ..model import ATTENTIONS, TREES, ModelConfig, Summarizer, count_parameters, extraction_loss
 from . import reference
 from .conftest import SIZES
 
@@ -183,7 +183,7 @@ def test_extraction_loss_is_summed_weighted_and_ignores_padding():
 def test_a_document_longer_than_the_tables_is_refused(make_model):
     for attention, longest in (("dense", 512), ("learned_random", 512), ("dot", 1000), ("c_tree", 1000)):
         model = make_model(attention)
-        assert longest_document(model.config) == longest
+        assert model.config.longest == longest
         units, keep = torch.zeros(1, longest + 1, 16), torch.ones(1, longest + 1, dtype=torch.bool)
         with pytest.raises(ValueError, match=f"a document of {longest + 1} units is longer than the {longest}.*cut it"):
             model(units, keep)

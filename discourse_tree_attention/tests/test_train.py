@@ -22,8 +22,8 @@ from .. import predict
 from .. import train as module
 from ..config import TrainConfig, learning_rate
 from ..loading import load, load_run
-from ..predict import score_documents
-from ..train import draw, mean_loss, others, train, units
+from ..text import Document
+from ..train import draw, evaluate, others, train
 
 SMALL = dict(data="toy:signal=0,count=8,max_sentences=8", steps=6, batch_size=4, save_every=2, warmup=2)
 
@@ -77,7 +77,7 @@ def test_it_learns_what_the_tree_says(tmp_path, capsys):
     assert "the model hardly uses its trees" not in capsys.readouterr().out
     run = load_run(tmp_path / "run")
     documents, picked, chance = run.encode(load(config.data, "test", 50)), 0.0, 0.0
-    for document, scores in zip(documents, score_documents(run, documents), strict=True):
+    for document, scores in zip(documents, run.scores(documents), strict=True):
         best = np.argsort(-scores)[: document.labels.sum()]
         picked += document.labels[best].mean()
         chance += document.labels.mean()
@@ -104,17 +104,19 @@ def test_d12_only_training_documents_give_the_weight(tmp_path, monkeypatch):
     assert len(ids) == 6 and set(ids) < {example.id for example in load("toy:count=9", "train")}
 
 
-def test_section_5_2_examples_are_drawn_by_the_seed():
-    """Section 5.2, low resource: another seed is another subset; more than there are is all of them."""
-    one, two = (draw(range(50), TrainConfig(examples=10, seed=seed)) for seed in (0, 1))
+def test_section_5_2_examples_are_drawn_by_the_seed(monkeypatch):
+    """Section 5.2, low resource: another seed is another subset; more than there are is all; validation is whole."""
+    monkeypatch.setattr(module, "load", lambda name, split: list(range(50)))
+    one, two = (draw(TrainConfig(examples=10, seed=seed), "data", "train") for seed in (0, 1))
     assert len(set(one)) == len(set(two)) == 10 and one != two and one == sorted(one)
-    assert draw(range(50), TrainConfig(examples=60)) == draw(range(50), TrainConfig()) == list(range(50))
+    for config, split in ((dict(examples=60), "train"), ({}, "train"), (dict(examples=10), "validation")):
+        assert draw(TrainConfig(**config), "data", split) == list(range(50))
 
 
 def test_d29_a_batch_has_documents_of_like_length():
     """D29: of as many units; the batches come in random order, another one each epoch."""
     sizes = [5, 9, 1, 7, 3, 3, 8]
-    lengths = [units(SimpleNamespace(units=[""] * size)) for size in sizes]
+    lengths = [len(Document("d", [""] * size, None, [], [], None, None)) for size in sizes]
     epochs = [Batches(lengths, 0, 3).epoch(number) for number in range(2)]
     for epoch in epochs:
         assert sorted(sorted(sizes[i] for i in batch) for batch in epoch) == [[1, 3, 3], [5, 7, 8], [9]]
@@ -135,10 +137,11 @@ def test_the_printed_hints_work(tmp_path, capsys):
 
 def test_a_validation_loss_is_the_training_loss_a_unit(tmp_path):
     """With the weight of the units that the summary takes, as in training."""
-    labels, scores = [np.array([True, False]), np.array([False])], [np.array([0.5, -1.0]), np.array([2.0])]
-    documents = [module.Document(str(n), [], row, [], row, [], None, None, False) for n, row in enumerate(labels)]
+    labels, scores = [np.array([True, False]), np.array([False])], {2: np.array([0.5, -1.0]), 1: np.array([2.0])}
+    documents = [Document("d", [""] * len(own), None, [], [], None, None, own) for own in labels]
+    run = SimpleNamespace(config=small(), scores=lambda documents: [scores[len(document)] for document in documents])
     expected = 3 * math.log(1 + math.exp(-0.5)) + math.log(1 + math.exp(-1.0)) + math.log(1 + math.exp(2.0))
-    assert mean_loss(documents, scores, 3.0) == pytest.approx(expected / 3)
+    assert evaluate(run, documents, 3.0)[0] == pytest.approx(expected / 3)
 
 
 def test_other_corpora_have_the_same_documents_with_other_vectors_or_trees(tmp_path, capsys):

@@ -94,7 +94,7 @@ for size in "" -balanced; do
         --seed $k ${size:+--balanced True}
       rows runs/low-1000$size/$a-seed$k $a $L-folds/$k
     done
-    python -m $DTA.predict runs/low-1000$size/$a-seed$k --data $L-folds/$k --take lead --overwrite \
+    python -m $DTA.experiments.controls predict runs/low-1000$size/$a-seed$k --data $L-folds/$k --take lead --overwrite \
       --out runs/low-1000$size/lead-seed$k.jsonl
   done
   MINUS="none dot c_tree c_tree_nuclearity d_tree-shuffled fixed_random" draws runs/low-1000$size $OUT/low_resource_1000$size.csv

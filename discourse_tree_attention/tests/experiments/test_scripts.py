@@ -18,15 +18,9 @@ from ...experiments import controls, figures, folds, standardize, statistics
 from ...experiments.controls import ControlConfig, previous, shuffled
 from ...loading import load
 from ...matrices import c_tree
-from ...text import random_encoder
+from ...text import Document, random_encoder
 from ...trees import read_dis
 from ..test_text import EDUS, SENTENCES, TREE
-
-
-def document(tree, name="d", labels=(), units=4):
-    sentence = np.array([0, 0, 2, 2, 2])
-    return SimpleNamespace(id=name, tree=tree, labels=np.array(labels), units=[""] * units, edu_sentence=sentence)
-
 
 # Table 1
 
@@ -57,12 +51,29 @@ def test_d25_previous_attends_to_the_unit_before_and_reads_no_tree():
 def test_shuffled_trees_keep_the_shape_but_not_the_place():
     """The same numbers, rows and columns permuted together; the same order each time, another for each document."""
     config, plain = TrainConfig(attention="c_tree"), c_tree(read_dis(TREE))
-    found = [shuffled(document(read_dis(TREE), name), config) for name in "abcdef"]
+    documents = [Document(name, EDUS, None, [], [], read_dis(TREE), None) for name in "aabcdef"]
+    same, *found = [shuffled(document, config) for document in documents]
     for matrix in found:
         np.testing.assert_allclose(sorted(matrix.diagonal()), sorted(plain.diagonal()))
         np.testing.assert_allclose(matrix.sum(1), 1, rtol=1e-6)
     assert len({matrix.tobytes() for matrix in found}) > 2
-    np.testing.assert_array_equal(found[0], shuffled(document(read_dis(TREE), "a"), config))
+    np.testing.assert_array_equal(found[0], same)
+
+
+def test_unit_vectors_are_kept_and_computed_once(tmp_path):
+    """Not of another encoder, or of other texts, or of these in another order."""
+    texts, calls = [f"{word} rain" for word in "abcde"], []
+    one, other = (random_encoder(texts, width=16, seed=seed).encode for seed in (0, 1))
+    for encode, own in ((one, texts), (one, texts[::-1]), (other, texts)):
+        np.testing.assert_allclose(controls.kept(encode, tmp_path, own), encode(own), atol=1e-6)
+    assert len([*tmp_path.glob("*.npy")]) == len([*tmp_path.iterdir()]) == 3
+
+    def counted(texts):
+        calls.append(len(texts))
+        return one(texts)
+
+    controls.kept(counted, tmp_path, texts * 20), controls.kept(counted, tmp_path, texts * 20)
+    assert calls == [64, 100, 64]
 
 
 def test_a_control_is_trained_resumed_and_read_by_its_own_command_alone(tmp_path, capsys):
