@@ -30,10 +30,9 @@ def anchor(label: str, words: str = "") -> str:
     return f'<a href="#{slug(label)}">{words or html.escape(label)}</a>'
 
 
-def fold(summary: str, body: str, kind: str, name: str = "") -> str:
-    """A part that opens on a click, or when a link leads to the id `name` in it."""
-    target = f' id="{name}"' if name else ""
-    return f'<details class="{kind}"><summary>{summary}</summary><div{target}>{body}</div></details>'
+def fold(summary: str, body: str, kind: str, own_id: str = "") -> str:
+    """A part that opens on a click, or when a link leads to its ` id="..."`."""
+    return f'<details class="{kind}"><summary>{summary}</summary><div{own_id}>{body}</div></details>'
 
 
 def plain(text: str) -> str:

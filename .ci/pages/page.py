@@ -38,7 +38,7 @@ class Page:
         self.problems += [f"README.md: there is no {name} to read" for name in order if not (folder / name).exists()]
         self.problems += proof.problems(self.package)
         self.files = self.package.files(order)
-        self.used = set()  # ids, lines of PAPER.md
+        self.used = set()  # ids
         self.lesson, self.learned = notebook.read(folder / "lesson.ipynb")
 
     def text(self, title: str, of: str = "") -> str:
@@ -80,15 +80,14 @@ class Page:
         links = [anchor(name, word) if name in self.package.proofs else word for name, word in words.items()]
         return f"<small>test: {', '.join(links)}</small>" if links else ""
 
-    def formula(self, row: Row) -> str:
-        """A formula, what the paper says there, and its tests."""
+    def formula(self, row: Row, has_words: bool) -> str:
+        """A formula and, of "Eq. 6-8" with the first one, what the paper says there and its tests."""
         first, *rest = row.labels
         more = "".join(f"<span{self.own_id(label)}></span>" for label in rest)
         name = f"{first}-{rest[-1].split()[-1]}" if rest else first
         maths = f'<div class="maths"><b>{name}</b> {self.markup.inline(row.formula)}</div>'
-        if row.line not in self.used:  # of "Eq. 6-8", the first formula has the words
+        if has_words:
             maths += f"<p>{self.markup.inline(row.says)}</p>{self.tests_of(row.tests)}"
-        self.used.add(row.line)
         return f'<div class="formula"{self.own_id(first)}>{more}{maths}</div>'
 
     def difference(self, label: str, cells: list[str], kind: str) -> str:
@@ -96,20 +95,19 @@ class Page:
         paper, here, why = (self.markup.inline(cell.replace("(no code)", "")) for cell in [*cells, "", ""][:3])
         says = "" if paper in ("-", "not said") else f"Paper: {paper}. "
         tests = self.tests_of([name for name, labels in self.package.proofs.items() if label in labels])
-        name = "" if label in self.used else slug(label)
-        self.used.add(label)
         title = f"<b>{label}.</b> {says}<b>Here:</b> {here}"
-        return fold(title, f"<p><b>Why:</b> {why}</p>{tests}", kind, name)
+        return fold(title, f"<p><b>Why:</b> {why}</p>{tests}", kind, self.own_id(label))
 
     def notes(self, file: str) -> list[tuple[int, str, str]]:
         """Line, label and HTML of what stands left of a file's lines; one.py has all formulas that it marks."""
-        found, is_one = [], file == "one.py"
+        found, told, is_one = [], set(), file == "one.py"
         inside = [(file, name) for name in self.package.code[file].definitions]
         for row in self.package.equations:
             homes = [self.package.home(label, inside if is_one else row.places) for label in row.labels]
             if file in dict(homes):
                 line = min(line for name, line in homes if name == file)
-                found.append((line, row.labels[0], self.formula(row)))
+                found.append((line, row.labels[0], self.formula(row, row.line not in told)))
+                told.add(row.line)
         for _, (label, *cells) in [] if is_one else self.package.deviations:
             home, line = self.package.home(label, [(name, "") for name in self.files])
             if home == file:
@@ -157,7 +155,9 @@ class Page:
             source, dotted = self.package.tests[name]
             code = self.markup.code([(line, source.lines[line - 1]) for line in source.lines_of(dotted)])
             words = f"<p>proves {', '.join(anchor(label) for label in in_order(labels))}</p>"
-            made += fold(f"<code>{name}</code> <small>{source.path.name}</small>", words + code, "test", slug(name))
+            made += fold(
+                f"<code>{name}</code> <small>{source.path.name}</small>", words + code, "test", self.own_id(name)
+            )
         return fold(f"{len(self.package.proofs)} tests, each with what it proves", made, "tests")
 
     def write(self) -> None:

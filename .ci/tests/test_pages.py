@@ -236,6 +236,7 @@ def test_pages_set_a_formula_beside_its_line_with_links_both_ways(tmp_path, caps
     assert "Halves it" in row and "why" in row and 'id="one.py-6"' in row and 'href="#test_eq1_eq2_half"' in row
     row = next(row for row in package_code.split('<div class="row">') if 'id="model.py-11"' in row)
     assert 'class="hue0"><mi>h</mi>' in row and 'n-Hue0">half_of</span>' in row  # one colour
+    assert row.count("Halves it") == 1  # of the row's two formulas the first one has the words
     assert re.search(r"<b>Eq. 1</b> <math[^>]*>(<[^>]*>)*h<", row) and "<b>Eq. 2</b> <math" in row
     # beside the line of code, not of the docstring that names it first; both formulas beside the one function
     assert '<a href="#eq-1">10</a>' in row and '<a href="#eq-2">12</a>' in row and 'id="eq-2"' in row
@@ -271,7 +272,8 @@ def test_pages_keep_the_order_of_reading_and_of_numbers(tmp_path):
     assert list(paper.Package(tmp_path / "paper").files(["b.py", "a.py"]))[:2] == ["b.py", "a.py"]
     assert paper.in_order({"Eq. 10", "Eq. 9", "Eq. 2"}) == ["Eq. 2", "Eq. 9", "Eq. 10"]
     colours = markup.Markup([["`h`", "$h$"], ["`h_i`", "$h_i$"]], set())
-    assert "hue1" in colours.math("h_i") and "hue0" not in colours.math("h_i")
+    assert "hue1" in colours.math("h_i") and "hue0" not in colours.math("h_i") and "hue0" in colours.math("h")
+    assert '<a href="#eq-2">Eq. (2)-(9)</a>' == markup.Markup([], {"Eq. 9", "Eq. 2"}).linked("Eq. (2)-(9)")
     assert "Eq. (9)</a>, (B, 2)" in markup.Markup([], {"Eq. 9", "Eq. 2"}).linked("Eq. (9), (B, 2)")
 
 
