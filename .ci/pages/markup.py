@@ -16,6 +16,7 @@ MARKDOWN = MarkdownIt("commonmark", {"html": True}).enable("table")
 FORMULA = re.compile(r"```.*?```|`[^`]*`|\$\$(.+?)\$\$|\$([^$]+)\$", re.S)
 LINKABLE = rf"<(?P<tag>a|math|pre|code|h\d)\b.*?</(?P=tag)>|<[^>]+>|{EQUATIONS.pattern}|{ONE.pattern}"
 FILE = r'<a href="(?!https?:|#|[\w-]+\.(?:html|png))[^"]*">(.*?)</a>'  # of the repository: not beside a page
+NARROW = re.compile(r"(?:(?<=</mi>)|(?<=</msu.>))(?=<mi>(?:exp|log|tanh)<)|(?<=<mi>log</mi>)(?=<m(?:i|row|sub)>)")
 STEM = re.compile(r"(?:\\log)?((?:\\(?:hat|tilde|bar) ?)?\\?[A-Za-z]+)(?:[_^](?:\{[^}]*\}|\w))*")  # g of g_i
 COLOURS = 12  # .hue0 to .hue11 in pages.css
 
@@ -45,7 +46,8 @@ def mathml(latex: str, display: str = "inline") -> str:
     made = convert(latex.replace(r"\arg", r"\mathrm{arg}"), display=display)  # it does not know this one
     if re.search(r"\\\w|merror", made):
         raise ValueError(latex)
-    return re.fullmatch(r"<math[^>]*><mrow>(.*)</mrow></math>", made, re.S)[1]
+    inside = re.fullmatch(r"<math[^>]*><mrow>(.*)</mrow></math>", made, re.S)[1]
+    return NARROW.sub('<mspace width="0.17em"></mspace>', inside)
 
 
 class Markup:
