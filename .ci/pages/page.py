@@ -112,7 +112,7 @@ class Page:
             home, line = self.package.home(label, [(name, "") for name in self.files])
             if home == file:
                 found.append((line, label, self.difference(label, cells, "note")))
-        return sorted(found)
+        return sorted(found, key=lambda note: (note[0], note[1][0] == "D"))  # of a line, the formula first
 
     def code_of(self, file: str) -> str:
         """A file: a row for each block."""
