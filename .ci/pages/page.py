@@ -33,8 +33,10 @@ class Page:
         self.folder, self.out, self.package = folder, out, Package(folder)
         self.readme, self.paper = ((folder / name).read_text(encoding="utf-8") for name in ("README.md", "PAPER.md"))
         self.markup = Markup([cells for _, cells in self.package.table("Glossary")], self.package.known)
-        order = re.findall(r"`([\w/]+(?:\.py|/))`", chapter(self.readme, "Read in this order"))
+        order = self.readme.partition("Read in this order")[2].partition("\n## ")[0]
+        order = re.findall(r"`([\w/]+(?:\.py|/))`", order)
         self.problems = self.markup.problems
+        self.problems += [] if order else ['README.md: no `file.py` after "Read in this order"']
         self.problems += [f"README.md: there is no {name} to read" for name in order if not (folder / name).exists()]
         self.problems += proof.problems(self.package)
         self.files = self.package.files(order)

@@ -285,6 +285,7 @@ def test_pages_keep_the_order_of_reading_and_of_numbers(tmp_path):
         ("PAPER_md", r"$\alpha = ", r"$\alhpa = ", "does not convert"),
         ("PAPER_md", "Halves it (", "Halves it $ (", "a $ without its second one"),
         ("README_md", "1. `model.py`", "1. `modal.py`", "README.md: there is no modal.py to read"),
+        ("README_md", "Read in this order", "Files", 'README.md: no `file.py` after "Read in this order"'),
         ("README_md", "0.5", "[0.5](#half)", "paper.html: the link #half leads nowhere"),
         ("README_md", "0.5", '<p id="eq-1">', "the id eq-1 stands twice"),
         ("README_md", "![A half]", "![]", "a picture without words"),
