@@ -157,15 +157,15 @@ def test_eq13_eq14_d23_gradients_of_one_backward_pass():
 
 
 def test_the_loss_of_the_base_task_is_the_mean_cross_entropy_of_the_summary(runs):
-    """Validation loss of the log = transformers' own loss of the plain BART that model/ is."""
-    plain, total = AutoModelForSeq2SeqLM.from_pretrained(runs / "base-0" / "model"), 0.0
+    """Validation loss of the log, made of batches of 3, = transformers' own loss of the plain BART that model/ is."""
+    plain, total = AutoModelForSeq2SeqLM.from_pretrained(runs / "two-0" / "model"), 0.0
     assert type(plain) is BartForConditionalGeneration
-    items = load_run(runs / "base-0").encode(load(DATA, "validation"))
+    items = load_run(runs / "two-0").encode(load(DATA, "validation"))
     for item in items:
         loss = plain(input_ids=torch.tensor([item.ids]), labels=torch.tensor([item.target]).long()).loss
         total += loss.item() * len(item.target)
     expected = total / sum(len(item.target) for item in items)
-    assert log(runs / "base-0")[-1]["validation_loss"] == pytest.approx(expected, abs=2e-4)
+    assert log(runs / "two-0")[-1]["validation_loss"] == pytest.approx(expected, abs=2e-4)
 
 
 # The schedule and the choice of the mode
