@@ -36,6 +36,10 @@ class TrainConfig:
     units_taken: int = 0  # Units of a summary; 0 = 6 EDUs or 3 sentences (Section 5.1).
     max_words: int = 0  # A summary that has this many words is complete (released code: 80); 0 = no limit.
 
+    def check(self) -> None:
+        """ValueError for values that contradict each other, before any work."""
+        self.model_config(768)
+
     def model_config(self, width: int) -> ModelConfig:
         """The model's part of the fields, with the encoder's width D."""
         # D16: the paper's sizes belong to D = 768; another width gets them in proportion, but heads of 64 as usual.

@@ -17,16 +17,13 @@ WORD = re.compile(f"[{NO_BLANKS}]|[^\\W_{NO_BLANKS}]+")
 
 
 def select(scores: Sequence[float], required: Sequence[Sequence[int]], count: int, lengths=None, max_words=0) -> list:
-    """Take the best units until there are enough, each with the units that it requires.
+    """Indices of the best units, in the order of the document, each with the units that it requires.
 
     Args:
         scores: (N,) any numbers; of equal ones the earlier unit is taken first.
         required: of each unit those it cannot stand without (`required_units`); empty lists at sentence level.
-        count: units to take, at least 1.
-        lengths: (N,) words of each unit, needed for `max_words`.
-        max_words: stop also when this many words are taken; 0 = no such limit. Released code: 80.
-    Returns:
-        indices of the units taken, in the order of the document.
+        count: stop when this many units are taken.
+        lengths, max_words: (N,) words of each unit; stop also at this many words (released code: 80); 0 = no limit.
     """
     taken: set[int] = set()
     for unit in np.argsort(-np.asarray(scores, dtype=float), kind="stable").tolist():
@@ -71,11 +68,9 @@ def ngrams(text: str, n: int) -> Counter:
 def oracle(units: Sequence[str], reference: str, required: Sequence[Sequence[int]], most: int) -> list[int]:
     """Greedy oracle: add the unit that raises ROUGE-1 F1 + ROUGE-2 F1 most, until none does (D7).
 
-    A pick is a unit with those that it requires, so that an oracle may have more units than picks.
-
     Args:
         units: (N,) texts.
-        required: see `select`; a pick brings its required units.
+        required: see `select`; a pick brings its required units, so there may be more units than picks.
         most: picks at most; ORACLE_UNITS.
     Returns:
         indices of the units, in the order of the document; empty when no unit shares a word with the reference.

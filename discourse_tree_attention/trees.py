@@ -43,8 +43,8 @@ def leaves(tree: Node) -> list[Node]:
 def join(children: Sequence[Node], nucleus: bool | None) -> Node:
     """One node over its children, made binary; over a single child it is that child in its place.
 
-    Right-branching; but Satellites behind the last Nucleus join it first, the nearest before the others. So each new
-    node has a Nucleus and is one, and no Satellite comes to depend on another Satellite.
+    Right-branching; but Satellites behind the last Nucleus join it first, the nearest before the others: so no
+    Satellite comes to depend on another one.
     """
     last = max((i for i, child in enumerate(children) if child.nucleus), default=0)
     joined = children[last]
@@ -91,10 +91,7 @@ def read_text(path: Path) -> str:
 
 
 def read_dis(text: str, where: str = "tree") -> Node:
-    """The tree of a .dis text, its nodes of more than two children made binary; ValueError names `where` and the line.
-
-    A closing bracket makes a node or a property of what has stood since its opening one.
-    """
+    """The tree of a .dis text, of nodes of more than two children made binary; ValueError names `where` and line."""
     stack: list[list] = [[]]  # what each open bracket has held so far
     line, end = 1, 0
     for match in TOKEN.finditer(text):

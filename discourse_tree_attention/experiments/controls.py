@@ -2,8 +2,6 @@
 
 python -m discourse_tree_attention.experiments.controls train --control shuffled --attention d_tree --out runs/shuffled
 
-python -m discourse_tree_attention.experiments.controls train --control previous --attention d_tree --out runs/previous
-
 python -m discourse_tree_attention.experiments.controls predict RUN --data toy --out rows.jsonl
 
 Flags are those of `train` and `predict`.
@@ -38,6 +36,7 @@ class ControlConfig(TrainConfig):
     vectors: str = ""  # Folder that keeps unit vectors for other runs, 3 kB a unit; empty = they are computed anew.
 
     def check(self) -> None:
+        super().check()
         if self.control != "none" and self.attention not in TREES:
             raise ValueError(f"a control takes the place of a tree's matrix: give --attention {' or '.join(TREES)}")
 
@@ -55,9 +54,6 @@ def previous(document: Document, config: TrainConfig) -> np.ndarray:
     return matrix
 
 
-CONTROLS = {"shuffled": shuffled, "previous": previous}
-
-
 class ControlRun(Run):
     """A run whose documents have the matrices of its config's control."""
 
@@ -65,8 +61,8 @@ class ControlRun(Run):
         if self.config.control == "none":
             return super().encode(examples)
         bare = Run(replace(self.config, attention="none"), self.model, self.encoder)  # it reads no tree's matrix
-        make = partial(CONTROLS[self.config.control], config=self.config)
-        return [replace(document, matrix=make(document)) for document in bare.encode(examples)]
+        make = {"shuffled": shuffled, "previous": previous}[self.config.control]
+        return [replace(document, matrix=make(document, self.config)) for document in bare.encode(examples)]
 
 
 def kept(encode: Callable, folder: str, texts: Sequence[str]) -> np.ndarray:

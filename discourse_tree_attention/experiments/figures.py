@@ -24,10 +24,7 @@ CLAIMS = (  # what, system, minus, end of the table's name, the paper's differen
 
 
 def read_table(path: Path) -> dict[tuple[str, str], dict]:
-    """Of each system, and of each with what it is compared with: its ROUGE-1 in a table of `shared.score`.
-
-    The interval is over documents or, where a table was made without the summaries, over seeds.
-    """
+    """ROUGE-1 by system and what it is compared with, in a table of `shared.score`, by documents or seeds."""
     found = {}
     for row in csv.DictReader(path.open(encoding="utf-8")):
         if row["metric"] == "rouge1":

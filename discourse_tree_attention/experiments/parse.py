@@ -19,8 +19,7 @@ import os
 import sys
 import tempfile
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ..trees import Node, read_dis, read_text, write_dis
@@ -77,12 +76,13 @@ def read_texts(path: Path) -> Iterator[tuple[str, str]]:
             yield str(name), line
 
 
-def parse_corpus(path: Path, out: Path, progress: Callable = iter) -> tuple[int, list[str]]:
+def parse_corpus(path: Path, out: Path) -> tuple[int, list[str]]:
     """Write OUT/NAME.dis for each document that has none; returns how many there are and what went wrong with some.
 
-    Raises:
-        ValueError: no text, an id that two documents have, or one that cannot be the name of a file.
+    ValueError: no text, an id that two documents have, or one that cannot be the name of a file.
     """
+    from tqdm import tqdm
+
     texts = {}
     for name, text in read_texts(path):
         if name in texts:
@@ -91,22 +91,18 @@ def parse_corpus(path: Path, out: Path, progress: Callable = iter) -> tuple[int,
     if not texts or any(Path(name).name != name for name in texts):
         raise ValueError(f"{path} holds no text, or a document whose id cannot be the name of a file")
     missing = [(name, text) for name, text in texts.items() if not (out / f"{name}.dis").exists()]
-    return len(texts), parse_texts(progress(missing), out) if missing else []
+    return len(texts), parse_texts(tqdm(missing, unit="document", disable=None), out) if missing else []
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Command line. Without tyro and `shared`, for the parser may have an environment of its own."""
-    from tqdm import tqdm
-
     parser = argparse.ArgumentParser(prog=f"python -m {__package__}.parse", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("input", type=Path, help="text, a document per line; or .jsonl")
     parser.add_argument("--out", type=Path, required=True, help="folder for ID.dis; what is there is not made again")
     options = parser.parse_args(arguments)
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(encoding="utf-8")  # whatever the console's own encoding is
     try:
-        total, problems = parse_corpus(options.input, options.out, partial(tqdm, unit="document", disable=None))
+        total, problems = parse_corpus(options.input, options.out)
     except (ValueError, ImportError, OSError) as error:
         print("error:", " ".join(str(error).split()), file=sys.stderr)
         sys.exit(2)

@@ -26,8 +26,7 @@ from ..text import UnitEncoder, read_corpus
 def standardize(encoder: UnitEncoder, vectors: np.ndarray) -> None:
     """Change the encoder's last layer norm so that `vectors`, (n, D) of its own, would have mean 0 and spread 1.
 
-    Its output is x * weight + bias, of which a unit's vector is one row or the mean of rows: so the norm's own numbers
-    can hold the two of each coordinate.
+    A unit's vector is x * weight + bias, or a mean of these: weight and bias can hold both of each coordinate.
     """
     norms = [module for module in encoder.model.modules() if isinstance(module, nn.LayerNorm)]
     if not norms or norms[-1].bias is None:

@@ -19,12 +19,11 @@ from ..text import units_of
 
 def statistics(example: Example) -> dict[str, int]:
     """A document's row; EDUs where it has a tree. Section 5.1: a summary has as many units as the oracle on average."""
-    row = {"tokens": len(example.source.split())}
-    for level, name in (("sentence", "sentences"), ("edu", "EDUs")):
-        if level == "sentence" or example.tree:
-            document = units_of(example, level)
-            picks = oracle(document.units, example.target, document.required, ORACLE_UNITS[level])
-            row |= {name: len(document.units), f"{name} (oracle)": len(picks)}
+    row, names = {"tokens": len(example.source.split())}, {"sentence": "sentences", "edu": "EDUs"}
+    for level in names if example.tree else ["sentence"]:
+        document = units_of(example, level)
+        picks = oracle(document.units, example.target, document.required, ORACLE_UNITS[level])
+        row |= {names[level]: len(document), f"{names[level]} (oracle)": len(picks)}
     return row
 
 

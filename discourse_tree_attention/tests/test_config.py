@@ -16,11 +16,6 @@ def test_d11_learning_rate_is_a_factor():
     assert learning_rate(1599, config) == pytest.approx(0.01 / 40)
 
 
-def test_section_5_1_six_edus_or_three_sentences():
-    assert TrainConfig(level="edu").count == 6 and TrainConfig(level="sentence").count == 3
-    assert TrainConfig(level="edu", units_taken=2).count == 2
-
-
 def test_d20_d26_presets_hold_these_values():
     """Each value with its source; D20: this repository's values for small data; D26: Vaswani et al. in the paper's."""
     paper = dict(
@@ -37,8 +32,10 @@ def test_d20_d26_presets_hold_these_values():
     presets = {"tiny": {}, "small": small, "paper": paper, "paper-balanced": paper | dict(balanced=True)}
     assert PRESETS == presets | {"paper-low-resource": low}
     defaults = TrainConfig()
+    levels = [TrainConfig(level="edu"), TrainConfig(level="sentence"), TrainConfig(units_taken=2)]
+    assert [config.count for config in levels] == [6, 3, 2]  # Section 5.1
     for values in PRESETS.values():
-        replace(defaults, **values).model_config(768)  # which checks itself
+        replace(defaults, **values).check()
     sizes = defaults.model_config(768)
     assert (sizes.layers, sizes.dropout, model.CLASSIFIER, sizes.dense_inner) == (2, 0.1, 100, 512)
     assert (model.PLACES, model.POSITIONS, text.MAX_TOKENS) == (512, 1000, 512)
@@ -93,13 +90,3 @@ def test_every_flag_changes_the_weights_or_the_extracts(outcome):
     for name, value in CHANGES.items():
         changed = zip(outcome(**{name: value}), plain, strict=True)
         assert any(one != other for one, other in changed), name
-
-
-def test_a_flag_wins_over_a_preset_and_a_preset_over_the_default(tmp_path):
-    pytest.importorskip("shared")
-    from shared.run import parse
-
-    for flags, values in (([], (200, 32)), (["--preset", "small"], (50, 8))):
-        for more, batch in (([], values[1]), (["--batch-size", "4"], 4)):
-            config, *_ = parse(["--out", str(tmp_path / "new"), *flags, *more], TrainConfig, PRESETS, "")
-            assert (config.warmup, config.batch_size) == (values[0], batch)

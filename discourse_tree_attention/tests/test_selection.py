@@ -88,17 +88,6 @@ def test_d7_oracle_picks_bring_their_required_units():
     units = ["who is old ,", "the mayor", "opened the bridge", "rain fell"]
     assert oracle(units, "mayor opened the bridge", [[], [], [1], []], 1) == [1, 2]
     assert oracle(units, "OPENED THE BRIDGE", [[]] * 4, 1) == [2]
+    assert oracle(["школа открыта .", "мост закрыт ."], "Мост закрыт", [[]] * 2, 5) == [1]  # of any script
+    assert oracle(["学校开着。", "桥关了。"], "桥 关了", [[]] * 2, 5) == [1]  # characters, where there are no blanks
     assert oracle(units, "x y z", [[]] * 4, 5) == []
-
-
-@pytest.mark.parametrize(
-    ("units", "reference"),
-    [
-        (["Cầu đã đóng .", "Trời mưa ."], "trời MƯA"),
-        (["школа открыта .", "мост закрыт ."], "Мост закрыт"),
-        (["学校开着。", "桥关了。"], "桥 关了"),
-    ],
-)
-def test_the_oracle_reads_every_script(units, reference):
-    """Words of any letters; characters where a script has no blanks."""
-    assert oracle(units, reference, [[], []], 5) == [1]

@@ -87,12 +87,15 @@ def test_read_tree_names_the_file(tmp_path):
         read_tree(path)
 
 
-def test_bad_input_a_file_cut_anywhere():
+def test_bad_input_a_file_cut_anywhere_or_not_one_tree():
     text = RST_DT.removesuffix("\n")
     read_dis(text)
     for end in range(len(text)):
         with pytest.raises(ValueError, match="^doc 7"):
             read_dis(text[:end], "doc 7")
+    for text in ("", "word", f"{ALONE} )", f"{ALONE} word", f"{ALONE} {ALONE}"):
+        with pytest.raises(ValueError, match="^doc:1: one whole tree .* is the file cut"):
+            read_dis(text, "doc")
 
 
 @pytest.mark.parametrize(
@@ -112,9 +115,3 @@ def test_bad_input_dis(old, new, message):
     assert RST_DT.count(old) == 1
     with pytest.raises(ValueError, match="^" + message):
         read_dis(RST_DT.replace(old, new), "doc")
-
-
-def test_bad_input_dis_is_one_tree():
-    for text in ("", "word", f"{ALONE} )", f"{ALONE} word", f"{ALONE} {ALONE}"):
-        with pytest.raises(ValueError, match="^doc:1: one whole tree .* is the file cut"):
-            read_dis(text, "doc")
