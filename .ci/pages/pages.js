@@ -1,15 +1,19 @@
 // A slider below each table of moments shows one of them as words, dark where the number is high; links open folds.
 "use strict";
 
-for (const table of document.querySelectorAll(".learn table")) {
+function farthest(moments) { // which list of numbers is farthest from the first one; of equals the last
+  const away = moments.map((moment) => moment.reduce((sum, shade, i) => sum + Math.abs(shade - moments[0][i]), 0));
+  return away.lastIndexOf(Math.max(...away));
+}
+
+function slide(table) {
+  const moments = [], shade = (cell) => +cell.style.getPropertyValue("--v");
   const cells = [...table.querySelectorAll("[data-at]")]; // of each moment: its name, shades and numbers
-  if (!cells.length) continue;
-  const moments = Object.values(Object.groupBy(cells, (cell) => +cell.dataset.at));
-  const shade = (cell) => +cell.style.getPropertyValue("--v");
-  const away = (moment) => moment.reduce((sum, cell, i) => sum + Math.abs(shade(cell) - shade(moments[0][i])), 0);
-  const farthest = moments.reduce((best, moment, i) => (away(moment) >= away(moments[best]) ? i : best), 0);
+  for (const cell of cells) (moments[cell.dataset.at] ??= []).push(cell);
+  if (!cells.length) return;
   const input = document.createElement("input"), output = document.createElement("output");
-  Object.assign(input, { type: "range", min: 0, max: moments.length - 1, value: farthest });
+  const value = farthest(moments.map((moment) => moment.map(shade)));
+  Object.assign(input, { type: "range", min: 0, max: moments.length - 1, value });
   input.setAttribute("aria-label", "moment of the picture above");
   input.oninput = () => {
     cells.forEach((cell) => cell.classList.toggle("now", cell.dataset.at === input.value));
@@ -32,5 +36,9 @@ function open() { // what a link leads to may lie in folded parts
   for (let part = place; part; part = part.parentElement) if (part.tagName === "DETAILS") part.open = true;
   place?.scrollIntoView();
 }
-addEventListener("hashchange", open);
-open();
+
+if (typeof document !== "undefined") {
+  document.querySelectorAll(".learn table").forEach(slide);
+  addEventListener("hashchange", open);
+  open();
+}

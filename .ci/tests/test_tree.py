@@ -1,4 +1,4 @@
-"""The pages' script of discourse trees, run by V8, and matrices.py give the same."""
+"""The pages' scripts, run by V8: that of discourse trees and matrices.py give the same; where a slider opens."""
 
 import json
 import random
@@ -21,9 +21,10 @@ ROLES = [(True, False), (False, True), (True, True)]
 
 @pytest.fixture(scope="module")
 def script():
-    """Function from a name and arguments to what the function of that name in tree.js returns."""
+    """Function from a name and arguments to what the function of that name in the scripts returns."""
     v8 = MiniRacer()
-    v8.eval((ROOT / ".ci/pages/tree.js").read_text(encoding="utf-8"))
+    for name in ("tree.js", "pages.js"):
+        v8.eval((ROOT / ".ci/pages" / name).read_text(encoding="utf-8"))
     return lambda name, *given: json.loads(v8.eval(f"JSON.stringify({name}({', '.join(map(json.dumps, given))}))"))
 
 
@@ -69,3 +70,8 @@ def test_the_picture_shows_the_numbers_the_roles_and_the_text_as_text(script):
         == "1.00 0.00 1.00 0.00 0.67 0.33 0.33 0.67 0.75 0.25 0.33 0.67".split()
     )
     assert re.findall(r">([NS])</text>", html) == ["N", "S"] and "<b>" not in html and "2  &#60;b&#62;as" in html
+
+
+def test_a_slider_opens_where_most_has_changed(script):
+    assert script("farthest", [[0, 0.2, 0.2], [0, 0.3, 0.1], [0, 1, 0], [0, 0, 1], [0, 0.9, 0]]) == 3
+    assert script("farthest", [[0.5, 0.5], [0, 1], [1, 0], [0.5, 0.6]]) == 2
