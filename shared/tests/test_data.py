@@ -36,21 +36,13 @@ def one(tmp_path, **fields):
 # JSON lines.
 
 
-def test_the_two_line_file_of_the_readme(tmp_path):
-    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-    lines = readme.split("This is a whole file:\n```\n")[1].split("```")[0].splitlines()
-    examples = load(write(tmp_path / "data.jsonl", *lines))
-    assert len(lines) == len(examples) == 2
-    assert [example.id for example in examples] == ["data-1", "b2"]
-    assert [len(example.document) for example in examples] == [2, 1]
-
-
 def test_lists_and_strings_both_pairs_of_names_and_optional_fields(tmp_path):
     listed = one(tmp_path)
     assert listed == Example("data-1", ROW["document"], ROW["summary"], [ROW["summary"]])
     assert (listed.source, listed.target) == ("The cat sat . It was wet .", "A wet cat .")
     whole = one(tmp_path, document=None, summary=None, source="One. Two. Three.", target="One. Two.")
     assert (whole.document, whole.summary) == (["One. Two. Three."], ["One. Two."])  # a string is never split
+    assert one(tmp_path, source="a news site").source == "The cat sat . It was wet ."  # of two sources the document
     fields = {"id": 7, "title": "Wet", "tree": "( Root (leaf 1) (text _!The cat_!) )", "salient": [False, True]}
     more = {"references": [ROW["summary"], "The cat got wet ."], "pos": [["DT", "NN", "VBD", "."], "PRP VBD JJ ."]}
     read = {"id": "7", "references": [ROW["summary"], ["The cat got wet ."]], "pos": POS}
@@ -68,15 +60,13 @@ def test_white_space_is_single_blanks_and_wordless_sentences_go_with_their_label
     assert example.source == "caf\u00e9 ." and example.references == [["\u00e9"], ["\u00ef"]]  # composed
 
 
-def test_a_split_has_several_names_and_must_be_there_once(tmp_path):
+def test_a_split_has_several_names(tmp_path):
     write(tmp_path / "val.jsonl", ROW)
     assert len({len(load(tmp_path, split)) for split in ("validation", "valid", "val", "dev")}) == 1
     assert load(tmp_path / "val.jsonl", "train") == load(tmp_path, "dev")  # a file: whatever the split
-    with pytest.raises(ValueError, match=rf"{tmp_path} has no split 'test'; it has val"):
+    with pytest.raises(OSError, match="No such file .*test.jsonl"):
         load(tmp_path, "test")
     write(tmp_path / "dev.jsonl", ROW, ROW)
-    with pytest.raises(ValueError, match=r"2 files that could be split 'validation'; it has dev, val"):
-        load(tmp_path, "validation")
     assert len(load(tmp_path, "dev")) == 2
 
 
@@ -89,12 +79,9 @@ def test_a_split_has_several_names_and_must_be_there_once(tmp_path):
         ({"article": "a", "summary": "b"}, r"data.jsonl:2: needs fields document and summary .*, has article, summary"),
         ({**ROW, "summary": ["a", None]}, r"data.jsonl:2: field 'summary' must be a string or a list of strings"),
         ({**ROW, "document": []}, r"data.jsonl:2: field 'document' is empty; give it text or remove the line"),
-        ({**ROW, "id": ""}, r"data.jsonl:2: field 'id' must be a string or a number"),
-        ({**ROW, "references": ["other"]}, r"data.jsonl:2: the first of field 'references' must equal the summary"),
         ({**ROW, "salient": [True]}, r"data.jsonl:2: field 'salient' needs a list of 2 labels, got .True."),
-        ({**ROW, "pos": ["DT NN VBD .", "PRP VBD"]}, r"data.jsonl:2: field 'pos', sentence 2, needs a list of 4 "),
+        ({**ROW, "pos": ["DT NN VBD .", "PRP VBD"]}, r"data.jsonl:2: field 'pos' needs a tag for each word of 'It was"),
         ({**ROW, "tree": ["( Root (leaf 1) )"]}, r"data.jsonl:2: field 'tree' must be a string"),
-        ({**ROW, "id": True}, r"data.jsonl:2: field 'id' must be a string or a number, got True"),
     ],
 )
 def test_broken_lines_are_refused_by_file_line_and_field(tmp_path, line, message):
@@ -106,17 +93,14 @@ def test_files_and_names_that_are_no_data_are_refused(tmp_path):
     write(tmp_path / "twice.jsonl", {**ROW, "id": "x"}, ROW, {**ROW, "id": "x"})
     write(tmp_path / "empty.jsonl", "")
     (tmp_path / "latin.jsonl").write_bytes(json.dumps(ROW).encode() + "é".encode("latin-1"))
-    parallel(tmp_path / "folder", train_en="a\n", train_de="b\n")
-    for name, options, message in [
-        ("twice.jsonl", {}, "twice.jsonl:3: field 'id' must be unique .*'x'"),
-        ("twice.jsonl", {"limit": 0}, "limit must be at least 1, got 0"),
-        ("empty.jsonl", {}, "empty.jsonl: split 'train' is empty"),
-        ("latin.jsonl", {}, "latin.jsonl: not UTF-8 .*iconv"),
-        ("cnndm", {}, "no file or folder '.*cnndm'; known names are toy, cnn_dailymail, xsum"),
-        ("folder", {}, r"folder holds no JSON lines \(train.jsonl.* say the languages: .*folder:en-de"),
+    for name, message in [
+        ("twice.jsonl", "twice.jsonl:3: field 'id' must be unique .*'x'"),
+        ("empty.jsonl", "empty.jsonl: split 'train' is empty"),
+        ("latin.jsonl", "latin.jsonl: not UTF-8 .*iconv"),
+        ("cnndm", "no file or folder '.*cnndm'; known names are toy, cnn_dailymail, xsum"),
     ]:
         with pytest.raises(ValueError, match=message):
-            load(tmp_path / name, **options)
+            load(tmp_path / name)
 
 
 # SciTLDR and GUM as published.
@@ -194,22 +178,16 @@ def test_parallel_text_as_multi30k_publishes_it(tmp_path):
             text = "".join(f"{language} {n} .\n" for n in range(lines)).encode()
             (tmp_path / f"{stem}.{language}.gz").write_bytes(gzip.compress(text))
     name = f"{tmp_path}:en-de"
-    assert [len(load(name, split)) for split in ("train", "validation", "test", "test_2016_flickr")] == [3, 2, 1, 1]
-    assert load(name, "test")[0].target == "de 0 ."
+    assert [len(load(name, split)) for split in ("train", "validation", "test_2016_flickr")] == [3, 2, 1]
     parallel(tmp_path / "odd", train_en="a\u2028b\x0bc\n", train_de="d\x85e\n")
     odd = load(f"{tmp_path / 'odd'}:en-de")[0]
     assert (odd.document, odd.summary) == (["a b c"], ["d e"])  # of a pair of lines each is one text
-    parallel(tmp_path, test_2017_en="a\n", test_2017_de="b\n")
-    with pytest.raises(ValueError, match=r"2 files that could be split 'test'; it has test_2016_flickr, test_2017, tr"):
-        load(name, "test")
-    assert load(name, "test_2017")[0].target == "b"
 
 
 @pytest.mark.parametrize(
     ("files", "message"),
     [
         ({"train_en": "a\nb\n", "train_de": "x\n"}, r"train.en:2: an empty or missing line"),
-        ({"dev_en": "a\n", "dev_de": "x\n"}, r":en-de has no split 'train'; it has dev"),
         ({"train_en": "a\n", "train_de": b"\xff\n"}, r"train.de: not UTF-8"),
         ({"train_en": "a\n" * 50, "train.de_gz": gzip.compress(b"a\n" * 50)[:-9]}, r"de.gz: not UTF-8 .*whole"),
     ],
@@ -263,7 +241,7 @@ def test_hub_data_out_of_reach_names_the_command_that_gets_it(monkeypatch):
     with pytest.raises(ValueError, match=f"cnn_dailymail: no 'test' split .*offline mode .*{command}"):
         load("cnn_dailymail", "test")
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(ImportError, match="pip install datasets"):
+    with pytest.raises(ValueError, match="To get it: pip install datasets"):
         load("xsum", "test")
 
 
@@ -278,21 +256,19 @@ def test_a_folder_with_train_alone_gives_a_twentieth_for_validation(tmp_path, ca
     assert [example.id for example in validation] == ["19", "39"] and len(train) == 43
     assert not {example.id for example in train} & {example.id for example in validation}
     assert "every twentieth line of train.jsonl takes its place" in capsys.readouterr().err
-    with pytest.raises(ValueError, match="has no split 'test'; it has train"):
-        load(tmp_path, "test")
     write(tmp_path / "test.jsonl", ROW)
     assert load(tmp_path, "validation") == validation and len(load(tmp_path, "test")) == 1
     write(tmp_path / "dev.jsonl", ROW)
     assert len(load(tmp_path, "train")) == 45 and len(load(tmp_path, "validation")) == 1
 
 
-def test_packed_files_of_a_folder_and_language_codes_with_a_hyphen(tmp_path):
+def test_packed_files_of_a_folder_and_a_language_code_with_a_hyphen(tmp_path):
     (tmp_path / "train.jsonl.gz").write_bytes(gzip.compress(json.dumps(ROW).encode()))
     write(tmp_path / "validation.jsonl", ROW)
     assert load(tmp_path, "train")[0].id == "train-1" and load(tmp_path, "dev")[0].id == "validation-1"
     (tmp_path / "train.en").write_text("a\n")
     (tmp_path / "train.pt-BR").write_text("b\n")
-    assert load(f"{tmp_path}:en-pt-BR")[0].target == load(f"{tmp_path}:pt-BR-en")[0].source == "b"
+    assert load(f"{tmp_path}:en-pt-BR")[0].target == "b"
 
 
 # Texts to predict on.
@@ -350,12 +326,10 @@ def splitter(request, monkeypatch):
     data.sentence_splitter.cache_clear()
 
 
-def test_sentences_end_at_full_stops_and_no_word_is_cut(splitter):
+def test_sentences_end_at_full_stops(splitter):
     assert data.split_sentences("One two.  Three? Four!\nFive") == ["One two.", "Three?", "Four!", "Five"]
     assert data.sentence_splitter()[0] == ("NLTK's punkt" if splitter == "punkt" else "rule")
     assert data.split_sentences("no end") == ["no end"] and data.split_sentences("") == [""]
-    text = 'He said "go."(Then he left.) It was 3.14 at x.y. Yes...No. A . B'
-    assert " ".join(data.split_sentences(text)).split() == text.split()
     # Scripts with stops of their own.
     assert data.split_sentences("今天下雨。我们走吧！好吗？") == ["今天下雨。", "我们走吧！", "好吗？"]
     assert data.split_sentences("यह अच्छा है। हम चले।") == ["यह अच्छा है।", "हम चले।"]
@@ -367,7 +341,7 @@ def test_only_whole_documents_without_labels_are_split(splitter, tmp_path):
     text = "It rained. We left."
     whole = one(tmp_path, document=text)
     assert data.in_sentences([whole])[0] == dataclasses.replace(whole, document=["It rained.", "We left."])
-    fields = {"salient": [False]}, {"pos": ["PRP VBD PRP VBD"]}, {"document": ["One. Two.", "Three."]}
+    fields = {"salient": [False]}, {"pos": ["PRP VBD PRP VBD"]}, {"document": [text]}  # who gives a list has split
     kept = [one(tmp_path, **{"document": text} | own) for own in fields]
     assert data.in_sentences(iter(kept)) == kept and len(kept) == 3
 
@@ -443,10 +417,6 @@ def test_ids_are_unique_before_anything_is_decoded(tmp_path):
     assert len(set(ids)) == 2 and all(id.endswith("n.txt-1") for id in ids)
     with pytest.raises(ValueError, match="must be unique"):
         read([tmp_path / "one" / "n.txt"] * 2)
-
-
-def test_of_two_sources_the_document_counts(tmp_path):
-    assert one(tmp_path, document="The text .", source="a news site").source == "The text ."
 
 
 def test_a_file_without_documents_is_named(tmp_path, capsys):
