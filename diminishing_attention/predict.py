@@ -71,13 +71,10 @@ def measure(text: str, document: Sequence[str], lead: int = 3) -> dict[str, floa
 
 
 def overlap(text: str, sentences: Sequence[str]) -> dict[str, list[float]]:
-    """ROUGE of a text with some sentences, as shares, whose whole is 0 where ROUGE cannot read them."""
-    names = ("rouge1", "rouge2", "rougeLsum")
-    try:
-        values = rouge.score([in_lines(text)], [list(sentences)])
-    except ValueError:
-        return dict.fromkeys(names, [0, 0])
-    return {name: [float(values[name][0]) / 100, 1] for name in names}
+    """ROUGE of a text with some sentences, as shares, whose whole is 0 where they have no word."""
+    whole = int(any(map(str.isalnum, "".join(sentences))))
+    values = rouge.score([in_lines(text)], [[list(sentences)]])
+    return {name: [float(value[0]) / 100, whole] for name, value in values.items()}
 
 
 def predict(run: Run, examples: Sequence[Example], batch_size: int = 16, lead: int = 3, **search) -> Iterator[dict]:

@@ -63,9 +63,6 @@ class Example:
         return " ".join(self.summary)
 
 
-# Ways in
-
-
 def load(name_or_path: str | os.PathLike, split: str = "train", limit: int | None = None) -> list[Example]:
     """Load one split of a data set; README.md shows each kind.
 
@@ -137,9 +134,6 @@ def _collect(rows: Iterable[tuple], limit: int | None, needs_reference: bool = T
     return list(examples.values())
 
 
-# Sentences
-
-
 @functools.cache
 def sentence_splitter() -> tuple[str, Callable[[str], list[str]]]:
     """Name and function: NLTK's where its punkt data is there, else a rule: cut after . ! or ? before a blank."""
@@ -170,9 +164,6 @@ def in_sentences(examples: Iterable[Example]) -> list[Example]:
         )
 
     return [split(example) for example in examples]
-
-
-# Ways out
 
 
 @contextlib.contextmanager
@@ -217,9 +208,6 @@ def write_csv(file: TextIO, rows: Iterable[dict]) -> None:
     writer = csv.DictWriter(file, list(dict.fromkeys(name for cells in table for name in cells)), lineterminator="\n")
     writer.writeheader()
     writer.writerows(table)
-
-
-# Files
 
 
 def read_jsonl(path: str | os.PathLike) -> list[dict]:
@@ -303,9 +291,6 @@ def _parallel(folder: Path, pair: str, split: str) -> Iterator[tuple[str, dict]]
         source, target = (" ".join(side.split()) for side in (text, translation))  # U+2028 ends no sentence here
         number = where.rpartition(":")[2]
         yield where, {"id": f"{one.name.partition('.')[0]}-{number}", "document": source, "summary": target}
-
-
-# Known data sets
 
 
 def _toy(knobs: str, split: str, limit: int | None) -> list[Example]:

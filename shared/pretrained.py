@@ -1,6 +1,5 @@
 """Models of transformers as people have them: one place that loads them, and one that says how they generate."""
 
-import re
 import sys
 import tempfile
 from pathlib import Path
@@ -11,12 +10,11 @@ WANTED = {
     "encoder": "an encoder such as roberta-base",
 }
 # Of a model's own generation settings, those that define its summaries; lengths are read in `generation`.
-HONOURED = (
-    "num_beams", "early_stopping", "length_penalty", "repetition_penalty", "no_repeat_ngram_size", "bad_words_ids",
-    "suppress_tokens", "begin_suppress_tokens", "forced_bos_token_id", "forced_eos_token_id", "bos_token_id",
-    "eos_token_id", "pad_token_id", "decoder_start_token_id", "exponential_decay_length_penalty", "sequence_bias",
-    "renormalize_logits", "remove_invalid_values",
-)  # fmt: skip
+HONOURED = """
+    num_beams early_stopping length_penalty repetition_penalty no_repeat_ngram_size bad_words_ids suppress_tokens
+    begin_suppress_tokens forced_bos_token_id forced_eos_token_id bos_token_id eos_token_id pad_token_id sequence_bias
+    decoder_start_token_id exponential_decay_length_penalty renormalize_logits remove_invalid_values
+""".split()
 LENGTHS = ("max_length", "max_new_tokens", "min_length", "min_new_tokens")
 SILENT = ("transformers_version", "use_cache", "return_dict_in_generate", "num_return_sequences")  # not worth a word
 
@@ -38,20 +36,19 @@ def load(kind: str, name: str | Path, positions: int = 0, model_class=None) -> t
     import transformers
     from transformers import AutoConfig, AutoTokenizer
 
-    name, is_folder = str(name), Path(name).exists()
-    model_class = model_class or getattr(transformers, "AutoModelForSeq2SeqLM" if kind == "bart" else "AutoModel")
+    name, is_bart = str(name), kind == "bart"
+    model_class = model_class or getattr(transformers, "AutoModelForSeq2SeqLM" if is_bart else "AutoModel")
     transformers.utils.logging.set_verbosity_error()  # what is missing is judged below
     transformers.utils.logging.disable_progress_bar()
-    if not is_folder and not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", name):
-        raise ValueError(f"there is no folder {name!r}; wanted is {WANTED[kind]}")
-    options = {"dtype": "float32", "trust_remote_code": False, "output_loading_info": True}
     try:
         found = AutoConfig.from_pretrained(name, trust_remote_code=False).model_type
         if is_wanted := kind in ("encoder", found):
             tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False, split_special_tokens=True)
+            options = {"dtype": "float32", "trust_remote_code": False, "output_loading_info": True}
             model, report = model_class.from_pretrained(name, **options)
     except Exception as error:  # transformers, the hub, safetensors and tokenizers raise types of their own
-        remedy = "get or make it again" if is_folder else f"give a folder, or: HF_HUB_OFFLINE=0 hf download {name}"
+        absent = f"there is no such folder; if it is a name of the hub, HF_HUB_OFFLINE=0 hf download {name}"
+        remedy = "get or make it again" if Path(name).exists() else absent
         raise ValueError(f"{name} cannot be loaded ({' '.join(str(error).split())[:160]}): {remedy}") from None
     if not is_wanted:
         raise ValueError(f"{name} is a model of the kind {found}; wanted is {WANTED[kind]}")
@@ -59,13 +56,13 @@ def load(kind: str, name: str | Path, positions: int = 0, model_class=None) -> t
     missing += [key for key, tensor in model.state_dict().items() if not tensor.isfinite().all()]
     if missing:
         raise ValueError(f"{name}: the weight {min(missing)} is missing, of another size or NaN: get the model again")
-    check_tokenizer(f"{name}: its tokenizer", model, tokenizer)
+    check_tokenizer(name, model, tokenizer)
     if kind == "encoder" and model.config.is_encoder_decoder:
         model = model.get_encoder()
     if positions > (most := positions_of(model)):
-        remedy = "take another" if kind == "encoder" else "lower --max-source or --max-target"
+        remedy = "lower --max-source or --max-target" if is_bart else "take another"
         raise ValueError(f"{name} reads {most} tokens, not {positions}: {remedy}")
-    if kind == "bart":
+    if is_bart:
         set_special_tokens(name, model)
     add_ends(model, tokenizer)
     return model.eval(), keep_given_tokens(tokenizer)
@@ -75,9 +72,9 @@ def add_ends(model, tokenizer) -> None:
     """A text gets the start and end that the model knows, where the tokenizer's file does not add both."""
     from tokenizers import processors
 
-    names = ("bos_token_id", "eos_token_id") if model.config.model_type == "bart" else ("cls_token_id", "sep_token_id")
-    ids = [getattr(model.config if model.config.model_type == "bart" else tokenizer, name) for name in names]
-    own, backend = tokenizer("").input_ids, tokenizer.backend_tokenizer
+    is_bart, own, backend = model.config.model_type == "bart", tokenizer("").input_ids, tokenizer.backend_tokenizer
+    names = ("bos_token_id", "eos_token_id") if is_bart else ("cls_token_id", "sep_token_id")
+    ids = [getattr(model.config if is_bart else tokenizer, name) for name in names]
     if None in ids or set(ids) <= set(own):  # XLNet has both at the end
         return
     start, end = tokenizer.convert_ids_to_tokens(ids)
@@ -104,22 +101,21 @@ def keep_given_tokens(tokenizer):
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
 
 
-def check_tokenizer(whose, model, tokenizer) -> None:
+def check_tokenizer(name, model, tokenizer) -> None:
     """ValueError for a tokenizer that the packages cannot use; it takes the model's padding where it has none."""
     rows, pad = model.get_input_embeddings().weight.size(0), getattr(model.config, "pad_token_id", None)
     if tokenizer.pad_token_id is None and pad is not None and pad < len(tokenizer):
         tokenizer.pad_token = tokenizer.convert_ids_to_tokens(pad)
     last = max(tokenizer.get_vocab().values(), default=0)
-    wrong = [
-        (not tokenizer.is_fast, "gives no offsets of its tokens: save one with a tokenizer.json beside the model"),
+    wrong = {
+        "gives no offsets of its tokens: save one with a tokenizer.json beside the model": not tokenizer.is_fast,
         # transformers makes one up where its file is missing
-        (len(tokenizer) <= len(tokenizer.all_special_tokens), "has no words: tokenizer.json is missing; get it again"),
-        (last >= rows, f"has the token {last}, the model {rows} embeddings: resize_token_embeddings and save it"),
-        (tokenizer.pad_token_id is None, "has no padding token: set tokenizer.pad_token and save it"),
-    ]
-    for is_wrong, why in wrong:
-        if is_wrong:
-            raise ValueError(f"{whose} {why}")
+        "has no words: tokenizer.json is missing; get it again": len(tokenizer) <= len(tokenizer.all_special_tokens),
+        f"has the token {last}, the model {rows} embeddings: resize_token_embeddings and save it": last >= rows,
+        "has no padding token: set tokenizer.pad_token and save it": tokenizer.pad_token_id is None,
+    }
+    if why := [why for why, is_wrong in wrong.items() if is_wrong]:
+        raise ValueError(f"{name}: its tokenizer {why[0]}")
 
 
 def set_special_tokens(name, model) -> None:

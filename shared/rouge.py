@@ -6,10 +6,10 @@ ROUGE is that of `rouge-score` (Google's port of ROUGE-1.5.5; Lin 2004), with Po
     rougeLsum        for each reference sentence, the union of its common subsequences with all predicted sentences
 
 The trap: most papers' "ROUGE-L" is Lsum (the Perl script's), and `rouge-score` knows sentences by line breaks alone.
-Of a text without line breaks Lsum is silently plain L (README.md). So here texts come as lists of sentences; one string
-is one sentence, unless it has line breaks. The words of `rouge-score` are a-z and 0-9: of texts with other letters it
-compares what is left. So where references are not English words are Unicode's, without stems, and in scripts without
-blanks characters (`words_of`); such values are not those of `rouge-score`. BLEU is sacrebleu's.
+Of a text without line breaks Lsum is silently plain L (README.md). So here texts come as lists of sentences. The words
+of `rouge-score` are a-z and 0-9: of texts with other letters it compares what is left. So where references are not
+English words are Unicode's, without stems, and in scripts without blanks characters (`words_of`); such values are not
+those of `rouge-score`. BLEU is sacrebleu's.
 """
 
 import unicodedata
@@ -35,38 +35,26 @@ ENGLISH = set(
 )
 
 
-# ROUGE
-
-
 def score(predictions: Sequence, references: Sequence, words: str = "") -> dict[str, np.ndarray]:
     """ROUGE of every prediction.
 
     Args:
-        predictions: n texts, each a string or the list of its sentences; an empty one scores 0.
-        references: n texts, each a string, the list of its sentences, or a list of such lists: several references
-            (`Example.references`). Of several, the highest F1 counts, for each metric by itself.
+        predictions: n texts, each the list of its sentences, or a string with a line break after each.
+        references: of each prediction a list of such texts (`Example.references`). Of several the highest F1 counts,
+            for each metric by itself.
         words: "rouge-score" or "unicode"; "": what `words_of` says of the references.
     Returns:
-        (n,) F1 values, 0-100, for each of METRICS.
-    Raises:
-        ValueError: no predictions, another number of references, a reference without a word.
+        (n,) F1 values, 0-100, for each of METRICS; 0 where there is no word.
     """
-    if not len(predictions) or len(predictions) != len(references):
-        raise ValueError(f"need as many predictions as references, got {len(predictions)} and {len(references)}")
-    nested = [reference if is_several(reference) else [reference] for reference in references]
-    texts = [[_lines(text) for text in own] for own in nested]
+    texts = [[_lines(text) for text in own] for own in references]
     scorer = _scorer(words or words_of(text for own in texts for text in own))
-    values = np.zeros((len(METRICS), len(predictions)))
-    for n, (prediction, own) in enumerate(zip(predictions, texts, strict=True)):
-        check_text(own, f"reference {n}")
-        best = scorer.score_multi(own, _lines(prediction))
-        values[:, n] = [100 * best[metric].fmeasure for metric in METRICS]
-    return dict(zip(METRICS, values, strict=True))
+    best = [scorer.score_multi(own, _lines(text)) for text, own in zip(predictions, texts, strict=True)]
+    return {metric: np.array([100 * scores[metric].fmeasure for scores in best]) for metric in METRICS}
 
 
-def is_several(reference: str | list) -> bool:
-    """Whether these are several references, each a list of sentences."""
-    return isinstance(reference, list) and any(isinstance(text, list) for text in reference)
+def _lines(text: str | Sequence[str]) -> str:
+    """One sentence a line. L, 1 and 2 read a line break as a blank, so one form of a text serves all metrics."""
+    return text if isinstance(text, str) else "\n".join(text)
 
 
 def words_of(references: Iterable[str]) -> str:
@@ -77,7 +65,7 @@ def words_of(references: Iterable[str]) -> str:
     texts = [unicode_words(reference) for reference in references]
     words = [word for text in texts for word in text]
     foreign, english = sum(not word.isascii() for word in words), sum(word in ENGLISH for word in words)
-    is_read = all(any(letter.isascii() for letter in "".join(text)) for text in texts)
+    is_read = all(any(letter.isascii() for letter in "".join(text)) for text in texts if text)
     return "rouge-score" if is_read and (foreign == 0 or foreign < english) else "unicode"
 
 
@@ -98,36 +86,17 @@ def _scorer(words: str):
     return RougeScorer(METRICS, tokenizer=SimpleNamespace(tokenize=tokenizers[words]))
 
 
-def check_references(examples: Sequence) -> None:
-    """ValueError that names the first of `shared.data.Example`s with a reference without a word."""
-    for example in examples:
-        check_text(example.references, example.id)
-
-
-def check_text(texts: Sequence, where: str) -> None:
-    """ValueError for a text without a letter or digit."""
-    for text in texts:
-        if not any(letter.isalnum() for letter in _lines(text)):
-            raise ValueError(f"{where}: there is no word in {str(text)[:60]!r}, which ROUGE could compare")
-
-
-def _lines(text: str | list[str]) -> str:
-    """One sentence a line. L, 1 and 2 read a line break as a blank, so one form of a text serves all metrics."""
-    sentences = text.splitlines() if isinstance(text, str) else text
-    return "\n".join(" ".join(sentence.split()) for sentence in sentences)
-
-
-def signature(n: int, words: str = "rouge-score") -> str:
-    """What has to stand under a table of `score`'s values over n examples."""
+def signature(words: str) -> str:
+    """What has to stand under a table of `score`'s values."""
     own = "WORDS ARE UNICODE'S, so these are not rouge-score's values" if words == "unicode" else "stemmer yes"
     settings = f"{own} | tokenizer {words} | Lsum split on newline | multi-reference max"
-    return f"ROUGE-1/2/Lsum F1 x 100 | rouge-score {version('rouge-score')} | {settings} | n {n}"
+    return f"ROUGE-1/2/Lsum F1 x 100 | rouge-score {version('rouge-score')} | {settings}"
 
 
 # BLEU, from counts that resamples of the sentences can add up
 
 
-def bleu_tokenizer(references: Sequence[str]) -> str:
+def bleu_tokenizer(references: Iterable[str]) -> str:
     """sacrebleu's tokenizer: 13a, or for scripts without blanks zh (Chinese alone) or char."""
     letters = "".join(letter for text in references for letter in text[:200] if letter.isalnum())
     characters = regex.findall(f"(?V1){CHARACTER}", letters)
@@ -156,7 +125,7 @@ def bleu_of_sums(sums: np.ndarray) -> float:
     return BLEU.compute_bleu(whole[:4], whole[4:8], *whole[8:], smooth_method="exp").score
 
 
-def bleu_signature(tokenize: str = "13a") -> str:
+def bleu_signature(tokenize: str) -> str:
     """What has to stand under a table of BLEU."""
     from sacrebleu.metrics import BLEU
 

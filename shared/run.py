@@ -4,7 +4,6 @@ A run folder holds config.json, log.jsonl, what `load_run` of its package reads,
 """
 
 import argparse
-import contextlib
 import itertools
 import json
 import logging
@@ -45,9 +44,6 @@ def one_line_errors(main):
     return run
 
 
-# The command line
-
-
 def check(config):
     """ValueError for a number that is NaN or outside its range (0 to 10^9); then `config.check()`.
 
@@ -71,9 +67,7 @@ def parts_of(kind):
 def read_flags(options, arguments=None, description=""):
     """Read a command line into the dataclass `options` by tyro, which ends with its own words for a wrong flag."""
     name = getattr(sys.modules["__main__"].__spec__, "name", options.__module__)
-    package = re.sub(r"(\.experiments)?\.\w+$", "", name)  # as it is called here: a copy may have another name
-    lines = re.sub(r"python -m (?!shared)\w+\.", f"python -m {package}.", description)
-    lines = re.sub(r"\n+", "\n\n", lines)  # tyro joins lines: the example commands would be one
+    lines = re.sub(r"\n+", "\n\n", description)  # tyro joins lines: the example commands would be one
     flags = tyro.cli(options, args=arguments, prog=f"python -m {name}", description=lines, config=(FlagCreatePairsOff,))
     check(getattr(flags, "config", flags))
     return flags
@@ -109,27 +103,15 @@ def parse(arguments, config_type, presets, description):
     return options.config, options.out, options.resume
 
 
-# Run folders
-
-
-def package_of(config_type):
-    """The name of the package that a type of config belongs to."""
-    return [name for name in config_type.__module__.split(".") if name != "experiments"][-2:][0]
-
-
 def read_config(run_folder, config_type):
     """The config of a run; ValueError where there is none, or one of another package or version."""
     try:
-        saved = json.loads(Path(run_folder, "config.json").read_text(encoding="utf-8"))
-        values = {name: tuple(value) if isinstance(value, list) else value for name, value in saved["config"].items()}
+        saved = json.loads(Path(run_folder, "config.json").read_text(encoding="utf-8"))["config"]
+        return config_type(
+            **{name: tuple(value) if isinstance(value, list) else value for name, value in saved.items()}
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{run_folder} is not a run folder of this package and version: {error}") from None
-    try:
-        return config_type(**values)
-    except TypeError as error:
-        whose = saved.get("package", "?")
-        other = f"a run of {whose}" if whose != package_of(config_type) else "not a run folder of this version"
-        raise ValueError(f"{run_folder} is {other}: {error}") from None
 
 
 def last_checkpoint(run_folder):
@@ -164,14 +146,15 @@ def find_device(name):
     import torch
 
     try:
-        number = torch.zeros(1, device=name)
-        number.item()
-        return number.device
+        torch.zeros(1, device=name).item()
+        return torch.device(name)
     except (RuntimeError, AssertionError, ImportError) as error:
         raise ValueError(f"--device {name} cannot be used here: {str(error).partition(chr(10))[0]}") from None
 
 
 # A training
+
+CUT = {"source": "was_cut", "target": "target_was_cut"}  # side of an item: the field that says it was cut
 
 
 class Setup(NamedTuple):
@@ -184,7 +167,7 @@ class Setup(NamedTuple):
     loader: Any  # endless batches
     training: list  # items
     validation: list
-    folder: Any  # context manager that locks the run folder, loads its last checkpoint and gives a `RunFolder`
+    folder: Any  # a `RunFolder`: `with` locks it and loads its last checkpoint
 
 
 def setup(config, out, resume, begin, load_run, optimizer, length, load=load, final="", keep=1, **progress):
@@ -204,7 +187,8 @@ def setup(config, out, resume, begin, load_run, optimizer, length, load=load, fi
     from accelerate.utils import set_seed  # here, for --help answers without it
 
     check(config)
-    begun, accelerator = check_folder(out, resume), new_accelerator(config)
+    check_folder(out, resume)
+    accelerator, begun = new_accelerator(config), last_checkpoint(out)
     set_seed(config.seed)
     data = load(config.data, "train"), load(config.data, "validation")
     run = (load_run(out) if begun else begin(config, data[0]))._replace(config=config)
@@ -217,59 +201,21 @@ def setup(config, out, resume, begin, load_run, optimizer, length, load=load, fi
     # The loader's own generator, or starting it would draw from the one that dropout draws from.
     generator = torch.Generator()
     loader = torch.utils.data.DataLoader(items, batch_sampler=batches, collate_fn=run.collate, generator=generator)
-    loader = accelerator.prepare(loader)
-    cut = [sum(getattr(item, name, False) for item in items) for name in ("was_cut", "target_was_cut")]
+    cut = {f"{side}s_cut": sum(getattr(item, flag, False) for item in items) for side, flag in CUT.items()}
     if accelerator.is_main_process:
         say_what_is_odd(config, data, cut)
-    first = {"step": 0, "examples": len(items), "sources_cut": cut[0], "targets_cut": cut[1]}
-    folder = locked(accelerator, out, config, run.write_files, begun, final, keep, {"log": [first], **progress})
-    return Setup(accelerator, run, model, optimizer, loader, items, validation, folder)
+    progress |= {"step": 0, "log": [{"step": 0, "examples": len(items), **cut}]}
+    folder = RunFolder(accelerator, out, progress, keep, run, final)
+    return Setup(accelerator, run, model, optimizer, accelerator.prepare(loader), items, validation, folder)
 
 
-def say_what_is_odd(config, data, cut):
-    """Lines on texts that are cut, validation data that are too few, or that are trained on."""
-    training, validation = data
-    for number, flag in zip(cut, ("max_source", "max_target"), strict=True):
-        if number:
-            size = f"--{flag.replace('_', '-')} {getattr(config, flag)}" if hasattr(config, flag) else "what it reads"
-            print(f"{number} of {len(training)} training examples are cut to {size}")
-    seen = {repr(replace(example, id="")) for example in training}
-    if same := sum(repr(replace(example, id="")) in seen for example in validation):
-        print(f"{same} of {len(validation)} validation examples are training examples, too: their loss says little")
-    if len(validation) < 10:
-        print(f"{len(validation)} validation examples are few: what is chosen by them is chosen by chance")
-
-
-class Batches:
-    """Endless lists of indices of documents: the batch sampler of a `DataLoader`.
-
-    An epoch sorts the documents by length, ties in random order, cuts them into batches of at most `size` documents and
-    `tokens` padded tokens (0: any number), and shuffles the batches. As the cuts depend on lengths alone, every epoch
-    has as many batches. Of a length that is a tuple the first number counts.
-    """
-
-    def __init__(self, lengths, seed, size=0, tokens=0):
-        self.lengths, self.seed, self.size, self.tokens = (
-            np.array(lengths).reshape(len(lengths), -1),
-            seed,
-            size,
-            tokens,
-        )
-
-    def __iter__(self):
-        for epoch in itertools.count():
-            yield from self.epoch(epoch)
-
-    def epoch(self, number):
-        rng = np.random.default_rng((self.seed, number))
-        keys = (rng.random(len(self.lengths)), *self.lengths.T[::-1])
-        batches = [[]]
-        for index in np.lexsort(keys).tolist():
-            larger = len(batches[-1]) + 1
-            if batches[-1] and (0 < self.size < larger or 0 < self.tokens < larger * self.lengths[index, 0]):
-                batches.append([])
-            batches[-1].append(index)
-        return [batches[i] for i in rng.permutation(len(batches))]
+def check_folder(out, resume):
+    """ValueError for a folder that exists, but is not to be resumed, or is no run."""
+    if os.path.lexists(out) and not resume:
+        raise ValueError(f"{out} exists: add --resume to go on with it, or choose another --out")
+    names = {path.name for path in out.iterdir()} if out.exists() else set()
+    if names - {".lock", "config.json.unfinished"} and "config.json" not in names:  # both of a start that was killed
+        raise ValueError(f"{out} exists and is not a run: choose another --out")
 
 
 def new_accelerator(config):
@@ -287,21 +233,86 @@ def new_accelerator(config):
     )
 
 
-def check_folder(out, resume):
-    """Whether `out` has a checkpoint to go on from; ValueError if it exists, but is no run or not to be resumed."""
-    if os.path.lexists(out) and not resume:
-        raise ValueError(f"{out} exists: add --resume to go on with it, or choose another --out")
-    names = {path.name for path in out.iterdir()} if out.exists() else set()
-    if names - {".lock", "config.json.unfinished"} and "config.json" not in names:  # both of a start that was killed
-        raise ValueError(f"{out} exists and is not a run: choose another --out")
-    return last_checkpoint(out) is not None
+def say_what_is_odd(config, data, cut):
+    """Lines on texts that are cut, validation data that are too few, or that are trained on."""
+    training, validation = data
+    for side in CUT:
+        if number := cut[f"{side}s_cut"]:
+            most = getattr(config, f"max_{side}", "")
+            print(f"{number} of {len(training)} training examples are cut to --max-{side} {most}".rstrip())
+    seen = {repr(replace(example, id="")) for example in training}
+    if same := sum(repr(replace(example, id="")) in seen for example in validation):
+        print(f"{same} of {len(validation)} validation examples are training examples, too: their loss says little")
+    if len(validation) < 10:
+        print(f"{len(validation)} validation examples are few: what is chosen by them is chosen by chance")
 
 
+class Batches:
+    """Endless lists of indices of documents: the batch sampler of a `DataLoader`.
+
+    An epoch sorts the documents by length, ties in random order, cuts them into batches of at most `size` documents and
+    `tokens` padded tokens (0: any number), and shuffles the batches. As the cuts depend on lengths alone, every epoch
+    has as many batches. Of a length that is a tuple the first number counts.
+    """
+
+    def __init__(self, lengths, seed, size=0, tokens=0):
+        self.lengths = np.array(lengths).reshape(len(lengths), -1)
+        self.seed, self.size, self.tokens = seed, size, tokens
+
+    def __iter__(self):
+        for epoch in itertools.count():
+            yield from self.epoch(epoch)
+
+    def epoch(self, number):
+        rng = np.random.default_rng((self.seed, number))
+        keys = (rng.random(len(self.lengths)), *self.lengths.T[::-1])
+        batches = [[]]
+        for index in np.lexsort(keys).tolist():
+            larger = len(batches[-1]) + 1
+            if batches[-1] and (0 < self.size < larger or 0 < self.tokens < larger * self.lengths[index, 0]):
+                batches.append([])
+            batches[-1].append(index)
+        return [batches[i] for i in rng.permutation(len(batches))]
+
+
+@dataclass
 class RunFolder:
-    """The folder that a training has locked; `progress` is what a kill must not lose: "step", "log" (rows), more."""
+    """The folder of a training. `with` locks it, and makes it or loads its last checkpoint."""
 
-    def __init__(self, accelerator, path, progress, keep):
-        self.accelerator, self.path, self.progress, self.keep = accelerator, path, progress, keep
+    accelerator: Any
+    path: Path
+    progress: dict  # what a kill must not lose: "step", "log" (rows), more
+    keep: int = 1  # checkpoints that stay
+    run: Any = None  # whose write_files(path) writes what stands beside the weights
+    final: str = ""  # see `setup`
+
+    def __enter__(self):
+        from filelock import FileLock, Timeout
+
+        self.lock = FileLock(self.path / ".lock")
+        self.accelerator.wait_for_everyone()  # all have looked before the first one makes it
+        if is_main := self.accelerator.is_main_process:
+            self.path.mkdir(parents=True, exist_ok=True)
+            try:
+                self.lock.acquire(timeout=0)
+            except Timeout:
+                raise ValueError(
+                    f"another process trains in {self.path}: wait for it, or choose another --out"
+                ) from None
+        self.accelerator.wait_for_everyone()
+        if begun := last_checkpoint(self.path):
+            self.load_checkpoint(begun)
+        config = self.run.config
+        saved = {"package": type(config).__module__, "config": asdict(config)}  # steps may be more now
+        self.write("config.json", lambda path: path.write_text(json.dumps(saved, indent=1)))
+        if is_main and not begun:
+            self.run.write_files(self.path)
+        if is_main and self.final and self.progress["step"] < config.steps:
+            (self.path / self.final).unlink(missing_ok=True)
+        return self
+
+    def __exit__(self, *_):
+        self.lock.release()
 
     def write(self, name, write, by_all=False):
         """Called on every process: write(path) writes under a temporary name; once on the disk, the file is renamed."""
@@ -341,6 +352,19 @@ class RunFolder:
         if self.accelerator.is_main_process and not sys.stderr.isatty():  # where no progress bar is seen
             print(f"{self.path}: {json.dumps(row)}", file=sys.stderr, flush=True)
 
+    def load_checkpoint(self, folder):
+        """Load a checkpoint; ValueError: it is damaged."""
+        from accelerate.utils import load as load_safely
+
+        try:
+            for state in folder.glob("random_states_*.pkl"):
+                load_safely(state)  # load_state would only log a damaged one
+            self.accelerator.load_state(str(folder))
+            self.progress = json.loads((folder / "progress.json").read_text())
+        except Exception as error:  # as many types as there are kinds of damage
+            said = str(error).partition(".")[0][:200]  # torch goes on to advise that the file be trusted
+            raise ValueError(f"{folder} cannot be resumed ({said}): train anew in another --out") from None
+
     def keep_best(self, row, write, name="validation_loss", sign=-1):
         """Write best.safetensors where sign * row[name] is above that of all rows so far."""
         if sign * row[name] > max((sign * old[name] for old in self.progress["log"] if name in old), default=-math.inf):
@@ -359,55 +383,6 @@ class RunFolder:
         if self.accelerator.is_main_process:
             best.unlink(missing_ok=True)
 
-    def load_checkpoint(self):
-        """Load the last checkpoint; ValueError: it is damaged."""
-        from accelerate.utils import load as load_safely
-
-        folder = last_checkpoint(self.path)
-        try:
-            for state in folder.glob("random_states_*.pkl"):
-                load_safely(state)  # load_state would only log a damaged one
-            self.accelerator.load_state(str(folder))
-            self.progress = json.loads((folder / "progress.json").read_text())
-        except Exception as error:  # as many types as there are kinds of damage
-            said = str(error).partition(".")[0][:200]  # torch goes on to advise that the file be trusted
-            raise ValueError(f"{folder} cannot be resumed ({said}): train anew in another --out") from None
-
-
-@contextlib.contextmanager
-def locked(accelerator, out, config, write_files, begun, final, keep, progress):
-    """Lock the run folder `out` for one training: make it, or load its last checkpoint. Yields a `RunFolder`.
-
-    `write_files(out)` writes what stands beside the weights, `begun` is what `check_folder` said; for the others see
-    `setup`.
-    """
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(out / ".lock")
-    accelerator.wait_for_everyone()  # all have looked before the first one makes it
-    try:
-        if accelerator.is_main_process:
-            out.mkdir(parents=True, exist_ok=True)
-            lock.acquire(timeout=0)
-        accelerator.wait_for_everyone()
-        folder = RunFolder(accelerator, out, {"step": 0, **progress}, keep)
-        if begun:
-            folder.load_checkpoint()
-        saved = {"package": package_of(type(config)), "config": asdict(config)}  # steps may be more now
-        folder.write("config.json", lambda path: path.write_text(json.dumps(saved, indent=1)))
-        if accelerator.is_main_process and not begun:
-            write_files(out)
-        if accelerator.is_main_process and final and folder.progress["step"] < config.steps:
-            (out / final).unlink(missing_ok=True)
-        yield folder
-    except Timeout:
-        raise ValueError(f"another process trains in {out}: wait for it, or choose another --out") from None
-    finally:
-        lock.release()
-
-
-# What came out
-
 
 def write_weights(model, path):
     """A model's weights as transformers writes them: what is tied stands once; the same ones are the same bytes."""
@@ -423,13 +398,10 @@ def exchanged(items, source, swap):
 
     Of eight others, spread over all, the one whose source, source(item), has the fewest tokens in common.
     """
-    tokens, count = [set(source(item)) for item in items], len(items)
-
-    def unlike(i):
+    tokens, count, others = [set(source(item)) for item in items], len(items), []
+    for i, own in enumerate(tokens):
         candidates = [(i + 1 + count * k // 8) % count for k in range(8)]
-        return min(candidates, key=lambda j: len(tokens[i] & tokens[j]) / max(len(tokens[i] | tokens[j]), 1))
-
-    others = [unlike(i) for i in range(count)]
+        others.append(min(candidates, key=lambda j: len(own & tokens[j]) / max(len(own | tokens[j]), 1)))  # noqa: B023
     if all(list(source(items[i])) == list(source(items[j])) for i, j in enumerate(others)):
         return None
     return [swap(item, items[j]) for item, j in zip(items, others, strict=True)]

@@ -15,7 +15,7 @@ p is two-sided, by approximate randomisation: what is left of a difference where
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
@@ -26,7 +26,7 @@ import tyro
 from tqdm import tqdm
 
 from . import rouge
-from .data import Example, open_output, read_jsonl, sentence_splitter, split_sentences, write_csv, write_jsonl
+from .data import open_output, read_jsonl, sentence_splitter, split_sentences, write_csv, write_jsonl
 from .run import one_line_errors, read_flags
 
 SAMPLES = {1: 10_000, 2: 10_000, 10: 1000}  # by counts a document: resamples of an interval, random swaps of a test
@@ -52,7 +52,7 @@ def of_seeds(counts: np.ndarray, documents: np.ndarray) -> np.ndarray:
 
 def in_lines(text: str | Sequence[str]) -> list[str]:
     """Sentences of a prediction or a reference, both split alike: its lines, split further."""
-    parts = text.splitlines() if isinstance(text, str) else text
+    parts = [text] if isinstance(text, str) else text
     return [sentence for part in parts for sentence in split_sentences(part)]
 
 
@@ -63,15 +63,8 @@ def is_measure(name: str, value: object) -> bool:
     return name not in TEXT and bool(numbers) and are_numbers
 
 
-def tokenizer_of(rows: Sequence[dict], metric: str) -> str:
-    """What the words of the references are: for "rouge" see `rouge.words_of`, for "bleu" sacrebleu's tokenizer."""
-    references = (reference for row in rows for reference in row["references"])
-    texts = {text if isinstance(text, str) else " ".join(text) for text in references}  # each once, of many systems
-    return rouge.words_of(texts) if metric == "rouge" else rouge.bleu_tokenizer(texts)
-
-
 def measure(rows: Sequence[dict], metric: str, tokenize: str) -> dict[str, np.ndarray]:
-    """Counts (1, documents, k) of one run by measure; ValueError: a row lacks one, a reference has no word."""
+    """Counts (1, documents, k) of one run by measure; ValueError: a row lacks one."""
     columns = {}
     references = [[in_lines(reference) for reference in row["references"]] for row in rows]
     if metric == "rouge":
@@ -164,6 +157,12 @@ def score(rows: Sequence[dict], metric: str = "rouge", minus: Sequence[str] = ()
     return table
 
 
+def tokenizer_of(rows: Sequence[dict], metric: str) -> str:
+    """What the words of the references are: for "rouge" see `rouge.words_of`, for "bleu" sacrebleu's tokenizer."""
+    texts = {" ".join(in_lines(reference)) for row in rows for reference in row["references"]}  # each once
+    return rouge.words_of(texts) if metric == "rouge" else rouge.bleu_tokenizer(texts)
+
+
 def system_name(run: str, seed: int) -> str:
     """Name of a run's folder without its seed: base-1 and base-2 are the system base."""
     return re.sub(rf"[-_](seed)?{seed}$", "", run)
@@ -179,15 +178,18 @@ def report(rows: Sequence[dict], tokenize: str) -> None:
         for shown in (names[start : start + 6] for start in range(0, len(names), 6)):  # a table as wide as a screen
             lines: dict = {}
             for row in rows:
-                is_shown = row["minus"] == base and row["metric"] in shown
-                if is_shown and not (base and row["metric"] not in QUALITY and is_nothing(row)):
+                is_shared = base and row["metric"] not in QUALITY and not (row["value"] or row["low"] or row["high"])
+                if row["minus"] == base and row["metric"] in shown and not is_shared:
                     line = lines.setdefault(row["system"], {f"minus {base}" if base else "system": row["system"]})
                     line[row["metric"]] = cell(row)
             if lines:
                 print(in_columns(list(lines.values())), end="\n\n")
     if any(row["p"] is not None and (row["p"] < 0.05) == (row["low"] <= 0 <= row["high"]) for row in rows):
         print("interval and p are of two methods (bootstrap, randomisation): where they disagree, take it as not shown")
-    print(f"means over seeds, 95 % intervals over documents; {signature(rows, tokenize)}")
+    settings = rouge.bleu_signature(tokenize) if "bleu" in names else ""
+    if "rouge1" in names:
+        settings = f"{rouge.signature(tokenize)} | sentences by {sentence_splitter()[0]}"
+    print(f"means over seeds, 95 % intervals over documents; {settings} | n {rows[0]['documents']}")
 
 
 def in_columns(lines: Sequence[dict]) -> str:
@@ -199,11 +201,6 @@ def in_columns(lines: Sequence[dict]) -> str:
     return "\n".join([rows[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *rows[1:]])
 
 
-def is_nothing(row: dict) -> bool:
-    """Whether a difference is 0 in every document."""
-    return not any(row[name] for name in ("value", "low", "high"))
-
-
 def cell(row: dict) -> str:
     """`41.20 [40.10, 42.30]`, of a difference `+1.20 [0.40, 2.00] p 0.004`; of the share of nothing `-`."""
     if not np.isfinite(row["value"]):
@@ -213,43 +210,16 @@ def cell(row: dict) -> str:
     return value + interval + ("" if row["p"] is None else f" p {row['p']:.3f}")
 
 
-def signature(rows: Sequence[dict], tokenize: str) -> str:
-    """The metric's own settings and version."""
-    n, metrics = rows[0]["documents"], {row["metric"] for row in rows}
-    if "bleu" in metrics:
-        return f"{rouge.bleu_signature(tokenize)} | n {n}"
-    if "rouge1" in metrics:
-        return f"{rouge.signature(n, tokenize)} | sentences by {sentence_splitter()[0]}"
-    return f"n {n}"
-
-
-# From `predict` to its file, lines and table
-
-
-def write_outputs(
-    rows: Iterable[dict],
-    examples: Sequence[Example],
-    system: str = "",
-    seed: int = 0,
-    out: Path | None = None,
-    overwrite: bool = False,
-    line: Callable[[dict], str] | None = None,
-    metric: str = "rouge",
-) -> None:
+def write_outputs(rows, examples, system="", seed=0, out=None, overwrite=False, line=None, metric="rouge") -> None:
     """Write what `predict` yields, as it comes; where the examples have references, end with the table of scores.
 
     Args:
-        rows: a dict of each example that is not blank, in their order: id, prediction, the document's own numbers.
+        rows: a dict of each `Example` that is not blank, in their order: id, prediction, the document's own numbers.
         system, seed: whose outputs these are.
-        out: FILE.jsonl gets the rows, another file a line of each; None: standard output.
-        line: what is written of a row; default: its prediction.
+        out: a path. FILE.jsonl gets the rows, another file a line of each; None: standard output.
+        line: line(row) -> what is written of it; default: its prediction.
         metric: "rouge" or "bleu".
-    Raises:
-        ValueError: `out` exists and is not to be overwritten; a reference without a word.
     """
-    scored = [example for example in examples if example.references]
-    if metric == "rouge":
-        rouge.check_references(scored)
     rows, written, known = iter(rows), [], {"system": system, "seed": seed, "metric": metric}
     with open_output(out, overwrite) as file:
         for example in tqdm(examples, unit="document", disable=None if out else True):
@@ -258,18 +228,18 @@ def write_outputs(
             if out and ".jsonl" in out.suffixes:
                 write_jsonl(file, written[-1:])
             else:
-                text = row["prediction"] if isinstance(row["prediction"], str) else "\n".join(row["prediction"])
-                text = " ".join(filter(None, map(str.strip, text.splitlines())))  # one document, one line
+                text = row["prediction"] if isinstance(row["prediction"], str) else " ".join(row["prediction"])
+                text = " ".join(text.split())  # one document, one line
                 print(line(row | {"prediction": text}) if line and example.document else text, file=file, flush=True)
     if cut := sum(row.get("was_cut", False) for row in written):
         print(f"{cut} of {len(written)} documents are longer than the model reads: they were cut", file=sys.stderr)
-    if scored:
+    if any(example.references for example in examples):
         print_table(written, metric)
 
 
 def print_table(rows: Sequence[dict], metric: str, minus=(), csv: Path | None = None, overwrite=False) -> None:
     """Score and report the rows that have references, the CSV first: a `head` behind the command ends it."""
-    scored = [row for row in rows if row.get("references")]
+    scored = [row for row in rows if any(rouge.unicode_words(str(text)) for text in row.get("references") or [])]
     if not scored:
         raise ValueError("no document has a reference: there is nothing to compare with")
     if lacking := len(rows) - len(scored):

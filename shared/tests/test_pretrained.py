@@ -104,10 +104,10 @@ def test_a_start_and_end_in_another_place_stay(tmp_path):
     assert load("encoder", tmp_path)[1]("ab").input_ids == [4, 5, 2, 0]
 
 
-def test_a_path_that_does_not_exist_is_no_hub_name(tmp_path):
-    said = refusal("bart", tmp_path / "nowhere")
-    assert "there is no folder" in said and "facebook/bart-base" in said and "hf download" not in said
-    assert "hf download no/such" in refusal("bart", "no/such")
+def test_what_is_not_there_is_named_with_the_command_that_gets_it():
+    assert "there is no such folder; if it is a name of the hub, HF_HUB_OFFLINE=0 hf download no/such" in refusal(
+        "bart", "no/such"
+    )
 
 
 def test_models_of_another_kind_are_named(tmp_path):
@@ -147,18 +147,13 @@ def test_tokenizers_and_positions_that_do_not_fit_are_refused(tmp_path):
     assert "tokenizer" in refusal("bart", tmp_path / "none")
 
 
-def test_a_start_token_that_is_null_is_the_bos_token(tmp_path):
+@pytest.mark.parametrize(("own", "start"), [(4, 4), (None, 0)])
+def test_the_start_of_a_summary_is_that_of_the_generation_settings_or_bos(tmp_path, own, start):
     bart(tmp_path)
-    for file in ("generation_config.json", "config.json"):
-        edit(tmp_path, file, decoder_start_token_id=None)
+    for file, value in (("generation_config.json", own), ("config.json", own and 5)):
+        edit(tmp_path, file, decoder_start_token_id=value)
     model, _ = load("bart", tmp_path)
-    assert model.config.decoder_start_token_id == model.generation_config.decoder_start_token_id == 0
-
-
-def test_the_start_of_a_summary_is_that_of_the_generation_settings(tmp_path):
-    edit(bart(tmp_path), "generation_config.json", decoder_start_token_id=4)
-    model, _ = load("bart", tmp_path)
-    assert model.config.decoder_start_token_id == model.generation_config.decoder_start_token_id == 4
+    assert model.config.decoder_start_token_id == model.generation_config.decoder_start_token_id == start
 
 
 # ---- generation

@@ -7,7 +7,6 @@ import pytest
 pytest.importorskip("rouge_score")
 
 from shared import rouge
-from shared.data import Example
 
 # The trap, by hand. Reference R and prediction P have the same two sentences, in opposite order:
 #   R = the cat sat | on a mat          P = on a mat | the cat sat          (6 words each)
@@ -24,31 +23,30 @@ def test_lsum_takes_the_union_over_predicted_sentences():
     # R = w1 w2 w3 w4 w5, P = w1 w2 w6 w7 w8 | w1 w3 w8 w9 w5 (Lin 2004, section 3.2: union w1 w2 w3 w5).
     # Recall 4/5, precision 4/10, F1 = 2 * 0.8 * 0.4 / 1.2 = 8/15.
     # As one sentence with P's two exchanged, w1 w3 w8 w9 w5 w1 w2 w6 w7 w8, only w1 w3 w5 is left: 3/5, 3/10, F1 2/5.
-    reference, one, other = ["w1 w2 w3 w4 w5"], "w1 w2 w6 w7 w8", "w1 w3 w8 w9 w5"
-    scores = rouge.score([[one, other], [other, one], f"{other} {one}"], [reference] * 3)
+    one, other = "w1 w2 w6 w7 w8", "w1 w3 w8 w9 w5"
+    scores = rouge.score([[one, other], [other, one], f"{other} {one}"], [[["w1 w2 w3 w4 w5"]]] * 3)
     assert scores["rougeLsum"] == pytest.approx([800 / 15, 800 / 15, 40])
 
 
 @pytest.mark.parametrize(
-    ("prediction", "reference", "f1"),
+    ("prediction", "references", "f1"),
     [
-        (PREDICTION, REFERENCE, {"rouge1": 100, "rouge2": 80, "rougeLsum": 100}),
+        (PREDICTION, [REFERENCE], {"rouge1": 100, "rouge2": 80, "rougeLsum": 100}),
         # Stems: "walking" and "walked" have the stem "walk"; "dog" is too short to be stemmed.
-        ("dogs walked", "dog walking", {"rouge1": 100}),
+        ("dogs walked", ["dog walking"], {"rouge1": 100}),
         # Of several references the best counts, for each metric by itself: all words; 1 of 3 pairs.
         ("a b c d", [["d c b a"], ["a b x y"]], {"rouge1": 100, "rouge2": 100 / 3}),
         # Sentences of one reference are not several references: recall 2/4, precision 1.
-        ("a b", ["a b", "c d"], {"rouge1": 200 / 3}),
+        ("a b", [["a b", "c d"]], {"rouge1": 200 / 3}),
         # Joined by blanks each text is one sentence, and Lsum is silently L.
-        (" ".join(PREDICTION), " ".join(REFERENCE), {"rougeLsum": 50}),
-        # A string with line breaks is the list of its sentences; a line break within a sentence does not cut it.
-        ("\n".join(PREDICTION), REFERENCE, {"rougeLsum": 100}),
-        (["\n".join(PREDICTION)], ["\n".join(REFERENCE)], {"rougeLsum": 50}),
-        ([], ["a b"], {"rouge1": 0}),
+        (" ".join(PREDICTION), [" ".join(REFERENCE)], {"rougeLsum": 50}),
+        ("\n".join(PREDICTION), [REFERENCE], {"rougeLsum": 100}),
+        ([], [["a b"]], {"rouge1": 0}),
+        ("a b", [["..."]], {"rouge1": 0}),
     ],
 )
-def test_what_counts_as_a_text(prediction, reference, f1):
-    scores = rouge.score([prediction, "a x"], [reference, "a b"])
+def test_what_counts_as_a_text(prediction, references, f1):
+    scores = rouge.score([prediction, "a x"], [references, ["a b"]])
     assert {metric: scores[metric][0] for metric in f1} == pytest.approx(f1)
     assert scores["rouge1"][1] == pytest.approx(50)
 
@@ -60,32 +58,10 @@ def test_stems_are_those_of_rouge_score_itself():
     theirs, text = RougeScorer(["rouge1"], use_stemmer=True), "died dying possibly enjoyed skies early"
     for word in ("die", "dye", "possible", "enjoy", "sky", "earliest"):
         expected = 100 * theirs.score(word, text)["rouge1"].fmeasure
-        assert rouge.score([text], [word])["rouge1"] == pytest.approx([expected])
+        assert rouge.score([text], [[word]])["rouge1"] == pytest.approx([expected])
     settings = "stemmer yes | tokenizer rouge-score | Lsum split on newline"
     scorer = f"rouge-score {version('rouge-score')}"
-    assert rouge.signature(5) == f"ROUGE-1/2/Lsum F1 x 100 | {scorer} | {settings} | multi-reference max | n 5"
-
-
-@pytest.mark.parametrize(
-    ("predictions", "references", "message"),
-    [
-        ([], [], "as many predictions as references, got 0 and 0"),
-        (["a"], ["a", "b"], "got 1 and 2"),
-        (["a", "b"], ["a", " "], "^reference 1: there is no word in"),
-        (["a"], [[]], "reference 0: there is no word"),
-        (["a"], [[["b"], [""]]], "reference 0: there is no word"),
-    ],
-)
-def test_refuses(predictions, references, message):
-    with pytest.raises(ValueError, match=message):
-        rouge.score(predictions, references)
-
-
-def test_references_without_a_word_are_found_before_scoring():
-    good = Example("fine", ["d"], ["R2 ."], [["R2 ."], ["Ok"], ["结果", "。"]])
-    rouge.check_references([good, good])
-    with pytest.raises(ValueError, match="^doc-7: there is no word in .*, which ROUGE could compare"):
-        rouge.check_references([good, Example("doc-7", ["d"], ["a"], [["a"], ["..."]])])
+    assert rouge.signature("rouge-score") == f"ROUGE-1/2/Lsum F1 x 100 | {scorer} | {settings} | multi-reference max"
 
 
 @pytest.mark.parametrize(
@@ -100,8 +76,8 @@ def test_references_without_a_word_are_found_before_scoring():
     ],
 )
 def test_words_of_other_languages_are_whole(prediction, reference, rouge1):
-    assert rouge.score([prediction], [reference])["rouge1"] == pytest.approx([rouge1], abs=1e-9)
-    assert "WORDS ARE UNICODE'S" in rouge.signature(1, rouge.words_of([reference]))
+    assert rouge.score([prediction], [[reference]])["rouge1"] == pytest.approx([rouge1], abs=1e-9)
+    assert "WORDS ARE UNICODE'S" in rouge.signature(rouge.words_of([reference]))
 
 
 def test_english_is_that_of_rouge_score_to_the_digit_with_a_few_other_letters_in_it():
@@ -111,15 +87,16 @@ def test_english_is_that_of_rouge_score_to_the_digit_with_a_few_other_letters_in
     reference = "The mayor of the café in Zürich said that the naïve plan is off"
     prediction = "A café in Zurich is off , the mayors said to naïve people"
     expected = theirs.score(reference, prediction)
-    values = rouge.score([prediction], [reference])
+    values = rouge.score([prediction], [[reference]])
     for metric in expected:
         assert values[metric].item() == pytest.approx(100 * expected[metric].fmeasure, abs=1e-12)
 
 
 def test_one_reference_of_which_rouge_score_reads_nothing_is_not_scored_0_in_an_english_corpus():
     corpus = ["The mayor of the town said that the plan is off"] * 20
-    assert rouge.words_of(corpus) == "rouge-score" and rouge.words_of([*corpus, "Город спит"]) == "unicode"
-    assert rouge.score([*corpus, "Город спит"], [*corpus, "Город спит"])["rouge1"].min() == pytest.approx(100)
+    assert rouge.words_of([*corpus, "..."]) == "rouge-score" and rouge.words_of([*corpus, "Город спит"]) == "unicode"
+    texts = [*corpus, "Город спит"]
+    assert rouge.score(texts, [[text] for text in texts])["rouge1"].min() == pytest.approx(100)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`run_sh.run_script` runs what a script says, and fails where one of its commands does."""
+"""`run_sh.run_script` runs what a script says, with the given flags, and fails where one of its commands does."""
 
 import json
 
@@ -9,33 +9,24 @@ from .run_sh import run_script
 ROW = json.dumps({"id": "1", "prediction": "a b", "references": [["a c"]], "system": "base", "seed": 1})
 SCRIPT = """
 set -euo pipefail
-mkdir -p out
-for s in 1 2; do python -m shared.score "$1" --csv out/base-$s.csv; done
-python -m shared.score "$1" {flags} > out/table.txt
+for s in 1 2; do python -m shared.score "$1" --csv out-$s.csv; done
+python -c 'print(input())' < "$1" | python -m shared.score - {flags} > table.txt
 """
 
 
-@pytest.fixture
-def run(tmp_path):
+def run(tmp_path, flags):
+    script = tmp_path / "paper/experiments/corpus/run.sh"
+    script.parent.mkdir(parents=True)
+    script.write_text(SCRIPT.format(flags=flags))
     (tmp_path / "rows.jsonl").write_text(ROW + "\n")
-
-    def run(flags, more):
-        script = tmp_path / "paper/experiments/corpus/run.sh"
-        script.parent.mkdir(parents=True)
-        script.write_text(SCRIPT.format(flags=flags))
-        return run_script(script, [tmp_path / "rows.jsonl"], tmp_path / "here", {"shared.score": more})
-
-    return run
+    return run_script(script, [tmp_path / "rows.jsonl"], tmp_path / "here", {"shared.score": {"--metric": "bleu"}})
 
 
-def test_commands_run_and_those_that_differ_in_numbers_are_copied(run, tmp_path):
-    commands = run("--metric none", {"--metric": "bleu"})
-    assert [command[:2] for command in commands] == [["-m", "shared.score"]] * 2
-    out = tmp_path / "here/out"
-    assert (out / "base-2.csv").read_text() == (out / "base-1.csv").read_text() != ""
-    assert "bleu" in (out / "table.txt").read_text()
+def test_a_script_runs_to_its_end(tmp_path):
+    assert [command[:2] for command in run(tmp_path, "--metric none")] == [["-m", "shared.score"]] * 3
+    assert "bleu" in (tmp_path / "here/out-2.csv").read_text() and "bleu" in (tmp_path / "here/table.txt").read_text()
 
 
-def test_a_stale_flag_ends_the_script(run):
+def test_a_stale_flag_ends_the_script(tmp_path):
     with pytest.raises(AssertionError, match="(?s)ended with 2: .*--metrics"):
-        run("--metrics rouge", {})
+        run(tmp_path, "--metrics rouge")
