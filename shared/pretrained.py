@@ -47,7 +47,7 @@ def load(kind: str, name: str | Path, positions: int = 0, model_class=None) -> t
             options = {"dtype": "float32", "trust_remote_code": False, "output_loading_info": True}
             model, report = model_class.from_pretrained(name, **options)
     except Exception as error:  # transformers, the hub, safetensors and tokenizers raise types of their own
-        absent = f"there is no such folder; if it is a name of the hub, HF_HUB_OFFLINE=0 hf download {name}"
+        absent = f"there is no folder {name!r}; if it is a name of the hub: HF_HUB_OFFLINE=0 hf download {name}"
         remedy = "get or make it again" if Path(name).exists() else absent
         raise ValueError(f"{name} cannot be loaded ({' '.join(str(error).split())[:160]}): {remedy}") from None
     if not is_wanted:

@@ -92,6 +92,8 @@ def test_d28_nothing_is_cut_and_special_tokens_do_not_count(runs):
     run = load_run(runs / "base-0")
     documents = [["they left ."] * 99, ["We left. They stayed."]]
     words = [len(run.tokenizer(" ".join(document))["input_ids"]) - 2 for document in documents]
-    found = lengths(run, [Example(str(n), document, ["they left ."], []) for n, document in enumerate(documents)])
+    target, strings = ["they left ."], [False, True]
+    examples = [Example("", own, target, [], is_string=one) for own, one in zip(documents, strings, strict=True)]
+    found = lengths(run, examples)
     assert found["N"] == sum(words) / 2 and found["N1"] == (99 + 2) / 2
     assert found["M"] == len(run.tokenizer("they left .")["input_ids"]) - 2 and found["N/M"] == found["N"] / found["M"]
