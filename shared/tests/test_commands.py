@@ -30,7 +30,7 @@ def wrong(module, shown, file):
     for place, word in enumerate(words):
         if re.search(r"[/A-Z]|\.[a-z]|^toy", word) or "--out" in words[place - 1 : place]:
             words[place] = f"{file}/{word}"
-    trains = "train" in (*words, module.rpartition(".")[2]) and "--data" not in words
+    trains = "train" in (*words[:1], module.rpartition(".")[2]) and "--data" not in words
     return [*words, *(["--data", f"{file}/data"] if trains else [])]
 
 
