@@ -18,11 +18,15 @@ from pathlib import Path
 from unittest import mock
 
 TOP = Path(__file__).resolve().parents[2]
+# Its own input is read to the end first: of a pipe the left side has then run.
 SHIM = """#!{python} -SE
-import os, socket, sys
+import os, shutil, socket, sys, tempfile
+stdin = tempfile.TemporaryFile()
+shutil.copyfileobj(sys.stdin.buffer, stdin)
+stdin.seek(0)
 server = socket.socket(socket.AF_UNIX)
 server.connect({address!r})
-socket.send_fds(server, ["\\0".join([os.getcwd(), *sys.argv[1:]]).encode()], [0, 1, 2])
+socket.send_fds(server, ["\\0".join([os.getcwd(), *sys.argv[1:]]).encode()], [stdin.fileno(), 1, 2])
 sys.exit(int(server.recv(9) or 1))
 """
 
