@@ -61,9 +61,7 @@ class TrainConfig:
 def learning_rate(step: int, factor: float, warmup: int) -> float:
     """Rate at update `step`, from 1 on; the encoder is pretrained, so its rate is lower and rises more slowly.
 
-    Args:
-        factor: 2e-3 for the encoder, 0.1 for the decoder (Section 2.3).
-        warmup: updates; 20,000 and 10,000; 0 = a constant rate.
+    The paper's `factor` is 2e-3 for the encoder, 0.1 for the decoder; a `warmup` of 0 updates is a constant rate.
     """
     # Eq. (7) of the encoder, Eq. (8) of the decoder
     return factor * min(step**-0.5, step * warmup**-1.5) if warmup else factor
@@ -89,6 +87,10 @@ PRESETS = {
     "paper-dim": SECTION_4_2 | dict(diminishing="dim", max_source=600),
     "paper-dydim": SECTION_4_2 | dict(diminishing="dydim", max_source=800),
     "paper-coverage": dict(init="a run of --preset paper", coverage=True, steps=3000),  # See et al.
+    "bertsum-abs": dict(  # ours, to be tried on short texts with a small BERT, which --encoder names
+        model="bertsum-abs", encoder="a BERT", layers=2, feed_forward=512, dropout=0.1, max_target=60, steps=600,
+        learning_rate=0.03, warmup=200, encoder_warmup=200,
+    ),
     "paper-bertsum-abs": PAPER_BERTSUM,
     # Table 1's 6-layer Transformer: PreSumm's TransformerAbs, one rate, BERT's WordPieces; width 768 by its parameters
     "paper-transformer": PAPER_BERTSUM | dict(

@@ -66,9 +66,9 @@ def load_run(folder: str | Path) -> Run:
     try:
         tokenizer, bert = text_of(config).load(folder), None
         if config.model != "pointer":
-            from .bertsum.bertsum import read_encoder
+            from transformers import BertConfig, BertModel
 
-            bert = read_encoder(folder / "encoder")
+            bert = BertModel(BertConfig.from_pretrained(folder / "encoder", local_files_only=True))
         first_step = int(json.loads((folder / "start.json").read_text(encoding="utf-8"))["first_step"])
     except Exception as error:  # transformers and tokenizers raise a dozen unrelated types
         reason = f"tokenizer, encoder or start.json is missing or cut off ({str(error)[:200]})"

@@ -8,9 +8,7 @@ The paper's own idea is in ../diminishing.py, the text in bert_text.py.
 `BertSumExtAbs` writes with a Transformer decoder on any BERT. A document's beams are the query axis of one attention.
 """
 
-import json
 import math
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -255,13 +253,6 @@ def new_encoder(vocabulary: int, positions: int, sizes) -> nn.Module:
         num_attention_heads=HEADS, intermediate_size=sizes.feed_forward, max_position_embeddings=positions,
         hidden_dropout_prob=sizes.dropout, attention_probs_dropout_prob=sizes.dropout,
     ))  # fmt: skip
-
-
-def read_encoder(folder: Path) -> nn.Module:
-    """A BERT of the sizes in folder/config.json, with new weights."""
-    from transformers import BertConfig, BertModel
-
-    return BertModel(BertConfig(**json.loads((folder / "config.json").read_text(encoding="utf-8"))))
 
 
 def with_positions(encoder: nn.Module, positions: int) -> nn.Module:

@@ -34,6 +34,10 @@ VALUES = {  # all that is not the default, and some that is
     "paper-dim": PHASE | dict(diminishing="dim", max_source=600),
     "paper-dydim": PHASE | dict(diminishing="dydim", max_source=800),
     "paper-coverage": dict(init="a run of --preset paper", steps=3000, coverage=True),
+    "bertsum-abs": dict(  # ours
+        model="bertsum-abs", encoder="a BERT", layers=2, feed_forward=512, dropout=0.1, max_target=60, steps=600,
+        learning_rate=0.03, warmup=200, encoder_warmup=200,
+    ),
     "paper-bertsum-abs": BERTSUM,
     "paper-transformer": BERTSUM | dict(  # TransformerAbs: new layers, one rate, 8,000 updates of warm-up, 300 tokens
         model="transformer", width=768, dropout=0.1, batch_tokens=300, learning_rate=0.05, warmup=8000,
