@@ -43,9 +43,15 @@ def commands(monkeypatch, tmp_path):
     from .. import predict
     from ..config import PRESETS, TrainConfig
 
+    def stand_in(out: Path, config: TrainConfig) -> None:
+        """A folder that a run can have as its base."""
+        out.mkdir(parents=True)
+        (out / "config.json").write_text(json.dumps({"config": asdict(config)}))
+
     def read(page: str) -> tuple[dict, dict]:
         text = (FOLDER / page).read_text(encoding="utf-8").replace("\\\n", "")
         monkeypatch.chdir(tmp_path)
+        stand_in(Path("runs/start"), TrainConfig())  # of experiments.trips
         configs, outputs = {}, {}
         line = r"^python -m diminishing_attention\.(train|predict) (.*?)(?:  +#.*)?$"
         for module, flags in re.findall(line, text, re.M):
@@ -55,8 +61,7 @@ def commands(monkeypatch, tmp_path):
                 continue
             config, out, _ = parse(shlex.split(flags), TrainConfig, PRESETS, "")
             configs[str(out)] = config
-            out.mkdir(parents=True)
-            (out / "config.json").write_text(json.dumps({"config": asdict(config)}))  # stands for the run as a base
+            stand_in(out, config)
         return configs, outputs
 
     return read
