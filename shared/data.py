@@ -4,8 +4,6 @@
 `in_sentences` splits its lines further. A list is what it is. All text is in Unicode's composed form, NFC.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import dataclasses
@@ -74,12 +72,12 @@ def load(name_or_path: str | os.PathLike, split: str = "train", limit: int | Non
         ValueError: unknown name, split or knob; broken data (names file, line and field); hub data out of reach.
         OSError: no file of that split.
     """
-    name = os.fspath(name_or_path)
+    name, known = os.fspath(name_or_path), "validation" if split in VALIDATION else split
     folder, _, pair = name.rpartition(":")
     if name == "toy" or name.startswith("toy:"):
-        examples = _toy(name[4:], "validation" if split in VALIDATION else split, limit)
+        examples = _toy(name[4:], known, limit)
     elif name in HUB:
-        examples = _collect(_hub(name, "validation" if split in VALIDATION else split), limit)
+        examples = _collect(_hub(name, known), limit)
     elif folder and "-" in pair and Path(folder).is_dir():
         examples = _collect(_parallel(Path(folder), pair, split), limit)
     elif Path(name).is_dir():
@@ -97,10 +95,9 @@ def read(files: Sequence, data: str = "", split: str = "test", limit: int | None
     """What `predict` reads: a split of a data set; or texts, one per line, or JSON lines with or without references.
 
     A blank line is an example whose document is []: a blank line in is a blank line out. Without a field `id` they are
-    called notes-1, notes-2 or, where no file is named, stdin-1; of two files called notes with their folders.
+    called notes-1, notes-2 or, where no file is named, stdin-1; of two files called notes with their folders. No file
+    or "-" is standard input, where a line that begins with {" is read as JSON.
 
-    Args:
-        files: none or "-" is standard input, where a line that begins with {" is read as JSON.
     Raises:
         ValueError: files and data; broken data, with file, line and field. OSError: no such file.
     """
@@ -109,18 +106,12 @@ def read(files: Sequence, data: str = "", split: str = "test", limit: int | None
     if data:
         return load(data, split, limit)
     paths = [Path(file) for file in files or ["-"]]
-    stems = [stem_of(path) for path in paths]
-    names = [stem if stems.count(stem) == 1 else str(path) for path, stem in zip(paths, stems, strict=True)]
-    rows = chain.from_iterable(map(_rows, paths, names))
+    names = [path.name for path in paths]
+    rows = chain.from_iterable(_rows(path, str(path) if names.count(path.name) > 1 else "") for path in paths)
     examples = _collect(rows, limit, needs_reference=False)
     if not any(example.document for example in examples):
         print(f"no documents in {', '.join(map(str, paths))}", file=sys.stderr)
     return examples
-
-
-def stem_of(path: Path) -> str:
-    """What the documents of a file are called."""
-    return "stdin" if str(path) == "-" else Path(path.name.removesuffix(".gz")).stem
 
 
 def _collect(rows: Iterable[tuple], limit: int | None, needs_reference: bool = True) -> list[Example]:
@@ -155,15 +146,13 @@ def split_sentences(text: str) -> list[str]:
 
 def in_sentences(examples: Iterable[Example]) -> list[Example]:
     """The examples with every document that came as one string split; one with labels per sentence stays."""
-
-    def split(example: Example) -> Example:
-        if not example.is_string or example.pos or example.salient:
-            return example
-        return dataclasses.replace(
-            example, document=[part for line in example.document for part in split_sentences(line)]
-        )
-
-    return [split(example) for example in examples]
+    split = []
+    for example in examples:
+        document = example.document
+        if example.is_string and not (example.pos or example.salient):
+            document = [sentence for line in document for sentence in split_sentences(line)]
+        split.append(dataclasses.replace(example, document=document))
+    return split
 
 
 @contextlib.contextmanager
@@ -248,12 +237,13 @@ def _rows(path: Path, name: str = "") -> Iterator[tuple[str, dict]]:
 
     A row without an id is called after its file and line; FILE/ID.dis beside FILE.jsonl is its tree, as GUM has them.
     """
-    name, is_json = name or stem_of(path), ".json" in path.name
-    trees = {file.stem: file for file in path.with_name(stem_of(path)).glob("*.dis")}
+    stem, is_json = Path(path.name.removesuffix(".gz")).stem, ".json" in path.name.lower()
+    trees = {file.stem: file for file in path.with_name(stem).glob("*.dis")}
+    name = name or ("stdin" if stem == "-" else stem)
     for where, line in _lines(path):
         if is_json and not line.strip():
             continue
-        is_object = is_json or name == "stdin" and re.match(r'\s*{\s*"', line)
+        is_object = is_json or stem == "-" and re.match(r'\s*{\s*"', line)
         row = _object(line, where) if is_object else {"document": line if line.strip() else ""}
         row.setdefault("id", row.get("paper_id", f"{name}-{where.rpartition(':')[2]}"))  # paper_id is SciTLDR's
         if file := trees.get(str(row["id"])):
@@ -329,20 +319,21 @@ def _hub(name: str, split: str) -> Iterator[tuple[str, dict]]:
             yield f"{name}:{number}", {"id": f"{split}-{number}"} | pair
 
 
-# From a row of any format to an Example
-
-
 def _example(row: dict, where: str, needs_reference: bool) -> Example:
     """Check a row of any format and make it an Example; ValueError that begins with `where` it came from."""
     row = {ours: row[theirs] for theirs, ours in FIELDS.items() if theirs in row} | row
+    texts = row.get("references") or row.get("summary") or []
+    # SciTLDR as published, known by a field of its own: `target` lists references of one string each.
+    are_several = isinstance(texts, list) and (row.get("references") or "source_labels" in row)
+    texts = texts if are_several or not texts else [texts]
     if row.get("document") == "" and not needs_reference:  # a blank line
         return Example(str(row["id"]), [], [], [])
-    references = [list(filter(None, _sentences(text, "summary", where))) for text in _references(row)]
-    if "document" not in row or (needs_reference and not references):
+    if "document" not in row or (needs_reference and not texts):
         raise ValueError(f"{where}: needs fields document and summary (or source and target), has {', '.join(row)}")
     for field in ("title", "tree"):
         if not isinstance(row.get(field), (str, type(None))):
             raise ValueError(f"{where}: field {field!r} must be a string, got {str(row[field])[:60]}")
+    references = [list(filter(None, _sentences(text, "summary", where))) for text in texts]
     sentences = _sentences(row["document"], "document", where)
     salient, pos = (_labels(row, field, sentences, where) for field in ("salient", "pos"))
     keep = [n for n, sentence in enumerate(sentences) if sentence]
@@ -359,13 +350,6 @@ def _example(row: dict, where: str, needs_reference: bool) -> Example:
     )
 
 
-def _references(row: dict) -> list:
-    """The texts of all references of a row."""
-    # SciTLDR as published, known by a field of its own: `target` lists references of one string each.
-    several = row.get("references") or ("source_labels" in row and row["target"])
-    return several or [text for text in [row.get("summary")] if text]
-
-
 def _sentences(value: Any, field: str, where: str) -> list[str]:
     """The lines of a string, or a list of strings, with single blanks; refused when there is no word in it."""
     texts = [line for line in value.splitlines() if line.strip()] if isinstance(value, str) else value
@@ -379,11 +363,10 @@ def _sentences(value: Any, field: str, where: str) -> list[str]:
 def _labels(row: dict, field: str, sentences: list[str], where: str) -> list | None:
     """The labels of a row in a field, one for each sentence, of "pos" one for each word; None where it has none."""
     labels = row.get(field)
-    if labels is None:
-        return None
-    if not isinstance(labels, list) or len(labels) != len(sentences):
+    if labels is not None and (not isinstance(labels, list) or len(labels) != len(sentences)):
         raise ValueError(f"{where}: field {field!r} needs a list of {len(sentences)} labels, got {str(labels)[:60]}")
-    for tags, sentence in zip(labels, sentences, strict=True):
-        if field == "pos" and len(tags.split() if isinstance(tags, str) else tags) != len(sentence.split()):
+    for tags, sentence in zip(labels if field == "pos" and labels else [], sentences, strict=False):
+        tags = tags.split() if isinstance(tags, str) else tags
+        if not isinstance(tags, list) or len(tags) != len(sentence.split()):
             raise ValueError(f"{where}: field 'pos' needs a tag for each word of {sentence!r}, got {tags}")
     return labels

@@ -21,6 +21,8 @@ from types import SimpleNamespace
 import numpy as np
 import regex
 
+from .data import sentence_splitter
+
 METRICS = ("rouge1", "rouge2", "rougeLsum")
 # Letters of scripts that put no blank between words.
 NO_BLANKS = (
@@ -86,10 +88,16 @@ def _scorer(words: str):
     return RougeScorer(METRICS, tokenizer=SimpleNamespace(tokenize=tokenizers[words]))
 
 
-def signature(words: str) -> str:
-    """What has to stand under a table of `score`'s values."""
+def signature(metric: str, words: str) -> str:
+    """What has to stand under a table of "rouge1" or "bleu"; `words` is what `words_of` or `bleu_tokenizer` said."""
+    if metric == "bleu":
+        from sacrebleu.metrics import BLEU
+
+        bleu = BLEU(tokenize=words)
+        bleu.corpus_score(["a"], [["a"]])  # before it, it has no signature
+        return f"BLEU {bleu.get_signature()}"
     own = "WORDS ARE UNICODE'S, so these are not rouge-score's values" if words == "unicode" else "stemmer yes"
-    settings = f"{own} | tokenizer {words} | Lsum split on newline | multi-reference max"
+    settings = f"{own} | tokenizer {words} | multi-reference max | sentences by {sentence_splitter()[0]}"
     return f"ROUGE-1/2/Lsum F1 x 100 | rouge-score {version('rouge-score')} | {settings}"
 
 
@@ -123,12 +131,3 @@ def bleu_of_sums(sums: np.ndarray) -> float:
 
     whole = sums.astype(int).tolist()
     return BLEU.compute_bleu(whole[:4], whole[4:8], *whole[8:], smooth_method="exp").score
-
-
-def bleu_signature(tokenize: str) -> str:
-    """What has to stand under a table of BLEU."""
-    from sacrebleu.metrics import BLEU
-
-    metric = BLEU(tokenize=tokenize)
-    metric.corpus_score(["a"], [["a"]])  # before it, it has no signature
-    return f"BLEU {metric.get_signature()}"

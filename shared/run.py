@@ -106,10 +106,9 @@ def parse(arguments, config_type, presets, description):
 def read_config(run_folder, config_type):
     """The config of a run; ValueError where there is none, or one of another package or version."""
     try:
-        saved = json.loads(Path(run_folder, "config.json").read_text(encoding="utf-8"))["config"]
-        return config_type(
-            **{name: tuple(value) if isinstance(value, list) else value for name, value in saved.items()}
-        )
+        values = json.loads(Path(run_folder, "config.json").read_text(encoding="utf-8"))["config"]
+        lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+        return config_type(**values | lists)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{run_folder} is not a run folder of this package and version: {error}") from None
 
@@ -152,22 +151,17 @@ def find_device(name):
         raise ValueError(f"--device {name} cannot be used here: {str(error).partition(chr(10))[0]}") from None
 
 
-# A training
-
-CUT = {"source": "was_cut", "target": "target_was_cut"}  # side of an item: the field that says it was cut
-
-
 class Setup(NamedTuple):
-    """What a training loop works with."""
+    """What a training loop works with; `folder` is a `RunFolder`."""
 
     accelerator: Any
-    run: Any  # what `begin` or `load_run` gave: config, model, ...
+    run: Any
     model: Any  # the run's, as accelerate wraps it
     optimizer: Any
     loader: Any  # endless batches
     training: list  # items
     validation: list
-    folder: Any  # a `RunFolder`: `with` locks it and loads its last checkpoint
+    folder: Any
 
 
 def setup(config, out, resume, begin, load_run, optimizer, length, load=load, final="", keep=1, **progress):
@@ -187,7 +181,8 @@ def setup(config, out, resume, begin, load_run, optimizer, length, load=load, fi
     from accelerate.utils import set_seed  # here, for --help answers without it
 
     check(config)
-    check_folder(out, resume)
+    if os.path.lexists(out) and not resume:
+        raise ValueError(f"{out} exists: add --resume to go on with it, or choose another --out")
     accelerator, begun = new_accelerator(config), last_checkpoint(out)
     set_seed(config.seed)
     data = load(config.data, "train"), load(config.data, "validation")
@@ -201,21 +196,14 @@ def setup(config, out, resume, begin, load_run, optimizer, length, load=load, fi
     # The loader's own generator, or starting it would draw from the one that dropout draws from.
     generator = torch.Generator()
     loader = torch.utils.data.DataLoader(items, batch_sampler=batches, collate_fn=run.collate, generator=generator)
-    cut = {f"{side}s_cut": sum(getattr(item, flag, False) for item in items) for side, flag in CUT.items()}
+    flags = {"source": "was_cut", "target": "target_was_cut"}
+    cut = {side: sum(getattr(item, flag, False) for item in items) for side, flag in flags.items()}
     if accelerator.is_main_process:
         say_what_is_odd(config, data, cut)
-    progress |= {"step": 0, "log": [{"step": 0, "examples": len(items), **cut}]}
+    first = {"step": 0, "examples": len(items), "sources_cut": cut["source"], "targets_cut": cut["target"]}
+    progress |= {"step": 0, "log": [first]}
     folder = RunFolder(accelerator, out, progress, keep, run, final)
     return Setup(accelerator, run, model, optimizer, accelerator.prepare(loader), items, validation, folder)
-
-
-def check_folder(out, resume):
-    """ValueError for a folder that exists, but is not to be resumed, or is no run."""
-    if os.path.lexists(out) and not resume:
-        raise ValueError(f"{out} exists: add --resume to go on with it, or choose another --out")
-    names = {path.name for path in out.iterdir()} if out.exists() else set()
-    if names - {".lock", "config.json.unfinished"} and "config.json" not in names:  # both of a start that was killed
-        raise ValueError(f"{out} exists and is not a run: choose another --out")
 
 
 def new_accelerator(config):
@@ -236,8 +224,8 @@ def new_accelerator(config):
 def say_what_is_odd(config, data, cut):
     """Lines on texts that are cut, validation data that are too few, or that are trained on."""
     training, validation = data
-    for side in CUT:
-        if number := cut[f"{side}s_cut"]:
+    for side, number in cut.items():
+        if number:
             most = getattr(config, f"max_{side}", "")
             print(f"{number} of {len(training)} training examples are cut to --max-{side} {most}".rstrip())
     seen = {repr(replace(example, id="")) for example in training}
@@ -414,8 +402,6 @@ def says_it_reads(loss, exchanged_loss):
     reads = "reads little of" if exchanged_loss - loss > 0.05 else "does not read"
     return f"the model {reads} its source: train longer, on more data, or begin with a pretrained or trained model"
 
-
-# Decoding
 
 WINDOW = 16  # batches whose documents are sorted by length, so that a batch has hardly any padding
 

@@ -26,12 +26,11 @@ import tyro
 from tqdm import tqdm
 
 from . import rouge
-from .data import open_output, read_jsonl, sentence_splitter, split_sentences, write_csv, write_jsonl
+from .data import open_output, read_jsonl, split_sentences, write_csv, write_jsonl
 from .run import one_line_errors, read_flags
 
 SAMPLES = {1: 10_000, 2: 10_000, 10: 1000}  # by counts a document: resamples of an interval, random swaps of a test
 TEXT = ("id", "prediction", "references", "system", "seed")  # what is no measure of a document
-QUALITY = (*rouge.METRICS, "bleu")
 
 
 def of_seeds(counts: np.ndarray, documents: np.ndarray) -> np.ndarray:
@@ -56,11 +55,16 @@ def in_lines(text: str | Sequence[str]) -> list[str]:
     return [sentence for part in parts for sentence in split_sentences(part)]
 
 
-def is_measure(name: str, value: object) -> bool:
-    """Whether a field of a document's row is a number, or a list of numbers, that is to be averaged."""
-    numbers = value if isinstance(value, list) else [value]
-    are_numbers = all(isinstance(number, Real) and not isinstance(number, bool) for number in numbers)
-    return name not in TEXT and bool(numbers) and are_numbers
+def measures_of(row: dict) -> dict:
+    """The fields of a document's row that are to be averaged: a number each, or a pair of numbers."""
+
+    def is_number(value: object) -> bool:
+        return isinstance(value, Real) and not isinstance(value, bool)
+
+    def is_measure(value: object) -> bool:
+        return is_number(value) or (isinstance(value, list) and len(value) == 2 and all(map(is_number, value)))
+
+    return {name: value for name, value in row.items() if name not in TEXT and is_measure(value)}
 
 
 def measure(rows: Sequence[dict], metric: str, tokenize: str) -> dict[str, np.ndarray]:
@@ -70,12 +74,14 @@ def measure(rows: Sequence[dict], metric: str, tokenize: str) -> dict[str, np.nd
     if metric == "rouge":
         columns = rouge.score([in_lines(row["prediction"]) for row in rows], references, tokenize)
     elif metric == "bleu":
-        texts = [row["prediction"] for row in rows], [[" ".join(lines) for lines in own] for own in references]
-        columns = {"bleu": rouge.bleu_counts(*texts, tokenize=tokenize)}
-    for name in filter(lambda name: is_measure(name, rows[0][name]), rows[0]):
-        if lacking := [row["id"] for row in rows if not is_measure(name, row.get(name))]:
+        texts = [" ".join(in_lines(row["prediction"])) for row in rows]
+        joined = [[" ".join(lines) for lines in own] for own in references]
+        columns = {"bleu": rouge.bleu_counts(texts, joined, tokenize)}
+    numbers = [measures_of(row) for row in rows]
+    for name in numbers[0]:
+        if lacking := [row["id"] for row, own in zip(rows, numbers, strict=True) if name not in own]:
             raise ValueError(f"{rows[0]['system']}: document {lacking[0]} has no number {name!r}")
-        columns[name] = [row[name] for row in rows]
+        columns[name] = [own[name] for own in numbers]
     return {name: np.asarray(column, dtype=float).reshape(1, len(rows), -1) for name, column in columns.items()}
 
 
@@ -154,6 +160,8 @@ def score(rows: Sequence[dict], metric: str = "rouge", minus: Sequence[str] = ()
             if base is None or name in systems[base]:
                 row = describe(values, systems[base][name] if base else None, paired)
                 table.append({"system": system, "minus": base, "metric": name} | row | {"documents": len(documents)})
+    if not table:
+        raise ValueError("no document has a number to average")
     return table
 
 
@@ -169,36 +177,31 @@ def system_name(run: str, seed: int) -> str:
 
 
 def report(rows: Sequence[dict], tokenize: str) -> None:
-    """Print what `score` returned: the values, the differences, the metric's signature.
-
-    What two systems share in every document, such as the number of its words, is not printed as a difference.
-    """
+    """Print what `score` returned: the values, the differences, the metric's signature."""
     names = list(dict.fromkeys(row["metric"] for row in rows))
     for base in dict.fromkeys(row["minus"] for row in rows):
-        for shown in (names[start : start + 6] for start in range(0, len(names), 6)):  # a table as wide as a screen
+        for start in range(0, len(names), 6):  # a table as wide as a screen
             lines: dict = {}
             for row in rows:
-                is_shared = base and row["metric"] not in QUALITY and not (row["value"] or row["low"] or row["high"])
-                if row["minus"] == base and row["metric"] in shown and not is_shared:
+                if row["minus"] == base and row["metric"] in names[start : start + 6]:
                     line = lines.setdefault(row["system"], {f"minus {base}" if base else "system": row["system"]})
                     line[row["metric"]] = cell(row)
             if lines:
-                print(in_columns(list(lines.values())), end="\n\n")
+                print_columns(list(lines.values()))
     if any(row["p"] is not None and (row["p"] < 0.05) == (row["low"] <= 0 <= row["high"]) for row in rows):
         print("interval and p are of two methods (bootstrap, randomisation): where they disagree, take it as not shown")
-    settings = rouge.bleu_signature(tokenize) if "bleu" in names else ""
-    if "rouge1" in names:
-        settings = f"{rouge.signature(tokenize)} | sentences by {sentence_splitter()[0]}"
+    metric = next((name for name in ("rouge1", "bleu") if name in names), "")
+    settings = rouge.signature(metric, tokenize) if metric else "no metric"
     print(f"means over seeds, 95 % intervals over documents; {settings} | n {rows[0]['documents']}")
 
 
-def in_columns(lines: Sequence[dict]) -> str:
-    """Markdown table, a line per row, a column per key of any row; `-` is what a row lacks."""
+def print_columns(lines: Sequence[dict]) -> None:
+    """Print a table of Markdown, a line per row, a column per key of any row; `-` is what a row lacks."""
     columns = list(dict.fromkeys(name for line in lines for name in line))
     cells = [columns, *([line.get(name, "-") for name in columns] for line in lines)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    rows = ["| " + " | ".join(map(str.ljust, row, widths)) + " |" for row in cells]
-    return "\n".join([rows[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *rows[1:]])
+    cells.insert(1, ["-" * width for width in widths])
+    print(*("| " + " | ".join(map(str.ljust, row, widths)) + " |" for row in cells), sep="\n", end="\n\n")
 
 
 def cell(row: dict) -> str:
@@ -215,10 +218,8 @@ def write_outputs(rows, examples, system="", seed=0, out=None, overwrite=False, 
 
     Args:
         rows: a dict of each `Example` that is not blank, in their order: id, prediction, the document's own numbers.
-        system, seed: whose outputs these are.
-        out: a path. FILE.jsonl gets the rows, another file a line of each; None: standard output.
-        line: line(row) -> what is written of it; default: its prediction.
-        metric: "rouge" or "bleu".
+        out: path; FILE.jsonl gets the rows, another file a line of each: line(row), or its prediction. None: standard
+            output.
     """
     rows, written, known = iter(rows), [], {"system": system, "seed": seed, "metric": metric}
     with open_output(out, overwrite) as file:
@@ -239,7 +240,7 @@ def write_outputs(rows, examples, system="", seed=0, out=None, overwrite=False, 
 
 def print_table(rows: Sequence[dict], metric: str, minus=(), csv: Path | None = None, overwrite=False) -> None:
     """Score and report the rows that have references, the CSV first: a `head` behind the command ends it."""
-    scored = [row for row in rows if any(rouge.unicode_words(str(text)) for text in row.get("references") or [])]
+    scored = [row for row in rows if any(rouge.unicode_words(str(text)) for text in row["references"])]
     if not scored:
         raise ValueError("no document has a reference: there is nothing to compare with")
     if lacking := len(rows) - len(scored):
@@ -263,15 +264,25 @@ class Options:
     overwrite: bool = False  # Replace that file.
 
 
+def rows_of(file: Path) -> list[dict]:
+    """The rows of a file of outputs; ValueError: one without id or prediction."""
+    rows = [{"system": file.stem, "seed": 0} | row for row in read_jsonl(file)]
+    for row in rows:
+        if "id" not in row or not isinstance(row.get("prediction"), (str, list)):
+            raise ValueError(f"{file}: document {row.get('id')} lacks a prediction or an id")
+        texts = row.get("references") or []
+        row |= {"id": str(row["id"]), "references": [texts] if isinstance(texts, str) else texts}
+    return rows
+
+
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
-    rows = [{"system": file.stem, "seed": 0} | row for file in options.files for row in read_jsonl(file)]
+    rows = [row for file in options.files for row in rows_of(file)]
     if not rows:
         raise ValueError(f"no outputs in {' '.join(map(str, options.files))}: give files that predict wrote with --out")
-    if lacking := [row for row in rows if not {"id", "prediction"} <= row.keys()]:
-        raise ValueError(f"{lacking[0]['system']}: document {lacking[0].get('id')} lacks a prediction or an id")
-    metric = rows[0].get("metric", "rouge") if options.metric == "auto" else options.metric
+    own = rows[0].get("metric") if rows[0].get("metric") in ("bleu", "none") else "rouge"
+    metric = own if options.metric == "auto" else options.metric
     print_table(rows, metric, options.minus, options.csv, options.overwrite)
 
 

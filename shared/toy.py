@@ -37,9 +37,7 @@ VERBS = (  # told/also told/in the summary
 ).split()
 OBJECTS = "bridges schools halls towers markets gardens stations libraries hotels theatres".split()
 SOURCES = "officials residents reporters".split()
-REASONS = [
-    "the old ones had closed", "the town had doubled", "visitors had complained", "the budget had changed",
-]  # fmt: skip
+REASONS = "the old ones had closed,the town had doubled,visitors had complained,the budget had changed".split(",")
 SCENERY = [
     "rain fell all morning", "the shops stayed open", "the streets were quiet", "a band played in the square",
     "children waved small flags", "the buses ran late", "coffee was free", "the river looked calm",

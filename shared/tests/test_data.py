@@ -31,9 +31,6 @@ def one(tmp_path, **fields):
     return load(write(tmp_path / "data.jsonl", row))[0]
 
 
-# JSON lines.
-
-
 def test_lists_and_strings_both_pairs_of_names_and_optional_fields(tmp_path):
     listed = one(tmp_path)
     assert listed == Example("data-1", ROW["document"], ROW["summary"], [ROW["summary"]])
@@ -79,6 +76,7 @@ def test_a_split_has_several_names(tmp_path):
         ({**ROW, "document": []}, r"data.jsonl:2: field 'document' is empty; give it text or remove the line"),
         ({**ROW, "salient": [True]}, r"data.jsonl:2: field 'salient' needs a list of 2 labels, got .True."),
         ({**ROW, "pos": ["DT NN VBD .", "PRP VBD"]}, r"data.jsonl:2: field 'pos' needs a tag for each word of 'It was"),
+        ({**ROW, "pos": [None, None]}, r"data.jsonl:2: field 'pos' needs a tag for each word of 'The cat"),
         ({**ROW, "tree": ["( Root (leaf 1) )"]}, r"data.jsonl:2: field 'tree' must be a string"),
     ],
 )
@@ -101,16 +99,8 @@ def test_files_and_names_that_are_no_data_are_refused(tmp_path):
             load(tmp_path / name)
 
 
-# SciTLDR and GUM as published.
-
-SCITLDR = {
-    "source": ["We prune .", "", "It is fast ."],
-    "source_labels": [0, 0, 1],
-    "rouge_scores": [0.1, 0.9],
-    "paper_id": "rJlnfaNYvB",
-    "target": ["Fast pruning .", "Pruning is fast . Very ."],
-    "title": "Pruning",
-}
+SCITLDR = {"paper_id": "rJlnfaNYvB", "source": ["We prune .", "", "It is fast ."], "source_labels": [0, 0, 1]}
+SCITLDR |= {"target": ["Fast pruning .", "Pruning is fast . Very ."], "title": "Pruning"}
 
 
 def test_scitldr_target_is_several_references_and_the_label_marks_the_salient_sentence(tmp_path):
@@ -123,43 +113,24 @@ def test_scitldr_target_is_several_references_and_the_label_marks_the_salient_se
     assert len(one(tmp_path, document=None, summary=None, source="a", target=["b", "c"]).references) == 1
 
 
-GUM = {
-    "id": "GUM_news_iodine",
-    "genre": "news",
-    "sentences": ["Children lack iodine , researchers say .", "It is rare ."],
-    "pos": ["NNS VBP NN , NNS VBP .", "PRP VBZ JJ ."],
-    "summary": "Iodine is short .",
-}
+GUM = {"id": "GUM_news_iodine", "sentences": ["Children lack iodine , researchers say .", "It is rare ."]}
+GUM |= {"pos": ["NNS VBP NN , NNS VBP .", "PRP VBZ JJ ."], "summary": "Iodine is short ."}
 DIS = "( Root (span 1 2)\n  ( Nucleus (leaf 1) (text _!Children lack iodine ,_!) )\n)\n"
 
 
-def gum(folder, dis=DIS):
-    write(folder / "dev.jsonl", GUM)
-    (folder / "dev").mkdir()
-    (folder / "dev" / "GUM_news_iodine.dis").write_text(dis, encoding="utf-8")
-    return folder
-
-
 def test_gum_takes_the_tree_beside_the_file(tmp_path):
-    (example,) = load(gum(tmp_path), "dev")
+    write(tmp_path / "dev.jsonl", GUM)
+    write(tmp_path / "dev" / "GUM_news_iodine.dis", DIS[:-1])
+    (example,) = load(tmp_path, "dev")
     assert example.id == "GUM_news_iodine" and example.tree == DIS
     assert example.pos[1] == ["PRP", "VBZ", "JJ", "."] and example.summary == ["Iodine is short ."]
     assert load(tmp_path / "dev.jsonl") == [example]  # the file by itself finds the trees too
     assert read([tmp_path / "dev.jsonl"]) == [example]
-    (tmp_path / "dev" / "GUM_news_iodine.dis").write_text("cut off")  # a tree in the row wins
-    write(tmp_path / "dev.jsonl", {**GUM, "tree": DIS}, {**GUM, "id": "without"})
-    assert [row.tree for row in load(tmp_path, "dev")] == [DIS, None]
-
-
-def test_an_id_reads_no_tree_outside_its_folder(tmp_path):
-    gum(tmp_path)
-    (tmp_path / "secret.dis").write_text(DIS, encoding="utf-8")
-    names = ("../secret", f"/{tmp_path}/secret", "..", "n" * 300, "a\0b")
-    write(tmp_path / "dev.jsonl", *({**GUM, "id": name} for name in names))
-    assert [example.tree for example in load(tmp_path, "dev")] == [None] * 5
-
-
-# Parallel text.
+    write(tmp_path / "dev" / "GUM_news_iodine.dis", "cut off")  # a tree in the row wins
+    write(tmp_path / "secret.dis", DIS)  # and no id leaves its folder
+    names = ("without", "../secret", f"/{tmp_path}/secret", "n" * 300, "a\0b")
+    write(tmp_path / "dev.jsonl", {**GUM, "tree": DIS}, *({**GUM, "id": name} for name in names))
+    assert [row.tree for row in load(tmp_path, "dev")] == [DIS, *[None] * 5]
 
 
 def parallel(folder, **files):
@@ -196,9 +167,6 @@ def test_broken_parallel_text_is_refused(tmp_path, files, message):
         load(f"{tmp_path}:en-de")
 
 
-# Names.
-
-
 HUB_ROWS = {  # name: (row as published, document, summary)
     "cnn_dailymail": ({"article": "1 . 2 .", "highlights": "A .\nB .", "id": "x"}, ["1 . 2 ."], ["A .", "B ."]),
     "xsum": ({"document": "1 .\n2 .", "summary": "A .", "id": "x"}, ["1 .", "2 ."], ["A ."]),
@@ -208,39 +176,30 @@ HUB_ROWS = {  # name: (row as published, document, summary)
 }
 
 
-def serve(monkeypatch, rows):
-    """Put a `datasets` in place that serves rows from memory; returns the list of the calls."""
-    calls = []
-
-    def load_dataset(*place, split, **options):
-        calls.append((*place, split, *options.values()))
-        if isinstance(rows, Exception):
-            raise rows
-        return rows
-
+def serve(monkeypatch, load_dataset):
     monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
-    return calls
 
 
 @pytest.mark.parametrize("name", HUB)
 def test_hub_data_sets_by_name(monkeypatch, name):
-    row, document, summary = HUB_ROWS[name]
-    calls = serve(monkeypatch, [row] * 3)
+    (row, document, summary), calls = HUB_ROWS[name], []
+    serve(monkeypatch, lambda *place, **options: calls.append((place, options)) or [row] * 3)
     examples = load(name, "val", limit=2)
-    revision = ["refs/convert/parquet"] if name == "xsum" else []  # published as a script, which nothing runs any more
-    assert calls == [(*HUB[name][:2], "validation", *revision)]
+    # XSum was published as a script, which nothing runs any more.
+    revision = {"revision": "refs/convert/parquet"} if name == "xsum" else {}
+    assert calls == [(HUB[name][:2], {"split": "validation"} | revision)]
     assert [example.id for example in examples] == ["validation-0", "validation-1"]
     assert (examples[0].document, examples[0].summary) == (document, summary)
 
 
 def test_hub_data_out_of_reach_names_the_command_that_gets_it(monkeypatch):
-    serve(monkeypatch, ConnectionError("offline mode is enabled"))
-    command = r"To get it: .*load_dataset\('abisee/cnn_dailymail', '3.0.0', "
+    def offline(*place, **options):
+        raise ConnectionError("offline mode is enabled")
+
+    serve(monkeypatch, offline)
+    command = r"To get it: pip install datasets; .*load_dataset\('abisee/cnn_dailymail', '3.0.0', "
     with pytest.raises(ValueError, match=f"cnn_dailymail: no 'test' split .*offline mode .*{command}"):
         load("cnn_dailymail", "test")
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(ValueError, match="To get it: pip install datasets"):
-        load("xsum", "test")
 
 
 def test_a_folder_with_train_alone_gives_a_twentieth_for_validation(tmp_path, capsys):
@@ -257,14 +216,9 @@ def test_a_folder_with_train_alone_gives_a_twentieth_for_validation(tmp_path, ca
 
 def test_packed_files_of_a_folder_and_a_language_code_with_a_hyphen(tmp_path):
     (tmp_path / "train.jsonl.gz").write_bytes(gzip.compress(json.dumps(ROW).encode()))
-    write(tmp_path / "validation.jsonl", ROW)
-    assert load(tmp_path, "train")[0].id == "train-1" and load(tmp_path, "dev")[0].id == "validation-1"
-    (tmp_path / "train.en").write_text("a\n")
-    (tmp_path / "train.pt-BR").write_text("b\n")
+    assert load(tmp_path, "train")[0].id == "train-1"
+    write(tmp_path / "train.en", "a"), write(tmp_path / "train.pt-BR", "b")
     assert load(f"{tmp_path}:en-pt-BR")[0].target == "b"
-
-
-# Texts to predict on.
 
 
 def stdin(monkeypatch, content: bytes):
@@ -289,16 +243,13 @@ def test_texts_are_lines_of_files_and_of_standard_input_in_order(tmp_path, monke
         read([path], "toy")
 
 
-def test_texts_of_no_file_or_no_text_are_refused(tmp_path, monkeypatch):
-    with pytest.raises(OSError, match="gone.txt"):
-        read([tmp_path / "gone.txt"])
-    for broken, message in ((b"\xff", "standard input: not UTF-8"), (b'{"text": 1}', "standard input:1: needs fields")):
-        stdin(monkeypatch, broken)
-        with pytest.raises(ValueError, match=message):
-            read([])
-
-
-# Sentences.
+@pytest.mark.parametrize(
+    ("content", "message"), [(b"\xff", "standard input: not UTF-8"), (b'{"text": 1}', "standard input:1: needs fields")]
+)
+def test_texts_that_cannot_be_read_are_refused(monkeypatch, content, message):
+    stdin(monkeypatch, content)
+    with pytest.raises(ValueError, match=message):
+        read([])
 
 
 @pytest.fixture(params=["rule", "rule without nltk", "punkt"])
@@ -341,9 +292,6 @@ def test_only_whole_documents_without_labels_are_split(splitter, tmp_path):
     assert data.in_sentences([lines])[0].document == ["One is here.", "Two.", "Three."]
 
 
-# Writing.
-
-
 def test_rows_of_nested_numbers_become_columns():
     rows = [{"system": "a", "rouge1": {"mean": 1 / 3, "low": 0}, "seed": 3}, {"system": "b, c", "p": None}]
     write_csv(file := io.StringIO(), iter(rows))
@@ -357,9 +305,6 @@ def test_rows_read_back_the_same(tmp_path):
     assert read_jsonl(path) == rows and "ä" in path.read_text(encoding="utf-8")
     with pytest.raises(ValueError):
         write_jsonl(io.StringIO(), [{"x": float("nan")}])
-
-
-# What a caller's text says of its sentences
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\n\n"])
@@ -386,13 +331,11 @@ def test_a_closing_sign_belongs_to_the_sentence_before_it(sentences):
 
 
 def test_documents_of_two_files_of_one_name_have_different_ids_and_a_file_given_twice_is_refused(tmp_path):
-    for folder in ("one", "other"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "n.txt").write_text("x\n")
-    ids = [example.id for example in read([tmp_path / "one" / "n.txt", tmp_path / "other" / "n.txt"])]
+    paths = [write(tmp_path / folder / "n.txt", "x") for folder in ("one", "other")]
+    ids = [example.id for example in read(paths)]
     assert len(set(ids)) == 2 and all(id.endswith("n.txt-1") for id in ids)
     with pytest.raises(ValueError, match="must be unique"):
-        read([tmp_path / "one" / "n.txt"] * 2)
+        read(paths[:1] * 2)
 
 
 def test_a_file_without_documents_is_named(tmp_path, capsys):

@@ -7,6 +7,7 @@ import pytest
 pytest.importorskip("rouge_score")
 
 from shared import rouge
+from shared.data import sentence_splitter
 
 # The trap, by hand. Reference R and prediction P have the same two sentences, in opposite order:
 #   R = the cat sat | on a mat          P = on a mat | the cat sat          (6 words each)
@@ -59,9 +60,11 @@ def test_stems_are_those_of_rouge_score_itself():
     for word in ("die", "dye", "possible", "enjoy", "sky", "earliest"):
         expected = 100 * theirs.score(word, text)["rouge1"].fmeasure
         assert rouge.score([text], [[word]])["rouge1"] == pytest.approx([expected])
-    settings = "stemmer yes | tokenizer rouge-score | Lsum split on newline"
-    scorer = f"rouge-score {version('rouge-score')}"
-    assert rouge.signature("rouge-score") == f"ROUGE-1/2/Lsum F1 x 100 | {scorer} | {settings} | multi-reference max"
+    said = f"rouge-score {version('rouge-score')} | stemmer yes | tokenizer rouge-score | multi-reference max"
+    assert (
+        rouge.signature("rouge1", "rouge-score")
+        == f"ROUGE-1/2/Lsum F1 x 100 | {said} | sentences by {sentence_splitter()[0]}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,7 +80,7 @@ def test_stems_are_those_of_rouge_score_itself():
 )
 def test_words_of_other_languages_are_whole(prediction, reference, rouge1):
     assert rouge.score([prediction], [[reference]])["rouge1"] == pytest.approx([rouge1], abs=1e-9)
-    assert "WORDS ARE UNICODE'S" in rouge.signature(rouge.words_of([reference]))
+    assert "WORDS ARE UNICODE'S" in rouge.signature("rouge1", rouge.words_of([reference]))
 
 
 def test_english_is_that_of_rouge_score_to_the_digit_with_a_few_other_letters_in_it():
