@@ -1,5 +1,6 @@
 """one.py is the package's mathematics, and shows the effect."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -78,8 +79,10 @@ def test_it_runs_alone_and_shows_the_effect(tmp_path):
     shutil.copy(Path(one.__file__), tmp_path / "paper.py")
     command = [sys.executable, "paper.py"]
     lines = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.splitlines()
-    table = {line[:20].strip(): [float(number) for number in line[20:].split()] for line in lines[1:4]}
-    filler, articles, nouns, right, nouns_right = table["gates"]
+    table = {line[:20].strip(): [float(number) for number in line[20:].split()] for line in lines[1:5]}
+    filler, articles, nouns, right, nouns_right = table["gates, update 500"]
     assert filler > 50 and articles > 50 and nouns < 50 and nouns_right > 90
     assert table["no gates"] == pytest.approx([0, 0, 0, 100, 100], abs=5)
-    assert right > table["articles left out"][3] + 25
+    assert right > table["articles left out"][3] + 25 and right > table["gates, update 60"][3] + 25
+    without, with_gates = map(float, re.findall(r"(\d+) %", lines[-1]))
+    assert with_gates > without + 50
