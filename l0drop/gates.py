@@ -98,14 +98,9 @@ class Memory(NamedTuple):
     log_counts: Tensor  # (B, R) added to the logits: 0 for one position, log n for n of them, -inf for padding
 
 
-def hide(is_padding: Tensor) -> Tensor:
-    """What is added to attention logits, float32: -inf at padding, 0 elsewhere."""
-    return torch.zeros_like(is_padding, dtype=torch.float32).masked_fill(is_padding, -torch.inf)
-
-
 def dense_memory(states: Tensor, keep: Tensor) -> Memory:
     """All gated states (B, S, D), zeros included, padding hidden: what Eq. (11) attends to."""
-    return Memory(states, hide(~keep))
+    return Memory(states, keep.log())  # log 1 = 0, log 0 = -inf
 
 
 def compress(states: Tensor, gates: Tensor, keep: Tensor) -> Memory:
@@ -124,8 +119,7 @@ def compress(states: Tensor, gates: Tensor, keep: Tensor) -> Memory:
     lengths = retained.sum(-1)  # (B,)
     order = torch.argsort(~retained, dim=-1, stable=True)[:, : int(lengths.max())]  # (B, R)
     states = states.gather(1, order.unsqueeze(-1).expand(-1, -1, states.size(-1)))  # (B, R, D)
-    is_padding = torch.arange(order.size(1), device=order.device) >= lengths.unsqueeze(-1)  # (B, R)
-    log_counts = hide(is_padding)
+    log_counts = (torch.arange(order.size(1), device=order.device) < lengths.unsqueeze(-1)).log()  # (B, R)
     # Algorithm 1, line 3: c = N - N'.  Padding is not in N.
     pruned = keep.sum(-1) - lengths  # (B,)
     if not pruned.any():  # D11: nothing to stand for

@@ -29,7 +29,8 @@ class Run(NamedTuple):
 
     def encode(self, examples: Sequence) -> list[Item]:
         """Examples as token ids, cut to size."""
-        return encode_examples(examples, self.tokenizer, self.config.max_source, self.config.max_target)
+        sizes = self.config.max_source, self.config.max_target
+        return encode_examples(examples, self.tokenizer, *sizes, self.model.eos)
 
     def collate(self, items: Sequence[Item]) -> Batch:
         """A batch on the model's device."""

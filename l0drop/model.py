@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .gates import L0Drop, Memory, compress, dense_memory, hide, l0_penalty
+from .gates import L0Drop, Memory, compress, dense_memory, l0_penalty
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3  # token ids; BOS starts every target
 IGNORED = -100  # what stands after the end of a target
@@ -81,21 +81,7 @@ def fused_attention(queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor 
     return F.scaled_dot_product_attention(queries, keys, values, bias)
 
 
-class Past:
-    """Keys and values (B*W, H, T', K) of the target so far, of one decoder layer."""
-
-    def __init__(self):
-        self.length, self.tensors = 0, []  # T'; keys and values
-
-    def extend(self, *new: Tensor) -> list[Tensor]:
-        """Append keys and values (B*W, H, T, K); returns all so far."""
-        self.tensors = [torch.cat(pair, 2) for pair in zip(self.tensors, new, strict=True)] if self.length else [*new]
-        self.length += new[0].size(2)
-        return self.tensors
-
-    def reorder(self, rows: Tensor) -> None:
-        """Row i becomes what row rows[i] was."""
-        self.tensors = [tensor.index_select(0, rows) for tensor in self.tensors]
+Past = tuple[Tensor, Tensor]  # keys and values (B*W, H, T', K) of the target so far, of one decoder layer
 
 
 class Projected(NamedTuple):
@@ -136,16 +122,18 @@ class DecoderLayer(nn.Module):
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(3))
         self.dropout = nn.Dropout(config.residual_dropout)
 
-    def forward(self, y: Tensor, causal: Tensor | None, past: Past, memory: Projected) -> Tensor:
-        """y (B*W, T, D) -> new y; its keys and values are added to `past`."""
-        keys, values = past.extend(*self.self_attention.project(y))  # (B*W, H, T' + T, K)
+    def forward(self, y: Tensor, causal: Tensor | None, past: Past | None, memory: Projected) -> tuple[Tensor, Past]:
+        """y (B*W, T, D) -> new y, and the past with its keys and values."""
+        keys, values = self.self_attention.project(y)  # (B*W, H, T, K)
+        if past:
+            keys, values = torch.cat([past[0], keys], 2), torch.cat([past[1], values], 2)  # (B*W, H, T' + T, K)
         # Eq. (3): FFN(ATT(ATT(Y^{l-1}, Y^{l-1}), X^L)).
         y = self.norms[0](y + self.dropout(self.self_attention(y, keys, values, causal)))
         # The W beams of a source read its one copy of keys and values together, as W*T queries.
         together = y.reshape(memory.keys.size(0), -1, y.size(-1))  # (B, W*T, D)
         attended = self.cross_attention(together, memory.keys, memory.values, memory.log_counts).view_as(y)
         y = self.norms[1](y + self.dropout(attended))
-        return self.norms[2](y + self.dropout(self.feed_forward(y)))
+        return self.norms[2](y + self.dropout(self.feed_forward(y))), (keys, values)
 
 
 class Encoding(NamedTuple):
@@ -190,7 +178,7 @@ class Transformer(nn.Module):
     def encode(self, source: Tensor, hold_open: bool = False) -> Encoding:
         """Encode and gate (B, S) token ids that end in EOS, padded with PAD; `hold_open` sets all gates to 1 (D19)."""
         keep = source != PAD  # (B, S)
-        bias = hide(~keep)[:, None, None]  # (B, 1, 1, S)
+        bias = keep.log()[:, None, None]  # (B, 1, 1, S), 0 or -inf
         states = self.embed(source)  # X^0
         gates, log_alpha = [], []
         first = len(self.encoder) - len(self.l0drop)  # gates after the last layer, or (D10) after each one
@@ -235,21 +223,18 @@ class Transformer(nn.Module):
         Args:
             target: (B*W, T) token ids that follow those already in `past`.
             memory: from `project`, one row per *source*; the W rows of `target` that belong to one source are adjacent.
-            past: what the last call returned, one entry per layer; it is extended in place.
+            past: what the last call returned, one entry per layer.
         """
-        past = past or [Past() for _ in self.decoder]
-        start, length, causal = past[0].length, target.size(1), None
+        start, length, causal = past[0][0].size(2) if past else 0, target.size(1), None
         if length > 1:  # one token at a time sees all its past
             causal = torch.full((length, start + length), -torch.inf, device=target.device).triu(start + 1)
         y = self.embed(target, start)  # Y^0
         # Eq. (3): Y^L = Decoder(Y^0, X^L).
-        for layer, layer_past, layer_memory in zip(self.decoder, past, memory, strict=True):
-            y = layer(y, causal, layer_past, layer_memory)
-        return self.output_product(y), past
-
-    def output_product(self, y: Tensor) -> Tensor:
-        """Logits (B, T, V) of the last states (B, T, D); the matrix is the embedding's (tied)."""
-        return F.linear(y, self.embedding.weight)
+        longer = []
+        for layer, layer_past, layer_memory in zip(self.decoder, past or [None] * len(memory), memory, strict=True):
+            y, with_own = layer(y, causal, layer_past, layer_memory)
+            longer.append(with_own)
+        return F.linear(y, self.embedding.weight), longer  # tied
 
     def forward(self, source: Tensor, target_input: Tensor, hold_open: bool = False) -> tuple[Tensor, Encoding]:
         """Teacher forcing: (B, S) source and (B, T) target inputs (BOS first) -> (B, T, V) logits and the encoding."""

@@ -5,7 +5,7 @@ python -m l0drop.predict runs/l0 notes.txt --out notes.jsonl
 python -m l0drop.predict runs/l0 --data toy --split test --out l0.jsonl
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple
 
@@ -46,7 +46,9 @@ def decode(run: Run, items: Sequence[Item], **search) -> list[Decoded]:
     return [Decoded(tokens, [layer[: len(item.source)] for layer in layers]) for item, tokens, layers in rows]
 
 
-def predict(run: Run, examples: Sequence[Example], batch_size: int = 32, **search) -> Iterator[dict]:
+def predict(
+    run: Run, examples: Sequence[Example], batch_size: int = 32, decode: Callable = decode, **search
+) -> Iterator[dict]:
     """Decode documents in their order and yield a `row` of each; `search` as in `search.generate`."""
     decoded = in_windows(
         examples, run.encode, lambda item: len(item.source), lambda items: decode(run, items, **search), batch_size
@@ -102,11 +104,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     write(run, options.read(run.config.data), options)
 
 
-def write(run: Run, examples: Sequence[Example], options: Options) -> None:
-    """Decode and write what the command line asks for."""
+def write(run: Run, examples: Sequence[Example], options: Options, **search) -> None:
+    """Decode and write what the command line asks for; `search` as in `predict`."""
     run.model.to(find_device(options.device))
-    search = {name: getattr(options, name) for name in ("batch_size", "beam", "length_penalty", "max_length")}
-    search = {name: value for name, value in search.items() if value is not None}
+    flags = {name: getattr(options, name) for name in ("batch_size", "beam", "length_penalty", "max_length")}
+    search |= {name: value for name, value in flags.items() if value is not None}
     rows = predict(run, [example for example in examples if example.document], **search)  # a blank line stays one
     settings = {"system": options.system or system_name(options.run.name, run.config.seed), "seed": run.config.seed}
     settings |= {"metric": metric_of(examples) if options.metric == "auto" else options.metric}

@@ -84,8 +84,7 @@ def beam_search(
         origin, token = origin.gather(1, rank), token.gather(1, rank)  # (B, W)
         tokens = torch.cat([tokens[source_index.unsqueeze(-1), origin], token.unsqueeze(-1)], -1)
         rows = (source_index.unsqueeze(-1) * beam + origin).flatten()  # (B*W,) origin among all rows of the batch
-        for layer in past:
-            layer.reorder(rows)
+        past = [(keys.index_select(0, rows), values.index_select(0, rows)) for keys, values in past]
     return Hypotheses(best_tokens[:, :length], best_scores)
 
 

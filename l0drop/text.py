@@ -46,8 +46,10 @@ class Item(NamedTuple):
     target_was_cut: bool
 
 
-def encode_examples(examples: Sequence, tokenizer: Tokenizer, max_source: int, max_target: int) -> list[Item]:
-    """Token ids of `shared.data.Example`s, cut to size; EOS, which is counted, ends every text."""
+def encode_examples(
+    examples: Sequence, tokenizer: Tokenizer, max_source: int, max_target: int, eos: int = EOS
+) -> list[Item]:
+    """Token ids of `shared.data.Example`s, cut to size; `eos`, which is counted, ends every text."""
     items = []
     for start in tqdm(range(0, len(examples), CHUNK), desc="tokenising", leave=False, disable=None):
         chunk = examples[start : start + CHUNK]
@@ -55,8 +57,8 @@ def encode_examples(examples: Sequence, tokenizer: Tokenizer, max_source: int, m
         targets = tokenizer.encode_batch([example.target for example in chunk])
         for source, target in zip(sources, targets, strict=True):
             cut = len(source.ids) >= max_source, len(target.ids) >= max_target
-            source_ids = array("i", [*source.ids[: max_source - 1], EOS])
-            items.append(Item(source_ids, array("i", [*target.ids[: max_target - 1], EOS]), *cut))
+            source_ids = array("i", [*source.ids[: max_source - 1], eos])
+            items.append(Item(source_ids, array("i", [*target.ids[: max_target - 1], eos]), *cut))
     return items
 
 

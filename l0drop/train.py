@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from tqdm import tqdm
 
-from shared.run import Batches, RunFolder, exchanged, one_line_errors, parse, says_it_reads, setup
+from shared.run import Batches, RunFolder, Setup, exchanged, one_line_errors, parse, says_it_reads, setup
 
 from .config import PRESETS, TrainConfig, held_open, l0_weight, learning_rate
 from .gates import expected_gates
@@ -30,44 +30,47 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     ValueError: bad values or data, a folder that cannot be used, a loss that is not finite.
     """
     control = SparsityControl(config.target_sparsity, held_open(config))
-    made = setup(
-        config, Path(out), resume, begin, load_run, adam, lengths, final="model.safetensors", keep=config.average_last,
-        control=vars(control),
-    )  # fmt: skip
-    accelerator, run, model, optimizer = made[:4]
+    how = {"final": "model.safetensors", "keep": config.average_last, "control": vars(control)}
+    made = setup(config, Path(out), resume, begin, load_run, adam, lengths, **how)
     with made.folder as folder:
-        vars(control).update(folder.progress["control"])
-        folder.progress["control"] = vars(control)
-        done = folder.progress["step"]
-        batches = iter(accelerator.skip_first_batches(made.loader, done * config.accumulate))
-        hidden = not accelerator.is_main_process or None  # None: where there is no terminal
-        for step in (bar := tqdm(range(done, config.steps), initial=done, total=config.steps, disable=hidden)):
-            run.model.train()
-            hold_open = step < control.open_until
-            for group in optimizer.param_groups:
-                group["lr"] = learning_rate(run.first_step + step + 1, run.model.width, config)
-            for _ in range(config.accumulate):
-                batch = next(batches)
-                with accelerator.accumulate(model):
-                    logits, encoding = model(batch.source, batch.target_input, hold_open)
-                    pruned = accelerator.reduce(sparsity(encoding), "mean").item()
-                    lambda_ = l0_weight(step, config) if config.l0_weight or hold_open else control.follow(pruned)
-                    # Eq. (12), mean over the sentences of a micro-batch (D14).
-                    loss = objective(logits, batch.target, encoding, lambda_).mean()
-                    accelerator.backward(loss)
-                    optimizer.step()
-                    optimizer.zero_grad()
-            row = {"step": step + 1, "loss": loss.item(), "lambda": lambda_}
-            if not math.isfinite(row["loss"]):
-                raise ValueError(f"the loss is {row['loss']} at step {step + 1}; {out} keeps its last checkpoint")
-            bar.set_postfix(loss=f"{row['loss']:.3f}", pruned=f"{100 * pruned:.0f} %", refresh=False)
-            if row["step"] % config.save_every == 0 or row["step"] == config.steps:
-                row |= validate(run, made.validation, hold_open)
-                control.correct(config.target_sparsity, row["sparsity"])
-                folder.save_checkpoint(row)
+        update(made, folder, control)
         averaged = save_average(folder, config)
-    if accelerator.is_main_process:
-        report(run, made.validation, folder, averaged)
+    if made.accelerator.is_main_process:
+        report(made.run, made.validation, folder, averaged)
+
+
+def update(made: Setup, folder: RunFolder, control: SparsityControl) -> None:
+    """The updates that are still to do."""
+    accelerator, run, model, optimizer = made[:4]
+    config, done = run.config, folder.progress["step"]
+    vars(control).update(folder.progress["control"])
+    folder.progress["control"] = vars(control)
+    batches = iter(accelerator.skip_first_batches(made.loader, done * config.accumulate))
+    hidden = not accelerator.is_main_process or None  # None: where there is no terminal
+    for step in (bar := tqdm(range(done, config.steps), initial=done, total=config.steps, disable=hidden)):
+        run.model.train()
+        hold_open = step < control.open_until
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(run.first_step + step + 1, run.model.width, config)
+        for _ in range(config.accumulate):
+            batch = next(batches)
+            with accelerator.accumulate(model):
+                logits, encoding = model(batch.source, batch.target_input, hold_open)
+                pruned = accelerator.reduce(sparsity(encoding), "mean").item()
+                lambda_ = l0_weight(step, config) if config.l0_weight or hold_open else control.follow(pruned)
+                # Eq. (12), mean over the sentences of a micro-batch (D14).
+                loss = objective(logits, batch.target, encoding, lambda_).mean()
+                accelerator.backward(loss)
+                optimizer.step()
+                optimizer.zero_grad()
+        row = {"step": step + 1, "loss": loss.item(), "lambda": lambda_}
+        if not math.isfinite(row["loss"]):
+            raise ValueError(f"the loss is {row['loss']} at step {step + 1}; {folder.path} keeps its last checkpoint")
+        bar.set_postfix(loss=f"{row['loss']:.3f}", pruned=f"{100 * pruned:.0f} %", refresh=False)
+        if row["step"] % config.save_every == 0 or row["step"] == config.steps:
+            row |= validate(run, made.validation, hold_open)
+            control.correct(config.target_sparsity, row["sparsity"])
+            folder.save_checkpoint(row)
 
 
 def adam(model: nn.Module) -> torch.optim.Optimizer:
@@ -110,8 +113,10 @@ def save_average(folder: RunFolder, config: TrainConfig) -> list[int]:
     return [int(path.name) for path in paths]
 
 
-def report(run: Run, validation: list[Item], folder: RunFolder, averaged: list[int]) -> None:
-    """Say what came out, whether the model reads its source, and what to do next."""
+def report(
+    run: Run, validation: list[Item], folder: RunFolder, averaged: list[int], command: str = f"{__package__}.predict"
+) -> None:
+    """Say what came out, whether the model reads its source, and by which `command` it decodes."""
     last = folder.progress["log"][-1]
     steps = f"{last['step']} steps (weights: mean of {', '.join(map(str, averaged))})"
     print(f"{folder.path}: {steps}, validation loss {last['validation_loss']:.3f} at the last step")
@@ -123,7 +128,7 @@ def report(run: Run, validation: list[Item], folder: RunFolder, averaged: list[i
     swapped = exchanged(validation, lambda item: item.source, lambda item, other: other._replace(target=item.target))
     if swapped and (verdict := says_it_reads(last["validation_loss"], validate(run, swapped)["validation_loss"])):
         print(verdict)
-    read = f"python -m {__package__}.predict {folder.path}"
+    read = f"python -m {command} {folder.path}"
     print(f"next, on texts: {read} FILE.txt; with scores: {read} --split validation")
 
 

@@ -8,11 +8,10 @@ cross-attention of every decoder layer through a hook. In Python, with a gate of
 `model.l0drop[0] = gate`, `tokens, encoding = model.eval().generate(input_ids, num_beams=4)`.
 """
 
-import functools
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import torch
@@ -22,8 +21,7 @@ from transformers import BartConfig, BartForConditionalGeneration, GenerationCon
 from transformers.modeling_outputs import BaseModelOutput
 
 from shared import pretrained
-from shared.run import find_device, in_windows, load_weights, one_line_errors, read_config
-from shared.score import system_name, write_outputs
+from shared.run import load_weights, one_line_errors, read_config
 
 from .. import predict as core
 from ..config import Length, Positive
@@ -53,27 +51,20 @@ def counted_attention(bart: PreTrainedModel, log_counts: Tensor) -> Iterator[Non
             hook.remove()
 
 
-def generate_from(bart: PreTrainedModel, memory: Memory, source: Tensor | None = None, **generation):
-    """`bart.generate(**generation)` over a memory; `source` (B, S) for settings that read the source's tokens."""
+def generate_from(bart: PreTrainedModel, memory: Memory, **generation):
+    """`bart.generate(**generation)` over a memory."""
     attend = memory.log_counts.isfinite().long()  # (B, R)
     with counted_attention(bart, memory.log_counts):
-        states = BaseModelOutput(memory.states)
-        return bart.generate(source, encoder_outputs=states, attention_mask=attend, **generation)
+        return bart.generate(encoder_outputs=BaseModelOutput(memory.states), attention_mask=attend, **generation)
 
 
 class GatedBart(nn.Module):
-    """D22: a pretrained BART with an L0Drop layer after its encoder; trains as `model.Transformer`.
+    """D22: a pretrained BART with an L0Drop layer after its encoder; without `gate` a baseline, or one with a rule."""
 
-    Args:
-        bart: a `BartForConditionalGeneration`, or another whose decoder is built like its decoder.
-        gate: put the L0Drop layer in; False is the baseline that is only fine-tuned, or one with a rule.
-        start: of the layer, see `gates.L0Drop`.
-    """
-
-    def __init__(self, bart: PreTrainedModel, gate: bool = True, start: float = 0.0):
+    def __init__(self, bart: PreTrainedModel, gate: bool = True):
         super().__init__()
         self.bart, self.width = bart, bart.config.d_model
-        self.l0drop = nn.ModuleList([L0Drop(self.width, start=start)] if gate else []).to(bart.device, bart.dtype)
+        self.l0drop = nn.ModuleList([L0Drop(self.width)] if gate else []).to(bart.device, bart.dtype)
         names = ("pad_token_id", "decoder_start_token_id", "eos_token_id")
         self.pad, self.bos, self.eos = (getattr(bart.config, name) for name in names)
 
@@ -99,13 +90,12 @@ class GatedBart(nn.Module):
         return self.bart(**inputs, use_cache=False).logits, encoding
 
     @torch.inference_mode()
-    def generate(self, source: Tensor, prune: bool = True, **generation) -> tuple[Tensor, Encoding]:
+    def generate(self, source: Tensor, **generation) -> tuple[Tensor, Encoding]:
         """Tokens (B, T) by the model's own `generate` and its own settings, where `generation` has no others."""
         if self.training:
             raise ValueError("the model is in training mode, where gates are sampled: call model.eval() first")
         encoding = self.encode(source)
-        tokens = generate_from(self.bart, memory_of(encoding, prune), source=source % DROPPED, **generation)
-        return tokens, encoding
+        return generate_from(self.bart, memory_of(encoding, prune=True), **generation), encoding
 
 
 # Runs
@@ -126,7 +116,7 @@ class GatedBartConfig(RuleConfig):
 
     def check(self) -> None:
         super().check()
-        own = {"units", "init", *ModelConfig.__dataclass_fields__} - {"gate_start"}
+        own = {"units", "init", *ModelConfig.__dataclass_fields__}
         for each in fields(self):
             value = getattr(self, each.name)
             if each.name in own and value != each.default and (each.name, value) != ("l0drop", "none"):
@@ -147,7 +137,7 @@ def begin(config: GatedBartConfig, examples: Sequence) -> BartRun:
     bart, wrapped = pretrained.load("bart", config.bart, positions=max(config.max_source, config.max_target))
     pretrained.generation(bart, config.max_target)
     tokenizer = bare_tokenizer(wrapped)
-    model = GatedBart(bart, config.l0drop != "none", config.gate_start)
+    model = GatedBart(bart, config.l0drop != "none")
     return BartRun(config, model, tokenizer, 0, dropped_units(examples, tokenizer, config.rule, config.share))
 
 
@@ -174,13 +164,13 @@ def load_run(folder: str | Path) -> BartRun:
         raise ValueError(f"{folder} has not the configuration of a BART: {error}") from None
     pretrained.generation(bart, config.max_target)
     tokenizer.encode_special_tokens = True  # a "</s>" that stands in a text is text
-    model = GatedBart(bart, config.l0drop != "none", config.gate_start)
+    model = GatedBart(bart, config.l0drop != "none")
     load_weights(model, folder)
     return BartRun(config, model.eval(), tokenizer, first_step, dropped)
 
 
-def decode(run: BartRun, items: Sequence[Item]) -> list[core.Decoded]:
-    """As `predict.decode`, by the BART's own `generate`."""
+def decode(run: BartRun, items: Sequence[Item], **_) -> list[core.Decoded]:
+    """As `predict.decode`, by the BART's own `generate` and its settings."""
     tokens, encoding = run.model.generate(run.collate(items).source)
     closed = (encoding.gates[-1] == 0).tolist()
     rows = zip(items, tokens.tolist(), closed, strict=True)
@@ -188,17 +178,11 @@ def decode(run: BartRun, items: Sequence[Item]) -> list[core.Decoded]:
 
 
 def write(run: BartRun, examples: Sequence, options: core.Options) -> None:
-    """As `predict.write`; beams (but for a --beam that is not 4), lengths and penalties are the BART's own."""
-    run.model.to(find_device(options.device))
+    """As `predict.write`; beams (but for a --beam that is not 4), lengths, penalties are the BART's own; by ROUGE."""
     flags = {"max_length": options.max_length, "length_penalty": options.length_penalty}
     flags["num_beams"] = options.beam if options.beam != core.Options.beam else None
     pretrained.generation(run.model.bart, run.config.max_target, **flags)
-    texts, length = [example for example in examples if example.document], lambda item: len(item.source)
-    decoded = in_windows(texts, run.encode, length, functools.partial(decode, run), options.batch_size)
-    rows = (core.row(run, example, *output) for example, output in zip(texts, decoded, strict=True))
-    line = (lambda row: f"source: {row['source']}\noutput: {row['prediction']}") if options.show_pruned else None
-    name = options.system or system_name(options.run.name, run.config.seed)
-    write_outputs(rows, examples, name, run.config.seed, options.out, options.overwrite, line)
+    core.write(run, examples, replace(options, metric="rouge"), decode=decode)
 
 
 @one_line_errors

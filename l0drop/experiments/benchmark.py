@@ -7,6 +7,7 @@ gates that close the paper's share of the positions. "expanded" is the ordinary 
 A row: CPU seconds, and how many times as fast as "expanded" within a round; the median, lowest and highest of rounds.
 """
 
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -19,24 +20,24 @@ from torch.utils.benchmark import Timer
 from shared.data import open_output, write_csv
 from shared.run import one_line_errors, read_flags
 
-from ..config import Positive
+from ..config import PAPER, Positive, TrainConfig
 from ..gates import Memory
 from ..model import ModelConfig, Projected, Transformer
 from ..search import generate
 
 BEAM = 4  # Appendix A
 SIDES = ("expanded", "expanded, pruned", "shared", "shared, pruned")
-TINY = dict(vocabulary=100, width=16, feed_forward=32, heads=2, encoder_layers=1, decoder_layers=1)  # for --quick
+SIZES = TrainConfig(**PAPER | {"l0drop": "output"})  # Appendix A
 
 
 class Shape(NamedTuple):
-    sources: int  # B
-    length: int  # S
-    sparsity: float  # share of closed gates
-    tokens: int  # T
+    sources: int
+    length: int
+    sparsity: float
+    tokens: int
 
 
-# Table 1 and Appendix A: CNN/Daily Mail and WikiSum, batch 10; the share that L0Drop pruned
+# Table 1 and Appendix A: CNN/Daily Mail and WikiSum, batch 10; tokens of a source, share pruned, tokens of an output
 SHAPES = [Shape(10, 400, 0.476, 40), Shape(10, 2048, 0.715, 20)]
 
 
@@ -47,7 +48,7 @@ class Options:
     repeats: Positive = 7  # Rounds.
     csv: Path | None = None  # File for every number.
     overwrite: bool = False  # Replace that file.
-    quick: bool = False  # Take a tiny model and sources: does it run, nothing more.
+    quick: bool = False  # Take a small model and sources: does it run, nothing more.
 
 
 class Decoder(Transformer):
@@ -83,9 +84,9 @@ def time_shape(config: ModelConfig, shape: Shape, repeats: int) -> list[dict]:
     """A row per side; every round runs each side once, so that a slow minute slows all."""
     source, model = torch.randint(4, config.vocabulary, (shape.sources, shape.length)), Decoder(config).eval()
     model.gates, seconds = close_gates(shape), np.zeros((repeats, len(SIDES)))
-    timers = [Timer("f(*a)", globals={"f": decode, "a": (model, source, shape.tokens, side)}) for side in SIDES]
-    for number, _ in np.ndenumerate(seconds):
-        seconds[number] = timers[number[1]].timeit(1).median
+    for number, side in itertools.product(range(repeats), range(len(SIDES))):
+        call = {"decode": decode, "arguments": (model, source, shape.tokens, SIDES[side])}
+        seconds[number, side] = Timer("decode(*arguments)", globals=call).timeit(1).median
     rows = []
     for side, own in zip(SIDES, seconds.T, strict=True):
         rows.append({"S": shape.length, "T": shape.tokens, "side": side, "repeats": repeats})
@@ -100,7 +101,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    shapes, config = [Shape(2, 24, 0.5, 8)] if options.quick else SHAPES, ModelConfig(**TINY if options.quick else {})
+    shapes, config = ([Shape(2, 24, 0.5, 8)], ModelConfig()) if options.quick else (SHAPES, SIZES)
     with open_output(options.csv, options.overwrite) as file:
         rows = [row for shape in shapes for row in time_shape(config, shape, options.repeats)]
         for row in rows:

@@ -1,11 +1,11 @@
-"""The paper's Figures 1 and 7, 4, 5, each a PNG and, of what is measured here, a CSV of its numbers.
+"""The paper's Figures 1 and 7, 4, 5 as PNGs; what is measured here goes into attention.csv and figure_5.csv.
 
 python -m l0drop.experiments.figures --scores 2016_1.csv 2016_2.csv --out figures                             # 4
 python -m l0drop.experiments.figures --run runs/l0-0.6-2 runs/l0-0.8-2 --baseline runs/base-2 --out figures   # 1, 7, 5
 python -m l0drop.experiments.figures --out figures                       # 1, 7, 5 again, from the folder's CSVs
 
 Figure 4 shows what `shared.score` wrote of a lambda sweep, a file a base; 1 and 7 are of the baseline and the first
---run; 5 of every --run. Files of these names in the folder are replaced. Figures 2 and 3 are in the lesson.
+--run; 5 of every --run. Files of these names are replaced. Figures 2 and 3 are in the lesson.
 """
 
 import csv
@@ -92,16 +92,16 @@ def type_row(name: str, run: Run, examples: Sequence[Example], stanza: str = "")
 
 
 def measure(options: Options) -> None:
-    """Write the CSVs of Figures 1, 5 and 7."""
+    """Write attention.csv, of Figures 1 and 7, and figure_5.csv."""
     runs, baseline = {path.name: load_run(path) for path in options.run}, load_run(options.baseline)
     name, run = next(iter(runs.items()))
     examples = load(run.config.data, options.split, options.limit)
-    tables = {"figure_1": summed_rows(options.baseline.name, baseline, examples)}
-    tables["figure_7"] = summed_rows(name, run, examples)
+    attention = summed_rows(options.baseline.name, baseline, examples) + summed_rows(name, run, examples)
+    tables = {"attention": attention}
     if options.stanza or all(example.pos for example in examples):
         tables["figure_5"] = [type_row(name, run, examples, options.stanza) for name, run in runs.items()]
-    for figure, rows in tables.items():
-        with (options.out / f"{figure}.csv").open("w", encoding="utf-8") as file:
+    for name, rows in tables.items():
+        with (options.out / f"{name}.csv").open("w", encoding="utf-8") as file:
             write_csv(file, rows)
 
 
@@ -124,8 +124,7 @@ def draw(path: Path, title: str, x: str, y: str, lines: dict[str, list[tuple]]) 
         bars = [value - interval[0], interval[1] - value] if interval else None
         axes.errorbar(at, value, bars, marker=".", capsize=2, elinewidth=0.7)
         axes.annotate(name, (at[-1], value[-1]), (6, 0), textcoords="offset points", va="center", fontsize=8)
-    axes.set_title(title, fontsize=10)
-    axes.set(xlabel=x, ylabel=y)
+    axes.set(xlabel=x, ylabel=y, title=title)
     figure.savefig(path, dpi=150)
 
 
@@ -149,12 +148,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         lines = {path.stem.replace("_", ", baseline "): sweep(read_rows(path)) for path in options.scores}
         title = "Figure 4: the more is pruned, the more it costs"
         draw(out / "figure_4.png", title, sparsity, "quality minus the control's", lines)
-    for number in "17":
-        if (path := out / f"figure_{number}.csv").exists():
-            rows = read_rows(path)[:30]  # up to 3, the paper's range
-            title = f"Figure {number}: an encoding receives {rows[0]['mean']:.2f} in all, on average"
-            points = [(row["from"] + 0.05, row["encodings"]) for row in rows]
-            draw(path.with_suffix(".png"), title, "attention summed over the output", "encodings", {"": points})
+    if (path := out / "attention.csv").exists():
+        rows = read_rows(path)
+        for number, run in zip("17", dict.fromkeys(row["run"] for row in rows), strict=False):
+            own = [row for row in rows if row["run"] == run][:30]  # up to 3, the paper's range
+            title = f"Figure {number}: an encoding receives {own[0]['mean']:.2f} in all, on average"
+            points = [(row["from"] + 0.05, row["encodings"]) for row in own]
+            draw(out / f"figure_{number}.png", title, "attention summed over the output", "encodings", {"": points})
     if (path := out / "figure_5.csv").exists():
         rows = sorted(read_rows(path), key=lambda row: row["pruned"])
         lines = {kind: [(row["pruned"], row[kind]) for row in rows] for kind in UNIT_TYPES}

@@ -21,20 +21,19 @@ from typing import Literal, NamedTuple
 from tokenizers import Encoding as Tokens
 from tokenizers import Tokenizer
 from torch import Tensor
-from tqdm import tqdm
 
 from shared.data import Example
-from shared.run import exchanged, one_line_errors, parse, read_flags, says_it_reads, setup
+from shared.run import one_line_errors, parse, read_flags, setup
 
 from .. import loading
 from .. import predict as core
-from ..config import PRESETS, TrainConfig, held_open, l0_weight, learning_rate
+from ..config import PRESETS, TrainConfig, held_open
 from ..gates import Memory, compress, dense_memory
 from ..loading import Run
-from ..model import Encoding, Share, Transformer, objective
+from ..model import Encoding, Share, Transformer
 from ..sparsity import SparsityControl
 from ..text import Item
-from ..train import adam, lengths, save_average, sparsity, validate
+from ..train import adam, lengths, report, save_average, update
 
 DROPPED = 10**6  # D8: a source token whose id is raised by this is dropped by a rule
 
@@ -61,11 +60,8 @@ def tag_group(tag: str) -> str:
 
 
 def unit_types(words: Sequence[int], tags: Sequence[str]) -> list[str]:
-    """Type of every unit of a source, from the index of its word and that word's tag (Section 6).
-
-    Pieces of a segmented word are "BPEH" (its first) and "BPEO" (the others) whatever the word's tag; an unsegmented
-    word has the group of its tag.
-    """
+    """Type of every unit of a source, from the index of its word and that word's tag (Section 6): first and other
+    pieces of a cut word are "BPEH" and "BPEO", a whole word has the group of its tag."""
     pieces, types = Counter(words), []
     for place, (word, tag) in enumerate(zip(words, tags, strict=True)):
         piece = "BPEO" if word in words[:place] else "BPEH"
@@ -99,10 +95,10 @@ def dropped_by_frequency(sources: Sequence[Sequence[int]], share: float, rarest:
 # From texts to tags
 
 
-def label_spans(pieces: Sequence[str], labels: Sequence) -> list[Span]:
-    """(start, end, label) of each piece in the text that joining them by blanks gives."""
-    ends = itertools.accumulate(len(piece) + 1 for piece in pieces)
-    return [(end - len(piece) - 1, end - 1, each) for end, piece, each in zip(ends, pieces, labels, strict=True)]
+def label_spans(words: Sequence[str], tags: Sequence[str]) -> list[Span]:
+    """(start, end, tag) of each word in the text that joining them by blanks gives."""
+    ends = itertools.accumulate(len(word) + 1 for word in words)
+    return [(end - len(word) - 1, end - 1, tag) for end, word, tag in zip(ends, words, tags, strict=True)]
 
 
 def source_types(encoding: Tokens, source: str, spans: list[Span]) -> tuple[list[str], list[str]]:
@@ -172,13 +168,13 @@ class RuleRun(NamedTuple):
     collate = Run.collate
 
     def encode(self, examples: Sequence[Example]) -> list[Item]:
-        """As `Run.encode`, with the model's own end, and what the rule drops raised by DROPPED."""
+        """As `Run.encode`, and what the rule drops is raised by DROPPED."""
         keeps = kept_by_rule(self, examples, self.tokenizer.encode_batch([each.source for each in examples]))
-        items, end = [], self.model.eos
+        items = []
         for item, keep in zip(Run.encode(self, examples), keeps, strict=True):
-            source = [token + DROPPED * (not kept) for token, kept in zip(item.source[:-1], keep, strict=False)]
-            ids = {"source": array("i", [*source, end]), "target": array("i", [*item.target[:-1], end])}
-            items.append(item._replace(**ids))
+            kept = [*keep[: len(item.source) - 1], True]
+            source = [token + DROPPED * (not is_kept) for token, is_kept in zip(item.source, kept, strict=True)]
+            items.append(item._replace(source=array("i", source)))
         return items
 
     def write_files(self, folder: Path) -> None:
@@ -189,7 +185,7 @@ class RuleRun(NamedTuple):
 def kept_by_rule(run: RuleRun, examples: Sequence[Example], encodings: Sequence[Tokens]) -> list[list[bool]]:
     """Which tokens of each source the rule keeps."""
     if run.config.rule == "group":  # the odd positions 1, 3, 5, ...
-        return [[position % 2 == 1 for position in range(1, len(each.ids) + 1)] for each in encodings]
+        return [[index % 2 == 0 for index in range(len(each.ids))] for each in encodings]
     if run.config.rule == "pos":
         tagged = zip(encodings, examples, tag_sources(examples, run.config.stanza), strict=True)
         return [keep_pos(*source_types(encoding, each.source, spans)) for encoding, each, spans in tagged]
@@ -240,44 +236,13 @@ def load_run(folder: str | Path) -> RuleRun:
 
 
 def train(config: RuleConfig, out: Path, resume: bool, begin: Callable, load_run: Callable, reader: str) -> None:
-    """The loop of `train.train` for other runs: a rule has no lambda, gates have one as there; `reader` reads it."""
+    """As `train.train`, of other runs, which `reader` decodes."""
     control = SparsityControl(config.target_sparsity, held_open(config))
     options = {"final": "model.safetensors", "keep": config.average_last, "control": vars(control)}
     made = setup(config, out, resume, begin, load_run, adam, lengths, **options)
-    accelerator, run, model, optimizer = made[:4]
     with made.folder as folder:
-        vars(control).update(folder.progress["control"])
-        folder.progress["control"] = vars(control)
-        done = folder.progress["step"]
-        batches = iter(accelerator.skip_first_batches(made.loader, done * config.accumulate))
-        for step in tqdm(range(done, config.steps), disable=None):
-            run.model.train()
-            hold_open = step < control.open_until
-            for group in optimizer.param_groups:
-                group["lr"] = learning_rate(run.first_step + step + 1, run.model.width, config)
-            for _ in range(config.accumulate):
-                batch = next(batches)
-                with accelerator.accumulate(model):
-                    logits, encoding = model(batch.source, batch.target_input, hold_open)
-                    pruned = accelerator.reduce(sparsity(encoding), "mean").item()
-                    lambda_ = l0_weight(step, config) if config.l0_weight or hold_open else control.follow(pruned)
-                    loss = objective(logits, batch.target, encoding, lambda_).mean()
-                    accelerator.backward(loss)
-                    optimizer.step()
-                    optimizer.zero_grad()
-            row = {"step": step + 1, "loss": loss.item(), "lambda": lambda_}
-            if row["step"] % config.save_every == 0 or row["step"] == config.steps:
-                row |= validate(run, made.validation, hold_open)
-                control.correct(config.target_sparsity, row["sparsity"])
-                folder.save_checkpoint(row)
-        save_average(folder, config)
-    last = folder.progress["log"][-1]
-    swapped = exchanged(made.validation, lambda item: item.source, lambda item, to: to._replace(target=item.target))
-    if swapped and (verdict := says_it_reads(last["validation_loss"], validate(run, swapped)["validation_loss"])):
-        print(verdict)
-    print(f"{100 * last['sparsity']:.1f} % of the encodings are dropped, validation loss {last['validation_loss']:.3f}")
-    read = f"python -m {reader} predict {out}"
-    print(f"next, on texts: {read} FILE.txt; with scores: {read} --split validation")
+        update(made, folder, control)
+        report(made.run, made.validation, folder, save_average(folder, config), reader)
 
 
 def command(
@@ -286,7 +251,8 @@ def command(
     """`train ...` or `predict ...` of a kind of run; `write` as `predict.write`."""
     name, *rest = (sys.argv[1:] if arguments is None else arguments) or [""]
     if name == "train":
-        train(*parse(rest, config_type, PRESETS, doc), begin, load_run, begin.__globals__["__spec__"].name)
+        reader = begin.__globals__["__spec__"].name + " predict"
+        train(*parse(rest, config_type, PRESETS, doc), begin, load_run, reader)
     elif name == "predict":
         options = read_flags(core.Options, rest, doc)
         run = load_run(options.run)

@@ -1,14 +1,11 @@
-"""Train, kill, resume; the commands' help and one bad input each."""
+"""Train, kill, resume; one bad input each."""
 
 import pytest
 
 pytest.importorskip("shared")
 
-from shared.run import parse  # noqa: E402
-
 from .. import predict
 from .. import train as training  # noqa: E402
-from ..config import PRESETS, TrainConfig  # noqa: E402
 from ..loading import load_run  # noqa: E402
 from ..train import train  # noqa: E402
 from .conftest import log, same_weights  # noqa: E402
@@ -40,26 +37,13 @@ def test_a_killed_training_resumes_to_the_same_bits(whole, tmp_path, monkeypatch
     assert log(whole[name]) == log(tmp_path / "killed")
 
 
-def test_a_run_can_be_lengthened_and_read_in_progress(whole, tmp_path, capsys):
-    longer = tmp_path / "run"
-    training.main(["--out", str(longer), "--init", str(whole["base"]), "--steps", "2", "--average-last", "1"])
-    training.main(["--out", str(longer), "--resume", "--steps", "4"])
-    assert [row["step"] for row in log(longer)] == [0, 2, 4]
-    (longer / "model.safetensors").unlink()
-    load_run(longer)
-    assert "is not finished: reading" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("command", "flags", "message"),
     [
         (training, ["--out", "{tmp}/new", "--heads", "3"], "multiple of heads"),
-        (training, ["--out", "{tmp}/new", "--learning-rate", "nan"], "--learning-rate is nan"),
         (training, ["--out", "{tmp}/new", "--init", "{run}", "--width", "32"], "--width: {run} has 16, leave it out"),
         (training, ["--out", "{tmp}/new", "--data", "{tmp}/bad.jsonl"], "bad.jsonl:1"),
-        (predict, ["{run}", "--data", "{tmp}/none"], "no file or folder"),
         (predict, ["{run}", "--data", "toy", "--limit", "1", "--out", "{run}/config.json"], "config.json exists"),
-        (predict, ["{run}", "{tmp}/bad.jsonl"], "bad.jsonl:1"),
     ],
 )
 def test_bad_input_is_one_line_and_loses_nothing(whole, tmp_path, capsys, command, flags, message):
@@ -71,12 +55,3 @@ def test_bad_input_is_one_line_and_loses_nothing(whole, tmp_path, capsys, comman
     error = capsys.readouterr().err
     assert stop.value.code == 2 and error.count("\n") == 1 and message.format(run=run) in error
     assert {path: path.read_bytes() for path in before} == before and not (tmp_path / "new").exists()
-
-
-def test_help_says_what_each_flag_does(capsys):
-    with pytest.raises(SystemExit):
-        parse(["--help"], TrainConfig, PRESETS, "")
-    text = " ".join(capsys.readouterr().out.partition("config options")[2].replace("│", " ").split())
-    for name in vars(TrainConfig()):
-        said = text.partition(f" --{name.replace('_', '-')} ")[2].partition("(default:")[0]
-        assert len(said.split()) > 3 and "." in said, name
