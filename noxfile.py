@@ -220,7 +220,7 @@ def mutants(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", default=False)
 def demo(session: nox.Session) -> None:
-    """Run the commands of a README's demo, two to seven CPU minutes: nox -s demo -- l0drop."""
+    """Run the commands of a README's demo, two to six CPU minutes: nox -s demo -- l0drop."""
     name, rest = chosen_package(session)
     python, commands = package_python(session, name), demo_commands(name)
     for number, command in enumerate(commands, 1):
