@@ -33,15 +33,15 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     how = {"final": "model.safetensors", "keep": config.average_last, "control": vars(control)}
     made = setup(config, Path(out), resume, begin, load_run, adam, lengths, **how)
     with made.folder as folder:
-        update(made, folder, control)
+        update(made, control)
         averaged = save_average(folder, config)
     if made.accelerator.is_main_process:
         report(made.run, made.validation, folder, averaged)
 
 
-def update(made: Setup, folder: RunFolder, control: SparsityControl) -> None:
+def update(made: Setup, control: SparsityControl) -> None:
     """The updates that are still to do."""
-    accelerator, run, model, optimizer = made[:4]
+    accelerator, run, model, optimizer, *_, folder = made
     config, done = run.config, folder.progress["step"]
     vars(control).update(folder.progress["control"])
     folder.progress["control"] = vars(control)

@@ -241,7 +241,7 @@ def train(config: RuleConfig, out: Path, resume: bool, begin: Callable, load_run
     options = {"final": "model.safetensors", "keep": config.average_last, "control": vars(control)}
     made = setup(config, out, resume, begin, load_run, adam, lengths, **options)
     with made.folder as folder:
-        update(made, folder, control)
+        update(made, control)
         report(made.run, made.validation, folder, save_average(folder, config), reader)
 
 
