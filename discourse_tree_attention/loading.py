@@ -28,8 +28,8 @@ class Run(NamedTuple):
 
     def encode(self, examples: Sequence) -> list[Document]:
         """Examples as documents with unit vectors, labels and matrices, cut to what the model reads."""
-        encoder = self.encoder.to(next(self.model.parameters()).device)
-        return read_corpus(data.in_sentences(examples), self.config, encoder)
+        self.encoder.model.to(next(self.model.parameters()).device)
+        return read_corpus(data.in_sentences(examples), self.config, self.encoder)
 
     def collate(self, documents: Sequence[Document]) -> Batch:
         """A batch on the model's device."""

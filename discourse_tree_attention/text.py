@@ -23,25 +23,19 @@ MAX_TOKENS = 512  # longest unit in word pieces, [CLS] and [SEP] included; longe
 # Unit vectors
 
 
-class UnitEncoder(nn.Module):
+class UnitEncoder:
     """A frozen encoder of `transformers` that maps each unit to the last hidden state of its first token.
 
-    Args:
-        pooling: "cls", or "mean" for the mean over all tokens in place of the first (D23).
+    `pooling`: "cls", or "mean" for the mean over all tokens in place of the first (D23).
     """
 
     def __init__(self, model: nn.Module, tokenizer, pooling: str = "cls"):
-        super().__init__()
-        self.model, self.tokenizer, self.pooling = model.requires_grad_(False), tokenizer, pooling
-        self.width = model.config.hidden_size  # D
-        self.train()
-
-    def train(self, mode: bool = True) -> "UnitEncoder":
-        """D6: eval mode always; a frozen encoder without dropout gives each unit one vector."""
-        return super().train(False)
+        # D6: eval mode always; a frozen encoder without dropout gives each unit one vector.
+        self.model = model.requires_grad_(False).eval()
+        self.tokenizer, self.pooling, self.width = tokenizer, pooling, model.config.hidden_size  # the width is D
 
     @torch.inference_mode()
-    def forward(self, texts: Sequence[str]) -> Tensor:
+    def __call__(self, texts: Sequence[str]) -> Tensor:
         """Encode a few units: (n,) texts -> (n, D)."""
         cut = dict(padding=True, padding_side="right", truncation=True, max_length=MAX_TOKENS, return_tensors="pt")
         batch = self.tokenizer(list(texts), **cut).to(self.model.device)
