@@ -57,6 +57,15 @@ def test_samsum(run, tmp_path):
     run("samsum", write_corpus(tmp_path / "samsum"))
 
 
+def test_bbc(run, tmp_path):
+    news, sentences = tmp_path / "news", [f"{word} have cats ." for word in ("dogs", "cows", "mice", "ants")]
+    news.mkdir()
+    rows = [{"id": f"n{i}", "document": sentences, "summary": sentences[:3], "salient": [True] * 4} for i in range(6)]
+    for split in ("train", "validation", "test"):
+        (news / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run("bbc", str(news), write_corpus(tmp_path / "samsum"))
+
+
 def test_titles(run, tmp_path, encoder):
     pytest.importorskip("bert_score")
     pytest.importorskip("ot")
