@@ -148,7 +148,7 @@ table = {"title": "What the top layer looks at and what is written, for each pai
 table |= {"rows": words[0], "columns": ["all", *(" + ".join(facts[fact] for fact in pair) for pair in pairs[1:])]}
 table["values"] = [[round(value, 2) for value in row] for row in weights.tolist()]
 table["beside"] = {"written": [" ".join(sentence[1:5]) for sentence in sentences]}
-table["caption"] = "A column: what the heads may see, their mean weight on each word, and what the model then writes."
+table["caption"] = "For each choice of facts: the heads' mean weight on each word, and what the model then writes."
 print(json.dumps(table))
 # %% [markdown]
 # ## 6. At full size
