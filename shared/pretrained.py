@@ -23,11 +23,10 @@ def load(kind: str, name: str | Path, positions: int = 0, model_class=None) -> t
     """A model with float32 weights in eval mode, and its tokenizer; nothing of the model's own code is run.
 
     For the tokenizer a "</s>" in a text is text, as are its other tokens of its own; a token that it was given on
-    purpose, such as "<doc-sep>", is one (`keep_given_tokens`). Every text gets its start and end (`add_ends`).
+    purpose, such as "<doc-sep>", is one. Every text gets its start and end.
 
     Args:
-        kind: "bart" (with its language model head), "bert", or "encoder": any encoder, that of a BART, too.
-        name: hub name or folder.
+        kind, name: "bart" (with its language model head), "bert", or "encoder": any encoder; hub name or folder.
         positions: tokens that it has to read.
         model_class: class of the model; default: that of transformers.
     Raises:
@@ -138,11 +137,8 @@ def positions_of(model) -> int:
 def generation(model, max_length: int, /, **given) -> None:
     """Set how a model generates: by its own HONOURED settings and lengths, one sequence a source, no sampling.
 
-    Args:
-        max_length: longest output in tokens, the start token included, where the model's files have none.
-        given: settings that win, max_length= among them; None = not given.
-    Raises:
-        ValueError: a given min_length above max_length.
+    `max_length` is the longest output in tokens, the start token included, where the model's files have none; what is
+    `given` wins, max_length= among it, None = not given. ValueError: a given min_length above max_length.
     """
     from transformers import GenerationConfig
 

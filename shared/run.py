@@ -45,10 +45,14 @@ def one_line_errors(main):
 
 
 def check(config):
-    """ValueError for a number that is NaN or outside its range (0 to 10^9); then `config.check()`.
+    """ValueError for a number that is NaN or out of the range of its type, Annotated[int, (1, 10**9)]; else 0 to 10^9.
 
-    A range is part of a type: Annotated[int, (1, 10**9)].
+    Then `config.check()`, where there is one.
     """
+
+    def parts_of(kind):  # of Annotated[int, (1, 10**9)] | None also int, the range and None
+        return [kind, *(part for inner in get_args(kind) for part in parts_of(inner))]
+
     for each in fields(config):
         value, parts = getattr(config, each.name), parts_of(each.type)
         low, high = next((part for part in parts if isinstance(part, tuple)), (0, 10**9))
@@ -57,11 +61,6 @@ def check(config):
             raise ValueError(f"--{each.name.replace('_', '-')} is {wrong[0]}; it must be from {low:,} to {high:,}")
     if hasattr(config, "check"):
         config.check()
-
-
-def parts_of(kind):
-    """A type and what it is made of: of Annotated[int, (1, 10**9)] | None also int, the range and None."""
-    return [kind, *(part for inner in get_args(kind) for part in parts_of(inner))]
 
 
 def read_flags(options, arguments=None, description=""):
@@ -170,12 +169,10 @@ def setup(config, out, resume, begin, load_run, optimizer, length, load=load, fi
     Args:
         begin, load_run: begin(config, examples), load_run(out) -> the package's `Run`, a NamedTuple with config, model,
             encode(examples) -> items, collate(items) -> batch, write_files(folder).
-        optimizer: optimizer(model) -> an optimizer of torch.
-        length: length(item) -> number or tuple, by which `Batches` sorts.
+        optimizer, length: optimizer(model) -> of torch; length(item) -> number or tuple, by which `Batches` sorts.
         load: load(config.data, split) -> examples.
         final: weights that are removed while a finished run goes on: until there are new ones a checkpoint is read.
-        keep: checkpoints that stay.
-        progress: what else a checkpoint saves.
+        keep, progress: checkpoints that stay; what else they save.
     """
     import torch
     from accelerate.utils import set_seed  # here, for --help answers without it
@@ -319,10 +316,7 @@ class RunFolder:
             raise OSError(f"{self.path / name} cannot be written ({error}): make room, then --resume") from None
 
     def save_checkpoint(self, row):
-        """Add a row to log.jsonl, write checkpoints/STEP, and remove all but the last `keep` checkpoints.
-
-        ValueError: a number of the row is not finite; the last checkpoint stays.
-        """
+        """Add a row to log.jsonl, write checkpoints/STEP, and remove all but the last `keep`; ValueError: NaN."""
         if bad := [name for name, value in row.items() if isinstance(value, float) and not math.isfinite(value)]:
             raise ValueError(f"{bad[0]} is {row[bad[0]]} at step {row['step']}; {self.path} keeps its last checkpoint")
         self.progress |= {"step": row["step"], "log": [*self.progress["log"], row]}

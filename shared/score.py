@@ -128,8 +128,7 @@ def score(rows: Sequence[dict], metric: str = "rouge", minus: Sequence[str] = ()
 
     Args:
         rows: lines as above, of all systems and seeds, on the same documents.
-        metric: "rouge", "bleu", or "none".
-        tokenize: see `tokenizer_of`, which is asked where it is "".
+        metric, tokenize: "rouge", "bleu" or "none"; for its words see `tokenizer_of`, which is asked where it is "".
     Returns:
         per system and measure, and per difference: system, minus, metric, what `describe` gives, documents.
     Raises:

@@ -88,17 +88,6 @@ def test_a_text_has_start_and_end_whatever_its_tokenizer_adds(tmp_path, single):
         assert read("ab", return_offsets_mapping=True).offset_mapping[1:3] == [(0, 1), (1, 2)]
 
 
-def test_a_start_and_end_in_another_place_stay(tmp_path):
-    """XLNet's stand behind the text, and it has learned so."""
-    theirs = tokenizer(cls_token="<s>", sep_token="</s>")
-    ends = [("<s>", 0), ("</s>", 2)]
-    theirs.backend_tokenizer.post_processor = processors.TemplateProcessing(single="$A </s> <s>", special_tokens=ends)
-    sizes = dict(vocab_size=14, hidden_size=8, num_hidden_layers=1, num_attention_heads=1, pad_token_id=1)
-    BertModel(BertConfig(**sizes)).save_pretrained(tmp_path)
-    theirs.save_pretrained(tmp_path)
-    assert load("encoder", tmp_path)[1]("ab").input_ids == [4, 5, 2, 0]
-
-
 def test_models_of_another_kind_are_named(tmp_path):
     bert = BertConfig(vocab_size=20, hidden_size=8, num_hidden_layers=1, num_attention_heads=1)
     BertModel(bert).save_pretrained(tmp_path / "bert")
