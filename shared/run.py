@@ -66,7 +66,9 @@ def check(config):
 def read_flags(options, arguments=None, description=""):
     """Read a command line into the dataclass `options` by tyro, which ends with its own words for a wrong flag."""
     name = getattr(sys.modules["__main__"].__spec__, "name", options.__module__)
-    lines = re.sub(r"\n+", "\n\n", description)  # tyro joins lines: the example commands would be one
+    package = re.sub(r"(\.experiments)?\.\w+$", "", name)  # as it is called here: a copy may have another name
+    lines = re.sub(r"python -m (?!shared)\w+\.", f"python -m {package}.", description)
+    lines = re.sub(r"\n+", "\n\n", lines)  # tyro joins lines: the example commands would be one
     flags = tyro.cli(options, args=arguments, prog=f"python -m {name}", description=lines, config=(FlagCreatePairsOff,))
     check(getattr(flags, "config", flags))
     return flags
@@ -102,14 +104,22 @@ def parse(arguments, config_type, presets, description):
     return options.config, options.out, options.resume
 
 
+def package_of(config_type):
+    """The name of the package that a type of config belongs to."""
+    return [name for name in config_type.__module__.split(".") if name != "experiments"][-2:][0]
+
+
 def read_config(run_folder, config_type):
     """The config of a run; ValueError where there is none, or one of another package or version."""
+    other = "not a run folder of this package and version"
     try:
-        values = json.loads(Path(run_folder, "config.json").read_text(encoding="utf-8"))["config"]
-        lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-        return config_type(**values | lists)
+        saved = json.loads(Path(run_folder, "config.json").read_text(encoding="utf-8"))
+        if saved.get("package", "") not in ("", package_of(config_type)):
+            other = f"a run of {saved['package']}"
+        lists = {name: tuple(value) for name, value in saved["config"].items() if isinstance(value, list)}
+        return config_type(**saved["config"] | lists)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{run_folder} is not a run folder of this package and version: {error}") from None
+        raise ValueError(f"{run_folder} is {other}: {error}") from None
 
 
 def last_checkpoint(run_folder):
@@ -180,6 +190,9 @@ def setup(config, out, resume, begin, load_run, optimizer, length, load=load, fi
     check(config)
     if os.path.lexists(out) and not resume:
         raise ValueError(f"{out} exists: add --resume to go on with it, or choose another --out")
+    names = {path.name for path in out.iterdir()} if out.exists() else set()
+    if names - {".lock", "config.json.unfinished"} and "config.json" not in names:  # both of a start that was killed
+        raise ValueError(f"{out} exists and is not a run: choose another --out")
     accelerator, begun = new_accelerator(config), last_checkpoint(out)
     set_seed(config.seed)
     data = load(config.data, "train"), load(config.data, "validation")
@@ -223,8 +236,9 @@ def say_what_is_odd(config, data, cut):
     training, validation = data
     for side, number in cut.items():
         if number:
-            most = getattr(config, f"max_{side}", "")
-            print(f"{number} of {len(training)} training examples are cut to --max-{side} {most}".rstrip())
+            flag = f"max_{side}"
+            most = f"--max-{side} {getattr(config, flag)}" if hasattr(config, flag) else "what the model reads"
+            print(f"{number} of {len(training)} training examples are cut to {most}")
     seen = {repr(replace(example, id="")) for example in training}
     if same := sum(repr(replace(example, id="")) in seen for example in validation):
         print(f"{same} of {len(validation)} validation examples are training examples, too: their loss says little")
@@ -288,7 +302,7 @@ class RunFolder:
         if begun := last_checkpoint(self.path):
             self.load_checkpoint(begun)
         config = self.run.config
-        saved = {"package": type(config).__module__, "config": asdict(config)}  # steps may be more now
+        saved = {"package": package_of(type(config)), "config": asdict(config)}  # steps may be more now
         self.write("config.json", lambda path: path.write_text(json.dumps(saved, indent=1)))
         if is_main and not begun:
             self.run.write_files(self.path)

@@ -182,3 +182,9 @@ def beam_search(
         finished += [(tokens, score / norm) for tokens, score in best if tokens[-1] == eos]
         going = [candidate for candidate in best if candidate[0][-1] != eos][:beam]
     return max(finished, key=lambda hypothesis: hypothesis[1])
+
+
+def mean_gate(log_alpha: float, beta: float = 2 / 3, epsilon: float = 0.1, steps: int = 20_000) -> float:
+    """E[g] = integral over t in (0, 1) of p(g > t), by the midpoint rule."""
+    s = ((np.arange(steps) + 0.5) / steps + epsilon) / (1 + 2 * epsilon)
+    return float(np.mean(1 / (1 + np.exp(beta * np.log(s / (1 - s)) - log_alpha))))

@@ -192,6 +192,18 @@ def test_d2_expected_open_gates_over_the_real_tokens():
         assert got == pytest.approx(reference.expected_open(real) / len(real), abs=1e-5)
 
 
+def test_eq10_gradient():
+    """dL0/dlog alpha_i = p (1 - p) > 0: the penalty pushes every location down; none at padding."""
+    log_alpha = tensor([LOG_ALPHAS]).requires_grad_()
+    keep = torch.ones(1, len(LOG_ALPHAS), dtype=torch.bool)
+    keep[0, -1] = False
+    (gates.l0_penalty(log_alpha, keep) * keep.sum(-1)).sum().backward()
+    for value, slope in zip(LOG_ALPHAS[:-1], log_alpha.grad[0].tolist(), strict=False):
+        assert slope == pytest.approx(derivative(lambda a: reference.expected_open([a]), value), abs=1e-5)
+        assert slope > 0
+    assert log_alpha.grad[0, -1] == 0
+
+
 @pytest.mark.parametrize("training", [False, True])
 def test_eq11_decoder_reads_gated_states(model, ragged, targets, training):
     """The whole model against the unpadded loops; in training, too, closed states are attended to, as zeros."""
@@ -316,6 +328,27 @@ def test_algorithm1_equals_attention_over_gated_states(make_model, targets):
     torch.testing.assert_close(*logits, rtol=0, atol=1e-5)
     torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-6)
     assert gradients[0].abs().sum() > 0
+
+
+def test_eq1_heads_biases_and_masked_positions(model):
+    """Four heads with biases; what the bias sets to -inf is as if it were not there."""
+    attention = model.decoder[0].cross_attention
+    x, memory = torch.randn(1, 3, 16), torch.randn(1, 6, 16)
+    bias = tensor([[0, 0, -torch.inf, 0, -torch.inf, 0]])
+    got = attention(x, *attention.project(memory), bias)[0].detach()
+    w, seen = reference.numpy_weights(model), memory[0, bias[0] == 0].double().numpy()
+    expected = reference.multi_head(w, "decoder.0.cross_attention", x[0].double().numpy(), seen, heads=4)
+    np.testing.assert_allclose(got, expected, atol=1e-5)
+
+
+def test_eq5_mean_gradient_is_the_gradient_of_the_mean():
+    """Reparameterised gradients are unbiased: their mean is d E[g] / d log alpha (Hoeffding bound, 1e-6)."""
+    for value in (-2.0, 0.0, 0.5, 3.0):
+        log_alpha = torch.full((SAMPLES,), value, requires_grad=True)
+        gates.sample_gates(log_alpha).sum().backward()
+        steepest = 1.2 / 4 / (2 / 3)  # of Eq. (6)-(8), at s = 1/2
+        expected = derivative(reference.mean_gate, value)
+        assert abs(log_alpha.grad.double().mean().item() - expected) < tolerance(steepest)
 
 
 def test_not_algorithm1_without_counts_or_dummy(make_model, targets):

@@ -178,6 +178,15 @@ def test_forward_and_backward_stay_on_their_device(make_model, ragged, targets, 
 # Keys, values, caches
 
 
+def test_cached_decoding_is_uncached_decoding(pruning, ragged, targets):
+    """The target in pieces, with the past handed on, gives the logits of the whole."""
+    memory, past, pieces = memory_of(pruning, pruning.encode(ragged)), None, []
+    for piece in targets.split([1, 2, 3], dim=1):
+        logits, past = pruning.decode(piece, memory, past)
+        pieces.append(logits)
+    torch.testing.assert_close(torch.cat(pieces, 1), pruning.decode(targets, memory)[0], rtol=0, atol=2e-5)
+
+
 @pytest.mark.parametrize("place", ["none", "output", "every"])
 def test_batch_of_one_is_a_row_of_a_padded_batch(make_model, ragged, targets, place):
     """Neither padding nor neighbours change the logits of a sentence, nor its hypothesis and score."""
@@ -262,7 +271,33 @@ def test_beam_search_over_random_bigrams(speak, beam, alpha):
         assert tokens == expected[0] and score == pytest.approx(expected[1], abs=1e-5)
         lengths.add(len(tokens))
     assert len(lengths) >= 4
+
+
+def test_search_waits_for_what_the_length_norm_will_give(speak):
+    """An end of probability .55 after one word loses to a sure sentence of five more that begins with .45."""
+    probabilities = torch.full((8, 8), 1e-9)
+    probabilities[BOS, 7], probabilities[7, EOS], probabilities[7, 3] = 1.0, 0.55, 0.45
+    for word, following in ((3, 4), (4, 5), (5, 6), (6, EOS)):
+        probabilities[word, following] = 1.0
+    table = probabilities.log().expand(12, 8, 8)
+    for beam in (1, 4):
+        assert speak(table, beam, 1.0)[0] == [7, 3, 4, 5, 6, EOS]
+        assert speak(table, beam, 0.0)[0] == [7, EOS]
     assert length_norm(1, 0.6) == 1 and length_norm(7, 1.0) == 2 and length_norm(19, 0.5) == 2
+
+
+@pytest.mark.parametrize("beam", [1, 2, 4])
+def test_d7_an_unlikely_end_does_not_make_the_output_empty(speak, beam):
+    """D7: an end of probability .002 at each step, five words of .1996: the output is as long as it may be.
+
+    By its probability alone the empty output would be the best one, and one of a word the next.
+    """
+    probabilities = torch.full((8, 8), 0.998 / 5)
+    probabilities[:, EOS] = 0.002
+    for limit in (3, 12):
+        assert len(speak(probabilities.log().expand(limit, 8, 8), beam, 0.6)[0]) == limit
+    probabilities[:, EOS] = 0.9  # the likeliest of all, and yet not the first
+    assert len(speak(probabilities.log().expand(12, 8, 8), beam, 0.6)[0]) == 2
 
 
 @pytest.mark.parametrize("share, counted", [(0.16, True), (0.14, False)])
@@ -293,3 +328,41 @@ def test_what_does_not_fit_is_refused(model, ragged):
         generate(model, ragged, extra_length=0, min_length=9)
     with pytest.raises(ValueError, match="training mode"):
         generate(model.train(), ragged)
+
+
+def test_half_precision_trains(model, ragged, targets):
+    """bfloat16 weights, without autocast."""
+    logits, encoding = model.bfloat16().train()(ragged, targets)
+    logits.float().sum().backward()
+    assert logits.dtype == encoding.states.dtype == torch.bfloat16
+
+
+def test_future_has_no_influence(model, ragged, targets):
+    """Causal: another word at position t changes the logits from t on, and none before."""
+    before = model(ragged, targets)[0]
+    for t in range(1, targets.size(1)):
+        changed = targets.clone()
+        changed[:, t] = 3
+        after = model(ragged, changed)[0]
+        assert torch.equal(before[:, :t], after[:, :t]) and difference(before[:, t], after[:, t]) > 1e-4
+
+
+def test_beams_of_a_source_share_its_memory(pruning, ragged, targets):
+    """Rows of `decode` belong to sources in blocks: each beam gets what it gets with a memory of its own."""
+    memory = memory_of(pruning, pruning.encode(ragged))
+    beams = torch.stack([targets, targets.flip(0), targets.roll(1, 0)], 1)  # (4, 3, 6): beams of a source differ
+    together = pruning.decode(beams.flatten(0, 1), memory)[0].unflatten(0, (4, 3))
+    for beam in range(3):
+        alone = pruning.decode(beams[:, beam], memory)[0]
+        torch.testing.assert_close(together[:, beam], alone, rtol=0, atol=2e-5)
+
+
+def test_memory_may_be_pruned_or_dense(make_model, ragged):
+    """Two ways to hold the source, one result."""
+    model = make_model(3)
+    pruned, dense = (generate(model, ragged, prune, extra_length=6, min_length=5) for prune in (True, False))
+    assert pruned.memory_length < dense.memory_length == 9
+    assert torch.equal(pruned.hypotheses.tokens, dense.hypotheses.tokens)
+    torch.testing.assert_close(pruned.hypotheses.scores, dense.hypotheses.scores, rtol=0, atol=2e-5)
+    free = generate(make_model(3, l0drop="none"), ragged, extra_length=6, min_length=5).hypotheses
+    assert difference(pruned.hypotheses.scores, free.scores) > 1e-2

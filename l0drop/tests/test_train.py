@@ -278,6 +278,25 @@ def test_every_flag_changes_two_updates(trained, name):
     assert not same_weights(trained(**given), trained(**given | {name: OTHER[name]}))
 
 
+def test_what_wins_among_default_preset_init_flag_and_resume(tmp_path, base):
+    """A flag wins over the preset, the preset over the run of --init, that over the defaults; resumed runs keep all."""
+    init = ["--out", str(tmp_path / "run"), "--init", str(base)]
+    preset, width, warmup = ["--preset", "multi30k"], ("--width", "32"), ("--warmup", "7")
+    table = [
+        (init[:2], (128, 100, 0.12)), ([*init[:2], *preset], (128, 1000, 1.0)), (init, (16, 100, 0.12)),
+        ([*init, *preset], (128, 1000, 1.0)), ([*init, *preset, *width, *warmup], (32, 7, 1.0)),
+        ([*init, *warmup], (16, 7, 0.12)),
+    ]  # fmt: skip
+    for flags, values in table:
+        config, out, resume = parse(flags)
+        assert (config.width, config.warmup, config.learning_rate) == values and not resume
+    train(replace(parse([*init, *warmup])[0], steps=1, average_last=1), out)
+    resumed = parse([*init[:2], "--resume"])[0]
+    assert resumed.warmup == 7 and resumed.init == str(base)
+    with pytest.raises(ValueError, match="leave out warmup"):
+        parse([*init[:2], "--resume", "--warmup", "8"])
+
+
 BASE = dict(
     width=512, feed_forward=2048, heads=8, encoder_layers=6, decoder_layers=6, batch_tokens=25_000, warmup=4000,
     learning_rate=1.0, average_last=5, save_every=5000, residual_dropout=0.1, attention_dropout=0.1, vocabulary=32_000,

@@ -248,6 +248,10 @@ def test_a_folder_that_is_there_is_left_alone(finished, tmp_path):
     for name in ("whole", "link"):
         with pytest.raises(ValueError, match=f"{name} exists: add --resume"):
             train(tmp_path / name)
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes/text").write_text("precious")
+    with pytest.raises(ValueError, match="notes exists and is not a run"):
+        train(tmp_path / "notes", True)
     assert files(finished) == before
 
 
@@ -337,7 +341,7 @@ def test_what_is_odd_in_data_is_said_once(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(Run, "encode", lambda run, rows: [Item(float(row.target), row.target == "3") for row in rows])
     train(tmp_path / "run", config=Config(steps=2))
     said = capsys.readouterr().out
-    assert "1 of 7 training examples are cut to --max-source" in said
+    assert "1 of 7 training examples are cut to what the model reads" in said
     assert "3 of 3 validation examples are training examples, too" in said and "3 validation examples are few" in said
 
 
@@ -402,11 +406,22 @@ def test_flags_win_over_the_preset_and_that_over_the_first_run(tmp_path):
             parse("--out", first, "--resume", *flags)
 
 
-def test_help_has_a_line_for_each_example_and_the_comment_of_each_field(capsys):
+def test_a_run_of_another_package_is_named(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"package": "l0drop", "config": {"l0_weight": 1}}))
+    with pytest.raises(ValueError, match="is a run of l0drop: "):
+        run.read_config(tmp_path, Config)
+    (tmp_path / "config.json").write_text(json.dumps({"package": run.package_of(Config), "config": {"old": 1}}))
+    with pytest.raises(ValueError, match="is not a run folder of this package and version: .*old"):
+        run.read_config(tmp_path, Config)
+
+
+def test_help_has_a_line_for_each_example_and_the_comment_of_each_field(capsys, monkeypatch):
+    """The examples name the package as it is called here."""
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", SimpleNamespace(name="vendor.copy.train"))
     with pytest.raises(SystemExit):
         run.parse(["--help"], Config, PRESETS, "Train.\n\npython -m a.train --out x\npython -m shared.score y\n")
     text = capsys.readouterr().out
-    assert {"python -m a.train --out x", "python -m shared.score y"} < set(text.splitlines())
+    assert {"python -m vendor.copy.train --out x", "python -m shared.score y"} < set(text.splitlines())
     assert all(words in text for words in ("Run folder to make.", "Learning rate.", "(default: 0.1)", "tiny,wide"))
 
 
