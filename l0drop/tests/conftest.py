@@ -11,7 +11,6 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch import nn
 
 from ..config import TrainConfig
 from ..model import EOS, PAD, ModelConfig, Transformer
@@ -144,14 +143,3 @@ def targets():
     tokens = torch.randint(4, 23, (4, 6), generator=torch.Generator().manual_seed(9))
     tokens[:, 0] = 1
     return tokens
-
-
-@pytest.fixture
-def layer():
-    """An L0Drop layer whose gates are well spread for states of unit variance."""
-    from ..gates import L0Drop
-
-    gate = L0Drop(16)
-    nn.init.normal_(gate.predictor.weight, std=0.6)
-    nn.init.constant_(gate.predictor.bias, 0.3)
-    return gate

@@ -25,15 +25,6 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 # Eq. 1-3: attention, encoder, decoder
 
 
-def single_head(inputs: np.ndarray, memory: np.ndarray, wq: np.ndarray, wk: np.ndarray, wv: np.ndarray) -> np.ndarray:
-    """Eq. (1) as printed: ATT(H, M) = SM(Q K^T / sqrt(d)) V with Q, K, V = H Wq, M Wk, M Wv."""
-    rows = []
-    for h in inputs:
-        logits = np.array([(h @ wq) @ (m @ wk) / math.sqrt(len(h)) for m in memory])
-        rows.append(sum(a * (m @ wv) for a, m in zip(softmax(logits), memory, strict=True)))
-    return np.array(rows)
-
-
 def linear(w: dict, name: str, x: np.ndarray) -> np.ndarray:
     return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
 
@@ -182,9 +173,3 @@ def beam_search(
         finished += [(tokens, score / norm) for tokens, score in best if tokens[-1] == eos]
         going = [candidate for candidate in best if candidate[0][-1] != eos][:beam]
     return max(finished, key=lambda hypothesis: hypothesis[1])
-
-
-def mean_gate(log_alpha: float, beta: float = 2 / 3, epsilon: float = 0.1, steps: int = 20_000) -> float:
-    """E[g] = integral over t in (0, 1) of p(g > t), by the midpoint rule."""
-    s = ((np.arange(steps) + 0.5) / steps + epsilon) / (1 + 2 * epsilon)
-    return float(np.mean(1 / (1 + np.exp(beta * np.log(s / (1 - s)) - log_alpha))))

@@ -7,7 +7,7 @@ from torch import tensor
 from .. import search
 from ..gates import dense_memory
 from ..model import BOS, EOS, PAD, POSITIONS, Attention, ModelConfig, Transformer, objective
-from ..search import beam_search, generate, length_norm
+from ..search import beam_search, generate
 from . import reference
 
 
@@ -63,18 +63,6 @@ def test_d10_gates_after_every_encoder_layer(make_model, ragged):
 # Masks
 
 
-@pytest.mark.parametrize("training", [False, True])
-def test_padding_has_no_influence(make_model, ragged, targets, training):
-    """Whatever the padding's embedding is, every logit but its own stays the same to the last bit."""
-    model, runs = make_model(), []
-    model.train(training)
-    for shift in (0.0, 3.0):
-        model.embedding.weight.data[PAD] += shift
-        torch.manual_seed(0)
-        runs.append(model(ragged, targets)[0][..., 1:])
-    assert torch.equal(*runs)
-
-
 def test_d18_counts_are_rounded_in_bfloat16_only(make_model):
     """log(1463) = 7.288 becomes 7.281 in bfloat16, so the dummy gets up to 0.7 % too little; float32 is exact."""
     attention = make_model().decoder[0].cross_attention
@@ -114,31 +102,25 @@ def test_limit_everything_closed(make_model, ragged, targets):
     torch.testing.assert_close(logits[:1], alone, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("hide", [False, True])
-def test_d4_sampled_zeros_are_hidden_in_training(make_model, ragged, hide):
-    """D4: the released option takes sampled zeros out of cross-attention; the default leaves them in."""
-    model = make_model(3, mask_closed_in_training=hide).train()
-    encoding = model.encode(ragged)
-    is_open = (encoding.gates[0] != 0) & encoding.keep
-    assert (encoding.keep & ~is_open)[0].any() and is_open[0].any()
-    visible = model.dense(encoding).log_counts == 0
-    assert torch.equal(visible[0], is_open[0] if hide else encoding.keep[0])
-    model.eval()
-    assert torch.equal(model.dense(encoding).log_counts == 0, encoding.keep)
+def test_d4_sampled_zeros_are_hidden_in_training(make_model, ragged, targets):
+    """D4: the released option hides sampled zeros from cross-attention, in training alone; the default leaves them in.
 
-
-def test_d4_a_sentence_with_every_sampled_gate_closed(make_model, ragged, targets):
-    """Its zeros are attended to uniformly: what the default does, not NaN; gradients are finite too."""
-    runs = []
+    A sentence whose gates are all closed attends to its zeros uniformly: what the default does, not NaN.
+    """
+    closed = []
     for hide in (False, True):
-        model = make_model(mask_closed_in_training=hide).train()
-        model.l0drop[0].predictor.bias.data.fill_(-50)
-        logits, encoding = model(ragged, targets)
-        logits.square().mean().backward()
-        assert (encoding.gates[0] == 0).all()
+        model = make_model(3, mask_closed_in_training=hide).train()
+        encoding = model.encode(ragged)
+        is_open = (encoding.gates[0] != 0) & encoding.keep
+        assert (encoding.keep & ~is_open)[0].any() and is_open[0].any()
+        visible = model.dense(encoding).log_counts == 0
+        assert torch.equal(visible[0], is_open[0] if hide else encoding.keep[0])
+        assert torch.equal(model.eval().dense(encoding).log_counts == 0, encoding.keep)
+        model.train().l0drop[0].predictor.bias.data.fill_(-50)
+        closed.append(model(ragged, targets)[0])
+        closed[-1].square().mean().backward()
         assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
-        runs.append(logits)
-    assert torch.equal(*runs)
+    assert torch.equal(*closed)
 
 
 # Dropout and devices
@@ -255,7 +237,7 @@ def speak(make_model, monkeypatch):
 
 
 @pytest.mark.parametrize("beam, alpha", [(1, 0.6), (3, 0.0), (3, 2.0), (9, 0.6)])
-def test_beam_search_over_random_bigrams(speak, beam, alpha):
+def test_d7_beam_search_over_random_bigrams(speak, beam, alpha):
     """Twenty languages, some of which end early and some late, searched as the lists do; 9 beams for 5 words."""
     lengths = set()
     for number in range(20):
@@ -271,44 +253,6 @@ def test_beam_search_over_random_bigrams(speak, beam, alpha):
         assert tokens == expected[0] and score == pytest.approx(expected[1], abs=1e-5)
         lengths.add(len(tokens))
     assert len(lengths) >= 4
-
-
-def test_search_waits_for_what_the_length_norm_will_give(speak):
-    """An end of probability .55 after one word loses to a sure sentence of five more that begins with .45."""
-    probabilities = torch.full((8, 8), 1e-9)
-    probabilities[BOS, 7], probabilities[7, EOS], probabilities[7, 3] = 1.0, 0.55, 0.45
-    for word, following in ((3, 4), (4, 5), (5, 6), (6, EOS)):
-        probabilities[word, following] = 1.0
-    table = probabilities.log().expand(12, 8, 8)
-    for beam in (1, 4):
-        assert speak(table, beam, 1.0)[0] == [7, 3, 4, 5, 6, EOS]
-        assert speak(table, beam, 0.0)[0] == [7, EOS]
-    assert length_norm(1, 0.6) == 1 and length_norm(7, 1.0) == 2 and length_norm(19, 0.5) == 2
-
-
-@pytest.mark.parametrize("beam", [1, 2, 4])
-def test_d7_an_unlikely_end_does_not_make_the_output_empty(speak, beam):
-    """D7: an end of probability .002 at each step, five words of .1996: the output is as long as it may be.
-
-    By its probability alone the empty output would be the best one, and one of a word the next.
-    """
-    probabilities = torch.full((8, 8), 0.998 / 5)
-    probabilities[:, EOS] = 0.002
-    for limit in (3, 12):
-        assert len(speak(probabilities.log().expand(limit, 8, 8), beam, 0.6)[0]) == limit
-    probabilities[:, EOS] = 0.9  # the likeliest of all, and yet not the first
-    assert len(speak(probabilities.log().expand(12, 8, 8), beam, 0.6)[0]) == 2
-
-
-@pytest.mark.parametrize("share, counted", [(0.16, True), (0.14, False)])
-def test_d7_an_end_counts_among_the_2w_best(speak, share, counted):
-    """D7: of beam 2 an end counts as the fourth best continuation, not as the fifth."""
-    probabilities = torch.full((8, 8), 1e-9)
-    probabilities[BOS, 3] = probabilities[4, 5] = probabilities[5, 6] = 1.0
-    probabilities[3, 4:8] = tensor([0.3, 0.2, 0.18, 0.15])
-    probabilities[3, EOS], probabilities[6, EOS], probabilities[6, 6] = share, 0.001, 0.999
-    tokens, _ = speak(probabilities.log().expand(6, 8, 8), 2, 0.0)
-    assert (tokens == [3, EOS]) == counted
 
 
 def test_d7_outputs_may_be_so_much_longer_than_their_own_source(model, ragged, monkeypatch):
@@ -337,26 +281,6 @@ def test_half_precision_trains(model, ragged, targets):
     assert logits.dtype == encoding.states.dtype == torch.bfloat16
 
 
-def test_future_has_no_influence(model, ragged, targets):
-    """Causal: another word at position t changes the logits from t on, and none before."""
-    before = model(ragged, targets)[0]
-    for t in range(1, targets.size(1)):
-        changed = targets.clone()
-        changed[:, t] = 3
-        after = model(ragged, changed)[0]
-        assert torch.equal(before[:, :t], after[:, :t]) and difference(before[:, t], after[:, t]) > 1e-4
-
-
-def test_beams_of_a_source_share_its_memory(pruning, ragged, targets):
-    """Rows of `decode` belong to sources in blocks: each beam gets what it gets with a memory of its own."""
-    memory = memory_of(pruning, pruning.encode(ragged))
-    beams = torch.stack([targets, targets.flip(0), targets.roll(1, 0)], 1)  # (4, 3, 6): beams of a source differ
-    together = pruning.decode(beams.flatten(0, 1), memory)[0].unflatten(0, (4, 3))
-    for beam in range(3):
-        alone = pruning.decode(beams[:, beam], memory)[0]
-        torch.testing.assert_close(together[:, beam], alone, rtol=0, atol=2e-5)
-
-
 def test_memory_may_be_pruned_or_dense(make_model, ragged):
     """Two ways to hold the source, one result."""
     model = make_model(3)
@@ -364,5 +288,3 @@ def test_memory_may_be_pruned_or_dense(make_model, ragged):
     assert pruned.memory_length < dense.memory_length == 9
     assert torch.equal(pruned.hypotheses.tokens, dense.hypotheses.tokens)
     torch.testing.assert_close(pruned.hypotheses.scores, dense.hypotheses.scores, rtol=0, atol=2e-5)
-    free = generate(make_model(3, l0drop="none"), ragged, extra_length=6, min_length=5).hypotheses
-    assert difference(pruned.hypotheses.scores, free.scores) > 1e-2

@@ -6,7 +6,6 @@ import re
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,7 +14,7 @@ pytest.importorskip("shared")
 
 from accelerate.state import AcceleratorState  # noqa: E402
 from accelerate.utils import set_seed  # noqa: E402
-from safetensors.torch import load_file, save_file  # noqa: E402
+from safetensors.torch import load_file  # noqa: E402
 
 from shared.data import load  # noqa: E402
 from shared.run import Batches  # noqa: E402
@@ -28,9 +27,10 @@ from ..loading import begin, load_run  # noqa: E402
 from ..model import Encoding, Transformer, translation_loss  # noqa: E402
 from ..sparsity import SparsityControl  # noqa: E402
 from ..text import collate  # noqa: E402
-from ..train import lengths, save_average, sparsity, train  # noqa: E402
+from ..train import lengths, sparsity, train  # noqa: E402
 from .conftest import SMALL, log, same_weights  # noqa: E402
 
+WEIGHTS = "model.safetensors"
 # Enough for the penalty to close gates.
 FAST = replace(SMALL, steps=20, save_every=20, average_last=1, learning_rate=0.2, warmup=1)
 
@@ -100,20 +100,12 @@ def test_d20_a_training_meets_its_target(tmp_path):
 # What a run averages
 
 
-@pytest.mark.parametrize(("last", "averaged"), [(5, [7, 8, 9, 10, 11]), (1, [11])])
-def test_d13_average_of_as_many_last_checkpoints_as_the_recipe_says(tmp_path, last, averaged):
-    """D13: whatever the length of the run, so that a system and its control average alike."""
-    for step in range(1, 12):
-        (tmp_path / "checkpoints" / f"{step:08d}").mkdir(parents=True)
-        save_file({"x": torch.tensor([step, -1.0])}, tmp_path / "checkpoints" / f"{step:08d}" / "model.safetensors")
-    folder = SimpleNamespace(path=tmp_path, write=lambda name, write: write(tmp_path / name))
-    assert save_average(folder, replace(SMALL, average_last=last)) == averaged
-    assert load_file(tmp_path / "model.safetensors")["x"].tolist() == [sum(averaged) / len(averaged), -1]
-
-
-def test_d13_a_run_keeps_what_it_averages_and_must_be_long_enough(whole):
-    """D13: a short fine-tuning must say that it averages less, and then its control does, too."""
-    assert sorted(path.name for path in (whole["scratch"] / "checkpoints").glob("[0-9]*")) == ["00000004", "00000006"]
+def test_d13_a_run_averages_as_many_last_checkpoints_as_the_recipe_says_and_keeps_them(whole):
+    """D13: whatever its length, so that a system and its control average alike; a short one must say otherwise."""
+    paths = sorted((whole["scratch"] / "checkpoints").glob("[0-9]*"))
+    assert [path.name for path in paths] == ["00000004", "00000006"]
+    last, mean = [load_file(path / "model.safetensors") for path in paths], load_file(whole["scratch"] / WEIGHTS)
+    assert all(torch.equal(mean[name], (last[0][name] + last[1][name]) / 2) for name in mean)
     with pytest.raises(ValueError, match="4 steps are too few for 3 checkpoints, 2 apart: add --average-last 1"):
         replace(SMALL, steps=4, average_last=3).check()
     replace(SMALL, steps=5, average_last=3).check()
@@ -276,25 +268,6 @@ def test_every_flag_changes_two_updates(trained, name):
     """With another value of the flag, and nothing else, the weights after two updates are others."""
     given = GIVEN.get(name, {})
     assert not same_weights(trained(**given), trained(**given | {name: OTHER[name]}))
-
-
-def test_what_wins_among_default_preset_init_flag_and_resume(tmp_path, base):
-    """A flag wins over the preset, the preset over the run of --init, that over the defaults; resumed runs keep all."""
-    init = ["--out", str(tmp_path / "run"), "--init", str(base)]
-    preset, width, warmup = ["--preset", "multi30k"], ("--width", "32"), ("--warmup", "7")
-    table = [
-        (init[:2], (128, 100, 0.12)), ([*init[:2], *preset], (128, 1000, 1.0)), (init, (16, 100, 0.12)),
-        ([*init, *preset], (128, 1000, 1.0)), ([*init, *preset, *width, *warmup], (32, 7, 1.0)),
-        ([*init, *warmup], (16, 7, 0.12)),
-    ]  # fmt: skip
-    for flags, values in table:
-        config, out, resume = parse(flags)
-        assert (config.width, config.warmup, config.learning_rate) == values and not resume
-    train(replace(parse([*init, *warmup])[0], steps=1, average_last=1), out)
-    resumed = parse([*init[:2], "--resume"])[0]
-    assert resumed.warmup == 7 and resumed.init == str(base)
-    with pytest.raises(ValueError, match="leave out warmup"):
-        parse([*init[:2], "--resume", "--warmup", "8"])
 
 
 BASE = dict(
