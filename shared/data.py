@@ -157,27 +157,20 @@ def in_sentences(examples: Iterable[Example]) -> list[Example]:
 
 @contextlib.contextmanager
 def open_output(path: Path | None, overwrite: bool = False) -> Iterator[TextIO]:
-    """Yield a new text file, or standard output for None; ValueError if the file exists.
+    """Yield a new text file, or standard output for None; ValueError if the file exists, unless to `overwrite`.
 
-    To `overwrite`, a file beside it takes its name at the end. What fails leaves no empty file.
+    Until the end it is called PATH.unfinished; what fails leaves that.
     """
     if path is None:
         yield sys.stdout
         return
-    target = path.with_name(f"{path.name}.unfinished") if overwrite else path
+    if path.is_dir() or path.exists() and not overwrite:
+        raise ValueError(f"{path} exists: choose another name, or add --overwrite")
     path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        file = target.open("w" if overwrite else "x", encoding="utf-8", newline="\n")
-    except FileExistsError:
-        raise ValueError(f"{path} exists: choose another name, or add --overwrite") from None
-    try:
-        with file:
-            yield file
-    except BaseException:
-        if overwrite or not target.stat().st_size:
-            target.unlink()
-        raise
-    os.replace(target, path)
+    unfinished = path.with_name(f"{path.name}.unfinished")
+    with unfinished.open("w", encoding="utf-8", newline="\n") as file:
+        yield file
+    unfinished.replace(path)
 
 
 def write_jsonl(file: TextIO, rows: Iterable[dict]) -> None:

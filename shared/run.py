@@ -184,8 +184,9 @@ def setup(config, out, resume, begin, load_run, optimizer, length, load=load, fi
         final: weights that are removed while a finished run goes on: until there are new ones a checkpoint is read.
         keep, progress: checkpoints that stay; what else they save.
     """
-    import torch
-    from accelerate.utils import set_seed  # here, for --help answers without it
+    import torch  # here, for --help answers without it
+    from accelerate import Accelerator, DataLoaderConfiguration
+    from accelerate.utils import GradientAccumulationPlugin, set_seed
 
     check(config)
     if os.path.lexists(out) and not resume:
@@ -193,7 +194,16 @@ def setup(config, out, resume, begin, load_run, optimizer, length, load=load, fi
     names = {path.name for path in out.iterdir()} if out.exists() else set()
     if names - {".lock", "config.json.unfinished"} and "config.json" not in names:  # both of a start that was killed
         raise ValueError(f"{out} exists and is not a run: choose another --out")
-    accelerator, begun = new_accelerator(config), last_checkpoint(out)
+    logging.getLogger("accelerate").setLevel(logging.ERROR)  # a line on shared tensors at every checkpoint
+    accelerator, begun = (
+        Accelerator(  # whatever ACCELERATE_... variables say
+            mixed_precision=getattr(config, "mixed_precision", "no"),
+            gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=getattr(config, "accumulate", 1)),
+            cpu=not torch.accelerator.is_available(),  # or several processes would each believe to be alone
+            dataloader_config=DataLoaderConfiguration(even_batches=False),
+        ),
+        last_checkpoint(out),
+    )
     set_seed(config.seed)
     data = load(config.data, "train"), load(config.data, "validation")
     run = (load_run(out) if begun else begin(config, data[0]))._replace(config=config)
@@ -214,21 +224,6 @@ def setup(config, out, resume, begin, load_run, optimizer, length, load=load, fi
     progress |= {"step": 0, "log": [first]}
     folder = RunFolder(accelerator, out, progress, keep, run, final)
     return Setup(accelerator, run, model, optimizer, accelerator.prepare(loader), items, validation, folder)
-
-
-def new_accelerator(config):
-    """`accelerate`, set by the config's mixed_precision and accumulate alone, whatever ACCELERATE_... variables say."""
-    import torch
-    from accelerate import Accelerator, DataLoaderConfiguration
-    from accelerate.utils import GradientAccumulationPlugin
-
-    logging.getLogger("accelerate").setLevel(logging.ERROR)  # a line on shared tensors at every checkpoint
-    return Accelerator(
-        mixed_precision=config.mixed_precision,
-        gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=getattr(config, "accumulate", 1)),
-        cpu=not torch.accelerator.is_available(),  # or several processes would each believe to be alone
-        dataloader_config=DataLoaderConfiguration(even_batches=False),
-    )
 
 
 def say_what_is_odd(config, data, cut):
@@ -366,10 +361,10 @@ class RunFolder:
         if sign * row[name] > max((sign * old[name] for old in self.progress["log"] if name in old), default=-math.inf):
             self.write("best.safetensors", write)
 
-    def since_best(self, name="validation_loss", sign=-1):
-        """How many validations followed the best one, the first of equal ones."""
-        scores = [sign * row[name] for row in self.progress["log"] if name in row]
-        return len(scores) - 1 - scores.index(max(scores)) if scores else 0
+    def since_best(self):
+        """How many validations followed that of the lowest loss, the first of equal ones."""
+        losses = [row["validation_loss"] for row in self.progress["log"] if "validation_loss" in row]
+        return len(losses) - 1 - losses.index(min(losses)) if losses else 0
 
     def take_best(self, name):
         """Give best.safetensors, where a training wrote it, another name."""

@@ -55,16 +55,10 @@ def in_lines(text: str | Sequence[str]) -> list[str]:
     return [sentence for part in parts for sentence in split_sentences(part)]
 
 
-def measures_of(row: dict) -> dict:
-    """The fields of a document's row that are to be averaged: a number each, or a pair of numbers."""
-
-    def is_number(value: object) -> bool:
-        return isinstance(value, Real) and not isinstance(value, bool)
-
-    def is_measure(value: object) -> bool:
-        return is_number(value) or (isinstance(value, list) and len(value) == 2 and all(map(is_number, value)))
-
-    return {name: value for name, value in row.items() if name not in TEXT and is_measure(value)}
+def is_measure(value: object) -> bool:
+    """Whether a field of a document's row is to be averaged: a number, or a pair of numbers."""
+    numbers = value if isinstance(value, list) and len(value) == 2 else [value]
+    return all(isinstance(number, Real) and not isinstance(number, bool) for number in numbers)
 
 
 def measure(rows: Sequence[dict], metric: str, tokenize: str) -> dict[str, np.ndarray]:
@@ -77,7 +71,7 @@ def measure(rows: Sequence[dict], metric: str, tokenize: str) -> dict[str, np.nd
         texts = [" ".join(in_lines(row["prediction"])) for row in rows]
         joined = [[" ".join(lines) for lines in own] for own in references]
         columns = {"bleu": rouge.bleu_counts(texts, joined, tokenize)}
-    numbers = [measures_of(row) for row in rows]
+    numbers = [{name: value for name, value in row.items() if name not in TEXT and is_measure(value)} for row in rows]
     for name in numbers[0]:
         if lacking := [row["id"] for row, own in zip(rows, numbers, strict=True) if name not in own]:
             raise ValueError(f"{rows[0]['system']}: document {lacking[0]} has no number {name!r}")
