@@ -6,7 +6,7 @@ pytest.importorskip("shared")
 
 from ..loading import load
 from ..text import sentence_of_edus
-from ..toy_trees import toy_tree
+from ..toy_trees import SOURCES, toy_tree
 from ..trees import leaves, nodes, read_dis
 
 CORPORA = [
@@ -25,6 +25,7 @@ def promoted(node):
 
 @pytest.mark.parametrize("data", CORPORA)
 def test_nuclei_lead_to_the_salient_sentences_and_each_sentence_is_a_subtree(data):
+    roles = set()  # over two sentences or more, of which none is salient
     for example in load(data, "test"):
         tree = read_dis(example.tree)
         edus = [leaf.text for leaf in leaves(tree)]
@@ -32,10 +33,18 @@ def test_nuclei_lead_to_the_salient_sentences_and_each_sentence_is_a_subtree(dat
         assert sentence.max() + 1 == len(example.document)
         assert [sentence[edu.start] for edu in promoted(tree)] == [i for i, s in enumerate(example.salient) if s]
         assert all(edu.text.split()[-2:] != ["confirmed", "."] for edu in promoted(tree))  # the fact, not its source
+        for node in nodes(tree):
+            inside = sentence[node.start : node.end]
+            if len({*inside}) > 1 and not any(example.salient[i] for i in inside):
+                roles.add(tuple(child.nucleus for child in node.children))
         spans = {(node.start, node.end) for node in nodes(tree)}
         for i in range(len(example.document)):
             places = [place for place, own in enumerate(sentence) if own == i]
             assert (places[0], places[-1] + 1) in spans and len(places) <= 3
+            [top] = [node for node in nodes(tree) if (node.start, node.end) == (places[0], places[-1] + 1)]
+            said = [edu for edu in leaves(top) if edu.text.split()[0] not in (*SOURCES, "because", "while")]
+            assert promoted(top) == said  # a source and a reason are Satellites, what follows "and" is a Nucleus
+    assert roles == {(True, True), (True, False), (False, True)}
 
 
 def test_trees_depend_on_the_seed_and_come_with_toy_alone(tmp_path):
