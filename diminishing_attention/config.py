@@ -28,6 +28,8 @@ class TrainConfig:
     vocabulary: Annotated[int, (5, 10**6)] = 300  # Words of the pointer-generator (See et al.: 50,000).
     # Width of the pointer-generator's LSTMs; its embedding has half of it (See et al.: 256, 128).
     hidden: Annotated[int, (2, 10**6)] = 64
+    # Where its weights start: as in the released code, or as torch's own layers do, larger, for a small model (D14).
+    initial_values: Literal["released", "torch"] = "released"
 
     encoder: str = ""  # BERTSum's BERT of transformers, name or folder (Section 4.2: bert-base-uncased).
     width: Positive = 768  # Width of the Transformer's new encoder (768 by Table 1's parameters).
@@ -46,7 +48,6 @@ class TrainConfig:
     encoder_warmup: int = 0  # Updates of its warm-up; 0 = a constant rate (Section 2.3: 20,000).
     save_every: Positive = 200  # Updates between checkpoints.
     seed: int = 0  # Seed of the weights, of dropout and of the order of the data.
-    mixed_precision = "no"  # what shared.run asks for; no flag
 
     def check(self) -> None:
         """ValueError for values that contradict each other."""

@@ -82,7 +82,10 @@ def make_model(config: TrainConfig, tokenizer, bert: nn.Module | None = None) ->
     """A new model of the config, on the encoder where it is BERTSum."""
     mechanism = Diminishing(config.diminishing, config.f)
     if config.model == "pointer":
-        return PointerGenerator(len(tokenizer), config.hidden // 2, config.hidden, mechanism, config.coverage)
+        model = PointerGenerator(len(tokenizer), config.hidden // 2, config.hidden, mechanism, config.coverage)
+        if config.initial_values == "released":
+            model.initialise()  # D14
+        return model
     from .bertsum.bertsum import BertSumExtAbs
 
     sizes = config.layers, config.feed_forward, config.dropout

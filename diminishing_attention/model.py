@@ -132,7 +132,7 @@ class Decoder(nn.Module):
 class PointerGenerator(nn.Module):
     """Encoder, reducer and decoder; the two embeddings are one. The vocabulary counts the special tokens.
 
-    `coverage`: the baseline's coverage vector in the attention, and its loss.
+    `coverage`: the baseline's coverage vector in the attention, and its loss. Weights start as torch's do.
     """
 
     bos, eos = BOS, EOS
@@ -145,7 +145,6 @@ class PointerGenerator(nn.Module):
         # Both directions' last states -> the decoder's first ones.
         self.reduce = nn.ModuleDict({name: nn.Linear(2 * hidden, hidden) for name in ("hidden", "cell")})
         self.decoder = Decoder(words, hidden, diminishing, coverage)
-        self.initialise()
 
     @torch.no_grad()
     def initialise(self) -> None:

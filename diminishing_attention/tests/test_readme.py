@@ -51,7 +51,6 @@ def commands(monkeypatch, tmp_path):
     def read(page: str) -> tuple[dict, dict]:
         text = (FOLDER / page).read_text(encoding="utf-8").replace("\\\n", "")
         monkeypatch.chdir(tmp_path)
-        stand_in(Path("runs/start"), TrainConfig())  # of experiments.trips
         configs, outputs = {}, {}
         line = r"^python -m diminishing_attention\.(train|predict) (.*?)(?:  +#.*)?$"
         for module, flags in re.findall(line, text, re.M):
