@@ -73,8 +73,9 @@ def measure(rows: Sequence[dict], metric: str, tokenize: str) -> dict[str, np.nd
         columns = {"bleu": rouge.bleu_counts(texts, joined, tokenize)}
     numbers = [{name: value for name, value in row.items() if name not in TEXT and is_measure(value)} for row in rows]
     for name in numbers[0]:
-        if lacking := [row["id"] for row, own in zip(rows, numbers, strict=True) if name not in own]:
-            raise ValueError(f"{rows[0]['system']}: document {lacking[0]} has no number {name!r}")
+        size = np.size(numbers[0][name])  # of a number 1, of a pair 2
+        if lacking := [row["id"] for row, own in zip(rows, numbers, strict=True) if np.size(own.get(name, [])) != size]:
+            raise ValueError(f"{rows[0]['system']}: document {lacking[0]} has no {name!r} like that of {rows[0]['id']}")
         columns[name] = [own[name] for own in numbers]
     return {name: np.asarray(column, dtype=float).reshape(1, len(rows), -1) for name, column in columns.items()}
 
@@ -259,7 +260,8 @@ class Options:
 
 def rows_of(file: Path) -> list[dict]:
     """The rows of a file of outputs; ValueError: one without id or prediction."""
-    rows = [{"system": file.stem, "seed": 0} | row for row in read_jsonl(file)]
+    own = {"system": file.stem, "seed": 0}
+    rows = [row | {name: row.get(name) or value for name, value in own.items()} for row in read_jsonl(file)]
     for row in rows:
         if "id" not in row or not isinstance(row.get("prediction"), (str, list)):
             raise ValueError(f"{file}: document {row.get('id')} lacks a prediction or an id")

@@ -208,7 +208,8 @@ def test_an_interval_and_a_p_that_disagree_are_explained(capsys):
         (rows("a", x=[1]) + [rows("b", x=[1])[0] | {"references": [["other"]]}], [], "b, seed 0: its documents"),
         (rows("a", x=[1, 2]) * 2, [], "a, seed 0: its documents"),  # a file given twice
         (rows("a", x=[1]), ["b"], "no system 'b' to subtract; there are a"),
-        ([*rows("a", x=[1]), rows("a", y=[1, 1])[1]], [], "document 1 has no number 'x'"),
+        ([*rows("a", x=[1]), rows("a", y=[1, 1])[1]], [], "document 1 has no 'x' like that of 0"),
+        (rows("a", x=[1, [1, 2]]), [], "document 1 has no 'x' like that of 0"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(data, minus, message):
@@ -236,7 +237,9 @@ def test_the_command_makes_the_table_and_the_csv(tmp_path, capsys):
         written = list(csv.DictReader(file))
     assert list(written[0]) == list(table[0]) and [row["system"] for row in written] == ["a", "b", "b"]
     assert float(written[2]["high"]) == pytest.approx(difference["high"], rel=1e-5) and written[2]["seeds"]
-    (tmp_path / "own.jsonl").write_text(json.dumps({"id": "0", "prediction": ["a b"], "references": "a c"}))
+    (tmp_path / "own.jsonl").write_text(
+        json.dumps({"id": "0", "prediction": ["a b"], "references": "a c", "system": None})
+    )
     score.main([str(tmp_path / "own.jsonl")])  # a file without names is a system of its own; one string one reference
     assert "| own " in (said := capsys.readouterr().out) and "50.00" in said
 
