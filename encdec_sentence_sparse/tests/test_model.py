@@ -6,12 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 from transformers import BartConfig, BartForConditionalGeneration, GenerationConfig
-from transformers.modeling_outputs import BaseModelOutput
 
 from ..approximator import SentenceEncoder
 from ..attention import word_attention, words_of
 from ..model import SentenceSparseBart, add_approximator, approximator_parameters, freeze
-from ..selection import MODES, Selection, Sentences, objective, random_scores, sentences_of, top_r
+from ..selection import MODES, Selection, Sentences, objective, sentences_of
 from .conftest import make_config, rough_model
 
 BEAM = dict(
@@ -145,24 +144,6 @@ def test_d13_each_beam_chooses_for_itself(model, documents, mode):
         assert torch.equal(alone, keep[:, beam : beam + 1])
     expected = word_attention(queries, memory.keys, words_of(keep, sentences.ids)) @ memory.values
     torch.testing.assert_close(attention.attend_gathered(queries, memory.pairs, keep, cache), expected)
-
-
-def test_words_that_no_step_selects_have_no_influence(model, documents):
-    """And those selected in a layer have: a mask that does nothing would fail."""
-    target, mask, ids = torch.randint(4, 31, (3, 3)), documents["attention_mask"], documents["sentence_ids"]
-    states = model.get_encoder()(documents["input_ids"], attention_mask=mask)[0].detach()
-
-    def logits(states: Tensor) -> Tensor:
-        source = dict(encoder_outputs=BaseModelOutput(states), attention_mask=mask, sentence_ids=ids)
-        return model(**source, labels=target, selection=Selection("random", r=1)).logits
-
-    exists, before = sentences_of(ids, mask).exists, logits(states)
-    choices = [top_r(random_scores(ids, 5, layer, range(3), 0), exists, 1) for layer in (0, 1)]  # (B, T, N) each
-    used = torch.stack(choices).any(0).any(1)  # (B, N)
-    assert used.any() and (~used[0]).any()
-    is_used = used.gather(1, ids.clamp_min(0)) & (ids >= 0)  # (B, S)
-    assert torch.equal(logits(states + 9 * (~is_used).unsqueeze(-1)), before)
-    assert not torch.allclose(logits(states + 9 * is_used.unsqueeze(-1)), before, atol=1e-2)
 
 
 def test_generate_changes_nothing_that_it_is_given(model, documents):

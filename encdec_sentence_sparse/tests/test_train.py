@@ -23,7 +23,7 @@ from .. import train as training
 from ..config import PRESETS, TrainConfig, choose_selection, learning_rate
 from ..loading import begin, load_run
 from ..model import add_approximator, approximator_parameters, freeze
-from ..selection import FULL, Selection, ideal_probability, kl_loss, sentences_of
+from ..selection import FULL, Selection, ideal_probability
 from ..text import Batch, collate
 from ..train import batch_losses, map_knows_more, reads_its_documents, train
 
@@ -122,21 +122,7 @@ def test_eq11_d5_kl_loss_is_a_mean_over_heads_layers_and_steps():
     assert expected > 1e-3
 
 
-def test_eq12_integrated_loss():
-    """L_xent under the selection + lambda L_KL; the KL is that of the states under the selection."""
-    config, model, batch = prepared("integrated", kl_weight=0.3)
-    exists, values = sentences_of(batch.sentence_ids, batch.attention_mask).exists, set()
-    for mode in ("full", "approx", "ideal"):
-        losses = batch_losses(model, batch, config, Selection(mode, r=1))
-        output = read(model, batch, selection=Selection(mode, r=1), record=(record := []))
-        expected = output.loss.item(), kl_loss(record, batch.labels != -100, exists).item()
-        assert (losses["xent"].item(), losses["kl"].item()) == pytest.approx(expected, rel=1e-5)
-        assert losses["loss"].item() == pytest.approx((losses["xent"] + 0.3 * losses["kl"]).item())
-        values.add(losses["xent"].item())
-    assert len(values) == 3
-
-
-def test_eq13_eq14_d23_gradients_of_one_backward_pass():
+def test_eq12_eq13_eq14_d23_gradients_of_one_backward_pass():
     """theta~'s gradient is lambda times that of L_KL; the decoder's is that of both; the encoder has none."""
     config, model, batch = prepared("integrated", kl_weight=0.3)
     grads = {}
