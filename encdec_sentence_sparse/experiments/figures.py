@@ -37,7 +37,7 @@ def read_csv(path: Path) -> list[dict]:
 
 def read_scores(path: Path) -> dict[str, np.ndarray]:
     """ROUGE-1 of each system, a number per seed."""
-    rows = [row for row in read_csv(path) if row["metric"] == "rouge1" and not row["minus"]]
+    rows = (row for row in read_csv(path) if row["metric"] == "rouge1" and not row["minus"])
     return {row["system"]: np.array(row["seeds"].split(), dtype=float) for row in rows}
 
 
@@ -55,8 +55,9 @@ def one_panel(title: str, xlabel: str, ylabel: str):
 def over_r(scores: dict[str, np.ndarray], shown: dict, title: str, ylabel: str, minus: str = ""):
     """Curves over r of the systems RUN.MODE.rR: means over seeds, bars from the lowest seed to the highest."""
     figure, axes = one_panel(title, "r: sentences that a step attends to", f"{ylabel};\nbars: lowest and highest seed")
-    places = sorted(int(name.rpartition(".r")[2]) for name in scores if name.startswith("apx.approx.r"))
-    for system, (label, colour) in shown.items():
+    places = sorted({int(name.rpartition(".r")[2]) for name in scores if ".r" in name})
+    for system in (system for system in shown if f"{system}.r{places[0]}" in scores):  # not every corpus has all
+        label, colour = shown[system]
         values = np.stack([scores[f"{system}.r{r}"] - (scores[f"{minus}.r{r}"] if minus else 0) for r in places])
         bars = values.mean(1) - values.min(1), values.max(1) - values.mean(1)
         axes.errorbar(places, values.mean(1), bars, fmt="o-", color=colour, markersize=4, capsize=3, label=label)
@@ -97,15 +98,14 @@ def draw_map(shown: dict):
     from matplotlib.colors import PowerNorm
     from matplotlib.figure import Figure
 
-    texts = [word.replace("Ġ", "") for word in shown["target"]]
-    figure = Figure((10, max(5, 0.16 * len(texts))), layout="constrained")
+    words = [word.replace("Ġ", "") for word in shown["target"]]
+    figure = Figure((10, max(5, 0.16 * len(words))), layout="constrained")
     figure.suptitle("All sentences get some attention; those that hold the fact get most")
     left, right = figure.subplots(1, 2)
     scale = PowerNorm(0.5, 0, np.max(shown["exact"]))  # one for both
     for axes, kind, label in ((left, "word", "token of the source"), (right, "exact", "sentence of the source")):
         image = axes.imshow(shown[kind], aspect="auto", cmap="Blues", norm=scale, interpolation="nearest")
-        axes.set(xlabel=label, ylabel="step")
-        axes.set_yticks(range(len(texts)), texts, fontsize=7)
+        axes.set(xlabel=label, ylabel="step", yticks=range(len(words)), yticklabels=words)
     figure.colorbar(image, ax=(left, right), label="attention (root scale)")
     for start in np.flatnonzero(np.diff(shown["sentence_ids"])):
         left.axvline(start + 0.5, color="gray", linewidth=0.4)
@@ -119,7 +119,8 @@ def main(out: Path, scores: Path | None = None, curves: Path | None = None) -> N
         figure_1(read_csv(curves)).savefig(out / "figure_1.png", dpi=150)
     if scores:
         figure_2(read_scores(scores)).savefig(out / "figure_2.png", dpi=150)
-        figure_4(read_scores(scores)).savefig(out / "figure_4.png", dpi=150)
+        if "apx-r2.approx" in scores.read_text():  # runs with other r in training
+            figure_4(read_scores(scores)).savefig(out / "figure_4.png", dpi=150)
 
 
 if __name__ == "__main__":

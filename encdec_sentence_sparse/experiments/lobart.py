@@ -5,8 +5,7 @@ python -m encdec_sentence_sparse.experiments.lobart train --preset paper-kl --in
 python -m encdec_sentence_sparse.experiments.lobart train --preset paper-integrated --init runs/lobart-kl --out runs/int
 python -m encdec_sentence_sparse.experiments.lobart predict runs/int --data arxiv --split test --out int.jsonl
 
-The flags of `train` and `predict` are those of the package's commands. LoBART is from Manakul and Gales (2021),
-Long-Span Summarization; released code: potsawee/longsum0. It was not run here.
+LoBART is from Manakul and Gales (2021), Long-Span Summarization; released code: potsawee/longsum0. It was not run here.
 """
 
 import sys

@@ -31,3 +31,17 @@ run experiments.cross_entropy 3 validation 199 $R/{kl,apx,control}-0 > $R/cross_
 python -m shared.score $R/cross_entropy.jsonl --metric none --csv $OUT/cross_entropy.csv --overwrite \
   --minus kl.full kl.approx.r3 control.approx.r3
 run experiments.measures $R/kl-0 --split validation --csv $OUT/figure_1.csv --overwrite
+# Figure 2 on news, on the validation split: 1, 2, 3, 5 and 8 sentences of 12, </s> among them. As run: the summariser and
+# the first map were trained anew, by the commands above; Int-Apx and its control were not.
+V=(--data "$DATA" --split validation --beam 1 --max-length 160 --no-repeat-ngram-size 3 --overwrite)
+run predict "$BART" "${V[@]}" --mode full --system base.full --out $R/r/base.full.jsonl
+run predict "$BART" "${V[@]}" --mode model_free --phi relu --r 3 --system base.model_free.r3 --out $R/r/base.model_free.3.jsonl
+for r in 1 2 3 5 8; do
+  for mode in ideal random; do
+    run predict "$BART" "${V[@]}" --mode $mode --r $r --system base.$mode.r$r --out $R/r/base.$mode.$r.jsonl
+  done
+  run experiments.mean_key "$BART" "${V[@]}" --r $r --system base.mean_key.r$r --out $R/r/base.mean_key.$r.jsonl
+  run predict $R/kl-0 "${V[@]}" --r $r --system kl.approx.r$r --out $R/r/kl.approx.$r.jsonl
+done
+python -m shared.score $R/r/*.jsonl --csv $OUT/r.csv --overwrite --minus base.full base.mean_key.r{1,2,3}
+run experiments.figures --out $OUT --scores $OUT/r.csv

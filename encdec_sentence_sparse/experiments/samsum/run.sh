@@ -49,6 +49,15 @@ for mode in full ideal random mean_key; do decode $S/test $S/base-0 $mode 1; don
 for name in kl apx control; do both $S/test $S/$name-0 1; done
 python -m shared.score $S/test/*.jsonl --csv $OUT/minilm_test.csv --overwrite \
   --minus base.full base.mean_key.r1 control.approx.r1 kl.approx.r1
+# Figure 2 on dialogues, on 200 of the validation split. As run: base-0 and kl-0 were trained anew, by the commands above.
+V=(--data "$DATA" --split validation --limit 200 --no-repeat-ngram-size 3 --overwrite)
+run predict $S/base-0 "${V[@]}" --mode full --out $S/r/base.full.jsonl
+for r in 1 2 3 5; do
+  for mode in ideal random; do run predict $S/base-0 "${V[@]}" --mode $mode --r $r --out $S/r/base.$mode.$r.jsonl; done
+  run experiments.mean_key $S/base-0 "${V[@]}" --r $r --system base.mean_key.r$r --out $S/r/base.mean_key.$r.jsonl
+  run predict $S/kl-0 "${V[@]}" --r $r --out $S/r/kl.approx.$r.jsonl
+done
+python -m shared.score $S/r/*.jsonl --csv $OUT/r.csv --overwrite --minus base.full base.mean_key.r{1,2,3}
 # Int-Apx writes less: a minimum length for all three, better than none on 200 validation dialogues.
 for name in kl apx control; do
   for m in 0 14; do decode $S/search/min_$m $S/$name-0 approx 1 --split validation --limit 200 --min-length $m; done
