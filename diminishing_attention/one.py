@@ -50,7 +50,7 @@ def gain(attention, coverage, f=log):  # (B, S) of this step, (B, S) summed over
     return f(coverage + attention) - f(coverage)  # (B, S)
 
 
-def dim_attention(attention, coverage, peak):
+def dim_attention(attention, coverage, peak):  # the peak is DyDimAttn's
     return gain(attention, coverage)  # (B, S), a step's sum is less than 1
 
 
@@ -115,7 +115,8 @@ class Decoder(nn.Module):
         # A word is new or copied. The gains shrink the pointer, so more words are new (Remark 2).
         p = (p_gen * p_vocab).scatter_add(1, source, (1 - p_gen) * weights)  # (B, V)
         # Eq. (2): what is summed is the attention itself, never the gains.
-        return p, attention, weights, (hidden, cell, context, coverage + attention, peak)
+        coverage = coverage + attention
+        return p, attention, weights, (hidden, cell, context, coverage, peak)
 
 
 class PointerGenerator(nn.Module):
@@ -168,7 +169,7 @@ def train(updates, rate, base=None, kind="none"):
     torch.manual_seed(seed)
     model, rng = PointerGenerator(kind), random.Random(f"{seed} {base is None}")
     if base:
-        model.load_state_dict(base.state_dict(), strict=False)  # coverage has one parameter more, W_c
+        model.load_state_dict(base.state_dict(), strict=False)  # coverage has one vector of weights more, W_c
     optimizer = torch.optim.Adam(model.parameters(), lr=rate)
     for _ in range(updates):
         optimizer.zero_grad()
@@ -211,10 +212,6 @@ def measure(words, targets):
     return 100 * again, 100 * right
 
 
-def more_or_fewer(points):
-    return f"{abs(points):.1f} points {'more' if points > 0 else 'fewer'}"
-
-
 def main():
     torch.set_num_threads(1)
     adds = coverage_value(torch.full((5, 1), 0.6)).diff(dim=0).flatten()
@@ -230,9 +227,9 @@ def main():
         found[name] = again, told = measure(words, targets)
         print(f"{name:18}{again:10.1f}{told:12.1f}")
     for control in ("no mechanism", "trigrams blocked"):
-        again, told = (more_or_fewer(a - b) for a, b in zip(found["DimAttn"], found[control], strict=True))
-        print(f"DimAttn minus {control}: {again} told again, {told} told.")
-    print("Blocking is weak here: it forbids words, and a trip from its other end has others.")
+        again, told = (a - b for a, b in zip(found["DimAttn"], found[control], strict=True))
+        print(f"DimAttn minus {control}: told again {again:+.1f} points, trips told {told:+.1f} points.")
+    print("Blocking forbids three words in a row; a trip from its other end has them in another order.")
 
 
 if __name__ == "__main__":

@@ -97,7 +97,7 @@ def sentence_matrix(matrix, sentence):
 # 2. The smallest summariser around it (Figure 2)
 
 
-class DotProduct(nn.Module):  # what the trees replace: 2 D K parameters a head, and from words it cannot know the tree
+class DotProduct(nn.Module):  # what the trees replace: 2 (D + 1) K parameters a layer; words do not tell it the tree
     def __init__(self):
         super().__init__()
         self.query, self.key = nn.Linear(D, K), nn.Linear(D, K)
@@ -177,7 +177,7 @@ def by_parent(tree):
 
 
 def by_part(tree):
-    """One clause is alarming; of the two parts that the root joins, the whole one that holds it is the summary."""
+    """One clause is alarming; the summary is the whole one of the root's two parts that holds it: (N,) bool."""
     place, cut = torch.randint(N, ()), tree.children[0].end
     return torch.arange(N) == place, (torch.arange(N) < cut) == (place < cut)
 
@@ -212,7 +212,7 @@ def train(kind, matrix_of, data, updates=400):
 
 @torch.no_grad()
 def found(model, matrix_of, data):
-    """Of 100 clauses of the summaries those that are among the best clauses, which are as many as the summary has."""
+    """Per cent of the clauses of the summaries that are among the model's best; it takes as many as a summary has."""
     trees, units, labels = data
     scores = model(units, torch.stack([matrix_of(tree) for tree in trees]))  # (count, N)
     right = sum(own[select(score, own.sum())].sum() for score, own in zip(scores, labels, strict=True))
@@ -225,7 +225,7 @@ SYSTEMS = {
     "C-Tree w/Nuc": ("tree", c_tree_nuclearity),
     "other text's D-Tree": ("tree", lambda _: d_tree(random_tree())),
     "other text's C-Tree": ("tree", lambda _: c_tree(random_tree())),
-    "learned (dot product)": ("dot", d_tree),  # which it does not read
+    "learned (dot product)": ("dot", d_tree),  # it reads no tree
     "no attention": ("none", d_tree),
 }
 

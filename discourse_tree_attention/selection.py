@@ -11,8 +11,8 @@ from .trees import Node
 
 UNITS_TAKEN = {"edu": 6, "sentence": 3}  # Section 5.1
 ORACLE_UNITS = {"edu": 10, "sentence": 5}  # most picks of the oracle (released data preparation)
-# A letter of a script without blanks (Thai, Lao, Burmese, Khmer, Japanese, Chinese), or a word.
-NO_BLANKS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
+# A letter of a script without blanks (Thai, Tibetan, Khmer, Javanese, Japanese, Chinese, ...), or a word.
+NO_BLANKS = "\u0e00-\u109f\u1780-\u17ff\u1950-\u1aaf\u1b00-\u1b7f\u3040-\u312f\u3400-\ua4cf\ua980-\ua9df\uaa80-\uaadf"
 WORD = re.compile(f"[{NO_BLANKS}]|[^\\W_{NO_BLANKS}]+")
 
 

@@ -31,7 +31,7 @@ DEEDS = "paints sleeps sings runs reads cooks swims digs".split()
 WORDS = ["", "", ".", "", *PEOPLE, *DEEDS]
 PAD, START, END = 0, 1, 2
 V, D, H, K, LAYERS, FEED_FORWARD, POSITIONS = len(WORDS), 64, 4, 16, 2, 128, 16
-NONE = torch.zeros(LAYERS, H, dtype=torch.bool)  # heads: True = chosen; layer 0 is the bottom one
+NONE = torch.zeros(LAYERS, H, dtype=torch.bool)  # heads: True = chosen; the first row is layer 1, the bottom one
 UPDATES, BATCH, RATE = 600, 128, 3e-3
 
 
@@ -66,7 +66,7 @@ def longest_common_runs(source, summary):
 
 
 def effect(score, keep, chosen):
-    """Section 4.1: r_ora - r_uni, what the choice of words by some heads is worth; the paper's score is ROUGE."""
+    """Section 4.1: r_ora - r_uni. score(keep, masked=, uniform=) writes and compares: see `main`; paper: ROUGE."""
     return score(keep, masked=chosen) - score(uniform=chosen)
 
 

@@ -30,7 +30,7 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     ValueError: bad values or data, a folder that cannot be used, a loss that is not finite.
     """
     control = SparsityControl(config.target_sparsity, held_open(config))
-    how = {"final": "model.safetensors", "keep": config.average_last, "control": vars(control)}
+    how = {"final": "model.safetensors", "checkpoints": config.average_last, "control": vars(control)}
     made = setup(config, Path(out), resume, begin, load_run, adam, lengths, **how)
     with made.folder as folder:
         update(made, control)

@@ -228,7 +228,7 @@ def _object(line: str, where: str) -> dict:
 def _rows(path: Path, name: str = "") -> Iterator[tuple[str, dict]]:
     """Where it stands, and the row, of each line: of JSON lines an object, else a text; standard input may have both.
 
-    A row without an id is called after its file and line; FILE/ID.dis beside FILE.jsonl is its tree, as GUM has them.
+    A row without an id is called after its file and line; FILE/ID.dis beside FILE.jsonl is its tree.
     """
     stem, is_json = Path(path.name.removesuffix(".gz")).stem, ".json" in path.name.lower()
     trees = {file.stem: file for file in path.with_name(stem).glob("*.dis")}
@@ -278,7 +278,7 @@ def _parallel(folder: Path, pair: str, split: str) -> Iterator[tuple[str, dict]]
 
 def _toy(knobs: str, split: str, limit: int | None) -> list[Example]:
     """Stories of toy.py; `knobs` is name=value,name=value or empty. A limit spares the stories beyond it."""
-    from . import run, toy
+    from . import run, toy  # here, for both import this file
 
     known = {f.name: type(f.default) for f in dataclasses.fields(toy.ToyConfig)} | {"seed": int, "count": int}
     pairs = [knob.partition("=") for knob in knobs.split(",") if knob]
@@ -329,15 +329,15 @@ def _example(row: dict, where: str, needs_reference: bool) -> Example:
     references = [list(filter(None, _sentences(text, "summary", where))) for text in texts]
     sentences = _sentences(row["document"], "document", where)
     salient, pos = (_labels(row, field, sentences, where) for field in ("salient", "pos"))
-    keep = [n for n, sentence in enumerate(sentences) if sentence]
+    real = [n for n, sentence in enumerate(sentences) if sentence]
     return Example(
         str(row["id"]),
-        [sentences[n] for n in keep],
+        [sentences[n] for n in real],
         (references or [[]])[0],
         references,
         row.get("tree") and unicodedata.normalize("NFC", row["tree"]),
-        pos and [pos[n].split() if isinstance(pos[n], str) else pos[n] for n in keep],
-        salient and [bool(salient[n]) for n in keep],
+        pos and [pos[n].split() if isinstance(pos[n], str) else pos[n] for n in real],
+        salient and [bool(salient[n]) for n in real],
         row.get("title"),
         isinstance(row["document"], str),
     )

@@ -41,22 +41,18 @@ def score(predictions: Sequence, references: Sequence, words: str = "") -> dict[
     """ROUGE of every prediction.
 
     Args:
-        predictions: n texts, each the list of its sentences, or a string with a line break after each.
+        predictions: n texts, each the list of its sentences.
         references: of each prediction a list of such texts (`Example.references`). Of several the highest F1 counts,
             for each metric by itself.
         words: "rouge-score" or "unicode"; "": what `words_of` says of the references.
     Returns:
         (n,) F1 values, 0-100, for each of METRICS; 0 where there is no word.
     """
-    texts = [[_lines(text) for text in own] for own in references]
+    # One sentence a line. L, 1 and 2 read a line break as a blank, so one form of a text serves all metrics.
+    texts = [["\n".join(text) for text in own] for own in references]
     scorer = _scorer(words or words_of(text for own in texts for text in own))
-    best = [scorer.score_multi(own, _lines(text)) for text, own in zip(predictions, texts, strict=True)]
+    best = [scorer.score_multi(own, "\n".join(text)) for text, own in zip(predictions, texts, strict=True)]
     return {metric: np.array([100 * scores[metric].fmeasure for scores in best]) for metric in METRICS}
-
-
-def _lines(text: str | Sequence[str]) -> str:
-    """One sentence a line. L, 1 and 2 read a line break as a blank, so one form of a text serves all metrics."""
-    return text if isinstance(text, str) else "\n".join(text)
 
 
 def words_of(references: Iterable[str]) -> str:

@@ -173,7 +173,7 @@ class Setup(NamedTuple):
     folder: Any
 
 
-def setup(config, out, resume, begin, load_run, optimizer, length, load=load, final="", keep=1, **progress):
+def setup(config, out, resume, begin, load_run, optimizer, length, load=load, final="", checkpoints=1, **progress):
     """Set up a training; ValueError for bad values or data, or a folder that cannot be used.
 
     Args:
@@ -182,7 +182,7 @@ def setup(config, out, resume, begin, load_run, optimizer, length, load=load, fi
         optimizer, length: optimizer(model) -> of torch; length(item) -> number or tuple, by which `Batches` sorts.
         load: load(config.data, split) -> examples.
         final: weights that are removed while a finished run goes on: until there are new ones a checkpoint is read.
-        keep, progress: checkpoints that stay; what else they save.
+        checkpoints, progress: how many checkpoints stay; what else they save.
     """
     import torch  # here, for --help answers without it
     from accelerate import Accelerator, DataLoaderConfiguration
@@ -195,18 +195,15 @@ def setup(config, out, resume, begin, load_run, optimizer, length, load=load, fi
     if names - {".lock", "config.json.unfinished"} and "config.json" not in names:  # both of a start that was killed
         raise ValueError(f"{out} exists and is not a run: choose another --out")
     logging.getLogger("accelerate").setLevel(logging.ERROR)  # a line on shared tensors at every checkpoint
-    accelerator, begun = (
-        Accelerator(  # whatever ACCELERATE_... variables say
-            mixed_precision=getattr(config, "mixed_precision", "no"),
-            gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=getattr(config, "accumulate", 1)),
-            cpu=not torch.accelerator.is_available(),  # or several processes would each believe to be alone
-            dataloader_config=DataLoaderConfiguration(even_batches=False),
-        ),
-        last_checkpoint(out),
+    accelerator = Accelerator(  # whatever ACCELERATE_... variables say
+        mixed_precision=getattr(config, "mixed_precision", "no"),
+        gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=getattr(config, "accumulate", 1)),
+        cpu=not torch.accelerator.is_available(),  # or several processes would each believe to be alone
+        dataloader_config=DataLoaderConfiguration(even_batches=False),
     )
     set_seed(config.seed)
     data = load(config.data, "train"), load(config.data, "validation")
-    run = (load_run(out) if begun else begin(config, data[0]))._replace(config=config)
+    run = (load_run(out) if last_checkpoint(out) else begin(config, data[0]))._replace(config=config)
     set_seed(config.seed, device_specific=True)  # each process draws its own dropout
     model, optimizer = accelerator.prepare(run.model, optimizer(run.model))
     with accelerator.main_process_first():
@@ -222,7 +219,7 @@ def setup(config, out, resume, begin, load_run, optimizer, length, load=load, fi
         say_what_is_odd(config, data, cut)
     first = {"step": 0, "examples": len(items), "sources_cut": cut["source"], "targets_cut": cut["target"]}
     progress |= {"step": 0, "log": [first]}
-    folder = RunFolder(accelerator, out, progress, keep, run, final)
+    folder = RunFolder(accelerator, out, progress, checkpoints, run, final)
     return Setup(accelerator, run, model, optimizer, accelerator.prepare(loader), items, validation, folder)
 
 
@@ -276,7 +273,7 @@ class RunFolder:
     accelerator: Any
     path: Path
     progress: dict  # what a kill must not lose: "step", "log" (rows), more
-    keep: int = 1  # checkpoints that stay
+    checkpoints: int = 1  # how many of them stay
     run: Any = None  # whose write_files(path) writes what stands beside the weights
     final: str = ""  # see `setup`
 
@@ -325,7 +322,7 @@ class RunFolder:
             raise OSError(f"{self.path / name} cannot be written ({error}): make room, then --resume") from None
 
     def save_checkpoint(self, row):
-        """Add a row to log.jsonl, write checkpoints/STEP, and remove all but the last `keep`; ValueError: NaN."""
+        """Add a row to log.jsonl, write checkpoints/STEP, and remove all but the last ones; ValueError: NaN."""
         if bad := [name for name, value in row.items() if isinstance(value, float) and not math.isfinite(value)]:
             raise ValueError(f"{bad[0]} is {row[bad[0]]} at step {row['step']}; {self.path} keeps its last checkpoint")
         self.progress |= {"step": row["step"], "log": [*self.progress["log"], row]}
@@ -338,7 +335,7 @@ class RunFolder:
 
         self.write("log.jsonl", lambda path: path.write_text(lines))
         self.write(f"checkpoints/{row['step']:08d}", write, by_all=True)
-        for path in sorted((self.path / "checkpoints").glob("[0-9]" * 8))[: -self.keep]:
+        for path in sorted((self.path / "checkpoints").glob("[0-9]" * 8))[: -self.checkpoints]:
             shutil.rmtree(path, ignore_errors=True)
         if self.accelerator.is_main_process and not sys.stderr.isatty():  # where no progress bar is seen
             print(f"{self.path}: {json.dumps(row)}", file=sys.stderr, flush=True)

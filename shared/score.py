@@ -9,7 +9,8 @@ python -m shared.score runs/base-1.jsonl runs/base-2.jsonl runs/l0-1.jsonl runs/
 Further numbers are the document's own measures: a number counts as it is, a pair [part, whole] as a share in percent
 of all documents together; true and false, texts and lists of texts are none. A value is the mean over the seeds of a
 system. Its interval of 95 % is over documents, by the percentile bootstrap; a second one is over seeds, by Student's t.
-p is two-sided, by approximate randomisation: what is left of a difference where the outputs of documents change places.
+p is two-sided, by approximate randomisation: the share of random swaps of two systems' outputs, document by document,
+that give a difference at least as large.
 """
 
 import re

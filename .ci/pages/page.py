@@ -83,7 +83,7 @@ class Page:
         return f"<small>test: {', '.join(links)}</small>" if links else ""
 
     def formula(self, row: Row, has_words: bool) -> str:
-        """A formula and, of "Eq. 6-8" with the first one, what the paper says there and its tests."""
+        """A formula and, of "Eq. 6-8" with the first one, what it is for, in our words and its tests."""
         first, *rest = row.labels
         more = "".join(f"<span{self.own_id(label)}></span>" for label in rest)
         name = f"{first}-{rest[-1].split()[-1]}" if rest else first

@@ -145,7 +145,7 @@ class Row(NamedTuple):
     line: int  # of PAPER.md
     labels: list[str]  # in the order of the paper
     formula: str
-    says: str  # what the paper says there
+    says: str  # what it is for, in our words
     places: list[tuple[str, str]]  # file, dotted name
     tests: list[str]
 

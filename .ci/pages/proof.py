@@ -11,7 +11,7 @@ def of_row(package: Package, row: Row) -> Iterator[str]:
     if not row.labels:
         yield 'the first cell names no equation; write "Eq. 7", "Eq. 4-6", "Algorithm 1" or "Section 4.2"'
     if not row.says:
-        yield 'the cell "what the paper says there" is empty; write one sentence'
+        yield 'the cell "what it is for, in our words" is empty; write one sentence'
     for file, name in row.places:
         if file not in package.code or name not in package.code[file].definitions:
             yield f"there is no {file}:{name}; correct the row"

@@ -27,7 +27,7 @@ README = """# Paper
 ## Equations
 
 <!-- trace: Eq. 1-3, Algorithm 1 -->
-| Eq. | formula | what the paper says there | code | test |
+| Eq. | formula | what it is for, in our words | code | test |
 |---|---|---|---|---|
 | Eq. 1 | $p(x | y)$ | twice | `model.py:Layer.twice` | `test_eq1_twice` |
 | Eq. 2-3 | $+$ | the sum | `model.py:add` | `test_eq2_sum`, `test_sum_of_three` |
@@ -98,7 +98,7 @@ def test_trace_passes_a_package_in_order(tmp_path):
         ("readme", "`test_eq1_twice`", "`test_eq1_thrice`", "PAPER.md:8: there is no test_eq1_thrice"),
         ("readme", ", `test_sum_of_three`", "", "PAPER.md:9: Eq. 3: no asserting test"),
         ("readme", "| Eq. 1 |", "| Eq. 4 |", "model.py:8: Eq. 1 has no row"),
-        ("readme", "| twice |", "| |", 'PAPER.md:8: the cell "what the paper says there" is empty'),
+        ("readme", "| twice |", "| |", 'PAPER.md:8: the cell "what it is for, in our words" is empty'),
         ("readme", "| D1 |", "| D3 |", 'PAPER.md:16: D3: no mark "# D3: ..." in the code'),
         ("code", "Eq. (1).", "Twice.", 'PAPER.md:8: Eq. 1: no mark "# Eq. (1)" in model.py:Layer.twice'),
         ("code", "Eq. (2)-(3)", "Eq. (2)", "Eq. 3: no mark"),
@@ -177,7 +177,7 @@ PAGE = {
 
 ## Equations
 
-| Eq. | formula | what the paper says there | code | test |
+| Eq. | formula | what it is for, in our words | code | test |
 |---|---|---|---|---|
 | Eq. 1-2 | $h = |x| / 2$; $\alpha = 0.25 h_i$ | Halves it (Section 3). | `model.py:half` | `test_eq1_eq2_half` |
 

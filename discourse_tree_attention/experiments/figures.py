@@ -1,7 +1,7 @@
 """The paper's differences beside ours, in one picture.
 
 P=discourse_tree_attention/experiments
-python -m discourse_tree_attention.experiments.figures figures $P/scitldr/*.csv
+python -m discourse_tree_attention.experiments.figures figures $P/scitldr/scitldr_*.csv
 """
 
 import csv

@@ -238,7 +238,7 @@ def load_run(folder: str | Path) -> RuleRun:
 def train(config: RuleConfig, out: Path, resume: bool, begin: Callable, load_run: Callable, reader: str) -> None:
     """As `train.train`, of other runs, which `reader` decodes."""
     control = SparsityControl(config.target_sparsity, held_open(config))
-    options = {"final": "model.safetensors", "keep": config.average_last, "control": vars(control)}
+    options = {"final": "model.safetensors", "checkpoints": config.average_last, "control": vars(control)}
     made = setup(config, out, resume, begin, load_run, adam, lengths, **options)
     with made.folder as folder:
         update(made, control)

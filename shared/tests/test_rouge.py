@@ -25,7 +25,7 @@ def test_lsum_takes_the_union_over_predicted_sentences():
     # Recall 4/5, precision 4/10, F1 = 2 * 0.8 * 0.4 / 1.2 = 8/15.
     # As one sentence with P's two exchanged, w1 w3 w8 w9 w5 w1 w2 w6 w7 w8, only w1 w3 w5 is left: 3/5, 3/10, F1 2/5.
     one, other = "w1 w2 w6 w7 w8", "w1 w3 w8 w9 w5"
-    scores = rouge.score([[one, other], [other, one], f"{other} {one}"], [[["w1 w2 w3 w4 w5"]]] * 3)
+    scores = rouge.score([[one, other], [other, one], [f"{other} {one}"]], [[["w1 w2 w3 w4 w5"]]] * 3)
     assert scores["rougeLsum"] == pytest.approx([800 / 15, 800 / 15, 40])
 
 
@@ -34,20 +34,19 @@ def test_lsum_takes_the_union_over_predicted_sentences():
     [
         (PREDICTION, [REFERENCE], {"rouge1": 100, "rouge2": 80, "rougeLsum": 100}),
         # Stems: "walking" and "walked" have the stem "walk"; "dog" is too short to be stemmed.
-        ("dogs walked", ["dog walking"], {"rouge1": 100}),
+        (["dogs walked"], [["dog walking"]], {"rouge1": 100}),
         # Of several references the best counts, for each metric by itself: all words; 1 of 3 pairs.
-        ("a b c d", [["d c b a"], ["a b x y"]], {"rouge1": 100, "rouge2": 100 / 3}),
+        (["a b c d"], [["d c b a"], ["a b x y"]], {"rouge1": 100, "rouge2": 100 / 3}),
         # Sentences of one reference are not several references: recall 2/4, precision 1.
-        ("a b", [["a b", "c d"]], {"rouge1": 200 / 3}),
+        (["a b"], [["a b", "c d"]], {"rouge1": 200 / 3}),
         # Joined by blanks each text is one sentence, and Lsum is silently L.
-        (" ".join(PREDICTION), [" ".join(REFERENCE)], {"rougeLsum": 50}),
-        ("\n".join(PREDICTION), [REFERENCE], {"rougeLsum": 100}),
+        ([" ".join(PREDICTION)], [[" ".join(REFERENCE)]], {"rougeLsum": 50}),
         ([], [["a b"]], {"rouge1": 0}),
-        ("a b", [["..."]], {"rouge1": 0}),
+        (["a b"], [["..."]], {"rouge1": 0}),
     ],
 )
 def test_what_counts_as_a_text(prediction, references, f1):
-    scores = rouge.score([prediction, "a x"], [references, ["a b"]])
+    scores = rouge.score([prediction, ["a x"]], [references, [["a b"]]])
     assert {metric: scores[metric][0] for metric in f1} == pytest.approx(f1)
     assert scores["rouge1"][1] == pytest.approx(50)
 
@@ -66,7 +65,7 @@ def test_what_counts_as_a_text(prediction, references, f1):
 )
 def test_english_is_that_of_rouge_score_to_the_digit(reference, prediction):
     theirs = RougeScorer(["rouge1", "rouge2"], use_stemmer=True).score(reference, prediction)
-    values = rouge.score([prediction], [[reference]])
+    values = rouge.score([[prediction]], [[[reference]]])
     for metric in theirs:
         assert values[metric].item() == pytest.approx(100 * theirs[metric].fmeasure, abs=1e-12)
 
@@ -89,7 +88,7 @@ def test_the_signature_has_all_settings():
     ],
 )
 def test_words_of_other_languages_are_whole(prediction, reference, rouge1):
-    assert rouge.score([prediction], [[reference]])["rouge1"] == pytest.approx([rouge1], abs=1e-9)
+    assert rouge.score([[prediction]], [[[reference]]])["rouge1"] == pytest.approx([rouge1], abs=1e-9)
     assert "WORDS ARE UNICODE'S" in rouge.signature("rouge1", rouge.words_of([reference]))
 
 
@@ -97,7 +96,7 @@ def test_one_reference_of_which_rouge_score_reads_nothing_is_not_scored_0_in_an_
     corpus = ["The mayor of the town said that the plan is off"] * 20
     assert rouge.words_of([*corpus, "..."]) == "rouge-score" and rouge.words_of([*corpus, "Город спит"]) == "unicode"
     texts = [*corpus, "Город спит"]
-    assert rouge.score(texts, [[text] for text in texts])["rouge1"].min() == pytest.approx(100)
+    assert rouge.score([[text] for text in texts], [[[text]] for text in texts])["rouge1"].min() == pytest.approx(100)
 
 
 @pytest.mark.parametrize(
