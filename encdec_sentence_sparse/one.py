@@ -3,7 +3,7 @@ Summarization Systems", EMNLP, https://aclanthology.org/2021.emnlp-main.739/
 
 For every word that it writes, a decoder attends to all words of the source. Here each layer attends to the words of
 the r sentences that get most of its attention. To know these it would have to read all words first, so a map is
-trained to name them from one vector a sentence. Integrated training, a loss here, is not run: its gain varied.
+trained to name them from one vector a sentence. Integrated training is a loss here, not run: its gain varied by seed.
 
 B documents, S source tokens, N sentences of J tokens, T target steps, H heads, K head width, D = H K width, V symbols.
 

@@ -36,7 +36,7 @@ class L0Drop(nn.Module):
     def __init__(self):
         super().__init__()
         self.predictor = nn.Linear(D, 1)  # D3: the paper's w, and a bias as the released code has
-        nn.init.zeros_(self.predictor.weight)  # D15: all gates start alike, at 0.22 (Eq. 13)
+        nn.init.zeros_(self.predictor.weight)  # D15: unlike the paper's, all gates start alike, at 0.22 (Eq. 13)
         nn.init.constant_(self.predictor.bias, -1.0)
 
     def forward(self, states):  # (B, S, D)
@@ -96,7 +96,7 @@ class Attention(nn.Module):  # of H heads
         super().__init__()
         self.query, self.key, self.value, self.output = (nn.Linear(D, D) for _ in range(4))
 
-    def forward(self, x, memory, counts):  # (B, T, D), (B, R, D), (B, T or 1, R)
+    def forward(self, x, memory, counts):  # (B, T, D), (B, R, D), (B, T or 1, R): how often a row counts, 0 masks it
         layers = (self.query, x), (self.key, memory), (self.value, memory)
         q, k, v = (layer(y).unflatten(-1, (H, -1)).transpose(1, 2) for layer, y in layers)  # (B, H, T or R, K)
         # Eq. (1).  Algorithm 1, lines 6-8: c exp(e) = exp(e + log c); a count of 0 gives no weight.

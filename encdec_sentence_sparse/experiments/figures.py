@@ -54,7 +54,7 @@ def one_panel(title: str, xlabel: str, ylabel: str):
 
 def over_r(scores: dict[str, np.ndarray], shown: dict, title: str, ylabel: str, minus: str = ""):
     """Curves over r of the systems RUN.MODE.rR: means over seeds, bars from the lowest seed to the highest."""
-    figure, axes = one_panel(title, "r: sentences that a step attends to", f"{ylabel};\nbars: lowest and highest seed")
+    figure, axes = one_panel(title, "r: sentences that a step attends to", ylabel)
     places = sorted({int(name.rpartition(".r")[2]) for name in scores if ".r" in name})
     for system in (system for system in shown if f"{system}.r{places[0]}" in scores):  # not every corpus has all
         label, colour = shown[system]

@@ -3,4 +3,4 @@
 # The committed tables are of commit a789285, whose script had more sides and rank intervals.
 # QUICK=--quick l0drop/experiments/speed/run.sh      seconds: does it run?
 set -euo pipefail
-python -m l0drop.experiments.benchmark --repeats 9 --overwrite ${QUICK:-} --csv l0drop/experiments/speed/benchmark.csv
+python -m l0drop.experiments.benchmark --repeats 9 --overwrite ${QUICK:-} --csv ${QUICK:+runs/}l0drop/experiments/speed/benchmark.csv
