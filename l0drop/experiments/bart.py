@@ -25,7 +25,7 @@ from shared.run import load_weights, one_line_errors, read_config
 
 from .. import predict as core
 from ..config import Length, Positive
-from ..gates import L0Drop, Memory
+from ..gates import L0Drop
 from ..loading import read_files
 from ..model import Encoding, ModelConfig
 from ..text import Item
@@ -49,13 +49,6 @@ def counted_attention(bart: PreTrainedModel, log_counts: Tensor) -> Iterator[Non
     finally:
         for hook in hooks:
             hook.remove()
-
-
-def generate_from(bart: PreTrainedModel, memory: Memory, **generation):
-    """`bart.generate(**generation)` over a memory."""
-    attend = memory.log_counts.isfinite().long()  # (B, R)
-    with counted_attention(bart, memory.log_counts):
-        return bart.generate(encoder_outputs=BaseModelOutput(memory.states), attention_mask=attend, **generation)
 
 
 class GatedBart(nn.Module):
@@ -95,7 +88,10 @@ class GatedBart(nn.Module):
         if self.training:
             raise ValueError("the model is in training mode, where gates are sampled: call model.eval() first")
         encoding = self.encode(source)
-        return generate_from(self.bart, memory_of(encoding, prune=True), **generation), encoding
+        states, log_counts = memory_of(encoding, prune=True)
+        inputs = dict(encoder_outputs=BaseModelOutput(states), attention_mask=log_counts.isfinite().long())
+        with counted_attention(self.bart, log_counts):
+            return self.bart.generate(**inputs, **generation), encoding
 
 
 # Runs

@@ -257,6 +257,8 @@ def command(
         options = read_flags(core.Options, rest, doc)
         run = load_run(options.run)
         write(run, options.read(run.config.data), options)
+    elif name in ("-h", "--help"):
+        print(doc, "Further flags: train --help, predict --help", sep="\n")
     else:
         raise ValueError("begin with train or predict, then their flags, or --help")
 

@@ -22,7 +22,7 @@ from shared.run import check  # noqa: E402
 
 from ...config import learning_rate  # noqa: E402
 from ...experiments import bart as command  # noqa: E402
-from ...experiments.bart import GatedBart, GatedBartConfig, counted_attention, generate_from, load_run  # noqa: E402
+from ...experiments.bart import GatedBart, GatedBartConfig, counted_attention, load_run  # noqa: E402
 from ...experiments.rules import DROPPED, memory_of  # noqa: E402
 from ..conftest import log  # noqa: E402
 
@@ -73,7 +73,7 @@ def test_algorithm1_logits_of_bart_equal_the_full_length_gated_run(bart, gated, 
 
 @torch.no_grad()
 def test_algorithm1_generate_of_bart_equals_the_full_length_gated_run(bart, gated, source):
-    pruned = generate_from(bart, memory_of(gated.encode(source), prune=True), **BEAMS)
+    pruned, _ = gated.eval().generate(source, **BEAMS)
     full = bart.generate(**full_length(gated, source), **BEAMS)
     torch.testing.assert_close(pruned.sequences_scores, full.sequences_scores, atol=1e-5, rtol=0)
     assert torch.equal(pruned.sequences, full.sequences)
@@ -179,13 +179,14 @@ def test_a_run_decodes_by_its_barts_own_settings_and_flags_win(folder, monkeypat
     train(folder, "--steps", "1")
     path = folder / "run/model/generation_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"num_beams": 3, "min_length": 7}))
-    seen, generate = [], command.generate_from
+    seen, generate = [], GatedBart.generate
 
-    def spy(bart, memory, **given):
-        seen.append([getattr(bart.generation_config, name) for name in ("num_beams", "max_length", "min_length")])
-        return generate(bart, memory, **given)
+    def spy(self, source):
+        names = ("num_beams", "max_length", "min_length")
+        seen.append([getattr(self.bart.generation_config, name) for name in names])
+        return generate(self, source)
 
-    monkeypatch.setattr(command, "generate_from", spy)
+    monkeypatch.setattr(GatedBart, "generate", spy)
     for more in ([], ["--beam", "2", "--max-length", "5"]):
         command.main(["predict", str(folder / "run"), "--data", str(folder), *more])
     assert [own[0] for own in seen] == [3, 2] and seen[0][1] > 5 and seen[1][1:] == [5, 5]
