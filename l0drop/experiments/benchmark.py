@@ -8,19 +8,18 @@ A row: CPU seconds, and how many times as fast as "expanded" within a round; the
 """
 
 import itertools
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
+import tyro
 from torch import Tensor
 from torch.utils.benchmark import Timer
 
 from shared.data import open_output, write_csv
-from shared.run import one_line_errors, read_flags
+from shared.run import one_line_errors
 
-from ..config import PAPER, Positive, TrainConfig
+from ..config import PAPER, TrainConfig
 from ..gates import Memory
 from ..model import ModelConfig, Projected, Transformer
 from ..search import generate
@@ -28,27 +27,8 @@ from ..search import generate
 BEAM = 4  # Appendix A
 SIDES = ("expanded", "expanded, pruned", "shared", "shared, pruned")
 SIZES = TrainConfig(**PAPER | {"l0drop": "output"})  # Appendix A
-
-
-class Shape(NamedTuple):
-    sources: int
-    length: int
-    sparsity: float
-    tokens: int
-
-
-# Table 1 and Appendix A: CNN/Daily Mail and WikiSum, batch 10; tokens of a source, share pruned, tokens of an output
-SHAPES = [Shape(10, 400, 0.476, 40), Shape(10, 2048, 0.715, 20)]
-
-
-@dataclass
-class Options:
-    """The command line."""
-
-    repeats: Positive = 7  # Rounds.
-    csv: Path | None = None  # File for every number.
-    overwrite: bool = False  # Replace that file.
-    quick: bool = False  # Take a small model and sources: does it run, nothing more.
+# Table 1 and Appendix A, CNN/Daily Mail and WikiSum: sources, tokens of each, share pruned, tokens of an output
+SHAPES = [(10, 400, 0.476, 40), (10, 2048, 0.715, 20)]
 
 
 class Decoder(Transformer):
@@ -66,11 +46,11 @@ class Decoder(Transformer):
         return [Projected(*(part.repeat_interleave(times, 0) for part in layer)) for layer in super().project(memory)]
 
 
-def close_gates(shape: Shape) -> Tensor:
+def close_gates(sources: int, length: int, sparsity: float) -> Tensor:
     """(B, S) gates of 0 and 1: exactly `sparsity` of all positions are closed, of each source about as many."""
-    gates = torch.ones(shape.sources * shape.length)
-    gates[torch.randperm(gates.numel())[: round(shape.sparsity * gates.numel())]] = 0
-    return gates.view(shape.sources, shape.length)
+    gates = torch.ones(sources * length)
+    gates[torch.randperm(gates.numel())[: round(sparsity * gates.numel())]] = 0
+    return gates.view(sources, length)
 
 
 def decode(model: Decoder, source: Tensor, tokens: int, side: str):
@@ -80,35 +60,30 @@ def decode(model: Decoder, source: Tensor, tokens: int, side: str):
     return generate(model, source, prune="pruned" in side, beam=BEAM, **lengths)
 
 
-def time_shape(config: ModelConfig, shape: Shape, repeats: int) -> list[dict]:
+def time_shape(config: ModelConfig, sources: int, length: int, sparsity: float, tokens: int, repeats: int) -> list:
     """A row per side; every round runs each side once, so that a slow minute slows all."""
-    source, model = torch.randint(4, config.vocabulary, (shape.sources, shape.length)), Decoder(config).eval()
-    model.gates, seconds = close_gates(shape), np.zeros((repeats, len(SIDES)))
+    source, model = torch.randint(4, config.vocabulary, (sources, length)), Decoder(config).eval()
+    model.gates, seconds = close_gates(sources, length, sparsity), np.zeros((repeats, len(SIDES)))
     for number, side in itertools.product(range(repeats), range(len(SIDES))):
-        call = {"decode": decode, "arguments": (model, source, shape.tokens, SIDES[side])}
+        call = {"decode": decode, "arguments": (model, source, tokens, SIDES[side])}
         seconds[number, side] = Timer("decode(*arguments)", globals=call).timeit(1).median
     rows = []
     for side, own in zip(SIDES, seconds.T, strict=True):
-        rows.append({"S": shape.length, "T": shape.tokens, "side": side, "repeats": repeats})
+        rows.append({"S": length, "T": tokens, "side": side, "repeats": repeats})
         for name, values in {"seconds": own, "x expanded": seconds[:, 0] / own}.items():
             spread = {"mean": np.median(values), "low": values.min(), "high": values.max()}
             rows[-1] |= {f"{name}_{part}": float(value) for part, value in spread.items()}
     return rows
 
 
-@one_line_errors
-def main(arguments: list[str] | None = None) -> None:
-    options = read_flags(Options, arguments, __doc__)
+def main(repeats: int = 7, csv: Path | None = None, overwrite: bool = False, quick: bool = False) -> None:
+    """Time all sides in `repeats` rounds; `quick`: a small model and sources, to see that it runs, nothing more."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    shapes, config = ([Shape(2, 24, 0.5, 8)], ModelConfig()) if options.quick else (SHAPES, SIZES)
-    with open_output(options.csv, options.overwrite) as file:
-        rows = [row for shape in shapes for row in time_shape(config, shape, options.repeats)]
-        for row in rows:
-            print(*(f"{value:.3g}" if isinstance(value, float) else value for value in row.values()))
-        if options.csv:
-            write_csv(file, rows)
+    shapes, config = ([(2, 24, 0.5, 8)], ModelConfig()) if quick else (SHAPES, SIZES)
+    with open_output(csv, overwrite) as file:
+        write_csv(file, [row for shape in shapes for row in time_shape(config, *shape, repeats)])
 
 
 if __name__ == "__main__":
-    main()
+    one_line_errors(lambda arguments: tyro.cli(main, args=arguments))()

@@ -10,16 +10,15 @@ Figure 4 shows what `shared.score` wrote of a lambda sweep, a file a base; 1 and
 
 import csv
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
+import tyro
 
 from shared.data import Example, load, write_csv
-from shared.run import in_windows, one_line_errors, read_flags
+from shared.run import in_windows, one_line_errors
 
-from ..config import Positive
 from ..loading import Run, load_run
 from ..model import EOS
 from ..predict import decode
@@ -27,19 +26,6 @@ from .rules import UNIT_TYPES, source_types, tag_sources
 
 THRESHOLD = 0.6  # captions of Figures 1 and 7: the share of source words that receive less
 EDGES = np.append(np.arange(51) / 10, np.inf)  # bins of Figures 1 and 7; the last is open
-
-
-@dataclass
-class Options:
-    """The command line."""
-
-    out: Path  # Folder to write to.
-    scores: tuple[Path, ...] = ()  # CSVs of shared.score, a base each; differences are from the system without gates.
-    run: tuple[Path, ...] = ()  # L0Drop runs; --baseline with them.
-    baseline: Path = Path()  # Run without gates.
-    split: str = "test"  # Split of the data of the first run.
-    limit: Positive | None = None  # First examples only.
-    stanza: str = ""  # Folder of Stanza models, for sources without tags (Figure 5).
 
 
 @torch.inference_mode()
@@ -91,17 +77,16 @@ def type_row(name: str, run: Run, examples: Sequence[Example], stanza: str = "")
     return {"run": name} | {kind: 100 * float(np.mean(values)) if values else 0.0 for kind, values in closed.items()}
 
 
-def measure(options: Options) -> None:
-    """Write attention.csv, of Figures 1 and 7, and figure_5.csv."""
-    runs, baseline = {path.name: load_run(path) for path in options.run}, load_run(options.baseline)
+def measure(
+    out: Path, runs: dict[str, Run], base: str, baseline: Run, examples: Sequence[Example], stanza: str
+) -> None:
+    """Write attention.csv, of Figures 1 and 7, and figure_5.csv, where there are tags."""
     name, run = next(iter(runs.items()))
-    examples = load(run.config.data, options.split, options.limit)
-    attention = summed_rows(options.baseline.name, baseline, examples) + summed_rows(name, run, examples)
-    tables = {"attention": attention}
-    if options.stanza or all(example.pos for example in examples):
-        tables["figure_5"] = [type_row(name, run, examples, options.stanza) for name, run in runs.items()]
+    tables = {"attention": summed_rows(base, baseline, examples) + summed_rows(name, run, examples)}
+    if stanza or all(example.pos for example in examples):
+        tables["figure_5"] = [type_row(name, run, examples, stanza) for name, run in runs.items()]
     for name, rows in tables.items():
-        with (options.out / f"{name}.csv").open("w", encoding="utf-8") as file:
+        with (out / f"{name}.csv").open("w", encoding="utf-8") as file:
             write_csv(file, rows)
 
 
@@ -137,21 +122,33 @@ def sweep(rows: list[dict]) -> list[tuple]:
     return [(0, 0, 0, 0), *sorted(points)]
 
 
-@one_line_errors
-def main(arguments: Sequence[str] | None = None) -> None:
-    options = read_flags(Options, arguments, __doc__)
-    out, sparsity = options.out, "sparsity, % of all source encodings"
+def main(
+    out: Path,
+    scores: tuple[Path, ...] = (),
+    run: tuple[Path, ...] = (),
+    baseline: Path = Path(),
+    split: str = "test",
+    limit: int | None = None,
+    stanza: str = "",
+) -> None:
+    """Measure the L0Drop runs of --run beside the run without gates, on a split of their data, and draw into --out.
+
+    `scores`: CSVs of shared.score, a base each. `stanza`: folder of models, for sources without tags (Figure 5).
+    """
+    sparsity = "sparsity, % of all source encodings"
     out.mkdir(parents=True, exist_ok=True)
-    if options.run:
-        measure(options)
-    if options.scores:
-        lines = {path.stem.replace("_", ", baseline "): sweep(read_rows(path)) for path in options.scores}
+    if run:
+        runs = {path.name: load_run(path) for path in run}
+        examples = load(next(iter(runs.values())).config.data, split, limit)
+        measure(out, runs, baseline.name, load_run(baseline), examples, stanza)
+    if scores:
+        lines = {path.stem.replace("_", ", baseline "): sweep(read_rows(path)) for path in scores}
         title = "Figure 4: the more is pruned, the more it costs"
         draw(out / "figure_4.png", title, sparsity, "quality minus the control's", lines)
     if (path := out / "attention.csv").exists():
         rows = read_rows(path)
-        for number, run in zip("17", dict.fromkeys(row["run"] for row in rows), strict=False):
-            own = [row for row in rows if row["run"] == run][:30]  # up to 3, the paper's range
+        for number, name in zip("17", dict.fromkeys(row["run"] for row in rows), strict=False):
+            own = [row for row in rows if row["run"] == name][:30]  # up to 3, the paper's range
             title = f"Figure {number}: an encoding receives {own[0]['mean']:.2f} in all, on average"
             points = [(row["from"] + 0.05, row["encodings"]) for row in own]
             draw(out / f"figure_{number}.png", title, "attention summed over the output", "encodings", {"": points})
@@ -162,4 +159,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    one_line_errors(lambda arguments: tyro.cli(main, args=arguments))()

@@ -31,7 +31,7 @@ def drawn(whole, tmp_path_factory):
     weights = load_file(run / "model.safetensors")
     torch.manual_seed(0)
     save_file(weights | {"l0drop.0.predictor.weight": 2 * torch.randn(1, SMALL.width)}, run / "model.safetensors")
-    figures.main(["--run", str(run), "--baseline", str(whole["base"]), "--limit", "2", "--out", str(out)])
+    figures.main(out, run=(run,), baseline=whole["base"], limit=2)
     return {path.stem: list(csv.DictReader(path.open(encoding="utf-8"))) for path in out.glob("*.csv")}
 
 
@@ -39,8 +39,7 @@ def test_figures_are_drawn_from_the_committed_csvs(tmp_path):
     """Without any run, for what is measured is kept."""
     for name in ("attention", "figure_5"):
         shutil.copy(EXPERIMENTS / f"multi30k/{name}.csv", tmp_path)
-    scores = [str(EXPERIMENTS / f"multi30k/2016_{number}.csv") for number in (1, 2)]
-    figures.main(["--scores", *scores, "--out", str(tmp_path)])
+    figures.main(tmp_path, scores=tuple(EXPERIMENTS / f"multi30k/2016_{number}.csv" for number in (1, 2)))
     assert {path.stem for path in tmp_path.glob("*.png")} == {f"figure_{n}" for n in (1, 4, 5, 7)}
 
 
