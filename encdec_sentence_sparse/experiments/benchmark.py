@@ -35,8 +35,8 @@ LENGTHS = {"base": ((800, 29, 67, (5, 10), 5), (4000, 120, 365, (10, 30), 3)), "
 
 def make_models(name: str) -> tuple[BartForConditionalGeneration, SentenceSparseBart]:
     """A BART and ours with the same weights, in eval mode; ours with the cheapest sentence encoder."""
-    kinds, sizes = (BartForConditionalGeneration, SentenceSparseBart), (*MODELS[name], 4096)
-    bart, ours = (kind(bart_config(*sizes, forced_eos_token_id=None)) for kind in kinds)
+    config = bart_config(*MODELS[name], 4096, forced_eos_token_id=None)
+    bart, ours = BartForConditionalGeneration(config), SentenceSparseBart(config)
     add_approximator(ours, "mean")
     bart.load_state_dict(ours.state_dict(), strict=False)
     return bart.eval(), ours.eval()
@@ -48,19 +48,19 @@ def make_sides(models: tuple, length: int, count: int, new_tokens: int, read: tu
     tokens = torch.randint(4, ours.config.vocab_size, (1, length))
     ends = np.random.default_rng(0).choice(np.arange(1, length), count - 1, replace=False)
     sentence_ids = torch.from_numpy(np.searchsorted(np.sort(ends), np.arange(length), side="right")).unsqueeze(0)
-    attention_mask, encoder = torch.ones_like(tokens), copy.deepcopy(bart)
+    attention_mask = torch.ones_like(tokens)
     if length > 1024:
-        make_local(encoder)
-    parts = {"encoder": partial(encoder.get_encoder(), input_ids=tokens)}
+        make_local(bart)
+    parts = {"encoder": partial(bart.get_encoder(), input_ids=tokens)}
     states = parts["encoder"]()[0]
     for kind in KINDS:
         encode = SentenceEncoder(kind, states.size(-1)).eval()
         parts[kind] = partial(encode, states, sentences_of(sentence_ids, attention_mask))
 
     def decode(model, **more) -> int:
-        source = dict(encoder_outputs=BaseModelOutput(states), attention_mask=attention_mask)
+        more |= dict(encoder_outputs=BaseModelOutput(states), attention_mask=attention_mask)
         lengths = dict(min_new_tokens=new_tokens, max_new_tokens=new_tokens)
-        return model.generate(**source, **more, **lengths, num_beams=4, do_sample=False).size(1) - 1
+        return model.generate(**more, **lengths, num_beams=4, do_sample=False).size(1) - 1
 
     parts["generate"] = partial(decode, bart)
     parts["shared"] = partial(decode, ours, sentence_ids=sentence_ids)
