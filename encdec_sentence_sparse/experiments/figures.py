@@ -1,4 +1,4 @@
-"""The paper's figures, one function each.
+"""The paper's figures.
 
 python -m encdec_sentence_sparse.experiments.figures --out figures --scores toy.csv --curves figure_1.csv
 
@@ -7,6 +7,7 @@ map like Figures 5 to 8, too. Figure 3 is a drawing of the model and is not made
 """
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -31,14 +32,7 @@ TRAINED = {  # Figure 4: RUN.MODE -> label, colour
 
 def read_csv(path: Path) -> list[dict]:
     """The rows of a CSV file."""
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def read_scores(path: Path) -> dict[str, np.ndarray]:
-    """ROUGE-1 of each system, a number per seed."""
-    rows = (row for row in read_csv(path) if row["metric"] == "rouge1" and not row["minus"])
-    return {row["system"]: np.array(row["seeds"].split(), dtype=float) for row in rows}
+    return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
 
 
 def one_panel(title: str, xlabel: str, ylabel: str):
@@ -47,9 +41,7 @@ def one_panel(title: str, xlabel: str, ylabel: str):
 
     figure = Figure((6.0, 4.2), layout="constrained")
     figure.suptitle(title, fontsize=11)
-    axes = figure.subplots()
-    axes.set(xlabel=xlabel, ylabel=ylabel)
-    return figure, axes
+    return figure, figure.add_subplot(xlabel=xlabel, ylabel=ylabel)
 
 
 def over_r(scores: dict[str, np.ndarray], shown: dict, title: str, ylabel: str, minus: str = ""):
@@ -58,7 +50,7 @@ def over_r(scores: dict[str, np.ndarray], shown: dict, title: str, ylabel: str, 
     places = sorted({int(name.rpartition(".r")[2]) for name in scores if ".r" in name})
     for system in (system for system in shown if f"{system}.r{places[0]}" in scores):  # not every corpus has all
         label, colour = shown[system]
-        values = np.stack([scores[f"{system}.r{r}"] - (scores[f"{minus}.r{r}"] if minus else 0) for r in places])
+        values = np.stack([scores[f"{system}.r{r}"] - scores.get(f"{minus}.r{r}", 0) for r in places])
         bars = values.mean(1) - values.min(1), values.max(1) - values.mean(1)
         axes.errorbar(places, values.mean(1), bars, fmt="o-", color=colour, markersize=4, capsize=3, label=label)
     if not minus:
@@ -66,17 +58,6 @@ def over_r(scores: dict[str, np.ndarray], shown: dict, title: str, ylabel: str, 
     axes.set_xticks(places)
     figure.legend(loc="outside right")
     return figure
-
-
-def figure_2(scores: dict[str, np.ndarray]):
-    """Figure 2: ROUGE-1 against r at inference, of base, learned map and integrated training; full attention across."""
-    return over_r(scores, CHOICES, "Figure 2: how many sentences are enough depends on which", "ROUGE-1")
-
-
-def figure_4(scores: dict[str, np.ndarray]):
-    """Figure 4: ROUGE-1 against r at inference of runs with other r in training, minus that with r 5, seed by seed."""
-    title = "Figure 4: at small r training with a small r helps most seeds"
-    return over_r(scores, TRAINED, title, "ROUGE-1 minus r 5 in training", minus="apx.approx")
 
 
 def figure_1(curves: list[dict]):
@@ -93,22 +74,23 @@ def figure_1(curves: list[dict]):
     return figure
 
 
-def draw_map(shown: dict):
+def draw_map(attention: np.ndarray, written: list[str], sentence_ids: Sequence[int]):
     """Like Figures 5-8: attention over words (left) and over sentences (right) while a summary is written."""
     from matplotlib.colors import PowerNorm
     from matplotlib.figure import Figure
 
-    words = [word.replace("Ġ", "") for word in shown["target"]]
+    words = [word.replace("Ġ", "") for word in written]
     figure = Figure((10, max(5, 0.16 * len(words))), layout="constrained")
     figure.suptitle("All sentences get some attention; those that hold the fact get most")
-    left, right = figure.subplots(1, 2)
-    scale = PowerNorm(0.5, 0, np.max(shown["exact"]))  # one for both
-    for axes, kind, label in ((left, "word", "token of the source"), (right, "exact", "sentence of the source")):
-        image = axes.imshow(shown[kind], aspect="auto", cmap="Blues", norm=scale, interpolation="nearest")
-        axes.set(xlabel=label, ylabel="step", yticks=range(len(words)), yticklabels=words)
-    figure.colorbar(image, ax=(left, right), label="attention (root scale)")
-    for start in np.flatnonzero(np.diff(shown["sentence_ids"])):
-        left.axvline(start + 0.5, color="gray", linewidth=0.4)
+    starts = np.unique(sentence_ids, return_index=True)[1]
+    maps, panels = (attention, np.add.reduceat(attention, starts, 1)), figure.subplots(1, 2)
+    scale = PowerNorm(0.5, 0, maps[1].max())  # one for both
+    for axes, weights, kind in zip(panels, maps, ("token", "sentence"), strict=True):
+        image = axes.imshow(weights, aspect="auto", cmap="Blues", norm=scale, interpolation="nearest")
+        axes.set(xlabel=f"{kind} of the source", ylabel="step", yticks=range(len(words)), yticklabels=words)
+    figure.colorbar(image, ax=panels, label="attention (root scale)")
+    for start in starts[1:]:
+        panels[0].axvline(start - 0.5, color="gray", linewidth=0.4)
     return figure
 
 
@@ -118,9 +100,14 @@ def main(out: Path, scores: Path | None = None, curves: Path | None = None) -> N
     if curves:
         figure_1(read_csv(curves)).savefig(out / "figure_1.png", dpi=150)
     if scores:
-        figure_2(read_scores(scores)).savefig(out / "figure_2.png", dpi=150)
-        if "apx-r2.approx" in scores.read_text():  # runs with other r in training
-            figure_4(read_scores(scores)).savefig(out / "figure_4.png", dpi=150)
+        rows = [row for row in read_csv(scores) if row["metric"] == "rouge1" and not row["minus"]]
+        rouge = {row["system"]: np.array(row["seeds"].split(), dtype=float) for row in rows}  # a number per seed
+        title = "Figure 2: how many sentences are enough depends on which"
+        over_r(rouge, CHOICES, title, "ROUGE-1").savefig(out / "figure_2.png", dpi=150)
+        if "apx-r2.approx.r2" in rouge:  # runs with other r in training
+            title = "Figure 4: at small r training with a small r helps most seeds"
+            figure_4 = over_r(rouge, TRAINED, title, "ROUGE-1 minus r 5 in training", minus="apx.approx")
+            figure_4.savefig(out / "figure_4.png", dpi=150)
 
 
 if __name__ == "__main__":

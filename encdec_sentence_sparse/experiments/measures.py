@@ -15,27 +15,25 @@ from shared.run import one_line_errors
 
 from ..loading import Run, load_run
 from ..predict import decode
-from ..selection import SentenceAttention
 from ..text import Item
 from . import figures
 
 
 @torch.inference_mode()
-def read_again(run: Run, item: Item, **source) -> tuple[list[SentenceAttention], list[int]]:
-    """What each layer attends to while it writes the best summary of a document, and that summary's tokens."""
+def read_again(run: Run, item: Item, **source) -> tuple[torch.Tensor, list[int]]:
+    """Saliency while a document's best summary is written, (layers, H, T, N), and that summary's tokens."""
     [tokens], record = decode(run, [item]), []
     target = torch.tensor([tokens], device=run.model.device)
     run.model(**run.collate([item]).source() | source, decoder_input_ids=target[:, :-1], record=record)
-    return record, tokens
+    return torch.stack([layer.exact[0] for layer in record]), tokens
 
 
-def retained_attention(record: list[SentenceAttention]) -> np.ndarray:
+def retained_attention(exact: torch.Tensor) -> np.ndarray:
     """Figure 1: attention that a document's 1, 2, ..., N most salient sentences hold together: (N,), rising to 1.
 
     A.4: heads are averaged before the summation. D21: then the mean over layers and the steps of the own summary.
     """
-    weights = torch.stack([layer.exact[0].mean(0) for layer in record])  # (layers, T, N)
-    return weights.sort(-1, descending=True).values.cumsum(-1).mean((0, 1)).cpu().numpy()
+    return exact.mean(1).sort(-1, descending=True).values.cumsum(-1).mean((0, 1)).cpu().numpy()
 
 
 def retained_curve(run: Run, items: list[Item]) -> list[float]:
@@ -45,16 +43,11 @@ def retained_curve(run: Run, items: list[Item]) -> list[float]:
     return np.mean([np.pad(curve, (0, longest - len(curve)), constant_values=1.0) for curve in curves], 0).tolist()
 
 
-def attention_map(run: Run, item: Item) -> dict:
-    """Figures 5-8: attention of full decoding on one document, averaged over heads (Appendix E), D21: and layers."""
+def attention_map(run: Run, item: Item) -> tuple[np.ndarray, list[str]]:
+    """Figures 5-8: (T, S) attention of full decoding, mean over heads (Appendix E), D21: and layers; and T's tokens."""
     words = torch.arange(len(item.ids), device=run.model.device).unsqueeze(0)  # each token its own sentence
-    (by_word, tokens), (by_sentence, _) = read_again(run, item, sentence_ids=words), read_again(run, item)
-    shown = {"sentence_ids": list(item.sentence_ids)}
-    for kind, record in (("word", by_word), ("exact", by_sentence)):  # (T, S), (T, N)
-        shown[kind] = torch.stack([layer.exact[0] for layer in record]).mean((0, 1)).cpu().numpy()
-    for kind, ids in (("source", item.ids), ("target", tokens[1:])):
-        shown[kind] = run.tokenizer.convert_ids_to_tokens(list(ids))
-    return shown
+    exact, tokens = read_again(run, item, sentence_ids=words)
+    return exact.mean((0, 1)).cpu().numpy(), run.tokenizer.convert_ids_to_tokens(tokens[1:])
 
 
 def main(
@@ -69,11 +62,12 @@ def main(
     if map:
         run = load_run(runs[-1])
         item = run.encode(load(run.config.data, split, limit))[-1]
-        figures.draw_map(attention_map(run, item)).savefig(map, dpi=150)
+        figures.draw_map(*attention_map(run, item), item.sentence_ids).savefig(map, dpi=150)
         return
     rows = []
     with open_output(csv, overwrite) as file:
-        for run, path in ((load_run(path), path) for path in runs):
+        for path in runs:
+            run = load_run(path)
             curve = retained_curve(run, run.encode(load(run.config.data, split, limit)))
             rows += [{"run": path.name, "r": r, "share": share} for r, share in enumerate(curve, start=1)]
         write_csv(file, rows)

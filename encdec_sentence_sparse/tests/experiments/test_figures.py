@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("shared")
 pytest.importorskip("matplotlib")
 
-from ...experiments.figures import figure_2, figure_4
+from ...experiments.figures import CHOICES, TRAINED, draw_map, over_r
 
 
 def scores() -> dict[str, np.ndarray]:
@@ -28,7 +28,7 @@ def curves_of(figure) -> dict[str, list]:
 
 
 def test_figure_2_has_the_mean_over_seeds_of_each_choice_by_rising_r():
-    figure = figure_2(scores())
+    figure = over_r(scores(), CHOICES, "", "")
     assert curves_of(figure)["integrated (Int-Apx)"][1] == [92, 95, 90]
     for label, at in {"ideal": 80, "learned (KL-only)": 70, "mean key": 60, "random": 10}.items():
         assert curves_of(figure)[label] == [[2, 5, 10], pytest.approx([at + r + 1 for r in (2, 5, 10)])]
@@ -36,6 +36,18 @@ def test_figure_2_has_the_mean_over_seeds_of_each_choice_by_rising_r():
 
 
 def test_figure_4_has_the_difference_to_r_5_in_training():
-    found = curves_of(figure_4(scores()))
+    found = curves_of(over_r(scores(), TRAINED, "", "", minus="apx.approx"))
     assert found["r 2 in training"][1] == [3, -3, -3] and found["r 5"][1] == [0, 0, 0]
     assert found["r 10"][1] == [-5, -5, 5] and found["all (control)"][1] == [2, -1, 4]
+
+
+def test_a_map_of_words_becomes_one_of_sentences():
+    """A sentence has the sum of its words' weights; lines stand where sentences begin."""
+    words = np.random.default_rng(0).dirichlet(np.ones(6), size=3)
+    figure = draw_map(words, ["Ġa", "b", "</s>"], [0, 0, 0, 1, 2, 2])
+    left, right = figure.axes[:2]
+    assert np.array_equal(left.images[0].get_array(), words)
+    expected = np.stack([words[:, :3].sum(1), words[:, 3], words[:, 4:].sum(1)], 1)
+    np.testing.assert_allclose(right.images[0].get_array(), expected)
+    assert [line.get_xdata()[0] for line in left.lines] == [2.5, 3.5]
+    assert [label.get_text() for label in right.get_yticklabels()] == ["a", "b", "</s>"]

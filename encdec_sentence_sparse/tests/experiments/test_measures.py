@@ -14,10 +14,10 @@ from shared.data import Example, load
 
 from ...experiments.cross_entropy import cross_entropies, systems
 from ...experiments.lengths import lengths
-from ...experiments.measures import attention_map, retained_attention, retained_curve
+from ...experiments.measures import attention_map, read_again, retained_attention, retained_curve
 from ...experiments.precision import measured
 from ...loading import Run, load_run
-from ...selection import Selection, SentenceAttention
+from ...selection import Selection
 from ..test_train import DATA
 
 
@@ -36,9 +36,8 @@ def examples() -> list:
 
 def test_d21_retained_attention_averages_heads_first():
     """D21, A.4: heads that look at different sentences retain less together than alone; each step has its order."""
-    first = torch.tensor([[[[0.9, 0.1, 0.0], [0.2, 0.2, 0.6]], [[0.1, 0.9, 0.0], [0.2, 0.2, 0.6]]]])  # (1, H, T, N)
-    second = torch.tensor([[[[1.0, 0, 0], [0, 1.0, 0]]]])
-    layers = [SentenceAttention(exact, None) for exact in (first, second)]
+    first = [[[0.9, 0.1, 0.0], [0.2, 0.2, 0.6]], [[0.1, 0.9, 0.0], [0.2, 0.2, 0.6]]]  # (H, T, N)
+    layers = torch.tensor([first, [[[1.0, 0, 0], [0, 1.0, 0]]] * 2])
     np.testing.assert_allclose(retained_attention(layers[:1]), [0.55, 0.9, 1.0], atol=1e-6)  # not (0.9 + 0.6) / 2
     np.testing.assert_allclose(retained_attention(layers), [0.775, 0.95, 1.0], atol=1e-6)
 
@@ -55,18 +54,17 @@ def test_beyond_its_last_sentence_a_document_retains_everything(kl, examples):
 def test_d21_maps_of_words_and_sentences_add_up_to_one_and_agree(runs, kl, examples):
     """D21: transformers' cross-attention, mean over heads and layers. A sentence has the sum of its words' weights."""
     [item] = kl.encode(examples[1:2])
-    found = attention_map(kl, item)
-    words, sentences = found["word"], found["exact"]
-    assert words.shape == (len(found["target"]), len(found["source"]))
+    words, written = attention_map(kl, item)
+    sentences = read_again(kl, item)[0].mean((0, 1)).numpy()
+    assert words.shape == (len(written), len(item.ids))
     plain = BartForConditionalGeneration.from_pretrained(runs / "kl-0" / "model", attn_implementation="eager").eval()
-    target = torch.tensor([[2, *kl.tokenizer.convert_tokens_to_ids(found["target"])]])
+    target = torch.tensor([[2, *kl.tokenizer.convert_tokens_to_ids(written)]])
     theirs = plain(torch.tensor([item.ids]), decoder_input_ids=target[:, :-1], output_attentions=True)
     expected = torch.stack(theirs.cross_attentions).mean((0, 2))[0]
     np.testing.assert_allclose(words, expected.detach().numpy(), atol=1e-4)
     for number in range(sentences.shape[1]):
-        inside = np.array(found["sentence_ids"]) == number
+        inside = np.array(item.sentence_ids) == number
         np.testing.assert_allclose(words[:, inside].sum(1), sentences[:, number], atol=1e-4)
-    assert found["source"][0] == "<s>" and found["source"][-1] == "</s>"
 
 
 def test_full_is_the_loss_of_training_and_a_selection_changes_it(runs):
