@@ -45,11 +45,11 @@ class LocalAttention(nn.Module):
     """Self-attention of an encoder layer within a window: what `make_local` turns BART's into.
 
     Token i sees token j if |i - j| <= window / 2 and j is no padding. It always sees itself: a row without any token
-    to see would give NaN. Tokens are read half a window at a time, so that time and memory grow with S, not S^2.
+    to see would give NaN. Tokens are read half a window at a time, so that the scores' time and memory grow with S.
     """
 
-    def forward(self, hidden_states: Tensor, attention_mask: Tensor, **unused) -> tuple[Tensor, None]:
-        """(B, S, D) -> (B, S, D); attention_mask (B, 1, 1, S) bool, True = token."""
+    def forward(self, hidden_states: Tensor, attention_mask: Tensor | None, **unused) -> tuple[Tensor, None]:
+        """(B, S, D) -> (B, S, D); attention_mask (B, 1, S, S) bool, True = token; None = no padding."""
         projections, dropout = (self.q_proj, self.k_proj, self.v_proj), self.dropout if self.training else 0.0
         split = (f(hidden_states).unflatten(-1, (self.num_heads, -1)) for f in projections)
         queries, keys, values = (x.transpose(1, 2) for x in split)  # (B, H, S, K)
@@ -59,7 +59,9 @@ class LocalAttention(nn.Module):
             rows = slice(start, start + self.reach)
             seen = slice(max(start - self.reach, 0), rows.stop + self.reach)
             distance = (positions[rows].unsqueeze(1) - positions[seen]).abs()
-            keep = (distance <= self.reach) & attention_mask[..., seen] | (distance == 0)  # (B, 1, rows, seen)
+            keep = distance <= self.reach  # (rows, seen)
+            if attention_mask is not None:
+                keep = keep & attention_mask[..., rows, seen] | (distance == 0)  # (B, 1, rows, seen)
             parts = queries[:, :, rows], keys[:, :, seen], values[:, :, seen]
             contexts.append(F.scaled_dot_product_attention(*parts, keep, dropout))
         return self.out_proj(torch.cat(contexts, 2).transpose(1, 2).flatten(2)), None
@@ -67,15 +69,6 @@ class LocalAttention(nn.Module):
 
 def make_local(model: BartForConditionalGeneration, window: int = WINDOW) -> None:
     """Local attention in every layer of the encoder, `window` tokens wide."""
-
-    def keep_tokens(encoder: nn.Module, arguments: tuple, keywords: dict) -> tuple[tuple, dict]:
-        attention_mask = keywords.get("attention_mask")
-        if attention_mask is None:
-            attention_mask = torch.ones_like(keywords["input_ids"])
-        # With four dimensions BART hands it to the layers as it is.
-        return arguments, keywords | {"attention_mask": attention_mask[:, None, None].bool()}
-
-    model.get_encoder().register_forward_pre_hook(keep_tokens, with_kwargs=True)
     for layer in model.get_encoder().layers:
         layer.self_attn.__class__, layer.self_attn.reach = LocalAttention, window // 2
 

@@ -40,6 +40,7 @@ def states(model: torch.nn.Module, input_ids: torch.Tensor, attention_mask: torc
 def test_a_layer_sees_a_band_without_padding(bart, documents, window):
     """Against attention to all words with the mask of the definition; padding sees itself."""
     layer, keep = bart.get_encoder().layers[0].self_attn, documents["attention_mask"].bool()
+    tokens = keep[:, None, None].expand(-1, -1, 12, -1)  # as BART hands it to its layers
     band = torch.zeros(3, 1, 12, 12, dtype=torch.bool)
     for document in range(3):
         for i in range(12):
@@ -47,7 +48,7 @@ def test_a_layer_sees_a_band_without_padding(bart, documents, window):
                 band[document, 0, i, j] = abs(i - j) <= window / 2 and keep[document, j] or i == j
     vectors = torch.randn(3, 12, 16)
     expected = layer(vectors, attention_mask=torch.zeros(band.shape).masked_fill(~band, float("-inf")))[0]
-    found = local(bart, window).get_encoder().layers[0].self_attn(vectors, keep[:, None, None])[0]
+    found = local(bart, window).get_encoder().layers[0].self_attn(vectors, tokens)[0]
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
 
 
