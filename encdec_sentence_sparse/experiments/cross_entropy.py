@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
+import tyro
 
 from shared.data import Example, load, write_jsonl
 from shared.run import one_line_errors
@@ -40,12 +41,12 @@ def systems(run: Run, r: int) -> Iterator[tuple[str, Selection]]:
         yield f"approx.r{r}", Selection("approx", r)
 
 
-@one_line_errors
-def main(arguments: list[str] | None = None) -> None:
-    r, split, limit, *paths = arguments or sys.argv[1:]
-    for run, path in ((load_run(path), Path(path)) for path in paths):
-        examples, seed = load(run.config.data, split, int(limit)), run.config.seed
-        for system, selection in systems(run, int(r)):
+def main(r: int, split: str, limit: int, runs: tuple[Path, ...]) -> None:
+    """Print a row for each run, choice of `r` sentences and document of the split."""
+    for path in runs:
+        run = load_run(path)
+        examples, seed = load(run.config.data, split, limit), run.config.seed
+        for system, selection in systems(run, r):
             more = {"system": f"{system_name(path.name, seed)}.{system}", "seed": seed, "prediction": ""}
             for example, value in zip(examples, cross_entropies(run, examples, selection), strict=True):
                 row = {"id": example.id, "references": example.references, "cross_entropy": value}
@@ -53,4 +54,4 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    one_line_errors(lambda words: tyro.cli(main, args=words, config=[tyro.conf.PositionalRequiredArgs]))()

@@ -3,8 +3,9 @@
 python -m encdec_sentence_sparse.experiments.lengths facebook/bart-large-cnn cnn_dailymail
 """
 
-import sys
 from statistics import mean
+
+import tyro
 
 from shared.data import Example, in_sentences, load
 from shared.run import one_line_errors
@@ -22,11 +23,10 @@ def lengths(run: Run, examples: list[Example]) -> dict[str, float]:
     return {"N": n, "N1": mean(len(example.document) for example in in_sentences(examples)), "M": m, "N/M": n / m}
 
 
-@one_line_errors
-def main(arguments: list[str] | None = None) -> None:
-    run, data = arguments or sys.argv[1:]
+def main(run: str, data: str) -> None:
+    """Print a row of Table 4: the lengths of `data` in the tokens of a run or a BART."""
     print(data, *(f"{name} {value:.1f}" for name, value in lengths(load_run_or_bart(run), load(data)).items()))
 
 
 if __name__ == "__main__":
-    main()
+    one_line_errors(lambda words: tyro.cli(main, args=words, config=[tyro.conf.PositionalRequiredArgs]))()

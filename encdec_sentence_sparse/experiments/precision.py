@@ -6,6 +6,8 @@ python -m shared.score rows.jsonl --minus kl.approx.r1 --csv precision.csv
 
 import sys
 
+import tyro
+
 from shared.data import read_jsonl, write_jsonl
 from shared.run import one_line_errors
 
@@ -20,10 +22,10 @@ def measured(row: dict) -> dict:
     return row | own
 
 
-@one_line_errors
-def main(arguments: list[str] | None = None) -> None:
-    write_jsonl(sys.stdout, (measured(row) for path in arguments or sys.argv[1:] for row in read_jsonl(path)))
+def main(files: tuple[str, ...]) -> None:
+    """Print the lines of all files, each with its measures."""
+    write_jsonl(sys.stdout, (measured(row) for file in files for row in read_jsonl(file)))
 
 
 if __name__ == "__main__":
-    main()
+    one_line_errors(lambda words: tyro.cli(main, args=words, config=[tyro.conf.PositionalRequiredArgs]))()

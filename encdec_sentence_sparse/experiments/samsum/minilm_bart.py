@@ -5,10 +5,10 @@ python -m encdec_sentence_sparse.experiments.samsum.minilm_bart BERT DATA FOLDER
 The layers map one to one, for both models normalise after the residual sum. FOLDER loads by --model in all packages.
 """
 
-import sys
 from pathlib import Path
 
 import torch
+import tyro
 from transformers import AutoTokenizer, BartForConditionalGeneration, BertModel
 
 from shared.data import load
@@ -52,11 +52,10 @@ def bart_of(bert: BertModel, begin: int, end: int, layers: int = 3) -> BartForCo
     return bart.eval()
 
 
-@one_line_errors
-def main(arguments: list[str] | None = None) -> None:
-    bert, data, folder = arguments or sys.argv[1:]
-    if not Path(bert).is_dir():
-        raise ValueError(f"there is no folder {bert!r}: give a BERT's")
+def main(bert: Path, data: str, folder: Path) -> None:
+    """Write a BART made of a BERT into a folder; the summaries of `data` say how frequent tokens are."""
+    if not bert.is_dir():
+        raise ValueError(f"there is no folder {str(bert)!r}: give a BERT's")
     tokenizer = AutoTokenizer.from_pretrained(bert, bos_token="[CLS]", eos_token="[SEP]", trust_remote_code=False)
     bart = bart_of(BertModel.from_pretrained(bert), tokenizer.bos_token_id, tokenizer.eos_token_id)
     summaries = tokenizer([example.target for example in load(data, "train")])["input_ids"]
@@ -67,4 +66,4 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    one_line_errors(lambda words: tyro.cli(main, args=words, config=[tyro.conf.PositionalRequiredArgs]))()
