@@ -42,7 +42,7 @@ def systems(run: Run, r: int) -> Iterator[tuple[str, Selection]]:
 
 
 def main(r: int, split: str, limit: int, runs: tuple[Path, ...]) -> None:
-    """Print a row for each run, choice of `r` sentences and document of the split."""
+    """R SPLIT LIMIT RUN ...: print a row for each run, choice of R sentences and document of the split."""
     for path in runs:
         run = load_run(path)
         examples, seed = load(run.config.data, split, limit), run.config.seed

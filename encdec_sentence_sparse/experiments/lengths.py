@@ -24,7 +24,7 @@ def lengths(run: Run, examples: list[Example]) -> dict[str, float]:
 
 
 def main(run: str, data: str) -> None:
-    """Print a row of Table 4: the lengths of `data` in the tokens of a run or a BART."""
+    """RUN DATA: print a row of Table 4, the lengths of a corpus in the tokens of a run or a BART."""
     print(data, *(f"{name} {value:.1f}" for name, value in lengths(load_run_or_bart(run), load(data)).items()))
 
 

@@ -23,7 +23,7 @@ def measured(row: dict) -> dict:
 
 
 def main(files: tuple[str, ...]) -> None:
-    """Print the lines of all files, each with its measures."""
+    """PREDICTIONS.jsonl ...: print their lines, each with its measures."""
     write_jsonl(sys.stdout, (measured(row) for file in files for row in read_jsonl(file)))
 
 

@@ -53,7 +53,7 @@ def bart_of(bert: BertModel, begin: int, end: int, layers: int = 3) -> BartForCo
 
 
 def main(bert: Path, data: str, folder: Path) -> None:
-    """Write a BART made of a BERT into a folder; the summaries of `data` say how frequent tokens are."""
+    """BERT DATA FOLDER: write a BART made of a BERT; the summaries of DATA say how frequent tokens are."""
     if not bert.is_dir():
         raise ValueError(f"there is no folder {str(bert)!r}: give a BERT's")
     tokenizer = AutoTokenizer.from_pretrained(bert, bos_token="[CLS]", eos_token="[SEP]", trust_remote_code=False)
