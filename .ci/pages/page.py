@@ -16,14 +16,9 @@ import notebook
 import proof
 from heat import heat
 from markup import Markup, anchor, fold, plain, slug
-from paper import Block, Package, Row, blocks, in_order
+from paper import Package, Row, blocks, chapter, in_order
 
 SHAPE = r"\((?:[A-Z]|\.\.\.)(?:,|(?:, (?:[A-Z]|\d+))+)\)"  # (B, T, D), (N,)
-
-
-def chapter(text: str, title: str) -> str:
-    """The Markdown below one `##` heading; empty without it."""
-    return f"{text}\n## ".partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
 class Page:
@@ -31,7 +26,7 @@ class Page:
 
     def __init__(self, folder: Path, out: Path):
         self.folder, self.out, self.package = folder, out, Package(folder)
-        self.readme, self.paper = ((folder / name).read_text(encoding="utf-8") for name in ("README.md", "PAPER.md"))
+        self.readme = (folder / "README.md").read_text(encoding="utf-8")
         self.markup = Markup([cells for _, cells in self.package.table("Glossary")], self.package.known)
         order = self.readme.partition("Read in this order")[2].partition("\n## ")[0]
         order = re.findall(r"`([\w/]+(?:\.py|/))`", order)
@@ -43,17 +38,17 @@ class Page:
         self.used = set()  # ids
         self.lesson, self.learned = notebook.read(folder / "lesson.ipynb")
 
-    def text(self, title: str, of: str = "") -> str:
-        """A chapter of README.md, or of another text, as HTML; its pictures are copied."""
-        return self.local(chapter(of or self.readme, title), below=1)
-
-    def local(self, markdown: str, below: int) -> str:
+    def text(self, markdown: str, below: int = 0) -> str:
         """Markdown of the package's folder as HTML; its pictures are copied."""
 
         def copy(match: re.Match) -> str:
             return f"]({self.picture((self.folder / match[1]).read_bytes())})"
 
         return self.markup.text(re.sub(r"\]\(([\w/.-]+\.png)\)", copy, markdown), below)
+
+    def chapter(self, title: str, text: str) -> str:
+        """A chapter of README.md or PAPER.md as HTML."""
+        return self.text("\n".join(line for _, line in chapter(text, title)), below=1)
 
     def picture(self, data: bytes) -> str:
         """Write a picture beside the page and return its name."""
@@ -117,26 +112,24 @@ class Page:
         return sorted(found, key=lambda note: (note[0], note[1][0] == "D"))  # of a line, the formula first
 
     def code_of(self, file: str) -> str:
-        """A file: a row for each block."""
-        notes = self.notes(file)
-        return "".join(self.row(file, block, notes) for block in blocks(self.package.code[file]))
-
-    def row(self, file: str, block: Block, notes: list[tuple[int, str, str]]) -> str:
-        """A function whole and, left of it, its docstring and its notes in the order of their lines."""
-        if not block.code:
-            return f'<h4 class="part">{self.markup.inline(plain(block.docstring))}</h4>'
-        own = [note for note in notes if note[0] in block.lines]
-        left = f'<h4 class="name"><code>{block.name}</code></h4>' if block.name else ""
-        left += self.flow(file, block.name) + self.markup.docstring(block.docstring)
-        left += "".join(note for _, _, note in own)
-        right = self.markup.code(block.code, file, {line: label for line, label, _ in reversed(own)})
-        return f'<div class="row"><div class="left">{left}</div>{right}</div>'
+        """A file: each function whole and, left of it, its docstring and its notes in the order of their lines."""
+        notes, made = self.notes(file), ""
+        for block in blocks(self.package.code[file]):
+            if not block.code:
+                made += f'<h4 class="part">{self.markup.inline(plain(block.docstring))}</h4>'
+                continue
+            own = [note for note in notes if note[0] in block.lines]
+            left = f'<h4 class="name"><code>{block.name}</code></h4>' if block.name else ""
+            left += self.flow(file, block.name) + self.markup.docstring(block.docstring)
+            left += "".join(note for _, _, note in own)
+            right = self.markup.code(block.code, file, {line: label for line, label, _ in reversed(own)})
+            made += f'<div class="row"><div class="left">{left}</div>{right}</div>'
+        return made
 
     def flow(self, file: str, name: str) -> str:
         """How a module's tensors follow from each other: the names and shapes in the comments of its `forward`."""
-        source = self.package.code[file]
-        node, found = source.definitions.get(name), []
-        if isinstance(node, ast.ClassDef) and "Module" in ast.unparse(node) and f"{name}.forward" in source.definitions:
+        source, found = self.package.code[file], []
+        if f"{name}.forward" in source.definitions and "Module" in ast.unparse(source.definitions[name]):
             for number in source.lines_of(f"{name}.forward"):
                 line = re.sub(r"def forward\(self, (\w+).*\):", r"\1 =", source.lines[number - 1])
                 found += [" ".join(part) for part in re.findall(rf"^ +(\w+) = .*# .*?({SHAPE})", line)]
@@ -157,25 +150,25 @@ class Page:
             source, dotted = self.package.tests[name]
             code = self.markup.code([(line, source.lines[line - 1]) for line in source.lines_of(dotted)])
             words = f"<p>proves {', '.join(anchor(label) for label in in_order(labels))}</p>"
-            made += fold(
-                f"<code>{name}</code> <small>{source.path.name}</small>", words + code, "test", self.own_id(name)
-            )
+            title = f"<code>{name}</code> <small>{source.path.name}</small>"
+            made += fold(title, words + code, "test", self.own_id(name))
         return fold(f"{len(self.package.proofs)} tests, each with what it proves", made, "tests")
 
     def write(self) -> None:
         """Write the page and the lesson's."""
-        name, one = self.folder.name, self.package.code.get("one.py")
+        name, paper, one = self.folder.name, self.package.text, self.package.code.get("one.py")
         first, more_seen = self.seen()
-        parts = {"The idea": self.text("The idea") + more_seen, "Symbols": self.text("Glossary", self.paper)}
+        parts = {"The idea": self.chapter("The idea", self.readme) + more_seen}
+        parts["Symbols"] = self.chapter("Glossary", paper)
         parts |= {f"The whole paper in {len(one.lines)} lines": self.code_of("one.py")} if one else {}
-        parts["What was reproduced"] = self.text("What was reproduced")
+        parts["What was reproduced"] = self.chapter("What was reproduced", self.readme)
         differs = [self.difference(label, cells, "plain") for _, (label, *cells) in self.package.deviations]
-        parts |= {"What differs from the paper": "".join(differs), "Limits": self.text("Limits", self.paper)}
+        parts |= {"What differs from the paper": "".join(differs), "Limits": self.chapter("Limits", paper)}
         parts |= {"The package, file by file": self.code(), "The tests": self.tests()}
         labels = dict.fromkeys(label for row in self.package.equations for label in row.labels)
         marks = [*map(anchor, labels), *(f'<a href="#{file}">{file}</a>' for file in self.files)]
         head = re.sub(r"!\[[^]]*\]\(learn\.png\)\n", "", self.readme.partition("\n## ")[0])  # it is alive here
-        head = self.local(head, below=0).replace("</h1>", f"</h1>{first}", 1)
+        head = self.text(head).replace("</h1>", f"</h1>{first}", 1)
         document.write(self.out / f"{name}.html", name, document.parts(head, parts, marks, f"{name}-lesson.html"))
         lesson = notebook.lesson(self.lesson, self.markup, self.picture, f"{name}.html")
         nav = document.nav({f"{name}.html": name})

@@ -5,6 +5,7 @@ import io
 import re
 import tokenize
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ IN_A_NAME = re.compile(r"_(?:(eq|algorithm|d)(\d+[a-z]?)|section_(\d+(?:_\d+)*))
 KINDS = {"eq": "Eq. ", "algorithm": "Algorithm ", "section": "Section ", "d": "D"}
 PLACE = re.compile(r"`([\w/]+\.py):([\w.]+)`")
 TEST = re.compile(r"`(?:[\w/]+\.py::?)?(test_\w+)`")
-UNBROKEN = re.compile(r"`[^`]*`|\$[^$]*\$|\\\|")  # a `|` in code, in a formula or after a backslash parts no cells
+CELL = re.compile(r"\|((?:`[^`]*`|\$[^$]*\$|\\\||[^|])*)")  # no `|` of code, of a formula or after a backslash
 DEFINITION = (ast.FunctionDef, ast.ClassDef)
 
 
@@ -44,10 +45,13 @@ def marks_of_name(name: str) -> set[str]:
 
 def cells(line: str) -> list[str]:
     """Return the cells of a table's line."""
-    kept = []
-    masked = UNBROKEN.sub(lambda match: kept.append(match[0]) or f"\0{len(kept) - 1}\0", line)
-    parts = [cell.strip() for cell in masked.strip().strip("|").split("|")]
-    return [re.sub(r"\0(\d+)\0", lambda match: kept[int(match[1])].replace(r"\|", "|"), part) for part in parts]
+    return [cell.strip().replace(r"\|", "|") for cell in CELL.findall(line.strip().rstrip("|"))]
+
+
+def chapter(text: str, title: str) -> list[tuple[int, str]]:
+    """Return the numbered lines below one `##` heading; empty without it."""
+    before, _, after = f"\n{text}\n## ".partition(f"\n## {title}\n")
+    return [*enumerate(after.partition("\n## ")[0].splitlines(), start=before.count("\n") + 2)]
 
 
 class Source:
@@ -95,48 +99,43 @@ class Block(NamedTuple):
 
     name: str  # dotted; or ""
     docstring: str
-    lines: range  # all that it covers
+    lines: list[int]  # all that it covers
     code: list[tuple[int, str]]  # numbered, without the docstring; empty: a heading, which `docstring` is then
 
 
 def blocks(source: Source) -> list[Block]:
     """Cut a file at its classes, at functions that stand in no other one, and at comments that are headings."""
-    starts, docstrings = {1: ""}, set()
-    for name, node in source.definitions.items():
+    owner, told = dict.fromkeys(source.lines_of(""), ""), {}  # line -> dotted name, or heading; line -> docstring on it
+    for name, node in {"": source.tree, **source.definitions}.items():
         outer = source.definitions.get(name.rpartition(".")[0])
-        if isinstance(node, DEFINITION) and not isinstance(outer, ast.FunctionDef):
-            lines = source.lines_of(name)
-            starts |= {lines[0]: name, lines[-1] + 1: starts.get(lines[-1] + 1, "")}
-    for node in [source.tree, *(source.definitions[name] for name in starts.values() if name)]:
-        if ast.get_docstring(node):
-            docstrings |= {*range(node.body[0].lineno, node.body[0].end_lineno + 1)}
+        if isinstance(node, (ast.Module, *DEFINITION)) and not isinstance(outer, ast.FunctionDef):
+            owner |= dict.fromkeys(source.lines_of(name), name)
+            if said := ast.get_docstring(node):
+                told |= dict.fromkeys(range(node.body[0].lineno, node.body[0].end_lineno + 1), said)
     for match in re.finditer(r"(?<=\n\n)# .*(?=\n\n)", "\n".join(source.lines)):
-        number = match.string.count("\n", 0, match.start()) + 1
-        starts |= {number: match[0], number + 1: starts.get(number + 1, "")}
-    found, bounds = [], [*sorted(starts), len(source.lines) + 1]
-    for first, end in zip(bounds, bounds[1:], strict=False):
-        name, lines = starts[first], range(first, end)
+        owner[match.string.count("\n", 0, match.start()) + 1] = match[0]
+    found = []
+    for name, group in groupby(owner, owner.get):
+        lines = [*group]
+        code = [(line, source.lines[line - 1]) for line in lines if line not in told]
+        filled = [place for place, (_, line) in enumerate(code) if line.strip()]
         if name.startswith("# "):
             found.append(Block("", name[2:], lines, []))
-            continue
-        said = ast.get_docstring(source.definitions.get(name, source.tree)) if docstrings & {*lines} else ""
-        code = [(line, source.lines[line - 1]) for line in lines if line not in docstrings]
-        filled = [place for place, (_, line) in enumerate(code) if line.strip()]
-        if filled:
-            found.append(Block(name, said, lines, code[filled[0] : filled[-1] + 1]))
+        elif filled:
+            said = next((told[line] for line in lines if line in told), "")
+            is_new = name not in {block.name for block in found}
+            found.append(Block(name if is_new else "", said, lines, code[filled[0] : filled[-1] + 1]))
     return found
 
 
 def asserts(test: ast.AST) -> bool:
     """Tell whether a test asserts: `assert` of more than a constant, a call of assert_..., or pytest.raises/warns."""
-    if any(re.search(r"mark\.(skip|xfail)\b", ast.unparse(decorator)) for decorator in test.decorator_list):
-        return False
-    for node in ast.walk(test):
-        if isinstance(node, ast.Assert) and not isinstance(node.test, ast.Constant):
-            return True
-        if isinstance(node, ast.Call) and re.search(r"assert|\b(raises|warns)$", ast.unparse(node.func)):
-            return True
-    return False
+    skips = [each for each in test.decorator_list if re.search(r"mark\.(skip|xfail)\b", ast.unparse(each))]
+    tested = [node.test for node in ast.walk(test) if isinstance(node, ast.Assert)]
+    called = [ast.unparse(node.func) for node in ast.walk(test) if isinstance(node, ast.Call)]
+    found = [each for each in tested if not isinstance(each, ast.Constant)]
+    found += [name for name in called if re.search(r"assert|\b(raises|warns)$", name)]
+    return bool(found) and not skips
 
 
 class Row(NamedTuple):
@@ -154,7 +153,7 @@ class Package:
     """One package folder as it stands there."""
 
     def __init__(self, folder: Path):
-        self.folder = folder
+        self.text = (folder / "PAPER.md").read_text(encoding="utf-8")
         self.code, self.tests = {}, {}  # file -> source; name of a test -> (source, dotted name)
         for path in sorted(folder.rglob("*.py")):
             source = Source(path)
@@ -172,16 +171,9 @@ class Package:
             if proved and asserts(source.definitions[dotted]):
                 self.proofs[name] = proved
 
-    def section(self, title: str) -> list[tuple[int, str]]:
-        """Return the numbered lines of PAPER.md from one heading on; empty without it."""
-        lines = [*enumerate((self.folder / "PAPER.md").read_text(encoding="utf-8").splitlines(), start=1)]
-        heads = [place for place, (_, line) in enumerate(lines) if line.startswith("## ")]
-        first = next((place for place in heads if lines[place][1] == f"## {title}"), len(lines))
-        return lines[first : min((place for place in heads if place > first), default=len(lines))]
-
     def table(self, title: str) -> list[tuple[int, list[str]]]:
         """Return line and cells of each row of the table below a heading, without its head and rule."""
-        return [(number, cells(line)) for number, line in self.section(title) if line.startswith("|")][2:]
+        return [(number, cells(line)) for number, line in chapter(self.text, title) if line.startswith("|")][2:]
 
     def rows(self, line: int, row: list[str]) -> list[Row]:
         """Return the formulas of a row: where "Eq. 6-8" has three of them between semicolons, each by itself."""
@@ -193,9 +185,7 @@ class Package:
 
     def files(self, order: list[str]) -> list[str]:
         """Return the core's files in this order, folders unfolded, then the others that have a mark."""
-        found = [
-            file for name in order for file in self.code if file == name or file.startswith(f"{name.rstrip('/')}/")
-        ]
+        found = [file for name in order for file in self.code if f"{file}/".startswith(f"{name.rstrip('/')}/")]
         found = [file for file in found if not file.startswith("experiments/")]
         found += [file for file, source in self.code.items() if source.marks().keys() & self.known]
         return [file for file in dict.fromkeys(found) if file not in ("one.py", "lesson.py", "__init__.py")]

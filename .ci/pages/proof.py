@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from paper import Package, Row, asserts, marks, marks_of_name
+from paper import Package, Row, asserts, chapter, marks, marks_of_name
 
 
 def of_row(package: Package, row: Row) -> Iterator[str]:
@@ -33,11 +33,11 @@ def of_row(package: Package, row: Row) -> Iterator[str]:
 def of_page(package: Package) -> Iterator[tuple[int, str]]:
     """What PAPER.md promises and the code or the tests do not keep."""
     for title in ("Equations", "Deviations"):
-        if not package.section(title):
+        if not chapter(package.text, title):
             yield 1, f'no section "## {title}"; write it (its form: .ci/pages/README.md)'
     for row in package.equations:
         yield from ((row.line, problem) for problem in of_row(package, row))
-    for number, line in package.section("Equations"):
+    for number, line in chapter(package.text, "Equations"):
         declared = re.match(r"<!--\s*trace:(.*)-->", line)
         for label in sorted(marks(declared[1]) - package.known) if declared else ():
             yield number, f"{label} is declared but has no row; write one"
