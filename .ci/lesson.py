@@ -36,13 +36,7 @@ def has_tag(cell, tag: str) -> bool:
     return tag in cell.metadata.get("tags", [])
 
 
-def report(wrong: list[str]) -> int:
-    """Print what is wrong; 1 if anything is."""
-    print(*wrong, sep="\n", end="\n" if wrong else "")
-    return int(bool(wrong))
-
-
-def write(folder: Path) -> int:
+def write(folder: Path) -> list[str]:
     """Execute lesson.py cell by cell in the package's folder, where a reader opens it; raises what a cell raises."""
     from nbclient import NotebookClient
 
@@ -51,9 +45,9 @@ def write(folder: Path) -> int:
     notebook = jupytext.read(folder / "lesson.py")
     for number, cell in enumerate(notebook.cells):
         cell["id"] = f"cell-{number}"  # the same at every run
-    NotebookClient(notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": folder}}).execute()
+    place = {"metadata": {"path": folder}}
+    NotebookClient(notebook, timeout=600, kernel_name="python3", resources=place, record_timing=False).execute()
     for cell in notebook.cells:
-        cell.metadata.pop("execution", None)  # times
         if has_tag(cell, "learn"):
             tables = json.loads(cell.outputs[0]["text"])
             drawn = "".join(heat(**table) for table in (tables if isinstance(tables, list) else [tables]))
@@ -61,7 +55,7 @@ def write(folder: Path) -> int:
     notebook.metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
     (folder / "lesson.png").write_bytes(picture(notebook))
     nbformat.write(notebook, folder / "lesson.ipynb")
-    return report(problems(folder))
+    return problems(folder)
 
 
 def picture(notebook) -> bytes:
@@ -107,10 +101,9 @@ class Noted(ast.NodeTransformer):
     """Each assert becomes a call with its test, its words, its message and its differences."""
 
     def visit_Assert(self, node: ast.Assert) -> ast.AST:
-        message = ast.unparse(node.msg) if node.msg else "''"
-        numbers = ", ".join(differences(node.test))
-        call = f"_noted({ast.unparse(node.test)}, {ast.unparse(node.test)!r}, {message}, [{numbers}])"
-        return ast.parse(call).body[0]
+        words, numbers = ast.unparse(node.test), ", ".join(differences(node.test))
+        message = ast.unparse(node.msg) if node.msg else repr(words)
+        return ast.parse(f"_noted({words}, {words!r}, {message}, [{numbers}])").body[0]
 
 
 def play(folder: Path, seed: int, is_told: bool) -> dict:
@@ -121,7 +114,7 @@ def play(folder: Path, seed: int, is_told: bool) -> dict:
     found = {"findings": [], "failed": [], "margins": {}}
 
     def noted(holds, words: str, message: str, numbers: list) -> None:
-        found["findings" if holds and numbers else "failed"] += [message or words] if numbers or not holds else []
+        found["findings" if holds and numbers else "failed"] += [message] if numbers or not holds else []
         found["margins"] |= {words: min(map(float, numbers))} if numbers else {}
 
     with tempfile.TemporaryDirectory() as place:
@@ -164,17 +157,21 @@ def seeds(folder: Path, count: int) -> int:
     return int(is_bad)
 
 
-def check(folder: Path) -> int:
-    """Tell the lesson and what it found; 1 if an assert does not hold or the notebook is another one."""
+def check(folder: Path) -> list[str]:
+    """Tell the lesson and what it found; return what does not hold."""
     found = run(folder)
     print("\nWhat was found\n==============", *(f"- {finding}" for finding in found["findings"]), sep="\n")
     print(f"The same with its picture: {folder.name}/lesson.ipynb and {folder.name}/lesson.png")
-    return report([f"does not hold: {words}" for words in found["failed"]] + problems(folder))
+    return [f"does not hold: {words}" for words in found["failed"]] + problems(folder)
 
 
 def main(mode: str, package: str, count: str = "10") -> int:
     folder = ROOT / package
-    return seeds(folder, int(count)) if mode == "seeds" else write(folder) if mode == "write" else check(folder)
+    if mode == "seeds":
+        return seeds(folder, int(count))
+    wrong = write(folder) if mode == "write" else check(folder)
+    print(*wrong, sep="\n", end="\n" if wrong else "")
+    return int(bool(wrong))
 
 
 if __name__ == "__main__":
