@@ -49,14 +49,14 @@ def apply(text: str, old: str, new: str) -> str:
 
 def run_suite(folder: Path, package: str, changed: str = "") -> tuple[str, str]:
     """Run a package's tests: ("SURVIVED" | "killed" | "ERROR", last line or first failing test)."""
-    tests = sorted((folder / package / "tests").rglob("test_*.py"), key=lambda path: path.stat().st_size)
-    tests.sort(key=lambda path: Path(changed).stem not in path.read_text(encoding="utf-8"))
+    tests = (folder / package / "tests").rglob("test_*.py")
+    tests = sorted(tests, key=lambda path: (Path(changed).stem not in path.read_text("utf-8"), path.stat().st_size))
     command = [sys.executable, "-m", "pytest", *map(str, tests), "-x", "-q", "-rfE", "-p", "no:cacheprovider"]
     # No byte code: a mutant of the same length, written within the same second, would be taken for what it replaced.
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     # A session of its own, so that what the tests themselves have started ends with them.
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "start_new_session": True}
-    with subprocess.Popen(command, cwd=folder, env=environment, **pipes) as process:
+    options = {"cwd": folder, "env": environment, "text": True, "start_new_session": True}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options) as process:
         try:
             lines = process.communicate(timeout=TIMEOUT)[0].strip().splitlines() or ["no output"]
         except subprocess.TimeoutExpired:
@@ -68,28 +68,26 @@ def run_suite(folder: Path, package: str, changed: str = "") -> tuple[str, str]:
 
 
 def main(package: str, *words: str, root: Path = ROOT) -> int:
-    mutants, verdicts = read_mutants(root / package / "tests" / "mutants.txt"), []
+    listed, verdicts = read_mutants(root / package / "tests" / "mutants.txt"), []
     with tempfile.TemporaryDirectory() as folder:
         top = Path(folder)
-        for name in {package, "shared"}:
-            if (root / name).exists():
-                shutil.copytree(root / name, top / name, ignore=shutil.ignore_patterns("__pycache__"))
+        for name in (package, "shared"):
+            shutil.copytree(root / name, top / name, ignore=shutil.ignore_patterns("__pycache__"))
         (top / "pyproject.toml").write_bytes((root / "pyproject.toml").read_bytes())
         if (verdict := run_suite(top, package))[0] != "SURVIVED":
             print(f"the suite does not pass without mutants: {verdict}")
             return 2
-        for comment, file, old, new in mutants:
-            if all(word in comment for word in words):
-                path = top / package / file
-                original = path.read_text(encoding="utf-8")
-                try:
-                    path.write_text(apply(original, old, new), encoding="utf-8")
-                    verdict, detail = run_suite(top, package, file)
-                except ValueError as error:
-                    verdict, detail = "ERROR", str(error)
-                path.write_text(original, encoding="utf-8")
-                verdicts.append(verdict)
-                print(f"{verdict:9}{comment} [{detail}]", flush=True)
+        for comment, file, old, new in [each for each in listed if all(word in each[0] for word in words)]:
+            path = top / package / file
+            original = path.read_text(encoding="utf-8")
+            try:
+                path.write_text(apply(original, old, new), encoding="utf-8")
+                verdict, detail = run_suite(top, package, file)
+            except ValueError as error:
+                verdict, detail = "ERROR", str(error)
+            path.write_text(original, encoding="utf-8")
+            verdicts.append(verdict)
+            print(f"{verdict:9}{comment} [{detail}]", flush=True)
     print(f"mutants: {package}: {verdicts.count('killed')} of {len(verdicts)} killed")
     return int(not verdicts or set(verdicts) != {"killed"})
 

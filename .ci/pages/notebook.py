@@ -25,22 +25,18 @@ def read(notebook: Path) -> tuple[list[dict], list[dict]]:
     return found, learned
 
 
-def code_cell(cell: dict, markup: Markup, picture: Callable[[bytes], str]) -> str:
-    """Code, folded if it is long, and what it printed and drew."""
-    lines = list(enumerate(cell["source"].splitlines(), 1))
-    made = markup.code(lines)
-    made = fold(f"{len(lines)} lines of code", made, "cell") if len(lines) > FOLDED else made
-    made += f'<pre class="output">{html.escape(cell["printed"])}</pre>' if cell["printed"] else ""
-    for output in cell["outputs"]:
-        if data := output.get("data", {}).get("image/png"):
-            made += f'<p><img src="{picture(b64decode(data))}" alt="what the code above draws"></p>'
-    return made
-
-
 def lesson(cells: list[dict], markup: Markup, picture: Callable[[bytes], str], page: str) -> str:
-    """All cells in their order; a link to a mark leads to the package's page."""
+    """All cells in their order, long ones folded, what they printed and drew; a link to a mark leads to the page."""
     made = ""
     for cell in cells:
-        is_text = cell["cell_type"] == "markdown"
-        made += markup.text(cell["source"]) if is_text else code_cell(cell, markup, picture)
+        if cell["cell_type"] == "markdown":
+            made += markup.text(cell["source"])
+            continue
+        lines = [*enumerate(cell["source"].splitlines(), 1)]
+        code = markup.code(lines)
+        made += fold(f"{len(lines)} lines of code", code, "cell") if len(lines) > FOLDED else code
+        made += f'<pre class="output">{html.escape(cell["printed"])}</pre>' if cell["printed"] else ""
+        for output in cell["outputs"]:
+            if data := output.get("data", {}).get("image/png"):
+                made += f'<p><img src="{picture(b64decode(data))}" alt="what the code above draws"></p>'
     return made.replace('href="#', f'href="{page}#')

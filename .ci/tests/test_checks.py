@@ -50,6 +50,7 @@ TESTS = "from ..model import half\n\ndef test_half():\n    assert half(4) == 2\n
 def test_mutants_tell_killed_survived_and_broken(tmp_path, capsys, old, new, code, verdict):
     listing = f"# a mistake\nmodel.py\n- {old}\n+ {new}\n"
     package(tmp_path, model_py=MODEL, tests__test_half_py=TESTS, tests__mutants_txt=f"# a heading\n\n{listing}")
+    (tmp_path / "shared").mkdir()
     (tmp_path / "pyproject.toml").write_text("")
     assert mutants.main("paper", root=tmp_path) == code
     assert verdict in capsys.readouterr().out
@@ -65,6 +66,7 @@ def test_mutants_of_the_packages_stand_in_their_files(listing):
 def test_mutants_need_a_suite_that_passes_and_a_list_that_parses(tmp_path, capsys):
     listing = "# a mistake\nmodel.py\n- return x / 2\n"
     package(tmp_path, model_py=MODEL, tests__test_half_py=TESTS.replace("== 2", "== 3"), tests__mutants_txt=listing)
+    (tmp_path / "shared").mkdir()
     (tmp_path / "pyproject.toml").write_text("")
     with pytest.raises(ValueError, match="a block is"):
         mutants.main("paper", root=tmp_path)
