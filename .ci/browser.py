@@ -11,12 +11,7 @@ import shutil
 import sys
 from pathlib import Path
 
-# How many pixels a page is too wide, its height, how many boxes of code scroll sideways, and of how many that are seen.
-MEASURE = """() => {
-const boxes = [...document.querySelectorAll("pre")].filter(e => e.checkVisibility());
-return [Math.max(document.documentElement.scrollWidth, document.body.scrollWidth) - innerWidth,
-  document.body.scrollHeight, boxes.filter(e => e.scrollWidth > e.clientWidth).length, boxes.length];
-}"""
+TOO_WIDE = "Math.max(document.documentElement.scrollWidth, document.body.scrollWidth) - innerWidth"  # pixels
 # What is learned, as a picture that does not move.
 STILL = """() => {
 document.querySelectorAll(".learn input, .learn output, .learn > p").forEach(e => e.remove());
@@ -34,9 +29,9 @@ def look(browser, path: Path, width: int, scheme: str) -> list[str]:
     page.on("console", lambda said: found.append(f"{name}: {said.text}"))
     page.on("pageerror", lambda error: found.append(f"{name}: {error}"))
     page.goto(path.resolve().as_uri())
-    over, height, cut, boxes = page.evaluate(MEASURE)
-    found += [f"{name}: {over} pixels too wide"] if over > 0 else []
-    print(f"{name}: {height} pixels, {cut} of {boxes} boxes cut, {path.stat().st_size} bytes")
+    if (over := page.evaluate(TOO_WIDE)) > 0:
+        found.append(f"{name}: {over} pixels too wide")
+    print(f"{name}: {page.evaluate('document.body.scrollHeight')} pixels high, {path.stat().st_size} bytes")
     page.screenshot(path=shots / f"{name}.png", full_page=True)
     if (width, scheme) == (1280, "light") and page.locator(".learn").count():
         page.evaluate(STILL)
@@ -46,7 +41,6 @@ def look(browser, path: Path, width: int, scheme: str) -> list[str]:
 
 
 def main(folder: str = "pages") -> int:
-    """Look at the pages; return 1 if anything is wrong."""
     if not (chromium := shutil.which("chromium") or shutil.which("google-chrome")):
         print("browser: no Chromium here (apt-get install chromium): not looked at")
         return 0

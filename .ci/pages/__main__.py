@@ -11,7 +11,6 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def main(arguments: list[str]) -> int:
-    """Make the pages, print what is wrong with them and the file to open; return 1 if anything is wrong."""
     parser = argparse.ArgumentParser(prog="pages", description="Set each paper's formulas and code side by side.")
     parser.add_argument("packages", nargs="*", help="folders below the root; default: those with a PAPER.md")
     parser.add_argument("--root", type=Path, default=ROOT)

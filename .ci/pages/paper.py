@@ -44,7 +44,6 @@ def marks_of_name(name: str) -> set[str]:
 
 
 def cells(line: str) -> list[str]:
-    """Return the cells of a table's line."""
     return [cell.strip().replace(r"\|", "|") for cell in CELL.findall(line.strip().rstrip("|"))]
 
 
@@ -105,7 +104,7 @@ class Block(NamedTuple):
 
 def blocks(source: Source) -> list[Block]:
     """Cut a file at its classes, at functions that stand in no other one, and at comments that are headings."""
-    owner, told = dict.fromkeys(source.lines_of(""), ""), {}  # line -> dotted name, or heading; line -> docstring on it
+    owner, told = {}, {}  # line -> dotted name, or heading; line -> the docstring that it is part of
     for name, node in {"": source.tree, **source.definitions}.items():
         outer = source.definitions.get(name.rpartition(".")[0])
         if isinstance(node, (ast.Module, *DEFINITION)) and not isinstance(outer, ast.FunctionDef):
