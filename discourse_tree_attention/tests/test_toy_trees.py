@@ -4,9 +4,11 @@ import pytest
 
 pytest.importorskip("shared")
 
+from shared.toy import SOURCES
+
 from ..loading import load
 from ..text import sentence_of_edus
-from ..toy_trees import SOURCES, toy_tree
+from ..toy_trees import toy_tree
 from ..trees import leaves, nodes, read_dis
 
 CORPORA = [
