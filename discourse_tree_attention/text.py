@@ -15,7 +15,7 @@ from tqdm import tqdm
 from .matrices import MATRICES, d_tree, normalize, sentence_matrix
 from .model import TREES
 from .selection import ORACLE_UNITS, oracle, required_units
-from .trees import Node, check_same_text, leaves, letters, read_dis
+from .trees import check_same_text, leaves, letters, read_dis
 
 MAX_TOKENS = 512  # longest unit in word pieces, [CLS] and [SEP] included; longer ones are cut (released code)
 
@@ -35,25 +35,22 @@ class UnitEncoder:
         self.tokenizer, self.pooling, self.width = tokenizer, pooling, model.config.hidden_size  # the width is D
 
     @torch.inference_mode()
-    def __call__(self, texts: Sequence[str]) -> Tensor:
-        """Encode a few units: (n,) texts -> (n, D)."""
-        cut = dict(padding=True, padding_side="right", truncation=True, max_length=MAX_TOKENS, return_tensors="pt")
-        batch = self.tokenizer(list(texts), **cut).to(self.model.device)
-        states = self.model(**batch).last_hidden_state  # (n, tokens, D)
-        # D23: the mean over the tokens, for encoders that were trained for it.
-        if self.pooling == "mean":
-            real = batch.attention_mask[..., None]
-            return (states * real).sum(1) / real.sum(1)
-        # Section 3: "the hidden state of the first token in the last BERT layer"; [CLS] unit [SEP], segment ids 0.
-        return states[:, 0]  # (n, D)
-
     def encode(self, texts: Sequence[str], batch_size: int = 128) -> np.ndarray:
-        """Encode any number of units, those of like length together: (n,) texts -> (n, D) float32, in their order."""
+        """Encode units, those of like length together: (n,) texts -> (n, D) float32, in their order."""
         order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
         vectors = np.empty((len(texts), self.width), dtype=np.float32)
+        cut = dict(padding=True, padding_side="right", truncation=True, max_length=MAX_TOKENS, return_tensors="pt")
         for start in tqdm(range(0, len(texts), batch_size), desc="unit vectors", leave=False, disable=None):
-            batch = order[start : start + batch_size]
-            vectors[batch] = self([texts[i] for i in batch]).float().cpu().numpy()
+            places = order[start : start + batch_size]
+            batch = self.tokenizer([texts[i] for i in places], **cut).to(self.model.device)
+            states = self.model(**batch).last_hidden_state  # (n, tokens, D)
+            # Section 3: "the hidden state of the first token in the last BERT layer"; [CLS] unit [SEP], segment ids 0.
+            own = states[:, 0]  # (n, D)
+            if self.pooling == "mean":
+                # D23: the mean over the tokens, for encoders that were trained for it.
+                real = batch.attention_mask[..., None]
+                own = (states * real).sum(1) / real.sum(1)
+            vectors[places] = own.float().cpu().numpy()
         return vectors
 
 
@@ -88,18 +85,16 @@ def random_encoder(texts: Sequence[str], pooling: str = "cls", width: int = 128,
 
 @dataclass(frozen=True, eq=False)  # arrays have no single truth value
 class Document:
-    """One document at EDU or sentence level; N units. The tree stays whole where the units are cut."""
+    """One document at EDU or sentence level; N units."""
 
     id: str
     units: list[str]  # (N,) texts
     sentence: np.ndarray  # (N,) index of each unit's sentence; at sentence level 0, 1, ...
     required: list[list[int]]  # (N,) units that each unit needs beside it; empty lists at sentence level
     references: list[list[str]]  # the sentences of each
-    tree: Node | None  # over the EDUs
-    edu_sentence: np.ndarray | None  # (EDUs,) index of each EDU's sentence
+    matrix: np.ndarray | None = None  # (N, N) attention, for tree attention
     labels: np.ndarray | None = None  # (N,) bool, the oracle's units; none where there is no reference
     was_cut: bool = False
-    matrix: np.ndarray | None = None  # (N, N) attention, for tree attention
     vectors: np.ndarray | None = None  # (N, D)
 
     def __len__(self) -> int:
@@ -116,35 +111,42 @@ def read_corpus(examples: Sequence, config, encoder: UnitEncoder) -> list[Docume
 
 
 def make_document(example, config, encoder: UnitEncoder) -> Document:
-    """Cut an example (a `shared.data.Example` in sentences) into units, find its oracle, and read its matrix.
-
-    ValueError: a tree is needed and there is none, or it is of another text.
-    """
-    reads_tree = config.attention in TREES
-    if example.tree is None and (reads_tree or config.level == "edu"):
-        command = f"python -m {__package__}.experiments.parse FILE --out TREES"
-        raise ValueError(f"{example.id} has no discourse tree, {example.id}.dis: make it ({command})")
-    whole = units_of(example, config.level)
+    """An example (a `shared.data.Example` in sentences) as a document, cut to what the model reads, with its oracle."""
+    whole = units_of(example, config.level, config.attention)
     picks = oracle(whole.units, " ".join(example.summary), whole.required, ORACLE_UNITS[config.level])
     most, was_cut = units_to_read(whole.units, config, encoder)
     cut = dict(units=whole.units[:most], sentence=whole.sentence[:most], labels=np.isin(np.arange(most), picks))
     required = [[other for other in needed if other < most] for needed in whole.required[:most]]
     document = replace(whole, required=required, was_cut=was_cut, **cut)
-    return replace(document, matrix=document_matrix(document, config)) if reads_tree else document
+    if whole.matrix is None or most == len(whole):
+        return document
+    # D10: of a cut document the rows are normalised again; a unit whose head was cut off attends to itself.
+    matrix = whole.matrix[:most, :most].copy()
+    lost = np.flatnonzero(matrix.sum(1) == 0)
+    matrix[lost, lost] = 1
+    return replace(document, matrix=normalize(matrix))
 
 
-def units_of(example, level: str) -> Document:
-    """An example as a document of EDUs or sentences, whole and without labels."""
-    tree, edu_sentence, sentences = None, None, list(example.document)
-    if example.tree is not None:
-        tree = read_dis(example.tree, f"{example.id}.dis")
-        edus = [leaf.text for leaf in leaves(tree)]
-        edu_sentence = sentence_of_edus(edus, sentences, f"{example.id}.dis")
+def units_of(example, level: str, attention: str = "none") -> Document:
+    """An example as a document of EDUs or sentences, whole and without labels, with the matrix that `attention` reads.
+
+    ValueError: a tree is needed and there is none, or it is of another text.
+    """
+    name, sentences, matrix = f"{example.id}.dis", list(example.document), None
+    whole = Document(example.id, sentences, np.arange(len(sentences)), [[] for _ in sentences], example.references)
+    if example.tree is None:
+        if attention in TREES or level == "edu":
+            command = f"python -m {__package__}.experiments.parse FILE --out TREES"
+            raise ValueError(f"{example.id} has no discourse tree, {name}: make it ({command})")
+        return whole
+    tree = read_dis(example.tree, name)
+    edus = [leaf.text for leaf in leaves(tree)]
+    sentence = sentence_of_edus(edus, sentences, name)
+    if attention in TREES:
+        matrix = d_tree(tree, sentence) if attention == "d_tree" else MATRICES[attention](tree)
     if level == "edu":
-        units = edus, edu_sentence, required_units(tree, edu_sentence)
-    else:
-        units = sentences, np.arange(len(sentences)), [[] for _ in sentences]
-    return Document(example.id, *units, example.references, tree, edu_sentence)
+        return Document(example.id, edus, sentence, required_units(tree, sentence), example.references, matrix)
+    return whole if matrix is None else replace(whole, matrix=sentence_matrix(matrix, sentence, len(sentences)))
 
 
 def sentence_of_edus(edus: Sequence[str], sentences: Sequence[str], where: str = "document") -> np.ndarray:
@@ -168,21 +170,6 @@ def units_to_read(units: Sequence[str], config, encoder: UnitEncoder) -> tuple[i
         # D28: [CLS] and [SEP] of each unit count; the released code counts those of each sentence.
         most = min(most, max(1, int((pieces.cumsum() <= config.max_pieces).sum())))
     return most, most < len(units) or bool((pieces > MAX_TOKENS).any())
-
-
-def document_matrix(document: Document, config) -> np.ndarray:
-    """(N, N) attention of a document's tree, rows summing to 1."""
-    tree, size = document.tree, len(document)
-    matrix = MATRICES[config.attention](tree) if config.attention != "d_tree" else d_tree(tree, document.edu_sentence)
-    if config.level == "sentence":
-        matrix = sentence_matrix(matrix, document.edu_sentence, max(size, document.edu_sentence.max() + 1))
-    if size == len(matrix):
-        return matrix
-    # D10: of a cut document the rows are normalised again; a unit whose head was cut off attends to itself.
-    matrix = matrix[:size, :size].copy()
-    lost = np.flatnonzero(matrix.sum(1) == 0)
-    matrix[lost, lost] = 1
-    return normalize(matrix)
 
 
 def positive_weight(documents: Sequence[Document]) -> float:

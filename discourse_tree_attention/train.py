@@ -42,8 +42,7 @@ def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
         batches = iter(accelerator.skip_first_batches(made.loader, done))
         for step in (bar := tqdm(range(done, config.steps), initial=done, total=config.steps, disable=hidden)):
             run.model.train()
-            for group in optimizer.param_groups:
-                group["lr"] = learning_rate(step, config)
+            optimizer.param_groups[0]["lr"] = learning_rate(step, config)
             batch = next(batches)
             scores = model(batch.units, batch.keep, batch.matrix)
             # D21: of several processes the mean of their sums over units.
@@ -80,22 +79,15 @@ def draw(config: TrainConfig, name: str, split: str) -> list[Example]:
 
 
 def validate(run: Run, documents: Sequence[Document], weight: float) -> dict[str, float]:
-    """Loss a unit, and mean ROUGE of the summaries."""
-    loss, scores = evaluate(run, documents, weight)
-    texts = [
-        join_units(document.units, document.sentence, run.extract(document, own))
-        for document, own in zip(documents, scores, strict=True)
-    ]
-    values = rouge.score(texts, [document.references for document in documents])
-    return {"validation_loss": loss, **{name: float(values[name].mean()) for name in ("rouge1", "rouge2", "rougeLsum")}}
-
-
-def evaluate(run: Run, documents: Sequence[Document], weight: float) -> tuple[float, list[np.ndarray]]:
-    """The training loss a unit, and the (N,) scores of each document."""
+    """The training loss a unit, and mean ROUGE of the summaries."""
     scores = [own for _, own in in_windows(documents, list, len, run.scores, run.config.batch_size)]
     labels = torch.from_numpy(np.concatenate([document.labels for document in documents]))
     loss = extraction_loss(torch.from_numpy(np.concatenate(scores)), labels, torch.ones_like(labels), weight)
-    return loss.item() / len(labels), scores
+    taken = [run.extract(document, own) for document, own in zip(documents, scores, strict=True)]
+    texts = [join_units(one.units, one.sentence, units) for one, units in zip(documents, taken, strict=True)]
+    values = rouge.score(texts, [document.references for document in documents])
+    means = {name: float(values[name].mean()) for name in ("rouge1", "rouge2", "rougeLsum")}
+    return {"validation_loss": loss.item() / len(labels)} | means
 
 
 def report(made, weight: float, out: Path, log: Sequence[dict]) -> None:
@@ -107,7 +99,7 @@ def report(made, weight: float, out: Path, log: Sequence[dict]) -> None:
     print(f"the oracle takes {taken:.1f} units of a document, a summary {run.config.count} (--units-taken)")
     print(f"validation loss {best['validation_loss']:.3f}")
     for name, documents in others(made.validation).items():
-        loss, _ = evaluate(run, documents, weight)
+        loss = validate(run, documents, weight)["validation_loss"]
         print(f"with {name} exchanged {loss:.3f}")
         if verdict := says_it_reads(best["validation_loss"], loss):
             print(verdict if name == "units" else "the model hardly uses its trees")
@@ -119,14 +111,11 @@ def report(made, weight: float, out: Path, log: Sequence[dict]) -> None:
 def others(documents: Sequence[Document]) -> dict[str, list[Document]]:
     """The documents with another one's unit vectors; and, for tree attention, with their units mixed in the tree."""
 
-    def words(document):
-        return " ".join(document.units).split()
-
     def with_vectors(document, other):  # as many as it has units: the first ones, or all again and again
         return replace(document, vectors=np.resize(other.vectors, document.vectors.shape))
 
-    swapped, rng = exchanged(documents, words, with_vectors), np.random.default_rng(0)
-    corpora = {"units": swapped} if swapped else {}
+    swapped = exchanged(documents, lambda document: " ".join(document.units).split(), with_vectors)
+    corpora, rng = {"units": swapped} if swapped else {}, np.random.default_rng(0)
     if documents[0].matrix is not None:
         corpora["places in the tree"] = [replace(d, matrix=shuffle(d.matrix, rng)) for d in documents]
     return corpora

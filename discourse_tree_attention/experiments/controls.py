@@ -24,7 +24,7 @@ from ..config import PRESETS, TrainConfig, learning_rate
 from ..loading import Run
 from ..model import TREES, extraction_loss
 from ..predict import Options, answer
-from ..text import Document, document_matrix, positive_weight
+from ..text import Document, positive_weight
 from ..train import adam, draw, report, shuffle, validate
 
 
@@ -43,10 +43,10 @@ class ControlConfig(TrainConfig):
 
 def shuffled(document: Document, config: TrainConfig) -> np.ndarray:
     """The document's matrix with its units in random order: the shape of a tree that says nothing about them."""
-    return shuffle(document_matrix(document, config), np.random.default_rng((config.seed, *document.id.encode())))
+    return shuffle(document.matrix, np.random.default_rng((config.seed, *document.id.encode())))
 
 
-def previous(document: Document, config: TrainConfig) -> np.ndarray:
+def previous(document: Document) -> np.ndarray:
     """Each unit attends to the one before it, the first to itself; no tree is needed."""
     # D25: what of a tree's gain is the neighbour's? A unit itself gets no weight, but the first.
     matrix = np.eye(len(document.units), k=-1, dtype=np.float32)
@@ -60,9 +60,10 @@ class ControlRun(Run):
     def encode(self, examples: Sequence) -> list[Document]:
         if self.config.control == "none":
             return super().encode(examples)
-        bare = Run(replace(self.config, attention="none"), self.model, self.encoder)  # it reads no tree's matrix
-        make = {"shuffled": shuffled, "previous": previous}[self.config.control]
-        return [replace(document, matrix=make(document, self.config)) for document in bare.encode(examples)]
+        if self.config.control == "shuffled":
+            return [replace(document, matrix=shuffled(document, self.config)) for document in super().encode(examples)]
+        bare = Run(replace(self.config, attention="none"), *self[1:])  # "previous" reads no tree's matrix
+        return [replace(document, matrix=previous(document)) for document in bare.encode(examples)]
 
 
 def kept(encode: Callable, folder: str, texts: Sequence[str]) -> np.ndarray:

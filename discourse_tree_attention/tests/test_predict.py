@@ -46,8 +46,8 @@ def test_a_run_can_be_lengthened_and_read_the_encoder_of_another(runs, tmp_path)
     training.main(["--out", str(tmp_path / "run"), "--resume", "--steps", "4"])
     train(TrainConfig(**flags | {"steps": 4}), tmp_path / "long")
     assert same_weights(tmp_path / "long", tmp_path / "run")
-    one, other = (load_run(folder).encoder(["two bridges"]) for folder in (tmp_path / "run", runs / "edu-5"))
-    assert torch.equal(one, other) and not (tmp_path / "run/encoder").exists()
+    one, other = (load_run(folder).encoder.encode(["two bridges"]) for folder in (tmp_path / "run", runs / "edu-5"))
+    assert np.array_equal(one, other) and not (tmp_path / "run/encoder").exists()
 
 
 class Killed(BaseException):
@@ -82,7 +82,7 @@ def test_lead_and_oracle_by_hand(runs):
     """Lead: the first units, no more than a summary has; Oracle: its own, or Lead's where it takes none."""
     run, scores = load_run(runs / "edu-5")._replace(config=TrainConfig(units_taken=2)), np.array([0.0, 1, 3, 2])
     labels = np.array([False, False, False, True])
-    document = Document("d", ["a b"] * 4, np.arange(4), [[]] * 4, [["x"]], None, None, labels)
+    document = Document("d", ["a b"] * 4, np.arange(4), [[]] * 4, [["x"]], None, labels)
     taken = [module.take_units(run, document, scores, take) for take in ("model", "lead", "oracle")]
     assert taken == [[2, 3], [0, 1], [3]]
     labels[:] = False

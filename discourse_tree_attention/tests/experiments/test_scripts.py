@@ -43,15 +43,14 @@ def test_table_1_counts_units_and_what_the_oracle_takes(tmp_path, capsys):
 
 def test_d25_previous_attends_to_the_unit_before_and_reads_no_tree():
     """D25: a unit itself gets no weight, but the first."""
-    document = SimpleNamespace(id="d", tree=None, units=[""] * 3)
-    assert previous(document, None).tolist() == [[1, 0, 0], [1, 0, 0], [0, 1, 0]]
-    assert previous(SimpleNamespace(units=[""]), None).tolist() == [[1]]
+    assert previous(SimpleNamespace(units=[""] * 3)).tolist() == [[1, 0, 0], [1, 0, 0], [0, 1, 0]]
+    assert previous(SimpleNamespace(units=[""])).tolist() == [[1]]
 
 
 def test_shuffled_trees_keep_the_shape_but_not_the_place():
     """The same numbers, rows and columns permuted together; the same order each time, another for each document."""
     config, plain = TrainConfig(attention="c_tree"), c_tree(read_dis(TREE))
-    documents = [Document(name, EDUS, None, [], [], read_dis(TREE), None) for name in "aabcdef"]
+    documents = [Document(name, EDUS, None, [], [], plain) for name in "aabcdef"]
     same, *found = [shuffled(document, config) for document in documents]
     for matrix in found:
         np.testing.assert_allclose(sorted(matrix.diagonal()), sorted(plain.diagonal()))
