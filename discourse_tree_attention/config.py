@@ -7,9 +7,6 @@ from .model import ATTENTIONS, ModelConfig
 from .selection import UNITS_TAKEN
 
 Positive = Annotated[int, (1, 10**9)]
-Size = Annotated[int, (1, 10**6)]
-Share = Annotated[float, (0, 0.9999)]
-Seed = Annotated[int, (0, 2**32 - 1)]
 
 
 @dataclass(frozen=True)
@@ -23,16 +20,16 @@ class TrainConfig:
     pooling: Literal["cls", "mean"] = "cls"  # A unit's vector: its first token (Section 3), or its tokens' mean (D23).
     max_pieces: int = 0  # Word pieces of a document, after which units are cut (released code: 1000); 0 = no limit.
     attention: Literal[ATTENTIONS] = "c_tree_nuclearity"  # How units attend to each other (Sections 3 and 4).
-    heads: Size = 1  # Attention heads: 8 for one of the dot products of Tables 2 and 3.
+    heads: Positive = 1  # Attention heads: 8 for one of the dot products of Tables 2 and 3.
     balanced: bool = False  # The second sizes of Section 5.1: a wide attention, a narrow feed-forward block (D16).
     steps: Positive = 600  # Updates (released code: 24,000).
     batch_size: Positive = 32  # Documents in a batch, per process (released code: 32).
     learning_rate: float = 0.01  # Factor of min(n^-0.5, n warmup^-1.5) (Section 5.1; D11).
     warmup: Positive = 200  # Updates in which the rate rises (Section 5.1: 4,000, after Vaswani et al.; D26).
-    beta2: Share = 0.999  # Second beta of Adam (Section 5.1: 0.98, after Vaswani et al.; D26).
+    beta2: Annotated[float, (0, 0.9999)] = 0.999  # Second beta of Adam (Section 5.1: 0.98, after Vaswani et al.; D26).
     save_every: Positive = 100  # Updates between validations, of which the best stays (released code: 300).
     mixed_precision: Literal["no", "bf16"] = "no"  # Of the forward pass; bf16 is slower on a CPU without it.
-    seed: Seed = 0  # Seed of weights, batches and dropout.
+    seed: Annotated[int, (0, 2**32 - 1)] = 0  # Seed of weights, batches and dropout.
     units_taken: int = 0  # Units of a summary; 0 = 6 EDUs or 3 sentences (Section 5.1).
     max_words: int = 0  # A summary that has this many words is complete (released code: 80); 0 = no limit.
 

@@ -57,8 +57,8 @@ class DotProduct(nn.Module):
         self.key = projection(config)
 
     def forward(self, states: Tensor, keep: Tensor, matrix: Tensor | None) -> Tensor:
-        query = split_heads(self.query(states), self.heads)  # (B, H, N, K)
-        key = split_heads(self.key(states), self.heads)  # (B, H, N, K)
+        query = self.query(states).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, H, N, K)
+        key = self.key(states).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, H, N, K)
         # Section 3. D18: divided by sqrt(d_k), as usual and as released.
         return masked_softmax(query @ key.mT / math.sqrt(query.size(-1)), keep)  # (B, H, N, N)
 
@@ -110,11 +110,6 @@ def masked_softmax(logits: Tensor, keep: Tensor) -> Tensor:
     return logits.masked_fill(~keep[:, None, None], -math.inf).softmax(-1)
 
 
-def split_heads(states: Tensor, heads: int) -> Tensor:
-    """(B, N, H K) -> (B, H, N, K)."""
-    return states.unflatten(-1, (heads, -1)).transpose(1, 2)
-
-
 def projection(config: ModelConfig) -> nn.Linear:
     """D -> H K, initialised as released (D19): standard deviation sqrt(2 / (D + K))."""
     linear = nn.Linear(config.width, config.heads * config.head_width)
@@ -150,7 +145,7 @@ class Attention(nn.Module):
     def forward(self, states: Tensor, keep: Tensor, matrix: Tensor | None = None) -> Tensor:
         """(B, N, D) -> (B, N, D)."""
         # Section 3: G is the value map.
-        value = split_heads(self.value(states), self.heads)  # (B, H, N, K)
+        value = self.value(states).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, H, N, K)
         # Section 5.1: no attention is A = I, each unit sees itself alone, and A G(X) is G(X).
         if self.attend is not None:
             # D5: dropout falls on A, on fixed weights too, without making its rows sum to 1 again (released code).
@@ -222,9 +217,7 @@ def sinusoids(positions: int, width: int) -> Tensor:
 def extraction_loss(scores: Tensor, labels: Tensor, keep: Tensor, positive_weight: float = 1.0) -> Tensor:
     """Binary cross-entropy of the unit scores, summed over the real units of the batch (released code).
 
-    Args:
-        scores, labels, keep: (B, N); labels in {0, 1}; keep bool.
-        positive_weight: weight of the units that the summary takes; released code: negatives / positives.
+    All are (B, N), labels in {0, 1}; `positive_weight` is that of the units that the summary takes (D12).
     """
     labels, weight = labels.to(scores.dtype), scores.new_tensor(positive_weight)
     # Section 3: the MLP's sigmoid is in here.
@@ -232,9 +225,6 @@ def extraction_loss(scores: Tensor, labels: Tensor, keep: Tensor, positive_weigh
 
 
 def count_parameters(model: Summarizer) -> tuple[int, int]:
-    """Trainable parameters of the attention (value and output maps included, layer norms not) and of the whole.
-
-    These are the two columns "# Params" of Tables 2 and 3 (Section 5.2).
-    """
+    """Section 5.2, "# Params" of Tables 2 and 3: parameters of the attention, value and output maps included, and all."""
     attention = sum(p.numel() for layer in model.layers for p in layer.attention.parameters())
     return attention, sum(p.numel() for p in model.parameters())

@@ -22,7 +22,6 @@ from shared.score import system_name, write_outputs
 
 from .loading import Run, load_run, with_toy_trees
 from .selection import join_units
-from .text import Document
 from .trees import read_text
 
 
@@ -38,20 +37,14 @@ class Options(DecodingFlags):
 def predict(run: Run, examples: Sequence[Example], take: str = "model", batch_size: int = 32) -> Iterator[dict]:
     """Extract summaries: of each example, in their order, id, prediction (sentences), [units taken, units], was_cut.
 
-    For errors see `text.make_document`.
+    `take` is as in `Options`; where the oracle takes no unit, Lead's stand. For errors see `text.units_of`.
     """
     for document, scores in in_windows(examples, run.encode, len, run.scores, batch_size):
-        taken = take_units(run, document, scores, take)
+        lead = list(range(min(run.config.count, len(document))))
+        oracle = np.flatnonzero(document.labels).tolist() or lead
+        taken = {"model": run.extract(document, scores), "lead": lead, "oracle": oracle}[take]
         row = {"id": document.id, "prediction": join_units(document.units, document.sentence, taken)}
         yield row | {"units": [len(taken), len(document)], "was_cut": document.was_cut}
-
-
-def take_units(run: Run, document: Document, scores: np.ndarray, take: str) -> list[int]:
-    """The model's units; or, of Tables 2 and 3, Lead's, the first ones, or the oracle's (Lead's, where it has none)."""
-    lead = list(range(min(run.config.count, len(document))))
-    if take == "model":
-        return run.extract(document, scores)
-    return lead if take == "lead" else np.flatnonzero(document.labels).tolist() or lead
 
 
 def with_trees(examples: Sequence[Example], path: Path) -> list[Example]:

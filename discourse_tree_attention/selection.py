@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -78,11 +78,11 @@ def oracle(units: Sequence[str], reference: str, required: Sequence[Sequence[int
     picks = np.eye(len(units), dtype=bool)
     for unit, others in enumerate(required):
         picks[unit, list(others)] = True
-    tables = [overlap_table(units, reference, n) for n in (1, 2)]
+    rouge_1, rouge_2 = rouge_f1(units, reference, 1), rouge_f1(units, reference, 2)
     taken, best = np.zeros(len(units), dtype=bool), 0.0
     for _ in range(most):
         candidates = taken | picks  # (N, N): row i is the selection with unit i added
-        values = sum(f1(candidates, *table) for table in tables)
+        values = rouge_1(candidates) + rouge_2(candidates)
         unit = int(values.argmax())
         if values[unit] <= best + 1e-12:
             break
@@ -90,18 +90,14 @@ def oracle(units: Sequence[str], reference: str, required: Sequence[Sequence[int
     return np.flatnonzero(taken).tolist()
 
 
-def overlap_table(units: Sequence[str], reference: str, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(N, G) counts in each unit of the reference's n-grams, (N,) n-grams in each unit, (G,) counts in the reference.
-
-    No n-gram crosses units.
-    """
+def rouge_f1(units: Sequence[str], reference: str, n: int) -> Callable[[np.ndarray], np.ndarray]:
+    """ROUGE-n F1 as a function of selections of the units: (M, N) bool -> (M,) in [0, 1]. No n-gram crosses units."""
     wanted, counts = ngrams(reference, n), [ngrams(unit, n) for unit in units]
     table = np.array([[count[gram] for gram in wanted] for count in counts], dtype=float).reshape(len(units), -1)
-    return table, np.array([float(count.total()) for count in counts]), np.array([float(n) for n in wanted.values()])
+    lengths, clip = np.array([float(count.total()) for count in counts]), np.array([*wanted.values()])  # (N,), (G,)
 
+    def f1(selections):
+        shared = np.minimum(selections @ table, clip).sum(1)  # of (M, G)
+        return 2 * shared / np.maximum(selections @ lengths + clip.sum(), 1)
 
-def f1(candidates: np.ndarray, table: np.ndarray, lengths: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """ROUGE-n F1 of several selections: (M, N) bool -> (M,) in [0, 1]."""
-    shared = np.minimum(candidates @ table, wanted).sum(1)
-    total = candidates @ lengths + wanted.sum()
-    return np.divide(2 * shared, total, out=np.zeros(len(candidates)), where=total > 0)
+    return f1

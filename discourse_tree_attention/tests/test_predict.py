@@ -20,7 +20,7 @@ from shared.score import score
 from .. import predict as module
 from .. import train as training
 from ..config import TrainConfig
-from ..loading import load, load_run
+from ..loading import Run, load, load_run
 from ..predict import predict
 from ..text import Document
 from ..train import train
@@ -78,15 +78,25 @@ def test_a_killed_training_resumes_to_the_same_bits(runs, tmp_path, monkeypatch,
     assert (runs / "edu-5/log.jsonl").read_text() == (tmp_path / "killed/log.jsonl").read_text()
 
 
-def test_lead_and_oracle_by_hand(runs):
+def test_lead_and_oracle_by_hand():
     """Lead: the first units, no more than a summary has; Oracle: its own, or Lead's where it takes none."""
-    run, scores = load_run(runs / "edu-5")._replace(config=TrainConfig(units_taken=2)), np.array([0.0, 1, 3, 2])
     labels = np.array([False, False, False, True])
-    document = Document("d", ["a b"] * 4, np.arange(4), [[]] * 4, [["x"]], None, labels)
-    taken = [module.take_units(run, document, scores, take) for take in ("model", "lead", "oracle")]
-    assert taken == [[2, 3], [0, 1], [3]]
+    document = Document("d", list("abcd"), np.arange(4), [[]] * 4, [["x"]], None, labels)
+
+    class Given(Run):
+        def encode(self, examples):
+            return [document]
+
+        def scores(self, documents):
+            return [np.array([0.0, 1, 3, 2])]
+
+    def prediction(take):
+        (row,) = predict(Given(TrainConfig(units_taken=2), None, None), [document], take)
+        return row["prediction"]
+
+    assert [prediction(take) for take in ("model", "lead", "oracle")] == [["c", "d"], ["a", "b"], ["d"]]
     labels[:] = False
-    assert module.take_units(run, document, scores, "oracle") == [0, 1]
+    assert prediction("oracle") == ["a", "b"]
 
 
 def test_predict_on_data_ends_with_the_table(runs, tmp_path, capsys):
