@@ -12,13 +12,10 @@ from .trees import Node, nodes
 
 
 def dependency_parents(tree: Node, right_nuclei: bool = False) -> np.ndarray:
-    """Dependency tree of a constituency tree, by the rule of Hirao et al. (2013).
+    """Dependency tree of a constituency tree, by Hirao et al. (2013): (N,) parent of each EDU; a root has itself.
 
-    Args:
-        right_nuclei: the right one of two Nuclei depends on the left one, too. D-Tree has no such edges; DiscoBERT's
-            dependency restriction has them (selection.py).
-    Returns:
-        (N,) parent of each EDU; a root has itself.
+    With `right_nuclei` the right one of two Nuclei depends on the left one, too. D-Tree has no such edges; DiscoBERT's
+    dependency restriction has them (selection.py).
     """
     main = {}  # the EDU that stands for each node; the paper calls it the head of the constituent
     for node in nodes(tree):  # children first
@@ -48,13 +45,11 @@ def depth(parents: np.ndarray) -> np.ndarray:
 
 
 def post_edit(parents: np.ndarray, sentence: np.ndarray) -> np.ndarray:
-    """Give every sentence one root, after Hayashi et al. (2016).
+    """Give every sentence one root, after Hayashi et al. (2016): (N,) parents, as in `dependency_parents`, to (N,).
 
     Of the EDUs of a sentence that depend on another sentence or on nothing, the one nearest to a root of the document
     stays (of several the leftmost); the others become its dependents. No circle can arise: an old edge leads to an EDU
     nearer to a root of the old tree, a new one to an EDU that is as near and has kept its old edge.
-
-    `parents` and what is returned: (N,) as in `dependency_parents`.
     """
     # Section 4.1: "single-rooted sentence sub-trees".
     # D2: the paper names the method only; this is its plainest reading, which changes no edge that it need not.
@@ -70,8 +65,7 @@ def post_edit(parents: np.ndarray, sentence: np.ndarray) -> np.ndarray:
 def d_tree(tree: Node, sentence: np.ndarray | None = None) -> np.ndarray:
     """D-Tree: each EDU attends to its parent in the dependency tree, a root to itself; with `sentence`, post-edited.
 
-    Returns:
-        (N, N) float32 of 0 and 1: row = dependent, column = head; one 1 in each row.
+    (N, N) float32 of 0 and 1, row = dependent, column = head; one 1 in each row.
     """
     parents = dependency_parents(tree)
     if sentence is not None:

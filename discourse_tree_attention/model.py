@@ -84,11 +84,8 @@ class Random(nn.Module):
 
     def __init__(self, config: ModelConfig):
         super().__init__()
-        logits = torch.randn(config.heads, PLACES, PLACES)
-        if config.attention == "learned_random":
-            self.logits = nn.Parameter(logits)
-        else:
-            self.register_buffer("logits", logits)
+        is_learned = config.attention == "learned_random"
+        self.logits = nn.Parameter(torch.randn(config.heads, PLACES, PLACES), requires_grad=is_learned)
 
     def forward(self, states: Tensor, keep: Tensor, matrix: Tensor | None) -> Tensor:
         # Section 3: the upper left corner of R, as large as the document.
@@ -225,6 +222,6 @@ def extraction_loss(scores: Tensor, labels: Tensor, keep: Tensor, positive_weigh
 
 
 def count_parameters(model: Summarizer) -> tuple[int, int]:
-    """Section 5.2, "# Params" of Tables 2 and 3: parameters of the attention, value and output maps included, and all."""
-    attention = sum(p.numel() for layer in model.layers for p in layer.attention.parameters())
-    return attention, sum(p.numel() for p in model.parameters())
+    """Section 5.2, "# Params" of Tables 2 and 3: those of the attention, value and output maps included, and all."""
+    trained = {name: weight.numel() for name, weight in model.named_parameters() if weight.requires_grad}
+    return sum(count for name, count in trained.items() if ".attention." in name), sum(trained.values())

@@ -35,10 +35,7 @@ def select(scores: Sequence[float], required: Sequence[Sequence[int]], count: in
 
 
 def required_units(tree: Node, sentence: np.ndarray) -> list[list[int]]:
-    """The dependency restriction: the ancestors of each EDU within its sentence, the nearest first.
-
-    `sentence` is the (N,) index of each EDU's sentence.
-    """
+    """The dependency restriction: the ancestors of each EDU within its `sentence`, (N,), the nearest first."""
     # D17: DiscoBERT's edges, not D-Tree's alone: a right Nucleus hangs on the left one; without its conditions.
     parents, required = dependency_parents(tree, right_nuclei=True), []
     for edu in range(len(parents)):
@@ -68,12 +65,8 @@ def ngrams(text: str, n: int) -> Counter:
 def oracle(units: Sequence[str], reference: str, required: Sequence[Sequence[int]], most: int) -> list[int]:
     """Greedy oracle: add the unit that raises ROUGE-1 F1 + ROUGE-2 F1 most, until none does (D7).
 
-    Args:
-        units: (N,) texts.
-        required: see `select`; a pick brings its required units, so there may be more units than picks.
-        most: picks at most; ORACLE_UNITS.
-    Returns:
-        indices of the units, in the order of the document; empty when no unit shares a word with the reference.
+    A pick brings its `required` units, see `select`, so there may be more of them than `most` picks (ORACLE_UNITS).
+    Returns indices in the order of the document, none where no unit shares a word with the reference.
     """
     picks = np.eye(len(units), dtype=bool)
     for unit, others in enumerate(required):

@@ -24,10 +24,7 @@ MAX_TOKENS = 512  # longest unit in word pieces, [CLS] and [SEP] included; longe
 
 
 class UnitEncoder:
-    """A frozen encoder of `transformers` that maps each unit to the last hidden state of its first token.
-
-    `pooling`: "cls", or "mean" for the mean over all tokens in place of the first (D23).
-    """
+    """A frozen encoder of `transformers`: a unit's vector is its first token's last state, or the mean of all (D23)."""
 
     def __init__(self, model: nn.Module, tokenizer, pooling: str = "cls"):
         # D6: eval mode always; a frozen encoder without dropout gives each unit one vector.
@@ -45,12 +42,12 @@ class UnitEncoder:
             batch = self.tokenizer([texts[i] for i in places], **cut).to(self.model.device)
             states = self.model(**batch).last_hidden_state  # (n, tokens, D)
             # Section 3: "the hidden state of the first token in the last BERT layer"; [CLS] unit [SEP], segment ids 0.
-            own = states[:, 0]  # (n, D)
+            pooled = states[:, 0]  # (n, D)
             if self.pooling == "mean":
                 # D23: the mean over the tokens, for encoders that were trained for it.
                 real = batch.attention_mask[..., None]
-                own = (states * real).sum(1) / real.sum(1)
-            vectors[places] = own.float().cpu().numpy()
+                pooled = (states * real).sum(1) / real.sum(1)
+            vectors[places] = pooled.float().cpu().numpy()
         return vectors
 
 
@@ -66,7 +63,7 @@ def random_encoder(texts: Sequence[str], pooling: str = "cls", width: int = 128,
     clean, split = BertNormalizer().normalize_str, BertPreTokenizer().pre_tokenize_str
     words = Counter(word for text in texts for word, _ in split(clean(text)))
     characters = sorted({character for word in words for character in word})
-    frequent = [word for word, _ in sorted(words.items(), key=lambda item: (-item[1], item[0]))[:4000]]
+    frequent = sorted(words, key=lambda word: (-words[word], word))[:4000]
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *characters, *(f"##{c}" for c in characters), *frequent]
     vocabulary = {piece: number for number, piece in enumerate(dict.fromkeys(pieces))}
     tokenizer = BertTokenizer(vocab=vocabulary, split_special_tokens=True)

@@ -46,7 +46,7 @@ def shuffled(document: Document, config: TrainConfig) -> np.ndarray:
     return shuffle(document.matrix, np.random.default_rng((config.seed, *document.id.encode())))
 
 
-def previous(document: Document) -> np.ndarray:
+def previous(document: Document, config: TrainConfig) -> np.ndarray:
     """Each unit attends to the one before it, the first to itself; no tree is needed."""
     # D25: what of a tree's gain is the neighbour's? A unit itself gets no weight, but the first.
     matrix = np.eye(len(document.units), k=-1, dtype=np.float32)
@@ -60,10 +60,9 @@ class ControlRun(Run):
     def encode(self, examples: Sequence) -> list[Document]:
         if self.config.control == "none":
             return super().encode(examples)
-        if self.config.control == "shuffled":
-            return [replace(document, matrix=shuffled(document, self.config)) for document in super().encode(examples)]
-        bare = Run(replace(self.config, attention="none"), *self[1:])  # "previous" reads no tree's matrix
-        return [replace(document, matrix=previous(document)) for document in bare.encode(examples)]
+        make = {"shuffled": shuffled, "previous": previous}[self.config.control]
+        config = replace(self.config, attention="none") if make is previous else self.config  # it reads no tree
+        return [replace(one, matrix=make(one, config)) for one in Run(config, *self[1:]).encode(examples)]
 
 
 def kept(encode: Callable, folder: str, texts: Sequence[str]) -> np.ndarray:

@@ -43,8 +43,8 @@ def test_table_1_counts_units_and_what_the_oracle_takes(tmp_path, capsys):
 
 def test_d25_previous_attends_to_the_unit_before_and_reads_no_tree():
     """D25: a unit itself gets no weight, but the first."""
-    assert previous(SimpleNamespace(units=[""] * 3)).tolist() == [[1, 0, 0], [1, 0, 0], [0, 1, 0]]
-    assert previous(SimpleNamespace(units=[""])).tolist() == [[1]]
+    assert previous(SimpleNamespace(units=[""] * 3), None).tolist() == [[1, 0, 0], [1, 0, 0], [0, 1, 0]]
+    assert previous(SimpleNamespace(units=[""]), None).tolist() == [[1]]
 
 
 def test_shuffled_trees_keep_the_shape_but_not_the_place():
