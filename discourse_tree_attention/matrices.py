@@ -93,7 +93,8 @@ def level_sum(tree: Node, nuclearity: bool = False) -> np.ndarray:
 
 
 def normalize(matrix: np.ndarray) -> np.ndarray:
-    """Section 3: the attention that a unit pays adds up to 1."""
+    """Section 3: the attention that a unit pays adds up to 1; a unit that pays none to any attends to itself."""
+    matrix = matrix + np.diag(matrix.sum(1) == 0)
     return (matrix / matrix.sum(1, keepdims=True)).astype(np.float32)
 
 
@@ -130,7 +131,4 @@ def between_sentences(matrix: np.ndarray, sentence: np.ndarray, count: int) -> n
 def sentence_matrix(matrix: np.ndarray, sentence: np.ndarray, count: int) -> np.ndarray:
     """`between_sentences` with rows that sum to 1, float32; a sentence without EDUs attends to itself."""
     # D13: Section 3 asks sums of 1 of every A, Section 4.4 does not say it again (released code).
-    summed = between_sentences(matrix, sentence, count)
-    empty = np.setdiff1d(np.arange(count), sentence)
-    summed[empty, empty] = 1
-    return normalize(summed)
+    return normalize(between_sentences(matrix, sentence, count))

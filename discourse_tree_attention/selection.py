@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import groupby
 
 import numpy as np
 
@@ -50,10 +51,8 @@ def required_units(tree: Node, sentence: np.ndarray) -> list[list[int]]:
 
 def join_units(units: Sequence[str], sentence: Sequence[int], taken: Sequence[int]) -> list[str]:
     """Sentences of a summary: the units taken, in order, those of one sentence joined by blanks."""
-    sentences: dict[int, list[str]] = {}
-    for unit in taken:
-        sentences.setdefault(int(sentence[unit]), []).append(units[unit])
-    return [" ".join(parts) for parts in sentences.values()]
+    groups = groupby(taken, key=lambda unit: sentence[unit])
+    return [" ".join(units[unit] for unit in group) for _, group in groups]
 
 
 def ngrams(text: str, n: int) -> Counter:

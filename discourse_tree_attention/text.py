@@ -20,9 +20,6 @@ from .trees import check_same_text, leaves, letters, read_dis
 MAX_TOKENS = 512  # longest unit in word pieces, [CLS] and [SEP] included; longer ones are cut (released code)
 
 
-# Unit vectors
-
-
 class UnitEncoder:
     """A frozen encoder of `transformers`: a unit's vector is its first token's last state, or the mean of all (D23)."""
 
@@ -77,9 +74,6 @@ def random_encoder(texts: Sequence[str], pooling: str = "cls", width: int = 128,
         return UnitEncoder(BertModel(config, add_pooling_layer=False), tokenizer, pooling)
 
 
-# Documents
-
-
 @dataclass(frozen=True, eq=False)  # arrays have no single truth value
 class Document:
     """One document at EDU or sentence level; N units."""
@@ -112,16 +106,13 @@ def make_document(example, config, encoder: UnitEncoder) -> Document:
     whole = units_of(example, config.level, config.attention)
     picks = oracle(whole.units, " ".join(example.summary), whole.required, ORACLE_UNITS[config.level])
     most, was_cut = units_to_read(whole.units, config, encoder)
-    cut = dict(units=whole.units[:most], sentence=whole.sentence[:most], labels=np.isin(np.arange(most), picks))
     required = [[other for other in needed if other < most] for needed in whole.required[:most]]
-    document = replace(whole, required=required, was_cut=was_cut, **cut)
-    if whole.matrix is None or most == len(whole):
-        return document
-    # D10: of a cut document the rows are normalised again; a unit whose head was cut off attends to itself.
-    matrix = whole.matrix[:most, :most].copy()
-    lost = np.flatnonzero(matrix.sum(1) == 0)
-    matrix[lost, lost] = 1
-    return replace(document, matrix=normalize(matrix))
+    matrix = whole.matrix
+    if matrix is not None and most < len(whole):
+        # D10: of a cut document the rows are normalised again; a unit whose head was cut off attends to itself.
+        matrix = normalize(matrix[:most, :most])
+    cut = dict(units=whole.units[:most], sentence=whole.sentence[:most], labels=np.isin(np.arange(most), picks))
+    return replace(whole, required=required, matrix=matrix, was_cut=was_cut, **cut)
 
 
 def units_of(example, level: str, attention: str = "none") -> Document:
@@ -180,9 +171,6 @@ def positive_weight(documents: Sequence[Document]) -> float:
         raise ValueError(f"{taken}: there is nothing to learn; give longer documents, or use --level edu")
     # D12: of all units of the trained level.
     return float((~labels).sum() / labels.sum())
-
-
-# Batches
 
 
 class Batch(NamedTuple):

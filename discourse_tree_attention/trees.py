@@ -148,9 +148,6 @@ def clean(text: str) -> str:
     return unicodedata.normalize("NFC", " ".join(text.strip().removesuffix("<P>").split()))
 
 
-# EDUs and the text that they are of
-
-
 def letters(text: str) -> str:
     """A text without its blanks, so that tokenised and plain text of the same words are equal."""
     return "".join(text.split())
