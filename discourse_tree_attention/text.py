@@ -105,13 +105,18 @@ def make_document(example, config, encoder: UnitEncoder) -> Document:
     """An example (a `shared.data.Example` in sentences) as a document, cut to what the model reads, with its oracle."""
     whole = units_of(example, config.level, config.attention)
     picks = oracle(whole.units, " ".join(example.summary), whole.required, ORACLE_UNITS[config.level])
-    most, was_cut = units_to_read(whole.units, config, encoder)
-    required = [[other for other in needed if other < most] for needed in whole.required[:most]]
+    pieces = np.array([len(ids) for ids in encoder.tokenizer(whole.units, verbose=False).input_ids])
+    most = min(len(whole), config.model_config(encoder.width).longest)
+    if config.max_pieces:
+        # D28: [CLS] and [SEP] of each unit count; the released code counts those of each sentence.
+        most = min(most, max(1, int((pieces.cumsum() <= config.max_pieces).sum())))
     matrix = whole.matrix
     if matrix is not None and most < len(whole):
         # D10: of a cut document the rows are normalised again; a unit whose head was cut off attends to itself.
         matrix = normalize(matrix[:most, :most])
+    required = [[other for other in needed if other < most] for needed in whole.required[:most]]
     cut = dict(units=whole.units[:most], sentence=whole.sentence[:most], labels=np.isin(np.arange(most), picks))
+    was_cut = most < len(whole) or bool((pieces > MAX_TOKENS).any())  # the encoder cuts a long unit
     return replace(whole, required=required, matrix=matrix, was_cut=was_cut, **cut)
 
 
@@ -128,7 +133,7 @@ def units_of(example, level: str, attention: str = "none") -> Document:
             raise ValueError(f"{example.id} has no discourse tree, {name}: make it ({command})")
         return whole
     tree = read_dis(example.tree, name)
-    edus = [leaf.text for leaf in leaves(tree)]
+    edus = [leaf.text or "" for leaf in leaves(tree)]
     sentence = sentence_of_edus(edus, sentences, name)
     if attention in TREES:
         matrix = d_tree(tree, sentence) if attention == "d_tree" else MATRICES[attention](tree)
@@ -148,16 +153,6 @@ def sentence_of_edus(edus: Sequence[str], sentences: Sequence[str], where: str =
         raise ValueError(f"{where}: EDU {lengths.argmin() + 1} has no words")
     ends = np.cumsum([len(letters(sentence)) for sentence in sentences])
     return np.searchsorted(ends, lengths.cumsum() - lengths, side="right")
-
-
-def units_to_read(units: Sequence[str], config, encoder: UnitEncoder) -> tuple[int, bool]:
-    """How many units the model reads, at least one; and whether text is lost, also where the encoder cuts a unit."""
-    pieces = np.array([len(ids) for ids in encoder.tokenizer(list(units), verbose=False).input_ids])
-    most = min(len(units), config.model_config(encoder.width).longest)
-    if config.max_pieces:
-        # D28: [CLS] and [SEP] of each unit count; the released code counts those of each sentence.
-        most = min(most, max(1, int((pieces.cumsum() <= config.max_pieces).sum())))
-    return most, most < len(units) or bool((pieces > MAX_TOKENS).any())
 
 
 def positive_weight(documents: Sequence[Document]) -> float:

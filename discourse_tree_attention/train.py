@@ -80,11 +80,11 @@ def draw(config: TrainConfig, name: str, split: str) -> list[Example]:
 
 def validate(run: Run, documents: Sequence[Document], weight: float) -> dict[str, float]:
     """The training loss a unit, and mean ROUGE of the summaries."""
-    scores = [own for _, own in in_windows(documents, list, len, run.scores, run.config.batch_size)]
+    pairs = list(in_windows(documents, list, len, run.scores, run.config.batch_size))
+    scores = torch.from_numpy(np.concatenate([own for _, own in pairs]))
     labels = torch.from_numpy(np.concatenate([document.labels for document in documents]))
-    loss = extraction_loss(torch.from_numpy(np.concatenate(scores)), labels, torch.ones_like(labels), weight)
-    taken = [run.extract(document, own) for document, own in zip(documents, scores, strict=True)]
-    texts = [join_units(one.units, one.sentence, units) for one, units in zip(documents, taken, strict=True)]
+    loss = extraction_loss(scores, labels, torch.ones_like(labels), weight)
+    texts = [join_units(one.units, one.sentence, run.extract(one, own)) for one, own in pairs]
     values = rouge.score(texts, [document.references for document in documents])
     means = {name: float(values[name].mean()) for name in ("rouge1", "rouge2", "rougeLsum")}
     return {"validation_loss": loss.item() / len(labels)} | means

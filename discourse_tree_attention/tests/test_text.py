@@ -89,6 +89,8 @@ def test_sentence_level_needs_no_tree_but_edu_level_does(read):
     for level in ("edu", "sentence"):
         with pytest.raises(ValueError, match="one has no discourse tree, one.dis: make it .python -m .*parse"):
             read(bare, level=level)
+    with pytest.raises(ValueError, match="^one.dis: EDUs and text are not the same: '' in the EDUs"):
+        read(example(tree="( Root (leaf 1) )"))
     with pytest.raises(ValueError, match="3.dis: .*ifitstays,schoolsclo' in the EDUs, '.*whenitstays"):
         read(example(id="3", document=[SENTENCES[0], "when it stays , schools close ."]))
 
