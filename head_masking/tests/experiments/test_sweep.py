@@ -21,6 +21,7 @@ def test_scores_are_shared_rouge_with_recall():
     found = sweeps.score(["dogs bark . red cats sleep .", "red cats"], [SimpleNamespace(references=references)] * 2)
     assert found["rouge1"].tolist() == pytest.approx([100, 100 * 4 / 7])
     assert found["recall"].tolist() == pytest.approx([100, 40])
+    assert found["rouge1+2"].tolist() == pytest.approx([100 + 75, 100 * 4 / 7 + 40])
     stems = sweeps.score(["cat"], [SimpleNamespace(references=[["cats"]])])
     assert stems["rouge1"].tolist() == stems["recall"].tolist() == [100]
 
@@ -31,15 +32,12 @@ class Fake:
     def __init__(self, values):
         self.asked, self.values = [], values
 
-    def __call__(self, kind: str, heads) -> dict[str, np.ndarray]:
-        key = kind, write_heads(heads)
+    def __call__(self, kind: str, layer: int = 1, heads=()) -> dict[str, np.ndarray]:
+        key = kind, write_heads({layer: heads})
         self.asked.append(key)
         value = self.values[key]
-        found = value if isinstance(value, dict) else {"rouge1": value, "rouge2": 0.0, "recall": 2 * value}
+        found = value if isinstance(value, dict) else {"rouge1": value, "rouge1+2": value, "recall": 2 * value}
         return {metric: np.array([value, value + 1]) for metric, value in found.items()}
-
-
-# What the paper makes of it
 
 
 def layer_values(effects: dict[tuple[int, int], float]) -> dict[tuple[str, str], float]:
@@ -69,9 +67,9 @@ def test_section_4_2_synergy_adds_the_best_heads_first():
     together = {("oracle", "1:1-2"): 58.0, ("uniform", "1:1-2"): 49.0, ("oracle", "1:0-2"): 53.0}
     fake = Fake(values | together | {("uniform", "1:0-2"): 51.0})
     effects = content_selection_effects(fake, {1: [0, 1, 2]})
-    steps = sweeps.synergy(fake, effects)
-    assert list(steps) == [(1, (2,)), (1, (2, 1)), (1, (2, 1, 0))]
-    assert [gain["rouge1"].mean() for gain in steps.values()] == [3.0, 9.0, 2.0]
+    steps = sweeps.synergy(fake, effects)[:3]
+    found = [(row["layer"], row["count"], row["added"], row["over_uniform"]["mean"]) for row in steps]
+    assert found == [(1, 1, 2, 3.0), (1, 2, 1, 9.0), (1, 3, 0, 2.0)]
     other_layer = {(2, 0): {metric: values + 9 for metric, values in effects[1, 0].items()}}
     assert sweeps.sum_of_parts(effects | other_layer, 1)["rouge1"].tolist() == [4.0, 4.0]
 
@@ -91,16 +89,13 @@ def test_section_5_heads_are_selected_four_at_a_time():
     effects = {(layer, head): {"rouge1": np.array([(head * 7) % 16 + 0.0])} for layer in (1, 2) for head in heads}
     order = sorted(heads, key=lambda head: -((head * 7) % 16))
     texts = [write_heads({layer: order[:count]}) for layer in (1, 2) for count in (4, 8, 12, 16)]
-    values = {("system", text): {"rouge1": 40.0, "rouge2": 20.0} for text in texts}
-    values["system", texts[0]] = {"rouge1": 45.0, "rouge2": 10.0}
-    values["system", texts[5]] = {"rouge1": 39.0, "rouge2": 22.0}
+    values = {("system", text): {"rouge1": 40.0, "rouge1+2": 60.0} for text in texts}
+    values["system", texts[0]] = {"rouge1": 45.0, "rouge1+2": 55.0}
+    values["system", texts[5]] = {"rouge1": 39.0, "rouge1+2": 61.0}
     fake = Fake(values)
     best, scores = select_heads(fake, effects)
-    assert best == {2: order[:8]} and scores["rouge2"].tolist() == [22, 23]
+    assert best == {2: tuple(order[:8])} and scores["rouge1+2"].tolist() == [61, 62]
     assert texts == [heads for _, heads in fake.asked]
-
-
-# The command
 
 
 def test_d10_improvements_are_over_uniform_weights_and_over_the_plain_model():
@@ -108,10 +103,9 @@ def test_d10_improvements_are_over_uniform_weights_and_over_the_plain_model():
     values = {("plain", ""): 50.0}
     for heads, oracle, uniform in (("1:0", 53, 50), ("1:1", 51, 50), ("1:0-1", 60, 45)):
         values |= {("oracle", heads): oracle, ("uniform", heads): uniform}
-
     fake = Fake(values)
     effects = content_selection_effects(fake, {1: [0, 1]})
-    rows = sweeps.synergy_rows(fake, effects)
+    rows = sweeps.synergy(fake, effects)
     steps = rows[:2]
     gains = [[row[over]["mean"] for over in ("over_uniform", "over_plain")] for row in steps]
     assert gains == [[3.0, 3.0], [15.0, 10.0]] and [(row["count"], row["added"]) for row in steps] == [(1, 0), (2, 1)]
@@ -124,7 +118,7 @@ def test_d11_heads_are_chosen_even_where_no_mask_is_better_and_this_is_said(runs
     """D11: "none" is not among the candidates."""
 
     def measured(texts, examples):
-        return {metric: np.full(len(texts), next(values)) for metric in ("rouge1", "rouge2", "recall")}
+        return {metric: np.full(len(texts), next(values)) for metric in ("rouge1", "rouge1+2", "recall")}
 
     values = iter([60.0] + [30.0] * 999)  # the first that is decoded is the model without masks
     monkeypatch.setattr(sweeps, "score", measured)
