@@ -8,9 +8,10 @@ pytest.importorskip("shared")
 
 from shared.data import Example
 
-from ...experiments.focus import attendees, attention_focus, generated_words, place_tags, tally
+from ...experiments.focus import attendees, attention_focus, generated_words, tally
 from ...loading import Summarizer
 from ...masking import mask_heads
+from ...oracle import word_spans
 from ...predict import decode
 from ...text import Document, encode_documents, train_tokenizer
 
@@ -67,7 +68,7 @@ def test_generated_pieces_have_their_words(tokenizer):
 def test_categories_by_hand():
     """One layer, two heads, three steps, one of them not a word. Words are tokens here, between <s> and </s>."""
     case = story("Halls , Mara", TAGS)
-    document = Document([0] * 9, [(0, 0), *((a, b) for a, b, _ in place_tags(STORY, TAGS)), (0, 0)], False)
+    document = Document([0] * 9, [(0, 0), *word_spans(STORY), (0, 0)], False)
     # Positions: 1 Mara (first), 2 opened, 3 halls, 4 ".", 5 Mara, 6 slept, 7 "." (last), 0 and 8 special.
     attended = np.array([[[5, 2, 3], [1, 7, 8]]])
     found = tally(attended, case, document, ["mara", None, "opened"])
@@ -96,7 +97,7 @@ def test_content_words_are_nouns_verbs_adjectives_and_adverbs():
     found = [tally(np.full((1, 1, 1), n), case, document, ["x"])["non_copy_content"].item() for n in range(11)]
     assert found == [1] * 5 + [0] * 6
     with pytest.raises(ValueError, match="zip"):
-        place_tags("two words", ["NN"])
+        tally(np.zeros((1, 1, 1), int), story("x", ["NN"]), document, ["x"])
 
 
 def test_section_4_3_percentages_of_heads_that_may_see_one_word_alone(bart, tokenizer, documents):
