@@ -4,28 +4,25 @@ python -m head_masking.experiments.summarizer --out runs/hm
 
 python -m head_masking.experiments.summarizer --out runs/bart --data FOLDER --model facebook/bart-base --preset finetune
 
-The run folder holds config.json, checkpoints/ and model/, a folder that transformers loads. The paper's summarisers are
-trained with fairseq.
+The run folder holds config.json, checkpoints/ and model/, a folder that transformers loads.
 """
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import torch
 
 from shared import pretrained
 from shared.data import Example
 from shared.run import exchanged, one_line_errors, parse, says_it_reads
 
-from ..config import Length, Positive, Share, Training
+from ..config import HEADS, LAYERS, Length, Positive, Share, Training
 from ..loading import load_examples
 from ..text import train_tokenizer
 from ..train import epoch
-
-HEADS, LAYERS = 4, 2  # of the small BART: heads of each attention; layers of the encoder, and as many of the decoder
 
 
 @dataclass(frozen=True)
@@ -61,23 +58,17 @@ PRESETS = {
 }
 
 
-class Pairs:
-    """Documents and summaries as token ids; made when they are asked for, as all of them are too many."""
-
-    def __init__(self, examples: Sequence[Example], tokenizer, config: SummarizerConfig):
-        self.examples, self.tokenizer, self.config = examples, tokenizer, config
-
-    def __len__(self) -> int:
-        return len(self.examples)
-
-    def __getitem__(self, place: int) -> dict[str, list[int]]:
-        example, settings = self.examples[place], {"truncation": True, "split_special_tokens": True}
-        source = self.tokenizer(example.source, max_length=self.config.max_source, **settings)
-        target = self.tokenizer(example.target, max_length=self.config.max_target, **settings)
-        return {"input_ids": source.input_ids, "labels": target.input_ids}
+def encode(examples: list[Example], tokenizer, config: SummarizerConfig) -> list[dict]:
+    """Documents and summaries as token ids; those of documents as numpy's: lists of a large corpus are too large."""
+    settings, items = {"truncation": True, "split_special_tokens": True}, []
+    for example in examples:
+        source = tokenizer(example.source, max_length=config.max_source, **settings)
+        target = tokenizer(example.target, max_length=config.max_target, **settings)
+        items.append({"input_ids": np.array(source.input_ids, np.int32), "labels": target.input_ids})
+    return items
 
 
-def begin(config: SummarizerConfig, examples: Sequence[Example]) -> tuple:
+def begin(config: SummarizerConfig, examples: list[Example]) -> tuple:
     """The model to train, a small BART with random weights where none is named, and its tokenizer."""
     from transformers import BartConfig, BartForConditionalGeneration
 
@@ -87,14 +78,13 @@ def begin(config: SummarizerConfig, examples: Sequence[Example]) -> tuple:
         pretrained.generation(model, config.max_target)
         return model, tokenizer
     tokenizer = train_tokenizer((text for e in examples for text in (e.source, e.target)), config.vocabulary)
-    sizes = BartConfig(
+    model = BartForConditionalGeneration(BartConfig(
         vocab_size=len(tokenizer), d_model=config.width, encoder_layers=LAYERS, decoder_layers=LAYERS,
         encoder_attention_heads=HEADS, decoder_attention_heads=HEADS,
         encoder_ffn_dim=config.feed_forward, decoder_ffn_dim=config.feed_forward,
         max_position_embeddings=longest, dropout=config.dropout, attention_dropout=config.dropout,
         init_std=config.width**-0.5,  # BART's own 0.02 is for large widths: here attention would stay flat for long
-    )  # fmt: skip
-    model = BartForConditionalGeneration(sizes)
+    ))  # fmt: skip
     model.generation_config.update(num_beams=5, max_length=config.max_target)
     return model, tokenizer
 
@@ -106,7 +96,7 @@ def trainer_of(config: SummarizerConfig, out: Path):
     set_seed(config.seed)
     data = [load_examples(config.data, split, config.examples) for split in ("train", "validation")]
     model, tokenizer = begin(config, data[0])
-    training, validation = (Pairs(examples, tokenizer, config) for examples in data)
+    training, validation = (encode(examples, tokenizer, config) for examples in data)
     every = config.save_every or epoch(len(training), config)
     settings = TrainingArguments(
         str(out / "checkpoints"), max_steps=config.steps, per_device_train_batch_size=config.batch_size,
@@ -114,7 +104,7 @@ def trainer_of(config: SummarizerConfig, out: Path):
         lr_scheduler_type=config.schedule, warmup_steps=config.warmup, weight_decay=config.weight_decay,
         max_grad_norm=config.clip, label_smoothing_factor=config.label_smoothing, seed=config.seed,
         bf16=config.mixed_precision == "bf16", fp16=config.mixed_precision == "fp16",
-        eval_strategy="steps", eval_steps=every, save_steps=every, logging_steps=every, save_total_limit=1,
+        eval_strategy="steps", save_steps=every, logging_steps=every, save_total_limit=1,
         load_best_model_at_end=config.patience > 0, metric_for_best_model="loss",
         restore_callback_states_from_checkpoint=True,  # how often there was no gain
         train_sampling_strategy="group_by_length", dataloader_pin_memory=False, report_to="none",
@@ -125,8 +115,9 @@ def trainer_of(config: SummarizerConfig, out: Path):
     return Trainer(model, settings, collate, training, validation, processing_class=tokenizer, callbacks=stop)
 
 
-def train(config: SummarizerConfig, out: Path, resume: bool = False) -> None:
-    """Train and write the run folder `out`; `resume` goes on after the last checkpoint."""
+@one_line_errors
+def main(arguments: list[str] | None = None) -> None:
+    config, out, resume = parse(arguments, SummarizerConfig, PRESETS, __doc__)
     if out.exists() and not resume:
         raise ValueError(f"{out} exists: add --resume to go on with it, or choose another --out")
     saved = json.dumps({"package": __package__.split(".")[0], "config": asdict(config)}, indent=1)
@@ -137,22 +128,11 @@ def train(config: SummarizerConfig, out: Path, resume: bool = False) -> None:
     (out / "config.json").write_text(saved)
     trainer.train(resume_from_checkpoint=any((out / "checkpoints").glob("checkpoint-*")))
     trainer.save_model(str(out / "model"))
-    report(trainer, out)
-
-
-def report(trainer, out: Path) -> None:
-    """Say what came out, whether the model reads its source, and what to do next."""
-    items, other = [*trainer.eval_dataset], None
-    loss = trainer.evaluate(items)["eval_loss"]
-    if swapped := exchanged(items, lambda item: item["input_ids"], lambda a, b: b | {"labels": a["labels"]}):
-        other = trainer.evaluate(swapped)["eval_loss"]
+    items = trainer.eval_dataset
+    swapped = exchanged(items, lambda item: item["input_ids"], lambda a, b: b | {"labels": a["labels"]})
+    loss, other = (trainer.evaluate(each)["eval_loss"] if each else None for each in (items, swapped))
     print(f"{out}: validation loss {loss:.3f}", says_it_reads(loss, other), sep="\n")
     print(f"next: python -m {__package__.rpartition('.')[0]}.predict {out} --split validation --oracle")
-
-
-@one_line_errors
-def main(arguments: Sequence[str] | None = None) -> None:
-    train(*parse(arguments, SummarizerConfig, PRESETS, __doc__))
 
 
 if __name__ == "__main__":
