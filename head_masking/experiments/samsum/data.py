@@ -8,29 +8,25 @@ test split (sam-test) is kept for the headline. What teaches copying alone: a su
 
 import random
 import sys
+from dataclasses import replace
 from pathlib import Path
 
-from shared.data import load, write_jsonl
+from shared.data import load, open_output, write_jsonl
 from shared.run import one_line_errors
 
 
 def write(folder, **splits):
-    folder.mkdir(parents=True, exist_ok=True)
-    for split, rows in splits.items():
-        with (folder / f"{split}.jsonl").open("w", encoding="utf-8") as file:
+    for split, examples in splits.items():
+        rows = [{"id": e.id, "document": e.document, "references": e.references, "pos": e.pos} for e in examples]
+        with open_output(folder / f"{split}.jsonl", overwrite=True) as file:
             write_jsonl(file, rows)
 
 
-def pairs(examples):
-    return [{"id": e.id, "document": e.document, "references": e.references} for e in examples]
-
-
 def turns(examples, times, rng):
-    rows = []
-    for e in examples:
-        long = [turn for turn in e.document if len(turn.split()) > 2] or e.document
-        rows += [{"id": f"{e.id}-{n}", "document": e.document, "summary": [rng.choice(long)]} for n in range(times)]
-    return rows
+    for example in examples:
+        long = [turn for turn in example.document if len(turn.split()) > 2] or example.document
+        for n in range(times):
+            yield replace(example, id=f"{example.id}-{n}", references=[[rng.choice(long)]])
 
 
 @one_line_errors
@@ -39,13 +35,13 @@ def main(arguments=None):
     folder, rng = Path(out), random.Random(0)
     train, held, test = (load(samsum, split) for split in ("train", "validation", "test"))
     first = round(len(held) * 400 / 818)
-    write(folder / "sam", train=pairs(train), validation=pairs(held[first:]), test=pairs(held[:first]))
-    write(folder / "sam-test", test=pairs(test))
+    write(folder / "sam", train=train, validation=held[first:], test=held[:first])
+    write(folder / "sam-test", test=test)
     write(folder / "turns-data", train=turns(train, 4, rng), validation=turns(held[first:], 1, rng))
     for dialogsum in more:  # a folder of JSON lines with 300 and 200 of DialogSum's dialogues
         train, test = load(dialogsum, "train"), load(dialogsum, "validation")
         first = round(len(train) * 240 / 300)
-        write(folder / "dialogues", train=pairs(train[:first]), validation=pairs(train[first:]), test=pairs(test))
+        write(folder / "dialogues", train=train[:first], validation=train[first:], test=test)
 
 
 if __name__ == "__main__":

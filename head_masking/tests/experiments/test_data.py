@@ -1,8 +1,6 @@
 """The corpora that samsum/run.sh and toy/run.sh make."""
 
 import json
-import runpy
-import sys
 
 import pytest
 
@@ -11,9 +9,8 @@ pytest.importorskip("shared")
 from shared.data import Example, load
 
 from ...experiments.bbc.data import short
+from ...experiments.samsum import data as samsum
 from ...experiments.toy import data as facts
-
-PACKAGE = __package__.split(".")[0]
 
 
 def ids(folder, split):
@@ -23,19 +20,16 @@ def ids(folder, split):
 def write_dialogues(folder, **sizes):
     folder.mkdir()
     for split, count in sizes.items():
-        with (folder / f"{split}.jsonl").open("w") as file:
-            for i in range(count):
-                row = {"id": f"{split}-{i}", "document": ["hi .", f"we meet {i}", "ok"], "summary": f"at {i}"}
-                print(json.dumps(row), file=file)
+        texts = [{"document": ["hi .", f"we meet {i}", "ok"], "summary": f"at {i}"} for i in range(count)]
+        lines = [json.dumps({"id": f"{split}-{i}"} | text) for i, text in enumerate(texts)]
+        (folder / f"{split}.jsonl").write_text("\n".join(lines))
 
 
-@pytest.mark.filterwarnings("ignore:.*found in sys.modules")
-def test_dialogues_are_divided_as_the_text_says(tmp_path, monkeypatch):
+def test_dialogues_are_divided_as_the_text_says(tmp_path):
     """By the sizes of SAMSum and of DialogSum's sample: 400 and 418 of 818 dialogues, 240 and 60 of 300."""
     write_dialogues(tmp_path / "sam", train=5, validation=818, test=2)
     write_dialogues(tmp_path / "other", train=300, validation=4)
-    monkeypatch.setattr(sys, "argv", ["data", *(str(tmp_path / name) for name in ("out", "sam", "other"))])
-    runpy.run_module(f"{PACKAGE}.experiments.samsum.data", run_name="__main__")
+    samsum.main([str(tmp_path / name) for name in ("out", "sam", "other")])
     names, out = [f"validation-{i}" for i in range(818)], tmp_path / "out"
     assert ids(out / "sam", "train") == [f"train-{i}" for i in range(5)]
     assert (ids(out / "sam", "test"), ids(out / "sam", "validation")) == (names[:400], names[400:])
@@ -58,13 +52,16 @@ def test_the_summary_is_the_first_three_salient_sentences_of_the_first_250_words
         ([True] * 7, document[:3]),
     ):
         rows = short([Example("a", document, document[:1], [document[:1]], salient=salient)])
-        assert rows == ([{"id": "a", "document": document[:5], "summary": summary}] if summary else [])
+        found = [(row.id, row.document, row.references) for row in rows]
+        assert found == ([("a", document[:5], [summary])] if summary else [])
 
 
-def test_stories_of_facts_have_two_that_belong_into_the_summary(tmp_path):
+def test_stories_of_facts_have_two_that_belong_into_the_summary(tmp_path, monkeypatch):
     """Word for word or reworded; with signal 1 the verbs tell which, with signal 0 as often the others."""
-    for name, flags in (("plain", []), ("verbatim", ["--verbatim"])):
-        facts.main([str(tmp_path / name), "--signal", "0", "1", "--count", "40", *flags])
+    for split in facts.SPLITS:
+        monkeypatch.setitem(facts.SPLITS, split, 40)
+    for name in ("plain", "verbatim"):
+        facts.main(tmp_path / name, signal=(0, 1), verbatim=name == "verbatim")
     agree = {}
     for signal in ("0", "1"):
         plain, verbatim = (load(tmp_path / name / signal, "train") for name in ("plain", "verbatim"))

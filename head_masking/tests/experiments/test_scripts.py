@@ -11,8 +11,8 @@ pytest.importorskip("shared")
 pictures = pytest.importorskip("matplotlib.figure")
 run_sh = pytest.importorskip("shared.tests.run_sh")
 
-from shared import score
 from shared.data import load
+from shared.toy import SPLITS
 
 from ...text import train_tokenizer
 from ..conftest import DATA
@@ -37,7 +37,6 @@ FLAGS = {
     "predict": {"--beam": 1, "--max-length": 4},
     "experiments.summarizer": TRAINING | SIZES,
     "experiments.sweep": {"--documents": 2, "--group": 12},
-    "experiments.toy.data": {"--count": 4},
 }
 
 
@@ -80,8 +79,8 @@ def test_a_script_runs_to_its_end(corpus, folder, monkeypatch):
     """dialogsum/run.sh goes on from the runs of samsum/run.sh; that a figure can be drawn has tests of its own."""
     shutil.rmtree(folder / "calls", ignore_errors=True)
     monkeypatch.setattr(pictures.Figure, "savefig", lambda figure, path, **_: Path(path).touch())
-    for kind in score.SAMPLES:
-        monkeypatch.setitem(score.SAMPLES, kind, 20)
+    for split in SPLITS:
+        monkeypatch.setitem(SPLITS, split, 4)
     script, flags = FOLDER / corpus / "run.sh", {f"head_masking.{module}": FLAGS[module] for module in FLAGS}
     variables = {"SEEDS": "0", "SIZES": "100"} | ONE.get(corpus, {})
     commands = run_sh.run_script(script, ARGUMENTS[corpus], folder, flags, **variables)
