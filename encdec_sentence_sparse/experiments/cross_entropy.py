@@ -1,6 +1,6 @@
 """Cross-entropy of the references under each choice of sentences, in nats a token: what integrated training lowers.
 
-python -m encdec_sentence_sparse.experiments.cross_entropy r SPLIT LIMIT RUN ... > rows.jsonl
+python -m encdec_sentence_sparse.experiments.cross_entropy 1 test 200 RUN ... > rows.jsonl      # r, split, limit, runs
 python -m shared.score rows.jsonl --metric none --minus kl.approx.r1 --csv cross_entropy.csv
 
 Every token is predicted from the reference's own beginning; a row is a document, its value the mean of its tokens.

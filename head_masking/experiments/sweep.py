@@ -154,6 +154,9 @@ class Options:
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
+    for name in ("focus.csv", "effects.csv", "synergy.csv", f"{name_of(options.run)}.heads"):
+        if (options.out / name).exists() and not options.overwrite:  # before hours of decoding
+            raise ValueError(f"{options.out / name} exists: choose another --out, or add --overwrite")
     run, tagger = load_model(options.run), load_run(options.tagger) if options.tagger else None
     pretrained.generation(run.model, run.max_target, **options.generation())
     data, name = options.data or run.data, name_of(options.run)

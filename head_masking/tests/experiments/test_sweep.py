@@ -156,3 +156,11 @@ def test_analysis_is_as_in_the_paper():
     given = Options(run="x", out="x", decoding="cnn_dailymail").generation()
     assert given == dict(num_beams=1, length_penalty=None, min_length=57, max_length=143, no_repeat_ngram_size=3)
     assert (Options.documents, Options.group, sweeps.SPLIT) == (1000, 4, "validation")
+
+
+def test_a_result_that_is_there_is_refused_before_any_work(tmp_path, capsys):
+    (tmp_path / "effects.csv").write_text("precious")
+    with pytest.raises(SystemExit):
+        main(["no/such/model", "--effects", "--out", str(tmp_path)])
+    assert "effects.csv exists: choose another --out" in capsys.readouterr().err
+    assert (tmp_path / "effects.csv").read_text() == "precious"
