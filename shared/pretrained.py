@@ -84,17 +84,15 @@ def add_ends(model, tokenizer) -> None:
 
 def keep_given_tokens(tokenizer):
     """The tokenizer, for which the special tokens that it was given beyond its own ones are tokens in a text."""
-    from tokenizers import AddedToken
     from transformers import AutoTokenizer
 
     own = {token for token in tokenizer.special_tokens_map.values() if isinstance(token, str)}
     given = [token for token in tokenizer.added_tokens_decoder.values() if token.special and token.content not in own]
     if not given:
         return tokenizer
-    signs = ("single_word", "lstrip", "rstrip", "normalized")
     for token in given:
-        kept = {sign: getattr(token, sign) for sign in signs}
-        tokenizer.add_tokens([AddedToken(token.content, special=False, **kept)])
+        token.special = False
+    tokenizer.add_tokens(given)
     with tempfile.TemporaryDirectory() as folder:  # what splits a text is made when a tokenizer is read
         tokenizer.save_pretrained(folder)
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
@@ -149,11 +147,12 @@ def generation(model, max_length: int, /, **given) -> None:
         values[f"{side}_length"] = (getattr(own, f"{side}_length", None) if new is None else new + 1) or default
     values |= {name: value for name, value in given.items() if value is not None}
     values["max_length"] = min(values["max_length"], positions_of(model))
-    if given.get("min_length") and values["min_length"] > values["max_length"]:
-        raise ValueError(f"--min-length is {values['min_length']}, above the longest output, {values['max_length']}")
-    if values["min_length"] > values["max_length"]:
-        print(f"the model's min_length {values['min_length']} is lowered to {values['max_length']}", file=sys.stderr)
-    values["min_length"] = min(values["min_length"], values["max_length"])
+    least, most = values["min_length"], values["max_length"]
+    if least > most:
+        if given.get("min_length"):
+            raise ValueError(f"--min-length is {least}, above the longest output, {most}")
+        print(f"the model's min_length {least} is lowered to {most}", file=sys.stderr)
+        values["min_length"] = most
     others = sorted(own.to_diff_dict().keys() - {*HONOURED, *LENGTHS, *SILENT})
     if others := [name for name in others if not name.startswith(("output_", "_"))]:
         print(f"of the model's generation settings these are not used: {', '.join(others)}", file=sys.stderr)

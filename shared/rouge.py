@@ -32,9 +32,7 @@ NO_BLANKS = (
 CHARACTER = rf"[[{NO_BLANKS}]&&[\p{{L}}\p{{N}}]]\p{{M}}*"
 WORD = regex.compile(rf"(?V1){CHARACTER}|[[\p{{L}}\p{{M}}\p{{N}}]--[{NO_BLANKS}]]+")
 # Of three English words one is among these; of other languages in Latin letters few.
-ENGLISH = set(
-    "the of and to for with that is by from are have this in on was were has he she it they his their".split()
-)
+ENGLISH = {*"the of and to for with that is by from are have this in on was were has he she it they his their".split()}
 
 
 def score(predictions: Sequence, references: Sequence, words: str = "") -> dict[str, np.ndarray]:
@@ -97,9 +95,6 @@ def signature(metric: str, words: str) -> str:
     return f"ROUGE-1/2/Lsum F1 x 100 | rouge-score {version('rouge-score')} | {settings}"
 
 
-# BLEU, from counts that resamples of the sentences can add up
-
-
 def bleu_tokenizer(references: Iterable[str]) -> str:
     """sacrebleu's tokenizer: 13a, or for scripts without blanks zh (Chinese alone) or char."""
     letters = "".join(letter for text in references for letter in text[:200] if letter.isalnum())
@@ -110,7 +105,7 @@ def bleu_tokenizer(references: Iterable[str]) -> str:
 
 
 def bleu_counts(predictions: Sequence[str], references: Sequence[Sequence[str]], tokenize: str) -> np.ndarray:
-    """(n, 10) of each sentence: matches and n-grams of orders 1 to 4, length, length of the closest reference."""
+    """(n, 10) counts, which resamples add up: matches and n-grams of orders 1 to 4, length, the closest reference's."""
     from sacrebleu.metrics import BLEU
 
     metric, rows = BLEU(tokenize=tokenize), []

@@ -152,8 +152,7 @@ def fill(facts: list[dict], rng: np.random.Generator) -> tuple[float, str, bool]
         fact, template = pick(facts, rng), pick(REMARKS, rng)
         return fact["position"] + 1e-9, template.format(last=fact["last"], number=pick(NUMBERS, rng)), False
     one, two = rng.permutation(SCENERY).tolist()[:2]
-    position = rng.random()
-    return position, pick(FILLERS, rng).format(one=one, two=two), False
+    return rng.random(), pick(FILLERS, rng).format(one=one, two=two), False
 
 
 def pick(options: list, rng: np.random.Generator) -> Any:
