@@ -1,7 +1,7 @@
 """For the packages' tests: an experiment's run.sh, run from its first line to its last with tiny numbers.
 
-bash runs the script. What it calls as python hands its words and streams over a socket to this process, which has the
-imports already. The intervals and tests of shared.score take few resamples.
+bash runs the script. What it calls as python -m hands its words and streams over a socket to this process, which has
+the imports already. The intervals and tests of shared.score take few resamples.
 """
 
 import contextlib
@@ -21,12 +21,14 @@ TOP = Path(__file__).resolve().parents[2]
 # Its own input is read to the end first: of a pipe the left side has then run.
 SHIM = """#!{python} -SE
 import os, shutil, socket, sys, tempfile
+if sys.argv[1] != "-m":
+    os.execv({python!r}, [{python!r}, *sys.argv[1:]])
 stdin = tempfile.TemporaryFile()
 shutil.copyfileobj(sys.stdin.buffer, stdin)
 stdin.seek(0)
 server = socket.socket(socket.AF_UNIX)
 server.connect({address!r})
-socket.send_fds(server, ["\\0".join([os.getcwd(), *sys.argv[1:]]).encode()], [stdin.fileno(), 1, 2])
+socket.send_fds(server, ["\\0".join([os.getcwd(), *sys.argv[2:]]).encode()], [stdin.fileno(), 1, 2])
 sys.exit(int(server.recv(9) or 1))
 """
 
@@ -53,7 +55,7 @@ def run_script(script: Path, arguments, folder: Path, flags: dict[str, dict], **
         server.settimeout(0.05)
         Path(bin, "python").write_text(SHIM.format(python=sys.executable, address=address))
         Path(bin, "python").chmod(0o755)
-        variables = os.environ | {"PATH": f"{bin}:{os.environ['PATH']}", **environment}
+        variables = os.environ | {"PATH": f"{bin}:{os.environ['PATH']}", "PYTHONPATH": str(TOP), **environment}
         said, call = folder / "said", ["bash", script.relative_to(package.parent), *arguments]
         with said.open("w") as file:
             streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": file}
@@ -66,12 +68,12 @@ def run_script(script: Path, arguments, folder: Path, flags: dict[str, dict], **
 
 
 @contextlib.contextmanager
-def few_resamples(count: int = 20):
+def few_resamples():
     """In scipy itself, for runpy executes shared.score anew, as a module of its own."""
     from scipy import stats
 
     def quick(function):
-        return lambda *arguments, **options: function(*arguments, **options | {"n_resamples": count})
+        return lambda *arguments, **options: function(*arguments, **options | {"n_resamples": 20})
 
     with mock.patch.multiple(stats, bootstrap=quick(stats.bootstrap), permutation_test=quick(stats.permutation_test)):
         yield
@@ -80,18 +82,13 @@ def few_resamples(count: int = 20):
 def answer(connection: socket.socket, flags: dict[str, dict], commands: list[list[str]]) -> None:
     """Run a command, and send its exit status."""
     message, streams, *_ = socket.recv_fds(connection, 2**20, 3)
-    folder, *words = message.decode().split("\0")
-    with connection, contextlib.chdir(folder), contextlib.ExitStack() as stack:
-        stdin, stdout, stderr = (stack.enter_context(open(*pair)) for pair in zip(streams, "rww", strict=True))
-        if words[0] == "-m":
-            commands.append(words)
-            stack.enter_context(contextlib.redirect_stdout(stdout))
-            stack.enter_context(contextlib.redirect_stderr(stderr))
-            stack.enter_context(mock.patch.object(sys, "stdin", stdin))
-            status = execute(words[1], tiny(words[1], words[2:], flags))
-        else:
-            here = {"env": os.environ | {"PYTHONPATH": str(TOP)}, "stdin": stdin, "stdout": stdout, "stderr": stderr}
-            status = subprocess.call([sys.executable, *words], **here)
+    folder, module, *words = message.decode().split("\0")
+    commands.append(["-m", module, *words])
+    stdin, stdout, stderr = (open(*pair) for pair in zip(streams, "rww", strict=True))
+    with contextlib.chdir(folder), mock.patch.object(sys, "stdin", stdin), stdin, stdout, stderr:
+        with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
+            status = execute(module, tiny(module, words, flags))
+    with connection:
         connection.send(str(status).encode())
 
 
