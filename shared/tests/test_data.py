@@ -6,12 +6,12 @@ import importlib
 import io
 import json
 import sys
-import types
+from unittest import mock
 
 import pytest
 
 from shared import data
-from shared.data import HUB, Example, in_sentences, load, read, read_jsonl, split_sentences, write_csv, write_jsonl
+from shared.data import HUB, Example, in_sentences, load, read, split_sentences
 
 ROW = {"document": ["The cat sat .", "It was wet ."], "summary": ["A wet cat ."]}
 POS = [["DT", "NN", "VBD", "."], ["PRP", "VBD", "JJ", "."]]
@@ -103,13 +103,8 @@ def test_files_and_names_that_are_no_data_are_refused(tmp_path):
 
 
 def test_scitldr_target_is_several_references_and_the_label_marks_the_salient_sentence(tmp_path):
-    row = {
-        "paper_id": "rJlnfaNYvB",
-        "source": ["We prune .", "", "It is fast ."],
-        "source_labels": [0, 0, 1],
-        "title": "P",
-    }
-    write(tmp_path / "dev.jsonl", row | {"target": ["Fast pruning .", "Pruning is fast . Very ."]})
+    row = {"paper_id": "rJlnfaNYvB", "source": ["We prune .", "", "It is fast ."], "source_labels": [0, 0, 1]}
+    write(tmp_path / "dev.jsonl", row | {"title": "P", "target": ["Fast pruning .", "Pruning is fast . Very ."]})
     (example,) = load(tmp_path, "validation")
     assert example.id == "rJlnfaNYvB" and example.document == ["We prune .", "It is fast ."]
     assert example.references == [["Fast pruning ."], ["Pruning is fast . Very ."]]
@@ -156,27 +151,21 @@ HUB_ROWS = {  # name: (row as published, document, summary)
 }
 
 
-def serve(monkeypatch, load_dataset):
-    monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
-
-
 @pytest.mark.parametrize("name", HUB)
 def test_hub_data_sets_by_name(monkeypatch, name):
-    (row, document, summary), calls = HUB_ROWS[name], []
-    serve(monkeypatch, lambda *place, **options: calls.append((place, options)) or [row] * 3)
+    row, document, summary = HUB_ROWS[name]
+    monkeypatch.setitem(sys.modules, "datasets", hub := mock.Mock(**{"load_dataset.return_value": [row] * 3}))
     examples = load(name, "val", limit=2)
     # XSum was published as a script, which nothing runs any more.
     revision = {"revision": "refs/convert/parquet"} if name == "xsum" else {}
-    assert calls == [(HUB[name][:2], {"split": "validation"} | revision)]
+    hub.load_dataset.assert_called_once_with(*HUB[name][:2], split="validation", **revision)
     assert [example.id for example in examples] == ["validation-0", "validation-1"]
     assert (examples[0].document, examples[0].summary) == (document, summary)
 
 
 def test_hub_data_out_of_reach_names_the_command_that_gets_it(monkeypatch):
-    def offline(*place, **options):
-        raise ConnectionError("offline mode is enabled")
-
-    serve(monkeypatch, offline)
+    hub = mock.Mock(**{"load_dataset.side_effect": ConnectionError("offline mode is enabled")})
+    monkeypatch.setitem(sys.modules, "datasets", hub)
     command = r"To get it: pip install datasets; .*load_dataset\('abisee/cnn_dailymail', '3.0.0', "
     with pytest.raises(ValueError, match=f"cnn_dailymail: no 'test' split .*offline mode .*{command}"):
         load("cnn_dailymail", "test")
@@ -194,28 +183,27 @@ def test_a_folder_with_train_alone_gives_a_twentieth_for_validation(tmp_path, ca
     assert len(load(tmp_path, "train")) == 45 and len(load(tmp_path, "validation")) == 1
 
 
-def stdin(monkeypatch, content: bytes):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), encoding="latin-1"))
-
-
 def test_texts_are_lines_of_files_and_of_standard_input_in_order(tmp_path, monkeypatch, capsys):
+    def stdin(content: bytes):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), encoding="latin-1"))
+
     (tmp_path / "notes.txt").write_bytes(b"\xef\xbb\xbfOne  text.\r\n\n \nTwo\xe2\x80\xa8texts.")
     write(tmp_path / "rows.jsonl", {"source": ["A b .", "C ."]}, {"id": 7, "document": "D", "summary": None})
     (tmp_path / "packed.jsonl.gz").write_bytes(gzip.compress(b'{"source": "E"}'))
-    stdin(monkeypatch, '\ufeffzwölf\n\n{not JSON}\n{"source": "F", "id": "x"}\n'.encode())
+    stdin('\ufeffzwölf\n\n{not JSON}\n{"source": "F", "id": "x"}\n'.encode())
     examples = read([tmp_path / "notes.txt", "-", tmp_path / "rows.jsonl", tmp_path / "packed.jsonl.gz"])
     expected = {"notes-1": "One text.", "notes-2": "", "notes-3": "", "notes-4": "Two texts.", "stdin-1": "zwölf"}
     expected |= {"stdin-2": "", "stdin-3": "{not JSON}", "x": "F", "rows-1": "A b . C .", "7": "D", "packed-1": "E"}
     assert [(example.id, example.source) for example in examples] == list(expected.items())
     assert examples[8].document == ["A b .", "C ."] and examples[1].document == examples[0].references == []
-    stdin(monkeypatch, b"\n")
+    stdin(b"\n")
     assert [(example.id, example.document) for example in read([])] == [("stdin-1", [])]
     assert "no documents in -" in capsys.readouterr().err
     path = write(tmp_path / "a.jsonl", ROW, ROW | {"id": "x"})
     assert read([path])[1] == load(path)[1] and read([], path, limit=1) == load(path)[:1]  # references stay
     with pytest.raises(ValueError, match="give files or --data, not both"):
         read([path], "toy")
-    stdin(monkeypatch, b"\xff")
+    stdin(b"\xff")
     with pytest.raises(ValueError, match="standard input: not UTF-8"):
         read([])
 
@@ -225,10 +213,7 @@ def splitter(request, monkeypatch):
     """NLTK with its punkt data (here one that nothing was learned from), or without it."""
     nltk = pytest.importorskip("nltk")
     punkt = importlib.import_module("nltk.tokenize.punkt").PunktSentenceTokenizer()
-
-    def absent(text):
-        raise LookupError("Resource punkt_tab not found.")
-
+    absent = mock.Mock(side_effect=LookupError("Resource punkt_tab not found."))
     monkeypatch.setattr(nltk, "sent_tokenize", punkt.tokenize if request.param == "punkt" else absent)
     data.sentence_splitter.cache_clear()
     yield request.param
@@ -236,40 +221,40 @@ def splitter(request, monkeypatch):
 
 
 def test_sentences_end_at_full_stops(splitter):
-    assert data.split_sentences("One two.  Three? Four!\nFive") == ["One two.", "Three?", "Four!", "Five"]
+    assert split_sentences("One two.  Three? Four!\nFive") == ["One two.", "Three?", "Four!", "Five"]
     assert data.sentence_splitter()[0] == ("NLTK's punkt" if splitter == "punkt" else "rule")
-    assert data.split_sentences("no end") == ["no end"] and data.split_sentences("") == [""]
+    assert split_sentences("no end") == ["no end"] and split_sentences("") == [""]
     # Scripts with stops of their own.
-    assert data.split_sentences("今天下雨。我们走吧！好吗？") == ["今天下雨。", "我们走吧！", "好吗？"]
-    assert data.split_sentences("यह अच्छा है। हम चले।") == ["यह अच्छा है।", "हम चले।"]
-    assert data.split_sentences("كيف حالك؟ أنا بخير") == ["كيف حالك؟", "أنا بخير"]
-    assert data.split_sentences("3.5 kg in the U.S.A") == ["3.5 kg in the U.S.A"]
+    assert split_sentences("今天下雨。我们走吧！好吗？") == ["今天下雨。", "我们走吧！", "好吗？"]
+    assert split_sentences("यह अच्छा है। हम चले।") == ["यह अच्छा है।", "हम चले।"]
+    assert split_sentences("كيف حالك؟ أنا بخير") == ["كيف حالك؟", "أنا بخير"]
+    assert split_sentences("3.5 kg in the U.S.A") == ["3.5 kg in the U.S.A"]
 
 
 def test_only_whole_documents_without_labels_are_split(splitter, tmp_path):
     text = "It rained. We left."
     whole = one(tmp_path, document=text)
-    assert data.in_sentences([whole])[0] == dataclasses.replace(whole, document=["It rained.", "We left."])
+    assert in_sentences([whole])[0] == dataclasses.replace(whole, document=["It rained.", "We left."])
     fields = {"salient": [False]}, {"pos": ["PRP VBD PRP VBD"]}, {"document": [text]}  # who gives a list has split
     kept = [one(tmp_path, **{"document": text} | own) for own in fields]
-    assert data.in_sentences(iter(kept)) == kept and len(kept) == 3
+    assert in_sentences(iter(kept)) == kept and len(kept) == 3
     lines = one(tmp_path, document="One is here. Two.\nThree.")  # or a paragraph would count as a sentence
-    assert data.in_sentences([lines])[0].document == ["One is here.", "Two.", "Three."]
+    assert in_sentences([lines])[0].document == ["One is here.", "Two.", "Three."]
 
 
 def test_rows_of_nested_numbers_become_columns():
     rows = [{"system": "a", "rouge1": {"mean": 1 / 3, "low": 0}, "seed": 3}, {"system": "b, c", "p": None}]
-    write_csv(file := io.StringIO(), iter(rows))
+    data.write_csv(file := io.StringIO(), iter(rows))
     assert file.getvalue() == 'system,rouge1_mean,rouge1_low,seed,p\na,0.333333,0,3,\n"b, c",,,,\n'
 
 
 def test_rows_read_back_the_same(tmp_path):
     path, rows = tmp_path / "out.jsonl", [{"id": "ä", "prediction": "a\u2028b"}, {"id": "2", "prediction": ""}]
     with path.open("x", encoding="utf-8", newline="\n") as file:
-        write_jsonl(file, iter(rows))
-    assert read_jsonl(path) == rows and "ä" in path.read_text(encoding="utf-8")
+        data.write_jsonl(file, iter(rows))
+    assert data.read_jsonl(path) == rows and "ä" in path.read_text(encoding="utf-8")
     with pytest.raises(ValueError):
-        write_jsonl(io.StringIO(), [{"x": float("nan")}])
+        data.write_jsonl(io.StringIO(), [{"x": float("nan")}])
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\n\n"])
