@@ -5,11 +5,9 @@ ROUGE is that of `rouge-score` (Google's port of ROUGE-1.5.5; Lin 2004), with Po
     rouge1, rouge2   shared words and word pairs
     rougeLsum        for each reference sentence, the union of its common subsequences with all predicted sentences
 
-The trap: most papers' "ROUGE-L" is Lsum (the Perl script's), and `rouge-score` knows sentences by line breaks alone.
-Of a text without line breaks Lsum is silently plain L (README.md). So here texts come as lists of sentences. The words
-of `rouge-score` are a-z and 0-9: of texts with other letters it compares what is left. So where references are not
-English words are Unicode's, without stems, and in scripts without blanks characters (`words_of`); such values are not
-those of `rouge-score`. BLEU is sacrebleu's.
+Texts come as lists of sentences: of a text without line breaks Lsum is silently plain L (README.md: the trap). Where
+references are not English words are Unicode's, without stems, and in scripts without blanks characters (`words_of`):
+such values are not those of `rouge-score`, which reads a-z and 0-9 alone. BLEU is sacrebleu's.
 """
 
 import unicodedata

@@ -287,9 +287,8 @@ class RunFolder:
             try:
                 self.lock.acquire(timeout=0)
             except Timeout:
-                raise ValueError(
-                    f"another process trains in {self.path}: wait for it, or choose another --out"
-                ) from None
+                busy = f"another process trains in {self.path}: wait for it, or choose another --out"
+                raise ValueError(busy) from None
         self.accelerator.wait_for_everyone()
         if begun := last_checkpoint(self.path):
             self.load_checkpoint(begun)

@@ -57,10 +57,7 @@ def test_what_counts_as_a_text(prediction, references, f1):
         # Porter's stemmer has variants, which differ in words such as "died".
         ("die dye possible enjoy sky earliest", "died dying possibly enjoyed skies early"),
         # A few other letters in it.
-        (
-            "The mayor of the café in Zürich said that the naïve plan is off",
-            "A café in Zurich is off , said mayors",
-        ),
+        ("The mayor of the café in Zürich said that the naïve plan is off", "A café in Zurich is off , said mayors"),
     ],
 )
 def test_english_is_that_of_rouge_score_to_the_digit(reference, prediction):
@@ -94,8 +91,8 @@ def test_words_of_other_languages_are_whole(prediction, reference, rouge1):
 
 def test_one_reference_of_which_rouge_score_reads_nothing_is_not_scored_0_in_an_english_corpus():
     corpus = ["The mayor of the town said that the plan is off"] * 20
-    assert rouge.words_of([*corpus, "..."]) == "rouge-score" and rouge.words_of([*corpus, "Город спит"]) == "unicode"
     texts = [*corpus, "Город спит"]
+    assert rouge.words_of([*corpus, "..."]) == "rouge-score" and rouge.words_of(texts) == "unicode"
     assert rouge.score([[text] for text in texts], [[[text]] for text in texts])["rouge1"].min() == pytest.approx(100)
 
 

@@ -84,14 +84,15 @@ def saved_run(out):
     return run
 
 
-def adam(model):
-    return torch.optim.AdamW(model.parameters(), 0.1)
+def make(out, resume=False, config: Config = Config(), load=examples_of):
+    how = new_run, saved_run, lambda model: torch.optim.AdamW(model.parameters(), 0.1), lambda item: 1, load
+    return setup(config, out, resume, *how, "model.safetensors", total=[0])
 
 
-def train(out, resume=False, config: Config = Config(), between=None):
+def train(*how, between=None, **more):
     """A training as those of the packages: dropout, the best weights, a checkpoint at every second step."""
-    how = new_run, saved_run, adam, lambda item: 1, examples_of
-    made = setup(config, out, resume, *how, "model.safetensors", total=[0])
+    made = make(*how, **more)
+    config = made.run.config
     with made.folder as folder:
         done = folder.progress["step"]
         batches = iter(made.accelerator.skip_first_batches(made.loader, done))
@@ -220,8 +221,7 @@ def test_a_finished_run_that_goes_on_is_read_from_its_checkpoints(finished, caps
 
 def test_the_weights_follow_the_seed(tmp_path):
     """Or every interval over seeds would hold one draw of weights."""
-    how = False, new_run, saved_run, adam, lambda item: 1, examples_of
-    draws = [setup(Config(seed=seed), tmp_path / "run", *how).model[0].weight for seed in (0, 0, 1)]
+    draws = [make(tmp_path / "run", config=Config(seed=seed)).model[0].weight for seed in (0, 0, 1)]
     assert torch.equal(draws[0], draws[1]) and not torch.equal(draws[0], draws[2])
 
 
@@ -329,9 +329,8 @@ def test_what_is_odd_in_data_is_said_once(tmp_path, capsys, monkeypatch):
         numbers = range(7 if split == "train" else 3)
         return [Example(f"{split} {number}", ["a"], [str(number)], [[str(number)]]) for number in numbers]
 
-    monkeypatch.setattr(sys.modules[__name__], "examples_of", few)
     monkeypatch.setattr(Run, "encode", lambda run, rows: [Item(float(row.target), row.target == "3") for row in rows])
-    train(tmp_path / "run", config=Config(steps=2))
+    make(tmp_path / "run", load=few)
     said = capsys.readouterr().out
     assert "1 of 7 training examples are cut to what the model reads" in said
     assert "3 of 3 validation examples are training examples, too" in said and "3 validation examples are few" in said
@@ -352,9 +351,15 @@ def test_weights_are_those_of_the_run_or_of_its_last_checkpoint(finished, capsys
 
 
 def test_what_is_no_run_of_this_package_is_refused(tmp_path):
-    for saved in ({"config": {"old": 1}}, {"model_type": "bart"}):
+    foreign, old = "is not a run folder of this package and version: ", {"config": {"old": 1}}
+    for saved, message in [
+        (old, f"{foreign}.*old"),
+        (old | {"package": run.package_of(Config)}, f"{foreign}.*old"),
+        ({"model_type": "bart"}, foreign),
+        ({"package": "l0drop", "config": {"l0_weight": 1}}, "is a run of l0drop: "),
+    ]:
         (tmp_path / "config.json").write_text(json.dumps(saved))
-        with pytest.raises(ValueError, match="is not a run folder of this package and version: .*"):
+        with pytest.raises(ValueError, match=message):
             read_config(tmp_path, Config)
 
 
@@ -398,15 +403,6 @@ def test_flags_win_over_the_preset_and_that_over_the_first_run(tmp_path):
             parse("--out", first, "--resume", *flags)
 
 
-def test_a_run_of_another_package_is_named(tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps({"package": "l0drop", "config": {"l0_weight": 1}}))
-    with pytest.raises(ValueError, match="is a run of l0drop: "):
-        run.read_config(tmp_path, Config)
-    (tmp_path / "config.json").write_text(json.dumps({"package": run.package_of(Config), "config": {"old": 1}}))
-    with pytest.raises(ValueError, match="is not a run folder of this package and version: .*old"):
-        run.read_config(tmp_path, Config)
-
-
 def test_help_has_a_line_for_each_example_and_the_comment_of_each_field(capsys, monkeypatch):
     """The examples name the package as it is called here."""
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", SimpleNamespace(name="vendor.copy.train"))
@@ -435,10 +431,10 @@ def test_the_console_is_utf8_and_a_reader_that_has_gone_ends_a_command_without_a
     assert (ended.stdout.decode("utf-8"), ended.stderr) == (chr(304) + "\n", b"")
 
 
-def test_variables_of_accelerate_do_not_change_a_training(whole, tmp_path, monkeypatch):
+def test_variables_of_accelerate_do_not_change_a_training(tmp_path, monkeypatch):
     monkeypatch.setenv("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4")
-    made = setup(Config(), tmp_path / "run", False, new_run, saved_run, adam, lambda item: 1, examples_of)
-    assert made.accelerator.gradient_accumulation_steps == 1 and made.accelerator.even_batches is False
+    accelerator = make(tmp_path / "run").accelerator
+    assert accelerator.gradient_accumulation_steps == 1 and accelerator.even_batches is False
 
 
 def test_sources_are_exchanged_for_other_ones():

@@ -39,9 +39,8 @@ def test_a_value_is_the_mean_over_documents_and_seeds():
     table = score.score(data, "none")
     row = of(table, "a", "words")
     assert row["value"] == 4 and row["documents"] == 3 and row["seeds"] == "2 6" and row["p"] is None
-    assert [(r["system"], r["minus"], r["metric"]) for r in table] == [
-        ("a", None, "words"), ("b", None, "words"), ("b", "a", "words")
-    ]  # fmt: skip
+    keys = [(row["system"], row["minus"], row["metric"]) for row in table]
+    assert keys == [("a", None, "words"), ("b", None, "words"), ("b", "a", "words")]
     assert of(table, "b", "words")["low"] == of(table, "b", "words")["high"] == 1
 
 
@@ -130,8 +129,7 @@ def test_bleu_is_sacrebleus():
 
 
 def test_what_sacrebleu_warns_of_in_a_corpus_is_said(caplog):
-    score.score([{"id": n, "prediction": "we left .", "references": [["we left."]], "system": "a", "seed": 0}
-                 for n in range(120)], "bleu")  # fmt: skip
+    score.score(rows(texts=["we left ."] * 120), "bleu")
     assert "tokenized period" in caplog.text
 
 
@@ -237,9 +235,8 @@ def test_the_command_makes_the_table_and_the_csv(tmp_path, capsys):
         written = list(csv.DictReader(file))
     assert list(written[0]) == list(table[0]) and [row["system"] for row in written] == ["a", "b", "b"]
     assert float(written[2]["high"]) == pytest.approx(difference["high"], rel=1e-5) and written[2]["seeds"]
-    (tmp_path / "own.jsonl").write_text(
-        json.dumps({"id": "0", "prediction": ["a b"], "references": "a c", "system": None})
-    )
+    own = {"id": "0", "prediction": ["a b"], "references": "a c", "system": None}
+    (tmp_path / "own.jsonl").write_text(json.dumps(own))
     score.main([str(tmp_path / "own.jsonl")])  # a file without names is a system of its own; one string one reference
     assert "| own " in (said := capsys.readouterr().out) and "50.00" in said
 
