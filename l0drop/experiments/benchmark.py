@@ -7,7 +7,6 @@ gates that close the paper's share of the positions. "expanded" is the ordinary 
 A row: CPU seconds, and how many times as fast as "expanded" within a round; the median, lowest and highest of rounds.
 """
 
-import itertools
 from pathlib import Path
 
 import numpy as np
@@ -32,18 +31,18 @@ SHAPES = [(10, 400, 0.476, 40), (10, 2048, 0.715, 20)]
 
 
 class Decoder(Transformer):
-    """A Transformer with given gates (B, S); `is_expanded` copies keys and values for each beam."""
+    """A Transformer with given gates (B, S); keys and values in `copies`, for each beam or once."""
 
     gates: Tensor
-    is_expanded = False
+    copies: int
 
     def encode(self, source: Tensor, hold_open: bool = False):
         encoding = super().encode(source)
         return encoding._replace(states=self.gates.unsqueeze(-1) * encoding.states, gates=[self.gates])
 
     def project(self, memory: Memory) -> list[Projected]:
-        times = BEAM if self.is_expanded else 1
-        return [Projected(*(part.repeat_interleave(times, 0) for part in layer)) for layer in super().project(memory)]
+        layers = super().project(memory)
+        return [Projected(*(part.repeat_interleave(self.copies, 0) for part in layer)) for layer in layers]
 
 
 def close_gates(sources: int, length: int, sparsity: float) -> Tensor:
@@ -55,7 +54,7 @@ def close_gates(sources: int, length: int, sparsity: float) -> Tensor:
 
 def decode(model: Decoder, source: Tensor, tokens: int, side: str):
     """A whole decode by one of SIDES."""
-    model.is_expanded = side.startswith("expanded")
+    model.copies = BEAM if side.startswith("expanded") else 1
     lengths = {"extra_length": tokens - source.size(1), "min_length": tokens}
     return generate(model, source, prune="pruned" in side, beam=BEAM, **lengths)
 
@@ -64,15 +63,14 @@ def time_shape(config: ModelConfig, sources: int, length: int, sparsity: float, 
     """A row per side; every round runs each side once, so that a slow minute slows all."""
     source, model = torch.randint(4, config.vocabulary, (sources, length)), Decoder(config).eval()
     model.gates, seconds = close_gates(sources, length, sparsity), np.zeros((repeats, len(SIDES)))
-    for number, side in itertools.product(range(repeats), range(len(SIDES))):
+    for number, side in np.ndindex(seconds.shape):
         call = {"decode": decode, "arguments": (model, source, tokens, SIDES[side])}
         seconds[number, side] = Timer("decode(*arguments)", globals=call).timeit(1).median
     rows = []
     for side, own in zip(SIDES, seconds.T, strict=True):
         rows.append({"S": length, "T": tokens, "side": side, "repeats": repeats})
         for name, values in {"seconds": own, "x expanded": seconds[:, 0] / own}.items():
-            spread = {"mean": np.median(values), "low": values.min(), "high": values.max()}
-            rows[-1] |= {f"{name}_{part}": float(value) for part, value in spread.items()}
+            rows[-1][name] = {"mean": np.median(values), "low": values.min(), "high": values.max()}
     return rows
 
 
