@@ -4,19 +4,19 @@ python -m l0drop.experiments.bart train --bart facebook/bart-base --data FOLDER 
 python -m l0drop.experiments.bart predict runs/bart notes.txt --show-pruned
 
 The model's own code stays as it is: the memory goes in as `encoder_outputs`, and Algorithm 1's counts enter the
-cross-attention of every decoder layer through a hook. In Python, with a gate of your own: `model = GatedBart(bart)`,
+cross-attention through a hook of the decoder. In Python, with a gate of your own: `model = GatedBart(bart)`,
 `model.l0drop[0] = gate`, `tokens, encoding = model.eval().generate(input_ids, num_beams=4)`.
 """
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from tokenizers import Tokenizer, processors
+from tokenizers import processors
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 from transformers import BartConfig, BartForConditionalGeneration, GenerationConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
@@ -25,38 +25,31 @@ from shared.run import load_weights, one_line_errors, read_config
 
 from .. import predict as core
 from ..config import Length, Positive
-from ..gates import L0Drop
+from ..gates import L0Drop, compress
 from ..loading import read_files
 from ..model import Encoding, ModelConfig
 from ..text import Item
-from .rules import DROPPED, RuleConfig, RuleRun, command, dropped_units, memory_of
+from .rules import DROPPED, RuleConfig, RuleRun, attendable, command, dropped_units
 
 
-@contextmanager
-def counted_attention(bart: PreTrainedModel, log_counts: Tensor) -> Iterator[None]:
-    """Inside the `with`, add log_counts (B, R) to the logits of every cross-attention; after it BART is as before."""
+def counted_attention(bart: PreTrainedModel, log_counts: Tensor) -> RemovableHandle:
+    """Inside `with` of it, log_counts (B, R) are added to the logits of every cross-attention."""
 
     def add_log_counts(_: nn.Module, arguments: tuple, keywords: dict) -> tuple[tuple, dict]:
-        memory = keywords["key_value_states"]  # (B*W, R, D): `generate` repeats each source for its W beams
+        memory = keywords["encoder_hidden_states"]  # (B*W, R, D): `generate` repeats each source for its W beams
         per_beam = log_counts.repeat_interleave(memory.size(0) // log_counts.size(0), 0)  # (B*W, R)
         # Algorithm 1, lines 6-8: a softmax with counts is a softmax of e + log c.  BART adds its mask to e.
-        return arguments, keywords | {"attention_mask": per_beam[:, None, None].to(memory.dtype)}  # (B*W, 1, 1, R)
+        return arguments, keywords | {"encoder_attention_mask": per_beam[:, None, None].to(memory.dtype)}
 
-    layers = bart.get_decoder().layers
-    hooks = [layer.encoder_attn.register_forward_pre_hook(add_log_counts, with_kwargs=True) for layer in layers]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
+    return bart.get_decoder().register_forward_pre_hook(add_log_counts, with_kwargs=True)
 
 
 class GatedBart(nn.Module):
     """D22: a pretrained BART with an L0Drop layer after its encoder; without `gate` a baseline, or one with a rule."""
 
-    def __init__(self, bart: PreTrainedModel, gate: bool = True):
+    def __init__(self, bart: PreTrainedModel, gate: bool = True, dropped: Collection[int] = ()):
         super().__init__()
-        self.bart, self.width = bart, bart.config.d_model
+        self.bart, self.width, self.dropped = bart, bart.config.d_model, dropped
         self.l0drop = nn.ModuleList([L0Drop(self.width)] if gate else []).to(bart.device, bart.dtype)
         names = ("pad_token_id", "decoder_start_token_id", "eos_token_id")
         self.pad, self.bos, self.eos = (getattr(bart.config, name) for name in names)
@@ -77,10 +70,8 @@ class GatedBart(nn.Module):
         """As `Transformer.forward`."""
         encoding = self.encode(source, hold_open)
         # Eq. (11): the decoder attends to the gated states, zeros included.
-        attend = memory_of(encoding, prune=False).log_counts.isfinite().long()
-        states = BaseModelOutput(encoding.states)
-        inputs = dict(encoder_outputs=states, attention_mask=attend, decoder_input_ids=target_input)
-        return self.bart(**inputs, use_cache=False).logits, encoding
+        inputs = dict(encoder_outputs=BaseModelOutput(encoding.states), attention_mask=attendable(encoding).long())
+        return self.bart(**inputs, decoder_input_ids=target_input, use_cache=False).logits, encoding
 
     @torch.inference_mode()
     def generate(self, source: Tensor, **generation) -> tuple[Tensor, Encoding]:
@@ -88,7 +79,7 @@ class GatedBart(nn.Module):
         if self.training:
             raise ValueError("the model is in training mode, where gates are sampled: call model.eval() first")
         encoding = self.encode(source)
-        states, log_counts = memory_of(encoding, prune=True)
+        states, log_counts = compress(encoding.states, encoding.gates[-1], attendable(encoding))
         inputs = dict(encoder_outputs=BaseModelOutput(states), attention_mask=log_counts.isfinite().long())
         with counted_attention(self.bart, log_counts):
             return self.bart.generate(**inputs, **generation), encoding
@@ -112,11 +103,10 @@ class GatedBartConfig(RuleConfig):
 
     def check(self) -> None:
         super().check()
-        own = {"units", "init", *ModelConfig.__dataclass_fields__}
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if each.name in own and value != each.default and (each.name, value) != ("l0drop", "none"):
-                raise ValueError(f"--{each.name.replace('_', '-')} {value} does not go with a BART: leave it out")
+        for name in ("units", "init", *ModelConfig.__dataclass_fields__):
+            value = getattr(self, name)
+            if value not in (getattr(GatedBartConfig, name), "none"):  # --l0drop none is a control
+                raise ValueError(f"--{name.replace('_', '-')} {value} does not go with a BART: leave it out")
 
 
 class BartRun(RuleRun):
@@ -132,25 +122,20 @@ def begin(config: GatedBartConfig, examples: Sequence) -> BartRun:
     """A pretrained BART with new gates; ValueError: not a BART, or unfit."""
     bart, wrapped = pretrained.load("bart", config.bart, positions=max(config.max_source, config.max_target))
     pretrained.generation(bart, config.max_target)
-    tokenizer = bare_tokenizer(wrapped)
-    model = GatedBart(bart, config.l0drop != "none")
-    return BartRun(config, model, tokenizer, 0, dropped_units(examples, tokenizer, config.rule, config.share))
-
-
-def bare_tokenizer(wrapped) -> Tokenizer:
-    """A tokenizer that puts the model's start before a text, and nothing after it."""
-    tokenizer, (start, _) = Tokenizer.from_str(wrapped.backend_tokenizer.to_str()), wrapped("").tokens()
-    special = [(start, wrapped.convert_tokens_to_ids(start))]
+    (start, _), tokenizer = wrapped("").tokens(), wrapped.backend_tokenizer
+    special = [(start, tokenizer.token_to_id(start))]  # before a text; `encode` adds its end
     tokenizer.post_processor = processors.TemplateProcessing(single=f"{start} $A", special_tokens=special)
     tokenizer.no_padding()
     tokenizer.no_truncation()
     tokenizer.encode_special_tokens = True  # a "</s>" that stands in a text is text
-    return tokenizer
+    model = GatedBart(bart, config.l0drop != "none", dropped_units(config, examples, tokenizer))
+    return BartRun(config, model, tokenizer)
 
 
 def load_run(folder: str | Path) -> BartRun:
     """Read a run, its model in eval mode on the CPU; ValueError as `loading.load_run`."""
-    config, (tokenizer, first_step) = read_config(folder, GatedBartConfig), read_files(folder)
+    config, (tokenizer, _) = read_config(folder, GatedBartConfig), read_files(folder)
+    tokenizer.encode_special_tokens = True  # a "</s>" that stands in a text is text
     files = Path(folder, "model")
     try:
         bart = BartForConditionalGeneration(BartConfig.from_pretrained(files))
@@ -158,18 +143,15 @@ def load_run(folder: str | Path) -> BartRun:
         dropped = frozenset(json.loads(Path(folder, "rule.json").read_text()))
     except (OSError, ValueError) as error:
         raise ValueError(f"{folder} has not the configuration of a BART: {error}") from None
-    pretrained.generation(bart, config.max_target)
-    tokenizer.encode_special_tokens = True  # a "</s>" that stands in a text is text
-    model = GatedBart(bart, config.l0drop != "none")
+    model = GatedBart(bart, config.l0drop != "none", dropped)
     load_weights(model, folder)
-    return BartRun(config, model.eval(), tokenizer, first_step, dropped)
+    return BartRun(config, model.eval(), tokenizer)
 
 
 def decode(run: BartRun, items: Sequence[Item], **_) -> list[core.Decoded]:
     """As `predict.decode`, by the BART's own `generate` and its settings."""
     tokens, encoding = run.model.generate(run.collate(items).source)
-    closed = (encoding.gates[-1] == 0).tolist()
-    rows = zip(items, tokens.tolist(), closed, strict=True)
+    rows = zip(items, tokens.tolist(), (encoding.gates[-1] == 0).tolist(), strict=True)
     return [core.Decoded(output, [pruned[: len(item.source)]]) for item, output, pruned in rows]
 
 
@@ -183,7 +165,7 @@ def write(run: BartRun, examples: Sequence, options: core.Options) -> None:
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    command(arguments, GatedBartConfig, begin, load_run, write, __doc__)
+    command(arguments, "bart", __doc__, GatedBartConfig, begin, load_run, write)
 
 
 if __name__ == "__main__":

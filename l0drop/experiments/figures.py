@@ -68,9 +68,9 @@ def summed_rows(name: str, run: Run, examples: Sequence[Example]) -> list[dict]:
 def type_row(name: str, run: Run, examples: Sequence[Example], stanza: str = "") -> dict:
     """Figure 5: the share of each type of source encoding that is pruned, in per cent; </s> has no type (D9)."""
     closed = {kind: [] for kind in ("pruned", *UNIT_TYPES)}
-    for example, item, spans in zip(examples, run.encode(examples), tag_sources(examples, stanza), strict=True):
+    for example, item, tags in zip(examples, run.encode(examples), tag_sources(examples, stanza), strict=True):
         pruned = (run.model.eval().encode(torch.tensor([[*item.source]])).gates[-1][0] == 0).tolist()
-        types, _ = source_types(run.tokenizer.encode(example.source), example.source, spans)
+        types, _ = source_types(run.tokenizer.encode(example.source), *tags)
         closed["pruned"] += pruned
         for kind, is_pruned in zip(types, pruned[:-1], strict=False):  # what was cut has no gate
             closed[kind].append(is_pruned)

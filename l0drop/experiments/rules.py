@@ -10,53 +10,43 @@ character; the final </s> is none of the types, and no rule drops it (D9).
 import functools
 import itertools
 import json
+import re
 import sys
-from array import array
+from bisect import bisect
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from tokenizers import Encoding as Tokens
 from tokenizers import Tokenizer
 from torch import Tensor
 
 from shared.data import Example
-from shared.run import one_line_errors, parse, read_flags, setup
+from shared.run import one_line_errors, parse, read_flags
 
 from .. import loading
 from .. import predict as core
-from ..config import PRESETS, TrainConfig, held_open
+from ..config import PRESETS, TrainConfig
 from ..gates import Memory, compress, dense_memory
 from ..loading import Run
 from ..model import Encoding, Share, Transformer
-from ..sparsity import SparsityControl
 from ..text import Item
-from ..train import adam, lengths, report, save_average, update
+from ..train import train
 
 DROPPED = 10**6  # D8: a source token whose id is raised by this is dropped by a rule
 
-Span = tuple[int, int, str]  # first character, end (exclusive), Penn tag of a token
-
 # Footnote 9.  A tag belongs to a group if it starts with one of these: NN covers NNS and NNP, VB covers VBD.
-FUNCTION_TAGS = ("CC", "IN", "RP", "TO", "UH", "DT", "WP")
-CONTENT_TAGS = ("MD", "JJ", "NN", "RB", "VB")
-PUNCTUATION_TAGS = ("-LRB-", "-RRB-", "HYPH", "NFP", "``", "''", ",", ".", ":")
-UNIT_TYPES = ("BPEH", "BPEO", "function", "content", "punctuation", "other")  # the curves of Figure 5
-EASY_TAGS = ("MD", "EX")  # what the POS rule drops beyond function words, punctuation and BPEO
-RULES = ("none", "pos", "freq", "inv_freq", "group")  # Table 2
+GROUPS = {
+    "function": ("CC", "IN", "RP", "TO", "UH", "DT", "WP"),
+    "content": ("MD", "JJ", "NN", "RB", "VB"),
+    "punctuation": ("-LRB-", "-RRB-", "HYPH", "NFP", "``", "''", ",", ".", ":"),
+}
+UNIT_TYPES = ("BPEH", "BPEO", *GROUPS, "other")  # the curves of Figure 5
 
 # Section 7: the 100 most frequent words cover 46.3 % of the training source, those beyond rank 452 about 40.0 %.
 SHARES = {"freq": 0.463, "inv_freq": 0.40}
-
-
-def tag_group(tag: str) -> str:
-    """Group of a Penn tag: "function", "content", "punctuation" or "other" (footnote 9)."""
-    for group, tags in (("function", FUNCTION_TAGS), ("content", CONTENT_TAGS), ("punctuation", PUNCTUATION_TAGS)):
-        if tag.startswith(tags):
-            return group
-    return "other"
 
 
 def unit_types(words: Sequence[int], tags: Sequence[str]) -> list[str]:
@@ -64,60 +54,40 @@ def unit_types(words: Sequence[int], tags: Sequence[str]) -> list[str]:
     pieces of a cut word are "BPEH" and "BPEO", a whole word has the group of its tag."""
     pieces, types = Counter(words), []
     for place, (word, tag) in enumerate(zip(words, tags, strict=True)):
+        group = next((group for group, starts in GROUPS.items() if tag.startswith(starts)), "other")
         piece = "BPEO" if word in words[:place] else "BPEH"
-        types.append(tag_group(tag) if pieces[word] == 1 else piece)
+        types.append(group if pieces[word] == 1 else piece)
     return types
-
-
-def tags_of_units(starts: Sequence[int], spans: Sequence[Span]) -> list[str]:
-    """Tag of every unit: that of the token which its first character lies in; ValueError where it lies in none."""
-    tags = [next((tag for first, end, tag in spans if first <= start < end), None) for start in starts]
-    if None in tags:
-        raise ValueError(f"no part-of-speech tag covers character {starts[tags.index(None)]} of a source")
-    return tags
 
 
 def keep_pos(types: Sequence[str], tags: Sequence[str]) -> list[bool]:
     """POS rule: drop function words, punctuation, BPEO, and words tagged MD or EX."""
     dropped, pairs = ("function", "punctuation", "BPEO"), zip(types, tags, strict=True)
-    return [kind not in dropped and (kind == "BPEH" or tag not in EASY_TAGS) for kind, tag in pairs]
-
-
-def dropped_by_frequency(sources: Sequence[Sequence[int]], share: float, rarest: bool = False) -> set[int]:
-    """D5: units that the Freq rule drops, the most frequent as long as together they cover at most `share` of the
-    corpus; with `rarest` those of Inv Freq."""
-    counts = Counter(unit for source in sources for unit in source)
-    ranking = sorted(counts, key=lambda unit: (-counts[unit], unit), reverse=rarest)
-    covered = itertools.accumulate(counts[unit] for unit in ranking)
-    return {unit for unit, cover in zip(ranking, covered, strict=True) if cover <= share * counts.total()}
+    return [kind not in dropped and (kind == "BPEH" or tag not in ("MD", "EX")) for kind, tag in pairs]
 
 
 # From texts to tags
 
 
-def label_spans(words: Sequence[str], tags: Sequence[str]) -> list[Span]:
-    """(start, end, tag) of each word in the text that joining them by blanks gives."""
-    ends = itertools.accumulate(len(word) + 1 for word in words)
-    return [(end - len(word) - 1, end - 1, tag) for end, word, tag in zip(ends, words, tags, strict=True)]
+def source_types(encoding: Tokens, ends: Sequence[int], tags: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Unit type and tag of every source token, EOS not included, from one source of `tag_sources`.
+
+    A unit's tag is that of the word in which it begins, or of the next one; "": none, as a pretrained model's <s>.
+    """
+    words, tags = encoding.word_ids, [*tags, ""]
+    places = [bisect(ends, start) for start, _ in encoding.offsets]
+    unit_tags = ["" if word is None else tags[place] for word, place in zip(words, places, strict=True)]
+    return unit_types(words, unit_tags), unit_tags
 
 
-def source_types(encoding: Tokens, source: str, spans: list[Span]) -> tuple[list[str], list[str]]:
-    """Unit type and tag of every source token, EOS not included."""
-    starts = [start + source[start:end][:1].isspace() for start, end in encoding.offsets]  # after its leading blank
-    words, tags = encoding.word_ids, tags_of_units(starts, spans)
-    tags = ["" if word is None else tag for word, tag in zip(words, tags, strict=True)]  # "": a pretrained model's <s>
-    return unit_types(words, tags), tags
-
-
-def tag_sources(examples: Sequence[Example], folder: str = "") -> list[list[Span]]:
-    """(start, end, Penn tag) of each source's tokens: from the corpus where it has tags, else from Stanza."""
+def tag_sources(examples: Sequence[Example], folder: str = "") -> list[tuple[list[int], list[str]]]:
+    """Of each source's words, ends in characters and Penn tags: from a corpus that has tags, else from Stanza."""
     if all(example.pos for example in examples):
-        return [label_spans(example.source.split(" "), sum(example.pos, [])) for example in examples]
-    nlp = stanza_pipeline(folder)
-    from stanza import Document
-
-    documents = nlp.bulk_process([Document([], text=each.source) for each in examples])
-    return [[(t.start_char, t.end_char, t.words[0].xpos) for s in d.sentences for t in s.tokens] for d in documents]
+        words = [re.finditer(r"\S+", example.source) for example in examples]
+        return [([word.end() for word in own], sum(each.pos, [])) for own, each in zip(words, examples, strict=True)]
+    documents = stanza_pipeline(folder).bulk_process([example.source for example in examples])
+    tokens = [list(document.iter_tokens()) for document in documents]
+    return [([token.end_char for token in own], [token.words[0].xpos for token in own]) for own in tokens]
 
 
 @functools.cache
@@ -135,79 +105,57 @@ def stanza_pipeline(folder: str):
 # Runs
 
 
-def memory_of(encoding: Encoding, prune: bool) -> Memory:
-    """What the decoder attends to behind gates, as in `Transformer`, or behind a rule, which has no log alpha."""
-    states, keep, gates, log_alpha = encoding
-    if not log_alpha:
-        keep = keep & (gates[-1] > 0)  # D8: what a rule drops is not attended to, and no dummy stands for it
-    return compress(states, gates[-1], keep) if prune else dense_memory(states, keep)
+def attendable(encoding: Encoding) -> Tensor:
+    """(B, S) what the decoder may attend to: behind gates all tokens, behind a rule, which has no log alpha, some."""
+    # D8: what a rule drops is not attended to, and no dummy stands for it.
+    return encoding.keep if encoding.log_alpha else encoding.keep & (encoding.gates[-1] > 0)
 
 
 class RuledTransformer(Transformer):
     """A Transformer without gates, some of whose source ids are raised by DROPPED."""
 
+    dropped: Collection[int] = ()  # units that a frequency rule drops
+
     def encode(self, source: Tensor, hold_open: bool = False) -> Encoding:
         return super().encode(source % DROPPED)._replace(gates=[(source < DROPPED).float()])
 
     def dense(self, encoding: Encoding) -> Memory:
-        return memory_of(encoding, prune=False)
+        return dense_memory(encoding.states, attendable(encoding))
 
     def pruned(self, encoding: Encoding) -> Memory:
-        return memory_of(encoding, prune=True)
+        return compress(encoding.states, encoding.gates[-1], attendable(encoding))
 
 
-class RuleRun(NamedTuple):
-    """A `loading.Run` whose encodings are dropped by the rule that its config names."""
-
-    config: "RuleConfig"
-    model: RuledTransformer
-    tokenizer: Tokenizer
-    first_step: int = 0
-    dropped: frozenset[int] = frozenset()  # units that a frequency rule drops
-
-    collate = Run.collate
+class RuleRun(Run):
+    """A run whose encodings are dropped by the rule that its config names."""
 
     def encode(self, examples: Sequence[Example]) -> list[Item]:
-        """As `Run.encode`, and what the rule drops is raised by DROPPED."""
-        keeps = kept_by_rule(self, examples, self.tokenizer.encode_batch([each.source for each in examples]))
-        items = []
-        for item, keep in zip(Run.encode(self, examples), keeps, strict=True):
-            kept = [*keep[: len(item.source) - 1], True]
-            source = [token + DROPPED * (not is_kept) for token, is_kept in zip(item.source, kept, strict=True)]
-            items.append(item._replace(source=array("i", source)))
+        """As `Run.encode`, and what the rule drops, never the end (D9), is raised by DROPPED."""
+        items = super().encode(examples)
+        for item, keep in zip(items, self.kept(examples, items), strict=True):
+            for place, is_kept in zip(range(len(item.source) - 1), keep, strict=False):
+                item.source[place] += DROPPED * (not is_kept)
         return items
 
+    def kept(self, examples: Sequence[Example], items: Sequence[Item]) -> list[list[bool]]:
+        """Which tokens of each source the rule keeps."""
+        if self.config.rule == "group":  # the odd positions 1, 3, 5, ...
+            return [[place % 2 == 0 for place in range(len(item.source))] for item in items]
+        if self.config.rule == "pos":
+            tagged = zip(examples, tag_sources(examples, self.config.stanza), strict=True)
+            return [keep_pos(*source_types(self.tokenizer.encode(each.source), *tags)) for each, tags in tagged]
+        return [[token not in self.model.dropped for token in item.source] for item in items]
+
     def write_files(self, folder: Path) -> None:
-        Run.write_files(self, folder)
-        (folder / "rule.json").write_text(json.dumps(sorted(self.dropped)))
-
-
-def kept_by_rule(run: RuleRun, examples: Sequence[Example], encodings: Sequence[Tokens]) -> list[list[bool]]:
-    """Which tokens of each source the rule keeps."""
-    if run.config.rule == "group":  # the odd positions 1, 3, 5, ...
-        return [[index % 2 == 0 for index in range(len(each.ids))] for each in encodings]
-    if run.config.rule == "pos":
-        tagged = zip(encodings, examples, tag_sources(examples, run.config.stanza), strict=True)
-        return [keep_pos(*source_types(encoding, each.source, spans)) for encoding, each, spans in tagged]
-    return [[token not in run.dropped for token in encoding.ids] for encoding in encodings]
-
-
-def dropped_units(examples: Sequence[Example], tokenizer: Tokenizer, rule: str, share: float = 0.0) -> frozenset[int]:
-    """Token ids that a frequency rule drops, counted on the training sources; empty for other rules. 0: as SHARES."""
-    if rule not in SHARES:
-        return frozenset()
-    sources = [encoding.ids for encoding in tokenizer.encode_batch([example.source for example in examples])]
-    dropped = dropped_by_frequency(sources, share or SHARES[rule], rarest=rule == "inv_freq")
-    if rule == "inv_freq":  # what the training sources lack is rarest of all
-        dropped |= set(range(tokenizer.get_vocab_size())).difference(*sources)
-    return frozenset(dropped)
+        super().write_files(folder)
+        (folder / "rule.json").write_text(json.dumps(sorted(self.model.dropped)))
 
 
 @dataclass(frozen=True)
 class RuleConfig(TrainConfig):
     """A run's config with a rule."""
 
-    rule: Literal[RULES] = "none"  # What drops encodings in place of gates (Section 7).
+    rule: Literal["none", "pos", "freq", "inv_freq", "group"] = "none"  # In place of the gates (Section 7, Table 2).
     share: Share = 0.0  # Share of the training sources' tokens that freq and inv_freq drop; 0: as in Section 7.
     stanza: str = ""  # Folder of Stanza models for sources without tags; empty: Stanza's own folder.
 
@@ -217,42 +165,46 @@ class RuleConfig(TrainConfig):
             raise ValueError(f"--rule {self.rule} takes the place of the gates: add --l0drop none")
 
 
-def with_rule(run: Run, dropped: frozenset[int]) -> RuleRun:
-    """A run of the core with a rule."""
-    model = RuledTransformer(run.model.config)
+def dropped_units(config: RuleConfig, examples: Sequence[Example], tokenizer: Tokenizer) -> frozenset[int]:
+    """D5: token ids that a frequency rule drops, the most frequent (Inv Freq: rarest, first those that no source has)
+    as long as together they cover at most its share of the training sources' tokens; none by other rules."""
+    if config.rule not in SHARES:
+        return frozenset()
+    counts = Counter(dict.fromkeys(range(tokenizer.get_vocab_size()), 0))
+    for encoding in tokenizer.encode_batch([example.source for example in examples]):
+        counts.update(encoding.ids)
+    ranking = sorted(counts, key=lambda unit: (-counts[unit], unit), reverse=config.rule == "inv_freq")
+    covered = itertools.accumulate(counts[unit] for unit in ranking)
+    most = (config.share or SHARES[config.rule]) * counts.total()
+    return frozenset(unit for unit, cover in zip(ranking, covered, strict=True) if cover <= most)
+
+
+def with_rule(run: Run, dropped: Collection[int]) -> RuleRun:
+    """A run of the core with a rule, its model in eval mode."""
+    model = RuledTransformer(run.model.config).eval()
     model.load_state_dict(run.model.state_dict())
-    return RuleRun(run.config, model.train(run.model.training), run.tokenizer, run.first_step, dropped)
+    model.dropped = frozenset(dropped)
+    return RuleRun(run.config, model, run.tokenizer, run.first_step)
 
 
 def begin(config: RuleConfig, examples: Sequence[Example]) -> RuleRun:
     """As `loading.begin`, with the rule, whose frequencies are those of the training sources."""
     run = loading.begin(config, examples)
-    return with_rule(run, dropped_units(examples, run.tokenizer, config.rule, config.share))
+    return with_rule(run, dropped_units(config, examples, run.tokenizer))
 
 
 def load_run(folder: str | Path) -> RuleRun:
     """As `loading.load_run`, of a run with a rule."""
-    return with_rule(loading.load_run(folder, RuleConfig), frozenset(json.loads(Path(folder, "rule.json").read_text())))
-
-
-def train(config: RuleConfig, out: Path, resume: bool, begin: Callable, load_run: Callable, reader: str) -> None:
-    """As `train.train`, of other runs, which `reader` decodes."""
-    control = SparsityControl(config.target_sparsity, held_open(config))
-    options = {"final": "model.safetensors", "checkpoints": config.average_last, "control": vars(control)}
-    made = setup(config, out, resume, begin, load_run, adam, lengths, **options)
-    with made.folder as folder:
-        update(made, control)
-        report(made.run, made.validation, folder, save_average(folder, config), reader)
+    return with_rule(loading.load_run(folder, RuleConfig), json.loads(Path(folder, "rule.json").read_text()))
 
 
 def command(
-    arguments: Sequence[str] | None, config_type, begin: Callable, load_run: Callable, write: Callable, doc: str
-):
-    """`train ...` or `predict ...` of a kind of run; `write` as `predict.write`."""
+    arguments: Sequence[str] | None, kind: str, doc: str, config_type, begin, load_run, write=core.write
+) -> None:
+    """`train ...` or `predict ...` of a kind of run, "rules" or "bart"; `write` as `predict.write`."""
     name, *rest = (sys.argv[1:] if arguments is None else arguments) or [""]
     if name == "train":
-        reader = begin.__globals__["__spec__"].name + " predict"
-        train(*parse(rest, config_type, PRESETS, doc), begin, load_run, reader)
+        train(*parse(rest, config_type, PRESETS, doc), begin, load_run, f"experiments.{kind} predict")
     elif name == "predict":
         options = read_flags(core.Options, rest, doc)
         run = load_run(options.run)
@@ -265,7 +217,7 @@ def command(
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    command(arguments, RuleConfig, begin, load_run, core.write, __doc__)
+    command(arguments, "rules", __doc__, RuleConfig, begin, load_run)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 import re
 import sys
-import types
 from types import SimpleNamespace
 
 import pytest
@@ -57,16 +56,13 @@ class Pipeline:
         assert options["download_method"] is None  # never the network
 
     def bulk_process(self, texts):
-        return [SimpleNamespace(sentences=[SimpleNamespace(tokens=list(map(self.token, tokens)))])
-                for tokens in (re.finditer(r"\w+|[^\w\s]", text) for text in texts)]  # fmt: skip
+        found = [list(map(self.token, re.finditer(r"\w+|[^\w\s]", text))) for text in texts]
+        return [SimpleNamespace(iter_tokens=tokens.copy) for tokens in found]
 
     def token(self, match):
-        word = SimpleNamespace(xpos=TAGS.get(match[0], "NNP"))
-        return SimpleNamespace(start_char=match.start(), end_char=match.end(), words=[word])
+        return SimpleNamespace(end_char=match.end(), words=[SimpleNamespace(xpos=TAGS.get(match[0], "NNP"))])
 
 
 @pytest.fixture
 def stanza(monkeypatch):
-    module = types.ModuleType("stanza")
-    module.Pipeline, module.Document = Pipeline, lambda sentences, text: text
-    monkeypatch.setitem(sys.modules, "stanza", module)
+    monkeypatch.setitem(sys.modules, "stanza", SimpleNamespace(Pipeline=Pipeline))

@@ -22,8 +22,8 @@ from shared.run import check  # noqa: E402
 
 from ...config import learning_rate  # noqa: E402
 from ...experiments import bart as command  # noqa: E402
-from ...experiments.bart import GatedBart, GatedBartConfig, counted_attention, load_run  # noqa: E402
-from ...experiments.rules import DROPPED, memory_of  # noqa: E402
+from ...experiments.bart import GatedBart, GatedBartConfig, compress, counted_attention, load_run  # noqa: E402
+from ...experiments.rules import DROPPED, attendable  # noqa: E402
 from ..conftest import log  # noqa: E402
 
 BEAMS = dict(
@@ -62,7 +62,8 @@ def test_algorithm1_logits_of_bart_equal_the_full_length_gated_run(bart, gated, 
     """Algorithm 1 on BART: ragged sources, one of which prunes nothing and one everything."""
     bart.set_attn_implementation(attention)
     targets = torch.randint(4, 31, (4, 6))
-    memory = memory_of(gated.encode(source), prune=True)
+    encoding = gated.encode(source)
+    memory = compress(encoding.states, encoding.gates[-1], attendable(encoding))
     assert memory.states.shape[:2] == (4, 8)  # the dummy and the seven tokens of the source that keeps all
     with counted_attention(bart, memory.log_counts):
         states = BaseModelOutput(memory.states)
@@ -77,14 +78,9 @@ def test_algorithm1_generate_of_bart_equals_the_full_length_gated_run(bart, gate
     full = bart.generate(**full_length(gated, source), **BEAMS)
     torch.testing.assert_close(pruned.sequences_scores, full.sequences_scores, atol=1e-5, rtol=0)
     assert torch.equal(pruned.sequences, full.sequences)
-
-
-def test_no_hook_stays_behind(bart):
-    """Not even when the `with` is left by an error."""
-    with pytest.raises(RuntimeError, match="interrupted"):
-        with counted_attention(bart, torch.zeros(4, 9)):
-            raise RuntimeError("interrupted")
-    assert not any(module._forward_pre_hooks or module._forward_hooks for module in bart.modules())
+    with pytest.raises(ValueError, match="unknown"):
+        gated.generate(source, unknown=1)
+    assert not any(module._forward_pre_hooks or module._forward_hooks for module in bart.modules())  # none stays behind
 
 
 # Training
@@ -113,7 +109,7 @@ def test_d8_what_a_rule_drops_is_as_if_it_were_not_there(bart):
     ruled = source + DROPPED * ~rule
     logits, encoding = model(ruled, target)
     output = model.generate(ruled, num_beams=2, max_new_tokens=6)[0]
-    assert memory_of(encoding, prune=True).states.size(1) == 6
+    assert attendable(encoding).sum(1).max() == 6
     for row, keep in enumerate(rule):
         alone = BaseModelOutput(encoding.states[row : row + 1, keep])
         expected = bart(encoder_outputs=alone, decoder_input_ids=target[row : row + 1]).logits
@@ -161,11 +157,10 @@ def test_d22_a_pretrained_model_goes_the_whole_way(folder, more, capsys):
     shutil.rmtree(folder / "bart")  # a run is whole without it
     train(folder, *more, "--steps", "6", "--resume")
     run = load_run(folder / "run")
-    assert bool(run.dropped) == ("freq" in more)
+    assert bool(run.model.dropped) == ("freq" in more)
     item = run.encode(load(str(folder), "test"))[0]
     assert [token % DROPPED for token in item.source] == [0, 4, 5, 6, 2]  # <s> a b c </s>
-    assert list(item.target) == [0, 4, 2]
-    assert run.collate([item]).target_input.tolist() == [[2, 0, 4]]  # begins with BART's own start
+    assert list(item.target) == [0, 4, 2] and run.collate([item]).target_input.tolist() == [[2, 0, 4]]  # BART's start
     assert not {1, 2} & set(run.tokenizer.encode("a <pad> b </s>").ids)
     command.main([*hint, "--limit", "2"])
     (folder / "text.txt").write_text("a b c\n\nc b\n")

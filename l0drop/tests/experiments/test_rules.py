@@ -20,8 +20,6 @@ from ...text import train_tokenizer  # noqa: E402
 from .. import reference  # noqa: E402
 from ..conftest import example, log, same_weights  # noqa: E402
 
-# Footnote 9
-
 
 def test_groups_of_footnote_9():
     """The paper's tags and the finer Penn tags that start with them; everything else is "other"."""
@@ -32,7 +30,7 @@ def test_groups_of_footnote_9():
         "other": "CD EX FW SYM PRP PRP$ PDT POS WDT WRB LS $ # ADD",
     }
     for group, tags in groups.items():
-        assert {rules.tag_group(tag) for tag in tags.split()} == {group}
+        assert set(rules.unit_types(range(len(tags.split())), tags.split())) == {group}
 
 
 def test_types_of_units():
@@ -40,8 +38,7 @@ def test_types_of_units():
     words = [0, 1, 1, 1, 2, 3, 3, 4, 5]
     tags = ["DT", "NN", "NN", "NN", "VBZ", ".", ".", "CD", ","]
     expected = ["function", "BPEH", "BPEO", "BPEO", "content", "BPEH", "BPEO", "other", "punctuation"]
-    assert rules.unit_types(words, tags) == expected
-    assert set(expected) == set(rules.UNIT_TYPES)
+    assert rules.unit_types(words, tags) == expected and set(expected) == set(rules.UNIT_TYPES)
 
 
 def test_pos_pattern():
@@ -55,36 +52,25 @@ def test_pos_pattern():
     assert rules.keep_pos(types, tags) == [kept for _, _, kept in cases]
 
 
-# Frequency
-
-
 CORPUS = [[7, 7, 7, 7, 8], [7, 7, 8, 8, 9], [10, 9, 11, 12, 8], [7, 13, 7, 8, 9]]  # 7: 8, 8: 5, 9: 3, 10-13: 1 each
 
 
+def dropped(rule: str, share: float = 0) -> frozenset[int]:
+    """Which units of CORPUS, and of three others, a rule drops."""
+    tokenizer = SimpleNamespace(get_vocab_size=lambda: 3)
+    tokenizer.encode_batch = lambda sources: [SimpleNamespace(ids=source) for source in sources]
+    return rules.dropped_units(rules.RuleConfig(rule=rule, share=share), list(map(example, CORPUS)), tokenizer)
+
+
 def test_d5_units_up_to_a_share():
-    """D5: whole units from the top, or the bottom, while they cover at most the share of the 20 running units."""
-    for share, dropped in [(0.39, set()), (0.41, {7}), (0.64, {7}), (0.81, {7, 8, 9})]:
-        assert rules.dropped_by_frequency(CORPUS, share) == dropped
-    for share, dropped in [(0.04, set()), (0.21, {10, 11, 12, 13}), (0.36, {9, 10, 11, 12, 13})]:
-        assert rules.dropped_by_frequency(CORPUS, share, rarest=True) == dropped
+    """D5: whole units from the top, or the bottom, where the unseen are, within the share of the 20 running units."""
+    for share, units in [(0.39, set()), (0.41, {7}), (0.64, {7}), (0.81, {7, 8, 9}), (0, {7})]:  # 0: as in Section 7
+        assert dropped("freq", share) == units
+    rare = {0, 1, 2, 10, 11, 12, 13}
+    for share, units in [(0.04, {0, 1, 2}), (0.21, rare), (0.36, rare | {9}), (0, rare | {9})]:
+        assert dropped("inv_freq", share) == units
     assert rules.SHARES == {"freq": 0.463, "inv_freq": 0.40}  # Section 7: ranks to 100, and beyond 452
-
-
-def test_d5_what_no_training_source_has_is_rarest_of_all(words):
-    """Or Inv Freq would keep what it never saw."""
-    corpus = [example("the cat sat"), example("the cat sat")]
-    seen = set(words.encode("the cat sat").ids)
-    unseen = set(range(words.get_vocab_size())) - seen
-    assert unseen <= rules.dropped_units(corpus, words, "inv_freq") and not seen & unseen
-    assert not unseen & rules.dropped_units(corpus, words, "freq")
-
-
-def test_the_share_of_the_command_line_takes_the_place_of_section_7s(words):
-    """Two of three equally frequent words stay within 0.7 of the tokens, one within 0.463."""
-    corpus = [example("the cat sat")]
-    n = len(words.encode("the cat sat").ids)
-    assert len(rules.dropped_units(corpus, words, "freq", 0.7)) == int(0.7 * n)
-    assert len(rules.dropped_units(corpus, words, "freq")) == int(0.463 * n)
+    assert not dropped("group")
 
 
 # Units and tags
@@ -92,21 +78,19 @@ def test_the_share_of_the_command_line_takes_the_place_of_section_7s(words):
 
 def test_tags_of_the_corpus(words, characters):
     """Tags that come with a corpus, sentence by sentence, reach the units; subwords, and blanks, have their word's."""
-    assert rules.label_spans(["the", "cat", "."], ["DT", "NN", "."]) == [(0, 3, "DT"), (4, 7, "NN"), (8, 9, ".")]
     corpus = [example("the mother sat on", pos=[["DT", "NN"], ["VBD", "IN"]])]
-    types, tags = rules.source_types(words.encode(corpus[0].source), corpus[0].source, rules.tag_sources(corpus)[0])
+    assert rules.tag_sources(corpus) == [([3, 10, 14, 17], ["DT", "NN", "VBD", "IN"])]
+    types, tags = rules.source_types(words.encode(corpus[0].source), *rules.tag_sources(corpus)[0])
     pieces = len(words.encode("the mother").ids) - 1
     assert tags == ["DT", *["NN"] * pieces, "VBD", "IN"]
     assert types == ["function", "BPEH", *["BPEO"] * (pieces - 1), "content", "function"]
-    _, tags = rules.source_types(characters.encode("the cat"), "the cat", rules.label_spans(["the", "cat"], "ab"))
-    assert "".join(tags) == "aaaabbbb"  # a unit that is only the blank begins at the next word
-    with pytest.raises(ValueError, match="no part-of-speech tag covers character 3 "):
-        rules.tags_of_units([0, 3], [(0, 3, "DT"), (4, 9, "NN")])
+    _, tags = rules.source_types(characters.encode("the cat on"), [3, 7], "ab")
+    assert tags == [*"aaaabbbb", "", "", ""]  # a blank belongs to the next word; what follows the last tag has none
 
 
 def kept(words, corpus, rule: str, dropped=()) -> list[bool]:
     """Which encodings of the first source a rule keeps."""
-    run = rules.RuleRun(rules.RuleConfig(rule=rule), SimpleNamespace(eos=EOS), words, dropped=dropped)
+    run = rules.RuleRun(rules.RuleConfig(rule=rule), SimpleNamespace(eos=EOS, dropped=dropped), words)
     return [token < rules.DROPPED for token in run.encode(corpus)[0].source]
 
 
@@ -147,15 +131,15 @@ def test_a_rule_goes_the_whole_way(whole, tmp_path, capsys):
     freq = tmp_path / "freq-0"
     rules.main(["train", "--rule", "freq", "--out", str(freq), *flags])
     run = rules.load_run(freq)
-    assert run.dropped and run.first_step == 6
+    assert run.model.dropped and run.first_step == 6
     rules.main(["train", "--out", str(freq), "--resume", "--steps", "3"])
-    assert rules.load_run(freq).dropped == run.dropped
+    assert rules.load_run(freq).model.dropped == run.model.dropped
     hint = re.search(r"with scores: \S+ -m \S+ (predict .*)", capsys.readouterr().out)[1].split()
     rules.main([*hint, "--limit", "2", "--max-length", "20", "--out", str(tmp_path / "freq.jsonl")])
     rows = [json.loads(line) for line in (tmp_path / "freq.jsonl").read_text().splitlines()]
     for row, story in zip(rows, load(run.config.data, "validation", 2), strict=True):
         ids = run.tokenizer.encode(story.source).ids[:19]
-        assert row["pruned"] == [sum(token in run.dropped for token in ids), 20]
+        assert row["pruned"] == [sum(token in run.model.dropped for token in ids), 20]
     assert log(freq)[0]["sources_cut"] > 0
     with pytest.raises(ValueError, match="is not a run folder of this"):
         loading.load_run(freq)  # the core would not drop its encodings
@@ -178,9 +162,8 @@ def test_stanza_tags_are_placed_by_character(stanza):
     """Sources without tags go through Stanza, whose tokens carry character offsets; here a stand-in for it."""
     untagged = [example("The dogs.", "x")]
     tokenizer = train_tokenizer(["The dogs. The dogs."], "bpe", 60)
-    [spans] = rules.tag_sources(untagged)
-    assert spans == [(0, 3, "DT"), (4, 8, "NNS"), (8, 9, ".")]
-    types, tags = rules.source_types(tokenizer.encode("The dogs."), "The dogs.", spans)
+    assert rules.tag_sources(untagged) == [([3, 8, 9], ["DT", "NNS", "."])]
+    types, tags = rules.source_types(tokenizer.encode("The dogs."), *rules.tag_sources(untagged)[0])
     assert types == ["function", "content", "punctuation"] and tags == ["DT", "NNS", "."]
     assert kept(tokenizer, untagged, "pos") == [False, True, False, True]
     with pytest.raises(ValueError, match="stanza.download"):
