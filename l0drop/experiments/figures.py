@@ -8,7 +8,6 @@ Figure 4 shows what `shared.score` wrote of a lambda sweep, a file a base; 1 and
 --run; 5 of every --run. Files of these names are replaced. Figures 2 and 3 are in the lesson.
 """
 
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import numpy as np
 import torch
 import tyro
 
-from shared.data import Example, load, write_csv
+from shared.data import Example, load, open_output, write_csv
 from shared.run import in_windows, one_line_errors
 
 from ..loading import Run, load_run
@@ -24,7 +23,6 @@ from ..model import EOS
 from ..predict import decode
 from .rules import UNIT_TYPES, source_types, tag_sources
 
-THRESHOLD = 0.6  # captions of Figures 1 and 7: the share of source words that receive less
 EDGES = np.append(np.arange(51) / 10, np.inf)  # bins of Figures 1 and 7; the last is open
 
 
@@ -58,9 +56,9 @@ def summed_rows(name: str, run: Run, examples: Sequence[Example]) -> list[dict]:
     sums, pruned = np.concatenate(sums), np.concatenate(pruned)
     # D12: Figure 7's mean, 1.80, is nearly the baseline's 1.03 over the 53 % that are retained.
     kept = sums[~pruned]
-    summary = {"mean": kept.mean(), f"share_below_{THRESHOLD}": (kept < THRESHOLD).mean()}
+    summary = {"mean": kept.mean(), "share_below_0.6": (kept < 0.6).mean()}  # as in the captions
     summary |= {"sparsity": 100 * pruned.mean(), "attention_on_pruned": sums[pruned].sum() / sums.sum()}
-    bins = zip(EDGES[:-1].tolist(), EDGES[1:].tolist(), np.histogram(kept, EDGES)[0].tolist(), strict=True)
+    bins = zip(EDGES[:-1], EDGES[1:], np.histogram(kept, EDGES)[0], strict=True)
     return [{"run": name, "from": low, "to": high, "encodings": count} | summary for low, high, count in bins]
 
 
@@ -77,35 +75,31 @@ def type_row(name: str, run: Run, examples: Sequence[Example], stanza: str = "")
     return {"run": name} | {kind: 100 * float(np.mean(values)) if values else 0.0 for kind, values in closed.items()}
 
 
-def measure(
-    out: Path, runs: dict[str, Run], base: str, baseline: Run, examples: Sequence[Example], stanza: str
-) -> None:
+def measure(out: Path, run: Sequence[Path], baseline: Path, split: str, limit: int | None, stanza: str) -> None:
     """Write attention.csv, of Figures 1 and 7, and figure_5.csv, where there are tags."""
-    name, run = next(iter(runs.items()))
-    tables = {"attention": summed_rows(base, baseline, examples) + summed_rows(name, run, examples)}
+    runs = {path.name: load_run(path) for path in run}
+    name, first = next(iter(runs.items()))
+    examples = load(first.config.data, split, limit)
+    with open_output(out / "attention.csv", overwrite=True) as file:
+        write_csv(file, summed_rows(baseline.name, load_run(baseline), examples) + summed_rows(name, first, examples))
     if stanza or all(example.pos for example in examples):
-        tables["figure_5"] = [type_row(name, run, examples, stanza) for name, run in runs.items()]
-    for name, rows in tables.items():
-        with (out / f"{name}.csv").open("w", encoding="utf-8") as file:
-            write_csv(file, rows)
+        with open_output(out / "figure_5.csv", overwrite=True) as file:
+            write_csv(file, [type_row(name, own, examples, stanza) for name, own in runs.items()])
 
 
-def read_rows(path: Path) -> list[dict]:
-    """The rows of a CSV, numbers as numbers."""
-    with path.open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    texts = ("run", "system", "minus", "metric")
-    return [{name: value if name in texts else float(value or "nan") for name, value in row.items()} for row in rows]
+def read_rows(path: Path) -> np.ndarray:
+    """The rows of a CSV, whose columns have their names."""
+    return np.atleast_1d(np.genfromtxt(path, dtype=None, delimiter=",", comments=None, names=True, encoding="utf-8"))
 
 
-def draw(path: Path, title: str, x: str, y: str, lines: dict[str, list[tuple]]) -> None:
-    """Lines through points (x, y) or (x, y, low, high), each with its name at its end."""
+def draw(path: Path, title: str, x: str, y: str, lines: dict[str, Sequence[np.ndarray]]) -> None:
+    """Lines through x and y, or x, y, low and high, each with its name at its end."""
     from matplotlib.figure import Figure
 
     figure = Figure((6.4, 4.2), layout="constrained")
     axes = figure.subplots()
     for name, points in lines.items():
-        at, value, *interval = np.array(points).T
+        at, value, *interval = points
         bars = [value - interval[0], interval[1] - value] if interval else None
         axes.errorbar(at, value, bars, marker=".", capsize=2, elinewidth=0.7)
         axes.annotate(name, (at[-1], value[-1]), (6, 0), textcoords="offset points", va="center", fontsize=8)
@@ -113,13 +107,13 @@ def draw(path: Path, title: str, x: str, y: str, lines: dict[str, list[tuple]]) 
     figure.savefig(path, dpi=150)
 
 
-def sweep(rows: list[dict]) -> list[tuple]:
-    """Figure 4, from `shared.score`'s rows: (sparsity, difference in BLEU or ROUGE-L from the control, low, high)."""
+def sweep(rows: np.ndarray) -> np.ndarray:
+    """Figure 4, from `shared.score`'s rows: sparsity, difference in BLEU or ROUGE-L from the control, low, high."""
     pruned = {row["system"]: row["value"] for row in rows if row["metric"] == "pruned" and not row["minus"]}
     control = next(name for name, share in pruned.items() if not share)
     kept = (row for row in rows if row["minus"] == control and row["metric"] in ("bleu", "rougeLsum"))
     points = ((pruned[row["system"]], row["value"], row["low"], row["high"]) for row in kept if "l0" in row["system"])
-    return [(0, 0, 0, 0), *sorted(points)]
+    return np.array([(0, 0, 0, 0), *sorted(points)]).T
 
 
 def main(
@@ -138,23 +132,21 @@ def main(
     sparsity = "sparsity, % of all source encodings"
     out.mkdir(parents=True, exist_ok=True)
     if run:
-        runs = {path.name: load_run(path) for path in run}
-        examples = load(next(iter(runs.values())).config.data, split, limit)
-        measure(out, runs, baseline.name, load_run(baseline), examples, stanza)
+        measure(out, run, baseline, split, limit, stanza)
     if scores:
         lines = {path.stem.replace("_", ", baseline "): sweep(read_rows(path)) for path in scores}
         title = "Figure 4: the more is pruned, the more it costs"
         draw(out / "figure_4.png", title, sparsity, "quality minus the control's", lines)
     if (path := out / "attention.csv").exists():
         rows = read_rows(path)
-        for number, name in zip("17", dict.fromkeys(row["run"] for row in rows), strict=False):
-            own = [row for row in rows if row["run"] == name][:30]  # up to 3, the paper's range
-            title = f"Figure {number}: an encoding receives {own[0]['mean']:.2f} in all, on average"
-            points = [(row["from"] + 0.05, row["encodings"]) for row in own]
-            draw(out / f"figure_{number}.png", title, "attention summed over the output", "encodings", {"": points})
+        for number, name in zip("17", dict.fromkeys(rows["run"]), strict=False):
+            own = rows[rows["run"] == name][:30]  # up to 3, the paper's range
+            title = f"Figure {number}: an encoding receives {own['mean'][0]:.2f} in all, on average"
+            points = {"": (own["from"] + 0.05, own["encodings"])}
+            draw(out / f"figure_{number}.png", title, "attention summed over the output", "encodings", points)
     if (path := out / "figure_5.csv").exists():
-        rows = sorted(read_rows(path), key=lambda row: row["pruned"])
-        lines = {kind: [(row["pruned"], row[kind]) for row in rows] for kind in UNIT_TYPES}
+        rows = np.sort(read_rows(path), order="pruned")
+        lines = {kind: (rows["pruned"], rows[kind]) for kind in UNIT_TYPES}
         draw(path.with_suffix(".png"), "Figure 5: which types are pruned", sparsity, "within the type, %", lines)
 
 

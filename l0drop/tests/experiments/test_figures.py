@@ -16,7 +16,7 @@ from shared.data import load  # noqa: E402
 
 from ...experiments import figures, rules  # noqa: E402
 from ...loading import Run, load_run  # noqa: E402
-from ...model import BOS, EOS, Attention  # noqa: E402
+from ...model import BOS, EOS  # noqa: E402
 from ...predict import decode  # noqa: E402
 from ..conftest import SMALL  # noqa: E402
 
@@ -58,26 +58,25 @@ def test_figures_1_and_7_count_every_retained_encoding(drawn, whole):
 
 
 @torch.no_grad()
-def test_d12_attention_maps_are_those_of_decoding(make_model, monkeypatch):
+def test_d12_attention_maps_are_those_of_decoding(make_model):
     """Figure 1: mean over heads and layers; what pruned words receive is what Algorithm 1's dummy receives."""
-    run, source, output = Run(None, make_model(), None), [5, 9, 11, 4, 7, EOS], [9, 4, 17]
-    location = run.model.encode(torch.tensor([source])).log_alpha[-1].median()
-    run.model.l0drop[-1].predictor.bias -= location + 2.4  # the median gate is on the edge of closing
-    weights = torch.tensor(figures.attention_map(run, source, output))
+    model, source, output = make_model(), [5, 9, 11, 4, 7, EOS], [9, 4, 17]
+    location = model.encode(torch.tensor([source])).log_alpha[-1].median()
+    model.l0drop[-1].predictor.bias -= location + 2.4  # the median gate is on the edge of closing
+    weights = torch.tensor(figures.attention_map(Run(None, model, None), source, output))
     torch.testing.assert_close(weights.sum(-1), torch.ones(4))
-    model, rows = run.model, torch.tensor([[BOS, *output]])
     encoding = model.encode(torch.tensor([source]))
     closed, memory = encoding.gates[-1][0] == 0, model.pruned(encoding)
     assert closed.any() and not closed.all()
-    collected, plain = [], Attention.forward
+    collected = []
 
-    def forward(attention, x, keys, values, bias):
-        if attention in [layer.cross_attention for layer in model.decoder]:
-            collected.append(attention.weights(attention.split_heads(attention.query(x)), keys, bias).mean(1))
-        return plain(attention, x, keys, values, bias)
+    def record(attention, inputs):
+        x, keys, _, log_counts = inputs
+        collected.append(attention.weights(attention.split_heads(attention.query(x)), keys, log_counts).mean(1))
 
-    monkeypatch.setattr(Attention, "forward", forward)
-    model.decode(rows, model.project(memory))
+    for layer in model.decoder:
+        layer.cross_attention.register_forward_pre_hook(record)
+    model.decode(torch.tensor([[BOS, *output]]), model.project(memory))
     compressed = torch.stack(collected).mean(0)[0]
     torch.testing.assert_close(weights[:, ~closed], compressed[:, 1:], atol=1e-5, rtol=0)
     torch.testing.assert_close(weights[:, closed].sum(-1), compressed[:, 0], atol=1e-5, rtol=0)

@@ -47,12 +47,8 @@ def texts(tmp_path):
 
 def test_multi30k(texts, tmp_path, stanza):
     flags = {"l0drop.train": SIZES | STEPS, "l0drop.experiments.rules train": STEPS}
-    flags |= {
-        "l0drop.predict": SHORT,
-        "l0drop.experiments.rules predict": SHORT,
-        "l0drop.experiments.figures": {"--limit": 2},
-    }
-    flags |= {"shared.score": {"--metric": "rouge"}}  # whose intervals are faster than BLEU's
+    flags |= {"l0drop.predict": SHORT, "l0drop.experiments.rules predict": SHORT}
+    flags |= {"l0drop.experiments.figures": {"--limit": 2}, "shared.score": {"--metric": "rouge"}}  # faster intervals
     run_script(EXPERIMENTS / "multi30k/run.sh", [texts, ""], tmp_path, flags, SEEDS="2", RULES="")
 
 
