@@ -24,12 +24,9 @@ from .sparsity import SparsityControl
 from .text import Item
 
 
-def train(
-    config: TrainConfig, out: str | Path, resume: bool = False, begin=begin, load_run=load_run, command="predict"
-) -> None:
+def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
     """Train and write the run folder `out`; `resume` goes on after the last checkpoint, to the same bits.
 
-    `begin` and `load_run` make the kind of run that the package's `command` decodes.
     ValueError: bad values or data, a folder that cannot be used, a loss that is not finite.
     """
     control = SparsityControl(config.target_sparsity, held_open(config))
@@ -39,7 +36,7 @@ def train(
         update(made, control)
         averaged = save_average(folder, config)
     if made.accelerator.is_main_process:
-        report(made.run, made.validation, folder, averaged, command)
+        report(made.run, made.validation, folder, averaged)
 
 
 def update(made: Setup, control: SparsityControl) -> None:
@@ -116,7 +113,9 @@ def save_average(folder: RunFolder, config: TrainConfig) -> list[int]:
     return [int(path.name) for path in paths]
 
 
-def report(run: Run, validation: list[Item], folder: RunFolder, averaged: list[int], command: str) -> None:
+def report(
+    run: Run, validation: list[Item], folder: RunFolder, averaged: list[int], command: str = f"{__package__}.predict"
+) -> None:
     """Say what came out, whether the model reads its source, and by which `command` it decodes."""
     last = folder.progress["log"][-1]
     steps = f"{last['step']} steps (weights: mean of {', '.join(map(str, averaged))})"
@@ -129,7 +128,7 @@ def report(run: Run, validation: list[Item], folder: RunFolder, averaged: list[i
     swapped = exchanged(validation, lambda item: item.source, lambda item, other: other._replace(target=item.target))
     if swapped and (verdict := says_it_reads(last["validation_loss"], validate(run, swapped)["validation_loss"])):
         print(verdict)
-    read = f"python -m {__package__}.{command} {folder.path}"
+    read = f"python -m {command} {folder.path}"
     print(f"next, on texts: {read} FILE.txt; with scores: {read} --split validation")
 
 

@@ -24,16 +24,17 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from shared.data import Example
-from shared.run import one_line_errors, parse, read_flags
+from shared.run import one_line_errors, parse, read_flags, setup
 
 from .. import loading
 from .. import predict as core
-from ..config import PRESETS, TrainConfig
+from ..config import PRESETS, TrainConfig, held_open
 from ..gates import Memory, compress, dense_memory
 from ..loading import Run
 from ..model import Encoding, Share, Transformer
+from ..sparsity import SparsityControl
 from ..text import Item
-from ..train import train
+from ..train import adam, lengths, report, save_average, update
 
 DROPPED = 10**6  # D8: a source token whose id is raised by this is dropped by a rule
 
@@ -198,13 +199,25 @@ def load_run(folder: str | Path) -> RuleRun:
     return with_rule(loading.load_run(folder, RuleConfig), json.loads(Path(folder, "rule.json").read_text()))
 
 
+def train(config: RuleConfig, out: Path, resume: bool, begin, load_run, reader: str) -> None:
+    """As `train.train`, of other runs, which `reader` decodes."""
+    control = SparsityControl(config.target_sparsity, held_open(config))
+    options = {"final": "model.safetensors", "checkpoints": config.average_last, "control": vars(control)}
+    made = setup(config, out, resume, begin, load_run, adam, lengths, **options)
+    with made.folder as folder:
+        update(made, control)
+        averaged = save_average(folder, config)
+    if made.accelerator.is_main_process:
+        report(made.run, made.validation, folder, averaged, reader)
+
+
 def command(
     arguments: Sequence[str] | None, kind: str, doc: str, config_type, begin, load_run, write=core.write
 ) -> None:
     """`train ...` or `predict ...` of a kind of run, "rules" or "bart"; `write` as `predict.write`."""
     name, *rest = (sys.argv[1:] if arguments is None else arguments) or [""]
     if name == "train":
-        train(*parse(rest, config_type, PRESETS, doc), begin, load_run, f"experiments.{kind} predict")
+        train(*parse(rest, config_type, PRESETS, doc), begin, load_run, f"{__package__}.{kind} predict")
     elif name == "predict":
         options = read_flags(core.Options, rest, doc)
         run = load_run(options.run)
