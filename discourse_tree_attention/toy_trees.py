@@ -15,7 +15,7 @@ def toy_tree(example, seed: int = 0) -> str:
     """The tree of a toy story (with its id, `document` and `salient`) in the .dis format; its corpus has the seed."""
     _, split, number = example.id.split("-")
     rng = np.random.default_rng([seed, SPLITS.index(split), int(number)]).spawn(3)[2]  # the others told the story
-    rng.random(len(example.document))  # for nothing, as a draw below: with both the trees are those of RESULTS.md
+    rng.random(len(example.document))  # for nothing, like one draw below: with both the trees are those of RESULTS.md
     sentences, end = [], 0
     for sentence in example.document:
         clauses = enumerate(re.split(r"(?<= that) |(?<= ,) ", sentence), end)
@@ -35,6 +35,6 @@ def document_tree(sentences: list, salient: list[bool], rng: np.random.Generator
     if not left and not right:
         left, right = ((True, True), (True, False), (False, True))[rng.integers(3)]
     if not left or not right:
-        rng.integers(2)
+        rng.integers(2)  # for nothing, see `toy_tree`
     left_tree = document_tree(sentences[:cut], salient[:cut], rng, left)
     return join((left_tree, document_tree(sentences[cut:], salient[cut:], rng, right)), nucleus)

@@ -44,6 +44,8 @@ def score(predictions: Sequence, references: Sequence, words: str = "") -> dict[
     Returns:
         (n,) F1 values, 0-100, for each of METRICS; 0 where there is no word.
     """
+    if any(isinstance(text, str) for text in [*predictions, *(one for own in references for one in own)]):
+        raise ValueError("a text is a list of its sentences, not a string")
     # One sentence a line. L, 1 and 2 read a line break as a blank, so one form of a text serves all metrics.
     texts = [["\n".join(text) for text in own] for own in references]
     scorer = _scorer(words or words_of(text for own in texts for text in own))

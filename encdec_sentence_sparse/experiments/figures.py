@@ -50,7 +50,7 @@ def over_r(scores: dict[str, np.ndarray], shown: dict, title: str, ylabel: str, 
     places = sorted({int(name.rpartition(".r")[2]) for name in scores if ".r" in name})
     for system in (system for system in shown if f"{system}.r{places[0]}" in scores):  # not every corpus has all
         label, colour = shown[system]
-        values = np.stack([scores[f"{system}.r{r}"] - scores.get(f"{minus}.r{r}", 0) for r in places])
+        values = np.stack([scores[f"{system}.r{r}"] - (scores[f"{minus}.r{r}"] if minus else 0) for r in places])
         bars = values.mean(1) - values.min(1), values.max(1) - values.mean(1)
         axes.errorbar(places, values.mean(1), bars, fmt="o-", color=colour, markersize=4, capsize=3, label=label)
     if not minus:

@@ -49,7 +49,7 @@ class LocalAttention(nn.Module):
     """
 
     def forward(self, hidden_states: Tensor, attention_mask: Tensor | None, **unused) -> tuple[Tensor, None]:
-        """(B, S, D) -> (B, S, D); attention_mask (B, 1, S, S) bool, True = token; None = no padding."""
+        """(B, S, D) -> (B, S, D); attention_mask (B, 1, S, S), True (or, added, 0) = token; None = no padding."""
         projections, dropout = (self.q_proj, self.k_proj, self.v_proj), self.dropout if self.training else 0.0
         split = (f(hidden_states).unflatten(-1, (self.num_heads, -1)) for f in projections)
         queries, keys, values = (x.transpose(1, 2) for x in split)  # (B, H, S, K)
@@ -61,7 +61,8 @@ class LocalAttention(nn.Module):
             distance = (positions[rows].unsqueeze(1) - positions[seen]).abs()
             keep = distance <= self.reach  # (rows, seen)
             if attention_mask is not None:
-                keep = keep & attention_mask[..., rows, seen] | (distance == 0)  # (B, 1, rows, seen)
+                mask = attention_mask[..., rows, seen]
+                keep = keep & (mask if mask.dtype == torch.bool else mask == 0) | (distance == 0)  # (B, 1, rows, seen)
             parts = queries[:, :, rows], keys[:, :, seen], values[:, :, seen]
             contexts.append(F.scaled_dot_product_attention(*parts, keep, dropout))
         return self.out_proj(torch.cat(contexts, 2).transpose(1, 2).flatten(2)), None

@@ -154,7 +154,9 @@ class Options:
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
-    for name in ("focus.csv", "effects.csv", "synergy.csv", f"{name_of(options.run)}.heads"):
+    files = ["focus.csv"] * options.focus + ["effects.csv", "synergy.csv"] * options.effects
+    files += [f"{name_of(options.run)}.heads"] if options.tagger else []
+    for name in files:
         if (options.out / name).exists() and not options.overwrite:  # before hours of decoding
             raise ValueError(f"{options.out / name} exists: choose another --out, or add --overwrite")
     run, tagger = load_model(options.run), load_run(options.tagger) if options.tagger else None

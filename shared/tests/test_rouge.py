@@ -51,6 +51,13 @@ def test_what_counts_as_a_text(prediction, references, f1):
     assert scores["rouge1"][1] == pytest.approx(50)
 
 
+def test_a_string_in_place_of_a_list_is_refused():
+    """Its letters would be sentences."""
+    for predictions, references in ((["a b"], [[["a b"]]]), ([["a b"]], [["a b"]])):
+        with pytest.raises(ValueError, match="a list of its sentences, not a string"):
+            rouge.score(predictions, references)
+
+
 @pytest.mark.parametrize(
     ("reference", "prediction"),
     [

@@ -50,6 +50,8 @@ def test_a_layer_sees_a_band_without_padding(bart, documents, window):
     expected = layer(vectors, attention_mask=torch.zeros(band.shape).masked_fill(~band, float("-inf")))[0]
     found = local(bart, window).get_encoder().layers[0].self_attn(vectors, tokens)[0]
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+    added = torch.zeros(tokens.shape).masked_fill(~tokens, torch.finfo().min)  # as eager attention has it
+    assert torch.equal(local(bart, window).get_encoder().layers[0].self_attn(vectors, added)[0], found)
 
 
 def test_limit_a_window_that_covers_the_document_is_full_attention(bart, documents):
