@@ -102,7 +102,7 @@ def read(files: Sequence, data: str = "", split: str = "test", limit: int | None
         ValueError: files and data; broken data, with file, line and field. OSError: no such file.
     """
     if files and data:
-        raise ValueError("give files or --data, not both")
+        raise ValueError("give files, or --data or --split, not both")
     if data:
         return load(data, split, limit)
     paths = [Path(file) for file in files or ["-"]]
@@ -165,10 +165,12 @@ def open_output(path: Path | None, overwrite: bool = False) -> Iterator[TextIO]:
         yield sys.stdout
         return
     if path.is_dir() or path.exists() and not overwrite:
-        raise ValueError(f"{path} exists: choose another name, or add --overwrite")
+        raise ValueError(f"{path} exists: choose another name{'' if path.is_dir() else ', or add --overwrite'}")
+    if path.suffix == ".gz":
+        raise ValueError(f"{path}: outputs are not packed: leave out .gz")
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f"{path.name}.unfinished")
-    with unfinished.open("w", encoding="utf-8", newline="\n") as file:
+    unfinished = path if path.exists() and not path.is_file() else path.with_name(f"{path.name}.unfinished")
+    with unfinished.open("w", encoding="utf-8", newline="\n") as file:  # a device, such as /dev/null, is not replaced
         yield file
     unfinished.replace(path)
 
@@ -218,7 +220,7 @@ def _object(line: str, where: str) -> dict:
     try:
         row = json.loads(line)
         json.dumps(row, ensure_ascii=False).encode()  # fails for half of a surrogate pair
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{where}: malformed JSON ({error}); put one object on each line") from error
     if not isinstance(row, dict):
         raise ValueError(f"{where}: a line must be one JSON object, got {type(row).__name__}")
@@ -326,7 +328,8 @@ def _example(row: dict, where: str, needs_reference: bool) -> Example:
     for field in ("title", "tree"):
         if not isinstance(row.get(field), (str, type(None))):
             raise ValueError(f"{where}: field {field!r} must be a string, got {str(row[field])[:60]}")
-    references = [list(filter(None, _sentences(text, "summary", where))) for text in texts]
+    field = "references" if row.get("references") else "summary"
+    references = [list(filter(None, _sentences(text, field, where))) for text in texts]
     sentences = _sentences(row["document"], "document", where)
     salient, pos = (_labels(row, field, sentences, where) for field in ("salient", "pos"))
     real = [n for n, sentence in enumerate(sentences) if sentence]
@@ -358,6 +361,8 @@ def _labels(row: dict, field: str, sentences: list[str], where: str) -> list | N
     labels = row.get(field)
     if labels is not None and (not isinstance(labels, list) or len(labels) != len(sentences)):
         raise ValueError(f"{where}: field {field!r} needs a list of {len(sentences)} labels, got {str(labels)[:60]}")
+    if field == "salient" and labels and not set(map(type, labels)) <= {bool, int}:
+        raise ValueError(f"{where}: field 'salient' needs true or false for each sentence, got {str(labels)[:60]}")
     for tags, sentence in zip(labels if field == "pos" and labels else [], sentences, strict=False):
         tags = tags.split() if isinstance(tags, str) else tags
         if not isinstance(tags, list) or len(tags) != len(sentence.split()):

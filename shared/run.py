@@ -343,8 +343,11 @@ class RunFolder:
         """Load a checkpoint; ValueError: it is damaged."""
         from accelerate.utils import load as load_safely
 
+        states, processes = list(folder.glob("random_states_*.pkl")), self.accelerator.num_processes
+        if len(states) not in (0, processes):
+            raise ValueError(f"{folder} is of {len(states)} processes, here are {processes}: start as many to go on")
         try:
-            for state in folder.glob("random_states_*.pkl"):
+            for state in states:
                 load_safely(state)  # load_state would only log a damaged one
             self.accelerator.load_state(str(folder))
             self.progress = json.loads((folder / "progress.json").read_text())

@@ -62,6 +62,11 @@ def is_measure(value: object) -> bool:
     return all(isinstance(number, Real) and not isinstance(number, bool) for number in numbers)
 
 
+def is_text(value: object) -> bool:
+    """Whether it is a string, or a list of strings."""
+    return isinstance(value, str) or isinstance(value, list) and all(isinstance(part, str) for part in value)
+
+
 def measure(rows: Sequence[dict], metric: str, tokenize: str) -> dict[str, np.ndarray]:
     """Counts (1, documents, k) of one run by measure; ValueError: a row lacks one."""
     columns = {}
@@ -73,10 +78,12 @@ def measure(rows: Sequence[dict], metric: str, tokenize: str) -> dict[str, np.nd
         joined = [[" ".join(lines) for lines in own] for own in references]
         columns = {"bleu": rouge.bleu_counts(texts, joined, tokenize)}
     numbers = [{name: value for name, value in row.items() if name not in TEXT and is_measure(value)} for row in rows]
-    for name in numbers[0]:
-        size = np.size(numbers[0][name])  # of a number 1, of a pair 2
+    for name in dict.fromkeys(name for own in numbers for name in own):
+        size, first = next((np.size(own[name]), row["id"]) for own, row in zip(numbers, rows) if name in own)  # noqa: B905
         if lacking := [row["id"] for row, own in zip(rows, numbers, strict=True) if np.size(own.get(name, [])) != size]:
-            raise ValueError(f"{rows[0]['system']}: document {lacking[0]} has no {name!r} like that of {rows[0]['id']}")
+            raise ValueError(f"{rows[0]['system']}: document {lacking[0]} has no {name!r} like that of {first}")
+        if name in columns:
+            raise ValueError(f"{rows[0]['system']}: a field is called {name!r}, like a score: give it another name")
         columns[name] = [own[name] for own in numbers]
     return {name: np.asarray(column, dtype=float).reshape(1, len(rows), -1) for name, column in columns.items()}
 
@@ -141,7 +148,8 @@ def score(rows: Sequence[dict], metric: str = "rouge", minus: Sequence[str] = ()
             keys = [(row["id"], row["references"]) for row in outputs]
             documents = documents or keys
             if keys != documents or len({row["id"] for row in outputs}) < len(outputs):
-                raise ValueError(f"{system}, seed {seed}: its documents are not those of the first system, each once")
+                why = "its documents are not those of the first system, each once; predict --system names two runs apart"
+                raise ValueError(f"{system}, seed {seed}: {why}")
             runs_of.append(measure(outputs, metric, tokenize))
         systems[system] = {name: np.concatenate([own[name] for own in runs_of]) for name in runs_of[0]}
     if unknown := set(minus) - set(systems):
@@ -221,7 +229,7 @@ def write_outputs(rows, examples, system="", seed=0, out=None, overwrite=False, 
         for example in tqdm(examples, unit="document", disable=None if out else True):
             row = next(rows) if example.document else {"id": example.id, "prediction": ""}
             written.append(row | {"references": example.references} | known)
-            if out and ".jsonl" in out.suffixes:
+            if out and out.suffix.lower() == ".jsonl":
                 write_jsonl(file, written[-1:])
             else:
                 text = row["prediction"] if isinstance(row["prediction"], str) else " ".join(row["prediction"])
@@ -264,10 +272,11 @@ def rows_of(file: Path) -> list[dict]:
     own = {"system": file.stem, "seed": 0}
     rows = [row | {name: row.get(name) or value for name, value in own.items()} for row in read_jsonl(file)]
     for row in rows:
-        if "id" not in row or not isinstance(row.get("prediction"), (str, list)):
-            raise ValueError(f"{file}: document {row.get('id')} lacks a prediction or an id")
         texts = row.get("references") or []
-        row |= {"id": str(row["id"]), "references": [texts] if isinstance(texts, str) else texts}
+        texts = [texts] if isinstance(texts, str) else texts
+        if "id" not in row or not isinstance(texts, list) or not all(map(is_text, [row.get("prediction"), *texts])):
+            raise ValueError(f"{file}: document {row.get('id')} lacks an id or a prediction, or a reference is no text")
+        row |= {"id": str(row["id"]), "references": texts}
     return rows
 
 

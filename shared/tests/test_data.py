@@ -76,6 +76,9 @@ def test_a_split_has_several_names(tmp_path):
         ({**ROW, "summary": ["a", None]}, r"data.jsonl:2: field 'summary' must be a string or a list of strings"),
         ({**ROW, "document": []}, r"data.jsonl:2: field 'document' is empty; give it text or remove the line"),
         ({**ROW, "salient": [True]}, r"data.jsonl:2: field 'salient' needs a list of 2 labels, got .True."),
+        ({**ROW, "salient": ["true", "false"]}, r"data.jsonl:2: field 'salient' needs true or false for each sentence"),
+        ({**ROW, "references": ["", "a"]}, r"data.jsonl:2: field 'references' is empty"),
+        ("[" * 30_000, r"data.jsonl:2: malformed JSON .*recursion"),
         ({**ROW, "pos": ["DT NN VBD .", "PRP VBD"]}, r"data.jsonl:2: field 'pos' needs a tag for each word of 'It was"),
         ({**ROW, "pos": [None, None]}, r"data.jsonl:2: field 'pos' needs a tag for each word of 'The cat"),
         ({**ROW, "tree": ["( Root (leaf 1) )"]}, r"data.jsonl:2: field 'tree' must be a string"),
@@ -201,7 +204,7 @@ def test_texts_are_lines_of_files_and_of_standard_input_in_order(tmp_path, monke
     assert "no documents in -" in capsys.readouterr().err
     path = write(tmp_path / "a.jsonl", ROW, ROW | {"id": "x"})
     assert read([path])[1] == load(path)[1] and read([], path, limit=1) == load(path)[:1]  # references stay
-    with pytest.raises(ValueError, match="give files or --data, not both"):
+    with pytest.raises(ValueError, match="give files, or --data or --split, not both"):
         read([path], "toy")
     stdin(b"\xff")
     with pytest.raises(ValueError, match="standard input: not UTF-8"):

@@ -96,6 +96,11 @@ def test_words_of_other_languages_are_whole(prediction, reference, rouge1):
     assert "WORDS ARE UNICODE'S" in rouge.signature("rouge1", rouge.words_of([reference]))
 
 
+def test_german_that_has_words_of_english_is_not_english():
+    """Or "Mänchen" would be right for "München": both are m nchen."""
+    assert rouge.words_of(["Er war in München", "was in Köln war"]) == "unicode"
+
+
 def test_one_reference_of_which_rouge_score_reads_nothing_is_not_scored_0_in_an_english_corpus():
     corpus = ["The mayor of the town said that the plan is off"] * 20
     texts = [*corpus, "Город спит"]

@@ -190,6 +190,8 @@ def test_two_processes_train_one_run_and_go_on_with_it(tmp_path):
     for out, resume, steps in ((whole, False, 4), (parts, False, 2), (parts, True, 4)):
         debug_launcher(train, (out, resume, Config(steps=steps)), num_processes=2)
     assert files(parts) == files(whole) and len(list(last_checkpoint(whole).glob("random_states_*"))) == 2
+    with pytest.raises(ValueError, match="00000004 is of 2 processes, here are 1: start as many"):
+        train(whole, True, Config(steps=6))
 
 
 def test_a_finished_run_is_lengthened_as_if_it_had_been_longer(finished, tmp_path):
@@ -466,12 +468,17 @@ def test_an_output_must_not_exist_unless_it_is_overwritten_at_the_end(tmp_path):
         file.write("ä\n")
     assert path.read_bytes() == "ä\n".encode()
     for taken, overwrite in ((path, False), (tmp_path, True)):
-        with pytest.raises(ValueError, match="exists: choose another"), open_output(taken, overwrite):
+        with pytest.raises(ValueError, match="exists: choose another name"), open_output(taken, overwrite):
             pytest.fail("must not be opened")
     with pytest.raises(KeyboardInterrupt), open_output(path, overwrite=True) as file:
         file.write("half")
         raise KeyboardInterrupt
     assert path.read_bytes() == "ä\n".encode()
+    with pytest.raises(ValueError, match="leave out .gz"), open_output(tmp_path / "out.jsonl.gz"):
+        pytest.fail("must not be opened")
+    with open_output(Path(os.devnull), overwrite=True) as file:
+        file.write("nothing")
+    assert Path(os.devnull).is_char_device()  # not replaced by a file
     with open_output(path, overwrite=True) as file:
         file.write("new")
     assert path.read_text() == "new" and list(path.parent.iterdir()) == [path]

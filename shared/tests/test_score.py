@@ -208,6 +208,7 @@ def test_an_interval_and_a_p_that_disagree_are_explained(capsys):
         (rows("a", x=[1]), ["b"], "no system 'b' to subtract; there are a"),
         ([*rows("a", x=[1]), rows("a", y=[1, 1])[1]], [], "document 1 has no 'x' like that of 0"),
         (rows("a", x=[1, [1, 2]]), [], "document 1 has no 'x' like that of 0"),
+        ([*rows("a", y=[1])[:1], rows("a", x=[1, 1], y=[1, 1])[1]], [], "document 0 has no 'x' like that of 1"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(data, minus, message):
@@ -247,7 +248,9 @@ def test_the_command_makes_the_table_and_the_csv(tmp_path, capsys):
         ("", "no outputs in .*a.jsonl: give files that predict wrote"),
         ('{"id": 1, "prediction": "a", "references": []}', "no document has a reference"),
         ('{"prediction": "a", "references": ["a"]}', "a.jsonl: document None lacks"),
-        ('{"id": 1, "prediction": null, "references": ["a"]}', "a.jsonl: document 1 lacks a prediction"),
+        ('{"id": 1, "prediction": null, "references": ["a"]}', "a.jsonl: document 1 lacks an id or a prediction"),
+        ('{"id": 1, "prediction": "a", "references": [null]}', "a.jsonl: document 1 .* a reference is no text"),
+        ('{"id": 1, "prediction": "a", "references": ["a"], "rouge1": 7}', "a field is called 'rouge1', like a score"),
     ],
 )
 def test_a_file_without_outputs_is_refused_in_one_line(tmp_path, capsys, lines, message):
