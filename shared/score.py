@@ -148,7 +148,7 @@ def score(rows: Sequence[dict], metric: str = "rouge", minus: Sequence[str] = ()
             keys = [(row["id"], row["references"]) for row in outputs]
             documents = documents or keys
             if keys != documents or len({row["id"] for row in outputs}) < len(outputs):
-                why = "its documents are not those of the first system, each once; predict --system names two runs apart"
+                why = "its documents are not those of the first system, each once; predict --system names runs apart"
                 raise ValueError(f"{system}, seed {seed}: {why}")
             runs_of.append(measure(outputs, metric, tokenize))
         systems[system] = {name: np.concatenate([own[name] for own in runs_of]) for name in runs_of[0]}
