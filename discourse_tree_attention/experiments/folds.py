@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import tyro
 
-from shared.data import in_sentences, write_jsonl
+from shared.data import in_sentences, open_output, write_jsonl
 from shared.run import one_line_errors, read_flags
 
 from ..loading import load
@@ -45,9 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows = [{k: v for k, v in asdict(example).items() if v is not None} for example in examples]
     for fold in range(options.folds):
         for split, places in parts(len(rows), options.folds, fold).items():
-            path = options.out / str(fold) / f"{split}.jsonl"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("x", encoding="utf-8") as file:
+            with open_output(options.out / str(fold) / f"{split}.jsonl") as file:
                 write_jsonl(file, [rows[place] for place in places])
     print(f"{options.out}: {options.folds} folds of {len(examples)} documents")
 

@@ -106,6 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (ValueError, ImportError, OSError) as error:
         print("error:", " ".join(str(error).split()), file=sys.stderr)
         sys.exit(2)
+    sys.stdout.reconfigure(encoding="utf-8")  # an id may have letters that the console's own encoding lacks
     print(*problems, f"{total - len(problems)} of {total} documents have a tree in {options.out}", sep="\n")
     sys.exit(1 if problems else 0)
 

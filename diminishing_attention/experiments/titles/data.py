@@ -5,6 +5,8 @@ DATA is anything that shared.data.load takes and that has titles: SciTLDR's fold
 
 import sys
 
+import tyro
+
 from shared.data import in_sentences, load, write_jsonl
 from shared.run import one_line_errors
 
@@ -17,10 +19,10 @@ def titled(data: str, split: str) -> list[dict]:
     return [{"id": e.id, "document": e.document, "summary": [e.title]} for e in examples]
 
 
-@one_line_errors
-def main(arguments: list[str] | None = None) -> None:
-    write_jsonl(sys.stdout, titled(*(arguments or sys.argv[1:])))
+def main(data: str, split: str) -> None:
+    """DATA SPLIT: print the rows of a split, its titles as summaries."""
+    write_jsonl(sys.stdout, titled(data, split))
 
 
 if __name__ == "__main__":
-    main()
+    one_line_errors(lambda words: tyro.cli(main, args=words, config=[tyro.conf.PositionalRequiredArgs]))()
