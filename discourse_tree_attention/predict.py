@@ -42,6 +42,8 @@ def predict(run: Run, examples: Sequence[Example], take: str = "model", batch_si
     for document, scores in in_windows(examples, run.encode, len, run.scores, batch_size):
         lead = list(range(min(run.config.count, len(document))))
         oracle = np.flatnonzero(document.labels).tolist() or lead
+        if take == "oracle" and not document.references:
+            raise ValueError(f"{document.id} has no reference, which the oracle needs: leave out --take")
         taken = {"model": run.extract(document, scores), "lead": lead, "oracle": oracle}[take]
         row = {"id": document.id, "prediction": join_units(document.units, document.sentence, taken)}
         yield row | {"units": [len(taken), len(document)], "was_cut": document.was_cut}

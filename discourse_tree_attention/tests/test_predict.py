@@ -97,6 +97,9 @@ def test_lead_and_oracle_by_hand():
     assert [prediction(take) for take in ("model", "lead", "oracle")] == [["c", "d"], ["a", "b"], ["d"]]
     labels[:] = False
     assert prediction("oracle") == ["a", "b"]
+    document.references.clear()
+    with pytest.raises(ValueError, match="d has no reference, which the oracle needs"):
+        prediction("oracle")
 
 
 def test_predict_on_data_ends_with_the_table(runs, tmp_path, capsys):
