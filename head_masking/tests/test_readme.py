@@ -51,4 +51,4 @@ def test_the_commands_are_those_of_today():
         elif name in others:
             run.read_flags(others[name], flags)
         else:
-            assert name in ("lesson", "experiments.toy.data"), module
+            assert name in ("lesson", "experiments.data"), module

@@ -8,7 +8,7 @@ set -euo pipefail
 BBC="$1" SAMSUM="$2" OUT=diminishing_attention/experiments/bbc R=runs/bbc-pg
 run() { python -m "diminishing_attention.$1" "${@:2}"; }
 mkdir -p $R/both $R/test
-python -m head_masking.experiments.bbc.data "$BBC" $R/news train validation
+python -m head_masking.experiments.data bbc "$BBC" $R/news train validation
 head -n 13931 "$SAMSUM/train.jsonl" | run experiments.samsum.join | cat - $R/news/train.jsonl > $R/both/train.jsonl
 cp $R/news/validation.jsonl $R/both
 run train --out $R/pg-0 --data $R/both --vocabulary 8000 --hidden 128 --max-source 400 --max-target 120 --steps 1000 \
@@ -21,7 +21,7 @@ done
 run train --out $R/cov-0 "${C[@]}" --coverage True
 run train --out $R/dydim-0 "${C[@]}" --diminishing dydim
 # The held-out test set, once; nothing was chosen.
-python -m head_masking.experiments.bbc.data "$BBC" $R/held-out test
+python -m head_masking.experiments.data bbc "$BBC" $R/held-out test
 for r in {more,dim}-{0,1,2} cov-0 dydim-0; do
   run predict $R/$r --data $R/held-out --max-length 120 --out $R/test/$r.jsonl --overwrite
 done

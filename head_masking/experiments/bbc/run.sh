@@ -14,8 +14,8 @@
 set -euo pipefail
 BBC="$1" E="$2" OUT=head_masking/experiments/bbc R=runs/hm-bbc
 . head_masking/experiments/systems.sh
-run experiments.bbc.data "$BBC" $R/bbc train validation
-run experiments.bbc.data "$BBC" $R/bbc-test test   # the held-out test set: decoded once, after all choices
+run experiments.data bbc "$BBC" $R/bbc train validation
+run experiments.data bbc "$BBC" $R/bbc-test test   # the held-out test set: decoded once, after all choices
 
 # MiniLM as a tagger is without dropout of attention weights, whose random numbers take long.
 cp -r "$E" $R/encoder

@@ -4,7 +4,7 @@
 set -euo pipefail
 E="$2" OUT=head_masking/experiments/dialogsum R=runs/hm-samsum
 . head_masking/experiments/systems.sh
-run experiments.samsum.data $R "$3" "$1"
+run experiments.data samsum $R "$3" --dialogsum "$1"
 W=(--preset pretrained --data $R/dialogues --max-source 512 --batch-size 16 --schedule inverse_sqrt --warmup 50 --patience 3
   --encoder "$E" --steps 150 --save-every 30 --resume)
 run train --out $R/minilm-dialogues "${W[@]}" --learning-rate 1e-4 --train-encoder True --mixed-precision bf16

@@ -9,7 +9,7 @@
 set -euo pipefail
 BART="$2" E="$3" OUT=head_masking/experiments/samsum R=runs/hm-samsum
 . head_masking/experiments/systems.sh
-run experiments.samsum.data $R "$1"
+run experiments.data samsum $R "$1"
 T=(--data $R/turns-data --max-source 300 --max-target 80 --vocabulary 6000 --width 192 --feed-forward 768 
   --dropout 0.1 --batch-size 32 --learning-rate 1e-3 --warmup 400 --save-every 250 --mixed-precision bf16 --resume)
 W=(--preset pretrained --data $R/sam --max-source 512 --batch-size 16 --schedule inverse_sqrt --warmup 50 --save-every 100 --patience 3 --resume)

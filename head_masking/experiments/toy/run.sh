@@ -5,7 +5,7 @@ set -euo pipefail
 OUT=head_masking/experiments/toy R=runs/hm-toy
 . head_masking/experiments/systems.sh
 choose() { run experiments.sweep "$1" --tagger "$2" --data "$3" --group 1 --documents "$4" --out $R/heads "${@:5}"; }
-run experiments.toy.data $R/facts --signal 0 0.5 1
+run experiments.data toy $R/facts --signal 0 0.5 1
 L=(--learning-rate 1e-3 --schedule inverse_sqrt --warmup 50 --steps 800 --save-every 50 --patience 99 --resume)
 T=(--preset pretrained --min-run 2 --train-encoder True "${L[@]}")
 for s in ${SEEDS:-0 1 2}; do

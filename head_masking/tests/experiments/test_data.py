@@ -8,9 +8,7 @@ pytest.importorskip("shared")
 
 from shared.data import Example, load
 
-from ...experiments.bbc.data import short
-from ...experiments.samsum import data as samsum
-from ...experiments.toy import data as facts
+from ...experiments import data
 
 
 def ids(folder, split):
@@ -29,7 +27,7 @@ def test_dialogues_are_divided_as_the_text_says(tmp_path):
     """By the sizes of SAMSum and of DialogSum's sample: 400 and 418 of 818 dialogues, 240 and 60 of 300."""
     write_dialogues(tmp_path / "sam", train=5, validation=818, test=2)
     write_dialogues(tmp_path / "other", train=300, validation=4)
-    samsum.main([str(tmp_path / name) for name in ("out", "sam", "other")])
+    data.main(["samsum", *(str(tmp_path / name) for name in ("out", "sam")), "--dialogsum", str(tmp_path / "other")])
     names, out = [f"validation-{i}" for i in range(818)], tmp_path / "out"
     assert ids(out / "sam", "train") == [f"train-{i}" for i in range(5)]
     assert (ids(out / "sam", "test"), ids(out / "sam", "validation")) == (names[:400], names[400:])
@@ -51,17 +49,17 @@ def test_the_summary_is_the_first_three_salient_sentences_of_the_first_250_words
         ([False, True, True, False, False, True, True], None),  # two are left
         ([True] * 7, document[:3]),
     ):
-        rows = short([Example("a", document, document[:1], [document[:1]], salient=salient)])
+        rows = data.short([Example("a", document, document[:1], [document[:1]], salient=salient)])
         found = [(row.id, row.document, row.references) for row in rows]
         assert found == ([("a", document[:5], [summary])] if summary else [])
 
 
 def test_stories_of_facts_have_two_that_belong_into_the_summary(tmp_path, monkeypatch):
     """Word for word or reworded; with signal 1 the verbs tell which, with signal 0 as often the others."""
-    for split in facts.SPLITS:
-        monkeypatch.setitem(facts.SPLITS, split, 40)
+    for split in data.SPLITS:
+        monkeypatch.setitem(data.SPLITS, split, 40)
     for name in ("plain", "verbatim"):
-        facts.main(tmp_path / name, signal=(0, 1), verbatim=name == "verbatim")
+        data.toy(tmp_path / name, signal=(0, 1), verbatim=name == "verbatim")
     agree = {}
     for signal in ("0", "1"):
         plain, verbatim = (load(tmp_path / name / signal, "train") for name in ("plain", "verbatim"))
@@ -70,6 +68,6 @@ def test_stories_of_facts_have_two_that_belong_into_the_summary(tmp_path, monkey
             assert len(story.document) == 4 and len(same.summary) == 2 and story.document == same.document
             told = [text for text in story.document if any(fact.removesuffix(" .") in text for fact in same.summary)]
             assert len(told) == 2 and len(story.pos[0]) == len(story.document[0].split())
-            said += [any(verb in text.split() for verb in facts.CERTAIN) for text in told]
+            said += [any(verb in text.split() for verb in data.CERTAIN) for text in told]
         agree[signal] = sum(said) / len(said)
     assert agree["1"] == 1 and agree["0"] < 0.8
