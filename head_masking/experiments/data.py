@@ -62,7 +62,6 @@ def toy(folder: Path, signal: tuple[float, ...] = (0.0, 1.0), verbatim: bool = F
         knobs = ToyConfig(signal=share, **KNOBS)
         told = {split: [facts_of(story, verbatim) for story in generate(split, config=knobs)] for split in SPLITS}
         write(folder / f"{share:g}", **told)
-        print(folder / f"{share:g}")
 
 
 def facts_of(story: Example, verbatim: bool) -> Example:
@@ -95,11 +94,6 @@ def short(examples):
             yield replace(example, document=document, references=[summary], pos=None)
 
 
-@one_line_errors
-def main(arguments=None):
-    commands, config = {"samsum": samsum, "toy": toy, "bbc": bbc}, [tyro.conf.PositionalRequiredArgs]
-    tyro.extras.subcommand_cli_from_dict(commands, args=arguments, description=__doc__, config=config)
-
-
 if __name__ == "__main__":
-    main()
+    commands, config = {"samsum": samsum, "toy": toy, "bbc": bbc}, [tyro.conf.PositionalRequiredArgs]
+    one_line_errors(lambda _: tyro.extras.subcommand_cli_from_dict(commands, description=__doc__, config=config))()

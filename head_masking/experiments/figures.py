@@ -7,10 +7,10 @@ effects.csv: Figures 2 and 6. synergy.csv: Figures 3 and 7. sizes.csv: Figure 5.
 
 import csv
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
+import tyro
 
 from shared.run import one_line_errors
 
@@ -94,18 +94,16 @@ def sizes(rows):
     return figure
 
 
-DRAWN = {"effects": effects, "synergy": synergy, "sizes": sizes}
+DRAWN = {"effects.csv": effects, "synergy.csv": synergy, "sizes.csv": sizes}
 
 
-@one_line_errors
-def main(arguments=None):
-    [folder] = arguments or sys.argv[1:]
-    for path in sorted(Path(folder).iterdir()):
-        if path.suffix == ".csv" and path.stem in DRAWN:
+def main(folder: Path) -> None:
+    for path in sorted(folder.iterdir()):
+        if path.name in DRAWN:
             rows = [*csv.DictReader(path.open(encoding="utf-8"))]
-            DRAWN[path.stem](rows).savefig(path.with_suffix(".png"), dpi=120)
+            DRAWN[path.name](rows).savefig(path.with_suffix(".png"), dpi=120)
             print(path.with_suffix(".png"))
 
 
 if __name__ == "__main__":
-    main()
+    one_line_errors(lambda _: tyro.cli(main, description=__doc__, config=[tyro.conf.PositionalRequiredArgs]))()

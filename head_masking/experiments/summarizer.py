@@ -60,12 +60,10 @@ PRESETS = {
 
 def encode(examples: list[Example], tokenizer, config: SummarizerConfig) -> list[dict]:
     """Documents and summaries as token ids; those of documents as numpy's: lists of a large corpus are too large."""
-    settings, items = {"truncation": True, "split_special_tokens": True}, []
-    for example in examples:
-        source = tokenizer(example.source, max_length=config.max_source, **settings)
-        target = tokenizer(example.target, max_length=config.max_target, **settings)
-        items.append({"input_ids": np.array(source.input_ids, np.int32), "labels": target.input_ids})
-    return items
+    settings = {"truncation": True, "split_special_tokens": True}
+    sources = (tokenizer(e.source, max_length=config.max_source, **settings).input_ids for e in examples)
+    targets = (tokenizer(e.target, max_length=config.max_target, **settings).input_ids for e in examples)
+    return [{"input_ids": np.array(s, np.int32), "labels": t} for s, t in zip(sources, targets, strict=True)]
 
 
 def begin(config: SummarizerConfig, examples: list[Example]) -> tuple:

@@ -1,4 +1,4 @@
-"""Which heads select content, and which to mask: Sections 4.1, 4.2 and 5, and the numbers behind Figures 2 to 10.
+"""Which heads select content, what they look at, and which to mask: Sections 4 and 5, Figures 2 to 4 and 6 to 10.
 
 python -m head_masking.experiments.sweep runs/hm --tagger runs/tagger --data toy --out runs/heads
 
@@ -7,6 +7,8 @@ python -m head_masking.experiments.sweep runs/hm --effects --focus --data toy --
 OUT holds NAME.heads, the heads that are best for the run under the tagger's masks; effects.csv, synergy.csv, focus.csv.
 """
 
+import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import torch
 import tyro
 from tqdm import tqdm
 
@@ -27,11 +30,12 @@ from ..config import Positive
 from ..heads import all_heads, write_heads
 from ..loading import Summarizer, load_model, load_run, name_of
 from ..masking import PAPER_DECODING, Heads, uniform_heads
+from ..oracle import WORD, overlaps, word_spans
 from ..predict import decode, read_documents
-from ..text import length
-from .focus import attention_focus
+from ..text import Document, length
 
 SPLIT = "validation"  # heads are chosen on it
+CONTENT_TAGS = ("NN", "VB", "JJ", "RB")  # begins of the Penn tags of nouns, verbs, adjectives and adverbs
 Scores = dict[str, np.ndarray]  # metric -> (n,) a value for each document, or a difference of two
 Effects = Mapping[tuple[int, int], Scores]  # (layer, head) -> what `gain` has of this head alone
 Measure = Callable[..., Scores]  # kind, layer, heads -> what `measured` has of them
@@ -97,14 +101,12 @@ def synergy(measure: Measure, effects: Effects) -> list[dict]:
     """Section 4.2; Figures 3 and 7: heads join one by one, in F1; together and as the sum of parts, in recall."""
     rows = []
     for layer, order in ranked(effects).items():
-        for count in range(1, len(order) + 1):
+        for count, head in enumerate(order, start=1):
             together = gain(measure, layer, order[:count])
-            row = {"side": "left", "layer": layer, "count": count, "added": order[count - 1]}
-            rows.append(row | improvement(together))
+            rows.append({"side": "left", "layer": layer, "count": count, "added": head} | improvement(together))
         parts = sum_of_parts(effects, layer)
-        sides = {"together": together, "parts": parts}
-        sides["together minus parts"] = {metric: together[metric] - parts[metric] for metric in parts}
-        for side, values in sides.items():
+        minus = {metric: together[metric] - parts[metric] for metric in parts}
+        for side, values in {"together": together, "parts": parts, "together minus parts": minus}.items():
             rows.append({"side": f"right, {side}", "layer": layer} | improvement(values, "recall"))
     return rows
 
@@ -114,6 +116,69 @@ def improvement(values: Scores, metric: str = "rouge1") -> dict:
     differences = {"over_uniform": values[metric], "over_plain": values[f"{metric}_plain"]}
     found = {name: describe(each.reshape(1, -1, 1), paired=False) for name, each in differences.items()}
     return {name: {"mean": row["value"], "low": row["low"], "high": row["high"]} for name, row in found.items()}
+
+
+def attention_focus(run: Summarizer, examples: Sequence, documents: Sequence[Document]) -> list[dict]:
+    """Section 4.3: percentages of the kinds of attendees, the words with the highest attention weight, of every head.
+
+    D9: where a word has several pieces, each generated piece counts, with the word that it belongs to.
+    A row for each head: layer, head, the categories of `tally`; no CONTENT unless all examples have `pos`.
+    """
+    pieces, counts = 0, Counter()
+    decoded = in_windows(documents, list, length, partial(decode, run.model), 32)
+    for example, (document, summary) in zip(examples, decoded, strict=True):
+        written = generated_words(run.tokenizer, summary)
+        counts.update(tally(attendees(run.model, document.ids, summary), example, document, written))
+        pieces += sum(word is not None for word in written)
+    has_tags = all(example.pos for example in examples)
+    shares = {kind: 100 * count / max(pieces, 1) for kind, count in counts.items() if has_tags or "content" not in kind}
+    heads = np.ndindex(shares["special"].shape)
+    return [{"layer": i + 1, "head": h} | {kind: float(s[i, h]) for kind, s in shares.items()} for i, h in heads]
+
+
+@torch.inference_mode()
+def attendees(model: torch.nn.Module, ids: Sequence[int], summary: Sequence[int]) -> np.ndarray:
+    """(L, H, T) the source position to which the step that emits summary[t + 1] attends most."""
+    implementation = model.config._attn_implementation
+    model.set_attn_implementation("eager")  # sdpa has no weights to return, and does not say so
+    source, inputs = (torch.tensor([row], device=model.device) for row in (ids, summary[:-1]))
+    weights = model(source, decoder_input_ids=inputs, output_attentions=True).cross_attentions
+    model.set_attn_implementation(implementation)
+    return torch.stack([layer[0].argmax(-1) for layer in weights]).cpu().numpy()
+
+
+def generated_words(tokenizer, summary: Sequence[int]) -> list[str | None]:
+    """(T,) for each generated token, the start token left out, the word that it is a piece of; None if of none."""
+    tokens = summary[1:]
+    texts = [tokenizer.decode(tokens[:count], skip_special_tokens=True) for count in range(len(tokens) + 1)]
+    ends, spans = [len(text) for text in texts], word_spans(texts[-1])
+    words = overlaps(spans, list(zip(ends, ends[1:], strict=False)))
+    return [texts[-1][slice(*spans[of_token[0]])].lower() if of_token else None for of_token in words]
+
+
+def tally(attended: np.ndarray, example, document: Document, written: Sequence[str | None]) -> dict[str, np.ndarray]:
+    """(L, H) how often each head's attendee x, of (L, H, T), is of each category while the word y is written.
+
+    SALIENT: x is a word of the reference; CONTENT: by its part of speech; COPY: x is y; FIRST, LAST of the document;
+    "special": no word, such as `<s>`. Words are compared in lower case; a y that is None is not counted.
+    """
+    spans, reference = word_spans(example.source), {*WORD.findall(example.target.lower())}
+    # One entry more, for tokens that are of no word: no category has it.
+    names = np.array([*WORD.findall(example.source.lower()), None], dtype=object)
+    is_salient = np.array([name in reference for name in names])
+    tagged = zip(re.finditer(r"\S+", example.source), sum(example.pos or [], []), strict=bool(example.pos))
+    content = [match.span() for match, tag in tagged if tag.startswith(CONTENT_TAGS)]
+    is_content = np.array([*map(bool, overlaps(content, spans)), False])
+    word_of_token = np.array([own[0] if own else len(spans) for own in overlaps(spans, document.offsets)])
+    seen = word_of_token[word_of_token < len(spans)]  # a document that was cut ends before its last word
+
+    counted = [t for t, word in enumerate(written) if word is not None]
+    word = word_of_token[attended[..., counted]]  # (L, H, steps)
+    is_copy = names[word] == np.array([written[t] for t in counted], dtype=object)
+    kinds = {"copy_salient": is_salient[word] & is_copy, "non_copy_salient": is_salient[word] & ~is_copy}
+    kinds |= {"copy_content": is_content[word] & is_copy, "non_copy_content": is_content[word] & ~is_copy}
+    kinds |= {"first": word == seen.min(), "last": word == seen.max(), "special": word == len(spans)}
+    return {kind: found.sum(-1) for kind, found in kinds.items()}
 
 
 def select_heads(measure: Measure, effects: Effects, group: int = 4) -> tuple[Heads, Scores]:
@@ -164,7 +229,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     data, name = options.data or run.data, name_of(options.run)
     examples = sample(load(data, SPLIT), options.documents)
     kept = {"oracle": read_documents(run, examples, oracle=True, min_run=tagger.config.min_run if tagger else 1)}
-    kept |= {"system": read_documents(run, examples, tagger)} if tagger else {}
+    kept["system"] = read_documents(run, examples, tagger)
     measure, tables = cache(partial(measured, run, examples, kept)), {}
     if options.focus:
         tables["focus"] = attention_focus(run, examples, kept["oracle"])

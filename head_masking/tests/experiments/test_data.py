@@ -1,4 +1,4 @@
-"""The corpora that samsum/run.sh and toy/run.sh make."""
+"""The corpora of the scripts."""
 
 import json
 
@@ -27,7 +27,7 @@ def test_dialogues_are_divided_as_the_text_says(tmp_path):
     """By the sizes of SAMSum and of DialogSum's sample: 400 and 418 of 818 dialogues, 240 and 60 of 300."""
     write_dialogues(tmp_path / "sam", train=5, validation=818, test=2)
     write_dialogues(tmp_path / "other", train=300, validation=4)
-    data.main(["samsum", *(str(tmp_path / name) for name in ("out", "sam")), "--dialogsum", str(tmp_path / "other")])
+    data.samsum(tmp_path / "out", str(tmp_path / "sam"), dialogsum=str(tmp_path / "other"))
     names, out = [f"validation-{i}" for i in range(818)], tmp_path / "out"
     assert ids(out / "sam", "train") == [f"train-{i}" for i in range(5)]
     assert (ids(out / "sam", "test"), ids(out / "sam", "validation")) == (names[:400], names[400:])

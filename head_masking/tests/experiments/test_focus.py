@@ -8,7 +8,7 @@ pytest.importorskip("shared")
 
 from shared.data import Example
 
-from ...experiments.focus import attendees, attention_focus, generated_words, tally
+from ...experiments.sweep import attendees, attention_focus, generated_words, tally
 from ...loading import Summarizer
 from ...masking import mask_heads
 from ...oracle import word_spans

@@ -129,7 +129,7 @@ def test_d11_heads_are_chosen_even_where_no_mask_is_better_and_this_is_said(runs
 
 
 def test_analysis_by_one_command(runs, base, tmp_path, monkeypatch, capsys):
-    """Sweep, choice of heads and focus; no setting is decoded twice."""
+    """Sweep, choice of heads and focus; no setting is decoded twice, but for the plain one, which --focus decodes."""
     calls = []
 
     def counted(model, documents, **more):
@@ -140,7 +140,7 @@ def test_analysis_by_one_command(runs, base, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sweeps, "decode", counted)
     flags = [str(base), "--tagger", str(runs / "tagger"), "--documents", "2", "--out", str(tmp_path)]
     main([*flags, "--effects", "--focus"])
-    settings = 2 * 2 * 4 + 2 * 2 * 3 + 1 + 2  # single heads, heads together, plain, choice
+    settings = 2 * 2 * 4 + 2 * 2 * 3 + 1 + 2 + 1  # single heads, heads together, plain, choice, focus
     assert len(calls) == settings and {*calls} == {(2, 1)}  # Appendix A: beam 1 in all analyses
     rows = {name: list(csv.DictReader((tmp_path / f"{name}.csv").open())) for name in ("effects", "synergy", "focus")}
     places = [(f"{layer}", f"{head}") for layer in (1, 2) for head in range(4)]
