@@ -39,11 +39,10 @@ def test_a_training_says_what_it_learned_and_its_hint_works(tmp_path, capsys):
     assert "its source: train longer" in said
     run, losses = load_model(tmp_path / "run"), []
     for example in load(DATA, "validation"):
-        source, target = (
-            torch.tensor([encode_documents(run.tokenizer, [text], longest)[0].ids])
-            for text, longest in ((example.source, 40), (example.target, 12))
-        )
-        losses.append(run.model(input_ids=source, labels=target).loss.item())  # of 12 tokens each
+        [source] = encode_documents(run.tokenizer, [example.source], 40)
+        [target] = encode_documents(run.tokenizer, [example.target], 12)
+        found = run.model(input_ids=torch.tensor([source.ids]), labels=torch.tensor([target.ids]))
+        losses.append(found.loss.item())  # of 12 tokens each
     assert float(re.search(r"validation loss (\S+)", said)[1]) == pytest.approx(sum(losses) / len(losses), abs=1e-3)
     [hint] = re.findall(r"python -m \S+\.predict (.+)", said)
     predict.main([*hint.split(), "--limit", "1"])

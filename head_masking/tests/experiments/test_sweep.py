@@ -1,4 +1,4 @@
-"""The file of results, what is computed from it, and the choice of heads."""
+"""What is computed from scores, the choice of heads, and their attendees: against single steps and cases by hand."""
 
 import csv
 from itertools import product
@@ -6,13 +6,24 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 pytest.importorskip("shared")
 
+from shared.data import Example
+
 from ...experiments import sweep as sweeps
-from ...experiments.sweep import Options, content_selection_effects, main, sample, select_heads
+from ...experiments.sweep import Options, attention_focus, content_selection_effects, main, select_heads, tally
 from ...heads import read_heads, write_heads
+from ...loading import Summarizer
+from ...masking import mask_heads
+from ...oracle import word_spans
+from ...predict import decode
+from ...text import Document, encode_documents, train_tokenizer
 from ..conftest import DATA
+
+STORY = "Mara opened halls . Mara slept ."
+TAGS = ["NNP", "VBD", "NNS", ".", "NNP", "VBD", "."]
 
 
 def test_scores_are_shared_rouge_with_recall():
@@ -54,9 +65,8 @@ def test_section_4_1_effects_are_oracle_minus_uniform():
     values |= {("oracle", "1:1"): 57.5, ("uniform", "1:1"): 53.0, ("uniform", "2:0"): 50.25}
     fake = Fake(values)
     effects = content_selection_effects(fake, {1: [0, 1], 2: [0, 1]})
-    assert {place: each["rouge1"].mean() for place, each in effects.items()} == {
-        (1, 0): 0.0, (1, 1): 4.5, (2, 0): -0.25, (2, 1): 0.0
-    }  # fmt: skip
+    means = {place: each["rouge1"].mean() for place, each in effects.items()}
+    assert means == {(1, 0): 0.0, (1, 1): 4.5, (2, 0): -0.25, (2, 1): 0.0}
     assert effects[1, 1]["rouge1_plain"].tolist() == [7.5, 7.5]  # D10: the other reading of an improvement
     assert len({*fake.asked}) == 9 and {kind for kind, _ in fake.asked} == {"plain", "oracle", "uniform"}
 
@@ -75,9 +85,9 @@ def test_section_4_2_synergy_adds_the_best_heads_first():
 
 
 def test_analysis_set_is_a_random_sample_in_order():
-    chosen = sample(range(50), 10)
-    assert chosen == sorted(set(chosen)) == sample(range(50), 10) and len(chosen) == 10 and chosen != list(range(10))
-    assert sample(range(50), 60) == list(range(50))
+    chosen, again = (sweeps.sample(range(50), 10) for _ in range(2))
+    assert chosen == sorted(set(chosen)) == again and len(chosen) == 10 and chosen != list(range(10))
+    assert sweeps.sample(range(50), 60) == list(range(50))
 
 
 def test_section_5_heads_are_selected_four_at_a_time():
@@ -106,12 +116,10 @@ def test_d10_improvements_are_over_uniform_weights_and_over_the_plain_model():
     fake = Fake(values)
     effects = content_selection_effects(fake, {1: [0, 1]})
     rows = sweeps.synergy(fake, effects)
-    steps = rows[:2]
-    gains = [[row[over]["mean"] for over in ("over_uniform", "over_plain")] for row in steps]
-    assert gains == [[3.0, 3.0], [15.0, 10.0]] and [(row["count"], row["added"]) for row in steps] == [(1, 0), (2, 1)]
-    totals = [[row[over]["mean"] for over in ("over_uniform", "over_plain")] for row in rows[2:]]
+    gains = [[row[over]["mean"] for over in ("over_uniform", "over_plain")] for row in rows]
+    assert gains[:2] == [[3, 3], [15, 10]] and [(row["count"], row["added"]) for row in rows[:2]] == [(1, 0), (2, 1)]
     assert [row["side"] for row in rows[2:]] == ["right, together", "right, parts", "right, together minus parts"]
-    assert totals == [[30, 20], [8, 8], [22, 12]]  # recall, which is twice the F1 here
+    assert gains[2:] == [[30, 20], [8, 8], [22, 12]]  # recall, which is twice the F1 here
 
 
 def test_d11_heads_are_chosen_even_where_no_mask_is_better_and_this_is_said(runs, tmp_path, monkeypatch, capsys):
@@ -136,7 +144,6 @@ def test_analysis_by_one_command(runs, base, tmp_path, monkeypatch, capsys):
         calls.append((len(documents), model.generation_config.num_beams))
         return decode(model, documents, **more)
 
-    decode = sweeps.decode
     monkeypatch.setattr(sweeps, "decode", counted)
     flags = [str(base), "--tagger", str(runs / "tagger"), "--documents", "2", "--out", str(tmp_path)]
     main([*flags, "--effects", "--focus"])
@@ -164,3 +171,109 @@ def test_a_result_that_is_there_is_refused_before_any_work(tmp_path, capsys):
         main(["no/such/model", "--effects", "--out", str(tmp_path)])
     assert "effects.csv exists: choose another --out" in capsys.readouterr().err
     assert (tmp_path / "effects.csv").read_text() == "precious"
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    """Few merges: most words have several pieces."""
+    return train_tokenizer([STORY], 275)
+
+
+@pytest.fixture
+def documents(tokenizer) -> list[Document]:
+    """Three of other lengths; tokens that the small BART does not have become others."""
+    read = encode_documents(tokenizer, [STORY, "halls", "Mara slept ."], 30)
+    return [document._replace(ids=[i % 31 for i in document.ids]) for document in read]
+
+
+def story(reference: str, tags=None) -> Example:
+    return Example("1", [STORY], [reference], [[reference]], pos=[tags] if tags else None)
+
+
+def test_attendees_are_those_of_each_step_alone(bart, documents):
+    """Step t has only summary[: t + 1] to go on; it emits summary[t + 1]."""
+    seen = set()
+    cases = [(document, [2, *document.ids[1:6]]) for document in documents]
+    attended = [sweeps.attendees(bart, document.ids, summary) for document, summary in cases]
+    bart.set_attn_implementation("eager")  # which returns weights
+    for (document, summary), found in zip(cases, attended, strict=True):
+        assert found.shape == (2, 4, len(summary) - 1)
+        for t in range(len(summary) - 1):
+            inputs = {"input_ids": torch.tensor([document.ids]), "decoder_input_ids": torch.tensor([summary[: t + 1]])}
+            with torch.no_grad():
+                weights = bart(**inputs, output_attentions=True).cross_attentions
+            assert found[..., t].tolist() == [[head[-1].argmax().item() for head in layer[0]] for layer in weights]
+        seen |= {*found.ravel().tolist()}
+    assert len(seen) > 3
+
+
+def test_generated_pieces_have_their_words(tokenizer):
+    """Special tokens and the start token have none; the pieces of a word have the word, in lower case."""
+    tokens = tokenizer("Mara opened halls.")["input_ids"]
+    words = sweeps.generated_words(tokenizer, [2, *tokens])
+    assert len(words) == len(tokens) and words[0] is words[-1] is None
+    kept = [word for word in words if word is not None]
+    assert list(dict.fromkeys(kept)) == ["mara", "opened", "halls", "."]
+    assert len(kept) > 4  # some word has several pieces
+    ended_by_its_length = [2, *tokenizer("Mara halls")["input_ids"][:-1]]
+    assert sweeps.generated_words(tokenizer, ended_by_its_length)[-1] == "halls"
+
+
+def test_categories_by_hand():
+    """One layer, two heads, three steps, one of them not a word. Words are tokens here, between <s> and </s>."""
+    case = story("Halls , Mara", TAGS)
+    document = Document([0] * 9, [(0, 0), *word_spans(STORY), (0, 0)], False)
+    # Positions: 1 Mara (first), 2 opened, 3 halls, 4 ".", 5 Mara, 6 slept, 7 "." (last), 0 and 8 special.
+    attended = np.array([[[5, 2, 3], [1, 7, 8]]])
+    found = tally(attended, case, document, ["mara", None, "opened"])
+    assert {kind: counts[0].tolist() for kind, counts in found.items()} == {
+        "copy_salient": [1, 1],  # Mara while writing mara
+        "non_copy_salient": [1, 0],  # halls while writing opened
+        "copy_content": [1, 1],
+        "non_copy_content": [1, 0],
+        "first": [0, 1],  # the second Mara is not the first word
+        "last": [0, 0],  # the step that looks there writes no word
+        "special": [0, 1],
+    }
+    cut = document._replace(offsets=document.offsets[:7])  # the model reads up to "slept", which is then the last word
+    assert tally(np.full((1, 1, 1), 6), case, cut, ["mara"])["last"].item() == 1
+    found = tally(attended, case, document, ["slept", ".", "halls"])
+    assert found["last"].tolist() == [[0, 1]] and found["copy_salient"].tolist() == [[1, 0]]
+    assert found["copy_content"].tolist() == [[1, 0]] and found["non_copy_content"].tolist() == [[2, 1]]
+    assert found["non_copy_salient"].tolist() == [[1, 1]]
+    assert tally(attended, story("Mara"), document, ["mara", "mara", "mara"])["copy_content"].sum() == 0  # no tags
+
+
+def test_content_words_are_nouns_verbs_adjectives_and_adverbs():
+    words, tags = "abcdefghijk", "NN NNPS VBZ JJR RB IN DT CD MD PRP .".split()
+    case = Example("1", [" ".join(words)], ["x"], [["x"]], pos=[tags])
+    document = Document([0] * 11, [(2 * place, 2 * place + 1) for place in range(11)], False)
+    found = [tally(np.full((1, 1, 1), n), case, document, ["x"])["non_copy_content"].item() for n in range(11)]
+    assert found == [1] * 5 + [0] * 6
+    with pytest.raises(ValueError, match="zip"):
+        tally(np.zeros((1, 1, 1), int), story("x", ["NN"]), document, ["x"])
+
+
+def test_section_4_3_percentages_of_heads_that_may_see_one_word_alone(bart, tokenizer, documents):
+    """Section 4.3: with a mask that leaves the first word, a masked head attends to it always: no slip by a step."""
+    document = documents[0]._replace(ids=documents[0].ids[:4], offsets=documents[0].offsets[:4])
+    keep = torch.tensor([[False, True, False, False]])
+    with mask_heads(bart, {2: [1, 3]}, keep):
+        rows = attention_focus(Summarizer(bart, tokenizer, 30), [story("nothing")], [document])
+    assert [(row["layer"], row["head"]) for row in rows] == [(i, h) for i in (1, 2) for h in range(4)]
+    assert [rows[place]["first"] for place in (5, 7)] == [100, 100]
+    assert not any(row["copy_salient"] for row in rows) and not any("content" in kind for kind in rows[0])
+
+
+def test_d9_shares_are_over_all_pieces_not_over_documents(bart, tokenizer, documents):
+    """D9: each piece of a word counts. Counts are pooled: the share of all is the mean, weighted by pieces."""
+    run = Summarizer(bart, tokenizer, 30)
+    cases = [story("x"), Example("2", ["halls"], ["x"], [["x"]]), Example("3", ["Mara slept ."], ["x"], [["x"]])]
+
+    def special(*places):
+        rows = attention_focus(run, [cases[n] for n in places], [documents[n] for n in places])
+        return [row["special"] for row in rows]
+
+    pieces = [sum(w is not None for w in sweeps.generated_words(tokenizer, *decode(bart, [one]))) for one in documents]
+    assert min(pieces) > 1
+    np.testing.assert_allclose(special(0, 1, 2), np.average([special(n) for n in range(3)], axis=0, weights=pieces))
