@@ -10,7 +10,7 @@
 # SAMSUM, BART, TAGGER, for the last part: 2,000 of its dialogues are for training; the BART of these that the README of
 # encdec_sentence_sparse trains, the tagger of these that this package's trains, with `--steps 420`.
 # By this folder's run.sh, choose.py, sentences.py and linear.py of other commits: the pieces in which the first model was trained and
-# all that selects sentences (924bbeb); choice.csv and second_choice.csv, heads and thresholds on 64 validation articles (a789285).
+# all that selects sentences (924bbeb); choice.csv, heads and thresholds of two models on 64 validation articles (a789285).
 set -euo pipefail
 BBC="$1" E="$2" OUT=head_masking/experiments/bbc R=runs/hm-bbc
 . head_masking/experiments/systems.sh
@@ -33,6 +33,19 @@ for s in ${SEEDS:-0 1 2}; do   # 85 and 25 minutes on one core
   run predict $S "${V[@]}" --oracle --heads top --system bart+oracle --out $O/oracle.jsonl
 done
 table $OUT/test_words.csv $R/test/*/*.jsonl
+
+# Single heads and heads one by one under the oracle's masks, and Section 5's search, heads of all layers under the tagger's, on 40
+# validation articles. Then the heads that it chose, on the held-out test set, beside whole layers, at the tagger's own threshold.
+# As run: the second model and tagger, trained anew; an hour and a quarter.
+run experiments.sweep $R/bart-1 --effects --tagger $R/tagger-1 --data $R/bbc --documents 40 --no-repeat-ngram-size 3 --out $R/sweep --overwrite
+cp $R/sweep/{effects,synergy}.csv $OUT
+masked() { run predict $R/bart-1 "${V[@]}" --tagger $R/tagger-1 --heads "$2" --system bart+$1 --out $R/search/$1.jsonl; }
+run predict $R/bart-1 "${V[@]}" --system bart --out $R/search/bart.jsonl
+masked search "$(cat $R/sweep/bart-1.heads)"
+masked top top
+masked middle 2:0-11
+masked bottom 1:0-11
+python -m shared.score $R/search/*.jsonl --minus bart bart+search bart+top --csv $OUT/search_test.csv --overwrite
 
 # Each on the other's texts: a BART of dialogues and the second tagger of news; the second BART of news and a tagger of dialogues.
 other() {  # NAME SUMMARISER TAGGER FLAGS ...
