@@ -54,9 +54,8 @@ def turns(examples, times, rng):
 def toy(folder: Path, signal: tuple[float, ...] = (0.0, 1.0), verbatim: bool = False) -> None:
     """toy FOLDER --signal 0 0.5 1: FOLDER/SIGNAL, stories of four facts, two of which belong into the summary.
 
-    With signal 1 the verb of each sentence tells whether its fact matters ("confirmed", "guessed"), with signal 0
-    nothing does: there one can learn to copy, not what to tell. --verbatim repeats the facts word for word, which is
-    easier to learn.
+    With signal 1 a sentence's verb tells whether its fact matters ("confirmed", "guessed"), with signal 0 nothing does:
+    there one can learn to copy, not what to tell. --verbatim repeats the facts word for word: easier to learn.
     """
     for share in signal:
         knobs = ToyConfig(signal=share, **KNOBS)
@@ -79,8 +78,7 @@ def bbc(source: str, folder: Path, splits: tuple[str, ...]) -> None:
     """bbc BBC FOLDER SPLIT ...: a short extractive task, near CNN/Daily Mail's; BBC: JSON lines with `salient`.
 
     An article is cut after the last sentence that ends within its first 250 words. Its summary is its first three
-    salient sentences; articles with fewer are left out. The held-out test is written by a call of its own, after all
-    choices.
+    salient sentences; articles with fewer are left out. The test is written by a call of its own, after all choices.
     """
     write(folder, **{split: short(load(source, split)) for split in splits})
 

@@ -87,8 +87,7 @@ def sizes(rows):
         axes.semilogx(counts, [np.mean(points[count]) for count in counts], color=colour, label=name)
         for count in counts:
             axes.plot([count] * len(points[count]), points[count], "o", color=colour, alpha=0.5)
-    axes.set_xticks(counts, [f"{count:,}" for count in counts])
-    axes.set(xlabel="documents", ylabel="ROUGE-1 F1")
+    axes.set(xlabel="documents", ylabel="ROUGE-1 F1", xticks=counts, xticklabels=[f"{count:,}" for count in counts])
     axes.minorticks_off()
     axes.legend()
     return figure

@@ -17,7 +17,7 @@ import torch
 
 from shared import pretrained
 from shared.data import Example
-from shared.run import exchanged, one_line_errors, parse, says_it_reads
+from shared.run import exchanged, one_line_errors, parse, say_what_is_odd, says_it_reads
 
 from ..config import HEADS, LAYERS, Length, Positive, Share, Training
 from ..loading import load_examples
@@ -95,6 +95,9 @@ def trainer_of(config: SummarizerConfig, out: Path):
     data = [load_examples(config.data, split, config.examples) for split in ("train", "validation")]
     model, tokenizer = begin(config, data[0])
     training, validation = (encode(examples, tokenizer, config) for examples in data)
+    ends = (("source", "input_ids", config.max_source), ("target", "labels", config.max_target))
+    cut = {side: sum(len(item[name]) == most for item in training) for side, name, most in ends}
+    say_what_is_odd(config, data, cut)
     every = config.save_every or epoch(len(training), config)
     settings = TrainingArguments(
         str(out / "checkpoints"), max_steps=config.steps, per_device_train_batch_size=config.batch_size,

@@ -36,7 +36,7 @@ def test_a_training_says_what_it_learned_and_its_hint_works(tmp_path, capsys):
     """The loss is the mean cross-entropy of the summaries' tokens, read as `predict` reads them."""
     main(flags(tmp_path / "run", "--max-source", 40))
     said = capsys.readouterr().out
-    assert "its source: train longer" in said
+    assert "its source: train longer" in said and "training examples are cut to --max-target 12" in said
     run, losses = load_model(tmp_path / "run"), []
     for example in load(DATA, "validation"):
         [source] = encode_documents(run.tokenizer, [example.source], 40)
