@@ -20,6 +20,7 @@ for s in 0 1 2; do run predict $R/kl-$s "${D[@]}" --r 3 --system kl.approx --out
 I=(--task integrated --init $R/kl-0 --learning-rate 2e-4 --warmup 50 --steps 300 --save-every 100 --resume)
 run train --out $R/apx-0 "${I[@]}" --select approx --r 3
 run train --out $R/control-0 "${I[@]}" --kl-weight 0 --r 99
+run train --out $R/follow-0 "${I[@]}" --kl-weight 0.2 --r 99   # a control whose map follows its decoder; see below
 for name in apx control; do
   run predict $R/$name-0 "${D[@]}" --r 3 --system $name.approx --out $R/test/$name.approx.jsonl
 done
@@ -45,3 +46,7 @@ for r in 1 2 3 5 8; do
 done
 python -m shared.score $R/r/*.jsonl --csv $OUT/r.csv --overwrite --minus base.full base.mean_key.r{1,2,3}
 run experiments.figures --out $OUT --scores $OUT/r.csv
+# Int-Apx beside the control whose map follows, on the validation split. As run: from this part's map, both stopped after 200 updates.
+for name in apx follow; do run predict $R/$name-0 "${V[@]}" --r 3 --system $name.approx.r3 --out $R/int/$name.jsonl; done
+python -m shared.score $R/int/*.jsonl $R/r/{base.full,kl.approx.3}.jsonl --csv $R/int.csv --overwrite --minus follow.approx.r3 kl.approx.r3 base.full
+grep "^apx\|^follow" $R/int.csv >> $OUT/r.csv
