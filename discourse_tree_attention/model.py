@@ -114,6 +114,9 @@ def projection(config: ModelConfig) -> nn.Linear:
     return linear
 
 
+# The encoder
+
+
 class Attention(nn.Module):
     """X_out = A G(X) (Section 3), with the heads' outputs put together by a linear map."""
 
@@ -180,12 +183,16 @@ class Summarizer(nn.Module):
         self.classifier = nn.Sequential(hidden, nn.ReLU(), nn.Dropout(config.dropout), last)
 
     def forward(self, units: Tensor, keep: Tensor, matrix: Tensor | None = None) -> Tensor:
-        """Score units: (B, N) log-odds that the summary takes each, meaningless at padding; ValueError: too many units.
+        """Score every unit of every document.
 
         Args:
             units: (B, N, D) vectors of the unit encoder, anything at padding.
             keep: (B, N) bool, True at real units; at least one in each row, padding on the right.
             matrix: (B, N, N) attention from the documents' trees, for tree attention.
+        Returns:
+            (B, N) scores, log-odds that the summary takes the unit; meaningless at padding.
+        Raises:
+            ValueError: more units than the position table or the attention has places for.
         """
         count, longest = units.size(1), self.config.longest
         if count > longest:

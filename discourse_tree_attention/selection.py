@@ -64,8 +64,12 @@ def ngrams(text: str, n: int) -> Counter:
 def oracle(units: Sequence[str], reference: str, required: Sequence[Sequence[int]], most: int) -> list[int]:
     """Greedy oracle: add the unit that raises ROUGE-1 F1 + ROUGE-2 F1 most, until none does (D7).
 
-    A pick brings its `required` units, see `select`, so there may be more of them than `most` picks (ORACLE_UNITS).
-    Returns indices in the order of the document, none where no unit shares a word with the reference.
+    Args:
+        units: (N,) texts.
+        required: see `select`; a pick brings its required units, so there may be more units than picks.
+        most: picks at most; ORACLE_UNITS.
+    Returns:
+        indices of the units, in the order of the document; empty when no unit shares a word with the reference.
     """
     picks = np.eye(len(units), dtype=bool)
     for unit, others in enumerate(required):

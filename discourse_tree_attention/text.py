@@ -74,6 +74,9 @@ def random_encoder(texts: Sequence[str], pooling: str = "cls", width: int = 128,
         return UnitEncoder(BertModel(config, add_pooling_layer=False), tokenizer, pooling)
 
 
+# Documents
+
+
 @dataclass(frozen=True, eq=False)  # arrays have no single truth value
 class Document:
     """One document at EDU or sentence level; N units."""
@@ -166,6 +169,9 @@ def positive_weight(documents: Sequence[Document]) -> float:
         raise ValueError(f"{taken}: there is nothing to learn; give longer documents, or use --level edu")
     # D12: of all units of the trained level.
     return float((~labels).sum() / labels.sum())
+
+
+# Batches
 
 
 class Batch(NamedTuple):

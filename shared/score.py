@@ -79,9 +79,11 @@ def measure(rows: Sequence[dict], metric: str, tokenize: str) -> dict[str, np.nd
         columns = {"bleu": rouge.bleu_counts(texts, joined, tokenize)}
     numbers = [{name: value for name, value in row.items() if name not in TEXT and is_measure(value)} for row in rows]
     for name in dict.fromkeys(name for own in numbers for name in own):
-        size, first = next((np.size(own[name]), row["id"]) for own, row in zip(numbers, rows) if name in own)  # noqa: B905
+        first = next(place for place, own in enumerate(numbers) if name in own)
+        size = np.size(numbers[first][name])  # of a number 1, of a pair 2
         if lacking := [row["id"] for row, own in zip(rows, numbers, strict=True) if np.size(own.get(name, [])) != size]:
-            raise ValueError(f"{rows[0]['system']}: document {lacking[0]} has no {name!r} like that of {first}")
+            like = f"no {name!r} like that of {rows[first]['id']}"
+            raise ValueError(f"{rows[0]['system']}: document {lacking[0]} has {like}")
         if name in columns:
             raise ValueError(f"{rows[0]['system']}: a field is called {name!r}, like a score: give it another name")
         columns[name] = [own[name] for own in numbers]
