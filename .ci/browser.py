@@ -1,9 +1,11 @@
-"""Open the pages in Chromium: none is wider than its window or reports an error; screenshots are left beside them.
+"""Open the pages in Chromium: none is wider than its window or reports an error; screenshots are
+left beside them.
 
     python .ci/browser.py [FOLDER]        default: pages
 
-Each page is opened at 1280 and at 390 pixels, in light and in dark, and what is learned on it (.learn) is a picture of
-its own. This wants Debian's package chromium; where it is not installed it says so and passes.
+Each page is opened at 1280 and at 390 pixels, in light and in dark, and what is learned on it
+(.learn) is a picture of its own. This wants Debian's package chromium; where it is not installed it
+says so and passes.
 """
 
 import itertools
@@ -11,13 +13,15 @@ import shutil
 import sys
 from pathlib import Path
 
-TOO_WIDE = "Math.max(document.documentElement.scrollWidth, document.body.scrollWidth) - innerWidth"  # pixels
+# pixels
+TOO_WIDE = "Math.max(document.documentElement.scrollWidth, document.body.scrollWidth) - innerWidth"
 # What is learned, as a picture that does not move.
 STILL = """() => {
 document.querySelectorAll(".learn input, .learn output, .learn > p").forEach(e => e.remove());
 document.querySelectorAll(".now, .on").forEach(e => e.classList.remove("now", "on"));
 document.querySelectorAll(".learn").forEach(e => {
-  Object.assign(e.style, { width: e.dataset.tree ? "760px" : "fit-content", maxWidth: "1160px", padding: "12px" });
+  Object.assign(e.style, { width: e.dataset.tree ? "760px" : "fit-content",
+    maxWidth: "1160px", padding: "12px" });
 });
 }"""
 
@@ -31,7 +35,10 @@ def look(browser, path: Path, width: int, scheme: str) -> list[str]:
     page.goto(path.resolve().as_uri())
     if (over := page.evaluate(TOO_WIDE)) > 0:
         found.append(f"{name}: {over} pixels too wide")
-    print(f"{name}: {page.evaluate('document.body.scrollHeight')} pixels high, {path.stat().st_size} bytes")
+    print(
+        f"{name}: {page.evaluate('document.body.scrollHeight')} pixels high, {path.stat().st_size} "
+        f"bytes"
+    )
     page.screenshot(path=shots / f"{name}.png", full_page=True)
     if (width, scheme) == (1280, "light") and page.locator(".learn").count():
         page.evaluate(STILL)
@@ -48,7 +55,9 @@ def main(folder: str = "pages") -> int:
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        views = itertools.product(sorted(Path(folder).glob("*.html")), (1280, 390), ("light", "dark"))
+        views = itertools.product(
+            sorted(Path(folder).glob("*.html")), (1280, 390), ("light", "dark")
+        )
         found = [problem for view in views for problem in look(browser, *view)]
     print(*found, f"browser: look at {folder}/screenshots", sep="\n")
     return int(bool(found))

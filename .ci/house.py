@@ -1,7 +1,7 @@
 """Budgets of CONTRIBUTING.md, and that no model's own code is run: python .ci/house.py
 
-A budget's row says at most how many physical lines; its last column, if it has a number, how many are left to cut: then
-the check fails when there are more of them.
+A budget's row says at most how many physical lines; its last column, if it has a number, how many
+are left to cut: then the check fails when there are more of them.
 """
 
 import ast
@@ -18,7 +18,9 @@ def lines(files: Iterable[Path]) -> int:
 
 
 def measured(root: Path) -> dict[str, int]:
-    """Physical lines by the name that the table of budgets has for them; tests: over what they test."""
+    """Physical lines by the name that the table of budgets has for them; tests: over what they
+    test.
+    """
     ci = lines([*root.glob(".ci/*.py"), *root.glob(".ci/pages/*.py")])
     found = {"`shared`": lines(root.glob("shared/*.py")), "`.ci`": ci}
     found["tests of `shared`"] = lines(root.glob("shared/tests/*.py")) - found["`shared`"]
@@ -26,12 +28,18 @@ def measured(root: Path) -> dict[str, int]:
     found["results (CSV files)"] = len([*root.glob("*/experiments/**/*.csv")])
     for paper in sorted(path.parent for path in root.glob("*/PAPER.md")):
         name, experiments = paper.name, lines(paper.glob("experiments/**/*.py"))
-        files = [path for path in paper.rglob("*.py") if not {"tests", "experiments"} & set(path.parts)]
+        files = [
+            path for path in paper.rglob("*.py") if not {"tests", "experiments"} & set(path.parts)
+        ]
         found[f"`{name}/one.py`"] = lines(paper.glob("one.py"))
-        found[f"core of `{name}`"] = lines(path for path in files if path.name not in ("one.py", "lesson.py"))
+        found[f"core of `{name}`"] = lines(
+            path for path in files if path.name not in ("one.py", "lesson.py")
+        )
         found[f"`{name}/experiments`"] = experiments
         found[f"tests of `{name}`"] = lines(paper.glob("tests/*.py")) - lines(files)
-        found[f"tests of `{name}/experiments`"] = lines(paper.glob("tests/experiments/*.py")) - experiments
+        found[f"tests of `{name}/experiments`"] = (
+            lines(paper.glob("tests/experiments/*.py")) - experiments
+        )
     return found
 
 
@@ -39,25 +47,43 @@ def over(root: Path) -> list[str]:
     """The budgets that are not kept."""
     text, problems = (root / "CONTRIBUTING.md").read_text(encoding="utf-8"), []
     rows = re.findall(r"^\| ([^|]+) \| ([\d,]+|what they test) \| *([\d,]*)", text, re.M)
-    number = {name: [int(n.replace(",", "")) if n[:1].isdigit() else 0 for n in cells] for name, *cells in rows}
+    number = {
+        name: [int(n.replace(",", "")) if n[:1].isdigit() else 0 for n in cells]
+        for name, *cells in rows
+    }
     for name, count in measured(root).items():
-        general = "tests" if name.startswith("tests") else f"`{name.rpartition('/')[2]}"  # `one.py`, `experiments`
+        # `one.py`, `experiments`
+        general = "tests" if name.startswith("tests") else f"`{name.rpartition('/')[2]}"
         limit, left = number.get(name) or number.get(general, (0, 0))
         if count > limit + left:
-            problems.append(f"{name}: {count}, at most {limit}{f' and {left} still to cut' if left else ''}")
+            problems.append(
+                f"{name}: {count}, at most {limit}{f' and {left} still to cut' if left else ''}"
+            )
     return problems
 
 
 def unsafe(path: Path) -> list[str]:
     """Calls of an Auto class of transformers that do not refuse a model's own code."""
-    calls = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
-    loads = [call for call in map(ast.unparse, calls) if re.match(r"(\w+\.)*Auto\w+\.from_(pretrained|config)\(", call)]
+    calls = [
+        node
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+    ]
+    loads = [
+        call
+        for call in map(ast.unparse, calls)
+        if re.match(r"(\w+\.)*Auto\w+\.from_(pretrained|config)\(", call)
+    ]
     wrong = [call for call in loads if "trust_remote_code=False" not in call]
     return [f"{path}: {call} must say trust_remote_code=False" for call in wrong]
 
 
 def main(root: Path = ROOT) -> int:
-    sources = [path for path in root.rglob("*.py") if not {".nox", "tests"} & set(path.relative_to(root).parts)]
+    sources = [
+        path
+        for path in root.rglob("*.py")
+        if not {".nox", "tests"} & set(path.relative_to(root).parts)
+    ]
     problems = over(root) + [problem for path in sources for problem in unsafe(path)]
     print(*problems or ["house: budgets hold"], sep="\n")
     return int(bool(problems))

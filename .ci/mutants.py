@@ -1,17 +1,20 @@
 """Mutation testing with hand-written mutants: does a package's test suite notice each mistake?
 
-    python .ci/mutants.py PACKAGE [WORD ...]        WORDs pick the mutants whose comment contains them all
+    python .ci/mutants.py PACKAGE [WORD ...]        WORDs pick the mutants whose comment contains
+    them all
 
-PACKAGE/tests/mutants.txt holds blocks, `-` being one whole line of the file (blanks around it aside):
+PACKAGE/tests/mutants.txt holds blocks, `-` being one whole line of the file (blanks around it
+aside):
 
     # the count of the dummy includes padding
     gates.py
     - pruned = keep.sum(-1) - lengths
     + pruned = keep.size(-1) - lengths
 
-Each mutant is written into a copy of the repository and the suite is run on it until the first failure, the test files
-that name the changed file first. Killed means that a test failed or the suite ran over its time; an error before any
-test ran (a mutant that is no Python) counts as a mistake in mutants.txt. The suite must pass without mutants.
+Each mutant is written into a copy of the repository and the suite is run on it until the first
+failure, the test files that name the changed file first. Killed means that a test failed or the
+suite ran over its time; an error before any test ran (a mutant that is no Python) counts as a
+mistake in mutants.txt. The suite must pass without mutants.
 """
 
 import os
@@ -28,20 +31,31 @@ TIMEOUT = 600  # seconds for one run of the suite
 
 
 def read_mutants(path: Path) -> list[tuple[str, str, str, str]]:
-    """(comment, file, old, new) of each block of mutants.txt but headings, which are comments alone."""
+    """(comment, file, old, new) of each block of mutants.txt but headings, which are comments
+    alone.
+    """
     found = []
     for block in re.split(r"\n\s*\n", path.read_text(encoding="utf-8").strip()):
         match = re.fullmatch(r"((?:# .*\n)+)(\S+)\n- (.*)\n\+ (.*)", block)
         if match:
-            found.append((match[1].replace("# ", "").replace("\n", " ").strip(), *match.groups()[1:]))
+            found.append(
+                (match[1].replace("# ", "").replace("\n", " ").strip(), *match.groups()[1:])
+            )
         elif re.search("(?m)^[^#]", block):
-            raise ValueError(f"{path}: a block is a comment, a file, a line with '- ', a line with '+ ', not:\n{block}")
+            raise ValueError(
+                f"{path}: a block is a comment, a file, a line with '- ', a line with '+ ', "
+                f"not:\n{block}"
+            )
     return found
 
 
 def apply(text: str, old: str, new: str) -> str:
-    """The file's text with the mutant in it; raises ValueError unless its line stands there exactly once."""
-    changed, count = re.subn(rf"(?m)^(\s*){re.escape(old.strip())}\s*$", lambda m: m[1] + new.strip(), text)
+    """The file's text with the mutant in it; raises ValueError unless its line stands there exactly
+    once.
+    """
+    changed, count = re.subn(
+        rf"(?m)^(\s*){re.escape(old.strip())}\s*$", lambda m: m[1] + new.strip(), text
+    )
     if count != 1:
         raise ValueError(f"found {count} times, must be once: {old}")
     return changed
@@ -50,20 +64,37 @@ def apply(text: str, old: str, new: str) -> str:
 def run_suite(folder: Path, package: str, changed: str = "") -> tuple[str, str]:
     """Run a package's tests: ("SURVIVED" | "killed" | "ERROR", last line or first failing test)."""
     tests = (folder / package / "tests").rglob("test_*.py")
-    tests = sorted(tests, key=lambda path: (Path(changed).stem not in path.read_text("utf-8"), path.stat().st_size))
-    command = [sys.executable, "-m", "pytest", *map(str, tests), "-x", "-q", "-rfE", "-p", "no:cacheprovider"]
-    # No byte code: a mutant of the same length, written within the same second, would be taken for what it replaced.
+    tests = sorted(
+        tests,
+        key=lambda path: (Path(changed).stem not in path.read_text("utf-8"), path.stat().st_size),
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        *map(str, tests),
+        "-x",
+        "-q",
+        "-rfE",
+        "-p",
+        "no:cacheprovider",
+    ]
+    # No byte code: a mutant of the same length, written within the same second, would be taken for
+    # what it replaced.
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     # A session of its own, so that what the tests themselves have started ends with them.
     options = {"cwd": folder, "env": environment, "text": True, "start_new_session": True}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options
+    ) as process:
         try:
             lines = process.communicate(timeout=TIMEOUT)[0].strip().splitlines() or ["no output"]
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             return "killed", f"over {TIMEOUT} s"
     failed = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
-    verdict = {0: "SURVIVED", 1: "killed"}.get(process.returncode, "ERROR")  # 2: errors while collecting
+    # 2: errors while collecting
+    verdict = {0: "SURVIVED", 1: "killed"}.get(process.returncode, "ERROR")
     return verdict, (failed or lines)[0 if failed else -1].split(" - ")[0]
 
 
@@ -77,7 +108,9 @@ def main(package: str, *words: str, root: Path = ROOT) -> int:
         if (verdict := run_suite(top, package))[0] != "SURVIVED":
             print(f"the suite does not pass without mutants: {verdict}")
             return 2
-        for comment, file, old, new in [each for each in listed if all(word in each[0] for word in words)]:
+        for comment, file, old, new in [
+            each for each in listed if all(word in each[0] for word in words)
+        ]:
             path = top / package / file
             original = path.read_text(encoding="utf-8")
             try:

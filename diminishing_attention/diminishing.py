@@ -1,8 +1,10 @@
-"""Diminishing attention: an attention weight is what the source token's coverage gains by it (symbols: PAPER.md).
+"""Diminishing attention: an attention weight is what the source token's coverage gains by it
+(symbols: PAPER.md).
 
-`Diminishing.sequence` takes all steps at once, `Diminishing.step` one step and a state. What is accumulated is always
-the softmax weights, never the gains. Sums are kept in float32 (float64 if the weights are), also under half precision:
-the gains shrink as the sums grow. Weights are not checked: a negative one may give NaN.
+`Diminishing.sequence` takes all steps at once, `Diminishing.step` one step and a state. What is
+accumulated is always the softmax weights, never the gains. Sums are kept in float32 (float64 if the
+weights are), also under half precision: the gains shrink as the sums grow. Weights are not checked:
+a negative one may give NaN.
 """
 
 from collections.abc import Sequence
@@ -23,10 +25,14 @@ def concave(x: Tensor, f: str = "log") -> Tensor:
 
 
 def coverage_value(attention: Tensor, f: str = "log", constant: float = 0.0) -> Tensor:
-    """Submodular coverage of each token after each step, (..., T, S) -> (..., T, S). `constant` is C.
+    """Submodular coverage of each token after each step, (..., T, S) -> (..., T, S).
 
-    Of all sets of steps within a budget, Eq. (1), a greedy choice would reach 1 - 1/e of the best. A decoder cannot
-    choose, for its steps come one by one: so its attention is summed as it comes (Section 3.2's compromise).
+    `constant` is C.
+
+    Of all sets of steps within a budget, Eq. (1), a greedy choice would reach 1 - 1/e of the best.
+    A decoder cannot
+    choose, for its steps come one by one: so its attention is summed as it comes (Section 3.2's
+    compromise).
     """
     # Eq. (9): concave in the sum, so monotone and submodular in the set of looks
     return concave(widen(attention).cumsum(-2), f) + constant
@@ -37,7 +43,8 @@ def effective_coverage(attention: Tensor, f: str = "log") -> Tensor:
 
     The sum telescopes; DyDimAttn's does not, for its P changes from step to step.
     """
-    # Eq. (11). D4: C cancels and is left out; F(empty) is f(0), so a token that nothing attends to has 0.
+    # Eq. (11). D4: C cancels and is left out; F(empty) is f(0), so a token that nothing attends to
+    # has 0.
     return coverage_value(attention, f) - concave(torch.zeros(()), f)
 
 
@@ -47,19 +54,27 @@ def widen(attention: Tensor) -> Tensor:
 
 
 class DiminishingState(NamedTuple):
-    """What a decoder carries from step to step; it belongs to a hypothesis and follows it in beam search."""
+    """What a decoder carries from step to step; it belongs to a hypothesis and follows it in beam
+    search.
+    """
 
     coverage: Tensor  # (..., S) float32, sum of the attention of the steps before
     peak: Tensor  # (..., S) float32, its maximum
 
     @classmethod
-    def start(cls, shape: Sequence[int], device: torch.device | str | None = None) -> "DiminishingState":
+    def start(
+        cls, shape: Sequence[int], device: torch.device | str | None = None
+    ) -> "DiminishingState":
         """Nothing has been attended to."""
         return cls(torch.zeros(shape, device=device), torch.zeros(shape, device=device))
 
     def reorder(self, rows: Tensor) -> "DiminishingState":
-        """Rows (the first dimension) in another order; `rows` may repeat some and leave out others."""
-        return DiminishingState(self.coverage.index_select(0, rows), self.peak.index_select(0, rows))
+        """Rows (the first dimension) in another order; `rows` may repeat some and leave out
+        others.
+        """
+        return DiminishingState(
+            self.coverage.index_select(0, rows), self.peak.index_select(0, rows)
+        )
 
 
 @dataclass(frozen=True)
@@ -71,11 +86,14 @@ class Diminishing:
     """
 
     kind: str = "none"  # "none": plain attention; "dim": Eq. (10); "dydim": Eq. (13)
-    f: str = "log"  # f of DimAttn, and f2 of DyDimAttn, whose f1 is the other one of CONCAVE (Section 4.2)
+    # f of DimAttn, and f2 of DyDimAttn, whose f1 is the other one of CONCAVE (Section 4.2)
+    f: str = "log"
 
     def __post_init__(self):
         if self.kind not in KINDS or self.f not in CONCAVE:
-            raise ValueError(f"{self}: the kinds are {', '.join(KINDS)}, the functions {', '.join(CONCAVE)}")
+            raise ValueError(
+                f"{self}: the kinds are {', '.join(KINDS)}, the functions {', '.join(CONCAVE)}"
+            )
 
     def sequence(self, attention: Tensor) -> Tensor:
         """Weights of all steps at once, without a loop; for the kind "none" the attention itself.
@@ -88,8 +106,10 @@ class Diminishing:
         if self.kind == "none":
             return attention
         wide = widen(attention)
-        before = F.pad(wide.cumsum(-2)[..., :-1, :], (0, 0, 1, 0))  # (..., T, S) without the step itself
-        # Eq. (12): how likely the token has ever been the most important one. D2: the step itself is in it.
+        # (..., T, S) without the step itself
+        before = F.pad(wide.cumsum(-2)[..., :-1, :], (0, 0, 1, 0))
+        # Eq. (12): how likely the token has ever been the most important one. D2: the step itself
+        # is in it.
         peak = wide.cummax(-2).values
         return self.gain(before, wide, peak).to(attention.dtype)
 
@@ -103,7 +123,9 @@ class Diminishing:
         return self.gain(state.coverage, wide, after.peak).to(attention.dtype), after
 
     def gain(self, before: Tensor, attention: Tensor, peak: Tensor) -> Tensor:
-        """The new weights from the coverage before, the weights of now, and P (all of one shape)."""
+        """The new weights from the coverage before, the weights of now, and P (all of one
+        shape).
+        """
         now = before + attention
 
         def difference(f: str) -> Tensor:  # F(A^t) - F(A^t-1); in float32 within 2e-6 for 400 steps
@@ -112,8 +134,11 @@ class Diminishing:
         if self.kind == "dim":
             # Eq. (10)
             return difference(self.f)
-        # D3: f1 is meant to be the stronger one. By the weights sqrt is: below a sum of 3 it has the smaller gains. By
-        # the second derivative, the reason that the paper gives, log is: at 0 that is -1, for sqrt -1/4.
+        # D3: f1 is meant to be the stronger one. By the weights sqrt is: below a sum of 3 it has
+        # the smaller gains. By
+        # the second derivative, the reason that the paper gives, log is: at 0 that is -1, for sqrt
+        # -1/4.
         f1 = "sqrt" if self.f == "log" else "log"
-        # Eq. (13): once a token has been the most important one, f1 counts for it from then on; P is a soft rank
+        # Eq. (13): once a token has been the most important one, f1 counts for it from then on; P
+        # is a soft rank
         return peak * difference(f1) + (1 - peak) * difference(self.f)

@@ -30,7 +30,9 @@ class Run(NamedTuple):
     first_step: int = 0  # updates behind the weights that this run started from
 
     def encode(self, examples: Sequence) -> list[Item]:
-        """Examples as token ids, cut to the run's sizes; BERTSum's documents must be in sentences."""
+        """Examples as token ids, cut to the run's sizes; BERTSum's documents must be in
+        sentences.
+        """
         shown = tqdm(examples, "encoding", leave=False, disable=None)
         return text_of(self.config).encode_examples(
             shown, self.tokenizer, self.config.max_source, self.config.max_target
@@ -43,13 +45,17 @@ class Run(NamedTuple):
     def write_files(self, folder: Path) -> None:
         """Write what `load_run` reads beside config.json and the weights."""
         text_of(self.config).save(self.tokenizer, folder)
-        (folder / "start.json").write_text(json.dumps({"first_step": self.first_step}), encoding="utf-8")
+        (folder / "start.json").write_text(
+            json.dumps({"first_step": self.first_step}), encoding="utf-8"
+        )
         if self.config.model != "pointer":
             self.model.encoder.config.save_pretrained(folder / "encoder")
 
 
 def text_of(config: TrainConfig):
-    """The module that reads and writes the model's text; BERTSum's files are read where it is used."""
+    """The module that reads and writes the model's text; BERTSum's files are read where it is
+    used.
+    """
     if config.model == "pointer":
         return text
     from .bertsum import bert_text
@@ -58,9 +64,12 @@ def text_of(config: TrainConfig):
 
 
 def load_run(folder: str | Path) -> Run:
-    """Read a run; the model is in eval mode on the CPU. Of a run in training, the last checkpoint, said on stderr.
+    """Read a run; the model is in eval mode on the CPU.
 
-    ValueError: not a run folder, one of another package or version, a cut-off file, NaN in the weights.
+    Of a run in training, the last checkpoint, said on stderr.
+
+    ValueError: not a run folder, one of another package or version, a cut-off file, NaN in the
+    weights.
     """
     config, folder = read_config(folder, TrainConfig), Path(folder)
     try:
@@ -69,7 +78,9 @@ def load_run(folder: str | Path) -> Run:
             from transformers import BertConfig, BertModel
 
             bert = BertModel(BertConfig.from_pretrained(folder / "encoder", local_files_only=True))
-        first_step = int(json.loads((folder / "start.json").read_text(encoding="utf-8"))["first_step"])
+        first_step = int(
+            json.loads((folder / "start.json").read_text(encoding="utf-8"))["first_step"]
+        )
     except Exception as error:  # transformers and tokenizers raise a dozen unrelated types
         reason = f"tokenizer, encoder or start.json is missing or cut off ({str(error)[:200]})"
         raise ValueError(f"{folder}: {reason}: train again") from None
@@ -82,7 +93,9 @@ def make_model(config: TrainConfig, tokenizer, bert: nn.Module | None = None) ->
     """A new model of the config, on the encoder where it is BERTSum."""
     mechanism = Diminishing(config.diminishing, config.f)
     if config.model == "pointer":
-        model = PointerGenerator(len(tokenizer), config.hidden // 2, config.hidden, mechanism, config.coverage)
+        model = PointerGenerator(
+            len(tokenizer), config.hidden // 2, config.hidden, mechanism, config.coverage
+        )
         if config.initial_values == "released":
             model.initialise()  # D14
         return model
@@ -105,21 +118,36 @@ def begin(config: TrainConfig, examples: Sequence) -> Run:
     bert, tokenizer = pretrained.load("bert", config.encoder)
     if config.model == "transformer":  # of the BERT its words alone
         bert = new_encoder(len(tokenizer), config.max_source, config)
-    return Run(config, make_model(config, tokenizer, with_positions(bert, config.max_source)), tokenizer)
+    return Run(
+        config, make_model(config, tokenizer, with_positions(bert, config.max_source)), tokenizer
+    )
 
 
 def begin_from(base: Run, config: TrainConfig) -> Run:
     """A run that goes on with the weights and words of another one, with this config's mechanism.
 
-    D12: the rates of BERTSum go on, too, with the updates behind it. D25: what the optimiser has summed up does not.
+    D12: the rates of BERTSum go on, too, with the updates behind it. D25: what the optimiser has
+    summed up does not.
     ValueError: flags that do not fit the base.
     """
     for name in FIXED:
         if getattr(config, name) != (value := getattr(base.config, name)):
-            raise ValueError(f"--{name.replace('_', '-')}: {config.init} has {value!r}, leave it out")
-    positions = config.max_source if config.model == "pointer" else base.model.encoder.config.max_position_embeddings
+            raise ValueError(
+                f"--{name.replace('_', '-')}: {config.init} has {value!r}, leave it out"
+            )
+    positions = (
+        config.max_source
+        if config.model == "pointer"
+        else base.model.encoder.config.max_position_embeddings
+    )
     if config.max_source > positions:
-        raise ValueError(f"--max-source is {config.max_source}: the encoder of {config.init} reads {positions} tokens")
+        raise ValueError(
+            f"--max-source is {config.max_source}: the encoder of {config.init} reads {positions} "
+            f"tokens"
+        )
     model = make_model(config, base.tokenizer, getattr(base.model, "encoder", None))
-    model.load_state_dict(base.model.state_dict(), strict=False)  # coverage has a parameter that comes or goes
-    return Run(config, model, base.tokenizer, base.first_step + updates_of(config.init, base.config))
+    # coverage has a parameter that comes or goes
+    model.load_state_dict(base.model.state_dict(), strict=False)
+    return Run(
+        config, model, base.tokenizer, base.first_step + updates_of(config.init, base.config)
+    )

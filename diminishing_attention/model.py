@@ -1,10 +1,12 @@
-"""The pointer-generator (See et al. 2017) with coverage (Section 2.2). The paper's own idea is in diminishing.py.
+"""The pointer-generator (See et al. 2017) with coverage (Section 2.2).
 
-    B documents   S source tokens   T target tokens   H hidden size   V vocabulary   E unknown words of a document
-    W beams of a document, beside each other; rows = B x W, in training W = 1
+The paper's own idea is in diminishing.py.
 
-Symbols: PAPER.md. Sizes and initial values are those of the code that Section 4.2 names, `pointer_summarizer`
-("released code").
+    B documents   S source tokens   T target tokens   H hidden size   V vocabulary   E unknown words
+    of a document W beams of a document, beside each other; rows = B x W, in training W = 1
+
+Symbols: PAPER.md. Sizes and initial values are those of the code that Section 4.2 names,
+`pointer_summarizer` ("released code").
 """
 
 from typing import NamedTuple
@@ -55,7 +57,8 @@ class Step(NamedTuple):
 
 
 def masked_softmax(scores: Tensor, keep: Tensor) -> Tensor:
-    """Softmax over the last dimension: exactly 0 where `keep` is False, a row of 0 where nothing is kept.
+    """Softmax over the last dimension: exactly 0 where `keep` is False, a row of 0 where nothing is
+    kept.
 
     D5: padding is masked before the softmax; nothing is divided by a sum that can be 0.
     """
@@ -78,8 +81,11 @@ class Encoder(nn.Module):
         self.project = nn.Linear(2 * hidden, 2 * hidden, bias=False)  # W_e
 
     def forward(self, source: Tensor, keep: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """(B, S) word numbers -> states (B, S, 2H), and the last hidden state and cell, (B, 2H) each."""
-        words, lengths = embed(self.embedding, source), keep.sum(1).clamp(min=1)  # no word: read as one of padding
+        """(B, S) word numbers -> states (B, S, 2H), and the last hidden state and cell, (B, 2H)
+        each.
+        """
+        # no word: read as one of padding
+        words, lengths = embed(self.embedding, source), keep.sum(1).clamp(min=1)
         # self.lstm(pack_padded_sequence(words, lengths, ...)), eight times as fast on a CPU
         states, last = read(self.lstm, words, lengths)
         return states * keep.unsqueeze(-1), last
@@ -88,7 +94,9 @@ class Encoder(nn.Module):
 class Decoder(nn.Module):
     """LSTM with attention; the weights of context and copying are the diminished ones."""
 
-    def __init__(self, embedding: nn.Embedding, hidden: int, diminishing: Diminishing, coverage: bool):
+    def __init__(
+        self, embedding: nn.Embedding, hidden: int, diminishing: Diminishing, coverage: bool
+    ):
         super().__init__()
         vocabulary, width = embedding.weight.shape
         self.embedding, self.diminishing = embedding, diminishing
@@ -108,7 +116,11 @@ class Decoder(nn.Module):
         query = self.query(torch.cat([hidden, cell], -1))  # W_d d_t + b, (rows, 2H)
         query = query.view(B, -1, 1, query.size(-1))  # (B, W, 1, 2H)
         # W_c c_i^t, (B, W, S, 2H)
-        covered = self.coverage_map(coverage.view(B, -1, S, 1).to(query.dtype)) if self.coverage_map else 0.0
+        covered = (
+            self.coverage_map(coverage.view(B, -1, S, 1).to(query.dtype))
+            if self.coverage_map
+            else 0.0
+        )
         # Eq. (3): b is the bias of `query`
         scores = self.score(torch.tanh(features + (query + covered))).squeeze(-1)  # (B, W, S)
         # Eq. (4)
@@ -120,30 +132,44 @@ class Decoder(nn.Module):
         hidden, cell = self.lstm(x, (past.hidden, past.cell))
         # Eq. (2): the state that DimAttn reads holds c^t, too
         attention = self.attend(hidden, cell, past.attended.coverage, source)
-        # D1: context and copying have the gains, which sum to less than 1: more words are new (Remark 2).
+        # D1: context and copying have the gains, which sum to less than 1: more words are new
+        # (Remark 2).
         gain, attended = self.diminishing.step(attention, past.attended)
         B, S = source.keep.shape
-        context = (gain.view(B, -1, S).to(source.states.dtype) @ source.states).flatten(0, 1)  # (rows, 2H)
+        # (rows, 2H)
+        context = (gain.view(B, -1, S).to(source.states.dtype) @ source.states).flatten(0, 1)
         p_gen = self.switch(torch.cat([context, hidden, cell, x], -1)).squeeze(-1).float().sigmoid()
         words = self.inner(torch.cat([hidden, context], -1))
         return Step(p_gen, words, attention, gain), Past(hidden, cell, context, attended)
 
 
 class PointerGenerator(nn.Module):
-    """Encoder, reducer and decoder; the two embeddings are one. The vocabulary counts the special tokens.
+    """Encoder, reducer and decoder; the two embeddings are one.
 
-    `coverage`: the baseline's coverage vector in the attention, and its loss. Weights start as torch's do.
+    The vocabulary counts the special tokens.
+
+    `coverage`: the baseline's coverage vector in the attention, and its loss. Weights start as
+    torch's do.
     """
 
     bos, eos = BOS, EOS
 
-    def __init__(self, vocabulary: int, embedding: int, hidden: int, diminishing: Diminishing, coverage: bool = False):
+    def __init__(
+        self,
+        vocabulary: int,
+        embedding: int,
+        hidden: int,
+        diminishing: Diminishing,
+        coverage: bool = False,
+    ):
         super().__init__()
         self.vocabulary, self.coverage_weight = vocabulary, COVERAGE_WEIGHT if coverage else 0.0
         words = nn.Embedding(vocabulary, embedding)
         self.encoder = Encoder(words, hidden)
         # Both directions' last states -> the decoder's first ones.
-        self.reduce = nn.ModuleDict({name: nn.Linear(2 * hidden, hidden) for name in ("hidden", "cell")})
+        self.reduce = nn.ModuleDict(
+            {name: nn.Linear(2 * hidden, hidden) for name in ("hidden", "cell")}
+        )
         self.decoder = Decoder(words, hidden, diminishing, coverage)
 
     @torch.no_grad()
@@ -161,17 +187,24 @@ class PointerGenerator(nn.Module):
     def start(self, batch: Batch) -> tuple[Source, Past]:
         """Encode; the past before the first token has one row per document, and a context of 0."""
         states, last = self.encoder(batch.source, batch.keep)
-        hidden, cell = (F.relu(reduce(of_both)) for reduce, of_both in zip(self.reduce.values(), last, strict=True))
-        # D6: no attention before the first step; the coverage starts at 0 in training and in decoding.
+        hidden, cell = (
+            F.relu(reduce(of_both))
+            for reduce, of_both in zip(self.reduce.values(), last, strict=True)
+        )
+        # D6: no attention before the first step; the coverage starts at 0 in training and in
+        # decoding.
         nothing = DiminishingState.start(batch.source.shape, states.device)
         past = Past(hidden, cell, states.new_zeros(len(states), states.size(-1)), nothing)
-        return Source(states, self.encoder.project(states), batch.source, batch.keep, batch.extra), past
+        return Source(
+            states, self.encoder.project(states), batch.source, batch.keep, batch.extra
+        ), past
 
     def run(self, batch: Batch) -> Step:
         """All decoder steps with the summary as input; (B, T, ...) each."""
         source, past = self.start(batch)
         steps = []
-        for word in embed(self.decoder.embedding, batch.target_in).unbind(1):  # at once, for one gradient
+        # at once, for one gradient
+        for word in embed(self.decoder.embedding, batch.target_in).unbind(1):
             step, past = self.decoder(word, source, past)
             steps.append(step)
         return Step(*(torch.stack(tensors, 1) for tensors in zip(*steps, strict=True)))
@@ -193,21 +226,30 @@ class PointerGenerator(nn.Module):
         Args:
             tokens: (rows,) numbers of the words before, also V and above.
         Returns:
-            (rows, V + E) log-probabilities, which sum to less than 1 under diminishing attention; the next past.
+            (rows, V + E) log-probabilities, which sum to less than 1 under diminishing attention;
+            the next past.
         """
         step, past = self.decoder(embed(self.decoder.embedding, tokens), source, past)
         return self.distribution(step, source.words, source.extra).log_(), past
 
     def distribution(self, step: Step, source: Tensor, extra: int) -> Tensor:
-        """P(w) of all words, (..., V + E), of a step (rows, ...) or of all (B, T, ...), for sources (B, S)."""
+        """P(w) of all words, (..., V + E), of a step (rows, ...) or of all (B, T, ...), for sources
+        (B, S).
+        """
         p_gen = step.p_gen.unsqueeze(-1)  # (..., 1)
         p_vocab = self.decoder.output(step.words).float().softmax(-1)  # (..., V)
-        words = source.repeat_interleave(p_gen.numel() // len(source), 0).view_as(step.copying)  # (..., S)
-        # P(w) = p_gen P_vocab(w) + (1 - p_gen) (sum of a_i over the places i of w), equation 9 of See et al.
-        return F.pad(p_gen * p_vocab, (0, extra)).scatter_add_(-1, words, (1 - p_gen) * step.copying)
+        # (..., S)
+        words = source.repeat_interleave(p_gen.numel() // len(source), 0).view_as(step.copying)
+        # P(w) = p_gen P_vocab(w) + (1 - p_gen) (sum of a_i over the places i of w), equation 9 of
+        # See et al.
+        return F.pad(p_gen * p_vocab, (0, extra)).scatter_add_(
+            -1, words, (1 - p_gen) * step.copying
+        )
 
     def parts(self) -> list[list[nn.Parameter]]:
-        """Parameters whose gradients are clipped together: encoder, reducer, decoder (released code)."""
+        """Parameters whose gradients are clipped together: encoder, reducer, decoder (released
+        code).
+        """
         return [list(part.parameters()) for part in self.children()]
 
 

@@ -1,15 +1,18 @@
-"""The whole paper in one file: Han, Lin & Joty (2020), "Resurrecting Submodularity in Neural Abstractive
+"""The whole paper in one file: Han, Lin & Joty (2020), "Resurrecting Submodularity in Neural
+Abstractive
 Summarization", https://arxiv.org/abs/1911.03014v2
 
-Before each word a decoder spreads its attention over the source. Where it looks again it often tells again what it has
-told. Here a look counts for what it adds to a concave function of all looks at that word so far: less, the more there
-were. So what has been told fades, and what has not stands out; this needs no parameter and no loss of its own.
+Before each word a decoder spreads its attention over the source. Where it looks again it often
+tells again what it has told. Here a look counts for what it adds to a concave function of all looks
+at that word so far: less, the more there were. So what has been told fades, and what has not stands
+out; this needs no parameter and no loss of its own.
 
 B texts, S source tokens, T target tokens, D embedding, H hidden size, V words.
 
-`python one.py`, 18 CPU seconds: a small pointer-generator learns to tell four trips, each once. Then it goes on with
-each mechanism, and equally long without. The last lines compare them. tests/test_one.py: the package is equal.
-D1, D2, ... are deviations from the paper, listed in PAPER.md.
+`python one.py`, 18 CPU seconds: a small pointer-generator learns to tell four trips, each once.
+Then it goes on with each mechanism, and equally long without. The last lines compare them.
+tests/test_one.py: the package is equal. D1, D2, ... are deviations from the paper, listed in
+PAPER.md.
 """
 
 import random
@@ -19,12 +22,14 @@ import torch.nn.functional as F
 from torch import nn
 
 seed = 0
-CITIES = """rome oslo bern kyiv riga bonn graz pisa cork york lodz brno nice bari faro vigo turku ghent essen lyon
-    lima cairo delhi tokyo quito accra dakar hanoi seoul osaka perth miami utah chad laos cuba peru mali fiji iran"""
+CITIES = """rome oslo bern kyiv riga bonn graz pisa cork york lodz brno nice bari faro vigo turku
+    ghent essen lyon lima cairo delhi tokyo quito accra dakar hanoi seoul osaka perth
+    miami utah chad laos cuba peru mali fiji iran"""
 WORDS = ["<s>", "</s>", ".", *CITIES.split()]
 BOS, EOS, DOT, V = 0, 1, 2, len(WORDS)
 D, H = 32, 48
-TRIPS, S, T = 4, 12, 17  # of each text: "rome lima . ...", "rome lima rome . ... </s>"; so there is no padding
+# of each text: "rome lima . ...", "rome lima rome . ... </s>"; so there is no padding
+TRIPS, S, T = 4, 12, 17
 EPSILON = 1e-12  # D15: inside the log of the loss
 LAMBDA = 1.0  # weight of the coverage loss
 KINDS = ("none", "coverage", "dim", "dydim")
@@ -41,12 +46,14 @@ def sqrt(x):
 
 
 def coverage_value(looks, f=log):  # (..., T, S)
-    # Eq. (9): concave in the sum, so each further look adds less. The paper's constant C cancels below (D4).
+    # Eq. (9): concave in the sum, so each further look adds less. The paper's constant C cancels
+    # below (D4).
     return f(looks.cumsum(-2))  # (..., T, S)
 
 
 def gain(attention, coverage, f=log):  # (B, S) of this step, (B, S) summed over the steps before
-    # Eq. (10).  Eq. (11): over the steps these gains add up to F(A^t) - F(nothing), however the looks are spread.
+    # Eq. (10).  Eq. (11): over the steps these gains add up to F(A^t) - F(nothing), however the
+    # looks are spread.
     return f(coverage + attention) - f(coverage)  # (B, S)
 
 
@@ -55,8 +62,8 @@ def dim_attention(attention, coverage, peak):  # the peak is DyDimAttn's
 
 
 def dydim_attention(attention, coverage, peak):
-    # Eq. (13): sqrt, whose gains are smaller below a coverage of 3 (D3), counts as far as a word has been the most
-    # important one.
+    # Eq. (13): sqrt, whose gains are smaller below a coverage of 3 (D3), counts as far as a word
+    # has been the most important one.
     return peak * gain(attention, coverage, sqrt) + (1 - peak) * gain(attention, coverage, log)
 
 
@@ -73,7 +80,8 @@ class Encoder(nn.Module):
         self.project = nn.Linear(2 * H, 2 * H, bias=False)  # W_e
 
     def forward(self, source):  # (B, S)
-        states, last = self.lstm(self.embedding(source))  # (B, S, 2H); hidden and cell of both directions, (2, B, H)
+        # (B, S, 2H); hidden and cell of both directions, (2, B, H)
+        states, last = self.lstm(self.embedding(source))
         return states, [torch.cat([*each], -1) for each in last]  # (B, S, 2H), 2 x (B, 2H)
 
 
@@ -96,8 +104,9 @@ class Decoder(nn.Module):
             features = features + self.coverage_map(coverage.unsqueeze(-1))
         # Eq. (3)
         scores = self.score(torch.tanh(features)).squeeze(-1)  # (B, S)
-        # Eq. (4). In plain attention nothing says what has been read: the scores know the LSTM's state alone. Where it
-        # comes near an earlier one the look is as sharp as it was then, and what has been told is told again.
+        # Eq. (4). In plain attention nothing says what has been read: the scores know the LSTM's
+        # state alone. Where it comes near an earlier one the look is as sharp as it was then, and
+        # what has been told is told again.
         return scores.softmax(-1)
 
     def forward(self, word, source, states, features, past):  # (B,), (B, S), (B, S, 2H), (B, S, 2H)
@@ -108,7 +117,10 @@ class Decoder(nn.Module):
         # Eq. (12): how likely a word has ever been the most important one.  D2: this step is in it.
         peak = torch.maximum(peak, attention)
         # D1: the weights of context and copying are the gains, and are not rescaled to sum to 1.
-        weights = MECHANISM[self.kind](attention, coverage, peak) if self.kind in MECHANISM else attention  # (B, S)
+        # (B, S)
+        weights = (
+            MECHANISM[self.kind](attention, coverage, peak) if self.kind in MECHANISM else attention
+        )
         context = (weights.unsqueeze(1) @ states).squeeze(1)  # (B, 2H)
         p_gen = self.switch(torch.cat([context, hidden, cell, x], -1)).sigmoid()  # (B, 1)
         p_vocab = self.output(self.inner(torch.cat([hidden, context], -1))).softmax(-1)  # (B, V)
@@ -128,7 +140,9 @@ class PointerGenerator(nn.Module):
 
     def start(self, source):  # (B, S)
         states, last = self.encoder(source)
-        first = [F.relu(reduce(each)) for reduce, each in zip(self.reduce.values(), last, strict=True)]
+        first = [
+            F.relu(reduce(each)) for reduce, each in zip(self.reduce.values(), last, strict=True)
+        ]
         nothing = torch.zeros(source.shape)  # D6: no look before the first word
         past = (*first, torch.zeros(len(source), 2 * H), nothing, nothing)
         return (source, states, self.encoder.project(states)), past
@@ -152,8 +166,10 @@ class PointerGenerator(nn.Module):
 
 
 def draw(count, rng):
-    """Sources (count, S) and targets (count, T + 1): each trip there and back, from either end, in any order. So no
-    word order says what is left to tell: only memory does."""
+    """Sources (count, S) and targets (count, T + 1): each trip there and back, from either end, in
+    any order. So no
+    word order says what is left to tell: only memory does.
+    """
     sources, targets = [], []
     for _ in range(count):
         cities = rng.sample(range(DOT + 1, V), 2 * TRIPS)
@@ -165,11 +181,14 @@ def draw(count, rng):
 
 
 def train(updates, rate, base=None, kind="none"):
-    """Train from scratch or, as the paper does with a mechanism, late: a few more updates from `base`."""
+    """Train from scratch or, as the paper does with a mechanism, late: a few more updates from
+    `base`.
+    """
     torch.manual_seed(seed)
     model, rng = PointerGenerator(kind), random.Random(f"{seed} {base is None}")
     if base:
-        model.load_state_dict(base.state_dict(), strict=False)  # coverage has one vector of weights more, W_c
+        # coverage has one vector of weights more, W_c
+        model.load_state_dict(base.state_dict(), strict=False)
     optimizer = torch.optim.Adam(model.parameters(), lr=rate)
     for _ in range(updates):
         optimizer.zero_grad()
@@ -183,7 +202,8 @@ def train(updates, rate, base=None, kind="none"):
 def write(model, source, blocking=False):
     """Greedy search: words (B, T), and the weights that wrote them (B, T, S).
 
-    `blocking`: no three words twice. A weak control for this task: a trip from its other end has other three words.
+    `blocking`: no three words twice. A weak control for this task: a trip from its other end has
+    other three words.
     """
     read, past = model.start(source)
     words, steps = torch.full((len(source), 1), BOS), []
@@ -199,16 +219,22 @@ def write(model, source, blocking=False):
 
 
 def trips(words):
-    """The trips that a text tells, as pairs of cities: a trip from its other end is the same one."""
+    """The trips that a text tells, as pairs of cities: a trip from its other end is the same
+    one.
+    """
     sentences = " ".join(WORDS[word] for word in words if word > EOS).split(" .")
     return [frozenset(sentence.split()) for sentence in sentences if sentence]
 
 
 def measure(words, targets):
-    """Per cent of the trips that are told before in the same text, and of all trips that are told."""
+    """Per cent of the trips that are told before in the same text, and of all trips that are
+    told.
+    """
     told, wanted = ([trips(text) for text in texts.tolist()] for texts in (words, targets))
     again = sum(len(each) - len(set(each)) for each in told) / sum(map(len, told))
-    right = sum(len(set(a) & set(b)) for a, b in zip(told, wanted, strict=True)) / (TRIPS * len(told))
+    right = sum(len(set(a) & set(b)) for a, b in zip(told, wanted, strict=True)) / (
+        TRIPS * len(told)
+    )
     return 100 * again, 100 * right
 
 
@@ -219,7 +245,12 @@ def main():
     sources, targets = draw(500, random.Random(f"test {seed}"))
     base = train(400, 8e-3)
     models = {kind: train(80, 2e-3, base, kind) for kind in KINDS}
-    systems = {"no mechanism": "none", "trigrams blocked": "none", "coverage": "coverage", "DimAttn": "dim"}
+    systems = {
+        "no mechanism": "none",
+        "trigrams blocked": "none",
+        "coverage": "coverage",
+        "DimAttn": "dim",
+    }
     print(f"{'per cent':18}told again  trips told")
     found = {}
     for name, kind in (systems | {"DyDimAttn": "dydim"}).items():
@@ -228,8 +259,14 @@ def main():
         print(f"{name:18}{again:10.1f}{told:12.1f}")
     for control in ("no mechanism", "trigrams blocked"):
         again, told = (a - b for a, b in zip(found["DimAttn"], found[control], strict=True))
-        print(f"DimAttn minus {control}: told again {again:+.1f} points, trips told {told:+.1f} points.")
-    print("Blocking forbids three words in a row; a trip from its other end has them in another order.")
+        print(
+            f"DimAttn minus {control}: told again {again:+.1f} points, trips told {told:+.1f} "
+            f"points."
+        )
+    print(
+        "Blocking forbids three words in a row; a trip from its other end has them in another "
+        "order."
+    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """Beam search over all sources of a batch together, for both models.
 
-A model has `bos`, `eos` (numbers of tokens), `vocabulary` (how many there are), `start(batch) -> source, past` with
-one row of the past per source, and `step(tokens, source, past) -> log-probabilities (rows, V), past`, where rows are
-the beams of a source beside each other; `past.reorder(rows)` moves everything that belongs to a hypothesis, the
-coverage included. What belongs to a source is never copied.
+A model has `bos`, `eos` (numbers of tokens), `vocabulary` (how many there are), `start(batch) ->
+source, past` with one row of the past per source, and `step(tokens, source, past) ->
+log-probabilities (rows, V), past`, where rows are the beams of a source beside each other;
+`past.reorder(rows)` moves everything that belongs to a hypothesis, the coverage included. What
+belongs to a source is never copied.
 """
 
 from collections.abc import Sequence
@@ -30,14 +31,21 @@ def length_norm(length: int, length_penalty: float) -> float:
 
 @torch.inference_mode()
 def beam_search(
-    model: nn.Module, batch: NamedTuple, beam: int = 4, length_penalty: float = 0.0, trigram_blocking: bool = False,
-    min_length: int = 0, max_length: int = 100, never: Sequence[int] = (),
-) -> Hypotheses:  # fmt: skip
+    model: nn.Module,
+    batch: NamedTuple,
+    beam: int = 4,
+    length_penalty: float = 0.0,
+    trigram_blocking: bool = False,
+    min_length: int = 0,
+    max_length: int = 100,
+    never: Sequence[int] = (),
+) -> Hypotheses:
     """Best output of each source by log p / length_norm.
 
-    D16: an end closes a hypothesis only where it is among the 2W best continuations of its source, and is never the
-    first token. The search stops when no open hypothesis can beat the best closed one, so going on would not change
-    the result, and the result of a source does not depend on what else is in the batch.
+    D16: an end closes a hypothesis only where it is among the 2W best continuations of its source,
+    and is never the first token. The search stops when no open hypothesis can beat the best closed
+    one, so going on would not change the result, and the result of a source does not depend on what
+    else is in the batch.
 
     Args:
         model: in eval mode.
@@ -45,19 +53,26 @@ def beam_search(
         length_penalty: see `length_norm` (Section 4.2: 1.5; See et al.: 0).
         trigram_blocking: no three tokens twice in an output (Paulus et al. 2018).
         min_length, max_length: of an output, its end included; the last token can only be the end.
-        never: tokens that are never written, besides `model.bos`: padding, and <unk> where words can be copied.
+        never: tokens that are never written, besides `model.bos`: padding, and <unk> where words
+            can be copied.
     Raises:
         ValueError: the model is in training mode, or an argument out of range.
     """
     if model.training or not 1 <= beam <= model.vocabulary:
-        raise ValueError(f"beam is {beam}, of {model.vocabulary} tokens at most; the model must be in eval mode")
-    if length_penalty < 0 or max_length < max(min_length, 2):  # the bound that ends the search needs a norm that grows
-        raise ValueError("length_penalty must be at least 0, and max_length at least 2 and min_length")
+        raise ValueError(
+            f"beam is {beam}, of {model.vocabulary} tokens at most; the model must be in eval mode"
+        )
+    # the bound that ends the search needs a norm that grows
+    if length_penalty < 0 or max_length < max(min_length, 2):
+        raise ValueError(
+            "length_penalty must be at least 0, and max_length at least 2 and min_length"
+        )
     source, past = model.start(batch)
     first = torch.arange(len(batch.source), device=batch.source.device)  # (B,) the sources
     past = past.reorder(first.repeat_interleave(beam))
     tokens = first.new_full((len(first), beam, 1), model.bos)
-    scores = torch.full((len(first), beam), -torch.inf, device=first.device)  # (B, W) sums of log-probabilities
+    # (B, W) sums of log-probabilities
+    scores = torch.full((len(first), beam), -torch.inf, device=first.device)
     scores[:, 0] = 0  # the W empty hypotheses are the same one: it counts once
     best_tokens: list[list[int]] = [[] for _ in first]
     best_scores = torch.full_like(scores[:, 0], -torch.inf)  # (B,)
@@ -73,24 +88,31 @@ def beam_search(
         best, origin, tokens = best_continuations(log_p, scores, tokens)  # (B, 2W)
         ends = tokens[..., -1] == model.eos
 
-        # Close: the best continuation that ends replaces the best closed hypothesis if it scores higher.
-        closed, rank = (best.masked_fill(~ends, -torch.inf) / length_norm(length, length_penalty)).max(-1)
+        # Close: the best continuation that ends replaces the best closed hypothesis if it scores
+        # higher.
+        closed, rank = (
+            best.masked_fill(~ends, -torch.inf) / length_norm(length, length_penalty)
+        ).max(-1)
         better = closed > best_scores
         best_scores = torch.where(better, closed, best_scores)
         for row in better.nonzero().flatten().tolist():
             best_tokens[row] = tokens[row, rank[row], 1:-1].tolist()
 
-        # Go on with the W best that do not end, unless none can win any more: log-probabilities only fall and the
-        # norm only grows, so score / norm(max_length) bounds all that a hypothesis can become.
+        # Go on with the W best that do not end, unless none can win any more: log-probabilities
+        # only fall and the norm only grows, so score / norm(max_length) bounds all that a
+        # hypothesis can become.
         scores, rank = best.masked_fill(ends, -torch.inf).topk(beam)  # (B, W)
         if not (scores[:, 0] / length_norm(max_length, length_penalty) > best_scores).any():
             break
         tokens = tokens[first.unsqueeze(-1), rank]
-        past = past.reorder((first.unsqueeze(-1) * beam + origin.gather(1, rank)).flatten())  # rows of the whole batch
+        # rows of the whole batch
+        past = past.reorder((first.unsqueeze(-1) * beam + origin.gather(1, rank)).flatten())
     return Hypotheses(best_tokens, best_scores)
 
 
-def best_continuations(log_p: Tensor, scores: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def best_continuations(
+    log_p: Tensor, scores: Tensor, tokens: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """The 2W best continuations of each source, the best one first.
 
     Args:
@@ -109,12 +131,15 @@ def best_continuations(log_p: Tensor, scores: Tensor, tokens: Tensor) -> tuple[T
 
 
 def block_trigrams(log_p: Tensor, tokens: Tensor) -> None:
-    """Forbid in log_p (rows, V), in place, what would make a trigram of tokens (rows, t) a second time.
+    """Forbid in log_p (rows, V), in place, what would make a trigram of tokens (rows, t) a second
+    time.
 
-    D10: trigrams of tokens, which are word pieces in BERTSum; released PreSumm joins the pieces to words first.
+    D10: trigrams of tokens, which are word pieces in BERTSum; released PreSumm joins the pieces to
+    words first.
     """
     if tokens.size(1) < 3:
         return
-    pair_seen = (tokens[:, :-2] == tokens[:, -2:-1]) & (tokens[:, 1:-1] == tokens[:, -1:])  # (rows, t - 2)
+    # (rows, t - 2)
+    pair_seen = (tokens[:, :-2] == tokens[:, -2:-1]) & (tokens[:, 1:-1] == tokens[:, -1:])
     penalty = torch.zeros(pair_seen.shape, device=log_p.device).masked_fill(pair_seen, -torch.inf)
     log_p.scatter_add_(1, tokens[:, 2:], penalty)

@@ -1,7 +1,9 @@
-"""Words of the pointer-generator: a fixed vocabulary, and for each document the words that it lacks.
+"""Words of the pointer-generator: a fixed vocabulary, and for each document the words that it
+lacks.
 
-A word that the vocabulary of V lacks is the number V + i if it is the i-th such word of its document (counted from 0, a
-repeated word once): the model can copy it, and reads it as <unk>. `Item.unknown` lists these words.
+A word that the vocabulary of V lacks is the number V + i if it is the i-th such word of its
+document (counted from 0, a repeated word once): the model can copy it, and reads it as <unk>.
+`Item.unknown` lists these words.
 """
 
 import json
@@ -18,16 +20,20 @@ from torch.nn.utils.rnn import pad_sequence
 
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 PAD, UNK, BOS, EOS = range(4)
-LETTERS = r"[\w\p{M}]+"  # letters and digits with their combining marks, which scripts such as Devanagari need
-# Words with inner hyphens, apostrophes and decimal marks; an apostrophe with one or two letters: 's, but also 'I where
-# it opens a quotation; any other sign by itself.
+# letters and digits with their combining marks, which scripts such as Devanagari need
+LETTERS = r"[\w\p{M}]+"
+# Words with inner hyphens, apostrophes and decimal marks; an apostrophe with one or two letters:
+# 's, but also 'I where it opens a quotation; any other sign by itself.
 WORD = regex.compile(rf"{LETTERS}(?:[-'’]{LETTERS}|(?<=\d)[.,]\d+)*|['’]\w{{1,2}}\b|[^\w\p{{M}}\s]")
 
 
 def words(text: str) -> list[str]:
-    """Lower-cased words and signs of a text, tokenised before or not. No special token can come out.
+    """Lower-cased words and signs of a text, tokenised before or not.
 
-    D21: by this expression. What a script writes without blanks is one word: cut Chinese or Thai into words before.
+    No special token can come out.
+
+    D21: by this expression. What a script writes without blanks is one word: cut Chinese or Thai
+    into words before.
     """
     return WORD.findall(text.lower())
 
@@ -48,18 +54,25 @@ class Vocabulary:
     pad_token_id, unk_token_id = PAD, UNK  # as a tokenizer of transformers calls them
 
     def __init__(self, known: Sequence[str]):
-        """`known`: all words in the order of their numbers; ValueError where SPECIAL is not first, or a word twice."""
+        """`known`: all words in the order of their numbers; ValueError where SPECIAL is not first,
+        or a word twice.
+        """
         self.known = list(known)
         self.number = {word: number for number, word in enumerate(self.known)}
         if tuple(self.known[:4]) != SPECIAL or len(self.number) < len(self.known):
-            raise ValueError(f"a vocabulary begins with {' '.join(SPECIAL)} and names each word once")
+            raise ValueError(
+                f"a vocabulary begins with {' '.join(SPECIAL)} and names each word once"
+            )
 
     def __len__(self) -> int:
         return len(self.known)
 
     @classmethod
     def build(cls, texts: Iterable[str], size: int) -> "Vocabulary":
-        """The most frequent words of the texts; `size` counts the special tokens. Ties go by the alphabet."""
+        """The most frequent words of the texts; `size` counts the special tokens.
+
+        Ties go by the alphabet.
+        """
         counts = Counter(word for text in texts for word in words(text))
         ranked = sorted(counts, key=lambda word: (-counts[word], word))
         return cls([*SPECIAL, *ranked[: size - len(SPECIAL)]])
@@ -91,8 +104,12 @@ class Item(NamedTuple):
     target_was_cut: bool = False
 
 
-def encode_examples(examples: Iterable, vocabulary: Vocabulary, max_source: int, max_target: int) -> list[Item]:
-    """`shared.data.Example`s, cut to so many words; of a summary EOS counts, BOS does not (released code)."""
+def encode_examples(
+    examples: Iterable, vocabulary: Vocabulary, max_source: int, max_target: int
+) -> list[Item]:
+    """`shared.data.Example`s, cut to so many words; of a summary EOS counts, BOS does not (released
+    code).
+    """
     items = []
     for example in examples:
         source = words(example.source)
@@ -105,7 +122,10 @@ def encode_examples(examples: Iterable, vocabulary: Vocabulary, max_source: int,
 
 
 class Batch(NamedTuple):
-    """Items as tensors, padded on the right with PAD. Numbers from V on are a document's unknown words."""
+    """Items as tensors, padded on the right with PAD.
+
+    Numbers from V on are a document's unknown words.
+    """
 
     source: Tensor  # (B, S)
     keep: Tensor  # (B, S) bool, False at padding
@@ -116,10 +136,13 @@ class Batch(NamedTuple):
 
 
 def pad(rows: Iterable[Sequence[int]], device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
-    """(B, L) of rows of several lengths, padded with 0, and (B, L) bool that is False there; L is at least 1."""
+    """(B, L) of rows of several lengths, padded with 0, and (B, L) bool that is False there; L is
+    at least 1.
+    """
     rows = [torch.tensor(row, dtype=torch.long) for row in rows]
     lengths = torch.tensor([[len(row)] for row in rows])  # (B, 1)
-    padded = pad_sequence([*rows, torch.zeros(1, dtype=torch.long)], batch_first=True)[:-1]  # (B, L)
+    # (B, L)
+    padded = pad_sequence([*rows, torch.zeros(1, dtype=torch.long)], batch_first=True)[:-1]
     return padded.to(device), (torch.arange(padded.size(1)) < lengths).to(device)
 
 
@@ -128,10 +151,14 @@ def collate(items: Sequence[Item], device: torch.device | str = "cpu") -> Batch:
     source, keep = pad((item.source for item in items), device)
     target_in, _ = pad((item.target[:-1] for item in items), device)
     target_out, keep_target = pad((item.target[1:] for item in items), device)
-    return Batch(source, keep, target_in, target_out, keep_target, max(len(item.unknown) for item in items))
+    return Batch(
+        source, keep, target_in, target_out, keep_target, max(len(item.unknown) for item in items)
+    )
 
 
 def decode(vocabulary: Vocabulary, item: Item, ids: Iterable[int]) -> str:
-    """Numbers of an output -> text; begin, end and padding are left out, copied unknown words come out as words."""
+    """Numbers of an output -> text; begin, end and padding are left out, copied unknown words come
+    out as words.
+    """
     names = [*vocabulary.known, *item.unknown]
     return " ".join(names[number] for number in ids if number not in (PAD, BOS, EOS))

@@ -1,7 +1,8 @@
 """Train a pointer-generator or BERTSum, then switch diminishing attention or coverage on.
 
 python -m diminishing_attention.train --out runs/pg --preset repetition
-python -m diminishing_attention.train --out runs/pg-more --init runs/pg --steps 150          # the control
+python -m diminishing_attention.train --out runs/pg-more --init runs/pg --steps 150          # the
+    control
 python -m diminishing_attention.train --out runs/pg-dim --init runs/pg --steps 150 --diminishing dim
 """
 
@@ -23,41 +24,62 @@ from .loading import Run, begin, load_run
 from .text import Item, words
 
 VALIDATION = 200  # documents of the validation loss at most
-CLIP = 2.0  # largest norm of the gradient of each part of a pointer-generator (See et al.); PreSumm clips nothing
+# largest norm of the gradient of each part of a pointer-generator (See et al.); PreSumm clips
+# nothing
+CLIP = 2.0
 
 
 def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
-    """Train and write the run folder `out`; `resume` goes on after the last checkpoint, to the same bits.
+    """Train and write the run folder `out`; `resume` goes on after the last checkpoint, to the same
+    bits.
 
     ValueError: bad values or data, a folder that cannot be used, a loss that is not finite.
     """
     made = setup(
-        config, Path(out), resume, begin, load_run, lambda model: make_optimizer(model, config), length_of(config),
-        load_sentences, final="model.safetensors",
-    )  # fmt: skip
+        config,
+        Path(out),
+        resume,
+        begin,
+        load_run,
+        lambda model: make_optimizer(model, config),
+        length_of(config),
+        load_sentences,
+        final="model.safetensors",
+    )
     accelerator, run, model, optimizer = made[:4]
     with made.folder as folder:
         done = folder.progress["step"]
         batches = iter(accelerator.skip_first_batches(made.loader, done * config.accumulate))
         hidden = not accelerator.is_main_process or None  # None: where there is no terminal
-        for step in (bar := tqdm(range(done, config.steps), initial=done, total=config.steps, disable=hidden)):
+        for step in (
+            bar := tqdm(range(done, config.steps), initial=done, total=config.steps, disable=hidden)
+        ):
             run.model.train()
             for group in optimizer.param_groups:  # D12: the rates go on in a second phase
-                group["lr"] = learning_rate(run.first_step + step + 1, group["factor"], group["warmup"])
+                group["lr"] = learning_rate(
+                    run.first_step + step + 1, group["factor"], group["warmup"]
+                )
             for _ in range(config.accumulate):
                 batch = next(batches)
                 with accelerator.accumulate(model):
                     # Eq. (5) of each document; BERTSum: cross-entropy of each target token.
                     losses = model(batch)
-                    accelerator.backward(losses.mean())  # D19: the mean over micro-batches of their means
+                    # D19: the mean over micro-batches of their means
+                    accelerator.backward(losses.mean())
                     if accelerator.sync_gradients and config.model == "pointer":
                         for part in run.model.parts():  # each by itself (released code)
                             nn.utils.clip_grad_norm_(part, CLIP)
                     optimizer.step()
                     optimizer.zero_grad()
-            row = {"step": step + 1, "loss": losses.mean().item(), "lr": optimizer.param_groups[-1]["lr"]}
+            row = {
+                "step": step + 1,
+                "loss": losses.mean().item(),
+                "lr": optimizer.param_groups[-1]["lr"],
+            }
             if not math.isfinite(row["loss"]):
-                raise ValueError(f"the loss is {row['loss']} at step {step + 1}; {out} keeps its last checkpoint")
+                raise ValueError(
+                    f"the loss is {row['loss']} at step {step + 1}; {out} keeps its last checkpoint"
+                )
             bar.set_postfix(loss=f"{row['loss']:.3f}", refresh=False)
             if row["step"] % config.save_every == 0 or row["step"] == config.steps:
                 row["validation_loss"] = validation_loss(run, made.validation)
@@ -74,7 +96,9 @@ def load_sentences(data: str, split: str) -> list[Example]:
 
 
 def length_of(config: TrainConfig) -> Callable[[Item], int | tuple[int, int]]:
-    """By what batches are sorted: the source, or first the target where --batch-tokens counts its tokens."""
+    """By what batches are sorted: the source, or first the target where --batch-tokens counts its
+    tokens.
+    """
     if config.batch_tokens:
         return lambda item: (len(item.target), len(item.source))
     return lambda item: len(item.source)
@@ -86,8 +110,12 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimiz
     other = {"factor": config.learning_rate, "warmup": config.warmup}  # Eq. (8)
     groups = [{"params": list(model.parameters()), **other}]
     if config.model != "pointer":
-        # D9: the two optimisers of Eq. (7)-(8) are two groups of one Adam, which updates each parameter by itself.
-        groups = [{"params": part, **rate} for part, rate in zip(model.parts(), (encoder, other), strict=True)]
+        # D9: the two optimisers of Eq. (7)-(8) are two groups of one Adam, which updates each
+        # parameter by itself.
+        groups = [
+            {"params": part, **rate}
+            for part, rate in zip(model.parts(), (encoder, other), strict=True)
+        ]
     if config.optimizer == "adagrad":  # D8: See et al.; the accumulator's start is theirs
         return torch.optim.Adagrad(groups, lr=0.0, initial_accumulator_value=0.1, eps=1e-10)
     eps = 1e-8 if config.model == "pointer" else 1e-9  # OpenNMT's, behind PreSumm
@@ -106,14 +134,23 @@ def validation_loss(run: Run, items: Sequence[Item]) -> float:
 def report(run: Run, folder: RunFolder) -> None:
     """Say what came out, whether the model reads its sources, and what to do next."""
     config, loss = run.config, folder.progress["log"][-1]["validation_loss"]
-    print(f"{folder.path}: {sum(p.numel() for p in run.model.parameters()):,} parameters, validation loss {loss:.3f}")
-    examples = load_sentences(config.data, "validation")  # as text: an unknown word's number is its document's own
-    swapped = exchanged(examples, lambda e: words(e.source), lambda e, other: replace(e, document=other.document))
+    print(
+        f"{folder.path}: {sum(p.numel() for p in run.model.parameters()):,} parameters, validation "
+        f"loss {loss:.3f}"
+    )
+    # as text: an unknown word's number is its document's own
+    examples = load_sentences(config.data, "validation")
+    swapped = exchanged(
+        examples, lambda e: words(e.source), lambda e, other: replace(e, document=other.document)
+    )
     if swapped and (verdict := says_it_reads(loss, validation_loss(run, run.encode(swapped)))):
         print(verdict)
     if not config.init and config.diminishing == "none" and not config.coverage:
         more = f"--init {folder.path} --steps {max(config.steps // 8, 1)}"
-        print(f"no mechanism is on yet: python -m {__package__}.train --out {folder.path}-dim {more} --diminishing dim")
+        print(
+            f"no mechanism is on yet: python -m {__package__}.train --out {folder.path}-dim {more} "
+            f"--diminishing dim"
+        )
     read = f"python -m {__package__}.predict {folder.path}"
     print(f"next, on texts: {read} FILE.txt; with scores: {read} --split validation")
 

@@ -1,4 +1,6 @@
-"""What defines a run: every flag with its source, the presets, and the rate as a function of the step."""
+"""What defines a run: every flag with its source, the presets, and the rate as a function of the
+step.
+"""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -11,27 +13,43 @@ Positive = Annotated[int, (1, 10**9)]
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """All that defines a run. Every field is a flag: `batch_size` is --batch-size. Defaults are the tiny preset's."""
+    """All that defines a run. Every field is a flag: `batch_size` is --batch-size.
 
-    data: str = "toy:signal=0"  # Data to train on, with trees: anything that shared.data.load takes.
-    level: Literal["edu", "sentence"] = "edu"  # What is extracted: EDUs (Table 2) or sentences (Table 3).
-    examples: int = 0  # Training documents, drawn at random by --seed (Section 5.2, low resource: 1,000); 0 = all.
-    encoder: str = ""  # Unit encoder, one of transformers' by name or folder; empty = a small random one (D9).
-    pooling: Literal["cls", "mean"] = "cls"  # A unit's vector: its first token (Section 3), or its tokens' mean (D23).
-    max_pieces: int = 0  # Word pieces of a document, after which units are cut (released code: 1000); 0 = no limit.
-    attention: Literal[ATTENTIONS] = "c_tree_nuclearity"  # How units attend to each other (Sections 3 and 4).
+    Defaults are the tiny preset's.
+    """
+
+    # Data to train on, with trees: anything that shared.data.load takes.
+    data: str = "toy:signal=0"
+    # What is extracted: EDUs (Table 2) or sentences (Table 3).
+    level: Literal["edu", "sentence"] = "edu"
+    # Training documents, drawn at random by --seed (Section 5.2, low resource: 1,000); 0 = all.
+    examples: int = 0
+    # Unit encoder, one of transformers' by name or folder; empty = a small random one (D9).
+    encoder: str = ""
+    # A unit's vector: its first token (Section 3), or its tokens' mean (D23).
+    pooling: Literal["cls", "mean"] = "cls"
+    # Word pieces of a document, after which units are cut (released code: 1000); 0 = no limit.
+    max_pieces: int = 0
+    # How units attend to each other (Sections 3 and 4).
+    attention: Literal[ATTENTIONS] = "c_tree_nuclearity"
     heads: Positive = 1  # Attention heads: 8 for one of the dot products of Tables 2 and 3.
-    balanced: bool = False  # The second sizes of Section 5.1: a wide attention, a narrow feed-forward block (D16).
+    # The second sizes of Section 5.1: a wide attention, a narrow feed-forward block (D16).
+    balanced: bool = False
     steps: Positive = 600  # Updates (released code: 24,000).
     batch_size: Positive = 32  # Documents in a batch, per process (released code: 32).
     learning_rate: float = 0.01  # Factor of min(n^-0.5, n warmup^-1.5) (Section 5.1; D11).
-    warmup: Positive = 200  # Updates in which the rate rises (Section 5.1: 4,000, after Vaswani et al.; D26).
-    beta2: Annotated[float, (0, 0.9999)] = 0.999  # Second beta of Adam (Section 5.1: 0.98, after Vaswani et al.; D26).
-    save_every: Positive = 100  # Updates between validations, of which the best stays (released code: 300).
-    mixed_precision: Literal["no", "bf16"] = "no"  # Of the forward pass; bf16 is slower on a CPU without it.
+    # Updates in which the rate rises (Section 5.1: 4,000, after Vaswani et al.; D26).
+    warmup: Positive = 200
+    # Second beta of Adam (Section 5.1: 0.98, after Vaswani et al.; D26).
+    beta2: Annotated[float, (0, 0.9999)] = 0.999
+    # Updates between validations, of which the best stays (released code: 300).
+    save_every: Positive = 100
+    # Of the forward pass; bf16 is slower on a CPU without it.
+    mixed_precision: Literal["no", "bf16"] = "no"
     seed: Annotated[int, (0, 2**32 - 1)] = 0  # Seed of weights, batches and dropout.
     units_taken: int = 0  # Units of a summary; 0 = 6 EDUs or 3 sentences (Section 5.1).
-    max_words: int = 0  # A summary that has this many words is complete (released code: 80); 0 = no limit.
+    # A summary that has this many words is complete (released code: 80); 0 = no limit.
+    max_words: int = 0
 
     def check(self) -> None:
         """ValueError for values that contradict each other, before any work."""
@@ -39,9 +57,18 @@ class TrainConfig:
 
     def model_config(self, width: int) -> ModelConfig:
         """The model's part of the fields, with the encoder's width D."""
-        # D16: the paper's sizes belong to D = 768; another width gets them in proportion, but heads of 64 as usual.
-        head_width, feed_forward = (2 * width // 3, 2 * width // 3) if self.balanced else (64, 4 * width)
-        return ModelConfig(self.attention, width, heads=self.heads, head_width=head_width, feed_forward=feed_forward)
+        # D16: the paper's sizes belong to D = 768; another width gets them in proportion, but heads
+        # of 64 as usual.
+        head_width, feed_forward = (
+            (2 * width // 3, 2 * width // 3) if self.balanced else (64, 4 * width)
+        )
+        return ModelConfig(
+            self.attention,
+            width,
+            heads=self.heads,
+            head_width=head_width,
+            feed_forward=feed_forward,
+        )
 
     @property
     def count(self) -> int:
@@ -50,13 +77,16 @@ class TrainConfig:
 
 
 PAPER = dict(
-    data="cnn_dailymail_trees", encoder="bert-base-uncased",  # CNN/DM with trees; Section 3: BERT; released code
+    # CNN/DM with trees; Section 3: BERT; released code
+    data="cnn_dailymail_trees", encoder="bert-base-uncased",
     learning_rate=0.01,  # Section 5.1, D11
-    warmup=4000, beta2=0.98,  # Section 5.1: after Vaswani et al. (2017); D26: released code 2,400 and 0.999
+    # Section 5.1: after Vaswani et al. (2017); D26: released code 2,400 and 0.999
+    warmup=4000, beta2=0.98,
     steps=24_000, batch_size=32, save_every=300, max_pieces=1000,  # released code; D20
     max_words=80,  # released code; D8
 )  # fmt: skip
-# Section 5.2: 1,000 documents; released code: warm-up of 2 epochs of 31 batches, a validation an epoch, 15 epochs.
+# Section 5.2: 1,000 documents; released code: warm-up of 2 epochs of 31 batches, a validation an
+# epoch, 15 epochs.
 LOW_RESOURCE = PAPER | dict(examples=1000, warmup=62, beta2=0.999, save_every=31, steps=465)
 # D20, this repository's: some hundred documents, the paper's sizes on an encoder of width 384.
 SMALL = dict(steps=240, batch_size=8, learning_rate=0.002, warmup=50, save_every=20)
@@ -67,6 +97,8 @@ PRESETS = {
 
 
 def learning_rate(step: int, config: TrainConfig) -> float:
-    """Section 5.1: inverse square root with linear warm-up; `learning_rate` is a factor, not the peak (D11)."""
+    """Section 5.1: inverse square root with linear warm-up; `learning_rate` is a factor, not the
+    peak (D11).
+    """
     number = step + 1
     return config.learning_rate * min(number**-0.5, number * config.warmup**-1.5)

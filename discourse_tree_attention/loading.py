@@ -27,7 +27,9 @@ class Run(NamedTuple):
     encoder: UnitEncoder
 
     def encode(self, examples: Sequence) -> list[Document]:
-        """Examples as documents with unit vectors, labels and matrices, cut to what the model reads."""
+        """Examples as documents with unit vectors, labels and matrices, cut to what the model
+        reads.
+        """
         self.encoder.model.to(next(self.model.parameters()).device)
         return read_corpus(data.in_sentences(examples), self.config, self.encoder)
 
@@ -37,7 +39,9 @@ class Run(NamedTuple):
 
     @torch.inference_mode()
     def scores(self, documents: Sequence[Document]) -> list[np.ndarray]:
-        """The (N,) scores of the units of each of a few documents; the model is put into eval mode."""
+        """The (N,) scores of the units of each of a few documents; the model is put into eval
+        mode.
+        """
         model, batch = self.model.eval(), self.collate(documents)
         rows = model(batch.units, batch.keep, batch.matrix).float().cpu().numpy()
         return [row[: len(document)] for row, document in zip(rows, documents, strict=True)]
@@ -48,7 +52,9 @@ class Run(NamedTuple):
         return select(scores, document.required, self.config.count, lengths, self.config.max_words)
 
     def write_files(self, folder: Path) -> None:
-        """Write what `load_run` reads beside config.json and the weights: an encoder that has no other place."""
+        """Write what `load_run` reads beside config.json and the weights: an encoder that has no
+        other place.
+        """
         from transformers.utils import logging
 
         logging.disable_progress_bar()
@@ -62,7 +68,9 @@ def begin(config: TrainConfig, examples: Sequence) -> Run:
     if config.encoder:
         encoder = load_encoder(config.encoder, config.pooling)
     else:
-        encoder = random_encoder([sentence for example in examples for sentence in example.document], config.pooling)
+        encoder = random_encoder(
+            [sentence for example in examples for sentence in example.document], config.pooling
+        )
     return Run(config, Summarizer(config.model_config(encoder.width)), encoder)
 
 
@@ -72,7 +80,9 @@ def load(name: str | Path, split: str = "train", limit: int | None = None) -> li
 
 
 def with_toy_trees(examples: Sequence[data.Example], name: str) -> list[data.Example]:
-    """The examples of a data set; where it is `toy` (or `toy:signal=0,seed=3`), with their trees."""
+    """The examples of a data set; where it is `toy` (or `toy:signal=0,seed=3`), with their
+    trees.
+    """
     if name.partition(":")[0] != "toy":
         return list(examples)
     seed = int((re.findall(r"\bseed=(\d+)", name) or ["0"])[-1])
@@ -80,9 +90,11 @@ def with_toy_trees(examples: Sequence[data.Example], name: str) -> list[data.Exa
 
 
 def load_run(folder: str | Path, config_type: type = TrainConfig) -> Run:
-    """Read a run, its model in eval mode on the CPU; of one in training the last checkpoint, said on stderr.
+    """Read a run, its model in eval mode on the CPU; of one in training the last checkpoint, said
+    on stderr.
 
-    ValueError: not a run folder, one of another package or version, a cut-off file, NaN in the weights.
+    ValueError: not a run folder, one of another package or version, a cut-off file, NaN in the
+    weights.
     """
     config = read_config(folder, config_type)
     encoder = load_encoder(config.encoder or str(Path(folder, "encoder")), config.pooling)
@@ -92,5 +104,7 @@ def load_run(folder: str | Path, config_type: type = TrainConfig) -> Run:
 
 
 def load_encoder(name: str, pooling: str) -> UnitEncoder:
-    """An encoder of `transformers` by name or folder (bert-base-uncased in the paper); ValueError: there is none."""
+    """An encoder of `transformers` by name or folder (bert-base-uncased in the paper); ValueError:
+    there is none.
+    """
     return UnitEncoder(*pretrained.load("encoder", name, MAX_TOKENS), pooling)

@@ -1,8 +1,9 @@
-"""The Synthesizer document encoder with all attention types of the paper, and the extractive summariser on top of it.
+"""The Synthesizer document encoder with all attention types of the paper, and the extractive
+summariser on top of it.
 
-The paper's own idea, the matrix of a discourse tree, is in matrices.py; this is the Transformer around it.
-PAPER.md has the glossary. Only `weights`, the (B, H, N, N) attention A, differs between the attention types; value,
-output, feed-forward and layer norms are the same in all.
+The paper's own idea, the matrix of a discourse tree, is in matrices.py; this is the Transformer
+around it. PAPER.md has the glossary. Only `weights`, the (B, H, N, N) attention A, differs between
+the attention types; value, output, feed-forward and layer norms are the same in all.
 """
 
 import math
@@ -12,7 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-TREES = ("d_tree", "c_tree", "c_tree_nuclearity")  # those that read a document's matrix (matrices.py)
+# those that read a document's matrix (matrices.py)
+TREES = ("d_tree", "c_tree", "c_tree_nuclearity")
 ATTENTIONS = ("dot", "dense", "learned_random", "fixed_random", "none", *TREES)
 POSITIONS = 1000  # D19: length of the position table (released code)
 PLACES = 512  # longest document that Dense and Random have weights for (released code)
@@ -36,15 +38,22 @@ class ModelConfig:
         if self.attention not in ATTENTIONS:
             raise ValueError(f"attention is {self.attention!r}; use one of {', '.join(ATTENTIONS)}")
         if self.attention in (*TREES, "none") and self.heads > 1:
-            raise ValueError(f"{self.attention} has the same weights in every head: use heads = 1 (Section 5.2)")
+            raise ValueError(
+                f"{self.attention} has the same weights in every head: use heads = 1 (Section 5.2)"
+            )
 
     @property
     def longest(self) -> int:
-        """Most units that a model can read: the position table, and for Dense and Random their weights, end there."""
-        return PLACES if self.attention in ("dense", "learned_random", "fixed_random") else POSITIONS
+        """Most units that a model can read: the position table, and for Dense and Random their
+        weights, end there.
+        """
+        return (
+            PLACES if self.attention in ("dense", "learned_random", "fixed_random") else POSITIONS
+        )
 
 
-# Section 3: attention weights. Each type is called with (states, keep, matrix) and returns `weights`.
+# Section 3: attention weights. Each type is called with (states, keep, matrix) and returns
+# `weights`.
 
 
 class DotProduct(nn.Module):
@@ -70,7 +79,10 @@ class Dense(nn.Module):
         super().__init__()
         D, inner = config.width, config.dense_inner
         # D4: the formula has a sigma, the released code and the Synthesizer a ReLU.
-        maps = [nn.Sequential(nn.Linear(D, inner), nn.ReLU(), nn.Linear(inner, PLACES)) for _ in range(config.heads)]
+        maps = [
+            nn.Sequential(nn.Linear(D, inner), nn.ReLU(), nn.Linear(inner, PLACES))
+            for _ in range(config.heads)
+        ]
         self.maps = nn.ModuleList(maps)
 
     def forward(self, states: Tensor, keep: Tensor, matrix: Tensor | None) -> Tensor:
@@ -85,11 +97,14 @@ class Random(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         is_learned = config.attention == "learned_random"
-        self.logits = nn.Parameter(torch.randn(config.heads, PLACES, PLACES), requires_grad=is_learned)
+        self.logits = nn.Parameter(
+            torch.randn(config.heads, PLACES, PLACES), requires_grad=is_learned
+        )
 
     def forward(self, states: Tensor, keep: Tensor, matrix: Tensor | None) -> Tensor:
         # Section 3: the upper left corner of R, as large as the document.
-        return masked_softmax(self.logits[None, :, : keep.size(1), : keep.size(1)], keep)  # (B, H, N, N)
+        # (B, H, N, N)
+        return masked_softmax(self.logits[None, :, : keep.size(1), : keep.size(1)], keep)
 
 
 class Tree(nn.Module):
@@ -97,13 +112,18 @@ class Tree(nn.Module):
 
     def forward(self, states: Tensor, keep: Tensor, matrix: Tensor | None) -> Tensor:
         if matrix is None:
-            raise ValueError("tree attention needs the matrices of the documents' trees: pass matrix (B, N, N)")
+            raise ValueError(
+                "tree attention needs the matrices of the documents' trees: pass matrix (B, N, N)"
+            )
         # Section 4: A of the document's tree, no softmax.
-        return matrix[:, None].to(states.dtype) * keep[:, None, None]  # (B, 1, N, N), columns of padding are zero
+        # (B, 1, N, N), columns of padding are zero
+        return matrix[:, None].to(states.dtype) * keep[:, None, None]
 
 
 def masked_softmax(logits: Tensor, keep: Tensor) -> Tensor:
-    """Softmax over the real units of (B or 1, H, N, N) logits: rows sum to 1, padding gets exactly 0."""
+    """Softmax over the real units of (B or 1, H, N, N) logits: rows sum to 1, padding gets exactly
+    0.
+    """
     return logits.masked_fill(~keep[:, None, None], -math.inf).softmax(-1)
 
 
@@ -145,7 +165,8 @@ class Attention(nn.Module):
         value = self.value(states).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, H, N, K)
         # Section 5.1: no attention is A = I, each unit sees itself alone, and A G(X) is G(X).
         if self.attend is not None:
-            # D5: dropout falls on A, on fixed weights too, without making its rows sum to 1 again (released code).
+            # D5: dropout falls on A, on fixed weights too, without making its rows sum to 1 again
+            # (released code).
             value = self.dropout(self.attend(states, keep, matrix)) @ value  # (B, H, N, K)
         return self.output(value.transpose(1, 2).flatten(-2))
 
@@ -165,13 +186,17 @@ class EncoderLayer(nn.Module):
     def forward(self, states: Tensor, keep: Tensor, matrix: Tensor | None = None) -> Tensor:
         """(B, N, D) -> (B, N, D), padding zero."""
         real = keep[..., None]  # (B, N, 1)
-        states = self.attention_norm(states + self.dropout(self.attention(states, keep, matrix))) * real
+        states = (
+            self.attention_norm(states + self.dropout(self.attention(states, keep, matrix))) * real
+        )
         fed = self.outer(F.relu(self.inner(states)))  # (B, N, D)
         return self.feed_forward_norm(states + self.dropout(fed)) * real
 
 
 class Summarizer(nn.Module):
-    """Unit vectors -> a score for each unit (Figure 2): positions, document encoder, MLP; the loss has the sigmoid."""
+    """Unit vectors -> a score for each unit (Figure 2): positions, document encoder, MLP; the loss
+    has the sigmoid.
+    """
 
     def __init__(self, config: ModelConfig):
         super().__init__()
@@ -196,7 +221,9 @@ class Summarizer(nn.Module):
         """
         count, longest = units.size(1), self.config.longest
         if count > longest:
-            raise ValueError(f"a document of {count} units is longer than the {longest} of the model: cut it")
+            raise ValueError(
+                f"a document of {count} units is longer than the {longest} of the model: cut it"
+            )
         # D19: positions are added without scaling the vectors and without dropout (released code).
         states = (units + self.position_table[:count]).masked_fill(~keep[..., None], 0)  # (B, N, D)
         for layer in self.layers:
@@ -206,22 +233,38 @@ class Summarizer(nn.Module):
 
 
 def sinusoids(positions: int, width: int) -> Tensor:
-    """(positions, width) table of Vaswani et al. (2017), sines at even and cosines at odd places."""
-    angles = torch.arange(positions)[:, None] * torch.exp(torch.arange(0, width, 2) * (-math.log(1e4) / width))
+    """(positions, width) table of Vaswani et al. (2017), sines at even and cosines at odd
+    places.
+    """
+    angles = torch.arange(positions)[:, None] * torch.exp(
+        torch.arange(0, width, 2) * (-math.log(1e4) / width)
+    )
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)
 
 
-def extraction_loss(scores: Tensor, labels: Tensor, keep: Tensor, positive_weight: float = 1.0) -> Tensor:
-    """Binary cross-entropy of the unit scores, summed over the real units of the batch (released code).
+def extraction_loss(
+    scores: Tensor, labels: Tensor, keep: Tensor, positive_weight: float = 1.0
+) -> Tensor:
+    """Binary cross-entropy of the unit scores, summed over the real units of the batch (released
+    code).
 
-    All are (B, N), labels in {0, 1}; `positive_weight` is that of the units that the summary takes (D12).
+    All are (B, N), labels in {0, 1}; `positive_weight` is that of the units that the summary takes
+    (D12).
     """
     labels, weight = labels.to(scores.dtype), scores.new_tensor(positive_weight)
     # Section 3: the MLP's sigmoid is in here.
-    return F.binary_cross_entropy_with_logits(scores[keep], labels[keep], pos_weight=weight, reduction="sum")
+    return F.binary_cross_entropy_with_logits(
+        scores[keep], labels[keep], pos_weight=weight, reduction="sum"
+    )
 
 
 def count_parameters(model: Summarizer) -> tuple[int, int]:
-    """Section 5.2, "# Params" of Tables 2 and 3: those of the attention, value and output maps included, and all."""
-    trained = {name: weight.numel() for name, weight in model.named_parameters() if weight.requires_grad}
-    return sum(count for name, count in trained.items() if ".attention." in name), sum(trained.values())
+    """Section 5.2, "# Params" of Tables 2 and 3: those of the attention, value and output maps
+    included, and all.
+    """
+    trained = {
+        name: weight.numel() for name, weight in model.named_parameters() if weight.requires_grad
+    }
+    return sum(count for name, count in trained.items() if ".attention." in name), sum(
+        trained.values()
+    )

@@ -1,14 +1,17 @@
-"""The whole paper in one file: Xiao, Huber & Carenini (2020), "Do We Really Need That Many Parameters in Transformer
+"""The whole paper in one file: Xiao, Huber & Carenini (2020), "Do We Really Need That Many
+Parameters in Transformer
 for Extractive Summarization? Discourse Can Help!", CODI, https://aclanthology.org/2020.codi-1.13
 
-An extractive summariser scores the clauses of a text and takes the best. First the clauses attend to each other, and a
-Transformer spends parameters to learn who attends to whom. Here the attention is a fixed table for each text, read off
-its discourse tree, which joins clauses two by two and says which of a pair matters more. Queries and keys go: half of
-the parameters. B documents, N units (clauses; EDUs, elementary discourse units), D model width, K head width.
+An extractive summariser scores the clauses of a text and takes the best. First the clauses attend
+to each other, and a Transformer spends parameters to learn who attends to whom. Here the attention
+is a fixed table for each text, read off its discourse tree, which joins clauses two by two and says
+which of a pair matters more. Queries and keys go: half of the parameters. B documents, N units
+(clauses; EDUs, elementary discourse units), D model width, K head width.
 
-`python one.py`, 20 CPU seconds: toy texts whose summary depends on the tree, in two ways. Labels are made of the trees,
-so this shows what a matrix lets a model see, not what summaries are. The last lines compare the paper's matrices with
-other texts' and with learned attention, trained equally long. tests/test_one.py: the package is equal. D1: PAPER.md.
+`python one.py`, 20 CPU seconds: toy texts whose summary depends on the tree, in two ways. Labels
+are made of the trees, so this shows what a matrix lets a model see, not what summaries are. The
+last lines compare the paper's matrices with other texts' and with learned attention, trained
+equally long. tests/test_one.py: the package is equal. D1: PAPER.md.
 """
 
 import random
@@ -19,18 +22,23 @@ import torch.nn.functional as F
 from torch import nn
 
 seed = 0
-N, D, K, INNER, LAYERS = 8, 32, 32, 64, 2  # clauses of a text, width, width of the one head, feed-forward, layers
+# clauses of a text, width, width of the one head, feed-forward, layers
+N, D, K, INNER, LAYERS = 8, 32, 32, 64, 2
 ALARMING = "fire flood storm riot crash theft".split()
 CALM = "market parade concert picnic harvest festival wedding regatta".split()
 PLACES = "Oslo Lima Rome Kyiv Bonn Cork Nice Bath".split()
 WORDS = [*ALARMING, *CALM, *PLACES]
 VECTORS = torch.randn(len(WORDS), D, generator=torch.Generator().manual_seed(seed))
 
-# 1. The idea: attention matrices A that are read off a tree; row i says what clause i pays attention to
+# 1. The idea: attention matrices A that are read off a tree; row i says what clause i pays
+#   attention to
 
 
 class Node(NamedTuple):
-    """Over the clauses start, ..., end - 1. Of two siblings one is the Nucleus, the other a Satellite or a Nucleus."""
+    """Over the clauses start, ..., end - 1.
+
+    Of two siblings one is the Nucleus, the other a Satellite or a Nucleus.
+    """
 
     start: int
     end: int
@@ -47,7 +55,8 @@ def dependency_parents(tree):
     """(N,) the clause on which each one depends; a root has itself."""
     main, parents = {}, torch.arange(tree.end)
     for node in nodes(tree):
-        # Section 4.1: a clause stands for each constituent: its Nucleus's, of two Nuclei the left one's.
+        # Section 4.1: a clause stands for each constituent: its Nucleus's, of two Nuclei the left
+        # one's.
         left, right = node.children or (None, None)
         main[node] = main[left if left.nucleus else right] if left else node.start
     for node in reversed(nodes(tree)):  # from the root down: inner Satellites win
@@ -66,9 +75,11 @@ def d_tree(tree):
 def level_sum(tree, nuclearity=False):
     total = torch.zeros(tree.end, tree.end)
     for node in nodes(tree):
-        # Section 4.2: the more levels at which one constituent holds both clauses, the closer they are.
-        # Section 4.3: a Nucleus counts 2, a Satellite 1; the root, which is neither, 1 (D15).
-        total[node.start : node.end, node.start : node.end] += 2 if nuclearity and node.nucleus else 1
+        # Section 4.2: the more levels at which one constituent holds both clauses, the closer they
+        # are. Section 4.3: a Nucleus counts 2, a Satellite 1; the root, which is neither, 1 (D15).
+        total[node.start : node.end, node.start : node.end] += (
+            2 if nuclearity and node.nucleus else 1
+        )
     return total  # (N, N), sum over the levels L of M^L
 
 
@@ -88,16 +99,20 @@ def c_tree_nuclearity(tree):
 
 
 def sentence_matrix(matrix, sentence):
-    """Attention between sentences, (S, S); `sentence` is the (N,) number of each clause's sentence."""
+    """Attention between sentences, (S, S); `sentence` is the (N,) number of each clause's
+    sentence.
+    """
     indicator = F.one_hot(sentence).float().T  # (S, N), the paper's I
-    # Section 4.4: from the clauses' matrix, not from the tree, in which a sentence need not be a constituent.
+    # Section 4.4: from the clauses' matrix, not from the tree, in which a sentence need not be a
+    # constituent.
     return normalize(indicator @ matrix @ indicator.T)  # D13: rows sum to 1 again
 
 
 # 2. The smallest summariser around it (Figure 2)
 
 
-class DotProduct(nn.Module):  # what the trees replace: 2 (D + 1) K parameters a layer; words do not tell it the tree
+# what the trees replace: 2 (D + 1) K parameters a layer; words do not tell it the tree
+class DotProduct(nn.Module):
     def __init__(self):
         super().__init__()
         self.query, self.key = nn.Linear(D, K), nn.Linear(D, K)
@@ -126,7 +141,11 @@ class EncoderLayer(nn.Module):
     def __init__(self, kind):
         super().__init__()
         self.attention, self.attention_norm = Attention(kind), nn.LayerNorm(D)
-        self.inner, self.outer, self.feed_forward_norm = nn.Linear(D, INNER), nn.Linear(INNER, D), nn.LayerNorm(D)
+        self.inner, self.outer, self.feed_forward_norm = (
+            nn.Linear(D, INNER),
+            nn.Linear(INNER, D),
+            nn.LayerNorm(D),
+        )
 
     def forward(self, states, matrix):  # (B, N, D)
         states = self.attention_norm(states + self.attention(states, matrix))
@@ -142,15 +161,20 @@ class Summarizer(nn.Module):  # unit vectors -> a score for each unit
     def forward(self, units, matrix=None):  # (B, N, D), (B, N, N)
         rates = 10_000 ** (-torch.arange(0, D, 2) / D)  # (D/2,)
         angles = torch.arange(units.size(1)).unsqueeze(-1) * rates  # (N, D/2)
-        states = units + torch.stack([angles.sin(), angles.cos()], -1).flatten(1)  # (B, N, D)  # D19
+        # (B, N, D)  # D19
+        states = units + torch.stack([angles.sin(), angles.cos()], -1).flatten(1)
         for layer in self.layers:
             states = layer(states, matrix)
-        return self.classifier(states).squeeze(-1)  # (B, N), log-odds that the summary takes the unit
+        # (B, N), log-odds that the summary takes the unit
+        return self.classifier(states).squeeze(-1)
 
 
 def extraction_loss(scores, labels, positive_weight):
-    # Section 3, the MLP's sigmoid included; D19: summed over units; D12: units that the summary takes are few.
-    return F.binary_cross_entropy_with_logits(scores, labels, pos_weight=positive_weight, reduction="sum")
+    # Section 3, the MLP's sigmoid included; D19: summed over units; D12: units that the summary
+    # takes are few.
+    return F.binary_cross_entropy_with_logits(
+        scores, labels, pos_weight=positive_weight, reduction="sum"
+    )
 
 
 def select(scores, count):
@@ -158,7 +182,8 @@ def select(scores, count):
     return scores.argsort(descending=True, stable=True)[:count].sort().values
 
 
-# 3. Data: texts of eight clauses, "fire Oslo / market Bonn / ...", with random trees; two kinds of summary
+# 3. Data: texts of eight clauses, "fire Oslo / market Bonn / ...", with random trees; two kinds of
+#   summary
 
 
 def random_tree(start=0, end=N, nucleus=None):
@@ -171,39 +196,51 @@ def random_tree(start=0, end=N, nucleus=None):
 
 
 def by_parent(tree):
-    """About two of five clauses are alarming; those whose parent (D-Tree's) is belong to the summary: (N,) bool."""
+    """About two of five clauses are alarming; those whose parent (D-Tree's) is belong to the
+    summary: (N,) bool.
+    """
     alarming = torch.rand(N) < 0.4
     return alarming, alarming[dependency_parents(tree)]
 
 
 def by_part(tree):
-    """One clause is alarming; the summary is the whole one of the root's two parts that holds it: (N,) bool."""
+    """One clause is alarming; the summary is the whole one of the root's two parts that holds it:
+    (N,) bool.
+    """
     place, cut = torch.randint(N, ()), tree.children[0].end
     return torch.arange(N) == place, (torch.arange(N) < cut) == (place < cut)
 
 
 def documents(count, rule):
-    """Trees, units (count, N, D) and labels (count, N) bool; each summary takes some clauses, but not all."""
+    """Trees, units (count, N, D) and labels (count, N) bool; each summary takes some clauses, but
+    not all.
+    """
     trees, texts, labels = [], [], []
     while len(trees) < count:
         tree = random_tree()
         alarming, label = rule(tree)
         if 0 < label.sum() < N:
-            words = [(random.choice(ALARMING if x else CALM), random.choice(PLACES)) for x in alarming]
+            words = [
+                (random.choice(ALARMING if x else CALM), random.choice(PLACES)) for x in alarming
+            ]
             texts.append([[WORDS.index(word) for word in clause] for clause in words])
             trees, labels = [*trees, tree], [*labels, label]
-    # D9: for the frozen BERT of Section 3; a unit's vector is the sum of fixed random vectors of its words.
+    # D9: for the frozen BERT of Section 3; a unit's vector is the sum of fixed random vectors of
+    # its words.
     return trees, VECTORS[torch.tensor(texts)].sum(2), torch.stack(labels)
 
 
 def train(kind, matrix_of, data, updates=400):
     trees, units, labels = data
     model, matrices = Summarizer(kind), torch.stack([matrix_of(tree) for tree in trees])
-    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)  # the paper's rate rises and falls (D11)
+    # the paper's rate rises and falls (D11)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     positive_weight = (~labels).sum() / labels.sum()
     for _ in range(updates):
         some = torch.randint(len(trees), (32,))
-        loss = extraction_loss(model(units[some], matrices[some]), labels[some].float(), positive_weight)
+        loss = extraction_loss(
+            model(units[some], matrices[some]), labels[some].float(), positive_weight
+        )
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -212,10 +249,14 @@ def train(kind, matrix_of, data, updates=400):
 
 @torch.no_grad()
 def found(model, matrix_of, data):
-    """Per cent of the clauses of the summaries that are among the model's best; it takes as many as a summary has."""
+    """Per cent of the clauses of the summaries that are among the model's best; it takes as many as
+    a summary has.
+    """
     trees, units, labels = data
     scores = model(units, torch.stack([matrix_of(tree) for tree in trees]))  # (count, N)
-    right = sum(own[select(score, own.sum())].sum() for score, own in zip(scores, labels, strict=True))
+    right = sum(
+        own[select(score, own.sum())].sum() for score, own in zip(scores, labels, strict=True)
+    )
     return 100 * (right / labels.sum()).item()
 
 
@@ -238,12 +279,19 @@ def main():
     scores = {}
     for name, (kind, matrix_of) in SYSTEMS.items():
         models = [train(kind, matrix_of, data) for data, _ in tasks]
-        scores[name] = [found(model, matrix_of, test) for model, (_, test) in zip(models, tasks, strict=True)]
-        count = sum(weight.numel() for layer in models[0].layers for weight in layer.attention.parameters())
+        scores[name] = [
+            found(model, matrix_of, test) for model, (_, test) in zip(models, tasks, strict=True)
+        ]
+        count = sum(
+            weight.numel() for layer in models[0].layers for weight in layer.attention.parameters()
+        )
         print(f"{name:30}{scores[name][0]:9.0f}{scores[name][1]:9.0f}{count:12,}", flush=True)
     for task, tree in enumerate(("D-Tree", "C-Tree w/Nuc")):
-        other = max(list(SYSTEMS)[3:], key=lambda name: scores[name][task])  # it does not see this text's tree
-        print(f"{tree} finds {scores[tree][task]:.0f}, {other}, the next, {scores[other][task]:.0f}")
+        # it does not see this text's tree
+        other = max(list(SYSTEMS)[3:], key=lambda name: scores[name][task])
+        print(
+            f"{tree} finds {scores[tree][task]:.0f}, {other}, the next, {scores[other][task]:.0f}"
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""From text to batches: a document's units, their vectors by a frozen encoder (Section 3), labels and matrix."""
+"""From text to batches: a document's units, their vectors by a frozen encoder (Section 3), labels
+and matrix.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -17,28 +19,43 @@ from .model import TREES
 from .selection import ORACLE_UNITS, oracle, required_units
 from .trees import check_same_text, leaves, letters, read_dis
 
-MAX_TOKENS = 512  # longest unit in word pieces, [CLS] and [SEP] included; longer ones are cut (released code)
+# longest unit in word pieces, [CLS] and [SEP] included; longer ones are cut (released code)
+MAX_TOKENS = 512
 
 
 class UnitEncoder:
-    """A frozen encoder of `transformers`: a unit's vector is its first token's last state, or the mean of all (D23)."""
+    """A frozen encoder of `transformers`: a unit's vector is its first token's last state, or the
+    mean of all (D23).
+    """
 
     def __init__(self, model: nn.Module, tokenizer, pooling: str = "cls"):
         # D6: eval mode always; a frozen encoder without dropout gives each unit one vector.
         self.model = model.requires_grad_(False).eval()
-        self.tokenizer, self.pooling, self.width = tokenizer, pooling, model.config.hidden_size  # the width is D
+        # the width is D
+        self.tokenizer, self.pooling, self.width = tokenizer, pooling, model.config.hidden_size
 
     @torch.inference_mode()
     def encode(self, texts: Sequence[str], batch_size: int = 128) -> np.ndarray:
-        """Encode units, those of like length together: (n,) texts -> (n, D) float32, in their order."""
+        """Encode units, those of like length together: (n,) texts -> (n, D) float32, in their
+        order.
+        """
         order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
         vectors = np.empty((len(texts), self.width), dtype=np.float32)
-        cut = dict(padding=True, padding_side="right", truncation=True, max_length=MAX_TOKENS, return_tensors="pt")
-        for start in tqdm(range(0, len(texts), batch_size), desc="unit vectors", leave=False, disable=None):
+        cut = dict(
+            padding=True,
+            padding_side="right",
+            truncation=True,
+            max_length=MAX_TOKENS,
+            return_tensors="pt",
+        )
+        for start in tqdm(
+            range(0, len(texts), batch_size), desc="unit vectors", leave=False, disable=None
+        ):
             places = order[start : start + batch_size]
             batch = self.tokenizer([texts[i] for i in places], **cut).to(self.model.device)
             states = self.model(**batch).last_hidden_state  # (n, tokens, D)
-            # Section 3: "the hidden state of the first token in the last BERT layer"; [CLS] unit [SEP], segment ids 0.
+            # Section 3: "the hidden state of the first token in the last BERT layer"; [CLS] unit
+            # [SEP], segment ids 0.
             pooled = states[:, 0]  # (n, D)
             if self.pooling == "mean":
                 # D23: the mean over the tokens, for encoders that were trained for it.
@@ -48,10 +65,13 @@ class UnitEncoder:
         return vectors
 
 
-def random_encoder(texts: Sequence[str], pooling: str = "cls", width: int = 128, seed: int = 0) -> UnitEncoder:
+def random_encoder(
+    texts: Sequence[str], pooling: str = "cls", width: int = 128, seed: int = 0
+) -> UnitEncoder:
     """A small BERT with random weights that knows the words of `texts`, for `toy` and tests (D9).
 
-    Its first token attends almost evenly to all words, so a vector is a random projection of the unit's words.
+    Its first token attends almost evenly to all words, so a vector is a random projection of the
+    unit's words.
     """
     from tokenizers.normalizers import BertNormalizer
     from tokenizers.pre_tokenizers import BertPreTokenizer
@@ -61,7 +81,16 @@ def random_encoder(texts: Sequence[str], pooling: str = "cls", width: int = 128,
     words = Counter(word for text in texts for word, _ in split(clean(text)))
     characters = sorted({character for word in words for character in word})
     frequent = sorted(words, key=lambda word: (-words[word], word))[:4000]
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *characters, *(f"##{c}" for c in characters), *frequent]
+    pieces = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        *characters,
+        *(f"##{c}" for c in characters),
+        *frequent,
+    ]
     vocabulary = {piece: number for number, piece in enumerate(dict.fromkeys(pieces))}
     tokenizer = BertTokenizer(vocab=vocabulary, split_special_tokens=True)
     # The usual 0.02 would leave the first token's own embedding nearly alone in its state.
@@ -84,10 +113,12 @@ class Document:
     id: str
     units: list[str]  # (N,) texts
     sentence: np.ndarray  # (N,) index of each unit's sentence; at sentence level 0, 1, ...
-    required: list[list[int]]  # (N,) units that each unit needs beside it; empty lists at sentence level
+    # (N,) units that each unit needs beside it; empty lists at sentence level
+    required: list[list[int]]
     references: list[list[str]]  # the sentences of each
     matrix: np.ndarray | None = None  # (N, N) attention, for tree attention
-    labels: np.ndarray | None = None  # (N,) bool, the oracle's units; none where there is no reference
+    # (N,) bool, the oracle's units; none where there is no reference
+    labels: np.ndarray | None = None
     was_cut: bool = False
     vectors: np.ndarray | None = None  # (N, D)
 
@@ -101,13 +132,19 @@ def read_corpus(examples: Sequence, config, encoder: UnitEncoder) -> list[Docume
     documents = [make_document(example, config, encoder) for example in examples]
     vectors = encoder.encode([unit for document in documents for unit in document.units])
     parts = np.split(vectors, np.cumsum([len(document) for document in documents])[:-1])
-    return [replace(document, vectors=part) for document, part in zip(documents, parts, strict=True)]
+    return [
+        replace(document, vectors=part) for document, part in zip(documents, parts, strict=True)
+    ]
 
 
 def make_document(example, config, encoder: UnitEncoder) -> Document:
-    """An example (a `shared.data.Example` in sentences) as a document, cut to what the model reads, with its oracle."""
+    """An example (a `shared.data.Example` in sentences) as a document, cut to what the model reads,
+    with its oracle.
+    """
     whole = units_of(example, config.level, config.attention)
-    picks = oracle(whole.units, " ".join(example.summary), whole.required, ORACLE_UNITS[config.level])
+    picks = oracle(
+        whole.units, " ".join(example.summary), whole.required, ORACLE_UNITS[config.level]
+    )
     pieces = np.array([len(ids) for ids in encoder.tokenizer(whole.units, verbose=False).input_ids])
     most = min(len(whole), config.model_config(encoder.width).longest)
     if config.max_pieces:
@@ -115,21 +152,33 @@ def make_document(example, config, encoder: UnitEncoder) -> Document:
         most = min(most, max(1, int((pieces.cumsum() <= config.max_pieces).sum())))
     matrix = whole.matrix
     if matrix is not None and most < len(whole):
-        # D10: of a cut document the rows are normalised again; a unit whose head was cut off attends to itself.
+        # D10: of a cut document the rows are normalised again; a unit whose head was cut off
+        # attends to itself.
         matrix = normalize(matrix[:most, :most])
     required = [[other for other in needed if other < most] for needed in whole.required[:most]]
-    cut = dict(units=whole.units[:most], sentence=whole.sentence[:most], labels=np.isin(np.arange(most), picks))
+    cut = dict(
+        units=whole.units[:most],
+        sentence=whole.sentence[:most],
+        labels=np.isin(np.arange(most), picks),
+    )
     was_cut = most < len(whole) or bool((pieces > MAX_TOKENS).any())  # the encoder cuts a long unit
     return replace(whole, required=required, matrix=matrix, was_cut=was_cut, **cut)
 
 
 def units_of(example, level: str, attention: str = "none") -> Document:
-    """An example as a document of EDUs or sentences, whole and without labels, with the matrix that `attention` reads.
+    """An example as a document of EDUs or sentences, whole and without labels, with the matrix that
+    `attention` reads.
 
     ValueError: a tree is needed and there is none, or it is of another text.
     """
     name, sentences, matrix = f"{example.id}.dis", list(example.document), None
-    whole = Document(example.id, sentences, np.arange(len(sentences)), [[] for _ in sentences], example.references)
+    whole = Document(
+        example.id,
+        sentences,
+        np.arange(len(sentences)),
+        [[] for _ in sentences],
+        example.references,
+    )
     if example.tree is None:
         if attention in TREES or level == "edu":
             command = f"python -m {__package__}.experiments.parse FILE --out TREES"
@@ -141,14 +190,24 @@ def units_of(example, level: str, attention: str = "none") -> Document:
     if attention in TREES:
         matrix = d_tree(tree, sentence) if attention == "d_tree" else MATRICES[attention](tree)
     if level == "edu":
-        return Document(example.id, edus, sentence, required_units(tree, sentence), example.references, matrix)
-    return whole if matrix is None else replace(whole, matrix=sentence_matrix(matrix, sentence, len(sentences)))
+        return Document(
+            example.id, edus, sentence, required_units(tree, sentence), example.references, matrix
+        )
+    return (
+        whole
+        if matrix is None
+        else replace(whole, matrix=sentence_matrix(matrix, sentence, len(sentences)))
+    )
 
 
-def sentence_of_edus(edus: Sequence[str], sentences: Sequence[str], where: str = "document") -> np.ndarray:
-    """(N,) index of the sentence of each EDU, that in which it begins, found by its letters, blanks apart.
+def sentence_of_edus(
+    edus: Sequence[str], sentences: Sequence[str], where: str = "document"
+) -> np.ndarray:
+    """(N,) index of the sentence of each EDU, that in which it begins, found by its letters, blanks
+    apart.
 
-    ValueError: the texts are not the same, or an EDU has none; names `where` and the first place that differs.
+    ValueError: the texts are not the same, or an EDU has none; names `where` and the first place
+    that differs.
     """
     check_same_text(edus, sentences, where)
     lengths = np.array([len(letters(edu)) for edu in edus])
@@ -159,14 +218,20 @@ def sentence_of_edus(edus: Sequence[str], sentences: Sequence[str], where: str =
 
 
 def positive_weight(documents: Sequence[Document]) -> float:
-    """Units that the summaries leave out for each one that they take, the weight of the latter in the loss.
+    """Units that the summaries leave out for each one that they take, the weight of the latter in
+    the loss.
 
     ValueError: the oracles take no unit, or all: there is nothing to learn.
     """
     labels = np.concatenate([document.labels for document in documents])
     if labels.all() or not labels.any():
-        taken = f"the summaries take {labels.sum()} of all {len(labels)} units of the training documents"
-        raise ValueError(f"{taken}: there is nothing to learn; give longer documents, or use --level edu")
+        taken = (
+            f"the summaries take {labels.sum()} of all {len(labels)} units of the training "
+            f"documents"
+        )
+        raise ValueError(
+            f"{taken}: there is nothing to learn; give longer documents, or use --level edu"
+        )
     # D12: of all units of the trained level.
     return float((~labels).sum() / labels.sum())
 
@@ -185,11 +250,17 @@ class Batch(NamedTuple):
 
 def collate(documents: Sequence[Document], device: str | torch.device = "cpu") -> Batch:
     """A batch of some documents."""
-    units = pad_sequence([torch.from_numpy(np.array(document.vectors)) for document in documents], batch_first=True)
-    labels = pad_sequence([torch.from_numpy(document.labels) for document in documents], batch_first=True)
+    units = pad_sequence(
+        [torch.from_numpy(np.array(document.vectors)) for document in documents], batch_first=True
+    )
+    labels = pad_sequence(
+        [torch.from_numpy(document.labels) for document in documents], batch_first=True
+    )
     lengths, most = torch.tensor([len(document) for document in documents]), labels.size(1)
     keep, matrix = torch.arange(most) < lengths[:, None], None
     if documents[0].matrix is not None:
-        matrices = [pad(torch.from_numpy(one.matrix), 2 * (0, most - len(one))) for one in documents]
+        matrices = [
+            pad(torch.from_numpy(one.matrix), 2 * (0, most - len(one))) for one in documents
+        ]
         matrix = torch.stack(matrices).to(device)
     return Batch(units.to(device), keep.to(device), labels.to(device), matrix)

@@ -1,7 +1,10 @@
-"""RST constituency trees, as matrices.py needs them, and the published files of them, .dis. It needs Python alone.
+"""RST constituency trees, as matrices.py needs them, and the published files of them, .dis.
 
-A document is cut into elementary discourse units (EDUs, clauses), which a binary tree joins. In each pair of siblings
-at least one is a Nucleus, which matters more; the other one is a Nucleus too, or a Satellite.
+It needs Python alone.
+
+A document is cut into elementary discourse units (EDUs, clauses), which a binary tree joins. In
+each pair of siblings at least one is a Nucleus, which matters more; the other one is a Nucleus too,
+or a Satellite.
 
 Trees may be as deep as a document is long, so nothing here is recursive.
 """
@@ -17,7 +20,9 @@ from pathlib import Path
 
 @dataclass(frozen=True, eq=False)  # to compare or hash by value would be recursive
 class Node:
-    """A node of a binary RST tree, over the EDUs start, ..., end - 1 of its document, counted from 0."""
+    """A node of a binary RST tree, over the EDUs start, ..., end - 1 of its document, counted from
+    0.
+    """
 
     start: int
     end: int
@@ -43,8 +48,8 @@ def leaves(tree: Node) -> list[Node]:
 def join(children: Sequence[Node], nucleus: bool | None) -> Node:
     """One node over its children, made binary; over a single child it is that child in its place.
 
-    Right-branching; but Satellites behind the last Nucleus join it first, the nearest before the others: so no
-    Satellite comes to depend on another one.
+    Right-branching; but Satellites behind the last Nucleus join it first, the nearest before the
+    others: so no Satellite comes to depend on another one.
     """
     last = max((i for i, child in enumerate(children) if child.nucleus), default=0)
     joined = children[last]
@@ -56,17 +61,31 @@ def join(children: Sequence[Node], nucleus: bool | None) -> Node:
 
 
 def check_tree(tree: Node, where: str = "tree") -> None:
-    """ValueError that names `where` and the span at fault, counted from 1, unless all are binary and tile the EDUs."""
+    """ValueError that names `where` and the span at fault, counted from 1, unless all are binary
+    and tile the EDUs.
+    """
     if tree.nucleus is not None or tree.start:
-        raise ValueError(f"{where}: a tree has a root without a sibling, and its first EDU is 1, not {tree.start + 1}")
+        raise ValueError(
+            f"{where}: a tree has a root without a sibling, and its first EDU is 1, not "
+            f"{tree.start + 1}"
+        )
     for node in nodes(tree):
         spans = [(child.start, child.end) for child in node.children]
         nuclei = {child.nucleus for child in node.children}
         edges = [edge for span in spans for edge in span]
-        is_whole = edges == [node.start, edges[1], edges[1], node.end] if spans else node.end == node.start + 1
+        is_whole = (
+            edges == [node.start, edges[1], edges[1], node.end]
+            if spans
+            else node.end == node.start + 1
+        )
         if not is_whole or None in nuclei or nuclei == {False}:
-            what = f"span {node.start + 1}-{node.end} needs two children side by side, one of them a Nucleus"
-            raise ValueError(f"{where}: {what}; it has {', '.join(f'{a + 1}-{b}' for a, b in spans) or 'none'}")
+            what = (
+                f"span {node.start + 1}-{node.end} needs two children side by side, one of them "
+                f"a Nucleus"
+            )
+            raise ValueError(
+                f"{where}: {what}; it has {', '.join(f'{a + 1}-{b}' for a, b in spans) or 'none'}"
+            )
 
 
 # .dis, as RST-DT and GUM publish it, where EDUs are counted from 1 and spans are inclusive:
@@ -91,7 +110,9 @@ def read_text(path: Path) -> str:
 
 
 def read_dis(text: str, where: str = "tree") -> Node:
-    """The tree of a .dis text, of nodes of more than two children made binary; ValueError names `where` and line."""
+    """The tree of a .dis text, of nodes of more than two children made binary; ValueError names
+    `where` and line.
+    """
     stack: list[list] = [[]]  # what each open bracket has held so far
     line, end = 1, 0
     for match in TOKEN.finditer(text):
@@ -105,7 +126,10 @@ def read_dis(text: str, where: str = "tree") -> Node:
             stack[-1].append(token)
     tree = stack[0][0] if len(stack) == 1 == len(stack[0]) else None
     if not isinstance(tree, Node):
-        raise ValueError(f"{where}:{line}: one whole tree '( Root ... )' is needed and nothing else: is the file cut?")
+        raise ValueError(
+            f"{where}:{line}: one whole tree '( Root ... )' is needed and nothing else: is the "
+            f"file cut?"
+        )
     check_tree(tree, where)
     return tree
 
@@ -121,14 +145,24 @@ def dis_item(items: list, place: str) -> Node | tuple[str, object]:
             return "relation", relation  # which nothing here reads
         case ["text", str(text)] if text[:2] == text[2:][-2:] == "_!":
             return "text", clean(text[2:-2])
-        case [str(role), *parts] if role in ROLES and not any(isinstance(part, str) for part in parts):
+        case [str(role), *parts] if role in ROLES and not any(
+            isinstance(part, str) for part in parts
+        ):
             properties = dict(part for part in parts if isinstance(part, tuple))
             children = [part for part in parts if isinstance(part, Node)]
-            node = join(children, ROLES[role]) if children else Node(0, 0, ROLES[role], text=properties.get("text"))
+            node = (
+                join(children, ROLES[role])
+                if children
+                else Node(0, 0, ROLES[role], text=properties.get("text"))
+            )
             start, end = properties.get("span", (node.start, node.end))
-            return replace(node, start=start, end=end)  # check_tree compares them with the children's
+            # check_tree compares them with the children's
+            return replace(node, start=start, end=end)
     said = " ".join(item if isinstance(item, str) else "(...)" for item in items)
-    raise ValueError(f"{place}: '( {said[:60]} )' is no node (Root, Nucleus, Satellite), span, leaf, rel2par or text")
+    raise ValueError(
+        f"{place}: '( {said[:60]} )' is no node (Root, Nucleus, Satellite), span, leaf, rel2par or "
+        f"text"
+    )
 
 
 def write_dis(tree: Node) -> str:
@@ -136,7 +170,9 @@ def write_dis(tree: Node) -> str:
     roles, texts = {nucleus: role for role, nucleus in ROLES.items()}, {}
     for node in nodes(tree):
         if node.children:
-            inside = f"(span {node.start + 1} {node.end})\n" + "".join(texts.pop(child) for child in node.children)
+            inside = f"(span {node.start + 1} {node.end})\n" + "".join(
+                texts.pop(child) for child in node.children
+            )
         else:
             inside = f"(leaf {node.end}) (text _!{node.text}_!) "
         texts[node] = f"( {roles[node.nucleus]} {inside})\n"
@@ -144,7 +180,9 @@ def write_dis(tree: Node) -> str:
 
 
 def clean(text: str) -> str:
-    """The text of an EDU on one line, without the mark that RST-DT puts at the end of a paragraph."""
+    """The text of an EDU on one line, without the mark that RST-DT puts at the end of a
+    paragraph.
+    """
     return unicodedata.normalize("NFC", " ".join(text.strip().removesuffix("<P>").split()))
 
 
@@ -153,11 +191,15 @@ def letters(text: str) -> str:
     return "".join(text.split())
 
 
-def check_same_text(edus: Sequence[str], text: Sequence[str], where: str, form: Callable[[str], str] = letters) -> None:
+def check_same_text(
+    edus: Sequence[str], text: Sequence[str], where: str, form: Callable[[str], str] = letters
+) -> None:
     """ValueError that names the first place where EDUs and text differ in `form`."""
     one, other = form(" ".join(edus)), form(" ".join(text))
     if one != other:
         same = len(commonprefix([one, other]))
         part = slice(max(0, same - 20), same + 20)
         places = f"{one[part]!r} in the EDUs, {other[part]!r} in the text"
-        raise ValueError(f"{where}: EDUs and text are not the same: {places}; give the text of the tree")
+        raise ValueError(
+            f"{where}: EDUs and text are not the same: {places}; give the text of the tree"
+        )

@@ -1,7 +1,9 @@
-"""Encoder-decoder attention over the selected sentences, as a mask: the form to read and to train through.
+"""Encoder-decoder attention over the selected sentences, as a mask: the form to read and to train
+through.
 
-All words are read, and those of the sentences that were not selected get the weight 0. This is no faster than full
-attention; fast_attention.py decodes to the same numbers from the words of the selected sentences alone.
+All words are read, and those of the sentences that were not selected get the weight 0. This is no
+faster than full attention; fast_attention.py decodes to the same numbers from the words of the
+selected sentences alone.
 """
 
 import copy
@@ -47,7 +49,8 @@ def words_of(keep: Tensor, sentence_ids: Tensor) -> Tensor:
 class LayerMemory(NamedTuple):
     """What a layer compares queries with: made once a document, whatever is written."""
 
-    pairs: Tensor  # (B, S, 2, D): key and value of a word side by side, so that one gather fetches both
+    # (B, S, 2, D): key and value of a word side by side, so that one gather fetches both
+    pairs: Tensor
     keys: Tensor  # (B, H, S, K): the same numbers by head
     values: Tensor  # (B, H, S, K)
     sentence_keys: Tensor | None  # (B, H, N, K) of the approximator, Eq. (9)
@@ -55,7 +58,8 @@ class LayerMemory(NamedTuple):
 
 
 class SentenceSparseAttention(nn.Module):
-    """Encoder-decoder attention of one decoder layer; takes the place of BART's, whose projections it takes over.
+    """Encoder-decoder attention of one decoder layer; takes the place of BART's, whose projections
+    it takes over.
 
     Args:
         attention: BART's cross-attention. D2: its biases come along (the released code loses them).
@@ -66,7 +70,11 @@ class SentenceSparseAttention(nn.Module):
         super().__init__()
         self.q_proj, self.k_proj = attention.q_proj, attention.k_proj
         self.v_proj, self.out_proj = attention.v_proj, attention.out_proj
-        self.heads, self.head_width, self.dropout = attention.num_heads, attention.head_dim, attention.dropout
+        self.heads, self.head_width, self.dropout = (
+            attention.num_heads,
+            attention.head_dim,
+            attention.dropout,
+        )
         self.layer = layer
         self.sentence_q: nn.Linear | None = None  # W^Q of Eq. (8)
         self.sentence_k: nn.Linear | None = None  # W^K of Eq. (9)
@@ -76,7 +84,10 @@ class SentenceSparseAttention(nn.Module):
         self.sentence_q, self.sentence_k = copy.deepcopy(self.q_proj), copy.deepcopy(self.k_proj)
 
     def split(self, vectors: Tensor) -> Tensor:
-        """(B, L, D) -> (B, H, L, K). D1: also for sentence keys, whose heads the released code mixes up."""
+        """(B, L, D) -> (B, H, L, K).
+
+        D1: also for sentence keys, whose heads the released code mixes up.
+        """
         return vectors.view(*vectors.shape[:2], self.heads, self.head_width).transpose(1, 2)
 
     def join(self, contexts: Tensor) -> Tensor:
@@ -108,7 +119,11 @@ class SentenceSparseAttention(nn.Module):
         """
         queries = self.scaled_queries(hidden_states)  # (B, H, T, K)
         memory = self.project(key_value_states, sentences, selection)
-        end = past_key_values.get_seq_length(self.layer) if past_key_values is not None else queries.size(2)
+        end = (
+            past_key_values.get_seq_length(self.layer)
+            if past_key_values is not None
+            else queries.size(2)
+        )
         steps = range(end - queries.size(2), end)
         keep = self.select(hidden_states, queries, memory, sentences, selection, steps)  # (B, T, N)
         # Eq. (2): all words
@@ -118,7 +133,8 @@ class SentenceSparseAttention(nn.Module):
             approximate = None if keys is None else self.approximate(hidden_states, keys, sentences)
             record.append(SentenceAttention(saliency(weights, sentences.membership), approximate))
         if keep is not None:
-            # Eq. (3): the words of I^r_m alone; leaving the others out and giving them the weight 0 is the same
+            # Eq. (3): the words of I^r_m alone; leaving the others out and giving them the weight 0
+            # is the same
             weights = word_attention(queries, memory.keys, words_of(keep, sentences.ids))
         context = F.dropout(weights, self.dropout, self.training) @ memory.values  # (B, H, T, K)
         return self.join(context), None
@@ -152,7 +168,8 @@ class SentenceSparseAttention(nn.Module):
         selection: Selection,
         steps: range,
     ) -> Tensor | None:
-        """The sentences that each query of target steps `steps` attends to; D13: each beam chooses for itself.
+        """The sentences that each query of target steps `steps` attends to; D13: each beam chooses
+        for itself.
 
         Args:
             hidden: (B, Q, D), of which `queries` (B, H, Q, K) were made.
@@ -163,13 +180,19 @@ class SentenceSparseAttention(nn.Module):
             return None
         match selection.mode:
             case "ideal":
-                scores = saliency(word_attention(queries, memory.keys, sentences.is_word), sentences.membership)
+                scores = saliency(
+                    word_attention(queries, memory.keys, sentences.is_word), sentences.membership
+                )
             case "random":
-                scores = random_scores(sentences.ids, sentences.exists.size(1), self.layer, steps, selection.seed)
-                scores = scores.repeat(1, hidden.size(1) // len(steps), 1).unsqueeze(1)  # beams and heads share a draw
+                scores = random_scores(
+                    sentences.ids, sentences.exists.size(1), self.layer, steps, selection.seed
+                )
+                # beams and heads share a draw
+                scores = scores.repeat(1, hidden.size(1) // len(steps), 1).unsqueeze(1)
             case "approx":
                 scores = self.approximate(hidden, memory.sentence_keys, sentences)
             case "model_free":
                 scores = model_free_scores(queries, memory.sums, selection.phi)
-        scores = scores.mean(1)  # A.4: heads are averaged before the top-r, so that all of a layer share one subset
+        # A.4: heads are averaged before the top-r, so that all of a layer share one subset
+        scores = scores.mean(1)
         return top_r(scores, sentences.exists, selection.r)

@@ -1,8 +1,11 @@
-"""The same attention while decoding, faster: each source is kept once, and only words of selected sentences are read.
+"""The same attention while decoding, faster: each source is kept once, and only words of selected
+sentences are read.
 
-`generate` of transformers copies keys and values for every beam, and moves them when beams change places. Here the
-beams of a source are queries to one memory: on a CPU that makes a whole summary 1.3 to 1.5 times as fast. At 4,000
-tokens reading the selected sentences alone makes the decode 1.1 times as fast again (experiments/RESULTS.md).
+`generate` of transformers copies keys and values for every beam, and moves them when beams change
+places. Here the
+beams of a source are queries to one memory: on a CPU that makes a whole summary 1.3 to 1.5 times as
+fast. At 4,000 tokens reading the selected sentences alone makes the decode 1.1 times as fast again
+(experiments/RESULTS.md).
 """
 
 import torch
@@ -14,48 +17,75 @@ from transformers.modeling_outputs import BaseModelOutput
 from .attention import LayerMemory, SentenceSparseAttention
 from .selection import FULL, Selection, SentenceAttention, Sentences
 
-# Settings of `generate` that read the source's tokens or bring a cache, with the value that asks for nothing: here the
-# source is in a cache of its own.
+# Settings of `generate` that read the source's tokens or bring a cache, with the value that asks
+# for nothing: here the source is in a cache of its own.
 NOT_SUPPORTED = {
-    "inputs": None, "inputs_embeds": None, "past_key_values": None, "cache_implementation": None,
-    "assistant_model": None, "prompt_lookup_num_tokens": None, "output_attentions": False, "guidance_scale": 1.0,
-    "encoder_no_repeat_ngram_size": 0, "encoder_repetition_penalty": 1.0,
-}  # fmt: skip
+    "inputs": None,
+    "inputs_embeds": None,
+    "past_key_values": None,
+    "cache_implementation": None,
+    "assistant_model": None,
+    "prompt_lookup_num_tokens": None,
+    "output_attentions": False,
+    "guidance_scale": 1.0,
+    "encoder_no_repeat_ngram_size": 0,
+    "encoder_repetition_penalty": 1.0,
+}
 
 
 def check_settings(settings: dict) -> None:
     """ValueError for a setting of `generate` that is not supported."""
     for name, neutral in NOT_SUPPORTED.items():
-        if (value := settings.get(name)) is not None and (isinstance(value, Tensor) or value != neutral):
-            raise ValueError(f"generate does not support {name} here: the source is in a cache of its own")
+        if (value := settings.get(name)) is not None and (
+            isinstance(value, Tensor) or value != neutral
+        ):
+            raise ValueError(
+                f"generate does not support {name} here: the source is in a cache of its own"
+            )
 
 
 class SourceCache(EncoderDecoderCache):
     """A cache for `generate` that keeps each source once, however many beams it has.
 
-    `generate` moves the cache's rows when beams change places. All beams of a source read the same source, so only the
-    self-attention part has to move.
+    `generate` moves the cache's rows when beams change places. All beams of a source read the same
+    source, so only the self-attention part has to move.
     """
 
-    def __init__(self, config: BartConfig, memories: list[LayerMemory], sentences: Sentences, selection: Selection):
+    def __init__(
+        self,
+        config: BartConfig,
+        memories: list[LayerMemory],
+        sentences: Sentences,
+        selection: Selection,
+    ):
         super().__init__(DynamicCache(config=config), DynamicCache(config=config))
         self.memories, self.sentences, self.selection = memories, sentences, selection
         self.lengths = (sentences.ids >= 0).sum(1).tolist()  # (B,) tokens
         has_padding = min(self.lengths) < sentences.ids.size(1)
-        self.keep_words = sentences.is_word if has_padding else None  # (B, 1, 1, S); None = no padding
-        self.gathered = torch.empty_like(memories[0].pairs[0])  # (S, 2, D), overwritten by every gather
+        # (B, 1, 1, S); None = no padding
+        self.keep_words = sentences.is_word if has_padding else None
+        # (S, 2, D), overwritten by every gather
+        self.gathered = torch.empty_like(memories[0].pairs[0])
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         self.self_attention_cache.reorder_cache(beam_idx)
 
     def stand_in(self, states: Tensor) -> dict:
-        """Inputs for `generate`, which repeats them for every beam: one position of (B, S, D) stands for the source."""
+        """Inputs for `generate`, which repeats them for every beam: one position of (B, S, D)
+        stands for the source.
+        """
         outputs = BaseModelOutput(states[:, :1])
-        return {"encoder_outputs": outputs, "attention_mask": self.sentences.ids[:, :1] + 1, "past_key_values": self}
+        return {
+            "encoder_outputs": outputs,
+            "attention_mask": self.sentences.ids[:, :1] + 1,
+            "past_key_values": self,
+        }
 
 
 class FastAttention(SentenceSparseAttention):
-    """`SentenceSparseAttention` that also decodes from a SourceCache, one step of `generate` at a time."""
+    """`SentenceSparseAttention` that also decodes from a SourceCache, one step of `generate` at a
+    time.
+    """
 
     def forward(
         self,
@@ -67,10 +97,15 @@ class FastAttention(SentenceSparseAttention):
         past_key_values: EncoderDecoderCache | None = None,
         **unused,
     ) -> tuple[Tensor, None]:
-        """As BART calls it. With a SourceCache of B sources, hidden_states are (B * W, 1, D), of W beams each."""
+        """As BART calls it.
+
+        With a SourceCache of B sources, hidden_states are (B * W, 1, D), of W beams each.
+        """
         if isinstance(past_key_values, SourceCache):
             return self.decode_step(hidden_states, past_key_values), None
-        return super().forward(hidden_states, key_value_states, sentences, selection, record, past_key_values)
+        return super().forward(
+            hidden_states, key_value_states, sentences, selection, record, past_key_values
+        )
 
     def decode_step(self, hidden_states: Tensor, cache: SourceCache) -> Tensor:
         """(B * W, 1, D) -> (B * W, 1, D)."""
@@ -83,16 +118,22 @@ class FastAttention(SentenceSparseAttention):
         keep = self.select(hidden, queries, memory, cache.sentences, cache.selection, steps)
         if keep is None:
             keys, values = memory.keys, memory.values
-            context = F.scaled_dot_product_attention(queries, keys, values, cache.keep_words, scale=1.0)
+            context = F.scaled_dot_product_attention(
+                queries, keys, values, cache.keep_words, scale=1.0
+            )
         else:
             context = self.attend_gathered(queries, memory.pairs, keep, cache)
         return self.join(context).reshape(hidden_states.shape)
 
-    def attend_gathered(self, queries: Tensor, pairs: Tensor, keep: Tensor, cache: SourceCache) -> Tensor:
-        """Per source, fetch the words that any beam selected, and let each beam see those that it selected itself.
+    def attend_gathered(
+        self, queries: Tensor, pairs: Tensor, keep: Tensor, cache: SourceCache
+    ) -> Tensor:
+        """Per source, fetch the words that any beam selected, and let each beam see those that it
+        selected itself.
 
-        One gather of what all beams need reads less than a gather per beam: beams mostly agree. It goes into a buffer
-        that is used again and again; fresh memory would cost as much as the copy.
+        One gather of what all beams need reads less than a gather per beam: beams mostly agree. It
+        goes into a buffer that is used again and again; fresh memory would cost as much as the
+        copy.
         """
         contexts = []
         for source, length in enumerate(cache.lengths):
@@ -100,9 +141,12 @@ class FastAttention(SentenceSparseAttention):
             positions = kept.any(0)[ids].nonzero().squeeze(1)  # (words,)
             words = cache.gathered[: len(positions)]
             torch.index_select(pairs[source], 0, positions, out=words)  # (words, 2, D)
-            keys, values = (self.split(part.unsqueeze(0)) for part in words.unbind(1))  # (1, H, words, K)
+            # (1, H, words, K)
+            keys, values = (self.split(part.unsqueeze(0)) for part in words.unbind(1))
             keep_words = None if len(kept) == 1 else kept[:, ids[positions]]  # (W, words)
             # Eq. (3): K^ and V^ are what was gathered
             query = queries[source : source + 1]
-            contexts.append(F.scaled_dot_product_attention(query, keys, values, keep_words, scale=1.0))
+            contexts.append(
+                F.scaled_dot_product_attention(query, keys, values, keep_words, scale=1.0)
+            )
         return torch.cat(contexts)  # (B, H, W, K)

@@ -29,9 +29,14 @@ class Run(NamedTuple):
 
     def encode(self, examples: Sequence[Example]) -> list[Item]:
         """Examples as token ids, cut to the run's lengths."""
-        config, examples = self.config, in_sentences(examples)  # D8: a document of one string is split
-        documents, summaries = ([getattr(e, name) for e in examples] for name in ("document", "target"))
-        return encode_all(self.tokenizer, documents, config.max_source, summaries, config.max_target)
+        # D8: a document of one string is split
+        config, examples = self.config, in_sentences(examples)
+        documents, summaries = (
+            [getattr(e, name) for e in examples] for name in ("document", "target")
+        )
+        return encode_all(
+            self.tokenizer, documents, config.max_source, summaries, config.max_target
+        )
 
     def collate(self, items: Sequence[Item]) -> Batch:
         """A batch on the model's device."""
@@ -45,21 +50,28 @@ class Run(NamedTuple):
 
 
 def load_run(folder: str | Path) -> Run:
-    """Read a run, in eval mode; of one in training the last checkpoint. ValueError: no run, or a damaged one."""
+    """Read a run, in eval mode; of one in training the last checkpoint.
+
+    ValueError: no run, or a damaged one.
+    """
     config, folder = read_config(folder, TrainConfig), Path(folder)
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer", trust_remote_code=False)
         model = SentenceSparseBart(BartConfig.from_pretrained(folder / "model"))
         model.generation_config = GenerationConfig.from_pretrained(folder / "model")
     except Exception as error:  # transformers raises a dozen unrelated types
-        raise ValueError(f"{folder}: tokenizer/ or model/*.json is missing or cut off ({str(error)[:200]})") from None
+        raise ValueError(
+            f"{folder}: tokenizer/ or model/*.json is missing or cut off ({str(error)[:200]})"
+        ) from None
     load_weights(model, folder, WEIGHTS)
     pretrained.generation(model, config.max_target)
     return Run(config, model.eval(), tokenizer)
 
 
 def load_run_or_bart(name: str) -> Run:
-    """`load_run` of a run folder; else a BART of transformers, which reads as many tokens as it can."""
+    """`load_run` of a run folder; else a BART of transformers, which reads as many tokens as it
+    can.
+    """
     if Path(name, "config.json").is_file() and Path(name, "model").is_dir():
         return load_run(name)
     model, tokenizer = pretrained.load("bart", name, model_class=SentenceSparseBart)
@@ -69,7 +81,9 @@ def load_run_or_bart(name: str) -> Run:
 
 
 def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
-    """What a new run starts from: a run (`init`), a BART (`model`) or a small new one, which the flags must fit."""
+    """What a new run starts from: a run (`init`), a BART (`model`) or a small new one, which the
+    flags must fit.
+    """
     if config.init:
         run = begin_from(load_run(config.init), config)
     elif config.model:
@@ -77,11 +91,15 @@ def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
         pretrained.generation(run.model, config.max_target)
     else:
         if len(examples) < FEW and not config.data.startswith("toy"):
-            print(f"{len(examples)} documents are few to learn from scratch: begin with --model facebook/bart-base")
+            print(
+                f"{len(examples)} documents are few to learn from scratch: begin with --model "
+                f"facebook/bart-base"
+            )
         texts = (text for example in examples for text in (example.source, example.target))
         run = Run(config, *new_bart(config, texts))
     check_lengths(run)
-    torch.manual_seed(config.seed)  # the approximator's start does not depend on how the model was read
+    # the approximator's start does not depend on how the model was read
+    torch.manual_seed(config.seed)
     kind = getattr(run.model.config, "sentence_encoder", None)
     if config.task == "kl" and kind != config.sentence_encoder:
         add_approximator(run.model, config.sentence_encoder)
@@ -93,25 +111,37 @@ def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
 
 
 def begin_from(base: Run, config: TrainConfig) -> Run:
-    """A run that goes on from another one: its model and tokenizer; ValueError for flags that would change them."""
+    """A run that goes on from another one: its model and tokenizer; ValueError for flags that would
+    change them.
+    """
     for name in ("model", *SIZES):
         if getattr(config, name) != getattr(base.config, name):
             flag = "--" + name.replace("_", "-")
-            raise ValueError(f"{flag}: {config.init} has {getattr(base.config, name)!r}, leave it out")
+            raise ValueError(
+                f"{flag}: {config.init} has {getattr(base.config, name)!r}, leave it out"
+            )
     return base._replace(config=config)
 
 
 def check_lengths(run: Run) -> None:
     """ValueError where documents or summaries are longer than the model has positions."""
-    positions = run.model.get_encoder().max_source_positions, run.model.get_decoder().max_target_positions
+    positions = (
+        run.model.get_encoder().max_source_positions,
+        run.model.get_decoder().max_target_positions,
+    )
     for name, most in zip(("max_source", "max_target"), positions, strict=True):
         if (length := getattr(run.config, name)) > most:
-            raise ValueError(f"--{name.replace('_', '-')} is {length}, the model has {most} positions: lower it")
+            raise ValueError(
+                f"--{name.replace('_', '-')} is {length}, the model has {most} positions: lower it"
+            )
 
 
 def new_bart(config: TrainConfig, texts: Iterable[str]) -> tuple[SentenceSparseBart, Tokenizer]:
     """A small BART with random weights, and a tokenizer made from the texts."""
-    tokenizer, positions = train_tokenizer(texts, config.vocabulary), max(config.max_source, config.max_target)
+    tokenizer, positions = (
+        train_tokenizer(texts, config.vocabulary),
+        max(config.max_source, config.max_target),
+    )
     sizes = (len(tokenizer), config.width, config.feed_forward, HEADS, LAYERS, positions)
     dropout = dict(dropout=config.dropout, attention_dropout=config.dropout)
     # BART's own init_std of 0.02 is for large widths: here attention would stay flat for long.

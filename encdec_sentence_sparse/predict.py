@@ -1,7 +1,9 @@
-"""Summarise texts or a data set under a selection of sentences; with references it ends with a table of scores.
+"""Summarise texts or a data set under a selection of sentences; with references it ends with a
+table of scores.
 
 python -m encdec_sentence_sparse.predict runs/apx story.txt
-python -m encdec_sentence_sparse.predict facebook/bart-large-cnn news.txt --mode ideal --r 5 --min-length 0
+python -m encdec_sentence_sparse.predict facebook/bart-large-cnn news.txt --mode ideal --r 5
+    --min-length 0
 python -m encdec_sentence_sparse.predict runs/apx --data toy --split test --r 5 --out apx.jsonl
 """
 
@@ -33,46 +35,69 @@ class Options(DecodingFlags):
 
     run: tyro.conf.Positional[str]  # Run folder, or a BART: its folder or its name on the hub.
     batch_size: Positive = 8  # Documents decoded at a time; outputs do not depend on it.
-    mode: Literal[("", *MODES)] = ""  # How sentences are chosen; none: approx, or ideal without a learned map.
+    # How sentences are chosen; none: approx, or ideal without a learned map.
+    mode: Literal[("", *MODES)] = ""
     r: Positive | None = None  # Sentences that each step attends to; none: the run's.
     phi: Literal[tuple(PHI)] = "elu"  # Kernel of mode model_free. Appendix D
     seed: int = 0  # Seed of mode random.
-    decoding: Literal[tuple(DECODING)] = "own"  # Generation settings: the model's own, or those of a corpus. A.3
+    # Generation settings: the model's own, or those of a corpus. A.3
+    decoding: Literal[tuple(DECODING)] = "own"
     beam: Positive | None = None  # Beams; none: those of --decoding, as with the four that follow.
     length_penalty: Annotated[float, (-10, 10)] | None = None  # Exponent of the length penalty.
-    min_length: int | None = None  # Least tokens of a summary; bart-large-cnn has 56, too many for a short text.
+    # Least tokens of a summary; bart-large-cnn has 56, too many for a short text.
+    min_length: int | None = None
     max_length: Positive | None = None  # Most tokens of a summary.
-    no_repeat_ngram_size: int | None = None  # Length of token sequences that never come twice; 0 = any may.
+    # Length of token sequences that never come twice; 0 = any may.
+    no_repeat_ngram_size: int | None = None
 
     def generation(self) -> dict:
         """Generation settings that take the place of the model's own; flags win over --decoding."""
-        flags = {"num_beams": self.beam, "length_penalty": self.length_penalty, "min_length": self.min_length}
+        flags = {
+            "num_beams": self.beam,
+            "length_penalty": self.length_penalty,
+            "min_length": self.min_length,
+        }
         flags |= {"max_length": self.max_length, "no_repeat_ngram_size": self.no_repeat_ngram_size}
-        return DECODING[self.decoding] | {name: value for name, value in flags.items() if value is not None}
+        return DECODING[self.decoding] | {
+            name: value for name, value in flags.items() if value is not None
+        }
 
 
 @torch.inference_mode()
 def decode(run: Run, items: Sequence[Item], selection: Selection = FULL) -> list[list[int]]:
-    """The tokens of each document's best summary, from the decoder's start token on, padded; one batch."""
+    """The tokens of each document's best summary, from the decoder's start token on, padded; one
+    batch.
+    """
     return run.model.generate(**run.collate(items).source(), selection=selection).tolist()
 
 
-def predict(run: Run, examples: Sequence[Example], selection: Selection = FULL, batch_size: int = 8) -> Iterator[dict]:
-    """Summarise documents in their order: id, prediction, number of sentences (`</s>` is one, D7), and was_cut."""
+def predict(
+    run: Run, examples: Sequence[Example], selection: Selection = FULL, batch_size: int = 8
+) -> Iterator[dict]:
+    """Summarise documents in their order: id, prediction, number of sentences (`</s>` is one, D7),
+    and was_cut.
+    """
     read = partial(decode, run, selection=selection)
     decoded = in_windows(examples, run.encode, lambda item: len(item.ids), read, batch_size)
-    for example, (item, tokens) in zip(tqdm(examples, unit="document", disable=None), decoded, strict=True):
+    for example, (item, tokens) in zip(
+        tqdm(examples, unit="document", disable=None), decoded, strict=True
+    ):
         text = " ".join(run.tokenizer.decode(tokens, skip_special_tokens=True).split())
         row = {"id": example.id, "prediction": text}
         yield row | {"sentences": item.sentence_ids[-1] + 1, "was_cut": item.was_cut}
 
 
 def choose(run: Run, options: Options) -> Selection:
-    """The selection that the command line asks for; without a learned map the ideal one, and says so."""
+    """The selection that the command line asks for; without a learned map the ideal one, and says
+    so.
+    """
     mode = options.mode or ("approx" if run.model.sentence_encoder else "ideal")
     if not options.mode and mode == "ideal":
         reason = f"no map was trained for {options.run} (train --task kl does)"
-        print(f"{reason}: its own attention chooses the sentences, after reading all (--mode ideal)", file=sys.stderr)
+        print(
+            f"{reason}: its own attention chooses the sentences, after reading all (--mode ideal)",
+            file=sys.stderr,
+        )
     return Selection(mode, options.r or run.config.r, options.phi, options.seed)
 
 
@@ -88,11 +113,19 @@ def answer(options: Options, run: Run) -> None:
     run.model.to(find_device(options.device))
     pretrained.generation(run.model, run.config.max_target, **options.generation())
     examples, selection = options.read(run.config.data), choose(run, options)
-    documents = [example for example in examples if example.document]  # a blank line in is a blank line out
+    # a blank line in is a blank line out
+    documents = [example for example in examples if example.document]
     rows = predict(run, documents, selection=selection, batch_size=options.batch_size)
     system = options.system or name_system(run, options, selection)
     # D20: ROUGE of rouge-score, R-L over sentences (the paper: pyrouge)
-    write_outputs(rows, examples, system=system, seed=run.config.seed, out=options.out, overwrite=options.overwrite)
+    write_outputs(
+        rows,
+        examples,
+        system=system,
+        seed=run.config.seed,
+        out=options.out,
+        overwrite=options.overwrite,
+    )
 
 
 @one_line_errors

@@ -1,8 +1,9 @@
-"""Which source sentences a decoder step attends to, and how that is learned: Sections 3 and 4, in the paper's order.
+"""Which source sentences a decoder step attends to, and how that is learned: Sections 3 and 4, in
+the paper's order.
 
-Eq. (1) is in experiments/cost.py, Eq. (2), (3), (8) and (9) in attention.py, Eq. (10) in approximator.py, all others
-here. PAPER.md has the glossary. The queries Q of a document are its T target steps in training, and its W beams while
-decoding.
+Eq. (1) is in experiments/cost.py, Eq. (2), (3), (8) and (9) in attention.py, Eq. (10) in
+approximator.py, all others here. PAPER.md has the glossary. The queries Q of a document are its T
+target steps in training, and its W beams while decoding.
 """
 
 from collections.abc import Sequence
@@ -56,8 +57,11 @@ class SentenceAttention(NamedTuple):
 
 
 def saliency(word_attention: Tensor, membership: Tensor) -> Tensor:
-    """Attention that each sentence receives: (B, H, Q, S) softmax over all words, (B, S, N) -> (B, H, Q, N)."""
-    # Eq. (4): the softmax over words has divided by Z_m already; the product sums over each sentence's words.
+    """Attention that each sentence receives: (B, H, Q, S) softmax over all words, (B, S, N) -> (B,
+    H, Q, N).
+    """
+    # Eq. (4): the softmax over words has divided by Z_m already; the product sums over each
+    # sentence's words.
     return word_attention @ membership.unsqueeze(1)
 
 
@@ -78,7 +82,9 @@ def mean_over_steps(values: Tensor, is_step: Tensor) -> Tensor:
 
 
 def sparsity_loss(record: Sequence[SentenceAttention], is_step: Tensor) -> Tensor:
-    """L_sparse of Eq. (5): entropy of saliency, mean over heads (A.4), layers and (B, T) target steps."""
+    """L_sparse of Eq. (5): entropy of saliency, mean over heads (A.4), layers and (B, T) target
+    steps.
+    """
     per_layer = [entropy(layer.exact.float()).mean(1) for layer in record]  # (B, T) each
     # Eq. (5), L_sparse
     return mean_over_steps(torch.stack(per_layer).mean(0), is_step)
@@ -88,10 +94,11 @@ def sparsity_loss(record: Sequence[SentenceAttention], is_step: Tensor) -> Tenso
 
 
 def top_r(scores: Tensor, exists: Tensor, r: int) -> Tensor:
-    """The r sentences with the highest scores: (B, Q, N), heads already averaged, (B, N) -> (B, Q, N) bool.
+    """The r sentences with the highest scores: (B, Q, N), heads already averaged, (B, N) -> (B, Q,
+    N) bool.
 
-    A document with fewer sentences keeps all. No gradient passes through the choice: that is why Section 4.3 needs two
-    losses.
+    A document with fewer sentences keeps all. No gradient passes through the choice: that is why
+    Section 4.3 needs two losses.
     """
     exists = exists.unsqueeze(1)
     best = scores.masked_fill(~exists, float("-inf")).topk(min(r, scores.size(-1)), -1).indices
@@ -100,18 +107,23 @@ def top_r(scores: Tensor, exists: Tensor, r: int) -> Tensor:
 
 
 def attention_held(layer: SentenceAttention, exists: Tensor, r: int) -> Tensor:
-    """Saliency that the best r sentences get together, the map's r and the first r: (B, T, 3), mean over heads."""
+    """Saliency that the best r sentences get together, the map's r and the first r: (B, T, 3), mean
+    over heads.
+    """
     exact = layer.exact.mean(1)  # (B, T, N)
     early = -torch.arange(exact.size(-1), device=exact.device).expand_as(exact).float()
     choices = [top_r(scores, exists, r) for scores in (exact, layer.approximate.mean(1), early)]
     return torch.stack([(exact * choice).sum(-1) for choice in choices], -1)
 
 
-def random_scores(sentence_ids: Tensor, sentences: int, layer: int, steps: range, seed: int) -> Tensor:
+def random_scores(
+    sentence_ids: Tensor, sentences: int, layer: int, steps: range, seed: int
+) -> Tensor:
     """Scores whose top-r is a uniformly random subset, fresh in each layer and step.
 
-    D11: a function of the seed, the document (known by the lengths of its sentences), the layer and the step. So
-    decoding with and without a cache, alone and in a batch, draws the same; the beams of a source share a draw.
+    D11: a function of the seed, the document (known by the lengths of its sentences), the layer and
+    the step. So decoding with and without a cache, alone and in a batch, draws the same; the beams
+    of a source share a draw.
 
     Returns:
         (B, len(steps), N) in [0, 1).
@@ -134,7 +146,9 @@ def sentence_softmax(logits: Tensor, exists: Tensor) -> Tensor:
 
 
 def approximate_attention(queries: Tensor, sentence_keys: Tensor, exists: Tensor) -> Tensor:
-    """(B, H, Q, K) f1(q_m) times K ** -0.5 and (B, H, N, K) f2(k_{i,1}, ..., k_{i,J_i}) -> (B, H, Q, N)."""
+    """(B, H, Q, K) f1(q_m) times K ** -0.5 and (B, H, N, K) f2(k_{i,1}, ..., k_{i,J_i}) -> (B, H,
+    Q, N).
+    """
     # Eq. (7): one product a sentence, where Eq. (4) needs one a word
     return sentence_softmax(queries @ sentence_keys.transpose(-1, -2), exists)
 
@@ -143,7 +157,9 @@ def approximate_attention(queries: Tensor, sentence_keys: Tensor, exists: Tensor
 
 
 def sharpen(attention: Tensor, exists: Tensor, temperature: float = 0.5) -> Tensor:
-    """A.5, the target of training: saliency at a temperature below 1, which is sparser: (B, H, Q, N) twice."""
+    """A.5, the target of training: saliency at a temperature below 1, which is sparser: (B, H, Q,
+    N) twice.
+    """
     # Eq. (15): T = 0.5 squares each share
     return sentence_softmax(logarithm(attention) / temperature, exists)
 
@@ -155,18 +171,23 @@ def kl_divergence(exact: Tensor, approximate: Tensor) -> Tensor:
 
 
 def kl_loss(record: Sequence[SentenceAttention], is_step: Tensor, exists: Tensor) -> Tensor:
-    """L_KL of Eq. (11): from the sharpened saliency to its approximation, mean over heads (A.4), layers and steps.
+    """L_KL of Eq. (11): from the sharpened saliency to its approximation, mean over heads (A.4),
+    layers and steps.
 
-    Nothing is detached: in integrated training the loss reaches the decoder through both of its arguments.
+    Nothing is detached: in integrated training the loss reaches the decoder through both of its
+    arguments.
 
     Args:
         is_step: (B, T) bool; exists: (B, N) bool.
     """
     targets = [sharpen(layer.exact.float(), exists) for layer in record]  # (B, H, T, N) each
     pairs = zip(targets, record, strict=True)
-    divergence = torch.stack([kl_divergence(target, layer.approximate.float()).mean(1) for target, layer in pairs])
+    divergence = torch.stack(
+        [kl_divergence(target, layer.approximate.float()).mean(1) for target, layer in pairs]
+    )
     # Eq. (11): the mean over the M steps
-    # D5: and over layers, of which the paper says nothing (released code: their sum, divided by the sentences)
+    # D5: and over layers, of which the paper says nothing (released code: their sum, divided by the
+    # sentences)
     return mean_over_steps(divergence.mean(0), is_step)
 
 
@@ -191,22 +212,30 @@ def objective(
         case "sparse":
             sparse = sparsity_loss(record, is_step)
             # Eq. (5), L_A
-            return {"loss": cross_entropy + gamma * sparse, "xent": cross_entropy, "entropy": sparse}
+            return {
+                "loss": cross_entropy + gamma * sparse,
+                "xent": cross_entropy,
+                "entropy": sparse,
+            }
         case "kl":
             return {"loss": kl_loss(record, is_step, exists)}
         case "integrated":
             divergence = kl_loss(record, is_step, exists)
             # Eq. (12)
             loss = cross_entropy + kl_weight * divergence
-            # Eq. (13): the decoder learns by both: by L_xent under the selection, and by L_KL through its queries.
-            # Eq. (14): theta~ learns by L_KL alone, because the top-r choice passes no gradient of L_xent on.
-            # D23: one backward pass gives both gradients, and one step of Adam takes both (the paper: in turns).
+            # Eq. (13): the decoder learns by both: by L_xent under the selection, and by L_KL
+            # through its queries. Eq. (14): theta~ learns by L_KL alone, because the top-r choice
+            # passes no gradient of L_xent on.
+            # D23: one backward pass gives both gradients, and one step of Adam takes both (the
+            # paper: in turns).
             return {"loss": loss, "xent": cross_entropy, "kl": divergence}
     raise ValueError(f"phase is {phase!r}; use one of {', '.join(PHASES)}")
 
 
 def ideal_probability(step: int, steps: int) -> float:
-    """Section 4.3: how likely Int-Mix takes the exact saliency at update `step`; from 1 down to 0 in `steps`."""
+    """Section 4.3: how likely Int-Mix takes the exact saliency at update `step`; from 1 down to 0
+    in `steps`.
+    """
     return max(0.0, 1 - step / steps)
 
 
@@ -214,15 +243,18 @@ def ideal_probability(step: int, steps: int) -> float:
 
 
 def feature_sums(keys: Tensor, membership: Tensor, phi: str) -> Tensor:
-    """sum_j phi(k_{i,j}), the part of Eq. (19) that a document needs once: (B, H, S, K) -> (B, H, N, K)."""
+    """sum_j phi(k_{i,j}), the part of Eq. (19) that a document needs once: (B, H, S, K) -> (B, H,
+    N, K).
+    """
     return membership.transpose(1, 2).unsqueeze(1) @ PHI[phi](keys)
 
 
 def model_free_scores(queries: Tensor, sums: Tensor, phi: str) -> Tensor:
     """(B, H, Q, K) queries times K ** -0.5 (released code) and (B, H, N, K) sums -> (B, H, Q, N).
 
-    Without Z_m, which does not change the order. Why it works badly (Appendix D): (i) a sum ranks as the product does
-    only where all factors are in a similar range; (ii) phi(q) phi(k) is far from exp(q k) for values below zero.
+    Without Z_m, which does not change the order. Why it works badly (Appendix D): (i) a sum ranks
+    as the product does only where all factors are in a similar range; (ii) phi(q) phi(k) is far
+    from exp(q k) for values below zero.
     """
     # Eq. (16): the exponential of a dot product is a product over the dimensions d.
     # Eq. (17): a sum over d takes its place: reason (i).
@@ -248,7 +280,9 @@ class Sentences(NamedTuple):
         return (self.ids >= 0)[:, None, None]
 
 
-def sentences_of(sentence_ids: Tensor, attention_mask: Tensor, dtype: torch.dtype = torch.float32) -> Sentences:
+def sentences_of(
+    sentence_ids: Tensor, attention_mask: Tensor, dtype: torch.dtype = torch.float32
+) -> Sentences:
     """Sentence ids in the forms that attention needs; ValueError where they do not cover the input.
 
     Args:
@@ -258,19 +292,34 @@ def sentences_of(sentence_ids: Tensor, attention_mask: Tensor, dtype: torch.dtyp
     check_ids(sentence_ids, attention_mask)
     last = sentence_ids.amax(1, keepdim=True)  # (B, 1)
     numbers = torch.arange(int(last.max()) + 1, device=sentence_ids.device)  # (N,)
-    return Sentences(sentence_ids, (sentence_ids.unsqueeze(-1) == numbers).to(dtype), numbers <= last)
+    return Sentences(
+        sentence_ids, (sentence_ids.unsqueeze(-1) == numbers).to(dtype), numbers <= last
+    )
 
 
 def check_ids(sentence_ids: Tensor, attention_mask: Tensor) -> None:
-    """ValueError that names the document and the position where sentence ids do not cover the input."""
+    """ValueError that names the document and the position where sentence ids do not cover the
+    input.
+    """
     if sentence_ids.shape != attention_mask.shape:
-        raise ValueError(f"sentence_ids {tuple(sentence_ids.shape)} must be as input_ids {tuple(attention_mask.shape)}")
+        raise ValueError(
+            f"sentence_ids {tuple(sentence_ids.shape)} must be as input_ids "
+            f"{tuple(attention_mask.shape)}"
+        )
     is_token = attention_mask.bool()
     follows = F.pad(is_token, (1, 0), value=True)[:, :-1]  # a token or nothing stands before it
     jump = sentence_ids - F.pad(sentence_ids, (1, 0), value=-1)[:, :-1]
-    is_right = (follows & (sentence_ids >= 0) & (jump >= 0) & (jump <= 1)).where(is_token, sentence_ids == -1)
+    is_right = (follows & (sentence_ids >= 0) & (jump >= 0) & (jump <= 1)).where(
+        is_token, sentence_ids == -1
+    )
     is_right[:, 0] &= is_token[:, 0]
     for document, position in (~is_right).nonzero()[:1].tolist():
-        rule = "ids are 0, 1, 2, ... in reading order without gaps, and -1 at padding, which is on the right"
-        place = f"position {position} of document {document} has sentence id {sentence_ids[document, position]}"
+        rule = (
+            "ids are 0, 1, 2, ... in reading order without gaps, and -1 at padding, which is on "
+            "the right"
+        )
+        place = (
+            f"position {position} of document {document} has sentence id "
+            f"{sentence_ids[document, position]}"
+        )
         raise ValueError(f"{place}; {rule}")

@@ -14,13 +14,16 @@ from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-SPECIAL = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}  # ids 0-3, as in BART
+# ids 0-3, as in BART
+SPECIAL = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenizerFast:
-    """Byte-level byte-pair encoding in BART's manner: `<s> text </s>`, a word's leading blank belongs to it.
+    """Byte-level byte-pair encoding in BART's manner: `<s> text </s>`, a word's leading blank
+    belongs to it.
 
-    It learns from words of up to 1,000 characters: the time of merging grows with the square of their length.
+    It learns from words of up to 1,000 characters: the time of merging grows with the square of
+    their length.
     """
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
@@ -32,7 +35,9 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenize
         show_progress=False,
     )
     tokenizer.train_from_iterator((re.sub(r"\S{1000}", r"\g<0> ", text) for text in texts), trainer)
-    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), trim_offsets=True)
+    tokenizer.post_processor = processors.RobertaProcessing(
+        ("</s>", 2), ("<s>", 0), trim_offsets=True
+    )
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **SPECIAL)
 
 
@@ -52,16 +57,24 @@ class Batch(NamedTuple):
     ids: Tensor  # (B, S)
     attention_mask: Tensor  # (B, S) 1 = token
     sentence_ids: Tensor  # (B, S) -1 at padding
-    labels: Tensor  # (B, T). D6: -100 at padding, which no loss counts (released code: 0, which they count). D19: the
+    # (B, T). D6: -100 at padding, which no loss counts (released code: 0, which they count). D19:
+    # the
+    labels: Tensor
     # decoder reads </s> and then these, as in generation (released code: without </s>)
 
     def source(self) -> dict[str, Tensor]:
         """Arguments of `forward` and `generate`."""
-        return {"input_ids": self.ids, "attention_mask": self.attention_mask, "sentence_ids": self.sentence_ids}
+        return {
+            "input_ids": self.ids,
+            "attention_mask": self.attention_mask,
+            "sentence_ids": self.sentence_ids,
+        }
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, document: Sequence[str], max_length: int) -> Item:
-    """Tokens of a document, given in sentences, with their sentences, cut to at most `max_length` tokens (D9)."""
+    """Tokens of a document, given in sentences, with their sentences, cut to at most `max_length`
+    tokens (D9).
+    """
     return encode_all(tokenizer, [document], max_length)[0]
 
 
@@ -72,9 +85,11 @@ def encode_all(
     summaries: Sequence[str] | None = None,
     max_summary: int = 0,
 ) -> list[Item]:
-    """`encode` of many documents, with their summaries in at most `max_summary` tokens; a thousand at a time.
+    """`encode` of many documents, with their summaries in at most `max_summary` tokens; a thousand
+    at a time.
 
-    ValueError: a document of one string, or one in which the tokenizer finds no token; a tokenizer that adds no end.
+    ValueError: a document of one string, or one in which the tokenizer finds no token; a tokenizer
+    that adds no end.
     """
     if any(isinstance(document, str) for document in documents):
         raise ValueError("the document is one string: give a list of its sentences")
@@ -84,7 +99,9 @@ def encode_all(
         sources = tokenize(tokenizer, [" ".join(document) for document in part], max_length)
         for document, (ids, offsets, is_special, was_cut) in zip(part, sources, strict=True):
             if all(is_special):
-                raise ValueError(f"no token in the document {' '.join(document)[:40]!r}: leave it out")
+                raise ValueError(
+                    f"no token in the document {' '.join(document)[:40]!r}: leave it out"
+                )
             starts = list(accumulate((len(sentence) + 1 for sentence in document[:-1]), initial=0))
             sentence_ids = token_sentence_ids(offsets, starts, is_special)
             items.append(Item(array("i", ids), array("i", sentence_ids), was_cut))
@@ -92,19 +109,29 @@ def encode_all(
         return items
     targets = tokenize(tokenizer, summaries, max_summary)
     pairs = zip(items, targets, strict=True)
-    return [item._replace(target=array("i", ids), target_was_cut=was_cut) for item, (ids, *_, was_cut) in pairs]
+    return [
+        item._replace(target=array("i", ids), target_was_cut=was_cut)
+        for item, (ids, *_, was_cut) in pairs
+    ]
 
 
-def tokenize(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int) -> Iterator[tuple]:
+def tokenize(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int
+) -> Iterator[tuple]:
     """Texts as tokens, cut to their first `max_length - 1` and `</s>`; a "</s>" in a text is text.
 
     Yields:
-        for each: ids, offsets and is_special as `token_sentence_ids` takes them, and whether it was cut.
+        for each: ids, offsets and is_special as `token_sentence_ids` takes them, and whether it was
+            cut.
     """
-    options = dict(return_offsets_mapping=True, return_special_tokens_mask=True, split_special_tokens=True)
+    options = dict(
+        return_offsets_mapping=True, return_special_tokens_mask=True, split_special_tokens=True
+    )
     encoded = tokenizer(list(texts), verbose=False, **options)
     if not all(row[-1:] == [1] for row in encoded["special_tokens_mask"]):
-        raise ValueError("the tokenizer adds no </s> to a text: give it a post-processor that does, and save it")
+        raise ValueError(
+            "the tokenizer adds no </s> to a text: give it a post-processor that does, and save it"
+        )
     columns = (encoded[name] for name in ("input_ids", "offset_mapping", "special_tokens_mask"))
     for column in zip(*columns, strict=True):
         was_cut = len(column[0]) > max_length
@@ -114,13 +141,15 @@ def tokenize(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_lengt
 def token_sentence_ids(
     offsets: Sequence[tuple[int, int]], starts: Sequence[int], is_special: Sequence[int]
 ) -> list[int]:
-    """The sentence of each token: 0, 1, ... without gaps; sentences without a token are not counted.
+    """The sentence of each token: 0, 1, ... without gaps; sentences without a token are not
+    counted.
 
-    A token belongs to the sentence of its last character, and what stands between two sentences to the one before.
-    `<s>` belongs to the first.
+    A token belongs to the sentence of its last character, and what stands between two sentences to
+    the one before. `<s>` belongs to the first.
 
     Args:
-        offsets: (S,) first character of each token and the one behind its last; starts: first one of each sentence.
+        offsets: (S,) first character of each token and the one behind its last; starts: first one
+            of each sentence.
         is_special: (S,) true for `<s>` and `</s>`.
     """
     ids, sentence = [], 0

@@ -1,4 +1,6 @@
-"""What defines a tagger's run: every flag with its source, the presets, and the rate as a function of the step."""
+"""What defines a tagger's run: every flag with its source, the presets, and the rate as a function
+of the step.
+"""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -15,21 +17,29 @@ VOCABULARY, WIDTH, LAYERS, HEADS = 1000, 64, 2, 4
 
 @dataclass(frozen=True)
 class Training:
-    """What every training has; experiments/summarizer.py, too. A field is a flag: `max_source` is --max-source."""
+    """What every training has; experiments/summarizer.py, too.
 
-    data: str = "toy"  # Training data: a folder of JSON lines, or anything else that shared.data.load takes.
-    examples: int = 0  # Training documents, the first ones; 0 takes all (Figure 5 and Table 3 vary it).
-    max_source: Length = 1024  # Tokens, special ones too, to which documents are cut (released code: 1023 and EOS).
+    A field is a flag: `max_source` is --max-source.
+    """
+
+    # Training data: a folder of JSON lines, or anything else that shared.data.load takes.
+    data: str = "toy"
+    # Training documents, the first ones; 0 takes all (Figure 5 and Table 3 vary it).
+    examples: int = 0
+    # Tokens, special ones too, to which documents are cut (released code: 1023 and EOS).
+    max_source: Length = 1024
     steps: Positive = 300  # Updates at most.
     batch_size: Positive = 16  # Documents of a micro-batch of one process.
     accumulate: Positive = 1  # Micro-batches for each update and process.
     learning_rate: Share = 2e-3  # Highest rate (Appendix A: 5e-4).
-    schedule: Schedule = "inverse_sqrt"  # How the rate falls after the warm-up (released code: polynomial).
+    # How the rate falls after the warm-up (released code: polynomial).
+    schedule: Schedule = "inverse_sqrt"
     warmup: Positive = 50  # Updates in which the rate rises (released code: 500).
     weight_decay: float = 0.0  # Weight decay of AdamW (released code: 0.01).
     clip: float = 1.0  # Highest norm of the gradient; 0 turns it off (released code: 0.1).
     save_every: int = 100  # Updates between checkpoints, each with a validation; 0 is an epoch.
-    patience: int = 0  # Validations without gain that end training at the best; 0 never stops and takes the last.
+    # Validations without gain that end training at the best; 0 never stops and takes the last.
+    patience: int = 0
     mixed_precision: Precision = "no"  # Of the forward pass; bf16 is slower on a CPU without it.
     seed: int = 0  # Seed of weights, order and dropout.
 
@@ -38,32 +48,56 @@ class Training:
 class TrainConfig(Training):
     """All that defines a tagger's run. Defaults are the tiny preset."""
 
-    min_run: Positive = 1  # Words; shorter runs of the summary's words in the document are not labelled.
-    encoder: str = ""  # A name or folder of transformers (Section 5: RoBERTa); empty makes a small new one.
+    # Words; shorter runs of the summary's words in the document are not labelled.
+    min_run: Positive = 1
+    # A name or folder of transformers (Section 5: RoBERTa); empty makes a small new one.
+    encoder: str = ""
     train_encoder: bool = True  # Train the encoder, too (D12); in Appendix A it is fixed.
 
     def check(self) -> None:
         """ValueError for values that contradict each other."""
         if not (self.encoder or self.train_encoder):
-            raise ValueError("--train-encoder False needs --encoder: a new encoder knows nothing before it is trained")
+            raise ValueError(
+                "--train-encoder False needs --encoder: a new encoder knows nothing before it is "
+                "trained"
+            )
 
 
 PAPER = dict(
-    data="cnn_dailymail", encoder="roberta-base",  # Section 5; the size: released code
-    train_encoder=False, learning_rate=5e-4, batch_size=32, accumulate=4,  # Appendix A: fixed, batches of 128
-    save_every=0, patience=2,  # Appendix A: 2 epochs without gain
-    steps=12_000, schedule="polynomial", warmup=500, weight_decay=0.01, clip=0.1, mixed_precision="fp16",  # released
-)  # fmt: skip
+    data="cnn_dailymail",
+    encoder="roberta-base",  # Section 5; the size: released code
+    # Appendix A: fixed, batches of 128
+    train_encoder=False,
+    learning_rate=5e-4,
+    batch_size=32,
+    accumulate=4,
+    save_every=0,
+    patience=2,  # Appendix A: 2 epochs without gain
+    # released
+    steps=12_000,
+    schedule="polynomial",
+    warmup=500,
+    weight_decay=0.01,
+    clip=0.1,
+    mixed_precision="fp16",
+)
 PRESETS = {
     "tiny": {},
-    "pretrained": dict(  # this repository's: for the perceptron alone, on an encoder that --encoder names
-        train_encoder=False, steps=1000, batch_size=32, learning_rate=5e-4, schedule="constant", warmup=100,
-        save_every=0, patience=2,
+    # this repository's: for the perceptron alone, on an encoder that --encoder names
+    "pretrained": dict(
+        train_encoder=False,
+        steps=1000,
+        batch_size=32,
+        learning_rate=5e-4,
+        schedule="constant",
+        warmup=100,
+        save_every=0,
+        patience=2,
     ),
     "paper": PAPER,
     "paper-nyt": PAPER | dict(data="nyt"),  # a folder of JSONL
     "paper-xsum": PAPER | dict(data="xsum"),
-}  # fmt: skip
+}
 
 
 def learning_rate(step: int, config: TrainConfig) -> float:

@@ -1,4 +1,6 @@
-"""Heads as text, the form that --heads reads and tables show, and which heads are masked where none are named."""
+"""Heads as text, the form that --heads reads and tables show, and which heads are masked where none
+are named.
+"""
 
 from itertools import groupby
 from pathlib import Path
@@ -14,14 +16,19 @@ def write_heads(heads: Heads) -> str:
     parts = []
     for layer, chosen in sorted(heads.items()):
         ordered = sorted(set(chosen))
-        runs = [list(run) for _, run in groupby(ordered, key=lambda head: head - ordered.index(head))]
+        runs = [
+            list(run) for _, run in groupby(ordered, key=lambda head: head - ordered.index(head))
+        ]
         texts = [f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs]
         parts += [f"{layer}:{','.join(texts)}"] if texts else []
     return ",".join(parts)
 
 
 def read_heads(text: str) -> dict[int, list[int]]:
-    """The inverse of `write_heads`; a part without a layer belongs to the one before it. ValueError for other text."""
+    """The inverse of `write_heads`; a part without a layer belongs to the one before it.
+
+    ValueError for other text.
+    """
     heads: dict[int, set[int]] = {}
     layer = None
     try:
@@ -34,7 +41,9 @@ def read_heads(text: str) -> dict[int, list[int]]:
                 raise ValueError
             heads.setdefault(layer, set()).update(numbers)
     except ValueError:
-        raise ValueError(f"heads {text!r}: write LAYER:HEADS, layers from 1, heads from 0, e.g. 1:0-3,2:1,3") from None
+        raise ValueError(
+            f"heads {text!r}: write LAYER:HEADS, layers from 1, heads from 0, e.g. 1:0-3,2:1,3"
+        ) from None
     return {layer: sorted(chosen) for layer, chosen in heads.items()}
 
 
@@ -42,15 +51,19 @@ def all_heads(model: nn.Module) -> dict[int, list[int]]:
     """Every layer of a model's decoder with all its heads."""
     check_model(model)
     layers = model.get_decoder().layers
-    return {number: list(range(layer.encoder_attn.num_heads)) for number, layer in enumerate(layers, start=1)}
+    return {
+        number: list(range(layer.encoder_attn.num_heads))
+        for number, layer in enumerate(layers, start=1)
+    }
 
 
 def find_heads(text: str, model: nn.Module, data: str = "", by_tagger: bool = False) -> Heads:
-    """The heads that --heads names: LAYER:HEADS, a data set of Appendix B, or "top": all heads of the top layer.
+    """The heads that --heads names: LAYER:HEADS, a data set of Appendix B, or "top": all heads of
+    the top layer.
 
-    D14: where none are named, a tagger's masks fall on those of Appendix B, if the model is one that the paper masked,
-    by its size and the `data` that it has learned. All other masks fall on the top layer: where what is to be kept is
-    known, it selects most (Figure 2).
+    D14: where none are named, a tagger's masks fall on those of Appendix B, if the model is one
+    that the paper masked, by its size and the `data` that it has learned. All other masks fall on
+    the top layer: where what is to be kept is known, it selects most (Figure 2).
     """
     every = all_heads(model)
     is_large = list(every.values()) == 12 * [list(range(16))]

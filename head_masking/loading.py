@@ -21,7 +21,8 @@ from .tagger import WINDOW, Tagged, Tagger
 from .text import Batch, Document, Item, encode_documents, length, pad, padded, train_tokenizer
 
 WEIGHTS = "model.safetensors"  # of a tagger, its encoder's too
-PUBLISHED = {"bart-large-cnn": "cnn_dailymail", "bart-large-xsum": "xsum"}  # BARTs of the hub, and their data
+# BARTs of the hub, and their data
+PUBLISHED = {"bart-large-cnn": "cnn_dailymail", "bart-large-xsum": "xsum"}
 CHUNK = 1000  # documents that are tokenised at a time
 
 
@@ -58,10 +59,15 @@ class Run(NamedTuple):
         self.model.encoder.config.save_pretrained(folder / "model")
 
     def tag(self, texts: Sequence[str], batch_size: int = 32) -> list[Tagged]:
-        """What the tagger says of all texts; what stands beyond its `max_source` tokens has no score."""
+        """What the tagger says of all texts; what stands beyond its `max_source` tokens has no
+        score.
+        """
         threshold = round(self.model.threshold.item(), 4)
         scored = in_windows(texts, self.read, length, self.scores, batch_size)
-        return [Tagged(scores, document.offsets, threshold, document.was_cut) for document, scores in scored]
+        return [
+            Tagged(scores, document.offsets, threshold, document.was_cut)
+            for document, scores in scored
+        ]
 
     def read(self, texts: Sequence[str]) -> list[Document]:
         """Texts as the tagger reads them."""
@@ -92,7 +98,9 @@ class Summarizer(NamedTuple):
 
 
 def load_run(folder: str | Path) -> Run:
-    """Read a tagger's run, or of one in training the last checkpoint; ValueError: it is none, damaged, or has NaN."""
+    """Read a tagger's run, or of one in training the last checkpoint; ValueError: it is none,
+    damaged, or has NaN.
+    """
     from transformers import AutoConfig, AutoModel, AutoTokenizer
 
     config, files = read_config(folder, TrainConfig), Path(folder, "model")
@@ -111,9 +119,13 @@ def load_examples(data: str, split: str, count: int = 0) -> list[Example]:
 def begin(config: TrainConfig, examples: Sequence) -> Run:
     """A new tagger; what a new encoder's tokenizer learns from are the examples."""
     if config.encoder:
-        encoder, tokenizer = pretrained.load("encoder", config.encoder, min(config.max_source, WINDOW))
+        encoder, tokenizer = pretrained.load(
+            "encoder", config.encoder, min(config.max_source, WINDOW)
+        )
     else:
-        tokenizer = train_tokenizer((text for e in examples for text in (e.source, e.target)), VOCABULARY)
+        tokenizer = train_tokenizer(
+            (text for e in examples for text in (e.source, e.target)), VOCABULARY
+        )
         encoder = new_encoder(len(tokenizer))
     return Run(config, new_tagger(config, encoder), tokenizer)
 
@@ -129,15 +141,23 @@ def new_encoder(vocabulary: int):
     from transformers import RobertaConfig, RobertaModel
 
     sizes = RobertaConfig(
-        vocab_size=vocabulary, hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
-        intermediate_size=4 * WIDTH, max_position_embeddings=WINDOW + 2, type_vocab_size=1,
-        initializer_range=WIDTH**-0.5,  # 0.02 is for large widths: here attention would stay flat for long
-    )  # fmt: skip
+        vocab_size=vocabulary,
+        hidden_size=WIDTH,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=HEADS,
+        intermediate_size=4 * WIDTH,
+        max_position_embeddings=WINDOW + 2,
+        type_vocab_size=1,
+        # 0.02 is for large widths: here attention would stay flat for long
+        initializer_range=WIDTH**-0.5,
+    )
     return RobertaModel(sizes, add_pooling_layer=False)
 
 
 def load_model(name: str | Path) -> Summarizer:
-    """Any BART by its name or folder, or that of a run of experiments/summarizer.py; ValueError for other ones."""
+    """Any BART by its name or folder, or that of a run of experiments/summarizer.py; ValueError for
+    other ones.
+    """
     values = run_config(name)
     if values is None:
         model, tokenizer = pretrained.load("bart", name)
@@ -151,7 +171,9 @@ def load_model(name: str | Path) -> Summarizer:
 
 
 def run_config(name: str | Path) -> dict | None:
-    """The configuration of a run folder; None where it is none: a folder of transformers has a config.json, too."""
+    """The configuration of a run folder; None where it is none: a folder of transformers has a
+    config.json, too.
+    """
     path, values = Path(name, "config.json"), {}
     with suppress(ValueError):  # what is damaged is refused by transformers
         values = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
@@ -159,5 +181,7 @@ def run_config(name: str | Path) -> dict | None:
 
 
 def name_of(name: str | Path) -> str:
-    """How a model is called in tables and files: the last part of its folder's name, of "." too, or of a hub's name."""
+    """How a model is called in tables and files: the last part of its folder's name, of "." too, or
+    of a hub's name.
+    """
     return Path(os.path.abspath(name)).name

@@ -1,11 +1,13 @@
-"""Attention head masking at inference, Eq. (1): hide source positions from chosen cross-attention heads.
+"""Attention head masking at inference, Eq. (1): hide source positions from chosen cross-attention
+heads.
 
     with mask_heads(bart, {12: range(16)}, keep):  # layers count from 1 = bottom, heads from 0
         bart.generate(input_ids, attention_mask=attention_mask, num_beams=4)
 
-Works on any encoder-decoder of transformers whose decoder layers have an `encoder_attn` (BART, mBART, Pegasus, ..., but
-not LED, MVP, FSMT), in eager and sdpa attention, compiled or not. No weight is touched; on leaving the `with` the model
-is as it was. The names are explained in PAPER.md.
+Works on any encoder-decoder of transformers whose decoder layers have an `encoder_attn` (BART,
+mBART, Pegasus, ..., but not LED, MVP, FSMT), in eager and sdpa attention, compiled or not. No
+weight is touched; on leaving the `with` the model is as it was. The names are explained in
+PAPER.md.
 """
 
 import sys
@@ -21,12 +23,16 @@ Heads = Mapping[int, Iterable[int]]  # layer, from 1 = bottom -> heads, from 0
 
 
 def masking_hook(keep: Tensor, is_chosen: Tensor) -> Callable:
-    """A hook that adds m-tilde inside the softmax of a cross-attention; `is_chosen` (H, 1) says to which heads."""
+    """A hook that adds m-tilde inside the softmax of a cross-attention; `is_chosen` (H, 1) says to
+    which heads.
+    """
 
     def hide(attention: nn.Module, arguments: tuple, keywords: dict) -> tuple[tuple, dict]:
         memory = keywords["key_value_states"]  # (B*beams, S, D)
-        salient = keep.to(memory.device).repeat_interleave(len(memory) // len(keep), dim=0)  # (B*beams, S)
-        m = additive(keywords.get("attention_mask"), memory)  # the model's own: 0, or -inf at padding
+        # (B*beams, S)
+        salient = keep.to(memory.device).repeat_interleave(len(memory) // len(keep), dim=0)
+        # the model's own: 0, or -inf at padding
+        m = additive(keywords.get("attention_mask"), memory)
         m_tilde = head_mask(salient, is_chosen.to(memory.device)).to(m.dtype)
         # Eq. (1): the attention adds what it is given here to its logits, before the softmax
         return arguments, keywords | {"attention_mask": m + m_tilde}  # (B*beams, H, 1, S)
@@ -46,7 +52,9 @@ def head_mask(keep: Tensor, is_chosen: Tensor) -> Tensor:
 
 
 def additive(mask: Tensor | None, memory: Tensor) -> Tensor:
-    """The model's own m as numbers to add: it comes so in eager attention, as True = attend in sdpa, or not at all."""
+    """The model's own m as numbers to add: it comes so in eager attention, as True = attend in
+    sdpa, or not at all.
+    """
     zero = memory.new_zeros(())
     if mask is None:
         return zero
@@ -55,14 +63,18 @@ def additive(mask: Tensor | None, memory: Tensor) -> Tensor:
 
 @contextmanager
 def mask_heads(model: nn.Module, heads: Heads, keep: Tensor) -> Iterator[None]:
-    """Inside the `with`, the chosen heads attend to the kept positions alone. May be nested: masks add up.
+    """Inside the `with`, the chosen heads attend to the kept positions alone.
+
+    May be nested: masks add up.
 
     Args:
-        keep: (B, S) bool, True = attendable: one row per document, S positions with special tokens and padding.
-            Padding is hidden whatever `keep` says. Nested ones together must leave each document a position.
+        keep: (B, S) bool, True = attendable: one row per document, S positions with special tokens
+            and padding. Padding is hidden whatever `keep` says. Nested ones together must leave
+            each document a position.
     Raises:
-        ValueError: no such layer or head, a model without cross-attention or with another than eager or sdpa
-            attention, a `keep` that does not fit the documents, a document that loses all positions.
+        ValueError: no such layer or head, a model without cross-attention or with another than
+            eager or sdpa attention, a `keep` that does not fit the documents, a document that loses
+            all positions.
     """
     attentions = cross_attentions(model, heads)
     check_keep(keep)
@@ -70,16 +82,21 @@ def mask_heads(model: nn.Module, heads: Heads, keep: Tensor) -> Iterator[None]:
         if attentions:
             when_encoded, when_decoded = fitting_hooks(keep)
             stack.callback(model.get_encoder().register_forward_hook(when_encoded).remove)
-            stack.callback(model.get_decoder().register_forward_pre_hook(when_decoded, with_kwargs=True).remove)
+            stack.callback(
+                model.get_decoder().register_forward_pre_hook(when_decoded, with_kwargs=True).remove
+            )
         for attention, is_chosen in attentions:
-            hook = attention.register_forward_pre_hook(masking_hook(keep, is_chosen), with_kwargs=True)
+            hook = attention.register_forward_pre_hook(
+                masking_hook(keep, is_chosen), with_kwargs=True
+            )
             stack.callback(hook.remove)
         yield
 
 
 @contextmanager
 def uniform_heads(model: nn.Module, heads: Heads) -> Iterator[None]:
-    """Inside the `with`, the chosen heads attend to all positions but padding alike: the baseline of Section 4.1.
+    """Inside the `with`, the chosen heads attend to all positions but padding alike: the baseline
+    of Section 4.1.
 
     D10: r_uni is uniform on the same heads alone, the other heads are as they were.
     """
@@ -100,19 +117,25 @@ def blanking_hook(is_chosen: Tensor) -> Callable:
 
 
 def cross_attentions(model: nn.Module, heads: Heads) -> list[tuple[nn.Module, Tensor]]:
-    """Of each layer its cross-attention, and (H, 1) True at the heads chosen; ValueError for what is not there."""
+    """Of each layer its cross-attention, and (H, 1) True at the heads chosen; ValueError for what
+    is not there.
+    """
     heads = {layer: {*chosen} for layer, chosen in heads.items()}
     check_heads(model, heads)
     attentions = []
     for layer, chosen in heads.items():
         attention = model.get_decoder().layers[layer - 1].encoder_attn
-        attentions.append((attention, torch.tensor([[head in chosen] for head in range(attention.num_heads)])))
+        attentions.append(
+            (attention, torch.tensor([[head in chosen] for head in range(attention.num_heads)]))
+        )
     return attentions
 
 
 @contextmanager
 def hooks() -> Iterator[ExitStack]:
-    """A stack that removes its hooks at its end. What torch.compile compiled without them, or with them, is forgotten.
+    """A stack that removes its hooks at its end.
+
+    What torch.compile compiled without them, or with them, is forgotten.
 
     A compiled graph does not notice a hook that comes or goes: it would mask nothing, or for ever.
     """
@@ -124,12 +147,19 @@ def hooks() -> Iterator[ExitStack]:
 
 
 def keep_at_least(
-    scores: Tensor, threshold: float, is_padding: Tensor | None = None, min_keep: int = 5, generator=None
+    scores: Tensor,
+    threshold: float,
+    is_padding: Tensor | None = None,
+    min_keep: int = 5,
+    generator=None,
 ) -> Tensor:
-    """Scores -> keep, so that no document loses all positions. D2: the paper does not say how; released code.
+    """Scores -> keep, so that no document loses all positions.
 
-    Kept is what scores above the threshold; where that is fewer than `min_keep` positions, the `min_keep` highest
-    scores above 0; where no score is above 0, `min_keep` random positions, `<s>` and `</s>` possibly among them.
+    D2: the paper does not say how; released code.
+
+    Kept is what scores above the threshold; where that is fewer than `min_keep` positions, the
+    `min_keep` highest scores above 0; where no score is above 0, `min_keep` random positions, `<s>`
+    and `</s>` possibly among them.
 
     Args:
         scores: (B, S) in [0, 1], or labels as 0 and 1; D1: 0 at `<s>` and `</s>`.
@@ -164,10 +194,17 @@ PAPER_HEADS = {
     "nyt": {3: (3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)},
     "xsum": {3: (1, 2, 3, 4, 6, 7, 8, 9, 11, 13, 14, 15)},
 }
-# Appendix A: 55 to 140, 0 to 140, 10 to 60 tokens. `generate` counts its start token and <s>, at most also </s>.
+# Appendix A: 55 to 140, 0 to 140, 10 to 60 tokens. `generate` counts its start token and <s>, at
+# most also </s>.
 # D5: no trigram twice, as in the released scripts.
 PAPER_DECODING = {
-    "cnn_dailymail": dict(num_beams=5, length_penalty=2.0, min_length=57, max_length=143, no_repeat_ngram_size=3),
-    "nyt": dict(num_beams=5, length_penalty=1.5, min_length=0, max_length=143, no_repeat_ngram_size=3),
-    "xsum": dict(num_beams=6, length_penalty=1.0, min_length=12, max_length=63, no_repeat_ngram_size=3),
+    "cnn_dailymail": dict(
+        num_beams=5, length_penalty=2.0, min_length=57, max_length=143, no_repeat_ngram_size=3
+    ),
+    "nyt": dict(
+        num_beams=5, length_penalty=1.5, min_length=0, max_length=143, no_repeat_ngram_size=3
+    ),
+    "xsum": dict(
+        num_beams=6, length_penalty=1.0, min_length=12, max_length=63, no_repeat_ngram_size=3
+    ),
 }

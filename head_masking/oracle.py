@@ -1,11 +1,14 @@
-"""Which words of a document its reference summary takes: oracle labels, by aligning the two (Section 4.1)."""
+"""Which words of a document its reference summary takes: oracle labels, by aligning the two
+(Section 4.1).
+"""
 
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 
 import regex  # its \w has combining marks, at which Python's own `re` cuts words
 
-WORD = regex.compile(r"\w+|[^\w\s]")  # D4: a word is letters with their marks and digits, or one other sign
+# D4: a word is letters with their marks and digits, or one other sign
+WORD = regex.compile(r"\w+|[^\w\s]")
 Span = tuple[int, int]  # first character, end (exclusive)
 
 
@@ -14,12 +17,17 @@ def word_spans(text: str) -> list[Span]:
     return [match.span() for match in WORD.finditer(text)]
 
 
-def longest_common_runs(source: Sequence[str], summary: Sequence[str], min_length: int = 1) -> list[bool]:
-    """Oracle labels of Section 4.1. D3: runs are contiguous, where the paper says "longest common subsequences".
+def longest_common_runs(
+    source: Sequence[str], summary: Sequence[str], min_length: int = 1
+) -> list[bool]:
+    """Oracle labels of Section 4.1.
 
-    Repeat: take the longest run of words that document and summary share (of equally long ones the first in the
-    document, then the first in the summary), mark it, and remove it from both. What is removed is a barrier: no later
-    run goes over it. Case does not matter. For each source word, True = in a marked run of at least `min_length` words.
+    D3: runs are contiguous, where the paper says "longest common subsequences".
+
+    Repeat: take the longest run of words that document and summary share (of equally long ones the
+    first in the document, then the first in the summary), mark it, and remove it from both. What is
+    removed is a barrier: no later run goes over it. Case does not matter. For each source word,
+    True = in a marked run of at least `min_length` words.
     """
     if min_length < 1:
         raise ValueError(f"min_length is {min_length}: a run has at least 1 word")
@@ -30,19 +38,23 @@ def longest_common_runs(source: Sequence[str], summary: Sequence[str], min_lengt
         if length < min_length:
             return marked
         marked[i : i + length] = [True] * length
-        source[i : i + length], summary[j : j + length] = [""] * length, [None] * length  # equal to no word
+        # equal to no word
+        source[i : i + length], summary[j : j + length] = [""] * length, [None] * length
 
 
 def oracle_labels(document: str, summary: str, min_length: int = 1) -> list[tuple[int, int, bool]]:
     """(first character, end, label) of each word of the document; True = the summary takes it."""
     spans = word_spans(document)
-    source, target = ([text[start:end] for start, end in word_spans(text)] for text in (document, summary))
+    source, target = (
+        [text[start:end] for start, end in word_spans(text)] for text in (document, summary)
+    )
     labels = longest_common_runs(source, target, min_length)
     return [(*span, label) for span, label in zip(spans, labels, strict=True)]
 
 
 def overlaps(spans: Sequence[Sequence[int]], offsets: Sequence[Span]) -> list[list[int]]:
-    """For each token the indices of the words that it shares a character with; none for special tokens, (0, 0).
+    """For each token the indices of the words that it shares a character with; none for special
+    tokens, (0, 0).
 
     Words and tokens stand in order, and no words overlap.
     """
@@ -58,8 +70,10 @@ def overlaps(spans: Sequence[Sequence[int]], offsets: Sequence[Span]) -> list[li
 
 
 def token_labels(spans: Sequence[tuple[int, int, bool]], offsets: Sequence[Span]) -> list[bool]:
-    """Labels of words, as `oracle_labels` returns them -> labels of tokens: True = it overlaps a True word.
+    """Labels of words, as `oracle_labels` returns them -> labels of tokens: True = it overlaps a
+    True word.
 
-    D1: special tokens, whose offsets are (0, 0), are False: a masked head does not attend to `<s>` and `</s>`.
+    D1: special tokens, whose offsets are (0, 0), are False: a masked head does not attend to `<s>`
+    and `</s>`.
     """
     return [any(spans[word][2] for word in words) for words in overlaps(spans, offsets)]

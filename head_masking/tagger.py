@@ -1,4 +1,7 @@
-"""The tagger that finds the salient source tokens (Section 5). The paper's idea, masking by it, is in masking.py."""
+"""The tagger that finds the salient source tokens (Section 5).
+
+The paper's idea, masking by it, is in masking.py.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,26 +14,38 @@ ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU}
 
 
 class Tagger(nn.Module):
-    """Section 5: Linear(D, 512), tanh, Linear(512, 1) on an encoder; the sigmoid is a token's probability of salience.
+    """Section 5: Linear(D, 512), tanh, Linear(512, 1) on an encoder; the sigmoid is a token's
+    probability of salience.
 
-    Only the perceptron is trained, with the encoder in eval mode (Appendix A: its parameters are fixed).
+    Only the perceptron is trained, with the encoder in eval mode (Appendix A: its parameters are
+    fixed).
 
     Args:
-        encoder: any encoder of transformers: input_ids, attention_mask -> last_hidden_state (B, S, D).
+        encoder: any encoder of transformers: input_ids, attention_mask -> last_hidden_state (B, S,
+            D).
         hidden: 512, released code.
         activation: "tanh" (Section 5), or "relu" as released (D6).
         dropout: on the encoder's states, in training (released code).
         train_encoder: D12: train the encoder, too.
     """
 
-    def __init__(self, encoder: nn.Module, hidden=512, activation="tanh", dropout=0.1, train_encoder=False):
+    def __init__(
+        self, encoder: nn.Module, hidden=512, activation="tanh", dropout=0.1, train_encoder=False
+    ):
         super().__init__()
-        self.train_encoder, self.encoder = train_encoder, encoder.requires_grad_(train_encoder).eval()
+        self.train_encoder, self.encoder = (
+            train_encoder,
+            encoder.requires_grad_(train_encoder).eval(),
+        )
         width = encoder.config.hidden_size
         self.perceptron = nn.Sequential(
-            nn.Dropout(dropout), nn.Linear(width, hidden), ACTIVATIONS[activation](), nn.Linear(hidden, 1)
+            nn.Dropout(dropout),
+            nn.Linear(width, hidden),
+            ACTIVATIONS[activation](),
+            nn.Linear(hidden, 1),
         )
-        self.register_buffer("threshold", torch.tensor(0.5))  # the decision boundary; `best_threshold` finds it
+        # the decision boundary; `best_threshold` finds it
+        self.register_buffer("threshold", torch.tensor(0.5))
 
     def train(self, mode: bool = True) -> "Tagger":
         super().train(mode)
@@ -38,18 +53,23 @@ class Tagger(nn.Module):
         return self
 
     def forward(self, input_ids: Tensor, keep: Tensor) -> Tensor:
-        """Logits (B, S) of the tokens, from overlapping windows of the encoder; those of padding mean nothing.
+        """Logits (B, S) of the tokens, from overlapping windows of the encoder; those of padding
+        mean nothing.
 
         Args:
             input_ids: (B, S), padded on the right; S may be more than the encoder has positions.
             keep: (B, S) bool, True at real tokens.
         """
         width = self.encoder.config.hidden_size
-        states = torch.zeros(*input_ids.shape, width, device=input_ids.device, dtype=self.encoder.dtype)
+        states = torch.zeros(
+            *input_ids.shape, width, device=input_ids.device, dtype=self.encoder.dtype
+        )
         for start, end, first in windows(input_ids.size(1)):
             rows = keep[:, first:end].any(-1)  # a short document has no part in the later windows
             real = keep[rows, start:end].long()
-            output = self.encoder(input_ids=input_ids[rows, start:end], attention_mask=real).last_hidden_state
+            output = self.encoder(
+                input_ids=input_ids[rows, start:end], attention_mask=real
+            ).last_hidden_state
             states[rows, first:end] = output[:, first - start :].to(states.dtype)
         return self.perceptron(states).squeeze(-1)  # (B, S)
 
@@ -69,16 +89,20 @@ WINDOW = 512  # tokens
 def windows(length: int, size: int = WINDOW) -> list[tuple[int, int, int]]:
     """D7: (start, end, first position taken) of each window on a document, as released.
 
-    Windows begin every `size` / 2 tokens. All of the first is taken and the second half of the others, so that each
-    token past the first window has seen `size` / 2 tokens before it.
+    Windows begin every `size` / 2 tokens. All of the first is taken and the second half of the
+    others, so that each token past the first window has seen `size` / 2 tokens before it.
     """
     half = size // 2
     later = range(half, length - half, half)
-    return [(0, min(size, length), 0)] + [(start, min(start + size, length), start + half) for start in later]
+    return [(0, min(size, length), 0)] + [
+        (start, min(start + size, length), start + half) for start in later
+    ]
 
 
 def tagging_loss(logits: Tensor, labels: Tensor, keep: Tensor) -> Tensor:
-    """Binary cross-entropy, mean over the real tokens, special tokens included (Appendix A, released code)."""
+    """Binary cross-entropy, mean over the real tokens, special tokens included (Appendix A,
+    released code).
+    """
     return F.binary_cross_entropy_with_logits(logits[keep], labels[keep].to(logits.dtype))
 
 
@@ -86,12 +110,19 @@ THRESHOLDS = [step / 100 for step in range(10, 41)]  # Section 5: 0.1 to 0.4, st
 
 
 def token_f1(scores: Tensor, labels: Tensor, threshold: float) -> float:
-    """F1 in [0, 1] of "score > threshold" against the labels; 0 where nothing is both predicted and true."""
+    """F1 in [0, 1] of "score > threshold" against the labels; 0 where nothing is both predicted and
+    true.
+    """
     predicted = scores > threshold
     hits = (predicted & labels).sum().item()
     return 2 * hits / (predicted.sum().item() + labels.sum().item()) if hits else 0.0
 
 
 def best_threshold(scores: Tensor, labels: Tensor) -> tuple[float, float]:
-    """The decision boundary with the highest F1, of equal ones the lowest (Section 5), and that F1; (n,) tokens."""
-    return max(((threshold, token_f1(scores, labels, threshold)) for threshold in THRESHOLDS), key=lambda best: best[1])
+    """The decision boundary with the highest F1, of equal ones the lowest (Section 5), and that F1;
+    (n,) tokens.
+    """
+    return max(
+        ((threshold, token_f1(scores, labels, threshold)) for threshold in THRESHOLDS),
+        key=lambda best: best[1],
+    )

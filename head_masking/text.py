@@ -1,4 +1,6 @@
-"""Text -> token ids with their places in the text, one tokenizer's scores for another's tokens, and batches."""
+"""Text -> token ids with their places in the text, one tokenizer's scores for another's tokens, and
+batches.
+"""
 
 import re
 from array import array
@@ -14,23 +16,30 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from .oracle import Span, overlaps
 
-SPECIAL = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}  # ids 0-3, as in BART
+# ids 0-3, as in BART
+SPECIAL = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
 
 
 # Same as encdec_sentence_sparse/text.py:train_tokenizer
 def train_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenizerFast:
-    """Byte-level byte-pair encoding in BART's manner: `<s> text </s>`, a word's leading blank belongs to it.
+    """Byte-level byte-pair encoding in BART's manner: `<s> text </s>`, a word's leading blank
+    belongs to it.
 
-    It learns from words of up to 1,000 characters: the time of merging grows with the square of their length.
+    It learns from words of up to 1,000 characters: the time of merging grows with the square of
+    their length.
     """
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
     tokenizer.decoder = decoders.ByteLevel()
     letters = pre_tokenizers.ByteLevel.alphabet()
-    settings = dict(special_tokens=list(SPECIAL.values()), initial_alphabet=letters, show_progress=False)
+    settings = dict(
+        special_tokens=list(SPECIAL.values()), initial_alphabet=letters, show_progress=False
+    )
     trainer = trainers.BpeTrainer(vocab_size=vocabulary, **settings)
     tokenizer.train_from_iterator((re.sub(r"\S{1000}", r"\g<0> ", text) for text in texts), trainer)
-    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), trim_offsets=True)
+    tokenizer.post_processor = processors.RobertaProcessing(
+        ("</s>", 2), ("<s>", 0), trim_offsets=True
+    )
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **SPECIAL)
 
 
@@ -40,11 +49,15 @@ class Document(NamedTuple):
     ids: list[int]  # (S,) special tokens included
     offsets: list[Span]  # (S,) first character and end of each token; (0, 0) for special tokens
     was_cut: bool
-    keep: Sequence[bool] = ()  # (S,) True = masked heads may attend to this token; empty: nothing is masked
+    # (S,) True = masked heads may attend to this token; empty: nothing is masked
+    keep: Sequence[bool] = ()
 
 
-def encode_documents(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int) -> list[Document]:
-    """Token ids and offsets, cut to at most `max_length` tokens; a "</s>" that stands in a text is text.
+def encode_documents(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int
+) -> list[Document]:
+    """Token ids and offsets, cut to at most `max_length` tokens; a "</s>" that stands in a text is
+    text.
 
     ValueError: a tokenizer that finds no token in a text.
     """
@@ -52,7 +65,8 @@ def encode_documents(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], m
         list(texts), max_length=max_length, truncation=True, return_overflowing_tokens=True,
         return_offsets_mapping=True, split_special_tokens=True,
     )  # fmt: skip
-    counts = Counter(parts["overflow_to_sample_mapping"])  # what was cut off follows as parts of its own
+    # what was cut off follows as parts of its own
+    counts = Counter(parts["overflow_to_sample_mapping"])
     first, documents = 0, []
     for number, text in enumerate(texts):
         offsets = [tuple(offset) for offset in parts["offset_mapping"][first]]
@@ -64,18 +78,25 @@ def encode_documents(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], m
 
 
 def transfer_scores(
-    scores: Sequence[float], offsets: Sequence[Span], spans: Sequence[Span], target_offsets: Sequence[Span]
+    scores: Sequence[float],
+    offsets: Sequence[Span],
+    spans: Sequence[Span],
+    target_offsets: Sequence[Span],
 ) -> list[float]:
     """Scores of one tokenizer's tokens -> scores of another's, through the words of the text.
 
-    D8: a word has the highest score of its pieces, as released, and gives it to its pieces in the other tokenizer.
-    Special tokens, and tokens that share no character with a scored word, have 0. `spans` are the words' places.
+    D8: a word has the highest score of its pieces, as released, and gives it to its pieces in the
+    other tokenizer. Special tokens, and tokens that share no character with a scored word, have 0.
+    `spans` are the words' places.
     """
     highest = [0.0] * len(spans)
     for score, words in zip(scores, overlaps(spans, offsets), strict=True):
         for word in words:
             highest[word] = max(highest[word], score)
-    return [max((highest[word] for word in words), default=0.0) for words in overlaps(spans, target_offsets)]
+    return [
+        max((highest[word] for word in words), default=0.0)
+        for words in overlaps(spans, target_offsets)
+    ]
 
 
 def pad(rows: Iterable[Sequence[int]], value: int) -> Tensor:
@@ -83,7 +104,9 @@ def pad(rows: Iterable[Sequence[int]], value: int) -> Tensor:
     return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=value)
 
 
-def padded(rows: Sequence[Sequence[int]], value: int, device: torch.device) -> tuple[Tensor, Tensor]:
+def padded(
+    rows: Sequence[Sequence[int]], value: int, device: torch.device
+) -> tuple[Tensor, Tensor]:
     """Token ids (B, S), and keep (B, S), True at real tokens."""
     keep = pad([[True] * len(row) for row in rows], False)
     return pad(rows, value).long().to(device), keep.to(device)

@@ -1,7 +1,7 @@
 """HardConcrete gates: the L0Drop layer and the compressed memory of Algorithm 1.
 
-Copy this file alone to gate any sequence of vectors: it needs nothing but torch. B sentences, S source tokens, R rows
-of the memory, D model width; PAPER.md has the symbols.
+Copy this file alone to gate any sequence of vectors: it needs nothing but torch. B sentences, S
+source tokens, R rows of the memory, D model width; PAPER.md has the symbols.
 """
 
 import math
@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 BETA = 2 / 3  # temperature (Appendix A, after Louizos et al. 2018); smaller is more binary
-EPSILON = 0.1  # stretch.  D1: Appendix A prints -0.1, which is Louizos' gamma; Eq. (7) and (13) need +0.1
+# stretch.  D1: Appendix A prints -0.1, which is Louizos' gamma; Eq. (7) and (13) need +0.1
+EPSILON = 0.1
 
 
 class L0Drop(nn.Module):
@@ -49,7 +50,8 @@ def sample_gates(
 ) -> Tensor:
     """Draw gates g ~ HardConcrete(alpha, beta, epsilon), Eq. (5), by reparameterisation.
 
-    The noise does not depend on `log_alpha` (B, S), so the gradient reaches it through every gate inside (0, 1).
+    The noise does not depend on `log_alpha` (B, S), so the gradient reaches it through every gate
+    inside (0, 1).
 
     Args:
         uniform: (B, S) the noise, uniform on (0, 1); drawn anew without it.
@@ -70,7 +72,8 @@ def sample_gates(
 def expected_gates(log_alpha: Tensor, epsilon: float = EPSILON) -> Tensor:
     """The gate used at test time, Eq. (13): (B, S) float32 in [0, 1].
 
-    Exactly 0 where log_alpha <= -log((1 + epsilon) / epsilon) = -2.398, exactly 1 where it is >= 2.398. There is no
+    Exactly 0 where log_alpha <= -log((1 + epsilon) / epsilon) = -2.398, exactly 1 where it is >=
+    2.398. There is no
     beta in it: this is the rectified mean of the noise-free gate, not the mean of the distribution.
     """
     # Eq. (13)
@@ -78,13 +81,18 @@ def expected_gates(log_alpha: Tensor, epsilon: float = EPSILON) -> Tensor:
 
 
 def open_probability(log_alpha: Tensor, beta: float = BETA, epsilon: float = EPSILON) -> Tensor:
-    """Probability (B, S), float32 in (0, 1), that a gate is not exactly zero: the summand of Eq. (10)."""
-    # Eq. (10): 1 - p(g_i = 0), where p(g_i = 0) is the line below Eq. (8), turned round: 1 - sigmoid(z) = sigmoid(-z).
+    """Probability (B, S), float32 in (0, 1), that a gate is not exactly zero: the summand of Eq.
+    (10).
+    """
+    # Eq. (10): 1 - p(g_i = 0), where p(g_i = 0) is the line below Eq. (8), turned round: 1 -
+    # sigmoid(z) = sigmoid(-z).
     return torch.sigmoid(log_alpha.float() - beta * math.log(epsilon / (1 + epsilon)))
 
 
 def l0_penalty(log_alpha: Tensor, keep: Tensor) -> Tensor:
-    """Expected number of open gates of each sentence, Eq. (10), as a share of its tokens: (B,) in [0, 1]."""
+    """Expected number of open gates of each sentence, Eq. (10), as a share of its tokens: (B,) in
+    [0, 1].
+    """
     # Eq. (10)
     expected_open = (open_probability(log_alpha) * keep).sum(-1)
     # D2: the released code's scale, on which lambda in (0, 1.5] makes sense.
@@ -95,7 +103,8 @@ class Memory(NamedTuple):
     """What the decoder attends to."""
 
     states: Tensor  # (B, R, D)
-    log_counts: Tensor  # (B, R) added to the logits: 0 for one position, log n for n of them, -inf for padding
+    # (B, R) added to the logits: 0 for one position, log n for n of them, -inf for padding
+    log_counts: Tensor
 
 
 def dense_memory(states: Tensor, keep: Tensor) -> Memory:
@@ -104,10 +113,12 @@ def dense_memory(states: Tensor, keep: Tensor) -> Memory:
 
 
 def compress(states: Tensor, gates: Tensor, keep: Tensor) -> Memory:
-    """Algorithm 1, lines 1-4, for a ragged batch: keep the open states in order, put one dummy for all pruned ones.
+    """Algorithm 1, lines 1-4, for a ragged batch: keep the open states in order, put one dummy for
+    all pruned ones.
 
-    Attention over the result equals attention over `dense_memory(states, keep)` exactly (Algorithm 1, lines 5-8: a
-    softmax with counts is a softmax of logits plus log counts), because every pruned state is the same zero vector.
+    Attention over the result equals attention over `dense_memory(states, keep)` exactly (Algorithm
+    1, lines 5-8: a softmax with counts is a softmax of logits plus log counts), because every
+    pruned state is the same zero vector.
 
     Args:
         states: (B, S, D) gated states, already multiplied by their gates (line 4).
@@ -119,11 +130,16 @@ def compress(states: Tensor, gates: Tensor, keep: Tensor) -> Memory:
     lengths = retained.sum(-1)  # (B,)
     order = torch.argsort(~retained, dim=-1, stable=True)[:, : int(lengths.max())]  # (B, R)
     states = states.gather(1, order.unsqueeze(-1).expand(-1, -1, states.size(-1)))  # (B, R, D)
-    log_counts = (torch.arange(order.size(1), device=order.device) < lengths.unsqueeze(-1)).log()  # (B, R)
+    # (B, R)
+    log_counts = (torch.arange(order.size(1), device=order.device) < lengths.unsqueeze(-1)).log()
     # Algorithm 1, line 3: c = N - N'.  Padding is not in N.
     pruned = keep.sum(-1) - lengths  # (B,)
     if not pruned.any():  # D11: nothing to stand for
         return Memory(states, log_counts)
-    # Algorithm 1, line 4: prepend the zero vector with count c; log 0 = -inf hides it in rows that pruned nothing.
+    # Algorithm 1, line 4: prepend the zero vector with count c; log 0 = -inf hides it in rows that
+    # pruned nothing.
     dummy = states.new_zeros(states.size(0), 1, states.size(-1))
-    return Memory(torch.cat([dummy, states], 1), torch.cat([pruned.float().log().unsqueeze(-1), log_counts], 1))
+    return Memory(
+        torch.cat([dummy, states], 1),
+        torch.cat([pruned.float().log().unsqueeze(-1), log_counts], 1),
+    )

@@ -39,14 +39,18 @@ class Run(NamedTuple):
     def write_files(self, folder: Path) -> None:
         """Write what `load_run` reads beside config.json and the weights."""
         (folder / "tokenizer.json").write_text(self.tokenizer.to_str(), encoding="utf-8")
-        (folder / "start.json").write_text(json.dumps({"first_step": self.first_step}), encoding="utf-8")
+        (folder / "start.json").write_text(
+            json.dumps({"first_step": self.first_step}), encoding="utf-8"
+        )
 
 
 def load_run(folder: str | Path, config_type: type = TrainConfig) -> Run:
-    """Read a run, its model in eval mode on the CPU; of one in training the last checkpoint, said on stderr.
+    """Read a run, its model in eval mode on the CPU; of one in training the last checkpoint, said
+    on stderr.
 
     Raises:
-        ValueError: not a run folder, one of another package or version, a cut-off file, NaN in the weights.
+        ValueError: not a run folder, one of another package or version, a cut-off file, NaN in the
+            weights.
     """
     config = read_config(folder, config_type)
     tokenizer, first_step = read_files(folder)
@@ -59,9 +63,13 @@ def read_files(folder: str | Path) -> tuple[Tokenizer, int]:
     """What `Run.write_files` wrote."""
     try:
         tokenizer = Tokenizer.from_file(str(Path(folder, "tokenizer.json")))
-        return tokenizer, int(json.loads(Path(folder, "start.json").read_text(encoding="utf-8"))["first_step"])
+        return tokenizer, int(
+            json.loads(Path(folder, "start.json").read_text(encoding="utf-8"))["first_step"]
+        )
     except Exception as error:  # tokenizers raises a bare Exception
-        raise ValueError(f"{folder}: tokenizer.json or start.json is missing or cut off ({error})") from None
+        raise ValueError(
+            f"{folder}: tokenizer.json or start.json is missing or cut off ({error})"
+        ) from None
 
 
 def new_model(config: TrainConfig, tokenizer: Tokenizer) -> Transformer:
@@ -70,12 +78,15 @@ def new_model(config: TrainConfig, tokenizer: Tokenizer) -> Transformer:
 
 
 def begin(config: TrainConfig, examples: Sequence) -> Run:
-    """A new model and tokenizer, or those of the run that `config.init` names with new gates; ValueError if unfit."""
+    """A new model and tokenizer, or those of the run that `config.init` names with new gates;
+    ValueError if unfit.
+    """
     if config.init:
         return begin_from(load_run(config.init), config)
     if len(examples) < FEW and not config.data.startswith("toy"):
         print(
-            f"{len(examples)} pairs are few to learn from scratch: README.md says how to begin with a pretrained BART"
+            f"{len(examples)} pairs are few to learn from scratch: README.md says how to begin "
+            f"with a pretrained BART"
         )
     texts = (text for example in examples for text in (example.source, example.target))
     tokenizer = train_tokenizer(texts, config.units, config.vocabulary)
@@ -91,5 +102,10 @@ def begin_from(base: Run, config: TrainConfig) -> Run:
     model = new_model(config, base.tokenizer)
     missing, unexpected = model.load_state_dict(base.model.state_dict(), strict=False)
     if other := [name for name in missing if not name.startswith("l0drop.")] + unexpected:
-        raise ValueError(f"{config.init} does not fit --l0drop {config.l0drop}: it has no place for {', '.join(other)}")
-    return Run(config, model, base.tokenizer, base.first_step + updates_of(config.init, base.config))
+        raise ValueError(
+            f"{config.init} does not fit --l0drop {config.l0drop}: it has no place for "
+            f"{', '.join(other)}"
+        )
+    return Run(
+        config, model, base.tokenizer, base.first_step + updates_of(config.init, base.config)
+    )

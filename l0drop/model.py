@@ -1,8 +1,9 @@
-"""The idea is in gates.py; this is the Transformer around it (Zhang, Titov & Sennrich 2021, Sections 3-4).
+"""The idea is in gates.py; this is the Transformer around it (Zhang, Titov & Sennrich 2021,
+Sections 3-4).
 
-B source sentences, W beams of each, S source tokens, R retained rows of the memory, T target tokens, H heads, D model
-width, K = D / H head width, V vocabulary; PAPER.md has the symbols. A source is token ids that end in EOS, padded with
-PAD.
+B source sentences, W beams of each, S source tokens, R retained rows of the memory, T target
+tokens, H heads, D model width, K = D / H head width, V vocabulary; PAPER.md has the symbols. A
+source is token ids that end in EOS, padded with PAD.
 """
 
 from dataclasses import dataclass
@@ -25,22 +26,30 @@ Size, Share = Annotated[int, (1, 10**6)], Annotated[float, (0, 1)]  # the second
 class ModelConfig:
     """Sizes and switches of the model; the defaults learn on one core in minutes."""
 
-    vocabulary: Annotated[int, (8, 10**6)] = 1000  # V, joint over source and target (D21; Appendix A: 32K merges).
+    # V, joint over source and target (D21; Appendix A: 32K merges).
+    vocabulary: Annotated[int, (8, 10**6)] = 1000
     width: Size = 128  # D, the model width (Appendix A: 512).
     feed_forward: Size = 512  # Inner width of the feed-forward layers (Appendix A: 2,048).
     heads: Size = 4  # H, attention heads (Appendix A: 8).
     encoder_layers: Size = 2  # Layers of the encoder (Vaswani et al. 2017, base: 6).
     decoder_layers: Size = 2  # Layers of the decoder (Vaswani et al. 2017, base: 6).
-    residual_dropout: Share = 0.0  # Dropout of embeddings and sublayers (Appendix A: 0.1; 0.5 for CNN/Daily Mail).
-    attention_dropout: Share = 0.0  # Dropout of attention weights (Appendix A: 0.1; 0.3 for CNN/Daily Mail).
-    # Gates nowhere (the baseline), on the encoder's output (Eq. 11), or after each of its layers (Section 6).
+    # Dropout of embeddings and sublayers (Appendix A: 0.1; 0.5 for CNN/Daily Mail).
+    residual_dropout: Share = 0.0
+    # Dropout of attention weights (Appendix A: 0.1; 0.3 for CNN/Daily Mail).
+    attention_dropout: Share = 0.0
+    # Gates nowhere (the baseline), on the encoder's output (Eq. 11), or after each of its layers
+    # (Section 6).
     l0drop: Literal["none", "output", "every"] = "output"
-    gate_start: Annotated[float, (-10, 10)] = 0.0  # Where the bias of the gates starts; 3 is an open gate (D15).
-    mask_closed_in_training: bool = False  # Hide closed states in training, not only zero them (released code, D4).
+    # Where the bias of the gates starts; 3 is an open gate (D15).
+    gate_start: Annotated[float, (-10, 10)] = 0.0
+    # Hide closed states in training, not only zero them (released code, D4).
+    mask_closed_in_training: bool = False
 
 
 class Attention(nn.Module):
-    """Multi-head dot-product attention, Eq. (1), in two steps so that keys and values can be kept."""
+    """Multi-head dot-product attention, Eq. (1), in two steps so that keys and values can be
+    kept.
+    """
 
     def __init__(self, width: int, heads: int, dropout: float):
         super().__init__()
@@ -57,11 +66,14 @@ class Attention(nn.Module):
         return self.split_heads(self.key(memory)), self.split_heads(self.value(memory))
 
     def weights(self, queries: Tensor, keys: Tensor, bias: Tensor | None) -> Tensor:
-        """Attention weights (B, H, T, S) of queries (B, H, T, K); `bias` is added to the logits (B, H, T, S)."""
+        """Attention weights (B, H, T, S) of queries (B, H, T, K); `bias` is added to the logits (B,
+        H, T, S).
+        """
         # Eq. (1): SM(Q K^T / sqrt(d)).
         logits = queries @ keys.transpose(-1, -2) / keys.size(-1) ** 0.5
-        # Algorithm 1, lines 6-8: c exp(e) / sum(c exp(e)) is a softmax of e + log c, and log c is in the bias.
-        return (logits if bias is None else logits + bias).softmax(-1).to(keys.dtype)  # a bias is float32
+        # Algorithm 1, lines 6-8: c exp(e) / sum(c exp(e)) is a softmax of e + log c, and log c is
+        # in the bias. a bias is float32
+        return (logits if bias is None else logits + bias).softmax(-1).to(keys.dtype)
 
     def forward(self, x: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
         """Attend from x (B, T, D) to keys and values (B, H, S, K): (B, T, D)."""
@@ -69,23 +81,29 @@ class Attention(nn.Module):
         queries = self.split_heads(self.query(x))  # (B, H, T, K)
         if self.training:
             # Eq. (1): SM(Q K^T / sqrt(d)) V.
-            attended = F.dropout(self.weights(queries, keys, bias), self.dropout) @ values  # (B, H, T, K)
+            # (B, H, T, K)
+            attended = F.dropout(self.weights(queries, keys, bias), self.dropout) @ values
         else:
             attended = fused_attention(queries, keys, values, bias)
         return self.output(attended.transpose(1, 2).flatten(2))
 
 
 def fused_attention(queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
-    """`Attention.weights(queries, keys, bias) @ values` in one call: half the time to decode 2,048 tokens."""
+    """`Attention.weights(queries, keys, bias) @ values` in one call: half the time to decode 2,048
+    tokens.
+    """
     bias = None if bias is None else bias.to(queries.dtype)  # D18: in bfloat16 this rounds log c
     return F.scaled_dot_product_attention(queries, keys, values, bias)
 
 
-Past = tuple[Tensor, Tensor]  # keys and values (B*W, H, T', K) of the target so far, of one decoder layer
+# keys and values (B*W, H, T', K) of the target so far, of one decoder layer
+Past = tuple[Tensor, Tensor]
 
 
 class Projected(NamedTuple):
-    """A memory as one decoder layer sees it, computed once per source: keys, values (B, H, R, K)."""
+    """A memory as one decoder layer sees it, computed once per source: keys, values (B, H, R,
+    K).
+    """
 
     keys: Tensor
     values: Tensor
@@ -93,13 +111,17 @@ class Projected(NamedTuple):
 
 
 class EncoderLayer(nn.Module):
-    """One layer of Eq. (2), each sublayer in a residual connection followed by layer normalisation (footnote 3)."""
+    """One layer of Eq. (2), each sublayer in a residual connection followed by layer normalisation
+    (footnote 3).
+    """
 
     def __init__(self, config: ModelConfig):
         super().__init__()
         width, inner = config.width, config.feed_forward
         self.attention = Attention(width, config.heads, config.attention_dropout)
-        self.feed_forward = nn.Sequential(nn.Linear(width, inner), nn.ReLU(), nn.Linear(inner, width))
+        self.feed_forward = nn.Sequential(
+            nn.Linear(width, inner), nn.ReLU(), nn.Linear(inner, width)
+        )
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2))
         self.dropout = nn.Dropout(config.residual_dropout)
 
@@ -111,33 +133,45 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """One layer of Eq. (3). The rows of y may outnumber the sources: they are the beams, which share their memory."""
+    """One layer of Eq. (3).
+
+    The rows of y may outnumber the sources: they are the beams, which share their memory.
+    """
 
     def __init__(self, config: ModelConfig):
         super().__init__()
         width, inner = config.width, config.feed_forward
         self.self_attention = Attention(width, config.heads, config.attention_dropout)
         self.cross_attention = Attention(width, config.heads, config.attention_dropout)
-        self.feed_forward = nn.Sequential(nn.Linear(width, inner), nn.ReLU(), nn.Linear(inner, width))
+        self.feed_forward = nn.Sequential(
+            nn.Linear(width, inner), nn.ReLU(), nn.Linear(inner, width)
+        )
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(3))
         self.dropout = nn.Dropout(config.residual_dropout)
 
-    def forward(self, y: Tensor, causal: Tensor | None, past: Past | None, memory: Projected) -> tuple[Tensor, Past]:
+    def forward(
+        self, y: Tensor, causal: Tensor | None, past: Past | None, memory: Projected
+    ) -> tuple[Tensor, Past]:
         """y (B*W, T, D) -> new y, and the past with its keys and values."""
         keys, values = self.self_attention.project(y)  # (B*W, H, T, K)
         if past:
-            keys, values = torch.cat([past[0], keys], 2), torch.cat([past[1], values], 2)  # (B*W, H, T' + T, K)
+            # (B*W, H, T' + T, K)
+            keys, values = torch.cat([past[0], keys], 2), torch.cat([past[1], values], 2)
         # Eq. (3): FFN(ATT(ATT(Y^{l-1}, Y^{l-1}), X^L)).
         y = self.norms[0](y + self.dropout(self.self_attention(y, keys, values, causal)))
         # The W beams of a source read its one copy of keys and values together, as W*T queries.
         together = y.reshape(memory.keys.size(0), -1, y.size(-1))  # (B, W*T, D)
-        attended = self.cross_attention(together, memory.keys, memory.values, memory.log_counts).view_as(y)
+        attended = self.cross_attention(
+            together, memory.keys, memory.values, memory.log_counts
+        ).view_as(y)
         y = self.norms[1](y + self.dropout(attended))
         return self.norms[2](y + self.dropout(self.feed_forward(y))), (keys, values)
 
 
 class Encoding(NamedTuple):
-    """What `Transformer.encode` returns; the lists have one entry per L0Drop layer, the last is the output's."""
+    """What `Transformer.encode` returns; the lists have one entry per L0Drop layer, the last is the
+    output's.
+    """
 
     states: Tensor  # (B, S, D), gated
     keep: Tensor  # (B, S)
@@ -146,14 +180,18 @@ class Encoding(NamedTuple):
 
 
 class Transformer(nn.Module):
-    """Encoder, L0Drop, decoder: Eq. (11). `config.l0drop = "none"` is the baseline of Eq. (2)-(3)."""
+    """Encoder, L0Drop, decoder: Eq. (11).
+
+    `config.l0drop = "none"` is the baseline of Eq. (2)-(3).
+    """
 
     pad, bos, eos = PAD, BOS, EOS
 
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.config, self.width = config, config.width
-        self.embedding = nn.Embedding(config.vocabulary, config.width, padding_idx=PAD)  # tied: source, target, output
+        # tied: source, target, output
+        self.embedding = nn.Embedding(config.vocabulary, config.width, padding_idx=PAD)
         self.register_buffer("position_table", sinusoids(POSITIONS, config.width), persistent=False)
         self.dropout = nn.Dropout(config.residual_dropout)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
@@ -169,19 +207,29 @@ class Transformer(nn.Module):
         self.l0drop = nn.ModuleList(L0Drop(config.width, start=config.gate_start) for _ in layers)
 
     def embed(self, tokens: Tensor, start: int = 0) -> Tensor:
-        """Embeddings times sqrt(D) plus positions: (B, T) -> (B, T, D); raises ValueError beyond the position table."""
+        """Embeddings times sqrt(D) plus positions: (B, T) -> (B, T, D); raises ValueError beyond
+        the position table.
+        """
         end = start + tokens.size(1)
         if end > POSITIONS:
-            raise ValueError(f"a sequence of {end} tokens does not fit the position table of {POSITIONS}: truncate it")
-        return self.dropout(self.embedding(tokens) * self.config.width**0.5 + self.position_table[start:end])
+            raise ValueError(
+                f"a sequence of {end} tokens does not fit the position table of {POSITIONS}: "
+                f"truncate it"
+            )
+        return self.dropout(
+            self.embedding(tokens) * self.config.width**0.5 + self.position_table[start:end]
+        )
 
     def encode(self, source: Tensor, hold_open: bool = False) -> Encoding:
-        """Encode and gate (B, S) token ids that end in EOS, padded with PAD; `hold_open` sets all gates to 1 (D19)."""
+        """Encode and gate (B, S) token ids that end in EOS, padded with PAD; `hold_open` sets all
+        gates to 1 (D19).
+        """
         keep = source != PAD  # (B, S)
         bias = keep.log()[:, None, None]  # (B, 1, 1, S), 0 or -inf
         states = self.embed(source)  # X^0
         gates, log_alpha = [], []
-        first = len(self.encoder) - len(self.l0drop)  # gates after the last layer, or (D10) after each one
+        # gates after the last layer, or (D10) after each one
+        first = len(self.encoder) - len(self.l0drop)
         # Eq. (2): X^L = Encoder(X^0).
         for number, layer in enumerate(self.encoder):
             states = layer(states, bias)
@@ -193,11 +241,14 @@ class Transformer(nn.Module):
         return Encoding(states, keep, gates, log_alpha)
 
     def dense(self, encoding: Encoding) -> Memory:
-        """What the decoder attends to, every row: closed states are zeros that can still be attended to."""
+        """What the decoder attends to, every row: closed states are zeros that can still be
+        attended to.
+        """
         keep = encoding.keep
         if self.training and encoding.gates and self.config.mask_closed_in_training:
             is_open = (encoding.gates[-1] != 0) & keep  # D4
-            keep = torch.where(is_open.any(-1, keepdim=True), is_open, keep)  # all closed: uniform over the zeros
+            # all closed: uniform over the zeros
+            keep = torch.where(is_open.any(-1, keepdim=True), is_open, keep)
         # Eq. (11): Decoder(Y^0, L0Drop(X^L)).
         return dense_memory(encoding.states, keep)
 
@@ -213,7 +264,9 @@ class Transformer(nn.Module):
         log_counts = memory.log_counts[:, None, None]  # (B, 1, 1, R)
         pairs = (layer.cross_attention.project(memory.states) for layer in self.decoder)
         # The steps of a search read contiguous tensors faster.
-        return [Projected(keys.contiguous(), values.contiguous(), log_counts) for keys, values in pairs]
+        return [
+            Projected(keys.contiguous(), values.contiguous(), log_counts) for keys, values in pairs
+        ]
 
     def decode(
         self, target: Tensor, memory: list[Projected], past: list[Past] | None = None
@@ -222,28 +275,39 @@ class Transformer(nn.Module):
 
         Args:
             target: (B*W, T) token ids that follow those already in `past`.
-            memory: from `project`, one row per *source*; the W rows of `target` that belong to one source are adjacent.
+            memory: from `project`, one row per *source*; the W rows of `target` that belong to one
+                source are adjacent.
             past: what the last call returned, one entry per layer.
         """
         start, length, causal = past[0][0].size(2) if past else 0, target.size(1), None
         if length > 1:  # one token at a time sees all its past
-            causal = torch.full((length, start + length), -torch.inf, device=target.device).triu(start + 1)
+            causal = torch.full((length, start + length), -torch.inf, device=target.device).triu(
+                start + 1
+            )
         y = self.embed(target, start)  # Y^0
         # Eq. (3): Y^L = Decoder(Y^0, X^L).
         longer = []
-        for layer, layer_past, layer_memory in zip(self.decoder, past or [None] * len(memory), memory, strict=True):
+        for layer, layer_past, layer_memory in zip(
+            self.decoder, past or [None] * len(memory), memory, strict=True
+        ):
             y, with_own = layer(y, causal, layer_past, layer_memory)
             longer.append(with_own)
         return F.linear(y, self.embedding.weight), longer  # tied
 
-    def forward(self, source: Tensor, target_input: Tensor, hold_open: bool = False) -> tuple[Tensor, Encoding]:
-        """Teacher forcing: (B, S) source and (B, T) target inputs (BOS first) -> (B, T, V) logits and the encoding."""
+    def forward(
+        self, source: Tensor, target_input: Tensor, hold_open: bool = False
+    ) -> tuple[Tensor, Encoding]:
+        """Teacher forcing: (B, S) source and (B, T) target inputs (BOS first) -> (B, T, V) logits
+        and the encoding.
+        """
         encoding = self.encode(source, hold_open)
         return self.decode(target_input, self.project(self.dense(encoding)))[0], encoding
 
 
 def sinusoids(length: int, width: int) -> Tensor:
-    """(length, width) positions: a block of sines then a block of cosines (released code; not interleaved)."""
+    """(length, width) positions: a block of sines then a block of cosines (released code; not
+    interleaved).
+    """
     rates = 10_000 ** -(torch.arange(0, width, 2) / width)  # (D/2,)
     angles = torch.arange(length).unsqueeze(-1) * rates  # (length, D/2)
     return torch.cat([angles.sin(), angles.cos()], -1)
@@ -262,9 +326,12 @@ def translation_loss(logits: Tensor, target: Tensor, smoothing: float = 0.1) -> 
 
 
 def objective(logits: Tensor, target: Tensor, encoding: Encoding, l0_weight: float) -> Tensor:
-    """The bound of Eq. (12) with one gate sample, per sentence (B,).  `l0_weight` is the paper's lambda >= 0."""
+    """The bound of Eq. (12) with one gate sample, per sentence (B,).  `l0_weight` is the paper's
+    lambda >= 0.
+    """
     mle = translation_loss(logits, target)
     # D10: several layers' L0 terms add up; a baseline has none.
     sparsity = sum(l0_penalty(log_alpha, encoding.keep) for log_alpha in encoding.log_alpha)
-    # Eq. (12), whose expectation over the gates is estimated with the one sample that the forward pass drew.
+    # Eq. (12), whose expectation over the gates is estimated with the one sample that the forward
+    # pass drew.
     return mle + l0_weight * sparsity

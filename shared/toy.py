@@ -2,14 +2,18 @@
 
 A story is a list of sentences of four kinds:
 
-    main    a fact that the summary takes: "officials confirmed that Mara Kelman opened 12 halls in Marwick ."
-    detail  a fact of the same form that the summary leaves out ("residents guessed that ..."), or a remark on a fact
-    repeat  a fact, main or not, told again: "12 halls in Marwick were unveiled by Mara Kelman , officials verified ."
+    main    a fact that the summary takes: "officials confirmed that Mara Kelman opened 12 halls in
+        Marwick ."
+    detail  a fact of the same form that the summary leaves out ("residents guessed that ..."), or a
+    remark on a fact
+    repeat  a fact, main or not, told again: "12 halls in Marwick were unveiled by Mara Kelman ,
+        officials verified ."
     filler  scenery: "rain fell all morning , while the shops stayed open ."
 
-The summary has a sentence per main fact, in the order of first mention; it copies names, number, object and place and
-rewords the rest: "in Marwick 12 halls were inaugurated by Mara Kelman .". Which facts are main the text shows through
-the source's verb (as far as `signal` goes), and through nothing else.
+The summary has a sentence per main fact, in the order of first mention; it copies names, number,
+object and place and
+rewords the rest: "in Marwick 12 halls were inaugurated by Mara Kelman .". Which facts are main the
+text shows through the source's verb (as far as `signal` goes), and through nothing else.
 """
 
 import re
@@ -20,7 +24,8 @@ import numpy as np
 
 from .data import Example
 
-SPLITS = {"train": 4000, "validation": 500, "test": 500}  # split: number of stories when no count is asked for
+# split: number of stories when no count is asked for
+SPLITS = {"train": 4000, "validation": 500, "test": 500}
 CERTAIN = "confirmed announced verified".split()  # the summary takes what a source confirmed ...
 UNCERTAIN = "claimed guessed suspected".split()  # ... and leaves what it guessed
 DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
@@ -32,14 +37,18 @@ NAME_ENDS = {  # a name is one of SYLLABLES and one of these
     "place": "wick ton ford bury dale ham port mouth".split(),
 }
 VERBS = (  # told/also told/in the summary
-    "opened/unveiled/inaugurated repaired/mended/restored bought/purchased/acquired painted/coloured/decorated "
+    "opened/unveiled/inaugurated repaired/mended/restored bought/purchased/acquired "
+    "painted/coloured/decorated "
     "built/erected/constructed sold/auctioned/traded"
 ).split()
 OBJECTS = "bridges schools halls towers markets gardens stations libraries hotels theatres".split()
 SOURCES = "officials residents reporters".split()
-REASONS = "the old ones had closed,the town had doubled,visitors had complained,the budget had changed".split(",")
+REASONS = (
+    "the old ones had closed,the town had doubled,visitors had complained,the budget had changed"
+).split(",")
 SCENERY = [
-    "rain fell all morning", "the shops stayed open", "the streets were quiet", "a band played in the square",
+    "rain fell all "
+    "morning", "the shops stayed open", "the streets were quiet", "a band played in the square",
     "children waved small flags", "the buses ran late", "coffee was free", "the river looked calm",
 ]  # fmt: skip
 
@@ -60,13 +69,30 @@ SUMMARY = "in {place} {number} {objects} were {summary_verb} by {first} {last} .
 
 # Penn tags of the words of the templates; VBD becomes VBN after "had" and "were" (`tag`).
 WORDS_BY_TAG = {
-    "CC": "and", "CD": " ".join(NUMBERS), "DT": "the a all", "PRP": "it", "RB": "late far away", ",": ",", ".": ".",
+    "CC": "and",
+    "CD": " ".join(NUMBERS),
+    "DT": "the a all",
+    "PRP": "it",
+    "RB": "late far away",
+    ",": ",",
+    ".": ".",
     "IN": "that in on by because while for at",
-    "JJ": "old open quiet small free calm", "NN": "town budget work crew rain morning band square coffee river",
-    "NNS": " ".join(["ones visitors years weeks people shops streets children flags buses", *OBJECTS, *SOURCES]),
-    "VBD": " ".join(["had was were closed doubled complained changed planned took thanked helped fell stayed played",
-                     "waved ran looked", *CERTAIN, *UNCERTAIN, *re.split("[ /]", " ".join(VERBS))]),
-}  # fmt: skip
+    "JJ": "old open quiet small free calm",
+    "NN": "town budget work crew rain morning band square coffee river",
+    "NNS": " ".join(
+        ["ones visitors years weeks people shops streets children flags buses", *OBJECTS, *SOURCES]
+    ),
+    "VBD": " ".join(
+        [
+            "had was were closed doubled complained changed planned took thanked helped "
+            "fell stayed played",
+            "waved ran looked",
+            *CERTAIN,
+            *UNCERTAIN,
+            *re.split("[ /]", " ".join(VERBS)),
+        ]
+    ),
+}
 TAGS = {word: tag for tag, words in WORDS_BY_TAG.items() for word in words.split()}
 
 
@@ -78,16 +104,27 @@ class ToyConfig:
     max_sentences: Annotated[int, (8, 40)] = 12  # Longest story in sentences.
     min_facts: Annotated[int, (2, 4)] = 2  # Fewest main facts, that is, sentences of the summary.
     max_facts: Annotated[int, (2, 4)] = 3  # Most main facts.
-    other_facts: Annotated[int, (1, 6)] = 3  # Facts that the summary leaves out; fewer where a story is too short.
-    signal: Annotated[float, (0, 1)] = 1.0  # Share of facts whose source tells the truth; other sources are shuffled.
-    repetition: Annotated[float, (0, 1)] = 0.2  # Chance that a fact is told again; and again, up to three times.
-    names: Annotated[int, (10, 96)] = 50  # Length of each list of names, most of the vocabulary to copy.
+    # Facts that the summary leaves out; fewer where a story is too short.
+    other_facts: Annotated[int, (1, 6)] = 3
+    # Share of facts whose source tells the truth; other sources are shuffled.
+    signal: Annotated[float, (0, 1)] = 1.0
+    # Chance that a fact is told again; and again, up to three times.
+    repetition: Annotated[float, (0, 1)] = 0.2
+    # Length of each list of names, most of the vocabulary to copy.
+    names: Annotated[int, (10, 96)] = 50
 
 
-def generate(split: str, count: int | None = None, config: ToyConfig = ToyConfig(), seed: int = 0) -> list[Example]:
-    """Makes the first `count` stories of a split (default: see SPLITS); story i depends on the rest and i alone."""
+def generate(
+    split: str, count: int | None = None, config: ToyConfig = ToyConfig(), seed: int = 0
+) -> list[Example]:
+    """Makes the first `count` stories of a split (default: see SPLITS); story i depends on the rest
+    and i alone.
+    """
     count, place = SPLITS[split] if count is None else count, list(SPLITS).index(split)
-    return [story(config, np.random.default_rng([seed, place, i]), f"toy-{split}-{i:05d}") for i in range(count)]
+    return [
+        story(config, np.random.default_rng([seed, place, i]), f"toy-{split}-{i:05d}")
+        for i in range(count)
+    ]
 
 
 def story(config: ToyConfig, rng: np.random.Generator, name: str) -> Example:
@@ -103,24 +140,42 @@ def story(config: ToyConfig, rng: np.random.Generator, name: str) -> Example:
     told.sort(key=lambda sentence: sentence[0])
     document, salient = [text for _, text, _ in told], [is_salient for _, _, is_salient in told]
     summary = [SUMMARY.format(**fact) for fact in facts if fact["main"]]
-    return Example(name, document, summary, [summary], pos=[tag(text.split()) for text in document], salient=salient)
+    return Example(
+        name,
+        document,
+        summary,
+        [summary],
+        pos=[tag(text.split()) for text in document],
+        salient=salient,
+    )
 
 
-def draw_facts(config: ToyConfig, length: int, rng: np.random.Generator, cue_rng: np.random.Generator) -> list[dict]:
-    """Draws main and other facts in order of first mention; no two in a story share a name, place or number."""
+def draw_facts(
+    config: ToyConfig, length: int, rng: np.random.Generator, cue_rng: np.random.Generator
+) -> list[dict]:
+    """Draws main and other facts in order of first mention; no two in a story share a name, place
+    or number.
+    """
     mains = int(rng.integers(config.min_facts, config.max_facts + 1))
     main = rng.permutation(np.arange(min(mains + config.other_facts, length)) < mains)
     loose, certain = np.flatnonzero(cue_rng.random(len(main)) >= config.signal), main.copy()
     certain[loose] = certain[cue_rng.permutation(loose)]  # so that as many are certain as before
     slots, starts = {}, len(SYLLABLES)
     for part, ends in NAME_ENDS.items():
-        names = [SYLLABLES[i % starts] + ends[(i + i // starts) % len(ends)] for i in range(config.names)]
+        names = [
+            SYLLABLES[i % starts] + ends[(i + i // starts) % len(ends)] for i in range(config.names)
+        ]
         slots[part] = rng.permutation(names).tolist()
     slots["number"] = rng.permutation(NUMBERS).tolist()
     facts = []
-    for i, position in enumerate(np.sort(rng.uniform(0, 0.5, len(main)))):  # in the first half of a story
+    # in the first half of a story
+    for i, position in enumerate(np.sort(rng.uniform(0, 0.5, len(main)))):
         *verbs, summary_verb = pick(VERBS, rng).split("/")
-        fact = {"main": bool(main[i]), "cues": CERTAIN if certain[i] else UNCERTAIN, "position": position}
+        fact = {
+            "main": bool(main[i]),
+            "cues": CERTAIN if certain[i] else UNCERTAIN,
+            "position": position,
+        }
         fact |= {"verbs": rng.permutation(verbs).tolist(), "summary_verb": summary_verb}
         fact |= {"objects": pick(OBJECTS, rng), "day": pick(DAYS, rng)}
         facts.append(fact | {slot: words[i] for slot, words in slots.items()})
@@ -128,18 +183,24 @@ def draw_facts(config: ToyConfig, length: int, rng: np.random.Generator, cue_rng
 
 
 def tell(facts: list[dict], config: ToyConfig, length: int, rng, cue_rng) -> list[tuple]:
-    """Tells the facts, then some of them again, up to `length` sentences: (position, text, whether it is salient)."""
+    """Tells the facts, then some of them again, up to `length` sentences: (position, text, whether
+    it is salient).
+    """
     told = [mention(fact, 0, fact["position"], rng, cue_rng) for fact in facts]
     for i in rng.permutation(len(facts)):
         for times in range(1, len(RETELLINGS) + 1):
             if len(told) == length or rng.random() >= config.repetition:
                 break
-            told.append(mention(facts[i], times, rng.uniform(facts[i]["position"], 1), rng, cue_rng))
+            told.append(
+                mention(facts[i], times, rng.uniform(facts[i]["position"], 1), rng, cue_rng)
+            )
     return told
 
 
 def mention(fact: dict, times: int, position: float, rng, cue_rng) -> tuple[float, str, bool]:
-    """Tells a fact that has been told `times` times before: at first as it is, then in other words."""
+    """Tells a fact that has been told `times` times before: at first as it is, then in other
+    words.
+    """
     template = RETELLINGS[times - 1] if times else pick(FIRST_MENTIONS, rng)
     slots = fact | {"verb": fact["verbs"][times % 2], "cue": pick(fact["cues"], cue_rng)}
     slots |= {"source": pick(SOURCES, rng), "reason": pick(REASONS, rng)}
@@ -150,7 +211,11 @@ def fill(facts: list[dict], rng: np.random.Generator) -> tuple[float, str, bool]
     """A remark just after one of the facts, or scenery anywhere; neither is salient."""
     if rng.random() < 0.3:
         fact, template = pick(facts, rng), pick(REMARKS, rng)
-        return fact["position"] + 1e-9, template.format(last=fact["last"], number=pick(NUMBERS, rng)), False
+        return (
+            fact["position"] + 1e-9,
+            template.format(last=fact["last"], number=pick(NUMBERS, rng)),
+            False,
+        )
     one, two = rng.permutation(SCENERY).tolist()[:2]
     return rng.random(), pick(FILLERS, rng).format(one=one, two=two), False
 

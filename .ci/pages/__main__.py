@@ -11,15 +11,22 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="pages", description="Set each paper's formulas and code side by side.")
-    parser.add_argument("packages", nargs="*", help="folders below the root; default: those with a PAPER.md")
+    parser = argparse.ArgumentParser(
+        prog="pages", description="Set each paper's formulas and code side by side."
+    )
+    parser.add_argument(
+        "packages", nargs="*", help="folders below the root; default: those with a PAPER.md"
+    )
     parser.add_argument("--root", type=Path, default=ROOT)
     parser.add_argument("--out", type=Path, default=ROOT / "pages")
     options = parser.parse_args(arguments)
     options.out.mkdir(parents=True, exist_ok=True)
     for old in options.out.glob("*.*") if (options.out / "index.html").exists() else ():
         old.unlink()  # of the last time
-    packages, problems = options.packages or sorted(path.parent.name for path in options.root.glob("*/PAPER.md")), []
+    packages, problems = (
+        options.packages or sorted(path.parent.name for path in options.root.glob("*/PAPER.md")),
+        [],
+    )
     for name in packages:
         page = Page(options.root / name, options.out)
         page.write()

@@ -1,4 +1,6 @@
-"""Markdown, formulas and Python as HTML, for page.py: symbols of a glossary have one colour, marks are links."""
+"""Markdown, formulas and Python as HTML, for page.py: symbols of a glossary have one colour, marks
+are links.
+"""
 
 import html
 import re
@@ -14,10 +16,16 @@ from paper import EQUATIONS, ONE, in_order, marks
 
 MARKDOWN = MarkdownIt("commonmark", {"html": True}).enable("table")
 FORMULA = re.compile(r"```.*?```|`[^`]*`|\$\$(.+?)\$\$|\$([^$]+)\$", re.S)
-LINKABLE = rf"<(?P<tag>a|math|pre|code|h\d)\b.*?</(?P=tag)>|<[^>]+>|{EQUATIONS.pattern}|{ONE.pattern}"
-FILE = r'<a href="(?!https?:|#|[\w-]+\.(?:html|png))[^"]*">(.*?)</a>'  # of the repository: not beside a page
-NARROW = re.compile(r"(?:(?<=</mi>)|(?<=</msu.>))(?=<mi>(?:exp|log|tanh)<)|(?<=<mi>log</mi>)(?=<m(?:i|row|sub)>)")
-STEM = re.compile(r"(?:\\log)?((?:\\(?:hat|tilde|bar) ?)?\\?[A-Za-z]+)(?:[_^](?:\{[^}]*\}|\w))*")  # g of g_i
+LINKABLE = (
+    rf"<(?P<tag>a|math|pre|code|h\d)\b.*?</(?P=tag)>|<[^>]+>|{EQUATIONS.pattern}|{ONE.pattern}"
+)
+# of the repository: not beside a page
+FILE = r'<a href="(?!https?:|#|[\w-]+\.(?:html|png))[^"]*">(.*?)</a>'
+NARROW = re.compile(
+    r"(?:(?<=</mi>)|(?<=</msu.>))(?=<mi>(?:exp|log|tanh)<)|(?<=<mi>log</mi>)(?=<m(?:i|row|sub)>)"
+)
+# g of g_i
+STEM = re.compile(r"(?:\\log)?((?:\\(?:hat|tilde|bar) ?)?\\?[A-Za-z]+)(?:[_^](?:\{[^}]*\}|\w))*")
 COLOURS = 12  # .hue0 to .hue11 in pages.css
 
 
@@ -33,7 +41,9 @@ def anchor(label: str, words: str = "") -> str:
 
 def fold(summary: str, body: str, kind: str, own_id: str = "") -> str:
     """A part that opens on a click, or when a link leads to its ` id="..."`."""
-    return f'<details class="{kind}"><summary>{summary}</summary><div{own_id}>{body}</div></details>'
+    return (
+        f'<details class="{kind}"><summary>{summary}</summary><div{own_id}>{body}</div></details>'
+    )
 
 
 def plain(text: str) -> str:
@@ -42,8 +52,11 @@ def plain(text: str) -> str:
 
 
 def mathml(latex: str, display: str = "inline") -> str:
-    """The inside of a formula's MathML; raises what latex2mathml raises, a class for each mistake."""
-    made = convert(latex.replace(r"\arg", r"\mathrm{arg}"), display=display)  # it does not know this one
+    """The inside of a formula's MathML; raises what latex2mathml raises, a class for each
+    mistake.
+    """
+    # it does not know this one
+    made = convert(latex.replace(r"\arg", r"\mathrm{arg}"), display=display)
     if re.search(r"\\\w|merror", made):
         raise ValueError(latex)
     inside = re.fullmatch(r"<math[^>]*><mrow>(.*)</mrow></math>", made, re.S)[1]
@@ -55,17 +68,24 @@ class Markup:
 
     def __init__(self, glossary: list[list[str]], known: set[str]):
         self.known, self.problems = known, []
-        self.lexer, self.names, self.symbols = PythonLexer(stripnl=False), {}, {}  # name, MathML of a symbol -> colour
+        # name, MathML of a symbol -> colour
+        self.lexer, self.names, self.symbols = PythonLexer(stripnl=False), {}, {}
         for name, symbol, *_ in glossary:
             listed = re.match(r"(\$[^$]+\$(, )?)*", symbol)[0]  # words that follow explain them
             printed = re.findall(r"\$(.+?)\$", listed)
-            new = {each.split(".")[-1] for each in re.findall(r"`([\w.]+)`", name)} - self.names.keys()
+            new = {
+                each.split(".")[-1] for each in re.findall(r"`([\w.]+)`", name)
+            } - self.names.keys()
             if new and printed:
                 colour = f"hue{len(set(self.names.values())) % COLOURS}"
                 self.names |= dict.fromkeys(new, colour)
-                self.lexer.add_filter(NameHighlightFilter(names=[*new], tokentype=f"Name.{colour.title()}"))
+                self.lexer.add_filter(
+                    NameHighlightFilter(names=[*new], tokentype=f"Name.{colour.title()}")
+                )
                 bare = [match[1] for match in map(STEM.fullmatch, printed) if match]
-                whole, stems = ({mathml(latex): colour for latex in each} for each in (printed, bare))
+                whole, stems = (
+                    {mathml(latex): colour for latex in each} for each in (printed, bare)
+                )
                 self.symbols = stems | self.symbols | whole
 
     def math(self, latex: str, display: str = "inline") -> str:
@@ -76,16 +96,24 @@ class Markup:
             self.problems.append(f"this formula does not convert: {latex}")
             return html.escape(latex)
         symbols = "|".join(map(re.escape, sorted(self.symbols, key=len, reverse=True))) or "(?!)"
-        made = re.sub(symbols, lambda match: f'<mrow class="{self.symbols[match[0]]}">{match[0]}</mrow>', made)
+        made = re.sub(
+            symbols, lambda match: f'<mrow class="{self.symbols[match[0]]}">{match[0]}</mrow>', made
+        )
         return f'<math display="{display}"><mrow>{made}</mrow></math>'
 
-    def text(self, markdown: str, below: int = 0, render=MARKDOWN.render, has_formulas: bool = True) -> str:
+    def text(
+        self, markdown: str, below: int = 0, render=MARKDOWN.render, has_formulas: bool = True
+    ) -> str:
         """Markdown with $...$ as HTML; headings are set `below` levels lower."""
 
         def shown(match: re.Match) -> str:
             if match[0].startswith("`"):
                 return match[0]
-            return self.math(match[2]) if match[2] else f'<span class="maths">{self.math(match[1], "block")}</span>'
+            return (
+                self.math(match[2])
+                if match[2]
+                else f'<span class="maths">{self.math(match[1], "block")}</span>'
+            )
 
         made = render(FORMULA.sub(shown, markdown) if has_formulas else markdown)
         if has_formulas and "$" in re.sub(r"<(pre|code)\b.*?</\1>", "", made, flags=re.S):
@@ -105,7 +133,9 @@ class Markup:
         return self.text(markdown, render=MARKDOWN.renderInline)
 
     def docstring(self, text: str) -> str:
-        """A docstring in Google's style: Args, Returns and Raises are a list, aligned columns stay as they are."""
+        """A docstring in Google's style: Args, Returns and Raises are a list, aligned columns stay
+        as they are.
+        """
         lines, section = [], ""
         for line in text.splitlines():
             if match := re.fullmatch(r"(Args|Returns|Raises|Yields):", line):
@@ -113,14 +143,19 @@ class Markup:
             elif section and re.match(r" {0,4}\S", line):
                 name, colon, rest = line.strip().partition(": ")
                 is_name = colon and section in ("Args", "Raises")
-                line = f"- `{name}`: {plain(rest)}" if is_name else f"- *{section.lower()}* {plain(line.strip())}"
+                line = (
+                    f"- `{name}`: {plain(rest)}"
+                    if is_name
+                    else f"- *{section.lower()}* {plain(line.strip())}"
+                )
             elif re.match(r"\S.* {3,}\S", line):
                 line = f'<pre class="columns">{html.escape(line)}</pre>'
             elif not line.startswith("    "):
                 line = plain(line)
             lines.append(line)
         made = "\n".join(lines).replace('</pre>\n<pre class="columns">', "\n")
-        return self.text(made, has_formulas=False)  # their mathematics is plain text, a $ is a shell's
+        # their mathematics is plain text, a $ is a shell's
+        return self.text(made, has_formulas=False)
 
     def linked(self, made: str) -> str:
         """HTML in which each known mark links to its place."""
@@ -135,14 +170,27 @@ class Markup:
         """A comment; a short one is not broken."""
         return f'<span class="c1{" short" if len(match[1]) < 40 else ""}">{self.linked(match[1])}'
 
-    def code(self, lines: list[tuple[int, str]], prefix: str = "", homes: dict[int, str] | None = None) -> str:
-        """Numbered lines; with a prefix each has an id. Some numbers link to `homes`, left of them."""
-        made = highlight("\n".join(line for _, line in lines), self.lexer, HtmlFormatter(nowrap=True))
+    def code(
+        self, lines: list[tuple[int, str]], prefix: str = "", homes: dict[int, str] | None = None
+    ) -> str:
+        """Numbered lines; with a prefix each has an id.
+
+        Some numbers link to `homes`, left of them.
+        """
+        made = highlight(
+            "\n".join(line for _, line in lines), self.lexer, HtmlFormatter(nowrap=True)
+        )
         made = re.sub(r'<span class="(?:n|p|o|w)">([^<]*)</span>', r"\1", made)
         made = re.sub(r'<span class="c1">(.*?)(?=</span>)', self.comment, made)
         rows = []
         for (number, line), shown in zip(lines, made.split("\n"), strict=False):
             link = anchor(homes[number], str(number)) if number in (homes or {}) else number
-            name, indent = f' id="{prefix}-{number}"' if prefix else "", len(line) - len(line.lstrip())
-            rows.append(f'<span class="line" style="--i:{indent}"><span class="no"{name}>{link}</span>{shown}</span>')
+            name, indent = (
+                f' id="{prefix}-{number}"' if prefix else "",
+                len(line) - len(line.lstrip()),
+            )
+            rows.append(
+                f'<span class="line" style="--i:{indent}"><span '
+                f'class="no"{name}>{link}</span>{shown}</span>'
+            )
         return f'<pre class="code">{"".join(rows)}</pre>'

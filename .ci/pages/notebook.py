@@ -16,7 +16,10 @@ def read(notebook: Path) -> tuple[list[dict], list[dict]]:
     found, learned = [], []
     for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
         outputs = cell.get("outputs", [])
-        cell["source"], cell["printed"] = "".join(cell["source"]), "".join("".join(o.get("text", "")) for o in outputs)
+        cell["source"], cell["printed"] = (
+            "".join(cell["source"]),
+            "".join("".join(o.get("text", "")) for o in outputs),
+        )
         if "learn" in cell["metadata"].get("tags", []):
             tables = json.loads(cell["printed"] or "[]")
             learned += tables if isinstance(tables, list) else [tables]
@@ -26,7 +29,9 @@ def read(notebook: Path) -> tuple[list[dict], list[dict]]:
 
 
 def lesson(cells: list[dict], markup: Markup, picture: Callable[[bytes], str], page: str) -> str:
-    """All cells in their order, long ones folded, what they printed and drew; a link to a mark leads to the page."""
+    """All cells in their order, long ones folded, what they printed and drew; a link to a mark
+    leads to the page.
+    """
     made = ""
     for cell in cells:
         if cell["cell_type"] == "markdown":
@@ -35,8 +40,12 @@ def lesson(cells: list[dict], markup: Markup, picture: Callable[[bytes], str], p
         lines = [*enumerate(cell["source"].splitlines(), 1)]
         code = markup.code(lines)
         made += fold(f"{len(lines)} lines of code", code, "cell") if len(lines) > FOLDED else code
-        made += f'<pre class="output">{html.escape(cell["printed"])}</pre>' if cell["printed"] else ""
+        made += (
+            f'<pre class="output">{html.escape(cell["printed"])}</pre>' if cell["printed"] else ""
+        )
         for output in cell["outputs"]:
             if data := output.get("data", {}).get("image/png"):
-                made += f'<p><img src="{picture(b64decode(data))}" alt="what the code above draws"></p>'
+                made += (
+                    f'<p><img src="{picture(b64decode(data))}" alt="what the code above draws"></p>'
+                )
     return made.replace('href="#', f'href="{page}#')

@@ -1,7 +1,8 @@
 """One package's pages: one.py beside its formulas, then all else folded, and its lesson.
 
-A page works without scripts; those it has move a picture that is there without them. Its words are those of README.md,
-PAPER.md, lesson.ipynb, the docstrings and the comments with a mark (`Eq. (7)`, `Algorithm 1`, `Section 4.1`, `D3`).
+A page works without scripts; those it has move a picture that is there without them. Its words are
+those of README.md, PAPER.md, lesson.ipynb, the docstrings and the comments with a mark (`Eq. (7)`,
+`Algorithm 1`, `Section 4.1`, `D3`).
 """
 
 import ast
@@ -27,12 +28,18 @@ class Page:
     def __init__(self, folder: Path, out: Path):
         self.folder, self.out, self.package = folder, out, Package(folder)
         self.readme = (folder / "README.md").read_text(encoding="utf-8")
-        self.markup = Markup([cells for _, cells in self.package.table("Glossary")], self.package.known)
+        self.markup = Markup(
+            [cells for _, cells in self.package.table("Glossary")], self.package.known
+        )
         order = self.readme.partition("Read in this order")[2].partition("\n## ")[0]
         order = re.findall(r"`([\w/]+(?:\.py|/))`", order)
         self.problems = self.markup.problems
         self.problems += [] if order else ['README.md: no `file.py` after "Read in this order"']
-        self.problems += [f"README.md: there is no {name} to read" for name in order if not (folder / name).exists()]
+        self.problems += [
+            f"README.md: there is no {name} to read"
+            for name in order
+            if not (folder / name).exists()
+        ]
         self.problems += proof.problems(self.package)
         self.files = self.package.files(order)
         self.used = set()  # ids
@@ -57,28 +64,50 @@ class Page:
         return name
 
     def own_id(self, label: str) -> str:
-        """The attribute id="..." of a label where it stands first: several rows may have the same section."""
+        """The attribute id="..." of a label where it stands first: several rows may have the same
+        section.
+        """
         is_new = label not in self.used
         self.used.add(label)
         return f' id="{slug(label)}"' if is_new else ""
 
     def seen(self) -> tuple[str, str]:
-        """What the network learns: tables of numbers with a slider or a tree where a script runs; and others."""
+        """What the network learns: tables of numbers with a slider or a tree where a script runs;
+        and others.
+        """
         tree = next((table for table in self.learned if "tree" in table), None)
-        moving = self.learned if tree else [table for table in self.learned if "beside" in table] or self.learned
-        most = max((number for table in moving for line in table["values"] for number in line), default=0)
-        data = f' data-tree="{escape(json.dumps({"tree": tree["tree"], "texts": tree["rows"]}))}"' if tree else ""
+        moving = (
+            self.learned
+            if tree
+            else [table for table in self.learned if "beside" in table] or self.learned
+        )
+        most = max(
+            (number for table in moving for line in table["values"] for number in line), default=0
+        )
+        data = (
+            f' data-tree="{escape(json.dumps({"tree": tree["tree"], "texts": tree["rows"]}))}"'
+            if tree
+            else ""
+        )
         first = "".join(heat(**table, most=most) for table in moving)
         rest = "".join(heat(**table) for table in self.learned if table not in moving)
-        return f'<div class="learn"{data}>{first}</div>', f'<div class="learn">{rest}</div>' if rest else ""
+        return (
+            f'<div class="learn"{data}>{first}</div>',
+            f'<div class="learn">{rest}</div>' if rest else "",
+        )
 
     def tests_of(self, names: list[str]) -> str:
         words = {name: f"<code>{name.replace('_', '_<wbr>')}</code>" for name in names}
-        links = [anchor(name, word) if name in self.package.proofs else word for name, word in words.items()]
+        links = [
+            anchor(name, word) if name in self.package.proofs else word
+            for name, word in words.items()
+        ]
         return f"<small>test: {', '.join(links)}</small>" if links else ""
 
     def formula(self, row: Row, has_words: bool) -> str:
-        """A formula and, of "Eq. 6-8" with the first one, what it is for, in our words and its tests."""
+        """A formula and, of "Eq. 6-8" with the first one, what it is for, in our words and its
+        tests.
+        """
         first, *rest = row.labels
         more = "".join(f"<span{self.own_id(label)}></span>" for label in rest)
         name = f"{first}-{rest[-1].split()[-1]}" if rest else first
@@ -88,19 +117,29 @@ class Page:
         return f'<div class="formula"{self.own_id(first)}>{more}{maths}</div>'
 
     def difference(self, label: str, cells: list[str], kind: str) -> str:
-        """A fold: what the paper says, if it does, and what stands here; in it why, and the tests of it."""
-        paper, here, why = (self.markup.inline(cell.replace("(no code)", "")) for cell in [*cells, "", ""][:3])
+        """A fold: what the paper says, if it does, and what stands here; in it why, and the tests
+        of it.
+        """
+        paper, here, why = (
+            self.markup.inline(cell.replace("(no code)", "")) for cell in [*cells, "", ""][:3]
+        )
         says = "" if paper in ("-", "not said") else f"Paper: {paper}. "
-        tests = self.tests_of([name for name, labels in self.package.proofs.items() if label in labels])
+        tests = self.tests_of(
+            [name for name, labels in self.package.proofs.items() if label in labels]
+        )
         title = f"<b>{label}.</b> {says}<b>Here:</b> {here}"
         return fold(title, f"<p><b>Why:</b> {why}</p>{tests}", kind, self.own_id(label))
 
     def notes(self, file: str) -> list[tuple[int, str, str]]:
-        """Line, label and HTML of what stands left of a file's lines; one.py has all formulas that it marks."""
+        """Line, label and HTML of what stands left of a file's lines; one.py has all formulas that
+        it marks.
+        """
         found, told, is_one = [], set(), file == "one.py"
         inside = [(file, name) for name in self.package.code[file].definitions]
         for row in self.package.equations:
-            homes = [self.package.home(label, inside if is_one else row.places) for label in row.labels]
+            homes = [
+                self.package.home(label, inside if is_one else row.places) for label in row.labels
+            ]
             if file in dict(homes):
                 line = min(line for name, line in homes if name == file)
                 found.append((line, row.labels[0], self.formula(row, row.line not in told)))
@@ -109,10 +148,13 @@ class Page:
             home, line = self.package.home(label, [(name, "") for name in self.files])
             if home == file:
                 found.append((line, label, self.difference(label, cells, "note")))
-        return sorted(found, key=lambda note: (note[0], note[1][0] == "D"))  # of a line, the formula first
+        # of a line, the formula first
+        return sorted(found, key=lambda note: (note[0], note[1][0] == "D"))
 
     def code_of(self, file: str) -> str:
-        """A file: each function whole and, left of it, its docstring and its notes in the order of their lines."""
+        """A file: each function whole and, left of it, its docstring and its notes in the order of
+        their lines.
+        """
         notes, made = self.notes(file), ""
         for block in blocks(self.package.code[file]):
             if not block.code:
@@ -122,24 +164,35 @@ class Page:
             left = f'<h4 class="name"><code>{block.name}</code></h4>' if block.name else ""
             left += self.flow(file, block.name) + self.markup.docstring(block.docstring)
             left += "".join(note for _, _, note in own)
-            right = self.markup.code(block.code, file, {line: label for line, label, _ in reversed(own)})
+            right = self.markup.code(
+                block.code, file, {line: label for line, label, _ in reversed(own)}
+            )
             made += f'<div class="row"><div class="left">{left}</div>{right}</div>'
         return made
 
     def flow(self, file: str, name: str) -> str:
-        """How a module's tensors follow from each other: the names and shapes in the comments of its `forward`."""
+        """How a module's tensors follow from each other: the names and shapes in the comments of
+        its `forward`.
+        """
         source, found = self.package.code[file], []
-        if f"{name}.forward" in source.definitions and "Module" in ast.unparse(source.definitions[name]):
+        if f"{name}.forward" in source.definitions and "Module" in ast.unparse(
+            source.definitions[name]
+        ):
             for number in source.lines_of(f"{name}.forward"):
                 line = re.sub(r"def forward\(self, (\w+).*\):", r"\1 =", source.lines[number - 1])
-                found += [" ".join(part) for part in re.findall(rf"^ +(\w+) = .*# .*?({SHAPE})", line)]
+                found += [
+                    " ".join(part) for part in re.findall(rf"^ +(\w+) = .*# .*?({SHAPE})", line)
+                ]
         return f'<p class="flow"><code>{" → ".join(found)}</code></p>' if len(found) > 1 else ""
 
     def code(self) -> str:
         """All files in the order of reading, folded."""
         made = ""
         for file in self.files:
-            name = f'<h3 id="{file}"><code>{file}</code></h3> <small>{len(self.package.code[file].lines)} lines</small>'
+            name = (
+                f'<h3 id="{file}"><code>{file}</code></h3> '
+                f"<small>{len(self.package.code[file].lines)} lines</small>"
+            )
             made += f'<details class="file"><summary>{name}</summary>{self.code_of(file)}</details>'
         return made
 
@@ -148,7 +201,9 @@ class Page:
         made = ""
         for name, labels in self.package.proofs.items():
             source, dotted = self.package.tests[name]
-            code = self.markup.code([(line, source.lines[line - 1]) for line in source.lines_of(dotted)])
+            code = self.markup.code(
+                [(line, source.lines[line - 1]) for line in source.lines_of(dotted)]
+            )
             words = f"<p>proves {', '.join(anchor(label) for label in in_order(labels))}</p>"
             title = f"<code>{name}</code> <small>{source.path.name}</small>"
             made += fold(title, words + code, "test", self.own_id(name))
@@ -160,16 +215,30 @@ class Page:
         first, more_seen = self.seen()
         parts = {"The idea": self.chapter("The idea", self.readme) + more_seen}
         parts["Symbols"] = self.chapter("Glossary", paper)
-        parts |= {f"The whole paper in {len(one.lines)} lines": self.code_of("one.py")} if one else {}
+        parts |= (
+            {f"The whole paper in {len(one.lines)} lines": self.code_of("one.py")} if one else {}
+        )
         parts["What was reproduced"] = self.chapter("What was reproduced", self.readme)
-        differs = [self.difference(label, cells, "plain") for _, (label, *cells) in self.package.deviations]
-        parts |= {"What differs from the paper": "".join(differs), "Limits": self.chapter("Limits", paper)}
+        differs = [
+            self.difference(label, cells, "plain") for _, (label, *cells) in self.package.deviations
+        ]
+        parts |= {
+            "What differs from the paper": "".join(differs),
+            "Limits": self.chapter("Limits", paper),
+        }
         parts |= {"The package, file by file": self.code(), "The tests": self.tests()}
         labels = dict.fromkeys(label for row in self.package.equations for label in row.labels)
         marks = [*map(anchor, labels), *(f'<a href="#{file}">{file}</a>' for file in self.files)]
-        head = re.sub(r"!\[[^]]*\]\(learn\.png\)\n", "", self.readme.partition("\n## ")[0])  # it is alive here
+        # it is alive here
+        head = re.sub(r"!\[[^]]*\]\(learn\.png\)\n", "", self.readme.partition("\n## ")[0])
         head = self.text(head).replace("</h1>", f"</h1>{first}", 1)
-        document.write(self.out / f"{name}.html", name, document.parts(head, parts, marks, f"{name}-lesson.html"))
+        document.write(
+            self.out / f"{name}.html",
+            name,
+            document.parts(head, parts, marks, f"{name}-lesson.html"),
+        )
         lesson = notebook.lesson(self.lesson, self.markup, self.picture, f"{name}.html")
         nav = document.nav({f"{name}.html": name})
-        document.write(self.out / f"{name}-lesson.html", f"{name}: the lesson", f"{nav}<main>{lesson}</main>")
+        document.write(
+            self.out / f"{name}-lesson.html", f"{name}: the lesson", f"{nav}<main>{lesson}</main>"
+        )

@@ -1,4 +1,7 @@
-"""What PAPER.md, the code and the tests of a package say, read once. README.md here has the form of a PAPER.md."""
+"""What PAPER.md, the code and the tests of a package say, read once.
+
+README.md here has the form of a PAPER.md.
+"""
 
 import ast
 import io
@@ -10,20 +13,26 @@ from pathlib import Path
 from typing import NamedTuple
 
 NUMBER = r"[A-Z]?\d+[a-z]?"
-GROUP = rf"\(\s*{NUMBER}(?:\s*[-–,]\s*{NUMBER})*\s*\)"  # (4), (4-6) or (6, 7), but not the shape (B, 2)
-EQUATIONS = re.compile(rf"\bEqs?\.\s*({GROUP}(?:(?:\s*[-–,]\s*|\s+(?:and|to)\s+){GROUP})*|{NUMBER}(?:[-–]\d+)?)")
+# (4), (4-6) or (6, 7), but not the shape (B, 2)
+GROUP = rf"\(\s*{NUMBER}(?:\s*[-–,]\s*{NUMBER})*\s*\)"
+EQUATIONS = re.compile(
+    rf"\bEqs?\.\s*({GROUP}(?:(?:\s*[-–,]\s*|\s+(?:and|to)\s+){GROUP})*|{NUMBER}(?:[-–]\d+)?)"
+)
 ONE = re.compile(r"\b(?:(?:Algorithm|Section) \d+(?:\.\d+)*|D\d+\b)")
 IN_A_NAME = re.compile(r"_(?:(eq|algorithm|d)(\d+[a-z]?)|section_(\d+(?:_\d+)*))(?=_|$)")
 KINDS = {"eq": "Eq. ", "algorithm": "Algorithm ", "section": "Section ", "d": "D"}
 PLACE = re.compile(r"`([\w/]+\.py):([\w.]+)`")
 TEST = re.compile(r"`(?:[\w/]+\.py::?)?(test_\w+)`")
-CELL = re.compile(r"\|((?:`[^`]*`|\$[^$]*\$|\\\||[^|])*)")  # no `|` of code, of a formula or after a backslash
+# no `|` of code, of a formula or after a backslash
+CELL = re.compile(r"\|((?:`[^`]*`|\$[^$]*\$|\\\||[^|])*)")
 DEFINITION = (ast.FunctionDef, ast.ClassDef)
 
 
 @cache
 def marks(text: str) -> frozenset[str]:
-    """Return the labels that a text names, one by one: "Eq. (4)-(6)" is Eq. 4, Eq. 5, Eq. 6; "Section 4.2", "D3"."""
+    """Return the labels that a text names, one by one: "Eq. (4)-(6)" is Eq. 4, Eq. 5, Eq. 6;
+    "Section 4.2", "D3".
+    """
     found = set(ONE.findall(text))
     for group in EQUATIONS.findall(text):
         found |= {f"Eq. {number}" for number in re.findall(rf"\b{NUMBER}\b", group)}
@@ -34,13 +43,20 @@ def marks(text: str) -> frozenset[str]:
 
 def in_order(names: set[str]) -> list[str]:
     """Return labels in the order of their numbers."""
-    return sorted(names, key=lambda label: ([int(number) for number in re.findall(r"\d+", label)], label))
+    return sorted(
+        names, key=lambda label: ([int(number) for number in re.findall(r"\d+", label)], label)
+    )
 
 
 def marks_of_name(name: str) -> set[str]:
-    """Return what a test's name says it tests: `test_eq4_section_4_2_gate` is Eq. 4 and Section 4.2."""
+    """Return what a test's name says it tests: `test_eq4_section_4_2_gate` is Eq. 4 and Section
+    4.2.
+    """
     found = IN_A_NAME.findall(name)
-    return {KINDS[kind or "section"] + (number or section.replace("_", ".")) for kind, number, section in found}
+    return {
+        KINDS[kind or "section"] + (number or section.replace("_", "."))
+        for kind, number, section in found
+    }
 
 
 def cells(line: str) -> list[str]:
@@ -59,7 +75,10 @@ class Source:
     def __init__(self, path: Path):
         text = path.read_text(encoding="utf-8")
         self.path, self.lines, self.tree = path, text.splitlines(), ast.parse(text)
-        kinds, tokens = (tokenize.COMMENT, tokenize.STRING), tokenize.generate_tokens(io.StringIO(text).readline)
+        kinds, tokens = (
+            (tokenize.COMMENT, tokenize.STRING),
+            tokenize.generate_tokens(io.StringIO(text).readline),
+        )
         self.prose = [(token.start[0], token.string) for token in tokens if token.type in kinds]
         self.definitions = {}  # dotted name -> node
         self._collect(self.tree, "")
@@ -74,37 +93,55 @@ class Source:
                     self.definitions[prefix + target.id] = node
 
     def lines_of(self, name: str) -> range:
-        """Return the lines of a definition, its decorators and the comment block just above it; of "", all lines."""
+        """Return the lines of a definition, its decorators and the comment block just above it; of
+        "", all lines.
+        """
         if not name:
             return range(1, len(self.lines) + 1)
         node = self.definitions[name]
-        first = min([node.lineno] + [decorator.lineno for decorator in getattr(node, "decorator_list", [])])
+        first = min(
+            [node.lineno] + [decorator.lineno for decorator in getattr(node, "decorator_list", [])]
+        )
         while first > 1 and self.lines[first - 2].lstrip().startswith("#"):
             first -= 1
         return range(first, node.end_lineno + 1)
 
     def marks(self, name: str = "") -> dict[str, tuple[int, int]]:
-        """Return where a definition names its labels first: 0 above a line, 1 behind one, 2 in a string; which line."""
+        """Return where a definition names its labels first: 0 above a line, 1 behind one, 2 in a
+        string; which line.
+        """
         lines, places = self.lines_of(name), []
         for line, text in self.prose:
             if line in lines:
-                kind = 2 if text[0] != "#" else 0 if self.lines[line - 1].lstrip().startswith("#") else 1
+                kind = (
+                    2
+                    if text[0] != "#"
+                    else 0
+                    if self.lines[line - 1].lstrip().startswith("#")
+                    else 1
+                )
                 places += [(label, (kind, line)) for label in marks(text)]
         return dict(sorted(places, reverse=True))
 
 
 class Block(NamedTuple):
-    """What stands in one row of a page: a function, the head of a class, or the lines between two of them."""
+    """What stands in one row of a page: a function, the head of a class, or the lines between two
+    of them.
+    """
 
     name: str  # dotted; or ""
     docstring: str
     lines: list[int]  # all that it covers
-    code: list[tuple[int, str]]  # numbered, without the docstring; empty: a heading, which `docstring` is then
+    # numbered, without the docstring; empty: a heading, which `docstring` is then
+    code: list[tuple[int, str]]
 
 
 def blocks(source: Source) -> list[Block]:
-    """Cut a file at its classes, at functions that stand in no other one, and at comments that are headings."""
-    owner, told = {}, {}  # line -> dotted name, or heading; line -> the docstring that it is part of
+    """Cut a file at its classes, at functions that stand in no other one, and at comments that are
+    headings.
+    """
+    # line -> dotted name, or heading; line -> the docstring that it is part of
+    owner, told = {}, {}
     for name, node in {"": source.tree, **source.definitions}.items():
         outer = source.definitions.get(name.rpartition(".")[0])
         if isinstance(node, (ast.Module, *DEFINITION)) and not isinstance(outer, ast.FunctionDef):
@@ -123,13 +160,21 @@ def blocks(source: Source) -> list[Block]:
         elif filled:
             said = next((told[line] for line in lines if line in told), "")
             is_new = name not in {block.name for block in found}
-            found.append(Block(name if is_new else "", said, lines, code[filled[0] : filled[-1] + 1]))
+            found.append(
+                Block(name if is_new else "", said, lines, code[filled[0] : filled[-1] + 1])
+            )
     return found
 
 
 def asserts(test: ast.AST) -> bool:
-    """Tell whether a test asserts: `assert` of more than a constant, a call of assert_..., or pytest.raises/warns."""
-    skips = [each for each in test.decorator_list if re.search(r"mark\.(skip|xfail)\b", ast.unparse(each))]
+    """Tell whether a test asserts: `assert` of more than a constant, a call of assert_..., or
+    pytest.raises/warns.
+    """
+    skips = [
+        each
+        for each in test.decorator_list
+        if re.search(r"mark\.(skip|xfail)\b", ast.unparse(each))
+    ]
     tested = [node.test for node in ast.walk(test) if isinstance(node, ast.Assert)]
     called = [ast.unparse(node.func) for node in ast.walk(test) if isinstance(node, ast.Call)]
     found = [each for each in tested if not isinstance(each, ast.Constant)]
@@ -157,13 +202,19 @@ class Package:
         for path in sorted(folder.rglob("*.py")):
             source = Source(path)
             if path.is_relative_to(folder / "tests"):
-                names = [name for name in source.definitions if name.split(".")[-1].startswith("test_")]
+                names = [
+                    name for name in source.definitions if name.split(".")[-1].startswith("test_")
+                ]
                 self.tests |= {name.split(".")[-1]: (source, name) for name in names}
             else:
                 self.code[path.relative_to(folder).as_posix()] = source
-        self.equations = [row for line, row in self.table("Equations") for row in self.rows(line, row)]
+        self.equations = [
+            row for line, row in self.table("Equations") for row in self.rows(line, row)
+        ]
         self.deviations = self.table("Deviations")  # line; label, paper, here, why
-        self.known = {label for row in self.equations for label in row.labels} | {row[0] for _, row in self.deviations}
+        self.known = {label for row in self.equations for label in row.labels} | {
+            row[0] for _, row in self.deviations
+        }
         self.proofs = {}  # test that asserts -> the known labels in its name or its text
         for name, (source, dotted) in self.tests.items():
             proved = (source.marks(dotted).keys() | marks_of_name(name)) & self.known
@@ -171,26 +222,54 @@ class Package:
                 self.proofs[name] = proved
 
     def table(self, title: str) -> list[tuple[int, list[str]]]:
-        """Return line and cells of each row of the table below a heading, without its head and rule."""
-        return [(number, cells(line)) for number, line in chapter(self.text, title) if line.startswith("|")][2:]
+        """Return line and cells of each row of the table below a heading, without its head and
+        rule.
+        """
+        return [
+            (number, cells(line))
+            for number, line in chapter(self.text, title)
+            if line.startswith("|")
+        ][2:]
 
     def rows(self, line: int, row: list[str]) -> list[Row]:
-        """Return the formulas of a row: where "Eq. 6-8" has three of them between semicolons, each by itself."""
-        text, names, (formula, says) = " | ".join(row), in_order(marks(row[0])), [*row[1:3], "", ""][:2]
+        """Return the formulas of a row: where "Eq. 6-8" has three of them between semicolons, each
+        by itself.
+        """
+        text, names, (formula, says) = (
+            " | ".join(row),
+            in_order(marks(row[0])),
+            [*row[1:3], "", ""][:2],
+        )
         places, tests, parts = PLACE.findall(text), TEST.findall(text), formula.split("; ")
         if len(parts) != len(names):
             return [Row(line, names, formula, says, places, tests)]
-        return [Row(line, [name], part, says, places, tests) for name, part in zip(names, parts, strict=True)]
+        return [
+            Row(line, [name], part, says, places, tests)
+            for name, part in zip(names, parts, strict=True)
+        ]
 
     def files(self, order: list[str]) -> list[str]:
-        """Return the core's files in this order, folders unfolded, then the others that have a mark."""
-        found = [file for name in order for file in self.code if f"{file}/".startswith(f"{name.rstrip('/')}/")]
+        """Return the core's files in this order, folders unfolded, then the others that have a
+        mark.
+        """
+        found = [
+            file
+            for name in order
+            for file in self.code
+            if f"{file}/".startswith(f"{name.rstrip('/')}/")
+        ]
         found = [file for file in found if not file.startswith("experiments/")]
         found += [file for file, source in self.code.items() if source.marks().keys() & self.known]
-        return [file for file in dict.fromkeys(found) if file not in ("one.py", "lesson.py", "__init__.py")]
+        return [
+            file
+            for file in dict.fromkeys(found)
+            if file not in ("one.py", "lesson.py", "__init__.py")
+        ]
 
     def home(self, label: str, places: list[tuple[str, str]]) -> tuple[str, int]:
-        """Return file and line of a mark: best above a line, then in the first of these places; or ("", 0)."""
+        """Return file and line of a mark: best above a line, then in the first of these places; or
+        ("", 0).
+        """
         found = []
         for rank, (file, name) in enumerate(places):
             if file in self.code and name in ("", *self.code[file].definitions):

@@ -9,7 +9,10 @@ from paper import Package, Row, asserts, chapter, marks, marks_of_name
 def of_row(package: Package, row: Row) -> Iterator[str]:
     """What is wrong with one row of the table of equations."""
     if not row.labels:
-        yield 'the first cell names no equation; write "Eq. 7", "Eq. 4-6", "Algorithm 1" or "Section 4.2"'
+        yield (
+            'the first cell names no equation; write "Eq. 7", "Eq. 4-6", "Algorithm 1" or "Section '
+            '4.2"'
+        )
     if not row.says:
         yield 'the cell "what it is for, in our words" is empty; write one sentence'
     for file, name in row.places:
@@ -24,10 +27,16 @@ def of_row(package: Package, row: Row) -> Iterator[str]:
     for label in row.labels:
         if not package.home(label, row.places)[0]:
             mark = re.sub(r"Eq\. (.*)", r"Eq. (\1)", label)
-            where = " or ".join(f"{file}:{name}" for file, name in row.places) or "(no `file.py:name` in the row)"
+            where = (
+                " or ".join(f"{file}:{name}" for file, name in row.places)
+                or "(no `file.py:name` in the row)"
+            )
             yield f'{label}: no mark "# {mark}" in {where}; put it above the line of code'
         if not any(label in package.proofs.get(name, ()) for name in row.tests):
-            yield f"{label}: no asserting test with this number in its name or text: {', '.join(row.tests) or 'none'}"
+            yield (
+                f"{label}: no asserting test with this number in its name or text: "
+                f"{', '.join(row.tests) or 'none'}"
+            )
 
 
 def of_page(package: Package) -> Iterator[tuple[int, str]]:
@@ -44,7 +53,10 @@ def of_page(package: Package) -> Iterator[tuple[int, str]]:
     for line, (label, *rest) in package.deviations:
         if "(no code)" not in " ".join(rest):
             if not any(label in source.marks() for source in package.code.values()):
-                yield line, f'{label}: no mark "# {label}: ..." in the code; put it where it deviates'
+                yield (
+                    line,
+                    f'{label}: no mark "# {label}: ..." in the code; put it where it deviates',
+                )
             if not any(label in proved for proved in package.proofs.values()):
                 yield line, f"{label}: no asserting test names it; write test_{label.lower()}_..."
 
@@ -60,5 +72,8 @@ def problems(package: Package) -> list[str]:
         for label in marks_of_name(name) - package.known:
             if label[0] in "EA":
                 line = source.definitions[dotted].lineno
-                found.append(f"tests/{source.path.name}:{line}: {name}: {label} has no row in PAPER.md; add or rename")
+                found.append(
+                    f"tests/{source.path.name}:{line}: {name}: {label} has no row in PAPER.md; add "
+                    f"or rename"
+                )
     return list(dict.fromkeys(found))

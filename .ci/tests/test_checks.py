@@ -1,4 +1,6 @@
-"""The checks can fail: browser.py, house.py, lesson.py and mutants.py on small packages made here."""
+"""The checks can fail: browser.py, house.py, lesson.py and mutants.py on small packages made
+here.
+"""
 
 import re
 import subprocess
@@ -19,7 +21,9 @@ import mutants  # noqa: E402
 
 
 def package(root: Path, name: str = "paper", **files: str) -> Path:
-    """Write a package; in a file's name `__` stands for a slash, and `_py`, `_md`, `_txt` for its ending."""
+    """Write a package; in a file's name `__` stands for a slash, and `_py`, `_md`, `_txt` for its
+    ending.
+    """
     for path, text in {
         "__init___py": "",
         "PAPER_md": "",
@@ -34,7 +38,10 @@ def package(root: Path, name: str = "paper", **files: str) -> Path:
     return root
 
 
-MODEL = "def half(x):\n    return x / 2\n\ndef unused(x):\n    return x * 1\n\ndef z(x):\n    y = 1\n    y = 1\n"
+MODEL = (
+    "def half(x):\n    return x / 2\n\ndef unused(x):\n    return x * 1\n\ndef z(x):\n    y = "
+    "1\n    y = 1\n"
+)
 TESTS = "from ..model import half\n\ndef test_half():\n    assert half(4) == 2\n"
 
 
@@ -49,14 +56,21 @@ TESTS = "from ..model import half\n\ndef test_half():\n    assert half(4) == 2\n
 )
 def test_mutants_tell_killed_survived_and_broken(tmp_path, capsys, old, new, code, verdict):
     listing = f"# a mistake\nmodel.py\n- {old}\n+ {new}\n"
-    package(tmp_path, model_py=MODEL, tests__test_half_py=TESTS, tests__mutants_txt=f"# a heading\n\n{listing}")
+    package(
+        tmp_path,
+        model_py=MODEL,
+        tests__test_half_py=TESTS,
+        tests__mutants_txt=f"# a heading\n\n{listing}",
+    )
     (tmp_path / "shared").mkdir()
     (tmp_path / "pyproject.toml").write_text("")
     assert mutants.main("paper", root=tmp_path) == code
     assert verdict in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("listing", sorted(HERE.parent.glob("*/tests/mutants.txt")), ids=lambda path: path.parts[-3])
+@pytest.mark.parametrize(
+    "listing", sorted(HERE.parent.glob("*/tests/mutants.txt")), ids=lambda path: path.parts[-3]
+)
 def test_mutants_of_the_packages_stand_in_their_files(listing):
     for _, file, old, new in mutants.read_mutants(listing):
         text = (listing.parents[1] / file).read_text(encoding="utf-8")
@@ -65,7 +79,12 @@ def test_mutants_of_the_packages_stand_in_their_files(listing):
 
 def test_mutants_need_a_suite_that_passes_and_a_list_that_parses(tmp_path, capsys):
     listing = "# a mistake\nmodel.py\n- return x / 2\n"
-    package(tmp_path, model_py=MODEL, tests__test_half_py=TESTS.replace("== 2", "== 3"), tests__mutants_txt=listing)
+    package(
+        tmp_path,
+        model_py=MODEL,
+        tests__test_half_py=TESTS.replace("== 2", "== 3"),
+        tests__mutants_txt=listing,
+    )
     (tmp_path / "shared").mkdir()
     (tmp_path / "pyproject.toml").write_text("")
     with pytest.raises(ValueError, match="a block is"):
@@ -113,7 +132,11 @@ def test_lesson_is_told_in_a_renamed_copy_with_its_findings(tmp_path, capfd, mon
     monkeypatch.setattr(lesson, "ROOT", tmp_path)
     assert lesson.main("check", "paper") == 0
     said = capfd.readouterr().out
-    assert said.index("# How many") < said.index("2.0 True False") < said.index("- half is less: 2 against 4")
+    assert (
+        said.index("# How many")
+        < said.index("2.0 True False")
+        < said.index("- half is less: 2 against 4")
+    )
     assert "hidden" not in said and "Answer" not in said
     text = (folder / "lesson.py").read_text()
     (folder / "lesson.py").write_text(text.replace("n < 4 + 1", "n > 3 + 1"))
@@ -144,7 +167,9 @@ def test_seeds_give_the_least_difference_of_each_comparison(
     text = LESSON.replace("n < 4 + 1", comparison).replace("seed = 0\n", "seed = 0\nm = 7 + seed\n")
     text = text.replace('__import__(f"{folder.name}.model").model.half', "lambda x: x / 2")
     (folder / "lesson.py").write_text(text)
-    assert [value for seed in (0, 1) for value in lesson.play(folder, seed, False)["margins"].values()] == least
+    assert [
+        value for seed in (0, 1) for value in lesson.play(folder, seed, False)["margins"].values()
+    ] == least
     assert lesson.seeds(folder, 2) == code
     assert verdict in capsys.readouterr().out
 
@@ -154,7 +179,12 @@ def test_seeds_give_the_least_difference_of_each_comparison(
     [
         ("lesson.py", "# # How many", "# # How few", "lesson.ipynb has other cells than lesson.py"),
         ("lesson.py", "seed = 0", "seed = 0  #", "lesson.ipynb has other cells than lesson.py"),
-        ("lesson.ipynb", '"execution_count": 1', '"execution_count": null', "lesson.ipynb was not executed"),
+        (
+            "lesson.ipynb",
+            '"execution_count": 1',
+            '"execution_count": null',
+            "lesson.ipynb was not executed",
+        ),
         ("lesson.png", "PNG", "GIF", "lesson.png is not the notebook's picture"),
         ("lesson.py", "seed = 0", "seed = 0" + "\n" * 180, "lines; at most 182"),
     ],
@@ -175,7 +205,10 @@ def test_browser_passes_where_there_is_none(tmp_path, capsys, monkeypatch):
     assert "not looked at" in capsys.readouterr().out
 
 
-TABLE = "| `one.py` | 2 | |\n| core of `paper` | 3 | 1 |\n| results (CSV files) | 1 | |\n| tests | what they test | |\n"
+TABLE = (
+    "| `one.py` | 2 | |\n| core of `paper` | 3 | 1 |\n| results (CSV files) | 1 | |\n| tests | "
+    "what they test | |\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -186,13 +219,25 @@ TABLE = "| `one.py` | 2 | |\n| core of `paper` | 3 | 1 |\n| results (CSV files) 
         ({"one_py": "1\n2\n3\n"}, "`paper/one.py`: 3, at most 2"),
         ({"model_py": "1\n2\n3\n4\n5\n"}, "core of `paper`: 5, at most 3 and 1 still to cut"),
         ({"model_py": "1\n", "tests__test_a_py": "1\n2\n"}, "tests of `paper`: 1, at most 0"),
-        ({"experiments__a_csv": "1", "experiments__b_csv": "2"}, "results (CSV files): 2, at most 1"),
+        (
+            {"experiments__a_csv": "1", "experiments__b_csv": "2"},
+            "results (CSV files): 2, at most 1",
+        ),
         (
             {"model_py": "AutoModel.from_pretrained(x, True)\n"},
             "AutoModel.from_pretrained(x, True) must say trust_remote",
         ),
-        ({"model_py": "AutoModel.from_config(x, trust_remote_code=True)\n"}, "must say trust_remote_code=False"),
-        ({"model_py": "AutoModel.from_config(x, trust_remote_code=False)\nT.from_pretrained(1)\n"}, ""),
+        (
+            {"model_py": "AutoModel.from_config(x, trust_remote_code=True)\n"},
+            "must say trust_remote_code=False",
+        ),
+        (
+            {
+                "model_py": "AutoModel.from_config(x, "
+                "trust_remote_code=False)\nT.from_pretrained(1)\n"
+            },
+            "",
+        ),
     ],
 )
 def test_the_house_has_budgets_and_runs_no_code_of_a_model(tmp_path, capsys, files, message):
@@ -204,7 +249,8 @@ def test_the_house_has_budgets_and_runs_no_code_of_a_model(tmp_path, capsys, fil
 
 
 @pytest.mark.parametrize(
-    ("what", "is_kept"), [("math, torch.nn", True), ("numpy", False), (".model", False), (".", False)]
+    ("what", "is_kept"),
+    [("math, torch.nn", True), ("numpy", False), (".model", False), (".", False)],
 )
 def test_one_py_imports_torch_and_the_standard_library(tmp_path, what, is_kept):
     package(tmp_path, one_py=f"from {what} import x\n" if what[0] == "." else f"import {what}\n")
@@ -213,5 +259,7 @@ def test_one_py_imports_torch_and_the_standard_library(tmp_path, what, is_kept):
     head = '[tool.importlinter]\nroot_package = "paper"\ninclude_external_packages = true\n\n'
     (tmp_path / "pyproject.toml").write_text(f"{head}[[tool.importlinter.contracts]]{contract}")
     command = "import sys, importlinter.cli; sys.exit(importlinter.cli.lint_imports(no_cache=True))"
-    ended = subprocess.run([sys.executable, "-c", command], cwd=tmp_path, capture_output=True, text=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", command], cwd=tmp_path, capture_output=True, text=True
+    )
     assert ended.returncode == (not is_kept) and ("KEPT" if is_kept else "BROKEN") in ended.stdout

@@ -1,4 +1,6 @@
-"""The rules of noxfile.py that need no environment: where torch comes from, who gets a session, the demo."""
+"""The rules of noxfile.py that need no environment: where torch comes from, who gets a session, the
+demo.
+"""
 
 import importlib.util
 import sys
@@ -7,7 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-spec = importlib.util.spec_from_file_location("noxfile", Path(__file__).resolve().parents[2] / "noxfile.py")
+spec = importlib.util.spec_from_file_location(
+    "noxfile", Path(__file__).resolve().parents[2] / "noxfile.py"
+)
 noxfile = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(noxfile)
 
@@ -45,14 +49,21 @@ def test_torch_is_this_machines_unless_a_source_is_named(monkeypatch, pip, envir
 def test_pips_settings_become_uvs_and_the_users_win(monkeypatch):
     pip = ":env:.cert='/mine'\nglobal.cert='/pem'\nglobal.find-links='/a /b'\nglobal.index-url='https://a.b'\n"
     uv = settings(monkeypatch, pip, UV_DEFAULT_INDEX="https://mine")
-    assert uv == {"UV_FIND_LINKS": "/a,/b", "SSL_CERT_FILE": "/mine", "UV_INDEX_STRATEGY": "unsafe-best-match"}
+    assert uv == {
+        "UV_FIND_LINKS": "/a,/b",
+        "SSL_CERT_FILE": "/mine",
+        "UV_INDEX_STRATEGY": "unsafe-best-match",
+    }
 
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
         (["nox", "-s", "lesson", "--", "l0drop"], ["l0drop"]),
-        (["nox", "-s", "lesson", "--", "head_masking", "--seeds", "l0drop"], ["l0drop", "head_masking"]),
+        (
+            ["nox", "-s", "lesson", "--", "head_masking", "--seeds", "l0drop"],
+            ["l0drop", "head_masking"],
+        ),
         (["nox", "-s", "l0drop"], noxfile.PAPERS),
         (["nox", "--", "-x"], noxfile.PAPERS),
     ],

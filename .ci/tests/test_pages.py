@@ -1,4 +1,6 @@
-"""The pages can fail: each fault planted in a small package is found; what is right stands where it belongs."""
+"""The pages can fail: each fault planted in a small package is found; what is right stands where it
+belongs.
+"""
 
 import json
 import re
@@ -95,21 +97,51 @@ def test_trace_passes_a_package_in_order(tmp_path):
     [
         ("readme", "Eq. 1-3,", "Eq. 1-4,", "PAPER.md:5: Eq. 4 is declared but has no row"),
         ("readme", "model.py:add", "model.py:sum", "PAPER.md:9: there is no model.py:sum"),
-        ("readme", "`test_eq1_twice`", "`test_eq1_thrice`", "PAPER.md:8: there is no test_eq1_thrice"),
+        (
+            "readme",
+            "`test_eq1_twice`",
+            "`test_eq1_thrice`",
+            "PAPER.md:8: there is no test_eq1_thrice",
+        ),
         ("readme", ", `test_sum_of_three`", "", "PAPER.md:9: Eq. 3: no asserting test"),
         ("readme", "| Eq. 1 |", "| Eq. 4 |", "model.py:8: Eq. 1 has no row"),
-        ("readme", "| twice |", "| |", 'PAPER.md:8: the cell "what it is for, in our words" is empty'),
+        (
+            "readme",
+            "| twice |",
+            "| |",
+            'PAPER.md:8: the cell "what it is for, in our words" is empty',
+        ),
         ("readme", "| D1 |", "| D3 |", 'PAPER.md:16: D3: no mark "# D3: ..." in the code'),
-        ("code", "Eq. (1).", "Twice.", 'PAPER.md:8: Eq. 1: no mark "# Eq. (1)" in model.py:Layer.twice'),
+        (
+            "code",
+            "Eq. (1).",
+            "Twice.",
+            'PAPER.md:8: Eq. 1: no mark "# Eq. (1)" in model.py:Layer.twice',
+        ),
         ("code", "Eq. (2)-(3)", "Eq. (2)", "Eq. 3: no mark"),
         ("code", "# D1: not three", "", "PAPER.md:16: D1: no mark"),
         ("code", "# D1", "# D4", "model.py:9: D4 has no row in PAPER.md"),
         ("suite", "assert add(1, 1) == 2", "add(1, 1)", "test_eq2_sum asserts nothing"),
         ("suite", "assert add(1, 1) == 2", "assert True", "test_eq2_sum asserts nothing"),
-        ("suite", "def test_eq2_sum", "@pytest.mark.skip\ndef test_eq2_sum", "asserts nothing or is skipped"),
-        ("suite", "def test_eq2_sum", "@pytest.mark.xfail\ndef test_eq2_sum", "asserts nothing or is skipped"),
+        (
+            "suite",
+            "def test_eq2_sum",
+            "@pytest.mark.skip\ndef test_eq2_sum",
+            "asserts nothing or is skipped",
+        ),
+        (
+            "suite",
+            "def test_eq2_sum",
+            "@pytest.mark.xfail\ndef test_eq2_sum",
+            "asserts nothing or is skipped",
+        ),
         ("suite", "assert START < 3", "START < 3", "PAPER.md:16: D1: no asserting test names it"),
-        ("suite", "def test_d1_is_three", "def test_is_three", "PAPER.md:16: D1: no asserting test names it"),
+        (
+            "suite",
+            "def test_d1_is_three",
+            "def test_is_three",
+            "PAPER.md:16: D1: no asserting test names it",
+        ),
         ("suite", "def test_d1_is_three", "def test_eq5_d1", "test_eq5_d1: Eq. 5 has no row"),
     ],
 )
@@ -121,7 +153,8 @@ def test_trace_finds_each_gap(tmp_path, file, old, new, message):
 
 SECTIONS = {
     "readme": "## Equations\n<!-- trace: Section 4.2 -->\n| | | | | |\n|-|-|-|-|-|\n"
-    "| Section 4.2 | x / 2 | half | `model.py:half` | `test_section_4_2_half` |\n\n## Deviations\n\nnone\n",
+    "| Section 4.2 | x / 2 | half | `model.py:half` | `test_section_4_2_half` |\n\n## "
+    "Deviations\n\nnone\n",
     "code": "def half(x):\n    # Section 4.2: x / 2; as in Section 6.\n    return x / 2\n",
     "suite": "def test_section_4_2_half():\n    assert half(4) == 2\n",
 }
@@ -131,22 +164,39 @@ SECTIONS = {
     ("file", "old", "new", "message"),
     [
         ("code", "as in Section 6", "as in Section 7", ""),  # a section without a row is no gap
-        ("code", "# Section 4.2", "# Section 4.3", 'Section 4.2: no mark "# Section 4.2" in model.py:half'),
+        (
+            "code",
+            "# Section 4.2",
+            "# Section 4.3",
+            'Section 4.2: no mark "# Section 4.2" in model.py:half',
+        ),
         ("suite", "_section_4_2_", "_section_4_3_", "there is no test_section_4_2_half"),
-        ("readme", "trace: Section 4.2", "trace: Section 4.2, Section 5", "Section 5 is declared but has no row"),
+        (
+            "readme",
+            "trace: Section 4.2",
+            "trace: Section 4.2, Section 5",
+            "Section 5 is declared but has no row",
+        ),
     ],
 )
-def test_trace_follows_sections_where_a_paper_numbers_no_equations(tmp_path, file, old, new, message):
+def test_trace_follows_sections_where_a_paper_numbers_no_equations(
+    tmp_path, file, old, new, message
+):
     assert SECTIONS[file].count(old) == 1
     output = traced(tmp_path, **SECTIONS | {file: SECTIONS[file].replace(old, new)})
     assert bool(output) == bool(message) and message in output
 
 
 def test_trace_reads_every_way_to_write_numbers():
-    assert paper.marks("Eq. (4)-(6)") == paper.marks("Eq. 4-6") == paper.marks("Eqs. (4), (5) and (6)")
+    assert (
+        paper.marks("Eq. (4)-(6)") == paper.marks("Eq. 4-6") == paper.marks("Eqs. (4), (5) and (6)")
+    )
     assert paper.marks("Eq. (4-6)") == {"Eq. 4", "Eq. 5", "Eq. 6"}
     assert paper.marks("Eq. (7), 3 samples; Algorithm 2, line 5") == {"Eq. 7", "Algorithm 2"}
-    assert paper.marks("Eq. (9), (B, 2)") == {"Eq. 9"} and paper.marks("Eq. (6, 7)") == {"Eq. 6", "Eq. 7"}
+    assert paper.marks("Eq. (9), (B, 2)") == {"Eq. 9"} and paper.marks("Eq. (6, 7)") == {
+        "Eq. 6",
+        "Eq. 7",
+    }
     assert paper.marks_of_name("test_freq3_eq11_d2") == {"Eq. 11", "D2"}
 
 
@@ -206,7 +256,8 @@ def half(x):
     # Eq. (2): of that, too.
     return half_of / 2  # D1: not all
 ''',
-    "one_py": '"""Halves, without Eq. (2)."""\n\n\ndef half(x):\n    # Eq. (1): why\n    return x / 2\n',
+    "one_py": '"""Halves, without Eq. (2)."""\n\n\ndef half(x):\n    # Eq. (1): why\n    return x '
+    "/ 2\n",
     "tests__test_half_py": "def test_eq1_eq2_half():\n    assert half(4) == 1  # D1\n",
 }
 
@@ -233,29 +284,51 @@ def test_pages_set_a_formula_beside_its_line_with_links_both_ways(tmp_path, caps
     whole, package_code = page.split("The package, file by file</h2>")
     row = next(row for row in whole.split('<div class="row">') if 'id="eq-1"' in row)
     assert 'id="eq-2"' not in whole  # the docstring of the file only names it
-    assert "Halves it" in row and "why" in row and 'id="one.py-6"' in row and 'href="#test_eq1_eq2_half"' in row
+    assert (
+        "Halves it" in row
+        and "why" in row
+        and 'id="one.py-6"' in row
+        and 'href="#test_eq1_eq2_half"' in row
+    )
     row = next(row for row in package_code.split('<div class="row">') if 'id="model.py-11"' in row)
     assert 'class="hue0"><mi>h</mi>' in row and 'n-Hue0">half_of</span>' in row  # one colour
     assert row.count("Halves it") == 1  # of the row's two formulas the first one has the words
     assert re.search(r"<b>Eq. 1</b> <math[^>]*>(<[^>]*>)*h<", row) and "<b>Eq. 2</b> <math" in row
-    # beside the line of code, not of the docstring that names it first; both formulas beside the one function
-    assert '<a href="#eq-1">10</a>' in row and '<a href="#eq-2">12</a>' in row and 'id="eq-2"' in row
-    assert page.count("D1.</b> Paper: all. <b>Here:</b> half<") == page.count("<b>Why:</b> less<") == 2
+    # beside the line of code, not of the docstring that names it first; both formulas beside the
+    # one function
+    assert (
+        '<a href="#eq-1">10</a>' in row and '<a href="#eq-2">12</a>' in row and 'id="eq-2"' in row
+    )
+    assert (
+        page.count("D1.</b> Paper: all. <b>Here:</b> half<") == page.count("<b>Why:</b> less<") == 2
+    )
     assert "def</span> " in page.split('id="test_eq1_eq2_half"')[1][:400]
     assert 'class="hue1"' not in page and "<mn>0.25</mn>" in page and "(B, 2)" in page
     assert page.count('id="d1"') == page.count('id="d2"') == 1 and "RESULTS.md" not in page
     assert 'href="paper.html"' in (tmp_path / "pages/index.html").read_text()
     lesson = (tmp_path / "pages/paper-lesson.html").read_text()
-    assert "onetwo" in lesson and 'href="paper.html#eq-1"' in lesson and 'href="paper-lesson.html"' in page
+    assert (
+        "onetwo" in lesson
+        and 'href="paper.html#eq-1"' in lesson
+        and 'href="paper-lesson.html"' in page
+    )
 
 
 def test_pages_show_what_is_learned_without_a_script_and_by_a_slider(tmp_path, capsys):
-    table = {"title": "Gates", "rows": ["a<b", "c"], "columns": ["0", "60"], "values": [[0, 1], [0.5, 0.25]],
-             "beside": {"right, %": [50, 98]}, "caption": "They close."}  # fmt: skip
+    table = {
+        "title": "Gates",
+        "rows": ["a<b", "c"],
+        "columns": ["0", "60"],
+        "values": [[0, 1], [0.5, 0.25]],
+        "beside": {"right, %": [50, 98]},
+        "caption": "They close.",
+    }
     paged(tmp_path, capsys)
     folder = tmp_path / "paper"
     made = nbformat.read(folder / "lesson.ipynb", as_version=4)
-    output = nbformat.from_dict({"output_type": "stream", "name": "stdout", "text": json.dumps(table)})
+    output = nbformat.from_dict(
+        {"output_type": "stream", "name": "stdout", "text": json.dumps(table)}
+    )
     next(cell for cell in made.cells if "learn" in cell.metadata.get("tags", [])).outputs = [output]
     nbformat.write(made, folder / "lesson.ipynb")
     assert main(["paper", "--root", str(tmp_path), "--out", str(tmp_path / "pages")]) == 0
@@ -272,8 +345,14 @@ def test_pages_keep_the_order_of_reading_and_of_numbers(tmp_path):
     assert list(paper.Package(tmp_path / "paper").files(["b.py", "a.py"]))[:2] == ["b.py", "a.py"]
     assert paper.in_order({"Eq. 10", "Eq. 9", "Eq. 2"}) == ["Eq. 2", "Eq. 9", "Eq. 10"]
     colours = markup.Markup([["`h`", "$h$"], ["`h_i`", "$h_i$"]], set())
-    assert "hue1" in colours.math("h_i") and "hue0" not in colours.math("h_i") and "hue0" in colours.math("h")
-    assert '<a href="#eq-2">Eq. (2)-(9)</a>' == markup.Markup([], {"Eq. 9", "Eq. 2"}).linked("Eq. (2)-(9)")
+    assert (
+        "hue1" in colours.math("h_i")
+        and "hue0" not in colours.math("h_i")
+        and "hue0" in colours.math("h")
+    )
+    assert '<a href="#eq-2">Eq. (2)-(9)</a>' == markup.Markup([], {"Eq. 9", "Eq. 2"}).linked(
+        "Eq. (2)-(9)"
+    )
     assert "Eq. (9)</a>, (B, 2)" in markup.Markup([], {"Eq. 9", "Eq. 2"}).linked("Eq. (9), (B, 2)")
 
 
@@ -285,11 +364,21 @@ def test_pages_keep_the_order_of_reading_and_of_numbers(tmp_path):
         ("PAPER_md", r"$\alpha = ", r"$\alhpa = ", "does not convert"),
         ("PAPER_md", "Halves it (", "Halves it $ (", "a $ without its second one"),
         ("README_md", "1. `model.py`", "1. `modal.py`", "README.md: there is no modal.py to read"),
-        ("README_md", "Read in this order", "Files", 'README.md: no `file.py` after "Read in this order"'),
+        (
+            "README_md",
+            "Read in this order",
+            "Files",
+            'README.md: no `file.py` after "Read in this order"',
+        ),
         ("README_md", "0.5", "[0.5](#half)", "paper.html: the link #half leads nowhere"),
         ("README_md", "0.5", '<p id="eq-1">', "the id eq-1 stands twice"),
         ("README_md", "![A half]", "![]", "a picture without words"),
-        ("README_md", "**Claim:**", '<script src="https://a.b/c.js"></script>', "no part of a static page"),
+        (
+            "README_md",
+            "**Claim:**",
+            '<script src="https://a.b/c.js"></script>',
+            "no part of a static page",
+        ),
     ],
 )
 def test_pages_find_each_gap(tmp_path, capsys, file, old, new, message):
@@ -297,9 +386,17 @@ def test_pages_find_each_gap(tmp_path, capsys, file, old, new, message):
     assert status == 1 and message in output
 
 
-def test_a_block_is_a_function_with_what_stands_above_it_a_class_without_its_methods_or_a_heading(tmp_path):
-    code = "import a\n\n\n# Eq. (1): above\n@a\ndef f():\n    '''Doc.'''\n    x = 1\n\n\n# Section 3: b\n\n"
-    code += "class A:\n    '''B.'''\n    y = 2\n\n    def g():\n        def h():\n            pass\n\n\nz = 3\n"
+def test_a_block_is_a_function_with_what_stands_above_it_a_class_without_its_methods_or_a_heading(
+    tmp_path,
+):
+    code = (
+        "import a\n\n\n# Eq. (1): above\n@a\ndef f():\n    '''Doc.'''\n    x = 1\n\n\n# Section "
+        "3: b\n\n"
+    )
+    code += (
+        "class A:\n    '''B.'''\n    y = 2\n\n    def g():\n        def h():\n            "
+        "pass\n\n\nz = 3\n"
+    )
     (tmp_path / "a.py").write_text(code)
     found = paper.blocks(paper.Source(tmp_path / "a.py"))
     assert [(part.name, part.docstring, [line for line, _ in part.code]) for part in found] == [
@@ -314,11 +411,12 @@ def test_a_block_is_a_function_with_what_stands_above_it_a_class_without_its_met
 
 
 def test_a_module_shows_how_its_tensors_follow_from_each_other(tmp_path, capsys):
-    code = (
-        '"""Halves."""\n\n\nclass A(nn.Module):\n  def forward(self, w, keep):  # (N,)\n    y = w.f(1)  # (B, T, 1)\n'
-    )
+    code = '"""Halves."""\n\n\nclass A(nn.Module):\n  def forward(self, w, keep):  # (N,)\n    y = w.f(1)  # (B, T, 1)\n'
     paged(tmp_path, capsys, model_py=('"""Halves."""\n', f"{code}    return y\n"))
-    assert '<p class="flow"><code>w (N,) → y (B, T, 1)</code></p>' in (tmp_path / "pages/paper.html").read_text()
+    assert (
+        '<p class="flow"><code>w (N,) → y (B, T, 1)</code></p>'
+        in (tmp_path / "pages/paper.html").read_text()
+    )
 
 
 def test_a_wide_table_lies_on_its_side_and_shades_grow_with_the_numbers():
@@ -330,7 +428,9 @@ def test_a_wide_table_lies_on_its_side_and_shades_grow_with_the_numbers():
 
 
 def test_an_example_in_a_docstring_stays_whole():
-    made = markup.Markup([], set()).docstring("Text.\n\n    a = 1\n    f(a)    # why\n\nName     what")
+    made = markup.Markup([], set()).docstring(
+        "Text.\n\n    a = 1\n    f(a)    # why\n\nName     what"
+    )
     assert "a = 1\nf(a)    # why" in made and made.count("<pre") == 2
 
 

@@ -26,11 +26,18 @@ class TargetIds(NamedTuple):
 def target_ids(tokenizer) -> TargetIds:
     """The ids of the first three tokens [unusedN], as in released PreSumm, and of padding.
 
-    Cased and multilingual BERTs begin with [unused1]. ValueError: the tokenizer has no three of them.
+    Cased and multilingual BERTs begin with [unused1]. ValueError: the tokenizer has no three of
+    them.
     """
-    unused = [(int(name[7:-1]), i) for name, i in tokenizer.get_vocab().items() if re.fullmatch(r"\[unused\d+\]", name)]
+    unused = [
+        (int(name[7:-1]), i)
+        for name, i in tokenizer.get_vocab().items()
+        if re.fullmatch(r"\[unused\d+\]", name)
+    ]
     if len(unused) < 3:
-        raise ValueError("the tokenizer has no three tokens like [unused1], which part summaries: take a BERT's")
+        raise ValueError(
+            "the tokenizer has no three tokens like [unused1], which part summaries: take a BERT's"
+        )
     return TargetIds(*(i for _, i in sorted(unused)[:3]), tokenizer.pad_token_id)
 
 
@@ -43,11 +50,14 @@ def load(folder: Path):
     """Read what `save` wrote."""
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(folder / "tokenizer", local_files_only=True, trust_remote_code=False)
+    return AutoTokenizer.from_pretrained(
+        folder / "tokenizer", local_files_only=True, trust_remote_code=False
+    )
 
 
 def encode_examples(examples: Iterable, tokenizer, max_source: int, max_target: int) -> list[Item]:
-    """`shared.data.Example`s, their documents in sentences, as token ids: [CLS] sentence [SEP] [CLS] sentence [SEP] ...
+    """`shared.data.Example`s, their documents in sentences, as token ids: [CLS] sentence [SEP]
+    [CLS] sentence [SEP] ...
 
     Args:
         max_source: tokens, at least 3; a cut document still ends in [SEP].
@@ -56,15 +66,25 @@ def encode_examples(examples: Iterable, tokenizer, max_source: int, max_target: 
     special, cls, sep = target_ids(tokenizer), tokenizer.cls_token_id, tokenizer.sep_token_id
     items = []
     for example in examples:
-        # D22: short sentences stay, for a turn of a dialogue is one; PreSumm drops those of up to five words.
-        source = [token for ids in pieces_of(tokenizer, example.document) if ids for token in (cls, *ids, sep)]
+        # D22: short sentences stay, for a turn of a dialogue is one; PreSumm drops those of up to
+        # five words.
+        source = [
+            token
+            for ids in pieces_of(tokenizer, example.document)
+            if ids
+            for token in (cls, *ids, sep)
+        ]
         was_cut = len(source) > max_source
         if was_cut:
             source = source[: max_source - 1]
             while source[-1] in (cls, sep):  # a sentence has a word at least
                 source.pop()
             source.append(sep)
-        target = [token for ids in pieces_of(tokenizer, example.summary) for token in (special.between, *ids)]
+        target = [
+            token
+            for ids in pieces_of(tokenizer, example.summary)
+            for token in (special.between, *ids)
+        ]
         cut = array("i", [special.bos, *target[1 : max_target - 1], special.eos])
         items.append(Item(array("i", source), cut, [], was_cut, len(target) > max_target - 1))
     return items
@@ -105,4 +125,6 @@ def decode(tokenizer, item: Item, ids: Sequence[int]) -> str:
             sentences.append([])
         elif token not in special:
             sentences[-1].append(token)
-    return "\n".join(tokenizer.decode(sentence, skip_special_tokens=True) for sentence in sentences if sentence)
+    return "\n".join(
+        tokenizer.decode(sentence, skip_special_tokens=True) for sentence in sentences if sentence
+    )

@@ -1,6 +1,8 @@
-"""Two systems without a model, measured like the others: the first sentences of each document, and its reference.
+"""Two systems without a model, measured like the others: the first sentences of each document, and
+its reference.
 
-python -m diminishing_attention.experiments.baselines --data toy --split test --out runs/outputs     # two .jsonl files
+python -m diminishing_attention.experiments.baselines --data toy --split test --out runs/outputs
+    # two .jsonl files
 """
 
 from collections.abc import Sequence
@@ -30,13 +32,19 @@ class Options:
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
     examples = in_sentences(load(options.data, options.split))
-    leads, references = ([e.document[: options.lead] for e in examples], [e.summary for e in examples])
+    leads, references = (
+        [e.document[: options.lead] for e in examples],
+        [e.summary for e in examples],
+    )
     for system, texts in {f"lead-{options.lead}": leads, "reference": references}.items():
         rows = [
-            {"id": example.id, "prediction": "\n".join(text)} | measure("\n".join(text), example.document, options.lead)
+            {"id": example.id, "prediction": "\n".join(text)}
+            | measure("\n".join(text), example.document, options.lead)
             for example, text in zip(examples, texts, strict=True)
         ]
-        write_outputs(rows, examples, system, out=options.out / f"{system}.jsonl", overwrite=options.overwrite)
+        write_outputs(
+            rows, examples, system, out=options.out / f"{system}.jsonl", overwrite=options.overwrite
+        )
 
 
 if __name__ == "__main__":

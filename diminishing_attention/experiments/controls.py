@@ -1,10 +1,13 @@
-"""Two controls of ours in the pointer-generator: what does copying by the gains do, and what does their shrinking?
+"""Two controls of ours in the pointer-generator: what does copying by the gains do, and what does
+their shrinking?
 
-python -m diminishing_attention.experiments.controls plain_copy train --out runs/plain --init runs/pg --diminishing dim
-python -m diminishing_attention.experiments.controls plain_copy predict runs/plain --data toy --out plain.jsonl
+python -m diminishing_attention.experiments.controls plain_copy train --out runs/plain --init
+    runs/pg --diminishing dim
+python -m diminishing_attention.experiments.controls plain_copy predict runs/plain --data toy --out
+    plain.jsonl
 
-What follows `train` or `predict` are that command's flags. A run of a control has one more name among its weights, so
-that the ordinary commands refuse it.
+What follows `train` or `predict` are that command's flags. A run of a control has one more name
+among its weights, so that the ordinary commands refuse it.
 """
 
 import sys
@@ -69,9 +72,14 @@ def decoder_of(control: str) -> type[model.Decoder]:
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    given, commands = list(sys.argv[1:] if arguments is None else arguments), {"train": train, "predict": predict}
+    given, commands = (
+        list(sys.argv[1:] if arguments is None else arguments),
+        {"train": train, "predict": predict},
+    )
     if len(given) < 2 or given[0] not in CONTROLS or given[1] not in commands:
-        raise ValueError(f"say which control ({', '.join(CONTROLS)}), then train or predict, then its flags")
+        raise ValueError(
+            f"say which control ({', '.join(CONTROLS)}), then train or predict, then its flags"
+        )
     plain, model.Decoder = model.Decoder, decoder_of(given[0])
     try:
         commands[given[1]].main(given[2:])

@@ -1,8 +1,11 @@
 """The paper's figures, and its claims beside ours.
 
-python -m diminishing_attention.experiments.figures --out figures                          # Figure 1, and the claims
-python -m shared.score pg.jsonl dim.jsonl --csv table.csv                                  # files of predict
-python -m diminishing_attention.experiments.figures table.csv --out figures --title SAMSum # Figures 2 and 3
+python -m diminishing_attention.experiments.figures --out figures                          # Figure
+    1, and the claims
+python -m shared.score pg.jsonl dim.jsonl --csv table.csv                                  # files
+    of predict
+python -m diminishing_attention.experiments.figures table.csv --out figures --title SAMSum # Figures
+    2 and 3
 """
 
 import csv
@@ -29,7 +32,8 @@ PANELS = {  # of Figures 2 and 3: title, and longest n-gram of the measures of t
     "repetition": ("Figure 2: duplicates, % of n-grams (lower is better)", 5),
     "novel": ("Figure 3: not in the source, % of n-grams", 4),
 }
-CLAIMS = {  # panel: system, minus, the paper's difference in ROUGE-1 (Table 4, and Table 1's baseline)
+# panel: system, minus, the paper's difference in ROUGE-1 (Table 4, and Table 1's baseline)
+CLAIMS = {
     "DimAttn minus the control": ("dim", "more", 2.6),
     "DimAttn minus coverage": ("dim", "cov", 0.2),
 }
@@ -63,27 +67,45 @@ class Options:
 
 
 def figure_1() -> dict[str, tuple[Tensor, Tensor]]:
-    """Weights and their sums, (8,), of a source token that gets the attention 0.6 at each of 8 steps."""
+    """Weights and their sums, (8,), of a source token that gets the attention 0.6 at each of 8
+    steps.
+    """
     attention, curves = torch.full((8, 1), 0.6), {}  # (T, S)
     for name, mechanism in MECHANISMS.items():
         weights = mechanism.sequence(attention)
-        sums = effective_coverage(attention, mechanism.f) if mechanism.kind == "dim" else weights.cumsum(0)  # Eq. (11)
+        # Eq. (11)
+        sums = (
+            effective_coverage(attention, mechanism.f)
+            if mechanism.kind == "dim"
+            else weights.cumsum(0)
+        )
         curves[name] = weights.flatten(), sums.flatten()
     return curves
 
 
 def draw_figure_1(path: Path) -> None:
-    """Left the weights, each with its name before the first step; right their sum, in the same colours."""
+    """Left the weights, each with its name before the first step; right their sum, in the same
+    colours.
+    """
     from matplotlib.figure import Figure
 
     figure = Figure((9, 3.4), layout="constrained")
-    figure.suptitle("Figure 1: attended to with 0.6 at every step, a token counts for less and less", fontsize=10)
+    figure.suptitle(
+        "Figure 1: attended to with 0.6 at every step, a token counts for less and less",
+        fontsize=10,
+    )
     left, right = figure.subplots(1, 2)
     for name, (weights, sums) in figure_1().items():
         left.plot(range(1, 9), weights, "o-", markersize=3)
         right.plot(range(1, 9), sums, "o-", markersize=3)
         left.text(0.7, weights[0], name, fontsize=8, ha="right", va="center")
-    left.set(xlabel="decoding step", ylabel="weight of the token", xlim=(-2.8, 8.4), xticks=range(1, 9), ylim=(0, 0.65))
+    left.set(
+        xlabel="decoding step",
+        ylabel="weight of the token",
+        xlim=(-2.8, 8.4),
+        xticks=range(1, 9),
+        ylim=(0, 0.65),
+    )
     right.set(xlabel="decoding step", ylabel="effective coverage (same colours)")
     figure.savefig(path, dpi=150)
 
@@ -92,7 +114,9 @@ def read_table(path: Path) -> dict[tuple[str, str, str], list[float]]:
     """Value, low and high of each system, minus and measure."""
     with path.open(encoding="utf-8") as file:
         return {
-            (row["system"], row["minus"], row["metric"]): [float(row[name]) for name in ("value", "low", "high")]
+            (row["system"], row["minus"], row["metric"]): [
+                float(row[name]) for name in ("value", "low", "high")
+            ]
             for row in csv.DictReader(file)
         }
 
@@ -105,15 +129,29 @@ def draw_figures_2_and_3(table: Path, title: str, path: Path) -> None:
     figure.suptitle(title, fontsize=10)
     systems = [name for name in SYSTEMS if (name, "", "repetition1") in rows]
     if not systems:
-        raise ValueError(f"{table} has none of the systems {', '.join(SYSTEMS)}: name them with predict --system")
+        raise ValueError(
+            f"{table} has none of the systems {', '.join(SYSTEMS)}: name them with predict --system"
+        )
     width = 0.8 / len(systems)
-    for axes, (measure, (panel, longest)) in zip(figure.subplots(1, 2), PANELS.items(), strict=True):
+    for axes, (measure, (panel, longest)) in zip(
+        figure.subplots(1, 2), PANELS.items(), strict=True
+    ):
         for number, system in enumerate(systems):
             label, colour = SYSTEMS[system]
-            value, low, high = np.array([rows[system, "", f"{measure}{n + 1}"] for n in range(longest)]).T
+            value, low, high = np.array(
+                [rows[system, "", f"{measure}{n + 1}"] for n in range(longest)]
+            ).T
             places = np.arange(longest) + (number - (len(systems) - 1) / 2) * width
             interval = [value - low, high - value]
-            axes.bar(places, value, width, yerr=interval, error_kw={"linewidth": 0.8}, label=label, color=colour)
+            axes.bar(
+                places,
+                value,
+                width,
+                yerr=interval,
+                error_kw={"linewidth": 0.8},
+                label=label,
+                color=colour,
+            )
         axes.set_xticks(range(longest), [f"{n + 1}-gram" for n in range(longest)])
         axes.set_title(panel, fontsize=9)
     axes.legend(fontsize=7)
@@ -121,7 +159,9 @@ def draw_figures_2_and_3(table: Path, title: str, path: Path) -> None:
 
 
 def draw_claims(folder: Path, path: Path) -> None:
-    """A panel for each of CLAIMS: the paper's value as a line, ours as points with their 95 % intervals."""
+    """A panel for each of CLAIMS: the paper's value as a line, ours as points with their 95 %
+    intervals.
+    """
     from matplotlib.figure import Figure
 
     figure = Figure((9, 3.8), layout="constrained")
@@ -137,7 +177,10 @@ def draw_claims(folder: Path, path: Path) -> None:
             axes.errorbar(value, place, xerr=bars, fmt="o", capsize=3, color="C0", mfc=filled)
         axes.set(title=title, xlabel="difference in ROUGE-1", ylim=(len(MEASURED) - 0.5, -1))
     panels[0].set_yticks(range(len(MEASURED)), list(MEASURED))
-    figure.suptitle("DimAttn gains most where the control repeats itself; coverage is ahead (hollow: validation split)")
+    figure.suptitle(
+        "DimAttn gains most where the control repeats itself; coverage is ahead (hollow: "
+        "validation split)"
+    )
     figure.savefig(path, dpi=120)
 
 

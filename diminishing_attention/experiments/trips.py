@@ -27,18 +27,29 @@ class Options:
 def sentences(words: Sequence[int]) -> list[str]:
     """The sentences of a text of `one.draw`."""
     text = " ".join(one.WORDS[word] for word in words if word > one.EOS)
-    return [f"{sentence.strip()} ." for sentence in text.removesuffix(".").split(" .") if sentence.strip()]
+    return [
+        f"{sentence.strip()} ."
+        for sentence in text.removesuffix(".").split(" .")
+        if sentence.strip()
+    ]
 
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
     for split, count in SPLITS.items():
-        pairs = zip(*(texts.tolist() for texts in one.draw(count, random.Random(split))), strict=True)
-        rows = [{"document": sentences(source), "summary": sentences(target)} for source, target in pairs]
+        pairs = zip(
+            *(texts.tolist() for texts in one.draw(count, random.Random(split))), strict=True
+        )
+        rows = [
+            {"document": sentences(source), "summary": sentences(target)}
+            for source, target in pairs
+        ]
         with open_output(options.out / f"{split}.jsonl", options.overwrite) as file:
             write_jsonl(file, rows)
-    print(f"{options.out}: {', '.join(f'{count:,} {split}' for split, count in SPLITS.items())} texts")
+    print(
+        f"{options.out}: {', '.join(f'{count:,} {split}' for split, count in SPLITS.items())} texts"
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""What the tests share: one thread, no network, and small random models that do something worth testing."""
+"""What the tests share: one thread, no network, and small random models that do something worth
+testing.
+"""
 
 import os
 import shutil
@@ -60,10 +62,11 @@ def batch(items):
 
 @pytest.fixture
 def make_pointer():
-    """A maker of small eval-mode pointer-generators whose weights are far from their initial values.
+    """A maker of small eval-mode pointer-generators whose weights are far from their initial
+    values.
 
-    A new one attends to everything alike, and its switch stands in the middle. In these, attention is sharp, and
-    context, coverage and switch matter.
+    A new one attends to everything alike, and its switch stands in the middle. In these, attention
+    is sharp, and context, coverage and switch matter.
     """
 
     def make(kind: str = "none", seed: int = 0, **config) -> PointerGenerator:
@@ -72,7 +75,9 @@ def make_pointer():
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
             for name, parameter in model.named_parameters():
-                scale = 2.0 if "score" in name or "output" in name else 0.2 if "switch" in name else 0.7
+                scale = (
+                    2.0 if "score" in name or "output" in name else 0.2 if "switch" in name else 0.7
+                )
                 parameter.copy_(scale * torch.randn(parameter.shape, generator=generator))
         return model
 
@@ -81,25 +86,43 @@ def make_pointer():
 
 # Runs of the smallest sizes, for the tests that train.
 SMALL = TrainConfig(
-    data="toy:count=24,seed=5", vocabulary=120, hidden=8, batch_size=8, steps=4, save_every=2, max_target=30,
+    data="toy:count=24,seed=5",
+    vocabulary=120,
+    hidden=8,
+    batch_size=8,
+    steps=4,
+    save_every=2,
+    max_target=30,
     max_source=60,
-)  # fmt: skip
+)
 BERT = replace(
-    SMALL, model="bertsum-abs", encoder=tempfile.mkdtemp(), layers=2, feed_forward=16, dropout=0.1, learning_rate=0.05,
-    warmup=4, encoder_learning_rate=0.02, encoder_warmup=4,
-)  # fmt: skip
+    SMALL,
+    model="bertsum-abs",
+    encoder=tempfile.mkdtemp(),
+    layers=2,
+    feed_forward=16,
+    dropout=0.1,
+    learning_rate=0.05,
+    warmup=4,
+    encoder_learning_rate=0.02,
+    encoder_warmup=4,
+)
 
 
 @pytest.fixture(scope="session")
 def bert():
     """BERT's encoder: its folder, with random weights and some words."""
-    write_bert(BERT.encoder, "the a town storm hit opened closed rained in on . was for and".split())
+    write_bert(
+        BERT.encoder, "the a town storm hit opened closed rained in on . was for and".split()
+    )
     yield BERT.encoder
     shutil.rmtree(BERT.encoder)
 
 
 def write_bert(folder: str | Path, words: list[str], positions: int = 64, **sizes) -> int:
-    """A BERT of transformers with its tokenizer: letters and these words; returns how many pieces it has."""
+    """A BERT of transformers with its tokenizer: letters and these words; returns how many pieces
+    it has.
+    """
     from transformers import BertConfig, BertModel, BertTokenizer
 
     letters = "abcdefghijklmnopqrstuvwxyz"
@@ -107,9 +130,14 @@ def write_bert(folder: str | Path, words: list[str], positions: int = 64, **size
     pieces = dict.fromkeys([*special, *letters, *(f"##{letter}" for letter in letters), *words])
     vocab = {piece: i for i, piece in enumerate(pieces)}
     BertTokenizer(vocab=vocab, model_max_length=positions).save_pretrained(folder)
-    sizes = dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=8, intermediate_size=16) | sizes
+    sizes = (
+        dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=8, intermediate_size=16)
+        | sizes
+    )
     torch.manual_seed(0)
-    BertModel(BertConfig(vocab_size=len(pieces), max_position_embeddings=positions, **sizes)).save_pretrained(folder)
+    BertModel(
+        BertConfig(vocab_size=len(pieces), max_position_embeddings=positions, **sizes)
+    ).save_pretrained(folder)
     return len(pieces)
 
 

@@ -1,4 +1,6 @@
-"""Slow restatements of the paper in NumPy loops, written from its text and from See et al. (2017)."""
+"""Slow restatements of the paper in NumPy loops, written from its text and from See et al.
+(2017).
+"""
 
 import math
 
@@ -18,8 +20,14 @@ def dim_attention(attention: np.ndarray, f: str = "log") -> np.ndarray:
 
 
 def dynamic_attention(attention: np.ndarray, f1: str = "sqrt", f2: str = "log") -> np.ndarray:
-    """(T, S) -> (T, S): the two differences, weighted by the largest attention that the token has had."""
-    first, second, result = dim_attention(attention, f1), dim_attention(attention, f2), np.zeros_like(attention)
+    """(T, S) -> (T, S): the two differences, weighted by the largest attention that the token has
+    had.
+    """
+    first, second, result = (
+        dim_attention(attention, f1),
+        dim_attention(attention, f2),
+        np.zeros_like(attention),
+    )
     for t, i in np.ndindex(attention.shape):
         peak = max(attention[k, i] for k in range(t + 1))
         result[t, i] = peak * first[t, i] + (1 - peak) * second[t, i]
@@ -41,7 +49,9 @@ def lstm(
 
 
 class Pointer:
-    """A pointer-generator, one document and one step at a time, from a model's weights in float64."""
+    """A pointer-generator, one document and one step at a time, from a model's weights in
+    float64.
+    """
 
     def __init__(self, model, kind: str = "none"):
         self.weights = {name: p.detach().double().numpy() for name, p in model.named_parameters()}
@@ -60,7 +70,9 @@ class Pointer:
             hidden = cell = np.zeros(weights[1].shape[1])
             states = []
             for word in order:
-                hidden, cell = lstm(self.weights["encoder.embedding.weight"][word], hidden, cell, weights)
+                hidden, cell = lstm(
+                    self.weights["encoder.embedding.weight"][word], hidden, cell, weights
+                )
                 states.append(hidden)
             halves.append(states if order is source else states[::-1])
             last.append((hidden, cell))
@@ -69,9 +81,14 @@ class Pointer:
         return np.concatenate(halves, 1), hidden, np.maximum(self.linear("reduce.cell", cell), 0)
 
     def distributions(self, item, size: int) -> dict:
-        """Everything at each step for a given document and summary: `p` (T, size) over the extended vocabulary,
-        `attention`, `copying` and `coverage` (T, S)."""
-        known = [[n if n < self.vocabulary else 1 for n in numbers] for numbers in (item.source, item.target)]
+        """Everything at each step for a given document and summary: `p` (T, size) over the extended
+        vocabulary,
+        `attention`, `copying` and `coverage` (T, S).
+        """
+        known = [
+            [n if n < self.vocabulary else 1 for n in numbers]
+            for numbers in (item.source, item.target)
+        ]
         source, target_in = known[0], known[1][:-1]  # an unknown word is read as <unk>
         states, hidden, cell = self.encode(source)
         names = ["weight_ih", "weight_hh", "bias_ih", "bias_hh"]
@@ -79,27 +96,42 @@ class Pointer:
         context = np.zeros(states.shape[1])
         found = {"p": [], "attention": [], "copying": [], "coverage": []}
         for word in target_in:
-            x = self.linear("decoder.merge", np.concatenate([context, self.weights["encoder.embedding.weight"][word]]))
+            x = self.linear(
+                "decoder.merge",
+                np.concatenate([context, self.weights["encoder.embedding.weight"][word]]),
+            )
             hidden, cell = lstm(x, hidden, cell, weights)
             decoder_state = np.concatenate([hidden, cell])
             # The coverage vector: the attention of all steps before.
             coverage = sum(found["attention"], np.zeros(len(source)))
             scores = []
             for i, state in enumerate(states):
-                inside = self.weights["encoder.project.weight"] @ state + self.linear("decoder.query", decoder_state)
+                inside = self.weights["encoder.project.weight"] @ state + self.linear(
+                    "decoder.query", decoder_state
+                )
                 if "decoder.coverage_map.weight" in self.weights:
-                    inside = inside + self.weights["decoder.coverage_map.weight"][:, 0] * coverage[i]
+                    inside = (
+                        inside + self.weights["decoder.coverage_map.weight"][:, 0] * coverage[i]
+                    )
                 scores.append(self.weights["decoder.score.weight"][0] @ np.tanh(inside))
             exponentials = np.exp(np.array(scores) - max(scores))
             attention = exponentials / exponentials.sum()
             found["attention"].append(attention)
             history = np.array(found["attention"])
-            gain = {"none": lambda h: h, "dim": dim_attention, "dydim": dynamic_attention}[self.kind](history)[-1]
+            gain = {"none": lambda h: h, "dim": dim_attention, "dydim": dynamic_attention}[
+                self.kind
+            ](history)[-1]
             context = gain @ states
-            p_gen = sigmoid(self.linear("decoder.switch", np.concatenate([context, hidden, cell, x])))[0]
-            logits = self.linear("decoder.output", self.linear("decoder.inner", np.concatenate([hidden, context])))
+            p_gen = sigmoid(
+                self.linear("decoder.switch", np.concatenate([context, hidden, cell, x]))
+            )[0]
+            logits = self.linear(
+                "decoder.output", self.linear("decoder.inner", np.concatenate([hidden, context]))
+            )
             p = np.zeros(size)
-            p[: self.vocabulary] = p_gen * np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()
+            p[: self.vocabulary] = (
+                p_gen * np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()
+            )
             for place, number in enumerate(item.source):
                 p[number] += (1 - p_gen) * gain[place]
             for name, value in (("p", p), ("copying", gain), ("coverage", coverage)):
@@ -107,7 +139,9 @@ class Pointer:
         return {name: np.array(values) for name, values in found.items()}
 
     def loss(self, item, size: int, weight: float = 0.0) -> float:
-        """Mean over the target's tokens of the negative log-probability and the weighted overlap with the coverage."""
+        """Mean over the target's tokens of the negative log-probability and the weighted overlap
+        with the coverage.
+        """
         found = self.distributions(item, size)
         total = 0.0
         for t, word in enumerate(item.target[1:]):

@@ -1,4 +1,6 @@
-"""Equations 1 and 9-13 of diminishing.py against loops and closed forms, and the properties that the paper claims."""
+"""Equations 1 and 9-13 of diminishing.py against loops and closed forms, and the properties that
+the paper claims.
+"""
 
 import itertools
 import math
@@ -9,13 +11,26 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from ..diminishing import CONCAVE, Diminishing, DiminishingState, concave, coverage_value, effective_coverage
+from ..diminishing import (
+    CONCAVE,
+    Diminishing,
+    DiminishingState,
+    concave,
+    coverage_value,
+    effective_coverage,
+)
 from . import reference
 
-KINDS = [*(Diminishing("dim", f) for f in CONCAVE), Diminishing("dydim"), Diminishing("dydim", f="sqrt")]
+KINDS = [
+    *(Diminishing("dim", f) for f in CONCAVE),
+    Diminishing("dydim"),
+    Diminishing("dydim", f="sqrt"),
+]
 
 
-def weights(*shape: int, sharpness: float = 2.0, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+def weights(
+    *shape: int, sharpness: float = 2.0, dtype: torch.dtype = torch.float64
+) -> torch.Tensor:
     """Random softmax weights; the last dimension sums to 1."""
     return (sharpness * torch.randn(*shape, dtype=torch.float64)).softmax(-1).to(dtype)
 
@@ -42,13 +57,18 @@ def test_eq9_coverage_is_a_concave_function_of_the_sum(f):
 def test_eq10_eq13_all_steps_at_once_and_one_by_one_match_the_loops(mechanism):
     attention, by_loop, functions = weights(2, 3, 9, 6), reference.dim_attention, (mechanism.f,)
     if mechanism.kind == "dydim":  # f1 and f2: the paper's pair, or exchanged
-        by_loop, functions = reference.dynamic_attention, ("sqrt", "log") if mechanism.f == "log" else ("log", "sqrt")
+        by_loop, functions = (
+            reference.dynamic_attention,
+            ("sqrt", "log") if mechanism.f == "log" else ("log", "sqrt"),
+        )
     want = np.array([[by_loop(a.numpy(), *functions) for a in row] for row in attention])
     assert np.allclose(mechanism.sequence(attention).numpy(), want, atol=1e-12)
     assert np.allclose(stepwise(mechanism, attention).numpy(), want, atol=1e-12)
     single = attention.float()
     assert np.allclose(mechanism.sequence(single).numpy(), want, atol=1e-6)
-    assert torch.allclose(stepwise(mechanism, single), mechanism.sequence(single), atol=1e-6, rtol=0)
+    assert torch.allclose(
+        stepwise(mechanism, single), mechanism.sequence(single), atol=1e-6, rtol=0
+    )
 
 
 @pytest.mark.parametrize("f", CONCAVE)
@@ -60,13 +80,16 @@ def test_eq10_eq11_d4_the_sum_of_dim_attention_telescopes(f):
     assert torch.allclose(gains.cumsum(0), effective_coverage(attention, f), atol=1e-12)
     difference = coverage_value(attention, f) - reference.FUNCTIONS[f](0)
     assert torch.allclose(gains.cumsum(0), difference, atol=1e-12) and not gains[:, 1].any()
-    assert torch.allclose(coverage_value(attention, f, constant=5.0).diff(dim=0), gains[1:], atol=1e-12)
+    assert torch.allclose(
+        coverage_value(attention, f, constant=5.0).diff(dim=0), gains[1:], atol=1e-12
+    )
 
 
 def test_not_telescoping_dynamic_attention():
     """P changes from step to step: the same weights in another order have another sum.
 
-    So the token with the largest summed attention may have less coverage than another, which DimAttn rules out.
+    So the token with the largest summed attention may have less coverage than another, which
+    DimAttn rules out.
     """
     attention = torch.tensor([[0.1, 0.9], [0.8, 0.2], [0.3, 0.7]], dtype=torch.float64)
     for kind, telescopes in (("dim", True), ("dydim", False)):
@@ -79,7 +102,9 @@ def test_not_telescoping_dynamic_attention():
 
 
 def test_eq12_d2_the_peak_is_over_steps_and_includes_this_one():
-    attention = torch.tensor([[0.2, 0.7, 0.1], [0.5, 0.1, 0.4], [0.1, 0.6, 0.3]], dtype=torch.float64)
+    attention = torch.tensor(
+        [[0.2, 0.7, 0.1], [0.5, 0.1, 0.4], [0.1, 0.6, 0.3]], dtype=torch.float64
+    )
     state = DiminishingState.start((3,))
     peaks = []
     for row in attention:
@@ -89,17 +114,25 @@ def test_eq12_d2_the_peak_is_over_steps_and_includes_this_one():
     # At the first step P is that step's own weight: a sqrt(1 + a) - a + (1 - a) log(1 + a).
     first = Diminishing("dydim").sequence(attention)[0]
     for a, gain in zip([0.2, 0.7, 0.1], first.tolist(), strict=True):
-        assert gain == pytest.approx(a * (math.sqrt(1 + a) - 1) + (1 - a) * math.log(1 + a), abs=1e-12)
+        assert gain == pytest.approx(
+            a * (math.sqrt(1 + a) - 1) + (1 - a) * math.log(1 + a), abs=1e-12
+        )
 
 
 def test_d3_log_has_the_lower_second_derivative_and_sqrt_the_smaller_weights():
-    """The paper: f1 = sqrt(x + 1) has the lower second derivative. Below x = 15 it is log(x + 1)."""
+    """The paper: f1 = sqrt(x + 1) has the lower second derivative.
+
+    Below x = 15 it is log(x + 1).
+    """
     for x, lower in ((0.5, "log"), (14.0, "log"), (16.0, "sqrt")):
         around = torch.tensor([x - 1e-3, x, x + 1e-3], dtype=torch.float64)
         second = {f: concave(around, f).diff(n=2).item() for f in CONCAVE}
         assert min(second, key=second.get) == lower
     attention = weights(3, 50)  # sums below 3
-    assert (Diminishing("dim", "sqrt").sequence(attention) < Diminishing("dim", "log").sequence(attention)).all()
+    assert (
+        Diminishing("dim", "sqrt").sequence(attention)
+        < Diminishing("dim", "log").sequence(attention)
+    ).all()
 
 
 def coverage_of_set(chosen: list[int], attention: torch.Tensor, f: str) -> float:
@@ -116,24 +149,38 @@ def test_eq9_monotone_and_submodular_over_random_sets_and_orders(f):
         order = chance.sample(range(8), 8)
         v, larger = order[0], order[1 : 1 + chance.randint(1, 7)]
         smaller = larger[: chance.randint(0, len(larger))]
-        gain_small = coverage_of_set([*smaller, v], attention, f) - coverage_of_set(smaller, attention, f)
-        gain_large = coverage_of_set([*larger, v], attention, f) - coverage_of_set(larger, attention, f)
+        gain_small = coverage_of_set([*smaller, v], attention, f) - coverage_of_set(
+            smaller, attention, f
+        )
+        gain_large = coverage_of_set([*larger, v], attention, f) - coverage_of_set(
+            larger, attention, f
+        )
         assert gain_large >= -1e-12 and gain_small >= gain_large - 1e-12
-        assert gain_small > gain_large + 1e-6 or len(smaller) == len(larger) or attention[v].max() < 0.05
+        assert (
+            gain_small > gain_large + 1e-6
+            or len(smaller) == len(larger)
+            or attention[v].max() < 0.05
+        )
         shuffled = chance.sample(larger, len(larger))
-        assert coverage_of_set(larger, attention, f) == pytest.approx(coverage_of_set(shuffled, attention, f))
+        assert coverage_of_set(larger, attention, f) == pytest.approx(
+            coverage_of_set(shuffled, attention, f)
+        )
 
 
 @pytest.mark.parametrize("f", CONCAVE)
 def test_eq1_greedy_reaches_its_bound(f):
-    """Greedy choice of `budget` steps has at least (1 - 1/e) of the best choice's coverage (Nemhauser et al. 1978)."""
+    """Greedy choice of `budget` steps has at least (1 - 1/e) of the best choice's coverage
+    (Nemhauser et al. 1978).
+    """
     worst = 1.0
     for _ in range(25):
         attention, budget, chosen = weights(8, 5, sharpness=4.0), 3, []
         while len(chosen) < budget:
             rest = [v for v in range(8) if v not in chosen]
             chosen.append(max(rest, key=lambda v: coverage_of_set([*chosen, v], attention, f)))  # noqa: B023
-        best = max(coverage_of_set(list(s), attention, f) for s in itertools.combinations(range(8), budget))
+        best = max(
+            coverage_of_set(list(s), attention, f) for s in itertools.combinations(range(8), budget)
+        )
         worst = min(worst, coverage_of_set(chosen, attention, f) / best)
     assert 1 - 1 / math.e <= worst <= 1
 
@@ -151,7 +198,9 @@ def test_gradients_of_both_ways(mechanism):
 @pytest.mark.parametrize("mechanism", KINDS, ids=str)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_neither_overflows_nor_stalls(mechanism, dtype):
-    """Many steps of a small weight: summed in half precision the coverage would stand still at about 2 or 16."""
+    """Many steps of a small weight: summed in half precision the coverage would stand still at
+    about 2 or 16.
+    """
     attention = torch.full((400, 2), 0.05, dtype=dtype)
     attention[:, 1] = 0
     want = mechanism.sequence(attention.double())

@@ -21,16 +21,33 @@ BASES = {
 }
 OTHER = {  # base: another value of each flag
     "pointer": dict(
-        data="toy:count=6,seed=6", max_source=5, max_target=4, coverage=True, diminishing="dim",
-        vocabulary=60, hidden=9, steps=3, batch_size=3, batch_tokens=30, accumulate=2, optimizer="adagrad",
-        learning_rate=0.1, warmup=9, seed=1, initial_values="torch",
+        data="toy:count=6,seed=6",
+        max_source=5,
+        max_target=4,
+        coverage=True,
+        diminishing="dim",
+        vocabulary=60,
+        hidden=9,
+        steps=3,
+        batch_size=3,
+        batch_tokens=30,
+        accumulate=2,
+        optimizer="adagrad",
+        learning_rate=0.1,
+        warmup=9,
+        seed=1,
+        initial_values="torch",
     ),
     "dim": dict(f="sqrt"),
     "dydim": dict(f="sqrt"),
     "bertsum": dict(
-        layers=3, feed_forward=9, dropout=0.5, encoder_learning_rate=0.5, encoder_warmup=9,
+        layers=3,
+        feed_forward=9,
+        dropout=0.5,
+        encoder_learning_rate=0.5,
+        encoder_warmup=9,
     ),
-}  # fmt: skip
+}
 NOT_HERE = {
     "init": "test_train: the mechanism is switched on after the base",
     "encoder": "test_train: a pretrained encoder from a folder",

@@ -17,7 +17,9 @@ from ..text import Batch
 
 @pytest.fixture(params=one.KINDS)
 def pair(request):
-    """one.py's model and the package's with the same weights, far from their initial values: attention is sharp."""
+    """one.py's model and the package's with the same weights, far from their initial values:
+    attention is sharp.
+    """
     kind = request.param
     torch.manual_seed(0)
     small = one.PointerGenerator(kind)
@@ -35,7 +37,9 @@ def as_batch(source: torch.Tensor, target: torch.Tensor) -> Batch:
 def test_the_functions_of_the_idea_are_equal():
     attention = (3 * torch.randn(2, 7, 5)).softmax(-1)  # (B, T, S)
     for f, name in ((one.log, "log"), (one.sqrt, "sqrt")):
-        torch.testing.assert_close(one.coverage_value(attention, f), coverage_value(attention, name))
+        torch.testing.assert_close(
+            one.coverage_value(attention, f), coverage_value(attention, name)
+        )
     want = {kind: Diminishing(kind).sequence(attention) for kind in one.MECHANISM}
     coverage = peak = total = torch.zeros(2, 5)
     for step, looks in enumerate(attention.unbind(1)):
@@ -48,8 +52,13 @@ def test_the_functions_of_the_idea_are_equal():
 
 
 def test_three_updates_are_equal(pair):
-    """Loss and gradients before and after each; then attention, weights and probabilities of every word."""
-    rng, optimizers = random.Random(0), [torch.optim.Adam(model.parameters(), 1e-3) for model in pair]
+    """Loss and gradients before and after each; then attention, weights and probabilities of every
+    word.
+    """
+    rng, optimizers = (
+        random.Random(0),
+        [torch.optim.Adam(model.parameters(), 1e-3) for model in pair],
+    )
     for _ in range(4):
         source, target = one.draw(8, rng)
         losses = pair[0](source, target), pair[1](as_batch(source, target))
@@ -58,10 +67,15 @@ def test_three_updates_are_equal(pair):
             optimizer.zero_grad()
             loss.mean().backward()
             optimizer.step()
-        gradients = [{name: weight.grad for name, weight in model.named_parameters()} for model in pair]
+        gradients = [
+            {name: weight.grad for name, weight in model.named_parameters()} for model in pair
+        ]
         torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-5)
     small, large = pair
-    (read, past), (large_read, large_past) = small.start(source), large.start(as_batch(source, target))
+    (read, past), (large_read, large_past) = (
+        small.start(source),
+        large.start(as_batch(source, target)),
+    )
     steps = large.run(as_batch(source, target))
     for t, word in enumerate(target.T[:-1]):
         p, attention, weights, past = small.decoder(word, *read, past)
@@ -76,17 +90,32 @@ def test_blocking_writes_no_three_words_twice():
     torch.manual_seed(0)
     model, (source, _) = one.PointerGenerator(), one.draw(8, random.Random(0))
     free, blocked = (one.write(model, source, blocking)[0].tolist() for blocking in (False, True))
-    grams = [[list(zip(row, row[1:], row[2:], strict=False)) for row in words] for words in (free, blocked)]
-    assert any(len(set(row)) < len(row) for row in grams[0]) and all(len(set(row)) == len(row) for row in grams[1])
+    grams = [
+        [list(zip(row, row[1:], row[2:], strict=False)) for row in words]
+        for words in (free, blocked)
+    ]
+    assert any(len(set(row)) < len(row) for row in grams[0]) and all(
+        len(set(row)) == len(row) for row in grams[1]
+    )
 
 
 def test_a_trip_from_its_other_end_is_told_again():
     number = one.WORDS.index
-    text = [number(word) for word in "rome lima rome . lima rome lima . oslo cairo oslo . rome lima . </s>".split()]
-    wanted = [
-        number(word) for word in "oslo cairo oslo . rome lima rome . bern quito bern . kyiv accra kyiv . </s>".split()
+    text = [
+        number(word)
+        for word in "rome lima rome . lima rome lima . oslo cairo oslo . rome lima . </s>".split()
     ]
-    assert one.trips(text) == [{"rome", "lima"}, {"rome", "lima"}, {"oslo", "cairo"}, {"rome", "lima"}]
+    wanted = [
+        number(word)
+        for word in "oslo cairo oslo . rome lima rome . bern quito bern . kyiv accra kyiv . "
+        "</s>".split()
+    ]
+    assert one.trips(text) == [
+        {"rome", "lima"},
+        {"rome", "lima"},
+        {"oslo", "cairo"},
+        {"rome", "lima"},
+    ]
     assert one.measure(torch.tensor([text]), torch.tensor([[one.BOS, *wanted]])) == (50, 50)
 
 
@@ -94,9 +123,19 @@ def test_it_runs_alone_and_shows_the_effect(tmp_path):
     """Margins: half of the mean difference over ten seeds."""
     shutil.copy(Path(one.__file__), tmp_path / "paper.py")
     command = [sys.executable, "paper.py"]
-    lines = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.splitlines()
-    again, told = ({line[:18].strip(): float(line.split()[-2 + i]) for line in lines[2:7]} for i in (0, 1))
+    lines = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    again, told = (
+        {line[:18].strip(): float(line.split()[-2 + i]) for line in lines[2:7]} for i in (0, 1)
+    )
     for mechanism in ("DimAttn", "DyDimAttn", "coverage"):
-        assert again[mechanism] < again["no mechanism"] - 7 and told[mechanism] > told["no mechanism"] + 7
+        assert (
+            again[mechanism] < again["no mechanism"] - 7
+            and told[mechanism] > told["no mechanism"] + 7
+        )
     for mechanism in ("DimAttn", "DyDimAttn"):
-        assert again[mechanism] < again["trigrams blocked"] - 2 and told[mechanism] > told["trigrams blocked"] + 7
+        assert (
+            again[mechanism] < again["trigrams blocked"] - 2
+            and told[mechanism] > told["trigrams blocked"] + 7
+        )

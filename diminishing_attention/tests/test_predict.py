@@ -26,13 +26,16 @@ def test_measures_of_one_text_by_hand():
     # Against the lead of 3 sentences, 9 words: "a storm hit" is shared.
     assert found["lead_rouge1"] == [pytest.approx(2 * (3 / 6) * (3 / 9) / (3 / 6 + 3 / 9)), 1]
     other = measure("राम", ["... !"])
-    assert other["words"] == 1 and other["lead_rouge1"] == [0, 0]  # a lead without a word: a share of nothing
+    # a lead without a word: a share of nothing
+    assert other["words"] == 1 and other["lead_rouge1"] == [0, 0]
     assert len(found) == len(other) == 1 + 5 + 4 + 3
     assert measure("a storm", ["It rained .", "A storm came ."], 1)["lead_rouge1"] == [0, 1]
 
 
 def test_d11_repetition_counts_every_occurrence_after_the_first():
-    """D11: "a man a plan a canal a plan": 1-grams a 4, plan 2, man, canal; of 2-grams "a plan" twice."""
+    """D11: "a man a plan a canal a plan": 1-grams a 4, plan 2, man, canal; of 2-grams "a plan"
+    twice.
+    """
     words = "a man a plan a canal a plan".split()
     assert repetition_ratio(words, 1) == pytest.approx(4 / 8)
     assert repetition_ratio(words, 2) == pytest.approx(1 / 7)
@@ -43,7 +46,8 @@ def test_d11_novel_ngrams_are_those_that_the_source_lacks():
     source, summary = "the cat sat on the mat".split(), "the cat sat on a mat".split()
     assert novel_share(summary, source, 1) == pytest.approx(1 / 6)  # "a"
     assert novel_share(summary, source, 2) == pytest.approx(2 / 5)  # "on a", "a mat"
-    assert novel_share("mat the cat".split(), source, 2) == pytest.approx(1 / 2)  # words of the source in a new order
+    # words of the source in a new order
+    assert novel_share("mat the cat".split(), source, 2) == pytest.approx(1 / 2)
     assert novel_share(source, source, 3) == 0 and novel_share([], [], 1) == 0
 
 
@@ -59,7 +63,10 @@ def test_outputs_come_in_order_as_if_each_document_were_alone(trained, monkeypat
 
 
 def test_d21_flags_reach_the_search_and_the_measures(trained, monkeypatch, tmp_path):
-    """D21: <unk> is never written. What no flag says, --decoding says. The lead (Table 3) has so many sentences."""
+    """D21: <unk> is never written. What no flag says, --decoding says.
+
+    The lead (Table 3) has so many sentences.
+    """
     seen, leads, search = [], [], command.beam_search
     monkeypatch.setattr(command, "measure", lambda text, document, lead: leads.append(lead) or {})
     monkeypatch.setattr(command, "beam_search", lambda *a, **k: seen.append(k) or search(*a, **k))
@@ -68,20 +75,42 @@ def test_d21_flags_reach_the_search_and_the_measures(trained, monkeypatch, tmp_p
     for flags in (five, preset, ""):
         out = ["--out", str(tmp_path / "a.txt"), "--overwrite"]
         main([str(trained(SMALL)), "--data", SMALL.data, "--limit", "1", *out, *flags.split()])
-    given = {"beam": 3, "length_penalty": 1.5, "trigram_blocking": True, "min_length": 2, "max_length": 7}
-    won = {"beam": 6, "length_penalty": 0.0, "trigram_blocking": True, "min_length": 0, "max_length": 7}
+    given = {
+        "beam": 3,
+        "length_penalty": 1.5,
+        "trigram_blocking": True,
+        "min_length": 2,
+        "max_length": 7,
+    }
+    won = {
+        "beam": 6,
+        "length_penalty": 0.0,
+        "trigram_blocking": True,
+        "min_length": 0,
+        "max_length": 7,
+    }
     assert seen == [search | {"never": (0, 1)} for search in (given, won, DECODING["tiny"])]
     assert leads == [3, 5, 3]
 
 
 def test_lines_in_are_lines_out(trained, tmp_path, capsys):
-    """In order, a blank line for a blank one; cut documents are counted; .jsonl has all that is known."""
+    """In order, a blank line for a blank one; cut documents are counted; .jsonl has all that is
+    known.
+    """
     folder, path = trained(replace(SMALL, max_source=12)), tmp_path / "in.txt"
-    path.write_text("Mara Kelman opened a bridge . It rained .\n\n" + "A storm hit the town hall today . " * 4 + "\n")
+    path.write_text(
+        "Mara Kelman opened a bridge . It rained .\n\n"
+        + "A storm hit the town hall today . " * 4
+        + "\n"
+    )
     lengths = ["--min-length", "4", "--max-length", "10"]
     main([str(folder), str(path), "--out", str(tmp_path / "o.jsonl"), *lengths])
-    assert "1 of 3 documents are longer than the model reads: they were cut" in capsys.readouterr().err
+    assert (
+        "1 of 3 documents are longer than the model reads: they were cut" in capsys.readouterr().err
+    )
     rows = [json.loads(line) for line in (tmp_path / "o.jsonl").open()]
-    assert [row.get("was_cut", False) for row in rows] == [False, False, True] and rows[1]["prediction"] == ""
+    assert [row.get("was_cut", False) for row in rows] == [False, False, True] and rows[1][
+        "prediction"
+    ] == ""
     main([str(folder), str(path), *lengths])
     assert capsys.readouterr().out.split("\n") == [*(row["prediction"] for row in rows), ""]

@@ -1,4 +1,6 @@
-"""Every value of every preset, the sizes that they make, and the optimisers; constants of the papers."""
+"""Every value of every preset, the sizes that they make, and the optimisers; constants of the
+papers.
+"""
 
 import inspect
 from dataclasses import asdict, replace
@@ -19,31 +21,69 @@ from ..train import make_optimizer
 from .conftest import BERT, SMALL
 
 BERTSUM = dict(  # Section 2.3; PreSumm
-    model="bertsum-abs", data="cnn_dailymail", encoder="bert-base-uncased", layers=6, feed_forward=2048,
-    dropout=0.2, max_source=512, max_target=140, steps=200_000, batch_tokens=140, batch_size=6, accumulate=20,
-    learning_rate=0.1, warmup=10_000, encoder_learning_rate=2e-3, encoder_warmup=20_000, save_every=2000,
-)  # fmt: skip
+    model="bertsum-abs",
+    data="cnn_dailymail",
+    encoder="bert-base-uncased",
+    layers=6,
+    feed_forward=2048,
+    dropout=0.2,
+    max_source=512,
+    max_target=140,
+    steps=200_000,
+    batch_tokens=140,
+    batch_size=6,
+    accumulate=20,
+    learning_rate=0.1,
+    warmup=10_000,
+    encoder_learning_rate=2e-3,
+    encoder_warmup=20_000,
+    save_every=2000,
+)
 PHASE = dict(init="a run of --preset paper", steps=10_000)  # Section 4.2: less than 10,000 updates
 VALUES = {  # all that is not the default, and some that is
     "tiny": {},
     "repetition": dict(data="toy:repetition=0.8,min_facts=3,max_facts=4,signal=0.5", steps=400),
     "paper": dict(  # See et al., as in the code that Section 4.2 names
-        data="cnn_dailymail", vocabulary=50_000, hidden=256, max_source=400, max_target=100, steps=230_000,
-        batch_size=8, optimizer="adagrad", learning_rate=0.15, save_every=5000,
+        data="cnn_dailymail",
+        vocabulary=50_000,
+        hidden=256,
+        max_source=400,
+        max_target=100,
+        steps=230_000,
+        batch_size=8,
+        optimizer="adagrad",
+        learning_rate=0.15,
+        save_every=5000,
     ),
     "paper-dim": PHASE | dict(diminishing="dim", max_source=600),
     "paper-dydim": PHASE | dict(diminishing="dydim", max_source=800),
     "paper-coverage": dict(init="a run of --preset paper", steps=3000, coverage=True),
     "bertsum-abs": dict(  # ours
-        model="bertsum-abs", encoder="a BERT", layers=2, feed_forward=512, dropout=0.1, max_target=60, steps=600,
-        learning_rate=0.03, warmup=200, encoder_warmup=200,
+        model="bertsum-abs",
+        encoder="a BERT",
+        layers=2,
+        feed_forward=512,
+        dropout=0.1,
+        max_target=60,
+        steps=600,
+        learning_rate=0.03,
+        warmup=200,
+        encoder_warmup=200,
     ),
     "paper-bertsum-abs": BERTSUM,
-    "paper-transformer": BERTSUM | dict(  # TransformerAbs: new layers, one rate, 8,000 updates of warm-up, 300 tokens
-        model="transformer", width=768, dropout=0.1, batch_tokens=300, learning_rate=0.05, warmup=8000,
-        encoder_learning_rate=0.05, encoder_warmup=8000,
+    # TransformerAbs: new layers, one rate, 8,000 updates of warm-up, 300 tokens
+    "paper-transformer": BERTSUM
+    | dict(
+        model="transformer",
+        width=768,
+        dropout=0.1,
+        batch_tokens=300,
+        learning_rate=0.05,
+        warmup=8000,
+        encoder_learning_rate=0.05,
+        encoder_warmup=8000,
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", sorted({*PRESETS, *VALUES}))
@@ -56,12 +96,17 @@ def test_every_value_of_a_preset(name):
 def test_constants_of_the_papers():
     """Section 4.2: f = log; See et al.: clip 2; PreSumm: 8 heads, label smoothing 0.1."""
     decoder = inspect.signature(BertSumExtAbs).parameters
-    defaults = [decoder[name].default for name in ("layers", "feed_forward", "dropout", "heads", "label_smoothing")]
+    defaults = [
+        decoder[name].default
+        for name in ("layers", "feed_forward", "dropout", "heads", "label_smoothing")
+    ]
     assert (TrainConfig().f, training.CLIP, defaults) == ("log", 2, [6, 2048, 0.2, 8, 0.1])
 
 
 def test_d17_the_searches():
-    """Section 4.2: beam 6, alpha 1.5, trigram blocking; See et al.: beam 4, 35 to 100 words; PreSumm's command."""
+    """Section 4.2: beam 6, alpha 1.5, trigram blocking; See et al.: beam 4, 35 to 100 words;
+    PreSumm's command.
+    """
     names = ("beam", "length_penalty", "trigram_blocking", "min_length", "max_length")
     searches = {
         "tiny": (4, 0.0, False, 0, 100),
@@ -69,7 +114,9 @@ def test_d17_the_searches():
         "paper-dim": (6, 1.5, True, 36, 100),
         "paper-bertsum-abs": (5, 0.95, True, 51, 200),
     }
-    assert {name: dict(zip(names, values, strict=True)) for name, values in searches.items()} == DECODING
+    assert {
+        name: dict(zip(names, values, strict=True)) for name, values in searches.items()
+    } == DECODING
 
 
 @pytest.mark.parametrize(
@@ -86,28 +133,45 @@ def test_d17_the_searches():
 def test_params_of_table_1(preset, once, by_parts):
     from transformers import BertConfig, BertModel, BertTokenizer
 
-    config = TrainConfig(**(PRESETS["paper"] if "init" in PRESETS[preset] else {}) | PRESETS[preset])
+    config = TrainConfig(
+        **(PRESETS["paper"] if "init" in PRESETS[preset] else {}) | PRESETS[preset]
+    )
     unused = BertTokenizer(vocab={f"[unused{i}]": i for i in range(3)} | {"[PAD]": 3, "[UNK]": 4})
     with torch.device("meta"):
         if config.model == "pointer":
             model = make_model(config, range(config.vocabulary))
         else:
-            bert = BertModel(BertConfig()) if config.model == "bertsum-abs" else new_encoder(30_522, 512, config)
+            bert = (
+                BertModel(BertConfig())
+                if config.model == "bertsum-abs"
+                else new_encoder(30_522, 512, config)
+            )
             model = make_model(config, unused, bert)
     assert sum(parameter.numel() for parameter in model.parameters()) == once
     assert sum(parameter.numel() for part in model.parts() for parameter in part) == by_parts
 
 
 def test_d8_optimizers_of_the_presets(bert):
-    """D8: tiny has Adam; the paper's preset See et al.'s Adagrad. BERTSum's Adam has PreSumm's eps."""
+    """D8: tiny has Adam; the paper's preset See et al.'s Adagrad.
+
+    BERTSum's Adam has PreSumm's eps.
+    """
     model = begin(SMALL, load(SMALL.data)).model
     adam = make_optimizer(model, SMALL)
     assert type(adam) is torch.optim.Adam
-    assert (adam.defaults["betas"], adam.defaults["eps"], adam.defaults["weight_decay"]) == ((0.9, 0.999), 1e-8, 0)
+    assert (adam.defaults["betas"], adam.defaults["eps"], adam.defaults["weight_decay"]) == (
+        (0.9, 0.999),
+        1e-8,
+        0,
+    )
     assert make_optimizer(begin(BERT, load(BERT.data)).model, BERT).defaults["eps"] == 1e-9
     adagrad = make_optimizer(model, replace(SMALL, optimizer="adagrad"))
     assert type(adagrad) is torch.optim.Adagrad
-    assert (adagrad.defaults["eps"], adagrad.defaults["lr_decay"], adagrad.defaults["weight_decay"]) == (1e-10, 0, 0)
+    assert (
+        adagrad.defaults["eps"],
+        adagrad.defaults["lr_decay"],
+        adagrad.defaults["weight_decay"],
+    ) == (1e-10, 0, 0)
     assert all((state["sum"] == 0.1).all() for state in adagrad.state.values()) and adagrad.state
 
 
@@ -115,8 +179,14 @@ def test_eq7_eq8_d9_two_groups_are_two_optimisers(trained):
     """D9: one Adam with two groups makes the updates of two Adams, each with its own rate."""
     run, twin = load_run(trained(BERT)), load_run(trained(BERT))
     optimizer = make_optimizer(run.model, BERT)
-    assert [(group["factor"], group["warmup"]) for group in optimizer.param_groups] == [(0.02, 4), (0.05, 4)]
-    two = [torch.optim.Adam([p for p in part if p.requires_grad], eps=1e-9) for part in twin.model.parts()]
+    assert [(group["factor"], group["warmup"]) for group in optimizer.param_groups] == [
+        (0.02, 4),
+        (0.05, 4),
+    ]
+    two = [
+        torch.optim.Adam([p for p in part if p.requires_grad], eps=1e-9)
+        for part in twin.model.parts()
+    ]
     for group, own, rate in zip(optimizer.param_groups, two, (0.01, 0.1), strict=True):
         group["lr"] = own.param_groups[0]["lr"] = rate
     for _ in range(3):
@@ -127,12 +197,18 @@ def test_eq7_eq8_d9_two_groups_are_two_optimisers(trained):
         for each in (optimizer, *two):
             each.step()
     torch.testing.assert_close(run.model.state_dict(), twin.model.state_dict(), rtol=0, atol=0)
-    assert {id(p) for p in run.model.encoder.parameters()} == {id(p) for p in optimizer.param_groups[0]["params"]}
+    assert {id(p) for p in run.model.encoder.parameters()} == {
+        id(p) for p in optimizer.param_groups[0]["params"]
+    }
 
 
 def test_eq7_eq8_learning_rates():
-    """lr~ min(step^-0.5, step warmup^-1.5) with the paper's values: rising to the warm-up's end, then falling."""
+    """lr~ min(step^-0.5, step warmup^-1.5) with the paper's values: rising to the warm-up's end,
+    then falling.
+    """
     for step in (1, 500, 10_000, 20_000, 150_000):
-        assert learning_rate(step, 2e-3, 20_000) == pytest.approx(2e-3 * min(step**-0.5, step * 20_000**-1.5))
+        assert learning_rate(step, 2e-3, 20_000) == pytest.approx(
+            2e-3 * min(step**-0.5, step * 20_000**-1.5)
+        )
     assert learning_rate(10_000, 0.1, 10_000) == pytest.approx(0.1 / 100)
     assert learning_rate(1, 0.15, 0) == learning_rate(9, 0.15, 0) == 0.15

@@ -1,4 +1,6 @@
-"""What the README shows can be pasted and works, without more than torch; PAPER.md's commands are the paper's."""
+"""What the README shows can be pasted and works, without more than torch; PAPER.md's commands are
+the paper's.
+"""
 
 import ast
 import json
@@ -16,13 +18,17 @@ FOLDER = Path(__file__).resolve().parents[1]
 
 
 def test_the_example_runs_and_its_steps_are_the_whole():
-    (code,) = re.findall(r"```python\n(.*?)```", (FOLDER / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL)
+    (code,) = re.findall(
+        r"```python\n(.*?)```", (FOLDER / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL
+    )
     package = __package__.removesuffix(".tests")  # the folder may have another name
     names: dict = {}
     exec(code.replace("from diminishing_attention.", f"from {package}."), names)
     weights = Diminishing("dim").sequence(names["attention"])
     assert torch.equal(names["weights"], weights) and weights.sum() < names["attention"].sum()
-    assert re.findall(r"\d\.\d\d", code.split("print(weights)")[1])[:4] == [f"{w:.2f}" for w in weights.flatten()]
+    assert re.findall(r"\d\.\d\d", code.split("print(weights)")[1])[:4] == [
+        f"{w:.2f}" for w in weights.flatten()
+    ]
     torch.testing.assert_close(names["step"], weights[1])
     torch.testing.assert_close(names["state"].coverage, names["attention"].sum(0))
 
@@ -36,7 +42,9 @@ def test_the_mechanism_needs_torch_alone():
 
 @pytest.fixture
 def commands(monkeypatch, tmp_path):
-    """commands(page): configs of its trainings by run folder, options of its predictions by --out; flags hold."""
+    """commands(page): configs of its trainings by run folder, options of its predictions by --out;
+    flags hold.
+    """
     pytest.importorskip("shared")
     from shared.run import parse, read_flags
 
@@ -74,16 +82,24 @@ def test_own_data_trains_dim_attention_and_its_control(commands):
 
 
 def test_d17_the_second_phases_and_table_4_are_the_papers(commands):
-    """Section 4.2: 600 tokens, beam 6, alpha 1.5, trigram blocking, less than 10k updates; See et al.: 3,000. D17."""
+    """Section 4.2: 600 tokens, beam 6, alpha 1.5, trigram blocking, less than 10k updates; See et
+    al.: 3,000. D17.
+    """
     configs, outputs = commands("PAPER.md")
     paper, phase = configs["runs/base"], dict(init="runs/base", steps=10_000)
     assert configs["runs/dim"] == replace(paper, diminishing="dim", max_source=600, **phase)
-    assert configs["runs/dim-400"] == replace(configs["runs/dim"], max_source=400)  # Table 4's caption
+    # Table 4's caption
+    assert configs["runs/dim-400"] == replace(configs["runs/dim"], max_source=400)
     assert configs["runs/cov"] == replace(paper, coverage=True, init="runs/base", steps=3000)
     assert configs["runs/abs-dim"].model == "bertsum-abs"
     search = {name: tuple(row.search().values()) for name, row in outputs.items()}
     assert [search[f"t4/{name}.jsonl"] for name in ("cov", "only", "norm", "all")] == [
-        (4, 0.0, False, 36, 100), (6, 0.0, False, 36, 100), (6, 1.5, False, 36, 100), (6, 1.5, True, 36, 100)
-    ]  # fmt: skip
+        (4, 0.0, False, 36, 100),
+        (6, 0.0, False, 36, 100),
+        (6, 1.5, False, 36, 100),
+        (6, 1.5, True, 36, 100),
+    ]
     assert search["t1/abs.jsonl"] == (5, 0.95, True, 51, 200)  # PreSumm's command
-    assert all(outputs[f"t4/{name}.jsonl"].run.name == "dim-400" for name in ("only", "norm", "all"))
+    assert all(
+        outputs[f"t4/{name}.jsonl"].run.name == "dim-400" for name in ("only", "norm", "all")
+    )

@@ -1,4 +1,6 @@
-"""Beam search against enumeration, a slow search, and re-scoring; each source by itself; blocking."""
+"""Beam search against enumeration, a slow search, and re-scoring; each source by itself;
+blocking.
+"""
 
 import pytest
 import torch
@@ -29,12 +31,21 @@ def normed(log_p: float, length: int, alpha: float = 0.0) -> float:
 def test_a_batch_is_its_documents_one_by_one_and_scores_hold_under_teacher_forcing(
     make_pointer, items, monkeypatch, kind, config
 ):
-    """Scores, not only tokens: with a coverage that did not follow its beam, most tokens would still be right."""
+    """Scores, not only tokens: with a coverage that did not follow its beam, most tokens would
+    still be right.
+    """
     monkeypatch.setattr(network, "EPSILON", 0.0)  # decoding has none
     moved = 0
     for seed in range(3):
         model = make_pointer(kind, seed, **config)
-        arguments = dict(beam=3, max_length=9, min_length=6, length_penalty=1.0, trigram_blocking=True, never=NEVER)
+        arguments = dict(
+            beam=3,
+            max_length=9,
+            min_length=6,
+            length_penalty=1.0,
+            trigram_blocking=True,
+            never=NEVER,
+        )
         together = beam_search(model, collate(items), **arguments)
         for row, item in enumerate(items):
             alone = beam_search(model, collate([item]), **arguments)
@@ -43,7 +54,10 @@ def test_a_batch_is_its_documents_one_by_one_and_scores_hold_under_teacher_forci
             assert together.scores[row].item() == pytest.approx(alone.scores.item(), abs=1e-5)
             want = normed(rescore(model, item, alone.tokens)[0], len(alone.tokens[0]) + 1, 1.0)
             assert alone.scores.item() == pytest.approx(want, abs=1e-4)
-            moved += alone.tokens != beam_search(model, collate([item]), **arguments | {"beam": 1}).tokens
+            moved += (
+                alone.tokens
+                != beam_search(model, collate([item]), **arguments | {"beam": 1}).tokens
+            )
     assert moved > 2  # the beams mattered
 
 
@@ -66,7 +80,9 @@ class Chain(torch.nn.Module):
         return self
 
 
-def slow_search(log_p, beam: int, alpha: float, min_length: int, max_length: int) -> tuple[list[int], float]:
+def slow_search(
+    log_p, beam: int, alpha: float, min_length: int, max_length: int
+) -> tuple[list[int], float]:
     """D16 on lists, to the longest length: the best output of a chain and its score."""
     hypotheses, results = [([], 0.0)], []
     for length in range(1, max_length + 1):
@@ -78,7 +94,9 @@ def slow_search(log_p, beam: int, alpha: float, min_length: int, max_length: int
             and (word == 1 or length < max_length)
         ]  # fmt: skip
         best = sorted(every, key=lambda pair: -pair[1])[: 2 * beam]
-        results += [(normed(score, length, alpha), tokens[:-1]) for tokens, score in best if tokens[-1] == 1]
+        results += [
+            (normed(score, length, alpha), tokens[:-1]) for tokens, score in best if tokens[-1] == 1
+        ]
         hypotheses = [pair for pair in best if pair[0][-1] != 1][:beam]
     score, tokens = max(results)
     return tokens, score
@@ -94,8 +112,12 @@ def test_d16_the_search_equals_lists(norms):
         log_p, beam, min_length = logits.log_softmax(-1), trial % 4 + 1, trial % 3 * 2
         options = dict(beam=beam, min_length=min_length, max_length=8, **norms)
         found = beam_search(Chain(log_p).eval(), two, **options)
-        tokens, score = slow_search(log_p.tolist(), beam, norms.get("length_penalty", 0.0), min_length, 8)
-        assert found.tokens == [tokens] * 2 and found.scores.tolist() == pytest.approx([score] * 2, rel=1e-5)
+        tokens, score = slow_search(
+            log_p.tolist(), beam, norms.get("length_penalty", 0.0), min_length, 8
+        )
+        assert found.tokens == [tokens] * 2 and found.scores.tolist() == pytest.approx(
+            [score] * 2, rel=1e-5
+        )
         lengths.add(len(tokens))
     assert len(lengths) > 3 and 0 not in lengths
 
@@ -116,7 +138,12 @@ def test_d10_blocking_is_of_tokens_and_of_each_hypothesis_by_itself():
 
 
 def test_bad_arguments_are_refused(make_pointer, batch):
-    for arguments in (dict(beam=20), dict(length_penalty=-0.1), dict(max_length=1), dict(max_length=4, min_length=5)):
+    for arguments in (
+        dict(beam=20),
+        dict(length_penalty=-0.1),
+        dict(max_length=1),
+        dict(max_length=4, min_length=5),
+    ):
         with pytest.raises(ValueError, match=next(iter(arguments))):
             beam_search(make_pointer(), batch, **arguments)
     with pytest.raises(ValueError, match="eval mode"):

@@ -34,18 +34,25 @@ def optimizer_state(run_dir: Path) -> dict:
 
 
 def test_d19_accumulation_is_the_mean_of_the_micro_batches(tmp_path, monkeypatch):
-    """D19: two micro-batches of 12 documents are one of 24; of tokens it would be the mean of two means."""
+    """D19: two micro-batches of 12 documents are one of 24; of tokens it would be the mean of two
+    means.
+    """
     monkeypatch.setattr(training, "CLIP", 1e9)
-    config = replace(SMALL, steps=2, optimizer="adagrad")  # Adam does not see a factor common to all gradients
+    # Adam does not see a factor common to all gradients
+    config = replace(SMALL, steps=2, optimizer="adagrad")
     train(replace(config, batch_size=24), tmp_path / "one")
     train(replace(config, batch_size=12, accumulate=2), tmp_path / "two")
-    torch.testing.assert_close(weights(tmp_path / "one"), weights(tmp_path / "two"), atol=2e-3, rtol=1e-2)
+    torch.testing.assert_close(
+        weights(tmp_path / "one"), weights(tmp_path / "two"), atol=2e-3, rtol=1e-2
+    )
 
 
 def test_gradients_of_a_pointer_generator_are_clipped_part_by_part(tmp_path, monkeypatch, bert):
     """Released code: encoder, reducer and decoder each, once an update; PreSumm clips nothing."""
     clipped = []
-    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", lambda part, most: clipped.append((len(part), most)))
+    monkeypatch.setattr(
+        torch.nn.utils, "clip_grad_norm_", lambda part, most: clipped.append((len(part), most))
+    )
     for config, name in ((replace(SMALL, accumulate=2), "pointer"), (BERT, "bertsum")):
         train(replace(config, steps=2), tmp_path / name)
     parts = [len(part) for part in load_run(tmp_path / "pointer").model.parts()]
@@ -60,7 +67,10 @@ def test_the_mechanism_is_switched_on_after_the_base(trained, tmp_path, change):
     run, before = begin(config, load(DATA)), weights(base)
     now = run.model.state_dict()
     assert all(torch.equal(now[name], before[name]) for name in before)
-    new = {name for name in now if name not in before} - {"encoder.embedding.weight", "decoder.embedding.weight"}
+    new = {name for name in now if name not in before} - {
+        "encoder.embedding.weight",
+        "decoder.embedding.weight",
+    }
     assert new == ({"decoder.coverage_map.weight"} if "coverage" in change else set())
     assert run.tokenizer.known == load_run(base).tokenizer.known
     train(config, tmp_path / "run")
@@ -72,7 +82,10 @@ def test_bertsum_goes_on_with_all_its_weights(trained):
     base = str(trained(BERT))
     run = begin(replace(BERT, init=base, diminishing="dydim"), load(DATA))
     torch.testing.assert_close(dict(run.model.state_dict()), weights(trained(BERT)), rtol=0, atol=0)
-    assert run.model.layers[-1].diminishing.kind == "dydim" and run.model.layers[0].diminishing.kind == "none"
+    assert (
+        run.model.layers[-1].diminishing.kind == "dydim"
+        and run.model.layers[0].diminishing.kind == "none"
+    )
     with pytest.raises(ValueError, match="--max-source is 70: the encoder of .* reads 64 tokens"):
         begin(replace(BERT, init=base, max_source=70), load(DATA))
     with pytest.raises(ValueError, match="--model: .* has 'bertsum-abs', leave it out"):
@@ -80,20 +93,27 @@ def test_bertsum_goes_on_with_all_its_weights(trained):
 
 
 def test_eq7_eq8_d12_rates_reach_their_groups_and_go_on(trained, tmp_path):
-    """The encoder's first, then the others'. D12: a second phase goes on with the step, a third one, too."""
+    """The encoder's first, then the others'.
+
+    D12: a second phase goes on with the step, a third one, too.
+    """
     base = trained(BERT)  # of 4 updates
     for name, step in (("second", 5), ("third", 6)):
         train(replace(BERT, init=str(base), diminishing="dim", steps=1, warmup=50), tmp_path / name)
         base = tmp_path / name
         expected = [0.02 * step**-0.5, 0.05 * step * 50**-1.5]  # warm-ups of 4 and 50
-        assert [group["lr"] for group in optimizer_state(base)["param_groups"]] == pytest.approx(expected)
+        assert [group["lr"] for group in optimizer_state(base)["param_groups"]] == pytest.approx(
+            expected
+        )
 
 
 def test_d25_a_second_phase_begins_with_a_new_optimiser(trained, tmp_path):
     """D25: of Adagrad, too: the accumulator of the base is not gone on with."""
     config = replace(SMALL, optimizer="adagrad", learning_rate=1e-9)
     train(replace(config, init=str(trained(config)), steps=1), tmp_path / "run")
-    states = [optimizer_state(folder)["state"].values() for folder in (trained(config), tmp_path / "run")]
+    states = [
+        optimizer_state(folder)["state"].values() for folder in (trained(config), tmp_path / "run")
+    ]
     one, other = (sum((each["sum"] - 0.1).sum().item() for each in state) for state in states)
     assert 0 < other < 0.5 * one
 
@@ -102,20 +122,29 @@ def test_d26_the_last_weights_are_taken(trained):
     """D26: not those of the lowest validation loss, nor a mean of several."""
     folder = trained(SMALL)
     last, taken = load_file(folder / "checkpoints/00000004/model.safetensors"), weights(folder)
-    assert all(torch.equal(taken[name], last[name]) for name in taken.keys() & last.keys()) and len(taken) > 20
+    assert (
+        all(torch.equal(taken[name], last[name]) for name in taken.keys() & last.keys())
+        and len(taken) > 20
+    )
 
 
 def test_d24_a_pretrained_encoder_from_a_folder(tmp_path):
-    """D24: trained to extract or not, its weights are the start. It reads as many tokens as a source may have.
+    """D24: trained to extract or not, its weights are the start.
+
+    It reads as many tokens as a source may have.
 
     Table 1's Transformer takes its tokenizer alone.
     """
     folder = tmp_path / "bert"
     write_bert(folder, ["storm"], positions=32)
-    config = replace(BERT, encoder=str(folder), steps=1, learning_rate=1e-9, encoder_learning_rate=1e-9)
+    config = replace(
+        BERT, encoder=str(folder), steps=1, learning_rate=1e-9, encoder_learning_rate=1e-9
+    )
     before = begin(config, []).model.encoder.state_dict()
     fresh = begin(replace(config, model="transformer", layers=3, width=32), [])
-    assert len(fresh.model.encoder.encoder.layer) == 3 and fresh.model.encoder.config.hidden_size == 32
+    assert (
+        len(fresh.model.encoder.encoder.layer) == 3 and fresh.model.encoder.config.hidden_size == 32
+    )
     assert fresh.tokenizer.get_vocab() == begin(config, []).tokenizer.get_vocab()
     train(config, tmp_path / "run")
     now = weights(tmp_path / "run")
@@ -126,7 +155,11 @@ def test_d24_a_pretrained_encoder_from_a_folder(tmp_path):
 
 
 def test_validation_takes_200_documents_training_all():
-    assert len(training.load_sentences("toy", "validation")) == 200 < len(training.load_sentences("toy", "train"))
+    assert (
+        len(training.load_sentences("toy", "validation"))
+        == 200
+        < len(training.load_sentences("toy", "train"))
+    )
 
 
 def test_the_weights_follow_the_seed(tmp_path):
@@ -143,7 +176,10 @@ def test_values_that_contradict_are_refused(tmp_path):
     for change, message in (
         ({"vocabulary": 4}, "--vocabulary is 4"),
         ({"coverage": True, "diminishing": "dim"}, "--coverage is a system of its own"),
-        (bertsum | {"coverage": True}, "--coverage is a system of its own, of the pointer-generator"),
+        (
+            bertsum | {"coverage": True},
+            "--coverage is a system of its own, of the pointer-generator",
+        ),
         (bertsum | {"max_source": 2}, "BERTSum needs --max-source of at least 3"),
         ({"model": "bertsum-abs"}, "--model bertsum-abs and --encoder, its BERT, need each other"),
         ({"encoder": "bert"}, "--model bertsum-abs and --encoder, its BERT, need each other"),
@@ -154,26 +190,39 @@ def test_values_that_contradict_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("config", [SMALL, BERT], ids=["pointer", "bertsum"])
-def test_the_end_of_a_training_says_whether_it_reads_and_its_hints_work(tmp_path, capsys, config, bert):
-    """How many parameters, the loss with the documents exchanged, and commands that run as they stand there."""
+def test_the_end_of_a_training_says_whether_it_reads_and_its_hints_work(
+    tmp_path, capsys, config, bert
+):
+    """How many parameters, the loss with the documents exchanged, and commands that run as they
+    stand there.
+    """
     train(replace(config, steps=1), tmp_path / "run")
     printed = capsys.readouterr().out
     count = sum(parameter.numel() for parameter in load_run(tmp_path / "run").model.parameters())
     assert f"{count:,} parameters, validation loss " in printed
     assert config is BERT or "the model reads little of its source" in printed
     (tmp_path / "FILE.txt").write_text("in Brenton two halls were built .\n")
-    trains, predicts = (re.findall(rf"python -m \S+\.{name} ([^;\n]+)", printed) for name in ("train", "predict"))
+    trains, predicts = (
+        re.findall(rf"python -m \S+\.{name} ([^;\n]+)", printed) for name in ("train", "predict")
+    )
     assert len(trains) == 1 and [hint.split()[1] for hint in predicts] == ["FILE.txt", "--split"]
     training.main(["--out", *trains[0].split()[1:]])
     assert load_run(tmp_path / "run-dim").config.diminishing == "dim"
     for hint in predicts:
-        predict.main([*hint.replace("FILE.txt", str(tmp_path / "FILE.txt")).split(), "--limit", "2"])
+        predict.main(
+            [*hint.replace("FILE.txt", str(tmp_path / "FILE.txt")).split(), "--limit", "2"]
+        )
         assert capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("change", "order"), [({}, [1, 0, 2]), ({"batch_tokens": 60}, [1, 2, 0])], ids=str)
+@pytest.mark.parametrize(
+    ("change", "order"), [({}, [1, 0, 2]), ({"batch_tokens": 60}, [1, 2, 0])], ids=str
+)
 def test_batches_are_sorted_by_source_or_where_it_is_counted_by_target(change, order):
-    items = [Item([0] * source, [0] * target, [], False, False) for source, target in ((2, 9), (1, 3), (3, 4))]
+    items = [
+        Item([0] * source, [0] * target, [], False, False)
+        for source, target in ((2, 9), (1, 3), (3, 4))
+    ]
     length = training.length_of(replace(SMALL, **change))
     assert sorted(range(3), key=lambda i: length(items[i])) == order
 
@@ -181,6 +230,11 @@ def test_batches_are_sorted_by_source_or_where_it_is_counted_by_target(change, o
 def test_a_loss_that_is_not_finite_stops_the_training(tmp_path, monkeypatch):
     """The last good checkpoint stays, and says so."""
     monkeypatch.setattr(training, "learning_rate", lambda step, *_: 1e30 if step > 2 else 1e-3)
-    with pytest.raises(ValueError, match="loss is (nan|inf) at step [34]; .* keeps its last checkpoint"):
+    with pytest.raises(
+        ValueError, match="loss is (nan|inf) at step [34]; .* keeps its last checkpoint"
+    ):
         train(replace(SMALL, save_every=1, steps=20), tmp_path / "run")
-    assert load_run(tmp_path / "run").config.steps == 20 and not (tmp_path / "run" / "model.safetensors").exists()
+    assert (
+        load_run(tmp_path / "run").config.steps == 20
+        and not (tmp_path / "run" / "model.safetensors").exists()
+    )

@@ -1,6 +1,8 @@
-"""Many trainings on one corpus, also of controls, which the paper has not: another matrix in the tree's place.
+"""Many trainings on one corpus, also of controls, which the paper has not: another matrix in the
+tree's place.
 
-python -m discourse_tree_attention.experiments.controls train --control shuffled --attention d_tree --out runs/shuffled
+python -m discourse_tree_attention.experiments.controls train --control shuffled --attention d_tree
+    --out runs/shuffled
 
 python -m discourse_tree_attention.experiments.controls predict RUN --data toy --out rows.jsonl
 
@@ -33,16 +35,22 @@ class ControlConfig(TrainConfig):
     """A `TrainConfig` and what takes the place of the tree's matrix."""
 
     control: Literal["none", "shuffled", "previous"] = "none"  # none: the tree's own matrix.
-    vectors: str = ""  # Folder that keeps unit vectors for other runs, 3 kB a unit; empty = they are computed anew.
+    # Folder that keeps unit vectors for other runs, 3 kB a unit; empty = they are computed anew.
+    vectors: str = ""
 
     def check(self) -> None:
         super().check()
         if self.control != "none" and self.attention not in TREES:
-            raise ValueError(f"a control takes the place of a tree's matrix: give --attention {' or '.join(TREES)}")
+            raise ValueError(
+                f"a control takes the place of a tree's matrix: give --attention "
+                f"{' or '.join(TREES)}"
+            )
 
 
 def shuffled(document: Document, config: TrainConfig) -> np.ndarray:
-    """The document's matrix with its units in random order: the shape of a tree that says nothing about them."""
+    """The document's matrix with its units in random order: the shape of a tree that says nothing
+    about them.
+    """
     return shuffle(document.matrix, np.random.default_rng((config.seed, *document.id.encode())))
 
 
@@ -61,14 +69,20 @@ class ControlRun(Run):
         if self.config.control == "none":
             return super().encode(examples)
         make = {"shuffled": shuffled, "previous": previous}[self.config.control]
-        config = replace(self.config, attention="none") if make is previous else self.config  # it reads no tree
-        return [replace(one, matrix=make(one, config)) for one in Run(config, *self[1:]).encode(examples)]
+        # it reads no tree
+        config = replace(self.config, attention="none") if make is previous else self.config
+        return [
+            replace(one, matrix=make(one, config))
+            for one in Run(config, *self[1:]).encode(examples)
+        ]
 
 
 def kept(encode: Callable, folder: str, texts: Sequence[str]) -> np.ndarray:
-    """Vectors of all units of a corpus, (n, D), by an encoder's `encode`; kept in a file of the folder.
+    """Vectors of all units of a corpus, (n, D), by an encoder's `encode`; kept in a file of the
+    folder.
 
-    The file is called after the texts and, for the encoder, the vectors that it gives the first of them.
+    The file is called after the texts and, for the encoder, the vectors that it gives the first of
+    them.
     """
     known = repr(texts).encode("utf-8", "surrogatepass") + encode(texts[:64]).tobytes()
     path = Path(folder, f"{hashlib.sha256(known).hexdigest()[:32]}.npy")
@@ -97,7 +111,16 @@ def load_run(folder: str | Path) -> ControlRun:
 
 def train(config: ControlConfig, out: str | Path, resume: bool = False) -> None:
     """As `train.train`, on the control's matrices."""
-    made = setup(config, Path(out), resume, begin, load_run, partial(adam, config), len, partial(draw, config))
+    made = setup(
+        config,
+        Path(out),
+        resume,
+        begin,
+        load_run,
+        partial(adam, config),
+        len,
+        partial(draw, config),
+    )
     accelerator, run, model, optimizer = made[:4]
     weight = positive_weight(made.training)
     with made.folder as folder:
@@ -107,7 +130,9 @@ def train(config: ControlConfig, out: str | Path, resume: bool = False) -> None:
             run.model.train()
             optimizer.param_groups[0]["lr"] = learning_rate(step, config)
             batch = next(batches)
-            loss = extraction_loss(model(batch.units, batch.keep, batch.matrix), batch.labels, batch.keep, weight)
+            loss = extraction_loss(
+                model(batch.units, batch.keep, batch.matrix), batch.labels, batch.keep, weight
+            )
             accelerator.backward(loss)
             optimizer.step()
             optimizer.zero_grad()

@@ -13,10 +13,17 @@ import tyro
 
 from shared.run import one_line_errors, read_flags
 
-CLAIMS = (  # what, system, minus, end of the table's name, the paper's difference in ROUGE-1 (Tables 2 and 3)
+# what, system, minus, end of the table's name, the paper's difference in ROUGE-1 (Tables 2 and 3)
+CLAIMS = (
     ("C-Tree w/Nuc minus one learned head, EDUs", "c_tree_nuclearity", "dot", "edu", -0.16),
     ("the same, sentences", "c_tree_nuclearity", "dot", "sentence", -0.07),
-    ("balanced C-Tree minus eight heads, sentences", "c_tree", "dot-8-heads", "sentence_balanced", 0.23),
+    (
+        "balanced C-Tree minus eight heads, sentences",
+        "c_tree",
+        "dot-8-heads",
+        "sentence_balanced",
+        0.23,
+    ),
     ("C-Tree w/Nuc minus no attention, EDUs", "c_tree_nuclearity", "none", "edu", 0.87),
     ("D-Tree minus no attention, EDUs", "d_tree", "none", "edu", 0.54),
     ("D-Tree minus the unit before, EDUs", "d_tree", "previous", "edu", None),
@@ -24,17 +31,25 @@ CLAIMS = (  # what, system, minus, end of the table's name, the paper's differen
 
 
 def read_table(path: Path) -> dict[tuple[str, str], dict]:
-    """ROUGE-1 by system and what it is compared with, in a table of `shared.score`, by documents or seeds."""
+    """ROUGE-1 by system and what it is compared with, in a table of `shared.score`, by documents or
+    seeds.
+    """
     found = {}
     for row in csv.DictReader(path.open(encoding="utf-8")):
         if row["metric"] == "rouge1":
             low, high = row["low"] or row["seeds_low"], row["high"] or row["seeds_high"]
-            found[row["system"], row["minus"]] = {"value": float(row["value"]), "low": float(low), "high": float(high)}
+            found[row["system"], row["minus"]] = {
+                "value": float(row["value"]),
+                "low": float(low),
+                "high": float(high),
+            }
     return found
 
 
 def figure_claims(tables: dict[str, dict]):
-    """The paper's differences (a diamond) beside ours in folds and on the held-out test, with their intervals."""
+    """The paper's differences (a diamond) beside ours in folds and on the held-out test, with their
+    intervals.
+    """
     from matplotlib.figure import Figure  # here, for --help answers without it
 
     figure = Figure(layout="constrained", figsize=(9, 0.6 * len(CLAIMS) + 1.2))
@@ -42,15 +57,28 @@ def figure_claims(tables: dict[str, dict]):
     for place, (_, system, minus, end, papers) in enumerate(CLAIMS):
         if papers is not None:
             axes.plot(papers, place - 0.2, "D", color="tab:red")
-        for shift, suffixes, colour in ((0, [""], "black"), (0.2, ["_test", "_seeds_test"], "tab:blue")):
-            rows = [tables.get(f"scitldr_{end}{suffix}", {}).get((system, minus)) for suffix in suffixes]
+        for shift, suffixes, colour in (
+            (0, [""], "black"),
+            (0.2, ["_test", "_seeds_test"], "tab:blue"),
+        ):
+            rows = [
+                tables.get(f"scitldr_{end}{suffix}", {}).get((system, minus)) for suffix in suffixes
+            ]
             for row in list(filter(None, rows))[-1:]:  # of two tables that with more seeds
                 bars = [[row["value"] - row["low"]], [row["high"] - row["value"]]]
-                axes.errorbar(row["value"], place + shift, xerr=bars, fmt="o", color=colour, capsize=3)
+                axes.errorbar(
+                    row["value"], place + shift, xerr=bars, fmt="o", color=colour, capsize=3
+                )
     axes.axvline(0, color="tab:grey", linewidth=1)
-    axes.set(yticks=range(len(CLAIMS)), yticklabels=[claim for claim, *_ in CLAIMS], xlabel="difference in ROUGE-1")
+    axes.set(
+        yticks=range(len(CLAIMS)),
+        yticklabels=[claim for claim, *_ in CLAIMS],
+        xlabel="difference in ROUGE-1",
+    )
     axes.invert_yaxis()
-    figure.suptitle("red: the paper, CNN/DM; black: SciTLDR, five folds; blue: SciTLDR, held-out test")
+    figure.suptitle(
+        "red: the paper, CNN/DM; black: SciTLDR, five folds; blue: SciTLDR, held-out test"
+    )
     return figure
 
 
@@ -59,7 +87,8 @@ class Options:
     """The command line."""
 
     out: tyro.conf.Positional[Path]  # Folder of the picture.
-    tables: tyro.conf.Positional[tuple[Path, ...]]  # CSVs of shared.score, scitldr_edu.csv and so on.
+    # CSVs of shared.score, scitldr_edu.csv and so on.
+    tables: tyro.conf.Positional[tuple[Path, ...]]
 
 
 @one_line_errors

@@ -1,6 +1,8 @@
-"""Cross-validation as data: a folder a fold, of the train and validation documents of a corpus with trees.
+"""Cross-validation as data: a folder a fold, of the train and validation documents of a corpus with
+trees.
 
-python -m discourse_tree_attention.experiments.folds DATA --out data/folds      # data/folds/0, ..., data/folds/4
+python -m discourse_tree_attention.experiments.folds DATA --out data/folds      # data/folds/0, ...,
+    data/folds/4
 
 Fold k is the test data of folder k, fold k + 1 its validation data, the others are for training.
 """
@@ -28,20 +30,26 @@ class Options:
 
 
 def parts(total: int, folds: int, fold: int) -> dict[str, list[int]]:
-    """The places, of `total` documents, of each split of a fold; the same folds whatever is trained on them."""
+    """The places, of `total` documents, of each split of a fold; the same folds whatever is trained
+    on them.
+    """
     if not 3 <= folds <= total:
         raise ValueError(f"--folds {folds}: it must be from 3 to the {total} documents")
     order = np.random.default_rng(0).permutation(total).tolist()
     found = {"train": [], "validation": [], "test": []}
     for place, document in enumerate(order):
-        found[{fold: "test", (fold + 1) % folds: "validation"}.get(place % folds, "train")].append(document)
+        found[{fold: "test", (fold + 1) % folds: "validation"}.get(place % folds, "train")].append(
+            document
+        )
     return found
 
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
-    examples = in_sentences(example for split in ("train", "validation") for example in load(options.data, split))
+    examples = in_sentences(
+        example for split in ("train", "validation") for example in load(options.data, split)
+    )
     rows = [{k: v for k, v in asdict(example).items() if v is not None} for example in examples]
     for fold in range(options.folds):
         for split, places in parts(len(rows), options.folds, fold).items():

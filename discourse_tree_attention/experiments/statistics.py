@@ -1,4 +1,5 @@
-"""The paper's Table 1 for a corpus: means over its documents of tokens, units, and the units that the oracle takes.
+"""The paper's Table 1 for a corpus: means over its documents of tokens, units, and the units that
+the oracle takes.
 
 python -m discourse_tree_attention.experiments.statistics DATA --split train
 """
@@ -18,7 +19,10 @@ from ..text import units_of
 
 
 def statistics(example: Example) -> dict[str, int]:
-    """A document's row; EDUs where it has a tree. Section 5.1: a summary has as many units as the oracle on average."""
+    """A document's row; EDUs where it has a tree.
+
+    Section 5.1: a summary has as many units as the oracle on average.
+    """
     row, names = {"tokens": len(example.source.split())}, {"sentence": "sentences", "edu": "EDUs"}
     for level in names if example.tree else ["sentence"]:
         document = units_of(example, level)

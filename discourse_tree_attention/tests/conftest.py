@@ -16,12 +16,15 @@ def _seed():
     from accelerate.state import AcceleratorState
 
     torch.manual_seed(0)
-    AcceleratorState._reset_state(reset_partial_state=True)  # accelerate keeps one precision per process
+    # accelerate keeps one precision per process
+    AcceleratorState._reset_state(reset_partial_state=True)
 
 
 @pytest.fixture
 def make_model():
-    """Function from an attention type and other fields of ModelConfig to a small model in eval mode."""
+    """Function from an attention type and other fields of ModelConfig to a small model in eval
+    mode.
+    """
     from ..model import ModelConfig, Summarizer
 
     def make(attention, **changes):

@@ -1,4 +1,6 @@
-"""The model again, from the paper and slowly: NumPy loops over units and heads, one document at a time."""
+"""The model again, from the paper and slowly: NumPy loops over units and heads, one document at a
+time.
+"""
 
 import math
 
@@ -69,9 +71,13 @@ def scores(model, units, matrix):
     for position, unit in enumerate(units):
         for place in range(units.shape[1]):
             angle = position / 10_000 ** ((place - place % 2) / units.shape[1])
-            states[position, place] = unit[place] + (math.cos(angle) if place % 2 else math.sin(angle))
+            states[position, place] = unit[place] + (
+                math.cos(angle) if place % 2 else math.sin(angle)
+            )
     for layer in model.layers:
-        states = layer_norm(layer.attention_norm, states + attention(layer.attention, states, matrix))
+        states = layer_norm(
+            layer.attention_norm, states + attention(layer.attention, states, matrix)
+        )
         fed = linear(layer.outer, np.maximum(linear(layer.inner, states), 0))
         states = layer_norm(layer.feed_forward_norm, states + fed)
     first, _, _, last = model.classifier

@@ -1,10 +1,15 @@
-"""The trees again, from the paper and slowly: sets of EDUs, loops and recursion. EDUs are counted from 1 here."""
+"""The trees again, from the paper and slowly: sets of EDUs, loops and recursion.
+
+EDUs are counted from 1 here.
+"""
 
 from ..trees import Node
 
 
 def span(first, last, nucleus=None, children=(), text=None):
-    """A node over the EDUs first to last, counted from 1 and inclusive, as in the paper and its files."""
+    """A node over the EDUs first to last, counted from 1 and inclusive, as in the paper and its
+    files.
+    """
     return Node(first - 1, last, nucleus, tuple(children), text)
 
 
@@ -20,7 +25,9 @@ def random_tree(rng, edus, first=1, nucleus=None):
 
 
 def tree_of(spans):
-    """The tree of the list that the paper's code reads: "1N 2S 12N ..." in post-order, its root left out."""
+    """The tree of the list that the paper's code reads: "1N 2S 12N ..." in post-order, its root
+    left out.
+    """
     stack = []
     for first, *last, role in spans.split():
         below = tuple(stack[-2:]) if last else ()
@@ -34,11 +41,18 @@ def chain(edus, right_branching=True):
     if right_branching:
         tree = span(edus, edus, False, text="w")
         for first in range(edus - 1, 0, -1):
-            tree = span(first, edus, None if first == 1 else False, (span(first, first, True, text="w"), tree))
+            tree = span(
+                first,
+                edus,
+                None if first == 1 else False,
+                (span(first, first, True, text="w"), tree),
+            )
         return tree
     tree = span(1, 1, True, text="w")
     for last in range(2, edus + 1):
-        tree = span(1, last, None if last == edus else True, (tree, span(last, last, False, text="w")))
+        tree = span(
+            1, last, None if last == edus else True, (tree, span(last, last, False, text="w"))
+        )
     return tree
 
 
@@ -78,7 +92,9 @@ def head_of(edus, all_of_them):
 
 
 def hirao(tree):
-    """{EDU: parent}, 0 of a root: the head of what the smallest Satellite around the EDU hangs in."""
+    """{EDU: parent}, 0 of a root: the head of what the smallest Satellite around the EDU hangs
+    in.
+    """
     all_of_them = constituents(tree)
     parents = {}
     for edu in range(1, tree.end + 1):
@@ -92,8 +108,12 @@ def hirao(tree):
 
 
 def discobert(tree):
-    """{EDU: parent}, 0 of the root: the head of the smallest constituent around the EDU that has another head."""
-    heads = {frozenset(edus): head_of(edus, constituents(tree)) for edus, _, _ in constituents(tree)}
+    """{EDU: parent}, 0 of the root: the head of the smallest constituent around the EDU that has
+    another head.
+    """
+    heads = {
+        frozenset(edus): head_of(edus, constituents(tree)) for edus, _, _ in constituents(tree)
+    }
     parents = {}
     for edu in range(1, tree.end + 1):
         other = [edus for edus, head in heads.items() if edu in edus and head != edu]

@@ -1,4 +1,6 @@
-"""Trees to matrices: the worked trees, random trees against sets and loops, limits, and what each deviation changes."""
+"""Trees to matrices: the worked trees, random trees against sets and loops, limits, and what each
+deviation changes.
+"""
 
 import numpy as np
 import pytest
@@ -22,7 +24,9 @@ FOUR = reference.tree_of("1N 2N 12N 3N 4S 34N")
 
 
 def some_tree(seed, edus=None):
-    """A random tree and the sentence of each of its EDUs, in order but else with no regard to the tree."""
+    """A random tree and the sentence of each of its EDUs, in order but else with no regard to the
+    tree.
+    """
     rng = np.random.default_rng(seed)
     edus = edus or int(rng.integers(2, 25))
     sentence = np.cumsum(rng.random(edus) < 0.4)
@@ -30,7 +34,9 @@ def some_tree(seed, edus=None):
 
 
 def as_parents(found):
-    """What the package returns (counted from 0, a root has itself) as {EDU: parent}, 0 of a root."""
+    """What the package returns (counted from 0, a root has itself) as {EDU: parent}, 0 of a
+    root.
+    """
     return {edu + 1: 0 if parent == edu else int(parent) + 1 for edu, parent in enumerate(found)}
 
 
@@ -41,18 +47,28 @@ def from_one(sentence):
 def test_worked_tree_of_five_edus():
     counts = [[7, 5, 3, 1, 1], [5, 6, 3, 1, 1], [3, 3, 4, 1, 1], [1, 1, 1, 4, 2], [1, 1, 1, 2, 4]]
     np.testing.assert_array_equal(level_sum(FIVE, nuclearity=True), counts)
-    np.testing.assert_allclose(c_tree_nuclearity(FIVE)[0], [7 / 17, 5 / 17, 3 / 17, 1 / 17, 1 / 17], rtol=1e-6)
-    np.testing.assert_allclose(c_tree(FIVE)[3], np.array([1, 1, 1, 3, 2]) / 8, rtol=1e-6)  # nodes above both EDUs
+    np.testing.assert_allclose(
+        c_tree_nuclearity(FIVE)[0], [7 / 17, 5 / 17, 3 / 17, 1 / 17, 1 / 17], rtol=1e-6
+    )
+    # nodes above both EDUs
+    np.testing.assert_allclose(c_tree(FIVE)[3], np.array([1, 1, 1, 3, 2]) / 8, rtol=1e-6)
     np.testing.assert_array_equal(d_tree(FIVE), [[1, 0, 0, 0, 0]] * 5)
 
 
 def test_section_4_3_the_papers_example():
-    """M^1_{3:4,3:4} = 2, "as the sub-tree containing EDU 3 & 4 is the nucleus in its relation" with that of EDU 5."""
+    """M^1_{3:4,3:4} = 2, "as the sub-tree containing EDU 3 & 4 is the nucleus in its relation" with
+    that of EDU 5.
+    """
 
     def tree(nucleus):
         pair = span(3, 4, nucleus, children=(span(3, 3, True), span(4, 4, True)))
         right = span(3, 5, True, children=(pair, span(5, 5, not nucleus)))
-        return span(1, 5, None, children=(span(1, 2, False, children=(span(1, 1, True), span(2, 2, False))), right))
+        return span(
+            1,
+            5,
+            None,
+            children=(span(1, 2, False, children=(span(1, 1, True), span(2, 2, False))), right),
+        )
 
     expected = np.zeros((5, 5))
     expected[2:4, 2:4], expected[4, 4] = 2 - 1, 1 - 2
@@ -72,7 +88,8 @@ def test_section_4_2_and_section_4_3_c_tree_against_loops(seed, matrix, nucleari
 @pytest.mark.parametrize("seed", range(20))
 def test_section_4_1_d_tree_against_sets(seed):
     tree, sentence = some_tree(seed)
-    sentence = np.random.default_rng(seed).permutation(sentence)  # EDUs of a sentence need not be side by side
+    # EDUs of a sentence need not be side by side
+    sentence = np.random.default_rng(seed).permutation(sentence)
     parents = reference.hirao(tree)
     assert as_parents(dependency_parents(tree)) == parents
     edited = reference.edited(parents, from_one(sentence))
@@ -89,13 +106,16 @@ def test_section_4_1_rows_are_dependents_and_columns_heads():
 
 
 def test_d1_several_roots_attend_to_themselves():
-    np.testing.assert_array_equal(d_tree(FOUR), [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 1, 0]])
+    np.testing.assert_array_equal(
+        d_tree(FOUR), [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 1, 0]]
+    )
 
 
 @pytest.mark.parametrize(
     ("parents", "sentence", "expected"),
     [
-        # 2 and 3 are one sentence. 2 hangs on 1, 3 on 4, which hangs on 1: 2 is nearer to the root and takes 3.
+        # 2 and 3 are one sentence. 2 hangs on 1, 3 on 4, which hangs on 1: 2 is nearer to the root
+        # and takes 3.
         ([0, 0, 3, 0], [0, 1, 1, 2], [0, 0, 1, 0]),
         ([3, 3, 1, 3], [0, 1, 0, 2], [3, 3, 0, 3]),  # the near one on the right
         ([2, 1, 3, 3], [0, 0, 1, 2], [1, 1, 3, 3]),
@@ -111,7 +131,8 @@ def test_d2_the_nearest_to_the_root_heads_its_sentence(parents, sentence, expect
 def test_section_4_4_sentences_against_loops(seed, kind):
     """D13: rows sum to 1 at both levels (Section 3), to the number of EDUs in the paper's form."""
     tree, sentence = some_tree(seed)
-    sentence = np.random.default_rng(seed).permutation(sentence)  # EDUs of a sentence need not be side by side
+    # EDUs of a sentence need not be side by side
+    sentence = np.random.default_rng(seed).permutation(sentence)
     of_edus, count = MATRICES[kind](tree), sentence.max() + 1
     np.testing.assert_allclose(of_edus.sum(1), 1, rtol=1e-5)
     expected = reference.between_sentences(of_edus, sentence, count)
@@ -134,7 +155,8 @@ def test_limit_sentences_without_edus():
 
 
 def test_d14_a_leaf_counts_at_its_own_level_only_and_d15_the_root_weighs_one_limit_two_edus():
-    # EDU 1 hangs on the root, EDU 3 two levels lower: each node above an EDU counts once, and the EDU itself.
+    # EDU 1 hangs on the root, EDU 3 two levels lower: each node above an EDU counts once, and the
+    # EDU itself.
     np.testing.assert_array_equal(level_sum(reference.chain(3)), [[2, 1, 1], [1, 3, 2], [1, 2, 3]])
     tree = span(1, 2, None, children=(span(1, 1, False), span(2, 2, True)))
     np.testing.assert_array_equal(level_sum(tree, nuclearity=True), [[2, 1], [1, 3]])
@@ -145,4 +167,6 @@ def test_d14_a_leaf_counts_at_its_own_level_only_and_d15_the_root_weighs_one_lim
 @pytest.mark.parametrize("kind", MATRICES)
 def test_limit_one_edu_and_one_sentence(kind):
     np.testing.assert_array_equal(MATRICES[kind](span(1, 1, None)), [[1]])
-    np.testing.assert_allclose(sentence_matrix(MATRICES[kind](FIVE), np.zeros(5, int), 1), [[1]], rtol=1e-6)
+    np.testing.assert_allclose(
+        sentence_matrix(MATRICES[kind](FIVE), np.zeros(5, int), 1), [[1]], rtol=1e-6
+    )

@@ -39,12 +39,15 @@ def test_the_functions_of_the_idea_are_equal(number):
     assert one.select(scores, 3).tolist() == taken
 
 
-@pytest.mark.parametrize(("kind", "attention"), [("tree", "c_tree"), ("dot", "dot"), ("none", "none")])
+@pytest.mark.parametrize(
+    ("kind", "attention"), [("tree", "c_tree"), ("dot", "dot"), ("none", "none")]
+)
 def test_three_updates_are_equal(kind, attention):
     """Loss, gradients and outputs, before and after each."""
     random.seed(0)
     small, large = one.Summarizer(kind), Summarizer(ModelConfig(attention=attention, **SIZES))
-    names = {name: name.replace("classifier.2", "classifier.3") for name in small.state_dict()}  # there is dropout
+    # there is dropout
+    names = {name: name.replace("classifier.2", "classifier.3") for name in small.state_dict()}
     large.load_state_dict({names[name]: weight for name, weight in small.state_dict().items()})
     optimizers = [torch.optim.Adam(model.parameters(), 3e-3) for model in (small, large)]
     keep, weight = torch.ones(16, one.N, dtype=torch.bool), torch.tensor(1.7)
@@ -68,8 +71,12 @@ def test_it_runs_alone_and_shows_the_effect(tmp_path):
     """Margins: half of the difference over ten seeds."""
     shutil.copy(Path(one.__file__), tmp_path / "paper.py")
     command = [sys.executable, "paper.py"]
-    lines = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.splitlines()
-    table = [(line[:30].strip(), *map(float, line[30:].replace(",", "").split())) for line in lines[1:8]]
+    lines = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    table = [
+        (line[:30].strip(), *map(float, line[30:].replace(",", "").split())) for line in lines[1:8]
+    ]
     names, parent, part, parameters = zip(*table, strict=True)
     assert names == tuple(one.SYSTEMS) and len(lines) == 10 and lines[8].startswith("D-Tree finds ")
     assert parent[0] > 95 and parent[0] > max(parent[1:]) + 15  # D-Tree

@@ -1,4 +1,6 @@
-"""The two commands from end to end: train, kill, resume; predict on texts, trees and data; one bad input each."""
+"""The two commands from end to end: train, kill, resume; predict on texts, trees and data; one bad
+input each.
+"""
 
 import json
 import shutil
@@ -25,7 +27,9 @@ from ..predict import predict
 from ..text import Document
 from ..train import train
 
-SMALL = dict(data="toy:signal=0,count=8,max_sentences=8", steps=6, batch_size=5, save_every=2, warmup=2)
+SMALL = dict(
+    data="toy:signal=0,count=8,max_sentences=8", steps=6, batch_size=5, save_every=2, warmup=2
+)
 STORM = Path(__file__).with_name("storm")  # .txt, .dis
 
 
@@ -34,7 +38,10 @@ def runs(tmp_path_factory):
     """Finished runs: of EDUs, of sentences along trees, and of sentences without."""
     folder = tmp_path_factory.mktemp("runs")
     train(TrainConfig(**SMALL, attention="d_tree", units_taken=1, seed=5), folder / "edu-5")
-    train(TrainConfig(**SMALL | dict(steps=1), attention="c_tree", level="sentence"), folder / "sentence")
+    train(
+        TrainConfig(**SMALL | dict(steps=1), attention="c_tree", level="sentence"),
+        folder / "sentence",
+    )
     train(TrainConfig(**SMALL | dict(steps=1), attention="dot", level="sentence"), folder / "plain")
     return folder
 
@@ -46,7 +53,10 @@ def test_a_run_can_be_lengthened_and_read_the_encoder_of_another(runs, tmp_path)
     training.main(["--out", str(tmp_path / "run"), "--resume", "--steps", "4"])
     train(TrainConfig(**flags | {"steps": 4}), tmp_path / "long")
     assert same_weights(tmp_path / "long", tmp_path / "run")
-    one, other = (load_run(folder).encoder.encode(["two bridges"]) for folder in (tmp_path / "run", runs / "edu-5"))
+    one, other = (
+        load_run(folder).encoder.encode(["two bridges"])
+        for folder in (tmp_path / "run", runs / "edu-5")
+    )
     assert np.array_equal(one, other) and not (tmp_path / "run/encoder").exists()
 
 
@@ -56,7 +66,10 @@ class Killed(BaseException):
 
 def same_weights(one, other):
     weights = load_file(other / "model.safetensors")
-    return all(torch.equal(tensor, weights[name]) for name, tensor in load_file(one / "model.safetensors").items())
+    return all(
+        torch.equal(tensor, weights[name])
+        for name, tensor in load_file(one / "model.safetensors").items()
+    )
 
 
 @pytest.mark.parametrize("at", [1, 4])
@@ -79,7 +92,9 @@ def test_a_killed_training_resumes_to_the_same_bits(runs, tmp_path, monkeypatch,
 
 
 def test_lead_and_oracle_by_hand():
-    """Lead: the first units, no more than a summary has; Oracle: its own, or Lead's where it takes none."""
+    """Lead: the first units, no more than a summary has; Oracle: its own, or Lead's where it takes
+    none.
+    """
     labels = np.array([False, False, False, True])
     document = Document("d", list("abcd"), np.arange(4), [[]] * 4, [["x"]], None, labels)
 
@@ -94,7 +109,11 @@ def test_lead_and_oracle_by_hand():
         (row,) = predict(Given(TrainConfig(units_taken=2), None, None), [document], take)
         return row["prediction"]
 
-    assert [prediction(take) for take in ("model", "lead", "oracle")] == [["c", "d"], ["a", "b"], ["d"]]
+    assert [prediction(take) for take in ("model", "lead", "oracle")] == [
+        ["c", "d"],
+        ["a", "b"],
+        ["d"],
+    ]
     labels[:] = False
     assert prediction("oracle") == ["a", "b"]
     document.references.clear()
@@ -105,17 +124,44 @@ def test_lead_and_oracle_by_hand():
 def test_predict_on_data_ends_with_the_table(runs, tmp_path, capsys):
     """A row of each document, with the units that were taken; Lead under its own name."""
     run = str(runs / "edu-5")
-    module.main([run, "--split", "test", "--limit", "2", "--units", "3", "--out", str(tmp_path / "longer.jsonl")])
+    module.main(
+        [
+            run,
+            "--split",
+            "test",
+            "--limit",
+            "2",
+            "--units",
+            "3",
+            "--out",
+            str(tmp_path / "longer.jsonl"),
+        ]
+    )
     rows = [json.loads(line) for line in (tmp_path / "longer.jsonl").read_text().splitlines()]
     assert min(row["units"][0] for row in rows) >= 3  # the run was trained to take 1
     capsys.readouterr()
     for take in ("model", "lead"):
-        flags = ["--data", SMALL["data"], "--limit", "7", "--take", take, "--out", str(tmp_path / f"{take}.jsonl")]
+        flags = [
+            "--data",
+            SMALL["data"],
+            "--limit",
+            "7",
+            "--take",
+            take,
+            "--out",
+            str(tmp_path / f"{take}.jsonl"),
+        ]
         module.main([run, *flags])
         rows = [json.loads(line) for line in (tmp_path / f"{take}.jsonl").read_text().splitlines()]
-        assert [row["id"] for row in rows] == [example.id for example in load(SMALL["data"], "test", 7)]
+        assert [row["id"] for row in rows] == [
+            example.id for example in load(SMALL["data"], "test", 7)
+        ]
         system = "edu" if take == "model" else take
-        assert {row["system"] for row in rows} == {system} and rows[0]["references"] and rows[0]["units"][0] >= 1
+        assert (
+            {row["system"] for row in rows} == {system}
+            and rows[0]["references"]
+            and rows[0]["units"][0] >= 1
+        )
         assert {row["seed"] for row in rows} == {5 if take == "model" else 0}  # Lead has no seed
         said = capsys.readouterr().out
         assert f"| {system}" in said and "rougeLsum" in said and "n 7" in said
@@ -126,20 +172,30 @@ def test_d22_systems_are_compared_by_intervals_and_approximate_randomisation(run
     run, examples, rows = load_run(runs / "edu-5"), load(SMALL["data"], "test"), []
     for take in ("model", "lead"):
         outputs = zip(examples, predict(run, examples, take), strict=True)
-        rows += [row | {"references": each.references, "system": take, "seed": 0} for each, row in outputs]
-    table = {(row["system"], row["minus"], row["metric"]): row for row in score(rows, minus=["lead"])}
+        rows += [
+            row | {"references": each.references, "system": take, "seed": 0}
+            for each, row in outputs
+        ]
+    table = {
+        (row["system"], row["minus"], row["metric"]): row for row in score(rows, minus=["lead"])
+    }
     difference = table["model", "lead", "rouge1"]
-    assert difference["low"] <= difference["value"] <= difference["high"] and 0 < difference["p"] <= 1
+    assert (
+        difference["low"] <= difference["value"] <= difference["high"] and 0 < difference["p"] <= 1
+    )
 
 
 def test_predict_reads_trees_of_each_kind(runs, tmp_path, capsys):
-    """Of a tree's own file all lines are one document, as in the README; of a folder, ID.dis, each line is one."""
+    """Of a tree's own file all lines are one document, as in the README; of a folder, ID.dis, each
+    line is one.
+    """
     text = " ".join(STORM.with_suffix(".txt").read_text().split())
     for run, longest in (("sentence", len(text)), ("edu-5", 59)):
         module.main([str(runs / run), f"{STORM}.txt", "--tree", f"{STORM}.dis"])
         summary = capsys.readouterr().out.strip()
         assert summary in text and 0 < len(summary) <= longest
-    given = Example("", ["Mr. Smith left.", "We stayed."], ["x"], [["x"]])  # sentences that are given stay
+    # sentences that are given stay
+    given = Example("", ["Mr. Smith left.", "We stayed."], ["x"], [["x"]])
     assert module.with_trees([given], STORM.with_suffix(".dis"))[0].document == given.document
     with pytest.raises(ValueError, match="there is no text"):
         module.with_trees([], STORM.with_suffix(".dis"))
@@ -149,37 +205,73 @@ def test_predict_reads_trees_of_each_kind(runs, tmp_path, capsys):
     out = ["--tree", str(tmp_path), "--out", str(tmp_path / "out.jsonl")]
     module.main([str(runs / "edu-5"), str(tmp_path / "two.txt"), "--units", "1", *out])
     first, second = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
-    assert second["id"] == "two-2" and second["prediction"] == ["It rained."] and second["units"] == [1, 1]
+    assert (
+        second["id"] == "two-2"
+        and second["prediction"] == ["It rained."]
+        and second["units"] == [1, 1]
+    )
     assert first["prediction"] == [summary]
 
 
-def test_predict_splits_plain_documents_keeps_blank_lines_and_says_what_was_cut(runs, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "stdin", StringIO("It rained. We stayed. They left. " * 400 + "\n\nOne sentence only.\n"))
+def test_predict_splits_plain_documents_keeps_blank_lines_and_says_what_was_cut(
+    runs, monkeypatch, capsys
+):
+    monkeypatch.setattr(
+        sys,
+        "stdin",
+        StringIO("It rained. We stayed. They left. " * 400 + "\n\nOne sentence only.\n"),
+    )
     module.main([str(runs / "plain")])
     said = capsys.readouterr()
-    assert said.out.splitlines()[1:] == ["", "One sentence only."] and "1 of 3 documents are longer than" in said.err
+    assert (
+        said.out.splitlines()[1:] == ["", "One sentence only."]
+        and "1 of 3 documents are longer than" in said.err
+    )
 
 
 @pytest.mark.parametrize(
     ("command", "flags", "message"),
     [
-        (training, ["--out", "{tmp}/new", "--data", "toy:count=5", "--encoder", "/none"], "is no folder '/none'"),
+        (
+            training,
+            ["--out", "{tmp}/new", "--data", "toy:count=5", "--encoder", "/none"],
+            "is no folder '/none'",
+        ),
         (training, ["--out", "{tmp}/new", "--heads", "8"], "the same weights in every head"),
         (training, ["--out", "{tmp}/new", "--data", "{tmp}/cut.jsonl"], "d.dis:2: one whole tree"),
-        (module, ["{run}", "{tmp}/in.txt"], "in-1 has no discourse tree, in-1.dis: make it (python -m"),
-        (module, ["{run}", "{tmp}/in.txt", "--tree", "{tmp}/in.dis"], "in.dis: EDUs and text are not the same"),
+        (
+            module,
+            ["{run}", "{tmp}/in.txt"],
+            "in-1 has no discourse tree, in-1.dis: make it (python -m",
+        ),
+        (
+            module,
+            ["{run}", "{tmp}/in.txt", "--tree", "{tmp}/in.dis"],
+            "in.dis: EDUs and text are not the same",
+        ),
         (module, ["{plain}", "{tmp}/in.txt", "--out", "{tmp}/in.txt"], "in.txt exists"),
     ],
 )
 def test_bad_input_is_one_line_and_loses_nothing(runs, tmp_path, capsys, command, flags, message):
-    row = {"id": "d", "document": ["a storm ."], "summary": "a storm", "tree": "( Root (leaf 1)\n (text _!a storm ._!)"}
+    row = {
+        "id": "d",
+        "document": ["a storm ."],
+        "summary": "a storm",
+        "tree": "( Root (leaf 1)\n (text _!a storm ._!)",
+    }
     (tmp_path / "cut.jsonl").write_text(json.dumps(row) + "\n")
     (tmp_path / "in.txt").write_text("It rained.\n")
     shutil.copyfile(f"{STORM}.dis", tmp_path / "in.dis")
     names = dict(tmp=tmp_path, run=runs / "edu-5", plain=runs / "plain")
-    before = {path: path.read_bytes() for path in [*names["run"].iterdir(), *tmp_path.iterdir()] if path.is_file()}
+    before = {
+        path: path.read_bytes()
+        for path in [*names["run"].iterdir(), *tmp_path.iterdir()]
+        if path.is_file()
+    }
     with pytest.raises(SystemExit) as stop:
         command.main([flag.format(**names) for flag in flags])
     error = capsys.readouterr().err
     assert stop.value.code == 2 and error.count("\n") == 1 and message in error
-    assert {path: path.read_bytes() for path in before} == before and not (tmp_path / "new").exists()
+    assert {path: path.read_bytes() for path in before} == before and not (
+        tmp_path / "new"
+    ).exists()

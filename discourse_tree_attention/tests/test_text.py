@@ -37,7 +37,9 @@ TWO_ROOTS = """( Root (span 1 2)
 
 
 def example(**changes):
-    fields = dict(id="one", document=SENTENCES, tree=TREE, summary=["a storm came ."], references=[["a"]])
+    fields = dict(
+        id="one", document=SENTENCES, tree=TREE, summary=["a storm came ."], references=[["a"]]
+    )
     return SimpleNamespace(**fields | changes)
 
 
@@ -47,7 +49,9 @@ TWO_ROOTS_EXAMPLE = example(document=["it rained , it blew ."], tree=TWO_ROOTS) 
 @pytest.fixture(scope="module")
 def read():
     """Read some examples with an encoder of random weights."""
-    encoder = random_encoder([*SENTENCES, "it rained , it blew .", "a hurt official of a town"], width=16)
+    encoder = random_encoder(
+        [*SENTENCES, "it rained , it blew .", "a hurt official of a town"], width=16
+    )
 
     def read(*examples, **changes):
         return read_corpus(examples, TrainConfig(**dict(attention="c_tree") | changes), encoder)
@@ -60,7 +64,8 @@ def test_units_of_both_levels(read):
     (edu,), (sentence,) = read(example()), read(example(), level="sentence")
     assert edu.units == EDUS and edu.sentence.tolist() == [0, 0, 1, 1]
     assert sentence.units == SENTENCES and sentence.sentence.tolist() == [0, 1]
-    # Heads (Hirao): 1 is the root, 2 hangs on 1, 4 on 1, 3 on 4; only 1 and 4 are within the sentence of the dependent.
+    # Heads (Hirao): 1 is the root, 2 hangs on 1, 4 on 1, 3 on 4; only 1 and 4 are within the
+    # sentence of the dependent.
     assert edu.required == [[], [0], [3], []] and sentence.required == [[], []]
     assert edu.labels.tolist() == [True, True, False, False]  # the oracle's pick brings its head
     assert sentence.labels.tolist() == [True, False]
@@ -73,12 +78,20 @@ def test_d2_d17_of_two_nuclei_in_a_sentence_the_right_one_needs_the_left_one_and
 
 
 def test_d12_positive_weight_is_negatives_per_positive(read):
-    """D12: over all training documents, of the level's own units; where all or none are positive nothing is learned."""
+    """D12: over all training documents, of the level's own units; where all or none are positive
+    nothing is learned.
+    """
     assert positive_weight(read(example(), TWO_ROOTS_EXAMPLE)) == 4 / 2
     assert positive_weight(read(example(), level="sentence")) == 1
     post = example(document=["a storm came ."], tree=None)
-    for documents, taken in ((read(TWO_ROOTS_EXAMPLE), 0), (read(post, level="sentence", attention="dot"), 1)):
-        with pytest.raises(ValueError, match=f"the summaries take {taken} of all . units .* there is nothing to learn"):
+    for documents, taken in (
+        (read(TWO_ROOTS_EXAMPLE), 0),
+        (read(post, level="sentence", attention="dot"), 1),
+    ):
+        with pytest.raises(
+            ValueError,
+            match=f"the summaries take {taken} of all . units .* there is nothing to learn",
+        ):
             positive_weight(documents)
 
 
@@ -87,20 +100,31 @@ def test_sentence_level_needs_no_tree_but_edu_level_does(read):
     (document,) = read(bare, level="sentence", attention="dot")
     assert document.units == SENTENCES and document.matrix is None
     for level in ("edu", "sentence"):
-        with pytest.raises(ValueError, match="one has no discourse tree, one.dis: make it .python -m .*parse"):
+        with pytest.raises(
+            ValueError, match="one has no discourse tree, one.dis: make it .python -m .*parse"
+        ):
             read(bare, level=level)
-    with pytest.raises(ValueError, match="^one.dis: EDUs and text are not the same: '' in the EDUs"):
+    with pytest.raises(
+        ValueError, match="^one.dis: EDUs and text are not the same: '' in the EDUs"
+    ):
         read(example(tree="( Root (leaf 1) )"))
-    with pytest.raises(ValueError, match="3.dis: .*ifitstays,schoolsclo' in the EDUs, '.*whenitstays"):
+    with pytest.raises(
+        ValueError, match="3.dis: .*ifitstays,schoolsclo' in the EDUs, '.*whenitstays"
+    ):
         read(example(id="3", document=[SENTENCES[0], "when it stays , schools close ."]))
 
 
 def test_edus_find_their_sentence_by_their_letters():
-    """Whatever the blanks: a parser's "left ." is the text's "left."; empty sentences have no EDU."""
+    """Whatever the blanks: a parser's "left ." is the text's "left."; empty sentences have no
+    EDU.
+    """
     sentences = ["He said", "that it rained, and", "", "left.", "Then all left ."]
     edus = ["He", "said that it rained ,", "and  left .", "Then\nall", "left ."]
     np.testing.assert_array_equal(sentence_of_edus(edus, sentences, "doc"), [0, 0, 1, 4, 4])
-    for edus, message in ((["a b"], "EDUs and text are not the same: 'ab' in the"), (["a", "", "c"], "EDU 2 has no")):
+    for edus, message in (
+        (["a b"], "EDUs and text are not the same: 'ab' in the"),
+        (["a", "", "c"], "EDU 2 has no"),
+    ):
         with pytest.raises(ValueError, match=f"^doc: {message}"):
             sentence_of_edus(edus, ["a", "c"], "doc")
 
@@ -111,21 +135,29 @@ def test_d10_the_matrix_of_a_cut_document_is_normalised_again(read):
     (document,) = read(example(), max_pieces=int(pieces[2]))
     assert document.units == EDUS[:3] and document.required == [[], [0], []] and document.was_cut
     whole = c_tree(read_dis(TREE))
-    np.testing.assert_allclose(document.matrix, whole[:3, :3] / whole[:3, :3].sum(1, keepdims=True), rtol=1e-6)
+    np.testing.assert_allclose(
+        document.matrix, whole[:3, :3] / whole[:3, :3].sum(1, keepdims=True), rtol=1e-6
+    )
     # A unit whose head was cut off attends to itself.
     (document,) = read(example(), max_pieces=int(pieces[2]), attention="d_tree")
     assert document.matrix.tolist() == [[1, 0, 0], [1, 0, 0], [0, 0, 1]]
 
 
 def test_d28_units_are_cut_at_so_many_pieces_each_with_its_own_marks(read):
-    """D28: [CLS] and [SEP] of each unit count; a document of just so many pieces keeps all its units."""
+    """D28: [CLS] and [SEP] of each unit count; a document of just so many pieces keeps all its
+    units.
+    """
     pieces = np.cumsum([len(ids) for ids in read.encoder.tokenizer(EDUS).input_ids])
     assert pieces[0] == 3 + 2
     for most, units in ((pieces[3], 4), (pieces[3] - 1, 3), (1, 1), (0, 4)):
         assert len(read(example(), max_pieces=int(most))[0].units) == units
     longer = example(document=["a " * 600, "b ."], tree=None)
-    assert read(longer, level="sentence", attention="dot")[0].was_cut and not read(TWO_ROOTS_EXAMPLE)[0].was_cut
-    texts = ["the " * 510, "the " * 530, "the " * 509 + "storm"]  # of 510 pieces: 512 with [CLS] and [SEP]
+    assert (
+        read(longer, level="sentence", attention="dot")[0].was_cut
+        and not read(TWO_ROOTS_EXAMPLE)[0].was_cut
+    )
+    # of 510 pieces: 512 with [CLS] and [SEP]
+    texts = ["the " * 510, "the " * 530, "the " * 509 + "storm"]
     once, more, other = read.encoder.encode(texts)
     np.testing.assert_allclose(once, more, rtol=1.3e-6, atol=1e-5)
     assert np.abs(once - other).max() > 1e-4
@@ -138,7 +170,9 @@ def test_batches_hold_each_documents_own_vectors_and_matrix(read):
     batch = collate(read(SINGLE, example()))
     assert batch.keep.tolist() == [[True, False, False, False], [True] * 4]
     np.testing.assert_allclose(batch.units[1].numpy(), read.encoder.encode(EDUS), atol=1e-5)
-    np.testing.assert_allclose(batch.units[0, 0].numpy(), read.encoder.encode(["x ."])[0], atol=1e-5)
+    np.testing.assert_allclose(
+        batch.units[0, 0].numpy(), read.encoder.encode(["x ."])[0], atol=1e-5
+    )
     np.testing.assert_allclose(batch.matrix[1].numpy(), c_tree(read_dis(TREE)), rtol=1e-6)
     assert batch.units[0, 1:].abs().sum() == 0 and batch.matrix[0].sum() == 1
     assert batch.labels.tolist() == [[False] * 4, [True, True, False, False]]
@@ -147,11 +181,20 @@ def test_batches_hold_each_documents_own_vectors_and_matrix(read):
 
 # Unit vectors
 
-TEXTS = ["a storm hit the town .", "nobody", "officials said nobody was hurt .", "hurt , hurt , hurt", "the town ."]
+TEXTS = [
+    "a storm hit the town .",
+    "nobody",
+    "officials said nobody was hurt .",
+    "hurt , hurt , hurt",
+    "the town .",
+]
 
 
 def test_d23_a_vector_is_the_units_first_token_or_the_mean_over_its_tokens(read):
-    """Section 3: the first token; released code: [CLS] unit [SEP], by itself. D23: the mean; padding does not count."""
+    """Section 3: the first token; released code: [CLS] unit [SEP], by itself.
+
+    D23: the mean; padding does not count.
+    """
     encoder = read.encoder
     encoder.tokenizer.padding_side = "left"  # as some are saved: it must not count either
     pooled = UnitEncoder(encoder.model, encoder.tokenizer, "mean").encode(TEXTS)
@@ -165,32 +208,46 @@ def test_d23_a_vector_is_the_units_first_token_or_the_mean_over_its_tokens(read)
 
 
 def test_d6_the_encoder_is_in_eval_mode_and_frozen(read):
-    """D6: also a model that comes in training mode; no dropout falls, no weight asks for a gradient."""
+    """D6: also a model that comes in training mode; no dropout falls, no weight asks for a
+    gradient.
+    """
     model = read.encoder.model.train().requires_grad_(True)
     encoder = UnitEncoder(model, read.encoder.tokenizer)
     assert np.array_equal(encoder.encode(TEXTS), encoder.encode(TEXTS))
     assert not any(module.training for module in model.modules())
     assert not any(parameter.requires_grad for parameter in model.parameters())
-    assert any(isinstance(module, torch.nn.Dropout) and module.p > 0 for module in model.modules())  # there is some
+    # there is some
+    assert any(isinstance(module, torch.nn.Dropout) and module.p > 0 for module in model.modules())
 
 
 def test_d9_random_encoder_gives_units_vectors_by_their_words():
-    """D9: a seed is an encoder, units are the nearer the more words they share, and "[SEP]" is text."""
+    """D9: a seed is an encoder, units are the nearer the more words they share, and "[SEP]" is
+    text.
+    """
     words = "storm town hurt said river bridge school rain".split()
-    one, again, other = (random_encoder([" ".join(words)], width=64, seed=seed) for seed in (0, 0, 1))
+    one, again, other = (
+        random_encoder([" ".join(words)], width=64, seed=seed) for seed in (0, 0, 1)
+    )
     texts = ["storm town hurt said", "storm town hurt river", "river bridge school rain"]
     base, near, far = vectors = one.encode(texts)
-    assert np.array_equal(vectors, again.encode(texts)) and not np.allclose(vectors, other.encode(texts))
+    assert np.array_equal(vectors, again.encode(texts)) and not np.allclose(
+        vectors, other.encode(texts)
+    )
     assert np.linalg.norm(base - near) < np.linalg.norm(base - far)
     assert "[SEP]" not in one.tokenizer.tokenize("a [SEP] b")
 
 
 def test_from_data_to_attention_a_dependent_attends_to_its_parent(read, make_model):
-    """The whole path, data -> matrix -> batch -> X_out: EDU 2 receives the value of its parent 1, not the other way."""
+    """The whole path, data -> matrix -> batch -> X_out: EDU 2 receives the value of its parent 1,
+    not the other way.
+    """
     batch = collate(read(SINGLE, example(), attention="d_tree"))
-    assert batch.matrix[1].tolist() == [[1, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1], [1, 0, 0, 0]]  # row = dependent
+    # row = dependent
+    assert batch.matrix[1].tolist() == [[1, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1], [1, 0, 0, 0]]
     layer = make_model("d_tree").layers[0].attention
-    value = layer.output(layer.value(batch.units[1]))  # what an EDU that attends to itself alone receives
+    # what an EDU that attends to itself alone receives
+    value = layer.output(layer.value(batch.units[1]))
     torch.testing.assert_close(layer(batch.units, batch.keep, batch.matrix)[1], value[[0, 0, 3, 0]])
     (sentences,) = read(example(), level="sentence", attention="d_tree")
-    assert sentences.matrix.tolist() == [[1.0, 0.0], [0.5, 0.5]]  # EDU 4 hangs on sentence 1, EDU 3 on EDU 4
+    # EDU 4 hangs on sentence 1, EDU 3 on EDU 4
+    assert sentences.matrix.tolist() == [[1.0, 0.0], [0.5, 0.5]]

@@ -1,4 +1,6 @@
-"""Trees of the toy corpus: they tile the stories, and their nuclei lead to the salient sentences."""
+"""Trees of the toy corpus: they tile the stories, and their nuclei lead to the salient
+sentences.
+"""
 
 import pytest
 
@@ -31,10 +33,14 @@ def test_nuclei_lead_to_the_salient_sentences_and_each_sentence_is_a_subtree(dat
     for example in load(data, "test"):
         tree = read_dis(example.tree)
         edus = [leaf.text for leaf in leaves(tree)]
-        sentence = sentence_of_edus(edus, example.document, example.id)  # which checks the text, too
+        # which checks the text, too
+        sentence = sentence_of_edus(edus, example.document, example.id)
         assert sentence.max() + 1 == len(example.document)
-        assert [sentence[edu.start] for edu in promoted(tree)] == [i for i, s in enumerate(example.salient) if s]
-        assert all(edu.text.split()[-2:] != ["confirmed", "."] for edu in promoted(tree))  # the fact, not its source
+        assert [sentence[edu.start] for edu in promoted(tree)] == [
+            i for i, s in enumerate(example.salient) if s
+        ]
+        # the fact, not its source
+        assert all(edu.text.split()[-2:] != ["confirmed", "."] for edu in promoted(tree))
         for node in nodes(tree):
             inside = sentence[node.start : node.end]
             if len({*inside}) > 1 and not any(example.salient[i] for i in inside):
@@ -43,9 +49,18 @@ def test_nuclei_lead_to_the_salient_sentences_and_each_sentence_is_a_subtree(dat
         for i in range(len(example.document)):
             places = [place for place, own in enumerate(sentence) if own == i]
             assert (places[0], places[-1] + 1) in spans and len(places) <= 3
-            [top] = [node for node in nodes(tree) if (node.start, node.end) == (places[0], places[-1] + 1)]
-            said = [edu for edu in leaves(top) if edu.text.split()[0] not in (*SOURCES, "because", "while")]
-            assert promoted(top) == said  # a source and a reason are Satellites, what follows "and" is a Nucleus
+            [top] = [
+                node
+                for node in nodes(tree)
+                if (node.start, node.end) == (places[0], places[-1] + 1)
+            ]
+            said = [
+                edu
+                for edu in leaves(top)
+                if edu.text.split()[0] not in (*SOURCES, "because", "while")
+            ]
+            # a source and a reason are Satellites, what follows "and" is a Nucleus
+            assert promoted(top) == said
     assert roles == {(True, True), (True, False), (False, True)}
 
 

@@ -1,4 +1,6 @@
-"""Training: it learns what the tree says, keeps the best weights, and says whether the model reads."""
+"""Training: it learns what the tree says, keeps the best weights, and says whether the model
+reads.
+"""
 
 import json
 import math
@@ -25,7 +27,9 @@ from ..loading import load, load_run
 from ..text import Document
 from ..train import draw, others, train
 
-SMALL = dict(data="toy:signal=0,count=8,max_sentences=8", steps=6, batch_size=4, save_every=2, warmup=2)
+SMALL = dict(
+    data="toy:signal=0,count=8,max_sentences=8", steps=6, batch_size=4, save_every=2, warmup=2
+)
 
 PLAIN = dict(level="sentence", attention="dot")
 
@@ -39,8 +43,11 @@ def log(folder):
 
 
 def test_the_best_rouge_2_stays(tmp_path, monkeypatch, capsys):
-    """Released code: of all validations the weights with the best ROUGE-2 are kept; the first of equal ones."""
-    values, kept = iter([7.0, 7.0, 5.0, 6.0, 1.0, 1.0]), []  # of the last two it only says their loss
+    """Released code: of all validations the weights with the best ROUGE-2 are kept; the first of
+    equal ones.
+    """
+    # of the last two it only says their loss
+    values, kept = iter([7.0, 7.0, 5.0, 6.0, 1.0, 1.0]), []
 
     # ROUGE-1 is higher and falls and rises otherwise: it must not count.
     def validate(run, *_):
@@ -57,7 +64,9 @@ def test_the_best_rouge_2_stays(tmp_path, monkeypatch, capsys):
 
 
 def test_two_processes_train_one_model(tmp_path):
-    """D21: as torchrun starts them; each process reads its own batches, both hold the same weights."""
+    """D21: as torchrun starts them; each process reads its own batches, both hold the same
+    weights.
+    """
     config = small(data="toy:signal=0,count=4,max_sentences=8", steps=2, batch_size=2)
     debug_launcher(train, (config, tmp_path / "two"))
     train(config, tmp_path / "one")
@@ -69,10 +78,13 @@ def test_two_processes_train_one_model(tmp_path):
 def test_it_learns_what_the_tree_says(tmp_path, capsys):
     """Of stories whose text says nothing about salience, a small D-Tree model finds the main facts.
 
-    It is 4.9 to 5.6 times as good as chance (four seeds, older kernels too), and 2.5 times without attention.
+    It is 4.9 to 5.6 times as good as chance (four seeds, older kernels too), and 2.5 times without
+    attention.
     """
     changes = dict(batch_size=16, steps=60, save_every=60, warmup=20)
-    config = TrainConfig(data="toy:signal=0,count=60,max_sentences=8", attention="d_tree", **changes)
+    config = TrainConfig(
+        data="toy:signal=0,count=60,max_sentences=8", attention="d_tree", **changes
+    )
     train(config, tmp_path / "run")
     assert "the model hardly uses its trees" not in capsys.readouterr().out
     run = load_run(tmp_path / "run")
@@ -85,7 +97,9 @@ def test_it_learns_what_the_tree_says(tmp_path, capsys):
 
 
 def test_d26_adam_as_released_or_as_the_paper_says(tmp_path, monkeypatch):
-    """D26: eps 1e-9, beta 0.9 and 0.999 as released, or 0.98; the rate of each step is that of the schedule."""
+    """D26: eps 1e-9, beta 0.9 and 0.999 as released, or 0.98; the rate of each step is that of the
+    schedule.
+    """
     made, adam = [], torch.optim.Adam
     monkeypatch.setattr(torch.optim, "Adam", lambda *a, **k: made.append(adam(*a, **k)) or made[-1])
     for beta2 in (0.999, 0.98):
@@ -98,18 +112,26 @@ def test_d26_adam_as_released_or_as_the_paper_says(tmp_path, monkeypatch):
 def test_d12_only_training_documents_give_the_weight(tmp_path, monkeypatch):
     """D12: not those of validation; with --examples those that were drawn."""
     seen, weight = [], module.positive_weight
-    monkeypatch.setattr(module, "positive_weight", lambda documents: seen.append(documents) or weight(documents))
+    monkeypatch.setattr(
+        module, "positive_weight", lambda documents: seen.append(documents) or weight(documents)
+    )
     train(small(data="toy:count=9", examples=6, steps=1), tmp_path / "run")
     ids = [document.id for document in seen[0]]
     assert len(ids) == 6 and set(ids) < {example.id for example in load("toy:count=9", "train")}
 
 
 def test_section_5_2_examples_are_drawn_by_the_seed(monkeypatch):
-    """Section 5.2, low resource: another seed is another subset; more than there are is all; validation is whole."""
+    """Section 5.2, low resource: another seed is another subset; more than there are is all;
+    validation is whole.
+    """
     monkeypatch.setattr(module, "load", lambda name, split: list(range(50)))
     one, two = (draw(TrainConfig(examples=10, seed=seed), "data", "train") for seed in (0, 1))
     assert len(set(one)) == len(set(two)) == 10 and one != two and one == sorted(one)
-    for config, split in ((dict(examples=60), "train"), ({}, "train"), (dict(examples=10), "validation")):
+    for config, split in (
+        (dict(examples=60), "train"),
+        ({}, "train"),
+        (dict(examples=10), "validation"),
+    ):
         assert draw(TrainConfig(**config), "data", split) == list(range(50))
 
 
@@ -119,13 +141,20 @@ def test_d29_a_batch_has_documents_of_like_length():
     lengths = [len(Document("d", [""] * size, None, [], [])) for size in sizes]
     epochs = [Batches(lengths, 0, 3).epoch(number) for number in range(2)]
     for epoch in epochs:
-        assert sorted(sorted(sizes[i] for i in batch) for batch in epoch) == [[1, 3, 3], [5, 7, 8], [9]]
+        assert sorted(sorted(sizes[i] for i in batch) for batch in epoch) == [
+            [1, 3, 3],
+            [5, 7, 8],
+            [9],
+        ]
     assert epochs[0] != epochs[1]
 
 
 def test_the_printed_hints_work(tmp_path, capsys):
     """Each command of the last line, as it stands there, but for the names of the files."""
-    for changes, flags in ((dict(), ["FILE.txt --tree FILE.dis", "--split validation"]), (PLAIN, ["FILE.txt"])):
+    for changes, flags in (
+        (dict(), ["FILE.txt --tree FILE.dis", "--split validation"]),
+        (PLAIN, ["FILE.txt"]),
+    ):
         train(small(steps=1, **changes), tmp_path / changes.get("level", "edu"))
         hints = re.findall(r"python -m \S+\.predict \S+ ([^;\n]+)", capsys.readouterr().out)
         assert hints[: len(flags)] == flags and hints[-1] == "--split validation"
@@ -137,11 +166,22 @@ def test_the_printed_hints_work(tmp_path, capsys):
 
 def test_a_validation_loss_is_the_training_loss_a_unit(tmp_path):
     """With the weight of the units that the summary takes, as in training."""
-    labels, scores = [np.array([True, False]), np.array([False])], {2: np.array([0.5, -1.0]), 1: np.array([2.0])}
-    documents = [Document("d", [""] * len(own), [0] * len(own), [], [["a"]], None, own) for own in labels]
-    run = SimpleNamespace(config=small(), scores=lambda documents: [scores[len(document)] for document in documents])
+    labels, scores = (
+        [np.array([True, False]), np.array([False])],
+        {2: np.array([0.5, -1.0]), 1: np.array([2.0])},
+    )
+    documents = [
+        Document("d", [""] * len(own), [0] * len(own), [], [["a"]], None, own) for own in labels
+    ]
+    run = SimpleNamespace(
+        config=small(), scores=lambda documents: [scores[len(document)] for document in documents]
+    )
     run.extract = lambda document, scores: [0]
-    expected = 3 * math.log(1 + math.exp(-0.5)) + math.log(1 + math.exp(-1.0)) + math.log(1 + math.exp(2.0))
+    expected = (
+        3 * math.log(1 + math.exp(-0.5))
+        + math.log(1 + math.exp(-1.0))
+        + math.log(1 + math.exp(2.0))
+    )
     assert module.validate(run, documents, 3.0)["validation_loss"] == pytest.approx(expected / 3)
 
 
@@ -151,15 +191,24 @@ def test_other_corpora_have_the_same_documents_with_other_vectors_or_trees(tmp_p
     documents = run.encode(load(run.config.data, "validation", 3))
     units, trees = others(documents).values()
     for old, new, mixed in zip(documents, units, trees, strict=True):
-        assert new.vectors.shape == old.vectors.shape and new.matrix is old.matrix and mixed.vectors is old.vectors
+        assert (
+            new.vectors.shape == old.vectors.shape
+            and new.matrix is old.matrix
+            and mixed.vectors is old.vectors
+        )
         others_vectors = [other.vectors[:5] for other in documents if other is not old]
         assert any(np.array_equal(new.vectors[:5], vectors) for vectors in others_vectors)
         assert not np.array_equal(mixed.matrix, old.matrix)
         np.testing.assert_allclose(sorted(mixed.matrix.diagonal()), sorted(old.matrix.diagonal()))
-        np.testing.assert_allclose(mixed.matrix.sum(1), 1, rtol=1e-6)  # rows and columns stay together
+        # rows and columns stay together
+        np.testing.assert_allclose(mixed.matrix.sum(1), 1, rtol=1e-6)
     no_trees = [replace(document, matrix=None) for document in documents]
-    assert list(others(no_trees)) == ["units"] and others(no_trees[:1] * 3) == {}  # no verdict of one text alone
+    # no verdict of one text alone
+    assert list(others(no_trees)) == ["units"] and others(no_trees[:1] * 3) == {}
     # Section 5.1: a summary has as many units as the oracle on average (Table 1: 6.4 and 3.1).
     documents = run.encode(load(run.config.data, "train"))
     mean = np.mean([document.labels.sum() for document in documents])
-    assert f"the oracle takes {mean:.1f} units of a document, a summary 6 (--units-taken)" in capsys.readouterr().out
+    assert (
+        f"the oracle takes {mean:.1f} units of a document, a summary 6 (--units-taken)"
+        in capsys.readouterr().out
+    )

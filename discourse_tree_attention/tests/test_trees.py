@@ -24,13 +24,17 @@ ALONE = "( Root (leaf 1) (text _!Alone ( é ) ._!) )"
 def shape(node):
     """A tree on one line: EDUs with N or S in front, brackets around siblings."""
     inside = " ".join(shape(child) for child in node.children) if node.children else str(node.end)
-    return {True: "N", False: "S", None: ""}[node.nucleus] + (f"({inside})" if node.children else inside)
+    return {True: "N", False: "S", None: ""}[node.nucleus] + (
+        f"({inside})" if node.children else inside
+    )
 
 
 def flat(roles):
     """A .dis text of one node over leaves with these roles."""
     names = {"N": "Nucleus", "S": "Satellite"}
-    return f"( Root {' '.join(f'( {names[role]} (leaf {n}) )' for n, role in enumerate(roles, 1))} )"
+    return (
+        f"( Root {' '.join(f'( {names[role]} (leaf {n}) )' for n, role in enumerate(roles, 1))} )"
+    )
 
 
 def test_dis_of_rst_dt_limit_one_edu():
@@ -58,10 +62,15 @@ def test_nodes_of_many_children_become_right_branching(roles, expected):
 
 
 def test_files_as_people_have_them():
-    """Nodes of one child; the end of a file of DOS, blanks after a paragraph's mark, no span, decomposed accents."""
+    """Nodes of one child; the end of a file of DOS, blanks after a paragraph's mark, no span,
+    decomposed accents.
+    """
     inner = "( Nucleus (leaf 1) (rel2par span) (text _!It rained ,_!) )"
     assert shape(read_dis(f"( Root (span 1 1) {inner} )")) == "1"
-    other, satellite = "( Nucleus (leaf 2) (text _!they said ._!) )", f"( Satellite (span 1 1) {inner} )"
+    other, satellite = (
+        "( Nucleus (leaf 2) (text _!they said ._!) )",
+        f"( Satellite (span 1 1) {inner} )",
+    )
     assert shape(read_dis(f"( Root (span 1 2) {satellite} {other} )")) == "(S1 N2)"
     nucleus = "( Nucleus (leaf 1) (text _!Cafe\u0301 closed , <P> _!) )"
     tree = read_dis(f"( Root\r\n {nucleus}\r\n ( Satellite (leaf 2) (text _!x_!) )\r\n)\r\n\x1a")
@@ -74,7 +83,11 @@ def test_limit_trees_as_deep_as_long(right_branching):
     tree = chain(1500, right_branching)
     parents = [0, *range(1499)] if right_branching else [0] * 1500
     assert dependency_parents(tree).tolist() == parents and len(repr(tree)) < 200
-    deep = "".join(f"( Nucleus (leaf {n}) ) ( Satellite " for n in range(1, 1500)) + "(leaf 1500)" + " )" * 1499
+    deep = (
+        "".join(f"( Nucleus (leaf {n}) ) ( Satellite " for n in range(1, 1500))
+        + "(leaf 1500)"
+        + " )" * 1499
+    )
     assert dependency_parents(read_dis(f"( Root {deep} )")).tolist() == [0, *range(1499)]
 
 
@@ -103,9 +116,21 @@ def test_bad_input_a_file_cut_anywhere_or_not_one_tree():
     [
         (") )//TT_ERR\n)", ") )", r"doc:10: one whole tree .* is the file cut"),
         ("_!(they fell)<P>_!", "_!(they fell)<P>", r"doc:7: '\( text _!\(they fell\)<P>"),
-        ("Nucleus (leaf 1)", "Nucleous (leaf 1)", r"doc:3: '\( Nucleous \(\.\.\.\).*no node \(Root, Nucleus"),
-        ("(span 3 4)", "(span 3 5)", r"doc: span 3-5 needs two children side by side, .*; it has 3-3, 4-4"),
-        ("(leaf 2)", "(leaf 1)", r"doc: span 1-4 needs two children side by side, .*; it has 1-1, 3-4"),
+        (
+            "Nucleus (leaf 1)",
+            "Nucleous (leaf 1)",
+            r"doc:3: '\( Nucleous \(\.\.\.\).*no node \(Root, Nucleus",
+        ),
+        (
+            "(span 3 4)",
+            "(span 3 5)",
+            r"doc: span 3-5 needs two children side by side, .*; it has 3-3, 4-4",
+        ),
+        (
+            "(leaf 2)",
+            "(leaf 1)",
+            r"doc: span 1-4 needs two children side by side, .*; it has 1-1, 3-4",
+        ),
         ("Nucleus (leaf 3)", "Satellite (leaf 3)", r"doc: span 3-4 needs two children"),
         ("( Root", "( Nucleus", r"doc: a tree has a root without a sibling"),
         ("(leaf 5)", "(span 4 5)", r"doc: span 4-5 needs two children .*; it has none"),

@@ -1,11 +1,13 @@
-"""What sentence selection buys: whole summaries by every side in one run, and what the sentence encoders cost.
+"""What sentence selection buys: whole summaries by every side in one run, and what the sentence
+encoders cost.
 
 python -m encdec_sentence_sparse.experiments.benchmark --csv runs/benchmark.csv
 
-Random weights of BART-base's size, one document, beam 4, one thread, CPU seconds. Sides: `generate` of transformers;
-ours under full attention ("shared"); ours with R sentences by the learned map ("approx R"), which with the GRU is the
-paper's system, or by mean keys. "End to end" is a sum of parts that were timed apart: the encoder (LoBART's beyond
-1,024 tokens), the sentence encoder and the decode. A number is the median over rounds with the lowest and highest one.
+Random weights of BART-base's size, one document, beam 4, one thread, CPU seconds. Sides: `generate`
+of transformers; ours under full attention ("shared"); ours with R sentences by the learned map
+("approx R"), which with the GRU is the paper's system, or by mean keys. "End to end" is a sum of
+parts that were timed apart: the encoder (LoBART's beyond 1,024 tokens), the sentence encoder and
+the decode. A number is the median over rounds with the lowest and highest one.
 """
 
 import copy
@@ -28,13 +30,20 @@ from ..selection import Selection, sentences_of
 from .lobart import make_local
 from .mean_key import use_mean_keys
 
-MODELS = {"base": (50265, 768, 3072, 12, 6), "tiny": (60, 16, 32, 2, 2)}  # vocabulary, widths, heads, layers
-# Tokens and sentences of a document, tokens of a summary; r; rounds: CNN/DailyMail and arXiv (cut) of Table 4.
-LENGTHS = {"base": ((800, 29, 67, (5, 10), 5), (4000, 120, 365, (10, 30), 3)), "tiny": ((60, 4, 5, (1, 2), 2),)}
+# vocabulary, widths, heads, layers
+MODELS = {"base": (50265, 768, 3072, 12, 6), "tiny": (60, 16, 32, 2, 2)}
+# Tokens and sentences of a document, tokens of a summary; r; rounds: CNN/DailyMail and arXiv (cut)
+# of Table 4.
+LENGTHS = {
+    "base": ((800, 29, 67, (5, 10), 5), (4000, 120, 365, (10, 30), 3)),
+    "tiny": ((60, 4, 5, (1, 2), 2),),
+}
 
 
 def make_models(name: str) -> tuple[BartForConditionalGeneration, SentenceSparseBart]:
-    """A BART and ours with the same weights, in eval mode; ours with the cheapest sentence encoder."""
+    """A BART and ours with the same weights, in eval mode; ours with the cheapest sentence
+    encoder.
+    """
     config = bart_config(*MODELS[name], 4096, forced_eos_token_id=None)
     bart, ours = BartForConditionalGeneration(config), SentenceSparseBart(config)
     add_approximator(ours, "mean")
@@ -42,12 +51,18 @@ def make_models(name: str) -> tuple[BartForConditionalGeneration, SentenceSparse
     return bart.eval(), ours.eval()
 
 
-def make_sides(models: tuple, length: int, count: int, new_tokens: int, read: tuple[int, ...]) -> dict:
-    """Encoder, sentence encoders, and a whole decode from encoder states by each side, of `new_tokens` tokens."""
+def make_sides(
+    models: tuple, length: int, count: int, new_tokens: int, read: tuple[int, ...]
+) -> dict:
+    """Encoder, sentence encoders, and a whole decode from encoder states by each side, of
+    `new_tokens` tokens.
+    """
     bart, ours = models
     tokens = torch.randint(4, ours.config.vocab_size, (1, length))
     ends = np.random.default_rng(0).choice(np.arange(1, length), count - 1, replace=False)
-    sentence_ids = torch.from_numpy(np.searchsorted(np.sort(ends), np.arange(length), side="right")).unsqueeze(0)
+    sentence_ids = torch.from_numpy(
+        np.searchsorted(np.sort(ends), np.arange(length), side="right")
+    ).unsqueeze(0)
     attention_mask = torch.ones_like(tokens)
     if length > 1024:
         make_local(bart)
@@ -73,7 +88,9 @@ def make_sides(models: tuple, length: int, count: int, new_tokens: int, read: tu
 
 
 def time_rounds(sides: dict, repeats: int) -> dict:
-    """CPU seconds of each side, (repeats,), after a round that does not count; each round begins with another side."""
+    """CPU seconds of each side, (repeats,), after a round that does not count; each round begins
+    with another side.
+    """
     names, seconds = list(sides), {name: np.zeros(1 + repeats) for name in sides}
     for number in range(1 + repeats):
         first = number % len(names)
@@ -86,21 +103,36 @@ def time_rounds(sides: dict, repeats: int) -> dict:
 
 def spread(values: np.ndarray) -> dict[str, float]:
     """Median, lowest and highest of the rounds."""
-    return {"mean": float(np.median(values)), "low": float(values.min()), "high": float(values.max())}
+    return {
+        "mean": float(np.median(values)),
+        "low": float(values.min()),
+        "high": float(values.max()),
+    }
 
 
 def rows_of(seconds: dict[str, np.ndarray]) -> list[dict]:
-    """A row per side, of approx one per sentence encoder: the decode, and end to end how many times as fast it is."""
+    """A row per side, of approx one per sentence encoder: the decode, and end to end how many times
+    as fast it is.
+    """
     rows = [{"side": part, "seconds": spread(seconds[part])} for part in ("encoder", *KINDS)]
-    whole = {side: seconds["encoder"] + seconds[side] for side in seconds.keys() - {"encoder", *KINDS}}
+    whole = {
+        side: seconds["encoder"] + seconds[side] for side in seconds.keys() - {"encoder", *KINDS}
+    }
     for side in [side for side in whole if side.startswith("approx")]:
         before = whole.pop(side)
         whole |= {f"{side}, {kind}": before + seconds[kind] for kind in KINDS}
     for name in sorted(whole):
         decode = seconds[name.partition(",")[0]]
-        row = {"side": name, "seconds": spread(decode), "decode x shared": spread(seconds["shared"] / decode)}
+        row = {
+            "side": name,
+            "seconds": spread(decode),
+            "decode x shared": spread(seconds["shared"] / decode),
+        }
         row |= {"end to end": spread(whole[name])}
-        rows.append(row | {f"x {other}": spread(whole[other] / whole[name]) for other in ("generate", "shared")})
+        rows.append(
+            row
+            | {f"x {other}": spread(whole[other] / whole[name]) for other in ("generate", "shared")}
+        )
     return rows
 
 

@@ -17,7 +17,11 @@ from shared.run import one_line_errors
 from .benchmark import make_models, time_rounds
 
 MODES = ("forward+backward", "forward", "inference")
-LENGTHS = {"base": ((256, 448, 640, 832, 1024), (50, 100, 150, 200, 250, 300)), "tiny": ((4, 6, 8), (2, 3, 4))}  # N, M
+# N, M
+LENGTHS = {
+    "base": ((256, 448, 640, 832, 1024), (50, 100, 150, 200, 250, 300)),
+    "tiny": ((4, 6, 8), (2, 3, 4)),
+}
 
 
 def quadratic(m: np.ndarray) -> list[np.ndarray]:
@@ -27,7 +31,8 @@ def quadratic(m: np.ndarray) -> list[np.ndarray]:
 
 
 def row_of(terms: list[np.ndarray], seconds: np.ndarray) -> dict:
-    """A fit through the medians of (rounds, n) seconds: coefficients in microseconds, and divided by c1 as in Table 1.
+    """A fit through the medians of (rounds, n) seconds: coefficients in microseconds, and divided
+    by c1 as in Table 1.
 
     Their 95 % intervals are of 1,000 times as many rounds, drawn with replacement.
     """
@@ -45,13 +50,19 @@ def row_of(terms: list[np.ndarray], seconds: np.ndarray) -> dict:
 
 
 def run_mode(bart: nn.Module, mode: str, source: int, target: int) -> None:
-    """A pass over a random document of N = source tokens and summary of M = target tokens, in a mode of Section 3.
+    """A pass over a random document of N = source tokens and summary of M = target tokens, in a
+    mode of Section 3.
 
-    D22: without dropout; inference is greedy, with a cache. Times are medians (the paper: the mean of 100 passes).
+    D22: without dropout; inference is greedy, with a cache. Times are medians (the paper: the mean
+    of 100 passes).
     """
-    document, summary = (torch.randint(4, bart.config.vocab_size, (1, length)) for length in (source, target))
+    document, summary = (
+        torch.randint(4, bart.config.vocab_size, (1, length)) for length in (source, target)
+    )
     if mode == "inference":
-        bart.generate(document, num_beams=1, do_sample=False, min_new_tokens=target, max_new_tokens=target)
+        bart.generate(
+            document, num_beams=1, do_sample=False, min_new_tokens=target, max_new_tokens=target
+        )
         return
     with torch.set_grad_enabled(mode == "forward+backward"):
         loss = bart(input_ids=document, labels=summary).loss
@@ -61,18 +72,24 @@ def run_mode(bart: nn.Module, mode: str, source: int, target: int) -> None:
 
 
 def fits(seconds: dict, sources: tuple[int, ...], targets: tuple[int, ...]) -> list[dict]:
-    """Table 1 for each mode at the longest source, and Appendix B; `seconds` by mode, N and M, one per round."""
+    """Table 1 for each mode at the longest source, and Appendix B; `seconds` by mode, N and M, one
+    per round.
+    """
     rows = []
     for mode in MODES:
         times = np.stack([seconds[mode, sources[-1], m] for m in targets], 1)  # (rounds, n)
-        rows.append({"table": "table_1", "mode": mode} | row_of(quadratic(np.array(targets)), times))
+        rows.append(
+            {"table": "table_1", "mode": mode} | row_of(quadratic(np.array(targets)), times)
+        )
     n, m = np.array([(n, m) for n in sources for m in targets]).T
     times = np.stack([seconds[MODES[0], *place] for place in zip(n, m, strict=True)], 1)
     # Appendix B: c4 is cross-attention's, c5 and c6 are those of either self-attention.
     return [*rows, {"table": "appendix_b"} | row_of([m**0, m, n, m * n, m**2, n**2], times)]
 
 
-def main(model: str = "base", repeats: int = 6, csv: Path | None = None, overwrite: bool = False) -> None:
+def main(
+    model: str = "base", repeats: int = 6, csv: Path | None = None, overwrite: bool = False
+) -> None:
     """Time a BART of random weights on one thread; write median times and fits as CSV."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -81,7 +98,10 @@ def main(model: str = "base", repeats: int = 6, csv: Path | None = None, overwri
         places = [(MODES[0], n, m) for n in sources for m in targets]
         places += [(mode, sources[-1], m) for mode in MODES[1:] for m in targets]
         seconds = time_rounds({place: partial(run_mode, bart, *place) for place in places}, repeats)
-        rows = [{"mode": mode, "N": n, "M": m, "seconds": np.median(seconds[mode, n, m])} for mode, n, m in places]
+        rows = [
+            {"mode": mode, "N": n, "M": m, "seconds": np.median(seconds[mode, n, m])}
+            for mode, n, m in places
+        ]
         write_csv(file, rows + fits(seconds, sources, targets))
 
 

@@ -1,9 +1,12 @@
-"""Cross-entropy of the references under each choice of sentences, in nats a token: what integrated training lowers.
+"""Cross-entropy of the references under each choice of sentences, in nats a token: what integrated
+training lowers.
 
-python -m encdec_sentence_sparse.experiments.cross_entropy 1 test 200 RUN ... > rows.jsonl      # r, split, limit, runs
+python -m encdec_sentence_sparse.experiments.cross_entropy 1 test 200 RUN ... > rows.jsonl      # r,
+    split, limit, runs
 python -m shared.score rows.jsonl --metric none --minus kl.approx.r1 --csv cross_entropy.csv
 
-Every token is predicted from the reference's own beginning; a row is a document, its value the mean of its tokens.
+Every token is predicted from the reference's own beginning; a row is a document, its value the mean
+of its tokens.
 """
 
 import sys
@@ -31,7 +34,9 @@ def cross_entropies(run: Run, examples: Sequence[Example], selection: Selection)
 
 
 def systems(run: Run, r: int) -> Iterator[tuple[str, Selection]]:
-    """The choices of sentences that a run is read under, by name; mean keys come last, for they change the run."""
+    """The choices of sentences that a run is read under, by name; mean keys come last, for they
+    change the run.
+    """
     yield "full", Selection()
     if run.model.sentence_encoder is None:
         yield from ((f"{mode}.r{r}", Selection(mode, r)) for mode in ("ideal", "random"))
@@ -42,16 +47,26 @@ def systems(run: Run, r: int) -> Iterator[tuple[str, Selection]]:
 
 
 def main(r: int, split: str, limit: int, runs: tuple[Path, ...]) -> None:
-    """R SPLIT LIMIT RUN ...: print a row for each run, choice of R sentences and document of the split."""
+    """R SPLIT LIMIT RUN ...: print a row for each run, choice of R sentences and document of the
+    split.
+    """
     for path in runs:
         run = load_run(path)
         examples, seed = load(run.config.data, split, limit), run.config.seed
         for system, selection in systems(run, r):
-            more = {"system": f"{system_name(path.name, seed)}.{system}", "seed": seed, "prediction": ""}
-            for example, value in zip(examples, cross_entropies(run, examples, selection), strict=True):
+            more = {
+                "system": f"{system_name(path.name, seed)}.{system}",
+                "seed": seed,
+                "prediction": "",
+            }
+            for example, value in zip(
+                examples, cross_entropies(run, examples, selection), strict=True
+            ):
                 row = {"id": example.id, "references": example.references, "cross_entropy": value}
                 write_jsonl(sys.stdout, [row | more])
 
 
 if __name__ == "__main__":
-    one_line_errors(lambda words: tyro.cli(main, args=words, config=[tyro.conf.PositionalRequiredArgs]))()
+    one_line_errors(
+        lambda words: tyro.cli(main, args=words, config=[tyro.conf.PositionalRequiredArgs])
+    )()

@@ -1,9 +1,11 @@
 """The paper's figures.
 
-python -m encdec_sentence_sparse.experiments.figures --out figures --scores toy.csv --curves figure_1.csv
+python -m encdec_sentence_sparse.experiments.figures --out figures --scores toy.csv --curves
+    figure_1.csv
 
-The scores are what `shared.score` wrote (Figures 2 and 4), the curves what experiments.measures wrote (1); that draws a
-map like Figures 5 to 8, too. Figure 3 is a drawing of the model and is not made.
+The scores are what `shared.score` wrote (Figures 2 and 4), the curves what experiments.measures
+wrote (1); that draws a map like Figures 5 to 8, too. Figure 3 is a drawing of the model and is not
+made.
 """
 
 import csv
@@ -45,14 +47,28 @@ def one_panel(title: str, xlabel: str, ylabel: str):
 
 
 def over_r(scores: dict[str, np.ndarray], shown: dict, title: str, ylabel: str, minus: str = ""):
-    """Curves over r of the systems RUN.MODE.rR: means over seeds, bars from the lowest seed to the highest."""
+    """Curves over r of the systems RUN.MODE.rR: means over seeds, bars from the lowest seed to the
+    highest.
+    """
     figure, axes = one_panel(title, "r: sentences that a step attends to", ylabel)
     places = sorted({int(name.rpartition(".r")[2]) for name in scores if ".r" in name})
-    for system in (system for system in shown if f"{system}.r{places[0]}" in scores):  # not every corpus has all
+    # not every corpus has all
+    for system in (system for system in shown if f"{system}.r{places[0]}" in scores):
         label, colour = shown[system]
-        values = np.stack([scores[f"{system}.r{r}"] - (scores[f"{minus}.r{r}"] if minus else 0) for r in places])
+        values = np.stack(
+            [scores[f"{system}.r{r}"] - (scores[f"{minus}.r{r}"] if minus else 0) for r in places]
+        )
         bars = values.mean(1) - values.min(1), values.max(1) - values.mean(1)
-        axes.errorbar(places, values.mean(1), bars, fmt="o-", color=colour, markersize=4, capsize=3, label=label)
+        axes.errorbar(
+            places,
+            values.mean(1),
+            bars,
+            fmt="o-",
+            color=colour,
+            markersize=4,
+            capsize=3,
+            label=label,
+        )
     if not minus:
         axes.axhline(scores["base.full"].mean(), color="gray", linestyle=":", label="all sentences")
     axes.set_xticks(places)
@@ -61,12 +77,17 @@ def over_r(scores: dict[str, np.ndarray], shown: dict, title: str, ylabel: str, 
 
 
 def figure_1(curves: list[dict]):
-    """Figure 1: the share of attention that the r most salient sentences hold, of base and sparse-tuned runs."""
+    """Figure 1: the share of attention that the r most salient sentences hold, of base and
+    sparse-tuned runs.
+    """
     title = "Figure 1: attention is spread over sentences, until a loss makes it sparse"
-    figure, axes = one_panel(title, "r: the most salient sentences", "share of the attention (mean over layers, steps)")
+    figure, axes = one_panel(
+        title, "r: the most salient sentences", "share of the attention (mean over layers, steps)"
+    )
     for place, name in enumerate(dict.fromkeys(row["run"] for row in curves)):
         shares = [float(row["share"]) for row in curves if row["run"] == name]
-        style = {} if place else dict(color="black", linewidth=5, alpha=0.3)  # broad: it hides none, and none hides it
+        # broad: it hides none, and none hides it
+        style = {} if place else dict(color="black", linewidth=5, alpha=0.3)
         label = name.replace("gamma-", "gamma ") if place else "vanilla (gamma 0)"
         axes.plot(range(1, 1 + len(shares)), shares, label=label, **style)
     axes.set_ylim(0, 1.02)
@@ -75,7 +96,9 @@ def figure_1(curves: list[dict]):
 
 
 def draw_map(attention: np.ndarray, written: list[str], sentence_ids: Sequence[int]):
-    """Like Figures 5-8: attention over words (left) and over sentences (right) while a summary is written."""
+    """Like Figures 5-8: attention over words (left) and over sentences (right) while a summary is
+    written.
+    """
     from matplotlib.colors import PowerNorm
     from matplotlib.figure import Figure
 
@@ -86,8 +109,15 @@ def draw_map(attention: np.ndarray, written: list[str], sentence_ids: Sequence[i
     maps, panels = (attention, np.add.reduceat(attention, starts, 1)), figure.subplots(1, 2)
     scale = PowerNorm(0.5, 0, maps[1].max())  # one for both
     for axes, weights, kind in zip(panels, maps, ("token", "sentence"), strict=True):
-        image = axes.imshow(weights, aspect="auto", cmap="Blues", norm=scale, interpolation="nearest")
-        axes.set(xlabel=f"{kind} of the source", ylabel="step", yticks=range(len(words)), yticklabels=words)
+        image = axes.imshow(
+            weights, aspect="auto", cmap="Blues", norm=scale, interpolation="nearest"
+        )
+        axes.set(
+            xlabel=f"{kind} of the source",
+            ylabel="step",
+            yticks=range(len(words)),
+            yticklabels=words,
+        )
     figure.colorbar(image, ax=panels, label="attention (root scale)")
     for start in starts[1:]:
         panels[0].axvline(start - 0.5, color="gray", linewidth=0.4)
@@ -101,12 +131,15 @@ def main(out: Path, scores: Path | None = None, curves: Path | None = None) -> N
         figure_1(read_csv(curves)).savefig(out / "figure_1.png", dpi=150)
     if scores:
         rows = [row for row in read_csv(scores) if row["metric"] == "rouge1" and not row["minus"]]
-        rouge = {row["system"]: np.array(row["seeds"].split(), dtype=float) for row in rows}  # a number per seed
+        # a number per seed
+        rouge = {row["system"]: np.array(row["seeds"].split(), dtype=float) for row in rows}
         title = "Figure 2: how many sentences are enough depends on which"
         over_r(rouge, CHOICES, title, "ROUGE-1").savefig(out / "figure_2.png", dpi=150)
         if "apx-r2.approx.r2" in rouge:  # runs with other r in training
             title = "Figure 4: at small r training with a small r helps most seeds"
-            figure_4 = over_r(rouge, TRAINED, title, "ROUGE-1 minus r 5 in training", minus="apx.approx")
+            figure_4 = over_r(
+                rouge, TRAINED, title, "ROUGE-1 minus r 5 in training", minus="apx.approx"
+            )
             figure_4.savefig(out / "figure_4.png", dpi=150)
 
 

@@ -16,17 +16,36 @@ from ..loading import Run, load_run_or_bart
 def lengths(run: Run, examples: list[Example]) -> dict[str, float]:
     """N tokens and N1 sentences of a document, M tokens of a summary, means over a corpus; and N/M.
 
-    D28: tokens of the run's tokenizer without `<s>` and `</s>`; nothing is cut, and `</s>` is no sentence here.
+    D28: tokens of the run's tokenizer without `<s>` and `</s>`; nothing is cut, and `</s>` is no
+    sentence here.
     """
     texts = [example.source for example in examples], [example.target for example in examples]
-    n, m = (mean(len(ids) - 2 for ids in run.tokenizer(part, verbose=False)["input_ids"]) for part in texts)
-    return {"N": n, "N1": mean(len(example.document) for example in in_sentences(examples)), "M": m, "N/M": n / m}
+    n, m = (
+        mean(len(ids) - 2 for ids in run.tokenizer(part, verbose=False)["input_ids"])
+        for part in texts
+    )
+    return {
+        "N": n,
+        "N1": mean(len(example.document) for example in in_sentences(examples)),
+        "M": m,
+        "N/M": n / m,
+    }
 
 
 def main(run: str, data: str) -> None:
-    """RUN DATA: print a row of Table 4, the lengths of a corpus in the tokens of a run or a BART."""
-    print(data, *(f"{name} {value:.1f}" for name, value in lengths(load_run_or_bart(run), load(data)).items()))
+    """RUN DATA: print a row of Table 4, the lengths of a corpus in the tokens of a run or a
+    BART.
+    """
+    print(
+        data,
+        *(
+            f"{name} {value:.1f}"
+            for name, value in lengths(load_run_or_bart(run), load(data)).items()
+        ),
+    )
 
 
 if __name__ == "__main__":
-    one_line_errors(lambda words: tyro.cli(main, args=words, config=[tyro.conf.PositionalRequiredArgs]))()
+    one_line_errors(
+        lambda words: tyro.cli(main, args=words, config=[tyro.conf.PositionalRequiredArgs])
+    )()

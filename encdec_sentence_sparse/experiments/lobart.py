@@ -1,11 +1,16 @@
-"""LoBART, the paper's BART for long inputs (A.1): local self-attention in the encoder and a longer table of positions.
+"""LoBART, the paper's BART for long inputs (A.1): local self-attention in the encoder and a longer
+table of positions.
 
 python -m encdec_sentence_sparse.experiments.lobart train --preset paper-arxiv --out runs/lobart
-python -m encdec_sentence_sparse.experiments.lobart train --preset paper-kl --init runs/lobart --out runs/lobart-kl
-python -m encdec_sentence_sparse.experiments.lobart train --preset paper-integrated --init runs/lobart-kl --out runs/int
-python -m encdec_sentence_sparse.experiments.lobart predict runs/int --data arxiv --split test --out int.jsonl
+python -m encdec_sentence_sparse.experiments.lobart train --preset paper-kl --init runs/lobart --out
+    runs/lobart-kl
+python -m encdec_sentence_sparse.experiments.lobart train --preset paper-integrated --init
+    runs/lobart-kl --out runs/int
+python -m encdec_sentence_sparse.experiments.lobart predict runs/int --data arxiv --split test --out
+    int.jsonl
 
-LoBART is from Manakul and Gales (2021), Long-Span Summarization; released code: potsawee/longsum0. It was not run here.
+LoBART is from Manakul and Gales (2021), Long-Span Summarization; released code: potsawee/longsum0.
+It was not run here.
 """
 
 import sys
@@ -26,31 +31,45 @@ from ..train import train
 
 WINDOW, POSITIONS = 1024, 4096  # A.1
 
-# D27: released code: searches of --min-length 56 and --max-length 400 (arXiv) or 144 (Podcast), else --decoding paper.
-# D24: the fine-tuned LoBART that the KL run starts from is trained first; r 30, which is r* of Section 4.4, is in
-# training, too. arXiv: the released LoBART is an average over 220,000 to 260,000 documents; here training ends there.
+# D27: released code: searches of --min-length 56 and --max-length 400 (arXiv) or 144 (Podcast),
+# else --decoding paper.
+# D24: the fine-tuned LoBART that the KL run starts from is trained first; r 30, which is r* of
+# Section 4.4, is in training, too. arXiv: the released LoBART is an average over 220,000 to 260,000
+# documents; here training ends there.
 LOBART = PAPER | dict(task="base", model="facebook/bart-large-cnn", max_source=POSITIONS, r=30)
 PRESETS = {
     "tiny": {},
     "paper-arxiv": LOBART | dict(data="arxiv", max_target=400, steps=130_000),
     # data: a folder. D24: A.3's W is 10,000 documents here
-    "paper-podcast": LOBART | dict(data="podcast", max_target=144, steps=30_207, warmup=5_000, learning_rate=2e-5),
+    "paper-podcast": LOBART
+    | dict(data="podcast", max_target=144, steps=30_207, warmup=5_000, learning_rate=2e-5),
     # --init: a run of the two above; A.5
-    "paper-kl": dict(task="kl", max_target=200, warmup=10_000, learning_rate=PAPER["learning_rate"]),
-    "paper-integrated": dict(task="integrated", select="approx", max_target=400),  # --init: a run of paper-kl; A.5
-}  # fmt: skip
+    "paper-kl": dict(
+        task="kl", max_target=200, warmup=10_000, learning_rate=PAPER["learning_rate"]
+    ),
+    # --init: a run of paper-kl; A.5
+    "paper-integrated": dict(task="integrated", select="approx", max_target=400),
+}
 
 
 class LocalAttention(nn.Module):
     """Self-attention of an encoder layer within a window: what `make_local` turns BART's into.
 
-    Token i sees token j if |i - j| <= window / 2 and j is no padding. It always sees itself: a row without any token
-    to see would give NaN. Tokens are read half a window at a time, so that the scores' time and memory grow with S.
+    Token i sees token j if |i - j| <= window / 2 and j is no padding. It always sees itself: a row
+    without any token to see would give NaN. Tokens are read half a window at a time, so that the
+    scores' time and memory grow with S.
     """
 
-    def forward(self, hidden_states: Tensor, attention_mask: Tensor | None, **unused) -> tuple[Tensor, None]:
-        """(B, S, D) -> (B, S, D); attention_mask (B, 1, S, S), True (or, added, 0) = token; None = no padding."""
-        projections, dropout = (self.q_proj, self.k_proj, self.v_proj), self.dropout if self.training else 0.0
+    def forward(
+        self, hidden_states: Tensor, attention_mask: Tensor | None, **unused
+    ) -> tuple[Tensor, None]:
+        """(B, S, D) -> (B, S, D); attention_mask (B, 1, S, S), True (or, added, 0) = token; None =
+        no padding.
+        """
+        projections, dropout = (
+            (self.q_proj, self.k_proj, self.v_proj),
+            self.dropout if self.training else 0.0,
+        )
         split = (f(hidden_states).unflatten(-1, (self.num_heads, -1)) for f in projections)
         queries, keys, values = (x.transpose(1, 2) for x in split)  # (B, H, S, K)
         positions = torch.arange(hidden_states.size(1), device=hidden_states.device)
@@ -62,7 +81,8 @@ class LocalAttention(nn.Module):
             keep = distance <= self.reach  # (rows, seen)
             if attention_mask is not None:
                 mask = attention_mask[..., rows, seen]
-                keep = keep & (mask if mask.dtype == torch.bool else mask == 0) | (distance == 0)  # (B, 1, rows, seen)
+                # (B, 1, rows, seen)
+                keep = keep & (mask if mask.dtype == torch.bool else mask == 0) | (distance == 0)
             parts = queries[:, :, rows], keys[:, :, seen], values[:, :, seen]
             contexts.append(F.scaled_dot_product_attention(*parts, keep, dropout))
         return self.out_proj(torch.cat(contexts, 2).transpose(1, 2).flatten(2)), None
@@ -75,10 +95,12 @@ def make_local(model: BartForConditionalGeneration, window: int = WINDOW) -> Non
 
 
 def extend_positions(model: BartForConditionalGeneration, positions: int = POSITIONS) -> None:
-    """A longer table of positions for the encoder: BART's own, then flipped, then as it is, and so on.
+    """A longer table of positions for the encoder: BART's own, then flipped, then as it is, and so
+    on.
 
-    So neighbours stay alike where one copy ends and the next begins. D16: the released code flips BART's whole table,
-    with the two rows at its beginning that stand for no position; here they stay at the beginning.
+    So neighbours stay alike where one copy ends and the next begins. D16: the released code flips
+    BART's whole table, with the two rows at its beginning that stand for no position; here they
+    stay at the beginning.
     """
     encoder = model.get_encoder()
     table, known = encoder.embed_positions, encoder.max_source_positions
@@ -89,7 +111,9 @@ def extend_positions(model: BartForConditionalGeneration, positions: int = POSIT
 
 
 class LoBart(SentenceSparseBart):
-    """LoBART with sentence-sparse attention in its decoder; its config remembers that it was made of a BART."""
+    """LoBART with sentence-sparse attention in its decoder; its config remembers that it was made
+    of a BART.
+    """
 
     def __init__(self, config: BartConfig):
         super().__init__(config)

@@ -1,6 +1,8 @@
-"""Beyond the paper, a control: sentences chosen by the mean of their words' keys, which needs no training.
+"""Beyond the paper, a control: sentences chosen by the mean of their words' keys, which needs no
+training.
 
-python -m encdec_sentence_sparse.experiments.mean_key RUN --data toy --split test --r 5 --system base.mean_key.r5
+python -m encdec_sentence_sparse.experiments.mean_key RUN --data toy --split test --r 5 --system
+    base.mean_key.r5
 
 The flags are those of `predict`; RUN is a run of --task base or sparse, or a BART.
 """
@@ -31,7 +33,8 @@ class MeanKeyAttention(FastAttention):
 def use_mean_keys(model: SentenceSparseBart) -> SentenceSparseBart:
     """Turn a model without a map into one whose mode "approx" compares queries with mean keys.
 
-    W^K begins as the words' map and is linear, biases included: it takes the mean state to the mean key.
+    W^K begins as the words' map and is linear, biases included: it takes the mean state to the mean
+    key.
     """
     add_approximator(model, "mean")
     for attention in model.attentions:

@@ -1,6 +1,8 @@
-"""Where the attention is while a run writes its summaries, under full attention: Figures 1 and, as a map, 5 to 8.
+"""Where the attention is while a run writes its summaries, under full attention: Figures 1 and, as
+a map, 5 to 8.
 
-python -m encdec_sentence_sparse.experiments.measures runs/base-0 runs/sparse1-0 --limit 400 --csv figure_1.csv
+python -m encdec_sentence_sparse.experiments.measures runs/base-0 runs/sparse1-0 --limit 400 --csv
+    figure_1.csv
 """
 
 from pathlib import Path
@@ -21,31 +23,45 @@ from . import figures
 
 @torch.inference_mode()
 def read_again(run: Run, item: Item, **source) -> tuple[torch.Tensor, list[int]]:
-    """Saliency while a document's best summary is written, (layers, H, T, N), and that summary's tokens."""
+    """Saliency while a document's best summary is written, (layers, H, T, N), and that summary's
+    tokens.
+    """
     [tokens], record = decode(run, [item]), []
     target = torch.tensor([tokens], device=run.model.device)
-    run.model(**run.collate([item]).source() | source, decoder_input_ids=target[:, :-1], record=record)
+    run.model(
+        **run.collate([item]).source() | source, decoder_input_ids=target[:, :-1], record=record
+    )
     return torch.stack([layer.exact[0] for layer in record]), tokens
 
 
 def retained_attention(exact: torch.Tensor) -> np.ndarray:
-    """Figure 1: attention that a document's 1, 2, ..., N most salient sentences hold together: (N,), rising to 1.
+    """Figure 1: attention that a document's 1, 2, ..., N most salient sentences hold together:
+    (N,), rising to 1.
 
-    A.4: heads are averaged before the summation. D21: then the mean over layers and the steps of the own summary.
+    A.4: heads are averaged before the summation. D21: then the mean over layers and the steps of
+    the own summary.
     """
     return exact.mean(1).sort(-1, descending=True).values.cumsum(-1).mean((0, 1)).cpu().numpy()
 
 
 def retained_curve(run: Run, items: list[Item]) -> list[float]:
     """Figure 1: the mean over documents of `retained_attention`."""
-    curves = [retained_attention(read_again(run, item)[0]) for item in tqdm(items, disable=None, leave=False)]
+    curves = [
+        retained_attention(read_again(run, item)[0])
+        for item in tqdm(items, disable=None, leave=False)
+    ]
     longest = max(map(len, curves))  # beyond its last sentence a document retains everything
-    return np.mean([np.pad(curve, (0, longest - len(curve)), constant_values=1.0) for curve in curves], 0).tolist()
+    return np.mean(
+        [np.pad(curve, (0, longest - len(curve)), constant_values=1.0) for curve in curves], 0
+    ).tolist()
 
 
 def attention_map(run: Run, item: Item) -> tuple[np.ndarray, list[str]]:
-    """Figures 5-8: (T, S) attention of full decoding, mean over heads (Appendix E), D21: and layers; and T's tokens."""
-    words = torch.arange(len(item.ids), device=run.model.device).unsqueeze(0)  # each token its own sentence
+    """Figures 5-8: (T, S) attention of full decoding, mean over heads (Appendix E), D21: and
+    layers; and T's tokens.
+    """
+    # each token its own sentence
+    words = torch.arange(len(item.ids), device=run.model.device).unsqueeze(0)
     exact, tokens = read_again(run, item, sentence_ids=words)
     return exact.mean((0, 1)).cpu().numpy(), run.tokenizer.convert_ids_to_tokens(tokens[1:])
 
@@ -58,7 +74,9 @@ def main(
     limit: int | None = None,
     overwrite: bool = False,
 ) -> None:
-    """Write Figure 1's curve of each run as CSV; or with --map a picture: the last document's map by the last run."""
+    """Write Figure 1's curve of each run as CSV; or with --map a picture: the last document's map
+    by the last run.
+    """
     if map:
         run = load_run(runs[-1])
         item = run.encode(load(run.config.data, split, limit))[-1]
@@ -69,7 +87,9 @@ def main(
         for path in runs:
             run = load_run(path)
             curve = retained_curve(run, run.encode(load(run.config.data, split, limit)))
-            rows += [{"run": path.name, "r": r, "share": share} for r, share in enumerate(curve, start=1)]
+            rows += [
+                {"run": path.name, "r": r, "share": share} for r, share in enumerate(curve, start=1)
+            ]
         write_csv(file, rows)
 
 

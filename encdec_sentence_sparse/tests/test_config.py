@@ -20,9 +20,11 @@ from .test_train import DATA, changed, weights
 PAPERS = {  # the first is whole, but for what the tiny run has, too; the others name what differs
     "paper": dict(
         task="kl",  # A.5: integrated training starts from it
-        data="cnn_dailymail", model="facebook/bart-large-cnn",  # A.1: a BART that is fine-tuned already
+        # A.1: a BART that is fine-tuned already
+        data="cnn_dailymail", model="facebook/bart-large-cnn",
         batch_size=1, accumulate=2, patience=3,  # A.3
-        warmup=10_000, save_every=10_000,  # A.3: 20,000, which are documents in the released code: D15
+        # A.3: 20,000, which are documents in the released code: D15
+        warmup=10_000, save_every=10_000,
         learning_rate=pytest.approx(0.002 / 20_000**0.5),  # A.3, at its highest
         clip=0.0, max_target=200,  # released code
         steps=143_556,  # A.2: 287,113 documents, two to an update; A.3: one epoch
@@ -30,13 +32,17 @@ PAPERS = {  # the first is whole, but for what the tiny run has, too; the others
         max_source=1024, sentence_encoder="gru", mixed_precision="no",
     ),
     "paper-integrated": dict(task="integrated", select="approx"),  # A.5
-    "paper-sparse": dict(task="sparse", save_every=12_500, gamma=0.1),  # released code: 25,000 documents
-    "paper-xsum": dict(data="xsum", model="facebook/bart-large-xsum", r=10, steps=102_022),  # 204,045 documents
+    # released code: 25,000 documents
+    "paper-sparse": dict(task="sparse", save_every=12_500, gamma=0.1),
+    # 204,045 documents
+    "paper-xsum": dict(data="xsum", model="facebook/bart-large-xsum", r=10, steps=102_022),
 }  # fmt: skip
 
 
 def test_presets_hold_the_papers_values():
-    """A.3, A.5 and r* of Section 4.4; an epoch of each corpus (A.2); lengths and validations of the released code."""
+    """A.3, A.5 and r* of Section 4.4; an epoch of each corpus (A.2); lengths and validations of the
+    released code.
+    """
     assert PRESETS["tiny"] == {} and set(PRESETS) == {"tiny", *PAPERS}
     for preset, values in PAPERS.items():
         if preset == "paper-integrated":  # what goes on from a run changes no other value of it
@@ -46,27 +52,54 @@ def test_presets_hold_the_papers_values():
         check(config)
         assert asdict(config) == asdict(TrainConfig()) | PAPERS["paper"] | values, preset
     tiny = dict(
-        task="base", data="toy", max_source=1024, max_target=256,
-        init="", model="", vocabulary=4000, width=64, feed_forward=256, dropout=0.1,
-        gamma=0.1, sentence_encoder="gru", kl_weight=0.2, select="approx", r=5,
-        steps=1500, batch_size=16, accumulate=1, learning_rate=3e-3, warmup=200, clip=1.0, save_every=250, patience=0,
-        mixed_precision="no", seed=0,
-    )  # fmt: skip
+        task="base",
+        data="toy",
+        max_source=1024,
+        max_target=256,
+        init="",
+        model="",
+        vocabulary=4000,
+        width=64,
+        feed_forward=256,
+        dropout=0.1,
+        gamma=0.1,
+        sentence_encoder="gru",
+        kl_weight=0.2,
+        select="approx",
+        r=5,
+        steps=1500,
+        batch_size=16,
+        accumulate=1,
+        learning_rate=3e-3,
+        warmup=200,
+        clip=1.0,
+        save_every=250,
+        patience=0,
+        mixed_precision="no",
+        seed=0,
+    )
     assert asdict(TrainConfig()) == tiny
 
 
 def test_d27_the_searches_of_the_corpora():
-    """A.3: beam 4, length penalty 2, no trigram twice; lengths of the released code, XSum's of bart-large-xsum."""
+    """A.3: beam 4, length penalty 2, no trigram twice; lengths of the released code, XSum's of
+    bart-large-xsum.
+    """
     released = dict(num_beams=4, length_penalty=2.0, no_repeat_ngram_size=3)
     lengths = {"paper": (50, 200), "paper-xsum": (11, 62)}
-    searches = {name: released | dict(min_length=low, max_length=high) for name, (low, high) in lengths.items()}
+    searches = {
+        name: released | dict(min_length=low, max_length=high)
+        for name, (low, high) in lengths.items()
+    }
     assert searches | {"own": {}} == DECODING
 
 
 def save_bart(folder: Path) -> BartForConditionalGeneration:
     """A BART as transformers saves it, 3 decoder layers, with generation settings of its own."""
     tokenizer = train_tokenizer([example.source for example in load(DATA)], 400)
-    sizes = dict(d_model=16, encoder_layers=1, decoder_layers=3, encoder_ffn_dim=8, decoder_ffn_dim=8)
+    sizes = dict(
+        d_model=16, encoder_layers=1, decoder_layers=3, encoder_ffn_dim=8, decoder_ffn_dim=8
+    )
     heads = dict(encoder_attention_heads=2, decoder_attention_heads=2, max_position_embeddings=256)
     bart = BartForConditionalGeneration(BartConfig(vocab_size=len(tokenizer), **sizes, **heads))
     bart.generation_config.update(num_beams=3, max_length=21)
@@ -82,7 +115,11 @@ def test_d24_the_chain_of_the_paper(tmp_path):
     """
     save_bart(tmp_path / "bart")
     small = dict(model=str(tmp_path / "bart"), data="toy:count=4", steps=1, max_source=100)
-    flags = [text for name, value in small.items() for text in ("--" + name.replace("_", "-"), str(value))]
+    flags = [
+        text
+        for name, value in small.items()
+        for text in ("--" + name.replace("_", "-"), str(value))
+    ]
     kl, integrated = tmp_path / "kl", tmp_path / "integrated"
     main(["--preset", "paper-xsum", "--out", str(kl), *flags])
     main(["--preset", "paper-integrated", "--out", str(integrated), "--init", str(kl)])
@@ -99,7 +136,8 @@ def test_values_that_cannot_be_are_refused():
     """Beside those of which shared's tests tell."""
     begin = "--task kl starts from a trained model: give --init RUN or --model NAME"
     for flag, value, message in (
-        ("task", "kl", begin), ("vocabulary", 10, "--vocabulary is 10"), ("max_source", 2, "--max-source is 2"),
+        ("task", "kl", begin), ("vocabulary", 10, "--vocabulary is "
+                                                  "10"), ("max_source", 2, "--max-source is 2"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=message):
             check(TrainConfig(**{flag: value}))

@@ -10,7 +10,11 @@ from transformers import PreTrainedTokenizerFast
 
 from ..text import Item, encode, encode_all, token_sentence_ids, train_tokenizer
 
-STORIES = ["Mr. Smith saw Dr. Jones . He left .", "The team won . We were glad .", "It rained . We stayed ."]
+STORIES = [
+    "Mr. Smith saw Dr. Jones . He left .",
+    "The team won . We were glad .",
+    "It rained . We stayed .",
+]
 
 
 @pytest.fixture(scope="module")
@@ -27,28 +31,44 @@ def texts_of(tokenizer, encoded) -> list[str]:
 
 
 def test_d7_given_sentences_stay_as_they_are_and_the_end_is_one_more(tokenizer):
-    """Full stops do not matter. D7, released code: `</s>` is a sentence, it counts toward r; `<s>` is in the first."""
+    """Full stops do not matter.
+
+    D7, released code: `</s>` is a sentence, it counts toward r; `<s>` is in the first.
+    """
     document = ["Mr. Smith saw", "Dr. Jones . He left .", "We"]
     found = encode(tokenizer, document, 99)
-    assert texts_of(tokenizer, found) == ["<s> Mr. Smith saw", " Dr. Jones . He left .", " We", "</s>"]
+    assert texts_of(tokenizer, found) == [
+        "<s> Mr. Smith saw",
+        " Dr. Jones . He left .",
+        " We",
+        "</s>",
+    ]
     one = encode(tokenizer, [" ".join(document)], 99)
     assert one.ids == found.ids and set(one.sentence_ids) == {0, 1}
 
 
 def test_what_cannot_be_encoded_is_refused(tokenizer):
-    """A text that would be one sentence, or none; a tokenizer whose summaries would never stop, as some hub BARTs'."""
-    with pytest.raises(ValueError, match="the document is one string: give a list of its sentences"):
+    """A text that would be one sentence, or none; a tokenizer whose summaries would never stop, as
+    some hub BARTs'.
+    """
+    with pytest.raises(
+        ValueError, match="the document is one string: give a list of its sentences"
+    ):
         encode(tokenizer, "It rained . We stayed .", 99)
     with pytest.raises(ValueError, match="no token in the document '': leave it out"):
         encode(tokenizer, [""], 99)
-    bare = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(tokenizer.backend_tokenizer.to_str()))
+    bare = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    )
     bare.backend_tokenizer.post_processor = TemplateProcessing(single="$A")
     with pytest.raises(ValueError, match="the tokenizer adds no </s>"):
         encode(bare, ["It rained ."], 99)
 
 
 def test_tokens_belong_to_the_sentence_of_their_last_character():
-    """Leading blanks, what stands between sentences, a token over a boundary, a sentence without a token."""
+    """Leading blanks, what stands between sentences, a token over a boundary, a sentence without a
+    token.
+    """
     starts = [2, 6, 7, 14]
     offsets = [(0, 0), (0, 2), (2, 5), (5, 8), (8, 12), (12, 14), (13, 15), (15, 20), (0, 0)]
     is_special = [1, 0, 0, 0, 0, 0, 0, 0, 1]
@@ -56,10 +76,15 @@ def test_tokens_belong_to_the_sentence_of_their_last_character():
 
 
 def test_ids_have_no_gaps_and_cover_every_token(tokenizer):
-    """Random sentences, also empty and blank ones, cut anywhere: 0, 1, ... in order, as long as the tokens."""
+    """Random sentences, also empty and blank ones, cut anywhere: 0, 1, ... in order, as long as the
+    tokens.
+    """
     rng = random.Random(1)
     for _ in range(50):
-        pieces = [rng.choice(["Mr. Smith", "", " ", "It rained .", "x", "  We  "]) for _ in range(rng.randint(1, 6))]
+        pieces = [
+            rng.choice(["Mr. Smith", "", " ", "It rained .", "x", "  We  "])
+            for _ in range(rng.randint(1, 6))
+        ]
         found = encode(tokenizer, ["It .", *pieces], rng.randint(3, 30))
         ids = found.sentence_ids
         assert len(ids) == len(found.ids) and ids[0] == 0
@@ -80,10 +105,13 @@ def test_d9_a_document_that_is_too_long_is_cut(tokenizer):
 
 def test_many_documents_are_encoded_as_each_alone(tokenizer):
     """In the order of the documents, with summaries, which are cut, too."""
-    documents = [["It rained .", "We stayed ."] * (1 + i % 3) for i in range(1002)]  # more than one part
+    # more than one part
+    documents = [["It rained .", "We stayed ."] * (1 + i % 3) for i in range(1002)]
     items = encode_all(tokenizer, documents, 12, ["He left ."] * 1002, 4)
     assert len(items) == 1002 and isinstance(items[0], Item)
     for i in (0, 1, 2, 999, 1000, 1001):
         target = tokenizer("He left .")["input_ids"]
         expected = encode(tokenizer, documents[i], 12)
-        assert items[i] == expected._replace(target=array("i", [*target[:3], 2]), target_was_cut=True)
+        assert items[i] == expected._replace(
+            target=array("i", [*target[:3], 2]), target_was_cut=True
+        )

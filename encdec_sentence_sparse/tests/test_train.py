@@ -1,4 +1,6 @@
-"""Training all tasks: the losses, what learns and what stays, the schedule, and what the last lines say."""
+"""Training all tasks: the losses, what learns and what stays, the schedule, and what the last lines
+say.
+"""
 
 import functools
 import json
@@ -29,9 +31,17 @@ from ..train import batch_losses, map_knows_more, reads_its_documents, train
 
 DATA = "toy:count=8,seed=5"
 SMALL = TrainConfig(
-    data=DATA, width=16, feed_forward=16, vocabulary=400, dropout=0.1, batch_size=8, steps=4, save_every=2, warmup=2,
+    data=DATA,
+    width=16,
+    feed_forward=16,
+    vocabulary=400,
+    dropout=0.1,
+    batch_size=8,
+    steps=4,
+    save_every=2,
+    warmup=2,
     max_source=120,
-)  # fmt: skip
+)
 TINY = replace(SMALL, dropout=0.0, steps=2)
 
 
@@ -50,7 +60,9 @@ def changed(before: dict, after: dict) -> set[str]:
 
 
 def prepared(task: str, **changes):
-    """Config and a small model in eval mode, its map unlike the attention, and a ragged batch of 3 documents."""
+    """Config and a small model in eval mode, its map unlike the attention, and a ragged batch of 3
+    documents.
+    """
     config = replace(SMALL, max_source=400, task=task, init="x", **changes)
     run = begin(replace(config, task="base", init=""), load(DATA))
     if task in ("kl", "integrated"):
@@ -69,7 +81,9 @@ def read(model, batch: Batch, **more):
 
 
 def mean_over_steps(model, batch: Batch, value) -> float:
-    """Of value(layer), (H, T), the mean over heads, layers and all target steps; each document alone, unpadded."""
+    """Of value(layer), (H, T), the mean over heads, layers and all target steps; each document
+    alone, unpadded.
+    """
     total = 0.0
     for row in range(len(batch.ids)):
         length, steps = int(batch.attention_mask[row].sum()), int((batch.labels[row] != -100).sum())
@@ -83,7 +97,9 @@ def mean_over_steps(model, batch: Batch, value) -> float:
 
 
 def test_eq5_a_loss_of_cross_entropy_and_entropy():
-    """H(alpha^s) in NumPy, per document, mean over heads, layers and steps; L_xent is transformers'; gamma weighs."""
+    """H(alpha^s) in NumPy, per document, mean over heads, layers and steps; L_xent is
+    transformers'; gamma weighs.
+    """
     config, model, batch = prepared("sparse", gamma=0.7)
     losses = batch_losses(model, batch, config, FULL)
 
@@ -91,25 +107,41 @@ def test_eq5_a_loss_of_cross_entropy_and_entropy():
         alpha = layer.exact[0].detach().double().numpy()
         return -(alpha * np.log(alpha)).sum(-1)
 
-    assert losses["entropy"].item() == pytest.approx(mean_over_steps(model, batch, entropies), rel=1e-4)
+    assert losses["entropy"].item() == pytest.approx(
+        mean_over_steps(model, batch, entropies), rel=1e-4
+    )
     assert losses["xent"].item() == pytest.approx(read(model, batch).loss.item(), rel=1e-5)
     assert losses["loss"].item() == pytest.approx((losses["xent"] + 0.7 * losses["entropy"]).item())
 
 
 def test_d6_d19_the_decoder_reads_the_end_token_first_and_padding_counts_for_nothing():
-    """L_xent by hand: inputs are </s> and the labels one step earlier; more padding changes nothing."""
+    """L_xent by hand: inputs are </s> and the labels one step earlier; more padding changes
+    nothing.
+    """
     config, model, batch = prepared("base")
     start = torch.full_like(batch.labels[:, :1], model.config.eos_token_id)
     inputs = torch.cat([start, batch.labels[:, :-1].clamp_min(0)], 1)
-    logits, is_step = read(model, batch, labels=None, decoder_input_ids=inputs).logits, batch.labels != -100
-    expected = -logits.log_softmax(-1).gather(2, batch.labels.clamp_min(0).unsqueeze(2)).squeeze(2)[is_step].mean()
+    logits, is_step = (
+        read(model, batch, labels=None, decoder_input_ids=inputs).logits,
+        batch.labels != -100,
+    )
+    expected = (
+        -logits.log_softmax(-1)
+        .gather(2, batch.labels.clamp_min(0).unsqueeze(2))
+        .squeeze(2)[is_step]
+        .mean()
+    )
     longer = batch._replace(labels=torch.nn.functional.pad(batch.labels, (0, 3), value=-100))
     for padded in (batch, longer):
-        assert batch_losses(model, padded, config, FULL)["loss"].item() == pytest.approx(expected.item(), rel=1e-4)
+        assert batch_losses(model, padded, config, FULL)["loss"].item() == pytest.approx(
+            expected.item(), rel=1e-4
+        )
 
 
 def test_eq11_d5_kl_loss_is_a_mean_over_heads_layers_and_steps():
-    """KL(squared exact || approximate) in NumPy (T = 0.5); D5: neither divided by N nor summed over layers."""
+    """KL(squared exact || approximate) in NumPy (T = 0.5); D5: neither divided by N nor summed over
+    layers.
+    """
     config, model, batch = prepared("kl")
 
     def divergences(layer) -> np.ndarray:
@@ -118,18 +150,24 @@ def test_eq11_d5_kl_loss_is_a_mean_over_heads_layers_and_steps():
         return (target * np.log(target / layer.approximate[0].detach().double().numpy())).sum(-1)
 
     expected = mean_over_steps(model, batch, divergences)
-    assert batch_losses(model, batch, config, FULL)["loss"].item() == pytest.approx(expected, rel=1e-4)
+    assert batch_losses(model, batch, config, FULL)["loss"].item() == pytest.approx(
+        expected, rel=1e-4
+    )
     assert expected > 1e-3
 
 
 def test_eq12_eq13_eq14_d23_gradients_of_one_backward_pass():
-    """theta~'s gradient is lambda times that of L_KL; the decoder's is that of both; the encoder has none."""
+    """theta~'s gradient is lambda times that of L_KL; the decoder's is that of both; the encoder
+    has none.
+    """
     config, model, batch = prepared("integrated", kl_weight=0.3)
     grads = {}
     for name in ("loss", "xent", "kl"):
         model.zero_grad()
         batch_losses(model, batch, config, Selection("approx", r=1))[name].backward()
-        grads[name] = {key: p.grad.clone() for key, p in model.named_parameters() if p.grad is not None}
+        grads[name] = {
+            key: p.grad.clone() for key, p in model.named_parameters() if p.grad is not None
+        }
     theta = {name for name, _ in model.named_parameters() if "sentence_" in name}
     decoder = {name for name, _ in model.named_parameters() if "decoder.layers" in name} - theta
     assert theta and grads["loss"].keys() == theta | decoder and grads["xent"].keys() == decoder
@@ -143,12 +181,16 @@ def test_eq12_eq13_eq14_d23_gradients_of_one_backward_pass():
 
 
 def test_the_loss_of_the_base_task_is_the_mean_cross_entropy_of_the_summary(runs):
-    """Validation loss of the log, made of batches of 3, = transformers' own loss of the plain BART that model/ is."""
+    """Validation loss of the log, made of batches of 3, = transformers' own loss of the plain BART
+    that model/ is.
+    """
     plain, total = AutoModelForSeq2SeqLM.from_pretrained(runs / "two-0" / "model"), 0.0
     assert type(plain) is BartForConditionalGeneration
     items = load_run(runs / "two-0").encode(load(DATA, "validation"))
     for item in items:
-        loss = plain(input_ids=torch.tensor([item.ids]), labels=torch.tensor([item.target]).long()).loss
+        loss = plain(
+            input_ids=torch.tensor([item.ids]), labels=torch.tensor([item.target]).long()
+        ).loss
         total += loss.item() * len(item.target)
     expected = total / sum(len(item.target) for item in items)
     assert log(runs / "two-0")[-1]["validation_loss"] == pytest.approx(expected, abs=2e-4)
@@ -158,7 +200,9 @@ def test_the_loss_of_the_base_task_is_the_mean_cross_entropy_of_the_summary(runs
 
 
 def test_d15_the_rate_and_the_validations_of_a3_count_documents():
-    """0.002 * min(n^-0.5, n * 20000^-1.5) where n documents have been read, two to an update; so with validations."""
+    """0.002 * min(n^-0.5, n * 20000^-1.5) where n documents have been read, two to an update; so
+    with validations.
+    """
     for preset in ("paper", "paper-xsum", "paper-sparse"):
         config = TrainConfig(**PRESETS[preset])
         documents = config.batch_size * config.accumulate
@@ -170,7 +214,9 @@ def test_d15_the_rate_and_the_validations_of_a3_count_documents():
 
 
 def test_d17_mix_is_drawn_once_an_update():
-    """Ideal with probability max(0, 1 - step / epoch): always at the beginning, never after, half in the middle."""
+    """Ideal with probability max(0, 1 - step / epoch): always at the beginning, never after, half
+    in the middle.
+    """
     assert [ideal_probability(step, 10) for step in (0, 5, 10, 25)] == [1, 0.5, 0, 0]
     config = TrainConfig(task="integrated", init="x", select="mix", r=3, seed=4, steps=4000)
     drawn = [choose_selection(config, step) for step in range(4001)]
@@ -185,9 +231,15 @@ def test_d17_mix_is_drawn_once_an_update():
 
 
 @pytest.mark.usefixtures("unreported")
-def test_an_update_uses_its_rate_and_selection_and_validation_that_of_inference(runs, tmp_path, monkeypatch):
-    """Whatever the micro-batches; D14: dropout is on in all parts, the frozen encoder too, and off in validation."""
-    config = replace(SMALL, task="integrated", init=str(runs / "kl-0"), select="mix", steps=3, accumulate=2)
+def test_an_update_uses_its_rate_and_selection_and_validation_that_of_inference(
+    runs, tmp_path, monkeypatch
+):
+    """Whatever the micro-batches; D14: dropout is on in all parts, the frozen encoder too, and off
+    in validation.
+    """
+    config = replace(
+        SMALL, task="integrated", init=str(runs / "kl-0"), select="mix", steps=3, accumulate=2
+    )
     seen, asked, losses_of, rate = [], [], training.batch_losses, training.learning_rate
 
     def losses(model, batch, config, selection):
@@ -196,7 +248,9 @@ def test_an_update_uses_its_rate_and_selection_and_validation_that_of_inference(
         return losses_of(model, batch, config, selection)
 
     monkeypatch.setattr(training, "batch_losses", losses)
-    monkeypatch.setattr(training, "learning_rate", lambda step, config: asked.append(step) or rate(step, config))
+    monkeypatch.setattr(
+        training, "learning_rate", lambda step, config: asked.append(step) or rate(step, config)
+    )
     train(replace(config, save_every=3), tmp_path / "run")
     expected = [(True, choose_selection(config, step).mode) for step in (0, 0, 1, 1, 2, 2)]
     assert seen[:6] == expected and expected[0] != expected[5]
@@ -205,14 +259,30 @@ def test_an_update_uses_its_rate_and_selection_and_validation_that_of_inference(
 
 BOTH = {"init": "kl-0", "task": "integrated", "r": 1}
 CHANGES = {  # flag -> another value, and what else must hold
-    "task": ("sparse", {"init": "base-0"}), "data": ("toy:count=8,seed=6", {}), "init": ("base-0", {}),
-    "max_source": (60, {}), "max_target": (10, {}), "vocabulary": (300, {}), "width": (8, {}), "feed_forward": (8, {}),
-    "dropout": (0.5, {}), "gamma": (1.0, {"init": "base-0", "task": "sparse"}),
-    "sentence_encoder": ("mean", {"init": "base-0", "task": "kl"}), "kl_weight": (0.0, BOTH),
-    "select": ("ideal", BOTH), "r": (2, BOTH), "steps": (3, {}), "batch_size": (4, {}), "accumulate": (2, {}),
-    "learning_rate": (1e-3, {}), "warmup": (9, {}), "clip": (0.01, {}), "mixed_precision": ("bf16", {}),
-    "seed": (1, {"learning_rate": 0.0}),  # nothing is learned: it is more than the order of the data
-}  # fmt: skip
+    "task": ("sparse", {"init": "base-0"}),
+    "data": ("toy:count=8,seed=6", {}),
+    "init": ("base-0", {}),
+    "max_source": (60, {}),
+    "max_target": (10, {}),
+    "vocabulary": (300, {}),
+    "width": (8, {}),
+    "feed_forward": (8, {}),
+    "dropout": (0.5, {}),
+    "gamma": (1.0, {"init": "base-0", "task": "sparse"}),
+    "sentence_encoder": ("mean", {"init": "base-0", "task": "kl"}),
+    "kl_weight": (0.0, BOTH),
+    "select": ("ideal", BOTH),
+    "r": (2, BOTH),
+    "steps": (3, {}),
+    "batch_size": (4, {}),
+    "accumulate": (2, {}),
+    "learning_rate": (1e-3, {}),
+    "warmup": (9, {}),
+    "clip": (0.01, {}),
+    "mixed_precision": ("bf16", {}),
+    # nothing is learned: it is more than the order of the data
+    "seed": (1, {"learning_rate": 0.0}),
+}
 ELSEWHERE = {  # flags that do not change two updates, or cannot here, and what tests them
     "model": "test_any_bart_from_a_folder_is_trained_on_and_read",  # wants a BART
     "save_every": "test_early_stopping_takes_the_best_weights",
@@ -259,9 +329,13 @@ def test_a_map_that_has_learned_goes_on(runs):
 # What learns and what stays
 
 
-@pytest.mark.parametrize(("task", "start"), [("sparse", "base-0"), ("kl", "base-0"), ("integrated", "kl-0")])
+@pytest.mark.parametrize(
+    ("task", "start"), [("sparse", "base-0"), ("kl", "base-0"), ("integrated", "kl-0")]
+)
 def test_d26_frozen_parts_stay_bit_for_bit_the_same(runs, task, start):
-    """sparse: all learn; kl: the approximator alone; integrated: it and the decoder's layers, without the norm."""
+    """sparse: all learn; kl: the approximator alone; integrated: it and the decoder's layers,
+    without the norm.
+    """
     after, before = weights(runs / f"{task}-0"), weights(runs / start)
     if task == "kl":  # the approximator was not there before: what it was, a fresh take-over says
         model = begin(load_run(runs / "kl-0").config, []).model
@@ -279,7 +353,9 @@ def test_d26_frozen_parts_stay_bit_for_bit_the_same(runs, task, start):
 
 
 def test_d14_every_dropout_site_has_the_models_rate():
-    """The GRU's is config.dropout (released: 0.1 on bart-large-cnn); cross-attention's is on in training only."""
+    """The GRU's is config.dropout (released: 0.1 on bart-large-cnn); cross-attention's is on in
+    training only.
+    """
     _, model, batch = prepared("kl")
     assert model.sentence_encoder.gru.dropout == model.config.dropout == 0.1
     attention = model.attentions[0]
@@ -294,8 +370,12 @@ def test_d14_every_dropout_site_has_the_models_rate():
 
 @pytest.mark.usefixtures("unreported")
 @pytest.mark.parametrize("clip", [0.0, 0.3])
-def test_a3_d18_an_update_is_that_of_the_mean_gradient_of_its_micro_batches(tmp_path, monkeypatch, clip):
-    """However many tokens each has; clipped is the norm of the whole gradient, and 0 never clips."""
+def test_a3_d18_an_update_is_that_of_the_mean_gradient_of_its_micro_batches(
+    tmp_path, monkeypatch, clip
+):
+    """However many tokens each has; clipped is the norm of the whole gradient, and 0 never
+    clips.
+    """
     monkeypatch.setattr(training, "learning_rate", lambda *_: 0.5)
     made, settings = [], dict(betas=(0.9, 0.999), eps=1e-8)  # A.3 names Adam; released code
 
@@ -304,14 +384,18 @@ def test_a3_d18_an_update_is_that_of_the_mean_gradient_of_its_micro_batches(tmp_
         return torch.optim.SGD(parameters, lr=lr)
 
     monkeypatch.setattr(torch.optim, "Adam", sgd)
-    changes = dict(steps=1, clip=clip, accumulate=2, save_every=1, batch_size=3)  # two batches of unlike documents
+    # two batches of unlike documents
+    changes = dict(steps=1, clip=clip, accumulate=2, save_every=1, batch_size=3)
     train(replace(TINY, **changes), tmp_path / "two")
     start = begin(TINY, load(DATA))
     items = start.encode(load(DATA))
     for indices, _ in zip(Batches([len(item.ids) for item in items], 0, 3), range(2), strict=False):
         batch = collate([items[i] for i in indices], 1)
         (batch_losses(start.model, batch, TINY, FULL)["loss"] / 2).backward()
-    norm, after = torch.stack([p.grad.norm() for p in start.model.parameters()]).norm(), weights(tmp_path / "two")
+    norm, after = (
+        torch.stack([p.grad.norm() for p in start.model.parameters()]).norm(),
+        weights(tmp_path / "two"),
+    )
     assert made == [settings] and norm > 0.6
     for name, parameter in start.model.named_parameters():
         expected = parameter.detach() - 0.5 * parameter.grad * (clip / norm if clip else 1)
@@ -320,10 +404,14 @@ def test_a3_d18_an_update_is_that_of_the_mean_gradient_of_its_micro_batches(tmp_
 
 @pytest.mark.usefixtures("unreported")
 def test_early_stopping_takes_the_best_weights(tmp_path, monkeypatch):
-    """A.3: stop after two validations without improvement since the best one, which is what is written."""
+    """A.3: stop after two validations without improvement since the best one, which is what is
+    written.
+    """
     losses = [3.0, 4.0, 2.0, 3.0, 2.5, 0.1]
     values = iter(losses)
-    monkeypatch.setattr(training, "validation_losses", lambda *_: {"validation_loss": next(values, 0.0)})
+    monkeypatch.setattr(
+        training, "validation_losses", lambda *_: {"validation_loss": next(values, 0.0)}
+    )
     train(replace(TINY, steps=60, save_every=1, patience=2), tmp_path / "run")
     assert [row["validation_loss"] for row in log(tmp_path / "run")[1:]] == losses[:5]
     train(replace(TINY, steps=3), tmp_path / "best")
@@ -344,24 +432,44 @@ def test_two_processes_train_one_model(tmp_path, updated):
 
 def test_d9_cut_documents_are_counted(tmp_path, capsys):
     """And few documents from scratch are said, with the flag to add."""
-    lines = [json.dumps({"document": [text], "summary": "It rained."}) for text in ("It rained. " * 9, "We left.")]
+    lines = [
+        json.dumps({"document": [text], "summary": "It rained."})
+        for text in ("It rained. " * 9, "We left.")
+    ]
     for split in ("train", "validation"):
         (tmp_path / f"{split}.jsonl").write_text("\n".join(lines))
     train(replace(TINY, data=str(tmp_path), steps=1, max_source=9), tmp_path / "run")
-    assert log(tmp_path / "run")[0] == {"step": 0, "examples": 2, "sources_cut": 1, "targets_cut": 0}
-    assert "2 documents are few to learn from scratch: begin with --model facebook/bart-base" in capsys.readouterr().out
+    assert log(tmp_path / "run")[0] == {
+        "step": 0,
+        "examples": 2,
+        "sources_cut": 1,
+        "targets_cut": 0,
+    }
+    assert (
+        "2 documents are few to learn from scratch: begin with --model facebook/bart-base"
+        in capsys.readouterr().out
+    )
 
 
 def test_a_summariser_that_does_not_read_is_warned_of(runs, monkeypatch):
-    """By the validation loss with the documents of others; with one document nothing is exchanged, nothing is said."""
+    """By the validation loss with the documents of others; with one document nothing is exchanged,
+    nothing is said.
+    """
     run = load_run(runs / "base-0")
     items = run.encode(load(DATA, "validation"))
-    assert "the model does not read its source" in reads_its_documents(run, items)  # after four updates
+    # after four updates
+    assert "the model does not read its source" in reads_its_documents(run, items)
     assert "exchanged" not in reads_its_documents(run, items[:1])
     seen, losses = [], iter([{"validation_loss": 2.0}, {"validation_loss": 2.5}])
-    monkeypatch.setattr(training, "validation_losses", lambda run, part: seen.append(part) or next(losses))
-    assert reads_its_documents(run, items) == "validation loss 2.000; with the documents exchanged 2.500"
-    for mine, other in zip(items, seen[1], strict=True):  # each summary with the document of another one
+    monkeypatch.setattr(
+        training, "validation_losses", lambda run, part: seen.append(part) or next(losses)
+    )
+    assert (
+        reads_its_documents(run, items)
+        == "validation loss 2.000; with the documents exchanged 2.500"
+    )
+    # each summary with the document of another one
+    for mine, other in zip(items, seen[1], strict=True):
         assert mine.target == other.target and mine.ids != other.ids
 
 
@@ -373,7 +481,8 @@ def test_a_map_that_takes_the_first_sentences_is_warned_of(runs, monkeypatch):
         total += sum(layer.exact[0].mean(0)[:, :2].sum().item() for layer in record) / len(record)
         steps += len(item.target)
     assert f"the first {total / steps:.3f}" in map_knows_more(run, items)
-    for best, learned, is_said in ((0.7, 0.61, False), (0.7, 0.505, True), (0.505, 0.5, False)):  # nothing to learn
+    # nothing to learn
+    for best, learned, is_said in ((0.7, 0.61, False), (0.7, 0.505, True), (0.505, 0.5, False)):
         held = torch.tensor([[[best, learned, 0.5]]])
         monkeypatch.setattr(training, "attention_held", lambda *_, held=held: held)
         assert ("TO TAKE THE FIRST" in map_knows_more(run, items)) == is_said

@@ -15,22 +15,35 @@ from shared.data import Example, load, open_output, write_jsonl
 from shared.run import one_line_errors
 from shared.toy import CERTAIN, SPLITS, UNCERTAIN, ToyConfig, generate
 
-KNOBS = dict(names=10, min_sentences=8, max_sentences=8, min_facts=2, max_facts=2, other_facts=2, repetition=0)
+KNOBS = dict(
+    names=10,
+    min_sentences=8,
+    max_sentences=8,
+    min_facts=2,
+    max_facts=2,
+    other_facts=2,
+    repetition=0,
+)
 WORDS, SENTENCES = 250, 3  # of an article of BBC, of its summary
 
 
 def write(folder, **splits):
     for split, examples in splits.items():
-        rows = [{"id": e.id, "document": e.document, "references": e.references, "pos": e.pos} for e in examples]
+        rows = [
+            {"id": e.id, "document": e.document, "references": e.references, "pos": e.pos}
+            for e in examples
+        ]
         with open_output(folder / f"{split}.jsonl", overwrite=True) as file:
             write_jsonl(file, rows)
 
 
 def samsum(folder: Path, source: str, dialogsum: str = "") -> None:
-    """samsum FOLDER SAMSUM --dialogsum DIALOGSUM: FOLDER/sam, sam-test, turns-data, and dialogues of DialogSum.
+    """samsum FOLDER SAMSUM --dialogsum DIALOGSUM: FOLDER/sam, sam-test, turns-data, and dialogues
+    of DialogSum.
 
-    Of SAMSum's 818 validation dialogues the last 418 validate, and choose heads; the first 400 are tested where its own
-    test split (sam-test) is kept for the headline. What teaches copying alone: a summary that is a random turn.
+    Of SAMSum's 818 validation dialogues the last 418 validate, and choose heads; the first 400 are
+    tested where its own test split (sam-test) is kept for the headline. What teaches copying alone:
+    a summary that is a random turn.
     """
     rng = random.Random(0)
     train, held, test = (load(source, split) for split in SPLITS)
@@ -52,20 +65,27 @@ def turns(examples, times, rng):
 
 
 def toy(folder: Path, signal: tuple[float, ...] = (0.0, 1.0), verbatim: bool = False) -> None:
-    """toy FOLDER --signal 0 0.5 1: FOLDER/SIGNAL, stories of four facts, two of which belong into the summary.
+    """toy FOLDER --signal 0 0.5 1: FOLDER/SIGNAL, stories of four facts, two of which belong into
+    the summary.
 
-    With signal 1 a sentence's verb tells whether its fact matters ("confirmed", "guessed"), with signal 0 nothing does:
-    there one can learn to copy, not what to tell. --verbatim repeats the facts word for word: easier to learn.
+    With signal 1 a sentence's verb tells whether its fact matters ("confirmed", "guessed"), with
+    signal 0 nothing does: there one can learn to copy, not what to tell. --verbatim repeats the
+    facts word for word: easier to learn.
     """
     for share in signal:
         knobs = ToyConfig(signal=share, **KNOBS)
-        told = {split: [facts_of(story, verbatim) for story in generate(split, config=knobs)] for split in SPLITS}
+        told = {
+            split: [facts_of(story, verbatim) for story in generate(split, config=knobs)]
+            for split in SPLITS
+        }
         write(folder / f"{share:g}", **told)
 
 
 def facts_of(story: Example, verbatim: bool) -> Example:
     """A toy story without its filling: the sentences that tell facts, and the summary."""
-    told = [n for n, text in enumerate(story.document) if {*CERTAIN, *UNCERTAIN} & set(text.split())]
+    told = [
+        n for n, text in enumerate(story.document) if {*CERTAIN, *UNCERTAIN} & set(text.split())
+    ]
     summary = story.summary
     if verbatim:  # "officials confirmed that X on Monday ." -> "X ."
         facts = [story.document[n].split(" that ", 1)[1] for n in told if story.salient[n]]
@@ -75,10 +95,12 @@ def facts_of(story: Example, verbatim: bool) -> Example:
 
 
 def bbc(source: str, folder: Path, splits: tuple[str, ...]) -> None:
-    """bbc BBC FOLDER SPLIT ...: a short extractive task, near CNN/Daily Mail's; BBC: JSON lines with `salient`.
+    """bbc BBC FOLDER SPLIT ...: a short extractive task, near CNN/Daily Mail's; BBC: JSON lines
+    with `salient`.
 
-    An article is cut after the last sentence that ends within its first 250 words. Its summary is its first three
-    salient sentences; articles with fewer are left out. The test is written by a call of its own, after all choices.
+    An article is cut after the last sentence that ends within its first 250 words. Its summary is
+    its first three salient sentences; articles with fewer are left out. The test is written by a
+    call of its own, after all choices.
     """
     write(folder, **{split: short(load(source, split)) for split in splits})
 
@@ -87,11 +109,18 @@ def short(examples):
     for example in examples:
         ends = accumulate(len(sentence.split()) for sentence in example.document)
         document = example.document[: sum(end <= WORDS for end in ends)]
-        summary = [text for text, is_salient in zip(document, example.salient, strict=False) if is_salient][:SENTENCES]
+        summary = [
+            text for text, is_salient in zip(document, example.salient, strict=False) if is_salient
+        ][:SENTENCES]
         if len(summary) == SENTENCES:
             yield replace(example, document=document, references=[summary], pos=None)
 
 
 if __name__ == "__main__":
-    commands, config = {"samsum": samsum, "toy": toy, "bbc": bbc}, [tyro.conf.PositionalRequiredArgs]
-    one_line_errors(lambda _: tyro.extras.subcommand_cli_from_dict(commands, description=__doc__, config=config))()
+    commands, config = (
+        {"samsum": samsum, "toy": toy, "bbc": bbc},
+        [tyro.conf.PositionalRequiredArgs],
+    )
+    one_line_errors(
+        lambda _: tyro.extras.subcommand_cli_from_dict(commands, description=__doc__, config=config)
+    )()

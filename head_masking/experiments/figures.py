@@ -39,21 +39,35 @@ def panels(title, rows, columns, height):
 
 
 def effects(rows):
-    """Figures 2 and 6: a cell for each head (x) of each layer (y); ROUGE-1 F1 of oracle masks on it."""
-    systems, largest = by_system(rows), max(np.abs(numbers(rows, f"{over}_mean")).max() for over in OVER)
+    """Figures 2 and 6: a cell for each head (x) of each layer (y); ROUGE-1 F1 of oracle masks on
+    it.
+    """
+    systems, largest = (
+        by_system(rows),
+        max(np.abs(numbers(rows, f"{over}_mean")).max() for over in OVER),
+    )
     figure, grid = panels("Gain by oracle masks on one head (Figures 2 and 6)", len(systems), 2, 2)
     for line, (name, own) in zip(grid, systems.items(), strict=True):
         for axes, (over, title) in zip(line, OVER.items(), strict=True):
             cells = numbers(own, f"{over}_mean").reshape(len({row["layer"] for row in own}), -1)
-            image = axes.imshow(cells, "RdBu_r", origin="lower", aspect="auto", vmin=-largest, vmax=largest)
+            image = axes.imshow(
+                cells, "RdBu_r", origin="lower", aspect="auto", vmin=-largest, vmax=largest
+            )
             axes.set_yticks(range(len(cells)), range(1, len(cells) + 1))
-            axes.set(title=f"{name}, {title}", xlabel="head", ylabel="layer", xticks=range(cells.shape[1]))
+            axes.set(
+                title=f"{name}, {title}",
+                xlabel="head",
+                ylabel="layer",
+                xticks=range(cells.shape[1]),
+            )
     figure.colorbar(image, ax=grid, label="ROUGE-1 F1 points")
     return figure
 
 
 def synergy(rows):
-    """Figures 3 and 7, over uniform attention: heads masked one by one; all of a layer, and the sum of each alone."""
+    """Figures 3 and 7, over uniform attention: heads masked one by one; all of a layer, and the sum
+    of each alone.
+    """
     systems = by_system([row for row in rows if row["over_uniform_mean"]])
     figure, grid = panels("Heads masked together (Figures 3 and 7)", len(systems), 2, 2.6)
     for (left, right), (name, own) in zip(grid, systems.items(), strict=True):
@@ -62,20 +76,34 @@ def synergy(rows):
             steps = [row for row in own if row["side"] == "left" and row["layer"] == layer]
             counts, means = numbers(steps, "count"), numbers(steps, "over_uniform_mean")
             left.plot(counts, means, "o-", color=colour)
-            left.annotate(f"layer {layer}", (counts[-1], means[-1]), (6, 0), textcoords="offset points", va="center")
-        left.set(title=f"{name}: heads added, best first", xlabel="heads masked", ylabel="ROUGE-1 F1")
+            left.annotate(
+                f"layer {layer}",
+                (counts[-1], means[-1]),
+                (6, 0),
+                textcoords="offset points",
+                va="center",
+            )
+        left.set(
+            title=f"{name}: heads added, best first", xlabel="heads masked", ylabel="ROUGE-1 F1"
+        )
         left.set(xticks=counts, xlim=(0.8, counts[-1] + 0.9))
         bars = [row for row in own if row["side"] in PARTS]
         mean, low, high = (numbers(bars, f"over_uniform_{end}") for end in ("mean", "low", "high"))
         colours = [COLOURS[row["layer"] > layers[0]] for row in bars]
-        right.bar(range(len(bars)), mean, 0.7, yerr=[mean - low, high - mean], color=colours, capsize=3)
-        right.set_xticks(range(len(bars)), [f"layer {row['layer']}\n{PARTS[row['side']]}" for row in bars])
+        right.bar(
+            range(len(bars)), mean, 0.7, yerr=[mean - low, high - mean], color=colours, capsize=3
+        )
+        right.set_xticks(
+            range(len(bars)), [f"layer {row['layer']}\n{PARTS[row['side']]}" for row in bars]
+        )
         right.set(title="all heads, and the sum of each alone", ylabel="ROUGE-1 recall")
     return figure
 
 
 def sizes(rows):
-    """Figure 5: ROUGE-1 without and with masks by the documents of summariser and tagger; a point for each seed."""
+    """Figure 5: ROUGE-1 without and with masks by the documents of summariser and tagger; a point
+    for each seed.
+    """
     figure, [[axes]] = panels("Masks and the number of documents (Figure 5)", 1, 1, 3)
     for name, end, colour in (("no masks", "", "tab:gray"), ("masked", r"\+tagger.*", "tab:blue")):
         points = {}  # documents -> values of the seeds
@@ -84,10 +112,17 @@ def sizes(rows):
             if found and row["metric"] == "rouge1" and not row["minus"]:
                 points.setdefault(int(found[1]), []).extend(map(float, row["seeds"].split()))
         counts = sorted(points)
-        axes.semilogx(counts, [np.mean(points[count]) for count in counts], color=colour, label=name)
+        axes.semilogx(
+            counts, [np.mean(points[count]) for count in counts], color=colour, label=name
+        )
         for count in counts:
             axes.plot([count] * len(points[count]), points[count], "o", color=colour, alpha=0.5)
-    axes.set(xlabel="documents", ylabel="ROUGE-1 F1", xticks=counts, xticklabels=[f"{count:,}" for count in counts])
+    axes.set(
+        xlabel="documents",
+        ylabel="ROUGE-1 F1",
+        xticks=counts,
+        xticklabels=[f"{count:,}" for count in counts],
+    )
     axes.minorticks_off()
     axes.legend()
     return figure
@@ -105,4 +140,6 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    one_line_errors(lambda _: tyro.cli(main, description=__doc__, config=[tyro.conf.PositionalRequiredArgs]))()
+    one_line_errors(
+        lambda _: tyro.cli(main, description=__doc__, config=[tyro.conf.PositionalRequiredArgs])
+    )()

@@ -1,10 +1,12 @@
-"""Which heads select content, what they look at, and which to mask: Sections 4 and 5, Figures 2 to 4 and 6 to 10.
+"""Which heads select content, what they look at, and which to mask: Sections 4 and 5, Figures 2 to
+4 and 6 to 10.
 
 python -m head_masking.experiments.sweep runs/hm --tagger runs/tagger --data toy --out runs/heads
 
 python -m head_masking.experiments.sweep runs/hm --effects --focus --data toy --out runs/analysis
 
-OUT holds NAME.heads, the heads that are best for the run under the tagger's masks; effects.csv, synergy.csv, focus.csv.
+OUT holds NAME.heads, the heads that are best for the run under the tagger's masks; effects.csv,
+synergy.csv, focus.csv.
 """
 
 import re
@@ -35,105 +37,178 @@ from ..predict import decode, read_documents
 from ..text import Document, length
 
 SPLIT = "validation"  # heads are chosen on it
-CONTENT_TAGS = ("NN", "VB", "JJ", "RB")  # begins of the Penn tags of nouns, verbs, adjectives and adverbs
+# begins of the Penn tags of nouns, verbs, adjectives and adverbs
+CONTENT_TAGS = ("NN", "VB", "JJ", "RB")
 Scores = dict[str, np.ndarray]  # metric -> (n,) a value for each document, or a difference of two
 Effects = Mapping[tuple[int, int], Scores]  # (layer, head) -> what `gain` has of this head alone
 Measure = Callable[..., Scores]  # kind, layer, heads -> what `measured` has of them
 
 
-def measured(run: Summarizer, examples: Sequence, kept: Mapping, kind: str, layer: int = 1, heads=()) -> Scores:
-    """What the model scores as it is ("plain"), or with uniform weights on these heads of a layer ("uniform").
+def measured(
+    run: Summarizer, examples: Sequence, kept: Mapping, kind: str, layer: int = 1, heads=()
+) -> Scores:
+    """What the model scores as it is ("plain"), or with uniform weights on these heads of a layer
+    ("uniform").
 
-    The other kinds, "oracle" and "system", mask them; `kept`: such a kind -> documents with what masked heads may see.
+    The other kinds, "oracle" and "system", mask them; `kept`: such a kind -> documents with what
+    masked heads may see.
     """
     chosen, documents = {layer: heads}, kept.get(kind, kept["oracle"])
     with uniform_heads(run.model, chosen if kind == "uniform" else {}):
         masked = partial(decode, run.model, heads=chosen if kind in kept else None)
-        summaries = tqdm(in_windows(documents, list, length, masked, 32), f"{kind} {chosen}", leave=False, disable=None)
+        summaries = tqdm(
+            in_windows(documents, list, length, masked, 32),
+            f"{kind} {chosen}",
+            leave=False,
+            disable=None,
+        )
         return score([run.text(tokens) for _, tokens in summaries], examples)
 
 
 def score(texts: Sequence[str], examples: Sequence) -> Scores:
-    """(n,) percentages of every text: F1 and recall of ROUGE-1, and the sum of the F1 of ROUGE-1 and ROUGE-2."""
+    """(n,) percentages of every text: F1 and recall of ROUGE-1, and the sum of the F1 of ROUGE-1
+    and ROUGE-2.
+    """
     from rouge_score.rouge_scorer import RougeScorer
 
-    scorer, references = RougeScorer(["rouge1", "rouge2"], True), [example.references for example in examples]
-    found = [scorer.score_multi([" ".join(r) for r in own], text) for own, text in zip(references, texts, strict=True)]
-    values = [(each["rouge1"].fmeasure, each["rouge1"].recall, each["rouge2"].fmeasure) for each in found]
+    scorer, references = (
+        RougeScorer(["rouge1", "rouge2"], True),
+        [example.references for example in examples],
+    )
+    found = [
+        scorer.score_multi([" ".join(r) for r in own], text)
+        for own, text in zip(references, texts, strict=True)
+    ]
+    values = [
+        (each["rouge1"].fmeasure, each["rouge1"].recall, each["rouge2"].fmeasure) for each in found
+    ]
     rouge1, recall, rouge2 = 100 * np.array(values).T
     return {"rouge1": rouge1, "recall": recall, "rouge1+2": rouge1 + rouge2}
 
 
 def sample(examples: Sequence, count: int) -> list:
-    """Section 4: `count` random examples, in their order, always the same ones; all if there are no more."""
-    chosen = np.random.default_rng(0).choice(len(examples), min(count, len(examples)), replace=False)
+    """Section 4: `count` random examples, in their order, always the same ones; all if there are no
+    more.
+    """
+    chosen = np.random.default_rng(0).choice(
+        len(examples), min(count, len(examples)), replace=False
+    )
     return [examples[i] for i in sorted(chosen)]
 
 
 def gain(measure: Measure, layer: int, heads: tuple[int, ...]) -> Scores:
-    """r_ora - r_uni of these heads, for every document: oracle masks, uniform weights on the same heads.
+    """r_ora - r_uni of these heads, for every document: oracle masks, uniform weights on the same
+    heads.
 
-    D10, the other reading of an improvement: "rouge1_plain" and "recall_plain" are over the model as it is.
+    D10, the other reading of an improvement: "rouge1_plain" and "recall_plain" are over the model
+    as it is.
     """
-    plain, oracle, uniform = measure("plain"), measure("oracle", layer, heads), measure("uniform", layer, heads)
+    plain, oracle, uniform = (
+        measure("plain"),
+        measure("oracle", layer, heads),
+        measure("uniform", layer, heads),
+    )
     over_plain = {f"{metric}_plain": oracle[metric] - plain[metric] for metric in oracle}
     return {metric: oracle[metric] - uniform[metric] for metric in oracle} | over_plain
 
 
 def content_selection_effects(measure: Measure, heads: Heads) -> Effects:
     """The content selection effect of each head by itself (Section 4.1; Figures 2 and 6)."""
-    return {(layer, head): gain(measure, layer, (head,)) for layer, chosen in heads.items() for head in chosen}
+    return {
+        (layer, head): gain(measure, layer, (head,))
+        for layer, chosen in heads.items()
+        for head in chosen
+    }
 
 
 def ranked(effects: Effects) -> dict[int, tuple[int, ...]]:
-    """The heads of each layer, that of the largest mean effect on ROUGE-1 first, of equal ones the lower."""
-    order = sorted(effects, key=lambda place: (place[0], -effects[place]["rouge1"].mean(), place[1]))
-    return {layer: tuple(head for _, head in places) for layer, places in groupby(order, key=lambda place: place[0])}
+    """The heads of each layer, that of the largest mean effect on ROUGE-1 first, of equal ones the
+    lower.
+    """
+    order = sorted(
+        effects, key=lambda place: (place[0], -effects[place]["rouge1"].mean(), place[1])
+    )
+    return {
+        layer: tuple(head for _, head in places)
+        for layer, places in groupby(order, key=lambda place: place[0])
+    }
 
 
 def sum_of_parts(effects: Effects, layer: int) -> Scores:
-    """The sum of the individual effects of a layer's heads, for every document (Section 4.2; right of Figure 3)."""
+    """The sum of the individual effects of a layer's heads, for every document (Section 4.2; right
+    of Figure 3).
+    """
     parts = [values for (of_layer, _), values in effects.items() if of_layer == layer]
     return {metric: sum(part[metric] for part in parts) for metric in parts[0]}
 
 
 def synergy(measure: Measure, effects: Effects) -> list[dict]:
-    """Section 4.2; Figures 3 and 7: heads join one by one, in F1; together and as the sum of parts, in recall."""
+    """Section 4.2; Figures 3 and 7: heads join one by one, in F1; together and as the sum of parts,
+    in recall.
+    """
     rows = []
     for layer, order in ranked(effects).items():
         for count, head in enumerate(order, start=1):
             together = gain(measure, layer, order[:count])
-            rows.append({"side": "left", "layer": layer, "count": count, "added": head} | improvement(together))
+            rows.append(
+                {"side": "left", "layer": layer, "count": count, "added": head}
+                | improvement(together)
+            )
         parts = sum_of_parts(effects, layer)
         minus = {metric: together[metric] - parts[metric] for metric in parts}
-        for side, values in {"together": together, "parts": parts, "together minus parts": minus}.items():
+        for side, values in {
+            "together": together,
+            "parts": parts,
+            "together minus parts": minus,
+        }.items():
             rows.append({"side": f"right, {side}", "layer": layer} | improvement(values, "recall"))
     return rows
 
 
 def improvement(values: Scores, metric: str = "rouge1") -> dict:
-    """D10: means over uniform weights on the same heads, and over the plain model; 95 % intervals over documents."""
+    """D10: means over uniform weights on the same heads, and over the plain model; 95 % intervals
+    over documents.
+    """
     differences = {"over_uniform": values[metric], "over_plain": values[f"{metric}_plain"]}
-    found = {name: describe(each.reshape(1, -1, 1), paired=False) for name, each in differences.items()}
-    return {name: {"mean": row["value"], "low": row["low"], "high": row["high"]} for name, row in found.items()}
+    found = {
+        name: describe(each.reshape(1, -1, 1), paired=False) for name, each in differences.items()
+    }
+    return {
+        name: {"mean": row["value"], "low": row["low"], "high": row["high"]}
+        for name, row in found.items()
+    }
 
 
-def attention_focus(run: Summarizer, examples: Sequence, documents: Sequence[Document]) -> list[dict]:
-    """Section 4.3: percentages of the kinds of attendees, the words with the highest attention weight, of every head.
+def attention_focus(
+    run: Summarizer, examples: Sequence, documents: Sequence[Document]
+) -> list[dict]:
+    """Section 4.3: percentages of the kinds of attendees, the words with the highest attention
+    weight, of every head.
 
-    D9: where a word has several pieces, each generated piece counts, with the word that it belongs to.
-    A row for each head: layer, head, the categories of `tally`; no CONTENT unless all examples have `pos`.
+    D9: where a word has several pieces, each generated piece counts, with the word that it belongs
+    to.
+    A row for each head: layer, head, the categories of `tally`; no CONTENT unless all examples have
+    `pos`.
     """
     pieces, counts = 0, Counter()
     decoded = in_windows(documents, list, length, partial(decode, run.model), 32)
     for example, (document, summary) in zip(examples, decoded, strict=True):
         written = generated_words(run.tokenizer, summary)
-        counts.update(tally(attendees(run.model, document.ids, summary), example, document, written))
+        counts.update(
+            tally(attendees(run.model, document.ids, summary), example, document, written)
+        )
         pieces += sum(word is not None for word in written)
     has_tags = all(example.pos for example in examples)
-    shares = {kind: 100 * count / max(pieces, 1) for kind, count in counts.items() if has_tags or "content" not in kind}
+    shares = {
+        kind: 100 * count / max(pieces, 1)
+        for kind, count in counts.items()
+        if has_tags or "content" not in kind
+    }
     heads = np.ndindex(shares["special"].shape)
-    return [{"layer": i + 1, "head": h} | {kind: float(s[i, h]) for kind, s in shares.items()} for i, h in heads]
+    return [
+        {"layer": i + 1, "head": h} | {kind: float(s[i, h]) for kind, s in shares.items()}
+        for i, h in heads
+    ]
 
 
 @torch.inference_mode()
@@ -148,44 +223,72 @@ def attendees(model: torch.nn.Module, ids: Sequence[int], summary: Sequence[int]
 
 
 def generated_words(tokenizer, summary: Sequence[int]) -> list[str | None]:
-    """(T,) for each generated token, the start token left out, the word that it is a piece of; None if of none."""
+    """(T,) for each generated token, the start token left out, the word that it is a piece of; None
+    if of none.
+    """
     tokens = summary[1:]
-    texts = [tokenizer.decode(tokens[:count], skip_special_tokens=True) for count in range(len(tokens) + 1)]
+    texts = [
+        tokenizer.decode(tokens[:count], skip_special_tokens=True)
+        for count in range(len(tokens) + 1)
+    ]
     ends, spans = [len(text) for text in texts], word_spans(texts[-1])
     words = overlaps(spans, list(zip(ends, ends[1:], strict=False)))
-    return [texts[-1][slice(*spans[of_token[0]])].lower() if of_token else None for of_token in words]
+    return [
+        texts[-1][slice(*spans[of_token[0]])].lower() if of_token else None for of_token in words
+    ]
 
 
-def tally(attended: np.ndarray, example, document: Document, written: Sequence[str | None]) -> dict[str, np.ndarray]:
-    """(L, H) how often each head's attendee x, of (L, H, T), is of each category while the word y is written.
+def tally(
+    attended: np.ndarray, example, document: Document, written: Sequence[str | None]
+) -> dict[str, np.ndarray]:
+    """(L, H) how often each head's attendee x, of (L, H, T), is of each category while the word y
+    is written.
 
-    SALIENT: x is a word of the reference; CONTENT: by its part of speech; COPY: x is y; FIRST, LAST of the document;
-    "special": no word, such as `<s>`. Words are compared in lower case; a y that is None is not counted.
+    SALIENT: x is a word of the reference; CONTENT: by its part of speech; COPY: x is y; FIRST, LAST
+    of the document; "special": no word, such as `<s>`. Words are compared in lower case; a y that
+    is None is not counted.
     """
     spans, reference = word_spans(example.source), {*WORD.findall(example.target.lower())}
     # One entry more, for tokens that are of no word: no category has it.
     names = np.array([*WORD.findall(example.source.lower()), None], dtype=object)
     is_salient = np.array([name in reference for name in names])
-    tagged = zip(re.finditer(r"\S+", example.source), sum(example.pos or [], []), strict=bool(example.pos))
+    tagged = zip(
+        re.finditer(r"\S+", example.source), sum(example.pos or [], []), strict=bool(example.pos)
+    )
     content = [match.span() for match, tag in tagged if tag.startswith(CONTENT_TAGS)]
     is_content = np.array([*map(bool, overlaps(content, spans)), False])
-    word_of_token = np.array([own[0] if own else len(spans) for own in overlaps(spans, document.offsets)])
-    seen = word_of_token[word_of_token < len(spans)]  # a document that was cut ends before its last word
+    word_of_token = np.array(
+        [own[0] if own else len(spans) for own in overlaps(spans, document.offsets)]
+    )
+    # a document that was cut ends before its last word
+    seen = word_of_token[word_of_token < len(spans)]
 
     counted = [t for t, word in enumerate(written) if word is not None]
     word = word_of_token[attended[..., counted]]  # (L, H, steps)
     is_copy = names[word] == np.array([written[t] for t in counted], dtype=object)
-    kinds = {"copy_salient": is_salient[word] & is_copy, "non_copy_salient": is_salient[word] & ~is_copy}
-    kinds |= {"copy_content": is_content[word] & is_copy, "non_copy_content": is_content[word] & ~is_copy}
-    kinds |= {"first": word == seen.min(), "last": word == seen.max(), "special": word == len(spans)}
+    kinds = {
+        "copy_salient": is_salient[word] & is_copy,
+        "non_copy_salient": is_salient[word] & ~is_copy,
+    }
+    kinds |= {
+        "copy_content": is_content[word] & is_copy,
+        "non_copy_content": is_content[word] & ~is_copy,
+    }
+    kinds |= {
+        "first": word == seen.min(),
+        "last": word == seen.max(),
+        "special": word == len(spans),
+    }
     return {kind: found.sum(-1) for kind, found in kinds.items()}
 
 
 def select_heads(measure: Measure, effects: Effects, group: int = 4) -> tuple[Heads, Scores]:
-    """Greedy head selection of Section 5: at every layer mask the 4, 8, 12, ... heads of the largest effect.
+    """Greedy head selection of Section 5: at every layer mask the 4, 8, 12, ... heads of the
+    largest effect.
 
-    D11: layer by layer, and without the model as it is among the candidates. Chosen are, with their scores, the heads
-    with the largest ROUGE-1 + ROUGE-2 F1 under the tagger's masks; of equal sets the one tried first.
+    D11: layer by layer, and without the model as it is among the candidates. Chosen are, with their
+    scores, the heads with the largest ROUGE-1 + ROUGE-2 F1 under the tagger's masks; of equal sets
+    the one tried first.
     """
     tried = []
     for layer, order in ranked(effects).items():
@@ -198,22 +301,34 @@ def select_heads(measure: Measure, effects: Effects, group: int = 4) -> tuple[He
 class Options:
     """The command line."""
 
-    run: tyro.conf.Positional[str]  # A summariser: a run, a folder or name of a transformers' model.
+    # A summariser: a run, a folder or name of a transformers' model.
+    run: tyro.conf.Positional[str]
     out: Path  # Folder for the results.
     tagger: Path | None = None  # Run of a tagger, whose masks choose heads greedily (Section 5).
     effects: bool = False  # Measure single heads, and heads together (Figures 2, 3, 6, 7).
-    focus: bool = False  # Count what the heads attend to (Figures 4, 8-10); CONTENT needs data with a field `pos`.
+    # Count what the heads attend to (Figures 4, 8-10); CONTENT needs data with a field `pos`.
+    focus: bool = False
     group: Positive = 4  # Heads that are added at a time (Section 5: 4).
     data: str = ""  # Anything that shared.data.load takes; none: what the run has learned from.
     documents: Positive = 1000  # Random documents of the validation split (Section 4: 1,000).
-    decoding: Literal["own", "cnn_dailymail", "nyt", "xsum"] = "own"  # The model's settings, or those of Appendix A.
-    no_repeat_ngram_size: int | None = None  # So many tokens never come twice in a row; none: those of --decoding.
+    # The model's settings, or those of Appendix A.
+    decoding: Literal["own", "cnn_dailymail", "nyt", "xsum"] = "own"
+    # So many tokens never come twice in a row; none: those of --decoding.
+    no_repeat_ngram_size: int | None = None
     overwrite: bool = False  # Replace the results of --out if they exist.
 
     def generation(self) -> dict:
-        """What is given of `generate`: beam 1 (Appendix A: in all analyses), for which no penalty counts."""
-        own = {"no_repeat_ngram_size": self.no_repeat_ngram_size} if self.no_repeat_ngram_size is not None else {}
-        return PAPER_DECODING.get(self.decoding, {}) | {"num_beams": 1, "length_penalty": None} | own
+        """What is given of `generate`: beam 1 (Appendix A: in all analyses), for which no penalty
+        counts.
+        """
+        own = (
+            {"no_repeat_ngram_size": self.no_repeat_ngram_size}
+            if self.no_repeat_ngram_size is not None
+            else {}
+        )
+        return (
+            PAPER_DECODING.get(self.decoding, {}) | {"num_beams": 1, "length_penalty": None} | own
+        )
 
 
 @one_line_errors
@@ -223,21 +338,36 @@ def main(arguments: Sequence[str] | None = None) -> None:
     files += [f"{name_of(options.run)}.heads"] if options.tagger else []
     for name in files:
         if (options.out / name).exists() and not options.overwrite:  # before hours of decoding
-            raise ValueError(f"{options.out / name} exists: choose another --out, or add --overwrite")
+            raise ValueError(
+                f"{options.out / name} exists: choose another --out, or add --overwrite"
+            )
     run, tagger = load_model(options.run), load_run(options.tagger) if options.tagger else None
     pretrained.generation(run.model, run.max_target, **options.generation())
     data, name = options.data or run.data, name_of(options.run)
     examples = sample(load(data, SPLIT), options.documents)
-    kept = {"oracle": read_documents(run, examples, oracle=True, min_run=tagger.config.min_run if tagger else 1)}
+    kept = {
+        "oracle": read_documents(
+            run, examples, oracle=True, min_run=tagger.config.min_run if tagger else 1
+        )
+    }
     kept["system"] = read_documents(run, examples, tagger)
     measure, tables = cache(partial(measured, run, examples, kept)), {}
     if options.focus:
         tables["focus"] = attention_focus(run, examples, kept["oracle"])
-    effects = content_selection_effects(measure, all_heads(run.model)) if options.effects or tagger else {}
+    effects = (
+        content_selection_effects(measure, all_heads(run.model))
+        if options.effects or tagger
+        else {}
+    )
     if options.effects:
-        tables["effects"] = [{"layer": i, "head": h} | improvement(values) for (i, h), values in effects.items()]
+        tables["effects"] = [
+            {"layer": i, "head": h} | improvement(values) for (i, h), values in effects.items()
+        ]
         tables["synergy"] = synergy(measure, effects)
-    system = {"system": f"{name} (seed {run.seed}) on {Path(data).name}, {len(examples)} {SPLIT} documents"}
+    system = {
+        "system": f"{name} (seed {run.seed}) on {Path(data).name}, {len(examples)} {SPLIT} "
+        f"documents"
+    }
     for table, rows in tables.items():
         with open_output(options.out / f"{table}.csv", options.overwrite) as file:
             write_csv(file, [system | row for row in rows])
@@ -247,7 +377,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         worse = "; without masks it did better (D11)" if is_worse else ""
         with open_output(options.out / f"{name}.heads", options.overwrite) as file:
             print(write_heads(heads), file=file)
-        print(f"{name}: heads {write_heads(heads)}{worse}, {len(examples)} documents of {SPLIT}", flush=True)
+        print(
+            f"{name}: heads {write_heads(heads)}{worse}, {len(examples)} documents of {SPLIT}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""What the tests share: one thread, no network, and small random models that do something worth testing."""
+"""What the tests share: one thread, no network, and small random models that do something worth
+testing.
+"""
 
 import json
 from dataclasses import replace
@@ -15,7 +17,8 @@ from ..config import TrainConfig
 from ..text import train_tokenizer
 
 torch.set_num_threads(1)
-huggingface_hub.constants.HF_HUB_OFFLINE = True  # the package has imported it: too late for an environment variable
+# the package has imported it: too late for an environment variable
+huggingface_hub.constants.HF_HUB_OFFLINE = True
 logging.set_verbosity_error()
 logging.disable_progress_bar()
 
@@ -23,9 +26,17 @@ DATA = "toy:count=24,seed=5"
 TAGGER = TrainConfig(data=DATA, batch_size=8, steps=12, save_every=3, warmup=1, learning_rate=0.01)
 SHORT = replace(TAGGER, max_source=40)  # where it does not matter what is learned
 SIZES = dict(
-    vocab_size=31, d_model=16, encoder_layers=1, decoder_layers=2, encoder_ffn_dim=24, decoder_ffn_dim=24,
-    encoder_attention_heads=4, decoder_attention_heads=4, max_position_embeddings=32, init_std=0.4,
-)  # fmt: skip
+    vocab_size=31,
+    d_model=16,
+    encoder_layers=1,
+    decoder_layers=2,
+    encoder_ffn_dim=24,
+    decoder_ffn_dim=24,
+    encoder_attention_heads=4,
+    decoder_attention_heads=4,
+    max_position_embeddings=32,
+    init_std=0.4,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +67,10 @@ def ragged() -> dict[str, Tensor]:
     """Three documents of 9, 6 and 7 tokens."""
     torch.manual_seed(2)
     attention_mask = (torch.arange(9) < torch.tensor([9, 6, 7]).unsqueeze(-1)).long()
-    return {"input_ids": torch.randint(4, 31, (3, 9)).where(attention_mask.bool(), 1), "attention_mask": attention_mask}
+    return {
+        "input_ids": torch.randint(4, 31, (3, 9)).where(attention_mask.bool(), 1),
+        "attention_mask": attention_mask,
+    }
 
 
 @pytest.fixture
@@ -71,15 +85,22 @@ def encoder() -> BertModel:
     """A small BERT with 512 positions."""
     torch.manual_seed(3)
     config = BertConfig(
-        vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=24,
-        max_position_embeddings=512, initializer_range=0.4,
-    )  # fmt: skip
+        vocab_size=50,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=24,
+        max_position_embeddings=512,
+        initializer_range=0.4,
+    )
     return roughen(BertModel(config, add_pooling_layer=False))
 
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory):
-    """Two taggers, tagger and weak, hardly trained; base, a BART that is not, but to which it matters what it reads."""
+    """Two taggers, tagger and weak, hardly trained; base, a BART that is not, but to which it
+    matters what it reads.
+    """
     pytest.importorskip("shared")
     from shared.data import load
 
@@ -87,10 +108,14 @@ def runs(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("runs")
     train(TAGGER, folder / "tagger")
-    train(replace(TAGGER, examples=12, steps=6, max_source=40, min_run=2, seed=1), folder / "weak-1")
+    train(
+        replace(TAGGER, examples=12, steps=6, max_source=40, min_run=2, seed=1), folder / "weak-1"
+    )
     tokenizer = train_tokenizer([text for e in load(DATA) for text in (e.source, e.target)], 500)
     torch.manual_seed(1)
-    sizes = SIZES | dict(vocab_size=len(tokenizer), max_position_embeddings=400, forced_bos_token_id=0)
+    sizes = SIZES | dict(
+        vocab_size=len(tokenizer), max_position_embeddings=400, forced_bos_token_id=0
+    )
     model = roughen(BartForConditionalGeneration(BartConfig(**sizes)))
     model.generation_config.update(max_length=12, num_beams=2)
     for part in (model, tokenizer):

@@ -18,7 +18,11 @@ def attention(module, states, memory, hidden):
         (layer.weight.detach().numpy().astype(float), layer.bias.detach().numpy().astype(float))
         for layer in (module.q_proj, module.k_proj, module.v_proj, module.out_proj)
     )
-    states, memory, hidden = states.numpy().astype(float), memory.numpy().astype(float), hidden.numpy()
+    states, memory, hidden = (
+        states.numpy().astype(float),
+        memory.numpy().astype(float),
+        hidden.numpy(),
+    )
     heads, width = module.num_heads, module.head_dim
     attended = np.zeros(states.shape)
     weights = np.zeros((len(states), heads, states.shape[1], memory.shape[1]))
@@ -33,7 +37,9 @@ def attention(module, states, memory, hidden):
                     exponentials[s] = 0.0 if hidden[b, h, s] else np.exp(q @ k / np.sqrt(width))
                 weights[b, h, t] = exponentials / exponentials.sum()
                 for s in range(memory.shape[1]):
-                    attended[b, t, part] += weights[b, h, t, s] * (value[0][part] @ memory[b, s] + value[1][part])
+                    attended[b, t, part] += weights[b, h, t, s] * (
+                        value[0][part] @ memory[b, s] + value[1][part]
+                    )
     return attended @ out[0].T + out[1], weights
 
 
@@ -47,10 +53,15 @@ def common_runs(source, summary, min_length=1):
             for j in range(len(summary)):
                 n = 0
                 while i + n < len(source) and j + n < len(summary):
-                    if not (free_source[i + n] and free_summary[j + n] and source[i + n] == summary[j + n]):
+                    if not (
+                        free_source[i + n]
+                        and free_summary[j + n]
+                        and source[i + n] == summary[j + n]
+                    ):
                         break
                     n += 1
-                if n > best[0]:  # the first in the source, then the first in the summary, of equally long ones
+                # the first in the source, then the first in the summary, of equally long ones
+                if n > best[0]:
                     best = (n, i, j)
         n, i, j = best
         if n < min_length:
@@ -64,14 +75,18 @@ def keep_at_least(scores, threshold, padding, min_keep):
     places = [place for place in range(len(scores)) if not padding[place]]
     kept = [place for place in places if scores[place] > threshold]
     if len(kept) < min_keep:
-        kept = sorted((place for place in places if scores[place] > 0), key=lambda place: -scores[place])[:min_keep]
+        kept = sorted(
+            (place for place in places if scores[place] > 0), key=lambda place: -scores[place]
+        )[:min_keep]
     return [place in kept for place in range(len(scores))]
 
 
 def f1(scores, labels, threshold):
     """F1 from the four counts."""
     true_positive = sum(s > threshold and label for s, label in zip(scores, labels, strict=True))
-    false_positive = sum(s > threshold and not label for s, label in zip(scores, labels, strict=True))
+    false_positive = sum(
+        s > threshold and not label for s, label in zip(scores, labels, strict=True)
+    )
     false_negative = sum(s <= threshold and label for s, label in zip(scores, labels, strict=True))
     if not true_positive:
         return 0.0

@@ -26,7 +26,9 @@ def kill_at(step: int, patch: pytest.MonkeyPatch, module=training) -> None:
     patch.setattr(module, "learning_rate", rate)
 
 
-@pytest.mark.parametrize(("step", "change"), [(0, {}), (3, dict(accumulate=2, patience=2, learning_rate=0.3))])
+@pytest.mark.parametrize(
+    ("step", "change"), [(0, {}), (3, dict(accumulate=2, patience=2, learning_rate=0.3))]
+)
 def test_a_killed_training_resumes_to_the_same_bits(tmp_path, monkeypatch, step, change):
     """At once, before its first checkpoint, or later."""
     config = replace(SHORT, steps=5, save_every=2, **change)
@@ -43,13 +45,25 @@ def test_a_killed_training_resumes_to_the_same_bits(tmp_path, monkeypatch, step,
     ("command", "flags", "message"),
     [
         (training.main, ["--out", "{new}", "--train-encoder", "False"], "needs --encoder"),
-        (training.main, ["--out", "{new}", "--encoder", "no/such-bert", "--data", DATA], "hf download no/such-bert"),
+        (
+            training.main,
+            ["--out", "{new}", "--encoder", "no/such-bert", "--data", DATA],
+            "hf download no/such-bert",
+        ),
         (predict.main, ["{runs}/base", "--data", "no/such/place"], "no/such/place"),
-        (predict.main, ["{runs}/tagger", "--data", DATA, "--oracle"], "is a tagger's run: give a BART"),
+        (
+            predict.main,
+            ["{runs}/tagger", "--data", DATA, "--oracle"],
+            "is a tagger's run: give a BART",
+        ),
         (predict.main, ["{runs}/base", "{text}", "--oracle"], "--oracle reads references"),
         (predict.main, ["{runs}/base", "--heads", "1:0"], "--heads masks nothing without"),
         (predict.main, ["{runs}/base", "--oracle", "--keep-words", "x"], "give one of them"),
-        (predict.main, ["{runs}/base", "{text}", "--heads", "9:0", "--keep-words", "storm"], "layer 9 does not exist"),
+        (
+            predict.main,
+            ["{runs}/base", "{text}", "--heads", "9:0", "--keep-words", "storm"],
+            "layer 9 does not exist",
+        ),
         (predict.main, ["{new}", "{text}"], "new"),
     ],
 )

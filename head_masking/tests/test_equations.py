@@ -15,7 +15,12 @@ from .conftest import SIZES, roughen
 
 ALL = {1: range(4), 2: range(4)}
 BEAMS = dict(
-    num_beams=4, do_sample=False, min_new_tokens=5, max_new_tokens=8, return_dict_in_generate=True, output_scores=True
+    num_beams=4,
+    do_sample=False,
+    min_new_tokens=5,
+    max_new_tokens=8,
+    return_dict_in_generate=True,
+    output_scores=True,
 )
 
 
@@ -30,7 +35,9 @@ def hidden_positions(ragged, keep: Tensor, heads) -> Tensor:
 @torch.no_grad()
 def forward(bart, ragged, steps: int = 5, **keywords):
     """Teacher-forced outputs for random targets that are always the same."""
-    targets = torch.randint(4, 31, (len(ragged["attention_mask"]), steps), generator=torch.Generator().manual_seed(7))
+    targets = torch.randint(
+        4, 31, (len(ragged["attention_mask"]), steps), generator=torch.Generator().manual_seed(7)
+    )
     return bart(**ragged, decoder_input_ids=targets, **keywords)
 
 
@@ -40,9 +47,14 @@ def forward(bart, ragged, steps: int = 5, **keywords):
 @torch.no_grad()
 @pytest.mark.parametrize("padded", [True, False])
 def test_eq1_masked_attention_is_the_printed_formula(bart, ragged, keep, padded):
-    """Eq. (1) for all heads of a layer of which two are masked, with and without padding, in eager and sdpa."""
+    """Eq. (1) for all heads of a layer of which two are masked, with and without padding, in eager
+    and sdpa.
+    """
     if not padded:
-        ragged = {"input_ids": ragged["input_ids"].clamp(min=4), "attention_mask": torch.ones(3, 9).long()}
+        ragged = {
+            "input_ids": ragged["input_ids"].clamp(min=4),
+            "attention_mask": torch.ones(3, 9).long(),
+        }
     seen = {}
 
     def look(module, arguments, keywords, output):
@@ -55,13 +67,19 @@ def test_eq1_masked_attention_is_the_printed_formula(bart, ragged, keep, padded)
     handle.remove()
     hidden = hidden_positions(ragged, keep, [0, 3])
     expected, _ = reference.attention(attention, seen["states"], seen["memory"], hidden)
-    torch.testing.assert_close(seen["output"].double(), torch.from_numpy(expected), atol=1e-5, rtol=1e-4)
-    unmasked, _ = reference.attention(attention, seen["states"], seen["memory"], hidden_positions(ragged, keep, []))
+    torch.testing.assert_close(
+        seen["output"].double(), torch.from_numpy(expected), atol=1e-5, rtol=1e-4
+    )
+    unmasked, _ = reference.attention(
+        attention, seen["states"], seen["memory"], hidden_positions(ragged, keep, [])
+    )
     assert abs(expected - unmasked).max() > 0.1
 
 
 def test_eq1_masked_positions_have_influence_exactly_zero(bart, ragged, keep):
-    """All heads of all layers masked: whatever stands at a hidden position, the output has the same bits."""
+    """All heads of all layers masked: whatever stands at a hidden position, the output has the same
+    bits.
+    """
     states = bart.get_encoder()(**ragged).last_hidden_state.detach()
     changed = {name: states.clone() for name in ("hidden", "kept")}
     changed["hidden"][~keep] = 100 * torch.randn(int((~keep).sum()), 16)
@@ -77,7 +95,9 @@ def test_eq1_masked_positions_have_influence_exactly_zero(bart, ragged, keep):
 
     assert torch.equal(logits(states), logits(changed["hidden"]))
     assert (logits(states) - logits(changed["kept"]))[0].abs().max() > 1e-3
-    assert (logits(states, masked=False) - logits(changed["hidden"], masked=False)).abs().max() > 1e-3
+    assert (
+        logits(states, masked=False) - logits(changed["hidden"], masked=False)
+    ).abs().max() > 1e-3
 
 
 # Through generate
@@ -85,27 +105,38 @@ def test_eq1_masked_positions_have_influence_exactly_zero(bart, ragged, keep):
 
 @torch.no_grad()
 def rescore(bart, ragged, keep, heads, sequences: Tensor) -> Tensor:
-    """Mean log-probability of each sequence by teacher forcing, document by document, without a cache."""
+    """Mean log-probability of each sequence by teacher forcing, document by document, without a
+    cache.
+    """
     scores = []
     for row, sequence in enumerate(sequences):
         length = int(ragged["attention_mask"][row].sum())
-        tokens = sequence[: (sequence[1:] == 2).nonzero()[0, 0] + 2 if (sequence[1:] == 2).any() else None]
+        tokens = sequence[
+            : (sequence[1:] == 2).nonzero()[0, 0] + 2 if (sequence[1:] == 2).any() else None
+        ]
         with mask_heads(bart, heads, keep[row : row + 1, :length]):
             ids = ragged["input_ids"][row : row + 1, :length]
-            logits = bart(input_ids=ids, decoder_input_ids=tokens[None, :-1], use_cache=False).logits[0]
+            logits = bart(
+                input_ids=ids, decoder_input_ids=tokens[None, :-1], use_cache=False
+            ).logits[0]
         scores.append(logits.log_softmax(-1).gather(-1, tokens[1:, None]).sum() / (len(tokens) - 1))
     return torch.stack(scores)
 
 
 @pytest.mark.parametrize("heads", [ALL, {1: [0, 2]}, {2: [1]}])
 def test_eq1_beam_search_masks_every_beam_at_every_step(bart, ragged, keep, heads):
-    """Scores of beam 4 in a ragged batch with the cache = those of teacher forcing, alone, unpadded, without cache."""
+    """Scores of beam 4 in a ragged batch with the cache = those of teacher forcing, alone,
+    unpadded, without cache.
+    """
     bart.generation_config.forced_eos_token_id = None
     settings = BEAMS | dict(min_new_tokens=8)
     with mask_heads(bart, heads, keep):
         output = bart.generate(**ragged, **settings)
     torch.testing.assert_close(
-        output.sequences_scores, rescore(bart, ragged, keep, heads, output.sequences), atol=2e-5, rtol=1e-4
+        output.sequences_scores,
+        rescore(bart, ragged, keep, heads, output.sequences),
+        atol=2e-5,
+        rtol=1e-4,
     )
     plain = bart.generate(**ragged, **settings)
     assert (plain.sequences_scores - output.sequences_scores).abs().max() > 1e-2
@@ -132,7 +163,10 @@ def test_on_leaving_the_model_is_bit_for_bit_what_it_was(bart, ragged, keep):
 
 
 def test_a_compiled_model_is_masked_and_is_plain_again(ragged, keep):
-    """A graph compiled before knows no hooks; one compiled under them would keep them. One layer, for it takes long."""
+    """A graph compiled before knows no hooks; one compiled under them would keep them.
+
+    One layer, for it takes long.
+    """
     bart = roughen(BartForConditionalGeneration(BartConfig(**SIZES)))
     plain, layer = forward(bart, ragged).logits, bart.get_decoder().layers[1]
     with mask_heads(bart, {2: range(4)}, keep), uniform_heads(bart, {2: [0]}):
@@ -146,7 +180,9 @@ def test_a_compiled_model_is_masked_and_is_plain_again(ragged, keep):
 
 
 def test_nested_masks_compose(bart, ragged, keep):
-    """Nested masks of one head hide what either hides; of several heads and layers they are one with all of them."""
+    """Nested masks of one head hide what either hides; of several heads and layers they are one
+    with all of them.
+    """
     first, second = keep.clone(), keep | (torch.arange(9) == 3)
     first[:, 4] = True
     with mask_heads(bart, {1: [0]}, first), mask_heads(bart, {1: [0, 1], 2: [3]}, second):
@@ -166,11 +202,19 @@ def test_limit_everything_kept_is_the_plain_model(bart, ragged):
 
 
 def test_forward_and_backward_run_on_the_device_of_the_inputs():
-    """On the device "meta", which refuses to be mixed with another, as a GPU does; the mask comes from the CPU."""
-    keep, is_chosen = torch.ones(2, 5, dtype=torch.bool), torch.tensor([[True], [False], [False], [True]])
+    """On the device "meta", which refuses to be mixed with another, as a GPU does; the mask comes
+    from the CPU.
+    """
+    keep, is_chosen = (
+        torch.ones(2, 5, dtype=torch.bool),
+        torch.tensor([[True], [False], [False], [True]]),
+    )
     with torch.device("meta"):
-        attention = BartForConditionalGeneration(BartConfig(**SIZES)).get_decoder().layers[0].encoder_attn
-        states, memory = torch.zeros(4, 3, 16), torch.zeros(4, 5, 16, requires_grad=True)  # two beams
+        attention = (
+            BartForConditionalGeneration(BartConfig(**SIZES)).get_decoder().layers[0].encoder_attn
+        )
+        # two beams
+        states, memory = torch.zeros(4, 3, 16), torch.zeros(4, 5, 16, requires_grad=True)
     attention.register_forward_pre_hook(masking.masking_hook(keep, is_chosen), with_kwargs=True)
     attention.q_proj.register_forward_hook(masking.blanking_hook(is_chosen))
     attention(states, key_value_states=memory)[0].sum().backward()
@@ -181,7 +225,9 @@ def test_forward_and_backward_run_on_the_device_of_the_inputs():
 
 
 def test_section_4_1_uniform_heads_attend_alike_to_all_but_padding(bart, ragged):
-    """Section 4.1: 1 / n at each of the n tokens, `</s>` included; other heads of the layer are untouched."""
+    """Section 4.1: 1 / n at each of the n tokens, `</s>` included; other heads of the layer are
+    untouched.
+    """
     bart.set_attn_implementation("eager")
     plain = forward(bart, ragged, output_attentions=True).cross_attentions[0]
     with uniform_heads(bart, {1: [1, 3], 2: [0]}):  # the second of several layers, too
@@ -204,7 +250,11 @@ def test_section_4_1_uniform_heads_attend_alike_to_all_but_padding(bart, ragged)
         ({2: [-1]}, lambda keep: keep, "layer 2 has no head -1"),
         ({1: [0]}, lambda keep: keep.float(), r"must be bool \(B, S\)"),
         ({1: [0]}, lambda keep: keep[0], r"must be bool.*got torch.bool \(9,\)"),
-        ({1: [0]}, lambda keep: keep & (torch.arange(3) != 1)[:, None], "all positions of document 1: make keep by"),
+        (
+            {1: [0]},
+            lambda keep: keep & (torch.arange(3) != 1)[:, None],
+            "all positions of document 1: make keep by",
+        ),
     ],
 )
 def test_bad_heads_and_keep_are_refused_at_once(bart, keep, heads, change, message):
@@ -214,7 +264,9 @@ def test_bad_heads_and_keep_are_refused_at_once(bart, keep, heads, change, messa
 
 
 def test_keep_that_does_not_fit_the_documents_is_refused(bart, ragged):
-    """Labels of another length or number than the documents; 1 for 3 looks like beams, but not in the encoder."""
+    """Labels of another length or number than the documents; 1 for 3 looks like beams, but not in
+    the encoder.
+    """
     for size in ((3, 8), (2, 9), (1, 9)):
         keep = torch.ones(size, dtype=torch.bool)
         with pytest.raises(ValueError, match="the model reads 3 of 9: give one label per token"):
@@ -227,10 +279,16 @@ def test_keep_that_does_not_fit_the_documents_is_refused(bart, ragged):
 
 
 def test_paper_heads_fit_bart_large():
-    """Appendix B on the structure of facebook/bart-large: 12 layers, 16 heads; released scripts count layers from 1."""
+    """Appendix B on the structure of facebook/bart-large: 12 layers, 16 heads; released scripts
+    count layers from 1.
+    """
     with torch.device("meta"):
         model = BartForConditionalGeneration(BartConfig())
-    assert {name: list(heads) for name, heads in PAPER_HEADS.items()} == {"cnn_dailymail": [1], "nyt": [3], "xsum": [3]}
+    assert {name: list(heads) for name, heads in PAPER_HEADS.items()} == {
+        "cnn_dailymail": [1],
+        "nyt": [3],
+        "xsum": [3],
+    }
     assert [len(*heads.values()) for heads in PAPER_HEADS.values()] == [16, 12, 12]
     assert set(range(16)) - set(*PAPER_HEADS["nyt"].values()) == {0, 1, 2, 5}
     assert set(range(16)) - set(*PAPER_HEADS["xsum"].values()) == {0, 5, 10, 12}
@@ -240,18 +298,33 @@ def test_paper_heads_fit_bart_large():
 
 
 def test_d5_decoding_presets_hold_appendix_a_and_no_repeated_trigram():
-    """Appendix A: beam, length penalty, least and greatest length; D5, released scripts: no trigram twice."""
+    """Appendix A: beam, length penalty, least and greatest length; D5, released scripts: no trigram
+    twice.
+    """
     names = ("num_beams", "length_penalty", "min_length", "max_length", "no_repeat_ngram_size")
-    values = {"cnn_dailymail": (5, 2.0, 57, 143, 3), "nyt": (5, 1.5, 0, 143, 3), "xsum": (6, 1.0, 12, 63, 3)}
-    assert PAPER_DECODING == {data: dict(zip(names, of_data, strict=True)) for data, of_data in values.items()}
+    values = {
+        "cnn_dailymail": (5, 2.0, 57, 143, 3),
+        "nyt": (5, 1.5, 0, 143, 3),
+        "xsum": (6, 1.0, 12, 63, 3),
+    }
+    assert PAPER_DECODING == {
+        data: dict(zip(names, of_data, strict=True)) for data, of_data in values.items()
+    }
 
 
-def test_lengths_of_generate_count_two_tokens_more_than_fairseqs_at_the_least_and_three_at_the_most(bart, ragged):
-    """fairseq counts what stands between <s> and </s>: of 4 to 9 such tokens, `generate` says 6 to 12."""
+def test_lengths_of_generate_count_two_tokens_more_than_fairseqs_at_the_least_and_three_at_the_most(
+    bart, ragged
+):
+    """fairseq counts what stands between <s> and </s>: of 4 to 9 such tokens, `generate` says 6 to
+    12.
+    """
     bart.generation_config.update(forced_bos_token_id=0, eos_token_id=2, forced_eos_token_id=2)
-    for bias, count in ((100.0, 4), (-100.0, 9)):  # </s> as early as it may come, or never by itself
+    # </s> as early as it may come, or never by itself
+    for bias, count in ((100.0, 4), (-100.0, 9)):
         bart.final_logits_bias[0, 2] = bias
-        [row] = bart.generate(ragged["input_ids"][:1], min_length=6, max_length=12, num_beams=1).tolist()
+        [row] = bart.generate(
+            ragged["input_ids"][:1], min_length=6, max_length=12, num_beams=1
+        ).tolist()
         assert row[:2] == [2, 0] and row[-1] == 2 and len(row) - 3 == count
 
 
@@ -262,15 +335,22 @@ def test_d2_fallback_is_the_released_rule():
     """Random scores, thresholds and paddings against the loop."""
     rng = random.Random(0)
     for _ in range(200):
-        size, min_keep, threshold = rng.randint(1, 9), rng.randint(0, 6), rng.choice([0.0, 0.2, 0.9])
+        size, min_keep, threshold = (
+            rng.randint(1, 9),
+            rng.randint(0, 6),
+            rng.choice([0.0, 0.2, 0.9]),
+        )
         scores = [round(rng.random(), 6) if rng.random() < 0.6 else 0.0 for _ in range(size)]
         padding = [place >= 1 and rng.random() < 0.3 for place in range(size)]
         if not any(score and not pad for score, pad in zip(scores, padding, strict=True)):
             continue
-        got = keep_at_least(torch.tensor([scores]), threshold, torch.tensor([padding]), min_keep)[0].tolist()
+        got = keep_at_least(torch.tensor([scores]), threshold, torch.tensor([padding]), min_keep)[
+            0
+        ].tolist()
         assert got == reference.keep_at_least(scores, threshold, padding, min_keep)
     scores = torch.tensor([[0.9, 0.2, 0.1, 0.0, 0.2, 0.15, 0.05, 0.01]])
-    assert keep_at_least(scores, 0.2, min_keep=0)[0].nonzero().flatten().tolist() == [0]  # 0.2 is not above 0.2
+    # 0.2 is not above 0.2
+    assert keep_at_least(scores, 0.2, min_keep=0)[0].nonzero().flatten().tolist() == [0]
     assert keep_at_least(scores, 0.2)[0].nonzero().flatten().tolist() == [0, 1, 2, 4, 5]
     assert not keep_at_least(torch.zeros(1, 8), 0.2, min_keep=0).any()
     labels = torch.tensor([[0, 1, 1, 0, 0, 0, 0, 0]])  # only positive labels are filled up with
@@ -278,13 +358,16 @@ def test_d2_fallback_is_the_released_rule():
 
 
 def test_d2_scores_of_zero_give_random_positions_but_no_padding():
-    """min_keep of them, other ones in other draws, the same for the same generator, every position at times."""
+    """min_keep of them, other ones in other draws, the same for the same generator, every position
+    at times.
+    """
     is_padding = torch.arange(12).expand(400, -1) >= 8
     generators = [torch.Generator().manual_seed(seed) for seed in (0, 0, 1)]
     draws = [keep_at_least(torch.zeros(400, 12), 0.2, is_padding, generator=g) for g in generators]
     assert torch.equal(draws[0], draws[1]) and not torch.equal(draws[0], draws[2])
     assert (draws[0].sum(-1) == 5).all() and not draws[0][is_padding].any()
-    assert (draws[0].sum(0)[:8] - 250).abs().max() < 60  # each of 8 positions in 5 of 8 draws; 6 standard deviations
+    # each of 8 positions in 5 of 8 draws; 6 standard deviations
+    assert (draws[0].sum(0)[:8] - 250).abs().max() < 60
     short = keep_at_least(torch.zeros(1, 12), 0.2, torch.arange(12)[None] >= 3)
     assert short[0].tolist() == [True] * 3 + [False] * 9  # fewer than 5 tokens: all of them
     mixed = keep_at_least(torch.tensor([[0.0] * 6, [0.9] * 6]), 0.2)

@@ -35,11 +35,14 @@ def large(layers: int = 12) -> BartForConditionalGeneration:
 
 
 def test_heads_of_a_model(bart):
-    """All, the top layer, a list, the name of a data set in Appendix B; what the model does not have is refused."""
+    """All, the top layer, a list, the name of a data set in Appendix B; what the model does not
+    have is refused.
+    """
     assert all_heads(bart) == {1: [0, 1, 2, 3], 2: [0, 1, 2, 3]}
     assert find_heads("top", bart) == {2: [0, 1, 2, 3]} and find_heads("2:1,0", bart) == {2: [0, 1]}
     assert write_heads(find_heads("xsum", large())) == "3:1-4,6-9,11,13-15"
-    assert find_heads("", large(), "corpora/nyt/", by_tagger=True) == PAPER_HEADS["nyt"]  # D14, of a folder
+    # D14, of a folder
+    assert find_heads("", large(), "corpora/nyt/", by_tagger=True) == PAPER_HEADS["nyt"]
     for text in ("xsum", "3:0", "1:4"):
         with pytest.raises(ValueError, match="does not exist|has no head"):
             find_heads(text, bart)
@@ -47,7 +50,11 @@ def test_heads_of_a_model(bart):
     with pytest.raises(ValueError, match="takes no mask per head"):
         all_heads(bart)
     with pytest.raises(ValueError, match="no cross-attention"):
-        all_heads(BertModel(BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, vocab_size=9)))
+        all_heads(
+            BertModel(
+                BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, vocab_size=9)
+            )
+        )
 
 
 @pytest.mark.parametrize(
@@ -62,5 +69,7 @@ def test_heads_of_a_model(bart):
     ],
 )
 def test_d14_default_heads(data, layers, by_tagger, heads):
-    """D14: Appendix B's for a tagger's masks on a BART-large that learned such data; else all of the top layer."""
+    """D14: Appendix B's for a tagger's masks on a BART-large that learned such data; else all of
+    the top layer.
+    """
     assert write_heads(find_heads("", large(layers), data, by_tagger)) == heads

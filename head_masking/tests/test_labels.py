@@ -1,4 +1,6 @@
-"""What masked heads may see: by the reference, by a tagger, by a person's words; and how good a tagger is."""
+"""What masked heads may see: by the reference, by a tagger, by a person's words; and how good a
+tagger is.
+"""
 
 import pytest
 
@@ -36,7 +38,9 @@ def test_the_oracle_keeps_the_words_of_the_longest_runs_whole(tokenizer):
 
 
 def test_a_tagger_keeps_what_scores_above_its_boundary(tokenizer):
-    """One word of several pieces scores high: its tokens alone are kept, or with the fallback at least five."""
+    """One word of several pieces scores high: its tokens alone are kept, or with the fallback at
+    least five.
+    """
     document, spans = read(tokenizer, STORY), word_spans(STORY)
     scores = [0.9 if STORY[a:b] == "unhurried" else 0.0 for a, b in spans]
     keep = by_tagger(STORY, Tagged(scores, spans, 0.5), document)
@@ -49,7 +53,9 @@ def test_a_tagger_keeps_what_scores_above_its_boundary(tokenizer):
 
 
 def test_d2_what_falls_back_falls_on_the_same_positions_each_time():
-    """D2: labels without any match keep five positions at random, by the document, so that a sweep can resume."""
+    """D2: labels without any match keep five positions at random, by the document, so that a sweep
+    can resume.
+    """
     first = at_least([0.0] * 40, 0.0, "one text")
     assert sum(first) == 5 and at_least([0.0] * 40, 0.0, "one text") == first
     assert first != at_least([0.0] * 40, 0.0, "another")

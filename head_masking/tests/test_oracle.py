@@ -27,7 +27,9 @@ def test_section_4_1_runs_equal_the_slow_restatement(seed):
         source = rng.choices(letters, k=rng.randint(0, 12))
         summary = rng.choices(letters, k=rng.randint(0, 9))
         min_length = rng.randint(1, 3)
-        assert longest_common_runs(source, summary, min_length) == reference.common_runs(source, summary, min_length)
+        assert longest_common_runs(source, summary, min_length) == reference.common_runs(
+            source, summary, min_length
+        )
 
 
 def test_d3_the_longest_run_is_taken_first_wherever_it_stands():
@@ -44,7 +46,9 @@ def test_d3_runs_are_contiguous_not_subsequences():
 
 
 def test_what_is_removed_is_a_barrier_and_used_once():
-    """Without "b c", "a" and "d" of the summary do not become a run "a d"; a word of the summary labels one word."""
+    """Without "b c", "a" and "d" of the summary do not become a run "a d"; a word of the summary
+    labels one word.
+    """
     assert marked("b c q a d", "a b c d", min_length=2) == "b c _ _ _"
     assert marked("the cat and the dog and the cow", "the cat") == "the cat _ _ _ _ _ _"
     assert marked("a a a", "a a") == "a a _"
@@ -65,7 +69,10 @@ def test_limits():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("Obama's 2nd term, don't (U.S.) 3.5 naïve…", "Obama ' s 2nd term , don ' t ( U . S . ) 3 . 5 naïve …"),
+        (
+            "Obama's 2nd term, don't (U.S.) 3.5 naïve…",
+            "Obama ' s 2nd term , don ' t ( U . S . ) 3 . 5 naïve …",
+        ),
         ("हिन्दी தமிழ், cafe\u0301 i̇stanbul'da שָׁלוֹם", "हिन्दी தமிழ் , cafe\u0301 i̇stanbul ' da שָׁלוֹם"),
     ],
 )
@@ -78,7 +85,11 @@ def test_oracle_labels_are_of_words_with_their_places():
     labels = oracle_labels(document, summary)
     words = "A storm hit Norwick , today . Norwick is safe .".split()
     assert [document[start:end] for start, end, _ in labels] == words
-    assert [document[start:end] for start, end, label in labels if label] == ["Norwick", "is", "safe"]
+    assert [document[start:end] for start, end, label in labels if label] == [
+        "Norwick",
+        "is",
+        "safe",
+    ]
     assert not any(label for *_, label in oracle_labels(document, summary, min_length=4))
 
 

@@ -1,4 +1,6 @@
-"""From texts to summaries: masks by a tagger, by words, by the reference; files, data sets, and standard input."""
+"""From texts to summaries: masks by a tagger, by words, by the reference; files, data sets, and
+standard input.
+"""
 
 import io
 import json
@@ -44,19 +46,26 @@ def examples(texts=TEXTS):
 def alone(run, text, keep=None, heads=TOP) -> str:
     """`generate` on one text by itself, its kept tokens given."""
     inputs = run.tokenizer([text], return_tensors="pt")
-    with mask_heads(run.model, heads if keep else {}, keep(inputs) if keep else inputs.attention_mask.bool()):
+    with mask_heads(
+        run.model, heads if keep else {}, keep(inputs) if keep else inputs.attention_mask.bool()
+    ):
         ids = run.model.generate(**inputs)
     return " ".join(run.tokenizer.decode(ids[0], skip_special_tokens=True).split())
 
 
 def test_texts_are_summarised_in_their_order_with_and_without_masks(base, tagger):
-    """Each as alone, under the model's own settings; what is kept are the tagger's words; batches change nothing."""
+    """Each as alone, under the model's own settings; what is kept are the tagger's words; batches
+    change nothing.
+    """
 
     def keep(inputs):
         scores = tagger.model(inputs.input_ids, inputs.attention_mask.bool()).sigmoid()
         scores[:, [0, -1]] = 0
         words = inputs.word_ids()  # D8: a word has the highest score of its pieces
-        highest = [max(scores[0, n].item() for n in range(len(words)) if words[n] == word) for word in words]
+        highest = [
+            max(scores[0, n].item() for n in range(len(words)) if words[n] == word)
+            for word in words
+        ]
         return keep_at_least(torch.tensor([highest]), tagger.model.threshold.item())
 
     base = base._replace(tokenizer=tagger.tokenizer)
@@ -64,7 +73,9 @@ def test_texts_are_summarised_in_their_order_with_and_without_masks(base, tagger
     texts = TEXTS[::-1]  # the longest first: in a batch they stand in another order
     reading = partial(read_documents, base, tagger=tagger)
     rows = list(predict(base, examples(texts), reading, TOP, both=True, batch_size=3))
-    assert [row["id"] for row in rows] == ["0", "1", "2"] and not any(row["was_cut"] for row in rows)
+    assert [row["id"] for row in rows] == ["0", "1", "2"] and not any(
+        row["was_cut"] for row in rows
+    )
     assert [row["plain"] for row in rows] == [alone(base, text) for text in texts]
     assert [row["prediction"] for row in rows] == [alone(base, text, keep) for text in texts]
     assert any(row["prediction"] != row["plain"] for row in rows)
@@ -89,17 +100,29 @@ def test_words_that_a_document_lacks_mask_nothing_there_and_this_is_said(base, c
     assert rows[2]["prediction"] == rows[2]["plain"]
     said = capsys.readouterr().err
     assert "0 has no river, flood as far as the model reads\n" in said
-    assert "2 has no STORM, river, flood as far as the model reads; nothing is masked in it\n" in said
+    assert (
+        "2 has no STORM, river, flood as far as the model reads; nothing is masked in it\n" in said
+    )
 
 
-def test_d14_models_of_the_hub_are_masked_as_in_appendix_b_by_a_tagger_alone(runs, base, tagger, tmp_path, monkeypatch):
+def test_d14_models_of_the_hub_are_masked_as_in_appendix_b_by_a_tagger_alone(
+    runs, base, tagger, tmp_path, monkeypatch
+):
     """D14: asked for are the heads for the data of its name, and for a tagger's masks or others."""
-    for name, data in (("bart-large-cnn", "cnn_dailymail"), ("bart-large-xsum", "xsum"), ("bart-large", "")):
+    for name, data in (
+        ("bart-large-cnn", "cnn_dailymail"),
+        ("bart-large-xsum", "xsum"),
+        ("bart-large", ""),
+    ):
         (tmp_path / name).symlink_to(runs / "base")
         assert load_model(tmp_path / name).data == data
     asked = []
-    monkeypatch.setattr(predicting, "find_heads", lambda *given, by_tagger: asked.append((given[2], by_tagger)))
-    predicting.masked(base._replace(data="xsum"), tagger, [], Options(run="x", tagger=runs / "tagger"))
+    monkeypatch.setattr(
+        predicting, "find_heads", lambda *given, by_tagger: asked.append((given[2], by_tagger))
+    )
+    predicting.masked(
+        base._replace(data="xsum"), tagger, [], Options(run="x", tagger=runs / "tagger")
+    )
     predicting.masked(base._replace(data="xsum"), None, [], Options(run="x", keep_words=("storm",)))
     assert asked == [("xsum", True), ("xsum", False)]
 
@@ -124,12 +147,23 @@ def test_d15_a_data_set_is_scored_and_systems_are_named_by_model_and_mask(runs, 
         "base+weak": [runs / "base", "--tagger", runs / "weak-1", "--heads", "1:0-3,2:1"],
     }.items():
         said = command(capsys, *flags, *data, "--out", tmp_path / f"{name}.jsonl")
-        rows[name] = [json.loads(line) for line in (tmp_path / f"{name}.jsonl").read_text().splitlines()]
-        assert {row["system"] for row in rows[name]} == {name} and "rouge1" in said and "rouge-score" in said
+        rows[name] = [
+            json.loads(line) for line in (tmp_path / f"{name}.jsonl").read_text().splitlines()
+        ]
+        assert (
+            {row["system"] for row in rows[name]} == {name}
+            and "rouge1" in said
+            and "rouge-score" in said
+        )
     stories = load(DATA, "test", 3)
-    assert all([row["references"] for row in own] == [story.references for story in stories] for own in rows.values())
+    assert all(
+        [row["references"] for row in own] == [story.references for story in stories]
+        for own in rows.values()
+    )
     assert [row["seed"] for row in rows["base+weak"]] == [0, 0, 0]
-    assert {row["heads"] for row in rows["base+weak"]} == {"1:0-3,2:1"} and rows["base+oracle"][0]["heads"] == "2:0-3"
+    assert {row["heads"] for row in rows["base+weak"]} == {"1:0-3,2:1"} and rows["base+oracle"][0][
+        "heads"
+    ] == "2:0-3"
     assert len({json.dumps([row["prediction"] for row in own]) for own in rows.values()}) == 3
 
 
@@ -141,7 +175,9 @@ def test_lines_in_are_lines_out(runs, monkeypatch, capsys):
         said.append(command(capsys, *flags, *more))
     lines = said[0].split("\n")
     assert len(lines) == 5 and [line == "" for line in lines] == [False, True, False, False, True]
-    assert said[1].count("\nkept:   ") == 3 and all(f"masked: {line}\n" in said[1] for line in lines[:4] if line)
+    assert said[1].count("\nkept:   ") == 3 and all(
+        f"masked: {line}\n" in said[1] for line in lines[:4] if line
+    )
 
 
 CHANGED = {  # each flag with a value that must change what is written
@@ -157,8 +193,20 @@ CHANGED = {  # each flag with a value that must change what is written
     "max_length": ["--max-length", "5"],
     "no_repeat_ngram_size": ["--no-repeat-ngram-size", "1"],
 }
-# These cannot: they say where things are, or how fast; keep_words, oracle and min_run have tests of their own.
-SAME = {"run", "files", "data", "out", "overwrite", "batch_size", "device", "keep_words", "oracle", "min_run"}
+# These cannot: they say where things are, or how fast; keep_words, oracle and min_run have tests of
+# their own.
+SAME = {
+    "run",
+    "files",
+    "data",
+    "out",
+    "overwrite",
+    "batch_size",
+    "device",
+    "keep_words",
+    "oracle",
+    "min_run",
+}
 
 
 def test_each_flag_changes_what_is_written(runs, tmp_path, capsys):
@@ -166,7 +214,17 @@ def test_each_flag_changes_what_is_written(runs, tmp_path, capsys):
 
     def written(*flags) -> list[dict]:
         out = tmp_path / "out.jsonl"
-        common = ["--data", DATA, "--limit", "2", "--tagger", runs / "tagger", "--out", out, "--overwrite"]
+        common = [
+            "--data",
+            DATA,
+            "--limit",
+            "2",
+            "--tagger",
+            runs / "tagger",
+            "--out",
+            out,
+            "--overwrite",
+        ]
         common += ["--threshold", "0.9"]
         command(capsys, runs / "base", *common, *(flag.format(runs=runs) for flag in flags))
         rows = [json.loads(line) for line in out.read_text().splitlines()]
@@ -186,8 +244,12 @@ def test_min_run_labels_shorter_runs_no_more(base):
 
 def test_decoding_is_the_models_own_or_appendix_a(base):
     assert Options(run="x").generation() == {}
-    given = Options(run="x", decoding="cnn_dailymail", max_length=90, no_repeat_ngram_size=2).generation()
-    assert given == dict(num_beams=5, length_penalty=2.0, min_length=57, max_length=90, no_repeat_ngram_size=2)
+    given = Options(
+        run="x", decoding="cnn_dailymail", max_length=90, no_repeat_ngram_size=2
+    ).generation()
+    assert given == dict(
+        num_beams=5, length_penalty=2.0, min_length=57, max_length=90, no_repeat_ngram_size=2
+    )
     base.model.generation_config.max_length = None  # as in facebook/bart-base: its files name none
     predicting.masked(base, None, [], Options(run="x"))
     assert base.model.generation_config.max_length == 142

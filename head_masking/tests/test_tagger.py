@@ -1,4 +1,6 @@
-"""The tagger, its windows, loss and threshold; tokenizer and offsets, and one tokenizer's scores for another."""
+"""The tagger, its windows, loss and threshold; tokenizer and offsets, and one tokenizer's scores
+for another.
+"""
 
 import math
 import random
@@ -10,7 +12,11 @@ from ..tagger import THRESHOLDS, Tagger, best_threshold, tagging_loss, windows
 from ..text import encode_documents, train_tokenizer, transfer_scores
 from . import reference
 
-TEXTS = ["the storm hit Norwick on Monday .", "Norwick was hit by the storm .", "nobody was hurt on Monday ."] * 4
+TEXTS = [
+    "the storm hit Norwick on Monday .",
+    "Norwick was hit by the storm .",
+    "nobody was hurt on Monday .",
+] * 4
 
 
 @pytest.fixture
@@ -28,7 +34,9 @@ def tokens(*lengths: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize(("activation", "function"), [("tanh", math.tanh), ("relu", lambda x: max(x, 0.0))])
+@pytest.mark.parametrize(
+    ("activation", "function"), [("tanh", math.tanh), ("relu", lambda x: max(x, 0.0))]
+)
 def test_section_5_perceptron_of_both_activations(encoder, activation, function):
     """Two layers with tanh between; D6: the released code has ReLU."""
     tagger = Tagger(encoder, hidden=8, activation=activation).eval()
@@ -36,14 +44,23 @@ def test_section_5_perceptron_of_both_activations(encoder, activation, function)
     states = encoder(ids, keep.long()).last_hidden_state[0]
     first, second = tagger.perceptron[1], tagger.perceptron[3]
     for place, logit in enumerate(tagger(ids, keep)[0]):
-        hidden = [function(float(first.weight[n] @ states[place] + first.bias[n])) for n in range(8)]
-        expected = sum(float(second.weight[0, n]) * hidden[n] for n in range(8)) + float(second.bias)
+        hidden = [
+            function(float(first.weight[n] @ states[place] + first.bias[n])) for n in range(8)
+        ]
+        expected = sum(float(second.weight[0, n]) * hidden[n] for n in range(8)) + float(
+            second.bias
+        )
         assert logit.item() == pytest.approx(expected, abs=1e-5)
 
 
 def test_default_sizes_are_the_released_ones(encoder):
     layers = Tagger(encoder).perceptron
-    assert (layers[0].p, layers[1].in_features, layers[1].out_features, layers[3].out_features) == (0.1, 16, 512, 1)
+    assert (layers[0].p, layers[1].in_features, layers[1].out_features, layers[3].out_features) == (
+        0.1,
+        16,
+        512,
+        1,
+    )
     assert isinstance(layers[2], torch.nn.Tanh)
 
 
@@ -52,8 +69,12 @@ def test_only_the_perceptron_is_trained_and_the_encoder_stays_in_eval_mode(encod
     assert not any(module.training for module in encoder.modules()) and tagger.perceptron.training
     ids, keep = tokens(7, 4)
     tagging_loss(tagger(ids, keep), keep, keep).backward()
-    with_gradient = {name for name, parameter in tagger.named_parameters() if parameter.grad is not None}
-    assert with_gradient == {f"perceptron.{layer}.{kind}" for layer in (1, 3) for kind in ("weight", "bias")}
+    with_gradient = {
+        name for name, parameter in tagger.named_parameters() if parameter.grad is not None
+    }
+    assert with_gradient == {
+        f"perceptron.{layer}.{kind}" for layer in (1, 3) for kind in ("weight", "bias")
+    }
     tagger.perceptron.eval()
     assert torch.equal(tagger(ids, keep), tagger(ids, keep))  # the encoder's dropout of 0.1 is off
 
@@ -72,7 +93,9 @@ def test_a_document_alone_is_a_row_of_a_padded_batch(tagger):
 
 
 def test_d7_windows_of_512_overlap_by_256():
-    """Facts of the released code: [0:512], [256:768], [512:1024]; all of the first, the second half of the others."""
+    """Facts of the released code: [0:512], [256:768], [512:1024]; all of the first, the second half
+    of the others.
+    """
     assert windows(1024) == [(0, 512, 0), (256, 768, 512), (512, 1024, 768)]
     assert windows(512) == [(0, 512, 0)] and windows(3) == [(0, 3, 0)]
     assert windows(513) == [(0, 512, 0), (256, 513, 512)]
@@ -103,7 +126,12 @@ def test_tagging_loss_is_the_mean_cross_entropy_of_real_tokens():
     labels = torch.tensor([[True, False, False], [True, True, False]])
     keep = torch.tensor([[True, True, True], [True, False, False]])
     loss = tagging_loss(logits, labels, keep)
-    terms = [math.log1p(math.exp(-0.5)), math.log1p(math.exp(-2)), math.log1p(math.exp(3)), math.log1p(math.exp(-1))]
+    terms = [
+        math.log1p(math.exp(-0.5)),
+        math.log1p(math.exp(-2)),
+        math.log1p(math.exp(3)),
+        math.log1p(math.exp(-1)),
+    ]
     assert loss.item() == pytest.approx(sum(terms) / 4)
     loss.backward()
     assert logits.grad[0, 0].item() == pytest.approx((1 / (1 + math.exp(-0.5)) - 1) / 4)
@@ -115,7 +143,9 @@ def test_section_5_best_threshold_is_found_by_trying_all():
     for _ in range(20):
         labels = [rng.random() < 0.3 for _ in range(60)]
         scores = [min(1.0, rng.random() * (0.6 if label else 0.35)) for label in labels]
-        threshold, f1 = best_threshold(torch.tensor(scores, dtype=torch.float64), torch.tensor(labels))
+        threshold, f1 = best_threshold(
+            torch.tensor(scores, dtype=torch.float64), torch.tensor(labels)
+        )
         tried = {t: reference.f1(scores, labels, t) for t in THRESHOLDS}
         assert f1 == pytest.approx(max(tried.values())) and tried[threshold] == pytest.approx(f1)
         assert all(tried[t] < f1 for t in THRESHOLDS if t < threshold)
@@ -123,10 +153,16 @@ def test_section_5_best_threshold_is_found_by_trying_all():
 
 
 def test_d8_scores_go_from_one_tokenizer_to_the_other_through_words():
-    """Text "unhurt man", pieces un|hurt|man there and unh|urt| man here, special tokens on both sides."""
+    """Text "unhurt man", pieces un|hurt|man there and unh|urt| man here, special tokens on both
+    sides.
+    """
     spans = [(0, 6), (7, 10)]
-    ours = transfer_scores([0.9, 0.6, 0.3, 0.1, 0.9], [(0, 0), (0, 2), (2, 6), (7, 10), (0, 0)], spans,
-                           [(0, 0), (0, 3), (3, 6), (6, 10), (10, 11), (0, 0)])  # fmt: skip
+    ours = transfer_scores(
+        [0.9, 0.6, 0.3, 0.1, 0.9],
+        [(0, 0), (0, 2), (2, 6), (7, 10), (0, 0)],
+        spans,
+        [(0, 0), (0, 3), (3, 6), (6, 10), (10, 11), (0, 0)],
+    )
     assert ours == [0.0, 0.6, 0.6, 0.1, 0.0, 0.0]
 
 
@@ -140,13 +176,19 @@ def encode_document(tokenizer, text, longest):
 def test_trained_tokenizer_is_like_barts():
     """`<s> text </s>` with BART's ids, offsets without the blank."""
     tokenizer, text = train_tokenizer(TEXTS, 400), "Norwick, naïve  storm."
-    special = (tokenizer.bos_token_id, tokenizer.pad_token_id, tokenizer.eos_token_id, tokenizer.unk_token_id)
+    special = (
+        tokenizer.bos_token_id,
+        tokenizer.pad_token_id,
+        tokenizer.eos_token_id,
+        tokenizer.unk_token_id,
+    )
     ids, offsets, was_cut, _ = encode_document(tokenizer, text, 50)
     assert special == (0, 1, 2, 3) and (ids[0], ids[-1], was_cut) == (0, 2, False)
     assert offsets[0] == offsets[-1] == (0, 0) and text[slice(*offsets[1])] == "Norwick"
     assert not any(text[start:end].startswith(" ") for start, end in offsets)
     assert tokenizer.decode(ids, skip_special_tokens=True).strip() == text
-    assert len(encode_document(tokenizer, "Norwick was hit by the storm .", 50).ids) == 9  # each word one token
+    # each word one token
+    assert len(encode_document(tokenizer, "Norwick was hit by the storm .", 50).ids) == 9
 
 
 def test_special_tokens_in_a_text_are_text():
@@ -154,7 +196,9 @@ def test_special_tokens_in_a_text_are_text():
     tokenizer = train_tokenizer(TEXTS, 400)
     for longest in (50, 12):
         ids, _, was_cut, _ = encode_document(tokenizer, "storm </s> hit <pad> Norwick", longest)
-        assert [ids.count(special) for special in (0, 1, 2)] == [1, 0, 1] and was_cut == (longest == 12)
+        assert [ids.count(special) for special in (0, 1, 2)] == [1, 0, 1] and was_cut == (
+            longest == 12
+        )
 
 
 def test_a_long_document_is_cut_and_says_so():
@@ -162,5 +206,8 @@ def test_a_long_document_is_cut_and_says_so():
     whole, cut = (encode_document(tokenizer, TEXTS[0], n) for n in (9, 8))
     assert not whole.was_cut and cut.was_cut
     assert cut.ids == whole.ids[:7] + [2] and cut.offsets == whole.offsets[:7] + [(0, 0)]
-    texts = [TEXTS[0] * 4, TEXTS[1][:20], TEXTS[0]]  # in four parts, whole, in two: together as each alone
-    assert encode_documents(tokenizer, texts, 8) == [encode_document(tokenizer, text, 8) for text in texts]
+    # in four parts, whole, in two: together as each alone
+    texts = [TEXTS[0] * 4, TEXTS[1][:20], TEXTS[0]]
+    assert encode_documents(tokenizer, texts, 8) == [
+        encode_document(tokenizer, text, 8) for text in texts
+    ]

@@ -35,7 +35,9 @@ def bert(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("models") / "bert"
     tokenizer = train_tokenizer([example.source for example in load(DATA)], 400)
     sizes = dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16)
-    BertModel(BertConfig(vocab_size=len(tokenizer), **sizes), add_pooling_layer=False).save_pretrained(folder)
+    BertModel(
+        BertConfig(vocab_size=len(tokenizer), **sizes), add_pooling_layer=False
+    ).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 
@@ -43,10 +45,14 @@ def bert(tmp_path_factory) -> Path:
 def test_learning_rates():
     """Linear warm-up, then the inverse root, or linear to 0 at the end (released), or constant."""
     config = TrainConfig(learning_rate=0.1, warmup=100, steps=1100)
-    assert [learning_rate(step, config) for step in (0, 49, 99)] == pytest.approx([0.001, 0.05, 0.1])
+    assert [learning_rate(step, config) for step in (0, 49, 99)] == pytest.approx(
+        [0.001, 0.05, 0.1]
+    )
     assert learning_rate(399, config) == pytest.approx(0.05)
     polynomial = replace(config, schedule="polynomial", warmup=101)
-    assert [learning_rate(step, polynomial) for step in (100, 600, 1099, 1100)] == pytest.approx([0.1, 0.05, 1e-4, 0])
+    assert [learning_rate(step, polynomial) for step in (100, 600, 1099, 1100)] == pytest.approx(
+        [0.1, 0.05, 1e-4, 0]
+    )
     assert learning_rate(900, replace(config, schedule="constant")) == 0.1
 
 
@@ -54,7 +60,9 @@ def test_learning_rates():
 
 
 def test_a_tagger_learns_oracle_labels_and_finds_its_threshold(runs):
-    """The boundary with the best F1 on the validation data, computed here again from the loaded tagger."""
+    """The boundary with the best F1 on the validation data, computed here again from the loaded
+    tagger.
+    """
     run, rows, scores, labels = load_run(runs / "tagger"), log(runs / "tagger"), [], []
     for example in load(DATA, "validation"):
         [(ids, offsets, *_)] = encode_documents(run.tokenizer, [example.source], 1024)
@@ -81,10 +89,32 @@ def test_labels_are_of_runs_that_are_long_enough(runs):
 
 
 def test_d12_the_encoder_is_fixed_unless_it_is_trained_too(bert, tmp_path):
-    """D12: Appendix A fixes it, as the presets do; by default it is trained. It has a tokenizer of its own."""
+    """D12: Appendix A fixes it, as the presets do; by default it is trained.
+
+    It has a tokenizer of its own.
+    """
     for trained in (True, False):
-        flags = ["--preset", "pretrained", "--encoder", bert, "--data", DATA, "--steps", "1", "--max-source", "40"]
-        main([*map(str, flags), "--out", str(tmp_path / f"{trained}"), "--train-encoder", str(trained)])
+        flags = [
+            "--preset",
+            "pretrained",
+            "--encoder",
+            bert,
+            "--data",
+            DATA,
+            "--steps",
+            "1",
+            "--max-source",
+            "40",
+        ]
+        main(
+            [
+                *map(str, flags),
+                "--out",
+                str(tmp_path / f"{trained}"),
+                "--train-encoder",
+                str(trained),
+            ]
+        )
     name, before = "embeddings.word_embeddings.weight", load_file(bert / "model.safetensors")
     assert torch.equal(weights(tmp_path / "False")[f"encoder.{name}"], before[name])
     assert not torch.equal(weights(tmp_path / "True")[f"encoder.{name}"], before[name])
@@ -101,11 +131,15 @@ def test_the_encoder_of_a_bart_is_an_encoder_too(runs, tmp_path):
     run = load_run(tmp_path / "run")
     assert type(run.model.encoder).__name__ == "BartEncoder"
     row = training.validate(run, run.encode(load(DATA, "validation")))
-    assert row["validation_loss"] == pytest.approx(log(tmp_path / "run")[-1]["validation_loss"], abs=1e-4)
+    assert row["validation_loss"] == pytest.approx(
+        log(tmp_path / "run")[-1]["validation_loss"], abs=1e-4
+    )
 
 
 def test_early_stopping_takes_the_best_weights(tmp_path, capsys, monkeypatch):
-    """Appendix A: stop after 2 validations without improvement; what is written is the best, not the last."""
+    """Appendix A: stop after 2 validations without improvement; what is written is the best, not
+    the last.
+    """
     losses, validate = iter([3.0, 1.0, 2.0, 1.5, 0.1, 0.1]), training.validate
     spy = lambda *a: validate(*a) | {"validation_loss": next(losses)}  # noqa: E731
     monkeypatch.setattr(training, "validate", spy)
@@ -115,33 +149,50 @@ def test_early_stopping_takes_the_best_weights(tmp_path, capsys, monkeypatch):
     monkeypatch.undo()
     train(replace(SHORT, steps=6), tmp_path / "best")
     assert equal(weights(tmp_path / "run"), weights(tmp_path / "best"))
-    train(replace(SHORT, steps=60, patience=2), tmp_path / "run", resume=True)  # a finished run is left as it is
+    # a finished run is left as it is
+    train(replace(SHORT, steps=60, patience=2), tmp_path / "run", resume=True)
     assert equal(weights(tmp_path / "run"), weights(tmp_path / "best"))
 
 
 def test_d13_an_update_is_the_mean_over_micro_batches_clipped(bert, tmp_path, monkeypatch):
-    """D13, and the released optimiser, in whose place plain steps show the gradient: the mean of two micro-batches'."""
+    """D13, and the released optimiser, in whose place plain steps show the gradient: the mean of
+    two micro-batches'.
+    """
     seen, clipped = {}, []
     plain = torch.optim.SGD
-    monkeypatch.setattr(torch.optim, "AdamW", lambda p, **options: seen.update(options) or plain(p, lr=0.0))
+    monkeypatch.setattr(
+        torch.optim, "AdamW", lambda p, **options: seen.update(options) or plain(p, lr=0.0)
+    )
     clip = Accelerator.clip_grad_norm_
     monkeypatch.setattr(Accelerator, "clip_grad_norm_", lambda *a: clipped.append(a[2]) or clip(*a))
     monkeypatch.setattr(loading, "Tagger", partial(Tagger, dropout=0.0))
-    config = replace(SHORT, steps=2, weight_decay=0.01, batch_size=12, encoder=str(bert), train_encoder=False)
+    config = replace(
+        SHORT, steps=2, weight_decay=0.01, batch_size=12, encoder=str(bert), train_encoder=False
+    )
     train(replace(config, batch_size=24, clip=1e4), tmp_path / "one")
     train(replace(config, accumulate=2, clip=1e3), tmp_path / "two")
     train(replace(config, clip=0.0), tmp_path / "unclipped")
     train(replace(config, clip=1e5), tmp_path / "half")
-    one, two, half = (weights(tmp_path / name)["perceptron.1.weight"] for name in ("one", "two", "half"))
+    one, two, half = (
+        weights(tmp_path / name)["perceptron.1.weight"] for name in ("one", "two", "half")
+    )
     assert (one - two).abs().mean() < 0.6 * (one - half).abs().mean()
     assert seen == {"lr": 0.0, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01}
     assert clipped == [1e4, 1e4, 1e3, 1e3, 1e5, 1e5]  # once an update; 0 turns it off
 
 
 def test_the_end_of_a_training_says_whether_the_tagger_tells_words_apart(capsys):
-    """By its F1 against that of selecting everything, on which a tagger that selects all, or nothing, falls."""
+    """By its F1 against that of selecting everything, on which a tagger that selects all, or
+    nothing, falls.
+    """
     for f1, is_warned in ((28.5, True), (40.0, False)):
-        row = {"step": 3, "validation_loss": 1.0, "threshold": 0.2, "token_f1": f1, "f1_of_all": 28.0}
+        row = {
+            "step": 3,
+            "validation_loss": 1.0,
+            "threshold": 0.2,
+            "token_f1": f1,
+            "f1_of_all": 28.0,
+        }
         training.report(row, Path("runs/tagger"))
         assert ("its masks are as good as none" in capsys.readouterr().out) == is_warned
 
@@ -157,7 +208,9 @@ def test_the_printed_hint_works(runs, tmp_path, capsys):
 
 
 def test_an_epoch_is_counted_in_updates_and_the_log_has_their_rates(tmp_path):
-    """--save-every 0 beside --accumulate: the 16 documents are two updates of two micro-batches of four."""
+    """--save-every 0 beside --accumulate: the 16 documents are two updates of two micro-batches of
+    four.
+    """
     config = replace(SHORT, examples=16, batch_size=4, accumulate=2, save_every=0, steps=4)
     assert epoch(17, config) == 3 and epoch(16, config, processes=2) == 1
     train(config, tmp_path / "run")
@@ -168,10 +221,23 @@ def test_an_epoch_is_counted_in_updates_and_the_log_has_their_rates(tmp_path):
 # What defines a run
 
 CHANGED = dict(
-    examples=8, max_source=20, min_run=3, train_encoder=False, steps=3, batch_size=4, accumulate=2, learning_rate=0.1,
-    schedule="constant", warmup=2, weight_decay=0.5, clip=0.01, mixed_precision="bf16", seed=1,
-    data="toy:count=24,seed=6", encoder="",
-)  # fmt: skip
+    examples=8,
+    max_source=20,
+    min_run=3,
+    train_encoder=False,
+    steps=3,
+    batch_size=4,
+    accumulate=2,
+    learning_rate=0.1,
+    schedule="constant",
+    warmup=2,
+    weight_decay=0.5,
+    clip=0.01,
+    mixed_precision="bf16",
+    seed=1,
+    data="toy:count=24,seed=6",
+    encoder="",
+)
 SAME = {"save_every", "patience"}  # what is saved, and when it ends: tests of their own
 
 
@@ -190,12 +256,16 @@ def test_each_flag_changes_two_updates(bert, tmp_path, monkeypatch):
 
     base = trained("plain")
     assert equal(trained("again"), base)
-    assert [name for name, value in CHANGED.items() if equal(trained(name, **{name: value}), base)] == []
+    assert [
+        name for name, value in CHANGED.items() if equal(trained(name, **{name: value}), base)
+    ] == []
     AcceleratorState._reset_state(True)
 
 
 def test_examples_cut_the_training_data_alone():
-    assert load_examples(DATA, "train", 4) == load(DATA)[:4] and load_examples(DATA, "train") == load(DATA)
+    assert load_examples(DATA, "train", 4) == load(DATA)[:4] and load_examples(
+        DATA, "train"
+    ) == load(DATA)
     assert load_examples(DATA, "validation", 4) == load(DATA, "validation")
 
 
@@ -212,16 +282,34 @@ def test_presets_hold_the_papers_values():
     paper = dict(
         data="cnn_dailymail",
         encoder="roberta-base",  # Section 5: RoBERTa; released code: the base size
-        train_encoder=False, learning_rate=5e-4,  # Appendix A
-        batch_size=32, accumulate=4,  # Appendix A: 128
-        save_every=0, patience=2,  # Appendix A: 2 epochs without improvement
-        steps=12_000, schedule="polynomial", warmup=500, weight_decay=0.01, clip=0.1, mixed_precision="fp16",
-    )  # fmt: skip  # the last line is released
+        train_encoder=False,
+        learning_rate=5e-4,  # Appendix A
+        batch_size=32,
+        accumulate=4,  # Appendix A: 128
+        save_every=0,
+        patience=2,  # Appendix A: 2 epochs without improvement
+        steps=12_000,
+        schedule="polynomial",
+        warmup=500,
+        weight_decay=0.01,
+        clip=0.1,
+        mixed_precision="fp16",
+    )
     pretrained = dict(
-        train_encoder=False, steps=1000, batch_size=32, learning_rate=5e-4, schedule="constant", warmup=100,
-        save_every=0, patience=2,
-    )  # fmt: skip
-    papers = {"paper": paper, "paper-nyt": paper | {"data": "nyt"}, "paper-xsum": paper | {"data": "xsum"}}
+        train_encoder=False,
+        steps=1000,
+        batch_size=32,
+        learning_rate=5e-4,
+        schedule="constant",
+        warmup=100,
+        save_every=0,
+        patience=2,
+    )
+    papers = {
+        "paper": paper,
+        "paper-nyt": paper | {"data": "nyt"},
+        "paper-xsum": paper | {"data": "xsum"},
+    }
     assert PRESETS == {"tiny": {}, "pretrained": pretrained} | papers
     for preset in PRESETS.values():
         check(TrainConfig(**{"encoder": "x"} | preset))

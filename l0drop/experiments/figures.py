@@ -1,11 +1,16 @@
-"""The paper's Figures 1 and 7, 4, 5 as PNGs; what is measured here goes into attention.csv and figure_5.csv.
+"""The paper's Figures 1 and 7, 4, 5 as PNGs; what is measured here goes into attention.csv and
+figure_5.csv.
 
-python -m l0drop.experiments.figures --scores 2016_1.csv 2016_2.csv --out figures                             # 4
-python -m l0drop.experiments.figures --run runs/l0-0.6-2 runs/l0-0.8-2 --baseline runs/base-2 --out figures   # 1, 7, 5
-python -m l0drop.experiments.figures --out figures                       # 1, 7, 5 again, from the folder's CSVs
+python -m l0drop.experiments.figures --scores 2016_1.csv 2016_2.csv --out figures
+    # 4
+python -m l0drop.experiments.figures --run runs/l0-0.6-2 runs/l0-0.8-2 --baseline runs/base-2 --out
+    figures   # 1, 7, 5
+python -m l0drop.experiments.figures --out figures                       # 1, 7, 5 again, from the
+    folder's CSVs
 
-Figure 4 shows what `shared.score` wrote of a lambda sweep, a file a base; 1 and 7 are of the baseline and the first
---run; 5 of every --run. Files of these names are replaced. Figures 2 and 3 are in the lesson.
+Figure 4 shows what `shared.score` wrote of a lambda sweep, a file a base; 1 and 7 are of the
+baseline and the first --run; 5 of every --run. Files of these names are replaced. Figures 2 and 3
+are in the lesson.
 """
 
 from collections.abc import Sequence
@@ -28,7 +33,8 @@ EDGES = np.append(np.arange(51) / 10, np.inf)  # bins of Figures 1 and 7; the la
 
 @torch.inference_mode()
 def attention_map(run: Run, source: Sequence[int], output: Sequence[int]) -> np.ndarray:
-    """Cross-attention (T, S), mean over heads and layers, while the decoder reads its own output (Figure 1).
+    """Cross-attention (T, S), mean over heads and layers, while the decoder reads its own output
+    (Figure 1).
 
     A pruned word has its share of what Algorithm 1 gives to the dummy, so every row sums to 1.
     """
@@ -36,7 +42,9 @@ def attention_map(run: Run, source: Sequence[int], output: Sequence[int]) -> np.
 
     def record(attention, inputs):
         x, keys, _, bias = inputs
-        collected.append(attention.weights(attention.split_heads(attention.query(x)), keys, bias).mean(1))
+        collected.append(
+            attention.weights(attention.split_heads(attention.query(x)), keys, bias).mean(1)
+        )
 
     hooks = [layer.cross_attention.register_forward_pre_hook(record) for layer in model.decoder]
     model(torch.tensor([[*source]]), torch.tensor([[model.bos, *output]]))
@@ -46,9 +54,13 @@ def attention_map(run: Run, source: Sequence[int], output: Sequence[int]) -> np.
 
 
 def summed_rows(name: str, run: Run, examples: Sequence[Example]) -> list[dict]:
-    """Figures 1 and 7: distribution of the attention that a retained encoding receives, summed over the output."""
+    """Figures 1 and 7: distribution of the attention that a retained encoding receives, summed over
+    the output.
+    """
     sums, pruned = [], []
-    batches = in_windows(examples, run.encode, lambda item: len(item.source), lambda items: decode(run, items), 32)
+    batches = in_windows(
+        examples, run.encode, lambda item: len(item.source), lambda items: decode(run, items), 32
+    )
     for item, output in batches:
         words = [token for token in output.tokens if token > EOS]
         sums.append(attention_map(run, item.source, words).sum(0))
@@ -57,31 +69,51 @@ def summed_rows(name: str, run: Run, examples: Sequence[Example]) -> list[dict]:
     # D12: Figure 7's mean, 1.80, is nearly the baseline's 1.03 over the 53 % that are retained.
     kept = sums[~pruned]
     summary = {"mean": kept.mean(), "share_below_0.6": (kept < 0.6).mean()}  # as in the captions
-    summary |= {"sparsity": 100 * pruned.mean(), "attention_on_pruned": sums[pruned].sum() / sums.sum()}
+    summary |= {
+        "sparsity": 100 * pruned.mean(),
+        "attention_on_pruned": sums[pruned].sum() / sums.sum(),
+    }
     bins = zip(EDGES[:-1], EDGES[1:], np.histogram(kept, EDGES)[0], strict=True)
-    return [{"run": name, "from": low, "to": high, "encodings": count} | summary for low, high, count in bins]
+    return [
+        {"run": name, "from": low, "to": high, "encodings": count} | summary
+        for low, high, count in bins
+    ]
 
 
 @torch.inference_mode()
 def type_row(name: str, run: Run, examples: Sequence[Example], stanza: str = "") -> dict:
-    """Figure 5: the share of each type of source encoding that is pruned, in per cent; </s> has no type (D9)."""
+    """Figure 5: the share of each type of source encoding that is pruned, in per cent; </s> has no
+    type (D9).
+    """
     closed = {kind: [] for kind in ("pruned", *UNIT_TYPES)}
-    for example, item, tags in zip(examples, run.encode(examples), tag_sources(examples, stanza), strict=True):
-        pruned = (run.model.eval().encode(torch.tensor([[*item.source]])).gates[-1][0] == 0).tolist()
+    for example, item, tags in zip(
+        examples, run.encode(examples), tag_sources(examples, stanza), strict=True
+    ):
+        pruned = (
+            run.model.eval().encode(torch.tensor([[*item.source]])).gates[-1][0] == 0
+        ).tolist()
         types, _ = source_types(run.tokenizer.encode(example.source), *tags)
         closed["pruned"] += pruned
         for kind, is_pruned in zip(types, pruned[:-1], strict=False):  # what was cut has no gate
             closed[kind].append(is_pruned)
-    return {"run": name} | {kind: 100 * float(np.mean(values)) if values else 0.0 for kind, values in closed.items()}
+    return {"run": name} | {
+        kind: 100 * float(np.mean(values)) if values else 0.0 for kind, values in closed.items()
+    }
 
 
-def measure(out: Path, run: Sequence[Path], baseline: Path, split: str, limit: int | None, stanza: str) -> None:
+def measure(
+    out: Path, run: Sequence[Path], baseline: Path, split: str, limit: int | None, stanza: str
+) -> None:
     """Write attention.csv, of Figures 1 and 7, and figure_5.csv, where there are tags."""
     runs = {path.name: load_run(path) for path in run}
     name, first = next(iter(runs.items()))
     examples = load(first.config.data, split, limit)
     with open_output(out / "attention.csv", overwrite=True) as file:
-        write_csv(file, summed_rows(baseline.name, load_run(baseline), examples) + summed_rows(name, first, examples))
+        write_csv(
+            file,
+            summed_rows(baseline.name, load_run(baseline), examples)
+            + summed_rows(name, first, examples),
+        )
     if stanza or all(example.pos for example in examples):
         with open_output(out / "figure_5.csv", overwrite=True) as file:
             write_csv(file, [type_row(name, own, examples, stanza) for name, own in runs.items()])
@@ -89,7 +121,9 @@ def measure(out: Path, run: Sequence[Path], baseline: Path, split: str, limit: i
 
 def read_rows(path: Path) -> np.ndarray:
     """The rows of a CSV, whose columns have their names."""
-    return np.atleast_1d(np.genfromtxt(path, dtype=None, delimiter=",", comments=None, names=True, encoding="utf-8"))
+    return np.atleast_1d(
+        np.genfromtxt(path, dtype=None, delimiter=",", comments=None, names=True, encoding="utf-8")
+    )
 
 
 def draw(path: Path, title: str, x: str, y: str, lines: dict[str, Sequence[np.ndarray]]) -> None:
@@ -102,17 +136,31 @@ def draw(path: Path, title: str, x: str, y: str, lines: dict[str, Sequence[np.nd
         at, value, *interval = points
         bars = [value - interval[0], interval[1] - value] if interval else None
         axes.errorbar(at, value, bars, marker=".", capsize=2, elinewidth=0.7)
-        axes.annotate(name, (at[-1], value[-1]), (6, 0), textcoords="offset points", va="center", fontsize=8)
+        axes.annotate(
+            name, (at[-1], value[-1]), (6, 0), textcoords="offset points", va="center", fontsize=8
+        )
     axes.set(xlabel=x, ylabel=y, title=title)
     figure.savefig(path, dpi=150)
 
 
 def sweep(rows: np.ndarray) -> np.ndarray:
-    """Figure 4, from `shared.score`'s rows: sparsity, difference in BLEU or ROUGE-L from the control, low, high."""
-    pruned = {row["system"]: row["value"] for row in rows if row["metric"] == "pruned" and not row["minus"]}
+    """Figure 4, from `shared.score`'s rows: sparsity, difference in BLEU or ROUGE-L from the
+    control, low, high.
+    """
+    pruned = {
+        row["system"]: row["value"]
+        for row in rows
+        if row["metric"] == "pruned" and not row["minus"]
+    }
     control = next(name for name, share in pruned.items() if not share)
-    kept = (row for row in rows if row["minus"] == control and row["metric"] in ("bleu", "rougeLsum"))
-    points = ((pruned[row["system"]], row["value"], row["low"], row["high"]) for row in kept if "l0" in row["system"])
+    kept = (
+        row for row in rows if row["minus"] == control and row["metric"] in ("bleu", "rougeLsum")
+    )
+    points = (
+        (pruned[row["system"]], row["value"], row["low"], row["high"])
+        for row in kept
+        if "l0" in row["system"]
+    )
     return np.array([(0, 0, 0, 0), *sorted(points)]).T
 
 
@@ -125,9 +173,11 @@ def main(
     limit: int | None = None,
     stanza: str = "",
 ) -> None:
-    """Measure the L0Drop runs of --run beside the run without gates, on a split of their data, and draw into --out.
+    """Measure the L0Drop runs of --run beside the run without gates, on a split of their data, and
+    draw into --out.
 
-    `scores`: CSVs of shared.score, a base each. `stanza`: folder of models, for sources without tags (Figure 5).
+    `scores`: CSVs of shared.score, a base each. `stanza`: folder of models, for sources without
+    tags (Figure 5).
     """
     sparsity = "sparsity, % of all source encodings"
     out.mkdir(parents=True, exist_ok=True)
@@ -143,11 +193,23 @@ def main(
             own = rows[rows["run"] == name][:30]  # up to 3, the paper's range
             title = f"Figure {number}: an encoding receives {own['mean'][0]:.2f} in all, on average"
             points = {"": (own["from"] + 0.05, own["encodings"])}
-            draw(out / f"figure_{number}.png", title, "attention summed over the output", "encodings", points)
+            draw(
+                out / f"figure_{number}.png",
+                title,
+                "attention summed over the output",
+                "encodings",
+                points,
+            )
     if (path := out / "figure_5.csv").exists():
         rows = np.sort(read_rows(path), order="pruned")
         lines = {kind: (rows["pruned"], rows[kind]) for kind in UNIT_TYPES}
-        draw(path.with_suffix(".png"), "Figure 5: which types are pruned", sparsity, "within the type, %", lines)
+        draw(
+            path.with_suffix(".png"),
+            "Figure 5: which types are pruned",
+            sparsity,
+            "within the type, %",
+            lines,
+        )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""The rules of Section 7 in place of gates, and the six types of source units that they and Figure 5 are built on.
+"""The rules of Section 7 in place of gates, and the six types of source units that they and Figure
+5 are built on.
 
 python -m l0drop.experiments.rules train --rule pos --out runs/pos --init runs/base --stanza FOLDER
 python -m l0drop.experiments.rules predict runs/pos --data FOLDER --out pos.jsonl
 
-Tags come with a corpus, or from Stanza, whose models lie in its own folder or in --stanza. A unit is one subword or
-character; the final </s> is none of the types, and no rule drops it (D9).
+Tags come with a corpus, or from Stanza, whose models lie in its own folder or in --stanza. A unit
+is one subword or character; the final </s> is none of the types, and no rule drops it (D9).
 """
 
 import functools
@@ -38,7 +39,8 @@ from ..train import adam, lengths, report, save_average, update
 
 DROPPED = 10**6  # D8: a source token whose id is raised by this is dropped by a rule
 
-# Footnote 9.  A tag belongs to a group if it starts with one of these: NN covers NNS and NNP, VB covers VBD.
+# Footnote 9.  A tag belongs to a group if it starts with one of these: NN covers NNS and NNP, VB
+# covers VBD.
 GROUPS = {
     "function": ("CC", "IN", "RP", "TO", "UH", "DT", "WP"),
     "content": ("MD", "JJ", "NN", "RB", "VB"),
@@ -46,13 +48,16 @@ GROUPS = {
 }
 UNIT_TYPES = ("BPEH", "BPEO", *GROUPS, "other")  # the curves of Figure 5
 
-# Section 7: the 100 most frequent words cover 46.3 % of the training source, those beyond rank 452 about 40.0 %.
+# Section 7: the 100 most frequent words cover 46.3 % of the training source, those beyond rank 452
+# about 40.0 %.
 SHARES = {"freq": 0.463, "inv_freq": 0.40}
 
 
 def unit_types(words: Sequence[int], tags: Sequence[str]) -> list[str]:
-    """Type of every unit of a source, from the index of its word and that word's tag (Section 6): first and other
-    pieces of a cut word are "BPEH" and "BPEO", a whole word has the group of its tag."""
+    """Type of every unit of a source, from the index of its word and that word's tag (Section 6):
+    first and other
+    pieces of a cut word are "BPEH" and "BPEO", a whole word has the group of its tag.
+    """
     pieces, types = Counter(words), []
     for place, (word, tag) in enumerate(zip(words, tags, strict=True)):
         group = next((group for group, starts in GROUPS.items() if tag.startswith(starts)), "other")
@@ -64,31 +69,46 @@ def unit_types(words: Sequence[int], tags: Sequence[str]) -> list[str]:
 def keep_pos(types: Sequence[str], tags: Sequence[str]) -> list[bool]:
     """POS rule: drop function words, punctuation, BPEO, and words tagged MD or EX."""
     dropped, pairs = ("function", "punctuation", "BPEO"), zip(types, tags, strict=True)
-    return [kind not in dropped and (kind == "BPEH" or tag not in ("MD", "EX")) for kind, tag in pairs]
+    return [
+        kind not in dropped and (kind == "BPEH" or tag not in ("MD", "EX")) for kind, tag in pairs
+    ]
 
 
 # From texts to tags
 
 
-def source_types(encoding: Tokens, ends: Sequence[int], tags: Sequence[str]) -> tuple[list[str], list[str]]:
+def source_types(
+    encoding: Tokens, ends: Sequence[int], tags: Sequence[str]
+) -> tuple[list[str], list[str]]:
     """Unit type and tag of every source token, EOS not included, from one source of `tag_sources`.
 
-    A unit's tag is that of the word in which it begins, or of the next one; "": none, as a pretrained model's <s>.
+    A unit's tag is that of the word in which it begins, or of the next one; "": none, as a
+    pretrained model's <s>.
     """
     words, tags = encoding.word_ids, [*tags, ""]
     places = [bisect(ends, start) for start, _ in encoding.offsets]
-    unit_tags = ["" if word is None else tags[place] for word, place in zip(words, places, strict=True)]
+    unit_tags = [
+        "" if word is None else tags[place] for word, place in zip(words, places, strict=True)
+    ]
     return unit_types(words, unit_tags), unit_tags
 
 
 def tag_sources(examples: Sequence[Example], folder: str = "") -> list[tuple[list[int], list[str]]]:
-    """Of each source's words, ends in characters and Penn tags: from a corpus that has tags, else from Stanza."""
+    """Of each source's words, ends in characters and Penn tags: from a corpus that has tags, else
+    from Stanza.
+    """
     if all(example.pos for example in examples):
         words = [re.finditer(r"\S+", example.source) for example in examples]
-        return [([word.end() for word in own], sum(each.pos, [])) for own, each in zip(words, examples, strict=True)]
+        return [
+            ([word.end() for word in own], sum(each.pos, []))
+            for own, each in zip(words, examples, strict=True)
+        ]
     documents = stanza_pipeline(folder).bulk_process([example.source for example in examples])
     tokens = [list(document.iter_tokens()) for document in documents]
-    return [([token.end_char for token in own], [token.words[0].xpos for token in own]) for own in tokens]
+    return [
+        ([token.end_char for token in own], [token.words[0].xpos for token in own])
+        for own in tokens
+    ]
 
 
 @functools.cache
@@ -100,14 +120,18 @@ def stanza_pipeline(folder: str):
     try:
         return stanza.Pipeline("en", **options | ({"dir": folder} if folder else {}))
     except Exception as error:  # Stanza raises several types of its own
-        raise ValueError("no English models: stanza.download('en', processors='tokenize,pos'), or --stanza") from error
+        raise ValueError(
+            "no English models: stanza.download('en', processors='tokenize,pos'), or --stanza"
+        ) from error
 
 
 # Runs
 
 
 def attendable(encoding: Encoding) -> Tensor:
-    """(B, S) what the decoder may attend to: behind gates all tokens, behind a rule, which has no log alpha, some."""
+    """(B, S) what the decoder may attend to: behind gates all tokens, behind a rule, which has no
+    log alpha, some.
+    """
     # D8: what a rule drops is not attended to, and no dummy stands for it.
     return encoding.keep if encoding.log_alpha else encoding.keep & (encoding.gates[-1] > 0)
 
@@ -144,7 +168,10 @@ class RuleRun(Run):
             return [[place % 2 == 0 for place in range(len(item.source))] for item in items]
         if self.config.rule == "pos":
             tagged = zip(examples, tag_sources(examples, self.config.stanza), strict=True)
-            return [keep_pos(*source_types(self.tokenizer.encode(each.source), *tags)) for each, tags in tagged]
+            return [
+                keep_pos(*source_types(self.tokenizer.encode(each.source), *tags))
+                for each, tags in tagged
+            ]
         return [[token not in self.model.dropped for token in item.source] for item in items]
 
     def write_files(self, folder: Path) -> None:
@@ -156,9 +183,12 @@ class RuleRun(Run):
 class RuleConfig(TrainConfig):
     """A run's config with a rule."""
 
-    rule: Literal["none", "pos", "freq", "inv_freq", "group"] = "none"  # In place of the gates (Section 7, Table 2).
-    share: Share = 0.0  # Share of the training sources' tokens that freq and inv_freq drop; 0: as in Section 7.
-    stanza: str = ""  # Folder of Stanza models for sources without tags; empty: Stanza's own folder.
+    # In place of the gates (Section 7, Table 2).
+    rule: Literal["none", "pos", "freq", "inv_freq", "group"] = "none"
+    # Share of the training sources' tokens that freq and inv_freq drop; 0: as in Section 7.
+    share: Share = 0.0
+    # Folder of Stanza models for sources without tags; empty: Stanza's own folder.
+    stanza: str = ""
 
     def check(self) -> None:
         super().check()
@@ -166,15 +196,22 @@ class RuleConfig(TrainConfig):
             raise ValueError(f"--rule {self.rule} takes the place of the gates: add --l0drop none")
 
 
-def dropped_units(config: RuleConfig, examples: Sequence[Example], tokenizer: Tokenizer) -> frozenset[int]:
-    """D5: token ids that a frequency rule drops, the most frequent (Inv Freq: rarest, first those that no source has)
-    as long as together they cover at most its share of the training sources' tokens; none by other rules."""
+def dropped_units(
+    config: RuleConfig, examples: Sequence[Example], tokenizer: Tokenizer
+) -> frozenset[int]:
+    """D5: token ids that a frequency rule drops, the most frequent (Inv Freq: rarest, first those
+    that no source has)
+    as long as together they cover at most its share of the training sources' tokens; none by other
+    rules.
+    """
     if config.rule not in SHARES:
         return frozenset()
     counts = Counter(dict.fromkeys(range(tokenizer.get_vocab_size()), 0))
     for encoding in tokenizer.encode_batch([example.source for example in examples]):
         counts.update(encoding.ids)
-    ranking = sorted(counts, key=lambda unit: (-counts[unit], unit), reverse=config.rule == "inv_freq")
+    ranking = sorted(
+        counts, key=lambda unit: (-counts[unit], unit), reverse=config.rule == "inv_freq"
+    )
     covered = itertools.accumulate(counts[unit] for unit in ranking)
     most = (config.share or SHARES[config.rule]) * counts.total()
     return frozenset(unit for unit, cover in zip(ranking, covered, strict=True) if cover <= most)
@@ -196,13 +233,19 @@ def begin(config: RuleConfig, examples: Sequence[Example]) -> RuleRun:
 
 def load_run(folder: str | Path) -> RuleRun:
     """As `loading.load_run`, of a run with a rule."""
-    return with_rule(loading.load_run(folder, RuleConfig), json.loads(Path(folder, "rule.json").read_text()))
+    return with_rule(
+        loading.load_run(folder, RuleConfig), json.loads(Path(folder, "rule.json").read_text())
+    )
 
 
 def train(config: RuleConfig, out: Path, resume: bool, begin, load_run, reader: str) -> None:
     """As `train.train`, of other runs, which `reader` decodes."""
     control = SparsityControl(config.target_sparsity, held_open(config))
-    options = {"final": "model.safetensors", "checkpoints": config.average_last, "control": vars(control)}
+    options = {
+        "final": "model.safetensors",
+        "checkpoints": config.average_last,
+        "control": vars(control),
+    }
     made = setup(config, out, resume, begin, load_run, adam, lengths, **options)
     with made.folder as folder:
         update(made, control)
@@ -212,12 +255,25 @@ def train(config: RuleConfig, out: Path, resume: bool, begin, load_run, reader: 
 
 
 def command(
-    arguments: Sequence[str] | None, kind: str, doc: str, config_type, begin, load_run, write=core.write
+    arguments: Sequence[str] | None,
+    kind: str,
+    doc: str,
+    config_type,
+    begin,
+    load_run,
+    write=core.write,
 ) -> None:
-    """`train ...` or `predict ...` of a kind of run, "rules" or "bart"; `write` as `predict.write`."""
+    """`train ...` or `predict ...` of a kind of run, "rules" or "bart"; `write` as
+    `predict.write`.
+    """
     name, *rest = (sys.argv[1:] if arguments is None else arguments) or [""]
     if name == "train":
-        train(*parse(rest, config_type, PRESETS, doc), begin, load_run, f"{__package__}.{kind} predict")
+        train(
+            *parse(rest, config_type, PRESETS, doc),
+            begin,
+            load_run,
+            f"{__package__}.{kind} predict",
+        )
     elif name == "predict":
         options = read_flags(core.Options, rest, doc)
         run = load_run(options.run)

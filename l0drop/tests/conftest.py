@@ -1,4 +1,6 @@
-"""What the tests share: one thread, no network, and small random models that do something worth testing."""
+"""What the tests share: one thread, no network, and small random models that do something worth
+testing.
+"""
 
 import json
 import os
@@ -17,9 +19,19 @@ from ..model import EOS, PAD, ModelConfig, Transformer
 from ..text import train_tokenizer
 
 SMALL = TrainConfig(
-    vocabulary=300, width=16, feed_forward=16, heads=2, encoder_layers=1, decoder_layers=1, residual_dropout=0.1,
-    data="toy:count=24,seed=5", batch_tokens=150, steps=6, save_every=2, average_last=2,
-)  # fmt: skip
+    vocabulary=300,
+    width=16,
+    feed_forward=16,
+    heads=2,
+    encoder_layers=1,
+    decoder_layers=1,
+    residual_dropout=0.1,
+    data="toy:count=24,seed=5",
+    batch_tokens=150,
+    steps=6,
+    save_every=2,
+    average_last=2,
+)
 
 TEXTS = [
     "the cat sat on the mat .",
@@ -86,8 +98,9 @@ def seeded():
 def make_model():
     """A maker of small eval-mode models with weights far from their initial values.
 
-    Untrained models copy their input through the tied embeddings, or stop at once, whatever they attend to. These
-    have sharp attention, biases that are not zero, and gates of which some are closed, some open, some in between.
+    Untrained models copy their input through the tied embeddings, or stop at once, whatever they
+    attend to. These have sharp attention, biases that are not zero, and gates of which some are
+    closed, some open, some in between.
     """
 
     def make(seed: int = 0, **config) -> Transformer:
@@ -108,7 +121,8 @@ def make_model():
                 layer.predictor.weight *= 3 / model.encode(probe).log_alpha[index].std()
                 layer.predictor.bias -= model.encode(probe).log_alpha[index].mean()
             model.embedding.weight[EOS] *= 0.1
-            # Signs at random: what comes next has nothing to do with what came last, unlike in an untrained model.
+            # Signs at random: what comes next has nothing to do with what came last, unlike in an
+            # untrained model.
             last = model.decoder[-1].norms[-1]
             last.weight.copy_(torch.randn_like(last.weight))
             outputs = []
@@ -132,7 +146,9 @@ def ragged():
     """A batch of sources of 9, 5, 1 and 7 tokens."""
     source = torch.full((4, 9), PAD)
     for row, length in enumerate((9, 5, 1, 7)):
-        source[row, : length - 1] = torch.randint(4, 23, (length - 1,), generator=torch.Generator().manual_seed(row))
+        source[row, : length - 1] = torch.randint(
+            4, 23, (length - 1,), generator=torch.Generator().manual_seed(row)
+        )
         source[row, length - 1] = EOS
     return source
 

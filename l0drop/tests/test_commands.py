@@ -17,7 +17,8 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize(("name", "at"), [("scratch", 1), ("scratch", 3), ("init", 3)])
 def test_a_killed_training_resumes_to_the_same_bits(whole, tmp_path, monkeypatch, name, at):
-    """Dropout, gates, lambda's multiplier, Adam and the order of the data; before the first checkpoint, too.
+    """Dropout, gates, lambda's multiplier, Adam and the order of the data; before the first
+    checkpoint, too.
 
     Updates of two micro-batches, so that the data go on at the right one.
     """
@@ -41,9 +42,17 @@ def test_a_killed_training_resumes_to_the_same_bits(whole, tmp_path, monkeypatch
     ("command", "flags", "message"),
     [
         (training, ["--out", "{tmp}/new", "--heads", "3"], "multiple of heads"),
-        (training, ["--out", "{tmp}/new", "--init", "{run}", "--width", "32"], "--width: {run} has 16, leave it out"),
+        (
+            training,
+            ["--out", "{tmp}/new", "--init", "{run}", "--width", "32"],
+            "--width: {run} has 16, leave it out",
+        ),
         (training, ["--out", "{tmp}/new", "--data", "{tmp}/bad.jsonl"], "bad.jsonl:1"),
-        (predict, ["{run}", "--data", "toy", "--limit", "1", "--out", "{run}/config.json"], "config.json exists"),
+        (
+            predict,
+            ["{run}", "--data", "toy", "--limit", "1", "--out", "{run}/config.json"],
+            "config.json exists",
+        ),
     ],
 )
 def test_bad_input_is_one_line_and_loses_nothing(whole, tmp_path, capsys, command, flags, message):
@@ -54,4 +63,6 @@ def test_bad_input_is_one_line_and_loses_nothing(whole, tmp_path, capsys, comman
         command.main([flag.format(tmp=tmp_path, run=run) for flag in flags])
     error = capsys.readouterr().err
     assert stop.value.code == 2 and error.count("\n") == 1 and message.format(run=run) in error
-    assert {path: path.read_bytes() for path in before} == before and not (tmp_path / "new").exists()
+    assert {path: path.read_bytes() for path in before} == before and not (
+        tmp_path / "new"
+    ).exists()

@@ -15,10 +15,19 @@ from ..model import PAD, ModelConfig, Transformer, objective
 
 @pytest.fixture
 def pair():
-    """one.py's model and the package's with the same weights; the gates are spread, some are closed for good."""
+    """one.py's model and the package's with the same weights; the gates are spread, some are closed
+    for good.
+    """
     small = one.Transformer(has_gates=True)
     torch.nn.init.normal_(small.l0drop[0].predictor.weight, std=0.4)
-    sizes = dict(vocabulary=one.V, width=one.D, feed_forward=one.INNER, heads=one.H, encoder_layers=1, decoder_layers=1)
+    sizes = dict(
+        vocabulary=one.V,
+        width=one.D,
+        feed_forward=one.INNER,
+        heads=one.H,
+        encoder_layers=1,
+        decoder_layers=1,
+    )
     large = Transformer(ModelConfig(**sizes, residual_dropout=0.0, attention_dropout=0.0))
     large.load_state_dict(small.state_dict())
     return small, large
@@ -26,11 +35,19 @@ def pair():
 
 def ragged_batch(generator: torch.Generator) -> tuple[torch.Tensor, ...]:
     source, target_input, target = one.sentences(8, generator)
-    return source.masked_fill(torch.arange(21) >= torch.arange(14, 22).unsqueeze(-1), PAD), target_input, target
+    return (
+        source.masked_fill(torch.arange(21) >= torch.arange(14, 22).unsqueeze(-1), PAD),
+        target_input,
+        target,
+    )
 
 
 def test_the_functions_of_the_idea_are_equal():
-    log_alpha, keep, states = torch.randn(5, 9) * 4, torch.rand(5, 9) < 0.8, torch.randn(5, 9, one.D)
+    log_alpha, keep, states = (
+        torch.randn(5, 9) * 4,
+        torch.rand(5, 9) < 0.8,
+        torch.randn(5, 9, one.D),
+    )
     torch.manual_seed(1)
     drawn = one.sample_gates(log_alpha)
     torch.manual_seed(1)
@@ -44,8 +61,13 @@ def test_the_functions_of_the_idea_are_equal():
 
 
 def test_three_updates_are_equal(pair):
-    """Loss, gradients and outputs, before and after each, on padded sources, with the same noise in the gates."""
-    generator, optimizers = torch.Generator().manual_seed(0), [torch.optim.Adam(m.parameters(), 1e-3) for m in pair]
+    """Loss, gradients and outputs, before and after each, on padded sources, with the same noise in
+    the gates.
+    """
+    generator, optimizers = (
+        torch.Generator().manual_seed(0),
+        [torch.optim.Adam(m.parameters(), 1e-3) for m in pair],
+    )
     small, large = pair
     for step in range(4):
         source, target_input, target = ragged_batch(generator)
@@ -60,7 +82,9 @@ def test_three_updates_are_equal(pair):
             optimizer.zero_grad()
             each.mean().backward()
             optimizer.step()
-        gradients = [{name: weight.grad for name, weight in model.named_parameters()} for model in pair]
+        gradients = [
+            {name: weight.grad for name, weight in model.named_parameters()} for model in pair
+        ]
         torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-5)
 
 
@@ -78,8 +102,12 @@ def test_it_runs_alone_and_shows_the_effect(tmp_path):
     """Margins: half of the difference over ten seeds."""
     shutil.copy(Path(one.__file__), tmp_path / "paper.py")
     command = [sys.executable, "paper.py"]
-    lines = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.splitlines()
-    table = {line[:20].strip(): [float(number) for number in line[20:].split()] for line in lines[1:5]}
+    lines = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    table = {
+        line[:20].strip(): [float(number) for number in line[20:].split()] for line in lines[1:5]
+    }
     filler, articles, nouns, right, nouns_right = table["gates, update 500"]
     assert filler > 50 and articles > 50 and nouns < 50 and nouns_right > 90
     assert table["no gates"] == pytest.approx([0, 0, 0, 100, 100], abs=5)

@@ -47,7 +47,9 @@ def stories():
 def test_decode_keeps_the_order_whatever_the_batch(run, stories, monkeypatch):
     """Outputs stand in the order of the documents, though batches are made by length."""
     monkeypatch.setattr(shared.run, "WINDOW", 2)  # six documents in three windows of batches of one
-    together, alone = (list(predict(run, stories, batch_size=size, extra_length=0)) for size in (5, 1))
+    together, alone = (
+        list(predict(run, stories, batch_size=size, extra_length=0)) for size in (5, 1)
+    )
     assert together == alone and [row["id"] for row in alone] == [story.id for story in stories]
     assert [row["pruned"][1] for row in alone] == [len(item.source) for item in run.encode(stories)]
 
@@ -60,11 +62,16 @@ def test_gates_that_are_half_open_are_not_pruned(run, base, stories):
             run.model.l0drop[0].predictor.bias.fill_(bias)
         for row in predict(run, stories[:2], extra_length=0):
             assert row["pruned"][0] == share * row["pruned"][1]
-    assert [row["pruned"][0] for row in predict(load_run(base), stories[:2], extra_length=0)] == [0, 0]
+    assert [row["pruned"][0] for row in predict(load_run(base), stories[:2], extra_length=0)] == [
+        0,
+        0,
+    ]
 
 
 def test_d9_sparsity_counts_every_encoding_with_eos(run, stories):
-    """D9: #(expected gate = 0) / #encodings of the last layer (Section 6), </s> included; and of each layer."""
+    """D9: #(expected gate = 0) / #encodings of the last layer (Section 6), </s> included; and of
+    each layer.
+    """
     items = run.encode(stories[:1])
     [output] = decode(run, items, extra_length=0)
     closed = [True] * 3 + [False] * (len(items[0].source) - 3)
@@ -76,18 +83,30 @@ def test_d9_sparsity_counts_every_encoding_with_eos(run, stories):
 
 def test_d16_translations_are_scored_by_bleu():
     """D16: one string each is a translation."""
-    pair = Example(id="a", document=["ein Satz"], summary=["a sentence"], references=[["a sentence"]])
-    summary = Example(id="b", document=["one .", "two ."], summary=["one ."], references=[["one ."]])
-    assert [metric_of(each) for each in ([pair], [summary], [pair, summary])] == ["bleu", "rouge", "rouge"]
+    pair = Example(
+        id="a", document=["ein Satz"], summary=["a sentence"], references=[["a sentence"]]
+    )
+    summary = Example(
+        id="b", document=["one .", "two ."], summary=["one ."], references=[["one ."]]
+    )
+    assert [metric_of(each) for each in ([pair], [summary], [pair, summary])] == [
+        "bleu",
+        "rouge",
+        "rouge",
+    ]
 
 
 def test_brackets_by_hand():
-    """Around each run of words of which every token is pruned, the blank outside; the user's own spelling."""
+    """Around each run of words of which every token is pruned, the blank outside; the user's own
+    spelling.
+    """
     tokenizer = train_tokenizer(["the cat sat ."], "char", 0)
-    run, source = type("Run", (), {"tokenizer": tokenizer}), "the cát"  # á is unknown to the tokenizer
+    # á is unknown to the tokenizer
+    run, source = type("Run", (), {"tokenizer": tokenizer}), "the cát"
     the, cat = [True] * 4, [True] * 4  # characters and blanks: " the" then " cát"
     assert bracket_pruned(run, source, [False] * 4 + cat) == "the [cát]"
-    assert bracket_pruned(run, source, [False] * 5 + cat[1:]) == "the cát"  # its first character is kept
+    # its first character is kept
+    assert bracket_pruned(run, source, [False] * 5 + cat[1:]) == "the cát"
     assert bracket_pruned(run, source, [False] * 4 + cat[:2]) == "the [c]"  # cut
     assert bracket_pruned(run, source, the + cat) == "[the cát]"
 
@@ -101,22 +120,56 @@ def test_predict_writes_lines_in_order(run, folder, tmp_path, capsys):
     (tmp_path / "in.txt").write_text("\n".join(texts) + "\n")
     rows = list(predict(run, [each for each in read([tmp_path / "in.txt"]) if each.document]))
     command.main([str(folder), str(tmp_path / "in.txt")])
-    assert capsys.readouterr().out.split("\n") == [rows[0]["prediction"], "", rows[1]["prediction"], ""]
-    command.main([str(folder), str(tmp_path / "in.txt"), "--show-pruned", "--out", str(tmp_path / "o.txt")])
-    shown = [line for line in (tmp_path / "o.txt").read_text().splitlines() if line.startswith("source: ")]
-    assert shown == [f"source: {row['source']}" for row in rows] and any("[" in line for line in shown)
+    assert capsys.readouterr().out.split("\n") == [
+        rows[0]["prediction"],
+        "",
+        rows[1]["prediction"],
+        "",
+    ]
+    command.main(
+        [str(folder), str(tmp_path / "in.txt"), "--show-pruned", "--out", str(tmp_path / "o.txt")]
+    )
+    shown = [
+        line
+        for line in (tmp_path / "o.txt").read_text().splitlines()
+        if line.startswith("source: ")
+    ]
+    assert shown == [f"source: {row['source']}" for row in rows] and any(
+        "[" in line for line in shown
+    )
 
 
 def test_predict_on_data_ends_with_the_table(folder, tmp_path, capsys):
     """A row of each document with its references; sparsity is a share of all encodings."""
-    command.main([str(folder), "--data", DATA, "--limit", "4", "--out", str(tmp_path / "l0-0.jsonl")])
-    rows, table = [json.loads(line) for line in (tmp_path / "l0-0.jsonl").open()], capsys.readouterr().out
-    assert len(rows) == 4 and rows[0]["system"] == "l0" and rows[0]["seed"] == 0 and rows[0]["references"]
+    command.main(
+        [str(folder), "--data", DATA, "--limit", "4", "--out", str(tmp_path / "l0-0.jsonl")]
+    )
+    rows, table = (
+        [json.loads(line) for line in (tmp_path / "l0-0.jsonl").open()],
+        capsys.readouterr().out,
+    )
+    assert (
+        len(rows) == 4
+        and rows[0]["system"] == "l0"
+        and rows[0]["seed"] == 0
+        and rows[0]["references"]
+    )
     pruned, encodings = (sum(row["pruned"][i] for row in rows) for i in (0, 1))
-    assert 0 < pruned < encodings and f"{100 * pruned / encodings:.2f} [" in table and "rouge1" in table
+    assert (
+        0 < pruned < encodings
+        and f"{100 * pruned / encodings:.2f} [" in table
+        and "rouge1" in table
+    )
 
 
-FLAGS = ["--metric bleu", "--show-pruned", "--beam 1", "--max-length 3", "--system mine", "--split validation"]
+FLAGS = [
+    "--metric bleu",
+    "--show-pruned",
+    "--beam 1",
+    "--max-length 3",
+    "--system mine",
+    "--split validation",
+]
 
 
 @pytest.mark.parametrize("flags", FLAGS)
@@ -131,7 +184,9 @@ def test_every_flag_changes_what_is_printed(folder, capsys, flags):
 def test_the_length_penalty_is_that_of_the_units(run, stories, monkeypatch):
     """Section 5: 1.0 for characters; a flag wins."""
     seen, generate = [], command.generate
-    monkeypatch.setattr(command, "generate", lambda *a, **k: seen.append(k["length_penalty"]) or generate(*a, **k))
+    monkeypatch.setattr(
+        command, "generate", lambda *a, **k: seen.append(k["length_penalty"]) or generate(*a, **k)
+    )
     items = run.encode(stories[:1])
     for units in ("bpe", "char"):
         decode(run._replace(config=type(run.config)(units=units)), items)

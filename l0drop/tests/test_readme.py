@@ -7,13 +7,18 @@ import torch
 
 
 def test_the_example_of_copy_it_runs_and_equals_dense_attention():
-    """The ten lines give attention over the compressed memory that equals attention over all gated states."""
+    """The ten lines give attention over the compressed memory that equals attention over all gated
+    states.
+    """
     torch.manual_seed(0)
     readme = Path(__file__).resolve().parents[1] / "README.md"
-    (code,) = re.findall(r"```python\n(.*?)```", readme.read_text(encoding="utf-8"), flags=re.DOTALL)
+    (code,) = re.findall(
+        r"```python\n(.*?)```", readme.read_text(encoding="utf-8"), flags=re.DOTALL
+    )
     package = __package__.removesuffix(".tests")
     names: dict = {}
-    exec(code.replace("from l0drop import", f"from {package} import"), names)  # the folder may have another name
+    # the folder may have another name
+    exec(code.replace("from l0drop import", f"from {package} import"), names)
     assert (names["gates"] == 0).any()
     dense = (names["queries"] @ names["gated"].mT / 512**0.5).softmax(-1) @ names["gated"]
     torch.testing.assert_close(names["attended"], dense, atol=1e-5, rtol=1e-4)

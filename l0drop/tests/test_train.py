@@ -43,16 +43,26 @@ def parse(flags):
 
 
 def test_learning_rate_is_the_inverse_square_root_with_warm_up():
-    """Appendix A: rises to (D warmup)^-0.5 at `warmup` steps, then falls as the inverse root; fine-tuning counts on."""
+    """Appendix A: rises to (D warmup)^-0.5 at `warmup` steps, then falls as the inverse root;
+    fine-tuning counts on.
+    """
     config = TrainConfig(learning_rate=1.0, warmup=4000)
     assert learning_rate(4000, 512, config) == pytest.approx(1 / math.sqrt(512 * 4000))
-    assert learning_rate(1000, 512, config) == pytest.approx(0.25 * learning_rate(4000, 512, config))
-    assert learning_rate(16_000, 512, config) == pytest.approx(0.5 * learning_rate(4000, 512, config))
-    assert learning_rate(7, 768, config) == pytest.approx((512 / 768) ** 0.5 * learning_rate(7, 512, config))
+    assert learning_rate(1000, 512, config) == pytest.approx(
+        0.25 * learning_rate(4000, 512, config)
+    )
+    assert learning_rate(16_000, 512, config) == pytest.approx(
+        0.5 * learning_rate(4000, 512, config)
+    )
+    assert learning_rate(7, 768, config) == pytest.approx(
+        (512 / 768) ** 0.5 * learning_rate(7, 512, config)
+    )
 
 
 def test_lambda_is_constant_or_rises_linearly():
-    """Section 6: constant in fine-tuning; from scratch it rises linearly for `l0_warmup` steps; D19 delays it."""
+    """Section 6: constant in fine-tuning; from scratch it rises linearly for `l0_warmup` steps; D19
+    delays it.
+    """
     lambdas = [
         (dict(l0_weight=0.3), {0: 0.3, 7: 0.3}),
         (dict(l0_weight=0.3, l0_start=5), {4: 0, 5: 0.3}),
@@ -66,13 +76,20 @@ def test_lambda_is_constant_or_rises_linearly():
 
 
 def test_d20_lambda_follows_the_target():
-    """Open for two fifths of the steps; then lambda rises while too few are pruned; validation corrects the aim."""
-    assert held_open(TrainConfig(steps=100)) == 40 and held_open(TrainConfig(l0_weight=0.3, l0_start=7)) == 7
+    """Open for two fifths of the steps; then lambda rises while too few are pruned; validation
+    corrects the aim.
+    """
+    assert (
+        held_open(TrainConfig(steps=100)) == 40
+        and held_open(TrainConfig(l0_weight=0.3, l0_start=7)) == 7
+    )
     assert l0_weight(39, TrainConfig(steps=100)) == 0
     control = SparsityControl(0.5, 40)
-    assert control.follow(0.4) == pytest.approx(0.02 * 0.1 + 8 * 0.1)  # too little is pruned: the multiplier rises
+    # too little is pruned: the multiplier rises
+    assert control.follow(0.4) == pytest.approx(0.02 * 0.1 + 8 * 0.1)
     assert control.follow(0.4) == pytest.approx(0.02 * 0.2 + 8 * 0.1)
-    assert control.follow(0.6) == pytest.approx(0.02 * 0.1 - 8 * 0.1)  # too much: lambda falls, even below 0
+    # too much: lambda falls, even below 0
+    assert control.follow(0.6) == pytest.approx(0.02 * 0.1 - 8 * 0.1)
     for _ in range(357):
         control.follow(0.6)
     control.correct(0.5, 0.5)  # batches prune 0.1 more than the validation data: they have to
@@ -81,8 +98,12 @@ def test_d20_lambda_follows_the_target():
 
 
 def test_d20_a_lengthened_run_is_not_opened_again(tmp_path):
-    """The gates stay as they are where a finished run goes on: two fifths of its new steps are not held open."""
-    config = replace(FAST, steps=20, save_every=5, l0_weight=0.0, target_sparsity=0.9, learning_rate=0.3)
+    """The gates stay as they are where a finished run goes on: two fifths of its new steps are not
+    held open.
+    """
+    config = replace(
+        FAST, steps=20, save_every=5, l0_weight=0.0, target_sparsity=0.9, learning_rate=0.3
+    )
     train(config, tmp_path / "run")
     train(replace(config, steps=60), tmp_path / "run", resume=True)
     rows = [row for row in log(tmp_path / "run") if "lambda" in row]
@@ -90,7 +111,9 @@ def test_d20_a_lengthened_run_is_not_opened_again(tmp_path):
 
 
 def test_d20_a_training_meets_its_target(tmp_path):
-    """The whole controller, in the loop: the share pruned of the validation data is near the target at the end."""
+    """The whole controller, in the loop: the share pruned of the validation data is near the target
+    at the end.
+    """
     config = replace(FAST, steps=150, save_every=10, learning_rate=0.05, target_sparsity=0.4)
     train(config, tmp_path / "run")
     pruned = [row["sparsity"] for row in log(tmp_path / "run")[1:]]
@@ -101,12 +124,19 @@ def test_d20_a_training_meets_its_target(tmp_path):
 
 
 def test_d13_a_run_averages_as_many_last_checkpoints_as_the_recipe_says_and_keeps_them(whole):
-    """D13: whatever its length, so that a system and its control average alike; a short one must say otherwise."""
+    """D13: whatever its length, so that a system and its control average alike; a short one must
+    say otherwise.
+    """
     paths = sorted((whole["scratch"] / "checkpoints").glob("[0-9]*"))
     assert [path.name for path in paths] == ["00000004", "00000006"]
-    last, mean = [load_file(path / "model.safetensors") for path in paths], load_file(whole["scratch"] / WEIGHTS)
+    last, mean = (
+        [load_file(path / "model.safetensors") for path in paths],
+        load_file(whole["scratch"] / WEIGHTS),
+    )
     assert all(torch.equal(mean[name], (last[0][name] + last[1][name]) / 2) for name in mean)
-    with pytest.raises(ValueError, match="4 steps are too few for 3 checkpoints, 2 apart: add --average-last 1"):
+    with pytest.raises(
+        ValueError, match="4 steps are too few for 3 checkpoints, 2 apart: add --average-last 1"
+    ):
         replace(SMALL, steps=4, average_last=3).check()
     replace(SMALL, steps=5, average_last=3).check()
 
@@ -115,22 +145,40 @@ def test_d13_a_run_averages_as_many_last_checkpoints_as_the_recipe_says_and_keep
 
 
 def test_d15_the_penalty_closes_gates_and_an_open_start_delays_it(tmp_path, capsys):
-    """With a large lambda training prunes; with almost none every gate stays open, which is said, with the remedy."""
+    """With a large lambda training prunes; with almost none every gate stays open, which is said,
+    with the remedy.
+    """
     pruned, bias = [], []
     for weight, first in ((1e-6, 3.0), (30.0, 0.0), (30.0, 9.0)):
         train(replace(FAST, l0_weight=weight, gate_start=first), tmp_path / f"{weight} {first}")
         pruned.append(log(tmp_path / f"{weight} {first}")[-1]["sparsity"])
-        bias.append(load_file(tmp_path / f"{weight} {first}/model.safetensors")["l0drop.0.predictor.bias"].item())
+        bias.append(
+            load_file(tmp_path / f"{weight} {first}/model.safetensors")[
+                "l0drop.0.predictor.bias"
+            ].item()
+        )
     assert pruned[0] == 0 and pruned[1] > 0.9 and pruned[2] <= pruned[1]
     assert bias[2] > 5 > bias[1]
     assert "every gate is closed, or none: leave --l0-weight out" in capsys.readouterr().out
 
 
 def test_d19_the_gates_are_held_open_until_lambda_rises(tmp_path, capsys):
-    """Even gates that start closed, and the encoder cannot close them; the rest trains from the first step on."""
-    train(replace(SMALL, l0_weight=0.3, l0_start=4, gate_start=-5.0, average_last=3), tmp_path / "run")
-    assert [row.get("sparsity", 0) > 0.5 for row in log(tmp_path / "run")] == [False, False, False, True]
-    states = [load_file(path) for path in sorted((tmp_path / "run/checkpoints").glob("*/model.safetensors"))]
+    """Even gates that start closed, and the encoder cannot close them; the rest trains from the
+    first step on.
+    """
+    train(
+        replace(SMALL, l0_weight=0.3, l0_start=4, gate_start=-5.0, average_last=3), tmp_path / "run"
+    )
+    assert [row.get("sparsity", 0) > 0.5 for row in log(tmp_path / "run")] == [
+        False,
+        False,
+        False,
+        True,
+    ]
+    states = [
+        load_file(path)
+        for path in sorted((tmp_path / "run/checkpoints").glob("*/model.safetensors"))
+    ]
     gate = [state["l0drop.0.predictor.weight"] for state in states]
     assert len(states) == 3 and torch.equal(gate[0], gate[1]) and not torch.equal(gate[1], gate[2])
     assert not torch.equal(states[0]["embedding.weight"], states[1]["embedding.weight"])
@@ -138,7 +186,10 @@ def test_d19_the_gates_are_held_open_until_lambda_rises(tmp_path, capsys):
 
 
 def test_the_optimizer_is_the_papers(tmp_path, monkeypatch, base):
-    """Appendix A: Adam with beta 0.9 and 0.98; released code: eps 1e-8. Its rate counts on from the base run's."""
+    """Appendix A: Adam with beta 0.9 and 0.98; released code: eps 1e-8.
+
+    Its rate counts on from the base run's.
+    """
     made = []
     adam = torch.optim.Adam
     monkeypatch.setattr(torch.optim, "Adam", lambda *a, **k: made.append(adam(*a, **k)) or made[-1])
@@ -149,24 +200,41 @@ def test_the_optimizer_is_the_papers(tmp_path, monkeypatch, base):
 
 
 def test_validation_loss_is_not_smoothed_and_uses_expected_gates(whole):
-    """The number in log.jsonl: mean over sentences of the unsmoothed loss per token, gates as at test time."""
+    """The number in log.jsonl: mean over sentences of the unsmoothed loss per token, gates as at
+    test time.
+    """
     run, losses = load_run(whole["scratch"]), []
-    run.model.load_state_dict(load_file(whole["scratch"] / "checkpoints/00000006/model.safetensors"))  # not averaged
+    # not averaged
+    run.model.load_state_dict(
+        load_file(whole["scratch"] / "checkpoints/00000006/model.safetensors")
+    )
     for item in run.encode(load(SMALL.data, "validation")):
         batch = collate([item])
-        losses.append(translation_loss(run.model(batch.source, batch.target_input)[0], batch.target, smoothing=0.0))
-    assert log(whole["scratch"])[-1]["validation_loss"] == pytest.approx(torch.cat(losses).mean().item(), rel=1e-4)
+        losses.append(
+            translation_loss(
+                run.model(batch.source, batch.target_input)[0], batch.target, smoothing=0.0
+            )
+        )
+    assert log(whole["scratch"])[-1]["validation_loss"] == pytest.approx(
+        torch.cat(losses).mean().item(), rel=1e-4
+    )
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_d14_a_training_step_is_adam_on_the_mean_of_eq12(tmp_path, accumulate):
-    """D14: one update by hand, without dropout and gates: the mean of its micro-batches' means of Eq. (12)."""
-    config = replace(SMALL, l0drop="none", residual_dropout=0.0, steps=1, average_last=1, accumulate=accumulate)
+    """D14: one update by hand, without dropout and gates: the mean of its micro-batches' means of
+    Eq. (12).
+    """
+    config = replace(
+        SMALL, l0drop="none", residual_dropout=0.0, steps=1, average_last=1, accumulate=accumulate
+    )
     train(config, tmp_path / "run")
     run = load_run(tmp_path / "run")
     set_seed(config.seed)
     model = Transformer(replace(config, vocabulary=run.tokenizer.get_vocab_size()))
-    optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate(1, 16, config), betas=(0.9, 0.98), eps=1e-8)
+    optimizer = torch.optim.Adam(
+        model.parameters(), lr=learning_rate(1, 16, config), betas=(0.9, 0.98), eps=1e-8
+    )
     items = run.encode(load(SMALL.data, "train"))
     batches = Batches([lengths(item) for item in items], config.seed, tokens=config.batch_tokens)
     for indices in batches.epoch(0)[:accumulate]:
@@ -175,19 +243,33 @@ def test_d14_a_training_step_is_adam_on_the_mean_of_eq12(tmp_path, accumulate):
         (translation_loss(logits, batch.target, smoothing=0.1).mean() / accumulate).backward()
     optimizer.step()
     for name, value in model.state_dict().items():
-        if not name.endswith("key.bias"):  # its gradient is zero but for rounding, which Adam scales up
+        # its gradient is zero but for rounding, which Adam scales up
+        if not name.endswith("key.bias"):
             torch.testing.assert_close(run.model.state_dict()[name], value, rtol=1e-3, atol=2e-5)
 
 
 def test_fine_tuning_starts_from_the_baseline(tmp_path, base):
     """--init takes weights, tokenizer, data, sizes and the step count; only the gates are new."""
-    config, _, _ = parse(["--out", str(tmp_path / "tuned"), "--init", str(base), "--l0drop", "output", "--steps", "2",
-                          "--average-last", "1"])  # fmt: skip
+    config, _, _ = parse(
+        [
+            "--out",
+            str(tmp_path / "tuned"),
+            "--init",
+            str(base),
+            "--l0drop",
+            "output",
+            "--steps",
+            "2",
+            "--average-last",
+            "1",
+        ]
+    )
     assert config == replace(SMALL, init=str(base), steps=2, average_last=1)
     train(replace(config, learning_rate=0.0), tmp_path / "tuned")
     tuned, untuned = load_run(tmp_path / "tuned"), load_run(base)
     assert tuned.first_step == 6 and untuned.first_step == 0
-    assert begin(replace(config, init=str(tmp_path / "tuned")), []).first_step == 8  # of both before it
+    # of both before it
+    assert begin(replace(config, init=str(tmp_path / "tuned")), []).first_step == 8
     assert tuned.tokenizer.to_str() == untuned.tokenizer.to_str()
     before, after = untuned.model.state_dict(), tuned.model.state_dict()
     assert all(torch.equal(after[name], before[name]) for name in before)
@@ -197,7 +279,9 @@ def test_fine_tuning_starts_from_the_baseline(tmp_path, base):
 def test_sparsity_is_of_real_tokens_and_expected_gates():
     """Exactly 0 where log alpha is below -2.4 (Eq. 13); padding does not count."""
     keep = torch.tensor([[True, True, True, False]])
-    assert sparsity(Encoding(None, keep, [], [torch.tensor([[-3.0, -2.0, 1.0, -9.0]])])) == pytest.approx(1 / 3)
+    assert sparsity(
+        Encoding(None, keep, [], [torch.tensor([[-3.0, -2.0, 1.0, -9.0]])])
+    ) == pytest.approx(1 / 3)
 
 
 def test_a_model_that_does_not_read_its_source_says_so(base, tmp_path, capsys):
@@ -212,13 +296,17 @@ def test_the_printed_hints_work(tmp_path, capsys):
     (tmp_path / "FILE.txt").write_text("in Brenton two halls were built .\n")
     assert [hint.split()[1] for hint in hints] == ["FILE.txt", "--split"]
     for hint in hints:
-        predict.main([*hint.replace("FILE.txt", str(tmp_path / "FILE.txt")).split(), "--limit", "2"])
+        predict.main(
+            [*hint.replace("FILE.txt", str(tmp_path / "FILE.txt")).split(), "--limit", "2"]
+        )
         assert capsys.readouterr().out
 
 
 def test_a_loss_that_is_not_finite_stops_training(tmp_path):
     """The step is named, and the last good checkpoint stays."""
-    with pytest.raises(ValueError, match=r"the loss is (nan|inf) at step \d+; .* keeps its last checkpoint"):
+    with pytest.raises(
+        ValueError, match=r"the loss is (nan|inf) at step \d+; .* keeps its last checkpoint"
+    ):
         train(replace(SMALL, learning_rate=1e6, warmup=1, steps=20), tmp_path / "run")
     load_run(tmp_path / "run")
 
@@ -227,25 +315,52 @@ def test_a_loss_that_is_not_finite_stops_training(tmp_path):
 
 
 OTHER = dict(  # of each flag another value
-    data="toy:count=25,seed=5", units="char", max_source=20, max_target=5, vocabulary=200, width=32, feed_forward=8,
-    heads=4, encoder_layers=2, decoder_layers=2, residual_dropout=0.4, attention_dropout=0.4, l0drop="every",
-    gate_start=1.0, mask_closed_in_training=True, target_sparsity=0.9, l0_weight=9.0, l0_warmup=9, l0_start=1, steps=1,
-    batch_tokens=60, accumulate=2, learning_rate=0.3, warmup=2, average_last=2, mixed_precision="bf16", seed=1,
-)  # fmt: skip
+    data="toy:count=25,seed=5",
+    units="char",
+    max_source=20,
+    max_target=5,
+    vocabulary=200,
+    width=32,
+    feed_forward=8,
+    heads=4,
+    encoder_layers=2,
+    decoder_layers=2,
+    residual_dropout=0.4,
+    attention_dropout=0.4,
+    l0drop="every",
+    gate_start=1.0,
+    mask_closed_in_training=True,
+    target_sparsity=0.9,
+    l0_weight=9.0,
+    l0_warmup=9,
+    l0_start=1,
+    steps=1,
+    batch_tokens=60,
+    accumulate=2,
+    learning_rate=0.3,
+    warmup=2,
+    average_last=2,
+    mixed_precision="bf16",
+    seed=1,
+)
 SAME = {
     "save_every": "checkpoints change nothing but what is averaged",
     "init": "test_fine_tuning_starts_from_the_baseline",
 }
 # With which other values a flag acts.
 GIVEN = {
-    "l0_warmup": {"l0_weight": 5.0}, "l0_start": {"l0_weight": 5.0}, "l0drop": {"encoder_layers": 2},
+    "l0_warmup": {"l0_weight": 5.0},
+    "l0_start": {"l0_weight": 5.0},
+    "l0drop": {"encoder_layers": 2},
     "mask_closed_in_training": {"l0_weight": 5.0, "gate_start": -2.0},
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """trained(**values) is the folder of two updates with these values; the same ones are trained once."""
+    """trained(**values) is the folder of two updates with these values; the same ones are trained
+    once.
+    """
 
     @cache
     def run(**values) -> Path:
@@ -265,38 +380,67 @@ def test_every_flag_is_in_the_list():
 
 @pytest.mark.parametrize("name", OTHER)
 def test_every_flag_changes_two_updates(trained, name):
-    """With another value of the flag, and nothing else, the weights after two updates are others."""
+    """With another value of the flag, and nothing else, the weights after two updates are
+    others.
+    """
     given = GIVEN.get(name, {})
     assert not same_weights(trained(**given), trained(**given | {name: OTHER[name]}))
 
 
 BASE = dict(
-    width=512, feed_forward=2048, heads=8, encoder_layers=6, decoder_layers=6, batch_tokens=25_000, warmup=4000,
-    learning_rate=1.0, average_last=5, save_every=5000, residual_dropout=0.1, attention_dropout=0.1, vocabulary=32_000,
-    gate_start=0.0, mask_closed_in_training=False, l0_start=0, l0_warmup=0, seed=0, accumulate=1, max_source=256,
-    max_target=256, units="bpe",
-)  # fmt: skip
+    width=512,
+    feed_forward=2048,
+    heads=8,
+    encoder_layers=6,
+    decoder_layers=6,
+    batch_tokens=25_000,
+    warmup=4000,
+    learning_rate=1.0,
+    average_last=5,
+    save_every=5000,
+    residual_dropout=0.1,
+    attention_dropout=0.1,
+    vocabulary=32_000,
+    gate_start=0.0,
+    mask_closed_in_training=False,
+    l0_start=0,
+    l0_warmup=0,
+    seed=0,
+    accumulate=1,
+    max_source=256,
+    max_target=256,
+    units="bpe",
+)
 CHAR = BASE | dict(units="char", batch_tokens=85_000, max_source=1024, max_target=1024)
-NEWS = BASE | dict(attention_dropout=0.3, residual_dropout=0.5, data="cnn_dailymail", max_source=400)
+NEWS = BASE | dict(
+    attention_dropout=0.3, residual_dropout=0.5, data="cnn_dailymail", max_source=400
+)
 # Lengths and save_every as released; 20,000 updates hold five checkpoints 4,000 apart.
-PAPERS = {  # Appendix A; Section 5 for characters; Section 6 for fine-tuning and from scratch; lambda of Table 1
+# Appendix A; Section 5 for characters; Section 6 for fine-tuning and from scratch; lambda of Table
+# 1
+PAPERS = {
     "paper": BASE | dict(data="wmt14-en-de", l0drop="none", steps=300_000),
     "paper-scratch": BASE | dict(l0drop="output", l0_weight=0.2, l0_warmup=200_000, steps=300_000),
     "paper-finetune": BASE | dict(l0drop="output", l0_weight=0.3, steps=50_000),
     "paper-char": CHAR | dict(l0drop="none", steps=300_000),
     "paper-char-finetune": CHAR | dict(l0drop="output", l0_weight=0.02, steps=50_000),
     "paper-cnndm": NEWS | dict(l0drop="none", steps=80_000),
-    "paper-cnndm-finetune": NEWS | dict(l0drop="output", l0_weight=0.3, steps=20_000, save_every=4000),
+    "paper-cnndm-finetune": NEWS
+    | dict(l0drop="output", l0_weight=0.3, steps=20_000, save_every=4000),
     "paper-wikisum": BASE | dict(data="wikisum", max_source=2048, steps=100_000, l0drop="none"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("preset", PAPERS)
 def test_presets_hold_the_papers_values(tmp_path, preset):
-    """Each value of each preset, lengths as of D23; a fine-tuning has those of its baseline besides its own."""
+    """Each value of each preset, lengths as of D23; a fine-tuning has those of its baseline besides
+    its own.
+    """
     flags = ["--out", "nowhere", "--preset", preset]
     if preset.endswith("-finetune"):
-        with pytest.raises(ValueError, match=f"a run of --preset {preset[:-9]} is not a run folder"):
+        with pytest.raises(
+            ValueError, match=f"a run of --preset {preset[:-9]} is not a run folder"
+        ):
             parse(flags)
         base = parse(["--out", "nowhere", "--preset", preset.removesuffix("-finetune")])[0]
         (tmp_path / "base").mkdir()

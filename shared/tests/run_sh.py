@@ -1,7 +1,8 @@
-"""For the packages' tests: an experiment's run.sh, run from its first line to its last with tiny numbers.
+"""For the packages' tests: an experiment's run.sh, run from its first line to its last with tiny
+numbers.
 
-bash runs the script. What it calls as python -m hands its words and streams over a socket to this process, which has
-the imports already. The intervals and tests of shared.score take few resamples.
+bash runs the script. What it calls as python -m hands its words and streams over a socket to this
+process, which has the imports already. The intervals and tests of shared.score take few resamples.
 """
 
 import contextlib
@@ -33,13 +34,17 @@ sys.exit(int(server.recv(9) or 1))
 """
 
 
-def run_script(script: Path, arguments, folder: Path, flags: dict[str, dict], **environment: str) -> list[list[str]]:
-    """Run a script in `folder`, which gets a copy of its package's scripts and CSVs; AssertionError if it fails.
+def run_script(
+    script: Path, arguments, folder: Path, flags: dict[str, dict], **environment: str
+) -> list[list[str]]:
+    """Run a script in `folder`, which gets a copy of its package's scripts and CSVs; AssertionError
+    if it fails.
 
     Args:
         script: PACKAGE/experiments/CORPUS/run.sh; arguments: its own, such as a tiny corpus.
-        flags: {"l0drop.train": {"--steps": 2}}: values that win over those in the script; where a command of the module
-            lacks it, it is added. The key may go on: "l0drop.experiments.bart train"; the longest wins.
+        flags: {"l0drop.train": {"--steps": 2}}: values that win over those in the script; where a
+            command of the module lacks it, it is added. The key may go on: "l0drop.experiments.bart
+            train"; the longest wins.
         environment: variables of the script, such as SEEDS="0".
     Returns:
         the commands `python -m ...` that were run, each a list of words.
@@ -49,13 +54,21 @@ def run_script(script: Path, arguments, folder: Path, flags: dict[str, dict], **
         copy = folder / path.relative_to(package.parent)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, copy)
-    with few_resamples(), tempfile.TemporaryDirectory() as bin, socket.socket(socket.AF_UNIX) as server:
+    with (
+        few_resamples(),
+        tempfile.TemporaryDirectory() as bin,
+        socket.socket(socket.AF_UNIX) as server,
+    ):
         server.bind(address := f"{bin}/socket")
         server.listen()
         server.settimeout(0.05)
         Path(bin, "python").write_text(SHIM.format(python=sys.executable, address=address))
         Path(bin, "python").chmod(0o755)
-        variables = os.environ | {"PATH": f"{bin}:{os.environ['PATH']}", "PYTHONPATH": str(TOP), **environment}
+        variables = os.environ | {
+            "PATH": f"{bin}:{os.environ['PATH']}",
+            "PYTHONPATH": str(TOP),
+            **environment,
+        }
         said, call = folder / "said", ["bash", script.relative_to(package.parent), *arguments]
         with said.open("w") as file:
             streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": file}
@@ -63,7 +76,9 @@ def run_script(script: Path, arguments, folder: Path, flags: dict[str, dict], **
             while bash.poll() is None:
                 with contextlib.suppress(TimeoutError):
                     answer(server.accept()[0], flags, commands)
-        assert bash.returncode == 0, f"{call[1]} ended with {bash.returncode}: {said.read_text()[-2000:]}"
+        assert bash.returncode == 0, (
+            f"{call[1]} ended with {bash.returncode}: {said.read_text()[-2000:]}"
+        )
     return commands
 
 
@@ -75,7 +90,9 @@ def few_resamples():
     def quick(function):
         return lambda *arguments, **options: function(*arguments, **options | {"n_resamples": 20})
 
-    with mock.patch.multiple(stats, bootstrap=quick(stats.bootstrap), permutation_test=quick(stats.permutation_test)):
+    with mock.patch.multiple(
+        stats, bootstrap=quick(stats.bootstrap), permutation_test=quick(stats.permutation_test)
+    ):
         yield
 
 
@@ -95,7 +112,10 @@ def answer(connection: socket.socket, flags: dict[str, dict], commands: list[lis
 def tiny(module: str, words: list[str], flags: dict[str, dict]) -> list[str]:
     """The words with the values of `flags`, in place of the script's or after them."""
     fitting = [name for name in flags if f"{' '.join([module, *words])} ".startswith(f"{name} ")]
-    given = {flag: str(value) for flag, value in (flags[max(fitting, key=len)] if fitting else {}).items()}
+    given = {
+        flag: str(value)
+        for flag, value in (flags[max(fitting, key=len)] if fitting else {}).items()
+    }
     values = [given.get(before, word) for before, word in zip(["", *words], words, strict=False)]
     return values + [word for flag in given.items() if flag[0] not in words for word in flag]
 
@@ -104,7 +124,10 @@ def execute(module: str, words: list[str]) -> int:
     """Run a module as `python -m` would; returns its exit status."""
     try:
         # runpy warns that the module was imported before
-        with warnings.catch_warnings(action="ignore"), mock.patch.object(sys, "argv", [module, *words]):
+        with (
+            warnings.catch_warnings(action="ignore"),
+            mock.patch.object(sys, "argv", [module, *words]),
+        ):
             runpy.run_module(module, run_name="__main__", alter_sys=True)
     except SystemExit as end:
         if isinstance(end.code, str):

@@ -20,12 +20,18 @@ def commands():
     for path in sorted(ROOT.glob("[!.]*/**/*.py")):
         text, parts = path.read_text(encoding="utf-8"), path.relative_to(ROOT).with_suffix("").parts
         if 'if __name__ == "__main__"' in text and path.name not in OTHERS and "tests" not in parts:
-            shown = re.search(rf"python -m \S+\.{parts[-1]}\b(.*)", ast.get_docstring(ast.parse(text)))
-            yield pytest.param(".".join(parts), shown[1] if shown else "FILE --out FILE", id=".".join(parts))
+            shown = re.search(
+                rf"python -m \S+\.{parts[-1]}\b(.*)", ast.get_docstring(ast.parse(text))
+            )
+            yield pytest.param(
+                ".".join(parts), shown[1] if shown else "FILE --out FILE", id=".".join(parts)
+            )
 
 
 def wrong(module, shown, file):
-    """The arguments that a docstring shows; each that names data, a run or a file is a path below a file."""
+    """The arguments that a docstring shows; each that names data, a run or a file is a path below a
+    file.
+    """
     words = shlex.split(re.split(r"\s[<>|]|\s{3}|#", re.sub(r"[\[\]\\]", " ", shown))[0])
     for place, word in enumerate(words):
         if re.search(r"[/A-Z]|\.[a-z]|^toy", word) or "--out" in words[place - 1 : place]:
@@ -47,4 +53,8 @@ def test_a_wrong_path_is_one_line(module, shown, tmp_path, monkeypatch, capsys):
         except ModuleNotFoundError as absent:
             pytest.skip(f"{absent.name} is not installed")
     said = capsys.readouterr().err.splitlines()
-    assert ended.value.code == 2 and [line[:6] for line in said] == ["error:"], (sys.argv, ended.value, said)
+    assert ended.value.code == 2 and [line[:6] for line in said] == ["error:"], (
+        sys.argv,
+        ended.value,
+        said,
+    )

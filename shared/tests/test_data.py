@@ -20,7 +20,9 @@ POS = [["DT", "NN", "VBD", "."], ["PRP", "VBD", "JJ", "."]]
 def write(path, *rows):
     """Write rows (objects, or lines as they are) as JSON lines."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join((r if isinstance(r, str) else json.dumps(r)) + "\n" for r in rows), encoding="utf-8")
+    path.write_text(
+        "".join((r if isinstance(r, str) else json.dumps(r)) + "\n" for r in rows), encoding="utf-8"
+    )
     return path
 
 
@@ -34,30 +36,52 @@ def test_lists_and_strings_both_pairs_of_names_and_optional_fields(tmp_path):
     listed = one(tmp_path)
     assert listed == Example("data-1", ROW["document"], ROW["summary"], [ROW["summary"]])
     assert (listed.source, listed.target) == ("The cat sat . It was wet .", "A wet cat .")
-    whole = one(tmp_path, document=None, summary=None, source="One. Two. Three.", target="One. Two.")
-    assert (whole.document, whole.summary) == (["One. Two. Three."], ["One. Two."])  # a string is never split
-    assert one(tmp_path, source="a news site").source == "The cat sat . It was wet ."  # of two sources the document
-    fields = {"id": 7, "title": "Wet", "tree": "( Root (leaf 1) (text _!The cat_!) )", "salient": [False, True]}
-    more = {"references": [ROW["summary"], "The cat got wet ."], "pos": [["DT", "NN", "VBD", "."], "PRP VBD JJ ."]}
+    whole = one(
+        tmp_path, document=None, summary=None, source="One. Two. Three.", target="One. Two."
+    )
+    # a string is never split
+    assert (whole.document, whole.summary) == (["One. Two. Three."], ["One. Two."])
+    # of two sources the document
+    assert one(tmp_path, source="a news site").source == "The cat sat . It was wet ."
+    fields = {
+        "id": 7,
+        "title": "Wet",
+        "tree": "( Root (leaf 1) (text _!The cat_!) )",
+        "salient": [False, True],
+    }
+    more = {
+        "references": [ROW["summary"], "The cat got wet ."],
+        "pos": [["DT", "NN", "VBD", "."], "PRP VBD JJ ."],
+    }
     read = {"id": "7", "references": [ROW["summary"], ["The cat got wet ."]], "pos": POS}
     assert one(tmp_path, **fields, **more) == Example(**ROW | fields | read)
 
 
 def test_white_space_is_single_blanks_and_wordless_sentences_go_with_their_labels(tmp_path):
-    texts = {"document": [" The cat\n sat .", " \n", "It\u00a0was  wet ."], "summary": ["", "A wet cat ."]}
+    texts = {
+        "document": [" The cat\n sat .", " \n", "It\u00a0was  wet ."],
+        "summary": ["", "A wet cat ."],
+    }
     labels = {"salient": [0, 1, 1], "pos": ["DT NN VBD .", "", "PRP VBD JJ ."]}
     example = one(tmp_path, **texts, **labels)
     assert example.document == ROW["document"] and example.summary == ROW["summary"]
     assert example.salient == [False, True] and example.salient[1] is True
     assert example.pos == POS
-    example = one(tmp_path, document=["cafe\u0301 ."], summary=["e\u0301"], references=[["e\u0301"], "i\u0308"])
-    assert example.source == "caf\u00e9 ." and example.references == [["\u00e9"], ["\u00ef"]]  # composed
+    example = one(
+        tmp_path,
+        document=["cafe\u0301 ."],
+        summary=["e\u0301"],
+        references=[["e\u0301"], "i\u0308"],
+    )
+    # composed
+    assert example.source == "caf\u00e9 ." and example.references == [["\u00e9"], ["\u00ef"]]
 
 
 def test_a_split_has_several_names(tmp_path):
     write(tmp_path / "val.jsonl", ROW)
     assert len({len(load(tmp_path, split)) for split in ("validation", "valid", "val", "dev")}) == 1
-    assert load(tmp_path / "val.jsonl", "train") == load(tmp_path, "dev")  # a file: whatever the split
+    # a file: whatever the split
+    assert load(tmp_path / "val.jsonl", "train") == load(tmp_path, "dev")
     (tmp_path / "more.jsonl.gz").write_bytes(gzip.compress(json.dumps(ROW).encode()))
     assert load(tmp_path, "more")[0].id == "more-1"
     with pytest.raises(OSError, match="No such file .*test.jsonl"):
@@ -71,16 +95,40 @@ def test_a_split_has_several_names(tmp_path):
     [
         ('{"document": "a"', r"data.jsonl:2: malformed JSON .*put one object on each line"),
         ('["a", "b"]', r"data.jsonl:2: a line must be one JSON object, got list"),
-        ('{"document": "half \\ud83d", "summary": "b"}', r"data.jsonl:2: malformed JSON .*surrogates not allowed"),
-        ({"article": "a", "summary": "b"}, r"data.jsonl:2: needs fields document and summary .*, has article, summary"),
-        ({**ROW, "summary": ["a", None]}, r"data.jsonl:2: field 'summary' must be a string or a list of strings"),
-        ({**ROW, "document": []}, r"data.jsonl:2: field 'document' is empty; give it text or remove the line"),
-        ({**ROW, "salient": [True]}, r"data.jsonl:2: field 'salient' needs a list of 2 labels, got .True."),
-        ({**ROW, "salient": ["true", "false"]}, r"data.jsonl:2: field 'salient' needs true or false for each sentence"),
+        (
+            '{"document": "half \\ud83d", "summary": "b"}',
+            r"data.jsonl:2: malformed JSON .*surrogates not allowed",
+        ),
+        (
+            {"article": "a", "summary": "b"},
+            r"data.jsonl:2: needs fields document and summary .*, has article, summary",
+        ),
+        (
+            {**ROW, "summary": ["a", None]},
+            r"data.jsonl:2: field 'summary' must be a string or a list of strings",
+        ),
+        (
+            {**ROW, "document": []},
+            r"data.jsonl:2: field 'document' is empty; give it text or remove the line",
+        ),
+        (
+            {**ROW, "salient": [True]},
+            r"data.jsonl:2: field 'salient' needs a list of 2 labels, got .True.",
+        ),
+        (
+            {**ROW, "salient": ["true", "false"]},
+            r"data.jsonl:2: field 'salient' needs true or false for each sentence",
+        ),
         ({**ROW, "references": ["", "a"]}, r"data.jsonl:2: field 'references' is empty"),
         ("[" * 30_000, r"data.jsonl:2: malformed JSON .*recursion"),
-        ({**ROW, "pos": ["DT NN VBD .", "PRP VBD"]}, r"data.jsonl:2: field 'pos' needs a tag for each word of 'It was"),
-        ({**ROW, "pos": [None, None]}, r"data.jsonl:2: field 'pos' needs a tag for each word of 'The cat"),
+        (
+            {**ROW, "pos": ["DT NN VBD .", "PRP VBD"]},
+            r"data.jsonl:2: field 'pos' needs a tag for each word of 'It was",
+        ),
+        (
+            {**ROW, "pos": [None, None]},
+            r"data.jsonl:2: field 'pos' needs a tag for each word of 'The cat",
+        ),
         ({**ROW, "tree": ["( Root (leaf 1) )"]}, r"data.jsonl:2: field 'tree' must be a string"),
     ],
 )
@@ -106,23 +154,42 @@ def test_files_and_names_that_are_no_data_are_refused(tmp_path):
 
 
 def test_scitldr_target_is_several_references_and_the_label_marks_the_salient_sentence(tmp_path):
-    row = {"paper_id": "rJlnfaNYvB", "source": ["We prune .", "", "It is fast ."], "source_labels": [0, 0, 1]}
-    write(tmp_path / "dev.jsonl", row | {"title": "P", "target": ["Fast pruning .", "Pruning is fast . Very ."]})
+    row = {
+        "paper_id": "rJlnfaNYvB",
+        "source": ["We prune .", "", "It is fast ."],
+        "source_labels": [0, 0, 1],
+    }
+    write(
+        tmp_path / "dev.jsonl",
+        row | {"title": "P", "target": ["Fast pruning .", "Pruning is fast . Very ."]},
+    )
     (example,) = load(tmp_path, "validation")
     assert example.id == "rJlnfaNYvB" and example.document == ["We prune .", "It is fast ."]
     assert example.references == [["Fast pruning ."], ["Pruning is fast . Very ."]]
-    assert example.summary == ["Fast pruning ."] and example.salient == [False, True] and example.title == "P"
-    assert len(one(tmp_path, document=None, summary=None, source="a", target=["b", "c"]).references) == 1
+    assert (
+        example.summary == ["Fast pruning ."]
+        and example.salient == [False, True]
+        and example.title == "P"
+    )
+    assert (
+        len(one(tmp_path, document=None, summary=None, source="a", target=["b", "c"]).references)
+        == 1
+    )
 
 
 def test_gum_takes_the_tree_beside_the_file(tmp_path):
-    gum = {"id": "GUM_news_iodine", "sentences": ["Children lack iodine ."], "summary": "Iodine is short ."}
+    gum = {
+        "id": "GUM_news_iodine",
+        "sentences": ["Children lack iodine ."],
+        "summary": "Iodine is short .",
+    }
     tree = "( Root (span 1 2)\n  ( Nucleus (leaf 1) (text _!Children lack iodine ,_!) )\n)\n"
     write(tmp_path / "dev" / "GUM_news_iodine.dis", tree[:-1])
     write(tmp_path / "dev.jsonl", gum)
     (example,) = load(tmp_path, "dev")
     assert example.tree == tree and example.source == "Children lack iodine ."
-    assert load(tmp_path / "dev.jsonl") == read([tmp_path / "dev.jsonl"]) == [example]  # a file by itself finds it, too
+    # a file by itself finds it, too
+    assert load(tmp_path / "dev.jsonl") == read([tmp_path / "dev.jsonl"]) == [example]
     write(tmp_path / "secret.dis", tree)  # no id leaves its folder
     names = ("other", "../secret", f"/{tmp_path}/secret", "n" * 300, "a\0b")
     write(tmp_path / "dev.jsonl", gum | {"tree": "own"}, *(gum | {"id": name} for name in names))
@@ -135,20 +202,33 @@ def test_parallel_text_as_multi30k_publishes_it(tmp_path):
             text = "".join(f"{language} {n} .\n" for n in range(lines)).encode()
             (tmp_path / f"{stem}.{language}.gz").write_bytes(gzip.compress(text))
     name = f"{tmp_path}:en-de"
-    assert [len(load(name, split)) for split in ("train", "validation", "test_2016_flickr")] == [3, 2, 1]
+    assert [len(load(name, split)) for split in ("train", "validation", "test_2016_flickr")] == [
+        3,
+        2,
+        1,
+    ]
     (tmp_path / "odd.en").write_bytes("a\u2028b\x0bc\n".encode())
     (tmp_path / "odd.de").write_bytes("d\x85e\n".encode())
     odd = load(name, "odd")[0]
-    assert (odd.document, odd.summary) == (["a b c"], ["d e"])  # of a pair of lines each is one text
+    # of a pair of lines each is one text
+    assert (odd.document, odd.summary) == (["a b c"], ["d e"])
     (tmp_path / "odd.en").write_text("a\nb\n")
     with pytest.raises(ValueError, match="odd.en:2: an empty or missing line"):
         load(name, "odd")
 
 
 HUB_ROWS = {  # name: (row as published, document, summary)
-    "cnn_dailymail": ({"article": "1 . 2 .", "highlights": "A .\nB .", "id": "x"}, ["1 . 2 ."], ["A .", "B ."]),
+    "cnn_dailymail": (
+        {"article": "1 . 2 .", "highlights": "A .\nB .", "id": "x"},
+        ["1 . 2 ."],
+        ["A .", "B ."],
+    ),
     "xsum": ({"document": "1 .\n2 .", "summary": "A .", "id": "x"}, ["1 .", "2 ."], ["A ."]),
-    "samsum": ({"id": "1", "dialogue": "I: 1 .\r\nU: 2 .", "summary": "A ."}, ["I: 1 .", "U: 2 ."], ["A ."]),
+    "samsum": (
+        {"id": "1", "dialogue": "I: 1 .\r\nU: 2 .", "summary": "A ."},
+        ["I: 1 .", "U: 2 ."],
+        ["A ."],
+    ),
     "arxiv": ({"article": "1 .\n 2 .", "abstract": "A .\n B ."}, ["1 .", "2 ."], ["A .", "B ."]),
     "wmt14-en-de": ({"translation": {"de": "Eins .", "en": "One ."}}, ["One ."], ["Eins ."]),
 }
@@ -157,7 +237,9 @@ HUB_ROWS = {  # name: (row as published, document, summary)
 @pytest.mark.parametrize("name", HUB)
 def test_hub_data_sets_by_name(monkeypatch, name):
     row, document, summary = HUB_ROWS[name]
-    monkeypatch.setitem(sys.modules, "datasets", hub := mock.Mock(**{"load_dataset.return_value": [row] * 3}))
+    monkeypatch.setitem(
+        sys.modules, "datasets", hub := mock.Mock(**{"load_dataset.return_value": [row] * 3})
+    )
     examples = load(name, "val", limit=2)
     # XSum was published as a script, which nothing runs any more.
     revision = {"revision": "refs/convert/parquet"} if name == "xsum" else {}
@@ -170,7 +252,9 @@ def test_hub_data_out_of_reach_names_the_command_that_gets_it(monkeypatch):
     hub = mock.Mock(**{"load_dataset.side_effect": ConnectionError("offline mode is enabled")})
     monkeypatch.setitem(sys.modules, "datasets", hub)
     command = r"To get it: pip install datasets; .*load_dataset\('abisee/cnn_dailymail', '3.0.0', "
-    with pytest.raises(ValueError, match=f"cnn_dailymail: no 'test' split .*offline mode .*{command}"):
+    with pytest.raises(
+        ValueError, match=f"cnn_dailymail: no 'test' split .*offline mode .*{command}"
+    ):
         load("cnn_dailymail", "test")
 
 
@@ -191,19 +275,42 @@ def test_texts_are_lines_of_files_and_of_standard_input_in_order(tmp_path, monke
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), encoding="latin-1"))
 
     (tmp_path / "notes.txt").write_bytes(b"\xef\xbb\xbfOne  text.\r\n\n \nTwo\xe2\x80\xa8texts.")
-    write(tmp_path / "rows.jsonl", {"source": ["A b .", "C ."]}, {"id": 7, "document": "D", "summary": None})
+    write(
+        tmp_path / "rows.jsonl",
+        {"source": ["A b .", "C ."]},
+        {"id": 7, "document": "D", "summary": None},
+    )
     (tmp_path / "packed.jsonl.gz").write_bytes(gzip.compress(b'{"source": "E"}'))
     stdin('\ufeffzwölf\n\n{not JSON}\n{"source": "F", "id": "x"}\n'.encode())
-    examples = read([tmp_path / "notes.txt", "-", tmp_path / "rows.jsonl", tmp_path / "packed.jsonl.gz"])
-    expected = {"notes-1": "One text.", "notes-2": "", "notes-3": "", "notes-4": "Two texts.", "stdin-1": "zwölf"}
-    expected |= {"stdin-2": "", "stdin-3": "{not JSON}", "x": "F", "rows-1": "A b . C .", "7": "D", "packed-1": "E"}
+    examples = read(
+        [tmp_path / "notes.txt", "-", tmp_path / "rows.jsonl", tmp_path / "packed.jsonl.gz"]
+    )
+    expected = {
+        "notes-1": "One text.",
+        "notes-2": "",
+        "notes-3": "",
+        "notes-4": "Two texts.",
+        "stdin-1": "zwölf",
+    }
+    expected |= {
+        "stdin-2": "",
+        "stdin-3": "{not JSON}",
+        "x": "F",
+        "rows-1": "A b . C .",
+        "7": "D",
+        "packed-1": "E",
+    }
     assert [(example.id, example.source) for example in examples] == list(expected.items())
-    assert examples[8].document == ["A b .", "C ."] and examples[1].document == examples[0].references == []
+    assert (
+        examples[8].document == ["A b .", "C ."]
+        and examples[1].document == examples[0].references == []
+    )
     stdin(b"\n")
     assert [(example.id, example.document) for example in read([])] == [("stdin-1", [])]
     assert "no documents in -" in capsys.readouterr().err
     path = write(tmp_path / "a.jsonl", ROW, ROW | {"id": "x"})
-    assert read([path])[1] == load(path)[1] and read([], path, limit=1) == load(path)[:1]  # references stay
+    # references stay
+    assert read([path])[1] == load(path)[1] and read([], path, limit=1) == load(path)[:1]
     with pytest.raises(ValueError, match="give files, or --data or --split, not both"):
         read([path], "toy")
     stdin(b"\xff")
@@ -217,14 +324,21 @@ def splitter(request, monkeypatch):
     nltk = pytest.importorskip("nltk")
     punkt = importlib.import_module("nltk.tokenize.punkt").PunktSentenceTokenizer()
     absent = mock.Mock(side_effect=LookupError("Resource punkt_tab not found."))
-    monkeypatch.setattr(nltk, "sent_tokenize", punkt.tokenize if request.param == "punkt" else absent)
+    monkeypatch.setattr(
+        nltk, "sent_tokenize", punkt.tokenize if request.param == "punkt" else absent
+    )
     data.sentence_splitter.cache_clear()
     yield request.param
     data.sentence_splitter.cache_clear()
 
 
 def test_sentences_end_at_full_stops(splitter):
-    assert split_sentences("One two.  Three? Four!\nFive") == ["One two.", "Three?", "Four!", "Five"]
+    assert split_sentences("One two.  Three? Four!\nFive") == [
+        "One two.",
+        "Three?",
+        "Four!",
+        "Five",
+    ]
     assert data.sentence_splitter()[0] == ("NLTK's punkt" if splitter == "punkt" else "rule")
     assert split_sentences("no end") == ["no end"] and split_sentences("") == [""]
     # Scripts with stops of their own.
@@ -237,22 +351,32 @@ def test_sentences_end_at_full_stops(splitter):
 def test_only_whole_documents_without_labels_are_split(splitter, tmp_path):
     text = "It rained. We left."
     whole = one(tmp_path, document=text)
-    assert in_sentences([whole])[0] == dataclasses.replace(whole, document=["It rained.", "We left."])
-    fields = {"salient": [False]}, {"pos": ["PRP VBD PRP VBD"]}, {"document": [text]}  # who gives a list has split
+    assert in_sentences([whole])[0] == dataclasses.replace(
+        whole, document=["It rained.", "We left."]
+    )
+    # who gives a list has split
+    fields = {"salient": [False]}, {"pos": ["PRP VBD PRP VBD"]}, {"document": [text]}
     kept = [one(tmp_path, **{"document": text} | own) for own in fields]
     assert in_sentences(iter(kept)) == kept and len(kept) == 3
-    lines = one(tmp_path, document="One is here. Two.\nThree.")  # or a paragraph would count as a sentence
+    # or a paragraph would count as a sentence
+    lines = one(tmp_path, document="One is here. Two.\nThree.")
     assert in_sentences([lines])[0].document == ["One is here.", "Two.", "Three."]
 
 
 def test_rows_of_nested_numbers_become_columns():
-    rows = [{"system": "a", "rouge1": {"mean": 1 / 3, "low": 0}, "seed": 3}, {"system": "b, c", "p": None}]
+    rows = [
+        {"system": "a", "rouge1": {"mean": 1 / 3, "low": 0}, "seed": 3},
+        {"system": "b, c", "p": None},
+    ]
     data.write_csv(file := io.StringIO(), iter(rows))
     assert file.getvalue() == 'system,rouge1_mean,rouge1_low,seed,p\na,0.333333,0,3,\n"b, c",,,,\n'
 
 
 def test_rows_read_back_the_same(tmp_path):
-    path, rows = tmp_path / "out.jsonl", [{"id": "ä", "prediction": "a\u2028b"}, {"id": "2", "prediction": ""}]
+    path, rows = (
+        tmp_path / "out.jsonl",
+        [{"id": "ä", "prediction": "a\u2028b"}, {"id": "2", "prediction": ""}],
+    )
     with path.open("x", encoding="utf-8", newline="\n") as file:
         data.write_jsonl(file, iter(rows))
     assert data.read_jsonl(path) == rows and "ä" in path.read_text(encoding="utf-8")
@@ -262,13 +386,26 @@ def test_rows_read_back_the_same(tmp_path):
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\n\n"])
 def test_line_breaks_end_sentences_whichever_way_a_text_comes(tmp_path, monkeypatch, end):
-    """A string with line breaks is the list of its lines, in documents, summaries and references."""
+    """A string with line breaks is the list of its lines, in documents, summaries and
+    references.
+    """
     lines, short = ["Ann: are you coming", "Bo: yes at six"], ["Bo comes .", "Ann asks ."]
-    write(tmp_path / "s.jsonl", {"document": end.join(lines), "references": [end.join(short), end.join(short[::-1])]})
+    write(
+        tmp_path / "s.jsonl",
+        {"document": end.join(lines), "references": [end.join(short), end.join(short[::-1])]},
+    )
     write(tmp_path / "l.jsonl", {"document": lines, "references": [short, short[::-1]]})
     string, listed = (in_sentences(load(tmp_path / f"{name}.jsonl"))[0] for name in "sl")
-    assert (string.document, string.summary, string.references) == (lines, short, [short, short[::-1]])
-    assert (listed.document, listed.summary, listed.references) == (lines, short, [short, short[::-1]])
+    assert (string.document, string.summary, string.references) == (
+        lines,
+        short,
+        [short, short[::-1]],
+    )
+    assert (listed.document, listed.summary, listed.references) == (
+        lines,
+        short,
+        [short, short[::-1]],
+    )
 
 
 @pytest.mark.parametrize(
@@ -283,7 +420,9 @@ def test_a_closing_sign_belongs_to_the_sentence_before_it(sentences):
     assert split_sentences("".join(sentences)) == sentences == split_sentences(" ".join(sentences))
 
 
-def test_documents_of_two_files_of_one_name_have_different_ids_and_a_file_given_twice_is_refused(tmp_path):
+def test_documents_of_two_files_of_one_name_have_different_ids_and_a_file_given_twice_is_refused(
+    tmp_path,
+):
     paths = [write(tmp_path / folder / "n.txt", "x") for folder in ("one", "other")]
     ids = [example.id for example in read(paths)]
     assert len(set(ids)) == 2 and all(id.endswith("n.txt-1") for id in ids)

@@ -7,7 +7,13 @@ import torch
 
 transformers = pytest.importorskip("transformers")
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import BartConfig, BartForConditionalGeneration, BertConfig, BertModel, GenerationConfig
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    BertConfig,
+    BertModel,
+    GenerationConfig,
+)
 
 from shared.pretrained import generation, load
 
@@ -16,17 +22,27 @@ TOKENS = ["<s>", "<pad>", "</s>", "<unk>", *"abcdefghij"]
 
 def tokenizer(**special):
     """A tokenizer of single letters, <s> and </s> around each text."""
-    own = Tokenizer(models.WordLevel({token: n for n, token in enumerate(TOKENS)}, unk_token="<unk>"))
+    own = Tokenizer(
+        models.WordLevel({token: n for n, token in enumerate(TOKENS)}, unk_token="<unk>")
+    )
     own.pre_tokenizer = pre_tokenizers.Split("", "isolated")
-    own.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
+    own.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
     names = dict(bos_token="<s>", eos_token="</s>", unk_token="<unk>", pad_token="<pad>") | special
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=own, **{k: v for k, v in names.items() if v})
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=own, **{k: v for k, v in names.items() if v}
+    )
 
 
 def bart(folder, rows=14, change=lambda model: None, **special):
     """Save a small BART, changed by `change`, and its tokenizer."""
     torch.manual_seed(0)
-    sizes = {f"{side}_{name}": 1 for side in ("encoder", "decoder") for name in ("layers", "attention_heads")}
+    sizes = {
+        f"{side}_{name}": 1
+        for side in ("encoder", "decoder")
+        for name in ("layers", "attention_heads")
+    }
     sizes |= {"encoder_ffn_dim": 8, "decoder_ffn_dim": 8}
     sizes |= {"vocab_size": rows, "d_model": 8, "max_position_embeddings": 40}
     model = BartForConditionalGeneration(BartConfig(init_std=1.0, **sizes))
@@ -51,13 +67,17 @@ def refusal(*arguments, **options):
 
 def test_weights_are_float32_and_a_text_that_looks_like_a_token_is_text(tmp_path):
     model, read = load("bart", bart(tmp_path, change=lambda model: model.to(torch.bfloat16)))
-    assert {tensor.dtype for tensor in model.state_dict().values()} == {torch.float32} and not model.training
+    assert {tensor.dtype for tensor in model.state_dict().values()} == {
+        torch.float32
+    } and not model.training
     ids = read("a</s>b<pad>").input_ids
     assert ids[0] == 0 and ids[-1] == 2 and not {0, 1, 2} & set(ids[1:-1])
 
 
 def read_by(folder, change=lambda tokenizer: None, **special):
-    """What `load` gives for a tokenizer with a change, and the same read from a folder that it was saved in."""
+    """What `load` gives for a tokenizer with a change, and the same read from a folder that it was
+    saved in.
+    """
     theirs = tokenizer(**special)
     change(theirs)
     bart(folder, rows=len(theirs))
@@ -72,7 +92,9 @@ def test_a_token_given_on_purpose_is_a_token_in_a_text(tmp_path):
     given = {"additional_special_tokens": ["<doc-sep>", "[speaker1]"]}
     for read in read_by(tmp_path, lambda theirs: theirs.add_special_tokens(given)):
         ids = read("[speaker1]a<doc-sep>b</s>").input_ids
-        assert [token for token in ids if token > 13] == read.convert_tokens_to_ids(["[speaker1]", "<doc-sep>"])
+        assert [token for token in ids if token > 13] == read.convert_tokens_to_ids(
+            ["[speaker1]", "<doc-sep>"]
+        )
         assert ids.count(2) == ids.count(0) == 1
 
 
@@ -81,7 +103,9 @@ def test_a_text_has_start_and_end_whatever_its_tokenizer_adds(tmp_path, single):
     def change(theirs):
         ends = [("<s>", 0), ("</s>", 2)]
         processor = single and processors.TemplateProcessing(single=single, special_tokens=ends)
-        theirs.backend_tokenizer.post_processor = processor or processors.ByteLevel(trim_offsets=False)
+        theirs.backend_tokenizer.post_processor = processor or processors.ByteLevel(
+            trim_offsets=False
+        )
 
     for read in read_by(tmp_path, change):
         assert read("ab").input_ids == [0, 4, 5, 2] and read("").input_ids == [0, 2]
@@ -93,10 +117,16 @@ def test_models_of_another_kind_are_named(tmp_path):
     BertModel(bert).save_pretrained(tmp_path / "bert")
     tokenizer().save_pretrained(tmp_path / "bert")
     assert "is a model of the kind bert; wanted is a BART" in refusal("bart", tmp_path / "bert")
-    assert "is a model of the kind bart; wanted is a BERT" in refusal("bert", bart(tmp_path / "bart"))
+    assert "is a model of the kind bart; wanted is a BERT" in refusal(
+        "bert", bart(tmp_path / "bart")
+    )
     said = refusal("bart", "no/such")
-    assert "there is no folder 'no/such'; if it is a name of the hub: HF_HUB_OFFLINE=0 hf download no/such" in said
-    assert load("encoder", tmp_path / "bart")[0].config.d_model == 8  # of an encoder-decoder the encoder
+    assert (
+        "there is no folder 'no/such'; if it is a name of the hub: HF_HUB_OFFLINE=0 hf download "
+        "no/such" in said
+    )
+    # of an encoder-decoder the encoder
+    assert load("encoder", tmp_path / "bart")[0].config.d_model == 8
     assert type(load("encoder", tmp_path / "bert")[0]) is BertModel
 
 
@@ -113,8 +143,11 @@ def test_weights_that_are_nan_or_missing_are_refused(tmp_path):
 
 
 def test_tokenizers_and_positions_that_do_not_fit_are_refused(tmp_path):
-    assert "has the token 13, the model 12 embeddings" in refusal("bart", bart(tmp_path / "rows", rows=12))
-    assert load("bart", bart(tmp_path / "nopad", pad_token=None))[1].pad_token == "<pad>"  # the model's
+    assert "has the token 13, the model 12 embeddings" in refusal(
+        "bart", bart(tmp_path / "rows", rows=12)
+    )
+    # the model's
+    assert load("bart", bart(tmp_path / "nopad", pad_token=None))[1].pad_token == "<pad>"
     gpt = transformers.GPT2Config(vocab_size=len(TOKENS), n_embd=8, n_layer=1, n_head=1)
     transformers.GPT2Model(gpt).save_pretrained(tmp_path / "gpt")
     tokenizer(pad_token=None).save_pretrained(tmp_path / "gpt")
@@ -131,7 +164,11 @@ def test_the_start_of_a_summary_is_that_of_the_generation_settings_or_bos(tmp_pa
     for file, value in (("generation_config.json", own), ("config.json", own and 5)):
         edit(tmp_path, file, decoder_start_token_id=value)
     model, _ = load("bart", tmp_path)
-    assert model.config.decoder_start_token_id == model.generation_config.decoder_start_token_id == start
+    assert (
+        model.config.decoder_start_token_id
+        == model.generation_config.decoder_start_token_id
+        == start
+    )
 
 
 # ---- generation
@@ -145,11 +182,15 @@ def settings(model, length=20, own=None, **given):
 
 def test_generation_honours_what_defines_a_models_summaries_where_nothing_is_given(tmp_path):
     model, _ = load("bart", bart(tmp_path))
-    own = dict(num_beams=3, length_penalty=2.0, no_repeat_ngram_size=3, forced_bos_token_id=0, min_length=4)
+    own = dict(
+        num_beams=3, length_penalty=2.0, no_repeat_ngram_size=3, forced_bos_token_id=0, min_length=4
+    )
     found = settings(model, own=own | {"max_length": 30, "repetition_penalty": 1.5})
     assert {name: getattr(found, name) for name in own} == own
     assert (found.max_length, found.repetition_penalty) == (30, 1.5)
-    found = settings(model, own=own | {"max_length": 12}, num_beams=1, length_penalty=None, max_length=15)
+    found = settings(
+        model, own=own | {"max_length": 12}, num_beams=1, length_penalty=None, max_length=15
+    )
     assert (found.num_beams, found.length_penalty, found.max_length) == (1, 2.0, 15)
 
 
@@ -159,8 +200,12 @@ def test_generation_sets_the_rest(tmp_path, capsys):
     model.generation_config.update(num_beams=2, max_length=9)
     generation(model, 9)
     wanted = model.generate(source)
-    rest = dict(num_return_sequences=2, do_sample=True, temperature=9.0, return_dict_in_generate=True)
-    rest |= dict(output_scores=True, output_attentions=True, use_cache=False, max_time=1e-9, top_k=1)
+    rest = dict(
+        num_return_sequences=2, do_sample=True, temperature=9.0, return_dict_in_generate=True
+    )
+    rest |= dict(
+        output_scores=True, output_attentions=True, use_cache=False, max_time=1e-9, top_k=1
+    )
     model.generation_config.update(**rest)
     generation(model, 9)
     said = capsys.readouterr().err

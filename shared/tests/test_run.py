@@ -1,4 +1,6 @@
-"""run.py with a training of a few numbers: killed at every write, moved, started twice, fed other data."""
+"""run.py with a training of a few numbers: killed at every write, moved, started twice, fed other
+data.
+"""
 
 import itertools
 import json
@@ -22,10 +24,20 @@ from safetensors.torch import load_file, save_file
 
 from shared import run
 from shared.data import Example, open_output
-from shared.run import Batches, RunFolder, check, last_checkpoint, load_weights, read_config, setup, write_weights
+from shared.run import (
+    Batches,
+    RunFolder,
+    check,
+    last_checkpoint,
+    load_weights,
+    read_config,
+    setup,
+    write_weights,
+)
 
 torch.set_num_threads(1)
-ALONE = SimpleNamespace(is_main_process=True, wait_for_everyone=lambda: None)  # as accelerate with one process
+# as accelerate with one process
+ALONE = SimpleNamespace(is_main_process=True, wait_for_everyone=lambda: None)
 
 
 @dataclass(frozen=True)
@@ -85,12 +97,20 @@ def saved_run(out):
 
 
 def make(out, resume=False, config: Config = Config(), load=examples_of):
-    how = new_run, saved_run, lambda model: torch.optim.AdamW(model.parameters(), 0.1), lambda item: 1, load
+    how = (
+        new_run,
+        saved_run,
+        lambda model: torch.optim.AdamW(model.parameters(), 0.1),
+        lambda item: 1,
+        load,
+    )
     return setup(config, out, resume, *how, "model.safetensors", total=[0])
 
 
 def train(*how, between=None, **more):
-    """A training as those of the packages: dropout, the best weights, a checkpoint at every second step."""
+    """A training as those of the packages: dropout, the best weights, a checkpoint at every second
+    step.
+    """
     made = make(*how, **more)
     config = made.run.config
     with made.folder as folder:
@@ -113,7 +133,9 @@ def train(*how, between=None, **more):
 
 
 def train_with_copies(out, copies):
-    """A training whose folder is copied before each change of a file: what a kill at that moment would leave."""
+    """A training whose folder is copied before each change of a file: what a kill at that moment
+    would leave.
+    """
     copying = []
 
     def copy(event, details):
@@ -138,8 +160,16 @@ def in_child(function, *arguments) -> int:
 
 def files(folder: Path) -> dict[str, bytes]:
     """Content of every file of a run, but of its lock and what a kill left unfinished."""
-    contents = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    return {name: content for name, content in contents.items() if name != ".lock" and ".unfinished" not in name}
+    contents = {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+    return {
+        name: content
+        for name, content in contents.items()
+        if name != ".lock" and ".unfinished" not in name
+    }
 
 
 @pytest.fixture(autouse=True)
@@ -163,7 +193,13 @@ def finished(whole, tmp_path) -> Path:
 
 def test_a_run_has_config_log_and_last_checkpoint(whole):
     names = set(files(whole))
-    assert {"config.json", "log.jsonl", "words.txt", "best.safetensors", "model.safetensors"} < names
+    assert {
+        "config.json",
+        "log.jsonl",
+        "words.txt",
+        "best.safetensors",
+        "model.safetensors",
+    } < names
     assert {name.split("/")[1] for name in names if "/" in name} == {"00000004"}
     rows = [json.loads(line) for line in (whole / "log.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows] == [0, 2, 4] and rows[-1]["loss"] > 0
@@ -178,7 +214,9 @@ def test_a_training_killed_at_every_write_and_resumed_ends_with_equal_bits(whole
         train(out, True)
         left = files(out)
         assert expected == {name: left[name] for name in expected}, out
-        assert all(name.startswith("checkpoints/00000002/") for name in left.keys() - expected.keys()), out
+        assert all(
+            name.startswith("checkpoints/00000002/") for name in left.keys() - expected.keys()
+        ), out
     assert len(killed) > 20
 
 
@@ -189,13 +227,17 @@ def test_two_processes_train_one_run_and_go_on_with_it(tmp_path):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     for out, resume, steps in ((whole, False, 4), (parts, False, 2), (parts, True, 4)):
         debug_launcher(train, (out, resume, Config(steps=steps)), num_processes=2)
-    assert files(parts) == files(whole) and len(list(last_checkpoint(whole).glob("random_states_*"))) == 2
+    assert (
+        files(parts) == files(whole)
+        and len(list(last_checkpoint(whole).glob("random_states_*"))) == 2
+    )
     with pytest.raises(ValueError, match="00000004 is of 2 processes, here are 1: start as many"):
         train(whole, True, Config(steps=6))
 
 
 def test_a_finished_run_is_lengthened_as_if_it_had_been_longer(finished, tmp_path):
-    others = {"99 backup", "00000099.unfinished", "000000099", "9"}  # a checkpoint has exactly eight digits
+    # a checkpoint has exactly eight digits
+    others = {"99 backup", "00000099.unfinished", "000000099", "9"}
     for name in others:
         shutil.copytree(last_checkpoint(finished), finished / "checkpoints" / name)
     for out, resume in ((tmp_path / "long", False), (finished, True)):
@@ -228,8 +270,12 @@ def test_the_weights_follow_the_seed(tmp_path):
 
 
 def test_numbers_that_are_not_finite_are_not_saved(tmp_path):
-    with pytest.raises(ValueError, match="validation_loss is nan at step 6; .* keeps its last checkpoint"):
-        RunFolder(None, tmp_path, {"log": []}).save_checkpoint({"step": 6, "validation_loss": float("nan")})
+    with pytest.raises(
+        ValueError, match="validation_loss is nan at step 6; .* keeps its last checkpoint"
+    ):
+        RunFolder(None, tmp_path, {"log": []}).save_checkpoint(
+            {"step": 6, "validation_loss": float("nan")}
+        )
     assert not list(tmp_path.iterdir())
 
 
@@ -260,7 +306,9 @@ def test_of_two_trainings_of_one_folder_one_is_refused(tmp_path):
     assert refused == [0, 0]
 
 
-@pytest.mark.parametrize("damaged", ["model.safetensors", "optimizer.bin", "random_states_0.pkl", "progress.json"])
+@pytest.mark.parametrize(
+    "damaged", ["model.safetensors", "optimizer.bin", "random_states_0.pkl", "progress.json"]
+)
 def test_a_damaged_checkpoint_is_refused(finished, damaged):
     path = last_checkpoint(finished) / damaged
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
@@ -275,7 +323,9 @@ def test_a_write_that_fails_says_what_and_leaves_the_old_file(tmp_path):
 
     folder = RunFolder(ALONE, tmp_path, {})
     folder.write("file", lambda path: path.write_text("old"))
-    with pytest.raises(OSError, match="file cannot be written .No space left .*make room, then --resume"):
+    with pytest.raises(
+        OSError, match="file cannot be written .No space left .*make room, then --resume"
+    ):
         folder.write("file", full)
     assert (tmp_path / "file").read_text() == "old"
 
@@ -298,7 +348,9 @@ LENGTHS = np.random.default_rng(0).integers(2, 30, (200, 2))
 
 
 def test_an_epoch_is_the_corpus_once():
-    """Every example once, in no batch more documents or padded tokens than allowed, and no batch too many."""
+    """Every example once, in no batch more documents or padded tokens than allowed, and no batch
+    too many.
+    """
     for size, tokens in ((0, 100), (7, 0), (4, 90)):
         epoch = Batches(LENGTHS, 0, size, tokens).epoch(0)
         assert sorted(sum(epoch, [])) == list(range(200))
@@ -306,7 +358,8 @@ def test_an_epoch_is_the_corpus_once():
         assert not tokens or max(padded) <= tokens and sum(padded) <= 1.2 * sum(LENGTHS[:, 0])
         assert not size or max(map(len, epoch)) <= size
     assert len(Batches(LENGTHS[:, 0], 0, 7).epoch(0)) == -(-200 // 7)
-    assert Batches([50, 60], 0, tokens=10).epoch(0) in ([[0], [1]], [[1], [0]])  # too long for any batch: alone
+    # too long for any batch: alone
+    assert Batches([50, 60], 0, tokens=10).epoch(0) in ([[0], [1]], [[1], [0]])
 
 
 def test_batches_are_one_epoch_after_the_other_and_depend_on_the_seed_alone():
@@ -320,7 +373,9 @@ def test_windows_keep_the_order_and_batch_what_is_of_like_length(monkeypatch):
     monkeypatch.setattr(run, "WINDOW", 2)
     seen, words = [], "aaaa b ccc dd eeeee f ggg".split()
     decode = lambda items: seen.append(items) or [item.upper() for item in items]  # noqa: E731
-    assert list(run.in_windows(words, list, len, decode, 2)) == [(word, word.upper()) for word in words]
+    assert list(run.in_windows(words, list, len, decode, 2)) == [
+        (word, word.upper()) for word in words
+    ]
     assert seen == [["b", "dd"], ["ccc", "aaaa"], ["f", "ggg"], ["eeeee"]]
 
 
@@ -329,13 +384,23 @@ def test_what_is_odd_in_data_is_said_once(tmp_path, capsys, monkeypatch):
 
     def few(data, split):
         numbers = range(7 if split == "train" else 3)
-        return [Example(f"{split} {number}", ["a"], [str(number)], [[str(number)]]) for number in numbers]
+        return [
+            Example(f"{split} {number}", ["a"], [str(number)], [[str(number)]])
+            for number in numbers
+        ]
 
-    monkeypatch.setattr(Run, "encode", lambda run, rows: [Item(float(row.target), row.target == "3") for row in rows])
+    monkeypatch.setattr(
+        Run,
+        "encode",
+        lambda run, rows: [Item(float(row.target), row.target == "3") for row in rows],
+    )
     make(tmp_path / "run", load=few)
     said = capsys.readouterr().out
     assert "1 of 7 training examples are cut to what the model reads" in said
-    assert "3 of 3 validation examples are training examples, too" in said and "3 validation examples are few" in said
+    assert (
+        "3 of 3 validation examples are training examples, too" in said
+        and "3 validation examples are few" in said
+    )
 
 
 def test_weights_are_those_of_the_run_or_of_its_last_checkpoint(finished, capsys):
@@ -346,7 +411,10 @@ def test_weights_are_those_of_the_run_or_of_its_last_checkpoint(finished, capsys
     torch.nn.init.zeros_(model[0].weight)
     load_weights(model, finished)
     assert model[0].weight.any() and "is not finished: reading" in capsys.readouterr().err
-    for weights in ({"0.weight": torch.full((3, 1), torch.nan), "0.bias": torch.zeros(3)}, {"0.bias": torch.zeros(3)}):
+    for weights in (
+        {"0.weight": torch.full((3, 1), torch.nan), "0.bias": torch.zeros(3)},
+        {"0.bias": torch.zeros(3)},
+    ):
         save_file(weights, path)
         with pytest.raises(ValueError, match="model.safetensors"):
             load_weights(model, finished)
@@ -401,21 +469,37 @@ def test_flags_win_over_the_preset_and_that_over_the_first_run(tmp_path):
     assert parse("--out", first, "--resume") == (saved, first, True)
     assert parse("--out", first, "--resume", "--steps", 9)[0].steps == 9
     for flags in (("--width", 4), ("--steps", 2), ("--preset", "wide")):
-        with pytest.raises(ValueError, match="--resume keeps the values of .*config.json; leave out"):
+        with pytest.raises(
+            ValueError, match="--resume keeps the values of .*config.json; leave out"
+        ):
             parse("--out", first, "--resume", *flags)
 
 
 def test_help_has_a_line_for_each_example_and_the_comment_of_each_field(capsys, monkeypatch):
     """The examples name the package as it is called here."""
-    monkeypatch.setattr(sys.modules["__main__"], "__spec__", SimpleNamespace(name="vendor.copy.train"))
+    monkeypatch.setattr(
+        sys.modules["__main__"], "__spec__", SimpleNamespace(name="vendor.copy.train")
+    )
     with pytest.raises(SystemExit):
-        run.parse(["--help"], Config, PRESETS, "Train.\n\npython -m a.train --out x\npython -m shared.score y\n")
+        run.parse(
+            ["--help"],
+            Config,
+            PRESETS,
+            "Train.\n\npython -m a.train --out x\npython -m shared.score y\n",
+        )
     text = capsys.readouterr().out
-    assert {"python -m vendor.copy.train --out x", "python -m shared.score y"} < set(text.splitlines())
-    assert all(words in text for words in ("Run folder to make.", "Learning rate.", "(default: 0.1)", "tiny,wide"))
+    assert {"python -m vendor.copy.train --out x", "python -m shared.score y"} < set(
+        text.splitlines()
+    )
+    assert all(
+        words in text
+        for words in ("Run folder to make.", "Learning rate.", "(default: 0.1)", "tiny,wide")
+    )
 
 
-@pytest.mark.parametrize(("kind", "code"), [(ValueError, 2), (ImportError, 2), (FileNotFoundError, 2), (OSError, 1)])
+@pytest.mark.parametrize(
+    ("kind", "code"), [(ValueError, 2), (ImportError, 2), (FileNotFoundError, 2), (OSError, 1)]
+)
 def test_errors_are_one_line(capsys, kind, code):
     def main(_):
         raise kind("two\n  words")
@@ -426,7 +510,10 @@ def test_errors_are_one_line(capsys, kind, code):
 
 
 def test_the_console_is_utf8_and_a_reader_that_has_gone_ends_a_command_without_a_word():
-    code = "from shared.run import one_line_errors as way; way(lambda _: print((chr(304) + chr(10)) * 100000))()"
+    code = (
+        "from shared.run import one_line_errors as way; way(lambda _: print((chr(304) + "
+        "chr(10)) * 100000))()"
+    )
     call = ["bash", "-c", f"'{sys.executable}' -c '{code}' | head -n 1"]
     options = {"cwd": Path(__file__).parents[2], "env": os.environ | {"PYTHONIOENCODING": "cp1252"}}
     ended = subprocess.run(call, capture_output=True, **options)
@@ -440,7 +527,9 @@ def test_variables_of_accelerate_do_not_change_a_training(tmp_path, monkeypatch)
 
 
 def test_sources_are_exchanged_for_other_ones():
-    """Not for the next row, where every source stands ten times; nor for one that is nearly equal."""
+    """Not for the next row, where every source stands ten times; nor for one that is nearly
+    equal.
+    """
 
     def exchanged(sources):
         return run.exchanged(sources, str.split, lambda item, other: other)
@@ -457,7 +546,8 @@ def test_sources_are_exchanged_for_other_ones():
 
 def test_find_device_gives_one_that_computes_and_names_the_flag_of_others():
     assert run.find_device("cpu") == torch.device("cpu")
-    for name in ("foo", "meta", "cuda:99", "hpu", "", "xla"):  # each fails in torch with another type
+    # each fails in torch with another type
+    for name in ("foo", "meta", "cuda:99", "hpu", "", "xla"):
         with pytest.raises(ValueError, match=f"^--device {name} cannot be used here: .+$"):
             run.find_device(name)
 
@@ -468,7 +558,10 @@ def test_an_output_must_not_exist_unless_it_is_overwritten_at_the_end(tmp_path):
         file.write("ä\n")
     assert path.read_bytes() == "ä\n".encode()
     for taken, overwrite in ((path, False), (tmp_path, True)):
-        with pytest.raises(ValueError, match="exists: choose another name"), open_output(taken, overwrite):
+        with (
+            pytest.raises(ValueError, match="exists: choose another name"),
+            open_output(taken, overwrite),
+        ):
             pytest.fail("must not be opened")
     with pytest.raises(KeyboardInterrupt), open_output(path, overwrite=True) as file:
         file.write("half")

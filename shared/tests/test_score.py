@@ -1,4 +1,6 @@
-"""score.py by known answers: values, intervals over documents and seeds, paired tests, ROUGE and BLEU as published."""
+"""score.py by known answers: values, intervals over documents and seeds, paired tests, ROUGE and
+BLEU as published.
+"""
 
 import csv
 import json
@@ -30,15 +32,25 @@ def rows(system: str = "a", seed: int = 0, texts=None, **measures) -> list[dict]
 
 
 def of(table: list[dict], system: str, metric: str, minus: str | None = None) -> dict:
-    (row,) = [row for row in table if (row["system"], row["metric"], row["minus"]) == (system, metric, minus)]
+    (row,) = [
+        row
+        for row in table
+        if (row["system"], row["metric"], row["minus"]) == (system, metric, minus)
+    ]
     return row
 
 
 def test_a_value_is_the_mean_over_documents_and_seeds():
-    data = rows("a", 1, words=[1, 2, 3]) + rows("a", 2, words=[4.0, 5.0, 9.0]) + rows("b", 1, words=[1, 1, 1])
+    data = (
+        rows("a", 1, words=[1, 2, 3])
+        + rows("a", 2, words=[4.0, 5.0, 9.0])
+        + rows("b", 1, words=[1, 1, 1])
+    )
     table = score.score(data, "none")
     row = of(table, "a", "words")
-    assert row["value"] == 4 and row["documents"] == 3 and row["seeds"] == "2 6" and row["p"] is None
+    assert (
+        row["value"] == 4 and row["documents"] == 3 and row["seeds"] == "2 6" and row["p"] is None
+    )
     keys = [(row["system"], row["minus"], row["metric"]) for row in table]
     assert keys == [("a", None, "words"), ("b", None, "words"), ("b", "a", "words")]
     assert of(table, "b", "words")["low"] == of(table, "b", "words")["high"] == 1
@@ -47,8 +59,12 @@ def test_a_value_is_the_mean_over_documents_and_seeds():
 def test_a_pair_is_a_share_of_all_documents_together_in_percent():
     data = rows("a", 1, pruned=[[1, 2], [0, 8]]) + rows("a", 2, pruned=[[2, 2], [3, 8]])
     row = of(score.score(data, "none"), "a", "pruned")
-    assert row["value"] == pytest.approx((10 + 50) / 2) and row["seeds"] == "10 50"  # not the means of 50 and 0, ...
-    assert (row["low"], row["high"]) == (pytest.approx((0 + 37.5) / 2), pytest.approx((50 + 100) / 2))
+    # not the means of 50 and 0, ...
+    assert row["value"] == pytest.approx((10 + 50) / 2) and row["seeds"] == "10 50"
+    assert (row["low"], row["high"]) == (
+        pytest.approx((0 + 37.5) / 2),
+        pytest.approx((50 + 100) / 2),
+    )
 
     # A rare share has an interval over the resamples that have it.
     data = rows("a", pruned=[[1, 2], [0, 0], [0, 0]]) + rows("b", pruned=[[2, 2], [0, 0], [0, 0]])
@@ -58,14 +74,21 @@ def test_a_pair_is_a_share_of_all_documents_together_in_percent():
 
 
 def test_the_interval_over_seeds_is_students():
-    """Seeds 1, 2, 3: 2 -+ 4.302653 / sqrt(3). Their differences 1, 1, 4: 2 -+ 4.302653 * sqrt(3) / sqrt(3)."""
+    """Seeds 1, 2, 3: 2 -+ 4.302653 / sqrt(3).
+
+    Their differences 1, 1, 4: 2 -+ 4.302653 * sqrt(3) / sqrt(3).
+    """
     data = []
     for seed, other in ((1, 2), (2, 3), (3, 7)):
         data += rows("a", seed, x=[seed] * 2) + rows("b", seed, x=[other] * 2)
     table = score.score(data, "none")
     own, difference = of(table, "a", "x"), of(table, "b", "x", "a")
-    assert (own["seeds_low"], own["seeds_high"]) == pytest.approx((2 - 2.484138, 2 + 2.484138), abs=1e-5)
-    assert (difference["seeds_low"], difference["seeds_high"]) == pytest.approx((2 - 4.302653, 2 + 4.302653), abs=1e-5)
+    assert (own["seeds_low"], own["seeds_high"]) == pytest.approx(
+        (2 - 2.484138, 2 + 2.484138), abs=1e-5
+    )
+    assert (difference["seeds_low"], difference["seeds_high"]) == pytest.approx(
+        (2 - 4.302653, 2 + 4.302653), abs=1e-5
+    )
     assert own["low"] == own["high"] == 2  # the documents are alike: all doubt is the seeds'
     assert of(score.score(rows("a", 1, x=[1, 2]), "none"), "a", "x")["seeds_low"] is None
 
@@ -73,13 +96,20 @@ def test_the_interval_over_seeds_is_students():
 @pytest.mark.parametrize("others", [(7,), (7, 8)])
 def test_systems_of_other_seeds_are_compared_by_their_means(others):
     data = rows("a", 1, x=[1, 2, 3]) + rows("a", 2, x=[3, 4, 5])
-    row = of(score.score(data + [r for n in others for r in rows("b", n, x=[4, 5, 6])], "none"), "b", "x", "a")
+    row = of(
+        score.score(data + [r for n in others for r in rows("b", n, x=[4, 5, 6])], "none"),
+        "b",
+        "x",
+        "a",
+    )
     assert row["value"] == 2 and row["seeds_low"] is None and row["seeds"] is None
     assert (row["p"] is not None) == (len(others) == 2)
 
 
 def test_differences_are_paired_by_document():
-    """One system is better by 1 on each, but the documents differ by 100: only a paired interval and test see it."""
+    """One system is better by 1 on each, but the documents differ by 100: only a paired interval
+    and test see it.
+    """
     base = np.linspace(-50, 50, 60)
     noise = np.random.default_rng(0).normal(size=60) / 10
     table = score.score(rows("a", x=list(base)) + rows("b", x=list(base + 1 + noise)), "none")
@@ -89,23 +119,41 @@ def test_differences_are_paired_by_document():
 
 
 def test_p_is_that_of_swapping_the_outputs_of_documents():
-    """Differences 1, 2, 3: of the 8 signings +++ and --- alone reach |sum| 6, so p = 2/8. Equal systems: 1."""
+    """Differences 1, 2, 3: of the 8 signings +++ and --- alone reach |sum| 6, so p = 2/8.
+
+    Equal systems: 1.
+    """
     data = rows("a", x=[0.0] * 3) + rows("b", x=[1.0, 2.0, 3.0]) + rows("c", x=[0.0] * 3)
     table = score.score(data, "none", minus=["a", "b"])
     assert of(table, "b", "x", "a")["p"] == of(table, "c", "x", "b")["p"] == pytest.approx(0.25)
     assert of(table, "c", "x", "a")["p"] == 1
     # Of two seeds, a document's outputs are swapped together: differences of means 1, 2, 3 again.
-    seeds = [r for s in (1, 2) for r in rows("a", s, x=[0.0] * 3) + rows("b", s, x=[s - 0.5, 2 * s - 1.0, 3 * s - 1.5])]
+    seeds = [
+        r
+        for s in (1, 2)
+        for r in rows("a", s, x=[0.0] * 3) + rows("b", s, x=[s - 0.5, 2 * s - 1.0, 3 * s - 1.5])
+    ]
     assert of(score.score(seeds, "none"), "b", "x", "a")["p"] == pytest.approx(0.25)
 
 
 def test_lsum_splits_references_and_predictions_alike():
-    """Two sentences exchanged: sentence by sentence all words are common, in order only three of six."""
+    """Two sentences exchanged: sentence by sentence all words are common, in order only three of
+    six.
+    """
     text, exchanged = "the cat sat. on a mat.", "on a mat. the cat sat."
-    forms = [(exchanged, [text]), (exchanged, text), (exchanged.replace(". ", ".\n"), ["the cat sat.", "on a mat."])]
-    data = [{"id": n, "prediction": form, "references": [text], "system": "a"} for n, (form, text) in enumerate(forms)]
+    forms = [
+        (exchanged, [text]),
+        (exchanged, text),
+        (exchanged.replace(". ", ".\n"), ["the cat sat.", "on a mat."]),
+    ]
+    data = [
+        {"id": n, "prediction": form, "references": [text], "system": "a"}
+        for n, (form, text) in enumerate(forms)
+    ]
     table = score.score([row | {"seed": 0} for row in data], "rouge")
-    assert {row["metric"]: round(row["value"], 6) for row in table} == dict(rouge1=100, rouge2=80, rougeLsum=100)
+    assert {row["metric"]: round(row["value"], 6) for row in table} == dict(
+        rouge1=100, rouge2=80, rougeLsum=100
+    )
     assert all(row["low"] == row["high"] for row in table)  # all forms alike
 
 
@@ -120,9 +168,13 @@ def test_bleu_is_sacrebleus():
     table = score.score(data, "bleu")
     streams = [[own[k][0] for own in several] for k in (0, 1)]
     for system, texts in (("a", TEXTS), ("b", OTHERS)):
-        assert of(table, system, "bleu")["value"] == pytest.approx(sacrebleu.corpus_bleu(texts, streams).score)
+        assert of(table, system, "bleu")["value"] == pytest.approx(
+            sacrebleu.corpus_bleu(texts, streams).score
+        )
     row = of(table, "b", "bleu", "a")
-    assert row["value"] == pytest.approx(of(table, "b", "bleu")["value"] - of(table, "a", "bleu")["value"])
+    assert row["value"] == pytest.approx(
+        of(table, "b", "bleu")["value"] - of(table, "a", "bleu")["value"]
+    )
     assert row["low"] < row["value"] < row["high"] and 0 < row["p"] <= 1
     settings = rouge.signature("bleu", "13a")
     assert "case:mixed" in settings and f"version:{sacrebleu.__version__}" in settings
@@ -133,11 +185,17 @@ def test_what_sacrebleu_warns_of_in_a_corpus_is_said(caplog):
     assert "tokenized period" in caplog.text
 
 
-EXAMPLES = [Example("1", ["a b"], ["c"], [["c"]]), Example("2", [], [], []), Example("3", ["d"], ["e"], [["e"], ["f"]])]
+EXAMPLES = [
+    Example("1", ["a b"], ["c"], [["c"]]),
+    Example("2", [], [], []),
+    Example("3", ["d"], ["e"], [["e"], ["f"]]),
+]
 
 
 def outputs(texts):
-    return iter([{"id": n, "prediction": text, "words": 1, "was_cut": n == "3"} for n, text in texts])
+    return iter(
+        [{"id": n, "prediction": text, "words": 1, "was_cut": n == "3"} for n, text in texts]
+    )
 
 
 def test_outputs_are_rows_lines_and_a_table(tmp_path, capsys):
@@ -146,11 +204,24 @@ def test_outputs_are_rows_lines_and_a_table(tmp_path, capsys):
     printed = capsys.readouterr()
     written = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [row["prediction"] for row in written] == ["c", "", "x"]
-    assert written[2] == {"id": "3", "prediction": "x", "words": 1, "was_cut": True, "references": [["e"], ["f"]],
-                          "system": "l0", "seed": 4, "metric": "rouge"}  # fmt: skip
+    assert written[2] == {
+        "id": "3",
+        "prediction": "x",
+        "words": 1,
+        "was_cut": True,
+        "references": [["e"], ["f"]],
+        "system": "l0",
+        "seed": 4,
+        "metric": "rouge",
+    }
     assert "| l0 " in printed.out and "50.00" in printed.out and "was_cut" not in printed.out
     assert "1 of 3 documents" in printed.err
-    score.write_outputs(outputs(texts), EXAMPLES, out=tmp_path / "out.txt", line=lambda row: f"> {row['prediction']}")
+    score.write_outputs(
+        outputs(texts),
+        EXAMPLES,
+        out=tmp_path / "out.txt",
+        line=lambda row: f"> {row['prediction']}",
+    )
     assert (tmp_path / "out.txt").read_text() == "> c\n\n> x\n"  # a blank line stays one
     capsys.readouterr()
     score.write_outputs(outputs(texts), EXAMPLES)
@@ -164,7 +235,9 @@ def test_outputs_are_rows_lines_and_a_table(tmp_path, capsys):
 
 def test_scores_of_other_words_than_rouge_scores_say_so(capsys, tmp_path):
     example = Example("zh-1", ["a"], ["一只狗在睡觉。"], [["一只狗在睡觉。"]])
-    score.write_outputs(outputs([("zh-1", "一只猫在睡觉。")]), [example], "a", out=tmp_path / "a.jsonl")
+    score.write_outputs(
+        outputs([("zh-1", "一只猫在睡觉。")]), [example], "a", out=tmp_path / "a.jsonl"
+    )
     assert "83.33" in (said := capsys.readouterr().out) and "WORDS ARE UNICODE'S" in said
     score.main([str(tmp_path / "a.jsonl"), "--metric", "bleu"])
     assert "tok:zh" in capsys.readouterr().out
@@ -172,10 +245,15 @@ def test_scores_of_other_words_than_rouge_scores_say_so(capsys, tmp_path):
 
 def test_a_document_is_one_line_whatever_a_model_writes(tmp_path):
     """README: one document per line; the JSON keeps what was written."""
-    text, lines = "a\nb\rc\x0bd\u2028e", {"line.txt": lambda row: f"{row['words']}\t{row['prediction']}"}
+    text, lines = (
+        "a\nb\rc\x0bd\u2028e",
+        {"line.txt": lambda row: f"{row['words']}\t{row['prediction']}"},
+    )
     for name in ("o.txt", "line.txt", "o.jsonl"):
         examples = [Example("1", ["a"], [], [])]
-        score.write_outputs(outputs([("1", text)]), examples, out=tmp_path / name, line=lines.get(name))
+        score.write_outputs(
+            outputs([("1", text)]), examples, out=tmp_path / name, line=lines.get(name)
+        )
     assert (tmp_path / "o.txt").read_text() == "a b c d e\n"
     assert (tmp_path / "line.txt").read_text() == "1\ta b c d e\n"
     assert json.loads((tmp_path / "o.jsonl").read_text())["prediction"] == text
@@ -183,16 +261,24 @@ def test_a_document_is_one_line_whatever_a_model_writes(tmp_path):
 
 def test_documents_without_reference_are_counted_here_and_there(tmp_path, capsys):
     """A reference without a word is none."""
-    mixed = [Example(str(n), ["a"], own, [own] * bool(own)) for n, own in enumerate((["a"], [], ["..."]), start=1)]
-    score.write_outputs(outputs([("1", "a"), ("2", "b"), ("3", "c")]), mixed, "x", out=tmp_path / "o.jsonl")
+    mixed = [
+        Example(str(n), ["a"], own, [own] * bool(own))
+        for n, own in enumerate((["a"], [], ["..."]), start=1)
+    ]
+    score.write_outputs(
+        outputs([("1", "a"), ("2", "b"), ("3", "c")]), mixed, "x", out=tmp_path / "o.jsonl"
+    )
     score.main([str(tmp_path / "o.jsonl")])
     printed = capsys.readouterr()
     assert printed.err.count("2 of 3 documents have no reference") == 2
-    assert printed.out.count("| x ") == 2 and "[" not in printed.out.split("means")[0]  # no interval of one document
+    # no interval of one document
+    assert printed.out.count("| x ") == 2 and "[" not in printed.out.split("means")[0]
 
 
 def test_an_interval_and_a_p_that_disagree_are_explained(capsys):
-    row = dict(system="a", minus=None, metric="x", value=1.0, low=0.1, high=2.0, p=None, documents=3)
+    row = dict(
+        system="a", minus=None, metric="x", value=1.0, low=0.1, high=2.0, p=None, documents=3
+    )
     for p, is_said in ((0.2, True), (0.01, False)):
         score.report([row, row | {"system": "b", "minus": "a", "p": p}], "13a")
         assert ("take it as not shown" in capsys.readouterr().out) == is_said
@@ -201,14 +287,26 @@ def test_an_interval_and_a_p_that_disagree_are_explained(capsys):
 @pytest.mark.parametrize(
     ("data", "minus", "message"),
     [
-        (rows("a", x=[1, 2]) + rows("b", x=[1]), [], "b, seed 0: its documents are not those of the first system"),
+        (
+            rows("a", x=[1, 2]) + rows("b", x=[1]),
+            [],
+            "b, seed 0: its documents are not those of the first system",
+        ),
         (rows("a", 1, x=[1, 2]) + rows("a", 2, x=[1, 2])[1:], [], "a, seed 2: its documents"),
-        (rows("a", x=[1]) + [rows("b", x=[1])[0] | {"references": [["other"]]}], [], "b, seed 0: its documents"),
+        (
+            rows("a", x=[1]) + [rows("b", x=[1])[0] | {"references": [["other"]]}],
+            [],
+            "b, seed 0: its documents",
+        ),
         (rows("a", x=[1, 2]) * 2, [], "a, seed 0: its documents"),  # a file given twice
         (rows("a", x=[1]), ["b"], "no system 'b' to subtract; there are a"),
         ([*rows("a", x=[1]), rows("a", y=[1, 1])[1]], [], "document 1 has no 'x' like that of 0"),
         (rows("a", x=[1, [1, 2]]), [], "document 1 has no 'x' like that of 0"),
-        ([*rows("a", y=[1])[:1], rows("a", x=[1, 1], y=[1, 1])[1]], [], "document 0 has no 'x' like that of 1"),
+        (
+            [*rows("a", y=[1])[:1], rows("a", x=[1, 1], y=[1, 1])[1]],
+            [],
+            "document 0 has no 'x' like that of 1",
+        ),
     ],
 )
 def test_what_cannot_be_compared_is_refused(data, minus, message):
@@ -217,28 +315,52 @@ def test_what_cannot_be_compared_is_refused(data, minus, message):
 
 
 def test_seeds_of_one_system_have_one_name():
-    runs = (("base-1", 1), ("base_seed2", 2), ("base-seed10", 10), ("l0-1", 0), ("base11", 1), ("1", 1))
+    runs = (
+        ("base-1", 1),
+        ("base_seed2", 2),
+        ("base-seed10", 10),
+        ("l0-1", 0),
+        ("base11", 1),
+        ("1", 1),
+    )
     assert [system_name(*run) for run in runs] == ["base", "base", "base", "l0-1", "base11", "1"]
 
 
 def test_the_command_makes_the_table_and_the_csv(tmp_path, capsys):
     files = []
-    for system, seed, x in (("a", 1, [1, 2, 3]), ("a", 2, [2, 3, 4]), ("b", 1, [3, 5, 9]), ("b", 2, [4, 5, 6])):
+    for system, seed, x in (
+        ("a", 1, [1, 2, 3]),
+        ("a", 2, [2, 3, 4]),
+        ("b", 1, [3, 5, 9]),
+        ("b", 2, [4, 5, 6]),
+    ):
         files.append(tmp_path / f"{system}-{seed}.jsonl")
         files[-1].write_text("".join(json.dumps(row) + "\n" for row in rows(system, seed, x=x)))
     score.main([*map(str, files), "--metric", "none", "--csv", str(tmp_path / "new" / "t.csv")])
     printed = capsys.readouterr().out
-    table = score.score([r for f in files for r in map(json.loads, f.read_text().splitlines())], "none")
+    table = score.score(
+        [r for f in files for r in map(json.loads, f.read_text().splitlines())], "none"
+    )
     difference = of(table, "b", "x", "a")
-    assert f"+{difference['value']:.2f} [{difference['low']:.2f}, {difference['high']:.2f}]" in printed
+    assert (
+        f"+{difference['value']:.2f} [{difference['low']:.2f}, {difference['high']:.2f}]" in printed
+    )
     assert "minus a" in printed and printed.splitlines()[-1].endswith("n 3")
     with (tmp_path / "new" / "t.csv").open() as file:
         written = list(csv.DictReader(file))
-    assert list(written[0]) == list(table[0]) and [row["system"] for row in written] == ["a", "b", "b"]
-    assert float(written[2]["high"]) == pytest.approx(difference["high"], rel=1e-5) and written[2]["seeds"]
+    assert list(written[0]) == list(table[0]) and [row["system"] for row in written] == [
+        "a",
+        "b",
+        "b",
+    ]
+    assert (
+        float(written[2]["high"]) == pytest.approx(difference["high"], rel=1e-5)
+        and written[2]["seeds"]
+    )
     own = {"id": "0", "prediction": ["a b"], "references": "a c", "system": None}
     (tmp_path / "own.jsonl").write_text(json.dumps(own))
-    score.main([str(tmp_path / "own.jsonl")])  # a file without names is a system of its own; one string one reference
+    # a file without names is a system of its own; one string one reference
+    score.main([str(tmp_path / "own.jsonl")])
     assert "| own " in (said := capsys.readouterr().out) and "50.00" in said
 
 
@@ -248,9 +370,18 @@ def test_the_command_makes_the_table_and_the_csv(tmp_path, capsys):
         ("", "no outputs in .*a.jsonl: give files that predict wrote"),
         ('{"id": 1, "prediction": "a", "references": []}', "no document has a reference"),
         ('{"prediction": "a", "references": ["a"]}', "a.jsonl: document None lacks"),
-        ('{"id": 1, "prediction": null, "references": ["a"]}', "a.jsonl: document 1 lacks an id or a prediction"),
-        ('{"id": 1, "prediction": "a", "references": [null]}', "a.jsonl: document 1 .* a reference is no text"),
-        ('{"id": 1, "prediction": "a", "references": ["a"], "rouge1": 7}', "a field is called 'rouge1', like a score"),
+        (
+            '{"id": 1, "prediction": null, "references": ["a"]}',
+            "a.jsonl: document 1 lacks an id or a prediction",
+        ),
+        (
+            '{"id": 1, "prediction": "a", "references": [null]}',
+            "a.jsonl: document 1 .* a reference is no text",
+        ),
+        (
+            '{"id": 1, "prediction": "a", "references": ["a"], "rouge1": 7}',
+            "a field is called 'rouge1', like a score",
+        ),
     ],
 )
 def test_a_file_without_outputs_is_refused_in_one_line(tmp_path, capsys, lines, message):

@@ -1,4 +1,6 @@
-"""The toy corpus is what it says: rules written here read the stories, and the declared truth must agree."""
+"""The toy corpus is what it says: rules written here read the stories, and the declared truth must
+agree.
+"""
 
 import itertools
 import math
@@ -16,20 +18,28 @@ FIRST_MENTION = re.compile(r"\w+ (\w+) that ([A-Z]\w+ [A-Z]\w+) (\w+) (\w+) (\w+
 
 
 def facts_of(story):
-    """Each fact at its first mention: who, whether its source is certain, whether it is main, and its summary."""
+    """Each fact at its first mention: who, whether its source is certain, whether it is main, and
+    its summary.
+    """
     facts = []
     for sentence, is_main in zip(story.document, story.salient, strict=True):
         if fact := FIRST_MENTION.match(sentence):
             cue, who, verb, number, things, place = fact.groups()
             summary = f"in {place} {number} {things} were {SUMMARY_VERB[verb]} by {who} ."
-            facts.append(SimpleNamespace(who=who, certain=cue in CERTAIN, main=is_main, summary=summary))
+            facts.append(
+                SimpleNamespace(who=who, certain=cue in CERTAIN, main=is_main, summary=summary)
+            )
     return facts
 
 
 def exact_share(stories):
-    """Share of the stories whose summary is, word by word, that of the facts with a certain source."""
+    """Share of the stories whose summary is, word by word, that of the facts with a certain
+    source.
+    """
     rule = [[fact.summary for fact in facts_of(story) if fact.certain] for story in stories]
-    return sum(own == story.summary for own, story in zip(rule, stories, strict=True)) / len(stories)
+    return sum(own == story.summary for own, story in zip(rule, stories, strict=True)) / len(
+        stories
+    )
 
 
 def repeats(story):
@@ -52,7 +62,11 @@ def chance_score(stories, mark):
 
 def test_a_story_depends_on_seed_split_and_number_alone():
     assert generate("test", 3) == generate("test", 9)[:3]
-    told = [[story.document for story in generate(split, 3, seed=seed)] for split in SPLITS for seed in (0, 1)]
+    told = [
+        [story.document for story in generate(split, 3, seed=seed)]
+        for split in SPLITS
+        for seed in (0, 1)
+    ]
     assert all(one != other for one, other in itertools.combinations(told, 2))
 
 
@@ -60,18 +74,31 @@ def test_a_story_depends_on_seed_split_and_number_alone():
     "knobs",
     [
         {"repetition": 0.6, "signal": 0.5},
-        {"min_sentences": 40, "max_sentences": 40, "min_facts": 4, "max_facts": 4, "other_facts": 6, "repetition": 1.0},
+        {
+            "min_sentences": 40,
+            "max_sentences": 40,
+            "min_facts": 4,
+            "max_facts": 4,
+            "other_facts": 6,
+            "repetition": 1.0,
+        },
         {"max_sentences": 8, "min_facts": 4, "max_facts": 4, "other_facts": 6, "names": 10},
     ],
 )
 def test_tags_and_salient_sentences(knobs):
     for story in generate("train", 40, ToyConfig(**knobs)):
         assert len(story.summary) == sum(fact.main for fact in facts_of(story))
-        for sentence, is_salient, tags in zip(story.document, story.salient, story.pos, strict=True):
+        for sentence, is_salient, tags in zip(
+            story.document, story.salient, story.pos, strict=True
+        ):
             words = sentence.split()
             assert " ".join(words) == sentence and type(sentence) is str
-            copied = [set(words) & set(summary.split()) - {"in", "were", "by", "."} for summary in story.summary]
-            assert is_salient == any(len(own) == 5 for own in copied)  # two names, number, object, place
+            copied = [
+                set(words) & set(summary.split()) - {"in", "were", "by", "."}
+                for summary in story.summary
+            ]
+            # two names, number, object, place
+            assert is_salient == any(len(own) == 5 for own in copied)
             for before, word, tag in zip(["", *words], words, tags, strict=False):
                 assert tag in PENN and (tag == "NNP") == word[0].isupper()
                 assert tag != "VBD" or before not in ("had", "were")
@@ -82,7 +109,8 @@ def test_summary_is_a_function_of_the_text_at_full_signal(knobs):
     stories = generate("test", 100, ToyConfig(**knobs))
     assert exact_share(stories) == 1.0
     assert {len(story.summary) for story in stories} <= {2, 3, 4}
-    for story in stories:  # there is something to choose: facts of the same form that the rule must leave
+    # there is something to choose: facts of the same form that the rule must leave
+    for story in stories:
         facts = facts_of(story)
         assert 0 < sum(fact.certain for fact in facts) < len(facts)
         assert all(fact.certain == fact.main for fact in facts)
@@ -91,10 +119,22 @@ def test_summary_is_a_function_of_the_text_at_full_signal(knobs):
 def test_not_without_signal_does_the_text_tell():
     """Neither the sources' verbs, nor the place, nor the repetition."""
     stories = generate("train", 250, ToyConfig(signal=0.0))
-    assert exact_share(stories) < 0.3 < exact_share(generate("train", 250, ToyConfig(signal=0.6))) < 0.8
+    assert (
+        exact_share(stories)
+        < 0.3
+        < exact_share(generate("train", 250, ToyConfig(signal=0.6)))
+        < 0.8
+    )
     assert abs(chance_score(stories, lambda story, fact: fact.certain)) < 5
     assert abs(chance_score(stories, lambda story, fact: fact.who in story.document[0])) < 5
-    assert abs(chance_score(stories, lambda story, fact: any(fact.who in text for text in repeats(story)))) < 5
+    assert (
+        abs(
+            chance_score(
+                stories, lambda story, fact: any(fact.who in text for text in repeats(story))
+            )
+        )
+        < 5
+    )
     for facts in map(facts_of, stories):  # shuffled, not lost
         assert sum(fact.certain for fact in facts) == sum(fact.main for fact in facts)
 
@@ -102,7 +142,11 @@ def test_not_without_signal_does_the_text_tell():
 @pytest.mark.parametrize(
     "knobs, says",
     [
-        ("max_facts=2.5", r"invalid literal .*knobs, as in toy:seed=1,count=9: min_sentences \(int\), .*seed \(int\)"),
+        (
+            "max_facts=2.5",
+            r"invalid literal .*knobs, as in toy:seed=1,count=9: min_sentences \(int\), .*seed "
+            r"\(int\)",
+        ),
         ("names=9", "names is 9; it must be from 10 to 96"),
         ("colour=red", "toy: 'colour'; .*knobs"),
         ("count=0", "toy:count=0: split 'test' is empty"),

@@ -12,7 +12,9 @@ from shared.run import one_line_errors
 
 
 def join(rows: list[dict], size: int = 3) -> list[dict]:
-    """Every `size` rows as one: their turns, and the sentences of their summaries, one dialogue after the other."""
+    """Every `size` rows as one: their turns, and the sentences of their summaries, one dialogue
+    after the other.
+    """
     return [
         {
             "id": "+".join(str(row["id"]) for row in group),

@@ -1,4 +1,5 @@
-"""Abstracts with their titles as summaries: python -m diminishing_attention.experiments.titles.data DATA SPLIT > FILE
+"""Abstracts with their titles as summaries: python -m diminishing_attention.experiments.titles.data
+DATA SPLIT > FILE
 
 DATA is anything that shared.data.load takes and that has titles: SciTLDR's folder.
 """
@@ -25,4 +26,6 @@ def main(data: str, split: str) -> None:
 
 
 if __name__ == "__main__":
-    one_line_errors(lambda words: tyro.cli(main, args=words, config=[tyro.conf.PositionalRequiredArgs]))()
+    one_line_errors(
+        lambda words: tyro.cli(main, args=words, config=[tyro.conf.PositionalRequiredArgs])
+    )()

@@ -21,14 +21,21 @@ REFERENCES = ["a cat sat on a mat !", "a dog ran", "the dog sat .", "a dog"]
 @cache
 def layers_of(text: str, folder: str) -> tuple[list[str], list[np.ndarray]]:
     """Names of the tokens, and the states of all seven layers."""
-    tokenizer, model = AutoTokenizer.from_pretrained(folder), BertModel.from_pretrained(folder).eval()
+    tokenizer, model = (
+        AutoTokenizer.from_pretrained(folder),
+        BertModel.from_pretrained(folder).eval(),
+    )
     ids = tokenizer(text, return_tensors="pt")
     with torch.no_grad():
         layers = model(**ids, output_hidden_states=True).hidden_states
-    return tokenizer.convert_ids_to_tokens(ids["input_ids"][0].tolist()), [x[0].double().numpy() for x in layers]
+    return tokenizer.convert_ids_to_tokens(ids["input_ids"][0].tolist()), [
+        x[0].double().numpy() for x in layers
+    ]
 
 
-def slow_side(text: str, corpus: list[str], folder: str, n: int) -> tuple[list[float], list[np.ndarray]]:
+def slow_side(
+    text: str, corpus: list[str], folder: str, n: int
+) -> tuple[list[float], list[np.ndarray]]:
     """Masses and points of a text's n-grams, as moverscore.py of the authors has them."""
     names, layers = layers_of(text, folder)
     known = [set(layers_of(other, folder)[0]) for other in corpus]
@@ -36,13 +43,19 @@ def slow_side(text: str, corpus: list[str], folder: str, n: int) -> tuple[list[f
     for place, name in enumerate(names):
         if name in ".!" or "##" in name:
             continue
-        unit = [layer[place] / math.sqrt(sum(layer[place] ** 2)) for layer in layers[2:]]  # the last five
+        # the last five
+        unit = [layer[place] / math.sqrt(sum(layer[place] ** 2)) for layer in layers[2:]]
         points.append(np.concatenate([np.min(unit, 0), np.mean(unit, 0), np.max(unit, 0)]))
         idf.append(math.log((len(corpus) + 1) / (sum(name in row for row in known) + 1)))
     masses, grams, n = [], [], min(n, len(points))
     for first in range(len(points) - n + 1):
         weights = np.array(idf[first : first + n])
-        gram = sum(w * p for w, p in zip(weights / (weights.sum() + 1e-5), points[first : first + n], strict=True))
+        gram = sum(
+            w * p
+            for w, p in zip(
+                weights / (weights.sum() + 1e-5), points[first : first + n], strict=True
+            )
+        )
         masses.append(weights.sum())
         grams.append(gram / (math.sqrt(sum(gram**2)) + 1e-6))
     return [mass / (sum(masses) or 1) for mass in masses], grams
@@ -50,13 +63,16 @@ def slow_side(text: str, corpus: list[str], folder: str, n: int) -> tuple[list[f
 
 @pytest.mark.parametrize("n", [1, 2])
 def test_d13_moverscore_is_the_authors(encoder, n):
-    """D13: 1 - the cheapest transport of squared distances, by a linear programme; 100 for equal texts of equal idf."""
+    """D13: 1 - the cheapest transport of squared distances, by a linear programme; 100 for equal
+    texts of equal idf.
+    """
     pytest.importorskip("ot")
     optimize = pytest.importorskip("scipy.optimize")
     found = moverscore(PREDICTIONS, REFERENCES, encoder, n)
     for text, reference, value in zip(PREDICTIONS, REFERENCES, found, strict=True):
         (mass, points), (other_mass, others) = (
-            slow_side(one, corpus, encoder, n) for one, corpus in ((text, PREDICTIONS), (reference, REFERENCES))
+            slow_side(one, corpus, encoder, n)
+            for one, corpus in ((text, PREDICTIONS), (reference, REFERENCES))
         )
         cost = [[sum((p - q) ** 2) for q in others] for p in points]
         if not any(mass):  # of an empty output all is missing, at the largest distance
@@ -64,8 +80,12 @@ def test_d13_moverscore_is_the_authors(encoder, n):
             continue
         rows, columns = len(cost), len(cost[0])
         leaving = [[float(i == k // columns) for k in range(rows * columns)] for i in range(rows)]
-        arriving = [[float(j == k % columns) for k in range(rows * columns)] for j in range(columns)]
-        cheapest = optimize.linprog(np.ravel(cost), A_eq=leaving + arriving, b_eq=[*mass, *other_mass])
+        arriving = [
+            [float(j == k % columns) for k in range(rows * columns)] for j in range(columns)
+        ]
+        cheapest = optimize.linprog(
+            np.ravel(cost), A_eq=leaving + arriving, b_eq=[*mass, *other_mass]
+        )
         assert value == pytest.approx(100 * (1 - cheapest.fun), abs=1e-3)
     assert moverscore(REFERENCES, REFERENCES, encoder, n) == pytest.approx([100] * 4, abs=1e-6)
 
@@ -81,7 +101,9 @@ def test_d13_marks_and_later_pieces_do_not_count():
 
 @pytest.mark.parametrize("layer", [0, 2])
 def test_bertscore_is_f1_of_a_layer(encoder, layer):
-    """Greedy cosines in both directions; [CLS] and [SEP] can be matched, but do not count. 0 is the last layer, 6."""
+    """Greedy cosines in both directions; [CLS] and [SEP] can be matched, but do not count. 0 is the
+    last layer, 6.
+    """
     pytest.importorskip("bert_score")
     *found, of_empty = bertscore(PREDICTIONS, REFERENCES, encoder, layer)
     assert of_empty == bertscore([" "], ["a dog"], encoder, layer)[0] == 0
@@ -98,13 +120,20 @@ def test_the_command_adds_each_measure_to_its_rows(encoder, tmp_path):
     pytest.importorskip("bert_score")
     pytest.importorskip("ot")
     texts = PREDICTIONS, REFERENCES
-    rows = [{"id": str(i), "prediction": p, "references": [[r]]} for i, (p, r) in enumerate(zip(*texts, strict=True))]
+    rows = [
+        {"id": str(i), "prediction": p, "references": [[r]]}
+        for i, (p, r) in enumerate(zip(*texts, strict=True))
+    ]
     (tmp_path / "dim.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    measures.main([str(tmp_path / "dim.jsonl"), "--encoder", encoder, "--out", str(tmp_path / "out")])
+    measures.main(
+        [str(tmp_path / "dim.jsonl"), "--encoder", encoder, "--out", str(tmp_path / "out")]
+    )
     found = [json.loads(line) for line in (tmp_path / "out/dim.jsonl").read_text().splitlines()]
     for name, values in {
         "bertscore": bertscore(*texts, encoder),
         **{f"moverscore{n}": moverscore(*texts, encoder, n) for n in (1, 2)},
     }.items():
         assert [row[name] for row in found] == pytest.approx(values)
-    assert [row["moverscore1"] for row in found] != pytest.approx([row["moverscore2"] for row in found])
+    assert [row["moverscore1"] for row in found] != pytest.approx(
+        [row["moverscore2"] for row in found]
+    )

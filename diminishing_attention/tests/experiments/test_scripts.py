@@ -1,4 +1,6 @@
-"""Each run.sh from its first line to its last, with tiny numbers; every table of its folder is made."""
+"""Each run.sh from its first line to its last, with tiny numbers; every table of its folder is
+made.
+"""
 
 import json
 from pathlib import Path
@@ -9,7 +11,9 @@ from scipy import stats
 
 pytest.importorskip("shared")
 if not __package__.startswith("diminishing_attention."):
-    pytest.skip("the scripts' commands are those of a package of that name", allow_module_level=True)
+    pytest.skip(
+        "the scripts' commands are those of a package of that name", allow_module_level=True
+    )
 
 from shared.tests.run_sh import run_script
 
@@ -20,13 +24,21 @@ TRAIN = {"--steps": 1, "--vocabulary": 50, "--hidden": 4, "--max-source": 40, "-
 PREDICT = {"--beam": 2, "--min-length": 0, "--max-length": 4}
 COMMANDS = {"train": TRAIN, "predict": PREDICT, "experiments.baselines": {}}
 for control in ("plain_copy", "renormalised"):
-    COMMANDS |= {f"experiments.controls {control} {command}": COMMANDS[command] for command in ("train", "predict")}
+    COMMANDS |= {
+        f"experiments.controls {control} {command}": COMMANDS[command]
+        for command in ("train", "predict")
+    }
 
 
 @pytest.fixture
 def run(monkeypatch, tmp_path):
-    """run(corpus, arguments, data): run its run.sh, with a --data for all. Intervals, which take long, are made up."""
-    monkeypatch.setattr(stats, "bootstrap", lambda *a, **k: SimpleNamespace(bootstrap_distribution=[-999, 999]))
+    """run(corpus, arguments, data): run its run.sh, with a --data for all.
+
+    Intervals, which take long, are made up.
+    """
+    monkeypatch.setattr(
+        stats, "bootstrap", lambda *a, **k: SimpleNamespace(bootstrap_distribution=[-999, 999])
+    )
     monkeypatch.setattr(stats, "permutation_test", lambda *a, **k: SimpleNamespace(pvalue=1.0))
 
     def run(corpus: str, *arguments: str, data: dict | None = None, **environment: str) -> None:
@@ -34,7 +46,9 @@ def run(monkeypatch, tmp_path):
         script = PACKAGE / f"experiments/{corpus}/run.sh"
         run_script(script, arguments, tmp_path, flags, SEEDS="0", **environment)
         for table in script.parent.glob("*.csv"):
-            assert (tmp_path / table.relative_to(PACKAGE.parent)).read_text() != table.read_text(), table.name
+            assert (
+                tmp_path / table.relative_to(PACKAGE.parent)
+            ).read_text() != table.read_text(), table.name
 
     return run
 
@@ -42,7 +56,11 @@ def run(monkeypatch, tmp_path):
 def write_corpus(folder: Path) -> str:
     """Dialogues with titles, the same in all splits."""
     folder.mkdir()
-    row = {"document": ["dora has cats .", "tom : ok"], "summary": ["dora has cats ."], "title": "Cats"}
+    row = {
+        "document": ["dora has cats .", "tom : ok"],
+        "summary": ["dora has cats ."],
+        "title": "Cats",
+    }
     lines = [json.dumps(row | {"id": str(i)}) + "\n" for i in range(6)]
     for split in ("train", "validation", "test"):
         (folder / f"{split}.jsonl").write_text("".join(lines))
@@ -58,9 +76,15 @@ def test_samsum(run, tmp_path):
 
 
 def test_bbc(run, tmp_path):
-    news, sentences = tmp_path / "news", [f"{word} have cats ." for word in ("dogs", "cows", "mice", "ants")]
+    news, sentences = (
+        tmp_path / "news",
+        [f"{word} have cats ." for word in ("dogs", "cows", "mice", "ants")],
+    )
     news.mkdir()
-    rows = [{"id": f"n{i}", "document": sentences, "summary": sentences[:3], "salient": [True] * 4} for i in range(6)]
+    rows = [
+        {"id": f"n{i}", "document": sentences, "summary": sentences[:3], "salient": [True] * 4}
+        for i in range(6)
+    ]
     for split in ("train", "validation", "test"):
         (news / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     run("bbc", str(news), write_corpus(tmp_path / "samsum"))

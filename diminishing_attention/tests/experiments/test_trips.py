@@ -17,6 +17,8 @@ def test_files_hold_trips_that_are_told_once_from_either_end(tmp_path, monkeypat
     for row in rows:
         told = [sentence.split() for sentence in row["summary"]]
         assert len(told) == 4 and all(words[0] == words[2] and words[3] == "." for words in told)
-        assert {frozenset(words) for words in told} == {frozenset(sentence.split()) for sentence in row["document"]}
+        assert {frozenset(words) for words in told} == {
+            frozenset(sentence.split()) for sentence in row["document"]
+        }
     with pytest.raises(SystemExit):
         trips.main(["--out", str(tmp_path)])  # the files exist

@@ -1,4 +1,6 @@
-"""Controls, folds, standardised encoders, the picture of the claims; each command's errors in one line."""
+"""Controls, folds, standardised encoders, the picture of the claims; each command's errors in one
+line.
+"""
 
 import json
 from types import SimpleNamespace
@@ -34,7 +36,10 @@ def test_table_1_counts_units_and_what_the_oracle_takes(tmp_path, capsys):
     found = dict(line.rsplit(" ", 1) for line in capsys.readouterr().out.splitlines())
     tokens, taken = len(" ".join(SENTENCES).split()), (1 + 2) / 2
     assert found["documents"] == "2" and found["tokens"] == f"{(tokens + 5) / 2:.1f}"
-    assert found["sentences"] == f"{(len(SENTENCES) + 3) / 2:.1f}" and found["sentences (oracle)"] == f"{taken:.1f}"
+    assert (
+        found["sentences"] == f"{(len(SENTENCES) + 3) / 2:.1f}"
+        and found["sentences (oracle)"] == f"{taken:.1f}"
+    )
     assert found["EDUs"] == f"{len(EDUS):.1f}" and float(found["EDUs (oracle)"]) >= 1
 
 
@@ -43,12 +48,18 @@ def test_table_1_counts_units_and_what_the_oracle_takes(tmp_path, capsys):
 
 def test_d25_previous_attends_to_the_unit_before_and_reads_no_tree():
     """D25: a unit itself gets no weight, but the first."""
-    assert previous(SimpleNamespace(units=[""] * 3), None).tolist() == [[1, 0, 0], [1, 0, 0], [0, 1, 0]]
+    assert previous(SimpleNamespace(units=[""] * 3), None).tolist() == [
+        [1, 0, 0],
+        [1, 0, 0],
+        [0, 1, 0],
+    ]
     assert previous(SimpleNamespace(units=[""]), None).tolist() == [[1]]
 
 
 def test_shuffled_trees_keep_the_shape_but_not_the_place():
-    """The same numbers, rows and columns permuted together; the same order each time, another for each document."""
+    """The same numbers, rows and columns permuted together; the same order each time, another for
+    each document.
+    """
     config, plain = TrainConfig(attention="c_tree"), c_tree(read_dis(TREE))
     documents = [Document(name, EDUS, None, [], [], plain) for name in "aabcdef"]
     same, *found = [shuffled(document, config) for document in documents]
@@ -76,23 +87,43 @@ def test_unit_vectors_are_kept_and_computed_once(tmp_path):
 
 
 def test_a_control_is_trained_resumed_and_read_by_its_own_command_alone(tmp_path, capsys):
-    """Its matrices are not those that the package reads off its trees; killed and resumed it has equal bits."""
+    """Its matrices are not those that the package reads off its trees; killed and resumed it has
+    equal bits.
+    """
     data = "toy:signal=0,count=6"
     flags = ["--attention", "d_tree", "--data", data, "--save-every", "1", "--out"]
     for name in ("shuffled", "previous"):
         controls.main(["train", "--control", name, "--steps", "2", *flags, str(tmp_path / name)])
-        controls.main(["predict", str(tmp_path / name), "--data", data, "--out", str(tmp_path / f"{name}.jsonl")])
+        controls.main(
+            [
+                "predict",
+                str(tmp_path / name),
+                "--data",
+                data,
+                "--out",
+                str(tmp_path / f"{name}.jsonl"),
+            ]
+        )
     again = ["train", "--resume", "--out", str(tmp_path / "again"), "--steps"]
-    controls.main(["train", "--control", "shuffled", "--steps", "1", *flags, str(tmp_path / "again")])
+    controls.main(
+        ["train", "--control", "shuffled", "--steps", "1", *flags, str(tmp_path / "again")]
+    )
     controls.main([*again, "2"])
-    one, other, same = (load_file(tmp_path / name / "model.safetensors") for name in ("shuffled", "previous", "again"))
+    one, other, same = (
+        load_file(tmp_path / name / "model.safetensors")
+        for name in ("shuffled", "previous", "again")
+    )
     assert any(not torch.equal(one[name], other[name]) for name in one)
     assert all(torch.equal(one[name], same[name]) for name in one)
     capsys.readouterr()
     run = str(tmp_path / "shuffled")
     for wrong, arguments, said in (
         (controls.main, ["go"], "error: say train or predict"),
-        (controls.main, ["train", "--control", "previous", "--out", "x", "--attention", "dot"], "--attention d_tree"),
+        (
+            controls.main,
+            ["train", "--control", "previous", "--out", "x", "--attention", "dot"],
+            "--attention d_tree",
+        ),
         (train.main, ["--resume", "--out", run, "--steps", "4"], "control"),
         (predict.main, [run, "--data", data], "control"),
     ):
@@ -102,7 +133,10 @@ def test_a_control_is_trained_resumed_and_read_by_its_own_command_alone(tmp_path
     (document,) = controls.load_run(run).encode(load(data, "test", 1))
     plain = controls.load_run(run)._replace(config=ControlConfig(data=data, attention="d_tree"))
     (true,) = plain.encode(load(data, "test", 1))
-    assert sorted(document.matrix.sum(0)) == sorted(true.matrix.sum(0)) and (document.matrix != true.matrix).any()
+    assert (
+        sorted(document.matrix.sum(0)) == sorted(true.matrix.sum(0))
+        and (document.matrix != true.matrix).any()
+    )
 
 
 @pytest.mark.parametrize(
@@ -119,13 +153,24 @@ def test_what_is_wrong_is_said_in_one_line(module, flags, said, tmp_path, monkey
     with pytest.raises(SystemExit) as stop:
         module.main([flag.format(tmp=tmp_path) for flag in flags])
     error = capsys.readouterr().err
-    assert stop.value.code in (1, 2) and error.count("\n") == 1 and said in error and not (tmp_path / "new").exists()
+    assert (
+        stop.value.code in (1, 2)
+        and error.count("\n") == 1
+        and said in error
+        and not (tmp_path / "new").exists()
+    )
 
 
 def test_folds_part_the_corpus(tmp_path):
-    """No document is in two of the three parts of a fold, and each is tested once: or all numbers would be too high."""
+    """No document is in two of the three parts of a fold, and each is tested once: or all numbers
+    would be too high.
+    """
     folds.main(["toy:count=15", "--out", str(tmp_path / "folds")])
-    every = {example.id: example for split in ("train", "validation") for example in load("toy:count=15", split)}
+    every = {
+        example.id: example
+        for split in ("train", "validation")
+        for example in load("toy:count=15", split)
+    }
     tested = []
     for fold in range(5):
         own = [load(tmp_path / f"folds/{fold}", split) for split in ("train", "validation", "test")]

@@ -1,8 +1,10 @@
 """A BART made of a BERT: where the summarisers of dialogues begin.
 
-python -m encdec_sentence_sparse.experiments.samsum.minilm_bart BERT DATA FOLDER      BERT: a folder, here of MiniLM
+python -m encdec_sentence_sparse.experiments.samsum.minilm_bart BERT DATA FOLDER      BERT: a
+    folder, here of MiniLM
 
-The layers map one to one, for both models normalise after the residual sum. FOLDER loads by --model in all packages.
+The layers map one to one, for both models normalise after the residual sum. FOLDER loads by --model
+in all packages.
 """
 
 from pathlib import Path
@@ -17,22 +19,35 @@ from shared.run import one_line_errors
 from ...model import bart_config
 
 NAMES = {
-    "attention.self.query": "self_attn.q_proj", "attention.self.key": "self_attn.k_proj",
-    "attention.self.value": "self_attn.v_proj", "attention.output.dense": "self_attn.out_proj",
-    "attention.output.LayerNorm": "self_attn_layer_norm", "intermediate.dense": "fc1", "output.dense": "fc2",
+    "attention.self.query": "self_attn.q_proj",
+    "attention.self.key": "self_attn.k_proj",
+    "attention.self.value": "self_attn.v_proj",
+    "attention.output.dense": "self_attn.out_proj",
+    "attention.output.LayerNorm": "self_attn_layer_norm",
+    "intermediate.dense": "fc1",
+    "output.dense": "fc2",
     "output.LayerNorm": "final_layer_norm",
-}  # fmt: skip
+}
 
 
 @torch.no_grad()
 def bart_of(bert: BertModel, begin: int, end: int, layers: int = 3) -> BartForConditionalGeneration:
-    """A BART whose encoder gives the states of `bert` (segment 0); `begin` and `end` are the ids of [CLS] and [SEP].
+    """A BART whose encoder gives the states of `bert` (segment 0); `begin` and `end` are the ids of
+    [CLS] and [SEP].
 
     Each of the decoder's `layers` begins as one of BERT's, the last one as its last.
     """
     c = bert.config
-    sizes = (c.vocab_size, c.hidden_size, c.intermediate_size, c.num_attention_heads, c.num_hidden_layers)
-    ids = dict(bos_token_id=begin, eos_token_id=end, pad_token_id=c.pad_token_id, forced_eos_token_id=end)
+    sizes = (
+        c.vocab_size,
+        c.hidden_size,
+        c.intermediate_size,
+        c.num_attention_heads,
+        c.num_hidden_layers,
+    )
+    ids = dict(
+        bos_token_id=begin, eos_token_id=end, pad_token_id=c.pad_token_id, forced_eos_token_id=end
+    )
     config = bart_config(*sizes, c.max_position_embeddings, **ids, decoder_start_token_id=end)
     config.decoder_layers = layers
     bart = BartForConditionalGeneration(config)
@@ -40,30 +55,39 @@ def bart_of(bert: BertModel, begin: int, end: int, layers: int = 3) -> BartForCo
     bart.model.shared.weight.copy_(embeddings.word_embeddings.weight)
     for side in (encoder, decoder):
         segment = embeddings.token_type_embeddings.weight[0]
-        side.embed_positions.weight[2:] = embeddings.position_embeddings.weight + segment  # BART's begin at 2
+        # BART's begin at 2
+        side.embed_positions.weight[2:] = embeddings.position_embeddings.weight + segment
         side.layernorm_embedding.load_state_dict(embeddings.LayerNorm.state_dict())
     chosen = bert.encoder.layer[-1 :: -(c.num_hidden_layers // layers)]  # from the last one down
     for old, new in [*zip(bert.encoder.layer, encoder.layers), *zip(chosen, decoder.layers[::-1])]:  # noqa: B905
         for theirs, ours in NAMES.items():
             new.get_submodule(ours).load_state_dict(old.get_submodule(theirs).state_dict())
-    for layer in decoder.layers:  # cross-attention begins as what looks for like words: BERT's last self-attention
+    # cross-attention begins as what looks for like words: BERT's last self-attention
+    for layer in decoder.layers:
         layer.encoder_attn.load_state_dict(encoder.layers[-1].self_attn.state_dict())
     bart.generation_config.update(num_beams=4, max_length=100)
     return bart.eval()
 
 
 def main(bert: Path, data: str, folder: Path) -> None:
-    """BERT DATA FOLDER: write a BART made of a BERT; the summaries of DATA say how frequent tokens are."""
+    """BERT DATA FOLDER: write a BART made of a BERT; the summaries of DATA say how frequent tokens
+    are.
+    """
     if not bert.is_dir():
         raise ValueError(f"there is no folder {str(bert)!r}: give a BERT's")
-    tokenizer = AutoTokenizer.from_pretrained(bert, bos_token="[CLS]", eos_token="[SEP]", trust_remote_code=False)
+    tokenizer = AutoTokenizer.from_pretrained(
+        bert, bos_token="[CLS]", eos_token="[SEP]", trust_remote_code=False
+    )
     bart = bart_of(BertModel.from_pretrained(bert), tokenizer.bos_token_id, tokenizer.eos_token_id)
     summaries = tokenizer([example.target for example in load(data, "train")])["input_ids"]
     counts = torch.bincount(torch.tensor(sum(summaries, [])), minlength=len(tokenizer)) + 0.1
-    bart.final_logits_bias[0] = (counts / counts.sum()).log()  # of tokens in summaries: first loss 6.6 and not 10
+    # of tokens in summaries: first loss 6.6 and not 10
+    bart.final_logits_bias[0] = (counts / counts.sum()).log()
     bart.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
 
 if __name__ == "__main__":
-    one_line_errors(lambda words: tyro.cli(main, args=words, config=[tyro.conf.PositionalRequiredArgs]))()
+    one_line_errors(
+        lambda words: tyro.cli(main, args=words, config=[tyro.conf.PositionalRequiredArgs])
+    )()

@@ -35,10 +35,13 @@ def examples() -> list:
 
 
 def test_d21_retained_attention_averages_heads_first():
-    """D21, A.4: heads that look at different sentences retain less together than alone; each step has its order."""
+    """D21, A.4: heads that look at different sentences retain less together than alone; each step
+    has its order.
+    """
     first = [[[0.9, 0.1, 0.0], [0.2, 0.2, 0.6]], [[0.1, 0.9, 0.0], [0.2, 0.2, 0.6]]]  # (H, T, N)
     layers = torch.tensor([first, [[[1.0, 0, 0], [0, 1.0, 0]]] * 2])
-    np.testing.assert_allclose(retained_attention(layers[:1]), [0.55, 0.9, 1.0], atol=1e-6)  # not (0.9 + 0.6) / 2
+    # not (0.9 + 0.6) / 2
+    np.testing.assert_allclose(retained_attention(layers[:1]), [0.55, 0.9, 1.0], atol=1e-6)
     np.testing.assert_allclose(retained_attention(layers), [0.775, 0.95, 1.0], atol=1e-6)
 
 
@@ -52,14 +55,21 @@ def test_beyond_its_last_sentence_a_document_retains_everything(kl, examples):
 
 
 def test_d21_maps_of_words_and_sentences_add_up_to_one_and_agree(runs, kl, examples):
-    """D21: transformers' cross-attention, mean over heads and layers. A sentence has the sum of its words' weights."""
+    """D21: transformers' cross-attention, mean over heads and layers.
+
+    A sentence has the sum of its words' weights.
+    """
     [item] = kl.encode(examples[1:2])
     words, written = attention_map(kl, item)
     sentences = read_again(kl, item)[0].mean((0, 1)).numpy()
     assert words.shape == (len(written), len(item.ids))
-    plain = BartForConditionalGeneration.from_pretrained(runs / "kl-0" / "model", attn_implementation="eager").eval()
+    plain = BartForConditionalGeneration.from_pretrained(
+        runs / "kl-0" / "model", attn_implementation="eager"
+    ).eval()
     target = torch.tensor([[2, *kl.tokenizer.convert_tokens_to_ids(written)]])
-    theirs = plain(torch.tensor([item.ids]), decoder_input_ids=target[:, :-1], output_attentions=True)
+    theirs = plain(
+        torch.tensor([item.ids]), decoder_input_ids=target[:, :-1], output_attentions=True
+    )
     expected = torch.stack(theirs.cross_attentions).mean((0, 2))[0]
     np.testing.assert_allclose(words, expected.detach().numpy(), atol=1e-4)
     for number in range(sentences.shape[1]):
@@ -69,29 +79,51 @@ def test_d21_maps_of_words_and_sentences_add_up_to_one_and_agree(runs, kl, examp
 
 def test_full_is_the_loss_of_training_and_a_selection_changes_it(runs):
     run, examples = load_run(runs / "base-0"), load(DATA, "validation", 3)
-    full, one = (list(cross_entropies(run, examples, choice)) for choice in (Selection(), Selection("ideal", 1)))
+    full, one = (
+        list(cross_entropies(run, examples, choice))
+        for choice in (Selection(), Selection("ideal", 1))
+    )
     for item, value in zip(run.encode(examples), full, strict=True):  # each alone, without padding
         batch = run.collate([item])
         with torch.no_grad():
-            assert run.model(**batch.source(), labels=batch.labels).loss.item() == pytest.approx(value, abs=1e-4)
+            assert run.model(**batch.source(), labels=batch.labels).loss.item() == pytest.approx(
+                value, abs=1e-4
+            )
     assert one != pytest.approx(full, abs=1e-6)
     assert [name for name, _ in systems(run, 1)] == ["full", "ideal.r1", "random.r1", "mean_key.r1"]
     assert [name for name, _ in systems(run, 2)] == ["full", "approx.r2"]  # it has a map now
 
 
 def test_half_of_the_words_are_right_and_two_thirds_of_the_reference_are_found():
-    row = {"id": "1", "prediction": "bridges closed on Monday", "references": [["Two bridge closed ."], ["all wrong"]]}
+    row = {
+        "id": "1",
+        "prediction": "bridges closed on Monday",
+        "references": [["Two bridge closed ."], ["all wrong"]],
+    }
     found = measured(row)
-    assert found == row | {"precision": pytest.approx(50), "recall": pytest.approx(200 / 3), "words": 4}
+    assert found == row | {
+        "precision": pytest.approx(50),
+        "recall": pytest.approx(200 / 3),
+        "words": 4,
+    }
 
 
 def test_d28_nothing_is_cut_and_special_tokens_do_not_count(runs):
-    """D28: neither `<s>` and `</s>` as tokens, nor `</s>` as a sentence. A document of one string is split."""
+    """D28: neither `<s>` and `</s>` as tokens, nor `</s>` as a sentence.
+
+    A document of one string is split.
+    """
     run = load_run(runs / "base-0")
     documents = [["they left ."] * 99, ["We left. They stayed."]]
     words = [len(run.tokenizer(" ".join(document))["input_ids"]) - 2 for document in documents]
     target, strings = ["they left ."], [False, True]
-    examples = [Example("", own, target, [], is_string=one) for own, one in zip(documents, strings, strict=True)]
+    examples = [
+        Example("", own, target, [], is_string=one)
+        for own, one in zip(documents, strings, strict=True)
+    ]
     found = lengths(run, examples)
     assert found["N"] == sum(words) / 2 and found["N1"] == (99 + 2) / 2
-    assert found["M"] == len(run.tokenizer("they left .")["input_ids"]) - 2 and found["N/M"] == found["N"] / found["M"]
+    assert (
+        found["M"] == len(run.tokenizer("they left .")["input_ids"]) - 2
+        and found["N/M"] == found["N"] / found["M"]
+    )

@@ -17,5 +17,10 @@ def base(tmp_path_factory):
 
 def flags(out, *more) -> list[str]:
     """Of a small training."""
-    sizes = "--width 16 --feed-forward 16 --vocabulary 500 --max-target 12 --batch-size 8 --steps 4 --save-every 2"
-    return [str(flag) for flag in ("--out", out, "--data", DATA, "--warmup", 2, *sizes.split(), *more)]
+    sizes = (
+        "--width 16 --feed-forward 16 --vocabulary 500 --max-target 12 --batch-size 8 --steps 4 "
+        "--save-every 2"
+    )
+    return [
+        str(flag) for flag in ("--out", out, "--data", DATA, "--warmup", 2, *sizes.split(), *more)
+    ]

@@ -18,13 +18,17 @@ def ids(folder, split):
 def write_dialogues(folder, **sizes):
     folder.mkdir()
     for split, count in sizes.items():
-        texts = [{"document": ["hi .", f"we meet {i}", "ok"], "summary": f"at {i}"} for i in range(count)]
+        texts = [
+            {"document": ["hi .", f"we meet {i}", "ok"], "summary": f"at {i}"} for i in range(count)
+        ]
         lines = [json.dumps({"id": f"{split}-{i}"} | text) for i, text in enumerate(texts)]
         (folder / f"{split}.jsonl").write_text("\n".join(lines))
 
 
 def test_dialogues_are_divided_as_the_text_says(tmp_path):
-    """By the sizes of SAMSum and of DialogSum's sample: 400 and 418 of 818 dialogues, 240 and 60 of 300."""
+    """By the sizes of SAMSum and of DialogSum's sample: 400 and 418 of 818 dialogues, 240 and 60 of
+    300.
+    """
     write_dialogues(tmp_path / "sam", train=5, validation=818, test=2)
     write_dialogues(tmp_path / "other", train=300, validation=4)
     data.samsum(tmp_path / "out", str(tmp_path / "sam"), dialogsum=str(tmp_path / "other"))
@@ -43,7 +47,8 @@ def test_dialogues_are_divided_as_the_text_says(tmp_path):
 
 
 def test_the_summary_is_the_first_three_salient_sentences_of_the_first_250_words():
-    document = ["a b .", "c .", "d .", "e .", "f .", "word " * 241, "g ."]  # the sixth would end beyond the 250th word
+    # the sixth would end beyond the 250th word
+    document = ["a b .", "c .", "d .", "e .", "f .", "word " * 241, "g ."]
     for salient, summary in (
         ([False, True, True, False, True, True, True], ["c .", "d .", "f ."]),
         ([False, True, True, False, False, True, True], None),  # two are left
@@ -55,18 +60,30 @@ def test_the_summary_is_the_first_three_salient_sentences_of_the_first_250_words
 
 
 def test_stories_of_facts_have_two_that_belong_into_the_summary(tmp_path, monkeypatch):
-    """Word for word or reworded; with signal 1 the verbs tell which, with signal 0 as often the others."""
+    """Word for word or reworded; with signal 1 the verbs tell which, with signal 0 as often the
+    others.
+    """
     for split in data.SPLITS:
         monkeypatch.setitem(data.SPLITS, split, 40)
     for name in ("plain", "verbatim"):
         data.toy(tmp_path / name, signal=(0, 1), verbatim=name == "verbatim")
     agree = {}
     for signal in ("0", "1"):
-        plain, verbatim = (load(tmp_path / name / signal, "train") for name in ("plain", "verbatim"))
+        plain, verbatim = (
+            load(tmp_path / name / signal, "train") for name in ("plain", "verbatim")
+        )
         said = []
         for story, same in zip(plain, verbatim, strict=True):
-            assert len(story.document) == 4 and len(same.summary) == 2 and story.document == same.document
-            told = [text for text in story.document if any(fact.removesuffix(" .") in text for fact in same.summary)]
+            assert (
+                len(story.document) == 4
+                and len(same.summary) == 2
+                and story.document == same.document
+            )
+            told = [
+                text
+                for text in story.document
+                if any(fact.removesuffix(" .") in text for fact in same.summary)
+            ]
             assert len(told) == 2 and len(story.pos[0]) == len(story.document[0].split())
             said += [any(verb in text.split() for verb in data.CERTAIN) for text in told]
         agree[signal] = sum(said) / len(said)

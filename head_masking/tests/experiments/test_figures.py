@@ -10,7 +10,11 @@ from ...experiments import figures
 
 
 def interval(mean: float, column: str) -> dict:
-    return {f"{column}_mean": f"{mean}", f"{column}_low": f"{mean - 1}", f"{column}_high": f"{mean + 2}"}
+    return {
+        f"{column}_mean": f"{mean}",
+        f"{column}_low": f"{mean - 1}",
+        f"{column}_high": f"{mean + 2}",
+    }
 
 
 def row(layer: int, head: int, uniform: float, plain: float) -> dict:
@@ -20,19 +24,33 @@ def row(layer: int, head: int, uniform: float, plain: float) -> dict:
 
 def test_heat_maps_have_the_bottom_layer_at_the_bottom_and_one_scale():
     """White is no effect; dark means the same in each panel."""
-    figure = figures.effects([row(1, 0, -4.0, 1.0), row(1, 1, 1.0, 0.5), row(2, 0, 2.0, 3.0), row(2, 1, 0.0, 0.0)])
+    figure = figures.effects(
+        [row(1, 0, -4.0, 1.0), row(1, 1, 1.0, 0.5), row(2, 0, 2.0, 3.0), row(2, 1, 0.0, 0.0)]
+    )
     images = [axes.images[0] for axes in figure.axes if axes.images]
     np.testing.assert_array_equal(images[0].get_array(), [[-4, 1], [2, 0]])
     np.testing.assert_array_equal(images[1].get_array(), [[1, 0.5], [3, 0]])
     assert [(i.origin, i.norm.vmin, i.norm.vmax) for i in images] == [("lower", -4, 4)] * 2
-    assert [axes.get_title() for axes in figure.axes[:2]] == ["run, over uniform attention", "run, over no masks"]
+    assert [axes.get_title() for axes in figure.axes[:2]] == [
+        "run, over uniform attention",
+        "run, over no masks",
+    ]
 
 
 def test_figures_3_and_7_draw_steps_and_parts():
-    steps = [dict(side="left", layer=f"{i}", count=n) | interval(i * n, "over_uniform") for i in (1, 2) for n in (1, 2)]
+    steps = [
+        dict(side="left", layer=f"{i}", count=n) | interval(i * n, "over_uniform")
+        for i in (1, 2)
+        for n in (1, 2)
+    ]
     parts = [
         dict(side=f"right, {side}", layer=layer) | interval(value, "over_uniform")
-        for layer, side, value in (("1", "together", 5), ("1", "parts", 4), ("2", "together", 9), ("2", "parts", 7))
+        for layer, side, value in (
+            ("1", "together", 5),
+            ("1", "parts", 4),
+            ("2", "together", 9),
+            ("2", "parts", 7),
+        )
     ]
     figure = figures.synergy([{"system": "run (seed 0)"} | each for each in steps + parts])
     left, right = figure.axes
@@ -44,10 +62,31 @@ def test_figures_3_and_7_draw_steps_and_parts():
 
 
 def test_figure_5_draws_means_over_seeds_with_and_without_masks():
-    """From a table of seeds, and from one in which each seed is a system; differences and other rows stay away."""
-    table = [("adapted-1000", "3 5"), ("adapted-100-0", "1"), ("adapted-100-1", "2"), ("adapted-1000+oracle", "9")]
+    """From a table of seeds, and from one in which each seed is a system; differences and other
+    rows stay away.
+    """
+    table = [
+        ("adapted-1000", "3 5"),
+        ("adapted-100-0", "1"),
+        ("adapted-100-1", "2"),
+        ("adapted-1000+oracle", "9"),
+    ]
     table += [("adapted-1000+tagger-1000", "6 8"), ("adapted-100-0+tagger-100-0 1:2", "4")]
-    rows = [{"system": system, "seeds": seeds, "minus": "", "metric": "rouge1"} for system, seeds in table]
-    rows += [each | change | {"seeds": "99"} for each in rows for change in ({"minus": "x"}, {"metric": "rouge2"})]
-    lines = [line for line in figures.sizes(rows).axes[0].lines if line.get_label() in ("no masks", "masked")]
-    assert [[*zip(*line.get_data(), strict=True)] for line in lines] == [[(100, 1.5), (1000, 4)], [(100, 4), (1000, 7)]]
+    rows = [
+        {"system": system, "seeds": seeds, "minus": "", "metric": "rouge1"}
+        for system, seeds in table
+    ]
+    rows += [
+        each | change | {"seeds": "99"}
+        for each in rows
+        for change in ({"minus": "x"}, {"metric": "rouge2"})
+    ]
+    lines = [
+        line
+        for line in figures.sizes(rows).axes[0].lines
+        if line.get_label() in ("no masks", "masked")
+    ]
+    assert [[*zip(*line.get_data(), strict=True)] for line in lines] == [
+        [(100, 1.5), (1000, 4)],
+        [(100, 4), (1000, 7)],
+    ]

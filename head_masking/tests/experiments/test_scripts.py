@@ -29,7 +29,14 @@ ONE = {  # of the variables that a script reads, in place of more
     "bbc": {"SEEDS": "0 1"},
     "samsum": {"MODELS": "summarizer", "TAGGERS": "minilm", "HEADS": "3:0-11"},
 }
-TRAINING = {"--steps": 2, "--save-every": 2, "--warmup": 1, "--batch-size": 4, "--accumulate": 1, "--examples": 4}
+TRAINING = {
+    "--steps": 2,
+    "--save-every": 2,
+    "--warmup": 1,
+    "--batch-size": 4,
+    "--accumulate": 1,
+    "--examples": 4,
+}
 TRAINING |= {"--mixed-precision": "no", "--max-source": 20}
 SIZES = {"--max-target": 4, "--vocabulary": 300, "--width": 12, "--feed-forward": 8}
 FLAGS = {
@@ -42,7 +49,9 @@ FLAGS = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """data, each script's corpus; bert, an encoder; base-0, a BART; stronger, one of three layers with twelve heads."""
+    """data, each script's corpus; bert, an encoder; base-0, a BART; stronger, one of three layers
+    with twelve heads.
+    """
     folder = tmp_path_factory.mktemp("scripts")
     (folder / "data").mkdir()
     for split, count in (("train", 8), ("validation", 4), ("test", 4)):
@@ -53,7 +62,13 @@ def folder(tmp_path_factory) -> Path:
     one = dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8)
     models = {"bert": BertModel(BertConfig(**sizes, **one))}
     for name, layers, heads in (("base-0", 2, 4), ("stronger", 3, 12)):
-        own = dict(d_model=24, encoder_layers=1, encoder_ffn_dim=8, decoder_ffn_dim=8, encoder_attention_heads=heads)
+        own = dict(
+            d_model=24,
+            encoder_layers=1,
+            encoder_ffn_dim=8,
+            decoder_ffn_dim=8,
+            encoder_attention_heads=heads,
+        )
         config = BartConfig(**sizes, **own, decoder_layers=layers, decoder_attention_heads=heads)
         models[name] = BartForConditionalGeneration(config)
         models[name].generation_config.update(max_length=4, num_beams=2)
@@ -66,7 +81,12 @@ def folder(tmp_path_factory) -> Path:
 def story(example) -> dict:
     """With the marks of BBC: its first three sentences are salient."""
     salient = [i < 3 for i in range(len(example.document))]
-    return {"id": example.id, "document": example.document, "summary": example.summary, "salient": salient}
+    return {
+        "id": example.id,
+        "document": example.document,
+        "summary": example.summary,
+        "salient": salient,
+    }
 
 
 def test_each_corpus_has_its_script_here():
@@ -76,12 +96,17 @@ def test_each_corpus_has_its_script_here():
 @pytest.mark.skipif(not shutil.which("bash"), reason="the scripts are for bash")
 @pytest.mark.parametrize("corpus", ARGUMENTS)
 def test_a_script_runs_to_its_end(corpus, folder, monkeypatch):
-    """dialogsum/run.sh goes on from the runs of samsum/run.sh; that a figure can be drawn has tests of its own."""
+    """dialogsum/run.sh goes on from the runs of samsum/run.sh; that a figure can be drawn has tests
+    of its own.
+    """
     shutil.rmtree(folder / "calls", ignore_errors=True)
     monkeypatch.setattr(pictures.Figure, "savefig", lambda figure, path, **_: Path(path).touch())
     for split in SPLITS:
         monkeypatch.setitem(SPLITS, split, 4)
-    script, flags = FOLDER / corpus / "run.sh", {f"head_masking.{module}": FLAGS[module] for module in FLAGS}
+    script, flags = (
+        FOLDER / corpus / "run.sh",
+        {f"head_masking.{module}": FLAGS[module] for module in FLAGS},
+    )
     variables = {"SEEDS": "0", "SIZES": "100"} | ONE.get(corpus, {})
     commands = run_sh.run_script(script, ARGUMENTS[corpus], folder, flags, **variables)
     tables = (folder / "head_masking/experiments" / corpus).glob("*.csv")

@@ -10,14 +10,24 @@ import torch
 
 @pytest.fixture
 def bart():
-    """A small BART whose attention is sharp and whose biases, so the dummy's key and value, are not zero."""
+    """A small BART whose attention is sharp and whose biases, so the dummy's key and value, are not
+    zero.
+    """
     from transformers import BartConfig, BartForConditionalGeneration
 
     torch.manual_seed(1)
     config = BartConfig(
-        vocab_size=31, d_model=16, encoder_layers=1, decoder_layers=2, encoder_ffn_dim=24, decoder_ffn_dim=24,
-        encoder_attention_heads=4, decoder_attention_heads=4, max_position_embeddings=32, init_std=0.4,
-    )  # fmt: skip
+        vocab_size=31,
+        d_model=16,
+        encoder_layers=1,
+        decoder_layers=2,
+        encoder_ffn_dim=24,
+        decoder_ffn_dim=24,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        max_position_embeddings=32,
+        init_std=0.4,
+    )
     model = BartForConditionalGeneration(config).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -28,19 +38,27 @@ def bart():
 
 @pytest.fixture
 def bart_folder(bart, tmp_path):
-    """A folder of transformers with the BART, which writes at most 12 tokens; <s> and </s> around a text, as usual."""
+    """A folder of transformers with the BART, which writes at most 12 tokens; <s> and </s> around a
+    text, as usual.
+    """
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
-    words = {word: index for index, word in enumerate(["<s>", "<pad>", "</s>", "<unk>", "a", "b", "c"])}
+    words = {
+        word: index for index, word in enumerate(["<s>", "<pad>", "</s>", "<unk>", "a", "b", "c"])
+    }
     tokenizer = Tokenizer(models.WordLevel(words, "<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     ends = [("<s>", 0), ("</s>", 2)]
-    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=ends)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=ends
+    )
     special = dict(bos_token="<s>", pad_token="<pad>", eos_token="</s>", unk_token="<unk>")
     bart.generation_config.update(max_length=12, num_beams=2)
     bart.save_pretrained(tmp_path / "bart")
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(tmp_path / "bart")
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(
+        tmp_path / "bart"
+    )
     return tmp_path / "bart"
 
 
@@ -60,7 +78,9 @@ class Pipeline:
         return [SimpleNamespace(iter_tokens=tokens.copy) for tokens in found]
 
     def token(self, match):
-        return SimpleNamespace(end_char=match.end(), words=[SimpleNamespace(xpos=TAGS.get(match[0], "NNP"))])
+        return SimpleNamespace(
+            end_char=match.end(), words=[SimpleNamespace(xpos=TAGS.get(match[0], "NNP"))]
+        )
 
 
 @pytest.fixture

@@ -1,4 +1,6 @@
-"""The adapter for a `transformers` BART: compressed memory and counts against the full-length gated run."""
+"""The adapter for a `transformers` BART: compressed memory and counts against the full-length gated
+run.
+"""
 
 import functools
 import itertools
@@ -27,7 +29,12 @@ from ...experiments.rules import DROPPED, attendable  # noqa: E402
 from ..conftest import log  # noqa: E402
 
 BEAMS = dict(
-    num_beams=4, do_sample=False, min_new_tokens=3, max_new_tokens=8, return_dict_in_generate=True, output_scores=True
+    num_beams=4,
+    do_sample=False,
+    min_new_tokens=3,
+    max_new_tokens=8,
+    return_dict_in_generate=True,
+    output_scores=True,
 )
 
 
@@ -64,7 +71,8 @@ def test_algorithm1_logits_of_bart_equal_the_full_length_gated_run(bart, gated, 
     targets = torch.randint(4, 31, (4, 6))
     encoding = gated.encode(source)
     memory = compress(encoding.states, encoding.gates[-1], attendable(encoding))
-    assert memory.states.shape[:2] == (4, 8)  # the dummy and the seven tokens of the source that keeps all
+    # the dummy and the seven tokens of the source that keeps all
+    assert memory.states.shape[:2] == (4, 8)
     with counted_attention(bart, memory.log_counts):
         states = BaseModelOutput(memory.states)
         pruned = bart(encoder_outputs=states, decoder_input_ids=targets).logits
@@ -80,7 +88,8 @@ def test_algorithm1_generate_of_bart_equals_the_full_length_gated_run(bart, gate
     assert torch.equal(pruned.sequences, full.sequences)
     with pytest.raises(ValueError, match="unknown"):
         gated.generate(source, unknown=1)
-    assert not any(module._forward_pre_hooks or module._forward_hooks for module in bart.modules())  # none stays behind
+    # none stays behind
+    assert not any(module._forward_pre_hooks or module._forward_hooks for module in bart.modules())
 
 
 # Training
@@ -88,9 +97,13 @@ def test_algorithm1_generate_of_bart_equals_the_full_length_gated_run(bart, gate
 
 @torch.no_grad()
 def test_eq11_gated_bart_reads_gated_states(bart, gated, source):
-    """Open gates change nothing, given gates are those of the full-length run, no gate is the plain model."""
+    """Open gates change nothing, given gates are those of the full-length run, no gate is the plain
+    model.
+    """
     targets, full = torch.randint(4, 31, (4, 6)), full_length(gated, source)
-    plain = bart(input_ids=source, attention_mask=full["attention_mask"], decoder_input_ids=targets).logits
+    plain = bart(
+        input_ids=source, attention_mask=full["attention_mask"], decoder_input_ids=targets
+    ).logits
     is_open = GatedBart(bart)
     torch.nn.init.constant_(is_open.l0drop[0].predictor.bias, 50.0)
     for model in (GatedBart(bart, gate=False), is_open):
@@ -102,7 +115,9 @@ def test_eq11_gated_bart_reads_gated_states(bart, gated, source):
 
 @torch.no_grad()
 def test_d8_what_a_rule_drops_is_as_if_it_were_not_there(bart):
-    """Two rules that differ by source; the decoder reads what is left of the encoder's states, and nothing else."""
+    """Two rules that differ by source; the decoder reads what is left of the encoder's states, and
+    nothing else.
+    """
     model = GatedBart(bart, gate=False).eval()
     source, target = torch.randint(4, 31, (2, 9)), torch.randint(4, 31, (2, 5))
     rule = torch.tensor([[True, False] * 4 + [True], [True, True, False] * 3])
@@ -132,26 +147,45 @@ def test_a_gate_has_its_barts_dtype_and_training_mode_is_refused(bart, source):
 @pytest.fixture
 def folder(bart_folder, tmp_path):
     """The BART's folder, and data beside it."""
-    rows = [{"source": " ".join(words), "target": words[0]} for words in itertools.permutations("abc")]
+    rows = [
+        {"source": " ".join(words), "target": words[0]} for words in itertools.permutations("abc")
+    ]
     for split in ("train", "validation", "test"):
         (tmp_path / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return tmp_path
 
 
 def train(folder: Path, *more: str) -> None:
-    given = ["--bart", folder / "bart", "--data", folder, "--save-every", 3, "--max-source", 30, "--max-target", 30]
+    given = [
+        "--bart",
+        folder / "bart",
+        "--data",
+        folder,
+        "--save-every",
+        3,
+        "--max-source",
+        30,
+        "--max-target",
+        30,
+    ]
     command.main(["train", "--out", str(folder / "run"), *map(str, given), *more])
 
 
-@pytest.mark.parametrize("given", [dict(width=64), dict(units="char"), dict(l0drop="every"), dict(init="x")])
+@pytest.mark.parametrize(
+    "given", [dict(width=64), dict(units="char"), dict(l0drop="every"), dict(init="x")]
+)
 def test_flags_that_do_not_go_with_a_bart_are_refused(given):
     with pytest.raises(ValueError, match=f"--{next(iter(given))} .*does not go with a BART"):
         check(replace(GatedBartConfig(), **given))
 
 
-@pytest.mark.parametrize("more", [["--l0-weight", "3"], ["--l0drop", "none", "--rule", "freq"]], ids=["gates", "rule"])
+@pytest.mark.parametrize(
+    "more", [["--l0-weight", "3"], ["--l0drop", "none", "--rule", "freq"]], ids=["gates", "rule"]
+)
 def test_d22_a_pretrained_model_goes_the_whole_way(folder, more, capsys):
-    """D22: trained, resumed without the BART's own folder, read; a token that stands in a text is text."""
+    """D22: trained, resumed without the BART's own folder, read; a token that stands in a text is
+    text.
+    """
     train(folder, *more, "--steps", "3")
     hint = re.search(r"with scores: \S+ -m \S+ (predict .*)", capsys.readouterr().out)[1].split()
     shutil.rmtree(folder / "bart")  # a run is whole without it
@@ -160,11 +194,16 @@ def test_d22_a_pretrained_model_goes_the_whole_way(folder, more, capsys):
     assert bool(run.model.dropped) == ("freq" in more)
     item = run.encode(load(str(folder), "test"))[0]
     assert [token % DROPPED for token in item.source] == [0, 4, 5, 6, 2]  # <s> a b c </s>
-    assert list(item.target) == [0, 4, 2] and run.collate([item]).target_input.tolist() == [[2, 0, 4]]  # BART's start
+    # BART's start
+    assert list(item.target) == [0, 4, 2] and run.collate([item]).target_input.tolist() == [
+        [2, 0, 4]
+    ]
     assert not {1, 2} & set(run.tokenizer.encode("a <pad> b </s>").ids)
     command.main([*hint, "--limit", "2"])
     (folder / "text.txt").write_text("a b c\n\nc b\n")
-    command.main(["predict", str(folder / "run"), str(folder / "text.txt"), "--show-pruned", "--beam", "1"])
+    command.main(
+        ["predict", str(folder / "run"), str(folder / "text.txt"), "--show-pruned", "--beam", "1"]
+    )
     lines = capsys.readouterr().out.splitlines()[-5:]
     assert lines[0].replace("[", "").replace("]", "") == "source: a b c" and lines[2] == ""
 
@@ -189,11 +228,16 @@ def test_a_run_decodes_by_its_barts_own_settings_and_flags_win(folder, monkeypat
 
 
 def test_d20_holds_the_gates_of_a_bart_open_and_scales_its_rate(folder, monkeypatch):
-    """No gate closes in two fifths of the steps, whatever the gates say; the rate goes by the BART's own width."""
+    """No gate closes in two fifths of the steps, whatever the gates say; the rate goes by the
+    BART's own width.
+    """
     made, adam = [], torch.optim.Adam
     monkeypatch.setattr(torch.optim, "Adam", lambda *a, **k: made.append(adam(*a, **k)) or made[-1])
     monkeypatch.setattr(command, "L0Drop", functools.partial(command.L0Drop, start=-5.0))
     train(folder, "--steps", "3", "--save-every", "1")
     assert [row["sparsity"] for row in log(folder / "run")[1:]] == [0, 0, 1]
     config = load_run(folder / "run").config
-    assert made[0].param_groups[0]["lr"] == pytest.approx(learning_rate(3, 16, config)) and config.width != 16
+    assert (
+        made[0].param_groups[0]["lr"] == pytest.approx(learning_rate(3, 16, config))
+        and config.width != 16
+    )

@@ -1,4 +1,7 @@
-"""What the benchmark times is right; test_scripts.py runs it. No test depends on how fast anything is."""
+"""What the benchmark times is right; test_scripts.py runs it.
+
+No test depends on how fast anything is.
+"""
 
 from dataclasses import astuple
 
@@ -11,7 +14,9 @@ from ...experiments import benchmark  # noqa: E402
 
 
 def test_gates_close_exactly_the_share_of_table_1():
-    """Table 1: 47.6 % on CNN/Daily Mail, 71.5 % on WikiSum; about as many in each source, but not the same."""
+    """Table 1: 47.6 % on CNN/Daily Mail, 71.5 % on WikiSum; about as many in each source, but not
+    the same.
+    """
     for sources, length, sparsity, _ in benchmark.SHAPES:
         closed = benchmark.close_gates(sources, length, sparsity) == 0
         assert closed.sum().item() == round(sparsity * sources * length)

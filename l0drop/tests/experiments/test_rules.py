@@ -37,39 +37,68 @@ def test_types_of_units():
     """A segmented word is BPEH then BPEO whatever its tag; a whole word has its tag's group."""
     words = [0, 1, 1, 1, 2, 3, 3, 4, 5]
     tags = ["DT", "NN", "NN", "NN", "VBZ", ".", ".", "CD", ","]
-    expected = ["function", "BPEH", "BPEO", "BPEO", "content", "BPEH", "BPEO", "other", "punctuation"]
+    expected = [
+        "function",
+        "BPEH",
+        "BPEO",
+        "BPEO",
+        "content",
+        "BPEH",
+        "BPEO",
+        "other",
+        "punctuation",
+    ]
     assert rules.unit_types(words, tags) == expected and set(expected) == set(rules.UNIT_TYPES)
 
 
 def test_pos_pattern():
-    """Section 7: drops function words, punctuation, BPEO, and words tagged MD or EX; keeps all else."""
+    """Section 7: drops function words, punctuation, BPEO, and words tagged MD or EX; keeps all
+    else.
+    """
     cases = [  # word, tag, kept
-        (0, "DT", False), (1, "NN", True), (1, "NN", False), (2, "MD", False), (3, "EX", False), (4, "VB", True),
-        (5, ".", False), (6, "CD", True), (7, "MD", True), (7, "MD", False), (8, "IN", True), (8, "IN", False),
-    ]  # fmt: skip
+        (0, "DT", False),
+        (1, "NN", True),
+        (1, "NN", False),
+        (2, "MD", False),
+        (3, "EX", False),
+        (4, "VB", True),
+        (5, ".", False),
+        (6, "CD", True),
+        (7, "MD", True),
+        (7, "MD", False),
+        (8, "IN", True),
+        (8, "IN", False),
+    ]
     tags = [tag for _, tag, _ in cases]
     types = rules.unit_types([word for word, _, _ in cases], tags)
     assert rules.keep_pos(types, tags) == [kept for _, _, kept in cases]
 
 
-CORPUS = [[7, 7, 7, 7, 8], [7, 7, 8, 8, 9], [10, 9, 11, 12, 8], [7, 13, 7, 8, 9]]  # 7: 8, 8: 5, 9: 3, 10-13: 1 each
+# 7: 8, 8: 5, 9: 3, 10-13: 1 each
+CORPUS = [[7, 7, 7, 7, 8], [7, 7, 8, 8, 9], [10, 9, 11, 12, 8], [7, 13, 7, 8, 9]]
 
 
 def dropped(rule: str, share: float = 0) -> frozenset[int]:
     """Which units of CORPUS, and of three others, a rule drops."""
     tokenizer = SimpleNamespace(get_vocab_size=lambda: 3)
     tokenizer.encode_batch = lambda sources: [SimpleNamespace(ids=source) for source in sources]
-    return rules.dropped_units(rules.RuleConfig(rule=rule, share=share), list(map(example, CORPUS)), tokenizer)
+    return rules.dropped_units(
+        rules.RuleConfig(rule=rule, share=share), list(map(example, CORPUS)), tokenizer
+    )
 
 
 def test_d5_units_up_to_a_share():
-    """D5: whole units from the top, or the bottom, where the unseen are, within the share of the 20 running units."""
-    for share, units in [(0.39, set()), (0.41, {7}), (0.64, {7}), (0.81, {7, 8, 9}), (0, {7})]:  # 0: as in Section 7
+    """D5: whole units from the top, or the bottom, where the unseen are, within the share of the 20
+    running units.
+    """
+    # 0: as in Section 7
+    for share, units in [(0.39, set()), (0.41, {7}), (0.64, {7}), (0.81, {7, 8, 9}), (0, {7})]:
         assert dropped("freq", share) == units
     rare = {0, 1, 2, 10, 11, 12, 13}
     for share, units in [(0.04, {0, 1, 2}), (0.21, rare), (0.36, rare | {9}), (0, rare | {9})]:
         assert dropped("inv_freq", share) == units
-    assert rules.SHARES == {"freq": 0.463, "inv_freq": 0.40}  # Section 7: ranks to 100, and beyond 452
+    # Section 7: ranks to 100, and beyond 452
+    assert rules.SHARES == {"freq": 0.463, "inv_freq": 0.40}
     assert not dropped("group")
 
 
@@ -77,7 +106,9 @@ def test_d5_units_up_to_a_share():
 
 
 def test_tags_of_the_corpus(words, characters):
-    """Tags that come with a corpus, sentence by sentence, reach the units; subwords, and blanks, have their word's."""
+    """Tags that come with a corpus, sentence by sentence, reach the units; subwords, and blanks,
+    have their word's.
+    """
     corpus = [example("the mother sat on", pos=[["DT", "NN"], ["VBD", "IN"]])]
     assert rules.tag_sources(corpus) == [([3, 10, 14, 17], ["DT", "NN", "VBD", "IN"])]
     types, tags = rules.source_types(words.encode(corpus[0].source), *rules.tag_sources(corpus)[0])
@@ -85,12 +116,15 @@ def test_tags_of_the_corpus(words, characters):
     assert tags == ["DT", *["NN"] * pieces, "VBD", "IN"]
     assert types == ["function", "BPEH", *["BPEO"] * (pieces - 1), "content", "function"]
     _, tags = rules.source_types(characters.encode("the cat on"), [3, 7], "ab")
-    assert tags == [*"aaaabbbb", "", "", ""]  # a blank belongs to the next word; what follows the last tag has none
+    # a blank belongs to the next word; what follows the last tag has none
+    assert tags == [*"aaaabbbb", "", "", ""]
 
 
 def kept(words, corpus, rule: str, dropped=()) -> list[bool]:
     """Which encodings of the first source a rule keeps."""
-    run = rules.RuleRun(rules.RuleConfig(rule=rule), SimpleNamespace(eos=EOS, dropped=dropped), words)
+    run = rules.RuleRun(
+        rules.RuleConfig(rule=rule), SimpleNamespace(eos=EOS, dropped=dropped), words
+    )
     return [token < rules.DROPPED for token in run.encode(corpus)[0].source]
 
 
@@ -98,7 +132,12 @@ def test_d9_no_rule_drops_the_end(words):
     """D9: EOS is kept, by Group at an even position and by a frequency rule that names it too."""
     corpus = [example("the cat sat", pos=[["DT", "NN", "VBD"]])]  # EOS is fourth
     assert kept(words, corpus, "group") == [True, False, True, True]
-    assert kept(words, corpus, "freq", {EOS, words.token_to_id("▁cat")}) == [True, False, True, True]
+    assert kept(words, corpus, "freq", {EOS, words.token_to_id("▁cat")}) == [
+        True,
+        False,
+        True,
+        True,
+    ]
     assert kept(words, corpus, "pos") == [False, True, True, True]
 
 
@@ -107,7 +146,9 @@ def test_d9_no_rule_drops_the_end(words):
 
 @torch.no_grad()
 def test_d8_what_a_rule_drops_has_no_influence(make_model, ragged, targets):
-    """D8: dropped encodings are not attended to, in either form of the memory, and no dummy stands for them."""
+    """D8: dropped encodings are not attended to, in either form of the memory, and no dummy stands
+    for them.
+    """
     base, dropped = make_model(l0drop="none"), torch.arange(9).expand(4, 9) % 2 == 1
     model = rules.RuledTransformer(base.config).eval()
     model.load_state_dict(base.state_dict())
@@ -120,14 +161,25 @@ def test_d8_what_a_rule_drops_has_no_influence(make_model, ragged, targets):
     assert kept.states.size(1) == 5 and torch.equal(kept.states[0], encoding.states[0, ::2])
     assert torch.equal((kept.log_counts == 0).sum(1), (~dropped & encoding.keep).sum(1))
     w, tokens = reference.numpy_weights(base), ragged[0].tolist()
-    expected = reference.decode(w, targets[0].tolist(), reference.encode(w, tokens, 2, 4)[::2], 2, 4)
+    expected = reference.decode(
+        w, targets[0].tolist(), reference.encode(w, tokens, 2, 4)[::2], 2, 4
+    )
     torch.testing.assert_close(forms[0][0].double(), torch.tensor(expected), rtol=0, atol=1e-4)
     assert torch.equal(model(source, targets)[0], forms[0])
 
 
 def test_a_rule_goes_the_whole_way(whole, tmp_path, capsys):
     """Trained from a baseline, resumed, read; its output says how much was dropped."""
-    flags = ["--init", str(whole["base"]), "--steps", "2", "--average-last", "1", "--max-source", "20"]
+    flags = [
+        "--init",
+        str(whole["base"]),
+        "--steps",
+        "2",
+        "--average-last",
+        "1",
+        "--max-source",
+        "20",
+    ]
     freq = tmp_path / "freq-0"
     rules.main(["train", "--rule", "freq", "--out", str(freq), *flags])
     run = rules.load_run(freq)
@@ -159,7 +211,9 @@ def test_a_rule_takes_the_place_of_the_gates():
 
 
 def test_stanza_tags_are_placed_by_character(stanza):
-    """Sources without tags go through Stanza, whose tokens carry character offsets; here a stand-in for it."""
+    """Sources without tags go through Stanza, whose tokens carry character offsets; here a stand-in
+    for it.
+    """
     untagged = [example("The dogs.", "x")]
     tokenizer = train_tokenizer(["The dogs. The dogs."], "bpe", 60)
     assert rules.tag_sources(untagged) == [([3, 8, 9], ["DT", "NNS", "."])]

@@ -16,11 +16,19 @@ from ...experiments import benchmark  # noqa: E402
 
 EXPERIMENTS = Path(benchmark.__file__).parent
 if not __package__.startswith("l0drop."):
-    pytest.skip("the scripts' commands are those of a package named l0drop", allow_module_level=True)
+    pytest.skip(
+        "the scripts' commands are those of a package named l0drop", allow_module_level=True
+    )
 
 from shared.tests.run_sh import run_script  # noqa: E402
 
-SIZES = {"--width": 16, "--feed-forward": 16, "--heads": 2, "--encoder-layers": 1, "--decoder-layers": 1}
+SIZES = {
+    "--width": 16,
+    "--feed-forward": 16,
+    "--heads": 2,
+    "--encoder-layers": 1,
+    "--decoder-layers": 1,
+}
 STEPS = {"--steps": 2, "--save-every": 2, "--average-last": 1, "--mixed-precision": "no"}
 SHORT = {"--limit": 2, "--max-length": 4, "--beam": 1}
 
@@ -28,14 +36,18 @@ SHORT = {"--limit": 2, "--max-length": 4, "--beam": 1}
 @pytest.fixture(autouse=True)
 def no_drawing(monkeypatch):
     """test_figures.py draws."""
-    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda self, path, **options: path.touch())
+    monkeypatch.setattr(
+        "matplotlib.figure.Figure.savefig", lambda self, path, **options: path.touch()
+    )
 
 
 @pytest.fixture
 def texts(tmp_path):
     """A folder with parallel text, and with documents and their summaries, of a few words."""
     random.seed(0)
-    lines = [" ".join(random.choices(["a", "cab", "abcab"], k=random.randint(2, 5))) for _ in range(4)]
+    lines = [
+        " ".join(random.choices(["a", "cab", "abcab"], k=random.randint(2, 5))) for _ in range(4)
+    ]
     rows = [{"document": [line, "b ."], "summary": [line]} for line in lines]
     for split in ("train", "validation", "test"):
         (tmp_path / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -48,7 +60,8 @@ def texts(tmp_path):
 def test_multi30k(texts, tmp_path, stanza):
     flags = {"l0drop.train": SIZES | STEPS, "l0drop.experiments.rules train": STEPS}
     flags |= {"l0drop.predict": SHORT, "l0drop.experiments.rules predict": SHORT}
-    flags |= {"l0drop.experiments.figures": {"--limit": 2}, "shared.score": {"--metric": "rouge"}}  # faster intervals
+    # faster intervals
+    flags |= {"l0drop.experiments.figures": {"--limit": 2}, "shared.score": {"--metric": "rouge"}}
     run_script(EXPERIMENTS / "multi30k/run.sh", [texts, ""], tmp_path, flags, SEEDS="2", RULES="")
 
 
@@ -56,22 +69,37 @@ def test_samsum(texts, tmp_path, stanza, bart_folder):
     shutil.copytree(bart_folder, tmp_path / "bart-0")
     flags = {"l0drop.experiments.bart train": STEPS | {"--max-source": 30, "--max-target": 30}}
     flags |= {"l0drop.experiments.bart predict": SHORT}
-    run_script(EXPERIMENTS / "samsum/run.sh", [texts, "", bart_folder, bart_folder], tmp_path, flags, SEEDS="0")
+    run_script(
+        EXPERIMENTS / "samsum/run.sh",
+        [texts, "", bart_folder, bart_folder],
+        tmp_path,
+        flags,
+        SEEDS="0",
+    )
 
 
 def test_speed(tmp_path):
     flags = {"l0drop.experiments.benchmark": {"--repeats": 3}}
     run_script(EXPERIMENTS / "speed/run.sh", [], tmp_path, flags, QUICK="--quick")
-    path = tmp_path / "runs/l0drop/experiments/speed/benchmark.csv"  # the table of the paper's sizes stays
+    # the table of the paper's sizes stays
+    path = tmp_path / "runs/l0drop/experiments/speed/benchmark.csv"
     rows = {row["side"]: row for row in csv.DictReader(path.open(encoding="utf-8"))}
     assert tuple(rows) == benchmark.SIDES
     for row in rows.values():
-        assert 0 < float(row["seconds_low"]) <= float(row["seconds_mean"]) <= float(row["seconds_high"])
+        assert (
+            0
+            < float(row["seconds_low"])
+            <= float(row["seconds_mean"])
+            <= float(row["seconds_high"])
+        )
     assert float(rows["expanded"]["x expanded_mean"]) == 1
 
 
 def test_toy(tmp_path):
-    flags = {"l0drop.train": SIZES | STEPS | {"--data": "toy:count=8"}, "l0drop.experiments.figures": {"--limit": 2}}
+    flags = {
+        "l0drop.train": SIZES | STEPS | {"--data": "toy:count=8"},
+        "l0drop.experiments.figures": {"--limit": 2},
+    }
     run_script(EXPERIMENTS / "toy/run.sh", [], tmp_path, flags)
 
 
