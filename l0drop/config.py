@@ -45,6 +45,7 @@ class TrainConfig(ModelConfig):
     save_every: Positive = 100  # Updates between checkpoints.
     # Of the forward pass; bf16 is slower on a CPU without it.
     mixed_precision: Literal["no", "bf16", "fp16"] = "no"
+    log_with: str = ""  # Tracker of accelerate beside log.jsonl: tensorboard, wandb, ...
     seed: int = 0  # Seed of weights, order, dropout and gates.
 
     def check(self) -> None:

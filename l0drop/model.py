@@ -185,8 +185,6 @@ class Transformer(nn.Module):
     `config.l0drop = "none"` is the baseline of Eq. (2)-(3).
     """
 
-    pad, bos, eos = PAD, BOS, EOS
-
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.config, self.width = config, config.width

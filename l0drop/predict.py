@@ -1,29 +1,49 @@
-"""Translate or summarise texts or a data set with a run; with references it ends with a table of
-scores.
+"""Translate or summarise texts or a data set with a run; references: ends with a table of scores.
 
 echo "Ein Mann schläft." | python -m l0drop.predict runs/l0 --show-pruned
 python -m l0drop.predict runs/l0 notes.txt --out notes.jsonl
 python -m l0drop.predict runs/l0 --data toy --split test --out l0.jsonl
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple
+from pathlib import Path
+from typing import Annotated, Literal
 
-from shared.data import Example
-from shared.run import DecodingFlags, find_device, in_windows, one_line_errors, read_flags
+import torch
+import tyro
+
+from shared.data import Example, read
+from shared.pack import pack
+from shared.run import find_device, one_line_errors, read_flags
 from shared.score import system_name, write_outputs
 
 from .config import LENGTH_PENALTY, Length, Positive
 from .loading import Run, load_run
+from .model import BOS, EOS, PAD
 from .search import generate
-from .text import Item
+
+WINDOW = 512  # documents that are sorted by length, so that a batch has hardly any padding
 
 
 @dataclass
-class Options(DecodingFlags):
+class Options:
     """The command line."""
 
+    run: tyro.conf.Positional[Path]  # Run folder.
+    # Text, a document a line, or .jsonl; none: standard input.
+    files: tyro.conf.Positional[tuple[Path, ...]] = ()
+    data: str = ""  # In place of files: anything that shared.data.load takes.
+    # Split of the data (none: test); without --data, of the data that the run was trained on.
+    split: str = ""
+    limit: Positive | None = None  # First documents only.
+    # .jsonl for all that is known of each document, else a line each; none: standard output.
+    out: Path | None = None
+    overwrite: bool = False  # Replace that file.
+    system: str = ""  # Name in the table; none: the folder's, without its seed.
+    batch_size: Positive = 32  # Documents decoded at a time; outputs do not depend on it.
+    device: str = "cpu"  # Device of torch.
     # auto: BLEU where source and target are one string each (D16).
     metric: Literal["auto", "bleu", "rouge"] = "auto"
     # Print each source, its pruned words in [brackets], before its output.
@@ -34,127 +54,124 @@ class Options(DecodingFlags):
     max_length: Length | None = None  # Longest output in tokens; none: its source and 50 (D7).
 
 
-class Decoded(NamedTuple):
-    """A decoded document."""
-
-    tokens: list[int]  # EOS and PAD included
-    pruned: list[list[bool]]  # (L0Drop layers, S): which source encodings were dropped
-
-
-def decode(run: Run, items: Sequence[Item], **search) -> list[Decoded]:
-    """Decode a batch; `search` as in `search.generate`."""
-    search = {"length_penalty": LENGTH_PENALTY[run.config.units]} | search
-    hypotheses, encoding, _ = generate(run.model, run.collate(items).source, **search)
-    closed = [gates == 0 for gates in encoding.gates] or [encoding.keep & False]
-    rows = zip(
-        items,
-        hypotheses.tokens.tolist(),
-        zip(*(layer.tolist() for layer in closed), strict=True),
-        strict=True,
-    )
-    return [
-        Decoded(tokens, [layer[: len(item.source)] for layer in layers])
-        for item, tokens, layers in rows
-    ]
-
-
 def predict(
-    run: Run, examples: Sequence[Example], batch_size: int = 32, decode: Callable = decode, **search
+    run: Run, examples: Sequence[Example], batch_size: int = 32, **search
 ) -> Iterator[dict]:
-    """Decode documents in their order and yield a `row` of each; `search` as in
-    `search.generate`.
+    """Decode documents and yield a `row` of each, in their order; `search`: see `generate`."""
+    search = {"length_penalty": LENGTH_PENALTY[run.config.units]} | search
+    for start in range(0, len(examples), WINDOW):
+        window = examples[start : start + WINDOW]
+        items = run.encode(window)
+        order = sorted(range(len(items)), key=lambda place: len(items[place].source))
+        rows = {}
+        for first in range(0, len(items), batch_size):
+            places = order[first : first + batch_size]
+            source = run.collate([items[place] for place in places]).source
+            hypotheses, encoding, _ = generate(run.model, source, **search)
+            layers = encoding.gates or [encoding.keep]  # a baseline prunes nothing
+            for number, place in enumerate(places):
+                text = decode(run, hypotheses.tokens[number].tolist())
+                length = len(items[place].source)
+                closed = [gates[number, :length] == 0 for gates in layers]
+                rows[place] = row(run, window[place], text, closed, items[place].was_cut)
+        for place in range(len(window)):
+            yield rows[place]
+
+
+def decode(run: Run, tokens: list[int]) -> str:
+    """The text of an output, on one line."""
+    text = run.tokenizer.decode([token for token in tokens if token not in (PAD, BOS, EOS)])
+    return " ".join(text.split())
+
+
+def row(run: Run, example: Example, text: str, closed: list[torch.Tensor], was_cut: bool) -> dict:
+    """What is known of a document.
+
+    Args:
+        closed: of each L0Drop layer (S,), True where an encoding is pruned.
+    Returns:
+        prediction; source with the pruned words in brackets; "pruned", of the encoder's output,
+        and "pruned_layer_1" and so on, of the layers before it: [pruned, encodings] (D9).
     """
-    decoded = in_windows(
-        examples,
-        run.encode,
-        lambda item: len(item.source),
-        lambda items: decode(run, items, **search),
-        batch_size,
-    )
-    for example, (item, output) in zip(examples, decoded, strict=True):
-        yield row(run, example, item, output)
-
-
-def row(run: Run, example: Example, item: Item, output: Decoded) -> dict:
-    """A line of output: prediction, source with the pruned words in brackets, and [pruned,
-    encodings].
-
-    "pruned" is of the output, "pruned_layer_1" and so on of the layers before it; </s> counts as an
-    encoding (D9).
-    """
-    names = [*(f"pruned_layer_{n}" for n in range(1, len(output.pruned))), "pruned"]
-    special = run.model.pad, run.model.bos, run.model.eos
-    text = run.tokenizer.decode([token for token in output.tokens if token not in special])
-    return {
-        "id": example.id,
-        "prediction": " ".join(text.split()),
-        "source": bracket_pruned(run, example.source, output.pruned[-1][:-1]),
-        **{
-            name: [sum(layer), len(layer)] for name, layer in zip(names, output.pruned, strict=True)
-        },
-        "was_cut": item.was_cut,
-    }
+    values = {"id": example.id, "prediction": text, "was_cut": was_cut}
+    values["source"] = bracket_pruned(run, example.source, closed[-1][:-1].tolist())
+    for number, layer in enumerate(closed, 1):
+        name = "pruned" if number == len(closed) else f"pruned_layer_{number}"
+        values[name] = [int(layer.sum()), len(layer)]
+    return values
 
 
 def bracket_pruned(run: Run, source: str, pruned: Sequence[bool]) -> str:
-    """The source, as it was written, in brackets the words of which every token is pruned; what was
-    cut is left out.
+    """The source as it was written, with [brackets] round words whose every token is pruned.
+
+    What was cut is left out.
     """
-    encoding, text, end, is_open = run.tokenizer.encode(source), "", 0, False
-    tokens = list(zip(encoding.word_ids, encoding.offsets, pruned, strict=False))
-    kept = {word for word, _, is_pruned in tokens if not is_pruned}
-    ends = {word: stop for word, (_, stop), _ in tokens}  # of each word, the end of its last token
+    encoding = run.tokenizer.encode(source)
+    kept = set()  # words with a token that is not pruned
+    ends = {}  # of each word, the end of its last token
+    for word, (_, stop), is_pruned in zip(
+        encoding.word_ids, encoding.offsets, pruned, strict=False
+    ):
+        ends[word] = stop
+        if not is_pruned:
+            kept.add(word)
+    text = ""
+    end = 0
+    is_open = False
     for word, stop in ends.items():
         part = source[end:stop]
         letters = part.lstrip(" ")
         if is_open and word in kept:
-            text, is_open = text + "]", False
+            text += "]"
+            is_open = False
         text += part[: len(part) - len(letters)]  # blanks stay outside the bracket
         if letters and word not in kept and not is_open:
-            text, is_open = text + "[", True
-        text, end = text + letters, stop
-    return text + "]" * is_open
+            text += "["
+            is_open = True
+        text += letters
+        end = stop
+    return text + "]" if is_open else text
 
 
 def metric_of(examples: Sequence[Example]) -> str:
     """BLEU where source and target are one string each, as in translation; else ROUGE (D16)."""
-    return (
-        "bleu"
-        if all(len(example.document + example.summary) == 2 for example in examples)
-        else "rouge"
-    )
+    one_string_each = all(len(example.document + example.summary) == 2 for example in examples)
+    return "bleu" if one_string_each else "rouge"
 
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
     run = load_run(options.run)
-    write(run, options.read(run.config.data), options)
+    data = options.data or (run.config.data if options.split else "")
+    examples = read(options.files, data, options.split or "test", options.limit)
+    metric = metric_of(examples) if options.metric == "auto" else options.metric
+    search = {"beam": options.beam}
+    if options.length_penalty is not None:
+        search["length_penalty"] = options.length_penalty
+    if options.max_length is not None:
+        search["max_length"] = options.max_length
 
-
-def write(run: Run, examples: Sequence[Example], options: Options, **search) -> None:
-    """Decode and write what the command line asks for; `search` as in `predict`."""
     run.model.to(find_device(options.device))
-    flags = {
-        name: getattr(options, name)
-        for name in ("batch_size", "beam", "length_penalty", "max_length")
-    }
-    search |= {name: value for name, value in flags.items() if value is not None}
-    # a blank line stays one
-    rows = predict(run, [example for example in examples if example.document], **search)
-    settings = {
-        "system": options.system or system_name(options.run.name, run.config.seed),
-        "seed": run.config.seed,
-    }
-    settings |= {"metric": metric_of(examples) if options.metric == "auto" else options.metric}
-    line = (
-        (lambda row: f"source: {row['source']}\noutput: {row['prediction']}")
-        if options.show_pruned
-        else None
-    )
+    is_packed = pack(run.model)  # last: a packed model can only decode
+    documents = [example for example in examples if example.document]  # a blank line stays one
+    rows = predict(run, documents, options.batch_size, **search)
+    if options.show_pruned:
+        rows = (
+            values | {"line": f"source: {values['source']}\noutput: {values['prediction']}"}
+            for values in rows
+        )
     write_outputs(
-        rows, examples, out=options.out, overwrite=options.overwrite, line=line, **settings
+        rows,
+        examples,
+        system=options.system or system_name(options.run.name, run.config.seed),
+        seed=run.config.seed,
+        out=options.out,
+        overwrite=options.overwrite,
+        metric=metric,
     )
+    if is_packed:
+        print("decoded with packed weights (shared/pack.py)", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,14 @@
-"""D20: a lambda of Eq. (12) that holds a sparsity, where the paper searches for a constant that
-leads to one.
-"""
+"""D20: a lambda of Eq. (12) that holds a sparsity; the paper searches for a constant one."""
 
 from dataclasses import dataclass
 
-FOLLOW, DAMP = 0.02, 8.0  # how fast the multiplier follows; the proportional part, against swings
+FOLLOW = 0.02  # how fast the multiplier follows
+DAMP = 8.0  # the proportional part, against swings
 
 
 @dataclass
 class SparsityControl:
-    """A Lagrange multiplier that rises while a batch prunes too little and falls while it prunes
-    too much.
+    """A Lagrange multiplier: it rises while a batch prunes too little and falls while too much.
 
     Its fields change while it works; a checkpoint saves them. Shares are of source encodings, in
     [0, 1].
@@ -22,16 +20,12 @@ class SparsityControl:
     pruned: float = 0.0  # mean share of the last batches
 
     def follow(self, pruned: float) -> float:
-        """lambda for a batch that prunes this share; below 0 where that is far more than is
-        wanted.
-        """
+        """lambda for a batch that prunes this share; below 0 where that is far more than wanted."""
         gap = self.aim - pruned
         self.pruned += (pruned - self.pruned) / 20
         self.multiplier += FOLLOW * gap
         return self.multiplier + DAMP * gap
 
     def correct(self, target: float, sparsity: float) -> None:
-        """Aim above the target by as much as the last batches were pruned more than the validation
-        data were.
-        """
+        """Raise the aim by what the last batches prune more than the validation data."""
         self.aim = target + self.pruned - sparsity

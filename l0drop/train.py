@@ -1,122 +1,166 @@
 """Train a baseline, fine-tune it with L0Drop, or train with L0Drop from scratch.
 
-python -m l0drop.train --out runs/mine --data FOLDER                                       # prunes
-    47 %
+python -m l0drop.train --out runs/mine --data FOLDER                   # prunes 47 %
 python -m l0drop.train --out runs/base --l0drop none
-python -m l0drop.train --out runs/l0 --init runs/base --l0drop output --l0-weight 0.3      # the
-    paper's fine-tuning
+python -m l0drop.train --out runs/l0 --init runs/base --l0drop output --l0-weight 0.3   # the paper
 """
 
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, save_file
-from torch import nn
+from torch.utils.data import DataLoader
 from tqdm import tqdm
 
+from shared.data import load
 from shared.run import (
     Batches,
-    RunFolder,
-    Setup,
-    exchanged,
+    check,
+    check_out,
+    checkpoints,
+    cpu_has_bf16,
+    fingerprint,
     one_line_errors,
     parse,
-    says_it_reads,
-    setup,
+    read_progress,
+    save_checkpoint,
 )
 
 from .config import PRESETS, TrainConfig, held_open, l0_weight, learning_rate
 from .gates import expected_gates
-from .loading import Run, begin, load_run
+from .loading import Run, begin
 from .model import Encoding, objective, translation_loss
 from .sparsity import SparsityControl
 from .text import Item
 
 
-def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
-    """Train and write the run folder `out`; `resume` goes on after the last checkpoint, to the same
-    bits.
+def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
+    """Train and write the run folder `out`; `resume` goes on after the last checkpoint.
 
-    ValueError: bad values or data, a folder that cannot be used, a loss that is not finite.
+    A training that was killed and resumed ends with the same bits (one process, on a CPU).
+
+    Raises:
+        ValueError: bad values or data, a folder that cannot be used, a loss that is not finite.
     """
-    control = SparsityControl(config.target_sparsity, held_open(config))
-    how = {
-        "final": "model.safetensors",
-        "checkpoints": config.average_last,
-        "control": vars(control),
-    }
-    made = setup(config, Path(out), resume, begin, load_run, adam, lengths, **how)
-    with made.folder as folder:
-        update(made, control)
-        averaged = save_average(folder, config)
-    if made.accelerator.is_main_process:
-        report(made.run, made.validation, folder, averaged)
+    from accelerate import Accelerator, DataLoaderConfiguration
+    from accelerate.utils import GradientAccumulationPlugin, set_seed
 
+    check(config)
+    check_out(out, resume)
+    accelerator = Accelerator(
+        mixed_precision=config.mixed_precision,
+        # The plugin, for over `gradient_accumulation_steps` a variable of the shell would win.
+        gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=config.accumulate),
+        # Else several processes on a CPU would each believe to be alone.
+        cpu=not torch.accelerator.is_available(),
+        dataloader_config=DataLoaderConfiguration(even_batches=False),  # their sizes differ
+        log_with=config.log_with or None,
+        project_dir=out,
+    )
+    is_main = accelerator.is_main_process
+    if config.log_with and not accelerator.log_with:
+        raise ValueError(f"--log-with {config.log_with} is not installed")
+    if is_main and config.mixed_precision == "no" and cpu_has_bf16():
+        print("this CPU has bf16: --mixed-precision bf16 trains wide models faster")
 
-def update(made: Setup, control: SparsityControl) -> None:
-    """The updates that are still to do."""
-    accelerator, run, model, optimizer, *_, folder = made
-    config, done = run.config, folder.progress["step"]
-    vars(control).update(folder.progress["control"])
-    folder.progress["control"] = vars(control)
-    batches = iter(accelerator.skip_first_batches(made.loader, done * config.accumulate))
-    hidden = not accelerator.is_main_process or None  # None: where there is no terminal
-    for step in (
-        bar := tqdm(range(done, config.steps), initial=done, total=config.steps, disable=hidden)
-    ):
+    # Data, model, tokenizer.
+    set_seed(config.seed)
+    examples = load(config.data, "train")
+    validation_examples = load(config.data, "validation")
+    run = begin(config, examples)
+    if is_main:
+        out.mkdir(parents=True, exist_ok=True)
+        run.write_files(out)
+    set_seed(config.seed, device_specific=True)  # each process draws its own dropout and gates
+
+    # Appendix A: Adam, beta1 = 0.9, beta2 = 0.98; released code: eps 1e-8. The loop sets the rate.
+    optimizer = torch.optim.Adam(run.model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-8)
+    model, optimizer = accelerator.prepare(run.model, optimizer)
+    items = run.encode(examples)
+    validation = run.encode(validation_examples)
+    batches = Batches(lengths(items), config.seed, tokens=config.batch_tokens)
+    # With a generator of its own: else an epoch's start would draw from that of dropout.
+    generator = torch.Generator()
+    loader = DataLoader(items, batch_sampler=batches, collate_fn=run.collate, generator=generator)
+    loader = accelerator.prepare(loader)
+    cut = sum(item.was_cut for item in items)
+    if cut and is_main:
+        print(f"{cut} of {len(items)} sources are cut to --max-source {config.max_source}")
+
+    # What a checkpoint saves beside weights, Adam's moments and random states.
+    dual = SparsityControl(config.target_sparsity, held_open(config))
+    progress = {"data": fingerprint(examples), "log": []}
+    done = 0
+    if checkpoints(out):
+        last = checkpoints(out)[-1]
+        progress = read_progress(last, accelerator.num_processes, progress["data"])
+        accelerator.load_state(str(last))
+        dual = SparsityControl(**progress["dual"])
+        done = progress["log"][-1]["step"]
+    if is_main and done < config.steps:
+        (out / "model.safetensors").unlink(missing_ok=True)  # of a run that is lengthened
+
+    accelerator.init_trackers("l0drop", vars(config))
+    endless = iter(accelerator.skip_first_batches(loader, done * config.accumulate))
+    bar = tqdm(total=config.steps, initial=done, disable=None if is_main else True)
+    for step in range(done, config.steps):
         run.model.train()
-        hold_open = step < control.open_until
+        hold_open = step < dual.open_until
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(run.first_step + step + 1, run.model.width, config)
         for _ in range(config.accumulate):
-            batch = next(batches)
+            batch = next(endless)
             with accelerator.accumulate(model):
                 logits, encoding = model(batch.source, batch.target_input, hold_open)
                 pruned = accelerator.reduce(sparsity(encoding), "mean").item()
-                lambda_ = (
-                    l0_weight(step, config)
-                    if config.l0_weight or hold_open
-                    else control.follow(pruned)
-                )
+                if hold_open or config.l0_weight:
+                    lambda_ = l0_weight(step, config)
+                else:
+                    lambda_ = dual.follow(pruned)  # D20
                 # Eq. (12), mean over the sentences of a micro-batch (D14).
                 loss = objective(logits, batch.target, encoding, lambda_).mean()
                 accelerator.backward(loss)
                 optimizer.step()
                 optimizer.zero_grad()
+
         row = {"step": step + 1, "loss": loss.item(), "lambda": lambda_}
         if not math.isfinite(row["loss"]):
             raise ValueError(
-                f"the loss is {row['loss']} at step {step + 1}; {folder.path} keeps its last "
-                f"checkpoint"
+                f"the loss is {row['loss']} at step {step + 1}; {out} keeps its last checkpoint"
             )
         bar.set_postfix(loss=f"{row['loss']:.3f}", pruned=f"{100 * pruned:.0f} %", refresh=False)
+        bar.update()
         if row["step"] % config.save_every == 0 or row["step"] == config.steps:
-            row |= validate(run, made.validation, hold_open)
-            control.correct(config.target_sparsity, row["sparsity"])
-            folder.save_checkpoint(row)
+            row |= validate(run, validation, hold_open)
+            dual.correct(config.target_sparsity, row["sparsity"])
+            progress["log"].append(row)
+            progress["dual"] = vars(dual)
+            save_checkpoint(accelerator, out, progress, keep=config.average_last)
+            accelerator.log(row, step=row["step"])
+            if is_main:
+                bar.write(json.dumps(row))
+    bar.close()
+    accelerator.end_training()
+    if not is_main:
+        return
+
+    # D13: the weights that stay are the mean of the last checkpoints.
+    states = [load_file(path / "model.safetensors") for path in checkpoints(out)]
+    mean = {name: torch.stack([state[name] for state in states]).mean(0) for name in states[0]}
+    save_file(mean, out / "model.safetensors")
+    report(run, validation, progress["log"][-1], out)
 
 
-def adam(model: nn.Module) -> torch.optim.Optimizer:
-    """Appendix A: Adam, beta1 = 0.9, beta2 = 0.98; released code: eps 1e-8.
-
-    The loop sets the rate.
-    """
-    return torch.optim.Adam(model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-8)
-
-
-def lengths(item: Item) -> tuple[int, int]:
-    """What batches are sorted by: tokens of the target, which `batch_tokens` counts, then of the
-    source.
-    """
-    return len(item.target), len(item.source)
+def lengths(items: Sequence[Item]) -> list[tuple[int, int]]:
+    """What batches are sorted by: tokens of the target, which `batch_tokens` counts, and source."""
+    return [(len(item.target), len(item.source)) for item in items]
 
 
 def sparsity(encoding: Encoding) -> torch.Tensor:
-    """Share of a batch's source encodings that the last layer would prune at test time; 0 of a
-    baseline.
-    """
+    """Share of source encodings that the last layer would prune at test time; 0 of a baseline."""
     if not encoding.log_alpha:
         return torch.zeros((), device=encoding.keep.device)
     return (expected_gates(encoding.log_alpha[-1]) == 0)[encoding.keep].float().mean()
@@ -124,59 +168,42 @@ def sparsity(encoding: Encoding) -> torch.Tensor:
 
 @torch.inference_mode()
 def validate(run: Run, items: Sequence[Item], hold_open: bool = False) -> dict[str, float]:
-    """Unsmoothed nats per token, mean over sentences, and share of encodings pruned, in eval mode
-    (expected gates).
+    """Validation loss and share of encodings pruned, in eval mode (expected gates).
+
+    The loss is in nats per token, not smoothed, mean over sentences.
     """
     run.model.eval()
-    losses, pruned, tokens = [], 0, 0
-    for indices in Batches(
-        [lengths(item) for item in items], 0, tokens=run.config.batch_tokens
-    ).epoch(0):
-        batch = run.collate([items[i] for i in indices])
+    losses = []
+    pruned = tokens = 0
+    for indices in Batches(lengths(items), seed=0, tokens=run.config.batch_tokens).epoch(0):
+        batch = run.collate([items[index] for index in indices])
         logits, encoding = run.model(batch.source, batch.target_input, hold_open)
         losses.append(translation_loss(logits, batch.target, smoothing=0.0))
-        pruned += (encoding.gates[-1] == 0)[encoding.keep].sum().item() if encoding.gates else 0
         tokens += encoding.keep.sum().item()
+        if encoding.gates:
+            pruned += (encoding.gates[-1] == 0)[encoding.keep].sum().item()
     return {"validation_loss": torch.cat(losses).mean().item(), "sparsity": pruned / tokens}
 
 
-def save_average(folder: RunFolder, config: TrainConfig) -> list[int]:
-    """Write model.safetensors, the mean of the last checkpoints (D13); returns their steps."""
-    paths = sorted((folder.path / "checkpoints").glob("[0-9]" * 8))[-config.average_last :]
-    states = [load_file(path / "model.safetensors") for path in paths]
-    mean = {name: torch.stack([state[name] for state in states]).mean(0) for name in states[0]}
-    folder.write("model.safetensors", lambda path: save_file(mean, path))
-    return [int(path.name) for path in paths]
-
-
-def report(
-    run: Run,
-    validation: list[Item],
-    folder: RunFolder,
-    averaged: list[int],
-    command: str = f"{__package__}.predict",
-) -> None:
-    """Say what came out, whether the model reads its source, and by which `command` it decodes."""
-    last = folder.progress["log"][-1]
-    steps = f"{last['step']} steps (weights: mean of {', '.join(map(str, averaged))})"
-    print(f"{folder.path}: {steps}, validation loss {last['validation_loss']:.3f} at the last step")
-    if run.model.l0drop:
-        print(f"{100 * last['sparsity']:.1f} % of the encodings are pruned")
-        if last["sparsity"] in (0, 1):  # lambda closed every gate, or none
-            constant = "leave --l0-weight out, so that lambda follows --target-sparsity"
-            print(
-                f"every gate is closed, or none: "
-                f"{constant if run.config.l0_weight else 'train with more --steps'}"
-            )
-    swapped = exchanged(
-        validation, lambda item: item.source, lambda item, other: other._replace(target=item.target)
+def report(run: Run, validation: list[Item], row: dict, out: Path) -> None:
+    """Say what came out, and what the loss is where each target stands beside another source."""
+    others = validation[1:] + validation[:1]
+    exchanged = [
+        item._replace(source=other.source) for item, other in zip(validation, others, strict=True)
+    ]
+    exchanged_loss = validate(run, exchanged)["validation_loss"]
+    print(
+        f"{out}: {row['step']} updates, validation loss {row['validation_loss']:.3f}, "
+        f"with the sources exchanged {exchanged_loss:.3f}"
     )
-    if swapped and (
-        verdict := says_it_reads(last["validation_loss"], validate(run, swapped)["validation_loss"])
-    ):
-        print(verdict)
-    read = f"python -m {command} {folder.path}"
-    print(f"next, on texts: {read} FILE.txt; with scores: {read} --split validation")
+    if run.model.l0drop:
+        print(f"{100 * row['sparsity']:.1f} % of the encodings are pruned")
+        if row["sparsity"] in (0, 1):
+            print(
+                "every gate is closed, or none: leave --l0-weight out, so that lambda follows "
+                "--target-sparsity, or train with more --steps"
+            )
+    print(f"next: python -m {__package__}.predict {out} FILE.txt")
 
 
 @one_line_errors
