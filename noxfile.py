@@ -28,8 +28,6 @@ PACKAGES = {
 PAPERS = [name for name in PACKAGES if name != "shared"]
 # What the pages are made with.
 PAGES = ["pygments", "markdown-it-py", "latex2mathml"]
-# A copy of a package without its experiments and tests has at most so many files.
-MOST_FILES = 25
 # What the tests of `shared` try if it is there, beyond its requirements.
 OPTIONAL = ["datasets"]
 # Of a copied package without `shared`: the modules that must not want it are imported, the commands
@@ -154,7 +152,7 @@ def chosen_package(session: nox.Session) -> tuple[str, list[str]]:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check style, budgets and the import rules; test the checks themselves."""
+    """Check style and the import rules; test the checks themselves."""
     install(
         session,
         "ruff",
@@ -170,7 +168,6 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("lint-imports")
-    session.run("python", ".ci/house.py")
     session.run("python", "-m", "pytest", ".ci/tests", *session.posargs)
 
 
@@ -217,13 +214,6 @@ def standalone(session: nox.Session, package: str) -> None:
             # Where there is no `shared`, experiments/ are left behind, too.
             skip = shutil.ignore_patterns("__pycache__", *([] if with_shared else ["experiments"]))
             shutil.copytree(ROOT / package, copied, ignore=skip)
-            files = [path for path in Path(copied).rglob("*") if path.is_file()]
-            taken = [path for path in files if not {"tests", "experiments"} & set(path.parts)]
-            if len(taken) > MOST_FILES:
-                session.error(
-                    f"a copy without experiments and tests has {len(taken)} files, at most "
-                    f"{MOST_FILES}"
-                )
             for path in ("vendor/__init__.py", "vendor/inner/__init__.py", "pytest.ini"):
                 Path(path).write_text("[pytest]\n" if path == "pytest.ini" else "")
             # The path is for the commands that a test starts as processes of their own.
