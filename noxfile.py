@@ -1,6 +1,7 @@
-"""Checks (*: `nox` runs all of them) and jobs (-: run when named). One of them: `nox -s NAME`, e.g.
+"""Checks (*: plain `nox` runs them) and jobs (-); each makes the environment that it needs.
 
-`nox -s l0drop`.
+Start with `nox -s lesson -- l0drop` and `nox -s l0drop`. What follows -- on a session's command
+line goes to its tool; where a paper can be named there, all five are taken if none is.
 """
 
 import os
@@ -23,13 +24,11 @@ PACKAGES = {
     "head_masking": "content selection by masking attention heads",
     "diminishing_attention": "attention scores that diminish with repetition",
     "discourse_tree_attention": "attention heads fixed by a discourse tree",
-    "shared": "data, pretrained models, run folders, scores",
+    "shared": "data, ROUGE, timing, and the plumbing of the five commands",
 }
 PAPERS = [name for name in PACKAGES if name != "shared"]
 # What the pages are made with.
 PAGES = ["pygments", "markdown-it-py", "latex2mathml"]
-# A copy of a package without its experiments and tests has at most so many files.
-MOST_FILES = 25
 # What the tests of `shared` try if it is there, beyond its requirements.
 OPTIONAL = ["datasets"]
 # Of a copied package without `shared`: the modules that must not want it are imported, the commands
@@ -77,22 +76,25 @@ nox.needs_version = ">=2024.10.9"
 nox.options.default_venv_backend = "uv|virtualenv"
 
 
+def pip_settings() -> dict[str, list[str]]:
+    """What pip is told by its files and variables; empty where there is no pip."""
+    command = [sys.executable, "-m", "pip", "config", "list"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    settings = {}
+    # The later ones win: a command's own over those of all commands, the environment's over both.
+    for origin in ("global", "install", ":env:"):
+        for name, value in re.findall(rf"^{origin}\.([\w-]+)='(.*)'$", listed, re.M):
+            settings[name] = value.split()
+    return settings
+
+
 def uv_settings() -> dict[str, str]:
-    """Variables of uv: where packages come from, as pip has it set, or else PyTorch's build for
-    this machine.
+    """Variables of uv: pip's sources of packages or, without any, PyTorch's build for this machine.
 
     uv reads none of pip's settings; a user's own UV_... win. Plain indexes have one build of torch
     for all, with CUDA.
     """
-    command = [sys.executable, "-m", "pip", "config", "list"]
-    # empty where there is no pip
-    listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    # A command's own settings win over all commands', the environment's over both.
-    pip = re.findall(r"^(:env:|install|global)\.([\w-]+)='(.*)'$", listed, re.M)
-    pip = {
-        name: value.split()
-        for _, name, value in sorted(pip, key=lambda each: "gi:".index(each[0][0]))
-    }
+    pip = pip_settings()
     uv = {
         "UV_FIND_LINKS": ",".join(pip.get("find-links", [])),
         "UV_DEFAULT_INDEX": "".join(pip.get("index-url", [])),
@@ -102,10 +104,8 @@ def uv_settings() -> dict[str, str]:
         "UV_INDEX_STRATEGY": "unsafe-best-match",
     }
     uv = {name: value for name, value in uv.items() if value and name not in os.environ}
-    if not any(
-        re.match("UV_(.*INDEX(_URL)?$|FIND_LINKS|TORCH_BACKEND)", name)
-        for name in {**uv, **os.environ}
-    ):
+    source = re.compile("UV_(.*INDEX(_URL)?$|FIND_LINKS|TORCH_BACKEND)")
+    if not any(map(source.match, [*uv, *os.environ])):
         uv["UV_TORCH_BACKEND"] = "auto"
     return uv
 
@@ -116,86 +116,65 @@ def install(session: nox.Session, *what: str) -> None:
     session.install("-c", ".ci/constraints.txt", *what, env=env)
 
 
-def asked_for() -> list[str]:
-    """The packages named after -- on nox's command line, or all five: the others get no session and
-    no environment.
-    """
-    given = sys.argv[sys.argv.index("--") + 1 :] if "--" in sys.argv else []
-    return [name for name in PAPERS if name in given] or PAPERS
-
-
-def requirements(name: str) -> list[str]:
-    """Arguments of `install` for a package, its experiments included."""
-    files = [f"{name}/requirements.txt", f"{name}/experiments/requirements.txt"]
+def requirements(package: str, *more: str) -> list[str]:
+    """Arguments of `install` for a package, its experiments included, and more of its files."""
+    names = ["requirements.txt", "experiments/requirements.txt", *more]
+    files = [f"{package}/{name}" for name in names]
     return [argument for file in files if (ROOT / file).exists() for argument in ("-r", file)]
 
 
-def package_python(session: nox.Session, name: str) -> str:
-    """Create or update the environment of a package's own session and return the path of its
-    Python.
-    """
-    session.run_install(
-        sys.executable, "-m", "nox", "-r", "--install-only", "-s", name, external=True
-    )
-    scripts = ROOT / ".nox" / name / ("Scripts" if os.name == "nt" else "bin")
+def package_python(session: nox.Session, package: str) -> str:
+    """Make or update .nox/PACKAGE, the environment of the package's tests; return its Python."""
+    nox_again = [sys.executable, "-m", "nox", "-r", "--install-only", "-s", package]
+    session.run_install(*nox_again, external=True)
+    scripts = ROOT / ".nox" / package / ("Scripts" if os.name == "nt" else "bin")
     return str(scripts / "python")
 
 
-def chosen_package(session: nox.Session) -> tuple[str, list[str]]:
-    """Split the arguments after -- into the package, which comes first, and the rest."""
-    name, *rest = session.posargs or [""]
-    if name not in PAPERS:
-        session.error(
-            f"say which package: nox -s {session.name} -- NAME, where NAME is one of: "
-            f"{', '.join(PAPERS)}"
-        )
-    return name, rest
+def chosen(session: nox.Session) -> tuple[list[str], list[str]]:
+    """The papers that are named after --, or all five; and what else stands there."""
+    papers = [argument for argument in session.posargs if argument in PAPERS]
+    rest = [argument for argument in session.posargs if argument not in PAPERS]
+    if rest and not papers and not rest[0].startswith("-"):
+        session.error(f"{rest[0]} is none of: {', '.join(PAPERS)}")
+    return papers or PAPERS, rest
 
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check style, budgets and the import rules; test the checks themselves."""
-    install(
-        session,
-        "ruff",
-        "import-linter",
-        "pytest",
-        "jupytext",
-        "nbformat",
-        "nox",
-        "numpy",
-        "mini-racer",
-        *PAGES,
-    )
+    """Check style and who imports whom; test the checks themselves."""
+    tools = ["ruff", "import-linter", "pytest", "jupytext", "nbformat", "nox", "numpy"]
+    install(session, *tools, "mini-racer", *PAGES)
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("lint-imports")
-    session.run("python", ".ci/house.py")
     session.run("python", "-m", "pytest", ".ci/tests", *session.posargs)
 
 
 @nox.session
 def pages(session: nox.Session) -> None:
-    """Make pages/, formula beside code: each equation and deviation has line and test; --
-    --browser: in Chromium.
+    """Make pages/, formula beside code; each equation and deviation has its line and its test.
+
+    --browser opens them in Chromium, Debian's package, and leaves screenshots.
     """
     install(session, *PAGES)
-    names = [argument for argument in session.posargs if not argument.startswith("--")]
-    session.run("python", ".ci/pages", *names)
-    if "--browser" in session.posargs:
+    papers, rest = chosen(session)
+    session.run("python", ".ci/pages", *papers)
+    if "--browser" in rest:
         install(session, "playwright")
         session.run("python", ".ci/browser.py", "pages")
 
 
-def register_tests(name: str) -> None:
+def register_tests(package: str) -> None:
     """Register the session that tests one package."""
 
     def tests(session: nox.Session) -> None:
-        install(session, *requirements(name), "pytest", *(OPTIONAL if name == "shared" else []))
-        session.run("python", "-m", "pytest", f"{name}/tests", *session.posargs, env=TEST_ENV)
+        optional = OPTIONAL if package == "shared" else []
+        install(session, *requirements(package), "pytest", *optional)
+        session.run("python", "-m", "pytest", f"{package}/tests", *session.posargs, env=TEST_ENV)
 
-    tests.__doc__ = f"Test {name}: {PACKAGES[name]}. What follows -- goes to pytest."
-    nox.session(tests, name=name)
+    tests.__doc__ = f"Test {package}: {PACKAGES[package]}. Environment: .nox/{package}"
+    nox.session(tests, name=package)
 
 
 for package_name in PACKAGES:
@@ -203,156 +182,125 @@ for package_name in PACKAGES:
 
 
 @nox.session(venv_backend="none")
-@nox.parametrize("package", PAPERS, ids=PAPERS)
-def standalone(session: nox.Session, package: str) -> None:
-    """Copy, rename and nest a package's folder: its tests pass without `shared`, its commands run
-    beside it.
+def standalone(session: nox.Session) -> None:
+    """Copy, rename and nest a package's folder: its tests pass there, its commands run there."""
+    papers, rest = chosen(session)
+    for package in papers:
+        python = package_python(session, package)
+        for has_shared in (False, True):
+            # Outside the repository, where neither `shared` nor the settings of pyproject.toml can
+            # be found by accident.
+            with tempfile.TemporaryDirectory() as folder, session.chdir(folder):
+                test_copy(session, python, package, has_shared, rest)
+
+
+def test_copy(
+    session: nox.Session, python: str, package: str, has_shared: bool, rest: list[str]
+) -> None:
+    """Test a copy of a package in the working directory, which is empty."""
+    copied = f"vendor/inner/{package}_copied"
+    # Where there is no `shared`, experiments/ are left behind, too.
+    left_behind = ["__pycache__"] if has_shared else ["__pycache__", "experiments"]
+    shutil.copytree(ROOT / package, copied, ignore=shutil.ignore_patterns(*left_behind))
+    Path("vendor/__init__.py").touch()
+    Path("vendor/inner/__init__.py").touch()
+    Path("pytest.ini").write_text("[pytest]\n")
+    # The path is for the commands that a test starts as processes of their own.
+    options = {"env": {**TEST_ENV, "PYTHONPATH": os.getcwd()}, "external": True}
+    pytest = [python, "-m", "pytest", *rest]
+    if not has_shared:
+        session.run(python, "-c", IMPORT_ALONE, copied, silent=True, **options)
+        ignored = f"--ignore={copied}/tests/test_readme.py"
+        session.run(*pytest, copied, ignored, "-k", "not runs_alone", **options)
+        return
+    # Without the slowest tests, which do not depend on the place: the package's own session has
+    # them.
+    ignored = shutil.ignore_patterns("__pycache__", "tests")
+    shutil.copytree(ROOT / "shared", "shared", ignore=ignored)
+    session.run(*pytest, "--collect-only", "-qq", copied, silent=True, **options)
+    commands = [f"{copied}/tests/test_{name}.py" for name in ("commands", "predict")]
+    first = next(path for path in commands if Path(path).exists())
+    session.run(*pytest, first, "-k", "not resumes", **options)
+
+
+@nox.session
+def lesson(session: nox.Session) -> None:
+    """Show a paper's effect: a network learns it before your eyes. nox -s lesson -- l0drop
+
+    --write makes the notebook and the picture; --seeds [COUNT] says how safely each assert holds.
     """
-    python = package_python(session, package)
-    for with_shared in (False, True):
-        # Outside the repository, where neither `shared` nor the settings of pyproject.toml can be
-        # found by accident.
-        with tempfile.TemporaryDirectory() as folder, session.chdir(folder):
-            copied = f"vendor/inner/{package}_copied"
-            # Where there is no `shared`, experiments/ are left behind, too.
-            skip = shutil.ignore_patterns("__pycache__", *([] if with_shared else ["experiments"]))
-            shutil.copytree(ROOT / package, copied, ignore=skip)
-            files = [path for path in Path(copied).rglob("*") if path.is_file()]
-            taken = [path for path in files if not {"tests", "experiments"} & set(path.parts)]
-            if len(taken) > MOST_FILES:
-                session.error(
-                    f"a copy without experiments and tests has {len(taken)} files, at most "
-                    f"{MOST_FILES}"
-                )
-            for path in ("vendor/__init__.py", "vendor/inner/__init__.py", "pytest.ini"):
-                Path(path).write_text("[pytest]\n" if path == "pytest.ini" else "")
-            # The path is for the commands that a test starts as processes of their own.
-            options = {"env": {**TEST_ENV, "PYTHONPATH": folder}, "external": True}
-            # Without the slowest tests, which do not depend on the place: the package's own session
-            # has them.
-            pytest = [python, "-m", "pytest", *session.posargs]
-            if with_shared:
-                shutil.copytree(
-                    ROOT / "shared", "shared", ignore=shutil.ignore_patterns("__pycache__", "tests")
-                )
-                session.run(*pytest, "--collect-only", "-qq", copied, silent=True, **options)
-                commands = [
-                    f"{copied}/tests/{name}.py" for name in ("test_commands", "test_predict")
-                ]
-                first = next(path for path in commands if Path(path).exists())
-                session.run(*pytest, first, "-k", "not resumes", **options)
-            else:
-                session.run(python, "-c", IMPORT_ALONE, copied, silent=True, **options)
-                session.run(
-                    *pytest,
-                    copied,
-                    f"--ignore={copied}/tests/test_readme.py",
-                    "-k",
-                    "not runs_alone",
-                    **options,
-                )
+    papers, rest = chosen(session)
+    if not re.fullmatch(r"(--write|--seeds( \d+)?)?", " ".join(rest)):
+        session.error(f"{' '.join(rest)} is none of: --write, --seeds, --seeds COUNT")
+    mode, *count = [argument.lstrip("-") for argument in rest] or ["check"]
+    for package in papers:
+        needed = ["-r", f"{package}/requirements.txt", "matplotlib"]
+        install(session, *needed, "jupytext", "nbclient", "ipykernel")
+        session.run("python", ".ci/lesson.py", mode, package, *count, env=TEST_ENV)
 
 
 @nox.session(default=False)
 def together(session: nox.Session) -> None:
-    """Run the tests of all packages in one process, in both orders: none leaves anything behind for
-    the next.
-    """
-    install(
-        session,
-        *(argument for name in PACKAGES for argument in requirements(name)),
-        "pytest",
-        *OPTIONAL,
-    )
-    folders = [f"{name}/tests" for name in PACKAGES]
+    """Run the tests of all packages in one process, in both orders: none disturbs the next."""
+    needed = [argument for package in PACKAGES for argument in requirements(package)]
+    install(session, *needed, "pytest", *OPTIONAL)
+    folders = [f"{package}/tests" for package in PACKAGES]
     for order in (folders, folders[::-1]):
         session.run("python", "-m", "pytest", *order, *session.posargs, env=TEST_ENV)
 
 
-@nox.session
-@nox.parametrize("package", asked_for(), ids=asked_for())
-def lesson(session: nox.Session, package: str) -> None:
-    """Tell a lesson, which shows a paper's effect in seconds: nox -s lesson -- l0drop [--write |
-    --seeds [COUNT]].
-    """
-    rest = [argument for argument in session.posargs if argument not in PAPERS]
-    if not re.fullmatch(r"(--write|--seeds( \d+)?)?", " ".join(rest)):
-        session.error(
-            f"{' '.join(rest)} is none of: {', '.join(PAPERS)}, --write, --seeds, --seeds COUNT"
-        )
-    install(
-        session,
-        "-r",
-        f"{package}/requirements.txt",
-        "matplotlib",
-        "jupytext",
-        "nbclient",
-        "ipykernel",
-    )
-    mode, *count = [argument.lstrip("-") for argument in rest] or ["check"]
-    session.run("python", ".ci/lesson.py", mode, package, *count, env=TEST_ENV)
-
-
 @nox.session(venv_backend="none", default=False)
 def mutants(session: nox.Session) -> None:
-    """Check that a package's tests notice every mistake listed in its tests/mutants.txt: nox -s
-    mutants -- l0drop.
-    """
-    name, rest = chosen_package(session)
-    session.run(
-        package_python(session, name), ".ci/mutants.py", name, *rest, env=TEST_ENV, external=True
-    )
+    """Plant each mistake of tests/mutants.txt: a test must notice. nox -s mutants -- l0drop"""
+    papers, rest = chosen(session)
+    for package in papers:
+        python = package_python(session, package)
+        session.run(python, ".ci/mutants.py", package, *rest, env=TEST_ENV, external=True)
 
 
 @nox.session(venv_backend="none", default=False)
 def demo(session: nox.Session) -> None:
-    """Run the commands of a README's demo, two to six CPU minutes: nox -s demo -- l0drop."""
-    name, rest = chosen_package(session)
-    python, commands = package_python(session, name), demo_commands(name)
-    for number, command in enumerate(commands, 1):
-        session.log(f"{name}: command {number} of {len(commands)}")
-        # A second demo goes on where the first one ended.
-        again = ["--resume", *rest] if re.search(r"\.(train|summarizer) ", command) else []
-        arguments = [*shlex.split(command, comments=True)[1:], *again]
-        session.run(python, *arguments, env=TEST_ENV, external=True)
+    """Train and score on toy data, by the commands of the README. nox -s demo -- l0drop"""
+    papers, rest = chosen(session)
+    for package in papers:
+        python = package_python(session, package)
+        commands = demo_commands(package)
+        for number, command in enumerate(commands, 1):
+            session.log(f"{package}: command {number} of {len(commands)}")
+            arguments = shlex.split(command, comments=True)[1:]
+            # A second demo goes on where the first one ended.
+            if re.search(r"\.(train|summarizer) ", command):
+                arguments += ["--resume", *rest]
+            session.run(python, *arguments, env=TEST_ENV, external=True)
 
 
-def demo_commands(name: str) -> list[str]:
-    """The lines of the block below <!-- demo --> in a package's README: each is a `python -m
-    ...`.
-    """
-    text = (ROOT / name / "README.md").read_text(encoding="utf-8")
+def demo_commands(package: str) -> list[str]:
+    """The lines below <!-- demo --> in a package's README: each is a `python -m ...`."""
+    text = (ROOT / package / "README.md").read_text(encoding="utf-8")
     block = re.search(r"<!-- demo -->\s*```\w*\n(.*?)```", text, re.DOTALL)
     if not block:
-        raise ValueError(f"{name}/README.md has no block below <!-- demo -->")
+        raise ValueError(f"{package}/README.md has no block below <!-- demo -->")
     return re.sub(r"\\\n\s*", "", block[1]).strip().splitlines()
 
 
 @nox.session(venv_backend="none", default=False)
-@nox.parametrize("cpu", list(PORTABLE), ids=list(PORTABLE))
-def portable(session: nox.Session, cpu: str) -> None:
-    """Run a package's tests with the instructions of another CPU: nox -s portable -- l0drop."""
-    name, rest = chosen_package(session)
-    env = TEST_ENV | PORTABLE[cpu]
-    session.run(
-        package_python(session, name),
-        "-m",
-        "pytest",
-        f"{name}/tests",
-        *rest,
-        env=env,
-        external=True,
-    )
+def portable(session: nox.Session) -> None:
+    """Run a package's tests with the instructions of older CPUs. nox -s portable -- l0drop"""
+    papers, rest = chosen(session)
+    for package in papers:
+        command = [package_python(session, package), "-m", "pytest", f"{package}/tests", *rest]
+        for instructions in PORTABLE.values():
+            session.run(*command, env=TEST_ENV | instructions, external=True)
 
 
-@nox.session(venv_backend="none", default=False)
+@nox.session(default=False)
 def bench(session: nox.Session) -> None:
-    """Measure the costs that a package's paper claims, all sides in one run: nox -s bench --
-    l0drop.
+    """Time what an idea costs and saves, beside what else one would use. nox -s bench -- l0drop
+
+    What follows goes to the benchmark: --quick, --device cuda, --csv FILE.
     """
-    name, rest = chosen_package(session)
-    if not (ROOT / name / "experiments" / "benchmark.py").exists():
-        session.error(f"{name} has no benchmark: its paper reports no time")
-    session.run(
-        package_python(session, name), "-m", f"{name}.experiments.benchmark", *rest, external=True
-    )
+    papers, rest = chosen(session)
+    for package in papers:
+        # What only another side of the comparison needs, is in no other environment.
+        install(session, *requirements(package, "experiments/benchmark.txt"))
+        session.run("python", "-m", f"{package}.experiments.benchmark", *rest)

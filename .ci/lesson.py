@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).parent / "pages"))
 from heat import heat  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
-LONGEST, LARGEST = 182, 300_000  # lines of lesson.py, bytes of lesson.ipynb
+LARGEST = 300_000  # bytes of lesson.ipynb
 
 
 def has_tag(cell, tag: str) -> bool:
@@ -91,10 +91,7 @@ def problems(folder: Path) -> list[str]:
         jupytext.read(folder / "lesson.py"),
         nbformat.read(folder / "lesson.ipynb", as_version=4),
     )
-    lines, size = (
-        len((folder / "lesson.py").read_bytes().splitlines()),
-        (folder / "lesson.ipynb").stat().st_size,
-    )
+    size = (folder / "lesson.ipynb").stat().st_size
     cells, written = (
         [(cell.cell_type, cell.source.strip()) for cell in each.cells] for each in (source, made)
     )
@@ -105,7 +102,6 @@ def problems(folder: Path) -> list[str]:
         ),
         "lesson.png is not the notebook's picture": (folder / "lesson.png").read_bytes()
         != picture(made),
-        f"lesson.py has {lines} lines; at most {LONGEST}": lines > LONGEST,
         f"lesson.ipynb has {size} bytes; at most {LARGEST}": size > LARGEST,
     }
     return [

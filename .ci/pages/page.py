@@ -215,9 +215,7 @@ class Page:
         first, more_seen = self.seen()
         parts = {"The idea": self.chapter("The idea", self.readme) + more_seen}
         parts["Symbols"] = self.chapter("Glossary", paper)
-        parts |= (
-            {f"The whole paper in {len(one.lines)} lines": self.code_of("one.py")} if one else {}
-        )
+        parts |= {"The paper's method in one file": self.code_of("one.py")} if one else {}
         parts["What was reproduced"] = self.chapter("What was reproduced", self.readme)
         differs = [
             self.difference(label, cells, "plain") for _, (label, *cells) in self.package.deviations

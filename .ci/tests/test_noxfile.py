@@ -1,9 +1,9 @@
-"""The rules of noxfile.py that need no environment: where torch comes from, who gets a session, the
-demo.
+"""The rules of noxfile.py that need no environment.
+
+Where torch comes from, which papers a session takes, what a demo and a benchmark run.
 """
 
 import importlib.util
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -56,24 +56,59 @@ def test_pips_settings_become_uvs_and_the_users_win(monkeypatch):
     }
 
 
+def session(*arguments: str) -> SimpleNamespace:
+    """What `nox -s ... -- ARGUMENTS` gives to a session, which notes what it installs and runs."""
+
+    def refuse(message: str) -> None:
+        raise ValueError(message)
+
+    done = []
+    return SimpleNamespace(
+        posargs=list(arguments),
+        error=refuse,
+        venv_backend="virtualenv",
+        done=done,
+        install=lambda *what, **_: done.append(("install", *what)),
+        run=lambda *command, **_: done.append(command),
+    )
+
+
 @pytest.mark.parametrize(
-    ("arguments", "expected"),
+    ("arguments", "papers", "rest"),
     [
-        (["nox", "-s", "lesson", "--", "l0drop"], ["l0drop"]),
-        (
-            ["nox", "-s", "lesson", "--", "head_masking", "--seeds", "l0drop"],
-            ["l0drop", "head_masking"],
-        ),
-        (["nox", "-s", "l0drop"], noxfile.PAPERS),
-        (["nox", "--", "-x"], noxfile.PAPERS),
+        (["l0drop"], ["l0drop"], []),
+        (["head_masking", "--seeds", "3"], ["head_masking"], ["--seeds", "3"]),
+        (["--csv", "a.csv", "l0drop"], ["l0drop"], ["--csv", "a.csv"]),
+        ([], noxfile.PAPERS, []),
+        (["-x"], noxfile.PAPERS, ["-x"]),
     ],
 )
-def test_only_the_packages_asked_for_get_a_lesson(monkeypatch, arguments, expected):
-    monkeypatch.setattr(sys, "argv", arguments)
-    assert noxfile.asked_for() == expected
+def test_a_session_takes_the_papers_that_are_named_or_all(arguments, papers, rest):
+    assert noxfile.chosen(session(*arguments)) == (papers, rest)
 
 
-@pytest.mark.parametrize("name", noxfile.PAPERS)
-def test_a_readmes_demo_is_a_list_of_commands(name):
-    commands = noxfile.demo_commands(name)
+def test_a_misspelt_paper_is_refused_before_anything_is_installed():
+    asked = session("l0dorp")
+    with pytest.raises(ValueError, match="l0dorp is none of: l0drop, encdec"):
+        noxfile.bench.func(asked)
+    assert asked.done == []
+
+
+@pytest.mark.parametrize("package", noxfile.PAPERS)
+def test_a_benchmark_has_what_its_other_sides_need(package, tmp_path, monkeypatch):
+    asked = session(package, "--quick")
+    (tmp_path / package / "experiments").mkdir(parents=True)
+    needed = f"{package}/experiments/benchmark.txt"
+    (tmp_path / needed).touch()
+    monkeypatch.setattr(noxfile, "ROOT", tmp_path)
+    noxfile.bench.func(asked)
+    assert asked.done == [
+        ("install", "-c", ".ci/constraints.txt", "-r", needed),
+        ("python", "-m", f"{package}.experiments.benchmark", "--quick"),
+    ]
+
+
+@pytest.mark.parametrize("package", noxfile.PAPERS)
+def test_a_readmes_demo_is_a_list_of_commands(package):
+    commands = noxfile.demo_commands(package)
     assert commands and all(command.startswith("python -m ") for command in commands)

@@ -334,7 +334,7 @@ def test_pages_show_what_is_learned_without_a_script_and_by_a_slider(tmp_path, c
     assert main(["paper", "--root", str(tmp_path), "--out", str(tmp_path / "pages")]) == 0
     page, index = ((tmp_path / f"pages/{name}.html").read_text() for name in ("paper", "index"))
     figure = page.split('<div class="learn">')[1].split("</figure>")[0]
-    assert page.index('<div class="learn">') < page.index("<h2>The whole paper")
+    assert page.index('<div class="learn">') < page.index("<h2>The paper's method in one file")
     assert re.findall(r"--v:([\d.]+)", figure) == ["0.00", "1.00", "0.50", "0.25"]
     assert "a&lt;b" in figure and ">98</td>" in figure and "They close." in figure
     assert 'type: "range"' in page and '<div class="learn">' in index and "--v:0.25" in index
