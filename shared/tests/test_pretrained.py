@@ -13,9 +13,10 @@ from transformers import (
     BertConfig,
     BertModel,
     GenerationConfig,
+    RobertaModel,
 )
 
-from shared.pretrained import generation, load
+from shared.pretrained import generation, load, positions_of
 
 TOKENS = ["<s>", "<pad>", "</s>", "<unk>", *"abcdefghij"]
 
@@ -74,42 +75,47 @@ def test_weights_are_float32_and_a_text_that_looks_like_a_token_is_text(tmp_path
     assert ids[0] == 0 and ids[-1] == 2 and not {0, 1, 2} & set(ids[1:-1])
 
 
-def read_by(folder, change=lambda tokenizer: None, **special):
-    """What `load` gives for a tokenizer with a change, and the same read from a folder that it was
-    saved in.
-    """
+def test_a_token_given_beyond_the_models_own_is_text_and_says_so(tmp_path, capsys):
+    theirs = tokenizer()
+    theirs.add_special_tokens({"additional_special_tokens": ["[speaker1]"]})
+    bart(tmp_path, rows=len(theirs))
+    theirs.save_pretrained(tmp_path)
+    _, read = load("bart", tmp_path)
+    assert "[speaker1] in a text are read as text" in capsys.readouterr().err
+    read.save_pretrained(tmp_path / "saved")
+    for again in (read, transformers.AutoTokenizer.from_pretrained(tmp_path / "saved")):
+        assert 14 not in again("a[speaker1]</s>b").input_ids
+        # whose prediction it would spoil (rouge counts "speaker1" as a word)
+        assert again.decode([14, 4, 2], skip_special_tokens=True) == "a"
+
+
+def template(single):
+    ends = [("<s>", 0), ("</s>", 2)]
+    return processors.TemplateProcessing(single=single, special_tokens=ends)
+
+
+@pytest.mark.parametrize(
+    ("single", "special", "said"),
+    [
+        (None, {}, "puts no start before a text and no end behind it"),
+        ("<s> $A", {}, "puts no start"),
+        ("$A </s>", {}, "puts no start"),
+        ("$A </s> <s>", {}, "puts no start"),  # XLNet's
+        ("</s> $A </s>", {}, r"has start and end \[2, 2\] and padding 1: they must differ"),
+        ("<s> $A </s>", {"pad_token": "</s>"}, "and padding 2: they must differ"),
+        ("<s> $A </s>", {"pad_token": None}, "has no padding token"),
+    ],
+)
+def test_a_tokenizer_that_puts_no_start_and_end_around_a_text_is_refused(
+    tmp_path, single, special, said
+):
     theirs = tokenizer(**special)
-    change(theirs)
-    bart(folder, rows=len(theirs))
-    theirs.save_pretrained(folder)
-    _, read = load("bart", folder)
-    read.save_pretrained(folder / "saved")
-    return read, transformers.AutoTokenizer.from_pretrained(folder / "saved")
-
-
-def test_a_token_given_on_purpose_is_a_token_in_a_text(tmp_path):
-    """As its own tokenizer reads it; the five of the model stay text."""
-    given = {"additional_special_tokens": ["<doc-sep>", "[speaker1]"]}
-    for read in read_by(tmp_path, lambda theirs: theirs.add_special_tokens(given)):
-        ids = read("[speaker1]a<doc-sep>b</s>").input_ids
-        assert [token for token in ids if token > 13] == read.convert_tokens_to_ids(
-            ["[speaker1]", "<doc-sep>"]
-        )
-        assert ids.count(2) == ids.count(0) == 1
-
-
-@pytest.mark.parametrize("single", [None, "<s> $A", "$A </s>"])
-def test_a_text_has_start_and_end_whatever_its_tokenizer_adds(tmp_path, single):
-    def change(theirs):
-        ends = [("<s>", 0), ("</s>", 2)]
-        processor = single and processors.TemplateProcessing(single=single, special_tokens=ends)
-        theirs.backend_tokenizer.post_processor = processor or processors.ByteLevel(
-            trim_offsets=False
-        )
-
-    for read in read_by(tmp_path, change):
-        assert read("ab").input_ids == [0, 4, 5, 2] and read("").input_ids == [0, 2]
-        assert read("ab", return_offsets_mapping=True).offset_mapping[1:3] == [(0, 1), (1, 2)]
+    theirs.backend_tokenizer.post_processor = (
+        template(single) if single else processors.ByteLevel(trim_offsets=False)
+    )
+    theirs.save_pretrained(bart(tmp_path))
+    with pytest.raises(ValueError, match=f"its tokenizer .*{said}"):
+        load("bart", tmp_path)
 
 
 def test_models_of_another_kind_are_named(tmp_path):
@@ -143,32 +149,56 @@ def test_weights_that_are_nan_or_missing_are_refused(tmp_path):
 
 
 def test_tokenizers_and_positions_that_do_not_fit_are_refused(tmp_path):
-    assert "has the token 13, the model 12 embeddings" in refusal(
-        "bart", bart(tmp_path / "rows", rows=12)
-    )
-    # the model's
-    assert load("bart", bart(tmp_path / "nopad", pad_token=None))[1].pad_token == "<pad>"
-    gpt = transformers.GPT2Config(vocab_size=len(TOKENS), n_embd=8, n_layer=1, n_head=1)
-    transformers.GPT2Model(gpt).save_pretrained(tmp_path / "gpt")
-    tokenizer(pad_token=None).save_pretrained(tmp_path / "gpt")
-    assert "has no padding token: set tokenizer.pad_token" in refusal("encoder", tmp_path / "gpt")
-    assert "reads 40 tokens, not 41" in refusal("bart", tmp_path / "nopad", positions=41)
-    load("bart", tmp_path / "nopad", positions=40)
+    said = refusal("bart", bart(tmp_path / "rows", rows=12))
+    assert "has the token 13, the model 12 embeddings" in said
+    bart(tmp_path / "bart")
+    assert "reads 40 tokens, not 41" in refusal("bart", tmp_path / "bart", positions=41)
+    load("bart", tmp_path / "bart", positions=40)
     (bart(tmp_path / "none") / "tokenizer.json").unlink()
     assert "tokenizer" in refusal("bart", tmp_path / "none")
 
 
-@pytest.mark.parametrize(("own", "start"), [(4, 4), (None, 0)])
-def test_the_start_of_a_summary_is_that_of_the_generation_settings_or_bos(tmp_path, own, start):
-    bart(tmp_path)
-    for file, value in (("generation_config.json", own), ("config.json", own and 5)):
-        edit(tmp_path, file, decoder_start_token_id=value)
-    model, _ = load("bart", tmp_path)
-    assert (
-        model.config.decoder_start_token_id
-        == model.generation_config.decoder_start_token_id
-        == start
+@pytest.mark.parametrize("offset", [0, 2])
+def test_a_model_is_believed_to_read_as_many_tokens_as_it_reads(tmp_path, offset):
+    """RoBERTa's first positions are those of its padding, BERT's are not."""
+    kind = RobertaModel if offset else BertModel
+    config = kind.config_class(
+        vocab_size=20,
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        intermediate_size=8,
+        max_position_embeddings=12,
     )
+    model = kind(config, add_pooling_layer=False)
+    most = positions_of(model)
+    assert (
+        most == 12 - offset and model(torch.full((1, most), 5)).last_hidden_state.isfinite().all()
+    )
+    with pytest.raises((IndexError, RuntimeError)):
+        model(torch.full((1, most + 1), 5))
+
+
+@pytest.mark.parametrize(
+    ("file", "token", "value"),
+    [
+        ("generation_config.json", "decoder_start_token_id", 4),
+        ("generation_config.json", "decoder_start_token_id", None),
+        ("config.json", "decoder_start_token_id", None),
+        ("config.json", "eos_token_id", 1),  # the padding
+        ("config.json", "pad_token_id", 2),
+    ],
+)
+def test_files_that_do_not_agree_on_start_end_and_padding_are_refused(tmp_path, file, token, value):
+    """Or the model would be trained with one, and write with the other."""
+    edit(bart(tmp_path), file, **{token: value})
+    assert f"{token} is " in (said := refusal("bart", tmp_path)) and "make them agree" in said
+
+
+def test_the_ends_of_a_text_are_the_tokenizers_own(tmp_path):
+    """Whatever config.json calls the start: BART itself does not read that."""
+    edit(bart(tmp_path), "config.json", bos_token_id=1)  # what BART does not use
+    assert load("bart", tmp_path)[1]("ab").input_ids == [0, 4, 5, 2]
 
 
 # ---- generation
@@ -215,14 +245,20 @@ def test_generation_sets_the_rest(tmp_path, capsys):
     assert not capsys.readouterr().err
 
 
-def test_generation_lengths_in_either_spelling(tmp_path, capsys):
+def test_generation_lengths(tmp_path):
     model, _ = load("bart", bart(tmp_path))
     assert settings(model, 25).max_length == 25  # a model without a length has that of its run
     assert settings(model, 25, own={"max_length": 12}).max_length == 12
-    found = settings(model, 25, own={"max_new_tokens": 12, "min_new_tokens": 5})
-    assert (found.max_length, found.min_length) == (13, 6)
     assert settings(model, 99).max_length == 40  # as many as it has positions
-    assert settings(model, 25, own={"min_length": 30}).min_length == 25
-    assert "min_length 30 is lowered to 25" in capsys.readouterr().err
-    with pytest.raises(ValueError, match="--min-length is 30, above the longest output, 25"):
-        settings(model, 25, min_length=30)
+    for own, given in (({"min_length": 30}, {}), ({}, {"min_length": 30})):
+        with pytest.raises(ValueError, match="min_length is 30, above the longest output, 25"):
+            settings(model, 25, own, **given)
+
+
+def test_of_new_tokens_and_length_generate_takes_what_is_given(tmp_path):
+    model, _ = load("bart", bart(tmp_path))
+    forever = dict(decoder_start_token_id=2, eos_token_id=2, pad_token_id=1, bad_words_ids=[[2]])
+    for given, length in (({}, 7), ({"max_length": 4}, 4)):  # the start is no new token
+        settings(model, own=forever | {"max_new_tokens": 6}, **given)
+        assert model.generate(torch.tensor([[0, 4, 5, 2]])).shape[1] == length
+    assert settings(model, own={"min_new_tokens": 6}, min_length=0).min_new_tokens is None
