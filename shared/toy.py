@@ -17,12 +17,11 @@ text shows through the source's verb (as far as `signal` goes), and through noth
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 from typing import Annotated, Any
 
 import numpy as np
-
-from .data import Example
 
 # split: number of stories when no count is asked for
 SPLITS = {"train": 4000, "validation": 500, "test": 500}
@@ -46,11 +45,11 @@ SOURCES = "officials residents reporters".split()
 REASONS = (
     "the old ones had closed,the town had doubled,visitors had complained,the budget had changed"
 ).split(",")
-SCENERY = [
-    "rain fell all "
-    "morning", "the shops stayed open", "the streets were quiet", "a band played in the square",
-    "children waved small flags", "the buses ran late", "coffee was free", "the river looked calm",
-]  # fmt: skip
+SCENERY = (
+    "rain fell all morning,the shops stayed open,the streets were quiet,"
+    "a band played in the square,children waved small flags,the buses ran late,coffee was free,"
+    "the river looked calm"
+).split(",")
 
 FIRST_MENTION = "{source} {cue} that {first} {last} {verb} {number} {objects} in {place}"
 FIRST_MENTIONS = [FIRST_MENTION + end for end in (" .", " on {day} .", " , because {reason} .")]
@@ -114,20 +113,41 @@ class ToyConfig:
     names: Annotated[int, (10, 96)] = 50
 
 
+def read_knobs(knobs: str) -> dict[str, Any]:
+    """What `generate` takes, from "signal=0.7,seed=3,count=9"; ValueError: an unknown knob, or one
+    out of its range.
+    """
+    from .run import check
+
+    kinds = {knob.name: type(knob.default) for knob in fields(ToyConfig)}
+    kinds |= {"seed": int, "count": int}
+    try:
+        pairs = [knob.split("=") for knob in knobs.split(",") if knob]
+        values = {name: kinds[name](value) for name, value in pairs}
+        given = {name: values.pop(name) for name in ("seed", "count") if name in values}
+        check(config := ToyConfig(**values))
+    except (KeyError, ValueError) as error:
+        names = ", ".join(f"{name} ({kind.__name__})" for name, kind in kinds.items())
+        raise ValueError(f"toy: {error}; knobs, as in toy:seed=1,count=9: {names}") from None
+    return given | {"config": config}
+
+
 def generate(
     split: str, count: int | None = None, config: ToyConfig = ToyConfig(), seed: int = 0
-) -> list[Example]:
-    """Makes the first `count` stories of a split (default: see SPLITS); story i depends on the rest
-    and i alone.
+) -> Iterator[dict]:
+    """Yields the first `count` stories of a split (default: see SPLITS), as rows of JSON lines.
+
+    Story i depends on the rest and i alone.
     """
-    count, place = SPLITS[split] if count is None else count, list(SPLITS).index(split)
-    return [
-        story(config, np.random.default_rng([seed, place, i]), f"toy-{split}-{i:05d}")
-        for i in range(count)
-    ]
+    if split not in SPLITS:
+        raise ValueError(f"toy: no split {split!r}; splits: {', '.join(SPLITS)}")
+    place = list(SPLITS).index(split)
+    for i in range(SPLITS[split] if count is None else count):
+        rng = np.random.default_rng([seed, place, i])
+        yield {"id": f"toy-{split}-{i:05d}"} | story(config, rng)
 
 
-def story(config: ToyConfig, rng: np.random.Generator, name: str) -> Example:
+def story(config: ToyConfig, rng: np.random.Generator) -> dict:
     """Makes one story; all text is tokens joined by single blanks.
 
     The same rng with another `signal` gives the same story but for the sources' verbs.
@@ -138,16 +158,13 @@ def story(config: ToyConfig, rng: np.random.Generator, name: str) -> Example:
     told = tell(facts, config, length, rng, cue_rng)
     told += [fill(facts, rng) for _ in range(length - len(told))]
     told.sort(key=lambda sentence: sentence[0])
-    document, salient = [text for _, text, _ in told], [is_salient for _, _, is_salient in told]
-    summary = [SUMMARY.format(**fact) for fact in facts if fact["main"]]
-    return Example(
-        name,
-        document,
-        summary,
-        [summary],
-        pos=[tag(text.split()) for text in document],
-        salient=salient,
-    )
+    document = [text for _, text, _ in told]
+    return {
+        "document": document,
+        "summary": [SUMMARY.format(**fact) for fact in facts if fact["main"]],
+        "pos": [tag(text.split()) for text in document],
+        "salient": [is_salient for _, _, is_salient in told],
+    }
 
 
 def draw_facts(
