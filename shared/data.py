@@ -89,7 +89,7 @@ def load(
     known = "validation" if split in VALIDATION else split
     folder, _, pair = name.rpartition(":")
     if name.partition(":")[0] == "toy":
-        rows = ((row["id"], row) for row in toy.generate(known, **toy.read_knobs(name[4:])))
+        rows = ((row["id"], row) for row in toy.generate(known, toy.read_knobs(name[4:])))
     elif name in HUB:
         rows = _hub(name, known)
     elif folder and "-" in pair and Path(folder).is_dir():

@@ -23,7 +23,9 @@ from typing import Annotated, Any
 
 import numpy as np
 
-# split: number of stories when no count is asked for
+from .run import check
+
+# split: how many stories it has
 SPLITS = {"train": 4000, "validation": 500, "test": 500}
 CERTAIN = "confirmed announced verified".split()  # the summary takes what a source confirmed ...
 UNCERTAIN = "claimed guessed suspected".split()  # ... and leaves what it guessed
@@ -47,8 +49,8 @@ REASONS = (
 ).split(",")
 SCENERY = (
     "rain fell all morning,the shops stayed open,the streets were quiet,"
-    "a band played in the square,children waved small flags,the buses ran late,coffee was free,"
-    "the river looked calm"
+    "a band played in the square,children waved small flags,the buses ran late,"
+    "coffee was free,the river looked calm"
 ).split(",")
 
 FIRST_MENTION = "{source} {cue} that {first} {last} {verb} {number} {objects} in {place}"
@@ -111,39 +113,33 @@ class ToyConfig:
     repetition: Annotated[float, (0, 1)] = 0.2
     # Length of each list of names, most of the vocabulary to copy.
     names: Annotated[int, (10, 96)] = 50
+    seed: int = 0  # Of all draws.
+    count: int = 0  # Stories of a split; 0: those of SPLITS.
 
 
-def read_knobs(knobs: str) -> dict[str, Any]:
-    """What `generate` takes, from "signal=0.7,seed=3,count=9"; ValueError: an unknown knob, or one
-    out of its range.
-    """
-    from .run import check
-
+def read_knobs(knobs: str) -> ToyConfig:
+    """The config of "signal=0.7,seed=3"; ValueError: an unknown knob, or one out of its range."""
     kinds = {knob.name: type(knob.default) for knob in fields(ToyConfig)}
-    kinds |= {"seed": int, "count": int}
     try:
         pairs = [knob.split("=") for knob in knobs.split(",") if knob]
-        values = {name: kinds[name](value) for name, value in pairs}
-        given = {name: values.pop(name) for name in ("seed", "count") if name in values}
-        check(config := ToyConfig(**values))
+        config = ToyConfig(**{name: kinds[name](value) for name, value in pairs})
+        check(config)
     except (KeyError, ValueError) as error:
         names = ", ".join(f"{name} ({kind.__name__})" for name, kind in kinds.items())
         raise ValueError(f"toy: {error}; knobs, as in toy:seed=1,count=9: {names}") from None
-    return given | {"config": config}
+    return config
 
 
-def generate(
-    split: str, count: int | None = None, config: ToyConfig = ToyConfig(), seed: int = 0
-) -> Iterator[dict]:
-    """Yields the first `count` stories of a split (default: see SPLITS), as rows of JSON lines.
+def generate(split: str, config: ToyConfig = ToyConfig()) -> Iterator[dict]:
+    """Yields the stories of a split, as rows of JSON lines; ValueError: there is no such split.
 
-    Story i depends on the rest and i alone.
+    Story i depends on the config and i alone, not on how many there are.
     """
     if split not in SPLITS:
         raise ValueError(f"toy: no split {split!r}; splits: {', '.join(SPLITS)}")
     place = list(SPLITS).index(split)
-    for i in range(SPLITS[split] if count is None else count):
-        rng = np.random.default_rng([seed, place, i])
+    for i in range(config.count or SPLITS[split]):
+        rng = np.random.default_rng([config.seed, place, i])
         yield {"id": f"toy-{split}-{i:05d}"} | story(config, rng)
 
 
@@ -208,9 +204,8 @@ def tell(facts: list[dict], config: ToyConfig, length: int, rng, cue_rng) -> lis
         for times in range(1, len(RETELLINGS) + 1):
             if len(told) == length or rng.random() >= config.repetition:
                 break
-            told.append(
-                mention(facts[i], times, rng.uniform(facts[i]["position"], 1), rng, cue_rng)
-            )
+            position = rng.uniform(facts[i]["position"], 1)
+            told.append(mention(facts[i], times, position, rng, cue_rng))
     return told
 
 
@@ -228,11 +223,8 @@ def fill(facts: list[dict], rng: np.random.Generator) -> tuple[float, str, bool]
     """A remark just after one of the facts, or scenery anywhere; neither is salient."""
     if rng.random() < 0.3:
         fact, template = pick(facts, rng), pick(REMARKS, rng)
-        return (
-            fact["position"] + 1e-9,
-            template.format(last=fact["last"], number=pick(NUMBERS, rng)),
-            False,
-        )
+        remark = template.format(last=fact["last"], number=pick(NUMBERS, rng))
+        return fact["position"] + 1e-9, remark, False
     one, two = rng.permutation(SCENERY).tolist()[:2]
     return rng.random(), pick(FILLERS, rng).format(one=one, two=two), False
 

@@ -155,7 +155,7 @@ def test_not_without_signal_does_the_text_tell():
         ),
         ("names=9", "names is 9; it must be from 10 to 96"),
         ("colour=red", "toy: 'colour'; .*knobs"),
-        ("count=0", "toy:count=0: split 'test' is empty"),
+        ("count=-1", "count is -1; it must be from 0 to"),
         ("", "toy: no split 'dev2'; splits: train, validation, test"),
     ],
 )
