@@ -153,7 +153,7 @@ def generation(model, max_length: int, /, **given) -> None:
             files have none.
         given: settings that win over the model's own; None = not given.
     Raises:
-        ValueError: min_length is above the longest output.
+        ValueError: a given min_length is above the longest output.
     """
     from transformers import GenerationConfig
 
@@ -164,11 +164,12 @@ def generation(model, max_length: int, /, **given) -> None:
         values[name.replace("length", "new_tokens")] = None  # `generate` would prefer it
     values |= given
     values["max_length"] = min(values["max_length"] or max_length, positions_of(model))
-    if (values["min_length"] or 0) > values["max_length"]:
-        raise ValueError(
-            f"min_length is {values['min_length']}, above the longest output, "
-            f"{values['max_length']}: raise --max-length, or lower --min-length"
-        )
+    least, most = values["min_length"] or 0, values["max_length"]
+    if least > most and given.get("min_length"):
+        raise ValueError(f"--min-length is {least}, above the longest output, {most}")
+    if least > most:
+        print(f"the model's min_length {least} is lowered to {most}", file=sys.stderr)
+        values["min_length"] = most
     ignored = sorted(own.to_diff_dict().keys() - {*HONOURED, *SILENT})
     if ignored := [name for name in ignored if not name.startswith(("output_", "_"))]:
         names = ", ".join(ignored)
