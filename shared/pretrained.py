@@ -48,17 +48,17 @@ def load(kind: str, name: str | Path, positions: int = 0, model_class=None) -> t
         model_class = transformers.AutoModel
     transformers.utils.logging.set_verbosity_error()  # what is missing is judged below
     transformers.utils.logging.disable_progress_bar()
-    options = {"trust_remote_code": False}
     with one_line(name):
-        model_type = transformers.AutoConfig.from_pretrained(name, **options).model_type
+        sizes = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
+    model_type = sizes.model_type
     if kind not in ("encoder", model_type):
         raise ValueError(f"{name} is a model of the kind {model_type}; wanted is {WANTED[kind]}")
     with one_line(name):
         tokenizer = transformers.AutoTokenizer.from_pretrained(
-            name, split_special_tokens=True, **options
+            name, split_special_tokens=True, trust_remote_code=False
         )
         model, report = model_class.from_pretrained(
-            name, dtype="float32", output_loading_info=True, **options
+            name, dtype="float32", output_loading_info=True, trust_remote_code=False
         )
     bad = [str(key) for key in (*report["missing_keys"], *report["mismatched_keys"])]
     bad = [key for key in bad if "pooler" not in key]
