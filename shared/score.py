@@ -1,12 +1,11 @@
 """From predictions to tables: scores, intervals and differences of systems, each with its seeds.
 
-python -m shared.score runs/base-1.jsonl runs/base-2.jsonl runs/l0-1.jsonl runs/l0-2.jsonl --csv
-    table.csv
+python -m shared.score runs/base-1.jsonl runs/base-2.jsonl runs/l0-1.jsonl --csv table.csv
 
 `predict` of a package writes a line for each document, by `write_outputs`:
 
-    {"id": "7", "prediction": "...", "references": [["..."]], "system": "l0", "seed": 1, "pruned":
-    [12, 25]}
+    {"id": "7", "prediction": "...", "references": [["..."]], "system": "l0", "seed": 1,
+     "pruned": [12, 25]}
 
 Further numbers are the document's own measures. A number is averaged. A pair [part, whole] is
 summed over documents and shown as a share in percent. True and false and texts are no measures.
