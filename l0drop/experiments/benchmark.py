@@ -20,8 +20,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from shared import pack as packing
 from shared.data import open_output, write_csv
-from shared.pack import pack
 from shared.run import find_device, one_line_errors, read_flags
 from shared.timing import spread, time_rounds
 
@@ -44,11 +44,11 @@ class Shape(NamedTuple):
     has_update: bool  # at 2,048 an update needs 20 GB
 
 
-SHAPES = [
-    Shape(10, 100, 0.467, 40, True),  # WMT14's share
-    Shape(10, 400, 0.476, 40, True),  # CNN/Daily Mail
-    Shape(4, 2048, 0.715, 40, False),  # WikiSum
-]
+SHAPES = {
+    100: Shape(10, 100, 0.467, 40, True),  # WMT14's share
+    400: Shape(10, 400, 0.476, 40, True),  # CNN/Daily Mail
+    2048: Shape(4, 2048, 0.715, 40, False),  # WikiSum
+}
 QUICK = Shape(2, 24, 0.5, 8, True)
 
 
@@ -59,6 +59,7 @@ class Options:
     device: str = "cpu"  # Device of torch.
     precision: Literal["float32", "bf16", "fp16"] = "float32"  # Of torch's sides and CTranslate2.
     threads: Positive = 1  # Of the CPU; with one the seconds are CPU seconds.
+    lengths: tuple[int, ...] = (100, 400, 2048)  # Of the sources, some of these.
     repeats: Positive = 5  # Rounds: each runs each side once.
     csv: Path | None = None  # File for all numbers.
     overwrite: bool = False  # Replace that file.
@@ -191,7 +192,7 @@ def decoders(config: ModelConfig, shape: Shape, options: Options) -> dict:
         "shared, pruned": partial(decode, shared, source, shape, True),
         "generate": partial(decode_bart, bart, source, shape),
     }
-    if pack(packed) and pack(packed_bart):
+    if packing.pack(packed) and packing.pack(packed_bart):
         sides["shared, pruned, packed"] = partial(decode, packed, source, shape, True)
         sides["generate, packed"] = partial(decode_bart, packed_bart, source, shape)
     for name, translator in translators.items():
@@ -241,11 +242,13 @@ def main(arguments: list[str] | None = None) -> None:
     config = TINY if options.quick else SIZES
     if not find_spec("ctranslate2"):
         print("without CTranslate2: l0drop/experiments/benchmark.txt is not installed")
+    shapes = [QUICK] if options.quick else [SHAPES[length] for length in options.lengths]
+    packing.LEAST_GAIN = 0.0  # the packed sides are measured, whatever one product says
     machine = {name: getattr(options, name) for name in ("device", "precision", "threads")}
     machine |= {"repeats": options.repeats, "torch": torch.__version__}
     with open_output(options.csv, options.overwrite) as file:
         found = []
-        for shape in [QUICK] if options.quick else SHAPES:
+        for shape in shapes:
             sides = decoders(config, shape, options)
             # The warm-up, too.
             assert {side() for side in sides.values()} == {shape.tokens}, "outputs differ in length"

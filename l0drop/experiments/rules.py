@@ -138,12 +138,13 @@ def attendable(encoding: Encoding) -> Tensor:
 
 
 class RuledTransformer(Transformer):
-    """A Transformer without gates, some of whose source ids are raised by DROPPED."""
+    """A Transformer; without gates some of its source ids are raised by DROPPED."""
 
     dropped: Collection[int] = ()  # units that a frequency rule drops
 
     def encode(self, source: Tensor, hold_open: bool = False) -> Encoding:
-        return super().encode(source % DROPPED)._replace(gates=[(source < DROPPED).float()])
+        encoding = super().encode(source % DROPPED, hold_open)
+        return encoding if self.l0drop else encoding._replace(gates=[(source < DROPPED).float()])
 
     def dense(self, encoding: Encoding) -> Memory:
         return dense_memory(encoding.states, attendable(encoding))
