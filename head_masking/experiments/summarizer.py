@@ -1,12 +1,13 @@
 """Train a summariser to be masked: a small BART, or one that is there.
 
 python -m head_masking.experiments.summarizer --out runs/hm
-python -m head_masking.experiments.summarizer --out runs/bart --data DIR --preset finetune --model BART
+python -m head_masking.experiments.summarizer --out runs/b --data DIR --model BART --preset finetune
 
 The run folder holds config.json, log.jsonl, checkpoints/ and model/, a folder of transformers.
 """
 
 import json
+import logging
 import math
 import shutil
 from array import array
@@ -182,6 +183,7 @@ def train(config: SummarizerConfig, out: Path, resume: bool = False) -> None:
     Raises:
         ValueError: bad values or data, a folder that cannot be used, a loss that is not finite.
     """
+    import transformers
     from accelerate import Accelerator, DataLoaderConfiguration
     from accelerate.utils import GradientAccumulationPlugin, set_seed
 
@@ -202,6 +204,10 @@ def train(config: SummarizerConfig, out: Path, resume: bool = False) -> None:
         raise ValueError(f"--log-with {config.log_with} is not installed")
     if is_main and config.mixed_precision == "no" and cpu_has_bf16():
         print("this CPU has bf16: --mixed-precision bf16 trains wide models faster")
+
+    # A line on weights that are tied, at every checkpoint; a bar for every file.
+    logging.getLogger("accelerate").setLevel(logging.ERROR)
+    transformers.utils.logging.disable_progress_bar()
 
     # Data, model, tokenizer.
     set_seed(config.seed)
