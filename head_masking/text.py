@@ -25,7 +25,7 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenize
     """Byte-level byte-pair encoding in BART's manner: `<s> text </s>`, a word's leading blank
     belongs to it.
 
-    Words are cut at 1,000 characters, for the time of merging grows with the square of their length.
+    Words are cut at 1,000 characters: merging takes time with the square of their length.
     """
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
