@@ -27,6 +27,7 @@ from shared.score import system_name, write_outputs
 
 from .loading import Run, load_run, with_toy_trees
 from .selection import join_units
+from .text import check_words
 from .trees import read_text
 
 
@@ -50,6 +51,8 @@ def predict(
     `take` is as in `Options`; where the oracle takes no unit, Lead's stand. For errors see
     `text.units_of`.
     """
+    if take == "oracle":
+        check_words(examples)
     for document, scores in in_windows(examples, run.encode, len, run.scores, batch_size):
         lead = list(range(min(run.config.count, len(document))))
         oracle = np.flatnonzero(document.labels).tolist() or lead

@@ -5,6 +5,7 @@ and matrix.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from tqdm import tqdm
 
 from .matrices import MATRICES, d_tree, normalize, sentence_matrix
 from .model import TREES
-from .selection import ORACLE_UNITS, oracle, required_units
+from .selection import ORACLE_UNITS, is_read, oracle, required_units
 from .trees import check_same_text, leaves, letters, read_dis
 
 # longest unit in word pieces, [CLS] and [SEP] included; longer ones are cut (released code)
@@ -142,27 +143,50 @@ def make_document(example, config, encoder: UnitEncoder) -> Document:
     with its oracle.
     """
     whole = units_of(example, config.level, config.attention)
-    picks = oracle(
-        whole.units, " ".join(example.summary), whole.required, ORACLE_UNITS[config.level]
-    )
     pieces = np.array([len(ids) for ids in encoder.tokenizer(whole.units, verbose=False).input_ids])
     most = min(len(whole), config.model_config(encoder.width).longest)
     if config.max_pieces:
         # D28: [CLS] and [SEP] of each unit count; the released code counts those of each sentence.
         most = min(most, max(1, int((pieces.cumsum() <= config.max_pieces).sum())))
-    matrix = whole.matrix
-    if matrix is not None and most < len(whole):
-        # D10: of a cut document the rows are normalised again; a unit whose head was cut off
-        # attends to itself.
-        matrix = normalize(matrix[:most, :most])
-    required = [[other for other in needed if other < most] for needed in whole.required[:most]]
-    cut = dict(
-        units=whole.units[:most],
-        sentence=whole.sentence[:most],
-        labels=np.isin(np.arange(most), picks),
+    document = replace(
+        cut(whole, most),
+        # the encoder cuts a long unit
+        was_cut=most < len(whole) or bool((pieces > MAX_TOKENS).any()),
     )
-    was_cut = most < len(whole) or bool((pieces > MAX_TOKENS).any())  # the encoder cuts a long unit
-    return replace(whole, required=required, matrix=matrix, was_cut=was_cut, **cut)
+    reference, picks = " ".join(example.summary), ORACLE_UNITS[config.level]
+    taken = oracle(document.units, reference, document.required, picks)
+    return replace(document, labels=np.isin(np.arange(most), taken))
+
+
+def cut(document: Document, most: int) -> Document:
+    """The first `most` units of a document without labels, with what they require of each other."""
+    if most == len(document):
+        return document
+    matrix = document.matrix
+    if matrix is not None:
+        # D10: the rows are normalised again; a unit whose head was cut off attends to itself.
+        matrix = normalize(matrix[:most, :most])
+    # ancestors end at the first one that is not there
+    required = [
+        list(takewhile(lambda other: other < most, needed)) for needed in document.required[:most]
+    ]
+    return replace(
+        document,
+        units=document.units[:most],
+        sentence=document.sentence[:most],
+        required=required,
+        matrix=matrix,
+    )
+
+
+def check_words(examples: Sequence) -> None:
+    """ValueError where the oracle cannot read the summaries: it knows the words of English (D7)."""
+    unread = [example.id for example in examples if not is_read(" ".join(example.summary))]
+    if len(unread) > 0.01 * len(examples):
+        raise ValueError(
+            f"{len(unread)} of {len(examples)} summaries, the first of {unread[0]}, are not "
+            f"written in a-z: the oracle, which says what a model learns to take, reads English"
+        )
 
 
 def units_of(example, level: str, attention: str = "none") -> Document:

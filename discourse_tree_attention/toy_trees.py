@@ -21,8 +21,6 @@ def toy_tree(example, seed: int = 0) -> str:
     _, split, number = example.id.split("-")
     # the others told the story
     rng = np.random.default_rng([seed, SPLITS.index(split), int(number)]).spawn(3)[2]
-    # for nothing, like one draw below: with both the trees are those of RESULTS.md
-    rng.random(len(example.document))
     sentences, end = [], 0
     for sentence in example.document:
         clauses = enumerate(re.split(r"(?<= that) |(?<= ,) ", sentence), end)
@@ -46,7 +44,5 @@ def document_tree(
     left, right = any(salient[:cut]), any(salient[cut:])
     if not left and not right:
         left, right = ((True, True), (True, False), (False, True))[rng.integers(3)]
-    if not left or not right:
-        rng.integers(2)  # for nothing, see `toy_tree`
     left_tree = document_tree(sentences[:cut], salient[:cut], rng, left)
     return join((left_tree, document_tree(sentences[cut:], salient[cut:], rng, right)), nucleus)

@@ -35,7 +35,7 @@ from .config import PRESETS, TrainConfig, learning_rate
 from .loading import Run, begin, load, load_run
 from .model import extraction_loss
 from .selection import join_units
-from .text import Document, positive_weight
+from .text import Document, check_words, positive_weight
 
 
 def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
@@ -103,6 +103,7 @@ def draw(config: TrainConfig, name: str, split: str) -> list[Example]:
     --seed; of others all.
     """
     examples = load(name, split)
+    check_words(examples)
     if split != "train":
         return examples
     places = np.random.default_rng(config.seed).permutation(len(examples))[

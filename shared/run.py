@@ -281,7 +281,8 @@ def one_line_errors(main):
     user_errors = FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError
 
     def run(arguments=None):
-        sys.stdout.reconfigure(encoding="utf-8")  # whatever the console's own encoding is
+        if hasattr(sys.stdout, "reconfigure"):  # a notebook's has none
+            sys.stdout.reconfigure(encoding="utf-8")  # whatever the console's own encoding is
         try:
             main(arguments)
             sys.stdout.flush()

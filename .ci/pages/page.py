@@ -135,14 +135,16 @@ class Page:
         it marks.
         """
         found, told, is_one = [], set(), file == "one.py"
-        inside = [(file, name) for name in self.package.code[file].definitions]
         for row in self.package.equations:
             homes = [
-                self.package.home(label, inside if is_one else row.places) for label in row.labels
+                self.package.home_in_one(row, label)
+                if is_one
+                else self.package.home(label, row.places)
+                for label in row.labels
             ]
-            if file in dict(homes):
-                line = min(line for name, line in homes if name == file)
-                found.append((line, row.labels[0], self.formula(row, row.line not in told)))
+            lines = [line for home, line in homes if home == file]
+            if lines:
+                found.append((min(lines), row.labels[0], self.formula(row, row.line not in told)))
                 told.add(row.line)
         for _, (label, *cells) in [] if is_one else self.package.deviations:
             home, line = self.package.home(label, [(name, "") for name in self.files])

@@ -15,7 +15,7 @@ def of_row(package: Package, row: Row) -> Iterator[str]:
         )
     if not row.says:
         yield 'the cell "what it is for, in our words" is empty; write one sentence'
-    for file, name in row.places:
+    for file, name in [*row.places, *(("one.py", name) for name in row.in_one)]:
         if file not in package.code or name not in package.code[file].definitions:
             yield f"there is no {file}:{name}; correct the row"
     for name in row.tests:

@@ -15,7 +15,7 @@ from shared.run import one_line_errors, read_flags
 
 from ..loading import load
 from ..selection import ORACLE_UNITS, oracle
-from ..text import units_of
+from ..text import check_words, units_of
 
 
 def statistics(example: Example) -> dict[str, int]:
@@ -42,7 +42,9 @@ class Options:
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
-    rows = [statistics(example) for example in in_sentences(load(options.data, options.split))]
+    examples = in_sentences(load(options.data, options.split))
+    check_words(examples)
+    rows = [statistics(example) for example in examples]
     print(f"documents {len(rows)}")
     for name in max(rows, key=len):
         print(f"{name} {np.mean([row[name] for row in rows if name in row]):.1f}")

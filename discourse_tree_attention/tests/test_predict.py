@@ -7,6 +7,7 @@ import shutil
 import sys
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -105,8 +106,9 @@ def test_lead_and_oracle_by_hand():
         def scores(self, documents):
             return [np.array([0.0, 1, 3, 2])]
 
-    def prediction(take):
-        (row,) = predict(Given(TrainConfig(units_taken=2), None, None), [document], take)
+    def prediction(take, summary="x"):
+        example = SimpleNamespace(id="e", summary=[summary])
+        (row,) = predict(Given(TrainConfig(units_taken=2), None, None), [example], take)
         return row["prediction"]
 
     assert [prediction(take) for take in ("model", "lead", "oracle")] == [
@@ -116,6 +118,10 @@ def test_lead_and_oracle_by_hand():
     ]
     labels[:] = False
     assert prediction("oracle") == ["a", "b"]
+    # D7: the oracle reads English; what the model takes needs no oracle
+    assert prediction("model", "дождь") == ["c", "d"]
+    with pytest.raises(ValueError, match="1 of 1 summaries, the first of e, are not written in"):
+        prediction("oracle", "дождь")
     document.references.clear()
     with pytest.raises(ValueError, match="d has no reference, which the oracle needs"):
         prediction("oracle")

@@ -9,8 +9,11 @@ import torch
 from ..config import TrainConfig
 from ..matrices import c_tree
 from ..text import (
+    Document,
     UnitEncoder,
+    check_words,
     collate,
+    cut,
     positive_weight,
     random_encoder,
     read_corpus,
@@ -141,6 +144,31 @@ def test_d10_the_matrix_of_a_cut_document_is_normalised_again(read):
     # A unit whose head was cut off attends to itself.
     (document,) = read(example(), max_pieces=int(pieces[2]), attention="d_tree")
     assert document.matrix.tolist() == [[1, 0, 0], [1, 0, 0], [0, 0, 1]]
+
+
+def test_d7_the_oracle_reads_what_the_model_reads(read):
+    """D7: of a cut document the best of the units that are left, and what they hang on as far as it
+    is there.
+    """
+    pieces = np.cumsum([len(ids) for ids in read.encoder.tokenizer(EDUS).input_ids])
+    summary = dict(summary=["schools close if a storm stays ."])
+    (whole,) = read(example(**summary))
+    assert whole.labels.tolist() == [False, False, True, True]
+    (document,) = read(example(**summary), max_pieces=int(pieces[1]))
+    assert document.labels.tolist() == [True, True]
+    chain = Document("a", ["x"] * 4, np.zeros(4, int), [[3, 1], [], [1, 3, 0], []], [])
+    assert cut(chain, 3).required == [[], [], [1]] and cut(chain, 4) is chain
+
+
+def test_d7_a_corpus_that_the_oracle_cannot_read_is_refused():
+    """More than 1 % of the summaries with letters beside a-z; a foreign one among many is read as
+    it is.
+    """
+    hindi, english = example(summary=["\u092e\u094b\u0930 \u0928\u093e\u091a\u093e"]), example()
+    check_words([hindi] + 99 * [english])
+    check_words([example(summary=[])])
+    with pytest.raises(ValueError, match="2 of 100 summaries, the first of one, .* reads English"):
+        check_words(2 * [hindi] + 98 * [english])
 
 
 def test_d28_units_are_cut_at_so_many_pieces_each_with_its_own_marks(read):

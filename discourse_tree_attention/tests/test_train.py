@@ -23,7 +23,7 @@ from shared.run import Batches
 from .. import predict
 from .. import train as module
 from ..config import TrainConfig, learning_rate
-from ..loading import load, load_run
+from ..loading import begin, load, load_run
 from ..text import Document
 from ..train import draw, others, train
 
@@ -125,6 +125,7 @@ def test_section_5_2_examples_are_drawn_by_the_seed(monkeypatch):
     validation is whole.
     """
     monkeypatch.setattr(module, "load", lambda name, split: list(range(50)))
+    monkeypatch.setattr(module, "check_words", list)
     one, two = (draw(TrainConfig(examples=10, seed=seed), "data", "train") for seed in (0, 1))
     assert len(set(one)) == len(set(two)) == 10 and one != two and one == sorted(one)
     for config, split in (
@@ -133,6 +134,27 @@ def test_section_5_2_examples_are_drawn_by_the_seed(monkeypatch):
         (dict(examples=10), "validation"),
     ):
         assert draw(TrainConfig(**config), "data", split) == list(range(50))
+
+
+def test_d9_each_seed_draws_an_encoder(tmp_path):
+    """D9: on toy the frozen encoder is random; by one draw alone no effect is measured."""
+    examples = load("toy:count=3", "train")
+    one, again, other = (
+        begin(small(seed=seed), examples).encoder.encode(examples[0].document) for seed in (0, 0, 1)
+    )
+    assert np.array_equal(one, again) and not np.allclose(one, other, atol=0.1)
+
+
+def test_d7_a_training_refuses_summaries_that_the_oracle_does_not_read(tmp_path):
+    """D7: before anything is written."""
+    line = {"document": ["The rain fell.", "It was cold."], "summary": "шёл дождь"}
+    for split in ("train", "validation"):
+        rows = [line | {"id": str(i)} for i in range(4)]
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (tmp_path / f"{split}.jsonl").write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match="4 of 4 summaries, the first of 0, are not written in"):
+        train(small(data=str(tmp_path), **PLAIN), tmp_path / "run")
+    assert not (tmp_path / "run" / "config.json").exists()
 
 
 def test_d29_a_batch_has_documents_of_like_length():

@@ -1,18 +1,41 @@
-"""Train, kill, resume; one bad input each."""
+"""Train, kill, resume; several processes; one bad input each."""
+
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("shared")
 
+from shared.run import checkpoints  # noqa: E402
+
 from .. import predict
 from .. import train as training  # noqa: E402
 from ..loading import load_run  # noqa: E402
 from ..train import train  # noqa: E402
-from .conftest import log, same_weights  # noqa: E402
+from .conftest import SMALL, log, same_weights  # noqa: E402
 
 
 class Killed(BaseException):
     """Ends a training as a kill would."""
+
+
+def killed_at(number, monkeypatch, config, out):
+    """Start a training and end it before update `number`, from 0 on."""
+    rate, steps = training.learning_rate, iter(range(100))
+
+    def kill(*arguments):
+        if next(steps) == number:
+            raise Killed
+        return rate(*arguments)
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(training, "learning_rate", kill)
+        train(config, out)
 
 
 @pytest.mark.parametrize(("name", "at"), [("scratch", 1), ("scratch", 3), ("init", 3)])
@@ -22,20 +45,125 @@ def test_a_killed_training_resumes_to_the_same_bits(whole, tmp_path, monkeypatch
 
     Updates of two micro-batches, so that the data go on at the right one.
     """
-    config, rate, steps = load_run(whole[name]).config, training.learning_rate, iter(range(100))
-
-    def kill(*arguments):
-        if next(steps) == at:
-            raise Killed
-        return rate(*arguments)
-
-    monkeypatch.setattr(training, "learning_rate", kill)
-    with pytest.raises(Killed):
-        train(config, tmp_path / "killed")
-    monkeypatch.undo()
+    config = load_run(whole[name]).config
+    killed_at(at, monkeypatch, config, tmp_path / "killed")
     train(config, tmp_path / "killed", resume=True)
     assert same_weights(whole[name], tmp_path / "killed")
     assert log(whole[name]) == log(tmp_path / "killed")
+
+
+def test_a_training_killed_by_a_signal_resumes_to_the_same_bits(whole, tmp_path):
+    """As an operating system kills: at any moment after the first checkpoint."""
+    out = tmp_path / "killed"
+    (tmp_path / "config.json").write_text((whole["scratch"] / "config.json").read_text())
+    code = (
+        "import json, pathlib, sys; "
+        f"from {training.__name__} import train; from {training.__package__}.config import *; "
+        f"config = TrainConfig(**json.loads(pathlib.Path({str(tmp_path)!r}, 'config.json')"
+        f".read_text())); train(config, pathlib.Path({str(out)!r}))"
+    )
+    top = Path(sys.modules[training.__name__.split(".")[0]].__path__[0]).parent
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=top, stdout=subprocess.DEVNULL
+    ) as child:
+        while not checkpoints(out) and child.poll() is None:
+            pass
+        child.send_signal(signal.SIGKILL)
+    train(load_run(whole["scratch"]).config, out, resume=True)
+    assert same_weights(whole["scratch"], out) and log(whole["scratch"]) == log(out)
+
+
+def test_a_finished_run_resumes_to_nothing_and_a_longer_one_goes_on(whole, tmp_path):
+    """With more steps it ends as if it had been that long from the start (a constant lambda)."""
+    config = replace(load_run(whole["init"]).config, steps=4)
+    train(config, tmp_path / "run")
+    before = {path: path.read_bytes() for path in (tmp_path / "run").glob("*.*")}
+    train(config, tmp_path / "run", resume=True)
+    assert {path: path.read_bytes() for path in before} == before
+    train(replace(config, steps=6), tmp_path / "run", resume=True)
+    assert same_weights(whole["init"], tmp_path / "run")
+    assert load_run(tmp_path / "run").config.steps == 6
+
+
+def test_a_run_that_is_being_lengthened_has_no_old_weights(whole, tmp_path, monkeypatch):
+    config = replace(SMALL, steps=4)
+    train(config, tmp_path / "run")
+
+    def kill(*_):
+        raise Killed
+
+    monkeypatch.setattr(training, "learning_rate", kill)
+    with pytest.raises(Killed):
+        train(replace(config, steps=6), tmp_path / "run", resume=True)
+    with pytest.raises(ValueError, match="model.safetensors is missing"):
+        load_run(tmp_path / "run")
+
+
+def test_resume_says_where_it_begins_and_refuses_other_data(tmp_path, capsys):
+    (tmp_path / "data").mkdir()
+    rows = [{"document": [f"the {n} dogs ran .", "home"], "summary": ["dogs"]} for n in range(40)]
+    text = "\n".join(map(json.dumps, rows))
+    (tmp_path / "data/train.jsonl").write_text(text)
+    (tmp_path / "data/validation.jsonl").write_text(text)
+    config = replace(SMALL, data=str(tmp_path / "data"), steps=2)
+    train(config, tmp_path / "run", resume=True)
+    assert "does not exist yet: a new training begins" in capsys.readouterr().out
+    (tmp_path / "data/train.jsonl").write_text(text.replace("7 dogs", "7 cats"))
+    with pytest.raises(ValueError, match="was trained on 40 examples, sha256"):
+        train(replace(config, steps=4), tmp_path / "run", resume=True)
+
+
+def two_processes(out):
+    """A training in which each process notes the batches that it reads."""
+    from accelerate.state import PartialState
+
+    collate = training.Run.collate
+
+    def noted(run, items):
+        with Path(f"{out}-{PartialState().process_index}").open("a") as file:
+            print([list(item.source) for item in items], file=file)
+        return collate(run, items)
+
+    training.Run.collate = noted
+    assert PartialState(cpu=True).num_processes == 2
+    train(replace(SMALL, steps=2, average_last=1), out)
+
+
+def test_two_processes_train_one_model(tmp_path):
+    """They read different batches, and their gradients are averaged: the weights are one's."""
+    import torch._dynamo  # noqa: F401  # two seconds, once and not in every child
+    from accelerate import debug_launcher
+
+    out = tmp_path / "run"
+    debug_launcher(two_processes, (out,), num_processes=2)
+    first, second = (Path(f"{out}-{i}").read_text().splitlines()[:2] for i in (0, 1))
+    assert not set(first) & set(second)
+    assert len(list(checkpoints(out)[-1].glob("random_states_*"))) == 2
+    assert load_run(out).config.steps == 2
+    with pytest.raises(ValueError, match="is of 2 processes, here are 1"):
+        train(replace(SMALL, steps=4, average_last=1), out, resume=True)
+
+
+def test_variables_of_the_shell_change_nothing(whole, tmp_path, monkeypatch):
+    monkeypatch.setenv("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4")
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
+    from accelerate.state import AcceleratorState
+
+    AcceleratorState._reset_state(True)
+    train(load_run(whole["scratch"]).config, tmp_path / "run")
+    assert same_weights(whole["scratch"], tmp_path / "run")
+
+
+def test_a_tracker_gets_what_the_log_gets(whole, tmp_path):
+    """And changes no weight; one that is not installed is refused."""
+    config = load_run(whole["scratch"]).config
+    with pytest.raises(ValueError, match="--log-with aim is not installed"):
+        train(replace(config, log_with="aim"), tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    pytest.importorskip("tensorboard")
+    train(replace(config, log_with="tensorboard"), tmp_path / "run")
+    assert same_weights(whole["scratch"], tmp_path / "run")
+    assert list((tmp_path / "run").rglob("events.out.tfevents*"))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Decoding, what is said of a document, and the command."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,12 +10,12 @@ pytest.importorskip("shared")
 
 from safetensors.torch import load_file, save_file  # noqa: E402
 
-import shared.run  # noqa: E402
+from shared import pack as packing  # noqa: E402
 from shared.data import Example, load, read  # noqa: E402
 
 from .. import predict as command  # noqa: E402
 from ..loading import load_run  # noqa: E402
-from ..predict import bracket_pruned, decode, metric_of, predict  # noqa: E402
+from ..predict import bracket_pruned, metric_of, predict  # noqa: E402
 from ..text import train_tokenizer  # noqa: E402
 from ..train import train  # noqa: E402
 from .conftest import SMALL  # noqa: E402
@@ -46,7 +47,7 @@ def stories():
 
 def test_decode_keeps_the_order_whatever_the_batch(run, stories, monkeypatch):
     """Outputs stand in the order of the documents, though batches are made by length."""
-    monkeypatch.setattr(shared.run, "WINDOW", 2)  # six documents in three windows of batches of one
+    monkeypatch.setattr(command, "WINDOW", 2)  # six documents in three windows of batches of one
     together, alone = (
         list(predict(run, stories, batch_size=size, extra_length=0)) for size in (5, 1)
     )
@@ -72,13 +73,13 @@ def test_d9_sparsity_counts_every_encoding_with_eos(run, stories):
     """D9: #(expected gate = 0) / #encodings of the last layer (Section 6), </s> included; and of
     each layer.
     """
-    items = run.encode(stories[:1])
-    [output] = decode(run, items, extra_length=0)
-    closed = [True] * 3 + [False] * (len(items[0].source) - 3)
-    layers = output._replace(pruned=[[False] * len(closed), closed[::-1]])
-    row = command.row(run, stories[0], items[0], layers)
-    assert row["pruned"] == [3, len(closed)] and row["pruned_layer_1"] == [0, len(closed)]
-    assert len(closed) == len(run.tokenizer.encode(stories[0].source).ids) + 1
+    length = len(run.encode(stories[:1])[0].source)
+    closed = torch.arange(length) >= length - 3
+    row = command.row(run, stories[0], "text", [torch.zeros(length) > 0, closed], False)
+    assert row["pruned"] == [3, length] and row["pruned_layer_1"] == [0, length]
+    assert length == len(run.tokenizer.encode(stories[0].source).ids) + 1
+    # </s> stands in no word: of three pruned encodings two are of the last words
+    assert row["source"].endswith("]") and row["source"].count("[") == 1
 
 
 def test_d16_translations_are_scored_by_bleu():
@@ -187,8 +188,19 @@ def test_the_length_penalty_is_that_of_the_units(run, stories, monkeypatch):
     monkeypatch.setattr(
         command, "generate", lambda *a, **k: seen.append(k["length_penalty"]) or generate(*a, **k)
     )
-    items = run.encode(stories[:1])
     for units in ("bpe", "char"):
-        decode(run._replace(config=type(run.config)(units=units)), items)
-    decode(run, items, length_penalty=0.3)
+        list(predict(run._replace(config=replace(run.config, units=units)), stories[:1]))
+    list(predict(run, stories[:1], length_penalty=0.3))
     assert seen == [0.6, 1.0, 0.3]
+
+
+def test_packed_weights_change_no_output(folder, tmp_path, monkeypatch, capsys):
+    """Only the command packs; it says so, and decodes the same tokens."""
+    outputs = []
+    for packed in (False, True):
+        monkeypatch.setattr(packing, "LEAST_GAIN", 0.0 if packed else 1e9)
+        out = tmp_path / f"{packed}.jsonl"
+        command.main([str(folder), "--data", DATA, "--limit", "4", "--out", str(out)])
+        assert ("decoded with packed weights" in capsys.readouterr().err) == packed
+        outputs.append(out.read_text())
+    assert outputs[0] == outputs[1]
