@@ -2,8 +2,7 @@
 Summarization, NAACL.
 
 At inference, chosen cross-attention heads of a trained summariser see only the source tokens that a
-content selector
-holds to be salient: -inf is added to their logits elsewhere. No weight of the summariser changes.
+content selector holds to be salient: -inf is added to their logits elsewhere. No weight changes.
 """
 
 from .masking import (
@@ -15,11 +14,12 @@ from .masking import (
     uniform_heads,
 )
 from .oracle import oracle_labels, token_labels, word_spans
-from .tagger import Tagger, best_threshold, tagging_loss
+from .tagger import PAPER_THRESHOLDS, Tagger, best_threshold, tagging_loss
 
 __all__ = [
     "PAPER_DECODING",
     "PAPER_HEADS",
+    "PAPER_THRESHOLDS",
     "Tagger",
     "best_threshold",
     "head_mask",

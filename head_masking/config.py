@@ -16,10 +16,10 @@ VOCABULARY, WIDTH, LAYERS, HEADS = 1000, 64, 2, 4
 
 
 @dataclass(frozen=True)
-class Training:
-    """What every training has; experiments/summarizer.py, too.
+class TrainConfig:
+    """All that defines a tagger's run. Defaults are the tiny preset.
 
-    A field is a flag: `max_source` is --max-source.
+    Every field is a flag: `max_source` is --max-source.
     """
 
     # Training data: a folder of JSON lines, or anything else that shared.data.load takes.
@@ -28,6 +28,12 @@ class Training:
     examples: int = 0
     # Tokens, special ones too, to which documents are cut (released code: 1023 and EOS).
     max_source: Length = 1024
+    # Words; shorter runs of the summary's words in the document are not labelled.
+    min_run: Positive = 1
+    # A name or folder of transformers (Section 5: RoBERTa); empty makes a small new one.
+    encoder: str = ""
+    train_encoder: bool = True  # Train the encoder, too (D12); in Appendix A it is fixed.
+
     steps: Positive = 300  # Updates at most.
     batch_size: Positive = 16  # Documents of a micro-batch of one process.
     accumulate: Positive = 1  # Micro-batches for each update and process.
@@ -41,18 +47,8 @@ class Training:
     # Validations without gain that end training at the best; 0 never stops and takes the last.
     patience: int = 0
     mixed_precision: Precision = "no"  # Of the forward pass; bf16 is slower on a CPU without it.
+    log_with: str = ""  # Tracker of accelerate beside log.jsonl: tensorboard, wandb, ...
     seed: int = 0  # Seed of weights, order and dropout.
-
-
-@dataclass(frozen=True)
-class TrainConfig(Training):
-    """All that defines a tagger's run. Defaults are the tiny preset."""
-
-    # Words; shorter runs of the summary's words in the document are not labelled.
-    min_run: Positive = 1
-    # A name or folder of transformers (Section 5: RoBERTa); empty makes a small new one.
-    encoder: str = ""
-    train_encoder: bool = True  # Train the encoder, too (D12); in Appendix A it is fixed.
 
     def check(self) -> None:
         """ValueError for values that contradict each other."""

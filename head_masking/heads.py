@@ -2,7 +2,6 @@
 are named.
 """
 
-from itertools import groupby
 from pathlib import Path
 
 from torch import nn
@@ -15,10 +14,12 @@ def write_heads(heads: Heads) -> str:
     """{3: [0, 1, 2, 5], 4: [1]} -> "3:0-2,5,4:1"; equal heads are equal text."""
     parts = []
     for layer, chosen in sorted(heads.items()):
-        ordered = sorted(set(chosen))
-        runs = [
-            list(run) for _, run in groupby(ordered, key=lambda head: head - ordered.index(head))
-        ]
+        runs: list[list[int]] = []  # of heads that follow each other
+        for head in sorted(set(chosen)):
+            if runs and head == runs[-1][-1] + 1:
+                runs[-1].append(head)
+            else:
+                runs.append([head])
         texts = [f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs]
         parts += [f"{layer}:{','.join(texts)}"] if texts else []
     return ",".join(parts)
@@ -61,9 +62,9 @@ def find_heads(text: str, model: nn.Module, data: str = "", by_tagger: bool = Fa
     """The heads that --heads names: LAYER:HEADS, a data set of Appendix B, or "top": all heads of
     the top layer.
 
-    D14: where none are named, a tagger's masks fall on those of Appendix B, if the model is one
-    that the paper masked, by its size and the `data` that it has learned. All other masks fall on
-    the top layer: where what is to be kept is known, it selects most (Figure 2).
+    D14: where none are named, they are those of Appendix B for a tagger on a model that the paper
+    masked, by its size and the `data` that it has learned. Else they are those of the top layer,
+    which selects most where what is to be kept is known (Figure 2).
     """
     every = all_heads(model)
     is_large = list(every.values()) == 12 * [list(range(16))]

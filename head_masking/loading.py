@@ -4,7 +4,7 @@ import json
 import os
 from array import array
 from collections.abc import Sequence
-from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,16 +12,14 @@ import torch
 from tqdm import tqdm
 
 from shared import pretrained
-from shared.data import Example, load
-from shared.run import in_windows, load_weights, read_config
+from shared.run import load_weights, read_config
 
 from .config import HEADS, LAYERS, VOCABULARY, WIDTH, TrainConfig
 from .oracle import oracle_labels, token_labels
 from .tagger import WINDOW, Tagged, Tagger
-from .text import Batch, Document, Item, encode_documents, length, pad, padded, train_tokenizer
+from .text import Batch, Item, encode_documents, pad, padded, train_tokenizer
 
-WEIGHTS = "model.safetensors"  # of a tagger, its encoder's too
-# BARTs of the hub, and their data
+# BARTs of the hub, and the data that they have learned.
 PUBLISHED = {"bart-large-cnn": "cnn_dailymail", "bart-large-xsum": "xsum"}
 CHUNK = 1000  # documents that are tokenised at a time
 
@@ -38,7 +36,8 @@ class Run(NamedTuple):
         items = []
         for start in tqdm(range(0, len(examples), CHUNK), "tokenising", leave=False, disable=None):
             chunk = examples[start : start + CHUNK]
-            documents = self.read([example.source for example in chunk])
+            texts = [example.source for example in chunk]
+            documents = encode_documents(self.tokenizer, texts, self.config.max_source)
             for example, document in zip(chunk, documents, strict=True):
                 spans = oracle_labels(example.source, example.target, self.config.min_run)
                 labels = token_labels(spans, document.offsets)
@@ -53,33 +52,28 @@ class Run(NamedTuple):
         return Batch(ids, labels.to(device), keep)
 
     def write_files(self, folder: Path) -> None:
-        """Write model/, the encoder's configuration and the tokenizer."""
-        self.tokenizer.backend_tokenizer.no_truncation()  # as `encode_documents` left it
+        """Write what `load_run` reads beside the weights."""
         self.tokenizer.save_pretrained(folder / "model")
         self.model.encoder.config.save_pretrained(folder / "model")
-
-    def tag(self, texts: Sequence[str], batch_size: int = 32) -> list[Tagged]:
-        """What the tagger says of all texts; what stands beyond its `max_source` tokens has no
-        score.
-        """
-        threshold = round(self.model.threshold.item(), 4)
-        scored = in_windows(texts, self.read, length, self.scores, batch_size)
-        return [
-            Tagged(scores, document.offsets, threshold, document.was_cut)
-            for document, scores in scored
-        ]
-
-    def read(self, texts: Sequence[str]) -> list[Document]:
-        """Texts as the tagger reads them."""
-        return encode_documents(self.tokenizer, texts, self.config.max_source)
+        (folder / "config.json").write_text(json.dumps(asdict(self.config), indent=1))
 
     @torch.inference_mode()
-    def scores(self, documents: Sequence[Document]) -> list[list[float]]:
-        """The probability of each token of a batch."""
-        ids = [document.ids for document in documents]
-        ids, keep = padded(ids, self.tokenizer.pad_token_id, self.model.threshold.device)
-        rows = zip(documents, self.model(ids, keep).sigmoid().tolist(), strict=True)
-        return [scores[: len(document.ids)] for document, scores in rows]
+    def tag(self, texts: Sequence[str], batch_size: int = 32) -> list[Tagged]:
+        """What the tagger says of each text; beyond its `max_source` tokens nothing has a score."""
+        threshold = round(self.model.threshold.item(), 4)
+        documents = encode_documents(self.tokenizer, texts, self.config.max_source)
+        order = sorted(range(len(documents)), key=lambda place: len(documents[place].ids))
+        tagged = {}
+        for first in range(0, len(order), batch_size):
+            places = order[first : first + batch_size]
+            rows = [documents[place].ids for place in places]
+            ids, keep = padded(rows, self.tokenizer.pad_token_id, self.model.threshold.device)
+            probabilities = self.model(ids, keep).sigmoid().tolist()
+            for place, scores in zip(places, probabilities, strict=True):
+                document = documents[place]
+                scores = scores[: len(document.ids)]
+                tagged[place] = Tagged(scores, document.offsets, threshold, document.was_cut)
+        return [tagged[place] for place in range(len(documents))]
 
 
 class Summarizer(NamedTuple):
@@ -98,34 +92,32 @@ class Summarizer(NamedTuple):
 
 
 def load_run(folder: str | Path) -> Run:
-    """Read a tagger's run, or of one in training the last checkpoint; ValueError: it is none,
-    damaged, or has NaN.
+    """Read a finished tagger's run, its model in eval mode on the CPU.
+
+    ValueError: not a run folder, a training that is not finished, weights that do not fit.
     """
     from transformers import AutoConfig, AutoModel, AutoTokenizer
 
-    config, files = read_config(folder, TrainConfig), Path(folder, "model")
-    sizes = AutoConfig.from_pretrained(files, trust_remote_code=False)
-    model = AutoModel.from_config(sizes, dtype=torch.float32, trust_remote_code=False)
-    model = new_tagger(config, model.get_encoder() if sizes.is_encoder_decoder else model)
-    load_weights(model, folder, WEIGHTS)
-    return Run(config, model.eval(), AutoTokenizer.from_pretrained(files, trust_remote_code=False))
-
-
-def load_examples(data: str, split: str, count: int = 0) -> list[Example]:
-    """A split of the data; of the training data the first `count`, 0 = all."""
-    return load(data, split, count or None if split == "train" else None)
+    folder = Path(folder)
+    config = read_config(folder, TrainConfig)
+    sizes = AutoConfig.from_pretrained(folder / "model", trust_remote_code=False)
+    encoder = AutoModel.from_config(sizes, dtype=torch.float32, trust_remote_code=False)
+    if sizes.is_encoder_decoder:
+        encoder = encoder.get_encoder()
+    model = new_tagger(config, encoder)
+    load_weights(model, folder / "model.safetensors")
+    tokenizer = AutoTokenizer.from_pretrained(folder / "model", trust_remote_code=False)
+    return Run(config, model.eval(), tokenizer)
 
 
 def begin(config: TrainConfig, examples: Sequence) -> Run:
-    """A new tagger; what a new encoder's tokenizer learns from are the examples."""
+    """A new tagger; a new encoder's tokenizer learns from the examples."""
     if config.encoder:
-        encoder, tokenizer = pretrained.load(
-            "encoder", config.encoder, min(config.max_source, WINDOW)
-        )
+        most = min(config.max_source, WINDOW)
+        encoder, tokenizer = pretrained.load("encoder", config.encoder, most)
     else:
-        tokenizer = train_tokenizer(
-            (text for e in examples for text in (e.source, e.target)), VOCABULARY
-        )
+        texts = (text for example in examples for text in (example.source, example.target))
+        tokenizer = train_tokenizer(texts, VOCABULARY)
         encoder = new_encoder(len(tokenizer))
     return Run(config, new_tagger(config, encoder), tokenizer)
 
@@ -155,14 +147,15 @@ def new_encoder(vocabulary: int):
 
 
 def load_model(name: str | Path) -> Summarizer:
-    """Any BART by its name or folder, or that of a run of experiments/summarizer.py; ValueError for
-    other ones.
+    """Any BART by its name or folder, or the run folder of one; ValueError for other models.
+
+    A run folder has the BART in model/, beside config.json with what it was trained on.
     """
-    values = run_config(name)
-    if values is None:
+    if not Path(name, "model").is_dir():
         model, tokenizer = pretrained.load("bart", name)
         data = PUBLISHED.get(name_of(name), "")
         return Summarizer(model, tokenizer, pretrained.positions_of(model), data=data)
+    values = json.loads(Path(name, "config.json").read_text(encoding="utf-8"))
     if "max_target" not in values:
         raise ValueError(f"{name} is a tagger's run: give a BART to be masked, and --tagger {name}")
     model, tokenizer = pretrained.load("bart", Path(name, "model"))
@@ -170,18 +163,6 @@ def load_model(name: str | Path) -> Summarizer:
     return Summarizer(model, tokenizer, **known)
 
 
-def run_config(name: str | Path) -> dict | None:
-    """The configuration of a run folder; None where it is none: a folder of transformers has a
-    config.json, too.
-    """
-    path, values = Path(name, "config.json"), {}
-    with suppress(ValueError):  # what is damaged is refused by transformers
-        values = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return values["config"] if "package" in values else None
-
-
 def name_of(name: str | Path) -> str:
-    """How a model is called in tables and files: the last part of its folder's name, of "." too, or
-    of a hub's name.
-    """
+    """The last part of a folder's or hub name, of "." too: how tables and files call a model."""
     return Path(os.path.abspath(name)).name

@@ -52,8 +52,9 @@ def head_mask(keep: Tensor, is_chosen: Tensor) -> Tensor:
 
 
 def additive(mask: Tensor | None, memory: Tensor) -> Tensor:
-    """The model's own m as numbers to add: it comes so in eager attention, as True = attend in
-    sdpa, or not at all.
+    """The model's own m as numbers to add.
+
+    Eager attention passes it so, sdpa passes booleans (True = attend), and there may be none.
     """
     zero = memory.new_zeros(())
     if mask is None:

@@ -1,18 +1,13 @@
-"""Summarise with the attention of some heads on what a tagger, a person or the reference holds to
-be salient.
+"""Summarise with the attention of some heads on what a tagger, a person or the reference selects.
 
-python -m head_masking.predict facebook/bart-large-cnn notes.txt --keep-words storm "port of
-    Norwick" --both
-
-python -m head_masking.predict runs/hm --tagger runs/tagger --data toy --split test --out
-    masked.jsonl
+python -m head_masking.predict facebook/bart-large-cnn notes.txt --keep-words storm Norwick --both
+python -m head_masking.predict runs/hm --tagger runs/tagger --data toy --out runs/masked.jsonl
 """
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -22,8 +17,9 @@ from torch import nn
 from tqdm import tqdm
 
 from shared import pretrained
-from shared.data import Example
-from shared.run import DecodingFlags, find_device, in_windows, one_line_errors, read_flags
+from shared.data import Example, read
+from shared.pack import pack
+from shared.run import find_device, one_line_errors, read_flags
 from shared.score import system_name, write_outputs
 
 from .config import Boundary, Positive
@@ -31,14 +27,28 @@ from .heads import find_heads, write_heads
 from .labels import by_oracle, by_phrase, by_tagger, kept_text
 from .loading import Run, Summarizer, load_model, load_run, name_of
 from .masking import PAPER_DECODING, Heads, mask_heads
-from .text import Document, encode_documents, length, pad, padded
+from .text import Document, encode_documents, pad, padded
+
+WINDOW = 512  # documents that are sorted by length, so that a batch has hardly any padding
 
 
 @dataclass
-class Options(DecodingFlags):
+class Options:
     """The command line."""
 
     run: tyro.conf.Positional[str]  # A BART, by its run, folder or name.
+    # Text, a document a line, or .jsonl; none: standard input.
+    files: tyro.conf.Positional[tuple[Path, ...]] = ()
+    data: str = ""  # In place of files: anything that shared.data.load takes.
+    # Split of the data (none: test); without --data, of the data that the run was trained on.
+    split: str = ""
+    limit: Positive | None = None  # First documents only.
+    # .jsonl for all that is known of each document, else a line each; none: standard output.
+    out: Path | None = None
+    overwrite: bool = False  # Replace that file.
+    system: str = ""  # Name in the table; none: the model's and what selects, without its seed.
+    batch_size: Positive = 32  # Documents decoded at a time; outputs do not depend on it.
+    device: str = "cpu"  # Device of torch.
     tagger: Path | None = None  # Masked heads see the words that this tagger's run selects.
     keep_words: tuple[str, ...] = ()  # Masked heads see these words and "phrases in quotes".
     oracle: bool = False  # Masked heads see what the reference takes (Section 4.1).
@@ -56,170 +66,195 @@ class Options(DecodingFlags):
 
     def check(self) -> None:
         """ValueError for flags that do not go together."""
-        if bool(self.tagger) + bool(self.keep_words) + self.oracle > 1:
-            raise ValueError(
-                "--tagger, --keep-words and --oracle all say what to keep: give one of them"
-            )
-        if self.heads and not (self.tagger or self.keep_words or self.oracle):
-            raise ValueError(
-                "--heads masks nothing without --tagger, --keep-words or --oracle: say what to keep"
-            )
+        selectors = bool(self.tagger) + bool(self.keep_words) + self.oracle
+        flags = "--tagger, --keep-words and --oracle"
+        if selectors > 1:
+            raise ValueError(f"{flags} all say what to keep: give one of them")
+        if self.heads and not selectors:
+            raise ValueError(f"--heads masks nothing without one of {flags}: say what to keep")
 
     def generation(self) -> dict[str, float]:
         """What is given of the settings of `generate`."""
-        flags = dict(
-            num_beams=self.beam,
-            max_length=self.max_length,
-            no_repeat_ngram_size=self.no_repeat_ngram_size,
-        )
-        return PAPER_DECODING.get(self.decoding, {}) | {
-            k: v for k, v in flags.items() if v is not None
+        flags = {
+            "num_beams": self.beam,
+            "max_length": self.max_length,
+            "no_repeat_ngram_size": self.no_repeat_ngram_size,
         }
+        given = {name: value for name, value in flags.items() if value is not None}
+        return PAPER_DECODING.get(self.decoding, {}) | given
 
 
 def read_documents(
     run: Summarizer,
     examples: Sequence,
     tagger: Run | None = None,
-    words=(),
-    oracle=False,
-    min_run=1,
+    words: Sequence[str] = (),
+    oracle: bool = False,
+    min_run: int = 1,
 ) -> list[Document]:
-    """Documents as a summarizer reads them, with what the tagger, the words or the oracle let
-    masked heads see.
+    """Documents as a summarizer reads them, with what masked heads may see.
+
+    That is what the tagger selects, the words, or what the oracle labels; else nothing is masked.
     """
     sources = [example.source for example in examples]
     documents = encode_documents(run.tokenizer, sources, run.max_source)
-    pairs = list(zip(examples, documents, strict=True))
-    if tagger:
-        triples = zip(sources, tagger.tag(sources), documents, strict=True)
-        return [
-            d._replace(keep=by_tagger(s, t, d), was_cut=d.was_cut or t.was_cut)
-            for s, t, d in triples
-        ]
-    if oracle:
-        return [d._replace(keep=by_oracle(e.source, e.target, d, min_run)) for e, d in pairs]
-    return [d._replace(keep=by_words(e, words, d)) for e, d in pairs] if words else documents
+    tagged = tagger.tag(sources) if tagger else []
+    for place, (example, document) in enumerate(zip(examples, documents, strict=True)):
+        was_cut = document.was_cut
+        keep = document.keep
+        if tagger:
+            was_cut = was_cut or tagged[place].was_cut
+            keep = by_tagger(example.source, tagged[place], document)
+        elif oracle:
+            keep = by_oracle(example.source, example.target, document, min_run)
+        elif words:
+            keep = by_words(example, words, document)
+        documents[place] = document._replace(keep=keep, was_cut=was_cut)
+    return documents
 
 
 def by_words(example: Example, words: Sequence[str], document: Document) -> list[bool]:
-    """True at the tokens of these words; says which a document lacks, and keeps all of it where it
-    has none.
+    """True at the tokens of these words; says which a document lacks.
+
+    Where it has none of them, all of it is kept.
     """
-    found = {word: by_phrase(example.source, word, document) for word in words}
-    if absent := [word for word in words if not any(found[word])]:
-        nothing = "; nothing is masked in it" if len(absent) == len(words) else ""
-        tqdm.write(
-            f"{example.id} has no {', '.join(absent)} as far as the model reads{nothing}",
-            file=sys.stderr,
-        )
-        if nothing:
-            return [True] * len(document.ids)
-    return [any(labels) for labels in zip(*found.values(), strict=True)]
+    keep = [False] * len(document.ids)
+    absent = []
+    for word in words:
+        places = by_phrase(example.source, word, document)
+        if not any(places):
+            absent.append(word)
+        keep = [is_kept or is_there for is_kept, is_there in zip(keep, places, strict=True)]
+    if absent:
+        said = f"{example.id} has no {', '.join(absent)} as far as the model reads"
+        if not any(keep):
+            said += "; nothing is masked in it"
+        tqdm.write(said, file=sys.stderr)
+    return keep if any(keep) else [True] * len(document.ids)
 
 
 @torch.inference_mode()
 def decode(
     model: nn.Module, documents: Sequence[Document], heads: Heads | None = None
 ) -> list[list[int]]:
-    """The token ids of each summary of a batch, from the decoder's start token on; padding is left
-    out.
+    """The token ids of each summary of a batch, start token included, padding left out.
 
-    `heads` see what the documents' `keep` says; without heads nothing is masked.
+    Args:
+        heads: what is masked; they see what the documents' `keep` says. None: nothing.
     """
-    ids, real = padded(
-        [document.ids for document in documents], model.config.pad_token_id, model.device
-    )
+    rows = [document.ids for document in documents]
+    pad_token = model.config.pad_token_id
+    ids, real = padded(rows, pad_token, model.device)
     context = nullcontext()
     if heads is not None:
         context = mask_heads(model, heads, pad([document.keep for document in documents], False))
     with context:
-        rows = model.generate(input_ids=ids, attention_mask=real.long()).tolist()
-    for row in rows:
-        while row[-1] == model.config.pad_token_id:
+        summaries = model.generate(input_ids=ids, attention_mask=real.long()).tolist()
+    for row in summaries:
+        while row[-1] == pad_token:
             row.pop()
-    return rows
+    return summaries
 
 
 def predict(
     run: Summarizer,
     examples: Sequence,
-    reading: Callable,
     heads: Heads | None = None,
-    both=False,
-    batch_size=32,
+    both: bool = False,
+    batch_size: int = 32,
+    **selector,
 ) -> Iterator[dict]:
-    """Summarise documents in their order: of each id, prediction, heads, kept (their text),
-    was_cut; plain if `both`.
+    """Summarise documents and yield a row of each, in their order.
 
     Args:
-        reading: examples -> documents, with what masked heads may see.
         heads: what is masked; None: nothing.
+        both: decode without masks, too.
+        selector: tagger, words, oracle or min_run: see `read_documents`.
+    Yields:
+        id, prediction, heads, kept (their text), was_cut; plain if `both`.
     """
-
-    def summarise(documents: Sequence[Document]) -> list[dict]:
-        rows = [{"prediction": run.text(tokens)} for tokens in decode(run.model, documents, heads)]
-        for row, tokens in zip(rows, decode(run.model, documents) if both else (), strict=both):
-            row["plain"] = run.text(tokens)
-        return rows
-
-    decoded = in_windows(examples, reading, length, summarise, batch_size)
-    for example, (document, summaries) in zip(examples, decoded, strict=True):
-        row = {"id": example.id, "heads": write_heads(heads or {}), "was_cut": document.was_cut}
-        yield row | {"kept": " ".join(kept_text(example.source, document))} | summaries
-
-
-def masked(
-    run: Summarizer, tagger: Run | None, examples: Sequence[Example], options: Options
-) -> tuple[Iterator[dict], str]:
-    """What the command line asks for: rows, and the name of their system."""
-    pretrained.generation(run.model, run.max_target, **options.generation())
-    selector = "+oracle" if options.oracle else "+words" if options.keep_words else ""
-    if tagger:
-        selector = "+" + system_name(name_of(options.tagger), tagger.config.seed)
-    heads = (
-        find_heads(options.heads, run.model, run.data, by_tagger=bool(tagger)) if selector else None
-    )
-    asked = dict(
-        tagger=tagger, words=options.keep_words, oracle=options.oracle, min_run=options.min_run
-    )
-    rows = predict(
-        run,
-        examples,
-        partial(read_documents, run, **asked),
-        heads,
-        options.both,
-        options.batch_size,
-    )
-    return rows, system_name(name_of(options.run), run.seed) + selector
+    for start in range(0, len(examples), WINDOW):
+        window = examples[start : start + WINDOW]
+        documents = read_documents(run, window, **selector)
+        order = sorted(range(len(documents)), key=lambda place: len(documents[place].ids))
+        rows = {}
+        for first in range(0, len(order), batch_size):
+            places = order[first : first + batch_size]
+            batch = [documents[place] for place in places]
+            masked = decode(run.model, batch, heads)
+            plain = decode(run.model, batch) if both else []
+            for number, place in enumerate(places):
+                document = documents[place]
+                rows[place] = {
+                    "id": window[place].id,
+                    "heads": write_heads(heads or {}),
+                    "was_cut": document.was_cut,
+                    "kept": " ".join(kept_text(window[place].source, document)),
+                    "prediction": run.text(masked[number]),
+                }
+                if both:
+                    rows[place]["plain"] = run.text(plain[number])
+        for place in range(len(window)):
+            yield rows[place]
 
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
-    run, device = load_model(options.run), find_device(options.device)
-    run.model.to(device)
+    run = load_model(options.run)
     tagger = load_run(options.tagger) if options.tagger else None
+    data = options.data or (run.data if options.split else "")
+    examples = read(options.files, data, options.split or "test", options.limit)
+    documents = [example for example in examples if example.document]  # a blank line stays one
+    if options.oracle:
+        for document in documents:
+            if not document.references:
+                raise ValueError(f"--oracle reads references: {document.id} has none")
+    pretrained.generation(run.model, run.max_target, **options.generation())
+
+    heads, system = None, system_name(name_of(options.run), run.seed)
+    if tagger or options.oracle or options.keep_words:
+        heads = find_heads(options.heads, run.model, run.data, by_tagger=bool(tagger))
+    if tagger:
+        system += "+" + system_name(name_of(options.tagger), tagger.config.seed)
+    elif options.oracle:
+        system += "+oracle"
+    elif options.keep_words:
+        system += "+words"
+
+    device = find_device(options.device)
+    run.model.to(device)
+    is_packed = pack(run.model)  # last: a packed model can only decode
     if tagger:
         tagger.model.to(device)
-        tagger.model.threshold.fill_(
-            options.threshold if options.threshold is not None else tagger.model.threshold
-        )
-    examples = options.read(run.data)
-    # a blank line in is a blank line out
-    documents = [example for example in examples if example.document]
-    if options.oracle and (
-        lacking := [document.id for document in documents if not document.references]
-    ):
-        raise ValueError(f"--oracle reads references: {lacking[0]} has none")
-    rows, system = masked(run, tagger, documents, options)
-    line = (
-        "plain:  {plain}\nkept:   {kept}\nmasked: {prediction}".format_map if options.both else None
+        if options.threshold is not None:
+            tagger.model.threshold.fill_(options.threshold)
+        is_packed |= pack(tagger.model)
+    rows = predict(
+        run,
+        documents,
+        heads,
+        options.both,
+        options.batch_size,
+        tagger=tagger,
+        words=options.keep_words,
+        oracle=options.oracle,
+        min_run=options.min_run,
     )
+    if options.both:
+        line = "plain:  {plain}\nkept:   {kept}\nmasked: {prediction}"
+        rows = (values | {"line": line.format_map(values)} for values in rows)
     # D15: where there are references, ROUGE by rouge-score.
     write_outputs(
-        rows, examples, options.system or system, run.seed, options.out, options.overwrite, line
+        rows,
+        examples,
+        system=options.system or system,
+        seed=run.seed,
+        out=options.out,
+        overwrite=options.overwrite,
     )
+    if is_packed:
+        print("decoded with packed weights (shared/pack.py)", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -25,8 +25,7 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenize
     """Byte-level byte-pair encoding in BART's manner: `<s> text </s>`, a word's leading blank
     belongs to it.
 
-    It learns from words of up to 1,000 characters: the time of merging grows with the square of
-    their length.
+    Words are cut at 1,000 characters: merging takes time with the square of their length.
     """
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
@@ -56,8 +55,7 @@ class Document(NamedTuple):
 def encode_documents(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int
 ) -> list[Document]:
-    """Token ids and offsets, cut to at most `max_length` tokens; a "</s>" that stands in a text is
-    text.
+    """Token ids and offsets, cut to at most `max_length` tokens; "</s>" in a text is text.
 
     ValueError: a tokenizer that finds no token in a text.
     """
@@ -110,11 +108,6 @@ def padded(
     """Token ids (B, S), and keep (B, S), True at real tokens."""
     keep = pad([[True] * len(row) for row in rows], False)
     return pad(rows, value).long().to(device), keep.to(device)
-
-
-def length(item: NamedTuple) -> int:
-    """Tokens of a document, by which batches are sorted."""
-    return len(item.ids)
 
 
 class Item(NamedTuple):

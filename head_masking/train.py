@@ -1,105 +1,186 @@
 """Train the tagger that says what to mask (Section 5).
 
-python -m head_masking.train --out runs/tagger                                                   #
-    toy, a new encoder
-
-python -m head_masking.train --out runs/tagger --data FOLDER --preset pretrained --encoder
-    roberta-base
+python -m head_masking.train --out runs/tagger        # toy, a new encoder
+python -m head_masking.train --out runs/tagger --data DIR --preset pretrained --encoder roberta-base
 
 The run folder holds config.json, log.jsonl, checkpoints/, model/ (the encoder's configuration and
 the tokenizer) and model.safetensors, the weights of encoder and perceptron.
 """
 
+import json
 import math
+import os
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import torch
+from safetensors.torch import save_file
+from torch.utils.data import DataLoader
 from tqdm import tqdm
 
-from shared.run import RunFolder, one_line_errors, parse, setup, write_weights
+from shared.data import load
+from shared.run import (
+    Batches,
+    check,
+    check_out,
+    checkpoints,
+    cpu_has_bf16,
+    fingerprint,
+    one_line_errors,
+    parse,
+    read_progress,
+    save_checkpoint,
+)
 
 from .config import PRESETS, TrainConfig, learning_rate
-from .loading import WEIGHTS, Run, begin, load_examples, load_run
+from .loading import Run, begin
 from .tagger import best_threshold, tagging_loss, token_f1
-from .text import Item, length
+from .text import Item
 
 
-def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
-    """Train and write the run folder `out`; `resume` goes on after the last checkpoint, to the same
-    bits.
+def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
+    """Train and write the run folder `out`; `resume` goes on after the last checkpoint.
 
-    ValueError: bad values or data, a folder that cannot be used, a loss that is not finite.
+    A training that was killed and resumed ends with the same bits (one process, on a CPU).
+
+    Raises:
+        ValueError: bad values or data, a folder that cannot be used, a loss that is not finite.
     """
-    load = partial(load_examples, count=config.examples)
-    final = "" if config.patience else WEIGHTS  # the best ones stay
-    made = setup(
-        config, Path(out), resume, begin, load_run, partial(adam, config), length, load, final
+    from accelerate import Accelerator, DataLoaderConfiguration
+    from accelerate.utils import GradientAccumulationPlugin, set_seed
+
+    check(config)
+    check_out(out, resume)
+    accelerator = Accelerator(
+        mixed_precision=config.mixed_precision,
+        # The plugin, for over `gradient_accumulation_steps` a variable of the shell would win.
+        gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=config.accumulate),
+        # Else several processes on a CPU would each believe to be alone.
+        cpu=not torch.accelerator.is_available(),
+        dataloader_config=DataLoaderConfiguration(even_batches=False),  # their sizes differ
+        log_with=config.log_with or None,
+        project_dir=out,
     )
-    accelerator, run, model, optimizer = made[:4]
-    save_every = config.save_every or epoch(len(made.training), config, accelerator.num_processes)
-    with made.folder as folder:
-        done = folder.progress["step"]
-        batches = iter(accelerator.skip_first_batches(made.loader, done * config.accumulate))
-        hidden = not accelerator.is_main_process or None  # None: where there is no terminal
-        for step in (
-            bar := tqdm(range(done, config.steps), initial=done, total=config.steps, disable=hidden)
-        ):
-            if config.patience and folder.since_best() >= config.patience:
-                break
-            model.train()
-            for group in optimizer.param_groups:
-                group["lr"] = learning_rate(step, config)
-            for _ in range(config.accumulate):
-                batch = next(batches)
-                with accelerator.accumulate(model):
-                    # Appendix A: cross-entropy of the labels. D13: a batch's mean, so an update's
-                    # is a mean of means.
-                    loss = tagging_loss(
-                        model(batch.ids, batch.keep).float(), batch.labels, batch.keep
-                    )
-                    accelerator.backward(loss)
-                    if config.clip and accelerator.sync_gradients:
-                        accelerator.clip_grad_norm_(model.parameters(), config.clip)
-                    optimizer.step()
-                    optimizer.zero_grad()
-            row = {"step": step + 1, "loss": loss.item(), "lr": learning_rate(step, config)}
-            if not math.isfinite(row["loss"]):
-                raise ValueError(
-                    f"the loss is {row['loss']} at step {step + 1}; {out} keeps its last checkpoint"
-                )
-            bar.set_postfix(loss=f"{row['loss']:.3f}", refresh=False)
-            if row["step"] % save_every == 0 or row["step"] == config.steps:
-                row |= validate(run, made.validation)
-                if config.patience:
-                    folder.keep_best(row, partial(write_weights, run.model))
-                folder.save_checkpoint(row)
-        if config.patience:
-            folder.take_best(WEIGHTS)
-        else:
-            folder.write(WEIGHTS, partial(write_weights, run.model))
-    if accelerator.is_main_process:
-        report(kept_row(folder, config), folder.path)
+    is_main = accelerator.is_main_process
+    if config.log_with and not accelerator.log_with:
+        raise ValueError(f"--log-with {config.log_with} is not installed")
+    if is_main and config.mixed_precision == "no" and cpu_has_bf16():
+        print("this CPU has bf16: --mixed-precision bf16 trains wide models faster")
 
+    # Data, tagger, tokenizer.
+    set_seed(config.seed)
+    examples = load(config.data, "train", config.examples or None)
+    validation_examples = load(config.data, "validation")
+    run = begin(config, examples)
+    if is_main:
+        out.mkdir(parents=True, exist_ok=True)
+        run.write_files(out)
+    set_seed(config.seed, device_specific=True)  # each process draws its own dropout
 
-def adam(config: TrainConfig, model: torch.nn.Module) -> torch.optim.Optimizer:
-    """Released code: Adam with betas (0.9, 0.999), eps 1e-8. The loop sets the rate."""
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    return torch.optim.AdamW(
-        trained, lr=0.0, betas=(0.9, 0.999), eps=1e-8, weight_decay=config.weight_decay
+    # Appendix A: Adam; released code: beta1 = 0.9, beta2 = 0.999, eps 1e-8. The loop sets the rate.
+    optimizer = torch.optim.AdamW(
+        [parameter for parameter in run.model.parameters() if parameter.requires_grad],
+        lr=0.0,
+        betas=(0.9, 0.999),
+        eps=1e-8,
+        weight_decay=config.weight_decay,
     )
+    model, optimizer = accelerator.prepare(run.model, optimizer)
+    items = run.encode(examples)
+    validation = run.encode(validation_examples)
+    batches = Batches([len(item.ids) for item in items], config.seed, size=config.batch_size)
+    # With a generator of its own: else an epoch's start would draw from that of dropout.
+    generator = torch.Generator()
+    loader = DataLoader(items, batch_sampler=batches, collate_fn=run.collate, generator=generator)
+    loader = accelerator.prepare(loader)
+    cut = sum(item.was_cut for item in items)
+    if cut and is_main:
+        print(f"{cut} of {len(items)} documents are cut to --max-source {config.max_source}")
+
+    # What a checkpoint saves beside weights, Adam's moments and random states.
+    progress = {"data": fingerprint(examples), "log": []}
+    done = 0
+    if checkpoints(out):
+        last = checkpoints(out)[-1]
+        progress = read_progress(last, accelerator.num_processes, progress["data"])
+        accelerator.load_state(str(last))
+        done = progress["log"][-1]["step"]
+    weights, best = out / "model.safetensors", out / "best.safetensors"
+    if is_main and done < config.steps and not config.patience:
+        weights.unlink(missing_ok=True)  # of a run that is lengthened
+
+    accelerator.init_trackers("head_masking", vars(config))
+    save_every = config.save_every or epoch(len(items), config, accelerator.num_processes)
+    endless = iter(accelerator.skip_first_batches(loader, done * config.accumulate))
+    bar = tqdm(total=config.steps, initial=done, disable=None if is_main else True)
+    for step in range(done, config.steps):
+        if config.patience and since_best(progress["log"]) >= config.patience:
+            break
+        run.model.train()
+        rate = learning_rate(step, config)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        for _ in range(config.accumulate):
+            batch = next(endless)
+            with accelerator.accumulate(model):
+                logits = model(batch.ids, batch.keep).float()
+                # Appendix A: cross-entropy of the labels. D13: an update's is a mean of means.
+                loss = tagging_loss(logits, batch.labels, batch.keep)
+                accelerator.backward(loss)
+                if config.clip and accelerator.sync_gradients:
+                    accelerator.clip_grad_norm_(model.parameters(), config.clip)
+                optimizer.step()
+                optimizer.zero_grad()
+
+        row = {"step": step + 1, "loss": loss.item(), "lr": rate}
+        if not math.isfinite(row["loss"]):
+            raise ValueError(
+                f"the loss is {row['loss']} at step {step + 1}; {out} keeps its last checkpoint"
+            )
+        bar.set_postfix(loss=f"{row['loss']:.3f}", refresh=False)
+        bar.update()
+        if row["step"] % save_every == 0 or row["step"] == config.steps:
+            row |= validate(run, validation)
+            progress["log"].append(row)
+            if is_main and config.patience and since_best(progress["log"]) == 0:
+                # Before the checkpoint: a kill between the two only writes the same once more.
+                save_file(run.model.state_dict(), best)
+            save_checkpoint(accelerator, out, progress)
+            accelerator.log(row, step=row["step"])
+            if is_main:
+                bar.write(json.dumps(row))
+    bar.close()
+    accelerator.end_training()
+    if not is_main:
+        return
+
+    # The weights that stay are the last ones or, with early stopping, the best.
+    kept = progress["log"][-1]
+    if not config.patience:
+        save_file(run.model.state_dict(), weights)
+    else:
+        kept = progress["log"][-1 - since_best(progress["log"])]
+        if best.exists():  # a finished run has it under its name already
+            os.replace(best, weights)
+    report(kept, out)
 
 
-def epoch(examples: int, config: TrainConfig, processes: int = 1) -> int:
+def epoch(documents: int, config: TrainConfig, processes: int = 1) -> int:
     """Updates in which each document is seen once."""
-    return -(-examples // (config.batch_size * config.accumulate * processes))
+    return math.ceil(documents / (config.batch_size * config.accumulate * processes))
+
+
+def since_best(rows: Sequence[dict]) -> int:
+    """Validations since that of the lowest loss; on ties, the first."""
+    losses = [row["validation_loss"] for row in rows]
+    return len(losses) - 1 - losses.index(min(losses)) if losses else 0
 
 
 @torch.no_grad()
 def validate(run: Run, items: Sequence[Item]) -> dict[str, float]:
-    """Mean loss of all tokens in eval mode, and the best decision boundary, which the tagger keeps,
-    with its F1.
+    """Mean loss of all tokens in eval mode; the best decision boundary and its F1.
+
+    The tagger keeps that boundary.
     """
     run.model.eval()
     logits, labels = [], []
@@ -115,32 +196,17 @@ def validate(run: Run, items: Sequence[Item]) -> dict[str, float]:
         "validation_loss": tagging_loss(logits, labels, torch.ones_like(labels)).item(),
         "threshold": threshold,
         "token_f1": 100 * f1,
-        # a tagger that selects everything
         "f1_of_all": 100 * token_f1(torch.ones_like(scores), labels, 0.0),
     }
 
 
-def kept_row(folder: RunFolder, config: TrainConfig) -> dict:
-    """The row of the log whose weights the run keeps: the last or, with early stopping, the
-    best.
-    """
-    rows = [row for row in folder.progress["log"] if "validation_loss" in row]
-    return rows[-1 - folder.since_best()] if config.patience else rows[-1]
-
-
 def report(kept: dict, out: Path) -> None:
-    """Say what came out, whether the tagger tells words apart, and what to do next."""
-    f1, f1_of_all = kept["token_f1"], kept["f1_of_all"]
-    print(f"{out}: {kept['step']} steps, validation loss {kept['validation_loss']:.3f}")
+    """Say what came out, and what a tagger would have that selects every token."""
+    print(f"{out}: {kept['step']} updates, validation loss {kept['validation_loss']:.3f}")
     print(
-        f"token F1 {f1:.1f} above {kept['threshold']:.2f}; if all tokens were selected "
-        f"{f1_of_all:.1f}"
+        f"token F1 {kept['token_f1']:.1f} above {kept['threshold']:.2f}; if all tokens were "
+        f"selected {kept['f1_of_all']:.1f}"
     )
-    if f1 < f1_of_all + 1:
-        print(
-            "its masks are as good as none: train longer, on more data, or with --encoder "
-            "roberta-base"
-        )
     print(
         f"next, with a BART that learned such data: python -m {__package__}.predict BART FILE.txt "
         f"--tagger {out} --both"

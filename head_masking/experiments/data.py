@@ -13,16 +13,10 @@ import tyro
 
 from shared.data import Example, load, open_output, write_jsonl
 from shared.run import one_line_errors
-from shared.toy import CERTAIN, SPLITS, UNCERTAIN, ToyConfig, generate
+from shared.toy import CERTAIN, SPLITS, UNCERTAIN
 
-KNOBS = dict(
-    names=10,
-    min_sentences=8,
-    max_sentences=8,
-    min_facts=2,
-    max_facts=2,
-    other_facts=2,
-    repetition=0,
+KNOBS = (
+    "names=10,min_sentences=8,max_sentences=8,min_facts=2,max_facts=2,other_facts=2,repetition=0"
 )
 WORDS, SENTENCES = 250, 3  # of an article of BBC, of its summary
 
@@ -73,12 +67,10 @@ def toy(folder: Path, signal: tuple[float, ...] = (0.0, 1.0), verbatim: bool = F
     facts word for word: easier to learn.
     """
     for share in signal:
-        knobs = ToyConfig(signal=share, **KNOBS)
-        told = {
-            split: [facts_of(story, verbatim) for story in generate(split, config=knobs)]
-            for split in SPLITS
-        }
-        write(folder / f"{share:g}", **told)
+        for split in SPLITS:
+            stories = load(f"toy:signal={share:g},{KNOBS}", split)
+            told = [facts_of(story, verbatim) for story in stories]
+            write(folder / f"{share:g}", **{split: told})
 
 
 def facts_of(story: Example, verbatim: bool) -> Example:

@@ -21,8 +21,10 @@ OVER = {"over_uniform": "over uniform attention", "over_plain": "over no masks"}
 
 def by_system(rows):
     """The rows of each system, by its name without what stands in brackets."""
-    names = {row["system"]: row["system"].split(" (")[0] for row in rows}
-    return {short: [row for row in rows if row["system"] == name] for name, short in names.items()}
+    systems = {}
+    for row in rows:
+        systems.setdefault(row["system"].split(" (")[0], []).append(row)
+    return systems
 
 
 def numbers(rows, column):
@@ -42,14 +44,14 @@ def effects(rows):
     """Figures 2 and 6: a cell for each head (x) of each layer (y); ROUGE-1 F1 of oracle masks on
     it.
     """
-    systems, largest = (
-        by_system(rows),
-        max(np.abs(numbers(rows, f"{over}_mean")).max() for over in OVER),
-    )
+    rows = sorted(rows, key=lambda row: (int(row["layer"]), int(row["head"])))
+    systems = by_system(rows)
+    largest = max(np.abs(numbers(rows, f"{over}_mean")).max() for over in OVER)
     figure, grid = panels("Gain by oracle masks on one head (Figures 2 and 6)", len(systems), 2, 2)
     for line, (name, own) in zip(grid, systems.items(), strict=True):
         for axes, (over, title) in zip(line, OVER.items(), strict=True):
-            cells = numbers(own, f"{over}_mean").reshape(len({row["layer"] for row in own}), -1)
+            layers = {row["layer"] for row in own}
+            cells = numbers(own, f"{over}_mean").reshape(len(layers), -1)
             image = axes.imshow(
                 cells, "RdBu_r", origin="lower", aspect="auto", vmin=-largest, vmax=largest
             )
@@ -71,7 +73,7 @@ def synergy(rows):
     systems = by_system([row for row in rows if row["over_uniform_mean"]])
     figure, grid = panels("Heads masked together (Figures 3 and 7)", len(systems), 2, 2.6)
     for (left, right), (name, own) in zip(grid, systems.items(), strict=True):
-        layers = sorted({row["layer"] for row in own})
+        layers = sorted({row["layer"] for row in own}, key=int)
         for layer, colour in zip((layers[0], layers[-1]), COLOURS, strict=True):
             steps = [row for row in own if row["side"] == "left" and row["layer"] == layer]
             counts, means = numbers(steps, "count"), numbers(steps, "over_uniform_mean")
@@ -88,8 +90,9 @@ def synergy(rows):
         )
         left.set(xticks=counts, xlim=(0.8, counts[-1] + 0.9))
         bars = [row for row in own if row["side"] in PARTS]
+        bars.sort(key=lambda row: int(row["layer"]))
         mean, low, high = (numbers(bars, f"over_uniform_{end}") for end in ("mean", "low", "high"))
-        colours = [COLOURS[row["layer"] > layers[0]] for row in bars]
+        colours = [COLOURS[0] if row["layer"] == layers[0] else COLOURS[1] for row in bars]
         right.bar(
             range(len(bars)), mean, 0.7, yerr=[mean - low, high - mean], color=colours, capsize=3
         )

@@ -25,7 +25,7 @@ from tqdm import tqdm
 
 from shared import pretrained
 from shared.data import load, open_output, write_csv
-from shared.run import in_windows, one_line_errors, read_flags
+from shared.run import one_line_errors, read_flags
 from shared.score import describe
 
 from ..config import Positive
@@ -34,9 +34,10 @@ from ..loading import Summarizer, load_model, load_run, name_of
 from ..masking import PAPER_DECODING, Heads, uniform_heads
 from ..oracle import WORD, overlaps, word_spans
 from ..predict import decode, read_documents
-from ..text import Document, length
+from ..text import Document
 
 SPLIT = "validation"  # heads are chosen on it
+BATCH = 32  # documents decoded at a time
 # begins of the Penn tags of nouns, verbs, adjectives and adverbs
 CONTENT_TAGS = ("NN", "VB", "JJ", "RB")
 Scores = dict[str, np.ndarray]  # metric -> (n,) a value for each document, or a difference of two
@@ -55,14 +56,22 @@ def measured(
     """
     chosen, documents = {layer: heads}, kept.get(kind, kept["oracle"])
     with uniform_heads(run.model, chosen if kind == "uniform" else {}):
-        masked = partial(decode, run.model, heads=chosen if kind in kept else None)
-        summaries = tqdm(
-            in_windows(documents, list, length, masked, 32),
-            f"{kind} {chosen}",
-            leave=False,
-            disable=None,
-        )
-        return score([run.text(tokens) for _, tokens in summaries], examples)
+        masked = chosen if kind in kept else None
+        summaries = decode_all(run, documents, masked, name=f"{kind} {chosen}")
+    return score([run.text(tokens) for tokens in summaries], examples)
+
+
+def decode_all(
+    run: Summarizer, documents: Sequence[Document], heads: Heads | None = None, name: str = "plain"
+) -> list[list[int]]:
+    """The tokens of every summary; batches are of documents of like length."""
+    order = sorted(range(len(documents)), key=lambda place: len(documents[place].ids))
+    summaries = {}
+    for first in tqdm(range(0, len(order), BATCH), name, leave=False, disable=None):
+        places = order[first : first + BATCH]
+        tokens = decode(run.model, [documents[place] for place in places], heads)
+        summaries |= zip(places, tokens, strict=True)
+    return [summaries[place] for place in range(len(documents))]
 
 
 def score(texts: Sequence[str], examples: Sequence) -> Scores:
@@ -191,8 +200,8 @@ def attention_focus(
     `pos`.
     """
     pieces, counts = 0, Counter()
-    decoded = in_windows(documents, list, length, partial(decode, run.model), 32)
-    for example, (document, summary) in zip(examples, decoded, strict=True):
+    summaries = decode_all(run, documents)
+    for example, document, summary in zip(examples, documents, summaries, strict=True):
         written = generated_words(run.tokenizer, summary)
         counts.update(
             tally(attendees(run.model, document.ids, summary), example, document, written)

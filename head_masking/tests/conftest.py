@@ -3,6 +3,10 @@ testing.
 """
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -137,3 +141,36 @@ def weights(out: Path) -> dict[str, Tensor]:
 def equal(one: dict, other: dict) -> bool:
     """Bit by bit."""
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+class Killed(BaseException):
+    """Ends a training as a kill would."""
+
+
+def killed_at(step: int, module, config, out: Path, resume: bool = False) -> None:
+    """A training that ends before update `step`, from 0 on."""
+    learning_rate = module.learning_rate
+
+    def rate(at, config):
+        if at == step:
+            raise Killed
+        return learning_rate(at, config)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(module, "learning_rate", rate)
+        module.train(config, out, resume)
+
+
+def killed_by_a_signal(module, config_type: str, config: Path, out: Path) -> None:
+    """A training in another process, killed once it has a checkpoint."""
+    code = (
+        f"import json, pathlib; from {module.__name__} import {config_type}, train; "
+        f"values = json.loads(pathlib.Path({str(config)!r}).read_text()); "
+        f"train({config_type}(**values), pathlib.Path({str(out)!r}))"
+    )
+    top = Path(sys.modules[module.__name__.split(".")[0]].__path__[0]).parent
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, cwd=top, stdout=subprocess.DEVNULL) as child:
+        while not list(out.glob("checkpoints/" + "[0-9]" * 8)) and child.poll() is None:
+            time.sleep(0.01)
+        child.send_signal(signal.SIGKILL)

@@ -5,19 +5,20 @@ standard input.
 import io
 import json
 import sys
-from functools import partial
 
 import pytest
 import torch
 
 pytest.importorskip("shared")
 
+from shared import pack, pretrained
 from shared.data import Example, load
 
 from .. import predict as predicting
 from ..loading import load_model, load_run
 from ..masking import keep_at_least, mask_heads
 from ..predict import Options, main, predict, read_documents
+from ..text import pad, padded
 from .conftest import DATA
 
 TEXTS = [
@@ -71,16 +72,16 @@ def test_texts_are_summarised_in_their_order_with_and_without_masks(base, tagger
     base = base._replace(tokenizer=tagger.tokenizer)
     base.model.resize_token_embeddings(len(tagger.tokenizer))
     texts = TEXTS[::-1]  # the longest first: in a batch they stand in another order
-    reading = partial(read_documents, base, tagger=tagger)
-    rows = list(predict(base, examples(texts), reading, TOP, both=True, batch_size=3))
+    rows = list(predict(base, examples(texts), TOP, both=True, batch_size=3, tagger=tagger))
     assert [row["id"] for row in rows] == ["0", "1", "2"] and not any(
         row["was_cut"] for row in rows
     )
     assert [row["plain"] for row in rows] == [alone(base, text) for text in texts]
     assert [row["prediction"] for row in rows] == [alone(base, text, keep) for text in texts]
     assert any(row["prediction"] != row["plain"] for row in rows)
-    assert list(predict(base, examples(texts), reading, TOP, both=True, batch_size=1)) == rows
-    [plain, *_] = predict(base, examples(texts), partial(read_documents, base))
+    alone_rows = predict(base, examples(texts), TOP, both=True, batch_size=1, tagger=tagger)
+    assert list(alone_rows) == rows
+    [plain, *_] = predict(base, examples(texts))
     assert plain["prediction"] == rows[0]["plain"] and plain["heads"] == "" and "plain" not in plain
 
 
@@ -91,8 +92,8 @@ def test_what_the_tagger_did_not_read_was_cut(base, runs):
 
 
 def test_words_that_a_document_lacks_mask_nothing_there_and_this_is_said(base, capsys):
-    reading = partial(read_documents, base, words=["STORM", "river", "flood"])
-    rows = list(predict(base, examples(), reading, TOP, both=True))
+    words = ["STORM", "river", "flood"]
+    rows = list(predict(base, examples(), TOP, both=True, words=words))
     assert [row["kept"] for row in rows] == ["storm", "river", TEXTS[2]]
     places = base.tokenizer(TEXTS[0], return_offsets_mapping=True)["offset_mapping"]
     storm = torch.tensor([[2 <= start < end <= 7 for start, end in places]])
@@ -117,13 +118,15 @@ def test_d14_models_of_the_hub_are_masked_as_in_appendix_b_by_a_tagger_alone(
         (tmp_path / name).symlink_to(runs / "base")
         assert load_model(tmp_path / name).data == data
     asked = []
-    monkeypatch.setattr(
-        predicting, "find_heads", lambda *given, by_tagger: asked.append((given[2], by_tagger))
-    )
-    predicting.masked(
-        base._replace(data="xsum"), tagger, [], Options(run="x", tagger=runs / "tagger")
-    )
-    predicting.masked(base._replace(data="xsum"), None, [], Options(run="x", keep_words=("storm",)))
+
+    def noted(text, model, data, by_tagger):
+        asked.append((data, by_tagger))
+        return TOP
+
+    monkeypatch.setattr(predicting, "find_heads", noted)
+    (tmp_path / "a.txt").write_text(TEXTS[0])
+    for flags in (["--tagger", f"{runs}/tagger"], ["--keep-words", "storm"]):
+        main([f"{tmp_path}/bart-large-xsum", f"{tmp_path}/a.txt", *flags])
     assert asked == [("xsum", True), ("xsum", False)]
 
 
@@ -250,6 +253,37 @@ def test_decoding_is_the_models_own_or_appendix_a(base):
     assert given == dict(
         num_beams=5, length_penalty=2.0, min_length=57, max_length=90, no_repeat_ngram_size=2
     )
-    base.model.generation_config.max_length = None  # as in facebook/bart-base: its files name none
-    predicting.masked(base, None, [], Options(run="x"))
-    assert base.model.generation_config.max_length == 142
+
+
+def test_a_model_whose_files_name_no_longest_output_writes_142_tokens(runs, tmp_path, monkeypatch):
+    """As facebook/bart-base."""
+    longest = []
+    monkeypatch.setattr(pretrained, "generation", lambda *given, **_: longest.append(given[1]))
+    (tmp_path / "a.txt").write_text(TEXTS[0])
+    main([f"{runs}/base", f"{tmp_path}/a.txt"])
+    assert longest == [142]
+
+
+def test_packed_weights_change_no_summary_of_the_command(runs, tmp_path, monkeypatch):
+    """BART and tagger are packed where that pays; hooks on packed layers mask as before."""
+    written, packed = [], []
+    for gain in (0.0, 9.0):
+        monkeypatch.setattr(pack, "gain", lambda linear, gain=gain: gain)
+        out = tmp_path / f"{gain}.jsonl"
+        flags = ["--data", DATA, "--limit", "3", "--tagger", f"{runs}/tagger", "--out", f"{out}"]
+        main([f"{runs}/base", *flags])
+        written.append(out.read_text())
+    assert written[0] == written[1]
+    run, tagger = load_model(runs / "base"), load_run(runs / "tagger")
+    documents = read_documents(run, examples(), tagger=tagger)
+    ids, real = padded([document.ids for document in documents], 1, run.model.device)
+    keep = pad([document.keep for document in documents], False)
+    for part in (None, run.model, tagger.model):
+        packed.append(part is not None and pack.pack(part))
+        with mask_heads(run.model, TOP, keep), torch.inference_mode():
+            logits = run.model(ids, attention_mask=real.long(), decoder_input_ids=ids).logits
+            scores = tagger.model(ids, real)
+        if part is None:
+            plain = logits, scores
+        torch.testing.assert_close((logits, scores), plain, rtol=0, atol=1e-5)
+    assert packed == [False, True, True]

@@ -1,6 +1,4 @@
-"""Training a summariser by the Trainer of transformers: what is learned, that it goes on, that it
-loads as any BART.
-"""
+"""Training a summariser: what is learned, that it goes on, that it loads as any BART."""
 
 import re
 from dataclasses import replace
@@ -11,16 +9,18 @@ import torch
 pytest.importorskip("shared")
 
 import transformers
+from accelerate.state import AcceleratorState
 
-from shared.data import load
+from shared.data import Example, load
 from shared.run import check, read_config
 
 from ... import predict
-from ...config import Training
-from ...experiments.summarizer import PRESETS, SummarizerConfig, main, trainer_of
+from ...config import learning_rate
+from ...experiments import summarizer
+from ...experiments.summarizer import PRESETS, SummarizerConfig, encode, main, train
 from ...loading import load_model
-from ...text import encode_documents
-from ..conftest import equal, weights
+from ...text import encode_documents, pad, train_tokenizer
+from ..conftest import equal, killed_at, killed_by_a_signal, log, weights
 from .conftest import DATA, flags
 
 
@@ -41,10 +41,7 @@ def test_a_training_says_what_it_learned_and_its_hint_works(tmp_path, capsys):
     """The loss is the mean cross-entropy of the summaries' tokens, read as `predict` reads them."""
     main(flags(tmp_path / "run", "--max-source", 40))
     said = capsys.readouterr().out
-    assert (
-        "its source: train longer" in said
-        and "training examples are cut to --max-target 12" in said
-    )
+    assert "summaries are cut to --max-target 12" in said
     run, losses = load_model(tmp_path / "run"), []
     for example in load(DATA, "validation"):
         [source] = encode_documents(run.tokenizer, [example.source], 40)
@@ -54,29 +51,131 @@ def test_a_training_says_what_it_learned_and_its_hint_works(tmp_path, capsys):
     assert float(re.search(r"validation loss (\S+)", said)[1]) == pytest.approx(
         sum(losses) / len(losses), abs=1e-3
     )
+    others = load(DATA, "validation")
+    exchanged = []
+    for example, other in zip(others, others[1:] + others[:1], strict=True):
+        [source] = encode_documents(run.tokenizer, [other.source], 40)
+        [target] = encode_documents(run.tokenizer, [example.target], 12)
+        found = run.model(input_ids=torch.tensor([source.ids]), labels=torch.tensor([target.ids]))
+        exchanged.append(found.loss.item())
+    assert float(re.search(r"exchanged (\S+)", said)[1]) == pytest.approx(
+        sum(exchanged) / len(exchanged), abs=1e-3
+    )
     [hint] = re.findall(r"python -m \S+\.predict (.+)", said)
     predict.main([*hint.split(), "--limit", "1"])
     assert len(capsys.readouterr().out.splitlines()) > 3
 
 
-def test_a_killed_training_resumes_to_the_same_bits(base, tmp_path, monkeypatch):
-    more = ("--accumulate", 2, "--patience", 2, "--max-source", 40)
-    main(flags(tmp_path / "whole", *more))
-    evaluate, calls = transformers.Trainer.evaluate, []
+@pytest.fixture(scope="module")
+def whole(base, tmp_path_factory):
+    """A run that nothing has stopped."""
+    config = replace(read_config(base, SummarizerConfig), accumulate=2, max_source=40)
+    out = tmp_path_factory.mktemp("whole") / "run"
+    train(config, out)
+    return out
 
-    def killed(*arguments, **keywords):
-        calls.append(1)
-        return evaluate(*arguments, **keywords) if len(calls) == 1 else pytest.exit("killed")
 
-    with monkeypatch.context() as patch, pytest.raises(pytest.exit.Exception):
-        patch.setattr(transformers.Trainer, "evaluate", killed)
-        main(flags(tmp_path / "killed", *more))
+@pytest.mark.parametrize("patience", [0, 2])
+def test_a_killed_training_resumes_to_the_same_bits(whole, tmp_path, patience):
+    """With patience it keeps the best; a finished run is left as it is."""
+    config = replace(read_config(whole, SummarizerConfig), patience=patience)
+    if patience:
+        config = replace(config, learning_rate=0.3, steps=8)
+        train(config, tmp_path / "whole")
+        whole = tmp_path / "whole"
+        losses = [row["validation_loss"] for row in log(whole)]
+        assert losses.index(min(losses)) < len(losses) - 1  # the best is not the last
+    killed_at(3, summarizer, config, tmp_path / "killed")
     assert not (tmp_path / "killed/model").exists()
-    for _ in range(2):  # a finished run is left as it is
-        main(flags(tmp_path / "killed", *more, "--resume"))
-    assert equal(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
-    with pytest.raises(SystemExit):
-        main(flags(tmp_path / "killed", *more))
+    for _ in range(2):
+        train(config, tmp_path / "killed", resume=True)
+        assert equal(weights(whole), weights(tmp_path / "killed"))
+        assert log(whole) == log(tmp_path / "killed")
+    with pytest.raises(ValueError, match="exists: add --resume"):
+        train(config, tmp_path / "killed")
+
+
+def test_the_best_weights_stay_with_patience(whole, tmp_path, monkeypatch):
+    """They are those of the validation with the lowest loss."""
+    losses = iter([3.0, 1.0, 2.0, 1.5, 9.0])
+    monkeypatch.setattr(summarizer, "validate", lambda *_: next(losses))
+    config = replace(read_config(whole, SummarizerConfig), steps=20)
+    train(replace(config, patience=2), tmp_path / "run")
+    monkeypatch.undo()
+    train(replace(config, steps=4), tmp_path / "best")
+    assert equal(weights(tmp_path / "run"), weights(tmp_path / "best"))
+    assert [row["step"] for row in log(tmp_path / "run")] == [2, 4, 6, 8]
+
+
+def test_a_training_killed_by_a_signal_resumes_to_the_same_bits(whole, tmp_path):
+    out = tmp_path / "killed"
+    killed_by_a_signal(summarizer, "SummarizerConfig", whole / "config.json", out)
+    train(read_config(whole, SummarizerConfig), out, resume=True)
+    assert equal(weights(whole), weights(out)) and log(whole) == log(out)
+
+
+def test_variables_of_the_shell_change_nothing(whole, tmp_path, monkeypatch):
+    monkeypatch.setenv("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4")
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
+    AcceleratorState._reset_state(True)
+    train(read_config(whole, SummarizerConfig), tmp_path / "run")
+    assert equal(weights(whole), weights(tmp_path / "run"))
+
+
+def test_a_text_of_exactly_the_limit_is_not_cut(capsys):
+    """Two words and the two ends are four tokens."""
+    tokenizer = train_tokenizer(["storm hit town"] * 9, 300)
+    config = SummarizerConfig(max_source=4, max_target=4)
+    examples = [Example("1", ["storm hit"], ["hit storm"], [["hit storm"]])]
+    examples.append(Example("2", ["storm hit town"], ["hit"], [["hit"]]))
+    pairs = encode(examples, tokenizer, config)
+    assert [len(pair.source) for pair in pairs] == [4, 4]
+    assert [pair.source_was_cut for pair in pairs] == [False, True]
+    assert [pair.target_was_cut for pair in pairs] == [False, False]
+    summarizer.say_what_is_cut(pairs, config)
+    assert capsys.readouterr().out == "1 of 2 documents are cut to --max-source 4\n"
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_an_update_is_adam_on_the_mean_loss_of_its_micro_batches(base, tmp_path, accumulate):
+    """By hand, without dropout, from a BART that is there: warm-up, clipping, label smoothing."""
+    config = replace(
+        SummarizerConfig(data=DATA, model=str(base / "model"), max_source=40, max_target=12),
+        steps=1, batch_size=8, accumulate=accumulate, warmup=2, learning_rate=0.02, clip=0.5,
+        weight_decay=0.1, label_smoothing=0.2,
+    )  # fmt: skip
+    model = tmp_path / "bart"
+    run = load_model(base)
+    run.model.config.update({"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0})
+    run.model.save_pretrained(model)
+    run.tokenizer.save_pretrained(model)
+    train(replace(config, model=str(model)), tmp_path / "run")
+
+    bart = transformers.AutoModelForSeq2SeqLM.from_pretrained(model).train()
+    rate = learning_rate(0, config)
+    assert rate == 0.01
+    optimizer = torch.optim.AdamW(
+        bart.parameters(), lr=rate, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.1
+    )
+    pairs = encode(load(DATA), run.tokenizer, config)
+    lengths = [(len(pair.source), len(pair.target)) for pair in pairs]
+    for indices in summarizer.Batches(lengths, 0, size=8).epoch(0)[:accumulate]:
+        batch = [pairs[index] for index in indices]
+        source = pad([pair.source for pair in batch], 1).long()
+        keep = pad([[1] * len(pair.source) for pair in batch], 0)
+        target = pad([pair.target for pair in batch], 1).long()
+        inputs = torch.cat([torch.full((len(batch), 1), 2), target[:, :-1]], 1)
+        log_p = bart(source, attention_mask=keep, decoder_input_ids=inputs).logits.log_softmax(-1)
+        right = log_p.gather(-1, target.unsqueeze(-1)).squeeze(-1)
+        loss = -(0.8 * right + 0.2 * log_p.mean(-1))[target != 1].mean()
+        (loss / accumulate).backward()
+    assert torch.nn.utils.clip_grad_norm_(bart.parameters(), 0.5) > 0.5
+    optimizer.step()
+    trained = load_model(tmp_path / "run").model.state_dict()
+    for name, value in bart.state_dict().items():
+        # its gradient is zero but for rounding, which Adam scales up
+        if not name.endswith("k_proj.bias"):
+            torch.testing.assert_close(trained[name], value, rtol=1e-3, atol=1e-4)
 
 
 def test_a_training_goes_on_from_a_bart(base, tmp_path):
@@ -164,24 +263,21 @@ CHANGED = dict(
 )
 
 
-def test_each_flag_changes_two_updates(base, tmp_path):
+def test_each_flag_changes_two_updates(base, tmp_path, monkeypatch):
     """But those that say when to save and end, and `model`, which has a test above."""
     fields = SummarizerConfig.__dataclass_fields__.keys()
-    assert (
-        Training.__dataclass_fields__.keys()
-        < fields
-        == CHANGED.keys() | {"model", "save_every", "patience"}
-    )
+    assert fields == CHANGED.keys() | {"model", "save_every", "patience", "log_with"}
     config = replace(read_config(base, SummarizerConfig), max_source=40, steps=2, save_every=9)
+    monkeypatch.setattr(summarizer, "save_checkpoint", lambda *_: None)
 
     def trained(name: str, **change) -> dict:
-        trainer = trainer_of(replace(config, **change), tmp_path / name)
-        trainer.args.eval_strategy = trainer.args.save_strategy = "no"
-        trainer.train()
-        return {**trainer.model.state_dict()}
+        AcceleratorState._reset_state(True)
+        train(replace(config, **change), tmp_path / name)
+        return weights(tmp_path / name)
 
     plain = trained("plain")
     assert equal(trained("again"), plain)
     assert [
         name for name, value in CHANGED.items() if equal(plain, trained(name, **{name: value}))
     ] == []
+    AcceleratorState._reset_state(True)
