@@ -148,8 +148,8 @@ PRESETS = {
         encoder_warmup=200,
     ),
     "paper-bertsum-abs": PAPER_BERTSUM,
-    # Table 1's 6-layer Transformer: PreSumm's TransformerAbs, one rate, BERT's WordPieces; width
-    # 768 by its parameters
+    # Table 1's 6-layer Transformer: PreSumm's TransformerAbs, one rate, BERT's WordPieces. D27:
+    # width 768 by its parameters.
     "paper-transformer": PAPER_BERTSUM
     | dict(
         model="transformer",

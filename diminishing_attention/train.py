@@ -162,6 +162,8 @@ def load_sentences(data: str, split: str) -> list[Example]:
 def lengths(items: Sequence[Item], config: TrainConfig) -> list[tuple[int, ...]]:
     """What batches are sorted by: the source, or first the target where --batch-tokens counts its
     tokens.
+
+    D28: released code of the pointer-generator draws documents at random.
     """
     if config.batch_tokens:
         return [(len(item.target), len(item.source)) for item in items]

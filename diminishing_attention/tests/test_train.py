@@ -218,7 +218,7 @@ def test_a_training_ends_with_two_losses_and_commands_that_work(tmp_path, capsys
 @pytest.mark.parametrize(
     ("change", "order"), [({}, [1, 0, 2]), ({"batch_tokens": 60}, [1, 2, 0])], ids=str
 )
-def test_batches_are_sorted_by_source_or_where_it_is_counted_by_target(change, order):
+def test_d28_batches_are_sorted_by_source_or_where_it_is_counted_by_target(change, order):
     items = [
         Item([0] * source, [0] * target, [], False, False)
         for source, target in ((2, 9), (1, 3), (3, 4))
