@@ -11,7 +11,7 @@ decode.py does. "packed" is what `predict` does (shared/pack.py).
 
 import copy
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -66,6 +66,14 @@ class Options:
     quick: bool = False  # Tiny models and documents: does it run, nothing more.
 
 
+def optimizer_of(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
+    """That of train.py, with a rate that hardly changes a model."""
+    optimizer = make_optimizer(model, config)
+    for group in optimizer.param_groups:
+        group["lr"] = 1e-6
+    return optimizer
+
+
 def update(model: nn.Module, optimizer, autocast, batch: NamedTuple) -> None:
     """One update, as train.py makes it."""
     with autocast:
@@ -99,7 +107,7 @@ class Released:
 
         model = Model()
         self.parts = nn.ModuleList([model.encoder, model.reduce_state, model.decoder])
-        self.optimizer = make_optimizer(self.parts, config)
+        self.optimizer = optimizer_of(self.parts, config)
         self.config, self.autocast, self.batch = config, autocast, batch
 
     def start(self, source: Tensor):
@@ -205,7 +213,7 @@ def both(models: dict, config: TrainConfig, device, autocast, batch, shape: Shap
     sides = {"update": {}, "search": {}}
     for name, model in models.items():
         model.to(device)
-        optimizer = make_optimizer(model, replace(config, learning_rate=1e-5))
+        optimizer = optimizer_of(model, config)
         sides["update"][name] = partial(update, model, optimizer, autocast, batch)
         sides["search"][name] = partial(search, model, autocast, batch, shape.tokens)
     packed = copy.deepcopy(models["DimAttn"])
