@@ -179,8 +179,7 @@ found = {}
 print("per cent of the summary found  by parent  by part")
 for name, system in one.SYSTEMS.items():
     found[name] = [
-        one.found(one.train(*system, old, updates=250), system.matrix_of, new)
-        for old, new in tasks
+        one.found(one.train(*system, old, updates=250), system.matrix_of, new) for old, new in tasks
     ]
     print(f"{name:30}{found[name][0]:10.0f}{found[name][1]:9.0f}")
 parent, part = zip(*found.values(), strict=True)
