@@ -243,7 +243,7 @@ def score(
 
 
 def check_documents(run: str, rows: Sequence[dict], first: Sequence[dict]) -> None:
-    """ValueError: other documents than in the first run, or other references, as they are scored."""
+    """ValueError: documents are not those of the first run, or references, as they are scored."""
     ids = [row["id"] for row in rows]
     if len(set(ids)) < len(ids):
         raise ValueError(f"{run}: documents come twice; is a file given twice?")
