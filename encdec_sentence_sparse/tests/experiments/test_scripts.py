@@ -90,7 +90,7 @@ def test_a_script_runs_from_start_to_end(tmp_path, monkeypatch, bert, corpus):
     assert len(run_sh.run_script(script, ["toy:count=1", bert], tmp_path, flags, **FEW)) > 1
 
 
-@pytest.mark.parametrize("name", ["cross_entropy", "lengths", "precision", "samsum.minilm_bart"])
+@pytest.mark.parametrize("name", ["cross_entropy", "lengths", "samsum.minilm_bart"])
 def test_what_has_no_flags_answers_help(capsys, name):
     module = f"{__package__.partition('.tests')[0]}.experiments.{name}"
     assert run_sh.execute(module, ["--help"]) == 0 and "usage" in capsys.readouterr().out
