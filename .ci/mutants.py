@@ -31,16 +31,13 @@ TIMEOUT = 600  # seconds for one run of the suite
 
 
 def read_mutants(path: Path) -> list[tuple[str, str, str, str]]:
-    """(comment, file, old, new) of each block of mutants.txt but headings, which are comments
-    alone.
-    """
+    """(comment, file, old, new) of each block of mutants.txt; a comment alone is a heading."""
     found = []
     for block in re.split(r"\n\s*\n", path.read_text(encoding="utf-8").strip()):
         match = re.fullmatch(r"((?:# .*\n)+)(\S+)\n- (.*)\n\+ (.*)", block)
         if match:
-            found.append(
-                (match[1].replace("# ", "").replace("\n", " ").strip(), *match.groups()[1:])
-            )
+            comment = match[1].replace("# ", "").replace("\n", " ").strip()
+            found.append((comment, *match.groups()[1:]))
         elif re.search("(?m)^[^#]", block):
             raise ValueError(
                 f"{path}: a block is a comment, a file, a line with '- ', a line with '+ ', "
@@ -50,12 +47,9 @@ def read_mutants(path: Path) -> list[tuple[str, str, str, str]]:
 
 
 def apply(text: str, old: str, new: str) -> str:
-    """The file's text with the mutant in it; raises ValueError unless its line stands there exactly
-    once.
-    """
-    changed, count = re.subn(
-        rf"(?m)^(\s*){re.escape(old.strip())}\s*$", lambda m: m[1] + new.strip(), text
-    )
+    """The file's text with the mutant in it; ValueError unless its line stands there once."""
+    line = rf"(?m)^(\s*){re.escape(old.strip())}\s*$"
+    changed, count = re.subn(line, lambda match: match[1] + new.strip(), text)
     if count != 1:
         raise ValueError(f"found {count} times, must be once: {old}")
     return changed
@@ -63,22 +57,13 @@ def apply(text: str, old: str, new: str) -> str:
 
 def run_suite(folder: Path, package: str, changed: str = "") -> tuple[str, str]:
     """Run a package's tests: ("SURVIVED" | "killed" | "ERROR", last line or first failing test)."""
-    tests = (folder / package / "tests").rglob("test_*.py")
-    tests = sorted(
-        tests,
-        key=lambda path: (Path(changed).stem not in path.read_text("utf-8"), path.stat().st_size),
-    )
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        *map(str, tests),
-        "-x",
-        "-q",
-        "-rfE",
-        "-p",
-        "no:cacheprovider",
-    ]
+
+    def likely_first(path: Path) -> tuple[bool, int]:
+        return Path(changed).stem not in path.read_text("utf-8"), path.stat().st_size
+
+    tests = sorted((folder / package / "tests").rglob("test_*.py"), key=likely_first)
+    options = ["-x", "-q", "-rfE", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", *map(str, tests), *options]
     # No byte code: a mutant of the same length, written within the same second, would be taken for
     # what it replaced.
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
@@ -95,22 +80,23 @@ def run_suite(folder: Path, package: str, changed: str = "") -> tuple[str, str]:
     failed = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
     # 2: errors while collecting
     verdict = {0: "SURVIVED", 1: "killed"}.get(process.returncode, "ERROR")
-    return verdict, (failed or lines)[0 if failed else -1].split(" - ")[0]
+    return verdict, (failed[0] if failed else lines[-1]).split(" - ")[0]
 
 
 def main(package: str, *words: str, root: Path = ROOT) -> int:
-    listed, verdicts = read_mutants(root / package / "tests" / "mutants.txt"), []
+    listed = read_mutants(root / package / "tests" / "mutants.txt")
+    chosen = [mutant for mutant in listed if all(word in mutant[0] for word in words)]
+    verdicts = []
     with tempfile.TemporaryDirectory() as folder:
         top = Path(folder)
         for name in (package, "shared"):
             shutil.copytree(root / name, top / name, ignore=shutil.ignore_patterns("__pycache__"))
         (top / "pyproject.toml").write_bytes((root / "pyproject.toml").read_bytes())
-        if (verdict := run_suite(top, package))[0] != "SURVIVED":
-            print(f"the suite does not pass without mutants: {verdict}")
+        verdict, detail = run_suite(top, package)
+        if verdict != "SURVIVED":
+            print(f"the suite does not pass without mutants: {verdict}, {detail}")
             return 2
-        for comment, file, old, new in [
-            each for each in listed if all(word in each[0] for word in words)
-        ]:
+        for comment, file, old, new in chosen:
             path = top / package / file
             original = path.read_text(encoding="utf-8")
             try:

@@ -61,6 +61,8 @@ class TrainConfig:
     encoder_learning_rate: float = 2e-3  # Rate of BERTSum's encoder; with a warm-up lr~ of Eq. 7.
     encoder_warmup: int = 0  # Updates of its warm-up; 0 = a constant rate (Section 2.3: 20,000).
     save_every: Positive = 200  # Updates between checkpoints.
+    mixed_precision: Literal["no", "bf16", "fp16"] = "no"  # Of the forward pass.
+    log_with: str = ""  # Tracker of accelerate beside log.jsonl: tensorboard, wandb, ...
     seed: int = 0  # Seed of the weights, of dropout and of the order of the data.
 
     def check(self) -> None:
@@ -146,8 +148,8 @@ PRESETS = {
         encoder_warmup=200,
     ),
     "paper-bertsum-abs": PAPER_BERTSUM,
-    # Table 1's 6-layer Transformer: PreSumm's TransformerAbs, one rate, BERT's WordPieces; width
-    # 768 by its parameters
+    # Table 1's 6-layer Transformer: PreSumm's TransformerAbs, one rate, BERT's WordPieces. D27:
+    # width 768 by its parameters.
     "paper-transformer": PAPER_BERTSUM
     | dict(
         model="transformer",

@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
 from torch import nn
-from tqdm import tqdm
 
 from shared import pretrained
-from shared.run import load_weights, read_config, updates_of
+from shared.run import load_weights, read_config
 
 from . import text
 from .config import TrainConfig
@@ -30,12 +30,9 @@ class Run(NamedTuple):
     first_step: int = 0  # updates behind the weights that this run started from
 
     def encode(self, examples: Sequence) -> list[Item]:
-        """Examples as token ids, cut to the run's sizes; BERTSum's documents must be in
-        sentences.
-        """
-        shown = tqdm(examples, "encoding", leave=False, disable=None)
+        """Examples as token ids, cut to size; BERTSum's documents must be in sentences."""
         return text_of(self.config).encode_examples(
-            shown, self.tokenizer, self.config.max_source, self.config.max_target
+            examples, self.tokenizer, self.config.max_source, self.config.max_target
         )
 
     def collate(self, items: Sequence[Item]) -> NamedTuple:
@@ -43,19 +40,16 @@ class Run(NamedTuple):
         return text_of(self.config).collate(items, next(self.model.parameters()).device)
 
     def write_files(self, folder: Path) -> None:
-        """Write what `load_run` reads beside config.json and the weights."""
+        """Write what `load_run` reads beside the weights."""
         text_of(self.config).save(self.tokenizer, folder)
-        (folder / "start.json").write_text(
-            json.dumps({"first_step": self.first_step}), encoding="utf-8"
-        )
         if self.config.model != "pointer":
             self.model.encoder.config.save_pretrained(folder / "encoder")
+        (folder / "start.json").write_text(json.dumps({"first_step": self.first_step}))
+        (folder / "config.json").write_text(json.dumps(asdict(self.config), indent=1))
 
 
 def text_of(config: TrainConfig):
-    """The module that reads and writes the model's text; BERTSum's files are read where it is
-    used.
-    """
+    """The module that reads and writes the model's text."""
     if config.model == "pointer":
         return text
     from .bertsum import bert_text
@@ -64,45 +58,40 @@ def text_of(config: TrainConfig):
 
 
 def load_run(folder: str | Path) -> Run:
-    """Read a run; the model is in eval mode on the CPU.
+    """Read a finished run, its model in eval mode on the CPU.
 
-    Of a run in training, the last checkpoint, said on stderr.
-
-    ValueError: not a run folder, one of another package or version, a cut-off file, NaN in the
-    weights.
+    ValueError: not a run folder, a training that is not finished, weights that do not fit.
     """
-    config, folder = read_config(folder, TrainConfig), Path(folder)
-    try:
-        tokenizer, bert = text_of(config).load(folder), None
-        if config.model != "pointer":
-            from transformers import BertConfig, BertModel
+    folder = Path(folder)
+    config = read_config(folder, TrainConfig)
+    tokenizer = text_of(config).load(folder)
+    start = json.loads((folder / "start.json").read_text())
+    bert = None
+    if config.model != "pointer":
+        from transformers import BertConfig, BertModel
 
-            bert = BertModel(BertConfig.from_pretrained(folder / "encoder", local_files_only=True))
-        first_step = int(
-            json.loads((folder / "start.json").read_text(encoding="utf-8"))["first_step"]
-        )
-    except Exception as error:  # transformers and tokenizers raise a dozen unrelated types
-        reason = f"tokenizer, encoder or start.json is missing or cut off ({str(error)[:200]})"
-        raise ValueError(f"{folder}: {reason}: train again") from None
-    model = make_model(config, tokenizer, bert)
-    load_weights(model, folder)
-    return Run(config, model.eval(), tokenizer, first_step)
+        bert = BertModel(BertConfig.from_pretrained(folder / "encoder", local_files_only=True))
+    model = new_model(config, tokenizer, bert)
+    load_weights(model, folder / "model.safetensors")
+    return Run(config, model.eval(), tokenizer, start["first_step"])
 
 
-def make_model(config: TrainConfig, tokenizer, bert: nn.Module | None = None) -> nn.Module:
-    """A new model of the config, on the encoder where it is BERTSum."""
+def new_model(config: TrainConfig, tokenizer, bert: nn.Module | None = None) -> nn.Module:
+    """A new model of the config, on the encoder `bert` where it is BERTSum."""
     mechanism = Diminishing(config.diminishing, config.f)
     if config.model == "pointer":
+        embedding = config.hidden // 2
         model = PointerGenerator(
-            len(tokenizer), config.hidden // 2, config.hidden, mechanism, config.coverage
+            len(tokenizer), embedding, config.hidden, mechanism, config.coverage
         )
         if config.initial_values == "released":
             model.initialise()  # D14
         return model
     from .bertsum.bertsum import BertSumExtAbs
 
+    special = text_of(config).target_ids(tokenizer)
     sizes = config.layers, config.feed_forward, config.dropout
-    return BertSumExtAbs(bert, text_of(config).target_ids(tokenizer), mechanism, *sizes)
+    return BertSumExtAbs(bert, special, mechanism, *sizes)
 
 
 def begin(config: TrainConfig, examples: Sequence) -> Run:
@@ -112,15 +101,14 @@ def begin(config: TrainConfig, examples: Sequence) -> Run:
     if config.model == "pointer":
         texts = [part for example in examples for part in (example.source, example.target)]
         vocabulary = text.Vocabulary.build(texts, config.vocabulary)
-        return Run(config, make_model(config, vocabulary), vocabulary)
+        return Run(config, new_model(config, vocabulary), vocabulary)
     from .bertsum.bertsum import new_encoder, with_positions
 
     bert, tokenizer = pretrained.load("bert", config.encoder)
     if config.model == "transformer":  # of the BERT its words alone
         bert = new_encoder(len(tokenizer), config.max_source, config)
-    return Run(
-        config, make_model(config, tokenizer, with_positions(bert, config.max_source)), tokenizer
-    )
+    bert = with_positions(bert, config.max_source)
+    return Run(config, new_model(config, tokenizer, bert), tokenizer)
 
 
 def begin_from(base: Run, config: TrainConfig) -> Run:
@@ -131,23 +119,20 @@ def begin_from(base: Run, config: TrainConfig) -> Run:
     ValueError: flags that do not fit the base.
     """
     for name in FIXED:
-        if getattr(config, name) != (value := getattr(base.config, name)):
+        value = getattr(base.config, name)
+        if getattr(config, name) != value:
+            flag = "--" + name.replace("_", "-")
+            raise ValueError(f"{flag}: {config.init} has {value!r}, leave it out")
+    encoder = None
+    if config.model != "pointer":
+        encoder = base.model.encoder
+        positions = encoder.config.max_position_embeddings
+        if config.max_source > positions:
             raise ValueError(
-                f"--{name.replace('_', '-')}: {config.init} has {value!r}, leave it out"
+                f"--max-source is {config.max_source}: the encoder of {config.init} reads "
+                f"{positions} tokens"
             )
-    positions = (
-        config.max_source
-        if config.model == "pointer"
-        else base.model.encoder.config.max_position_embeddings
-    )
-    if config.max_source > positions:
-        raise ValueError(
-            f"--max-source is {config.max_source}: the encoder of {config.init} reads {positions} "
-            f"tokens"
-        )
-    model = make_model(config, base.tokenizer, getattr(base.model, "encoder", None))
+    model = new_model(config, base.tokenizer, encoder)
     # coverage has a parameter that comes or goes
     model.load_state_dict(base.model.state_dict(), strict=False)
-    return Run(
-        config, model, base.tokenizer, base.first_step + updates_of(config.init, base.config)
-    )
+    return Run(config, model, base.tokenizer, base.first_step + base.config.steps)

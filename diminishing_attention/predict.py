@@ -13,23 +13,41 @@ python -m shared.score dim.jsonl more.jsonl                                     
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal
 
+import tyro
+
 from shared import rouge
-from shared.data import Example, in_sentences
-from shared.run import DecodingFlags, find_device, in_windows, one_line_errors, read_flags
+from shared.data import Example, in_sentences, read
+from shared.run import find_device, one_line_errors, read_flags
 from shared.score import in_lines, system_name, write_outputs
 
 from .config import DECODING, Positive
 from .loading import Run, load_run, text_of
 from .search import beam_search
-from .text import Item, ngrams, split_words
+from .text import ngrams, split_words
+
+WINDOW = 512  # documents that are sorted by length, so that a batch has hardly any padding
 
 
 @dataclass
-class Options(DecodingFlags):
+class Options:
     """The command line."""
 
+    run: tyro.conf.Positional[Path]  # Run folder.
+    # Text, a document a line, or .jsonl; none: standard input.
+    files: tyro.conf.Positional[tuple[Path, ...]] = ()
+    data: str = ""  # In place of files: anything that shared.data.load takes.
+    # Split of the data (none: test); without --data, of the data that the run was trained on.
+    split: str = ""
+    limit: Positive | None = None  # First documents only.
+    # .jsonl for all that is known of each document, else a line each; none: standard output.
+    out: Path | None = None
+    overwrite: bool = False  # Replace that file.
+    system: str = ""  # Name in the table; none: the folder's, without its seed.
+    batch_size: Positive = 16  # Documents decoded at a time; outputs do not depend on it.
+    device: str = "cpu"  # Device of torch.
     # First sentences of a document whose overlap with the output is measured (Table 3).
     lead: Positive = 3
     # Search of a preset; the five flags that follow win over it.
@@ -44,11 +62,13 @@ class Options(DecodingFlags):
 
     def search(self) -> dict:
         """Values for `search.beam_search`: those of --decoding, unless a flag is given."""
-        preset = DECODING[self.decoding]
-        flags = {name: getattr(self, name) for name in preset} | {
-            "trigram_blocking": self.trigram_blocking or None
-        }
-        return preset | {name: value for name, value in flags.items() if value is not None}
+        values = dict(DECODING[self.decoding])
+        for name in ("beam", "length_penalty", "min_length", "max_length"):
+            if getattr(self, name) is not None:
+                values[name] = getattr(self, name)
+        if self.trigram_blocking:
+            values["trigram_blocking"] = True
+        return values
 
     def check(self) -> None:
         """ValueError for values that contradict each other."""
@@ -105,31 +125,38 @@ def predict(
     # D17: Table 4's rows are three settings of these, each a call of its own.
     # D21: <unk> is never written
     search["never"] = run.tokenizer.pad_token_id, run.tokenizer.unk_token_id
-
-    def decode(items: Sequence[Item]) -> list[list[int]]:
-        # D10: a blocked trigram is of tokens, in BERTSum of word pieces.
-        return beam_search(run.model, run.collate(items), **search).tokens
-
-    outputs = in_windows(examples, run.encode, lambda item: len(item.source), decode, batch_size)
-    for example, (item, tokens) in zip(examples, outputs, strict=True):
-        text = text_of(run.config).decode(run.tokenizer, item, tokens)
-        row = {"id": example.id, "prediction": text, "was_cut": item.was_cut}
-        yield row | measure(text, example.document, lead)
+    for start in range(0, len(examples), WINDOW):
+        window = examples[start : start + WINDOW]
+        items = run.encode(window)
+        order = sorted(range(len(items)), key=lambda place: len(items[place].source))
+        outputs = {}
+        for first in range(0, len(items), batch_size):
+            places = order[first : first + batch_size]
+            batch = run.collate([items[place] for place in places])
+            # D10: a blocked trigram is of tokens, in BERTSum of word pieces.
+            hypotheses = beam_search(run.model, batch, **search)
+            outputs |= zip(places, hypotheses.tokens, strict=True)
+        for place, (example, item) in enumerate(zip(window, items, strict=True)):
+            text = text_of(run.config).decode(run.tokenizer, item, outputs[place])
+            row = {"id": example.id, "prediction": text, "was_cut": item.was_cut}
+            yield row | measure(text, example.document, lead)
 
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
     run = load_run(options.run)
+    data = options.data or (run.config.data if options.split else "")
+    examples = in_sentences(read(options.files, data, options.split or "test", options.limit))
     run.model.to(find_device(options.device))
-    examples = in_sentences(options.read(run.config.data))
-    # a blank line in is a blank line out
-    documents = [example for example in examples if example.document]
-    rows = predict(run, documents, options.batch_size, options.lead, **options.search())
-    system, seed = options.system or system_name(options.run.name, run.config.seed), run.config.seed
-    texts = {"out": options.out, "overwrite": options.overwrite}
+    documents = [example for example in examples if example.document]  # a blank line stays one
     write_outputs(
-        rows, examples, system, seed, line=lambda row: row["prediction"].replace("\n", " "), **texts
+        predict(run, documents, options.batch_size, options.lead, **options.search()),
+        examples,
+        system=options.system or system_name(options.run.name, run.config.seed),
+        seed=run.config.seed,
+        out=options.out,
+        overwrite=options.overwrite,
     )
 
 

@@ -1,93 +1,157 @@
 """Train a pointer-generator or BERTSum, then switch diminishing attention or coverage on.
 
 python -m diminishing_attention.train --out runs/pg --preset repetition
-python -m diminishing_attention.train --out runs/pg-more --init runs/pg --steps 150          # the
-    control
+python -m diminishing_attention.train --out runs/pg-more --init runs/pg --steps 150     # control
 python -m diminishing_attention.train --out runs/pg-dim --init runs/pg --steps 150 --diminishing dim
 """
 
+import json
+import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 from safetensors.torch import save_model
 from torch import nn
+from torch.utils.data import DataLoader
 from tqdm import tqdm
 
 from shared.data import Example, in_sentences, load
-from shared.run import RunFolder, exchanged, one_line_errors, parse, says_it_reads, setup
+from shared.run import (
+    Batches,
+    check,
+    check_out,
+    checkpoints,
+    cpu_has_bf16,
+    fingerprint,
+    one_line_errors,
+    parse,
+    read_progress,
+    save_checkpoint,
+)
 
 from .config import PRESETS, TrainConfig, learning_rate
-from .loading import Run, begin, load_run
-from .text import Item, words
+from .loading import Run, begin
+from .text import Item
 
 VALIDATION = 200  # documents of the validation loss at most
-# largest norm of the gradient of each part of a pointer-generator (See et al.); PreSumm clips
-# nothing
+# Largest norm of the gradient of each part of a pointer-generator (See et al.); PreSumm clips
+# nothing.
 CLIP = 2.0
 
 
-def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
-    """Train and write the run folder `out`; `resume` goes on after the last checkpoint, to the same
-    bits.
+def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
+    """Train and write the run folder `out`; `resume` goes on after the last checkpoint.
 
-    ValueError: bad values or data, a folder that cannot be used, a loss that is not finite.
+    A training that was killed and resumed ends with the same bits (one process, on a CPU).
+
+    Raises:
+        ValueError: bad values or data, a folder that cannot be used, a loss that is not finite.
     """
-    made = setup(
-        config,
-        Path(out),
-        resume,
-        begin,
-        load_run,
-        lambda model: make_optimizer(model, config),
-        length_of(config),
-        load_sentences,
-        final="model.safetensors",
+    from accelerate import Accelerator, DataLoaderConfiguration
+    from accelerate.utils import GradientAccumulationPlugin, set_seed
+
+    check(config)
+    check_out(out, resume)
+    # A line on the shared embedding at every checkpoint.
+    logging.getLogger("accelerate").setLevel(logging.ERROR)
+    accelerator = Accelerator(
+        mixed_precision=config.mixed_precision,
+        # The plugin, for over `gradient_accumulation_steps` a variable of the shell would win.
+        gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=config.accumulate),
+        # Else several processes on a CPU would each believe to be alone.
+        cpu=not torch.accelerator.is_available(),
+        dataloader_config=DataLoaderConfiguration(even_batches=False),  # their sizes differ
+        log_with=config.log_with or None,
+        project_dir=out,
     )
-    accelerator, run, model, optimizer = made[:4]
-    with made.folder as folder:
-        done = folder.progress["step"]
-        batches = iter(accelerator.skip_first_batches(made.loader, done * config.accumulate))
-        hidden = not accelerator.is_main_process or None  # None: where there is no terminal
-        for step in (
-            bar := tqdm(range(done, config.steps), initial=done, total=config.steps, disable=hidden)
-        ):
-            run.model.train()
-            for group in optimizer.param_groups:  # D12: the rates go on in a second phase
-                group["lr"] = learning_rate(
-                    run.first_step + step + 1, group["factor"], group["warmup"]
-                )
-            for _ in range(config.accumulate):
-                batch = next(batches)
-                with accelerator.accumulate(model):
-                    # Eq. (5) of each document; BERTSum: cross-entropy of each target token.
-                    losses = model(batch)
-                    # D19: the mean over micro-batches of their means
-                    accelerator.backward(losses.mean())
-                    if accelerator.sync_gradients and config.model == "pointer":
-                        for part in run.model.parts():  # each by itself (released code)
-                            nn.utils.clip_grad_norm_(part, CLIP)
-                    optimizer.step()
-                    optimizer.zero_grad()
-            row = {
-                "step": step + 1,
-                "loss": losses.mean().item(),
-                "lr": optimizer.param_groups[-1]["lr"],
-            }
-            if not math.isfinite(row["loss"]):
-                raise ValueError(
-                    f"the loss is {row['loss']} at step {step + 1}; {out} keeps its last checkpoint"
-                )
-            bar.set_postfix(loss=f"{row['loss']:.3f}", refresh=False)
-            if row["step"] % config.save_every == 0 or row["step"] == config.steps:
-                row["validation_loss"] = validation_loss(run, made.validation)
-                folder.save_checkpoint(row)
-        # D26: the last weights; a tensor that the network uses twice is stored once.
-        folder.write("model.safetensors", lambda path: save_model(run.model, path))
-    if accelerator.is_main_process:
-        report(run, folder)
+    is_main = accelerator.is_main_process
+    if config.log_with and not accelerator.log_with:
+        raise ValueError(f"--log-with {config.log_with} is not installed")
+    if is_main and config.mixed_precision == "no" and cpu_has_bf16():
+        print("this CPU has bf16: --mixed-precision bf16 trains wide models faster")
+
+    # Data, model, vocabulary.
+    set_seed(config.seed)
+    examples = load_sentences(config.data, "train")
+    validation_examples = load_sentences(config.data, "validation")
+    run = begin(config, examples)
+    if is_main:
+        out.mkdir(parents=True, exist_ok=True)
+        run.write_files(out)
+    set_seed(config.seed, device_specific=True)  # each process draws its own dropout
+
+    model, optimizer = accelerator.prepare(run.model, make_optimizer(run.model, config))
+    items = run.encode(examples)
+    validation = run.encode(validation_examples)
+    batches = Batches(lengths(items, config), config.seed, config.batch_size, config.batch_tokens)
+    # With a generator of its own: else an epoch's start would draw from that of dropout.
+    generator = torch.Generator()
+    loader = DataLoader(items, batch_sampler=batches, collate_fn=run.collate, generator=generator)
+    loader = accelerator.prepare(loader)
+    sources_cut = sum(item.was_cut for item in items)
+    targets_cut = sum(item.target_was_cut for item in items)
+    if sources_cut and is_main:
+        print(f"{sources_cut} of {len(items)} sources are cut to --max-source {config.max_source}")
+    if targets_cut and is_main:
+        print(f"{targets_cut} of {len(items)} targets are cut to --max-target {config.max_target}")
+
+    progress = {"data": fingerprint(examples), "log": []}
+    done = 0
+    if checkpoints(out):
+        last = checkpoints(out)[-1]
+        progress = read_progress(last, accelerator.num_processes, progress["data"])
+        accelerator.load_state(str(last))
+        done = progress["log"][-1]["step"]
+    if is_main and done < config.steps:
+        (out / "model.safetensors").unlink(missing_ok=True)  # of a run that is lengthened
+
+    accelerator.init_trackers("diminishing_attention", vars(config))
+    endless = iter(accelerator.skip_first_batches(loader, done * config.accumulate))
+    bar = tqdm(total=config.steps, initial=done, disable=None if is_main else True)
+    for step in range(done, config.steps):
+        run.model.train()
+        for group in optimizer.param_groups:  # D12: the rates go on in a second phase
+            number = run.first_step + step + 1
+            group["lr"] = learning_rate(number, group["factor"], group["warmup"])
+        for _ in range(config.accumulate):
+            batch = next(endless)
+            with accelerator.accumulate(model):
+                # Eq. (5) of each document; BERTSum: cross-entropy of each target token. D19: the
+                # mean over micro-batches of their means.
+                loss = model(batch).mean()
+                accelerator.backward(loss)
+                if accelerator.sync_gradients and config.model == "pointer":
+                    accelerator.unscale_gradients()  # of fp16
+                    for part in run.model.parts():  # each by itself (released code)
+                        nn.utils.clip_grad_norm_(part, CLIP)
+                optimizer.step()
+                optimizer.zero_grad()
+
+        row = {"step": step + 1, "loss": loss.item(), "lr": optimizer.param_groups[-1]["lr"]}
+        if not math.isfinite(row["loss"]):
+            raise ValueError(
+                f"the loss is {row['loss']} at step {step + 1}; {out} keeps its last checkpoint"
+            )
+        bar.set_postfix(loss=f"{row['loss']:.3f}", refresh=False)
+        bar.update()
+        if row["step"] % config.save_every == 0 or row["step"] == config.steps:
+            row["validation_loss"] = validation_loss(run, validation)
+            progress["log"].append(row)
+            save_checkpoint(accelerator, out, progress)
+            accelerator.log(row, step=row["step"])
+            if is_main:
+                bar.write(json.dumps(row))
+    bar.close()
+    accelerator.end_training()
+    if not is_main:
+        return
+
+    # D26: the last weights; a tensor that the network uses twice is stored once.
+    save_model(run.model, out / "model.safetensors")
+    report(run, validation_examples, progress["log"][-1], out)
 
 
 def load_sentences(data: str, split: str) -> list[Example]:
@@ -95,26 +159,30 @@ def load_sentences(data: str, split: str) -> list[Example]:
     return in_sentences(load(data, split, VALIDATION if split == "validation" else None))
 
 
-def length_of(config: TrainConfig) -> Callable[[Item], int | tuple[int, int]]:
-    """By what batches are sorted: the source, or first the target where --batch-tokens counts its
+def lengths(items: Sequence[Item], config: TrainConfig) -> list[tuple[int, ...]]:
+    """What batches are sorted by: the source, or first the target where --batch-tokens counts its
     tokens.
+
+    D28: released code of the pointer-generator draws documents at random.
     """
     if config.batch_tokens:
-        return lambda item: (len(item.target), len(item.source))
-    return lambda item: len(item.source)
+        return [(len(item.target), len(item.source)) for item in items]
+    return [(len(item.source),) for item in items]
 
 
 def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
-    """Adagrad, or Adam; a group of parameters for each learning rate."""
+    """Adagrad, or Adam; a group of parameters for each learning rate. The loop sets the rates."""
     encoder = {"factor": config.encoder_learning_rate, "warmup": config.encoder_warmup}  # Eq. (7)
     other = {"factor": config.learning_rate, "warmup": config.warmup}  # Eq. (8)
-    groups = [{"params": list(model.parameters()), **other}]
-    if config.model != "pointer":
+    if config.model == "pointer":
+        groups = [{"params": list(model.parameters()), **other}]
+    else:
         # D9: the two optimisers of Eq. (7)-(8) are two groups of one Adam, which updates each
         # parameter by itself.
+        encoder_parameters, other_parameters = model.parts()
         groups = [
-            {"params": part, **rate}
-            for part, rate in zip(model.parts(), (encoder, other), strict=True)
+            {"params": encoder_parameters, **encoder},
+            {"params": other_parameters, **other},
         ]
     if config.optimizer == "adagrad":  # D8: See et al.; the accumulator's start is theirs
         return torch.optim.Adagrad(groups, lr=0.0, initial_accumulator_value=0.1, eps=1e-10)
@@ -126,33 +194,37 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimiz
 def validation_loss(run: Run, items: Sequence[Item]) -> float:
     """Mean loss of all documents or target tokens, in eval mode and without label smoothing."""
     run.model.eval()
-    by_length, size = sorted(items, key=lambda item: len(item.source)), run.config.batch_size
-    batches = (run.collate(by_length[first : first + size]) for first in range(0, len(items), size))
-    return torch.cat([run.model(batch) for batch in batches]).mean().item()
+    by_length = sorted(items, key=lambda item: len(item.source))
+    losses = []
+    for first in range(0, len(items), run.config.batch_size):
+        batch = run.collate(by_length[first : first + run.config.batch_size])
+        losses.append(run.model(batch))
+    return torch.cat(losses).mean().item()
 
 
-def report(run: Run, folder: RunFolder) -> None:
-    """Say what came out, whether the model reads its sources, and what to do next."""
-    config, loss = run.config, folder.progress["log"][-1]["validation_loss"]
+def report(run: Run, validation: list[Example], row: dict, out: Path) -> None:
+    """Say what came out, what the loss is with each summary beside another document, and what to do
+    next.
+    """
+    config = run.config
+    others = validation[1:] + validation[:1]
+    # As text: the number of an unknown word is its document's own.
+    exchanged = [
+        replace(example, document=other.document)
+        for example, other in zip(validation, others, strict=True)
+    ]
+    exchanged_loss = validation_loss(run, run.encode(exchanged))
     print(
-        f"{folder.path}: {sum(p.numel() for p in run.model.parameters()):,} parameters, validation "
-        f"loss {loss:.3f}"
+        f"{out}: {sum(p.numel() for p in run.model.parameters()):,} parameters, {row['step']} "
+        f"updates, validation loss {row['validation_loss']:.3f}, with the documents exchanged "
+        f"{exchanged_loss:.3f}"
     )
-    # as text: an unknown word's number is its document's own
-    examples = load_sentences(config.data, "validation")
-    swapped = exchanged(
-        examples, lambda e: words(e.source), lambda e, other: replace(e, document=other.document)
-    )
-    if swapped and (verdict := says_it_reads(loss, validation_loss(run, run.encode(swapped)))):
-        print(verdict)
     if not config.init and config.diminishing == "none" and not config.coverage:
-        more = f"--init {folder.path} --steps {max(config.steps // 8, 1)}"
         print(
-            f"no mechanism is on yet: python -m {__package__}.train --out {folder.path}-dim {more} "
-            f"--diminishing dim"
+            f"no mechanism is on yet: python -m {__package__}.train --out {out}-dim --init {out} "
+            f"--steps {max(config.steps // 8, 1)} --diminishing dim"
         )
-    read = f"python -m {__package__}.predict {folder.path}"
-    print(f"next, on texts: {read} FILE.txt; with scores: {read} --split validation")
+    print(f"next: python -m {__package__}.predict {out} FILE.txt")
 
 
 @one_line_errors

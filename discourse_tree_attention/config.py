@@ -50,6 +50,8 @@ class TrainConfig:
     units_taken: int = 0  # Units of a summary; 0 = 6 EDUs or 3 sentences (Section 5.1).
     # A summary that has this many words is complete (released code: 80); 0 = no limit.
     max_words: int = 0
+    # Tracker of accelerate beside log.jsonl: tensorboard, wandb, ...
+    log_with: str = ""
 
     def check(self) -> None:
         """ValueError for values that contradict each other, before any work."""

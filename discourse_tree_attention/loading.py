@@ -1,8 +1,9 @@
 """A run: begin a new one, or load a folder's."""
 
+import json
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,13 +39,21 @@ class Run(NamedTuple):
         return collate(documents, next(self.model.parameters()).device)
 
     @torch.inference_mode()
-    def scores(self, documents: Sequence[Document]) -> list[np.ndarray]:
-        """The (N,) scores of the units of each of a few documents; the model is put into eval
-        mode.
+    def scores(self, documents: Sequence[Document], batch_size: int) -> list[np.ndarray]:
+        """The (N,) scores of the units of each document; those of like length share a batch.
+
+        The model is put into eval mode.
         """
-        model, batch = self.model.eval(), self.collate(documents)
-        rows = model(batch.units, batch.keep, batch.matrix).float().cpu().numpy()
-        return [row[: len(document)] for row, document in zip(rows, documents, strict=True)]
+        model = self.model.eval()
+        order = sorted(range(len(documents)), key=lambda place: len(documents[place]))
+        scores = {}
+        for start in range(0, len(order), batch_size):
+            places = order[start : start + batch_size]
+            batch = self.collate([documents[place] for place in places])
+            rows = model(batch.units, batch.keep, batch.matrix).float().cpu().numpy()
+            for place, row in zip(places, rows, strict=True):
+                scores[place] = row[: len(documents[place])]
+        return [scores[place] for place in range(len(documents))]
 
     def extract(self, document: Document, scores: np.ndarray) -> list[int]:
         """The units that the summary takes by their (N,) scores, in order."""
@@ -52,11 +61,12 @@ class Run(NamedTuple):
         return select(scores, document.required, self.config.count, lengths, self.config.max_words)
 
     def write_files(self, folder: Path) -> None:
-        """Write what `load_run` reads beside config.json and the weights: an encoder that has no
+        """Write what `load_run` reads beside the weights: the config, and an encoder that has no
         other place.
         """
         from transformers.utils import logging
 
+        (folder / "config.json").write_text(json.dumps(asdict(self.config), indent=1))
         logging.disable_progress_bar()
         if not self.config.encoder:
             self.encoder.tokenizer.save_pretrained(folder / "encoder")
@@ -89,17 +99,19 @@ def with_toy_trees(examples: Sequence[data.Example], name: str) -> list[data.Exa
     return [replace(example, tree=toy_tree(example, seed)) for example in examples]
 
 
-def load_run(folder: str | Path, config_type: type = TrainConfig) -> Run:
-    """Read a run, its model in eval mode on the CPU; of one in training the last checkpoint, said
-    on stderr.
+def load_run(folder: str | Path) -> Run:
+    """Read a finished run, its model in eval mode on the CPU.
 
-    ValueError: not a run folder, one of another package or version, a cut-off file, NaN in the
-    weights.
+    ValueError: not a run folder, a training that is not finished, weights that do not fit.
     """
-    config = read_config(folder, config_type)
-    encoder = load_encoder(config.encoder or str(Path(folder, "encoder")), config.pooling)
+    return restore(read_config(folder, TrainConfig), Path(folder))
+
+
+def restore(config: TrainConfig, folder: Path) -> Run:
+    """The finished run of that config, with the encoder and the weights of its folder."""
+    encoder = load_encoder(config.encoder or str(folder / "encoder"), config.pooling)
     model = Summarizer(config.model_config(encoder.width))
-    load_weights(model, folder)
+    load_weights(model, folder / "model.safetensors")
     return Run(config, model.eval(), encoder)
 
 

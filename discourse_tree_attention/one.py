@@ -1,17 +1,23 @@
-"""The whole paper in one file: Xiao, Huber & Carenini (2020), "Do We Really Need That Many
-Parameters in Transformer
-for Extractive Summarization? Discourse Can Help!", CODI, https://aclanthology.org/2020.codi-1.13
+"""The paper's method in one file: Xiao, Huber & Carenini (2020), "Do We Really Need That Many
+Parameters in Transformer for Extractive Summarization? Discourse Can Help!", CODI,
+https://aclanthology.org/2020.codi-1.13
 
 An extractive summariser scores the clauses of a text and takes the best. First the clauses attend
 to each other, and a Transformer spends parameters to learn who attends to whom. Here the attention
 is a fixed table for each text, read off its discourse tree, which joins clauses two by two and says
-which of a pair matters more. Queries and keys go: half of the parameters. B documents, N units
-(clauses; EDUs, elementary discourse units), D model width, K head width.
+which of a pair matters more. Queries and keys go: half of the attention's parameters, 2 % of the
+paper's model. B documents, N units (clauses; EDUs, elementary discourse units), D model width, K
+head width.
+
+In the paper (ROUGE-1 on news, EDUs) the learned head is first: 40.9, C-Tree 40.8, D-Tree 40.4, no
+attention 39.9. Left out here: of Section 4.1 the post-editing (one root a sentence), of 3 Dense
+and Random attention, of 5.1 the dependency restriction (a clause brings those that it hangs on);
+BERT, oracle labels, dropout, warm-up.
 
 `python one.py`, 20 CPU seconds: toy texts whose summary depends on the tree, in two ways. Labels
 are made of the trees, so this shows what a matrix lets a model see, not what summaries are. The
 last lines compare the paper's matrices with other texts' and with learned attention, trained
-equally long. tests/test_one.py: the package is equal. D1: PAPER.md.
+equally long. tests/test_one.py: the package is equal. D1, ...: PAPER.md.
 """
 
 import random
@@ -24,14 +30,18 @@ from torch import nn
 seed = 0
 # clauses of a text, width, width of the one head, feed-forward, layers
 N, D, K, INNER, LAYERS = 8, 32, 32, 64, 2
+UPDATES, TRAINING, TEST = 400, 1000, 400  # updates of a model, texts
 ALARMING = "fire flood storm riot crash theft".split()
 CALM = "market parade concert picnic harvest festival wedding regatta".split()
 PLACES = "Oslo Lima Rome Kyiv Bonn Cork Nice Bath".split()
 WORDS = [*ALARMING, *CALM, *PLACES]
+if min(N, D, K, INNER, LAYERS, UPDATES, TRAINING, TEST) < 1 or N < 2 or D % 2:
+    raise SystemExit("N is 2 or more, D even, each other size 1 or more")
+if not (ALARMING and CALM and PLACES) or len({*WORDS}) < len(WORDS):
+    raise SystemExit("each list holds a word, and no word stands twice")
 VECTORS = torch.randn(len(WORDS), D, generator=torch.Generator().manual_seed(seed))
 
-# 1. The idea: attention matrices A that are read off a tree; row i says what clause i pays
-#   attention to
+# 1. The idea: attention matrices A read off a tree; row i says what clause i pays attention to
 
 
 class Node(NamedTuple):
@@ -55,8 +65,7 @@ def dependency_parents(tree):
     """(N,) the clause on which each one depends; a root has itself."""
     main, parents = {}, torch.arange(tree.end)
     for node in nodes(tree):
-        # Section 4.1: a clause stands for each constituent: its Nucleus's, of two Nuclei the left
-        # one's.
+        # Section 4.1: a clause stands for each constituent: its Nucleus's, of two the left one's.
         left, right = node.children or (None, None)
         main[node] = main[left if left.nucleus else right] if left else node.start
     for node in reversed(nodes(tree)):  # from the root down: inner Satellites win
@@ -99,12 +108,9 @@ def c_tree_nuclearity(tree):
 
 
 def sentence_matrix(matrix, sentence):
-    """Attention between sentences, (S, S); `sentence` is the (N,) number of each clause's
-    sentence.
-    """
+    """Attention between sentences, (S, S); `sentence`, (N,), is the number of each clause's."""
     indicator = F.one_hot(sentence).float().T  # (S, N), the paper's I
-    # Section 4.4: from the clauses' matrix, not from the tree, in which a sentence need not be a
-    # constituent.
+    # Section 4.4: from the clauses' matrix; in the tree a sentence need not be a constituent.
     return normalize(indicator @ matrix @ indicator.T)  # D13: rows sum to 1 again
 
 
@@ -182,8 +188,13 @@ def select(scores, count):
     return scores.argsort(descending=True, stable=True)[:count].sort().values
 
 
-# 3. Data: texts of eight clauses, "fire Oslo / market Bonn / ...", with random trees; two kinds of
-#   summary
+# 3. Data: texts of N clauses, "fire Oslo / market Bonn / ...", random trees, two kinds of summary
+
+
+class Documents(NamedTuple):
+    trees: list
+    units: torch.Tensor  # (count, N, D)
+    labels: torch.Tensor  # (count, N) bool, what the summary takes
 
 
 def random_tree(start=0, end=N, nucleus=None):
@@ -196,25 +207,19 @@ def random_tree(start=0, end=N, nucleus=None):
 
 
 def by_parent(tree):
-    """About two of five clauses are alarming; those whose parent (D-Tree's) is belong to the
-    summary: (N,) bool.
-    """
+    """Two of five clauses are alarming; the summary has those whose parent is (D-Tree's): (N,)."""
     alarming = torch.rand(N) < 0.4
     return alarming, alarming[dependency_parents(tree)]
 
 
 def by_part(tree):
-    """One clause is alarming; the summary is the whole one of the root's two parts that holds it:
-    (N,) bool.
-    """
+    """One clause is alarming; the summary is that of the root's two parts that holds it: (N,)."""
     place, cut = torch.randint(N, ()), tree.children[0].end
     return torch.arange(N) == place, (torch.arange(N) < cut) == (place < cut)
 
 
 def documents(count, rule):
-    """Trees, units (count, N, D) and labels (count, N) bool; each summary takes some clauses, but
-    not all.
-    """
+    """Each summary takes some clauses of its text, but not all."""
     trees, texts, labels = [], [], []
     while len(trees) < count:
         tree = random_tree()
@@ -224,23 +229,22 @@ def documents(count, rule):
                 (random.choice(ALARMING if x else CALM), random.choice(PLACES)) for x in alarming
             ]
             texts.append([[WORDS.index(word) for word in clause] for clause in words])
-            trees, labels = [*trees, tree], [*labels, label]
+            trees.append(tree)
+            labels.append(label)
     # D9: for the frozen BERT of Section 3; a unit's vector is the sum of fixed random vectors of
     # its words.
-    return trees, VECTORS[torch.tensor(texts)].sum(2), torch.stack(labels)
+    return Documents(trees, VECTORS[torch.tensor(texts)].sum(2), torch.stack(labels))
 
 
-def train(kind, matrix_of, data, updates=400):
-    trees, units, labels = data
-    model, matrices = Summarizer(kind), torch.stack([matrix_of(tree) for tree in trees])
+def train(kind, matrix_of, data, updates=UPDATES):
+    model, matrices = Summarizer(kind), torch.stack([matrix_of(tree) for tree in data.trees])
     # the paper's rate rises and falls (D11)
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
-    positive_weight = (~labels).sum() / labels.sum()
+    positive_weight = (~data.labels).sum() / data.labels.sum()  # D12
     for _ in range(updates):
-        some = torch.randint(len(trees), (32,))
-        loss = extraction_loss(
-            model(units[some], matrices[some]), labels[some].float(), positive_weight
-        )
+        some = torch.randint(len(data.trees), (32,))
+        scores = model(data.units[some], matrices[some])
+        loss = extraction_loss(scores, data.labels[some].float(), positive_weight)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -249,49 +253,56 @@ def train(kind, matrix_of, data, updates=400):
 
 @torch.no_grad()
 def found(model, matrix_of, data):
-    """Per cent of the clauses of the summaries that are among the model's best; it takes as many as
-    a summary has.
-    """
-    trees, units, labels = data
-    scores = model(units, torch.stack([matrix_of(tree) for tree in trees]))  # (count, N)
-    right = sum(
-        own[select(score, own.sum())].sum() for score, own in zip(scores, labels, strict=True)
-    )
-    return 100 * (right / labels.sum()).item()
+    """Per cent of the summaries' clauses that are among the model's best, as many as there are."""
+    scores = model(data.units, torch.stack([matrix_of(tree) for tree in data.trees]))  # (count, N)
+    right = 0
+    for score, label in zip(scores, data.labels, strict=True):
+        right += label[select(score, label.sum())].sum()
+    return 100 * (right / data.labels.sum()).item()
+
+
+class System(NamedTuple):
+    kind: str
+    matrix_of: object  # from a tree to its matrix
 
 
 SYSTEMS = {
-    "D-Tree": ("tree", d_tree),
-    "C-Tree": ("tree", c_tree),
-    "C-Tree w/Nuc": ("tree", c_tree_nuclearity),
-    "other text's D-Tree": ("tree", lambda _: d_tree(random_tree())),
-    "other text's C-Tree": ("tree", lambda _: c_tree(random_tree())),
-    "learned (dot product)": ("dot", d_tree),  # it reads no tree
-    "no attention": ("none", d_tree),
+    "D-Tree": System("tree", d_tree),
+    "C-Tree": System("tree", c_tree),
+    "C-Tree w/Nuc": System("tree", c_tree_nuclearity),
+    "other text's D-Tree": System("tree", lambda _: d_tree(random_tree())),
+    "other text's C-Tree": System("tree", lambda _: c_tree(random_tree())),
+    "learned (dot product)": System("dot", d_tree),  # it reads no tree
+    "no attention": System("none", d_tree),
 }
+OF_THIS_TREE = ("D-Tree", "C-Tree", "C-Tree w/Nuc")
+
+
+def count(module):
+    return sum(weight.numel() for weight in module.parameters())
 
 
 def main():
     torch.set_num_threads(1)
-    random.seed(seed), torch.manual_seed(seed)
-    tasks = [(documents(1000, rule), documents(400, rule)) for rule in (by_parent, by_part)]
-    print(f"{'per cent of the summary found':30}by parent  by part   parameters of attention")
-    scores = {}
+    random.seed(seed)
+    torch.manual_seed(seed)
+    training, test = {}, {}
+    for rule in (by_parent, by_part):
+        training[rule], test[rule] = documents(TRAINING, rule), documents(TEST, rule)
+    print(f"{'per cent of the summary found':30}by parent  by part   parameters: attention, all")
+    per_cent = {by_parent: {}, by_part: {}}
     for name, (kind, matrix_of) in SYSTEMS.items():
-        models = [train(kind, matrix_of, data) for data, _ in tasks]
-        scores[name] = [
-            found(model, matrix_of, test) for model, (_, test) in zip(models, tasks, strict=True)
-        ]
-        count = sum(
-            weight.numel() for layer in models[0].layers for weight in layer.attention.parameters()
-        )
-        print(f"{name:30}{scores[name][0]:9.0f}{scores[name][1]:9.0f}{count:12,}", flush=True)
-    for task, tree in enumerate(("D-Tree", "C-Tree w/Nuc")):
-        # it does not see this text's tree
-        other = max(list(SYSTEMS)[3:], key=lambda name: scores[name][task])
-        print(
-            f"{tree} finds {scores[tree][task]:.0f}, {other}, the next, {scores[other][task]:.0f}"
-        )
+        models = {rule: train(kind, matrix_of, training[rule]) for rule in training}
+        for rule, model in models.items():
+            per_cent[rule][name] = found(model, matrix_of, test[rule])
+        attention = sum(count(layer.attention) for layer in model.layers)
+        row = f"{name:30}{per_cent[by_parent][name]:9.0f}{per_cent[by_part][name]:9.0f}"
+        print(f"{row}{attention:21,}{count(model):8,}", flush=True)
+    for tree, rule in (("D-Tree", by_parent), ("C-Tree w/Nuc", by_part)):
+        others = {name: value for name, value in per_cent[rule].items() if name not in OF_THIS_TREE}
+        best = max(others, key=others.get)
+        print(f"{tree} finds {per_cent[rule][tree]:.0f}, {best}, the next, {others[best]:.0f}")
+    print("In the paper the learned head is first: there what matters is in the words, too.")
 
 
 if __name__ == "__main__":

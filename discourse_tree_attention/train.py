@@ -2,182 +2,206 @@
 vectors.
 
 python -m discourse_tree_attention.train --out runs/tree --attention d_tree
-
-python -m discourse_tree_attention.train --out runs/mine --preset small --data FOLDER --encoder
-    FOLDER --attention dot
+python -m discourse_tree_attention.train --out runs/mine --data FOLDER --preset small
 """
 
+import json
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import nn
+from safetensors.torch import save_file
+from torch.utils.data import DataLoader
 from tqdm import tqdm
 
 from shared import rouge
 from shared.data import Example
 from shared.run import (
-    exchanged,
-    in_windows,
+    Batches,
+    check,
+    check_out,
+    checkpoints,
+    cpu_has_bf16,
+    fingerprint,
     load_weights,
     one_line_errors,
     parse,
-    says_it_reads,
-    setup,
-    write_weights,
+    read_progress,
+    save_checkpoint,
 )
 
 from .config import PRESETS, TrainConfig, learning_rate
-from .loading import Run, begin, load, load_run
+from .loading import Run, begin, load
 from .model import extraction_loss
 from .selection import join_units
 from .text import Document, check_words, positive_weight
 
 
-def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
-    """Train and write the run folder `out`; `resume` goes on after the last checkpoint, to the same
-    bits.
+def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
+    """Train and write the run folder `out`; `resume` goes on after the last checkpoint.
 
-    ValueError: bad values or data, a folder that cannot be used, a loss that is not finite.
+    A training that was killed and resumed ends with the same bits (one process, on a CPU).
+
+    Raises:
+        ValueError: bad values or data, a folder that cannot be used, a loss that is not finite.
     """
+    from accelerate import Accelerator, DataLoaderConfiguration
+    from accelerate.utils import GradientAccumulationPlugin, set_seed
+
+    check(config)
+    check_out(out, resume)
+    accelerator = Accelerator(
+        mixed_precision=config.mixed_precision,
+        # Else a variable of the shell would divide the loss.
+        gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=1),
+        # Else several processes on a CPU would each believe to be alone.
+        cpu=not torch.accelerator.is_available(),
+        dataloader_config=DataLoaderConfiguration(even_batches=False),  # their sizes differ
+        log_with=config.log_with or None,
+        project_dir=out,
+    )
+    is_main = accelerator.is_main_process
+    if config.log_with and not accelerator.log_with:
+        raise ValueError(f"--log-with {config.log_with} is not installed")
+    if is_main and config.mixed_precision == "no" and cpu_has_bf16():
+        print("this CPU has bf16: --mixed-precision bf16 trains wide models faster")
+
+    # Data, model, encoder.
+    set_seed(config.seed)
+    examples = draw(config, load(config.data, "train"))
+    validation_examples = load(config.data, "validation")
+    check_words([*examples, *validation_examples])
+    run = begin(config, examples)
+    if is_main:
+        out.mkdir(parents=True, exist_ok=True)
+        run.write_files(out)
+    set_seed(config.seed, device_specific=True)  # each process draws its own dropout
+
+    # D26: the second beta is the released code's, 0.999, unless a preset says 0.98; eps is 1e-9 in
+    # both. The loop sets the rate.
+    optimizer = torch.optim.Adam(
+        run.model.parameters(), lr=0.0, betas=(0.9, config.beta2), eps=1e-9
+    )
+    model, optimizer = accelerator.prepare(run.model, optimizer)
+    items = run.encode(examples)
+    validation = run.encode(validation_examples)
+    weight = positive_weight(items)
     # D29: documents of like length share a batch. With a summed loss a batch of long documents
     # weighs more.
-    made = setup(
-        config,
-        Path(out),
-        resume,
-        begin,
-        load_run,
-        partial(adam, config),
-        len,
-        partial(draw, config),
-    )
-    accelerator, run, model, optimizer = made[:4]
-    weight = positive_weight(made.training)
-    hidden = not accelerator.is_main_process or None  # None: where there is no terminal
-    with made.folder as folder:
-        done = folder.progress["step"]
-        batches = iter(accelerator.skip_first_batches(made.loader, done))
-        for step in (
-            bar := tqdm(range(done, config.steps), initial=done, total=config.steps, disable=hidden)
-        ):
-            run.model.train()
-            optimizer.param_groups[0]["lr"] = learning_rate(step, config)
-            batch = next(batches)
-            scores = model(batch.units, batch.keep, batch.matrix)
-            # D21: of several processes the mean of their sums over units.
-            loss = extraction_loss(scores, batch.labels, batch.keep, weight)
-            accelerator.backward(loss)
-            optimizer.step()
-            optimizer.zero_grad()
-            row = {"step": step + 1, "loss": loss.item() / batch.keep.sum().item()}
-            if not math.isfinite(row["loss"]):
-                raise ValueError(
-                    f"the loss is {row['loss']} at step {step + 1}; {out} keeps its last checkpoint"
-                )
-            bar.set_postfix(loss=f"{row['loss']:.3f}", refresh=False)
-            if row["step"] % config.save_every == 0 or row["step"] == config.steps:
-                row |= validate(run, made.validation, weight)
-                # Released code: of all validations the weights with the best ROUGE-2 stay, the
-                # first of equal ones.
-                folder.keep_best(row, partial(write_weights, run.model), "rouge2", sign=1)
-                folder.save_checkpoint(row)
-        folder.take_best("model.safetensors")
-    if accelerator.is_main_process:
-        report(made, weight, Path(out), folder.progress["log"][1:])
+    batches = Batches([len(item) for item in items], config.seed, size=config.batch_size)
+    # With a generator of its own: else an epoch's start would draw from that of dropout.
+    generator = torch.Generator()
+    loader = DataLoader(items, batch_sampler=batches, collate_fn=run.collate, generator=generator)
+    loader = accelerator.prepare(loader)
+    cut = sum(item.was_cut for item in items)
+    if cut and is_main:
+        print(f"{cut} of {len(items)} documents are cut to what the model reads")
+
+    # What a checkpoint saves beside weights, Adam's moments and random states.
+    progress = {"data": fingerprint(examples), "log": []}
+    done = 0
+    if checkpoints(out):
+        last = checkpoints(out)[-1]
+        progress = read_progress(last, accelerator.num_processes, progress["data"])
+        accelerator.load_state(str(last))
+        done = progress["log"][-1]["step"]
+    if is_main and done < config.steps and (out / "model.safetensors").exists():
+        # A finished run is lengthened: its weights are the best so far.
+        os.replace(out / "model.safetensors", out / "best.safetensors")
+
+    accelerator.init_trackers("discourse_tree_attention", vars(config))
+    endless = iter(accelerator.skip_first_batches(loader, done))
+    bar = tqdm(total=config.steps, initial=done, disable=None if is_main else True)
+    for step in range(done, config.steps):
+        run.model.train()
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(step, config)
+        batch = next(endless)
+        scores = model(batch.units, batch.keep, batch.matrix)
+        # D21: of several processes the mean of their sums over units.
+        loss = extraction_loss(scores, batch.labels, batch.keep, weight)
+        accelerator.backward(loss)
+        optimizer.step()
+        optimizer.zero_grad()
+
+        row = {"step": step + 1, "loss": loss.item() / batch.keep.sum().item()}
+        if not math.isfinite(row["loss"]):
+            raise ValueError(
+                f"the loss is {row['loss']} at step {step + 1}; {out} keeps its last checkpoint"
+            )
+        bar.set_postfix(loss=f"{row['loss']:.3f}", refresh=False)
+        bar.update()
+        if row["step"] % config.save_every == 0 or row["step"] == config.steps:
+            row |= validate(run, validation, weight)
+            # Released code: of all validations the weights with the best ROUGE-2 stay, the first of
+            # equal ones. They are written before the checkpoint that knows of them.
+            if is_main and all(row["rouge2"] > old["rouge2"] for old in progress["log"]):
+                save_file(run.model.state_dict(), out / "unfinished.safetensors")
+                os.replace(out / "unfinished.safetensors", out / "best.safetensors")
+            progress["log"].append(row)
+            save_checkpoint(accelerator, out, progress)
+            accelerator.log(row, step=row["step"])
+            if is_main:
+                bar.write(json.dumps(row))
+    bar.close()
+    accelerator.end_training()
+    if not is_main:
+        return
+
+    if (out / "best.safetensors").exists():  # not of a run that was finished before
+        os.replace(out / "best.safetensors", out / "model.safetensors")
+    load_weights(run.model, out / "model.safetensors")
+    taken = np.mean([item.labels.sum() for item in items])
+    print(f"the oracle takes {taken:.1f} units, a summary {config.count} (--units-taken)")
+    report(run, validation, weight, progress["log"], out)
 
 
-def adam(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
-    """D26: Adam's second beta is the released code's, 0.999, unless a preset says 0.98; eps is 1e-9
-    in both.
-    """
-    return torch.optim.Adam(model.parameters(), lr=0.0, betas=(0.9, config.beta2), eps=1e-9)
-
-
-def draw(config: TrainConfig, name: str, split: str) -> list[Example]:
-    """Section 5.2, low resource: --examples of the training documents, another draw for each
-    --seed; of others all.
-    """
-    examples = load(name, split)
-    check_words(examples)
-    if split != "train":
-        return examples
-    places = np.random.default_rng(config.seed).permutation(len(examples))[
-        : config.examples or None
-    ]
-    return [examples[place] for place in sorted(places.tolist())]
+def draw(config: TrainConfig, examples: Sequence[Example]) -> list[Example]:
+    """Section 5.2, low resource: --examples of the documents, another draw for each --seed."""
+    order = np.random.default_rng(config.seed).permutation(len(examples))
+    places = sorted(order[: config.examples or None].tolist())
+    return [examples[place] for place in places]
 
 
 def validate(run: Run, documents: Sequence[Document], weight: float) -> dict[str, float]:
     """The training loss a unit, and mean ROUGE of the summaries."""
-    pairs = list(in_windows(documents, list, len, run.scores, run.config.batch_size))
-    scores = torch.from_numpy(np.concatenate([own for _, own in pairs]))
+    rows = run.scores(documents, run.config.batch_size)
+    scores = torch.from_numpy(np.concatenate(rows))
     labels = torch.from_numpy(np.concatenate([document.labels for document in documents]))
     loss = extraction_loss(scores, labels, torch.ones_like(labels), weight)
-    texts = [join_units(one.units, one.sentence, run.extract(one, own)) for one, own in pairs]
+    texts = []
+    for document, row in zip(documents, rows, strict=True):
+        taken = run.extract(document, row)
+        texts.append(join_units(document.units, document.sentence, taken))
     values = rouge.score(texts, [document.references for document in documents])
     means = {name: float(values[name].mean()) for name in ("rouge1", "rouge2", "rougeLsum")}
     return {"validation_loss": loss.item() / len(labels)} | means
 
 
-def report(made, weight: float, out: Path, log: Sequence[dict]) -> None:
-    """Say how the training went, whether the model reads its units and its trees, and what to do
-    next.
-    """
-    run, best = made.run, max(log, key=lambda row: row["rouge2"])
-    load_weights(run.model, out)
-    taken = np.mean([document.labels.sum() for document in made.training])
+def report(
+    run: Run, validation: Sequence[Document], weight: float, log: Sequence[dict], out: Path
+) -> None:
+    """Say what came out, and what the loss is where each document has another one's vectors."""
+    best = max(log, key=lambda row: row["rouge2"])
+    exchanged = []
+    for document, other in zip(validation, [*validation[1:], *validation[:1]], strict=True):
+        # as many vectors as it has units: the first ones, or all again and again
+        vectors = np.resize(other.vectors, document.vectors.shape)
+        exchanged.append(replace(document, vectors=vectors))
+    exchanged_loss = validate(run, exchanged, weight)["validation_loss"]
     print(
-        f"{out}: {log[-1]['step']} steps, best validation ROUGE-2 {best['rouge2']:.2f} at step "
-        f"{best['step']}"
+        f"{out}: {log[-1]['step']} updates, best validation ROUGE-2 {best['rouge2']:.2f} after "
+        f"{best['step']}, there validation loss {best['validation_loss']:.3f}, with the documents "
+        f"exchanged {exchanged_loss:.3f}"
     )
-    print(
-        f"the oracle takes {taken:.1f} units of a document, a summary {run.config.count} "
-        f"(--units-taken)"
-    )
-    print(f"validation loss {best['validation_loss']:.3f}")
-    for name, documents in others(made.validation).items():
-        loss = validate(run, documents, weight)["validation_loss"]
-        print(f"with {name} exchanged {loss:.3f}")
-        if verdict := says_it_reads(best["validation_loss"], loss):
-            print(verdict if name == "units" else "the model hardly uses its trees")
-    read = f"python -m {__package__}.predict {out}"
-    tree = (
-        " --tree FILE.dis"
-        if run.config.level == "edu" or made.validation[0].matrix is not None
-        else ""
-    )
-    print(f"next, on a text: {read} FILE.txt{tree}; with scores: {read} --split validation")
-
-
-def others(documents: Sequence[Document]) -> dict[str, list[Document]]:
-    """The documents with another one's unit vectors; and, for tree attention, with their units
-    mixed in the tree.
-    """
-
-    # as many as it has units: the first ones, or all again and again
-    def with_vectors(document, other):
-        return replace(document, vectors=np.resize(other.vectors, document.vectors.shape))
-
-    swapped = exchanged(documents, lambda document: " ".join(document.units).split(), with_vectors)
-    corpora, rng = {"units": swapped} if swapped else {}, np.random.default_rng(0)
-    if documents[0].matrix is not None:
-        corpora["places in the tree"] = [
-            replace(d, matrix=shuffle(d.matrix, rng)) for d in documents
-        ]
-    return corpora
-
-
-def shuffle(matrix: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Rows and columns of an (N, N) matrix in one random order: it says nothing about its units any
-    more.
-    """
-    order = rng.permutation(len(matrix))
-    return matrix[np.ix_(order, order)]
+    reads_trees = run.config.level == "edu" or validation[0].matrix is not None
+    command = f"python -m {__package__}.predict {out}"
+    tree = " --tree FILE.dis" if reads_trees else ""
+    print(f"next: {command} FILE.txt{tree}; with scores: {command} --split validation")
 
 
 @one_line_errors

@@ -57,6 +57,7 @@ class TrainConfig:
     patience: int = 0
     # Of the forward pass; bf16 is slower on a CPU without it.
     mixed_precision: Literal["no", "bf16", "fp16"] = "no"
+    log_with: str = ""  # Tracker of accelerate beside log.jsonl: tensorboard, wandb, ...
     seed: int = 0  # Seed of weights, order and dropout.
 
     def check(self) -> None:

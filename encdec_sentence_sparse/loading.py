@@ -1,6 +1,8 @@
 """A run: begin a new one, from nothing, from another run or from a BART; or load a folder's."""
 
+import json
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,49 +31,42 @@ class Run(NamedTuple):
 
     def encode(self, examples: Sequence[Example]) -> list[Item]:
         """Examples as token ids, cut to the run's lengths."""
-        # D8: a document of one string is split
-        config, examples = self.config, in_sentences(examples)
-        documents, summaries = (
-            [getattr(e, name) for e in examples] for name in ("document", "target")
-        )
-        return encode_all(
-            self.tokenizer, documents, config.max_source, summaries, config.max_target
-        )
+        examples = in_sentences(examples)  # D8: a document of one string is split
+        documents = [example.document for example in examples]
+        summaries = [example.target for example in examples]
+        lengths = self.config.max_source, self.config.max_target
+        return encode_all(self.tokenizer, documents, lengths[0], summaries, lengths[1])
 
     def collate(self, items: Sequence[Item]) -> Batch:
         """A batch on the model's device."""
         return collate(items, self.tokenizer.pad_token_id, self.model.device)
 
     def write_files(self, folder: Path) -> None:
-        """Write what `load_run` reads beside config.json and the weights."""
+        """Write what `load_run` reads beside the weights."""
         self.tokenizer.save_pretrained(folder / "tokenizer")
         self.model.config.save_pretrained(folder / "model")
         self.model.generation_config.save_pretrained(folder / "model")
+        (folder / "config.json").write_text(json.dumps(asdict(self.config), indent=1))
 
 
 def load_run(folder: str | Path) -> Run:
-    """Read a run, in eval mode; of one in training the last checkpoint.
+    """Read a finished run, its model in eval mode on the CPU.
 
-    ValueError: no run, or a damaged one.
+    ValueError: not a run folder, a training that is not finished, weights that do not fit.
     """
-    config, folder = read_config(folder, TrainConfig), Path(folder)
-    try:
+    folder = Path(folder)
+    config = read_config(folder, TrainConfig)
+    with pretrained.one_line(str(folder)):
         tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer", trust_remote_code=False)
         model = SentenceSparseBart(BartConfig.from_pretrained(folder / "model"))
         model.generation_config = GenerationConfig.from_pretrained(folder / "model")
-    except Exception as error:  # transformers raises a dozen unrelated types
-        raise ValueError(
-            f"{folder}: tokenizer/ or model/*.json is missing or cut off ({str(error)[:200]})"
-        ) from None
-    load_weights(model, folder, WEIGHTS)
+    load_weights(model, folder / WEIGHTS)
     pretrained.generation(model, config.max_target)
     return Run(config, model.eval(), tokenizer)
 
 
 def load_run_or_bart(name: str) -> Run:
-    """`load_run` of a run folder; else a BART of transformers, which reads as many tokens as it
-    can.
-    """
+    """`load_run` of a run folder; else a BART of transformers, which reads all that it can."""
     if Path(name, "config.json").is_file() and Path(name, "model").is_dir():
         return load_run(name)
     model, tokenizer = pretrained.load("bart", name, model_class=SentenceSparseBart)
@@ -81,14 +76,16 @@ def load_run_or_bart(name: str) -> Run:
 
 
 def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
-    """What a new run starts from: a run (`init`), a BART (`model`) or a small new one, which the
-    flags must fit.
+    """What a new run starts from: a run (`init`), a BART (`model`) or a small new one.
+
+    ValueError: flags that do not fit it.
     """
     if config.init:
         run = begin_from(load_run(config.init), config)
     elif config.model:
-        run = Run(config, *pretrained.load("bart", config.model, model_class=SentenceSparseBart))
-        pretrained.generation(run.model, config.max_target)
+        model, tokenizer = pretrained.load("bart", config.model, model_class=SentenceSparseBart)
+        pretrained.generation(model, config.max_target)
+        run = Run(config, model, tokenizer)
     else:
         if len(examples) < FEW and not config.data.startswith("toy"):
             print(
@@ -96,10 +93,10 @@ def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
                 f"facebook/bart-base"
             )
         texts = (text for example in examples for text in (example.source, example.target))
-        run = Run(config, *new_bart(config, texts))
+        model, tokenizer = new_bart(config, texts)
+        run = Run(config, model, tokenizer)
     check_lengths(run)
-    # the approximator's start does not depend on how the model was read
-    torch.manual_seed(config.seed)
+    torch.manual_seed(config.seed)  # a map's start does not depend on how the model was read
     kind = getattr(run.model.config, "sentence_encoder", None)
     if config.task == "kl" and kind != config.sentence_encoder:
         add_approximator(run.model, config.sentence_encoder)
@@ -111,37 +108,35 @@ def begin(config: TrainConfig, examples: Sequence[Example]) -> Run:
 
 
 def begin_from(base: Run, config: TrainConfig) -> Run:
-    """A run that goes on from another one: its model and tokenizer; ValueError for flags that would
-    change them.
+    """A run that goes on from another one: its model and tokenizer.
+
+    ValueError: flags that would change them.
     """
     for name in ("model", *SIZES):
-        if getattr(config, name) != getattr(base.config, name):
+        value = getattr(base.config, name)
+        if getattr(config, name) != value:
             flag = "--" + name.replace("_", "-")
-            raise ValueError(
-                f"{flag}: {config.init} has {getattr(base.config, name)!r}, leave it out"
-            )
+            raise ValueError(f"{flag}: {config.init} has {value!r}, leave it out")
     return base._replace(config=config)
 
 
 def check_lengths(run: Run) -> None:
     """ValueError where documents or summaries are longer than the model has positions."""
-    positions = (
-        run.model.get_encoder().max_source_positions,
-        run.model.get_decoder().max_target_positions,
-    )
-    for name, most in zip(("max_source", "max_target"), positions, strict=True):
-        if (length := getattr(run.config, name)) > most:
-            raise ValueError(
-                f"--{name.replace('_', '-')} is {length}, the model has {most} positions: lower it"
-            )
+    positions = {
+        "max_source": run.model.get_encoder().max_source_positions,
+        "max_target": run.model.get_decoder().max_target_positions,
+    }
+    for name, most in positions.items():
+        length = getattr(run.config, name)
+        if length > most:
+            flag = "--" + name.replace("_", "-")
+            raise ValueError(f"{flag} is {length}, the model has {most} positions: lower it")
 
 
 def new_bart(config: TrainConfig, texts: Iterable[str]) -> tuple[SentenceSparseBart, Tokenizer]:
     """A small BART with random weights, and a tokenizer made from the texts."""
-    tokenizer, positions = (
-        train_tokenizer(texts, config.vocabulary),
-        max(config.max_source, config.max_target),
-    )
+    tokenizer = train_tokenizer(texts, config.vocabulary)
+    positions = max(config.max_source, config.max_target)
     sizes = (len(tokenizer), config.width, config.feed_forward, HEADS, LAYERS, positions)
     dropout = dict(dropout=config.dropout, attention_dropout=config.dropout)
     # BART's own init_std of 0.02 is for large widths: here attention would stay flat for long.

@@ -107,13 +107,14 @@ def top_r(scores: Tensor, exists: Tensor, r: int) -> Tensor:
 
 
 def attention_held(layer: SentenceAttention, exists: Tensor, r: int) -> Tensor:
-    """Saliency that the best r sentences get together, the map's r and the first r: (B, T, 3), mean
-    over heads.
+    """Saliency that the best r sentences get together, and the map's r: (B, T, 2), mean over heads.
+
+    The map's cannot get more; how much less says what the map has yet to learn.
     """
     exact = layer.exact.mean(1)  # (B, T, N)
-    early = -torch.arange(exact.size(-1), device=exact.device).expand_as(exact).float()
-    choices = [top_r(scores, exists, r) for scores in (exact, layer.approximate.mean(1), early)]
-    return torch.stack([(exact * choice).sum(-1) for choice in choices], -1)
+    best = top_r(exact, exists, r)
+    learned = top_r(layer.approximate.mean(1), exists, r)
+    return torch.stack([(exact * best).sum(-1), (exact * learned).sum(-1)], -1)
 
 
 def random_scores(

@@ -4,7 +4,6 @@ import re
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
 from typing import NamedTuple
 
 import torch
@@ -51,16 +50,24 @@ class Item(NamedTuple):
     target_was_cut: bool = False
 
 
+class Tokens(NamedTuple):
+    """A text in the tokens of a tokenizer."""
+
+    ids: list[int]  # (S,)
+    offsets: list[tuple[int, int]]  # (S,) first character of each and the one behind its last
+    is_special: list[int]  # (S,) 1 for `<s>` and `</s>`
+    was_cut: bool
+
+
 class Batch(NamedTuple):
     """Items side by side, padded."""
 
     ids: Tensor  # (B, S)
     attention_mask: Tensor  # (B, S) 1 = token
     sentence_ids: Tensor  # (B, S) -1 at padding
-    # (B, T). D6: -100 at padding, which no loss counts (released code: 0, which they count). D19:
-    # the
+    # (B, T). D6: -100 at padding, which no loss counts (released code: 0, which they count).
+    # D19: the decoder reads </s> and then these, as in generation (released code: without </s>).
     labels: Tensor
-    # decoder reads </s> and then these, as in generation (released code: without </s>)
 
     def source(self) -> dict[str, Tensor]:
         """Arguments of `forward` and `generate`."""
@@ -85,8 +92,7 @@ def encode_all(
     summaries: Sequence[str] | None = None,
     max_summary: int = 0,
 ) -> list[Item]:
-    """`encode` of many documents, with their summaries in at most `max_summary` tokens; a thousand
-    at a time.
+    """`encode` of many documents, with their summaries in at most `max_summary` tokens.
 
     ValueError: a document of one string, or one in which the tokenizer finds no token; a tokenizer
     that adds no end.
@@ -97,80 +103,89 @@ def encode_all(
     for start in tqdm(range(0, len(documents), 1000), desc="tokenising", disable=None, leave=False):
         part = documents[start : start + 1000]
         sources = tokenize(tokenizer, [" ".join(document) for document in part], max_length)
-        for document, (ids, offsets, is_special, was_cut) in zip(part, sources, strict=True):
-            if all(is_special):
-                raise ValueError(
-                    f"no token in the document {' '.join(document)[:40]!r}: leave it out"
-                )
-            starts = list(accumulate((len(sentence) + 1 for sentence in document[:-1]), initial=0))
-            sentence_ids = token_sentence_ids(offsets, starts, is_special)
-            items.append(Item(array("i", ids), array("i", sentence_ids), was_cut))
+        for document, source in zip(part, sources, strict=True):
+            if all(source.is_special):
+                text = " ".join(document)
+                raise ValueError(f"no token in the document {text[:40]!r}: leave it out")
+            ids = array("i", source.ids)
+            sentence_ids = array("i", token_sentence_ids(source, document))
+            items.append(Item(ids, sentence_ids, source.was_cut))
     if not summaries:
         return items
     targets = tokenize(tokenizer, summaries, max_summary)
-    pairs = zip(items, targets, strict=True)
     return [
-        item._replace(target=array("i", ids), target_was_cut=was_cut)
-        for item, (ids, *_, was_cut) in pairs
+        item._replace(target=array("i", target.ids), target_was_cut=target.was_cut)
+        for item, target in zip(items, targets, strict=True)
     ]
 
 
 def tokenize(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int
-) -> Iterator[tuple]:
-    """Texts as tokens, cut to their first `max_length - 1` and `</s>`; a "</s>" in a text is text.
-
-    Yields:
-        for each: ids, offsets and is_special as `token_sentence_ids` takes them, and whether it was
-            cut.
-    """
-    options = dict(
-        return_offsets_mapping=True, return_special_tokens_mask=True, split_special_tokens=True
+) -> Iterator[Tokens]:
+    """Texts as tokens, cut to the first `max_length - 1` and `</s>`; a "</s>" in a text is text."""
+    encoded = tokenizer(
+        list(texts),
+        verbose=False,
+        return_offsets_mapping=True,
+        return_special_tokens_mask=True,
+        split_special_tokens=True,
     )
-    encoded = tokenizer(list(texts), verbose=False, **options)
-    if not all(row[-1:] == [1] for row in encoded["special_tokens_mask"]):
-        raise ValueError(
-            "the tokenizer adds no </s> to a text: give it a post-processor that does, and save it"
-        )
-    columns = (encoded[name] for name in ("input_ids", "offset_mapping", "special_tokens_mask"))
-    for column in zip(*columns, strict=True):
-        was_cut = len(column[0]) > max_length
-        yield *([*row[: max_length - 1], row[-1]] if was_cut else row for row in column), was_cut
+    for ids, offsets, is_special in zip(
+        encoded["input_ids"], encoded["offset_mapping"], encoded["special_tokens_mask"], strict=True
+    ):
+        if is_special[-1:] != [1]:
+            raise ValueError(
+                "the tokenizer adds no </s> to a text: give it a post-processor that does, and "
+                "save it"
+            )
+        was_cut = len(ids) > max_length
+        if was_cut:
+            ids = ids[: max_length - 1] + ids[-1:]
+            offsets = offsets[: max_length - 1] + offsets[-1:]
+            is_special = is_special[: max_length - 1] + is_special[-1:]
+        yield Tokens(ids, offsets, is_special, was_cut)
 
 
-def token_sentence_ids(
-    offsets: Sequence[tuple[int, int]], starts: Sequence[int], is_special: Sequence[int]
-) -> list[int]:
+def token_sentence_ids(tokens: Tokens, document: Sequence[str]) -> list[int]:
     """The sentence of each token: 0, 1, ... without gaps; sentences without a token are not
     counted.
 
     A token belongs to the sentence of its last character, and what stands between two sentences to
-    the one before. `<s>` belongs to the first.
+    the one before. `<s>` belongs to the first sentence.
 
     Args:
-        offsets: (S,) first character of each token and the one behind its last; starts: first one
-            of each sentence.
-        is_special: (S,) true for `<s>` and `</s>`.
+        tokens: of the document's sentences, joined by blanks.
     """
-    ids, sentence = [], 0
-    last_text = max((i for i, special in enumerate(is_special) if not special), default=-1)
-    for i, ((_, end), special) in enumerate(zip(offsets, is_special, strict=True)):
-        if not special:
-            sentence = max(sentence, bisect_right(starts, end - 1) - 1)
-        # D7: `</s>` is a sentence of its own, which counts toward r.
-        ids.append(len(starts) + i if special and i > last_text >= 0 else sentence)
-    numbers = {sentence: number for number, sentence in enumerate(dict.fromkeys(ids))}
-    return [numbers[sentence] for sentence in ids]  # [2, 2, 5] -> [0, 0, 1]
+    starts = [0]  # the first character of each sentence
+    for sentence in document[:-1]:
+        starts.append(starts[-1] + len(sentence) + 1)
+    ids = []
+    number = -1  # sentences with a token before this one, minus 1
+    current = -1
+    for (_, end), is_special in zip(tokens.offsets, tokens.is_special, strict=True):
+        place = bisect_right(starts, end - 1) - 1
+        if not is_special and place > current:
+            current = place
+            number += 1
+        ids.append(max(number, 0))
+    # D7: what the tokenizer adds behind the text, `</s>`, is a sentence of its own, which counts
+    # toward r.
+    last = max(i for i, is_special in enumerate(tokens.is_special) if not is_special)
+    for i in range(last + 1, len(ids)):
+        ids[i] = number + 1
+    return ids
 
 
 def collate(items: Sequence[Item], padding: int, device: torch.device | str = "cpu") -> Batch:
     """Items as one batch; `padding` is the id of <pad>."""
 
-    def pad(rows: Iterable[Sequence[int]], value: int) -> Tensor:
+    def pad(rows: list[Sequence[int]], value: int) -> Tensor:
         tensors = [torch.tensor(row, dtype=torch.long) for row in rows]
         return pad_sequence(tensors, batch_first=True, padding_value=value).to(device)
 
-    ids = pad((item.ids for item in items), padding)
-    attention_mask = pad(([1] * len(item.ids) for item in items), 0)
-    sentence_ids = pad((item.sentence_ids for item in items), -1)
-    return Batch(ids, attention_mask, sentence_ids, pad((item.target for item in items), -100))
+    return Batch(
+        ids=pad([item.ids for item in items], padding),
+        attention_mask=pad([[1] * len(item.ids) for item in items], 0),
+        sentence_ids=pad([item.sentence_ids for item in items], -1),
+        labels=pad([item.target for item in items], -100),
+    )

@@ -6,97 +6,169 @@ python -m encdec_sentence_sparse.train --task integrated --init runs/kl --out ru
 python -m encdec_sentence_sparse.train --task sparse --init runs/base --out runs/sparse --steps 300
 """
 
+import json
+import logging
 import math
+import os
+import shutil
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 from tqdm import tqdm
+from transformers.utils.logging import disable_progress_bar
 
+from shared.data import load
 from shared.run import (
-    RunFolder,
-    exchanged,
+    Batches,
+    check,
+    check_out,
+    checkpoints,
+    cpu_has_bf16,
+    fingerprint,
     load_weights,
     one_line_errors,
     parse,
-    says_it_reads,
-    setup,
-    write_weights,
+    read_progress,
+    save_checkpoint,
 )
 
 from .config import PRESETS, TrainConfig, choose_selection, learning_rate
-from .loading import WEIGHTS, Run, begin, load_run
+from .loading import WEIGHTS, Run, begin
 from .model import freeze
 from .selection import Selection, attention_held, objective, sentences_of
 from .text import Batch, Item
 
 
-def train(config: TrainConfig, out: str | Path, resume: bool = False) -> None:
-    """Train and write the run folder `out`; `resume` goes on after the last checkpoint, to the same
-    bits.
+def train(config: TrainConfig, out: Path, resume: bool = False) -> None:
+    """Train and write the run folder `out`; `resume` goes on after the last checkpoint.
 
-    ValueError: bad values or data, a folder that cannot be used, a loss that is not finite.
+    A training that was killed and resumed ends with the same bits (one process, on a CPU).
+
+    Raises:
+        ValueError: bad values or data, a folder that cannot be used, a loss that is not finite.
     """
-    adam, final = partial(adam_of, config.task), "" if config.patience else WEIGHTS
-    made = setup(
-        config, Path(out), resume, begin, load_run, adam, lambda item: len(item.ids), final=final
+    from accelerate import Accelerator, DataLoaderConfiguration
+    from accelerate.utils import GradientAccumulationPlugin, set_seed
+
+    check(config)
+    check_out(out, resume)
+    # Of each checkpoint: that BART's tied weights are one, and a bar while they are written.
+    logging.getLogger("accelerate").setLevel(logging.ERROR)
+    disable_progress_bar()
+    accelerator = Accelerator(
+        mixed_precision=config.mixed_precision,
+        # The plugin, for over `gradient_accumulation_steps` a variable of the shell would win.
+        gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=config.accumulate),
+        # Else several processes on a CPU would each believe to be alone.
+        cpu=not torch.accelerator.is_available(),
+        dataloader_config=DataLoaderConfiguration(even_batches=False),  # their sizes differ
+        log_with=config.log_with or None,
+        project_dir=out,
     )
-    accelerator, run, model, optimizer = made[:4]
-    with made.folder as folder:
-        done = folder.progress["step"]
-        batches = iter(accelerator.skip_first_batches(made.loader, done * config.accumulate))
-        hidden = not accelerator.is_main_process or None  # None: where there is no terminal
-        for step in (
-            bar := tqdm(range(done, config.steps), initial=done, total=config.steps, disable=hidden)
-        ):
-            if 0 < config.patience <= folder.since_best():
-                break
-            run.model.train()  # D14: dropout is on in frozen parts, too (released code)
-            selection = choose_selection(config, step)
-            for group in optimizer.param_groups:
-                group["lr"] = learning_rate(step, config)
-            for _ in range(config.accumulate):
-                batch = next(batches)
-                with accelerator.accumulate(model):
-                    # D18: Eq. (5), (11) or (12), mean over the target tokens of a micro-batch.
-                    losses = batch_losses(model, batch, config, selection)
-                    accelerator.backward(losses["loss"])
-                    if config.clip and accelerator.sync_gradients:
-                        accelerator.clip_grad_norm_(model.parameters(), config.clip)
-                    optimizer.step()
-                    optimizer.zero_grad()
-            row = {"step": step + 1} | {name: loss.item() for name, loss in losses.items()}
-            bar.set_postfix(loss=f"{row['loss']:.3f}", refresh=False)
-            if is_checkpoint := row["step"] % config.save_every == 0 or row["step"] == config.steps:
-                row |= validation_losses(run, made.validation)
-            if bad := [name for name, value in row.items() if not math.isfinite(value)]:
-                raise ValueError(
-                    f"{bad[0]} is {row[bad[0]]} at step {row['step']}; {out} keeps its last "
-                    f"checkpoint"
-                )
-            if is_checkpoint and config.patience:
-                folder.keep_best(row, partial(write_weights, run.model))
-            if is_checkpoint:
-                folder.save_checkpoint(row)
-        if config.patience:
-            folder.take_best(WEIGHTS)
-            load_weights(run.model, out, WEIGHTS)
-        else:
-            folder.write(WEIGHTS, partial(write_weights, run.model))
-    if accelerator.is_main_process:
-        report(run, made.validation, folder)
+    is_main = accelerator.is_main_process
+    if config.log_with and not accelerator.log_with:
+        raise ValueError(f"--log-with {config.log_with} is not installed")
+    if is_main and config.mixed_precision == "no" and cpu_has_bf16():
+        print("this CPU has bf16: --mixed-precision bf16 trains wide models faster")
+
+    # Data, model, tokenizer.
+    set_seed(config.seed)
+    examples = load(config.data, "train")
+    validation_examples = load(config.data, "validation")
+    run = begin(config, examples)
+    if is_main:
+        out.mkdir(parents=True, exist_ok=True)
+        run.write_files(out)
+    set_seed(config.seed, device_specific=True)  # each process draws its own dropout
+
+    # A.3: Adam; released code: its betas and eps. The loop sets the rate.
+    freeze(run.model, config.task)
+    learning = [parameter for parameter in run.model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.Adam(learning, lr=0.0, betas=(0.9, 0.999), eps=1e-8)
+    model, optimizer = accelerator.prepare(run.model, optimizer)
+    items = run.encode(examples)
+    validation = run.encode(validation_examples)
+    batches = Batches([len(item.ids) for item in items], config.seed, size=config.batch_size)
+    # With a generator of its own: else an epoch's start would draw from that of dropout.
+    generator = torch.Generator()
+    loader = DataLoader(items, batch_sampler=batches, collate_fn=run.collate, generator=generator)
+    loader = accelerator.prepare(loader)
+    if is_main:
+        say_what_is_cut(config, items)
+
+    # What a checkpoint saves beside weights, Adam's moments and random states.
+    progress = {"data": fingerprint(examples), "log": []}
+    done = 0
+    if checkpoints(out):
+        last = checkpoints(out)[-1]
+        progress = read_progress(last, accelerator.num_processes, progress["data"])
+        accelerator.load_state(str(last))
+        done = progress["log"][-1]["step"]
+    if is_main and done < config.steps and not config.patience:
+        (out / WEIGHTS).unlink(missing_ok=True)  # of a run that is lengthened
+
+    accelerator.init_trackers("encdec_sentence_sparse", vars(config))
+    endless = iter(accelerator.skip_first_batches(loader, done * config.accumulate))
+    bar = tqdm(total=config.steps, initial=done, disable=None if is_main else True)
+    for step in range(done, config.steps):
+        if config.patience and since_best(progress["log"]) >= config.patience:
+            break
+        run.model.train()  # D14: dropout is on in frozen parts, too (released code)
+        selection = choose_selection(config, step)
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(step, config)
+        for _ in range(config.accumulate):
+            batch = next(endless)
+            with accelerator.accumulate(model):
+                # D18: Eq. (5), (11) or (12), mean over the target tokens of a micro-batch.
+                losses = batch_losses(model, batch, config, selection)
+                accelerator.backward(losses["loss"])
+                if config.clip and accelerator.sync_gradients:
+                    accelerator.clip_grad_norm_(model.parameters(), config.clip)
+                optimizer.step()
+                optimizer.zero_grad()
+
+        row = {"step": step + 1} | {name: loss.item() for name, loss in losses.items()}
+        if not math.isfinite(row["loss"]):
+            raise ValueError(
+                f"the loss is {row['loss']} at step {step + 1}; {out} keeps its last checkpoint"
+            )
+        bar.set_postfix(loss=f"{row['loss']:.3f}", refresh=False)
+        bar.update()
+        if row["step"] % config.save_every == 0 or row["step"] == config.steps:
+            row |= validate(run, validation)
+            progress["log"].append(row)
+            if is_main and config.patience and since_best(progress["log"]) == 0:
+                run.model.save_pretrained(out / "best")
+            save_checkpoint(accelerator, out, progress)
+            accelerator.log(row, step=row["step"])
+            if is_main:
+                bar.write(json.dumps(row))
+    bar.close()
+    accelerator.end_training()
+    if not is_main:
+        return
+
+    row = progress["log"][-1]
+    if config.patience:
+        # A.3: the weights of the best validation stay.
+        row = progress["log"][-1 - since_best(progress["log"])]
+        if (out / "best").exists():  # no more where a finished run is resumed
+            shutil.rmtree(out / "model", ignore_errors=True)
+            os.replace(out / "best", out / "model")
+        load_weights(run.model, out / WEIGHTS)
+    else:
+        run.model.save_pretrained(out / "model")
+    report(run, validation, row, out)
 
 
-def adam_of(task: str, model: nn.Module) -> torch.optim.Optimizer:
-    """A.3: Adam; released code: its betas and eps.
-
-    What the task leaves as it is gets no gradient.
-    """
-    freeze(model, task)
-    learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    return torch.optim.Adam(learning, lr=0.0, betas=(0.9, 0.999), eps=1e-8)
+def since_best(log: Sequence[dict]) -> int:
+    """Validations since the best one (on ties, the first)."""
+    losses = [row["validation_loss"] for row in log]
+    return len(losses) - 1 - losses.index(min(losses)) if losses else 0
 
 
 def batch_losses(
@@ -113,80 +185,76 @@ def batch_losses(
 
 
 @torch.no_grad()
-def validation_losses(run: Run, items: Sequence[Item]) -> dict[str, float]:
+def validate(run: Run, items: Sequence[Item]) -> dict[str, float]:
     """Mean over target tokens of the losses, in eval mode; every process computes all of it."""
     run.model.eval()
-    # that of the end, where mix is approx
-    selection = choose_selection(run.config, run.config.steps)
-    by_length, totals = sorted(items, key=lambda item: len(item.ids)), {}
+    config = run.config
+    selection = choose_selection(config, config.steps)  # that of the end, where mix is approx
+    by_length = sorted(items, key=lambda item: len(item.ids))
     tokens = sum(len(item.target) for item in items)
-    for first in range(0, len(items), run.config.batch_size):
-        batch = run.collate(by_length[first : first + run.config.batch_size])
+    totals = {}
+    for first in range(0, len(items), config.batch_size):
+        batch = run.collate(by_length[first : first + config.batch_size])
         share = (batch.labels != -100).sum().item() / tokens
-        for name, loss in batch_losses(run.model, batch, run.config, selection).items():
-            totals[f"validation_{name}"] = (
-                totals.get(f"validation_{name}", 0.0) + loss.item() * share
-            )
+        for name, loss in batch_losses(run.model, batch, config, selection).items():
+            name = f"validation_{name}"
+            totals[name] = totals.get(name, 0.0) + loss.item() * share
     return totals
 
 
-def report(run: Run, validation: list[Item], folder: RunFolder) -> None:
-    """Say what came out, what was learned, and what to do next."""
-    out, rows = folder.path, folder.progress["log"][1:]
-    print(
-        f"{out}: {rows[-1]['step']} steps, best validation loss "
-        f"{min(row['validation_loss'] for row in rows):.3f}"
-    )
-    verdict = reads_its_documents if run.config.task in ("base", "sparse") else map_knows_more
-    print(verdict(run, validation[:200]))
-    command = f"next: python -m {__package__}."
-    if run.config.task == "base":
-        print(
-            f"{command}train --task kl --init {out} --out {out}-kl   # trains a map that chooses "
-            f"sentences"
-        )
-    else:
-        print(f"{command}predict {out} --split validation")
-
-
-def reads_its_documents(run: Run, items: list[Item]) -> str:
-    """The loss with each summary's own document and with that of another one; a warning where they
-    hardly differ.
-    """
-    name = "validation_loss" if run.config.task == "base" else "validation_xent"
-    own = validation_losses(run, items)[name]
-    swapped = exchanged(
-        items, lambda item: item.ids, lambda item, other: other._replace(target=item.target)
-    )
-    if swapped is None:
-        return f"validation loss {own:.3f}"
-    foreign = validation_losses(run, swapped)[name]
-    losses = f"validation loss {own:.3f}; with the documents exchanged {foreign:.3f}"
-    return f"{losses}\n{says_it_reads(own, foreign)}".rstrip("\n")
-
-
 @torch.no_grad()
-def map_knows_more(run: Run, items: list[Item]) -> str:
-    """How much attention the map's sentences hold; a warning where the first ones hold as much."""
+def held_by_sentences(run: Run, items: Sequence[Item]) -> tuple[float, float]:
+    """Attention that r sentences hold together: the best ones, and those of the map.
+
+    Means over layers and target tokens, under full attention.
+    """
     run.model.eval()
-    held, r = [], run.config.r
+    shares = []
     for item in items:
-        batch, record = run.collate([item]), []
+        batch = run.collate([item])
+        record = []
         run.model(**batch.source(), labels=batch.labels, record=record)
         exists = sentences_of(batch.sentence_ids, batch.attention_mask).exists
-        # (T, 3)
-        held.append(torch.stack([attention_held(layer, exists, r)[0] for layer in record]).mean(0))
-    best, learned, first = torch.cat(held).mean(0).tolist()
-    warning = (
-        ": IT KNOWS NO MORE THAN TO TAKE THE FIRST; train longer"
-        if learned < first + 0.01 < best
-        else ""
-    )
-    shares = (
-        f"the best {r} sentences hold {best:.3f} of the attention, the first {first:.3f}, the "
-        f"map's {learned:.3f}"
-    )
-    return shares + warning
+        layers = [attention_held(layer, exists, run.config.r)[0] for layer in record]  # (T, 2)
+        shares.append(torch.stack(layers).mean(0))
+    best, learned = torch.cat(shares).mean(0).tolist()
+    return best, learned
+
+
+def say_what_is_cut(config: TrainConfig, items: Sequence[Item]) -> None:
+    """D9: a line where documents or summaries are longer than what is read of them."""
+    sources = sum(item.was_cut for item in items)
+    targets = sum(item.target_was_cut for item in items)
+    if sources:
+        print(f"{sources} of {len(items)} documents are cut to --max-source {config.max_source}")
+    if targets:
+        print(f"{targets} of {len(items)} summaries are cut to --max-target {config.max_target}")
+
+
+def report(run: Run, validation: list[Item], row: dict, out: Path) -> None:
+    """Say what came out, and what the loss is where each summary stands beside another document."""
+    print(f"{out}: {row['step']} updates, validation loss {row['validation_loss']:.3f}", end="")
+    if run.config.task == "kl":
+        print()  # that of a map compares it with attention to whatever document
+    else:
+        others = validation[1:] + validation[:1]
+        exchanged = [
+            other._replace(target=item.target)
+            for item, other in zip(validation, others, strict=True)
+        ]
+        exchanged_loss = validate(run, exchanged)["validation_loss"]
+        print(f", with the documents exchanged {exchanged_loss:.3f}")
+    if run.config.task in ("kl", "integrated"):
+        best, learned = held_by_sentences(run, validation[:200])
+        print(
+            f"the best {run.config.r} sentences hold {best:.3f} of the attention, the map's "
+            f"{learned:.3f}"
+        )
+    if run.config.task == "base":
+        task = f"--task kl --init {out} --out {out}-kl"
+        print(f"next: python -m {__package__}.train {task}   # a map that chooses sentences")
+    else:
+        print(f"next: python -m {__package__}.predict {out} --split validation")
 
 
 @one_line_errors

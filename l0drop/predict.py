@@ -16,6 +16,7 @@ import tyro
 
 from shared.data import Example, read
 from shared.pack import pack
+from shared.rouge import Tokenize, Words
 from shared.run import find_device, one_line_errors, read_flags
 from shared.score import system_name, write_outputs
 
@@ -46,6 +47,8 @@ class Options:
     device: str = "cpu"  # Device of torch.
     # auto: BLEU where source and target are one string each (D16).
     metric: Literal["auto", "bleu", "rouge"] = "auto"
+    words: Words = "rouge-score"  # Of ROUGE: English, or those of any script.
+    tokenize: Tokenize = "13a"  # Of BLEU: sacrebleu's tokenizer.
     # Print each source, its pruned words in [brackets], before its output.
     show_pruned: bool = False
     beam: Positive = 4  # Hypotheses of the search (Appendix A).
@@ -169,6 +172,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         out=options.out,
         overwrite=options.overwrite,
         metric=metric,
+        words=options.words,
+        tokenize=options.tokenize,
     )
     if is_packed:
         print("decoded with packed weights (shared/pack.py)", file=sys.stderr)

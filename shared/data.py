@@ -1,9 +1,8 @@
-"""Data: one way in for all five packages, `load(name_or_path, split)`, which gives a list of
-`Example`.
+"""Data: one way in for all five packages, `load(name_or_path, split)`, a list of `Example`.
 
-`load` never truncates. Of a text that comes as one string a line break ends a sentence, whichever
-way it comes; only `in_sentences` splits its lines further. A list is what it is. All text is in
-Unicode's composed form, NFC.
+`load` never truncates. All text has single blanks and Unicode's composed form, NFC. In a text given
+as one string a line break ends a sentence; only `in_sentences` splits its lines further. A list
+is a list of sentences.
 """
 
 import contextlib
@@ -13,16 +12,15 @@ import functools
 import gzip
 import json
 import os
-import re
 import sys
 import unicodedata
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice, zip_longest
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
-import regex
+from . import toy
 
 VALIDATION = ("validation", "valid", "val", "dev")  # names of that split
 HUB = {  # name: (hub id, configuration, source field, target field), as published on huggingface.co
@@ -32,24 +30,21 @@ HUB = {  # name: (hub id, configuration, source field, target field), as publish
     "arxiv": ("ccdv/arxiv-summarization", "document", "article", "abstract"),
     "wmt14-en-de": ("wmt/wmt14", "de-en", "en", "de"),
 }
-# Fields of a row under other names, those of SciTLDR and GUM among them; our own names win.
+# The names of a field in a row, those of SciTLDR and GUM among them; the first one there counts.
 FIELDS = {
-    "sentences": "document",
-    "source": "document",
-    "target": "summary",
-    "source_labels": "salient",
+    "document": ("document", "source", "sentences"),
+    "summary": ("summary", "target"),
+    "salient": ("salient", "source_labels"),
 }
-# Where a sentence ends in scripts whose own stops no splitter of English knows, after signs that
-# close (UAX #29).
-OWN_STOPS = regex.compile(
-    r"""(?V1)[[\p{STerm}．༎།]--[.!?]]+[\p{Pe}\p{Pf}'"]*(?!\p{Sentence_Break=SContinue})\s*"""
-)
+# A string of more words in which no sentence ends, or with a longer word, is no sentence.
+MOST_WORDS, MOST_LETTERS = 60, 200
 
 
 @dataclasses.dataclass(frozen=True)
 class Example:
-    """A document with its summary, or a sentence with its translation: N sentences, whose words
-    `str.split()` gives.
+    """A document with its summary, or a sentence with its translation.
+
+    It has N sentences, whose words `str.split()` gives.
     """
 
     id: str  # unique in its split
@@ -89,22 +84,23 @@ def load(
     Raises:
         ValueError: unknown name, split or knob; broken data (names file, line and field); hub data
             out of reach.
-        OSError: no file of that split.
     """
-    name, known = os.fspath(name_or_path), "validation" if split in VALIDATION else split
+    name = os.fspath(name_or_path)
+    known = "validation" if split in VALIDATION else split
     folder, _, pair = name.rpartition(":")
-    if name == "toy" or name.startswith("toy:"):
-        examples = _toy(name[4:], known, limit)
+    if name.partition(":")[0] == "toy":
+        rows = ((row["id"], row) for row in toy.generate(known, toy.read_knobs(name[4:])))
     elif name in HUB:
-        examples = _collect(_hub(name, known), limit)
+        rows = _hub(name, known)
     elif folder and "-" in pair and Path(folder).is_dir():
-        examples = _collect(_parallel(Path(folder), pair, split), limit)
+        rows = _folder(Path(folder), split, [f".{language}" for language in pair.split("-", 1)])
     elif Path(name).is_dir():
-        examples = _collect(_folder(Path(name), split), limit)
+        rows = _folder(Path(name), split, [".jsonl"])
     elif Path(name).is_file():
-        examples = _collect(_rows(Path(name)), limit)
+        rows = _rows(Path(name))
     else:
         raise ValueError(f"no file or folder {name!r}; known names are toy, {', '.join(HUB)}")
+    examples = _collect(rows, limit)
     if not examples:
         raise ValueError(f"{name}: split {split!r} is empty")
     return examples
@@ -113,13 +109,11 @@ def load(
 def read(
     files: Sequence, data: str = "", split: str = "test", limit: int | None = None
 ) -> list[Example]:
-    """What `predict` reads: a split of a data set; or texts, one per line, or JSON lines with or
-    without references.
+    """What `predict` reads: a split of a data set; or files: JSON lines, or a text on each line.
 
     A blank line is an example whose document is []: a blank line in is a blank line out. Without a
-    field `id` they are called notes-1, notes-2 or, where no file is named, stdin-1; of two files
-    called notes with their folders. No file or "-" is standard input, where a line that begins with
-    {" is read as JSON.
+    field `id` documents are called notes-1, notes-2, after their file. No file, or "-", is standard
+    input, whose documents are texts, called stdin-1 and so on.
 
     Raises:
         ValueError: files and data; broken data, with file, line and field. OSError: no such file.
@@ -129,18 +123,14 @@ def read(
     if data:
         return load(data, split, limit)
     paths = [Path(file) for file in files or ["-"]]
-    names = [path.name for path in paths]
-    rows = chain.from_iterable(
-        _rows(path, str(path) if names.count(path.name) > 1 else "") for path in paths
-    )
-    examples = _collect(rows, limit, needs_reference=False)
-    if not any(example.document for example in examples):
-        print(f"no documents in {', '.join(map(str, paths))}", file=sys.stderr)
-    return examples
+    for path in paths:
+        if path.is_dir():
+            raise ValueError(f"{path} is a folder: give a file, or --data {path}")
+    return _collect(chain.from_iterable(map(_rows, paths)), limit, needs_reference=False)
 
 
 def _collect(
-    rows: Iterable[tuple], limit: int | None, needs_reference: bool = True
+    rows: Iterable[tuple[str, dict]], limit: int | None, needs_reference: bool = True
 ) -> list[Example]:
     """The examples of (where it came from, row)."""
     examples: dict[str, Example] = {}
@@ -148,247 +138,14 @@ def _collect(
         example = _example(row, where, needs_reference)
         if example.id in examples:
             raise ValueError(
-                f"{where}: field 'id' must be unique (predictions are matched by it), not "
-                f"{example.id!r}"
+                f"{where}: the id {example.id!r} comes twice, and outputs are matched by it: give "
+                f"another in the field 'id', or rename the file"
             )
         examples[example.id] = example
     return list(examples.values())
 
 
-@functools.cache
-def sentence_splitter() -> tuple[str, Callable[[str], list[str]]]:
-    """Name and function: NLTK's where its punkt data is there, else a rule: cut after . ! or ?
-    before a blank.
-    """
-    try:
-        import nltk  # half a second, paid only by who splits
-
-        nltk.sent_tokenize("")
-        return "NLTK's punkt", nltk.sent_tokenize
-    except (ImportError, LookupError):
-        return "rule", functools.partial(re.split, r"(?<=[.!?])\s+")
-
-
-def split_sentences(text: str) -> list[str]:
-    """Sentences of a text: its lines, as `sentence_splitter` splits them, cut after 。 and other
-    OWN_STOPS, too.
-    """
-    sentences = [
-        sentence for line in text.splitlines() for sentence in sentence_splitter()[1](line)
-    ]
-    parts = [
-        part.strip()
-        for sentence in sentences
-        for part in OWN_STOPS.sub(r"\g<0>\n", sentence).splitlines()
-    ]
-    return list(filter(None, parts)) or [text]
-
-
-def in_sentences(examples: Iterable[Example]) -> list[Example]:
-    """The examples with every document that came as one string split; one with labels per sentence
-    stays.
-    """
-    split = []
-    for example in examples:
-        document = example.document
-        if example.is_string and not (example.pos or example.salient):
-            document = [sentence for line in document for sentence in split_sentences(line)]
-        split.append(dataclasses.replace(example, document=document))
-    return split
-
-
-@contextlib.contextmanager
-def open_output(path: Path | None, overwrite: bool = False) -> Iterator[TextIO]:
-    """Yield a new text file, or standard output for None; ValueError if the file exists, unless to
-    `overwrite`.
-
-    Until the end it is called PATH.unfinished; what fails leaves that.
-    """
-    if path is None:
-        yield sys.stdout
-        return
-    if path.is_dir() or path.exists() and not overwrite:
-        raise ValueError(
-            f"{path} exists: choose another name{'' if path.is_dir() else ', or add --overwrite'}"
-        )
-    if path.suffix == ".gz":
-        raise ValueError(f"{path}: outputs are not packed: leave out .gz")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = (
-        path if path.exists() and not path.is_file() else path.with_name(f"{path.name}.unfinished")
-    )
-    # a device, such as /dev/null, is not replaced
-    with unfinished.open("w", encoding="utf-8", newline="\n") as file:
-        yield file
-    unfinished.replace(path)
-
-
-def write_jsonl(file: TextIO, rows: Iterable[dict]) -> None:
-    """Write JSON lines to an open file, each as it comes."""
-    for row in rows:
-        print(json.dumps(row, ensure_ascii=False, allow_nan=False), file=file, flush=True)
-
-
-def write_csv(file: TextIO, rows: Iterable[dict]) -> None:
-    """Write rows to an open file; {"rouge1": {"mean": 1, "low": 0}} becomes the columns rouge1_mean
-    and rouge1_low.
-    """
-    table = []
-    for row in rows:
-        cells = {}
-        for name, value in row.items():
-            cells |= (
-                {f"{name}_{k}": v for k, v in value.items()}
-                if isinstance(value, dict)
-                else {name: value}
-            )
-        table.append(
-            {
-                name: f"{value:.6g}" if isinstance(value, float) else value
-                for name, value in cells.items()
-            }
-        )
-    writer = csv.DictWriter(
-        file, list(dict.fromkeys(name for cells in table for name in cells)), lineterminator="\n"
-    )
-    writer.writeheader()
-    writer.writerows(table)
-
-
-def read_jsonl(path: str | os.PathLike) -> list[dict]:
-    """Objects of a JSON lines file, blank lines skipped; ValueError that names file and line."""
-    return [_object(line, where) for where, line in _lines(path) if line.strip()]
-
-
-def _lines(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
-    """Lines of a UTF-8 file, plain or .gz, or of standard input ("-"); only a line feed ends one,
-    not U+2028.
-    """
-    name, settings = os.fspath(path), {"encoding": "utf-8-sig", "newline": "\n"}
-    try:
-        if name == "-":
-            name, file = "standard input", contextlib.nullcontext(sys.stdin)
-            if hasattr(sys.stdin, "reconfigure"):
-                sys.stdin.reconfigure(**settings)
-        else:
-            file = (gzip.open if name.endswith(".gz") else open)(name, "rt", **settings)
-        with file as lines:
-            yield from ((f"{name}:{n}", line) for n, line in enumerate(lines, start=1))
-    except (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(
-            f"{name}: not UTF-8 (iconv makes it that), or no whole .gz: {error}"
-        ) from None
-
-
-def _object(line: str, where: str) -> dict:
-    """One line of JSON lines; where it came from (FILE:LINE) stands in the error, here as in what
-    follows.
-    """
-    try:
-        row = json.loads(line)
-        json.dumps(row, ensure_ascii=False).encode()  # fails for half of a surrogate pair
-    except (ValueError, RecursionError) as error:
-        raise ValueError(
-            f"{where}: malformed JSON ({error}); put one object on each line"
-        ) from error
-    if not isinstance(row, dict):
-        raise ValueError(f"{where}: a line must be one JSON object, got {type(row).__name__}")
-    return row
-
-
-def _rows(path: Path, name: str = "") -> Iterator[tuple[str, dict]]:
-    """Where it stands, and the row, of each line: of JSON lines an object, else a text; standard
-    input may have both.
-
-    A row without an id is called after its file and line; FILE/ID.dis beside FILE.jsonl is its
-    tree.
-    """
-    stem, is_json = Path(path.name.removesuffix(".gz")).stem, ".json" in path.name.lower()
-    trees = {file.stem: file for file in path.with_name(stem).glob("*.dis")}
-    name = name or ("stdin" if stem == "-" else stem)
-    for where, line in _lines(path):
-        if is_json and not line.strip():
-            continue
-        is_object = is_json or stem == "-" and re.match(r'\s*{\s*"', line)
-        row = _object(line, where) if is_object else {"document": line if line.strip() else ""}
-        # paper_id is SciTLDR's
-        row.setdefault("id", row.get("paper_id", f"{name}-{where.rpartition(':')[2]}"))
-        if file := trees.get(str(row["id"])):
-            row.setdefault("tree", "".join(text for _, text in _lines(file)))
-        yield where, row
-
-
-def _folder(folder: Path, split: str) -> Iterator[tuple[str, dict]]:
-    """A split of a folder of JSON lines; without validation data every twentieth line of `train` is
-    taken for it.
-    """
-    is_validation = split in VALIDATION
-    if not (is_validation or split == "train") or _file(folder, "validation", ".jsonl").is_file():
-        yield from _rows(_file(folder, split, ".jsonl"))
-        return
-    if is_validation:
-        print(
-            f"{folder} has no validation.jsonl: every twentieth line of train.jsonl takes its "
-            f"place",
-            file=sys.stderr,
-        )
-    for number, row in enumerate(_rows(_file(folder, "train", ".jsonl"))):
-        if (number % 20 == 19) == is_validation:
-            yield row
-
-
-def _file(folder: Path, split: str, end: str) -> Path:
-    """The file of a split, such as train.jsonl or dev.en.gz; where there is none, the name that it
-    should have.
-    """
-    names = (split, *VALIDATION) if split in VALIDATION else (split,)
-    files = [folder / f"{name}{end}{packed}" for name in names for packed in ("", ".gz")]
-    return next(filter(Path.is_file, files), files[0])
-
-
-def _parallel(folder: Path, pair: str, split: str) -> Iterator[tuple[str, dict]]:
-    """Pairs of lines of {split}.{source} and {split}.{target}, plain or .gz; `pair` is en-de."""
-    one, other = (_file(folder, split, f".{language}") for language in pair.split("-", 1))
-    for (where, text), (there, translation) in zip_longest(
-        _lines(one), _lines(other), fillvalue=("", "")
-    ):
-        if not (text.strip() and translation.strip()):
-            lacks = f"an empty or missing line: line n of {one} must translate that of {other}"
-            raise ValueError(f"{where or there}: {lacks}")
-        # U+2028 ends no sentence here
-        source, target = (" ".join(side.split()) for side in (text, translation))
-        number = where.rpartition(":")[2]
-        yield (
-            where,
-            {"id": f"{one.name.partition('.')[0]}-{number}", "document": source, "summary": target},
-        )
-
-
-def _toy(knobs: str, split: str, limit: int | None) -> list[Example]:
-    """Stories of toy.py; `knobs` is name=value,name=value or empty.
-
-    A limit spares the stories beyond it.
-    """
-    from . import run, toy  # here, for both import this file
-
-    known = {f.name: type(f.default) for f in dataclasses.fields(toy.ToyConfig)} | {
-        "seed": int,
-        "count": int,
-    }
-    pairs = [knob.partition("=") for knob in knobs.split(",") if knob]
-    try:
-        values = {name: known[name](value) for name, _, value in pairs}
-        seed, count = values.pop("seed", 0), values.pop("count", toy.SPLITS[split])
-        run.check(config := toy.ToyConfig(**values))
-        return toy.generate(split, min(count, limit or count), config, seed)
-    except (KeyError, ValueError) as error:
-        splits, names = (
-            ", ".join(toy.SPLITS),
-            ", ".join(f"{name} ({kind.__name__})" for name, kind in known.items()),
-        )
-        raise ValueError(
-            f"toy: {error}; splits: {splits}; knobs, as in toy:seed=1,count=9: {names}"
-        ) from error
+# Kinds of data: each gives the rows of a split, with where they came from.
 
 
 def _hub(name: str, split: str) -> Iterator[tuple[str, dict]]:
@@ -415,81 +172,286 @@ def _hub(name: str, split: str) -> Iterator[tuple[str, dict]]:
             yield f"{name}:{number}", {"id": f"{split}-{number}"} | pair
 
 
-def _example(row: dict, where: str, needs_reference: bool) -> Example:
-    """Check a row of any format and make it an Example; ValueError that begins with `where` it came
-    from.
+def _folder(folder: Path, split: str, ends: list[str]) -> Iterator[tuple[str, dict]]:
+    """A split of a folder of JSON lines, or of parallel text: train.en and train.de.
+
+    Without a validation file every twentieth line of `train` takes its place.
     """
-    row = {ours: row[theirs] for theirs, ours in FIELDS.items() if theirs in row} | row
-    texts = row.get("references") or row.get("summary") or []
-    # SciTLDR as published, known by a field of its own: `target` lists references of one string
-    # each.
-    are_several = isinstance(texts, list) and (row.get("references") or "source_labels" in row)
-    texts = texts if are_several or not texts else [texts]
-    if row.get("document") == "" and not needs_reference:  # a blank line
-        return Example(str(row["id"]), [], [], [])
-    if "document" not in row or (needs_reference and not texts):
-        raise ValueError(
-            f"{where}: needs fields document and summary (or source and target), has "
-            f"{', '.join(row)}"
+    is_validation = split in VALIDATION
+    shares_train = (is_validation or split == "train") and not _find(folder, "validation", ends[0])
+    if shares_train and is_validation:
+        print(
+            f"{folder} has no validation{ends[0]}: every twentieth line of train takes its place",
+            file=sys.stderr,
         )
+    file_split = "train" if shares_train else split
+    files = [_find(folder, file_split, end) for end in ends]
+    if None in files:
+        lacking = file_split + ends[files.index(None)]
+        there = ", ".join(sorted(path.name for path in folder.iterdir())[:9])
+        raise ValueError(f"{folder} has no {lacking}; it has {there}: choose another --split")
+    rows = _rows(*files) if len(files) == 1 else _parallel(*files)
+    for number, row in enumerate(rows):
+        if not shares_train or (number % 20 == 19) == is_validation:
+            yield row
+
+
+def _find(folder: Path, split: str, end: str) -> Path | None:
+    """The file of a split, such as train.jsonl or dev.en.gz."""
+    for name in (split, *VALIDATION) if split in VALIDATION else (split,):
+        for packed in ("", ".gz"):
+            path = folder / f"{name}{end}{packed}"
+            if path.is_file():
+                return path
+    return None
+
+
+def _parallel(one: Path, other: Path) -> Iterator[tuple[str, dict]]:
+    """Pairs of the lines of two files."""
+    lines = zip_longest(_lines(one), _lines(other), fillvalue="")
+    for number, pair in enumerate(lines, start=1):
+        where = f"{one}:{number}"
+        source, target = (" ".join(text.split()) for text in pair)  # U+2028 ends no sentence here
+        if not source or not target:
+            raise ValueError(f"{where}: this line or that of {other} is empty or missing")
+        yield where, {"id": f"{_stem(one)}-{number}", "document": source, "summary": target}
+
+
+def _rows(path: Path) -> Iterator[tuple[str, dict]]:
+    """Of JSON lines (FILE.jsonl, plain or .gz) each object, of another file each line as a text.
+
+    FILE/ID.dis beside FILE.jsonl is a row's tree.
+    """
+    is_json = ".json" in path.name.lower()
+    stem = "stdin" if path.name == "-" else _stem(path)
+    trees = {file.stem: file for file in path.with_name(stem).glob("*.dis")}
+    for number, line in enumerate(_lines(path), start=1):
+        if is_json and not line.strip():
+            continue
+        where = f"{path}:{number}"
+        row = _object(line, where) if is_json else {"document": line.strip()}
+        row = {"id": row.get("paper_id", f"{stem}-{number}")} | row  # paper_id is SciTLDR's
+        if file := trees.get(str(row["id"])):
+            row = {"tree": "".join(_lines(file))} | row
+        yield where, row
+
+
+def _stem(path: Path) -> str:
+    """A file's name without its ending: test of test.jsonl.gz."""
+    return Path(path.name.removesuffix(".gz")).stem
+
+
+def _lines(path: str | os.PathLike) -> Iterator[str]:
+    """Lines of a UTF-8 file, plain or .gz, or of standard input ("-").
+
+    Only a line feed ends a line, not U+2028.
+    """
+    name, settings = os.fspath(path), {"encoding": "utf-8-sig", "newline": "\n"}
+    try:
+        if name == "-":
+            file = contextlib.nullcontext(sys.stdin)
+            if hasattr(sys.stdin, "reconfigure"):
+                sys.stdin.reconfigure(**settings)
+        else:
+            file = (gzip.open if name.endswith(".gz") else open)(name, "rt", **settings)
+        with file as lines:
+            yield from lines
+    except (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(
+            f"{name}: not UTF-8 (iconv makes it that), or no whole .gz: {error}"
+        ) from None
+
+
+def _object(line: str, where: str) -> dict:
+    """One line of JSON lines."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(
+            f"{where}: malformed JSON ({error}); put one object on each line"
+        ) from None
+    if not isinstance(row, dict):
+        raise ValueError(f"{where}: a line must be one JSON object, got {type(row).__name__}")
+    return row
+
+
+# From a row to an example.
+
+
+def _example(row: dict, where: str, needs_reference: bool) -> Example:
+    """Check a row of any kind and make it an Example; ValueError that begins with `where`."""
+    names = {
+        field: next((name for name in known if name in row), "") for field, known in FIELDS.items()
+    }
+    document, summary, labels = names.values()  # as this row calls them
+    if row.get(document) == "" and not needs_reference:  # a blank line
+        return Example(str(row["id"]), [], [], [])
+    if not document or needs_reference and not (summary or row.get("references")):
+        own = ", ".join(name for name in row if name not in ("id", "tree"))
+        raise ValueError(
+            f"{where}: needs fields document and summary (or source and target), has {own}"
+        )
+    sentences = _sentences(row[document], document, where)
+    references = _references(row, summary, where, needs_reference)
+    salient = _labels(row, labels, sentences, where)
+    if salient and not set(map(type, salient)) <= {bool, int}:
+        _refuse(where, labels, "true or false for each sentence", salient)
+    tags = _labels(row, "pos", sentences, where)
+    pos = tags and [one.split() if isinstance(one, str) else one for one in tags]
+    for sentence, own in zip(sentences, pos or [], strict=False):
+        if not isinstance(own, list) or len(own) != len(sentence.split()):
+            _refuse(where, "pos", f"a tag for each word of {sentence!r}", own)
     for field in ("title", "tree"):
-        if not isinstance(row.get(field), (str, type(None))):
-            raise ValueError(
-                f"{where}: field {field!r} must be a string, got {str(row[field])[:60]}"
-            )
-    field = "references" if row.get("references") else "summary"
-    references = [list(filter(None, _sentences(text, field, where))) for text in texts]
-    sentences = _sentences(row["document"], "document", where)
-    salient, pos = (_labels(row, field, sentences, where) for field in ("salient", "pos"))
-    real = [n for n, sentence in enumerate(sentences) if sentence]
+        if not isinstance(row.get(field), str | None):
+            _refuse(where, field, "a string", row[field])
+    # Sentences without a word go, with their labels.
+    kept = [place for place, sentence in enumerate(sentences) if sentence]
     return Example(
-        str(row["id"]),
-        [sentences[n] for n in real],
-        (references or [[]])[0],
-        references,
-        row.get("tree") and unicodedata.normalize("NFC", row["tree"]),
-        pos and [pos[n].split() if isinstance(pos[n], str) else pos[n] for n in real],
-        salient and [bool(salient[n]) for n in real],
-        row.get("title"),
-        isinstance(row["document"], str),
+        id=str(row["id"]),
+        document=[sentences[place] for place in kept],
+        summary=references[0] if references else [],
+        references=references,
+        tree=row.get("tree") and unicodedata.normalize("NFC", row["tree"]),
+        pos=pos and [pos[place] for place in kept],
+        salient=salient and [bool(salient[place]) for place in kept],
+        title=row.get("title"),
+        is_string=isinstance(row[document], str),
     )
+
+
+def _references(row: dict, summary: str, where: str, needs_reference: bool) -> list[list[str]]:
+    """The references of a row, each a list of sentences; the first one is the summary."""
+    field = "references" if row.get("references") else summary
+    texts = row.get(field)
+    if not texts and not needs_reference:
+        return []
+    # SciTLDR's `target` lists references of one string each; a field of its own tells it.
+    are_several = field == "references" or "source_labels" in row
+    if not isinstance(texts, list) or not are_several:
+        texts = [texts]
+    return [list(filter(None, _sentences(text, field, where))) for text in texts]
 
 
 def _sentences(value: Any, field: str, where: str) -> list[str]:
-    """The lines of a string, or a list of strings, with single blanks; refused when there is no
-    word in it.
-    """
-    texts = (
-        [line for line in value.splitlines() if line.strip()] if isinstance(value, str) else value
-    )
+    """The lines of a string, or a list of strings; refused when there is no word in it."""
+    texts = value.splitlines() if isinstance(value, str) else value
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise ValueError(
-            f"{where}: field {field!r} must be a string or a list of strings, got {str(value)[:60]}"
-        )
-    if not any(text.strip() for text in texts):
+        _refuse(where, field, "a string or a list of strings", value)
+    texts = [unicodedata.normalize("NFC", " ".join(text.split())) for text in texts]
+    if not any(texts):
         raise ValueError(f"{where}: field {field!r} is empty; give it text or remove the line")
-    return [unicodedata.normalize("NFC", " ".join(text.split())) for text in texts]
+    return list(filter(None, texts)) if isinstance(value, str) else texts
 
 
 def _labels(row: dict, field: str, sentences: list[str], where: str) -> list | None:
-    """The labels of a row in a field, one for each sentence, of "pos" one for each word; None where
-    it has none.
-    """
+    """The labels of a row, one for each sentence; None where it has none."""
     labels = row.get(field)
     if labels is not None and (not isinstance(labels, list) or len(labels) != len(sentences)):
-        raise ValueError(
-            f"{where}: field {field!r} needs a list of {len(sentences)} labels, got "
-            f"{str(labels)[:60]}"
-        )
-    if field == "salient" and labels and not set(map(type, labels)) <= {bool, int}:
-        raise ValueError(
-            f"{where}: field 'salient' needs true or false for each sentence, got "
-            f"{str(labels)[:60]}"
-        )
-    for tags, sentence in zip(labels if field == "pos" and labels else [], sentences, strict=False):
-        tags = tags.split() if isinstance(tags, str) else tags
-        if not isinstance(tags, list) or len(tags) != len(sentence.split()):
-            raise ValueError(
-                f"{where}: field 'pos' needs a tag for each word of {sentence!r}, got {tags}"
-            )
+        _refuse(where, field, f"a list of {len(sentences)} labels", labels)
     return labels
+
+
+def _refuse(where: str, field: str, wanted: str, value: Any) -> NoReturn:
+    raise ValueError(f"{where}: field {field!r} needs {wanted}, got {str(value)[:60]}")
+
+
+# Sentences.
+
+
+@functools.cache
+def punkt(trained: bool):
+    """NLTK's PunktSentenceTokenizer: with its English parameters where they are here and `trained`.
+
+    Without them it has learned nothing: "Mr." ends a sentence.
+    """
+    from nltk.tokenize import punkt  # half a second, paid only by who splits
+
+    if trained:
+        with contextlib.suppress(LookupError):
+            return punkt.PunktTokenizer("english")
+    return punkt.PunktSentenceTokenizer()
+
+
+def split_sentences(text: str, trained: bool = False) -> list[str]:
+    """The sentences of a text: its lines, each split by NLTK's Punkt."""
+    lines = [line.strip() for line in text.splitlines()]
+    return [sentence for line in lines for sentence in punkt(trained).tokenize(line)]
+
+
+def in_sentences(examples: Iterable[Example]) -> list[Example]:
+    """The examples with every document that came as one string split.
+
+    One with labels for each sentence stays. Punkt uses its English parameters where they are.
+
+    Raises:
+        ValueError: a document in which no sentence ends, or one in a script without blanks.
+    """
+    split = []
+    for example in examples:
+        document = example.document
+        if example.is_string and not (example.pos or example.salient):
+            document = split_sentences("\n".join(document), trained=True)
+            words = example.source.split()
+            is_one = len(document) == 1 and len(words) > MOST_WORDS
+            if is_one or any(len(word) >= MOST_LETTERS for word in words):
+                raise ValueError(
+                    f"document {example.id}: no end of a sentence is found in "
+                    f"{example.source[:40]!r}...: give a list of sentences"
+                )
+        split.append(dataclasses.replace(example, document=document))
+    return split
+
+
+# Outputs.
+
+
+@contextlib.contextmanager
+def open_output(path: Path | None, overwrite: bool = False) -> Iterator[TextIO]:
+    """Yield a new text file, or standard output for None.
+
+    Until the end it is called PATH.unfinished; what fails leaves that.
+
+    Raises:
+        ValueError: the file exists (unless to `overwrite`), or is called .gz.
+    """
+    if path is None:
+        yield sys.stdout
+        return
+    if path.exists() and not (overwrite and path.is_file()):
+        raise ValueError(f"{path} exists: choose another name, or --overwrite a file")
+    if path.suffix == ".gz":
+        raise ValueError(f"{path}: outputs are not packed: leave out .gz")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f"{path.name}.unfinished")
+    with unfinished.open("w", encoding="utf-8", newline="\n") as file:
+        yield file
+    unfinished.replace(path)
+
+
+def write_jsonl(file: TextIO, rows: Iterable[dict]) -> None:
+    """Write JSON lines to an open file, each as it comes."""
+    for row in rows:
+        print(json.dumps(row, ensure_ascii=False, allow_nan=False), file=file, flush=True)
+
+
+def read_jsonl(path: str | os.PathLike) -> list[dict]:
+    """Objects of a JSON lines file, blank lines skipped; ValueError that names file and line."""
+    numbered = enumerate(_lines(path), start=1)
+    return [_object(line, f"{path}:{number}") for number, line in numbered if line.strip()]
+
+
+def write_csv(file: TextIO, rows: Iterable[dict]) -> None:
+    """Write rows to an open file; {"p": {"low": 0, "high": 1}} gives columns p_low and p_high."""
+    table = []
+    for row in rows:
+        cells = {}
+        for name, value in row.items():
+            parts = value if isinstance(value, dict) else {"": value}
+            for part, number in parts.items():
+                cell = f"{number:.6g}" if isinstance(number, float) else number
+                cells[f"{name}_{part}" if part else name] = cell
+        table.append(cells)
+    columns = list(dict.fromkeys(name for cells in table for name in cells))
+    writer = csv.DictWriter(file, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(table)

@@ -48,17 +48,17 @@ def load(kind: str, name: str | Path, positions: int = 0, model_class=None) -> t
         model_class = transformers.AutoModel
     transformers.utils.logging.set_verbosity_error()  # what is missing is judged below
     transformers.utils.logging.disable_progress_bar()
-    options = {"trust_remote_code": False}
     with one_line(name):
-        model_type = transformers.AutoConfig.from_pretrained(name, **options).model_type
+        sizes = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
+    model_type = sizes.model_type
     if kind not in ("encoder", model_type):
         raise ValueError(f"{name} is a model of the kind {model_type}; wanted is {WANTED[kind]}")
     with one_line(name):
         tokenizer = transformers.AutoTokenizer.from_pretrained(
-            name, split_special_tokens=True, **options
+            name, split_special_tokens=True, trust_remote_code=False
         )
         model, report = model_class.from_pretrained(
-            name, dtype="float32", output_loading_info=True, **options
+            name, dtype="float32", output_loading_info=True, trust_remote_code=False
         )
     bad = [str(key) for key in (*report["missing_keys"], *report["mismatched_keys"])]
     bad = [key for key in bad if "pooler" not in key]
@@ -153,7 +153,7 @@ def generation(model, max_length: int, /, **given) -> None:
             files have none.
         given: settings that win over the model's own; None = not given.
     Raises:
-        ValueError: min_length is above the longest output.
+        ValueError: a given min_length is above the longest output.
     """
     from transformers import GenerationConfig
 
@@ -164,11 +164,12 @@ def generation(model, max_length: int, /, **given) -> None:
         values[name.replace("length", "new_tokens")] = None  # `generate` would prefer it
     values |= given
     values["max_length"] = min(values["max_length"] or max_length, positions_of(model))
-    if (values["min_length"] or 0) > values["max_length"]:
-        raise ValueError(
-            f"min_length is {values['min_length']}, above the longest output, "
-            f"{values['max_length']}: raise --max-length, or lower --min-length"
-        )
+    least, most = values["min_length"] or 0, values["max_length"]
+    if least > most and given.get("min_length"):
+        raise ValueError(f"--min-length is {least}, above the longest output, {most}")
+    if least > most:
+        print(f"the model's min_length {least} is lowered to {most}", file=sys.stderr)
+        values["min_length"] = most
     ignored = sorted(own.to_diff_dict().keys() - {*HONOURED, *SILENT})
     if ignored := [name for name in ignored if not name.startswith(("output_", "_"))]:
         names = ", ".join(ignored)

@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import os
+import re
 import shutil
 import sys
 from dataclasses import asdict, field, fields, make_dataclass, replace
@@ -169,7 +170,8 @@ def parts_of(kind):
 def read_flags(options, arguments=None, description=""):
     """Read a command line into the dataclass `options`; a wrong flag ends in words of tyro."""
     spec = sys.modules["__main__"].__spec__
-    description = description.replace("\n", "\n\n")  # tyro joins lines
+    # tyro joins lines: each example command stays on one of its own.
+    description = re.sub(r"\n+(?=python -m)", "\n\n", description)
     flags = tyro.cli(
         options,
         args=arguments,

@@ -17,14 +17,15 @@ text shows through the source's verb (as far as `signal` goes), and through noth
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 from typing import Annotated, Any
 
 import numpy as np
 
-from .data import Example
+from .run import check
 
-# split: number of stories when no count is asked for
+# split: how many stories it has
 SPLITS = {"train": 4000, "validation": 500, "test": 500}
 CERTAIN = "confirmed announced verified".split()  # the summary takes what a source confirmed ...
 UNCERTAIN = "claimed guessed suspected".split()  # ... and leaves what it guessed
@@ -46,11 +47,11 @@ SOURCES = "officials residents reporters".split()
 REASONS = (
     "the old ones had closed,the town had doubled,visitors had complained,the budget had changed"
 ).split(",")
-SCENERY = [
-    "rain fell all "
-    "morning", "the shops stayed open", "the streets were quiet", "a band played in the square",
-    "children waved small flags", "the buses ran late", "coffee was free", "the river looked calm",
-]  # fmt: skip
+SCENERY = (
+    "rain fell all morning,the shops stayed open,the streets were quiet,"
+    "a band played in the square,children waved small flags,the buses ran late,"
+    "coffee was free,the river looked calm"
+).split(",")
 
 FIRST_MENTION = "{source} {cue} that {first} {last} {verb} {number} {objects} in {place}"
 FIRST_MENTIONS = [FIRST_MENTION + end for end in (" .", " on {day} .", " , because {reason} .")]
@@ -112,22 +113,37 @@ class ToyConfig:
     repetition: Annotated[float, (0, 1)] = 0.2
     # Length of each list of names, most of the vocabulary to copy.
     names: Annotated[int, (10, 96)] = 50
+    seed: int = 0  # Of all draws.
+    count: int = 0  # Stories of a split; 0: those of SPLITS.
 
 
-def generate(
-    split: str, count: int | None = None, config: ToyConfig = ToyConfig(), seed: int = 0
-) -> list[Example]:
-    """Makes the first `count` stories of a split (default: see SPLITS); story i depends on the rest
-    and i alone.
+def read_knobs(knobs: str) -> ToyConfig:
+    """The config of "signal=0.7,seed=3"; ValueError: an unknown knob, or one out of its range."""
+    kinds = {knob.name: type(knob.default) for knob in fields(ToyConfig)}
+    try:
+        pairs = [knob.split("=") for knob in knobs.split(",") if knob]
+        config = ToyConfig(**{name: kinds[name](value) for name, value in pairs})
+        check(config)
+    except (KeyError, ValueError) as error:
+        names = ", ".join(f"{name} ({kind.__name__})" for name, kind in kinds.items())
+        raise ValueError(f"toy: {error}; knobs, as in toy:seed=1,count=9: {names}") from None
+    return config
+
+
+def generate(split: str, config: ToyConfig = ToyConfig()) -> Iterator[dict]:
+    """Yields the stories of a split, as rows of JSON lines; ValueError: there is no such split.
+
+    Story i depends on the config and i alone, not on how many there are.
     """
-    count, place = SPLITS[split] if count is None else count, list(SPLITS).index(split)
-    return [
-        story(config, np.random.default_rng([seed, place, i]), f"toy-{split}-{i:05d}")
-        for i in range(count)
-    ]
+    if split not in SPLITS:
+        raise ValueError(f"toy: no split {split!r}; splits: {', '.join(SPLITS)}")
+    place = list(SPLITS).index(split)
+    for i in range(config.count or SPLITS[split]):
+        rng = np.random.default_rng([config.seed, place, i])
+        yield {"id": f"toy-{split}-{i:05d}"} | story(config, rng)
 
 
-def story(config: ToyConfig, rng: np.random.Generator, name: str) -> Example:
+def story(config: ToyConfig, rng: np.random.Generator) -> dict:
     """Makes one story; all text is tokens joined by single blanks.
 
     The same rng with another `signal` gives the same story but for the sources' verbs.
@@ -138,16 +154,13 @@ def story(config: ToyConfig, rng: np.random.Generator, name: str) -> Example:
     told = tell(facts, config, length, rng, cue_rng)
     told += [fill(facts, rng) for _ in range(length - len(told))]
     told.sort(key=lambda sentence: sentence[0])
-    document, salient = [text for _, text, _ in told], [is_salient for _, _, is_salient in told]
-    summary = [SUMMARY.format(**fact) for fact in facts if fact["main"]]
-    return Example(
-        name,
-        document,
-        summary,
-        [summary],
-        pos=[tag(text.split()) for text in document],
-        salient=salient,
-    )
+    document = [text for _, text, _ in told]
+    return {
+        "document": document,
+        "summary": [SUMMARY.format(**fact) for fact in facts if fact["main"]],
+        "pos": [tag(text.split()) for text in document],
+        "salient": [is_salient for _, _, is_salient in told],
+    }
 
 
 def draw_facts(
@@ -191,9 +204,8 @@ def tell(facts: list[dict], config: ToyConfig, length: int, rng, cue_rng) -> lis
         for times in range(1, len(RETELLINGS) + 1):
             if len(told) == length or rng.random() >= config.repetition:
                 break
-            told.append(
-                mention(facts[i], times, rng.uniform(facts[i]["position"], 1), rng, cue_rng)
-            )
+            position = rng.uniform(facts[i]["position"], 1)
+            told.append(mention(facts[i], times, position, rng, cue_rng))
     return told
 
 
@@ -211,11 +223,8 @@ def fill(facts: list[dict], rng: np.random.Generator) -> tuple[float, str, bool]
     """A remark just after one of the facts, or scenery anywhere; neither is salient."""
     if rng.random() < 0.3:
         fact, template = pick(facts, rng), pick(REMARKS, rng)
-        return (
-            fact["position"] + 1e-9,
-            template.format(last=fact["last"], number=pick(NUMBERS, rng)),
-            False,
-        )
+        remark = template.format(last=fact["last"], number=pick(NUMBERS, rng))
+        return fact["position"] + 1e-9, remark, False
     one, two = rng.permutation(SCENERY).tolist()[:2]
     return rng.random(), pick(FILLERS, rng).format(one=one, two=two), False
 

@@ -21,12 +21,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--out", type=Path, default=ROOT / "pages")
     options = parser.parse_args(arguments)
     options.out.mkdir(parents=True, exist_ok=True)
-    for old in options.out.glob("*.*") if (options.out / "index.html").exists() else ():
-        old.unlink()  # of the last time
-    packages, problems = (
-        options.packages or sorted(path.parent.name for path in options.root.glob("*/PAPER.md")),
-        [],
-    )
+    if (options.out / "index.html").exists():  # pages of the last time
+        for old in options.out.glob("*.*"):
+            old.unlink()
+    all_packages = sorted(path.parent.name for path in options.root.glob("*/PAPER.md"))
+    packages = options.packages or all_packages
+    problems = []
     for name in packages:
         page = Page(options.root / name, options.out)
         page.write()

@@ -1,8 +1,7 @@
-"""Whole HTML documents for page.py: their head and style, the front page, and what a check of all
-of them finds.
-"""
+"""Whole HTML documents for page.py: their head and style, the front page, a check of them all."""
 
 import re
+from collections import Counter
 from pathlib import Path
 
 from markup import Markup
@@ -18,11 +17,8 @@ def write(path: Path, title: str, body: str) -> None:
     )
     script = f"<script>{tree if ' data-tree' in body else ''}</script>\n<script>{pages}</script>"
     head = f"{HEAD}<title>{title}</title>\n<style>\n{style}</style>"
-    text = (
-        f"<!doctype html>\n<html "
-        f'lang="en"><head>{head}</head>\n<body>\n{body}\n{script}</body></html>\n'
-    )
-    path.write_text(text, encoding="utf-8")
+    text = f"<head>{head}</head>\n<body>\n{body}\n{script}</body>"
+    path.write_text(f'<!doctype html>\n<html lang="en">{text}</html>\n', encoding="utf-8")
 
 
 def nav(links: dict[str, str]) -> str:
@@ -32,65 +28,66 @@ def nav(links: dict[str, str]) -> str:
 
 
 def parts(head: str, sections: dict[str, str], marks: list[str], lesson: str) -> str:
-    """A body: links to its sections (title -> HTML) and the lesson, the head, links to its
-    equations and files.
+    """A body: links to its sections (title -> HTML) and the lesson, head, links to marks, sections.
+
+    A section without content is left out.
     """
-    ids = {title: re.sub(r"\W+", "-", title.lower()) for title, part in sections.items() if part}
+    links, body = {}, ""
+    for title, content in sections.items():
+        if content:
+            name = re.sub(r"\W+", "-", title.lower())
+            links[f"#{name}"] = title
+            body += f'<section id="{name}"><h2>{title}</h2>{content}</section>\n'
+    links[lesson] = "The lesson"
     marked = f'<nav class="marks" aria-label="Equations and files">{"".join(marks)}</nav>'
-    body = "".join(
-        f'<section id="{name}"><h2>{title}</h2>{sections[title]}</section>\n'
-        for title, name in ids.items()
-    )
-    links = {f"#{name}": title for title, name in ids.items()} | {lesson: "The lesson"}
     return f"{nav(links)}<main>{head}{marked}\n{body}</main>"
 
 
 def write_index(readme: Path, out: Path, packages: list[str]) -> None:
-    """Write the front page: README.md up to its first section, what is learned, and a card for each
-    paper.
+    """Write the front page: README.md up to its first section, and a card for each paper.
+
+    Below the title stands what is learned on the page of README.md's first paper.
     """
-    text = (
-        readme.read_text(encoding="utf-8").partition("\n## ")[0]
-        if readme.exists()
-        else "# Papers\n"
-    )
-    # the cards have the pictures
-    text = re.sub(r"!\[[^\]]*\]\([^)]*\)\n\n(\*[^*]+\*\n)?", "", text)
-    head, cards = Markup([], set()).text(re.sub(r"\b(\w+)/README\.md", r"\1.html", text)), ""
-    for name in sorted(packages, key=text.find, reverse=True):  # the first one of README.md stays
-        page = (out / f"{name}.html").read_text(encoding="utf-8")
-        title, picture = re.search("<h1>(.*?)</h1>", page, re.S), re.search("<img[^>]*>", page)
-        learned = re.search('<div class="learn">.*?</figure></div>', page, re.S)
-        cards = (
-            f'<li><a href="{name}.html">{title[1]}{picture[0] if picture else ""}</a></li>{cards}'
-        )
-    head = head.replace("</h1>", f"</h1>{learned[0] if learned else ''}", 1)
+    text = "# Papers\n"
+    if readme.exists():
+        text = readme.read_text(encoding="utf-8").partition("\n## ")[0]
+    text = re.sub(r"!\[[^\]]*\]\([^)]*\)\n\n(\*[^*]+\*\n)?", "", text)  # the cards have pictures
+    packages = sorted(packages, key=text.find)
+    pages = [(out / f"{name}.html").read_text(encoding="utf-8") for name in packages]
+
+    cards = ""
+    for name, page in zip(packages, pages, strict=True):
+        title = re.search("<h1>(.*?)</h1>", page, re.S)[1]
+        cards += f'<li><a href="{name}.html">{title}{first(r"<img[^>]*>", page)}</a></li>'
+    learned = first('<div class="learn">.*?</figure></div>', pages[0])
+    head = Markup([], set()).text(re.sub(r"\b(\w+)/README\.md", r"\1.html", text))
+    head = head.replace("</h1>", f"</h1>{learned}", 1)
     write(out / "index.html", "The papers", f'<main>{head}<ul class="cards">{cards}</ul></main>')
 
 
+def first(pattern: str, page: str) -> str:
+    """The first place of a page that fits, or nothing."""
+    match = re.search(pattern, page, re.S)
+    return match[0] if match else ""
+
+
 def problems(folder: Path) -> list[str]:
-    """Links that lead nowhere, ids that stand twice, pictures without words, and anything from
-    elsewhere.
-    """
+    """What is wrong with the pages of a folder, and links between them that lead nowhere."""
     pages = {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.html"))}
     files = {path.name for path in folder.iterdir()}
     ids = {page: re.findall(r'\sid="([^"]+)"', text) for page, text in pages.items()}
     found = []
     for page, text in pages.items():
-        wrong = [
-            f"the id {name} stands twice" for name in set(ids[page]) if ids[page].count(name) > 1
-        ]
-        wrong += [
-            f"a picture without words: {tag}"
-            for tag in re.findall(r'<img(?![^>]*alt="[^"]+)[^>]*>', text)
-        ]
-        wrong += [
-            f"{tag} is no part of a static page"
-            for tag in re.findall(r'<script[^>]*src|src="\w+:', text)
-        ]
-        for link in set(re.findall(r'(?:href|src)="(?!https?:)([^"]*)"', text)):
+        for name, count in Counter(ids[page]).items():
+            if count > 1:
+                found.append(f"{page}: the id {name} stands twice")
+        for tag in re.findall(r'<img(?![^>]*alt="[^"]+)[^>]*>', text):
+            found.append(f"{page}: a picture without words: {tag}")
+        for tag in re.findall(r'<script[^>]*src|src="\w+:', text):
+            found.append(f"{page}: {tag} is no part of a static page")
+        for link in sorted(set(re.findall(r'(?:href|src)="(?!https?:)([^"]*)"', text))):
             file, _, name = link.partition("#")
-            if (file or page) not in files or (name and name not in ids.get(file or page, ())):
-                wrong.append(f"the link {link} leads nowhere")
-        found += [f"{page}: {problem}" for problem in wrong]
+            target = file or page
+            if target not in files or (name and name not in ids.get(target, [])):
+                found.append(f"{page}: the link {link} leads nowhere")
     return found

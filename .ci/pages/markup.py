@@ -1,6 +1,4 @@
-"""Markdown, formulas and Python as HTML, for page.py: symbols of a glossary have one colour, marks
-are links.
-"""
+"""Markdown, formulas and Python as HTML: a glossary's symbols have one colour, marks are links."""
 
 import html
 import re
@@ -67,26 +65,30 @@ class Markup:
     """How the texts of one package become HTML; what does not stands in `problems`."""
 
     def __init__(self, glossary: list[list[str]], known: set[str]):
-        self.known, self.problems = known, []
-        # name, MathML of a symbol -> colour
-        self.lexer, self.names, self.symbols = PythonLexer(stripnl=False), {}, {}
-        for name, symbol, *_ in glossary:
+        self.known = known
+        self.problems = []
+        self.lexer = PythonLexer(stripnl=False)
+        self.names = {}  # name in the code -> colour
+        self.symbols = {}  # MathML -> colour
+        count = 0
+        for names, symbol, *_ in glossary:
             listed = re.match(r"(\$[^$]+\$(, )?)*", symbol)[0]  # words that follow explain them
-            printed = re.findall(r"\$(.+?)\$", listed)
-            new = {
-                each.split(".")[-1] for each in re.findall(r"`([\w.]+)`", name)
-            } - self.names.keys()
-            if new and printed:
-                colour = f"hue{len(set(self.names.values())) % COLOURS}"
-                self.names |= dict.fromkeys(new, colour)
-                self.lexer.add_filter(
-                    NameHighlightFilter(names=[*new], tokentype=f"Name.{colour.title()}")
-                )
-                bare = [match[1] for match in map(STEM.fullmatch, printed) if match]
-                whole, stems = (
-                    {mathml(latex): colour for latex in each} for each in (printed, bare)
-                )
-                self.symbols = stems | self.symbols | whole
+            symbols = re.findall(r"\$(.+?)\$", listed)
+            code = [name.rpartition(".")[2] for name in re.findall(r"`([\w.]+)`", names)]
+            code = [name for name in code if name not in self.names]
+            if code and symbols:
+                self.give_colour(f"hue{count % COLOURS}", code, symbols)
+                count += 1
+
+    def give_colour(self, colour: str, code: list[str], symbols: list[str]) -> None:
+        """Give one colour to names of the code and to LaTeX symbols; also to g where g_i has it."""
+        self.names |= dict.fromkeys(code, colour)
+        self.lexer.add_filter(NameHighlightFilter(names=code, tokentype=f"Name.{colour.title()}"))
+        for latex in symbols:
+            self.symbols[mathml(latex)] = colour
+            match = STEM.fullmatch(latex)
+            if match:
+                self.symbols.setdefault(mathml(match[1]), colour)
 
     def math(self, latex: str, display: str = "inline") -> str:
         """A formula as MathML, its symbols in their colours."""
@@ -95,29 +97,32 @@ class Markup:
         except Exception:
             self.problems.append(f"this formula does not convert: {latex}")
             return html.escape(latex)
-        symbols = "|".join(map(re.escape, sorted(self.symbols, key=len, reverse=True))) or "(?!)"
-        made = re.sub(
-            symbols, lambda match: f'<mrow class="{self.symbols[match[0]]}">{match[0]}</mrow>', made
-        )
+
+        def coloured(match: re.Match) -> str:
+            return f'<mrow class="{self.symbols[match[0]]}">{match[0]}</mrow>'
+
+        # The longest first: h_i has its own colour, not that of its part h.
+        symbols = sorted(self.symbols, key=len, reverse=True)
+        if symbols:
+            made = re.sub("|".join(map(re.escape, symbols)), coloured, made)
         return f'<math display="{display}"><mrow>{made}</mrow></math>'
 
-    def text(
-        self, markdown: str, below: int = 0, render=MARKDOWN.render, has_formulas: bool = True
-    ) -> str:
+    def text(self, markdown: str, below: int = 0, render=MARKDOWN.render) -> str:
         """Markdown with $...$ as HTML; headings are set `below` levels lower."""
 
         def shown(match: re.Match) -> str:
-            if match[0].startswith("`"):
-                return match[0]
-            return (
-                self.math(match[2])
-                if match[2]
-                else f'<span class="maths">{self.math(match[1], "block")}</span>'
-            )
+            block, inline = match.groups()
+            if block:
+                return f'<span class="maths">{self.math(block, "block")}</span>'
+            return self.math(inline) if inline else match[0]
 
-        made = render(FORMULA.sub(shown, markdown) if has_formulas else markdown)
-        if has_formulas and "$" in re.sub(r"<(pre|code)\b.*?</\1>", "", made, flags=re.S):
+        made = render(FORMULA.sub(shown, markdown))
+        if "$" in re.sub(r"<(pre|code)\b.*?</\1>", "", made, flags=re.S):
             self.problems.append(f"a $ without its second one: {markdown[:60]!r}")
+        return self.finished(made, below)
+
+    def finished(self, made: str, below: int = 0) -> str:
+        """HTML of Markdown with colours, links, scrolling tables and headings `below` lower."""
         made = re.sub(r"<code>([\w.]+)</code>", self.coloured, made)
         made = re.sub(r"<(/?)h(\d)>", lambda match: f"<{match[1]}h{int(match[2]) + below}>", made)
         made = re.sub(r"<table>.*?</table>", r'<div class="scroll">\g<0></div>', made, flags=re.S)
@@ -133,29 +138,24 @@ class Markup:
         return self.text(markdown, render=MARKDOWN.renderInline)
 
     def docstring(self, text: str) -> str:
-        """A docstring in Google's style: Args, Returns and Raises are a list, aligned columns stay
-        as they are.
-        """
+        """A docstring in Google's style: Args, Returns, Raises are a list, columns stay aligned."""
         lines, section = [], ""
         for line in text.splitlines():
-            if match := re.fullmatch(r"(Args|Returns|Raises|Yields):", line):
-                section, line = match[1], ""
+            if line in ("Args:", "Returns:", "Raises:", "Yields:"):
+                section, line = line.removesuffix(":"), ""
             elif section and re.match(r" {0,4}\S", line):
                 name, colon, rest = line.strip().partition(": ")
-                is_name = colon and section in ("Args", "Raises")
-                line = (
-                    f"- `{name}`: {plain(rest)}"
-                    if is_name
-                    else f"- *{section.lower()}* {plain(line.strip())}"
-                )
+                if colon and section in ("Args", "Raises"):
+                    line = f"- `{name}`: {plain(rest)}"
+                else:
+                    line = f"- *{section.lower()}* {plain(line.strip())}"
             elif re.match(r"\S.* {3,}\S", line):
                 line = f'<pre class="columns">{html.escape(line)}</pre>'
             elif not line.startswith("    "):
                 line = plain(line)
             lines.append(line)
         made = "\n".join(lines).replace('</pre>\n<pre class="columns">', "\n")
-        # their mathematics is plain text, a $ is a shell's
-        return self.text(made, has_formulas=False)
+        return self.finished(MARKDOWN.render(made))  # its mathematics is plain text
 
     def linked(self, made: str) -> str:
         """HTML in which each known mark links to its place."""
@@ -168,29 +168,22 @@ class Markup:
 
     def comment(self, match: re.Match) -> str:
         """A comment; a short one is not broken."""
-        return f'<span class="c1{" short" if len(match[1]) < 40 else ""}">{self.linked(match[1])}'
+        kind = "c1 short" if len(match[1]) < 40 else "c1"
+        return f'<span class="{kind}">{self.linked(match[1])}'
 
     def code(
         self, lines: list[tuple[int, str]], prefix: str = "", homes: dict[int, str] | None = None
     ) -> str:
-        """Numbered lines; with a prefix each has an id.
-
-        Some numbers link to `homes`, left of them.
-        """
-        made = highlight(
-            "\n".join(line for _, line in lines), self.lexer, HtmlFormatter(nowrap=True)
-        )
+        """Numbered lines; with a prefix each has an id, and some numbers link to `homes`."""
+        text = "\n".join(line for _, line in lines)
+        made = highlight(text, self.lexer, HtmlFormatter(nowrap=True))
         made = re.sub(r'<span class="(?:n|p|o|w)">([^<]*)</span>', r"\1", made)
         made = re.sub(r'<span class="c1">(.*?)(?=</span>)', self.comment, made)
-        rows = []
+        rows = ""
         for (number, line), shown in zip(lines, made.split("\n"), strict=False):
-            link = anchor(homes[number], str(number)) if number in (homes or {}) else number
-            name, indent = (
-                f' id="{prefix}-{number}"' if prefix else "",
-                len(line) - len(line.lstrip()),
-            )
-            rows.append(
-                f'<span class="line" style="--i:{indent}"><span '
-                f'class="no"{name}>{link}</span>{shown}</span>'
-            )
-        return f'<pre class="code">{"".join(rows)}</pre>'
+            link = anchor(homes[number], str(number)) if homes and number in homes else number
+            name = f' id="{prefix}-{number}"' if prefix else ""
+            indent = len(line) - len(line.lstrip())
+            shown = f'<span class="no"{name}>{link}</span>{shown}'
+            rows += f'<span class="line" style="--i:{indent}">{shown}</span>'
+        return f'<pre class="code">{rows}</pre>'

@@ -15,11 +15,9 @@ def read(notebook: Path) -> tuple[list[dict], list[dict]]:
     """The cells, and the tables of numbers that the one with the tag "learn" printed as JSON."""
     found, learned = [], []
     for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
-        outputs = cell.get("outputs", [])
-        cell["source"], cell["printed"] = (
-            "".join(cell["source"]),
-            "".join("".join(o.get("text", "")) for o in outputs),
-        )
+        texts = ["".join(output.get("text", "")) for output in cell.get("outputs", [])]
+        cell["source"] = "".join(cell["source"])
+        cell["printed"] = "".join(texts)
         if "learn" in cell["metadata"].get("tags", []):
             tables = json.loads(cell["printed"] or "[]")
             learned += tables if isinstance(tables, list) else [tables]
@@ -29,9 +27,7 @@ def read(notebook: Path) -> tuple[list[dict], list[dict]]:
 
 
 def lesson(cells: list[dict], markup: Markup, picture: Callable[[bytes], str], page: str) -> str:
-    """All cells in their order, long ones folded, what they printed and drew; a link to a mark
-    leads to the page.
-    """
+    """All cells in their order with what they printed and drew; links to marks lead to the page."""
     made = ""
     for cell in cells:
         if cell["cell_type"] == "markdown":
@@ -40,12 +36,11 @@ def lesson(cells: list[dict], markup: Markup, picture: Callable[[bytes], str], p
         lines = [*enumerate(cell["source"].splitlines(), 1)]
         code = markup.code(lines)
         made += fold(f"{len(lines)} lines of code", code, "cell") if len(lines) > FOLDED else code
-        made += (
-            f'<pre class="output">{html.escape(cell["printed"])}</pre>' if cell["printed"] else ""
-        )
+        if cell["printed"]:
+            made += f'<pre class="output">{html.escape(cell["printed"])}</pre>'
         for output in cell["outputs"]:
-            if data := output.get("data", {}).get("image/png"):
-                made += (
-                    f'<p><img src="{picture(b64decode(data))}" alt="what the code above draws"></p>'
-                )
+            data = output.get("data", {}).get("image/png")
+            if data:
+                address = picture(b64decode(data))
+                made += f'<p><img src="{address}" alt="what the code above draws"></p>'
     return made.replace('href="#', f'href="{page}#')

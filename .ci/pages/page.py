@@ -5,7 +5,6 @@ those of README.md, PAPER.md, lesson.ipynb, the docstrings and the comments with
 `Algorithm 1`, `Section 4.1`, `D3`).
 """
 
-import ast
 import json
 import re
 import zlib
@@ -19,7 +18,9 @@ from heat import heat
 from markup import Markup, anchor, fold, plain, slug
 from paper import Package, Row, blocks, chapter, in_order
 
-SHAPE = r"\((?:[A-Z]|\.\.\.)(?:,|(?:, (?:[A-Z]|\d+))+)\)"  # (B, T, D), (N,)
+AFTER_ONE = """<p><b>This was the whole method.</b> Below stand what was reproduced and what differs
+from the paper. Then follows, folded, the package: the same mathematics for real data and trained
+models, in several files. Open one of them when you want to use or change it.</p>"""
 
 
 class Page:
@@ -34,12 +35,11 @@ class Page:
         order = self.readme.partition("Read in this order")[2].partition("\n## ")[0]
         order = re.findall(r"`([\w/]+(?:\.py|/))`", order)
         self.problems = self.markup.problems
-        self.problems += [] if order else ['README.md: no `file.py` after "Read in this order"']
-        self.problems += [
-            f"README.md: there is no {name} to read"
-            for name in order
-            if not (folder / name).exists()
-        ]
+        if not order:
+            self.problems.append('README.md: no `file.py` after "Read in this order"')
+        for name in order:
+            if not (folder / name).exists():
+                self.problems.append(f"README.md: there is no {name} to read")
         self.problems += proof.problems(self.package)
         self.files = self.package.files(order)
         self.used = set()  # ids
@@ -64,50 +64,36 @@ class Page:
         return name
 
     def own_id(self, label: str) -> str:
-        """The attribute id="..." of a label where it stands first: several rows may have the same
-        section.
-        """
+        """The attribute id="..." of a label where it stands first, as rows may share a section."""
         is_new = label not in self.used
         self.used.add(label)
         return f' id="{slug(label)}"' if is_new else ""
 
     def seen(self) -> tuple[str, str]:
-        """What the network learns: tables of numbers with a slider or a tree where a script runs;
-        and others.
-        """
-        tree = next((table for table in self.learned if "tree" in table), None)
-        moving = (
-            self.learned
-            if tree
-            else [table for table in self.learned if "beside" in table] or self.learned
-        )
-        most = max(
-            (number for table in moving for line in table["values"] for number in line), default=0
-        )
-        data = (
-            f' data-tree="{escape(json.dumps({"tree": tree["tree"], "texts": tree["rows"]}))}"'
-            if tree
-            else ""
-        )
+        """What the network learns: the tables with a slider or a tree (a script's); the others."""
+        moving = [table for table in self.learned if "beside" in table] or self.learned
+        data = ""
+        for table in self.learned:
+            if "tree" in table:
+                moving = self.learned
+                given = {"tree": table["tree"], "texts": table["rows"]}
+                data = f' data-tree="{escape(json.dumps(given))}"'
+        largest = [max(map(max, table["values"])) for table in moving]
+        most = max(largest, default=0)
         first = "".join(heat(**table, most=most) for table in moving)
         rest = "".join(heat(**table) for table in self.learned if table not in moving)
-        return (
-            f'<div class="learn"{data}>{first}</div>',
-            f'<div class="learn">{rest}</div>' if rest else "",
-        )
+        more = f'<div class="learn">{rest}</div>' if rest else ""
+        return f'<div class="learn"{data}>{first}</div>', more
 
     def tests_of(self, names: list[str]) -> str:
-        words = {name: f"<code>{name.replace('_', '_<wbr>')}</code>" for name in names}
-        links = [
-            anchor(name, word) if name in self.package.proofs else word
-            for name, word in words.items()
-        ]
+        links = []
+        for name in names:
+            word = f"<code>{name.replace('_', '_<wbr>')}</code>"
+            links.append(anchor(name, word) if name in self.package.proofs else word)
         return f"<small>test: {', '.join(links)}</small>" if links else ""
 
     def formula(self, row: Row, has_words: bool) -> str:
-        """A formula and, of "Eq. 6-8" with the first one, what it is for, in our words and its
-        tests.
-        """
+        """A formula and, of several in a row with the first one, what it is for, and its tests."""
         first, *rest = row.labels
         more = "".join(f"<span{self.own_id(label)}></span>" for label in rest)
         name = f"{first}-{rest[-1].split()[-1]}" if rest else first
@@ -117,46 +103,38 @@ class Page:
         return f'<div class="formula"{self.own_id(first)}>{more}{maths}</div>'
 
     def difference(self, label: str, cells: list[str], kind: str) -> str:
-        """A fold: what the paper says, if it does, and what stands here; in it why, and the tests
-        of it.
-        """
-        paper, here, why = (
-            self.markup.inline(cell.replace("(no code)", "")) for cell in [*cells, "", ""][:3]
-        )
+        """A fold: what the paper says, if it does, and what stands here; in it why, and tests."""
+        cells = [self.markup.inline(cell.replace("(no code)", "")) for cell in cells]
+        paper, here, why = [*cells, "", ""][:3]
         says = "" if paper in ("-", "not said") else f"Paper: {paper}. "
-        tests = self.tests_of(
-            [name for name, labels in self.package.proofs.items() if label in labels]
-        )
+        names = [name for name, labels in self.package.proofs.items() if label in labels]
         title = f"<b>{label}.</b> {says}<b>Here:</b> {here}"
-        return fold(title, f"<p><b>Why:</b> {why}</p>{tests}", kind, self.own_id(label))
+        body = f"<p><b>Why:</b> {why}</p>{self.tests_of(names)}"
+        return fold(title, body, kind, self.own_id(label))
 
     def notes(self, file: str) -> list[tuple[int, str, str]]:
-        """Line, label and HTML of what stands left of a file's lines; one.py has all formulas that
-        it marks.
-        """
-        found, told, is_one = [], set(), file == "one.py"
+        """Line, label and HTML of what stands left of a file's lines, in their order."""
+        is_one = file == "one.py"
+        found, told = [], set()
         for row in self.package.equations:
-            homes = [
-                self.package.home_in_one(row, label)
-                if is_one
-                else self.package.home(label, row.places)
-                for label in row.labels
-            ]
+            if is_one:
+                homes = [self.package.home_in_one(row, label) for label in row.labels]
+            else:
+                homes = [self.package.home(label, row.places) for label in row.labels]
             lines = [line for home, line in homes if home == file]
             if lines:
                 found.append((min(lines), row.labels[0], self.formula(row, row.line not in told)))
                 told.add(row.line)
-        for _, (label, *cells) in [] if is_one else self.package.deviations:
-            home, line = self.package.home(label, [(name, "") for name in self.files])
-            if home == file:
-                found.append((line, label, self.difference(label, cells, "note")))
+        if not is_one:
+            for _, (label, *cells) in self.package.deviations:
+                home, line = self.package.home(label, [(name, "") for name in self.files])
+                if home == file:
+                    found.append((line, label, self.difference(label, cells, "note")))
         # of a line, the formula first
-        return sorted(found, key=lambda note: (note[0], note[1][0] == "D"))
+        return sorted(found, key=lambda note: (note[0], note[1].startswith("D")))
 
     def code_of(self, file: str) -> str:
-        """A file: each function whole and, left of it, its docstring and its notes in the order of
-        their lines.
-        """
+        """A file: each function whole and, left of it, its docstring and its notes."""
         notes, made = self.notes(file), ""
         for block in blocks(self.package.code[file]):
             if not block.code:
@@ -164,37 +142,18 @@ class Page:
                 continue
             own = [note for note in notes if note[0] in block.lines]
             left = f'<h4 class="name"><code>{block.name}</code></h4>' if block.name else ""
-            left += self.flow(file, block.name) + self.markup.docstring(block.docstring)
+            left += self.markup.docstring(block.docstring)
             left += "".join(note for _, _, note in own)
-            right = self.markup.code(
-                block.code, file, {line: label for line, label, _ in reversed(own)}
-            )
+            homes = {line: label for line, label, _ in reversed(own)}
+            right = self.markup.code(block.code, file, homes)
             made += f'<div class="row"><div class="left">{left}</div>{right}</div>'
         return made
-
-    def flow(self, file: str, name: str) -> str:
-        """How a module's tensors follow from each other: the names and shapes in the comments of
-        its `forward`.
-        """
-        source, found = self.package.code[file], []
-        if f"{name}.forward" in source.definitions and "Module" in ast.unparse(
-            source.definitions[name]
-        ):
-            for number in source.lines_of(f"{name}.forward"):
-                line = re.sub(r"def forward\(self, (\w+).*\):", r"\1 =", source.lines[number - 1])
-                found += [
-                    " ".join(part) for part in re.findall(rf"^ +(\w+) = .*# .*?({SHAPE})", line)
-                ]
-        return f'<p class="flow"><code>{" → ".join(found)}</code></p>' if len(found) > 1 else ""
 
     def code(self) -> str:
         """All files in the order of reading, folded."""
         made = ""
         for file in self.files:
-            name = (
-                f'<h3 id="{file}"><code>{file}</code></h3> '
-                f"<small>{len(self.package.code[file].lines)} lines</small>"
-            )
+            name = f'<h3 id="{file}"><code>{file}</code></h3>'
             made += f'<details class="file"><summary>{name}</summary>{self.code_of(file)}</details>'
         return made
 
@@ -203,9 +162,8 @@ class Page:
         made = ""
         for name, labels in self.package.proofs.items():
             source, dotted = self.package.tests[name]
-            code = self.markup.code(
-                [(line, source.lines[line - 1]) for line in source.lines_of(dotted)]
-            )
+            lines = [(line, source.lines[line - 1]) for line in source.lines_of(dotted)]
+            code = self.markup.code(lines)
             words = f"<p>proves {', '.join(anchor(label) for label in in_order(labels))}</p>"
             title = f"<code>{name}</code> <small>{source.path.name}</small>"
             made += fold(title, words + code, "test", self.own_id(name))
@@ -213,22 +171,26 @@ class Page:
 
     def write(self) -> None:
         """Write the page and the lesson's."""
-        name, paper, one = self.folder.name, self.package.text, self.package.code.get("one.py")
+        name, paper = self.folder.name, self.package.text
         first, more_seen = self.seen()
-        parts = {"The idea": self.chapter("The idea", self.readme) + more_seen}
-        parts["Symbols"] = self.chapter("Glossary", paper)
-        parts |= {"The paper's method in one file": self.code_of("one.py")} if one else {}
-        parts["What was reproduced"] = self.chapter("What was reproduced", self.readme)
-        differs = [
-            self.difference(label, cells, "plain") for _, (label, *cells) in self.package.deviations
-        ]
-        parts |= {
-            "What differs from the paper": "".join(differs),
+        one = self.code_of("one.py") + AFTER_ONE if "one.py" in self.package.code else ""
+        differs = ""
+        for _, (label, *cells) in self.package.deviations:
+            differs += self.difference(label, cells, "plain")
+        parts = {
+            "The idea": self.chapter("The idea", self.readme) + more_seen,
+            "Symbols": self.chapter("Glossary", paper),
+            "The paper's method in one file": one,
+            "What was reproduced": self.chapter("What was reproduced", self.readme),
+            "What differs from the paper": differs,
             "Limits": self.chapter("Limits", paper),
+            "The package, file by file": self.code(),
+            "The tests": self.tests(),
         }
-        parts |= {"The package, file by file": self.code(), "The tests": self.tests()}
-        labels = dict.fromkeys(label for row in self.package.equations for label in row.labels)
-        marks = [*map(anchor, labels), *(f'<a href="#{file}">{file}</a>' for file in self.files)]
+        marks = []
+        for row in self.package.equations:
+            marks += [anchor(label) for label in row.labels if anchor(label) not in marks]
+        marks += [f'<a href="#{file}">{file}</a>' for file in self.files]
         # it is alive here
         head = re.sub(r"!\[[^]]*\]\(learn\.png\)\n", "", self.readme.partition("\n## ")[0])
         head = self.text(head).replace("</h1>", f"</h1>{first}", 1)

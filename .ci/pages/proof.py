@@ -51,14 +51,12 @@ def of_page(package: Package) -> Iterator[tuple[int, str]]:
         for label in sorted(marks(declared[1]) - package.known) if declared else ():
             yield number, f"{label} is declared but has no row; write one"
     for line, (label, *rest) in package.deviations:
-        if "(no code)" not in " ".join(rest):
-            if not any(label in source.marks() for source in package.code.values()):
-                yield (
-                    line,
-                    f'{label}: no mark "# {label}: ..." in the code; put it where it deviates',
-                )
-            if not any(label in proved for proved in package.proofs.values()):
-                yield line, f"{label}: no asserting test names it; write test_{label.lower()}_..."
+        if "(no code)" in " ".join(rest):
+            continue
+        if not any(label in source.marks() for source in package.code.values()):
+            yield line, f'{label}: no mark "# {label}: ..." in the code; put it where it deviates'
+        if not any(label in proved for proved in package.proofs.values()):
+            yield line, f"{label}: no asserting test names it; write test_{label.lower()}_..."
 
 
 def problems(package: Package) -> list[str]:
@@ -69,11 +67,8 @@ def problems(package: Package) -> list[str]:
             if label not in package.known and not label.startswith("Section"):
                 found.append(f"{file}:{line}: {label} has no row in PAPER.md; add it")
     for name, (source, dotted) in package.tests.items():
+        place = f"tests/{source.path.name}:{source.definitions[dotted].lineno}: {name}"
         for label in marks_of_name(name) - package.known:
-            if label[0] in "EA":
-                line = source.definitions[dotted].lineno
-                found.append(
-                    f"tests/{source.path.name}:{line}: {name}: {label} has no row in PAPER.md; add "
-                    f"or rename"
-                )
+            if label.startswith(("Eq.", "Algorithm")):
+                found.append(f"{place}: {label} has no row in PAPER.md; add or rename")
     return list(dict.fromkeys(found))

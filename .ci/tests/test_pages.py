@@ -5,6 +5,7 @@ belongs.
 import json
 import re
 import runpy
+import shutil
 import sys
 from pathlib import Path
 
@@ -143,6 +144,12 @@ def test_trace_passes_a_package_in_order(tmp_path):
             "PAPER.md:16: D1: no asserting test names it",
         ),
         ("suite", "def test_d1_is_three", "def test_eq5_d1", "test_eq5_d1: Eq. 5 has no row"),
+        (
+            "suite",
+            "def test_d1_is_three",
+            "def test_algorithm9_d1",
+            "test_algorithm9_d1: Algorithm 9 has no row",
+        ),
     ],
 )
 def test_trace_finds_each_gap(tmp_path, file, old, new, message):
@@ -283,6 +290,7 @@ def test_pages_set_a_formula_beside_its_line_with_links_both_ways(tmp_path, caps
     page = (tmp_path / "pages/paper.html").read_text()
     whole, package_code = page.split("The package, file by file</h2>")
     row = next(row for row in whole.split('<div class="row">') if 'id="eq-1"' in row)
+    assert "This was the whole method" in whole.split("What was reproduced</h2>")[0]
     assert 'id="eq-2"' not in whole  # the docstring of the file only names it
     assert (
         "Halves it" in row
@@ -312,6 +320,72 @@ def test_pages_set_a_formula_beside_its_line_with_links_both_ways(tmp_path, caps
         and 'href="paper.html#eq-1"' in lesson
         and 'href="paper-lesson.html"' in page
     )
+
+
+def test_one_formula_of_two_equations_has_both_numbers(tmp_path, capsys):
+    paged(tmp_path, capsys, PAPER_md=("$h = |x| / 2$; ", "$h = |x| / 2$, "))
+    assert "<b>Eq. 1-2</b> <math" in (tmp_path / "pages/paper.html").read_text()
+
+
+ROWS = r"""## Equations
+
+| Eq. | formula | what it is for, in our words | code | test |
+|---|---|---|---|---|
+| Section 3 | $a$ | first | `model.py:Net.twice` | `test_section_3` |
+| Section 3 | $b$ | second | `model.py:Net.forward` | `test_section_3` |
+| Section 3 | $c$ | third | `model.py:third`, `one.py:main` | `test_section_3` |
+| Section 3 | $d$ | fourth | `model.py:fourth` | `test_section_3` |
+| Eq. 1 | $e$ | only one | `model.py:fifth` | `test_eq1` |
+
+## Deviations
+
+## Limits
+
+"""
+ONE = """def twice(x):
+    # Section 3
+    return x + x
+
+
+class Net:
+    def forward(self, x):
+        return x  # Section 3
+
+
+class Other:
+    def forward(self, x):
+        return x  # Eq. (1)
+
+
+def main():
+    # Section 3
+    print()
+"""
+
+
+def test_of_rows_with_one_label_each_stands_beside_the_function_that_it_names(tmp_path):
+    package(tmp_path, PAPER_md=ROWS, one_py=ONE)
+    rows = paper.Package(tmp_path / "paper").equations
+    homes = [paper.Package(tmp_path / "paper").home_in_one(row, row.labels[0]) for row in rows]
+    # The fourth is called as nothing there, and other rows have its label; the fifth is alone.
+    assert homes == [("one.py", 2), ("one.py", 8), ("one.py", 17), ("", 0), ("one.py", 13)]
+
+
+def test_a_place_in_one_py_is_none_of_the_package(tmp_path):
+    package(tmp_path, PAPER_md=ROWS, one_py=ONE)
+    found = "\n".join(proof.problems(paper.Package(tmp_path / "paper")))
+    assert 'Section 3: no mark "# Section 3" in model.py:third;' in found
+    (tmp_path / "paper/one.py").write_text(ONE.replace("main", "run"))
+    assert "there is no one.py:main" in "\n".join(proof.problems(paper.Package(tmp_path / "paper")))
+
+
+def test_the_front_page_keeps_the_order_of_the_readme(tmp_path, capsys):
+    paged(tmp_path, capsys)
+    shutil.copytree(tmp_path / "paper", tmp_path / "another")
+    (tmp_path / "README.md").write_text("# Two\n\n[1](paper/README.md), [2](another/README.md)\n")
+    assert main(["--root", str(tmp_path), "--out", str(tmp_path / "pages")]) == 0
+    cards = (tmp_path / "pages/index.html").read_text().split('class="cards">')[1]
+    assert re.findall('href="(.*?)"', cards) == ["paper.html", "another.html"]
 
 
 def test_pages_show_what_is_learned_without_a_script_and_by_a_slider(tmp_path, capsys):
@@ -350,6 +424,8 @@ def test_pages_keep_the_order_of_reading_and_of_numbers(tmp_path):
         and "hue0" not in colours.math("h_i")
         and "hue0" in colours.math("h")
     )
+    parts = markup.Markup([["`h`", "$h$"], ["`h_g`", "$h g$"]], set())
+    assert parts.math("h g").count("hue") == 1  # one whole, not its part h
     assert '<a href="#eq-2">Eq. (2)-(9)</a>' == markup.Markup([], {"Eq. 9", "Eq. 2"}).linked(
         "Eq. (2)-(9)"
     )
@@ -408,15 +484,6 @@ def test_a_block_is_a_function_with_what_stands_above_it_a_class_without_its_met
         ("", "", [22]),
     ]
     assert paper.cells(r"| `a|b` | $|x|$ | c \| d |") == ["`a|b`", "$|x|$", "c | d"]
-
-
-def test_a_module_shows_how_its_tensors_follow_from_each_other(tmp_path, capsys):
-    code = '"""Halves."""\n\n\nclass A(nn.Module):\n  def forward(self, w, keep):  # (N,)\n    y = w.f(1)  # (B, T, 1)\n'
-    paged(tmp_path, capsys, model_py=('"""Halves."""\n', f"{code}    return y\n"))
-    assert (
-        '<p class="flow"><code>w (N,) → y (B, T, 1)</code></p>'
-        in (tmp_path / "pages/paper.html").read_text()
-    )
 
 
 def test_a_wide_table_lies_on_its_side_and_shades_grow_with_the_numbers():

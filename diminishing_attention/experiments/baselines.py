@@ -32,10 +32,8 @@ class Options:
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
     examples = in_sentences(load(options.data, options.split))
-    leads, references = (
-        [e.document[: options.lead] for e in examples],
-        [e.summary for e in examples],
-    )
+    leads = [example.document[: options.lead] for example in examples]
+    references = [example.summary for example in examples]
     for system, texts in {f"lead-{options.lead}": leads, "reference": references}.items():
         rows = [
             {"id": example.id, "prediction": "\n".join(text)}

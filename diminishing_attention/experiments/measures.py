@@ -6,7 +6,7 @@ python -m diminishing_attention.experiments.measures out/pg.jsonl out/pg-dim.jso
 python -m shared.score scored/*.jsonl
 
 The encoder is any of transformers for BERTScore (the paper: roberta-large, layer 17), a BERT for
-MoverScore.
+MoverScore. Of several references the one with the best value counts, as in ROUGE.
 """
 
 import math
@@ -23,8 +23,9 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from shared import pretrained
-from shared.data import open_output, read_jsonl, write_jsonl
+from shared.data import open_output, write_jsonl
 from shared.run import one_line_errors, read_flags
+from shared.score import rows_of
 
 load = cache(pretrained.load)  # each model once
 
@@ -50,21 +51,29 @@ def scorer(folder: str, layer: int):
 
 
 def bertscore(
-    predictions: Sequence[str], references: Sequence[str], folder: str, layer: int = 0
+    predictions: Sequence[str], references: Sequence[Sequence[str]], folder: str, layer: int = 0
 ) -> list[float]:
-    """BERTScore F1 x 100 of each prediction (Zhang et al. 2019); 0 where a text is empty, as the
-    package means it.
+    """BERTScore F1 x 100 of each prediction (Zhang et al. 2019), the best of its references; 0
+    where a text is empty, as the package means it.
+
+    ValueError: the package cannot read this encoder.
     """
-    pairs = list(zip(predictions, references, strict=True))
-    # it fails on others
-    whole = [i for i, pair in enumerate(pairs) if all(text.strip() for text in pair)]
-    values = [0.0] * len(pairs)
-    if whole:
-        _, _, f1 = scorer(folder, layer).score(
-            *map(list, zip(*(pairs[i] for i in whole), strict=True))
-        )
-        for i, value in zip(whole, f1.tolist(), strict=True):
-            values[i] = 100 * value
+    values = [0.0] * len(predictions)
+    places, candidates, others = [], [], []  # the package fails on texts without a word
+    for place, (prediction, several) in enumerate(zip(predictions, references, strict=True)):
+        for reference in several:
+            if prediction.strip() and reference.strip():
+                places.append(place)
+                candidates.append(prediction)
+                others.append(reference)
+    if not places:
+        return values
+    try:
+        _, _, f1 = scorer(folder, layer).score(candidates, others)
+    except Exception as error:  # of torch, transformers and the package itself
+        raise ValueError(f"bert-score cannot use {folder}: {error}") from None
+    for place, value in zip(places, f1.tolist(), strict=True):
+        values[place] = max(values[place], 100 * value)
     return values
 
 
@@ -78,11 +87,11 @@ class Text:
         self.every, self.ids = set(ids), [i for i, kept in zip(ids, counts, strict=True) if kept]
         self.states = states[torch.tensor(counts)]  # (S, 3D)
 
-    def ngrams(self, idf: dict[int, float], unseen: float, n: int) -> tuple[Tensor, Tensor]:
+    def ngrams(self, idf: dict[int, float], n: int) -> tuple[Tensor, Tensor]:
         """Masses (W,) that sum to 1, or to 0, and unit vectors (W, 3D) of the n-grams; a shorter
         text is one.
         """
-        weights = torch.tensor([idf.get(i, unseen) for i in self.ids], dtype=torch.double)
+        weights = torch.tensor([idf[i] for i in self.ids], dtype=torch.double)
         n = min(n, len(weights))
         masses, windows = weights.unfold(0, n, 1), self.states.unfold(0, n, 1)  # (W, n), (W, 3D, n)
         total = masses.sum(-1)  # (W,)
@@ -91,43 +100,51 @@ class Text:
 
 
 def moverscore(
-    predictions: Sequence[str], references: Sequence[str], folder: str, n: int = 1
+    predictions: Sequence[str], references: Sequence[Sequence[str]], folder: str, n: int = 1
 ) -> list[float]:
-    """MoverScore x 100 of each prediction: 1 - Earth Mover's Distance of idf-weighted n-grams (Zhao
-    et al. 2019).
+    """MoverScore x 100 of each prediction, the best of its references: 1 - Earth Mover's Distance
+    of idf-weighted n-grams (Zhao et al. 2019).
 
-    D13: the formulas of the authors' code, on any BERT; a text without a mass is as far away as any
-    n-gram can be.
+    D13: the formulas of the authors' code, on any BERT; a text without a mass has 0.
+    ValueError: too few different texts for idf.
     """
-    import ot
-
     model, tokenizer = load("bert", folder)
-    sides = [
-        [read(text, model, tokenizer) for text in texts] for texts in (predictions, references)
-    ]
-    idfs, unseen, scores = (
-        [inverse_frequencies(side) for side in sides],
-        math.log(len(references) + 1),
-        [],
-    )
-    for both in zip(*sides, strict=True):
-        (mass, points), (other_mass, others) = (
-            t.ngrams(idf, unseen, n) for t, idf in zip(both, idfs, strict=True)
-        )
-        # D13: the squared distance
-        distance = (points.unsqueeze(1) - others).square().sum(-1)  # (W, W')
-        if mass.any() and other_mass.any():
-            cost = ot.emd2(mass.numpy(), other_mass.numpy(), distance.numpy())
-        else:
-            cost = float(distance.max())
-        scores.append(100 * (1 - float(cost)))
+    texts = [read(text, model, tokenizer) for text in predictions]
+    others = [[read(text, model, tokenizer) for text in several] for several in references]
+    idf = inverse_frequencies(texts, "predictions")
+    other_idf = inverse_frequencies([text for several in others for text in several], "references")
+    scores = []
+    for text, several in zip(texts, others, strict=True):
+        sides = [(text.ngrams(idf, n), other.ngrams(other_idf, n)) for other in several]
+        scores.append(max(100 * similarity(*both) for both in sides))
     return scores
 
 
-def inverse_frequencies(texts: Sequence[Text]) -> dict[int, float]:
-    """log((N + 1) / (count + 1)) of each token, by the number of texts that have it."""
+def similarity(one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor]) -> float:
+    """1 - the cheapest transport of one text's mass to the other's points; 0 without a mass."""
+    import ot
+
+    (mass, points), (other_mass, other_points) = one, other
+    if not (mass.any() and other_mass.any()):
+        return 0.0
+    # D13: the squared distance
+    distance = (points.unsqueeze(1) - other_points).square().sum(-1)  # (W, W')
+    return 1 - float(ot.emd2(mass.numpy(), other_mass.numpy(), distance.numpy()))
+
+
+def inverse_frequencies(texts: Sequence[Text], name: str) -> dict[int, float]:
+    """log((N + 1) / (count + 1)) of each token, by the number of texts that have it.
+
+    ValueError: every token is in every text, so that none would count.
+    """
     counts = Counter(token for text in texts for token in text.every)
-    return {token: math.log((len(texts) + 1) / (count + 1)) for token, count in counts.items()}
+    idf = {token: math.log((len(texts) + 1) / (count + 1)) for token, count in counts.items()}
+    if not any(idf.values()):
+        raise ValueError(
+            f"MoverScore counts a token by how few texts have it: give {name} of several "
+            f"documents, not all alike"
+        )
+    return idf
 
 
 @torch.inference_mode()
@@ -151,21 +168,25 @@ def read(text: str, model: torch.nn.Module, tokenizer) -> Text:
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
     for path in options.files:
-        rows = read_jsonl(path)
-        if lacking := [row for row in rows if not row.get("references")]:
-            raise ValueError(f"{path}: document {lacking[0].get('id')} has no reference")
-        texts = (
-            [row["prediction"] for row in rows],
-            [" ".join(row["references"][0]) for row in rows],
-        )
+        rows = rows_of(path)
+        lacking = [row["id"] for row in rows if not row["references"]]
+        if lacking:
+            raise ValueError(f"{path}: document {lacking[0]} has no reference")
+        predictions = [joined(row["prediction"]) for row in rows]
+        references = [[joined(text) for text in row["references"]] for row in rows]
+        texts = predictions, references, options.encoder
         with open_output(options.out / path.name, options.overwrite) as file:
-            columns = {"bertscore": bertscore(*texts, options.encoder, options.layer)}
-            columns |= {f"moverscore{n}": moverscore(*texts, options.encoder, n) for n in (1, 2)}
-            values = [
-                dict(zip(columns, of_row, strict=True))
-                for of_row in zip(*columns.values(), strict=True)
-            ]
-            write_jsonl(file, (row | more for row, more in zip(rows, values, strict=True)))
+            by_bert = bertscore(*texts, options.layer)
+            by_word = moverscore(*texts, 1)
+            by_pair = moverscore(*texts, 2)
+            for row, *values in zip(rows, by_bert, by_word, by_pair, strict=True):
+                names = ("bertscore", "moverscore1", "moverscore2")
+                write_jsonl(file, [row | dict(zip(names, values, strict=True))])
+
+
+def joined(text: str | Sequence[str]) -> str:
+    """A text as one string."""
+    return text if isinstance(text, str) else " ".join(text)
 
 
 if __name__ == "__main__":

@@ -38,18 +38,14 @@ def sentences(words: Sequence[int]) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_flags(Options, arguments, __doc__)
     for split, count in SPLITS.items():
-        pairs = zip(
-            *(texts.tolist() for texts in one.draw(count, random.Random(split))), strict=True
-        )
+        sources, targets = one.draw(count, random.Random(split))
         rows = [
             {"document": sentences(source), "summary": sentences(target)}
-            for source, target in pairs
+            for source, target in zip(sources.tolist(), targets.tolist(), strict=True)
         ]
         with open_output(options.out / f"{split}.jsonl", options.overwrite) as file:
             write_jsonl(file, rows)
-    print(
-        f"{options.out}: {', '.join(f'{count:,} {split}' for split, count in SPLITS.items())} texts"
-    )
+        print(f"{options.out}/{split}.jsonl: {count:,} texts")
 
 
 if __name__ == "__main__":

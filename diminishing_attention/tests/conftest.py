@@ -147,10 +147,14 @@ def trained(tmp_path_factory, bert):
 
     @cache
     def train_once(config: TrainConfig) -> Path:
+        from accelerate.state import AcceleratorState
+
         from ..train import train
 
         folder = tmp_path_factory.mktemp("runs") / "run"
+        AcceleratorState._reset_state(True)  # it holds the precision of a process
         train(config, folder)
+        AcceleratorState._reset_state(True)
         return folder
 
     return train_once

@@ -3,14 +3,20 @@
 """
 
 import json
+import multiprocessing
+import os
 import shutil
+import signal
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
 pytest.importorskip("shared")
 
+from accelerate import PartialState, debug_launcher
+from accelerate.state import AcceleratorState
 from safetensors.torch import load_file
 
 from shared.run import parse
@@ -18,7 +24,7 @@ from shared.run import parse
 from .. import predict
 from .. import train as training
 from ..config import PRESETS, TrainConfig, learning_rate
-from ..loading import begin, load_run
+from ..loading import Run, begin, load_run
 from ..train import train
 from .conftest import BERT, SMALL
 
@@ -27,12 +33,16 @@ def log(run_dir) -> list[dict]:
     return [json.loads(line) for line in (run_dir / "log.jsonl").read_text().splitlines()]
 
 
-class Killed(BaseException):
-    """Ends a training as a kill would."""
+def same_weights(one: Path, other: Path) -> bool:
+    """Whether two runs have the same tensors, bit for bit."""
+    one, other = (load_file(folder / "model.safetensors") for folder in (one, other))
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
 @pytest.mark.parametrize(("name", "fatal"), [("pointer", 1), ("bertsum", 3), ("second phase", 3)])
-def test_a_killed_training_resumes_to_the_same_bits(trained, tmp_path, monkeypatch, name, fatal):
+def test_a_training_killed_by_signal_9_resumes_to_the_same_bits(
+    trained, tmp_path, monkeypatch, name, fatal
+):
     """Dropout, Adam and the order of the data; before the first checkpoint (1), too."""
     config = {"pointer": SMALL, "bertsum": replace(BERT, accumulate=2)}.get(name)
     config = config or replace(SMALL, init=str(trained(SMALL)), coverage=True)
@@ -40,56 +50,93 @@ def test_a_killed_training_resumes_to_the_same_bits(trained, tmp_path, monkeypat
 
     def kill(step, *arguments):
         if step == first + fatal + 1:
-            raise Killed
+            os.kill(os.getpid(), signal.SIGKILL)
         return learning_rate(step, *arguments)
 
     monkeypatch.setattr(training, "learning_rate", kill)
-    with pytest.raises(Killed):
-        train(config, tmp_path / "killed")
+    process = multiprocessing.get_context("fork").Process(
+        target=train, args=(config, tmp_path / "killed")
+    )
+    process.start()
+    process.join()
     monkeypatch.undo()
+    assert process.exitcode == -signal.SIGKILL
+    assert not (tmp_path / "killed/model.safetensors").exists()
     train(config, tmp_path / "killed", resume=True)
-    one, other = (
-        load_file(folder / "model.safetensors") for folder in (whole, tmp_path / "killed")
-    )
-    torch.testing.assert_close(one, other, rtol=0, atol=0)
+    assert same_weights(whole, tmp_path / "killed")
     assert log(whole) == log(tmp_path / "killed")
+    train(config, tmp_path / "killed", resume=True)  # a finished run goes on to nothing
+    assert same_weights(whole, tmp_path / "killed")
 
 
-def test_a_run_can_be_lengthened_and_read_in_progress(trained, tmp_path, capsys):
-    longer = tmp_path / "run"
-    training.main(
-        [
-            "--out",
-            str(longer),
-            "--init",
-            str(trained(SMALL)),
-            "--steps",
-            "2",
-            "--diminishing",
-            "dim",
-        ]
+def test_two_processes_train_one_model_on_batches_of_their_own(tmp_path, monkeypatch):
+    """As torchrun starts them."""
+    collate = Run.collate
+
+    def record(run, items):
+        if run.model.training:
+            state = PartialState()
+            with (tmp_path / f"read-{state.process_index}").open("a") as file:
+                sources = sorted(item.source.tolist() for item in items)
+                print(json.dumps([state.num_processes, sources]), file=file)
+        return collate(run, items)
+
+    monkeypatch.setattr(Run, "collate", record)
+    AcceleratorState._reset_state(True)
+    debug_launcher(train, (replace(SMALL, steps=2), tmp_path / "two"), num_processes=2)
+    one, other = (
+        [json.loads(line) for line in (tmp_path / f"read-{i}").read_text().splitlines()]
+        for i in (0, 1)
     )
+    assert len(one) >= 2 and len(other) >= 2
+    assert {processes for processes, _ in one + other} == {2}
+    assert all(batch not in other for batch in one)
+    assert load_run(tmp_path / "two").config.steps == 2
+
+
+def test_variables_of_the_shell_change_nothing(trained, tmp_path, monkeypatch):
+    """What a flag says is not read from the environment."""
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
+    monkeypatch.setenv("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "2")
+    AcceleratorState._reset_state(True)
+    train(SMALL, tmp_path / "run")
+    assert same_weights(tmp_path / "run", trained(SMALL))
+
+
+def test_resume_lengthens_a_run_or_begins_one_and_refuses_other_data(trained, tmp_path, capsys):
+    longer = tmp_path / "run"
+    base = str(trained(SMALL))
+    flags = ["--init", base, "--steps", "2", "--diminishing", "dim", "--resume"]
+    training.main(["--out", str(longer), *flags])
+    assert "run does not exist yet: a new training begins" in capsys.readouterr().out
     training.main(["--out", str(longer), "--resume", "--steps", "4"])
-    assert [row["step"] for row in log(longer)] == [0, 2, 4] and load_run(
-        longer
-    ).config.diminishing == "dim"
-    (longer / "model.safetensors").unlink()
-    text = (longer / "config.json").read_text()
-    # of which 4 are done
-    (longer / "config.json").write_text(text.replace('"steps": 4', '"steps": 9'))
-    begun = load_run(longer)
-    assert "is not finished: reading" in capsys.readouterr().err
-    assert begin(replace(begun.config, init=str(longer)), []).first_step == begun.first_step + 4
+    assert [row["step"] for row in log(longer)] == [2, 4]
+    run = load_run(longer)
+    assert run.config.diminishing == "dim" and run.first_step == 4
+    assert begin(replace(run.config, init=str(longer)), []).first_step == 8
+    other = replace(run.config, data="toy:count=24,seed=6", steps=6)
+    with pytest.raises(ValueError, match="was trained on 24 examples, sha256 .*; this is 24"):
+        train(other, longer, resume=True)
 
 
-@pytest.mark.parametrize("file", ["tokenizer.json", "start.json", "tokenizer", "encoder"])
-def test_a_file_that_a_run_lacks_is_said_in_one_line(trained, tmp_path, file):
-    folder = trained(SMALL if file.endswith(".json") else BERT)
-    run = shutil.copytree(folder, tmp_path / "run", ignore=lambda *_: [file])
-    with pytest.raises(
-        ValueError, match=r"tokenizer, encoder or start\.json is missing or cut off \(.*train again"
-    ):
-        load_run(run)
+def test_a_tracker_gets_the_rows_of_the_log(tmp_path):
+    pytest.importorskip("tensorboard")
+    train(replace(SMALL, steps=2, log_with="tensorboard"), tmp_path / "run")
+    assert list((tmp_path / "run/diminishing_attention").glob("events*"))
+
+
+def test_a_tracker_that_is_not_installed_is_said(tmp_path):
+    with pytest.raises(ValueError, match="--log-with comet_ml is not installed"):
+        train(replace(SMALL, log_with="comet_ml"), tmp_path / "run")
+
+
+@pytest.mark.parametrize("file", ["tokenizer.json", "start.json", "model.safetensors"])
+def test_a_file_that_a_run_lacks_is_said_in_one_line(trained, tmp_path, file, capsys):
+    run = shutil.copytree(trained(SMALL), tmp_path / "run", ignore=lambda *_: [file])
+    with pytest.raises(SystemExit):
+        predict.main([str(run), "--split", "test", "--limit", "1"])
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and file in error
 
 
 @pytest.mark.parametrize(
@@ -109,10 +156,10 @@ def test_a_file_that_a_run_lacks_is_said_in_one_line(trained, tmp_path, file):
         (
             training,
             ["--out", "{tmp}/new", "--preset", "paper-dydim"],
-            "a run of --preset paper is not a run folder",
+            "a run of --preset paper is no run folder",
         ),
         (training, ["--out", "{tmp}/new", "--data", "{tmp}/bad.jsonl"], "bad.jsonl:1"),
-        (predict, ["{tmp}", "{tmp}/in.txt"], "is not a run folder"),
+        (predict, ["{tmp}", "{tmp}/in.txt"], "is no run folder"),
         (predict, ["{run}", "{tmp}/in.txt", "--out", "{tmp}/in.txt"], "in.txt exists"),
     ],
 )

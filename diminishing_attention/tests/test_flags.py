@@ -37,6 +37,7 @@ OTHER = {  # base: another value of each flag
         warmup=9,
         seed=1,
         initial_values="torch",
+        mixed_precision="bf16",
     ),
     "dim": dict(f="sqrt"),
     "dydim": dict(f="sqrt"),
@@ -54,6 +55,7 @@ NOT_HERE = {
     "save_every": "says when, not what",
     "model": "test_train: values that contradict are refused",
     "width": "test_train: a pretrained encoder from a folder",
+    "log_with": "test_train: a tracker gets the rows of the log",
 }
 
 

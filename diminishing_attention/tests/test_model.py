@@ -180,7 +180,7 @@ def test_the_fast_lstm_is_the_packed_one():
 
 def test_d14_initial_values_are_those_of_the_released_code():
     model = PointerGenerator(500, 32, 32, Diminishing())
-    model.initialise()  # as `loading.make_model` does
+    model.initialise()  # as `loading.new_model` does
     for name, parameter in model.named_parameters():
         if "lstm.weight" in name:
             assert 0.019 < parameter.abs().max() <= 0.02, name

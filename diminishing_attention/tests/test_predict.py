@@ -53,7 +53,7 @@ def test_d11_novel_ngrams_are_those_that_the_source_lacks():
 
 def test_outputs_come_in_order_as_if_each_document_were_alone(trained, monkeypatch):
     """Also over several windows, within which documents are sorted by length."""
-    monkeypatch.setattr("shared.run.WINDOW", 2)
+    monkeypatch.setattr(command, "WINDOW", 2)
     run, examples = load_run(trained(replace(SMALL, max_source=12))), load(SMALL.data, "test", 5)
     lengths = dict(min_length=4, max_length=10)
     rows = list(predict(run, examples, 2, **lengths))

@@ -16,7 +16,7 @@ from shared.run import check
 from .. import train as training
 from ..bertsum.bertsum import BertSumExtAbs, new_encoder
 from ..config import DECODING, PRESETS, TrainConfig, learning_rate
-from ..loading import begin, load_run, make_model
+from ..loading import begin, load_run, new_model
 from ..train import make_optimizer
 from .conftest import BERT, SMALL
 
@@ -130,7 +130,7 @@ def test_d17_the_searches():
         ("paper-bertsum-abs", 180_222_522, 180_222_522),  # 180.2M, with BERT's pooler
     ],
 )
-def test_params_of_table_1(preset, once, by_parts):
+def test_d27_params_of_table_1(preset, once, by_parts):
     from transformers import BertConfig, BertModel, BertTokenizer
 
     config = TrainConfig(
@@ -139,14 +139,14 @@ def test_params_of_table_1(preset, once, by_parts):
     unused = BertTokenizer(vocab={f"[unused{i}]": i for i in range(3)} | {"[PAD]": 3, "[UNK]": 4})
     with torch.device("meta"):
         if config.model == "pointer":
-            model = make_model(config, range(config.vocabulary))
+            model = new_model(config, range(config.vocabulary))
         else:
             bert = (
                 BertModel(BertConfig())
                 if config.model == "bertsum-abs"
                 else new_encoder(30_522, 512, config)
             )
-            model = make_model(config, unused, bert)
+            model = new_model(config, unused, bert)
     assert sum(parameter.numel() for parameter in model.parameters()) == once
     assert sum(parameter.numel() for part in model.parts() for parameter in part) == by_parts
 

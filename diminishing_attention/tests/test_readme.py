@@ -54,7 +54,7 @@ def commands(monkeypatch, tmp_path):
     def stand_in(out: Path, config: TrainConfig) -> None:
         """A folder that a run can have as its base."""
         out.mkdir(parents=True)
-        (out / "config.json").write_text(json.dumps({"config": asdict(config)}))
+        (out / "config.json").write_text(json.dumps(asdict(config)))
 
     def read(page: str) -> tuple[dict, dict]:
         text = (FOLDER / page).read_text(encoding="utf-8").replace("\\\n", "")

@@ -1,15 +1,15 @@
 """Many trainings on one corpus, also of controls, which the paper has not: another matrix in the
 tree's place.
 
-python -m discourse_tree_attention.experiments.controls train --control shuffled --attention d_tree
-    --out runs/shuffled
-
-python -m discourse_tree_attention.experiments.controls predict RUN --data toy --out rows.jsonl
+C=discourse_tree_attention.experiments.controls
+python -m $C train --control shuffled --attention d_tree --out runs/shuffled
+python -m $C predict RUN --data toy --out rows.jsonl
 
 Flags are those of `train` and `predict`.
 """
 
 import hashlib
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -18,16 +18,32 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import torch
+from safetensors.torch import save_file
+from torch.utils.data import DataLoader
 
-from shared.run import one_line_errors, parse, read_flags, setup, write_weights
+from shared.run import (
+    Batches,
+    check,
+    check_out,
+    checkpoints,
+    fingerprint,
+    load_weights,
+    one_line_errors,
+    parse,
+    read_config,
+    read_flags,
+    read_progress,
+    save_checkpoint,
+)
 
 from .. import loading
 from ..config import PRESETS, TrainConfig, learning_rate
-from ..loading import Run
+from ..loading import Run, restore
 from ..model import TREES, extraction_loss
 from ..predict import Options, answer
-from ..text import Document, positive_weight
-from ..train import adam, draw, report, shuffle, validate
+from ..text import Document, check_words, positive_weight
+from ..train import draw, report, validate
 
 
 @dataclass(frozen=True)
@@ -51,7 +67,9 @@ def shuffled(document: Document, config: TrainConfig) -> np.ndarray:
     """The document's matrix with its units in random order: the shape of a tree that says nothing
     about them.
     """
-    return shuffle(document.matrix, np.random.default_rng((config.seed, *document.id.encode())))
+    rng = np.random.default_rng((config.seed, *document.id.encode()))
+    order = rng.permutation(len(document.matrix))
+    return document.matrix[np.ix_(order, order)]
 
 
 def previous(document: Document, config: TrainConfig) -> np.ndarray:
@@ -69,12 +87,11 @@ class ControlRun(Run):
         if self.config.control == "none":
             return super().encode(examples)
         make = {"shuffled": shuffled, "previous": previous}[self.config.control]
-        # it reads no tree
-        config = replace(self.config, attention="none") if make is previous else self.config
-        return [
-            replace(one, matrix=make(one, config))
-            for one in Run(config, *self[1:]).encode(examples)
-        ]
+        config = self.config
+        if make is previous:
+            config = replace(config, attention="none")  # it reads no tree
+        documents = Run(config, self.model, self.encoder).encode(examples)
+        return [replace(document, matrix=make(document, config)) for document in documents]
 
 
 def kept(encode: Callable, folder: str, texts: Sequence[str]) -> np.ndarray:
@@ -100,49 +117,75 @@ def with_control(run: Run) -> ControlRun:
     return ControlRun(*run)
 
 
-def begin(config: ControlConfig, examples: Sequence) -> ControlRun:
-    return with_control(loading.begin(config, examples))
-
-
 def load_run(folder: str | Path) -> ControlRun:
     """A run with a control, or one of the package itself."""
-    return with_control(loading.load_run(folder, ControlConfig))
+    return with_control(restore(read_config(folder, ControlConfig), Path(folder)))
 
 
-def train(config: ControlConfig, out: str | Path, resume: bool = False) -> None:
-    """As `train.train`, on the control's matrices."""
-    made = setup(
-        config,
-        Path(out),
-        resume,
-        begin,
-        load_run,
-        partial(adam, config),
-        len,
-        partial(draw, config),
+def train(config: ControlConfig, out: Path, resume: bool = False) -> None:
+    """As `train.train`, step by step, on the control's matrices; one process."""
+    from accelerate import Accelerator, DataLoaderConfiguration
+    from accelerate.utils import GradientAccumulationPlugin, set_seed
+
+    check(config)
+    check_out(out, resume)
+    accelerator = Accelerator(
+        mixed_precision=config.mixed_precision,
+        gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=1),
+        dataloader_config=DataLoaderConfiguration(even_batches=False),
     )
-    accelerator, run, model, optimizer = made[:4]
-    weight = positive_weight(made.training)
-    with made.folder as folder:
-        done = folder.progress["step"]
-        batches = iter(accelerator.skip_first_batches(made.loader, done))
-        for step in range(done, config.steps):
-            run.model.train()
-            optimizer.param_groups[0]["lr"] = learning_rate(step, config)
-            batch = next(batches)
-            loss = extraction_loss(
-                model(batch.units, batch.keep, batch.matrix), batch.labels, batch.keep, weight
-            )
-            accelerator.backward(loss)
-            optimizer.step()
-            optimizer.zero_grad()
-            if (step + 1) % config.save_every == 0 or step + 1 == config.steps:
-                now = {"step": step + 1, "loss": loss.item() / batch.keep.sum().item()}
-                now |= validate(run, made.validation, weight)
-                folder.keep_best(now, partial(write_weights, run.model), "rouge2", sign=1)
-                folder.save_checkpoint(now)
-        folder.take_best("model.safetensors")
-    report(made, weight, Path(out), folder.progress["log"][1:])
+    set_seed(config.seed)
+    examples = draw(config, loading.load(config.data, "train"))
+    validation_examples = loading.load(config.data, "validation")
+    check_words([*examples, *validation_examples])
+    run = with_control(loading.begin(config, examples))
+    out.mkdir(parents=True, exist_ok=True)
+    run.write_files(out)
+    set_seed(config.seed, device_specific=True)
+    optimizer = torch.optim.Adam(
+        run.model.parameters(), lr=0.0, betas=(0.9, config.beta2), eps=1e-9
+    )
+    model, optimizer = accelerator.prepare(run.model, optimizer)
+    items = run.encode(examples)
+    validation = run.encode(validation_examples)
+    weight = positive_weight(items)
+    batches = Batches([len(item) for item in items], config.seed, size=config.batch_size)
+    generator = torch.Generator()
+    loader = DataLoader(items, batch_sampler=batches, collate_fn=run.collate, generator=generator)
+    loader = accelerator.prepare(loader)
+
+    progress = {"data": fingerprint(examples), "log": []}
+    done = 0
+    if checkpoints(out):
+        last = checkpoints(out)[-1]
+        progress = read_progress(last, accelerator.num_processes, progress["data"])
+        accelerator.load_state(str(last))
+        done = progress["log"][-1]["step"]
+    if done < config.steps and (out / "model.safetensors").exists():
+        os.replace(out / "model.safetensors", out / "best.safetensors")
+    endless = iter(accelerator.skip_first_batches(loader, done))
+    for step in range(done, config.steps):
+        run.model.train()
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(step, config)
+        batch = next(endless)
+        scores = model(batch.units, batch.keep, batch.matrix)
+        loss = extraction_loss(scores, batch.labels, batch.keep, weight)
+        accelerator.backward(loss)
+        optimizer.step()
+        optimizer.zero_grad()
+        if (step + 1) % config.save_every == 0 or step + 1 == config.steps:
+            row = {"step": step + 1, "loss": loss.item() / batch.keep.sum().item()}
+            row |= validate(run, validation, weight)
+            if all(row["rouge2"] > old["rouge2"] for old in progress["log"]):
+                save_file(run.model.state_dict(), out / "unfinished.safetensors")
+                os.replace(out / "unfinished.safetensors", out / "best.safetensors")
+            progress["log"].append(row)
+            save_checkpoint(accelerator, out, progress)
+    if (out / "best.safetensors").exists():
+        os.replace(out / "best.safetensors", out / "model.safetensors")
+    load_weights(run.model, out / "model.safetensors")
+    report(run, validation, weight, progress["log"], out)
 
 
 @one_line_errors

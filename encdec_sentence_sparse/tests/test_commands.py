@@ -2,17 +2,24 @@
 
 import json
 import re
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
 pytest.importorskip("shared")
 
+from accelerate.state import AcceleratorState
 from transformers import GenerationConfig
 
 from shared import rouge
 from shared.data import load, split_sentences
+from shared.run import checkpoints
 
 from .. import predict
 from .. import train as training
@@ -41,28 +48,112 @@ class Killed(BaseException):
     pass
 
 
-@pytest.mark.usefixtures("unreported")
-@pytest.mark.parametrize(
-    ("name", "step"), [("base-0", 3), ("kl-0", 1), ("integrated-0", 3), ("two-0", 3)]
-)
-def test_a_killed_run_resumes_to_the_same_bits(tmp_path, monkeypatch, runs, name, step):
-    """Dropout, Adam, the mode, the data's order, and with patience the best weights, with --init or
-    without.
-    """
-    config, calls, schedule = load_run(runs / name).config, iter(range(9)), training.learning_rate
+def killed(monkeypatch, config, out, step, resume=False):
+    """Start a training and end it before the update that is the `step`-th one here, from 0."""
+    calls = iter(range(99))
+    schedule = training.learning_rate
 
-    def killed(*arguments):
+    def kill(*arguments):
         if next(calls) == step:
             raise Killed
         return schedule(*arguments)
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(training, "learning_rate", killed)
-        train(config, tmp_path / "run")
+        patch.setattr(training, "learning_rate", kill)
+        train(config, out, resume)
+
+
+def same(one, other) -> bool:
+    """Whether two runs have the same weights, bit for bit, and the same log."""
+    first, second = weights(one), weights(other)
+    return first.keys() == second.keys() and not changed(first, second) and log(one) == log(other)
+
+
+@pytest.mark.usefixtures("unreported")
+@pytest.mark.parametrize(("name", "step"), [("kl-0", 1), ("integrated-0", 3), ("two-0", 3)])
+def test_a_killed_run_resumes_to_the_same_bits(tmp_path, monkeypatch, runs, name, step):
+    """Dropout, Adam, the mode, the data's order, and with patience the best weights, with --init or
+    without.
+    """
+    config = load_run(runs / name).config
+    killed(monkeypatch, config, tmp_path / "run", step)
     train(config, tmp_path / "run", resume=True)
-    assert weights(tmp_path / "run").keys() == weights(runs / name).keys()
-    assert not changed(weights(tmp_path / "run"), weights(runs / name))
-    assert log(tmp_path / "run") == log(runs / name)
+    assert same(tmp_path / "run", runs / name)
+
+
+@pytest.mark.usefixtures("unreported")
+def test_a_training_killed_by_a_signal_resumes_to_the_same_bits(runs, tmp_path):
+    """As an operating system kills: at any moment after the first checkpoint."""
+    out, start = tmp_path / "killed", runs / "integrated-0"
+    code = (
+        f"import pathlib, torch; torch.set_num_threads(1); from {training.__name__} import train; "
+        f"from {training.__package__}.loading import load_run; "
+        f"train(load_run({str(start)!r}).config, pathlib.Path({str(out)!r}))"
+    )
+    top = Path(sys.modules[training.__name__.split(".")[0]].__path__[0]).parent
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=top, stdout=subprocess.DEVNULL
+    ) as child:
+        while not checkpoints(out) and child.poll() is None:
+            time.sleep(0.01)
+        child.send_signal(signal.SIGKILL)
+    train(load_run(start).config, out, resume=True)
+    assert same(out, start)
+
+
+@pytest.mark.usefixtures("unreported")
+def test_a_finished_run_resumes_to_nothing_and_a_longer_one_goes_on(runs, tmp_path, monkeypatch):
+    """With more steps it ends as if it had been that long from the start; until then there are no
+    weights, for those of before are not its own.
+    """
+    config = replace(load_run(runs / "base-0").config, steps=2)
+    train(config, tmp_path / "run")
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*.*") if path.is_file()}
+    train(config, tmp_path / "run", resume=True)
+    assert {path: path.read_bytes() for path in before} == before
+    killed(monkeypatch, replace(config, steps=4), tmp_path / "run", 0, resume=True)
+    with pytest.raises(ValueError, match="model.safetensors is missing"):
+        load_run(tmp_path / "run")
+    train(replace(config, steps=4), tmp_path / "run", resume=True)
+    assert same(tmp_path / "run", runs / "base-0")
+
+
+@pytest.mark.usefixtures("unreported")
+def test_resume_says_where_it_begins_and_refuses_other_data(tmp_path, capsys):
+    rows = [
+        {"document": [f"{number} dogs ran .", "home"], "summary": "dogs"} for number in range(9)
+    ]
+    text = "\n".join(map(json.dumps, rows))
+    for split in ("train", "validation"):
+        (tmp_path / f"{split}.jsonl").write_text(text)
+    config = replace(SMALL, data=str(tmp_path), steps=1)
+    train(config, tmp_path / "run", resume=True)
+    assert "does not exist yet: a new training begins" in capsys.readouterr().out
+    (tmp_path / "train.jsonl").write_text(text.replace("7 dogs", "7 cats"))
+    with pytest.raises(ValueError, match="was trained on 9 examples, sha256"):
+        train(replace(config, steps=4), tmp_path / "run", resume=True)
+
+
+@pytest.mark.usefixtures("unreported")
+def test_variables_of_the_shell_change_nothing(runs, tmp_path, monkeypatch):
+    monkeypatch.setenv("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4")
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
+    AcceleratorState._reset_state(True)
+    train(load_run(runs / "two-0").config, tmp_path / "run")
+    assert same(tmp_path / "run", runs / "two-0")
+
+
+@pytest.mark.usefixtures("unreported")
+def test_a_tracker_gets_what_the_log_gets(runs, tmp_path):
+    """And changes no weight; one that is not installed is refused."""
+    config = load_run(runs / "two-0").config
+    with pytest.raises(ValueError, match="--log-with aim is not installed"):
+        train(replace(config, log_with="aim"), tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    pytest.importorskip("tensorboard")
+    train(replace(config, log_with="tensorboard"), tmp_path / "run")
+    assert same(tmp_path / "run", runs / "two-0")
+    assert list((tmp_path / "run").rglob("events.out.tfevents*"))
 
 
 def test_d20_predict_on_data_writes_rows_and_a_table(runs, tmp_path, capsys):
@@ -176,7 +267,8 @@ def test_any_bart_from_a_folder_is_trained_on_and_read(tmp_path):
 def test_a_bart_without_a_length_writes_up_to_max_target(tmp_path):
     """As facebook/bart-base: not 20 tokens."""
     bart = save_bart(tmp_path / "bart")
-    bart.generation_config = GenerationConfig(decoder_start_token_id=2)
+    ids = dict(decoder_start_token_id=2, eos_token_id=2, pad_token_id=1)
+    bart.generation_config = GenerationConfig(**ids)
     bart.generation_config.save_pretrained(tmp_path / "bart")
     run = begin(replace(SMALL, model=str(tmp_path / "bart"), max_target=40), [])
     assert run.model.generation_config.max_length == 40

@@ -76,6 +76,7 @@ def test_presets_hold_the_papers_values():
         save_every=250,
         patience=0,
         mixed_precision="no",
+        log_with="",
         seed=0,
     )
     assert asdict(TrainConfig()) == tiny

@@ -8,7 +8,7 @@ from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
-from ..text import Item, encode, encode_all, token_sentence_ids, train_tokenizer
+from ..text import Item, Tokens, encode, encode_all, token_sentence_ids, train_tokenizer
 
 STORIES = [
     "Mr. Smith saw Dr. Jones . He left .",
@@ -66,13 +66,11 @@ def test_what_cannot_be_encoded_is_refused(tokenizer):
 
 
 def test_tokens_belong_to_the_sentence_of_their_last_character():
-    """Leading blanks, what stands between sentences, a token over a boundary, a sentence without a
-    token.
-    """
-    starts = [2, 6, 7, 14]
-    offsets = [(0, 0), (0, 2), (2, 5), (5, 8), (8, 12), (12, 14), (13, 15), (15, 20), (0, 0)]
-    is_special = [1, 0, 0, 0, 0, 0, 0, 0, 1]
-    assert token_sentence_ids(offsets, starts, is_special) == [0, 0, 0, 1, 1, 1, 2, 2, 3]
+    """What stands between sentences, a token over a boundary, a sentence without a token."""
+    document = ["abc", "", "123456", "xyz"]  # they begin at 0, 4, 5 and 12
+    offsets = [(0, 0), (0, 2), (2, 4), (3, 6), (6, 10), (10, 12), (11, 13), (13, 15), (0, 0)]
+    tokens = Tokens([5] * 9, offsets, [1, 0, 0, 0, 0, 0, 0, 0, 1], was_cut=False)
+    assert token_sentence_ids(tokens, document) == [0, 0, 0, 1, 1, 1, 2, 2, 3]
 
 
 def test_ids_have_no_gaps_and_cover_every_token(tokenizer):

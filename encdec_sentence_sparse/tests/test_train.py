@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForSeq2SeqLM, BartForConditionalGeneration
 
 from shared.data import load
-from shared.run import Batches
+from shared.run import Batches, checkpoints
 
 from .. import train as training
 from ..config import PRESETS, TrainConfig, choose_selection, learning_rate
@@ -27,7 +27,7 @@ from ..loading import begin, load_run
 from ..model import add_approximator, approximator_parameters, freeze
 from ..selection import FULL, Selection, ideal_probability
 from ..text import Batch, collate
-from ..train import batch_losses, map_knows_more, reads_its_documents, train
+from ..train import batch_losses, train
 
 DATA = "toy:count=8,seed=5"
 SMALL = TrainConfig(
@@ -286,6 +286,7 @@ CHANGES = {  # flag -> another value, and what else must hold
 ELSEWHERE = {  # flags that do not change two updates, or cannot here, and what tests them
     "model": "test_any_bart_from_a_folder_is_trained_on_and_read",  # wants a BART
     "save_every": "test_early_stopping_takes_the_best_weights",
+    "log_with": "test_a_tracker_gets_what_the_log_gets",
     "patience": "test_early_stopping_takes_the_best_weights",
 }
 
@@ -300,8 +301,8 @@ def updated(runs, tmp_path_factory):
         changes |= {"init": str(runs / changes["init"])} if "init" in changes else {}
         run = tmp_path_factory.mktemp("updated") / "run"
         with pytest.MonkeyPatch.context() as patch:
-            for name in ("report", "validation_losses"):  # half of the time
-                patch.setattr(training, name, lambda *_: {})
+            patch.setattr(training, "report", lambda *_: None)  # half of the time
+            patch.setattr(training, "validate", lambda *_: {"validation_loss": 0.0})
             train(replace(SMALL, **{"steps": 2} | changes), run)
         return weights(run)
 
@@ -409,22 +410,50 @@ def test_early_stopping_takes_the_best_weights(tmp_path, monkeypatch):
     """
     losses = [3.0, 4.0, 2.0, 3.0, 2.5, 0.1]
     values = iter(losses)
-    monkeypatch.setattr(
-        training, "validation_losses", lambda *_: {"validation_loss": next(values, 0.0)}
-    )
+    monkeypatch.setattr(training, "validate", lambda *_: {"validation_loss": next(values, 0.0)})
     train(replace(TINY, steps=60, save_every=1, patience=2), tmp_path / "run")
-    assert [row["validation_loss"] for row in log(tmp_path / "run")[1:]] == losses[:5]
+    assert [row["validation_loss"] for row in log(tmp_path / "run")] == losses[:5]
     train(replace(TINY, steps=3), tmp_path / "best")
     assert not changed(weights(tmp_path / "best"), weights(tmp_path / "run"))
+    # Finished, it resumes to the same; a longer one has no better validation and keeps them.
+    monkeypatch.setattr(training, "validate", lambda *_: {"validation_loss": 9.0})
+    config = replace(TINY, steps=60, save_every=1, patience=2)
+    train(config, tmp_path / "run", resume=True)
+    assert len(log(tmp_path / "run")) == 5
+    train(replace(config, patience=3), tmp_path / "run", resume=True)
+    assert len(log(tmp_path / "run")) == 6
+    assert not changed(weights(tmp_path / "best"), weights(tmp_path / "run"))
+
+
+def two_processes(config, out):
+    """A training in which each process notes the batches that it reads."""
+    from accelerate.state import PartialState
+
+    collate = training.Run.collate
+
+    def noted(run, items):
+        with Path(f"{out}-{PartialState().process_index}").open("a") as file:
+            print([list(item.ids) for item in items], file=file)
+        return collate(run, items)
+
+    training.Run.collate = noted
+    assert PartialState(cpu=True).num_processes == 2
+    train(config, out)
 
 
 @pytest.mark.usefixtures("unreported")
 def test_two_processes_train_one_model(tmp_path, updated):
-    """As torchrun starts them: both write the run together, each reads its own batches."""
+    """They read different batches, and their gradients are averaged: the weights are one's."""
     AcceleratorState._reset_state(True)  # of other trainings of this process
-    debug_launcher(train, (replace(SMALL, steps=2), tmp_path / "two"))
-    assert len([*tmp_path.glob("two/checkpoints/*/random_states_*")]) == 2
-    assert changed(weights(tmp_path / "two"), updated())
+    out = tmp_path / "run"
+    config = replace(SMALL, steps=2, batch_size=4)
+    debug_launcher(two_processes, (config, out), num_processes=2)
+    first, second = (Path(f"{out}-{number}").read_text().splitlines()[:2] for number in (0, 1))
+    assert not set(first) & set(second)
+    assert len([*checkpoints(out)[-1].glob("random_states_*")]) == 2
+    assert changed(weights(out), updated(batch_size=4))
+    with pytest.raises(ValueError, match="is of 2 processes, here are 1"):
+        train(replace(config, steps=4), out, resume=True)
 
 
 # What a training says
@@ -438,51 +467,48 @@ def test_d9_cut_documents_are_counted(tmp_path, capsys):
     ]
     for split in ("train", "validation"):
         (tmp_path / f"{split}.jsonl").write_text("\n".join(lines))
-    train(replace(TINY, data=str(tmp_path), steps=1, max_source=9), tmp_path / "run")
-    assert log(tmp_path / "run")[0] == {
-        "step": 0,
-        "examples": 2,
-        "sources_cut": 1,
-        "targets_cut": 0,
-    }
-    assert (
-        "2 documents are few to learn from scratch: begin with --model facebook/bart-base"
-        in capsys.readouterr().out
-    )
+    config = replace(TINY, data=str(tmp_path), steps=1, max_source=9, max_target=4)
+    train(config, tmp_path / "run")
+    said = capsys.readouterr().out
+    assert "1 of 2 documents are cut to --max-source 9" in said
+    assert "2 of 2 summaries are cut to --max-target 4" in said
+    assert "2 documents are few to learn from scratch: begin with --model facebook/bart" in said
 
 
-def test_a_summariser_that_does_not_read_is_warned_of(runs, monkeypatch):
-    """By the validation loss with the documents of others; with one document nothing is exchanged,
-    nothing is said.
-    """
-    run = load_run(runs / "base-0")
+def test_a_training_ends_with_its_loss_and_that_with_the_documents_exchanged(runs, capsys):
+    """Each summary beside the document of the next one."""
+    run = load_run(runs / "two-0")
     items = run.encode(load(DATA, "validation"))
-    # after four updates
-    assert "the model does not read its source" in reads_its_documents(run, items)
-    assert "exchanged" not in reads_its_documents(run, items[:1])
-    seen, losses = [], iter([{"validation_loss": 2.0}, {"validation_loss": 2.5}])
-    monkeypatch.setattr(
-        training, "validation_losses", lambda run, part: seen.append(part) or next(losses)
+    row = log(runs / "two-0")[-1]
+    training.report(run, items, row, Path("OUT"))
+    nats = 0.0
+    for number, item in enumerate(items):
+        other = items[(number + 1) % len(items)]
+        batch = run.collate([other._replace(target=item.target)])
+        nats += read(run.model, batch).loss.item() * len(item.target)
+    expected = nats / sum(len(item.target) for item in items)
+    assert f"{expected:.3f}" != f"{row['validation_loss']:.3f}"
+    assert capsys.readouterr().out.splitlines()[0] == (
+        f"OUT: 4 updates, validation loss {row['validation_loss']:.3f}, "
+        f"with the documents exchanged {expected:.3f}"
     )
-    assert (
-        reads_its_documents(run, items)
-        == "validation loss 2.000; with the documents exchanged 2.500"
-    )
-    # each summary with the document of another one
-    for mine, other in zip(items, seen[1], strict=True):
-        assert mine.target == other.target and mine.ids != other.ids
 
 
-def test_a_map_that_takes_the_first_sentences_is_warned_of(runs, monkeypatch):
+def test_a_map_is_compared_with_the_best_sentences(runs, capsys):
+    """How much attention r sentences hold: those with the most, and those of the map."""
     run = load_run(runs / "kl-0")
-    items, total, steps = run.encode(load(DATA, "validation"))[:5], 0.0, 0
+    items = run.encode(load(DATA, "validation"))[:5]
+    held = np.zeros(2)
     for item in items:
         read(run.model, run.collate([item]), record=(record := []))
-        total += sum(layer.exact[0].mean(0)[:, :2].sum().item() for layer in record) / len(record)
-        steps += len(item.target)
-    assert f"the first {total / steps:.3f}" in map_knows_more(run, items)
-    # nothing to learn
-    for best, learned, is_said in ((0.7, 0.61, False), (0.7, 0.505, True), (0.505, 0.5, False)):
-        held = torch.tensor([[[best, learned, 0.5]]])
-        monkeypatch.setattr(training, "attention_held", lambda *_, held=held: held)
-        assert ("TO TAKE THE FIRST" in map_knows_more(run, items)) == is_said
+        for layer in record:
+            exact, approximate = (part[0].mean(0).detach().numpy() for part in layer)  # (T, N)
+            for step, shares in enumerate(exact):
+                chosen = np.argsort(-approximate[step])[:2]
+                held += np.sort(shares)[-2:].sum(), shares[chosen].sum()
+    best, learned = held / len(record) / sum(len(item.target) for item in items)
+    training.report(run, items, log(runs / "kl-0")[-1], Path("OUT"))
+    first, line, _ = capsys.readouterr().out.splitlines()
+    assert "exchanged" not in first
+    assert line == f"the best 2 sentences hold {best:.3f} of the attention, the map's {learned:.3f}"
+    assert best > learned + 0.01

@@ -12,27 +12,39 @@ model.eval().generate(input_ids, num_beams=4)`.
 """
 
 import json
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from tokenizers import processors
+from tokenizers import Tokenizer, processors
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 from transformers import BartConfig, BartForConditionalGeneration, GenerationConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
 from shared import pretrained
-from shared.run import load_weights, one_line_errors, read_config
+from shared.data import Example
+from shared.pack import pack
+from shared.run import find_device, load_weights, one_line_errors, parse, read_config, read_flags
 
 from .. import predict as core
-from ..config import Length, Positive
+from ..config import PRESETS, Length, Positive
 from ..gates import L0Drop, compress
-from ..loading import read_files
 from ..model import Encoding, ModelConfig
-from ..text import Item
-from .rules import DROPPED, RuleConfig, RuleRun, attendable, command, dropped_units
+from ..text import Batch, Item, collate, encode_examples
+from .rules import (
+    DROPPED,
+    RuleConfig,
+    RuleRun,
+    attendable,
+    drop,
+    dropped_units,
+    read_examples,
+    write,
+)
+from .training import train
 
 
 def counted_attention(bart: PreTrainedModel, log_counts: Tensor) -> RemovableHandle:
@@ -142,20 +154,28 @@ class GatedBartConfig(RuleConfig):
 class BartRun(RuleRun):
     """A run with a GatedBart."""
 
+    def encode(self, examples: Sequence[Example]) -> list[Item]:
+        sizes = self.config.max_source, self.config.max_target
+        items = encode_examples(examples, self.tokenizer, *sizes, self.model.eos)
+        return drop(self, examples, items)
+
+    def collate(self, items: Sequence[Item]) -> Batch:
+        return collate(items, self.model.bart.device, self.model.pad, self.model.bos)
+
     def write_files(self, folder: Path) -> None:
         super().write_files(folder)
         self.model.bart.config.save_pretrained(folder / "model")
         self.model.bart.generation_config.save_pretrained(folder / "model")
 
 
-def begin(config: GatedBartConfig, examples: Sequence) -> BartRun:
+def begin(config: GatedBartConfig, examples: Sequence[Example]) -> BartRun:
     """A pretrained BART with new gates; ValueError: not a BART, or unfit."""
-    bart, wrapped = pretrained.load(
-        "bart", config.bart, positions=max(config.max_source, config.max_target)
-    )
+    longest = max(config.max_source, config.max_target)
+    bart, wrapped = pretrained.load("bart", config.bart, positions=longest)
     pretrained.generation(bart, config.max_target)
-    (start, _), tokenizer = wrapped("").tokens(), wrapped.backend_tokenizer
-    special = [(start, tokenizer.token_to_id(start))]  # before a text; `encode` adds its end
+    tokenizer = wrapped.backend_tokenizer
+    start = wrapped("").tokens()[0]  # before a text; `encode_examples` adds its end
+    special = [(start, tokenizer.token_to_id(start))]
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{start} $A", special_tokens=special
     )
@@ -167,41 +187,84 @@ def begin(config: GatedBartConfig, examples: Sequence) -> BartRun:
 
 
 def load_run(folder: str | Path) -> BartRun:
-    """Read a run, its model in eval mode on the CPU; ValueError as `loading.load_run`."""
-    config, (tokenizer, _) = read_config(folder, GatedBartConfig), read_files(folder)
-    tokenizer.encode_special_tokens = True  # a "</s>" that stands in a text is text
-    files = Path(folder, "model")
-    try:
-        bart = BartForConditionalGeneration(BartConfig.from_pretrained(files))
-        bart.generation_config = GenerationConfig.from_pretrained(files)
-        dropped = frozenset(json.loads(Path(folder, "rule.json").read_text()))
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{folder} has not the configuration of a BART: {error}") from None
+    """Read a finished run, its model in eval mode on the CPU; ValueError as `loading.load_run`."""
+    folder = Path(folder)
+    config = read_config(folder, GatedBartConfig)
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.encode_special_tokens = True
+    bart = BartForConditionalGeneration(BartConfig.from_pretrained(folder / "model"))
+    bart.generation_config = GenerationConfig.from_pretrained(folder / "model")
+    dropped = frozenset(json.loads((folder / "rule.json").read_text()))
     model = GatedBart(bart, config.l0drop != "none", dropped)
-    load_weights(model, folder)
+    load_weights(model, folder / "model.safetensors")
     return BartRun(config, model.eval(), tokenizer)
 
 
-def decode(run: BartRun, items: Sequence[Item], **_) -> list[core.Decoded]:
-    """As `predict.decode`, by the BART's own `generate` and its settings."""
-    tokens, encoding = run.model.generate(run.collate(items).source)
-    rows = zip(items, tokens.tolist(), (encoding.gates[-1] == 0).tolist(), strict=True)
-    return [core.Decoded(output, [pruned[: len(item.source)]]) for item, output, pruned in rows]
+# Outputs
 
 
-def write(run: BartRun, examples: Sequence, options: core.Options) -> None:
-    """As `predict.write`; beams (but for a --beam that is not 4), lengths, penalties are the BART's
-    own; by ROUGE.
-    """
-    flags = {"max_length": options.max_length, "length_penalty": options.length_penalty}
-    flags["num_beams"] = options.beam if options.beam != core.Options.beam else None
+@dataclass
+class Options(core.Options):
+    """The command line of `predict`."""
+
+    beam: Positive | None = None  # Hypotheses of the search; none: the BART's own.
+    # Of the search; none: the BART's own.
+    length_penalty: float | None = None
+    max_length: Length | None = None  # Longest output in tokens; none: the BART's own.
+
+
+def predict(
+    run: BartRun, examples: Sequence[Example], batch_size: int = 32, **generation
+) -> Iterator[dict]:
+    """As the core's `predict`, by the BART's `generate` and its settings, or those given."""
+    for start in range(0, len(examples), core.WINDOW):
+        window = examples[start : start + core.WINDOW]
+        items = run.encode(window)
+        order = sorted(range(len(items)), key=lambda place: len(items[place].source))
+        rows = {}
+        for first in range(0, len(items), batch_size):
+            places = order[first : first + batch_size]
+            source = run.collate([items[place] for place in places]).source
+            outputs, encoding = run.model.generate(source, **generation)
+            for number, place in enumerate(places):
+                text = run.tokenizer.decode(outputs[number].tolist(), skip_special_tokens=True)
+                closed = encoding.gates[-1][number, : len(items[place].source)] == 0
+                was_cut = items[place].was_cut
+                rows[place] = core.row(
+                    run, window[place], " ".join(text.split()), [closed], was_cut
+                )
+        for place in range(len(window)):
+            yield rows[place]
+
+
+def predict_main(arguments: Sequence[str]) -> None:
+    """As the core's `main`; scored by ROUGE."""
+    options = read_flags(Options, arguments, __doc__)
+    run = load_run(options.run)
+    examples = read_examples(options, run)
+    flags = {"num_beams": options.beam, "length_penalty": options.length_penalty}
+    flags["max_length"] = options.max_length
     pretrained.generation(run.model.bart, run.config.max_target, **flags)
-    core.write(run, examples, replace(options, metric="rouge"), decode=decode)
+    run.model.to(find_device(options.device))
+    is_packed = pack(run.model)  # last: a packed model can only decode
+    documents = [example for example in examples if example.document]
+    rows = predict(run, documents, options.batch_size)
+    write(run, rows, examples, options, "rouge" if options.metric == "auto" else options.metric)
+    if is_packed:
+        print("decoded with packed weights (shared/pack.py)", file=sys.stderr)
 
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    command(arguments, "bart", __doc__, GatedBartConfig, begin, load_run, write)
+    command, *flags = (sys.argv[1:] if arguments is None else arguments) or [""]
+    if command == "train":
+        train(*parse(flags, GatedBartConfig, PRESETS, __doc__), begin, "bart")
+    elif command == "predict":
+        predict_main(flags)
+    elif command in ("-h", "--help"):
+        print(__doc__, "Flags: train --help, predict --help", sep="\n")
+    else:
+        raise ValueError("begin with train or predict, then their flags, or --help")
 
 
 if __name__ == "__main__":

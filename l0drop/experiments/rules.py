@@ -24,18 +24,19 @@ from tokenizers import Encoding as Tokens
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from shared.data import Example
-from shared.run import one_line_errors, parse, read_flags, setup
+from shared.data import Example, read
+from shared.pack import pack
+from shared.run import find_device, load_weights, one_line_errors, parse, read_config, read_flags
+from shared.score import system_name, write_outputs
 
 from .. import loading
 from .. import predict as core
-from ..config import PRESETS, TrainConfig, held_open
+from ..config import PRESETS, TrainConfig
 from ..gates import Memory, compress, dense_memory
 from ..loading import Run
 from ..model import Encoding, Share, Transformer
-from ..sparsity import SparsityControl
 from ..text import Item
-from ..train import adam, lengths, report, save_average, update
+from .training import train
 
 DROPPED = 10**6  # D8: a source token whose id is raised by this is dropped by a rule
 
@@ -137,12 +138,13 @@ def attendable(encoding: Encoding) -> Tensor:
 
 
 class RuledTransformer(Transformer):
-    """A Transformer without gates, some of whose source ids are raised by DROPPED."""
+    """A Transformer; without gates some of its source ids are raised by DROPPED."""
 
     dropped: Collection[int] = ()  # units that a frequency rule drops
 
     def encode(self, source: Tensor, hold_open: bool = False) -> Encoding:
-        return super().encode(source % DROPPED)._replace(gates=[(source < DROPPED).float()])
+        encoding = super().encode(source % DROPPED, hold_open)
+        return encoding if self.l0drop else encoding._replace(gates=[(source < DROPPED).float()])
 
     def dense(self, encoding: Encoding) -> Memory:
         return dense_memory(encoding.states, attendable(encoding))
@@ -151,28 +153,33 @@ class RuledTransformer(Transformer):
         return compress(encoding.states, encoding.gates[-1], attendable(encoding))
 
 
+def kept(run: Run, examples: Sequence[Example], items: Sequence[Item]) -> list[list[bool]]:
+    """Which tokens of each source the rule of a run keeps."""
+    if run.config.rule == "group":  # the odd positions 1, 3, 5, ...
+        return [[place % 2 == 0 for place in range(len(item.source))] for item in items]
+    if run.config.rule == "pos":
+        tagged = zip(examples, tag_sources(examples, run.config.stanza), strict=True)
+        return [
+            keep_pos(*source_types(run.tokenizer.encode(example.source), *tags))
+            for example, tags in tagged
+        ]
+    return [[token not in run.model.dropped for token in item.source] for item in items]
+
+
+def drop(run: Run, examples: Sequence[Example], items: list[Item]) -> list[Item]:
+    """The same items, in which what the rule drops, never the end (D9), is raised by DROPPED."""
+    for item, keep in zip(items, kept(run, examples, items), strict=True):
+        for place, is_kept in zip(range(len(item.source) - 1), keep, strict=False):
+            if not is_kept:
+                item.source[place] += DROPPED
+    return items
+
+
 class RuleRun(Run):
     """A run whose encodings are dropped by the rule that its config names."""
 
     def encode(self, examples: Sequence[Example]) -> list[Item]:
-        """As `Run.encode`, and what the rule drops, never the end (D9), is raised by DROPPED."""
-        items = super().encode(examples)
-        for item, keep in zip(items, self.kept(examples, items), strict=True):
-            for place, is_kept in zip(range(len(item.source) - 1), keep, strict=False):
-                item.source[place] += DROPPED * (not is_kept)
-        return items
-
-    def kept(self, examples: Sequence[Example], items: Sequence[Item]) -> list[list[bool]]:
-        """Which tokens of each source the rule keeps."""
-        if self.config.rule == "group":  # the odd positions 1, 3, 5, ...
-            return [[place % 2 == 0 for place in range(len(item.source))] for item in items]
-        if self.config.rule == "pos":
-            tagged = zip(examples, tag_sources(examples, self.config.stanza), strict=True)
-            return [
-                keep_pos(*source_types(self.tokenizer.encode(each.source), *tags))
-                for each, tags in tagged
-            ]
-        return [[token not in self.model.dropped for token in item.source] for item in items]
+        return drop(self, examples, super().encode(examples))
 
     def write_files(self, folder: Path) -> None:
         super().write_files(folder)
@@ -217,76 +224,85 @@ def dropped_units(
     return frozenset(unit for unit, cover in zip(ranking, covered, strict=True) if cover <= most)
 
 
-def with_rule(run: Run, dropped: Collection[int]) -> RuleRun:
-    """A run of the core with a rule, its model in eval mode."""
-    model = RuledTransformer(run.model.config).eval()
-    model.load_state_dict(run.model.state_dict())
+def ruled(base: Transformer, dropped: Collection[int]) -> RuledTransformer:
+    """A model with a rule, in eval mode, with the weights of another one."""
+    model = RuledTransformer(base.config).eval()
+    model.load_state_dict(base.state_dict())
     model.dropped = frozenset(dropped)
-    return RuleRun(run.config, model, run.tokenizer, run.first_step)
+    return model
 
 
 def begin(config: RuleConfig, examples: Sequence[Example]) -> RuleRun:
     """As `loading.begin`, with the rule, whose frequencies are those of the training sources."""
     run = loading.begin(config, examples)
-    return with_rule(run, dropped_units(config, examples, run.tokenizer))
+    model = ruled(run.model, dropped_units(config, examples, run.tokenizer))
+    return RuleRun(config, model, run.tokenizer, run.first_step)
 
 
 def load_run(folder: str | Path) -> RuleRun:
     """As `loading.load_run`, of a run with a rule."""
-    return with_rule(
-        loading.load_run(folder, RuleConfig), json.loads(Path(folder, "rule.json").read_text())
-    )
+    folder = Path(folder)
+    config = read_config(folder, RuleConfig)
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    start = json.loads((folder / "start.json").read_text())
+    model = loading.new_model(config, tokenizer)
+    load_weights(model, folder / "model.safetensors")
+    model = ruled(model, json.loads((folder / "rule.json").read_text()))
+    return RuleRun(config, model, tokenizer, start["first_step"])
 
 
-def train(config: RuleConfig, out: Path, resume: bool, begin, load_run, reader: str) -> None:
-    """As `train.train`, of other runs, which `reader` decodes."""
-    control = SparsityControl(config.target_sparsity, held_open(config))
-    options = {
-        "final": "model.safetensors",
-        "checkpoints": config.average_last,
-        "control": vars(control),
-    }
-    made = setup(config, out, resume, begin, load_run, adam, lengths, **options)
-    with made.folder as folder:
-        update(made, control)
-        averaged = save_average(folder, config)
-    if made.accelerator.is_main_process:
-        report(made.run, made.validation, folder, averaged, reader)
+def predict(arguments: Sequence[str] | None) -> None:
+    """As the core's `predict`, of a run with a rule."""
+    options = read_flags(core.Options, arguments, __doc__)
+    run = load_run(options.run)
+    examples = read_examples(options, run)
+    search = {"beam": options.beam}
+    if options.length_penalty is not None:
+        search["length_penalty"] = options.length_penalty
+    if options.max_length is not None:
+        search["max_length"] = options.max_length
+    run.model.to(find_device(options.device))
+    pack(run.model)  # last: a packed model can only decode
+    documents = [example for example in examples if example.document]
+    rows = core.predict(run, documents, options.batch_size, **search)
+    metric = core.metric_of(examples) if options.metric == "auto" else options.metric
+    write(run, rows, examples, options, metric)
 
 
-def command(
-    arguments: Sequence[str] | None,
-    kind: str,
-    doc: str,
-    config_type,
-    begin,
-    load_run,
-    write=core.write,
-) -> None:
-    """`train ...` or `predict ...` of a kind of run, "rules" or "bart"; `write` as
-    `predict.write`.
-    """
-    name, *rest = (sys.argv[1:] if arguments is None else arguments) or [""]
-    if name == "train":
-        train(
-            *parse(rest, config_type, PRESETS, doc),
-            begin,
-            load_run,
-            f"{__package__}.{kind} predict",
+def read_examples(options: core.Options, run: Run) -> list[Example]:
+    """The texts or the data that a command line of `predict` names."""
+    data = options.data or (run.config.data if options.split else "")
+    return read(options.files, data, options.split or "test", options.limit)
+
+
+def write(run: Run, rows, examples: list[Example], options: core.Options, metric: str) -> None:
+    """Write the outputs, and the table of scores if there are references."""
+    if options.show_pruned:
+        rows = (
+            row | {"line": f"source: {row['source']}\noutput: {row['prediction']}"} for row in rows
         )
-    elif name == "predict":
-        options = read_flags(core.Options, rest, doc)
-        run = load_run(options.run)
-        write(run, options.read(run.config.data), options)
-    elif name in ("-h", "--help"):
-        print(doc, "Further flags: train --help, predict --help", sep="\n")
-    else:
-        raise ValueError("begin with train or predict, then their flags, or --help")
+    write_outputs(
+        rows,
+        examples,
+        system=options.system or system_name(options.run.name, run.config.seed),
+        seed=run.config.seed,
+        out=options.out,
+        overwrite=options.overwrite,
+        metric=metric,
+    )
 
 
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    command(arguments, "rules", __doc__, RuleConfig, begin, load_run)
+    command, *flags = (sys.argv[1:] if arguments is None else arguments) or [""]
+    if command == "train":
+        train(*parse(flags, RuleConfig, PRESETS, __doc__), begin, "rules")
+    elif command == "predict":
+        predict(flags)
+    elif command in ("-h", "--help"):
+        print(__doc__, "Flags: train --help, predict --help", sep="\n")
+    else:
+        raise ValueError("begin with train or predict, then their flags, or --help")
 
 
 if __name__ == "__main__":

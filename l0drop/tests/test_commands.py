@@ -1,6 +1,7 @@
 """Train, kill, resume; several processes; one bad input each."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -63,9 +64,8 @@ def test_a_training_killed_by_a_signal_resumes_to_the_same_bits(whole, tmp_path)
         f".read_text())); train(config, pathlib.Path({str(out)!r}))"
     )
     top = Path(sys.modules[training.__name__.split(".")[0]].__path__[0]).parent
-    with subprocess.Popen(
-        [sys.executable, "-c", code], cwd=top, stdout=subprocess.DEVNULL
-    ) as child:
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}  # two threads add in another order
+    with subprocess.Popen([sys.executable, "-c", code], cwd=top, env=environment) as child:
         while not checkpoints(out) and child.poll() is None:
             pass
         child.send_signal(signal.SIGKILL)
@@ -105,7 +105,7 @@ def test_resume_says_where_it_begins_and_refuses_other_data(tmp_path, capsys):
     text = "\n".join(map(json.dumps, rows))
     (tmp_path / "data/train.jsonl").write_text(text)
     (tmp_path / "data/validation.jsonl").write_text(text)
-    config = replace(SMALL, data=str(tmp_path / "data"), steps=2)
+    config = replace(SMALL, data=str(tmp_path / "data"), steps=2, average_last=1)
     train(config, tmp_path / "run", resume=True)
     assert "does not exist yet: a new training begins" in capsys.readouterr().out
     (tmp_path / "data/train.jsonl").write_text(text.replace("7 dogs", "7 cats"))
@@ -125,15 +125,17 @@ def two_processes(out):
         return collate(run, items)
 
     training.Run.collate = noted
-    assert PartialState(cpu=True).num_processes == 2
     train(replace(SMALL, steps=2, average_last=1), out)
+    assert PartialState().num_processes == 2
 
 
 def test_two_processes_train_one_model(tmp_path):
     """They read different batches, and their gradients are averaged: the weights are one's."""
     import torch._dynamo  # noqa: F401  # two seconds, once and not in every child
     from accelerate import debug_launcher
+    from accelerate.state import AcceleratorState
 
+    AcceleratorState._reset_state(True)  # the children would believe to be alone, as this one is
     out = tmp_path / "run"
     debug_launcher(two_processes, (out,), num_processes=2)
     first, second = (Path(f"{out}-{i}").read_text().splitlines()[:2] for i in (0, 1))

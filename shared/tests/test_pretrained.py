@@ -245,14 +245,15 @@ def test_generation_sets_the_rest(tmp_path, capsys):
     assert not capsys.readouterr().err
 
 
-def test_generation_lengths(tmp_path):
+def test_generation_lengths(tmp_path, capsys):
     model, _ = load("bart", bart(tmp_path))
     assert settings(model, 25).max_length == 25  # a model without a length has that of its run
     assert settings(model, 25, own={"max_length": 12}).max_length == 12
     assert settings(model, 99).max_length == 40  # as many as it has positions
-    for own, given in (({"min_length": 30}, {}), ({}, {"min_length": 30})):
-        with pytest.raises(ValueError, match="min_length is 30, above the longest output, 25"):
-            settings(model, 25, own, **given)
+    assert settings(model, 25, own={"min_length": 30}).min_length == 25
+    assert "min_length 30 is lowered to 25" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="--min-length is 30, above the longest output, 25"):
+        settings(model, 25, min_length=30)
 
 
 def test_of_new_tokens_and_length_generate_takes_what_is_given(tmp_path):

@@ -1,5 +1,6 @@
 """rouge.py against values worked out by hand, and with the stems of rouge-score."""
 
+import importlib.util
 from importlib.metadata import version
 
 import pytest
@@ -7,7 +8,6 @@ import pytest
 RougeScorer = pytest.importorskip("rouge_score.rouge_scorer").RougeScorer
 
 from shared import rouge
-from shared.data import sentence_splitter
 
 # The trap, by hand. Reference R and prediction P have the same two sentences, in opposite order:
 #   R = the cat sat | on a mat          P = on a mat | the cat sat          (6 words each)
@@ -87,10 +87,9 @@ def test_the_signature_has_all_settings():
         f"rouge-score {version('rouge-score')} | stemmer yes | tokenizer rouge-score | "
         f"multi-reference max"
     )
-    way = sentence_splitter()[0]
     assert (
-        rouge.signature("rouge1", "rouge-score")
-        == f"ROUGE-1/2/Lsum F1 x 100 | {said} | sentences by {way}"
+        rouge.signature("rouge1")
+        == f"ROUGE-1/2/Lsum F1 x 100 | {said} | sentences by untrained Punkt"
     )
 
 
@@ -104,40 +103,70 @@ def test_the_signature_has_all_settings():
         # a letter with its vowel sign is one: ฝ น ต ก, ฝ น ห ยุ ด
         ("ฝนตก", "ฝนหยุด", 200 * 2 / (4 + 5)),
         ("cafe\u0301", "café", 100.0),  # composed or not
+        ("walks", "walk", 0.0),  # no stems
     ],
 )
-def test_words_of_other_languages_are_whole(prediction, reference, rouge1):
-    assert rouge.score([[prediction]], [[[reference]]])["rouge1"] == pytest.approx(
-        [rouge1], abs=1e-9
-    )
-    assert "WORDS ARE UNICODE'S" in rouge.signature("rouge1", rouge.words_of([reference]))
+def test_unicodes_words_are_whole(prediction, reference, rouge1):
+    scores = rouge.score([[prediction]], [[[reference]]], "unicode")
+    assert scores["rouge1"] == pytest.approx([rouge1], abs=1e-9)
+    assert "WORDS ARE UNICODE'S" in rouge.signature("rouge1", "unicode")
 
 
-def test_german_that_has_words_of_english_is_not_english():
-    """Or "Mänchen" would be right for "München": both are m nchen."""
-    assert rouge.words_of(["Er war in München", "was in Köln war"]) == "unicode"
+ENGLISH = "The mayor of the town said that the plan is off"
+TEXTS = {  # a language that the default of a metric does not read: (text, ROUGE reads, BLEU reads)
+    "English": (ENGLISH, True, True),
+    "German": ("Mänchen", False, True),
+    "Vietnamese": ("bà bán bò ở chợ", False, True),
+    "Hindi": ("कुत्ता सो रहा है।", False, True),
+    "Chinese": ("一只狗在睡觉。", False, False),
+    "Chinese names": ("Twitter社はX Corpに", False, False),
+    "Thai": ("สุนัขนอนหลับ", False, False),
+    "a Chinese name": (ENGLISH + ENGLISH + " 安", True, True),
+    "no word": ("...", True, True),
+}
 
 
-def test_one_reference_of_which_rouge_score_reads_nothing_is_not_scored_0_in_an_english_corpus():
-    corpus = ["The mayor of the town said that the plan is off"] * 20
-    texts = [*corpus, "Город спит"]
-    assert rouge.words_of([*corpus, "..."]) == "rouge-score" and rouge.words_of(texts) == "unicode"
-    assert rouge.score([[text] for text in texts], [[[text]] for text in texts])[
-        "rouge1"
-    ].min() == pytest.approx(100)
+@pytest.mark.parametrize("name", TEXTS)
+def test_references_that_a_metric_does_not_read_are_refused_one_by_one(name, capsys):
+    """Not by the corpus: four Vietnamese texts among English ones would score 100 each."""
+    text, *reads = TEXTS[name]
+    for metric, is_read in zip(("rouge", "bleu"), reads, strict=True):
+        corpus = {str(n): [[ENGLISH]] for n in range(99)}
+        for form in (text, [text, ENGLISH + ENGLISH] if is_read else [text]):  # string and list
+            rouge.check_references(corpus | {"odd": [ENGLISH, form]}, metric)
+            said = capsys.readouterr().err
+            assert bool(said) != is_read
+            assert is_read or said.startswith("1 of 100 documents have references in")
+            assert is_read or said.endswith(": odd\n") and said.count("\n") == 1
+            if not is_read:
+                corpus.popitem()  # 1 of 99 is more than 1 %
+                with pytest.raises(ValueError, match="1 of 99 .*: odd; give --") as error:
+                    rouge.check_references(corpus | {"odd": [form]}, metric)
+                remedy = {"rouge": "--words unicode", "bleu": "--tokenize zh, ja-mecab or char"}
+                assert str(error.value).endswith(remedy[metric])
+                corpus["98"] = [[ENGLISH]]
+    rouge.check_references({"odd": [text]}, "rouge", words="unicode")
+    rouge.check_references({"odd": [text]}, "bleu", tokenize="zh")
+    rouge.check_references({"odd": [text]}, "none")
+    assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize(
-    ("reference", "tokenizer"),
-    [
-        ("Ein Hund schläft.", "13a"), ("Большая собака спит "
-                                       "дома.", "13a"), ("कुत्ता सो रहा है।", "13a"),
-        ("一只狗在睡觉。", "zh"), ("犬が眠っている。", "char"), ("สุนัขนอนหลับ", "char"), ("", "13a"),
-        ("ཆར་པ་བབས།", "char"),
-        ("ꦲꦸꦢꦤ꧀ꦢꦼꦫꦱ꧀ꦲꦶꦁꦏꦸꦛ", "char"), ("Twitter社はX Corpに", "char"),
-    ],
-)  # fmt: skip
-def test_bleu_is_tokenised_by_the_script_of_the_references(reference, tokenizer):
-    assert rouge.bleu_tokenizer([reference]) == tokenizer
-    counts = rouge.bleu_counts(["x", reference], [["x"], [reference]], tokenize=tokenizer)
-    assert not reference or rouge.bleu_of_sums(counts[1]) > 99.9
+def test_a_text_is_odd_from_2_percent_of_its_letters_on():
+    rouge.check_references({"1": ["a" * 98 + "éé . "]})
+    with pytest.raises(ValueError, match="1 of 1 documents"):
+        rouge.check_references({"1": ["a" * 97 + "ééé . "]})
+
+
+@pytest.mark.parametrize(("tokenize", "text"), [("13a", "Ein Hund schläft."), ("zh", "一只狗。")])
+def test_bleus_tokenizer_is_the_one_asked_for(tokenize, text):
+    # with 13a a Chinese sentence is one word, whose counts of pairs are 0
+    counts = rouge.bleu_counts([text], [[text]], tokenize)[0]
+    assert counts[0] == counts[4] == 4
+    assert f"tok:{tokenize}" in rouge.signature("bleu", tokenize=tokenize)
+
+
+def test_a_tokenizer_without_its_library_says_how_to_get_it():
+    if importlib.util.find_spec("MeCab"):
+        pytest.skip("MeCab is installed")
+    with pytest.raises(ValueError, match="(?s)--tokenize ja-mecab: .*pip install"):
+        rouge.bleu_counts(["a"], [["a"]], "ja-mecab")

@@ -20,7 +20,7 @@ from accelerate import Accelerator
 from safetensors.torch import load_file, save_file
 
 from shared import run
-from shared.data import Example, open_output
+from shared.data import Example
 from shared.run import Batches, check, checkpoints, load_weights, read_config, read_progress
 
 torch.set_num_threads(1)
@@ -313,28 +313,3 @@ def test_bf16_is_recommended_only_where_the_cpu_has_it(monkeypatch):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
     assert not run.cpu_has_bf16()
-
-
-def test_an_output_must_not_exist_unless_it_is_overwritten_at_the_end(tmp_path):
-    path = tmp_path / "new" / "out.txt"
-    with open_output(path) as file:
-        file.write("ä\n")
-    assert path.read_bytes() == "ä\n".encode()
-    for taken, overwrite in ((path, False), (tmp_path, True)):
-        with (
-            pytest.raises(ValueError, match="exists: choose another name"),
-            open_output(taken, overwrite),
-        ):
-            pytest.fail("must not be opened")
-    with pytest.raises(KeyboardInterrupt), open_output(path, overwrite=True) as file:
-        file.write("half")
-        raise KeyboardInterrupt
-    assert path.read_bytes() == "ä\n".encode()
-    with pytest.raises(ValueError, match="leave out .gz"), open_output(tmp_path / "out.jsonl.gz"):
-        pytest.fail("must not be opened")
-    with open_output(Path(os.devnull), overwrite=True) as file:
-        file.write("nothing")
-    assert Path(os.devnull).is_char_device()  # not replaced by a file
-    with open_output(path, overwrite=True) as file:
-        file.write("new")
-    assert path.read_text() == "new" and list(path.parent.iterdir()) == [path]

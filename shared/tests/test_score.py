@@ -176,7 +176,7 @@ def test_bleu_is_sacrebleus():
         of(table, "b", "bleu")["value"] - of(table, "a", "bleu")["value"]
     )
     assert row["low"] < row["value"] < row["high"] and 0 < row["p"] <= 1
-    settings = rouge.signature("bleu", "13a")
+    settings = rouge.signature("bleu")
     assert "case:mixed" in settings and f"version:{sacrebleu.__version__}" in settings
 
 
@@ -216,47 +216,56 @@ def test_outputs_are_rows_lines_and_a_table(tmp_path, capsys):
     }
     assert "| l0 " in printed.out and "50.00" in printed.out and "was_cut" not in printed.out
     assert "1 of 3 documents" in printed.err
-    score.write_outputs(
-        outputs(texts),
-        EXAMPLES,
-        out=tmp_path / "out.txt",
-        line=lambda row: f"> {row['prediction']}",
-    )
+    lines = (row | {"line": f"> {row['prediction']}"} for row in outputs(texts))
+    score.write_outputs(lines, EXAMPLES, out=tmp_path / "out.txt")
     assert (tmp_path / "out.txt").read_text() == "> c\n\n> x\n"  # a blank line stays one
     capsys.readouterr()
     score.write_outputs(outputs(texts), EXAMPLES)
     assert (said := capsys.readouterr().out).startswith("c\n\nx\n| system")
-    assert said.endswith(f"{rouge.signature('rouge1', 'rouge-score')} | n 2\n")
+    assert said.endswith(f"{rouge.signature('rouge1')} | n 2\n")
     score.write_outputs(outputs(texts[:1]), [Example("1", ["a"], [], []), Example("2", [], [], [])])
     assert capsys.readouterr().out == "c\n\n"  # without references no table
     with pytest.raises(ValueError, match="exists"):
         score.write_outputs(outputs(texts), EXAMPLES, out=tmp_path / "out.txt")
 
 
-def test_scores_of_other_words_than_rouge_scores_say_so(capsys, tmp_path):
+def test_references_that_rouge_does_not_read_are_refused_before_decoding(capsys, tmp_path):
     example = Example("zh-1", ["a"], ["一只狗在睡觉。"], [["一只狗在睡觉。"]])
-    score.write_outputs(
-        outputs([("zh-1", "一只猫在睡觉。")]), [example], "a", out=tmp_path / "a.jsonl"
-    )
+
+    def never():
+        pytest.fail("was asked for a row")
+        yield
+
+    with pytest.raises(ValueError, match="zh-1; give --words unicode"):
+        score.write_outputs(never(), [example], out=tmp_path / "a.jsonl")
+    with pytest.raises(ValueError, match="zh-1; give --tokenize zh"):
+        score.write_outputs(never(), [example], out=tmp_path / "a.jsonl", metric="bleu")
+    rows = outputs([("zh-1", "一只猫在睡觉。")])
+    score.write_outputs(rows, [example], "a", out=tmp_path / "a.jsonl", words="unicode")
     assert "83.33" in (said := capsys.readouterr().out) and "WORDS ARE UNICODE'S" in said
-    score.main([str(tmp_path / "a.jsonl"), "--metric", "bleu"])
-    assert "tok:zh" in capsys.readouterr().out
+    # the file by itself: asked for again
+    for metric, flags, value in (("rouge", "--words unicode", "83.33"), ("bleu", *ZH)):
+        with pytest.raises(SystemExit):
+            score.main([str(tmp_path / "a.jsonl"), "--metric", metric])
+        assert "1 of 1 documents have references in" in capsys.readouterr().err
+        score.main([str(tmp_path / "a.jsonl"), "--metric", metric, *flags.split()])
+        assert value in capsys.readouterr().out
+
+
+# 6 of 7 characters, 4 of 6 pairs, 2 of 5 triples, 1 of 4 quadruples: 100 (6/7 4/6 2/5 1/4)^(1/4)
+ZH = "--tokenize zh", "48.89"
 
 
 def test_a_document_is_one_line_whatever_a_model_writes(tmp_path):
-    """README: one document per line; the JSON keeps what was written."""
-    text, lines = (
-        "a\nb\rc\x0bd\u2028e",
-        {"line.txt": lambda row: f"{row['words']}\t{row['prediction']}"},
-    )
-    for name in ("o.txt", "line.txt", "o.jsonl"):
-        examples = [Example("1", ["a"], [], [])]
-        score.write_outputs(
-            outputs([("1", text)]), examples, out=tmp_path / name, line=lines.get(name)
-        )
+    """README: one document per line; the JSON keeps what was written, but for "line"."""
+    text, examples = "a\nb\rc\x0bd\u2028e", [Example("1", ["a"], [], [])]
+    for name, more in (("o.txt", {}), ("line.txt", {"line": "1:\ta"}), ("o.jsonl", {"line": "x"})):
+        row = {"id": "1", "prediction": text} | more
+        score.write_outputs([row], examples, out=tmp_path / name)
     assert (tmp_path / "o.txt").read_text() == "a b c d e\n"
-    assert (tmp_path / "line.txt").read_text() == "1\ta b c d e\n"
-    assert json.loads((tmp_path / "o.jsonl").read_text())["prediction"] == text
+    assert (tmp_path / "line.txt").read_text() == "1:\ta\n"
+    written = json.loads((tmp_path / "o.jsonl").read_text())
+    assert written["prediction"] == text and "line" not in written
 
 
 def test_documents_without_reference_are_counted_here_and_there(tmp_path, capsys):
@@ -287,18 +296,14 @@ def test_an_interval_and_a_p_that_disagree_are_explained(capsys):
 @pytest.mark.parametrize(
     ("data", "minus", "message"),
     [
-        (
-            rows("a", x=[1, 2]) + rows("b", x=[1]),
-            [],
-            "b, seed 0: its documents are not those of the first system",
-        ),
-        (rows("a", 1, x=[1, 2]) + rows("a", 2, x=[1, 2])[1:], [], "a, seed 2: its documents"),
+        (rows("a", x=[1, 2]) + rows("b", x=[1]), [], "b, seed 0 has 1 documents, the first run 2"),
+        (rows("a", 1, x=[1, 2]) + rows("a", 2, x=[1, 2])[1:], [], "a, seed 2 has 1 documents"),
         (
             rows("a", x=[1]) + [rows("b", x=[1])[0] | {"references": [["other"]]}],
             [],
-            "b, seed 0: its documents",
+            "b, seed 0: document 0 has other references than the first run",
         ),
-        (rows("a", x=[1, 2]) * 2, [], "a, seed 0: its documents"),  # a file given twice
+        (rows("a", x=[1, 2]) * 2, [], "a, seed 0: document 0 comes twice; is a file given twice"),
         (rows("a", x=[1]), ["b"], "no system 'b' to subtract; there are a"),
         ([*rows("a", x=[1]), rows("a", y=[1, 1])[1]], [], "document 1 has no 'x' like that of 0"),
         (rows("a", x=[1, [1, 2]]), [], "document 1 has no 'x' like that of 0"),
@@ -312,6 +317,30 @@ def test_an_interval_and_a_p_that_disagree_are_explained(capsys):
 def test_what_cannot_be_compared_is_refused(data, minus, message):
     with pytest.raises(ValueError, match=message):
         score.score(data, "none", minus)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "the café shut . we left .",
+        [["the café shut .", "we left ."]],
+        ["the cafe\u0301 shut . we left ."],
+        ["the café shut .\n we  left . "],
+    ],
+)
+def test_references_are_compared_as_they_are_scored(form, tmp_path):
+    """Public bug: a string and the list of its sentences were other documents."""
+    row = {"id": 1, "prediction": "we left .", "references": ["the café shut . we left ."]}
+    for name, references in (("a", row["references"]), ("b", form)):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(row | {"references": references}))
+    table = score.score([row for name in "ab" for row in score.rows_of(tmp_path / f"{name}.jsonl")])
+    assert of(table, "b", "rougeLsum", "a")["value"] == 0 < of(table, "b", "rougeLsum")["value"]
+
+
+def test_the_order_of_references_does_not_matter():
+    one = rows("a", texts=["we left ."])[0] | {"references": [["we ran ."], ["we left ."]]}
+    table = score.score([one, one | {"system": "b", "references": one["references"][::-1]}])
+    assert of(table, "b", "rouge1", "a")["value"] == 0
 
 
 def test_seeds_of_one_system_have_one_name():
@@ -367,7 +396,7 @@ def test_the_command_makes_the_table_and_the_csv(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ("", "no outputs in .*a.jsonl: give files that predict wrote"),
+        ("", "no outputs to score: give files that predict wrote with --out"),
         ('{"id": 1, "prediction": "a", "references": []}', "no document has a reference"),
         ('{"prediction": "a", "references": ["a"]}', "a.jsonl: document None lacks"),
         (
@@ -380,7 +409,7 @@ def test_the_command_makes_the_table_and_the_csv(tmp_path, capsys):
         ),
         (
             '{"id": 1, "prediction": "a", "references": ["a"], "rouge1": 7}',
-            "a field is called 'rouge1', like a score",
+            "a field is called 'rouge1', like a score: rename it",
         ),
     ],
 )

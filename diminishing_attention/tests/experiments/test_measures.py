@@ -13,9 +13,11 @@ pytest.importorskip("shared")
 
 from ...experiments import measures
 from ...experiments.measures import Text, bertscore, moverscore
+from ..conftest import write_bert
 
 PREDICTIONS = ["the cat sat on the mat .", "a dog ran", "far away a cats ran", ""]
 REFERENCES = ["a cat sat on a mat !", "a dog ran", "the dog sat .", "a dog"]
+ONE_EACH = [[reference] for reference in REFERENCES]
 
 
 @cache
@@ -68,15 +70,15 @@ def test_d13_moverscore_is_the_authors(encoder, n):
     """
     pytest.importorskip("ot")
     optimize = pytest.importorskip("scipy.optimize")
-    found = moverscore(PREDICTIONS, REFERENCES, encoder, n)
+    found = moverscore(PREDICTIONS, ONE_EACH, encoder, n)
     for text, reference, value in zip(PREDICTIONS, REFERENCES, found, strict=True):
         (mass, points), (other_mass, others) = (
             slow_side(one, corpus, encoder, n)
             for one, corpus in ((text, PREDICTIONS), (reference, REFERENCES))
         )
         cost = [[sum((p - q) ** 2) for q in others] for p in points]
-        if not any(mass):  # of an empty output all is missing, at the largest distance
-            assert value == pytest.approx(100 * (1 - np.max(cost)), abs=1e-3)
+        if not any(mass):  # an empty output
+            assert value == 0
             continue
         rows, columns = len(cost), len(cost[0])
         leaving = [[float(i == k // columns) for k in range(rows * columns)] for i in range(rows)]
@@ -87,7 +89,42 @@ def test_d13_moverscore_is_the_authors(encoder, n):
             np.ravel(cost), A_eq=leaving + arriving, b_eq=[*mass, *other_mass]
         )
         assert value == pytest.approx(100 * (1 - cheapest.fun), abs=1e-3)
-    assert moverscore(REFERENCES, REFERENCES, encoder, n) == pytest.approx([100] * 4, abs=1e-6)
+    assert moverscore(REFERENCES, ONE_EACH, encoder, n) == pytest.approx([100] * 4, abs=1e-6)
+
+
+def test_of_several_references_the_best_counts(encoder):
+    pytest.importorskip("ot")
+    pytest.importorskip("bert_score")
+    several = [["far away .", text] for text in REFERENCES]
+    for order in (several, [pair[::-1] for pair in several]):
+        assert bertscore(REFERENCES, order, encoder) == pytest.approx([100] * 4, abs=1e-3)
+        by_words = moverscore(PREDICTIONS, order, encoder)
+    reverse = moverscore(PREDICTIONS, several, encoder)
+    assert by_words == pytest.approx(reverse)
+    first_alone = bertscore(PREDICTIONS, [pair[:1] for pair in several], encoder)
+    assert all(
+        best >= one
+        for best, one in zip(bertscore(PREDICTIONS, several, encoder), first_alone, strict=True)
+    )
+
+
+@pytest.mark.parametrize("texts", [["a dog ran"], ["a dog ran"] * 3])
+def test_texts_that_idf_cannot_weigh_are_refused(encoder, texts):
+    """One document, or a model that always says the same: no token is rarer than another."""
+    references = [["the cat sat"], ["a mat"], ["far away"]][: len(texts)]
+    with pytest.raises(ValueError, match="give predictions of several documents, not all alike"):
+        moverscore(texts, references, encoder)
+    if len(texts) == 1:
+        with pytest.raises(ValueError, match="give references of several documents"):
+            moverscore(["a dog", "the cat"], [["a mat"], ["a mat"]], encoder)
+
+
+def test_an_encoder_that_the_package_cannot_use_is_one_line(tmp_path):
+    """bert-score takes a folder with t5 in its name for a T5."""
+    pytest.importorskip("bert_score")
+    write_bert(tmp_path / "t5", ["dog"])
+    with pytest.raises(ValueError, match="bert-score cannot use .*t5"):
+        bertscore(["a dog"], [["a dog"]], str(tmp_path / "t5"))
 
 
 def test_d13_marks_and_later_pieces_do_not_count():
@@ -95,7 +132,7 @@ def test_d13_marks_and_later_pieces_do_not_count():
     names = ["[CLS]", "storm", "##s", "hit", ".", "[SEP]"]
     text = Text([2, 9, 10, 11, 12, 3], names, torch.eye(6, dtype=torch.double))
     assert text.ids == [2, 9, 11, 3] and text.every == {2, 3, 9, 10, 11, 12}
-    masses, points = text.ngrams({2: 0.0, 3: 0.0, 9: 1.0, 11: 3.0}, unseen=9.0, n=1)
+    masses, points = text.ngrams({2: 0.0, 3: 0.0, 9: 1.0, 11: 3.0}, n=1)
     assert masses.tolist() == [0, 0.25, 0.75, 0]
 
 
@@ -105,8 +142,8 @@ def test_bertscore_is_f1_of_a_layer(encoder, layer):
     last layer, 6.
     """
     pytest.importorskip("bert_score")
-    *found, of_empty = bertscore(PREDICTIONS, REFERENCES, encoder, layer)
-    assert of_empty == bertscore([" "], ["a dog"], encoder, layer)[0] == 0
+    *found, of_empty = bertscore(PREDICTIONS, ONE_EACH, encoder, layer)
+    assert of_empty == bertscore([" "], [["a dog"]], encoder, layer)[0] == 0
     for text, reference, value in zip(PREDICTIONS, REFERENCES, found, strict=False):
         one, other = (layers_of(side, encoder)[1][layer or 6] for side in (text, reference))
         one, other = (side / np.linalg.norm(side, axis=-1, keepdims=True) for side in (one, other))
@@ -116,24 +153,28 @@ def test_bertscore_is_f1_of_a_layer(encoder, layer):
         assert value == pytest.approx(100 * 2 * precision * recall / (precision + recall), abs=1e-3)
 
 
-def test_the_command_adds_each_measure_to_its_rows(encoder, tmp_path):
+@pytest.mark.parametrize("layer", [1, 2])
+def test_the_command_adds_each_measure_to_its_rows(encoder, tmp_path, layer):
+    """References as strings or as lists of sentences, as shared.score reads them."""
     pytest.importorskip("bert_score")
     pytest.importorskip("ot")
-    texts = PREDICTIONS, REFERENCES
     rows = [
-        {"id": str(i), "prediction": p, "references": [[r]]}
-        for i, (p, r) in enumerate(zip(*texts, strict=True))
+        {"id": str(i), "prediction": prediction, "references": [reference]}
+        for i, (prediction, reference) in enumerate(zip(PREDICTIONS, REFERENCES, strict=True))
     ]
+    rows[0]["prediction"] = PREDICTIONS[0].split(" ")
+    rows[1]["references"] = [REFERENCES[1].split(" ")]
     (tmp_path / "dim.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    measures.main(
-        [str(tmp_path / "dim.jsonl"), "--encoder", encoder, "--out", str(tmp_path / "out")]
-    )
+    flags = ["--encoder", encoder, "--out", str(tmp_path / "out"), "--layer", str(layer)]
+    measures.main([str(tmp_path / "dim.jsonl"), *flags])
     found = [json.loads(line) for line in (tmp_path / "out/dim.jsonl").read_text().splitlines()]
-    for name, values in {
-        "bertscore": bertscore(*texts, encoder),
-        **{f"moverscore{n}": moverscore(*texts, encoder, n) for n in (1, 2)},
-    }.items():
+    texts = PREDICTIONS, ONE_EACH
+    wanted = {
+        "bertscore": bertscore(*texts, encoder, layer),
+        "moverscore1": moverscore(*texts, encoder, 1),
+        "moverscore2": moverscore(*texts, encoder, 2),
+    }
+    for name, values in wanted.items():
         assert [row[name] for row in found] == pytest.approx(values)
-    assert [row["moverscore1"] for row in found] != pytest.approx(
-        [row["moverscore2"] for row in found]
-    )
+    assert wanted["moverscore1"] != pytest.approx(wanted["moverscore2"])
+    assert wanted["bertscore"] != pytest.approx(bertscore(*texts, encoder, 3 - layer))

@@ -1,4 +1,4 @@
-"""The demo's files are the lesson's trips."""
+"""What needs no model: the demo's files, which are the lesson's trips, and the baselines."""
 
 import json
 
@@ -6,7 +6,9 @@ import pytest
 
 pytest.importorskip("shared")
 
-from ...experiments import trips
+from shared.data import load
+
+from ...experiments import baselines, trips
 
 
 def test_files_hold_trips_that_are_told_once_from_either_end(tmp_path, monkeypatch):
@@ -20,5 +22,19 @@ def test_files_hold_trips_that_are_told_once_from_either_end(tmp_path, monkeypat
         assert {frozenset(words) for words in told} == {
             frozenset(sentence.split()) for sentence in row["document"]
         }
+    splits = [(tmp_path / f"{split}.jsonl").read_text().splitlines() for split in trips.SPLITS]
+    assert set(splits[0]).isdisjoint(splits[1])  # nothing is scored that was trained on
     with pytest.raises(SystemExit):
         trips.main(["--out", str(tmp_path)])  # the files exist
+
+
+@pytest.mark.parametrize("lead", [1, 5])
+def test_the_lead_has_as_many_sentences_as_its_name_says(tmp_path, lead):
+    data = "toy:count=3,seed=5"
+    baselines.main(["--data", data, "--out", str(tmp_path), "--lead", str(lead)])
+    lines = (tmp_path / f"lead-{lead}.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    documents = [example.document for example in load(data, "test")]
+    assert all(len(document) > 5 for document in documents)
+    assert [row["prediction"].split("\n") for row in rows] == [d[:lead] for d in documents]
+    assert all(row["lead_rouge1"] == [1, 1] for row in rows)

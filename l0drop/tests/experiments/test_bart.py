@@ -19,7 +19,7 @@ pytest.importorskip("transformers")
 from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutput
 
-from shared.data import load  # noqa: E402
+from shared.data import Example, load  # noqa: E402
 from shared.run import check  # noqa: E402
 
 from ...config import learning_rate  # noqa: E402
@@ -183,13 +183,12 @@ def test_flags_that_do_not_go_with_a_bart_are_refused(given):
     "more", [["--l0-weight", "3"], ["--l0drop", "none", "--rule", "freq"]], ids=["gates", "rule"]
 )
 def test_d22_a_pretrained_model_goes_the_whole_way(folder, more, capsys):
-    """D22: trained, resumed without the BART's own folder, read; a token that stands in a text is
-    text.
-    """
+    """D22: trained, resumed, read without the BART; a token that stands in a text is text."""
     train(folder, *more, "--steps", "3")
-    hint = re.search(r"with scores: \S+ -m \S+ (predict .*)", capsys.readouterr().out)[1].split()
-    shutil.rmtree(folder / "bart")  # a run is whole without it
+    said = capsys.readouterr().out
+    hint = re.search(r"next: python -m \S+\.bart (predict \S+) FILE.txt", said)[1].split()
     train(folder, *more, "--steps", "6", "--resume")
+    shutil.rmtree(folder / "bart")  # a run is whole without it
     run = load_run(folder / "run")
     assert bool(run.model.dropped) == ("freq" in more)
     item = run.encode(load(str(folder), "test"))[0]
@@ -199,7 +198,7 @@ def test_d22_a_pretrained_model_goes_the_whole_way(folder, more, capsys):
         [2, 0, 4]
     ]
     assert not {1, 2} & set(run.tokenizer.encode("a <pad> b </s>").ids)
-    command.main([*hint, "--limit", "2"])
+    command.main([*hint, "--split", "test", "--limit", "2"])
     (folder / "text.txt").write_text("a b c\n\nc b\n")
     command.main(
         ["predict", str(folder / "run"), str(folder / "text.txt"), "--show-pruned", "--beam", "1"]
@@ -209,22 +208,42 @@ def test_d22_a_pretrained_model_goes_the_whole_way(folder, more, capsys):
 
 
 def test_a_run_decodes_by_its_barts_own_settings_and_flags_win(folder, monkeypatch, capsys):
-    """Beams are the BART's unless --beam is given; a longest output below its least one is said."""
+    """Beams and lengths are the BART's unless flags are given, one of 4, too."""
     train(folder, "--steps", "1")
     path = folder / "run/model/generation_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"num_beams": 3, "min_length": 7}))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"num_beams": 3, "min_length": 4}))
     seen, generate = [], GatedBart.generate
 
     def spy(self, source):
-        names = ("num_beams", "max_length", "min_length")
-        seen.append([getattr(self.bart.generation_config, name) for name in names])
+        settings = self.bart.generation_config
+        seen.append((settings.num_beams, settings.max_length, settings.min_length))
         return generate(self, source)
 
     monkeypatch.setattr(GatedBart, "generate", spy)
-    for more in ([], ["--beam", "2", "--max-length", "5"]):
+    for more in ([], ["--beam", "4", "--max-length", "5"]):
         command.main(["predict", str(folder / "run"), "--data", str(folder), *more])
-    assert [own[0] for own in seen] == [3, 2] and seen[0][1] > 5 and seen[1][1:] == [5, 5]
-    assert capsys.readouterr().err.count("min_length 7 is lowered to 5") == 1
+    assert seen == [(3, 12, 4), (4, 5, 4)]
+    with pytest.raises(SystemExit):
+        command.main(["predict", str(folder / "run"), "--data", str(folder), "--max-length", "3"])
+    assert "min_length is 4, above the longest output, 3" in capsys.readouterr().err
+
+
+def test_outputs_keep_their_order_and_special_tokens_are_no_text(folder, monkeypatch):
+    """Batches are made by length; what a source lost, and its output, stand in its own row."""
+    train(folder, "--steps", "1")
+    run = load_run(folder / "run")
+    torch.nn.init.normal_(run.model.l0drop[0].predictor.weight, std=3)
+    texts = ["a", "b c a b", "c b", "b b a c a"]
+    examples = [Example(str(n), [text], [], []) for n, text in enumerate(texts)]
+    # It has words for the tokens 4 to 6 alone.
+    flags = {"min_new_tokens": 4, "suppress_tokens": list(range(7, 31))}
+    together = list(command.predict(run, examples, batch_size=3, **flags))
+    alone = [row for each in examples for row in command.predict(run, [each], **flags)]
+    assert together == alone and [row["id"] for row in alone] == ["0", "1", "2", "3"]
+    assert [row["pruned"][1] for row in alone] == [3, 6, 4, 7]  # <s> and </s> are encodings (D9)
+    assert {row["source"].replace("[", "").replace("]", "") for row in alone} == set(texts)
+    assert not any("<" in row["prediction"] for row in alone)
+    assert len({row["prediction"] for row in alone}) > 1
 
 
 def test_d20_holds_the_gates_of_a_bart_open_and_scales_its_rate(folder, monkeypatch):
@@ -235,7 +254,7 @@ def test_d20_holds_the_gates_of_a_bart_open_and_scales_its_rate(folder, monkeypa
     monkeypatch.setattr(torch.optim, "Adam", lambda *a, **k: made.append(adam(*a, **k)) or made[-1])
     monkeypatch.setattr(command, "L0Drop", functools.partial(command.L0Drop, start=-5.0))
     train(folder, "--steps", "3", "--save-every", "1")
-    assert [row["sparsity"] for row in log(folder / "run")[1:]] == [0, 0, 1]
+    assert [row["sparsity"] for row in log(folder / "run")] == [0, 0, 1]
     config = load_run(folder / "run").config
     assert (
         made[0].param_groups[0]["lr"] == pytest.approx(learning_rate(3, 16, config))

@@ -18,7 +18,7 @@ from ...experiments import rules  # noqa: E402
 from ...model import EOS, PAD  # noqa: E402
 from ...text import train_tokenizer  # noqa: E402
 from .. import reference  # noqa: E402
-from ..conftest import example, log, same_weights  # noqa: E402
+from ..conftest import example, same_weights  # noqa: E402
 
 
 def test_groups_of_footnote_9():
@@ -122,9 +122,8 @@ def test_tags_of_the_corpus(words, characters):
 
 def kept(words, corpus, rule: str, dropped=()) -> list[bool]:
     """Which encodings of the first source a rule keeps."""
-    run = rules.RuleRun(
-        rules.RuleConfig(rule=rule), SimpleNamespace(eos=EOS, dropped=dropped), words
-    )
+    model = SimpleNamespace(dropped=dropped)
+    run = rules.RuleRun(rules.RuleConfig(rule=rule), model, words)
     return [token < rules.DROPPED for token in run.encode(corpus)[0].source]
 
 
@@ -186,14 +185,16 @@ def test_a_rule_goes_the_whole_way(whole, tmp_path, capsys):
     assert run.model.dropped and run.first_step == 6
     rules.main(["train", "--out", str(freq), "--resume", "--steps", "3"])
     assert rules.load_run(freq).model.dropped == run.model.dropped
-    hint = re.search(r"with scores: \S+ -m \S+ (predict .*)", capsys.readouterr().out)[1].split()
-    rules.main([*hint, "--limit", "2", "--max-length", "20", "--out", str(tmp_path / "freq.jsonl")])
+    said = capsys.readouterr().out
+    assert "sources are cut to --max-source 20" in said
+    hint = re.search(r"next: python -m \S+\.rules (predict \S+) FILE.txt", said)[1].split()
+    more = ["--split", "validation", "--limit", "2", "--max-length", "20", "--beam", "2"]
+    rules.main([*hint, *more, "--out", str(tmp_path / "freq.jsonl")])
     rows = [json.loads(line) for line in (tmp_path / "freq.jsonl").read_text().splitlines()]
     for row, story in zip(rows, load(run.config.data, "validation", 2), strict=True):
         ids = run.tokenizer.encode(story.source).ids[:19]
         assert row["pruned"] == [sum(token in run.model.dropped for token in ids), 20]
-    assert log(freq)[0]["sources_cut"] > 0
-    with pytest.raises(ValueError, match="is not a run folder of this"):
+    with pytest.raises(ValueError, match="is no run folder of this package"):
         loading.load_run(freq)  # the core would not drop its encodings
 
 
