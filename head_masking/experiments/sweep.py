@@ -69,7 +69,7 @@ def decode_all(
     summaries = {}
     for first in tqdm(range(0, len(order), BATCH), name, leave=False, disable=None):
         places = order[first : first + BATCH]
-        tokens = decode(run.model, [documents[place] for place in places], heads)
+        tokens = decode(run.model, [documents[place] for place in places], heads=heads)
         summaries |= zip(places, tokens, strict=True)
     return [summaries[place] for place in range(len(documents))]
 

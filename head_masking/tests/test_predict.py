@@ -235,6 +235,8 @@ def test_each_flag_changes_what_is_written(runs, tmp_path, capsys):
 
     plain = written()
     assert written("--batch-size", "1") == plain
+    everything = [story.source.split() for story in load(DATA, "test", 2)]
+    assert [row["kept"].split() for row in written("--threshold", "0")] == everything
     same = [name for name, flags in CHANGED.items() if written(*flags) == plain]
     assert same == []
 

@@ -10,7 +10,7 @@
 # SAMSUM, BART, TAGGER, for the last part: 2,000 of its dialogues are for training; the BART of these that the README of
 # encdec_sentence_sparse trains, the tagger of these that this package's trains, with `--steps 420`.
 # By this folder's run.sh, choose.py, sentences.py and linear.py of other commits: the pieces in which the first model was trained and
-# all that selects sentences (924bbeb); choice.csv, heads and thresholds of two models on 64 validation articles (a789285).
+# all that selects sentences (924bbeb); heads and thresholds of two models on 64 validation articles (a789285).
 set -euo pipefail
 BBC="$1" E="$2" OUT=head_masking/experiments/bbc R=runs/hm-bbc
 . head_masking/experiments/systems.sh
@@ -56,10 +56,3 @@ other() {  # NAME SUMMARISER TAGGER FLAGS ...
 }
 other news "$5" $R/tagger-1 "${V[@]}"
 other dialogues $R/bart-1 "$6" --data "$4" --split validation --limit 400 --beam 1 --max-length 80 --no-repeat-ngram-size 3
-
-# Four beams for the second model; nothing was chosen.
-V=(--data $R/bbc-test --beam 4 --max-length 160 --no-repeat-ngram-size 3) B=$R/second_beam4
-run predict $R/bart-1 "${V[@]}" --system bart --out $B/bart.jsonl
-run predict $R/bart-1 "${V[@]}" --tagger $R/tagger-1 --threshold 0.2 --heads top --system bart+words --out $B/words.jsonl
-run predict $R/bart-1 "${V[@]}" --oracle --heads top --system bart+oracle --out $B/oracle.jsonl
-python -m shared.score $B/*.jsonl --minus bart --csv $OUT/second_test_beam4.csv --overwrite

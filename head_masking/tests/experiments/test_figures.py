@@ -37,6 +37,22 @@ def test_heat_maps_have_the_bottom_layer_at_the_bottom_and_one_scale():
     ]
 
 
+def test_layers_are_sorted_as_numbers():
+    """Of twelve, layer 12 is the top one, in whatever order the rows come."""
+    steps = [
+        {"system": "run", "side": side, "layer": f"{i}", "count": "1"} | interval(i, "over_uniform")
+        for i in (10, 2, 12, 1, 9)
+        for side in ("left", "right, together", "right, parts")
+    ]
+    left, right = figures.synergy(steps).axes
+    assert [text.get_text() for text in left.texts] == ["layer 1", "layer 12"]
+    assert [bar.get_height() for bar in right.patches] == [1, 1, 2, 2, 9, 9, 10, 10, 12, 12]
+    blue = [bar.get_facecolor() != right.patches[0].get_facecolor() for bar in right.patches]
+    assert blue == [False] * 2 + [True] * 8
+    cells = figures.effects([row(i, 0, i, i) for i in (10, 2, 9, 1)]).axes[0].images[0]
+    assert cells.get_array().ravel().tolist() == [1, 2, 9, 10]
+
+
 def test_figures_3_and_7_draw_steps_and_parts():
     steps = [
         dict(side="left", layer=f"{i}", count=n) | interval(i * n, "over_uniform")

@@ -20,14 +20,13 @@ from ..conftest import DATA
 FOLDER = Path(__file__).resolve().parents[2] / "experiments"
 ARGUMENTS = {
     "toy": [],
-    "samsum": ["data", "base", "bert", "stronger"],
+    "samsum": ["data", "base", "bert"],
     "dialogsum": ["data", "bert", "data"],
     "bbc": ["data", "bert", "stronger", "data", "stronger", "runs/hm-bbc/tagger-1"],
 }
 ONE = {  # of the variables that a script reads, in place of more
-    "toy": {"MODELS": "half"},
     "bbc": {"SEEDS": "0 1"},
-    "samsum": {"MODELS": "summarizer", "TAGGERS": "minilm", "HEADS": "3:0-11"},
+    "samsum": {"MODELS": "summarizer", "TAGGERS": "minilm"},
 }
 TRAINING = {
     "--steps": 2,

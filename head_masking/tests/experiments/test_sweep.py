@@ -12,7 +12,7 @@ import torch
 
 pytest.importorskip("shared")
 
-from shared.data import Example
+from shared.data import Example, load
 
 from ...experiments import sweep as sweeps
 from ...experiments.sweep import (
@@ -20,14 +20,15 @@ from ...experiments.sweep import (
     attention_focus,
     content_selection_effects,
     main,
+    sample,
     select_heads,
     tally,
 )
 from ...heads import read_heads, write_heads
-from ...loading import Summarizer
+from ...loading import Summarizer, load_model
 from ...masking import mask_heads
 from ...oracle import word_spans
-from ...predict import decode
+from ...predict import decode, read_documents
 from ...text import Document, encode_documents, train_tokenizer
 from ..conftest import DATA
 
@@ -184,10 +185,11 @@ def test_analysis_by_one_command(runs, base, tmp_path, monkeypatch, capsys):
     """Sweep, choice of heads and focus; no setting is decoded twice, but for the plain one, which
     --focus decodes.
     """
-    calls = []
+    calls, read = [], set()
 
     def counted(model, documents, **more):
         calls.append((len(documents), model.generation_config.num_beams))
+        read.update(tuple(document.ids) for document in documents)
         return decode(model, documents, **more)
 
     monkeypatch.setattr(sweeps, "decode", counted)
@@ -204,6 +206,12 @@ def test_analysis_by_one_command(runs, base, tmp_path, monkeypatch, capsys):
     # single heads, heads together, plain, choice, focus
     settings = 2 * 2 * 4 + 2 * 2 * 3 + 1 + 2 + 1
     assert len(calls) == settings and {*calls} == {(2, 1)}  # Appendix A: beam 1 in all analyses
+    # Section 4: random documents, not the first ones
+    run, stories = load_model(base), load(DATA, "validation")
+    chosen = read_documents(run, sample(stories, 2))
+    assert read == {tuple(document.ids) for document in chosen}
+    first = read_documents(run, stories[:2])
+    assert read != {tuple(document.ids) for document in first}
     rows = {
         name: list(csv.DictReader((tmp_path / f"{name}.csv").open()))
         for name in ("effects", "synergy", "focus")
