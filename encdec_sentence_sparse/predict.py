@@ -1,8 +1,7 @@
 """Summarise texts or a data set under a selection of sentences; references: ends with a table.
 
 python -m encdec_sentence_sparse.predict runs/apx story.txt
-python -m encdec_sentence_sparse.predict facebook/bart-large-cnn news.txt --mode ideal --r 5
-    --min-length 0
+python -m encdec_sentence_sparse.predict facebook/bart-large-cnn news.txt --r 5 --min-length 0
 python -m encdec_sentence_sparse.predict runs/apx --data toy --split test --r 5 --out apx.jsonl
 """
 

@@ -1,7 +1,6 @@
 """The paper's figures.
 
-python -m encdec_sentence_sparse.experiments.figures --out figures --scores toy.csv --curves
-    figure_1.csv
+python -m encdec_sentence_sparse.experiments.figures --out F --scores toy.csv --curves figure_1.csv
 
 The scores are what `shared.score` wrote (Figures 2 and 4), the curves what experiments.measures
 wrote (1); that draws a map like Figures 5 to 8, too. Figure 3 is a drawing of the model and is not
@@ -47,9 +46,7 @@ def one_panel(title: str, xlabel: str, ylabel: str):
 
 
 def over_r(scores: dict[str, np.ndarray], shown: dict, title: str, ylabel: str, minus: str = ""):
-    """Curves over r of the systems RUN.MODE.rR: means over seeds, bars from the lowest seed to the
-    highest.
-    """
+    """Curves over r of systems RUN.MODE.rR: means over seeds, bars from least to largest."""
     figure, axes = one_panel(title, "r: sentences that a step attends to", ylabel)
     places = sorted({int(name.rpartition(".r")[2]) for name in scores if ".r" in name})
     # not every corpus has all
@@ -77,9 +74,7 @@ def over_r(scores: dict[str, np.ndarray], shown: dict, title: str, ylabel: str, 
 
 
 def figure_1(curves: list[dict]):
-    """Figure 1: the share of attention that the r most salient sentences hold, of base and
-    sparse-tuned runs.
-    """
+    """Figure 1: the share of attention that the r most salient sentences hold, run by run."""
     title = "Figure 1: attention is spread over sentences, until a loss makes it sparse"
     figure, axes = one_panel(
         title, "r: the most salient sentences", "share of the attention (mean over layers, steps)"
@@ -96,9 +91,7 @@ def figure_1(curves: list[dict]):
 
 
 def draw_map(attention: np.ndarray, written: list[str], sentence_ids: Sequence[int]):
-    """Like Figures 5-8: attention over words (left) and over sentences (right) while a summary is
-    written.
-    """
+    """Like Figures 5-8: attention over words (left) and sentences (right), step by step."""
     from matplotlib.colors import PowerNorm
     from matplotlib.figure import Figure
 
